@@ -1,0 +1,23 @@
+/* The monotonic clock, in which every deadline of this library is counted.
+ * CLOCK_BOOTTIME, so that a suspended machine finds its leases over. */
+#ifndef SHED_CLOCK_H
+#define SHED_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t shed_now_ms(void);
+uint64_t shed_now_us(void);
+
+/* now + timeout without overflow. */
+static inline uint64_t shed_deadline_ms(uint64_t now_ms, uint64_t timeout_ms)
+{
+    return timeout_ms > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + timeout_ms;
+}
+
+/* What is left until deadline; 0 when it has passed. */
+static inline uint64_t shed_left_ms(uint64_t deadline_ms, uint64_t now_ms)
+{
+    return deadline_ms > now_ms ? deadline_ms - now_ms : 0;
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* Reason texts: the one place that writes a struct shed_error. */
+#ifndef SHED_ERROR_H
+#define SHED_ERROR_H
+
+#include <snowshed/snowshed.h>
+
+/* Set err (which may be NULL) and return code, so that a failure is one
+ * statement: return shed_fail(err, SHED_EINVAL, "..."). The text is cut to
+ * fit. errno is left as it was. */
+__attribute__((format(printf, 3, 4))) int
+shed_fail(struct shed_error *err, enum shed_code code, const char *format, ...);
+
+/* The same for memory that is out; says what it was wanted for. */
+int shed_fail_nomem(struct shed_error *err, const char *what);
+
+/* Check an options struct that the caller gave: NULL stands for the defaults,
+ * a larger one than ours must be zero beyond what we know, a smaller one gets
+ * our defaults behind its end. out holds the defaults on entry. what names the
+ * struct in the reason. The structs begin with their size. */
+SHED_MUST_CHECK int shed_options_take(void *out, size_t out_size,
+                                      const void *given, const char *what,
+                                      struct shed_error *err);
+
+/* Check lo <= value <= hi; what names the field in the reason. */
+SHED_MUST_CHECK int shed_check_range(uint64_t value, uint64_t lo, uint64_t hi,
+                                     const char *what, struct shed_error *err);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * A gate: one thread waits until a number of things have happened, or until a
+ * deadline. It lives on the waiter's stack: open does not touch it after the
+ * last thing is counted.
+ *
+ * pthread_cond_clockwait is not in C11's POSIX, so the condition variable is
+ * bound to the monotonic clock when it is made.
+ */
+#ifndef SHED_GATE_H
+#define SHED_GATE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+struct shed_gate {
+    pthread_mutex_t mu;
+    pthread_cond_t cond;
+    size_t pending; /* under mu */
+};
+
+/* Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK int shed_gate_init(struct shed_gate *gate, size_t pending,
+                                   struct shed_error *err);
+void shed_gate_fini(struct shed_gate *gate);
+
+/* Count things as having happened (or as never going to); any thread. */
+void shed_gate_open(struct shed_gate *gate, size_t count);
+
+/* Wait. Returns: true when all have happened, false at the deadline
+ * (shed_now_ms; UINT64_MAX waits without one). */
+bool shed_gate_wait(struct shed_gate *gate, uint64_t deadline_ms);
+
+#endif

@@ -1,0 +1,19 @@
+/* Random numbers: tokens from getrandom, jitter from a cheap generator that
+ * getrandom seeds once per thread. */
+#ifndef SHED_RANDOM_H
+#define SHED_RANDOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+/* Fill out with size (at most 256) bytes that nobody can guess.
+ * Returns: SHED_OK, SHED_EBUSY if the kernel has none to give. */
+SHED_MUST_CHECK int shed_random_token(void *out, size_t size,
+                                      struct shed_error *err);
+
+/* 64 bits for jitter; never for a token. */
+uint64_t shed_random_jitter(void);
+
+#endif

@@ -1,0 +1,33 @@
+/* The inside of a shed_value: a payload and the memory that it stands in. */
+#ifndef SHED_VALUE_H
+#define SHED_VALUE_H
+
+#include <stdatomic.h>
+
+#include <snowshed/snowshed.h>
+
+struct shed_value {
+    atomic_uint refs;
+    enum shed_kind kind;
+    enum shed_origin origin;
+    uint64_t age_ms;
+    const void *data;
+    size_t size;
+    /* owner holds data and is released with free_owner; NULL where the
+     * payload stands behind this struct */
+    void *owner;
+    void (*free_owner)(void *owner);
+};
+
+/* Create a value with a copy of data. Returns NULL when memory is out. */
+struct shed_value *shed_value_create(enum shed_kind kind,
+                                     enum shed_origin origin, const void *data,
+                                     size_t size);
+
+/* Create a value whose data stands in owner, which it takes over on success.
+ * Returns NULL when memory is out: owner stays the caller's. */
+struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
+                                   const void *data, size_t size, void *owner,
+                                   void (*free_owner)(void *owner));
+
+#endif

@@ -23,17 +23,17 @@ enum shed_mysql_key {
 /* Fill it with SHED_MYSQL_OPTIONS_INIT. Texts are copied. */
 struct shed_mysql_options {
     size_t size;
-    struct shed_source_options source; /* its callbacks must stay NULL; of
-                                          load_timeout_ms, queries get what is
-                                          left of it as their time limit */
-    uint64_t key;                      /* enum shed_mysql_key */
-    uint64_t connect_timeout_ms;       /* [1000, 600000], whole seconds */
-    uint64_t read_timeout_ms;   /* [1000, 3600000], whole seconds; a server
-                                   that says nothing for so long is left, its
-                                   query killed */
-    uint64_t write_timeout_ms;  /* [1000, 3600000], whole seconds */
-    uint64_t value_limit_bytes; /* [1, 256 MiB]; a longer value fails its key;
-                                   set it to the cache's */
+    /* How it loads; NULL for the defaults. Its callbacks must be NULL. Of its
+     * load_timeout_ms, queries get what is left as their time limit. */
+    const struct shed_source_options *source;
+    uint64_t key;                /* enum shed_mysql_key */
+    uint64_t connect_timeout_ms; /* [1000, 600000], whole seconds */
+    uint64_t read_timeout_ms;    /* [1000, 3600000], whole seconds; a server
+                                    that says nothing for so long is left, its
+                                    query killed */
+    uint64_t write_timeout_ms;   /* [1000, 3600000], whole seconds */
+    uint64_t value_limit_bytes;  /* [1, 256 MiB]; a longer value fails its key;
+                                    set it to the cache's */
     const char *tls_ca;   /* file of the authority's certificate; with it TLS
                              is required and the server is verified */
     const char *tls_cert; /* file of our certificate; with tls_key */
@@ -42,8 +42,8 @@ struct shed_mysql_options {
 
 #define SHED_MYSQL_OPTIONS_INIT                                                \
     {                                                                          \
-        sizeof(struct shed_mysql_options), SHED_SOURCE_OPTIONS_INIT,           \
-            SHED_MYSQL_STRING, 2000, 10000, 10000, 1048576, NULL, NULL, NULL   \
+        sizeof(struct shed_mysql_options), NULL, SHED_MYSQL_STRING, 2000,      \
+            10000, 10000, 1048576, NULL, NULL, NULL                            \
     }
 
 /*

@@ -1,0 +1,91 @@
+/*
+ * The bytes of an entry: what stands in Redis under NAME:{KEY}.
+ *
+ * A header of 64 bytes, then the payload, so that any language reads a row
+ * with GETRANGE key 64 -1. Numbers are big-endian, times are the server's
+ * clock in milliseconds since 1970.
+ *
+ *      0  4  magic, F5 's' 'h' 'd'
+ *      4  1  format, 1
+ *      5  1  type: 'L' lease, 'V' value, 'N' no such row, 'F' failure marker
+ *      6  2  flags (enum shed_entry_flag)
+ *      8 16  data version (lease), random nonce (all others)
+ *     24  4  length of the payload          } in a lease: the id of the
+ *     28  4  what the load cost, ms         } process that holds it,
+ *     32  8  checksum                       } 16 hexadecimal digits
+ *     40  8  written
+ *     48  8  end of the lease, or of freshness
+ *     56  8  row version, 0 without one; in a lease: number of the flight; in
+ *            a failure marker: the shed_code
+ *     64     payload: the row, the reason of a failure, nothing in a lease
+ *
+ * The checksum is XXH3-64 of the payload, seeded with XXH3-64 of bytes 0-31
+ * and 56-63. The times are not under it, because the server writes them.
+ */
+#ifndef SHED_ENTRY_H
+#define SHED_ENTRY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHED_ENTRY_HEADER_BYTES 64
+#define SHED_ENTRY_VERSION_BYTES 16
+#define SHED_ENTRY_PROCESS_BYTES 16
+#define SHED_ENTRY_HEAD_BYTES 40 /* what stands before the times */
+#define SHED_ENTRY_TAIL_BYTES 8  /* what stands behind them */
+
+enum shed_entry_type {
+    SHED_ENTRY_LEASE = 'L',
+    SHED_ENTRY_VALUE = 'V',
+    SHED_ENTRY_NEGATIVE = 'N',
+    SHED_ENTRY_FAILURE = 'F'
+};
+
+enum shed_entry_flag {
+    SHED_ENTRY_NULL = 1,        /* the row is there and its value is NULL */
+    SHED_ENTRY_ROW_VERSION = 2, /* the row version counts */
+    SHED_ENTRY_HAS_CHANNEL = 4  /* the holder of the lease is subscribed to its
+                                   process's channel while it lives */
+};
+
+enum shed_entry_state {
+    SHED_ENTRY_OK,
+    SHED_ENTRY_FOREIGN, /* not ours, or of a format that we do not know */
+    SHED_ENTRY_CORRUPT  /* ours, but its length or checksum is wrong */
+};
+
+/* The parts of a decoded entry other than a lease; payload points into it. */
+struct shed_entry {
+    enum shed_entry_type type;
+    unsigned flags;
+    uint32_t cost_ms;
+    uint64_t written_ms;
+    uint64_t until_ms;
+    uint64_t row_version;
+    const unsigned char *payload;
+    size_t payload_size;
+};
+
+/* Read bytes. *out is set if they are SHED_ENTRY_OK; of a lease, only its type,
+ * flags and times. */
+enum shed_entry_state shed_entry_decode(const void *bytes, size_t size,
+                                        struct shed_entry *out);
+
+/* The two parts of a header that the client makes; the script puts the times
+ * between them and the payload behind. */
+struct shed_entry_parts {
+    unsigned char head[SHED_ENTRY_HEAD_BYTES];
+    unsigned char tail[SHED_ENTRY_TAIL_BYTES];
+};
+
+/* Make the parts for type, flags, cost, row version and payload of entry.
+ * nonce is SHED_ENTRY_VERSION_BYTES random bytes. The payload must be shorter
+ * than 4 GiB. */
+void shed_entry_encode(const struct shed_entry *entry,
+                       const unsigned char *nonce,
+                       struct shed_entry_parts *out);
+
+/* 64 bits as the scripts and the header want them. */
+void shed_entry_put_u64(unsigned char *at, uint64_t value);
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * The slow path of one key in one process, as a state machine: look, take the
+ * lease or wait for its holder, load, publish, answer. Pure: events go in,
+ * what to do comes out; no I/O, no clock, no threads.
+ *
+ * Callers are numbered in the order in which they join, from 1. The rule behind
+ * every answer: a caller may be given what was current at some instant during
+ * its call. So each look, load and publish remembers the newest caller at the
+ * moment when it began (its cutoff), and answers only those; later callers go
+ * round again.
+ */
+#ifndef SHED_FLIGHT_H
+#define SHED_FLIGHT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum shed_flight_state {
+    SHED_FLIGHT_ACQUIRING,  /* an acquire is under way */
+    SHED_FLIGHT_WAITING,    /* another holds the lease, or Redis had a passing
+                               trouble; a timer runs, a push may come */
+    SHED_FLIGHT_LOADING,    /* the source works; with a lease, it is renewed */
+    SHED_FLIGHT_PUBLISHING, /* a publish is under way, or will be by timer */
+    SHED_FLIGHT_FAILING,    /* all are answered; our lease is being ended */
+    SHED_FLIGHT_ABANDONED,  /* all are answered; the source is overdue, and
+                               nothing but its end is waited for */
+    SHED_FLIGHT_OVER        /* nothing is under way, nobody waits */
+};
+
+enum shed_flight_event_type {
+    SHED_EV_START, /* the first caller has joined */
+    /* replies to an acquire */
+    SHED_EV_LEAD,    /* the lease is ours */
+    SHED_EV_HIT,     /* a row, or "no such row" */
+    SHED_EV_CORRUPT, /* an entry that does not decode */
+    SHED_EV_MARKER,  /* a failure marker */
+    SHED_EV_WAIT,    /* another's lease, for wait_ms at most */
+    /* replies to a publish; SUPERSEDED by an entry that does not decode is
+       INVALIDATED */
+    SHED_EV_STORED,
+    SHED_EV_SUPERSEDED,
+    SHED_EV_INVALIDATED,
+    /* other replies */
+    SHED_EV_ENDED, /* to a fail or release, whatever it did */
+    SHED_EV_RENEWED,
+    SHED_EV_LEASE_LOST, /* to a renew: it is no longer ours */
+    SHED_EV_TROUBLE,    /* in place of any reply; trouble says which */
+    /* from the source */
+    SHED_EV_LOADED,
+    SHED_EV_LOAD_FAILED,
+    SHED_EV_LOAD_REFUSED, /* its queue is full: nothing was begun */
+    /* at any time */
+    SHED_EV_TIMER,
+    SHED_EV_PUSH /* the key may have changed in Redis */
+};
+
+enum shed_trouble {
+    SHED_TROUBLE_PASSING,  /* the reply was lost, Redis loads or is busy: the
+                              same request can be sent again */
+    SHED_TROUBLE_DOWN,     /* cannot be reached, and not for some time */
+    SHED_TROUBLE_NO_WRITE, /* reads are answered, writes are refused */
+    SHED_TROUBLE_DENIED    /* we may not: no retry will help */
+};
+
+struct shed_flight_event {
+    enum shed_flight_event_type type;
+    uint64_t request; /* of a reply: the number that the send had */
+    enum shed_trouble trouble;
+    uint64_t wait_ms;
+};
+
+enum shed_flight_send {
+    SHED_SEND_NOTHING,
+    SHED_SEND_ACQUIRE,
+    SHED_SEND_LOAD, /* submit to the source */
+    SHED_SEND_PUBLISH,
+    SHED_SEND_FAIL,    /* put a failure marker */
+    SHED_SEND_RELEASE, /* end the lease without a marker */
+    SHED_SEND_RENEW
+};
+
+enum shed_flight_answer {
+    SHED_ANSWER_NOTHING,
+    SHED_ANSWER_ENTRY,       /* with the entry of this event */
+    SHED_ANSWER_LOADED,      /* with what was loaded and published */
+    SHED_ANSWER_UNPUBLISHED, /* with what was loaded and not kept */
+    SHED_ANSWER_FAILURE      /* with the error of this event */
+};
+
+/* What to do after a step, in the order of the fields. */
+struct shed_flight_act {
+    enum shed_flight_answer answer;
+    uint64_t answer_upto; /* the newest caller that gets the answer */
+    bool detach; /* callers that come now start a flight of their own */
+    enum shed_flight_send send;
+    uint64_t request;  /* the send's number, which its reply must carry */
+    bool set_timer;    /* replaces a timer that runs */
+    uint64_t timer_ms; /* from now */
+};
+
+struct shed_flight_policy {
+    uint64_t lease_ms;
+    uint64_t load_timeout_ms;
+    bool load_when_down; /* with Redis down, load without a lease */
+};
+
+struct shed_flight {
+    const struct shed_flight_policy *policy;
+    enum shed_flight_state state;
+    uint64_t newest; /* the newest caller that waits, 0 for none; kept by who
+                        drives the machine, up to date at each step */
+    uint64_t cutoff; /* newest when the look or publish under way began */
+    uint64_t load_cutoff; /* newest when the load began */
+    uint64_t load_deadline_ms;
+    uint64_t last_request; /* numbers never come twice */
+    uint64_t request;      /* the one under way, 0 for none */
+    uint64_t renew_request;
+    unsigned waits;    /* in a row */
+    unsigned troubles; /* in a row */
+    unsigned corrupt;  /* in a row */
+    bool is_leased;    /* we took the lease, and the load is under it */
+    bool is_held;      /* as far as we know it is still ours, to be renewed */
+    bool is_pushed;    /* a push came while the look was under way */
+    bool has_pushes;   /* kept by the driver: pushes can be expected */
+};
+
+void shed_flight_init(struct shed_flight *flight,
+                      const struct shed_flight_policy *policy);
+
+/* Make one step. now_ms is monotonic, random any 64 bits. An event that does
+ * not belong to the state (a late reply, a push nobody waits for) does
+ * nothing. */
+struct shed_flight_act shed_flight_step(struct shed_flight *flight,
+                                        const struct shed_flight_event *event,
+                                        uint64_t now_ms, uint64_t random);
+
+#endif

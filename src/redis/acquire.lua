@@ -1,0 +1,65 @@
+-- Take the lease of a key, or learn what stands there.
+-- KEYS  1 the key
+-- ARGV  1 data version for a new record (16 bytes)
+--       2 process id (16 hexadecimal digits)   3 flight number (8 bytes)
+--       4 flags of the record (2 bytes)
+--       5 lease, ms   6 life of the record, ms   7 grace, ms
+--       8 the beginning of an entry that the caller saw to be corrupt, or ''
+-- Returns {'LEAD', data version, how}, how being 'new', 'mine' (an earlier
+--             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
+--         {'HIT', entry}       a row or "no such row" stands there
+--         {'FAILED', entry}    a failure marker stands there
+--         {'WAIT', ms}         another holds the lease, for so long at most
+-- One SET NX first: where nothing stands it costs no read, and a script that
+-- reads nothing is not tracked, so that only waiters get pushes.
+
+local HAS_CHANNEL = 4
+local LONGEST_LEASE = 600000   -- the upper limits of the options: whatever is
+local LONGEST_RECORD = 4200000 -- beyond them comes from a clock that jumped
+local version, process, flight = ARGV[1], ARGV[2], ARGV[3]
+local now = clock()
+
+local function write(data_version, how, ...)
+    local record = MAGIC .. 'L' .. ARGV[4] .. data_version .. process
+        .. struct.pack('>I8I8', now, now + tonumber(ARGV[5])) .. flight
+    if redis.call('SET', K, record, 'PX', ARGV[6], ...) then
+        return {'LEAD', data_version, how}
+    end
+end
+
+-- A process is gone when nobody is subscribed to its channel. Where we may not
+-- ask, only the end of the lease tells.
+local function is_gone(held)
+    if bit.band(held.flags, HAS_CHANNEL) == 0 then return false end
+    local reply = redis.pcall('PUBSUB', 'NUMSUB',
+        'snowshed:process:' .. held.process)
+    return reply[2] == 0
+end
+
+local function is_over(held)
+    local pttl = redis.call('PTTL', K)
+    if pttl < 0 or pttl > LONGEST_RECORD then return true end
+    if now >= held.until_ms or held.until_ms - now > LONGEST_LEASE then
+        return true
+    end
+    return now - held.written >= tonumber(ARGV[7]) and is_gone(held)
+end
+
+local won = write(version, 'new', 'NX')
+if won then return won end
+
+local kind, bytes = read()
+if kind == 'L' and #bytes == HEADER then
+    local held = lease(bytes)
+    if held.process == process and held.flight == flight then
+        return {'LEAD', held.version, 'mine'}
+    end
+    if is_over(held) then return write(held.version, 'takeover') end
+    return {'WAIT', held.until_ms - now}
+end
+if ARGV[8] ~= '' and bytes and string.sub(bytes, 1, #ARGV[8]) == ARGV[8] then
+    return write(version, 'corrupt')
+end
+if kind == 'V' or kind == 'N' then return {'HIT', bytes} end
+if kind == 'F' then return {'FAILED', bytes} end
+return write(version, 'foreign')

@@ -1,0 +1,50 @@
+-- What stands before each script: how an entry is read and made. The layout is
+-- src/entry.h's; offsets count from 1 here.
+
+-- Redis 6 refuses a write after TIME without this; newer ones do it always.
+if redis.replicate_commands then redis.replicate_commands() end
+
+local MAGIC = '\245shd\1'
+local HEADER = 64
+local K = KEYS[1]
+
+-- The server's clock, in milliseconds.
+local function clock()
+    local t = redis.call('TIME')
+    return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- What stands at K: its type ('L', 'V', 'N', 'F') and its bytes; nil where
+-- there is nothing; 'foreign' where it is none of ours.
+local function read()
+    local bytes = redis.pcall('GET', K)
+    if not bytes then return nil end
+    if type(bytes) ~= 'string' then
+        if string.find(bytes.err, 'WRONGTYPE', 1, true) then return 'foreign' end
+        error(bytes.err)
+    end
+    if #bytes < HEADER or string.sub(bytes, 1, 5) ~= MAGIC then
+        return 'foreign'
+    end
+    return string.sub(bytes, 6, 6), bytes
+end
+
+-- The lease record in bytes.
+local function lease(bytes)
+    return {
+        flags = string.byte(bytes, 8),
+        version = string.sub(bytes, 9, 24),
+        process = string.sub(bytes, 25, 40),
+        written = struct.unpack('>I8', string.sub(bytes, 41, 48)),
+        until_ms = struct.unpack('>I8', string.sub(bytes, 49, 56)),
+        flight = string.sub(bytes, 57, 64),
+    }
+end
+
+-- An entry with a payload: head and tail are the client's parts of the header,
+-- the times between them are the server's.
+local function store(head, tail, payload, ttl)
+    local now = clock()
+    redis.call('SET', K, head .. struct.pack('>I8I8', now, now + ttl) .. tail
+        .. payload, 'PX', string.format('%.0f', ttl))
+end

@@ -1,0 +1,22 @@
+-- Put a failure marker in the place of our lease, so that those who wait for
+-- it hear of the failure at once. Who was taken over leaves the record alone.
+-- KEYS  1 the key
+-- ARGV  1 data version   2 process id   3 flight number
+--       4 head   5 tail   6 reason
+--       7 ttl, ms; 0 removes the lease record and leaves no marker
+-- Returns 1 if the lease was ours, 0 if not
+
+local kind, bytes = read()
+if kind ~= 'L' then return 0 end
+local held = lease(bytes)
+if held.version ~= ARGV[1] or held.process ~= ARGV[2]
+    or held.flight ~= ARGV[3] then
+    return 0
+end
+local ttl = tonumber(ARGV[7])
+if ttl == 0 then
+    redis.call('DEL', K)
+else
+    store(ARGV[4], ARGV[5], ARGV[6], ttl)
+end
+return 1

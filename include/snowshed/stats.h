@@ -46,9 +46,9 @@ extern "C" {
     X(errors_source, "keys that ended with SHED_ESOURCE")                      \
     X(errors_other, "keys that ended with another failure")
 
-/* Buckets are powers of two: bucket i counts what took less than 2^i
- * microseconds (histograms of time) or at most 2^i (of sizes), the last all
- * that is more. */
+/* Buckets are powers of two: bucket i counts what is at most 2^i, and more than
+ * fits the one before it; the last counts all that is more. Times are in whole
+ * microseconds. */
 #define SHED_BUCKETS 28
 
 struct shed_histogram {

@@ -176,16 +176,20 @@ start_servers()
     start_redis "$servers_dir/redis" && start_mariadb "$servers_dir/mariadb"
 }
 
-# start_process LOG COMMAND... : in the background, its id in $started_pid. A
-# session of its own keeps the terminal's Ctrl-C from it, so that it ends when
-# its clients have; and it ends with us even if we are killed.
+# apart COMMAND... : become the command in a session of its own, which keeps the
+# terminal's Ctrl-C from it, so that servers end after their clients; and let it
+# end with us even if we are killed. (Both are util-linux.)
+apart()
+{
+    exec setpriv --pdeathsig TERM setsid "$@"
+}
+
+# start_process LOG COMMAND... : in the background, its id in $started_pid.
 start_process()
 {
-    local log=$1 wrap=()
+    local log=$1
     shift
-    ! command -v setpriv >/dev/null || wrap+=(setpriv --pdeathsig TERM)
-    ! command -v setsid >/dev/null || wrap+=(setsid)
-    "${wrap[@]}" "$@" >"$log" 2>&1 </dev/null &
+    apart "$@" >"$log" 2>&1 </dev/null &
     started_pid=$!
     servers_pids+=("$started_pid")
 }
@@ -293,7 +297,7 @@ start_mariadb()
 run_guarded()
 {
     local status=0
-    setsid "$@" </dev/null &
+    apart "$@" </dev/null &
     servers_guarded_pid=$!
     wait "$servers_guarded_pid" || status=$?
     servers_guarded_pid=""

@@ -9,13 +9,13 @@
 #include <string.h>
 
 static void init(struct shed_value *value, enum shed_kind kind,
-                 enum shed_origin origin, const void *data, size_t size)
+                 enum shed_origin origin, size_t size)
 {
     atomic_init(&value->refs, 1);
     value->kind = kind;
     value->origin = origin;
     value->age_ms = 0;
-    value->data = size > 0 ? data : NULL;
+    value->data = NULL;
     value->size = size;
     value->owner = NULL;
     value->free_owner = NULL;
@@ -32,9 +32,9 @@ struct shed_value *shed_value_create(enum shed_kind kind,
     value = malloc(sizeof(*value) + size);
     if (value == NULL)
         return NULL;
-    init(value, kind, origin, value + 1, size);
+    init(value, kind, origin, size);
     if (size > 0)
-        memcpy(value + 1, data, size);
+        value->data = memcpy(value + 1, data, size);
     return value;
 }
 
@@ -46,7 +46,8 @@ struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
 
     if (value == NULL)
         return NULL;
-    init(value, kind, origin, data, size);
+    init(value, kind, origin, size);
+    value->data = size > 0 ? data : NULL;
     value->owner = owner;
     value->free_owner = free_owner;
     return value;

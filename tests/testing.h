@@ -1,0 +1,39 @@
+/* What the test programs share: their main function, and how long to wait for
+ * what must happen. */
+#ifndef TESTING_H
+#define TESTING_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <check.h>
+
+#include "clock.h"
+
+/* Run the tests of tc as a program. */
+static inline int run_tests(const char *name, TCase *tc)
+{
+    Suite *suite = suite_create(name);
+    SRunner *runner;
+    int failed;
+
+    suite_add_tcase(suite, tc);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* The instant at which what takes a moment has failed; SHED_TEST_SCALE
+ * multiplies it where all is slow. */
+static inline uint64_t test_deadline_ms(void)
+{
+    enum { PATIENCE_MS = 5000 };
+    const char *text = getenv("SHED_TEST_SCALE");
+    uint64_t scale = text != NULL ? strtoull(text, NULL, 10) : 1;
+
+    return shed_now_ms() + PATIENCE_MS * (scale > 0 ? scale : 1);
+}
+
+#endif

@@ -6,7 +6,8 @@
 #
 #   ensure_packages GROUP...   build, test, servers, lint: see packages_of
 #   guard_servers              traps, so that nothing is left behind
-#   start_servers              both, in a directory of their own
+#   make_servers_dir           a directory that goes with them: $servers_dir
+#   start_servers              makes it and starts both there
 #   start_redis DIR            exports REDIS_URI
 #   start_mariadb DIR          exports MYSQL_URI; the database is empty
 #   run_guarded COMMAND...     runs it so that Ctrl-C ends it, all of it
@@ -167,12 +168,17 @@ guard_servers()
     trap 'exit 143' TERM
 }
 
-start_servers()
+make_servers_dir()
 {
     local base=${TMPDIR:-/tmp}
     # The path of a unix socket ends at about 100 bytes.
     [ "${#base}" -le 60 ] || base=/tmp
-    servers_dir=$(mktemp -d "$base/snowshed.XXXXXX") || return 1
+    servers_dir=$(mktemp -d "$base/snowshed.XXXXXX")
+}
+
+start_servers()
+{
+    make_servers_dir || return 1
     start_redis "$servers_dir/redis" && start_mariadb "$servers_dir/mariadb"
 }
 

@@ -170,6 +170,18 @@ START_TEST(options_that_nobody_initialised_are_refused)
 }
 END_TEST
 
+START_TEST(a_size_beyond_that_of_any_options_is_refused)
+{
+    static size_t given[1024]; /* zeros, which any version would accept */
+    struct options out = defaults;
+
+    given[0] = sizeof(given);
+    ck_assert_int_eq(
+        shed_options_take(&out, sizeof(out), given, "options", NULL),
+        SHED_EINVAL);
+}
+END_TEST
+
 START_TEST(a_range_holds_both_its_ends)
 {
     ck_assert_int_eq(shed_check_range(1, 1, 9, "ttl_ms", NULL), SHED_OK);
@@ -261,6 +273,7 @@ int main(void)
     tcase_add_test(tc, a_newer_program_may_leave_zero_what_we_do_not_know);
     tcase_add_test(tc, an_option_that_we_do_not_know_is_refused);
     tcase_add_loop_test(tc, options_that_nobody_initialised_are_refused, 0, 4);
+    tcase_add_test(tc, a_size_beyond_that_of_any_options_is_refused);
     tcase_add_test(tc, a_range_holds_both_its_ends);
     tcase_add_test(tc, a_value_out_of_range_is_named);
     tcase_add_test(tc, a_deadline_beyond_all_time_is_the_last_instant);

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "testing.h"
 
@@ -83,6 +84,27 @@ START_TEST(a_wait_longer_than_one_sleep_lasts_until_its_deadline)
     ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
     ck_assert(!shed_gate_wait(&gate, deadline_ms));
     ck_assert_uint_ge(shed_now_ms(), deadline_ms);
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+static uint64_t thread_cpu_ms(void)
+{
+    struct timespec used;
+
+    ck_assert_int_eq(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used), 0);
+    return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
+}
+
+START_TEST(a_waiter_sleeps_instead_of_looking_all_the_time)
+{
+    enum { WAIT_MS = 200 };
+    uint64_t before_ms = thread_cpu_ms();
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
+    ck_assert(!shed_gate_wait(&gate, shed_now_ms() + WAIT_MS));
+    ck_assert_uint_lt(thread_cpu_ms() - before_ms, WAIT_MS / 4);
     shed_gate_fini(&gate);
 }
 END_TEST
@@ -170,6 +192,7 @@ int main(void)
     tcase_add_test(tc, a_deadline_that_has_passed_ends_the_wait_at_once);
     tcase_add_test(tc, a_wait_lasts_until_its_deadline);
     tcase_add_test(tc, a_wait_longer_than_one_sleep_lasts_until_its_deadline);
+    tcase_add_test(tc, a_waiter_sleeps_instead_of_looking_all_the_time);
     tcase_add_test(tc, one_of_two_does_not_open_the_gate);
     tcase_add_test(tc, several_are_counted_at_once);
     tcase_add_test(tc, counting_too_many_leaves_it_open);

@@ -274,9 +274,10 @@ start_mariadb()
     fi
     [ "$(id -u)" -ne 0 ] || user=(--user=root)
     mkdir -p "$dir/tmp" || return 1
+    # --force: without it the machine's own name must resolve.
     if ! "$install" --no-defaults --datadir="$dir/data" --tmpdir="$dir/tmp" \
         --auth-root-authentication-method=normal --skip-test-db \
-        "${user[@]}" >"$dir/log" 2>&1; then
+        --force "${user[@]}" >"$dir/log" 2>&1; then
         echo "mariadb-install-db failed:" >&2
         tail -n 20 "$dir/log" >&2
         return 1

@@ -1,0 +1,645 @@
+/*
+ * Shared connections. Its invariants: replies go to slots in the order in which
+ * their commands were appended; a connection that timed out or that nobody
+ * reads any more is closed, so that no late reply can meet a later call.
+ *
+ * A request lives on its caller's stack. It is reached through its slot, and
+ * only under the link's mutex; who gives up takes it out of the slot, which
+ * then swallows the replies.
+ */
+#include "redis/link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backoff.h"
+#include "clock.h"
+#include "error.h"
+#include "gate.h"
+#include "random.h"
+
+/* Requests that may share a link at a time; more are refused. */
+#define SLOTS_MAX ((size_t)65536)
+#define FIRST_SLOTS ((size_t)64)
+/* Replies parsed between two takes of the mutex. */
+#define PARSE_BATCH 64
+
+enum outcome {
+    OUTCOME_NONE,  /* queued, or sent */
+    OUTCOME_DONE,  /* all its replies are there */
+    OUTCOME_LOST,  /* the connection went; error says how */
+    OUTCOME_LEADER /* still without its replies, and now to lead the link */
+};
+
+struct request {
+    struct shed_gate gate; /* opened when the outcome is set */
+    struct shed_reply **replies;
+    size_t expected;
+    size_t received;
+    uint64_t deadline_ms;
+    struct shed_error error;
+    /* under the link's mu */
+    enum outcome outcome;
+    bool has_gate;
+};
+
+struct slot {
+    struct request *request; /* NULL: given up */
+    size_t missing;          /* replies still to come */
+    uint64_t since_ms;       /* when it was appended */
+};
+
+struct link {
+    struct shed_links *links;
+    atomic_size_t users; /* requests that are in a slot, for choosing */
+
+    pthread_mutex_t mu;
+    /* under mu */
+    bool is_led;
+    struct shed_buffer queued; /* behind what the leader sends */
+    struct slot *slots;        /* a ring, oldest first */
+    size_t slots_capacity, slots_first, slots_count;
+
+    /* the leader's */
+    struct shed_wire wire;
+};
+
+struct shed_links {
+    /* set at creation */
+    struct shed_address *address;
+    struct shed_client_options options;
+    size_t count;
+    struct link *link;
+    /* how connecting fares, for all links; under mu */
+    pthread_mutex_t mu;
+    unsigned failures; /* in a row */
+    uint64_t retry_ms; /* shed_now_ms; no attempt before */
+    struct shed_error last;
+};
+
+/* ------------------------------------------------------------- the slots */
+
+static struct slot *slot_at(struct link *l, size_t i)
+{
+    return &l->slots[(l->slots_first + i) % l->slots_capacity];
+}
+
+static int grow_slots_locked(struct link *l, struct shed_error *err)
+{
+    size_t capacity =
+        l->slots_capacity > 0 ? l->slots_capacity * 2 : FIRST_SLOTS;
+    struct slot *slots;
+
+    if (capacity > SLOTS_MAX)
+        return shed_fail(err, SHED_EBUSY,
+                         "Redis: %zu calls wait on a connection already",
+                         l->slots_count);
+    slots = malloc(capacity * sizeof(*slots));
+    if (slots == NULL)
+        return shed_fail_nomem(err, "a Redis call");
+    for (size_t i = 0; i < l->slots_count; i++)
+        slots[i] = *slot_at(l, i);
+    free(l->slots);
+    l->slots = slots;
+    l->slots_capacity = capacity;
+    l->slots_first = 0;
+    return SHED_OK;
+}
+
+static int append_locked(struct link *l, struct request *r,
+                         const struct shed_args *commands, uint64_t now_ms,
+                         struct shed_error *err)
+{
+    size_t before = l->queued.size;
+    int code = SHED_OK;
+
+    if (l->slots_count == l->slots_capacity)
+        code = grow_slots_locked(l, err);
+    for (size_t i = 0; i < r->expected && code == SHED_OK; i++)
+        code = shed_buffer_append(&l->queued, &commands[i], err);
+    if (code != SHED_OK) {
+        l->queued.size = before; /* all of a pipeline or nothing */
+        return code;
+    }
+    *slot_at(l, l->slots_count++) = (struct slot){r, r->expected, now_ms};
+    return SHED_OK;
+}
+
+static void settle_locked(struct request *r, enum outcome outcome)
+{
+    r->outcome = outcome;
+    if (r->has_gate)
+        shed_gate_open(&r->gate, 1);
+}
+
+static void deliver_locked(struct link *l, struct shed_reply *reply)
+{
+    struct slot *slot = slot_at(l, 0);
+    struct request *r = slot->request;
+
+    if (r != NULL)
+        r->replies[r->received++] = reply;
+    else
+        shed_reply_free(reply);
+    if (--slot->missing > 0)
+        return;
+    l->slots_first = (l->slots_first + 1) % l->slots_capacity;
+    l->slots_count--;
+    if (r != NULL)
+        settle_locked(r, OUTCOME_DONE);
+}
+
+static void free_replies(struct request *r)
+{
+    for (size_t i = 0; i < r->received; i++)
+        shed_reply_free(r->replies[i]);
+    r->received = 0;
+}
+
+/* The connection is of no use any more: nor are the commands on it. */
+static void lose_locked(struct link *l, const struct shed_error *why)
+{
+    shed_wire_close(&l->wire);
+    l->queued.size = 0;
+    for (; l->slots_count > 0; l->slots_count--) {
+        struct request *r = slot_at(l, 0)->request;
+        l->slots_first = (l->slots_first + 1) % l->slots_capacity;
+        if (r == NULL)
+            continue;
+        r->error = *why;
+        settle_locked(r, OUTCOME_LOST);
+    }
+}
+
+/* ------------------------------------------------------------ connecting */
+
+static int check_pause(struct shed_links *links, struct shed_error *err)
+{
+    uint64_t now_ms = shed_now_ms();
+    int code = SHED_OK;
+
+    pthread_mutex_lock(&links->mu);
+    if (now_ms < links->retry_ms)
+        code = shed_fail(err, links->last.code, "%s (next try in %llu ms)",
+                         links->last.reason,
+                         (unsigned long long)(links->retry_ms - now_ms));
+    pthread_mutex_unlock(&links->mu);
+    return code;
+}
+
+static void note_connect(struct shed_links *links,
+                         const struct shed_error *failure)
+{
+    pthread_mutex_lock(&links->mu);
+    if (failure == NULL) {
+        links->failures = 0;
+        links->retry_ms = 0;
+    } else {
+        links->last = *failure;
+        links->retry_ms =
+            shed_now_ms() + shed_backoff_ms(links->failures++,
+                                            links->options.reconnect_min_ms,
+                                            links->options.reconnect_max_ms,
+                                            shed_random_jitter());
+    }
+    pthread_mutex_unlock(&links->mu);
+}
+
+/* Wait until the socket can be read or written. Returns: events, 0 at the
+ * deadline. */
+static int wait_socket(int fd, short events, uint64_t deadline_ms)
+{
+    struct pollfd pfd = {.fd = fd, .events = events};
+    /* poll counts from now; in slices, so that no length overflows its int */
+    const uint64_t slice_ms = 60000;
+
+    for (;;) {
+        uint64_t left = shed_left_ms(deadline_ms, shed_now_ms());
+        int n = poll(&pfd, 1, (int)(left < slice_ms ? left : slice_ms));
+        if (n > 0)
+            return pfd.revents;
+        if (left == 0)
+            return 0;
+    }
+}
+
+/* One command of the set-up, and a reply that is no error. */
+static int set_up(struct shed_wire *w, const struct shed_args *args,
+                  uint64_t deadline_ms, struct shed_error *err)
+{
+    struct shed_reply *reply = NULL;
+    int code = shed_buffer_append(&w->out, args, err);
+
+    while (code == SHED_OK && reply == NULL) {
+        enum shed_wire_io sent = shed_wire_flush(w, err);
+        enum shed_wire_io io = sent;
+        if (sent != SHED_WIRE_LOST)
+            io = shed_wire_next(w, &reply, err);
+        if (io == SHED_WIRE_LOST)
+            return SHED_EREDIS;
+        if (io == SHED_WIRE_DONE)
+            break;
+        short events = sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN;
+        if (wait_socket(w->fd, events, deadline_ms) == 0)
+            return shed_fail(err, SHED_EREDIS,
+                             "Redis: no answer to %s within the connect "
+                             "timeout",
+                             args->at[0]);
+        if (shed_wire_fill(w, err) == SHED_WIRE_LOST)
+            return SHED_EREDIS;
+    }
+    if (shed_reply_error(reply) != NULL) {
+        enum shed_code kind = shed_reply_trouble(reply) == SHED_TROUBLE_DENIED
+                                  ? SHED_EDENIED
+                                  : SHED_EREDIS;
+        code = shed_fail(err, kind, "Redis refused %s: %s", args->at[0],
+                         shed_reply_error(reply));
+    }
+    shed_reply_free(reply);
+    return code;
+}
+
+static int connect_wire(struct shed_links *links, struct shed_wire *w,
+                        uint64_t deadline_ms, struct shed_error *err)
+{
+    struct shed_args setup[SHED_SETUP_MAX];
+    size_t count = shed_wire_setup(links->address, setup);
+    int code = shed_wire_open(w, links->address, err);
+
+    if (code != SHED_OK)
+        return code;
+    if (wait_socket(w->fd, POLLOUT, deadline_ms) == 0)
+        code = shed_fail(err, SHED_EREDIS,
+                         "Redis %s: no connection within the connect timeout",
+                         links->address->text);
+    if (code == SHED_OK)
+        code = shed_wire_connected(w, links->address, err);
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = set_up(w, &setup[i], deadline_ms, err);
+    if (code != SHED_OK)
+        shed_wire_close(w);
+    return code;
+}
+
+/* Connect within the timeout and the leader's deadline. When it is the latter
+ * that cuts it short, that says nothing about the server. */
+static int connect_link(struct link *l, uint64_t deadline_ms,
+                        struct shed_error *err)
+{
+    struct shed_links *links = l->links;
+    uint64_t limit_ms =
+        shed_deadline_ms(shed_now_ms(), links->options.connect_timeout_ms);
+    int code = check_pause(links, err);
+
+    if (code != SHED_OK)
+        return code;
+    code = connect_wire(links, &l->wire,
+                        deadline_ms < limit_ms ? deadline_ms : limit_ms, err);
+    if (code == SHED_OK)
+        note_connect(links, NULL);
+    else if (code != SHED_ENOMEM &&
+             (deadline_ms >= limit_ms || shed_now_ms() < deadline_ms))
+        note_connect(links, err);
+    return code;
+}
+
+/* --------------------------------------------------------------- leading */
+
+/* Take over what was queued behind the bytes that are sent. */
+static void take_queued_locked(struct link *l)
+{
+    struct shed_buffer empty = l->wire.out;
+
+    if (l->wire.out.size > 0 || l->queued.size == 0)
+        return;
+    l->wire.out = l->queued;
+    l->queued = empty;
+}
+
+/* Parse what has been read. */
+static enum shed_wire_io parse(struct link *l, struct shed_reply **replies,
+                               size_t *count, struct shed_error *err)
+{
+    enum shed_wire_io io = SHED_WIRE_DONE;
+
+    for (*count = 0; *count < PARSE_BATCH && io == SHED_WIRE_DONE;) {
+        io = shed_wire_next(&l->wire, &replies[*count], err);
+        if (io == SHED_WIRE_DONE)
+            (*count)++;
+    }
+    return io;
+}
+
+/* Send and receive once, without mu; waits for the socket if need be, at most
+ * until deadline_ms. Sets *count and replies. */
+static enum shed_wire_io exchange(struct link *l, uint64_t deadline_ms,
+                                  struct shed_reply **replies, size_t *count,
+                                  struct shed_error *err)
+{
+    enum shed_wire_io sent = shed_wire_flush(&l->wire, err);
+    enum shed_wire_io io;
+
+    if (sent == SHED_WIRE_LOST)
+        return SHED_WIRE_LOST;
+    io = parse(l, replies, count, err);
+    if (io == SHED_WIRE_LOST || *count > 0)
+        return io;
+    if (wait_socket(l->wire.fd,
+                    sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN,
+                    deadline_ms) == 0)
+        return SHED_WIRE_AGAIN;
+    io = shed_wire_fill(&l->wire, err);
+    return io == SHED_WIRE_DONE ? parse(l, replies, count, err) : io;
+}
+
+/* When the oldest command counts as unanswered. */
+static uint64_t patience_end_locked(struct link *l)
+{
+    return slot_at(l, 0)->since_ms + l->links->options.command_timeout_ms;
+}
+
+static void close_if_unanswered_locked(struct link *l)
+{
+    struct shed_error why;
+
+    if (l->slots_count == 0 || shed_now_ms() < patience_end_locked(l))
+        return;
+    (void)shed_fail(&why, SHED_EREDIS, "Redis %s: no reply within %llu ms",
+                    l->links->address->text,
+                    (unsigned long long)l->links->options.command_timeout_ms);
+    lose_locked(l, &why);
+}
+
+static void connect_locked(struct link *l, uint64_t deadline_ms)
+{
+    struct shed_error why;
+    int code;
+
+    pthread_mutex_unlock(&l->mu);
+    code = connect_link(l, deadline_ms, &why);
+    pthread_mutex_lock(&l->mu);
+    if (code != SHED_OK)
+        lose_locked(l, &why);
+}
+
+/* Hand out what came. */
+static enum shed_wire_io deliver_all_locked(struct link *l,
+                                            struct shed_reply **replies,
+                                            size_t count,
+                                            struct shed_error *err)
+{
+    enum shed_wire_io io = SHED_WIRE_DONE;
+
+    for (size_t i = 0; i < count; i++) {
+        if (l->slots_count > 0) {
+            deliver_locked(l, replies[i]);
+            continue;
+        }
+        shed_reply_free(replies[i]);
+        (void)shed_fail(err, SHED_EREDIS,
+                        "Redis: a reply that nobody asked for");
+        io = SHED_WIRE_LOST;
+    }
+    return io;
+}
+
+/* One round with mu released in between. */
+static void lead_once_locked(struct link *l, struct request *me)
+{
+    struct shed_reply *replies[PARSE_BATCH];
+    struct shed_error why;
+    uint64_t until_ms = patience_end_locked(l);
+    size_t count = 0;
+    enum shed_wire_io io;
+
+    if (me->deadline_ms < until_ms)
+        until_ms = me->deadline_ms;
+    take_queued_locked(l);
+    pthread_mutex_unlock(&l->mu);
+    io = exchange(l, until_ms, replies, &count, &why);
+    pthread_mutex_lock(&l->mu);
+    if (deliver_all_locked(l, replies, count, &why) == SHED_WIRE_LOST ||
+        io == SHED_WIRE_LOST)
+        lose_locked(l, &why);
+    else
+        close_if_unanswered_locked(l);
+}
+
+/* Out of its slot: the replies, if they still come, are nobody's. */
+static void give_up_locked(struct link *l, struct request *r)
+{
+    for (size_t i = 0; i < l->slots_count; i++)
+        if (slot_at(l, i)->request == r)
+            slot_at(l, i)->request = NULL;
+}
+
+/* Let the oldest request that still waits lead; before it wakes, what is
+ * queued is sent, so that Redis does not wait for it. */
+static void hand_over_locked(struct link *l)
+{
+    struct shed_error why;
+
+    for (size_t i = 0; i < l->slots_count; i++) {
+        struct request *next = slot_at(l, i)->request;
+        if (next == NULL)
+            continue;
+        take_queued_locked(l);
+        if (l->wire.fd >= 0 &&
+            shed_wire_flush(&l->wire, &why) == SHED_WIRE_LOST)
+            lose_locked(l, &why);
+        else
+            settle_locked(next, OUTCOME_LEADER);
+        return;
+    }
+    if (l->slots_count > 0) {
+        (void)shed_fail(&why, SHED_EREDIS, "Redis: given up");
+        lose_locked(l, &why);
+    }
+}
+
+/* Lead the link until me has its outcome or its deadline has passed. */
+static void lead_locked(struct link *l, struct request *me)
+{
+    me->has_gate = false; /* whoever leads is not waiting at its gate */
+    me->outcome = OUTCOME_NONE;
+    while (me->outcome == OUTCOME_NONE) {
+        if (l->wire.fd < 0)
+            connect_locked(l, me->deadline_ms);
+        else
+            lead_once_locked(l, me);
+        if (me->outcome == OUTCOME_NONE && shed_now_ms() >= me->deadline_ms)
+            break;
+    }
+    if (me->outcome == OUTCOME_NONE)
+        give_up_locked(l, me);
+    l->is_led = false;
+    hand_over_locked(l);
+    for (size_t i = 0; i < l->slots_count; i++)
+        if (slot_at(l, i)->request != NULL)
+            l->is_led = true;
+}
+
+/* Wait at the gate, mu released, until the outcome is known, it is ours to
+ * lead, or the deadline passes. */
+static void follow_locked(struct link *l, struct request *me)
+{
+    pthread_mutex_unlock(&l->mu);
+    (void)shed_gate_wait(&me->gate, me->deadline_ms);
+    pthread_mutex_lock(&l->mu);
+    if (me->outcome == OUTCOME_LEADER)
+        lead_locked(l, me);
+    else if (me->outcome == OUTCOME_NONE)
+        give_up_locked(l, me);
+}
+
+/* -------------------------------------------------------------- the calls */
+
+static struct link *choose(struct shed_links *links)
+{
+    struct link *best = &links->link[0];
+    size_t least = SIZE_MAX;
+
+    for (size_t i = 0; i < links->count; i++) {
+        size_t users =
+            atomic_load_explicit(&links->link[i].users, memory_order_relaxed);
+        if (users < least) {
+            best = &links->link[i];
+            least = users;
+        }
+        if (users == 0)
+            break;
+    }
+    return best;
+}
+
+static int run_locked(struct link *l, struct request *me,
+                      const struct shed_args *commands, struct shed_error *err)
+{
+    int code = SHED_OK;
+
+    me->has_gate = l->is_led;
+    if (me->has_gate)
+        code = shed_gate_init(&me->gate, 1, err);
+    if (code != SHED_OK)
+        return code;
+    bool has_gate = me->has_gate;
+    code = append_locked(l, me, commands, shed_now_ms(), err);
+    if (code == SHED_OK && has_gate) {
+        follow_locked(l, me);
+    } else if (code == SHED_OK) {
+        l->is_led = true;
+        lead_locked(l, me);
+    }
+    if (has_gate)
+        shed_gate_fini(&me->gate);
+    if (code != SHED_OK || me->outcome == OUTCOME_DONE)
+        return code;
+    free_replies(me);
+    if (me->outcome == OUTCOME_LOST)
+        return shed_fail(err, me->error.code, "%s", me->error.reason);
+    return shed_fail(err, SHED_ETIMEDOUT,
+                     "the deadline passed before Redis answered");
+}
+
+/* With the connection that was tried first perhaps long dead, one more try on
+ * a new one decides. */
+static int call_once(struct shed_links *links, const struct shed_args *commands,
+                     size_t count, struct shed_reply **replies,
+                     uint64_t deadline_ms, bool *was_connected,
+                     struct shed_error *err)
+{
+    struct link *l = choose(links);
+    struct request me = {
+        .replies = replies, .expected = count, .deadline_ms = deadline_ms};
+    int code;
+
+    atomic_fetch_add_explicit(&l->users, 1, memory_order_relaxed);
+    pthread_mutex_lock(&l->mu);
+    *was_connected = l->is_led || l->wire.fd >= 0;
+    code = run_locked(l, &me, commands, err);
+    pthread_mutex_unlock(&l->mu);
+    atomic_fetch_sub_explicit(&l->users, 1, memory_order_relaxed);
+    return code;
+}
+
+int shed_links_call(struct shed_links *links, const struct shed_args *commands,
+                    size_t count, struct shed_reply **replies,
+                    uint64_t deadline_ms, struct shed_error *err)
+{
+    bool was_connected = false;
+    int code;
+
+    if (count == 0)
+        return SHED_OK;
+    code = call_once(links, commands, count, replies, deadline_ms,
+                     &was_connected, err);
+    if (code == SHED_EREDIS && was_connected && shed_now_ms() < deadline_ms)
+        code = call_once(links, commands, count, replies, deadline_ms,
+                         &was_connected, err);
+    return code;
+}
+
+int shed_links_call_script(struct shed_links *links, enum shed_script script,
+                           struct shed_args *args, struct shed_reply **reply,
+                           uint64_t deadline_ms, struct shed_error *err)
+{
+    int code = shed_links_call(links, args, 1, reply, deadline_ms, err);
+
+    if (code != SHED_OK || !shed_script_is_unknown(*reply))
+        return code;
+    shed_reply_free(*reply);
+    *reply = NULL;
+    shed_script_by_text(args, script);
+    return shed_links_call(links, args, 1, reply, deadline_ms, err);
+}
+
+int shed_links_create(struct shed_address *address,
+                      const struct shed_client_options *options,
+                      struct shed_links **out, struct shed_error *err)
+{
+    struct shed_links *links = calloc(1, sizeof(*links));
+    size_t count = (size_t)options->links;
+
+    *out = NULL;
+    if (links == NULL || pthread_mutex_init(&links->mu, NULL) != 0) {
+        free(links);
+        return shed_fail_nomem(err, "the Redis links");
+    }
+    links->address = address;
+    links->options = *options;
+    links->link = calloc(count, sizeof(*links->link));
+    for (; links->link != NULL && links->count < count; links->count++) {
+        struct link *l = &links->link[links->count];
+        l->links = links;
+        shed_wire_init(&l->wire);
+        if (pthread_mutex_init(&l->mu, NULL) != 0)
+            break;
+    }
+    if (links->count < count) {
+        shed_links_destroy(links);
+        return shed_fail_nomem(err, "the Redis links");
+    }
+    *out = links;
+    return SHED_OK;
+}
+
+void shed_links_destroy(struct shed_links *links)
+{
+    if (links == NULL)
+        return;
+    for (size_t i = 0; i < links->count; i++) {
+        struct link *l = &links->link[i];
+        shed_wire_close(&l->wire);
+        shed_buffer_fini(&l->queued);
+        free(l->slots);
+        pthread_mutex_destroy(&l->mu);
+    }
+    free(links->link);
+    pthread_mutex_destroy(&links->mu);
+    free(links);
+}

@@ -1,0 +1,53 @@
+/*
+ * Connections that threads share for calls which they wait for.
+ *
+ * A thread that finds a link idle uses it as if it were its own: send, wait,
+ * receive. One that finds all busy queues its command; whichever thread leads
+ * the link sends the whole batch and hands out the replies. So one thread pays
+ * what a blocking call costs, and many get pipelining.
+ *
+ * What is called here must bear being sent twice: after a lost connection it
+ * is, once.
+ */
+#ifndef SHED_REDIS_LINK_H
+#define SHED_REDIS_LINK_H
+
+#include <snowshed/snowshed.h>
+
+#include "redis/script.h"
+
+struct shed_links;
+
+/* address must outlive the links. No connection is made yet.
+ * Returns: SHED_OK; SHED_ENOMEM. */
+SHED_MUST_CHECK int shed_links_create(struct shed_address *address,
+                                      const struct shed_client_options *options,
+                                      struct shed_links **out,
+                                      struct shed_error *err);
+
+/* No call may be under way. */
+void shed_links_destroy(struct shed_links *links);
+
+/*
+ * Send count commands in one pipeline and wait for their replies, until
+ * deadline_ms (shed_now_ms). Any thread.
+ *
+ * Returns: SHED_OK and count replies in replies, to be freed with
+ * shed_reply_free (an error reply is a reply); else replies holds nothing:
+ * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
+ * reply within the command timeout), SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM.
+ */
+SHED_MUST_CHECK int shed_links_call(struct shed_links *links,
+                                    const struct shed_args *commands,
+                                    size_t count, struct shed_reply **replies,
+                                    uint64_t deadline_ms,
+                                    struct shed_error *err);
+
+/* The same for one script, begun with shed_script_begin; by text if the server
+ * has lost it. */
+SHED_MUST_CHECK int
+shed_links_call_script(struct shed_links *links, enum shed_script script,
+                       struct shed_args *args, struct shed_reply **reply,
+                       uint64_t deadline_ms, struct shed_error *err);
+
+#endif

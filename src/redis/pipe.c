@@ -1,0 +1,462 @@
+/*
+ * The reactor's connections. Its invariants: each call's fn is called exactly
+ * once and from the loop; a connection that failed in any way is closed before
+ * anybody hears of it.
+ */
+#include "redis/pipe.h"
+
+#include <netdb.h>
+#include <stdlib.h>
+#include <uv.h>
+
+#include "backoff.h"
+#include "clock.h"
+#include "error.h"
+#include "random.h"
+
+/* Calls that may wait at a time; more fail at once. */
+#define CALLS_MAX ((size_t)1000000)
+
+enum state {
+    PIPE_NEW,        /* not opened yet */
+    PIPE_CONNECTING, /* a socket is, until the timer ends it */
+    PIPE_OPEN,       /* commands can go */
+    PIPE_PAUSED,     /* no connection until the timer ends the pause */
+    PIPE_CLOSED      /* for good */
+};
+
+struct calls {
+    struct shed_call *first;
+    struct shed_call **last;
+    size_t count;
+};
+
+struct shed_pipe {
+    struct shed_reactor *reactor;
+    struct shed_address *address;
+    struct shed_client_options options;
+    struct shed_pipe_hooks hooks;
+
+    enum state state;
+    struct shed_wire wire;
+    uv_poll_t *poll; /* NULL without a socket */
+    struct shed_timer *timer;
+    struct shed_buffer queued; /* until there is a connection */
+    struct shed_call setup[SHED_SETUP_MAX];
+    struct calls calls;  /* without a reply yet, oldest first */
+    struct calls failed; /* to be told so by the loop */
+    struct shed_timer *fail_timer;
+    struct shed_error why; /* the last failure */
+    enum shed_trouble pause_trouble;
+    unsigned failures; /* to connect, in a row */
+    uv_getaddrinfo_t *resolving;
+};
+
+static void on_timer(void *arg);
+static void lose(struct shed_pipe *p, enum shed_trouble trouble);
+
+static void init_calls(struct calls *c)
+{
+    *c = (struct calls){.last = &c->first};
+}
+
+static void push_call(struct calls *c, struct shed_call *call)
+{
+    call->next = NULL;
+    *c->last = call;
+    c->last = &call->next;
+    c->count++;
+}
+
+static struct shed_call *pop_call(struct calls *c)
+{
+    struct shed_call *call = c->first;
+
+    if (call == NULL)
+        return NULL;
+    c->first = call->next;
+    if (c->first == NULL)
+        c->last = &c->first;
+    c->count--;
+    return call;
+}
+
+/* ---------------------------------------------------------- failed calls */
+
+static void fail_call(struct shed_pipe *p, struct shed_call *call,
+                      enum shed_trouble trouble)
+{
+    call->trouble = trouble;
+    push_call(&p->failed, call);
+    shed_timer_set(p->fail_timer, 0);
+}
+
+/* The call is its owner's again before fn runs: it may make it anew. */
+static void end_call(struct shed_call *call, struct shed_reply *reply,
+                     enum shed_trouble trouble, const struct shed_error *why)
+{
+    shed_pipe_fn *fn = call->fn;
+
+    call->fn = NULL;
+    fn(call->arg, reply, trouble, why);
+}
+
+static void tell_failed(void *arg)
+{
+    struct shed_pipe *p = arg;
+    /* as many as there are now: what is failed anew waits for the next turn */
+    size_t count = p->failed.count;
+    struct shed_error why = p->why;
+
+    while (count-- > 0) {
+        struct shed_call *call = pop_call(&p->failed);
+        end_call(call, NULL, call->trouble, &why);
+    }
+}
+
+/* -------------------------------------------------------------- the socket */
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void drop_socket(struct shed_pipe *p)
+{
+    if (p->poll != NULL) {
+        (void)uv_poll_stop(p->poll);
+        uv_close((uv_handle_t *)p->poll, on_poll_closed);
+        p->poll = NULL;
+    }
+    shed_wire_close(&p->wire);
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events);
+
+static void watch(struct shed_pipe *p, int events)
+{
+    if (uv_poll_start(p->poll, events, on_ready) != 0) {
+        (void)shed_fail(&p->why, SHED_EREDIS, "Redis: cannot watch a socket");
+        lose(p, SHED_TROUBLE_PASSING);
+    }
+}
+
+static void flush(struct shed_pipe *p)
+{
+    enum shed_wire_io io = shed_wire_flush(&p->wire, &p->why);
+
+    if (io == SHED_WIRE_LOST)
+        lose(p, SHED_TROUBLE_PASSING);
+    else
+        watch(p,
+              io == SHED_WIRE_AGAIN ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+}
+
+static void pause_ms(struct shed_pipe *p, uint64_t delay_ms)
+{
+    p->state = PIPE_PAUSED;
+    shed_timer_set(p->timer, delay_ms);
+}
+
+/* The connection is of no use any more. Calls that were sent end as trouble
+ * says; a new connection follows after a pause. */
+static void lose(struct shed_pipe *p, enum shed_trouble trouble)
+{
+    bool was_open = p->state == PIPE_OPEN;
+    struct shed_call *call;
+
+    drop_socket(p);
+    p->queued.size = 0;
+    /* A connection that worked is likely to be back in a moment. */
+    p->pause_trouble = trouble;
+    pause_ms(p, shed_backoff_ms(p->failures++, p->options.reconnect_min_ms,
+                                p->options.reconnect_max_ms,
+                                shed_random_jitter()));
+    if (was_open)
+        p->hooks.on_lost(p->hooks.arg);
+    while ((call = pop_call(&p->calls)) != NULL)
+        fail_call(p, call, trouble);
+}
+
+/* --------------------------------------------------------------- replies */
+
+static void deliver(struct shed_pipe *p, struct shed_reply *reply)
+{
+    struct shed_call *call = pop_call(&p->calls);
+
+    if (call == NULL) {
+        p->hooks.on_push(p->hooks.arg, reply);
+        return;
+    }
+    if (shed_reply_error(reply) == NULL)
+        p->failures = 0;
+    end_call(call, reply, SHED_TROUBLE_PASSING, &p->why);
+}
+
+static void receive(struct shed_pipe *p)
+{
+    struct shed_reply *reply = NULL;
+    enum shed_wire_io io = shed_wire_fill(&p->wire, &p->why);
+
+    while (io == SHED_WIRE_DONE && p->state == PIPE_OPEN) {
+        io = shed_wire_next(&p->wire, &reply, &p->why);
+        if (io != SHED_WIRE_DONE)
+            break;
+        deliver(p, reply);
+        shed_reply_free(reply);
+    }
+    if (io == SHED_WIRE_LOST && p->state == PIPE_OPEN)
+        lose(p, SHED_TROUBLE_PASSING);
+}
+
+/* AUTH or SELECT was answered. */
+static void on_setup(void *arg, struct shed_reply *reply,
+                     enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_pipe *p = arg;
+    enum shed_trouble kind = shed_reply_trouble(reply);
+
+    (void)trouble;
+    (void)err;
+    if (shed_reply_error(reply) == NULL || p->state != PIPE_OPEN)
+        return;
+    (void)shed_fail(&p->why,
+                    kind == SHED_TROUBLE_DENIED ? SHED_EDENIED : SHED_EREDIS,
+                    "Redis refuses us: %s", shed_reply_error(reply));
+    lose(p, kind);
+}
+
+/* What the connection begins with goes before what has been waiting. */
+static void start_session(struct shed_pipe *p)
+{
+    struct shed_args setup[SHED_SETUP_MAX];
+    struct calls waiting = p->calls;
+    size_t count = shed_wire_setup(p->address, setup);
+
+    init_calls(&p->calls);
+    p->state = PIPE_OPEN;
+    for (size_t i = 0; i < count; i++)
+        shed_pipe_call(p, &p->setup[i], &setup[i], on_setup, p);
+    p->hooks.on_open(p->hooks.arg);
+    for (struct shed_call *call; (call = pop_call(&waiting)) != NULL;)
+        push_call(&p->calls, call);
+    if (p->state != PIPE_OPEN ||
+        shed_buffer_move(&p->wire.out, &p->queued, &p->why) != SHED_OK) {
+        lose(p, SHED_TROUBLE_PASSING);
+        return;
+    }
+    shed_timer_set(p->timer, p->options.command_timeout_ms);
+    flush(p);
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events)
+{
+    struct shed_pipe *p = poll->data;
+
+    (void)status; /* an error shows when the socket is used */
+    if (p->state == PIPE_CONNECTING) {
+        if (shed_wire_connected(&p->wire, p->address, &p->why) != SHED_OK)
+            lose(p, SHED_TROUBLE_DOWN);
+        else
+            start_session(p);
+        return;
+    }
+    if (events & UV_READABLE || status != 0)
+        receive(p);
+    if (p->state == PIPE_OPEN && events & UV_WRITABLE)
+        flush(p);
+}
+
+/* ------------------------------------------------------------ connecting */
+
+static void on_resolved(uv_getaddrinfo_t *req, int status,
+                        struct addrinfo *list)
+{
+    struct shed_pipe *p = req->data;
+
+    if (status == 0 && p != NULL)
+        shed_address_set(p->address, list->ai_addr, list->ai_addrlen);
+    if (status == 0)
+        uv_freeaddrinfo(list);
+    if (p != NULL)
+        p->resolving = NULL;
+    free(req);
+}
+
+/* After a failover the name may lead elsewhere. */
+static void resolve_again(struct shed_pipe *p)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM};
+
+    if (p->address->host == NULL || p->resolving != NULL)
+        return;
+    p->resolving = calloc(1, sizeof(*p->resolving));
+    if (p->resolving == NULL)
+        return; /* the address that we have will do */
+    p->resolving->data = p;
+    if (uv_getaddrinfo(shed_reactor_loop(p->reactor), p->resolving, on_resolved,
+                       p->address->host, p->address->port, &hints) != 0) {
+        free(p->resolving);
+        p->resolving = NULL;
+    }
+}
+
+static void start_connecting(struct shed_pipe *p)
+{
+    p->state = PIPE_CONNECTING;
+    if (p->failures > 0)
+        resolve_again(p);
+    if (shed_wire_open(&p->wire, p->address, &p->why) != SHED_OK)
+        goto fail;
+    p->poll = calloc(1, sizeof(*p->poll));
+    if (p->poll == NULL ||
+        uv_poll_init(shed_reactor_loop(p->reactor), p->poll, p->wire.fd) != 0) {
+        (void)shed_fail(&p->why, SHED_EREDIS, "Redis: cannot watch a socket");
+        free(p->poll);
+        p->poll = NULL;
+        goto fail;
+    }
+    p->poll->data = p;
+    shed_timer_set(p->timer, p->options.connect_timeout_ms);
+    watch(p, UV_WRITABLE);
+    return;
+fail:
+    lose(p, SHED_TROUBLE_DOWN);
+}
+
+static void check_replies(struct shed_pipe *p)
+{
+    uint64_t now_ms = shed_now_ms();
+    uint64_t limit_ms = p->options.command_timeout_ms;
+
+    if (p->calls.first != NULL &&
+        now_ms - p->calls.first->since_ms >= limit_ms) {
+        (void)shed_fail(&p->why, SHED_EREDIS,
+                        "Redis %s: no reply within %llu ms", p->address->text,
+                        (unsigned long long)limit_ms);
+        lose(p, SHED_TROUBLE_PASSING);
+        return;
+    }
+    shed_timer_set(p->timer,
+                   p->calls.first == NULL
+                       ? limit_ms
+                       : limit_ms - (now_ms - p->calls.first->since_ms));
+}
+
+static void on_timer(void *arg)
+{
+    struct shed_pipe *p = arg;
+
+    switch (p->state) {
+    case PIPE_CONNECTING:
+        (void)shed_fail(&p->why, SHED_EREDIS,
+                        "Redis %s: no connection within %llu ms",
+                        p->address->text,
+                        (unsigned long long)p->options.connect_timeout_ms);
+        lose(p, SHED_TROUBLE_DOWN);
+        break;
+    case PIPE_OPEN:
+        check_replies(p);
+        break;
+    case PIPE_PAUSED:
+        start_connecting(p);
+        break;
+    case PIPE_NEW:
+    case PIPE_CLOSED:
+        break;
+    }
+}
+
+/* ------------------------------------------------------------- the calls */
+
+static bool append(struct shed_pipe *p, const struct shed_args *args)
+{
+    bool is_open = p->state == PIPE_OPEN;
+    bool was_idle = p->wire.out.size == 0;
+
+    if (shed_buffer_append(is_open ? &p->wire.out : &p->queued, args,
+                           &p->why) != SHED_OK)
+        return false;
+    /* sent by the loop when it has run what it is at, with what comes by then
+       in one go */
+    if (is_open && was_idle && p->poll != NULL)
+        watch(p, UV_READABLE | UV_WRITABLE);
+    return !is_open || p->state == PIPE_OPEN;
+}
+
+void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
+                    const struct shed_args *args, shed_pipe_fn *fn, void *arg)
+{
+    *call = (struct shed_call){.fn = fn, .arg = arg, .since_ms = shed_now_ms()};
+    if (p->state == PIPE_PAUSED)
+        fail_call(p, call, p->pause_trouble);
+    else if (p->state == PIPE_CLOSED || p->calls.count >= CALLS_MAX ||
+             !append(p, args))
+        fail_call(p, call, SHED_TROUBLE_DOWN);
+    else
+        push_call(&p->calls, call);
+}
+
+void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
+{
+    if (p->state == PIPE_OPEN && !append(p, args))
+        lose(p, SHED_TROUBLE_PASSING);
+}
+
+void shed_pipe_drop(struct shed_pipe *p, const char *why)
+{
+    if (p->state != PIPE_OPEN)
+        return;
+    (void)shed_fail(&p->why, SHED_EREDIS, "Redis: connection dropped: %s", why);
+    lose(p, SHED_TROUBLE_PASSING);
+}
+
+/* -------------------------------------------------------- begin and end */
+
+int shed_pipe_create(struct shed_reactor *reactor, struct shed_address *address,
+                     const struct shed_client_options *options,
+                     const struct shed_pipe_hooks *hooks,
+                     struct shed_pipe **out, struct shed_error *err)
+{
+    struct shed_pipe *p = calloc(1, sizeof(*p));
+
+    *out = NULL;
+    if (p == NULL)
+        return shed_fail_nomem(err, "a Redis connection");
+    p->reactor = reactor;
+    p->address = address;
+    p->options = *options;
+    p->hooks = *hooks;
+    shed_wire_init(&p->wire);
+    init_calls(&p->calls);
+    init_calls(&p->failed);
+    p->timer = shed_timer_create(reactor, on_timer, p);
+    p->fail_timer = shed_timer_create(reactor, tell_failed, p);
+    if (p->timer == NULL || p->fail_timer == NULL) {
+        shed_pipe_close(p);
+        return shed_fail_nomem(err, "a Redis connection");
+    }
+    *out = p;
+    return SHED_OK;
+}
+
+void shed_pipe_open(struct shed_pipe *p)
+{
+    if (p->state == PIPE_NEW)
+        start_connecting(p);
+}
+
+void shed_pipe_close(struct shed_pipe *p)
+{
+    if (p == NULL)
+        return;
+    p->state = PIPE_CLOSED;
+    drop_socket(p);
+    shed_buffer_fini(&p->queued);
+    shed_timer_destroy(p->timer);
+    shed_timer_destroy(p->fail_timer);
+    if (p->resolving != NULL)
+        p->resolving->data = NULL;
+    free(p);
+}

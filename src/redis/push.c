@@ -1,0 +1,321 @@
+/*
+ * The session. Its invariant: is_on only while both connections have stood
+ * since CLIENT TRACKING was answered, because the server ends tracking silently
+ * when either goes.
+ */
+#include "redis/push.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "entry.h"
+#include "error.h"
+
+#define INVALIDATE_CHANNEL "__redis__:invalidate"
+#define PROCESS_CHANNEL "snowshed:process:"
+/* How long a connection that died in silence goes unnoticed, at most. */
+#define PING_MS 3000
+#define CHANNELS 2
+#define MS_PER_S 1000
+
+struct shed_push {
+    struct shed_push_hooks hooks;
+    struct shed_pipe *commands;
+    struct shed_pipe *pushes; /* NULL where waiting is by timer alone */
+    struct shed_timer *ping;
+    char channel[sizeof(PROCESS_CHANNEL) + SHED_ENTRY_PROCESS_BYTES];
+    char client_id[24]; /* of pushes, in decimal; empty when not known */
+    unsigned channels;  /* subscribed to */
+    bool is_silent;     /* nothing came since the last PING */
+    bool is_on;
+    /* the session's own calls */
+    struct shed_call load[SHED_SCRIPTS];
+    struct shed_call time;
+    struct shed_call track;
+    struct shed_call id;
+    /* server's clock less ours; any thread */
+    _Atomic int64_t clock_offset_ms;
+};
+
+static void end_epoch(struct shed_push *p)
+{
+    p->is_on = false;
+    p->hooks.on_epoch(p->hooks.arg);
+}
+
+/* ------------------------------------------------------------- commands */
+
+static void ignore(void *arg, struct shed_reply *reply,
+                   enum shed_trouble trouble, const struct shed_error *err)
+{
+    (void)arg;
+    (void)reply;
+    (void)trouble;
+    (void)err;
+}
+
+/* So that a first call does not have to be made twice. */
+static void load_scripts(struct shed_push *p)
+{
+    for (int i = 0; i < SHED_SCRIPTS; i++) {
+        struct shed_args args = {0};
+        if (p->load[i].fn != NULL)
+            continue;
+        shed_args_add_text(&args, "SCRIPT");
+        shed_args_add_text(&args, "LOAD");
+        shed_args_add(&args, shed_script_texts[i].text,
+                      shed_script_texts[i].size);
+        shed_pipe_call(p->commands, &p->load[i], &args, ignore, p);
+    }
+}
+
+static int64_t number(const struct shed_reply *reply)
+{
+    size_t size;
+    const char *text = shed_reply_bytes(reply, &size);
+
+    return text != NULL ? strtoll(text, NULL, 10) : 0;
+}
+
+static void on_time(void *arg, struct shed_reply *reply,
+                    enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_push *p = arg;
+    int64_t server_ms =
+        number(shed_reply_at(reply, 0)) * MS_PER_S +
+        number(shed_reply_at(reply, 1)) / MS_PER_S; /* it counts in us */
+
+    (void)trouble;
+    (void)err;
+    if (server_ms > 0)
+        atomic_store(&p->clock_offset_ms, server_ms - (int64_t)shed_now_ms());
+}
+
+static void ask_time(struct shed_push *p)
+{
+    struct shed_args args = {0};
+
+    if (p->time.fn != NULL)
+        return;
+    shed_args_add_text(&args, "TIME");
+    shed_pipe_call(p->commands, &p->time, &args, on_time, p);
+}
+
+static void on_tracking(void *arg, struct shed_reply *reply,
+                        enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_push *p = arg;
+
+    (void)trouble;
+    (void)err;
+    /* refused (ACL, an old server): the timer does it alone */
+    if (!shed_reply_begins(reply, "OK") || p->channels < CHANNELS)
+        return;
+    p->is_on = true;
+    p->hooks.on_epoch(p->hooks.arg);
+}
+
+/* Once both connections are there, whichever came last. */
+static void start_tracking(struct shed_push *p)
+{
+    struct shed_args args = {0};
+
+    if (p->channels < CHANNELS || p->track.fn != NULL)
+        return;
+    shed_args_add_text(&args, "CLIENT");
+    shed_args_add_text(&args, "TRACKING");
+    shed_args_add_text(&args, "ON");
+    shed_args_add_text(&args, "REDIRECT");
+    shed_args_add_text(&args, p->client_id);
+    shed_pipe_call(p->commands, &p->track, &args, on_tracking, p);
+}
+
+static void on_commands_open(void *arg)
+{
+    struct shed_push *p = arg;
+
+    load_scripts(p);
+    ask_time(p);
+    start_tracking(p);
+}
+
+static void on_commands_lost(void *arg)
+{
+    end_epoch(arg);
+}
+
+static void on_commands_push(void *arg, struct shed_reply *reply)
+{
+    struct shed_push *p = arg;
+
+    (void)reply;
+    shed_pipe_drop(p->commands, "a reply that nobody asked for");
+}
+
+/* --------------------------------------------------------------- pushes */
+
+static void on_client_id(void *arg, struct shed_reply *reply,
+                         enum shed_trouble trouble,
+                         const struct shed_error *err)
+{
+    struct shed_push *p = arg;
+    struct shed_args args = {0};
+
+    (void)trouble;
+    (void)err;
+    if (shed_reply_integer(reply) < 0)
+        return;
+    (void)snprintf(p->client_id, sizeof(p->client_id), "%lld",
+                   shed_reply_integer(reply));
+    shed_args_add_text(&args, "SUBSCRIBE");
+    shed_args_add_text(&args, p->channel);
+    shed_args_add_text(&args, INVALIDATE_CHANNEL);
+    shed_pipe_tell(p->pushes, &args);
+}
+
+static void on_pushes_open(void *arg)
+{
+    struct shed_push *p = arg;
+    struct shed_args args = {0};
+
+    p->channels = 0;
+    p->is_silent = false;
+    if (p->id.fn != NULL)
+        return;
+    shed_args_add_text(&args, "CLIENT");
+    shed_args_add_text(&args, "ID");
+    shed_pipe_call(p->pushes, &p->id, &args, on_client_id, p);
+}
+
+static void on_pushes_lost(void *arg)
+{
+    struct shed_push *p = arg;
+
+    p->channels = 0;
+    end_epoch(p);
+}
+
+static void on_invalidate(struct shed_push *p, const struct shed_reply *keys)
+{
+    /* nil: the whole database was flushed */
+    if (shed_reply_is_nil(keys))
+        p->hooks.on_epoch(p->hooks.arg);
+    for (size_t i = 0; i < shed_reply_count(keys); i++) {
+        size_t size;
+        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
+        if (key != NULL)
+            p->hooks.on_change(p->hooks.arg, key, size);
+    }
+}
+
+static void on_push(void *arg, struct shed_reply *reply)
+{
+    struct shed_push *p = arg;
+
+    p->is_silent = false;
+    if (shed_reply_begins(shed_reply_at(reply, 0), "subscribe")) {
+        if (++p->channels == CHANNELS)
+            start_tracking(p);
+    } else if (shed_reply_begins(shed_reply_at(reply, 0), "message") &&
+               shed_reply_begins(shed_reply_at(reply, 1), INVALIDATE_CHANNEL)) {
+        on_invalidate(p, shed_reply_at(reply, 2));
+    }
+}
+
+static void on_ping(void *arg)
+{
+    struct shed_push *p = arg;
+    struct shed_args args = {0};
+
+    shed_timer_set(p->ping, PING_MS);
+    ask_time(p);
+    if (p->channels < CHANNELS)
+        return;
+    if (p->is_silent) {
+        shed_pipe_drop(p->pushes, "no answer to PING");
+        return;
+    }
+    p->is_silent = true;
+    shed_args_add_text(&args, "PING");
+    shed_pipe_tell(p->pushes, &args);
+}
+
+/* -------------------------------------------------------- begin and end */
+
+int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
+                     const struct shed_client_options *options,
+                     const char *process, const struct shed_push_hooks *hooks,
+                     struct shed_push **out, struct shed_error *err)
+{
+    struct shed_push *p = calloc(1, sizeof(*p));
+    struct shed_pipe_hooks on_commands = {p, on_commands_open, on_commands_lost,
+                                          on_commands_push};
+    struct shed_pipe_hooks on_pushes = {p, on_pushes_open, on_pushes_lost,
+                                        on_push};
+    int code;
+
+    *out = NULL;
+    if (p == NULL)
+        return shed_fail_nomem(err, "the Redis session");
+    p->hooks = *hooks;
+    (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
+                   SHED_ENTRY_PROCESS_BYTES, process);
+    p->ping = shed_timer_create(reactor, on_ping, p);
+    code =
+        p->ping != NULL ? SHED_OK : shed_fail_nomem(err, "the Redis session");
+    if (code == SHED_OK)
+        code = shed_pipe_create(reactor, address, options, &on_commands,
+                                &p->commands, err);
+    if (code == SHED_OK && options->wait != SHED_WAIT_POLL)
+        code = shed_pipe_create(reactor, address, options, &on_pushes,
+                                &p->pushes, err);
+    if (code != SHED_OK) {
+        shed_push_close(p);
+        return code;
+    }
+    *out = p;
+    return SHED_OK;
+}
+
+void shed_push_open(struct shed_push *p)
+{
+    shed_timer_set(p->ping, PING_MS);
+    shed_pipe_open(p->commands);
+    if (p->pushes != NULL)
+        shed_pipe_open(p->pushes);
+}
+
+void shed_push_close(struct shed_push *p)
+{
+    if (p == NULL)
+        return;
+    shed_timer_destroy(p->ping);
+    shed_pipe_close(p->commands);
+    shed_pipe_close(p->pushes);
+    free(p);
+}
+
+struct shed_pipe *shed_push_pipe(struct shed_push *p)
+{
+    return p->commands;
+}
+
+bool shed_push_is_on(const struct shed_push *p)
+{
+    return p->is_on;
+}
+
+bool shed_push_has_channel(const struct shed_push *p)
+{
+    return p->channels == CHANNELS;
+}
+
+uint64_t shed_push_server_ms(const struct shed_push *p)
+{
+    int64_t offset = atomic_load(&p->clock_offset_ms);
+
+    return offset == 0 ? 0 : (uint64_t)((int64_t)shed_now_ms() + offset);
+}

@@ -1,0 +1,58 @@
+/*
+ * The reactor's session with Redis: a connection for commands and, unless
+ * waiting is by timer alone, one for pushes. Keys that the commands read are
+ * tracked by the server (CLIENT TRACKING, redirected to the second connection)
+ * and a change of one is announced. A push is a hint, no more: it may come
+ * twice, late, or not at all.
+ *
+ * The second connection is also subscribed to the channel of this process,
+ * which is how others see that it lives.
+ *
+ * Reactor thread only, but for create and the functions that say otherwise.
+ */
+#ifndef SHED_REDIS_PUSH_H
+#define SHED_REDIS_PUSH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "redis/pipe.h"
+#include "redis/script.h"
+
+struct shed_push;
+
+struct shed_push_hooks {
+    void *arg;
+    /* A tracked key has changed, or vanished. */
+    void (*on_change)(void *arg, const char *key, size_t size);
+    /* Pushes have begun, or ended, or some may have been lost: whoever waits
+     * for one must look. */
+    void (*on_epoch)(void *arg);
+};
+
+/* process is SHED_ENTRY_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM.
+ */
+SHED_MUST_CHECK int
+shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
+                 const struct shed_client_options *options, const char *process,
+                 const struct shed_push_hooks *hooks, struct shed_push **out,
+                 struct shed_error *err);
+void shed_push_open(struct shed_push *push);
+
+/* The loop frees it. NULL is allowed. */
+void shed_push_close(struct shed_push *push);
+
+/* The connection for commands, whose reads are tracked. */
+struct shed_pipe *shed_push_pipe(struct shed_push *push);
+
+/* Whether changes are announced now. */
+bool shed_push_is_on(const struct shed_push *push);
+
+/* Whether this process is subscribed to its channel now. */
+bool shed_push_has_channel(const struct shed_push *push);
+
+/* The server's clock, ms since 1970, as last heard of; 0 if never. Any
+ * thread. */
+uint64_t shed_push_server_ms(const struct shed_push *push);
+
+#endif

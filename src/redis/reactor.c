@@ -1,0 +1,230 @@
+/* The loop. Its invariant: posts run in the order in which they were posted,
+ * all of them before stop returns. */
+#include "redis/reactor.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <uv.h>
+
+#include "error.h"
+#include "gate.h"
+
+struct shed_reactor {
+    uv_loop_t loop;
+    uv_async_t wake;
+    pthread_t thread;
+
+    pthread_mutex_t mu;
+    /* under mu */
+    struct shed_post *first;
+    struct shed_post **last;
+    bool is_stopping;
+};
+
+struct shed_timer {
+    uv_timer_t uv;
+    void (*run)(void *arg);
+    void *arg;
+};
+
+static struct shed_post *take_posts(struct shed_reactor *r, bool *is_stopping)
+{
+    struct shed_post *posts;
+
+    pthread_mutex_lock(&r->mu);
+    posts = r->first;
+    r->first = NULL;
+    r->last = &r->first;
+    *is_stopping = r->is_stopping;
+    pthread_mutex_unlock(&r->mu);
+    return posts;
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    struct shed_reactor *r = wake->data;
+    bool is_stopping;
+
+    for (struct shed_post *post = take_posts(r, &is_stopping), *next;
+         post != NULL; post = next) {
+        next = post->next;
+        post->run(post);
+    }
+    /* with the last handle closed, uv_run returns */
+    if (is_stopping && !uv_is_closing((uv_handle_t *)wake))
+        uv_close((uv_handle_t *)wake, NULL);
+}
+
+static void *run_loop(void *arg)
+{
+    struct shed_reactor *r = arg;
+
+    (void)uv_run(&r->loop, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+/* The program's signals are for its own threads. */
+static int start_thread(struct shed_reactor *r)
+{
+    sigset_t all, before;
+    int failure;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    failure = pthread_create(&r->thread, NULL, run_loop, r);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failure;
+}
+
+static void finish_loop(struct shed_reactor *r)
+{
+    uv_close((uv_handle_t *)&r->wake, NULL);
+    (void)uv_run(&r->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&r->loop);
+}
+
+int shed_reactor_start(struct shed_reactor **out, struct shed_error *err)
+{
+    struct shed_reactor *r = calloc(1, sizeof(*r));
+
+    *out = NULL;
+    if (r == NULL)
+        return shed_fail_nomem(err, "the reactor");
+    r->last = &r->first;
+    if (pthread_mutex_init(&r->mu, NULL) != 0)
+        goto fail_memory;
+    if (uv_loop_init(&r->loop) != 0)
+        goto fail_mutex;
+    if (uv_async_init(&r->loop, &r->wake, on_wake) != 0)
+        goto fail_loop;
+    r->wake.data = r;
+    if (start_thread(r) != 0) {
+        finish_loop(r);
+        goto fail_mutex;
+    }
+    *out = r;
+    return SHED_OK;
+
+fail_loop:
+    (void)uv_loop_close(&r->loop);
+fail_mutex:
+    pthread_mutex_destroy(&r->mu);
+fail_memory:
+    free(r);
+    return shed_fail(err, SHED_EBUSY,
+                     "the reactor: no thread or descriptor to be had");
+}
+
+void shed_reactor_stop(struct shed_reactor *r)
+{
+    if (r == NULL)
+        return;
+    pthread_mutex_lock(&r->mu);
+    r->is_stopping = true;
+    pthread_mutex_unlock(&r->mu);
+    (void)uv_async_send(&r->wake);
+    (void)pthread_join(r->thread, NULL);
+    (void)uv_loop_close(&r->loop);
+    pthread_mutex_destroy(&r->mu);
+    free(r);
+}
+
+void shed_reactor_forget(struct shed_reactor *r)
+{
+    free(r);
+}
+
+void shed_reactor_post(struct shed_reactor *r, struct shed_post *post)
+{
+    bool was_empty;
+
+    post->next = NULL;
+    pthread_mutex_lock(&r->mu);
+    was_empty = r->first == NULL;
+    *r->last = post;
+    r->last = &post->next;
+    pthread_mutex_unlock(&r->mu);
+    if (was_empty)
+        (void)uv_async_send(&r->wake);
+}
+
+struct waiting_post {
+    struct shed_post post;
+    struct shed_gate gate;
+    void (*run)(void *arg);
+    void *arg;
+};
+
+static void run_waiting(struct shed_post *post)
+{
+    struct waiting_post *w = (struct waiting_post *)(void *)post;
+
+    w->run(w->arg);
+    shed_gate_open(&w->gate, 1);
+}
+
+void shed_reactor_run(struct shed_reactor *r, void (*run)(void *arg), void *arg)
+{
+    struct waiting_post w = {
+        .post = {run_waiting, NULL}, .run = run, .arg = arg};
+    struct shed_error unused;
+
+    /* glibc's condition variables need no memory: this cannot fail there, and
+     * where it can, there is nothing better to do than to try again */
+    while (shed_gate_init(&w.gate, 1, &unused) != SHED_OK)
+        ;
+    shed_reactor_post(r, &w.post);
+    (void)shed_gate_wait(&w.gate, UINT64_MAX);
+    shed_gate_fini(&w.gate);
+}
+
+void *shed_reactor_loop(struct shed_reactor *r)
+{
+    return &r->loop;
+}
+
+static void on_timer(uv_timer_t *uv)
+{
+    struct shed_timer *t = uv->data;
+
+    t->run(t->arg);
+}
+
+struct shed_timer *shed_timer_create(struct shed_reactor *r,
+                                     void (*run)(void *arg), void *arg)
+{
+    struct shed_timer *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return NULL;
+    (void)uv_timer_init(&r->loop, &t->uv); /* cannot fail */
+    t->uv.data = t;
+    t->run = run;
+    t->arg = arg;
+    return t;
+}
+
+void shed_timer_set(struct shed_timer *t, uint64_t delay_ms)
+{
+    /* the loop's idea of now may be old when much has just been run */
+    uv_update_time(t->uv.loop);
+    (void)uv_timer_start(&t->uv, on_timer, delay_ms, 0);
+}
+
+void shed_timer_stop(struct shed_timer *t)
+{
+    (void)uv_timer_stop(&t->uv);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void shed_timer_destroy(struct shed_timer *t)
+{
+    if (t != NULL)
+        uv_close((uv_handle_t *)&t->uv, on_timer_closed);
+}

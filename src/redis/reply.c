@@ -1,0 +1,111 @@
+/* Replies: a thin face over redisReply, and the table of what Redis's errors
+ * mean. Its one invariant: a reply of an unexpected type reads as nothing. */
+#include "redis/reply.h"
+
+#include <hiredis/hiredis.h>
+#include <string.h>
+
+static const redisReply *inside(const struct shed_reply *reply)
+{
+    return (const redisReply *)(const void *)reply;
+}
+
+const char *shed_reply_bytes(const struct shed_reply *reply, size_t *size)
+{
+    const redisReply *r = inside(reply);
+
+    if (r == NULL ||
+        (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS))
+        return NULL;
+    *size = (size_t)r->len;
+    return r->str;
+}
+
+const char *shed_reply_error(const struct shed_reply *reply)
+{
+    const redisReply *r = inside(reply);
+
+    return r != NULL && r->type == REDIS_REPLY_ERROR ? r->str : NULL;
+}
+
+long long shed_reply_integer(const struct shed_reply *reply)
+{
+    const redisReply *r = inside(reply);
+
+    return r != NULL && r->type == REDIS_REPLY_INTEGER ? r->integer : -1;
+}
+
+size_t shed_reply_count(const struct shed_reply *reply)
+{
+    const redisReply *r = inside(reply);
+
+    return r != NULL && r->type == REDIS_REPLY_ARRAY ? (size_t)r->elements : 0;
+}
+
+struct shed_reply *shed_reply_at(const struct shed_reply *reply, size_t i)
+{
+    if (i >= shed_reply_count(reply))
+        return NULL;
+    return (struct shed_reply *)(void *)inside(reply)->element[i];
+}
+
+struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i)
+{
+    struct shed_reply *element = shed_reply_at(reply, i);
+
+    if (element != NULL)
+        ((redisReply *)(void *)reply)->element[i] = NULL;
+    return element;
+}
+
+bool shed_reply_is_nil(const struct shed_reply *reply)
+{
+    return reply != NULL && inside(reply)->type == REDIS_REPLY_NIL;
+}
+
+bool shed_reply_begins(const struct shed_reply *reply, const char *text)
+{
+    const redisReply *r = inside(reply);
+
+    return r != NULL &&
+           (r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS ||
+            r->type == REDIS_REPLY_ERROR) &&
+           strncmp(r->str, text, strlen(text)) == 0;
+}
+
+enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
+{
+    static const struct {
+        const char *code;
+        enum shed_trouble trouble;
+    } rows[] = {
+        {"LOADING", SHED_TROUBLE_PASSING},
+        {"BUSY", SHED_TROUBLE_PASSING},
+        {"TRYAGAIN", SHED_TROUBLE_PASSING},
+        {"MASTERDOWN", SHED_TROUBLE_PASSING},
+        {"CLUSTERDOWN", SHED_TROUBLE_PASSING},
+        {"max number of clients", SHED_TROUBLE_PASSING},
+        {"OOM", SHED_TROUBLE_NO_WRITE},
+        {"MISCONF", SHED_TROUBLE_NO_WRITE},
+        {"NOREPLICAS", SHED_TROUBLE_NO_WRITE},
+        {"READONLY", SHED_TROUBLE_NO_WRITE},
+        {"NOAUTH", SHED_TROUBLE_DENIED},
+        {"WRONGPASS", SHED_TROUBLE_DENIED},
+        {"NOPERM", SHED_TROUBLE_DENIED},
+        {"invalid password", SHED_TROUBLE_DENIED},
+        {"invalid username-password", SHED_TROUBLE_DENIED},
+        {"permissions", SHED_TROUBLE_DENIED},
+    };
+    const char *text = shed_reply_error(error);
+
+    for (size_t i = 0; text != NULL && i < sizeof(rows) / sizeof(*rows); i++)
+        if (strstr(text, rows[i].code) != NULL)
+            return rows[i].trouble;
+    return SHED_TROUBLE_DOWN;
+}
+
+void shed_reply_free(void *reply)
+{
+    if (reply != NULL)
+        freeReplyObject(reply);
+}

@@ -1,0 +1,41 @@
+/* What Redis answers: the parser's replies, without the parser's header. */
+#ifndef SHED_REDIS_REPLY_H
+#define SHED_REDIS_REPLY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "flight.h"
+
+struct shed_reply; /* a redisReply */
+
+/* Bytes of a string or status; NULL for every other reply (and for NULL). */
+const char *shed_reply_bytes(const struct shed_reply *reply, size_t *size);
+
+/* The text of an error reply, NULL for every other. */
+const char *shed_reply_error(const struct shed_reply *reply);
+
+/* The number, or -1 where it is none. */
+long long shed_reply_integer(const struct shed_reply *reply);
+
+/* The i-th element of an array, NULL where there is none. */
+struct shed_reply *shed_reply_at(const struct shed_reply *reply, size_t i);
+size_t shed_reply_count(const struct shed_reply *reply);
+
+bool shed_reply_is_nil(const struct shed_reply *reply);
+
+/* Whether a string, status or error begins with text. */
+bool shed_reply_begins(const struct shed_reply *reply, const char *text);
+
+/* Take an element out of its array, so that it outlives it. */
+struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i);
+
+/* Which trouble an error reply is. The code decides; inside a script's error
+ * it can stand anywhere in the text. */
+enum shed_trouble shed_reply_trouble(const struct shed_reply *error);
+
+/* NULL is allowed. The parameter is a struct shed_reply; its type lets it be
+ * the owner of a value. */
+void shed_reply_free(void *reply);
+
+#endif

@@ -1,0 +1,43 @@
+/* The Lua scripts, embedded by the build, and how they are called. */
+#ifndef SHED_REDIS_SCRIPT_H
+#define SHED_REDIS_SCRIPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "redis/wire.h"
+
+enum shed_script {
+    SHED_SCRIPT_ACQUIRE,
+    SHED_SCRIPT_PUBLISH,
+    SHED_SCRIPT_FAIL,
+    SHED_SCRIPT_RENEW,
+    SHED_SCRIPT_INVALIDATE,
+    SHED_SCRIPT_PUT
+};
+
+#define SHED_SCRIPTS 6
+
+struct shed_script_text {
+    const char *name;
+    const char *text;
+    size_t size;
+    const char *sha1; /* 40 hexadecimal digits */
+};
+
+/* In the order of enum shed_script. */
+extern const struct shed_script_text shed_script_texts[];
+
+/* Begin a call by digest (EVALSHA) with so many keys ("1", "2"); the keys and
+ * then the arguments follow with shed_args_add. */
+void shed_script_begin(struct shed_args *args, enum shed_script script,
+                       const char *keys);
+
+/* Turn a call by digest into one by text, for a server that does not know the
+ * script (any more). */
+void shed_script_by_text(struct shed_args *args, enum shed_script script);
+
+/* Whether the reply says that the server does not know the script. */
+bool shed_script_is_unknown(const struct shed_reply *reply);
+
+#endif

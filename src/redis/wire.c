@@ -1,0 +1,257 @@
+/* Sockets to Redis. hiredis only formats and parses here: its own transport
+ * was seen to answer one call with another's reply after a timeout, to close
+ * foreign descriptors after a failed reconnect, and to raise SIGPIPE. */
+#include "redis/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "error.h"
+
+#define READ_BYTES ((size_t)64 * 1024)
+#define FIRST_CAPACITY ((size_t)1024)
+/* Longest reply that is taken in; above the longest entry (256 MiB and its
+ * header), so that only what nobody can have asked for is beyond it. */
+#define REPLY_MAX_BYTES ((size_t)300 << 20)
+/* Kept between uses; a larger buffer is given back. */
+#define KEEP_BYTES ((size_t)256 * 1024)
+
+void shed_args_add(struct shed_args *args, const void *bytes, size_t size)
+{
+    args->at[args->count] = bytes != NULL ? bytes : "";
+    args->size[args->count++] = size;
+}
+
+void shed_args_add_text(struct shed_args *args, const char *text)
+{
+    shed_args_add(args, text, strlen(text));
+}
+
+static int reserve(struct shed_buffer *b, size_t more, struct shed_error *err)
+{
+    size_t capacity = b->capacity > 0 ? b->capacity : FIRST_CAPACITY;
+    char *at;
+
+    if (more > SHED_BUFFER_MAX_BYTES - b->size)
+        return shed_fail(err, SHED_EBUSY,
+                         "Redis: too much waits to be sent already");
+    while (capacity < b->size + more)
+        capacity *= 2;
+    if (capacity == b->capacity)
+        return SHED_OK;
+    at = realloc(b->at, capacity);
+    if (at == NULL)
+        return shed_fail_nomem(err, "a Redis command");
+    b->at = at;
+    b->capacity = capacity;
+    return SHED_OK;
+}
+
+static int append_bytes(struct shed_buffer *b, const char *bytes, size_t size,
+                        struct shed_error *err)
+{
+    int code = reserve(b, size, err);
+
+    if (code != SHED_OK || size == 0)
+        return code;
+    memcpy(b->at + b->size, bytes, size);
+    b->size += size;
+    return SHED_OK;
+}
+
+int shed_buffer_move(struct shed_buffer *to, struct shed_buffer *from,
+                     struct shed_error *err)
+{
+    int code = append_bytes(to, from->at, from->size, err);
+
+    if (code == SHED_OK)
+        shed_buffer_fini(from);
+    return code;
+}
+
+int shed_buffer_append(struct shed_buffer *b, const struct shed_args *args,
+                       struct shed_error *err)
+{
+    char *command = NULL;
+    /* hiredis takes the arguments as const char **, and changes nothing */
+    long long size = redisFormatCommandArgv(
+        &command, args->count, (const char **)(size_t)args->at, args->size);
+    int code;
+
+    if (size < 0 || command == NULL)
+        return shed_fail_nomem(err, "a Redis command");
+    code = append_bytes(b, command, (size_t)size, err);
+    redisFreeCommand(command);
+    return code;
+}
+
+void shed_buffer_fini(struct shed_buffer *b)
+{
+    free(b->at);
+    *b = (struct shed_buffer){0};
+}
+
+void shed_wire_init(struct shed_wire *w)
+{
+    *w = (struct shed_wire){.fd = -1};
+}
+
+/* Descriptors 0 to 2 are the program's even where it has closed them. */
+static int move_from_stdio(int fd)
+{
+    int moved;
+
+    if (fd > STDERR_FILENO || fd < 0)
+        return fd;
+    moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(fd);
+    return moved;
+}
+
+static int connect_failure(const struct shed_address *a, int failure,
+                           struct shed_error *err)
+{
+    char text[64];
+
+    if (strerror_r(failure, text, sizeof(text)) != 0)
+        text[0] = '\0';
+    return shed_fail(err, SHED_EREDIS, "Redis %s: cannot connect: %s", a->text,
+                     text);
+}
+
+int shed_wire_open(struct shed_wire *w, struct shed_address *a,
+                   struct shed_error *err)
+{
+    struct sockaddr_storage name;
+    socklen_t size = shed_address_get(a, &name);
+    int on = 1;
+
+    w->fd = move_from_stdio(
+        socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (w->fd < 0)
+        return shed_fail(err, SHED_EBUSY,
+                         "Redis %s: no descriptor for a socket (errno %d)",
+                         a->text, errno);
+    w->reader = redisReaderCreate();
+    if (w->reader == NULL) {
+        shed_wire_close(w);
+        return shed_fail_nomem(err, "a Redis connection");
+    }
+    /* Without it each small command would wait for the last one's ACK. A
+     * socket that is not TCP refuses, which is as good. */
+    (void)setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(w->fd, (struct sockaddr *)&name, size) != 0 &&
+        errno != EINPROGRESS && errno != EINTR) {
+        int failure = errno;
+        shed_wire_close(w);
+        return connect_failure(a, failure, err);
+    }
+    return SHED_OK;
+}
+
+int shed_wire_connected(struct shed_wire *w, const struct shed_address *a,
+                        struct shed_error *err)
+{
+    int failure = 0;
+    socklen_t size = sizeof(failure);
+
+    if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &failure, &size) != 0)
+        failure = errno;
+    return failure == 0 ? SHED_OK : connect_failure(a, failure, err);
+}
+
+static enum shed_wire_io lost(struct shed_error *err, const char *why)
+{
+    (void)shed_fail(err, SHED_EREDIS, "Redis: connection lost: %s", why);
+    return SHED_WIRE_LOST;
+}
+
+static bool would_block(int failure)
+{
+    return failure == EAGAIN || failure == EWOULDBLOCK || failure == EINTR ||
+           failure == ENOBUFS;
+}
+
+enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
+{
+    while (w->out_sent < w->out.size) {
+        ssize_t n = send(w->fd, w->out.at + w->out_sent,
+                         w->out.size - w->out_sent, MSG_NOSIGNAL);
+        if (n < 0)
+            return would_block(errno) ? SHED_WIRE_AGAIN
+                                      : lost(err, "send failed");
+        w->out_sent += (size_t)n;
+    }
+    w->out.size = w->out_sent = 0;
+    if (w->out.capacity > KEEP_BYTES)
+        shed_buffer_fini(&w->out);
+    return SHED_WIRE_DONE;
+}
+
+enum shed_wire_io shed_wire_fill(struct shed_wire *w, struct shed_error *err)
+{
+    redisReader *reader = w->reader;
+    char bytes[READ_BYTES];
+    ssize_t n = recv(w->fd, bytes, sizeof(bytes), 0);
+
+    if (n < 0)
+        return would_block(errno) ? SHED_WIRE_AGAIN
+                                  : lost(err, "receive failed");
+    if (n == 0)
+        return lost(err, "closed by the server");
+    if (reader->len - reader->pos > REPLY_MAX_BYTES)
+        return lost(err, "a reply is too long");
+    if (redisReaderFeed(reader, bytes, (size_t)n) != REDIS_OK)
+        return lost(err, "memory is out");
+    return SHED_WIRE_DONE;
+}
+
+enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
+                                 struct shed_error *err)
+{
+    void *next = NULL;
+
+    if (redisReaderGetReply(w->reader, &next) != REDIS_OK)
+        return lost(err, "a reply that is not RESP");
+    *reply = next;
+    return next != NULL ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
+}
+
+size_t shed_wire_setup(const struct shed_address *a,
+                       struct shed_args setup[SHED_SETUP_MAX])
+{
+    size_t count = 0;
+
+    if (a->password != NULL) {
+        setup[count].count = 0;
+        shed_args_add_text(&setup[count], "AUTH");
+        if (a->user != NULL)
+            shed_args_add_text(&setup[count], a->user);
+        shed_args_add_text(&setup[count++], a->password);
+    }
+    if (a->db[0] != '\0') {
+        setup[count].count = 0;
+        shed_args_add_text(&setup[count], "SELECT");
+        shed_args_add_text(&setup[count++], a->db);
+    }
+    return count;
+}
+
+void shed_wire_close(struct shed_wire *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+    if (w->reader != NULL)
+        redisReaderFree(w->reader);
+    w->reader = NULL;
+    shed_buffer_fini(&w->out);
+    w->out_sent = 0;
+}

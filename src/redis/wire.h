@@ -1,0 +1,105 @@
+/*
+ * One socket to Redis: bytes out, replies in. It never waits: who uses it does,
+ * with poll or with the loop. hiredis formats and parses; the socket is ours.
+ *
+ * Not thread-safe. After any failure the wire is closed and stays so: what
+ * might still come must not be taken for an answer to something else.
+ */
+#ifndef SHED_REDIS_WIRE_H
+#define SHED_REDIS_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <snowshed/snowshed.h>
+
+#include "redis/address.h"
+#include "redis/reply.h"
+
+/* The arguments of one command; they are borrowed until it is formatted. */
+#define SHED_ARGS_MAX 16
+
+struct shed_args {
+    int count;
+    const char *at[SHED_ARGS_MAX];
+    size_t size[SHED_ARGS_MAX];
+};
+
+void shed_args_add(struct shed_args *args, const void *bytes, size_t size);
+void shed_args_add_text(struct shed_args *args, const char *text);
+
+/* Bytes that grow, up to a limit. {0} is an empty one. */
+struct shed_buffer {
+    char *at;
+    size_t size;
+    size_t capacity;
+};
+
+/* Most that may wait to be sent over one connection. */
+#define SHED_BUFFER_MAX_BYTES ((size_t)1 << 30)
+
+/* Append a formatted command.
+ * Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY (limit): nothing is appended. */
+SHED_MUST_CHECK int shed_buffer_append(struct shed_buffer *buffer,
+                                       const struct shed_args *args,
+                                       struct shed_error *err);
+
+/* Append all of from to to, and empty it. Returns as append does. */
+SHED_MUST_CHECK int shed_buffer_move(struct shed_buffer *to,
+                                     struct shed_buffer *from,
+                                     struct shed_error *err);
+void shed_buffer_fini(struct shed_buffer *buffer);
+
+enum shed_wire_io {
+    SHED_WIRE_DONE,  /* all is sent; something has been read */
+    SHED_WIRE_AGAIN, /* the socket is not ready for more */
+    SHED_WIRE_LOST   /* failed: err says why; close it */
+};
+
+struct shed_wire {
+    int fd; /* -1 when closed */
+    void *reader;
+    struct shed_buffer out; /* being sent */
+    size_t out_sent;
+};
+
+/* A closed wire, to begin with. */
+void shed_wire_init(struct shed_wire *wire);
+
+/* Begin to connect. Writable means connected, or failed: then ask
+ * shed_wire_connected.
+ * Returns: SHED_OK; SHED_EREDIS, SHED_EBUSY (descriptors), SHED_ENOMEM: the
+ * wire is closed. */
+SHED_MUST_CHECK int shed_wire_open(struct shed_wire *wire,
+                                   struct shed_address *address,
+                                   struct shed_error *err);
+
+/* Returns: SHED_OK; SHED_EREDIS: close it. */
+SHED_MUST_CHECK int shed_wire_connected(struct shed_wire *wire,
+                                        const struct shed_address *address,
+                                        struct shed_error *err);
+
+/* Send what is in out. */
+enum shed_wire_io shed_wire_flush(struct shed_wire *wire,
+                                  struct shed_error *err);
+
+/* Read once. */
+enum shed_wire_io shed_wire_fill(struct shed_wire *wire,
+                                 struct shed_error *err);
+
+/* The next whole reply: DONE and *reply, AGAIN (there is none yet), LOST (what
+ * came is not RESP). */
+enum shed_wire_io shed_wire_next(struct shed_wire *wire,
+                                 struct shed_reply **reply,
+                                 struct shed_error *err);
+
+/* What every connection begins with: AUTH and SELECT, as the address says.
+ * Borrows from address. Returns: how many. */
+#define SHED_SETUP_MAX 2
+size_t shed_wire_setup(const struct shed_address *address,
+                       struct shed_args setup[SHED_SETUP_MAX]);
+
+/* Forget the connection; harmless on a closed one. */
+void shed_wire_close(struct shed_wire *wire);
+
+#endif

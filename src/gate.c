@@ -16,7 +16,7 @@ enum { MS_PER_S = 1000, NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
  * not: so the clock is looked at again after so long. */
 #define LONGEST_SLEEP_MS ((uint64_t)1000)
 
-static int init_cond(pthread_cond_t *cond)
+int shed_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;
     int rc = pthread_condattr_init(&attr);
@@ -36,7 +36,7 @@ int shed_gate_init(struct shed_gate *gate, size_t pending,
     gate->pending = pending;
     if (pthread_mutex_init(&gate->mu, NULL) != 0)
         return shed_fail_nomem(err, "a mutex");
-    if (init_cond(&gate->cond) != 0) {
+    if (shed_cond_init(&gate->cond) != 0) {
         (void)pthread_mutex_destroy(&gate->mu);
         return shed_fail_nomem(err, "a condition variable");
     }
@@ -74,12 +74,12 @@ static struct timespec instant_in(uint64_t ms)
     return at;
 }
 
-static void sleep_locked(struct shed_gate *gate, uint64_t left_ms)
+void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t left_ms)
 {
     struct timespec until =
         instant_in(left_ms < LONGEST_SLEEP_MS ? left_ms : LONGEST_SLEEP_MS);
 
-    (void)pthread_cond_timedwait(&gate->cond, &gate->mu, &until);
+    (void)pthread_cond_timedwait(cond, mu, &until);
 }
 
 bool shed_gate_wait(struct shed_gate *gate, uint64_t deadline_ms)
@@ -92,7 +92,7 @@ bool shed_gate_wait(struct shed_gate *gate, uint64_t deadline_ms)
         left_ms = shed_left_ms(deadline_ms, shed_now_ms());
         if (left_ms == 0)
             break;
-        sleep_locked(gate, left_ms);
+        shed_cond_wait(&gate->cond, &gate->mu, left_ms);
     }
     is_open = gate->pending == 0;
     (void)pthread_mutex_unlock(&gate->mu);

@@ -22,6 +22,14 @@ struct shed_gate {
     size_t pending; /* under mu */
 };
 
+/* A condition variable on the monotonic clock, for what a gate does not fit.
+ * Returns: 0, or an errno. */
+SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
+
+/* Wait for at most left_ms (and possibly less: look again). */
+void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
+                    uint64_t left_ms);
+
 /* Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK int shed_gate_init(struct shed_gate *gate, size_t pending,
                                    struct shed_error *err);

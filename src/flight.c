@@ -27,8 +27,7 @@
 void shed_flight_init(struct shed_flight *flight,
                       const struct shed_flight_policy *policy)
 {
-    *flight =
-        (struct shed_flight){.policy = policy, .state = SHED_FLIGHT_ACQUIRING};
+    *flight = (struct shed_flight){.policy = policy, .state = SHED_FLIGHT_OVER};
 }
 
 static void request(struct shed_flight *f, struct shed_flight_act *act,
@@ -113,7 +112,32 @@ static void end_lease(struct shed_flight *f, struct shed_flight_act *act,
         return;
     }
     f->state = SHED_FLIGHT_FAILING;
+    f->troubles = 0;
+    f->ending = how;
     request(f, act, how);
+}
+
+/* A lease that is left standing holds up all others until it runs out. */
+static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
+                       const struct shed_flight_event *e, uint64_t random)
+{
+    if (e->type == SHED_EV_TIMER && f->request == 0) {
+        request(f, act, f->ending);
+        return;
+    }
+    if (f->request == 0 || e->request != f->request)
+        return;
+    f->request = 0;
+    if (e->type == SHED_EV_TROUBLE && e->trouble == SHED_TROUBLE_PASSING &&
+        f->troubles < TROUBLES_MAX)
+        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
+                                       TROUBLE_MAX_MS, random));
+    else if (e->type == SHED_EV_TROUBLE &&
+             e->trouble == SHED_TROUBLE_NO_WRITE &&
+             f->ending == SHED_SEND_FAIL)
+        end_lease(f, act, SHED_SEND_RELEASE);
+    else
+        go_round(f, act);
 }
 
 static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
@@ -136,7 +160,7 @@ static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
 static void do_without_redis(struct shed_flight *f, struct shed_flight_act *act,
                              uint64_t now_ms)
 {
-    if (!f->policy->load_when_down) {
+    if (!f->policy->load_when_down || f->newest == 0) {
         fail_all(f, act);
         return;
     }
@@ -173,6 +197,8 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
     f->request = 0;
     if (e->type != SHED_EV_TROUBLE)
         f->troubles = 0;
+    if (e->type != SHED_EV_CORRUPT)
+        f->corrupt = 0;
     switch (e->type) {
     case SHED_EV_LEAD:
         load(f, act, true, now_ms);
@@ -327,10 +353,7 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
 
     switch (f->state) {
     case SHED_FLIGHT_ACQUIRING:
-        if (e->type == SHED_EV_START)
-            look(f, &act);
-        else
-            on_acquiring(f, &act, e, now_ms, random);
+        on_acquiring(f, &act, e, now_ms, random);
         break;
     case SHED_FLIGHT_WAITING:
         on_waiting(f, &act, e);
@@ -342,15 +365,16 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
         on_publishing(f, &act, e, random);
         break;
     case SHED_FLIGHT_FAILING:
-        if (e->request == f->request &&
-            (e->type == SHED_EV_ENDED || e->type == SHED_EV_TROUBLE))
-            go_round(f, &act);
+        on_failing(f, &act, e, random);
         break;
     case SHED_FLIGHT_ABANDONED:
-        if (e->type == SHED_EV_LOADED || e->type == SHED_EV_LOAD_FAILED)
+        if (e->type == SHED_EV_LOADED || e->type == SHED_EV_LOAD_FAILED ||
+            e->type == SHED_EV_LOAD_REFUSED)
             f->state = SHED_FLIGHT_OVER;
         break;
     case SHED_FLIGHT_OVER:
+        if (e->type == SHED_EV_START)
+            go_round(f, &act);
         break;
     }
     return act;

@@ -115,15 +115,17 @@ struct shed_flight {
     uint64_t last_request; /* numbers never come twice */
     uint64_t request;      /* the one under way, 0 for none */
     uint64_t renew_request;
-    unsigned waits;    /* in a row */
-    unsigned troubles; /* in a row */
-    unsigned corrupt;  /* in a row */
-    bool is_leased;    /* we took the lease, and the load is under it */
-    bool is_held;      /* as far as we know it is still ours, to be renewed */
-    bool is_pushed;    /* a push came while the look was under way */
-    bool has_pushes;   /* kept by the driver: pushes can be expected */
+    enum shed_flight_send ending; /* how our lease is being ended */
+    unsigned waits;               /* in a row */
+    unsigned troubles;            /* in a row */
+    unsigned corrupt;             /* in a row */
+    bool is_leased;  /* we took the lease, and the load is under it */
+    bool is_held;    /* as far as we know it is still ours, to be renewed */
+    bool is_pushed;  /* a push came while the look was under way */
+    bool has_pushes; /* kept by the driver: pushes can be expected */
 };
 
+/* OVER, to begin with. */
 void shed_flight_init(struct shed_flight *flight,
                       const struct shed_flight_policy *policy);
 

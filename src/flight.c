@@ -133,8 +133,7 @@ static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
         set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
                                        TROUBLE_MAX_MS, random));
     else if (e->type == SHED_EV_TROUBLE &&
-             e->trouble == SHED_TROUBLE_NO_WRITE &&
-             f->ending == SHED_SEND_FAIL)
+             e->trouble == SHED_TROUBLE_NO_WRITE && f->ending == SHED_SEND_FAIL)
         end_lease(f, act, SHED_SEND_RELEASE);
     else
         go_round(f, act);

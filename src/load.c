@@ -329,8 +329,8 @@ static int start_thread_locked(struct shed_source *s)
     return failure;
 }
 
-int shed_source_submit(struct shed_source *s, struct shed_job *job,
-                       struct shed_error *err)
+int shed_source_queue(struct shed_source *s, struct shed_job *job,
+                      struct shed_error *err)
 {
     int code = SHED_OK;
 
@@ -347,9 +347,25 @@ int shed_source_submit(struct shed_source *s, struct shed_job *job,
         *s->last = job;
         s->last = &job->next;
         s->queued++;
-        pthread_cond_broadcast(&s->change);
     }
     pthread_mutex_unlock(&s->mu);
+    return code;
+}
+
+void shed_source_wake(struct shed_source *s)
+{
+    pthread_mutex_lock(&s->mu);
+    pthread_cond_broadcast(&s->change);
+    pthread_mutex_unlock(&s->mu);
+}
+
+int shed_source_submit(struct shed_source *s, struct shed_job *job,
+                       struct shed_error *err)
+{
+    int code = shed_source_queue(s, job, err);
+
+    if (code == SHED_OK)
+        shed_source_wake(s);
     return code;
 }
 

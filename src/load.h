@@ -39,11 +39,19 @@ void shed_source_unref(struct shed_source *source);
 
 uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
 
-/* Queue a job. Never blocks, never settles it before it returns.
+/* Queue a job, and let a load begin. Never blocks, never settles the job
+ * before it returns.
  * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ENOMEM (no
  * thread could be started): it will not. */
 SHED_MUST_CHECK int shed_source_submit(struct shed_source *source,
                                        struct shed_job *job,
                                        struct shed_error *err);
+
+/* The same in two steps, so that jobs which come together share a batch: queue
+ * each, then wake once. */
+SHED_MUST_CHECK int shed_source_queue(struct shed_source *source,
+                                      struct shed_job *job,
+                                      struct shed_error *err);
+void shed_source_wake(struct shed_source *source);
 
 #endif

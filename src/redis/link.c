@@ -77,8 +77,8 @@ struct shed_links {
     struct link *link;
     /* how connecting fares, for all links; under mu */
     pthread_mutex_t mu;
-    unsigned failures; /* in a row */
-    uint64_t retry_ms; /* shed_now_ms; no attempt before */
+    atomic_uint failures; /* in a row, weighed; read without mu */
+    uint64_t retry_ms;    /* shed_now_ms; no attempt before */
     struct shed_error last;
 };
 
@@ -192,22 +192,29 @@ static int check_pause(struct shed_links *links, struct shed_error *err)
     return code;
 }
 
-static void note_connect(struct shed_links *links,
+/* A server that says nothing costs each call a whole timeout, one that refuses
+ * a connection costs nothing: so the former is left alone for longer. */
+#define SILENCE_WEIGHT 5
+
+static void note_failure(struct shed_links *links, unsigned weight,
                          const struct shed_error *failure)
 {
     pthread_mutex_lock(&links->mu);
-    if (failure == NULL) {
-        links->failures = 0;
-        links->retry_ms = 0;
-    } else {
-        links->last = *failure;
-        links->retry_ms =
-            shed_now_ms() + shed_backoff_ms(links->failures++,
-                                            links->options.reconnect_min_ms,
-                                            links->options.reconnect_max_ms,
-                                            shed_random_jitter());
-    }
+    links->last = *failure;
+    atomic_fetch_add(&links->failures, weight);
+    links->retry_ms =
+        shed_now_ms() + shed_backoff_equal_ms(atomic_load(&links->failures),
+                                              links->options.reconnect_min_ms,
+                                              links->options.reconnect_max_ms,
+                                              shed_random_jitter());
     pthread_mutex_unlock(&links->mu);
+}
+
+/* An answer came, so it is well. */
+static void note_success(struct shed_links *links)
+{
+    if (atomic_load_explicit(&links->failures, memory_order_relaxed) > 0)
+        atomic_store(&links->failures, 0);
 }
 
 /* Wait until the socket can be read or written. Returns: events, 0 at the
@@ -300,11 +307,9 @@ static int connect_link(struct link *l, uint64_t deadline_ms,
         return code;
     code = connect_wire(links, &l->wire,
                         deadline_ms < limit_ms ? deadline_ms : limit_ms, err);
-    if (code == SHED_OK)
-        note_connect(links, NULL);
-    else if (code != SHED_ENOMEM &&
-             (deadline_ms >= limit_ms || shed_now_ms() < deadline_ms))
-        note_connect(links, err);
+    if (code != SHED_OK && code != SHED_ENOMEM &&
+        (deadline_ms >= limit_ms || shed_now_ms() < deadline_ms))
+        note_failure(links, 1, err);
     return code;
 }
 
@@ -372,6 +377,7 @@ static void close_if_unanswered_locked(struct link *l)
     (void)shed_fail(&why, SHED_EREDIS, "Redis %s: no reply within %llu ms",
                     l->links->address->text,
                     (unsigned long long)l->links->options.command_timeout_ms);
+    note_failure(l->links, SILENCE_WEIGHT, &why);
     lose_locked(l, &why);
 }
 
@@ -423,6 +429,8 @@ static void lead_once_locked(struct link *l, struct request *me)
     pthread_mutex_unlock(&l->mu);
     io = exchange(l, until_ms, replies, &count, &why);
     pthread_mutex_lock(&l->mu);
+    if (count > 0)
+        note_success(l->links);
     if (deliver_all_locked(l, replies, count, &why) == SHED_WIRE_LOST ||
         io == SHED_WIRE_LOST)
         lose_locked(l, &why);

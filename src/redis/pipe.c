@@ -17,6 +17,10 @@
 /* Calls that may wait at a time; more fail at once. */
 #define CALLS_MAX ((size_t)1000000)
 
+/* A server that says nothing is left alone for longer than one that refuses a
+ * connection at once. */
+#define SILENCE_WEIGHT 5
+
 enum state {
     PIPE_NEW,        /* not opened yet */
     PIPE_CONNECTING, /* a socket is, until the timer ends it */
@@ -335,7 +339,9 @@ static void check_replies(struct shed_pipe *p)
         (void)shed_fail(&p->why, SHED_EREDIS,
                         "Redis %s: no reply within %llu ms", p->address->text,
                         (unsigned long long)limit_ms);
-        lose(p, SHED_TROUBLE_PASSING);
+        /* who has waited for so long shall not wait again */
+        p->failures += SILENCE_WEIGHT;
+        lose(p, SHED_TROUBLE_DOWN);
         return;
     }
     shed_timer_set(p->timer,

@@ -1,0 +1,68 @@
+/*
+ * Runs flights on the reactor thread: turns what the state machine wants into
+ * calls of scripts, of the source and of timers, and what comes back into
+ * events. One runner per cache.
+ */
+#ifndef SHED_RUNNER_H
+#define SHED_RUNNER_H
+
+#include <snowshed/snowshed.h>
+
+#include "entry.h"
+#include "load.h"
+#include "redis/push.h"
+#include "redis/reactor.h"
+#include "stats.h"
+#include "table.h"
+
+/* What the flights of all caches of a client share. */
+struct shed_airport {
+    struct shed_reactor *reactor;
+    struct shed_push *push;
+    struct shed_table *table;
+    char process[SHED_ENTRY_PROCESS_BYTES + 1];
+    _Atomic uint64_t last_flight;
+};
+
+/* A key as Redis has it, NAME:{KEY}, and where KEY stands in it. */
+struct shed_key {
+    const char *redis;
+    size_t redis_size;
+    size_t at;
+    size_t size;
+};
+
+struct shed_runner;
+
+/* What is passed must outlive the runner. Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK int shed_runner_create(struct shed_airport *airport,
+                                       struct shed_source *source,
+                                       const struct shed_cache_options *options,
+                                       struct shed_counters *counters,
+                                       struct shed_runner **out,
+                                       struct shed_error *err);
+
+/* Wait until its flights are over, and free it. NULL is allowed. */
+void shed_runner_close(struct shed_runner *runner);
+
+/* Join the key's flight, or start one. Any thread but the reactor's.
+ * Returns: SHED_OK: caller's gate will open, unless it leaves. SHED_ENOMEM: it
+ * will not. */
+SHED_MUST_CHECK int shed_runner_join(struct shed_runner *runner,
+                                     const struct shed_key *key,
+                                     struct shed_caller *caller,
+                                     struct shed_error *err);
+
+/* The value of an entry's reply, which is taken over on success; counts what
+ * it was. Returns: NULL if it does not decode to a row or its absence
+ * (*state says why), or for want of memory (then *state is SHED_ENTRY_OK). */
+struct shed_value *shed_runner_value(struct shed_airport *airport,
+                                     struct shed_counters *counters,
+                                     struct shed_reply *reply,
+                                     enum shed_entry_state *state);
+
+/* The hooks of the push session. Reactor thread. */
+void shed_runner_on_change(void *airport, const char *key, size_t size);
+void shed_runner_on_epoch(void *airport);
+
+#endif

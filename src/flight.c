@@ -48,6 +48,9 @@ static void answer(struct shed_flight *f, struct shed_flight_act *act,
 {
     act->answer = what;
     act->answer_upto = upto;
+    /* A value stands in Redis now: who comes from now on reads it there. */
+    if (what == SHED_ANSWER_ENTRY || what == SHED_ANSWER_LOADED)
+        act->detach = true;
     if (f->newest <= upto)
         f->newest = 0;
 }

@@ -622,10 +622,10 @@ static bool goes_on(struct run *run)
 static void perform(struct run *run, const struct shed_flight_act *act,
                     struct shed_flight_event *next)
 {
-    if (act->answer != SHED_ANSWER_NOTHING)
-        answer(run, act->answer, act->answer_upto);
     if (act->detach)
         shed_table_detach_seats(run->runner->airport->table, &run->seats);
+    if (act->answer != SHED_ANSWER_NOTHING)
+        answer(run, act->answer, act->answer_upto);
     if (act->set_timer)
         shed_timer_set(run->timer, act->timer_ms);
     switch (act->send) {

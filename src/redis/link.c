@@ -43,9 +43,10 @@ struct request {
     size_t received;
     uint64_t deadline_ms;
     struct shed_error error;
-    /* under the link's mu */
+    /* under the link's mu until the gate opens */
     enum outcome outcome;
     bool has_gate;
+    struct request *next; /* among those whose gate is to be opened */
 };
 
 struct slot {
@@ -64,6 +65,7 @@ struct link {
     struct shed_buffer queued; /* behind what the leader sends */
     struct slot *slots;        /* a ring, oldest first */
     size_t slots_capacity, slots_first, slots_count;
+    struct request *settled; /* their gates open when mu is free */
 
     /* the leader's */
     struct shed_wire wire;
@@ -112,29 +114,43 @@ static int grow_slots_locked(struct link *l, struct shed_error *err)
 }
 
 static int append_locked(struct link *l, struct request *r,
-                         const struct shed_args *commands, uint64_t now_ms,
+                         const struct shed_buffer *commands, uint64_t now_ms,
                          struct shed_error *err)
 {
-    size_t before = l->queued.size;
     int code = SHED_OK;
 
     if (l->slots_count == l->slots_capacity)
         code = grow_slots_locked(l, err);
-    for (size_t i = 0; i < r->expected && code == SHED_OK; i++)
-        code = shed_buffer_append(&l->queued, &commands[i], err);
-    if (code != SHED_OK) {
-        l->queued.size = before; /* all of a pipeline or nothing */
+    if (code == SHED_OK)
+        code = shed_buffer_add(&l->queued, commands, err);
+    if (code != SHED_OK)
         return code;
-    }
     *slot_at(l, l->slots_count++) = (struct slot){r, r->expected, now_ms};
     return SHED_OK;
 }
 
-static void settle_locked(struct request *r, enum outcome outcome)
+static void settle_locked(struct link *l, struct request *r,
+                          enum outcome outcome)
 {
     r->outcome = outcome;
-    if (r->has_gate)
-        shed_gate_open(&r->gate, 1);
+    if (!r->has_gate)
+        return;
+    r->next = l->settled;
+    l->settled = r;
+}
+
+/* Wake those who have settled; without mu, so that they do not run into it.
+ * The last to settle is first: that is the next leader, if there is one. */
+static void unlock_and_wake(struct link *l)
+{
+    struct request *r = l->settled, *next;
+
+    l->settled = NULL;
+    pthread_mutex_unlock(&l->mu);
+    for (; r != NULL; r = next) {
+        next = r->next;
+        shed_gate_open(&r->gate, 1); /* r is gone now */
+    }
 }
 
 static void deliver_locked(struct link *l, struct shed_reply *reply)
@@ -151,7 +167,7 @@ static void deliver_locked(struct link *l, struct shed_reply *reply)
     l->slots_first = (l->slots_first + 1) % l->slots_capacity;
     l->slots_count--;
     if (r != NULL)
-        settle_locked(r, OUTCOME_DONE);
+        settle_locked(l, r, OUTCOME_DONE);
 }
 
 static void free_replies(struct request *r)
@@ -172,7 +188,7 @@ static void lose_locked(struct link *l, const struct shed_error *why)
         if (r == NULL)
             continue;
         r->error = *why;
-        settle_locked(r, OUTCOME_LOST);
+        settle_locked(l, r, OUTCOME_LOST);
     }
 }
 
@@ -386,7 +402,7 @@ static void connect_locked(struct link *l, uint64_t deadline_ms)
     struct shed_error why;
     int code;
 
-    pthread_mutex_unlock(&l->mu);
+    unlock_and_wake(l);
     code = connect_link(l, deadline_ms, &why);
     pthread_mutex_lock(&l->mu);
     if (code != SHED_OK)
@@ -426,7 +442,7 @@ static void lead_once_locked(struct link *l, struct request *me)
     if (me->deadline_ms < until_ms)
         until_ms = me->deadline_ms;
     take_queued_locked(l);
-    pthread_mutex_unlock(&l->mu);
+    unlock_and_wake(l);
     io = exchange(l, until_ms, replies, &count, &why);
     pthread_mutex_lock(&l->mu);
     if (count > 0)
@@ -461,7 +477,7 @@ static void hand_over_locked(struct link *l)
             shed_wire_flush(&l->wire, &why) == SHED_WIRE_LOST)
             lose_locked(l, &why);
         else
-            settle_locked(next, OUTCOME_LEADER);
+            settle_locked(l, next, OUTCOME_LEADER);
         return;
     }
     if (l->slots_count > 0) {
@@ -492,17 +508,27 @@ static void lead_locked(struct link *l, struct request *me)
             l->is_led = true;
 }
 
-/* Wait at the gate, mu released, until the outcome is known, it is ours to
- * lead, or the deadline passes. */
-static void follow_locked(struct link *l, struct request *me)
+/* Wait at the gate until the outcome is known or it is ours to lead; at the
+ * deadline, give up. */
+static void follow(struct link *l, struct request *me)
 {
-    pthread_mutex_unlock(&l->mu);
-    (void)shed_gate_wait(&me->gate, me->deadline_ms);
+    bool is_settled;
+
+    if (!shed_gate_wait(&me->gate, me->deadline_ms)) {
+        pthread_mutex_lock(&l->mu);
+        is_settled = me->outcome != OUTCOME_NONE;
+        if (!is_settled)
+            give_up_locked(l, me);
+        pthread_mutex_unlock(&l->mu);
+        if (!is_settled)
+            return;
+        (void)shed_gate_wait(&me->gate, UINT64_MAX); /* opens in a moment */
+    }
+    if (me->outcome != OUTCOME_LEADER)
+        return;
     pthread_mutex_lock(&l->mu);
-    if (me->outcome == OUTCOME_LEADER)
-        lead_locked(l, me);
-    else if (me->outcome == OUTCOME_NONE)
-        give_up_locked(l, me);
+    lead_locked(l, me);
+    unlock_and_wake(l);
 }
 
 /* -------------------------------------------------------------- the calls */
@@ -525,28 +551,10 @@ static struct link *choose(struct shed_links *links)
     return best;
 }
 
-static int run_locked(struct link *l, struct request *me,
-                      const struct shed_args *commands, struct shed_error *err)
+static int conclude(struct request *me, struct shed_error *err)
 {
-    int code = SHED_OK;
-
-    me->has_gate = l->is_led;
-    if (me->has_gate)
-        code = shed_gate_init(&me->gate, 1, err);
-    if (code != SHED_OK)
-        return code;
-    bool has_gate = me->has_gate;
-    code = append_locked(l, me, commands, shed_now_ms(), err);
-    if (code == SHED_OK && has_gate) {
-        follow_locked(l, me);
-    } else if (code == SHED_OK) {
-        l->is_led = true;
-        lead_locked(l, me);
-    }
-    if (has_gate)
-        shed_gate_fini(&me->gate);
-    if (code != SHED_OK || me->outcome == OUTCOME_DONE)
-        return code;
+    if (me->outcome == OUTCOME_DONE)
+        return SHED_OK;
     free_replies(me);
     if (me->outcome == OUTCOME_LOST)
         return shed_fail(err, me->error.code, "%s", me->error.reason);
@@ -554,12 +562,40 @@ static int run_locked(struct link *l, struct request *me,
                      "the deadline passed before Redis answered");
 }
 
+/* Begun with mu, ended without. */
+static int run_locked(struct link *l, struct request *me,
+                      const struct shed_buffer *commands,
+                      struct shed_error *err)
+{
+    bool has_gate = l->is_led;
+    int code = SHED_OK;
+
+    me->has_gate = has_gate;
+    if (has_gate)
+        code = shed_gate_init(&me->gate, 1, err);
+    if (code != SHED_OK) {
+        pthread_mutex_unlock(&l->mu);
+        return code;
+    }
+    code = append_locked(l, me, commands, shed_now_ms(), err);
+    if (code == SHED_OK && !has_gate) {
+        l->is_led = true;
+        lead_locked(l, me);
+    }
+    unlock_and_wake(l);
+    if (code == SHED_OK && has_gate)
+        follow(l, me);
+    if (has_gate)
+        shed_gate_fini(&me->gate);
+    return code == SHED_OK ? conclude(me, err) : code;
+}
+
 /* With the connection that was tried first perhaps long dead, one more try on
  * a new one decides. */
-static int call_once(struct shed_links *links, const struct shed_args *commands,
-                     size_t count, struct shed_reply **replies,
-                     uint64_t deadline_ms, bool *was_connected,
-                     struct shed_error *err)
+static int call_once(struct shed_links *links,
+                     const struct shed_buffer *commands, size_t count,
+                     struct shed_reply **replies, uint64_t deadline_ms,
+                     bool *was_connected, struct shed_error *err)
 {
     struct link *l = choose(links);
     struct request me = {
@@ -570,7 +606,6 @@ static int call_once(struct shed_links *links, const struct shed_args *commands,
     pthread_mutex_lock(&l->mu);
     *was_connected = l->is_led || l->wire.fd >= 0;
     code = run_locked(l, &me, commands, err);
-    pthread_mutex_unlock(&l->mu);
     atomic_fetch_sub_explicit(&l->users, 1, memory_order_relaxed);
     return code;
 }
@@ -579,16 +614,21 @@ int shed_links_call(struct shed_links *links, const struct shed_args *commands,
                     size_t count, struct shed_reply **replies,
                     uint64_t deadline_ms, struct shed_error *err)
 {
+    struct shed_buffer bytes = {0};
     bool was_connected = false;
-    int code;
+    int code = SHED_OK;
 
     if (count == 0)
         return SHED_OK;
-    code = call_once(links, commands, count, replies, deadline_ms,
-                     &was_connected, err);
-    if (code == SHED_EREDIS && was_connected && shed_now_ms() < deadline_ms)
-        code = call_once(links, commands, count, replies, deadline_ms,
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = shed_buffer_append(&bytes, &commands[i], err);
+    if (code == SHED_OK)
+        code = call_once(links, &bytes, count, replies, deadline_ms,
                          &was_connected, err);
+    if (code == SHED_EREDIS && was_connected && shed_now_ms() < deadline_ms)
+        code = call_once(links, &bytes, count, replies, deadline_ms,
+                         &was_connected, err);
+    shed_buffer_fini(&bytes);
     return code;
 }
 

@@ -245,10 +245,11 @@ static void start_session(struct shed_pipe *p)
     for (struct shed_call *call; (call = pop_call(&waiting)) != NULL;)
         push_call(&p->calls, call);
     if (p->state != PIPE_OPEN ||
-        shed_buffer_move(&p->wire.out, &p->queued, &p->why) != SHED_OK) {
+        shed_buffer_add(&p->wire.out, &p->queued, &p->why) != SHED_OK) {
         lose(p, SHED_TROUBLE_PASSING);
         return;
     }
+    shed_buffer_fini(&p->queued);
     shed_timer_set(p->timer, p->options.command_timeout_ms);
     flush(p);
 }

@@ -66,14 +66,10 @@ static int append_bytes(struct shed_buffer *b, const char *bytes, size_t size,
     return SHED_OK;
 }
 
-int shed_buffer_move(struct shed_buffer *to, struct shed_buffer *from,
-                     struct shed_error *err)
+int shed_buffer_add(struct shed_buffer *b, const struct shed_buffer *more,
+                    struct shed_error *err)
 {
-    int code = append_bytes(to, from->at, from->size, err);
-
-    if (code == SHED_OK)
-        shed_buffer_fini(from);
-    return code;
+    return append_bytes(b, more->at, more->size, err);
 }
 
 int shed_buffer_append(struct shed_buffer *b, const struct shed_args *args,

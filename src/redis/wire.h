@@ -44,10 +44,10 @@ SHED_MUST_CHECK int shed_buffer_append(struct shed_buffer *buffer,
                                        const struct shed_args *args,
                                        struct shed_error *err);
 
-/* Append all of from to to, and empty it. Returns as append does. */
-SHED_MUST_CHECK int shed_buffer_move(struct shed_buffer *to,
-                                     struct shed_buffer *from,
-                                     struct shed_error *err);
+/* Append what stands in more. Returns as append does. */
+SHED_MUST_CHECK int shed_buffer_add(struct shed_buffer *buffer,
+                                    const struct shed_buffer *more,
+                                    struct shed_error *err);
 void shed_buffer_fini(struct shed_buffer *buffer);
 
 enum shed_wire_io {

@@ -42,7 +42,8 @@ local function is_over(held)
     if now >= held.until_ms or held.until_ms - now > LONGEST_LEASE then
         return true
     end
-    return now - held.written >= tonumber(ARGV[7]) and is_gone(held)
+    local age = now - held.written -- below 0: the clock was set back
+    return (age < 0 or age >= tonumber(ARGV[7])) and is_gone(held)
 end
 
 local won = write(version, 'new', 'NX')
@@ -52,7 +53,7 @@ local kind, bytes = read()
 if kind == 'L' and #bytes == HEADER then
     local held = lease(bytes)
     if held.process == process and held.flight == flight then
-        return {'LEAD', held.version, 'mine'}
+        return write(held.version, 'mine') -- with the whole lease before it
     end
     if is_over(held) then return write(held.version, 'takeover') end
     return {'WAIT', held.until_ms - now}

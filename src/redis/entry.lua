@@ -43,8 +43,12 @@ end
 
 -- An entry with a payload: head and tail are the client's parts of the header,
 -- the times between them are the server's.
-local function store(head, tail, payload, ttl)
+local function entry(head, tail, payload, ttl)
     local now = clock()
-    redis.call('SET', K, head .. struct.pack('>I8I8', now, now + ttl) .. tail
-        .. payload, 'PX', string.format('%.0f', ttl))
+    return head .. struct.pack('>I8I8', now, now + ttl) .. tail .. payload
+end
+
+local function store(head, tail, payload, ttl)
+    redis.call('SET', K, entry(head, tail, payload, ttl), 'PX',
+        string.format('%.0f', ttl))
 end

@@ -44,8 +44,8 @@ const char *shed_code_name(enum shed_code code)
     return "unknown shed_code";
 }
 
-int shed_fail(struct shed_error *err, enum shed_code code, const char *format,
-              ...)
+void shed_error_set(struct shed_error *err, enum shed_code code,
+                    const char *format, ...)
 {
     /* By way of a copy: an argument may be the reason that is replaced. */
     char reason[SHED_REASON_BYTES] = "";
@@ -53,7 +53,7 @@ int shed_fail(struct shed_error *err, enum shed_code code, const char *format,
     va_list args;
 
     if (err == NULL)
-        return (int)code;
+        return;
     va_start(args, format);
     if (vsnprintf(reason, sizeof(reason), format, args) < 0)
         reason[0] = '\0';
@@ -61,12 +61,6 @@ int shed_fail(struct shed_error *err, enum shed_code code, const char *format,
     err->code = code;
     memcpy(err->reason, reason, sizeof(reason));
     errno = saved_errno;
-    return (int)code;
-}
-
-int shed_fail_nomem(struct shed_error *err, const char *what)
-{
-    return shed_fail(err, SHED_ENOMEM, "out of memory for %s", what);
 }
 
 static bool is_zero(const unsigned char *bytes, size_t size)

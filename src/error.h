@@ -4,14 +4,21 @@
 
 #include <snowshed/snowshed.h>
 
-/* Set err (which may be NULL) and return code, so that a failure is one
- * statement: return shed_fail(err, SHED_EINVAL, "..."). The text is cut to
- * fit. errno is left as it was. */
-__attribute__((format(printf, 3, 4))) int
-shed_fail(struct shed_error *err, enum shed_code code, const char *format, ...);
+/* Set err (which may be NULL); the text is cut to fit. errno is left as it
+ * was. */
+__attribute__((format(printf, 3, 4))) void
+shed_error_set(struct shed_error *err, enum shed_code code, const char *format,
+               ...);
+
+/* The same, with code as its value, so that a failure is one statement:
+ * return shed_fail(err, SHED_EINVAL, "..."). A macro, because compilers and
+ * analyzers then see that what fails does not return SHED_OK. */
+#define shed_fail(err, code, ...)                                              \
+    (shed_error_set(err, code, __VA_ARGS__), (int)(code))
 
 /* The same for memory that is out; says what it was wanted for. */
-int shed_fail_nomem(struct shed_error *err, const char *what);
+#define shed_fail_nomem(err, what)                                             \
+    shed_fail(err, SHED_ENOMEM, "out of memory for %s", what)
 
 /* Check an options struct that the caller gave: NULL stands for the defaults,
  * a larger one than ours must be zero beyond what we know, a smaller one gets

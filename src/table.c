@@ -12,8 +12,8 @@
 
 /* Flights are as many as keys that are being looked for, hits are none: chains
  * stay short with tens of thousands of them. */
-#define SHARDS 16
-#define CHAINS 1024
+#define SHARDS ((size_t)16)
+#define CHAINS ((size_t)1024)
 
 struct shard {
     pthread_mutex_t mu;

@@ -23,7 +23,8 @@
 #include "gate.h"
 #include "random.h"
 
-/* Requests that may share a link at a time; more are refused. */
+/* Requests that may share a link at a time; more are refused. Powers of two,
+ * because the ring counts with a mask. */
 #define SLOTS_MAX ((size_t)65536)
 #define FIRST_SLOTS ((size_t)64)
 /* Replies parsed between two takes of the mutex. */
@@ -88,7 +89,7 @@ struct shed_links {
 
 static struct slot *slot_at(struct link *l, size_t i)
 {
-    return &l->slots[(l->slots_first + i) % l->slots_capacity];
+    return &l->slots[(l->slots_first + i) & (l->slots_capacity - 1)];
 }
 
 static int grow_slots_locked(struct link *l, struct shed_error *err)
@@ -164,7 +165,7 @@ static void deliver_locked(struct link *l, struct shed_reply *reply)
         shed_reply_free(reply);
     if (--slot->missing > 0)
         return;
-    l->slots_first = (l->slots_first + 1) % l->slots_capacity;
+    l->slots_first = (l->slots_first + 1) & (l->slots_capacity - 1);
     l->slots_count--;
     if (r != NULL)
         settle_locked(l, r, OUTCOME_DONE);
@@ -184,7 +185,7 @@ static void lose_locked(struct link *l, const struct shed_error *why)
     l->queued.size = 0;
     for (; l->slots_count > 0; l->slots_count--) {
         struct request *r = slot_at(l, 0)->request;
-        l->slots_first = (l->slots_first + 1) % l->slots_capacity;
+        l->slots_first = (l->slots_first + 1) & (l->slots_capacity - 1);
         if (r == NULL)
             continue;
         r->error = *why;
@@ -680,7 +681,7 @@ void shed_links_destroy(struct shed_links *links)
 {
     if (links == NULL)
         return;
-    for (size_t i = 0; i < links->count; i++) {
+    for (size_t i = 0; links->link != NULL && i < links->count; i++) {
         struct link *l = &links->link[i];
         shed_wire_close(&l->wire);
         shed_buffer_fini(&l->queued);

@@ -31,7 +31,7 @@ struct shed_load {
 
     pthread_mutex_t mu;
     /* under mu */
-    struct shed_loaded *answers; /* one per job */
+    struct shed_loaded *answers; /* one per job; all zero: none yet */
 };
 
 struct shed_source {
@@ -41,7 +41,9 @@ struct shed_source {
     struct shed_source_options options;
 
     pthread_mutex_t mu;
-    pthread_cond_t change; /* of anything that a loader thread waits for */
+    pthread_cond_t work;  /* a batch can be taken; wakes one loader */
+    pthread_cond_t grown; /* the batch that is gathered need not wait longer */
+    pthread_cond_t quiet; /* nothing is queued or under way */
     /* under mu */
     size_t refs;
     struct shed_job *first;
@@ -64,9 +66,9 @@ size_t shed_load_count(const struct shed_load *load)
 
 const void *shed_load_key(const struct shed_load *load, size_t i, size_t *size)
 {
+    *size = i < load->count ? load->jobs[i]->key_size : 0;
     if (i >= load->count)
         return NULL;
-    *size = load->jobs[i]->key_size;
     return load->jobs[i]->key;
 }
 
@@ -138,6 +140,19 @@ void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
     answer(load, i, NULL, &error);
 }
 
+/* Wake who has something to do now. */
+static void wake_locked(struct shed_source *s)
+{
+    if (s->is_gathering) {
+        if (s->running == 0 || s->queued >= s->options.max_batch)
+            pthread_cond_signal(&s->grown);
+    } else if (s->queued > 0 && s->running < s->options.max_loads) {
+        pthread_cond_signal(&s->work);
+    }
+    if (s->queued == 0 && s->running == 0)
+        pthread_cond_broadcast(&s->quiet);
+}
+
 static void destroy_load(struct shed_load *load)
 {
     pthread_mutex_destroy(&load->mu);
@@ -146,20 +161,30 @@ static void destroy_load(struct shed_load *load)
     free(load);
 }
 
+/* An error is not absence: a key that was passed over has failed. */
+static void settle_answered(struct shed_load *load, size_t i, uint64_t cost_us)
+{
+    struct shed_loaded *loaded = &load->answers[i];
+
+    if (loaded->value == NULL && loaded->error.code == SHED_OK)
+        (void)shed_fail(&loaded->error, SHED_ESOURCE,
+                        "the source gave no answer for this key");
+    loaded->cost_us = cost_us;
+    loaded->batch_keys = i == 0 ? load->count : 0;
+    load->jobs[i]->settle(load->jobs[i], loaded);
+}
+
 void shed_load_done(struct shed_load *load)
 {
     struct shed_source *s = load->source;
     uint64_t cost_us = shed_now_us() - load->start_us;
 
-    for (size_t i = 0; i < load->count; i++) {
-        load->answers[i].cost_us = cost_us;
-        load->answers[i].batch_keys = i == 0 ? load->count : 0;
-        load->jobs[i]->settle(load->jobs[i], &load->answers[i]);
-    }
+    for (size_t i = 0; i < load->count; i++)
+        settle_answered(load, i, cost_us);
     destroy_load(load);
     pthread_mutex_lock(&s->mu);
     s->running--;
-    pthread_cond_broadcast(&s->change);
+    wake_locked(s);
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -174,15 +199,12 @@ static struct shed_load *create_load(struct shed_source *s, size_t capacity)
         return NULL;
     }
     load->source = s;
-    load->jobs = malloc(capacity * sizeof(struct shed_job *));
+    load->jobs = calloc(capacity, sizeof(struct shed_job *));
     load->answers = calloc(capacity, sizeof(*load->answers));
     if (load->jobs == NULL || load->answers == NULL) {
         destroy_load(load);
         return NULL;
     }
-    for (size_t i = 0; i < capacity; i++)
-        (void)shed_fail(&load->answers[i].error, SHED_ESOURCE,
-                        "the source gave no answer for this key");
     return load;
 }
 
@@ -208,23 +230,29 @@ static void settle_failed(struct shed_job *job, enum shed_code code,
     job->settle(job, &loaded);
 }
 
-/* Move jobs from the queue to load, and those whose time is up to *late. */
+/* Move jobs from the queue to load, and those whose time is up to *late. The
+ * load's deadline is its last job's, and load_timeout_ms at most. */
 static void fill_locked(struct shed_source *s, struct shed_load *load,
-                        struct shed_job **late)
+                        size_t capacity, struct shed_job **late)
 {
-    uint64_t now_ms = shed_now_ms();
+    uint64_t now_ms = shed_now_ms(), last_ms = 0;
 
-    while (load->count < s->options.max_batch) {
+    while (load->count < capacity) {
         struct shed_job *job = pop_locked(s);
         if (job == NULL)
             break;
         if (job->deadline_ms <= now_ms) {
             job->next = *late;
             *late = job;
-        } else {
-            load->jobs[load->count++] = job;
+            continue;
         }
+        load->jobs[load->count++] = job;
+        if (job->deadline_ms > last_ms)
+            last_ms = job->deadline_ms;
     }
+    load->deadline_ms = shed_deadline_ms(now_ms, s->options.load_timeout_ms);
+    if (last_ms < load->deadline_ms)
+        load->deadline_ms = last_ms;
 }
 
 /* While other loads run, the database is busy anyway, and a batch that is not
@@ -232,17 +260,15 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
  * miss pays nothing. */
 static void gather_locked(struct shed_source *s)
 {
-    uint64_t end_ms = shed_now_ms() + s->options.batch_wait_ms;
+    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), s->options.batch_wait_ms);
     uint64_t left_ms = s->options.batch_wait_ms;
 
     s->is_gathering = true;
-    while (left_ms > 0 && s->running > 0 && s->queued < s->options.max_batch &&
-           !s->is_stopping) {
-        shed_cond_wait(&s->change, &s->mu, left_ms);
+    while (left_ms > 0 && s->running > 0 && s->queued < s->options.max_batch) {
+        shed_cond_wait(&s->grown, &s->mu, left_ms);
         left_ms = shed_left_ms(end_ms, shed_now_ms());
     }
     s->is_gathering = false;
-    pthread_cond_broadcast(&s->change);
 }
 
 /* Settle what is late, then load the rest. */
@@ -255,64 +281,16 @@ static void run_batch(struct shed_source *s, struct shed_load *load,
                       "the load waited in the queue until its deadline");
     }
     load->start_us = shed_now_us();
-    load->deadline_ms =
-        shed_deadline_ms(shed_now_ms(), s->options.load_timeout_ms);
     if (load->count > 0)
         s->load(s->user, thread, load);
     else
         shed_load_done(load);
 }
 
-static void load_next_locked(struct shed_source *s, void *thread)
-{
-    struct shed_job *late = NULL;
-    struct shed_load *load = NULL;
-    size_t capacity;
+static void *run_loader(void *arg);
 
-    gather_locked(s);
-    capacity = s->queued < s->options.max_batch ? s->queued
-                                                : (size_t)s->options.max_batch;
-    if (capacity == 0 || s->running >= s->options.max_loads)
-        return;
-    load = create_load(s, capacity);
-    if (load == NULL) {
-        struct shed_job *job = pop_locked(s);
-        pthread_mutex_unlock(&s->mu);
-        settle_failed(job, SHED_ENOMEM, "memory is out: a load");
-        pthread_mutex_lock(&s->mu);
-        return;
-    }
-    fill_locked(s, load, &late);
-    s->running++;
-    s->idle--;
-    pthread_mutex_unlock(&s->mu);
-    run_batch(s, load, late, thread);
-    pthread_mutex_lock(&s->mu);
-    s->idle++;
-}
-
-static void *run_loader(void *arg)
-{
-    struct shed_source *s = arg;
-    void *thread = s->options.thread_start != NULL
-                       ? s->options.thread_start(s->user)
-                       : NULL;
-
-    pthread_mutex_lock(&s->mu);
-    while (!s->is_stopping) {
-        if (s->first == NULL || s->is_gathering ||
-            s->running >= s->options.max_loads)
-            pthread_cond_wait(&s->change, &s->mu);
-        else
-            load_next_locked(s, thread);
-    }
-    pthread_mutex_unlock(&s->mu);
-    if (s->options.thread_stop != NULL)
-        s->options.thread_stop(s->user, thread);
-    return NULL;
-}
-
-/* The program's signals are for its own threads. */
+/* Start a loader. All signals are blocked in it: the program's are for its own
+ * threads, and a SIGPIPE that a source raises stays pending there. */
 static int start_thread_locked(struct shed_source *s)
 {
     sigset_t all, before;
@@ -329,6 +307,77 @@ static int start_thread_locked(struct shed_source *s)
     return failure;
 }
 
+/* Jobs wait: see to it that a thread without a load is there, if there may be
+ * one more. Returns false if there is no thread at all. */
+static bool staff_locked(struct shed_source *s)
+{
+    if (s->idle == 0 && s->thread_count < s->options.max_loads)
+        (void)start_thread_locked(s);
+    return s->thread_count > 0;
+}
+
+/* Without memory for a load one job fails, so that there is progress. */
+static void fail_first_locked(struct shed_source *s)
+{
+    struct shed_job *job = pop_locked(s);
+
+    s->running++;
+    pthread_mutex_unlock(&s->mu);
+    settle_failed(job, SHED_ENOMEM, "out of memory for a load");
+    pthread_mutex_lock(&s->mu);
+    s->running--;
+    wake_locked(s);
+}
+
+/* Take a batch and load it. A load counts as running from here to its
+ * shed_load_done; this thread is without one when its function returns. */
+static void load_next_locked(struct shed_source *s, void *thread)
+{
+    struct shed_job *late = NULL;
+    struct shed_load *load = NULL;
+    size_t capacity;
+
+    gather_locked(s);
+    capacity = s->queued < s->options.max_batch ? s->queued
+                                                : (size_t)s->options.max_batch;
+    load = create_load(s, capacity);
+    if (load == NULL) {
+        fail_first_locked(s);
+        return;
+    }
+    fill_locked(s, load, capacity, &late);
+    s->running++;
+    s->idle--;
+    if (s->queued > 0)
+        (void)staff_locked(s);
+    wake_locked(s);
+    pthread_mutex_unlock(&s->mu);
+    run_batch(s, load, late, thread);
+    pthread_mutex_lock(&s->mu);
+    s->idle++;
+}
+
+static void *run_loader(void *arg)
+{
+    struct shed_source *s = arg;
+    void *thread = s->options.thread_start != NULL
+                       ? s->options.thread_start(s->user)
+                       : NULL;
+
+    pthread_mutex_lock(&s->mu);
+    while (!s->is_stopping) {
+        if (s->queued == 0 || s->is_gathering ||
+            s->running >= s->options.max_loads)
+            pthread_cond_wait(&s->work, &s->mu);
+        else
+            load_next_locked(s, thread);
+    }
+    pthread_mutex_unlock(&s->mu);
+    if (s->options.thread_stop != NULL)
+        s->options.thread_stop(s->user, thread);
+    return NULL;
+}
+
 int shed_source_queue(struct shed_source *s, struct shed_job *job,
                       struct shed_error *err)
 {
@@ -339,8 +388,7 @@ int shed_source_queue(struct shed_source *s, struct shed_job *job,
         code = shed_fail(err, SHED_EBUSY,
                          "the source's queue is full: %zu keys wait for a load",
                          s->queued);
-    else if (s->idle == 0 && s->thread_count < s->options.max_loads &&
-             start_thread_locked(s) != 0 && s->thread_count == 0)
+    else if (!staff_locked(s))
         code = shed_fail(err, SHED_ENOMEM, "no thread to be had for a load");
     if (code == SHED_OK) {
         job->next = NULL;
@@ -355,7 +403,7 @@ int shed_source_queue(struct shed_source *s, struct shed_job *job,
 void shed_source_wake(struct shed_source *s)
 {
     pthread_mutex_lock(&s->mu);
-    pthread_cond_broadcast(&s->change);
+    wake_locked(s);
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -392,6 +440,28 @@ static int check_options(const struct shed_source_options *o,
     return code;
 }
 
+/* Make the lock and what is waited for under it. Returns 0, or an errno. */
+static int init_sync(struct shed_source *s)
+{
+    pthread_cond_t *conds[] = {&s->work, &s->grown, &s->quiet};
+    size_t made = 0;
+    int failure = pthread_mutex_init(&s->mu, NULL);
+
+    if (failure != 0)
+        return failure;
+    while (made < sizeof(conds) / sizeof(*conds) && failure == 0) {
+        failure = shed_cond_init(conds[made]);
+        if (failure == 0)
+            made++;
+    }
+    if (failure == 0)
+        return 0;
+    while (made > 0)
+        pthread_cond_destroy(conds[--made]);
+    pthread_mutex_destroy(&s->mu);
+    return failure;
+}
+
 int shed_source_open(shed_load_fn *load, void *user,
                      const struct shed_source_options *options,
                      struct shed_source **out, struct shed_error *err)
@@ -413,26 +483,21 @@ int shed_source_open(shed_load_fn *load, void *user,
         return code;
     s = calloc(1, sizeof(*s));
     if (s == NULL)
-        return shed_fail_nomem(err, "a source");
-    s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
-    if (s->threads == NULL)
         goto fail;
-    if (pthread_mutex_init(&s->mu, NULL) != 0)
-        goto fail;
-    if (shed_cond_init(&s->change) != 0) {
-        pthread_mutex_destroy(&s->mu);
-        goto fail;
-    }
     s->load = load;
     s->user = user;
     s->options = o;
     s->refs = 1;
     s->last = &s->first;
+    s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
+    if (s->threads == NULL || init_sync(s) != 0)
+        goto fail;
     *out = s;
     return SHED_OK;
 
 fail:
-    free(s->threads);
+    if (s != NULL)
+        free(s->threads);
     free(s);
     return shed_fail_nomem(err, "a source");
 }
@@ -444,27 +509,35 @@ void shed_source_ref(struct shed_source *s)
     pthread_mutex_unlock(&s->mu);
 }
 
+static void destroy_source(struct shed_source *s)
+{
+    for (size_t i = 0; i < s->thread_count; i++)
+        (void)pthread_join(s->threads[i], NULL);
+    if (s->options.on_close != NULL)
+        s->options.on_close(s->user);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->grown);
+    pthread_cond_destroy(&s->quiet);
+    pthread_mutex_destroy(&s->mu);
+    free(s->threads);
+    free(s);
+}
+
 void shed_source_unref(struct shed_source *s)
 {
     bool is_last;
 
     pthread_mutex_lock(&s->mu);
     is_last = --s->refs == 0;
-    while (is_last && s->running > 0)
-        pthread_cond_wait(&s->change, &s->mu);
-    s->is_stopping = is_last;
-    pthread_cond_broadcast(&s->change);
+    while (is_last && (s->queued > 0 || s->running > 0))
+        pthread_cond_wait(&s->quiet, &s->mu);
+    if (is_last) {
+        s->is_stopping = true;
+        pthread_cond_broadcast(&s->work);
+    }
     pthread_mutex_unlock(&s->mu);
-    if (!is_last)
-        return;
-    for (size_t i = 0; i < s->thread_count; i++)
-        (void)pthread_join(s->threads[i], NULL);
-    if (s->options.on_close != NULL)
-        s->options.on_close(s->user);
-    pthread_cond_destroy(&s->change);
-    pthread_mutex_destroy(&s->mu);
-    free(s->threads);
-    free(s);
+    if (is_last)
+        destroy_source(s);
 }
 
 void shed_source_close(struct shed_source *source)

@@ -30,6 +30,9 @@
 /* Replies parsed between two takes of the mutex. */
 #define PARSE_BATCH 64
 
+/* How much later than at its timeout a silent connection may be given up. */
+#define SLACK_MS 2
+
 enum outcome {
     OUTCOME_NONE,  /* queued, or sent */
     OUTCOME_DONE,  /* all its replies are there */
@@ -305,6 +308,8 @@ static int connect_wire(struct shed_links *links, struct shed_wire *w,
         code = shed_wire_connected(w, links->address, err);
     for (size_t i = 0; i < count && code == SHED_OK; i++)
         code = set_up(w, &setup[i], deadline_ms, err);
+    if (code == SHED_OK)
+        code = shed_wire_block(w, links->options.command_timeout_ms, err);
     if (code != SHED_OK)
         shed_wire_close(w);
     return code;
@@ -357,6 +362,15 @@ static enum shed_wire_io parse(struct link *l, struct shed_reply **replies,
     return io;
 }
 
+/* Whether a read that waits for the whole command timeout ends by deadline_ms,
+ * give or take what has passed since the command was appended. */
+static bool is_patient(const struct link *l, uint64_t deadline_ms)
+{
+    uint64_t timeout_ms = l->links->options.command_timeout_ms;
+
+    return shed_left_ms(deadline_ms, shed_now_ms()) + SLACK_MS >= timeout_ms;
+}
+
 /* Send and receive once, without mu; waits for the socket if need be, at most
  * until deadline_ms. Sets *count and replies. */
 static enum shed_wire_io exchange(struct link *l, uint64_t deadline_ms,
@@ -371,11 +385,14 @@ static enum shed_wire_io exchange(struct link *l, uint64_t deadline_ms,
     io = parse(l, replies, count, err);
     if (io == SHED_WIRE_LOST || *count > 0)
         return io;
-    if (wait_socket(l->wire.fd,
-                    sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN,
-                    deadline_ms) == 0)
+    if (sent == SHED_WIRE_DONE && is_patient(l, deadline_ms))
+        io = shed_wire_fill_waiting(&l->wire, err);
+    else if (wait_socket(l->wire.fd,
+                         sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN,
+                         deadline_ms) == 0)
         return SHED_WIRE_AGAIN;
-    io = shed_wire_fill(&l->wire, err);
+    else
+        io = shed_wire_fill(&l->wire, err);
     return io == SHED_WIRE_DONE ? parse(l, replies, count, err) : io;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -178,8 +179,9 @@ static bool would_block(int failure)
 enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
 {
     while (w->out_sent < w->out.size) {
-        ssize_t n = send(w->fd, w->out.at + w->out_sent,
-                         w->out.size - w->out_sent, MSG_NOSIGNAL);
+        ssize_t n =
+            send(w->fd, w->out.at + w->out_sent, w->out.size - w->out_sent,
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0)
             return would_block(errno) ? SHED_WIRE_AGAIN
                                       : lost(err, "send failed");
@@ -191,11 +193,12 @@ enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
     return SHED_WIRE_DONE;
 }
 
-enum shed_wire_io shed_wire_fill(struct shed_wire *w, struct shed_error *err)
+static enum shed_wire_io fill(struct shed_wire *w, int flags,
+                              struct shed_error *err)
 {
     redisReader *reader = w->reader;
     char bytes[READ_BYTES];
-    ssize_t n = recv(w->fd, bytes, sizeof(bytes), 0);
+    ssize_t n = recv(w->fd, bytes, sizeof(bytes), flags);
 
     if (n < 0)
         return would_block(errno) ? SHED_WIRE_AGAIN
@@ -207,6 +210,32 @@ enum shed_wire_io shed_wire_fill(struct shed_wire *w, struct shed_error *err)
     if (redisReaderFeed(reader, bytes, (size_t)n) != REDIS_OK)
         return lost(err, "memory is out");
     return SHED_WIRE_DONE;
+}
+
+enum shed_wire_io shed_wire_fill(struct shed_wire *w, struct shed_error *err)
+{
+    return fill(w, MSG_DONTWAIT, err);
+}
+
+enum shed_wire_io shed_wire_fill_waiting(struct shed_wire *w,
+                                         struct shed_error *err)
+{
+    return fill(w, 0, err);
+}
+
+int shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
+                    struct shed_error *err)
+{
+    const uint64_t ms_per_s = 1000, us_per_ms = 1000;
+    struct timeval limit = {.tv_sec = (time_t)(limit_ms / ms_per_s),
+                            .tv_usec =
+                                (suseconds_t)(limit_ms % ms_per_s * us_per_ms)};
+    int flags = fcntl(w->fd, F_GETFL);
+
+    if (flags < 0 || fcntl(w->fd, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
+        setsockopt(w->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0)
+        return shed_fail(err, SHED_EREDIS, "Redis: cannot set up a socket");
+    return SHED_OK;
 }
 
 enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,

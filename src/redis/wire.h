@@ -83,9 +83,16 @@ SHED_MUST_CHECK int shed_wire_connected(struct shed_wire *wire,
 enum shed_wire_io shed_wire_flush(struct shed_wire *wire,
                                   struct shed_error *err);
 
-/* Read once. */
+/* Read once, without waiting. */
 enum shed_wire_io shed_wire_fill(struct shed_wire *wire,
                                  struct shed_error *err);
+
+/* Read once, waiting for as long as shed_wire_block has set: a system call
+ * less than poll and then read. AGAIN when nothing has come by then. */
+enum shed_wire_io shed_wire_fill_waiting(struct shed_wire *wire,
+                                         struct shed_error *err);
+SHED_MUST_CHECK int shed_wire_block(struct shed_wire *wire, uint64_t limit_ms,
+                                    struct shed_error *err);
 
 /* The next whole reply: DONE and *reply, AGAIN (there is none yet), LOST (what
  * came is not RESP). */

@@ -49,6 +49,8 @@ struct shed_source {
     struct shed_job *first;
     struct shed_job **last;
     size_t queued;
+    size_t ready;   /* of them, those that wake was called for; no loader takes
+                       others, so that jobs which come together stay so */
     size_t running; /* loads under way */
     pthread_t *threads;
     size_t thread_count;
@@ -144,9 +146,9 @@ void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
 static void wake_locked(struct shed_source *s)
 {
     if (s->is_gathering) {
-        if (s->running == 0 || s->queued >= s->options.max_batch)
+        if (s->running == 0 || s->ready >= s->options.max_batch)
             pthread_cond_signal(&s->grown);
-    } else if (s->queued > 0 && s->running < s->options.max_loads) {
+    } else if (s->ready > 0 && s->running < s->options.max_loads) {
         pthread_cond_signal(&s->work);
     }
     if (s->queued == 0 && s->running == 0)
@@ -212,12 +214,11 @@ static struct shed_job *pop_locked(struct shed_source *s)
 {
     struct shed_job *job = s->first;
 
-    if (job == NULL)
-        return NULL;
     s->first = job->next;
     if (s->first == NULL)
         s->last = &s->first;
     s->queued--;
+    s->ready--;
     return job;
 }
 
@@ -237,10 +238,8 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
 {
     uint64_t now_ms = shed_now_ms(), last_ms = 0;
 
-    while (load->count < capacity) {
+    while (load->count < capacity && s->ready > 0) {
         struct shed_job *job = pop_locked(s);
-        if (job == NULL)
-            break;
         if (job->deadline_ms <= now_ms) {
             job->next = *late;
             *late = job;
@@ -264,7 +263,7 @@ static void gather_locked(struct shed_source *s)
     uint64_t left_ms = s->options.batch_wait_ms;
 
     s->is_gathering = true;
-    while (left_ms > 0 && s->running > 0 && s->queued < s->options.max_batch) {
+    while (left_ms > 0 && s->running > 0 && s->ready < s->options.max_batch) {
         shed_cond_wait(&s->grown, &s->mu, left_ms);
         left_ms = shed_left_ms(end_ms, shed_now_ms());
     }
@@ -338,8 +337,8 @@ static void load_next_locked(struct shed_source *s, void *thread)
     size_t capacity;
 
     gather_locked(s);
-    capacity = s->queued < s->options.max_batch ? s->queued
-                                                : (size_t)s->options.max_batch;
+    capacity = s->ready < s->options.max_batch ? s->ready
+                                               : (size_t)s->options.max_batch;
     load = create_load(s, capacity);
     if (load == NULL) {
         fail_first_locked(s);
@@ -348,7 +347,7 @@ static void load_next_locked(struct shed_source *s, void *thread)
     fill_locked(s, load, capacity, &late);
     s->running++;
     s->idle--;
-    if (s->queued > 0)
+    if (s->ready > 0)
         (void)staff_locked(s);
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
@@ -366,7 +365,7 @@ static void *run_loader(void *arg)
 
     pthread_mutex_lock(&s->mu);
     while (!s->is_stopping) {
-        if (s->queued == 0 || s->is_gathering ||
+        if (s->ready == 0 || s->is_gathering ||
             s->running >= s->options.max_loads)
             pthread_cond_wait(&s->work, &s->mu);
         else
@@ -403,6 +402,7 @@ int shed_source_queue(struct shed_source *s, struct shed_job *job,
 void shed_source_wake(struct shed_source *s)
 {
     pthread_mutex_lock(&s->mu);
+    s->ready = s->queued;
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
 }

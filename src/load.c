@@ -443,13 +443,14 @@ static int check_options(const struct shed_source_options *o,
 /* Make the lock and what is waited for under it. Returns 0, or an errno. */
 static int init_sync(struct shed_source *s)
 {
-    pthread_cond_t *conds[] = {&s->work, &s->grown, &s->quiet};
+    enum { CONDITIONS = 3 };
+    pthread_cond_t *conds[CONDITIONS] = {&s->work, &s->grown, &s->quiet};
     size_t made = 0;
     int failure = pthread_mutex_init(&s->mu, NULL);
 
     if (failure != 0)
         return failure;
-    while (made < sizeof(conds) / sizeof(*conds) && failure == 0) {
+    while (made < CONDITIONS && failure == 0) {
         failure = shed_cond_init(conds[made]);
         if (failure == 0)
             made++;

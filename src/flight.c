@@ -90,6 +90,7 @@ static void load(struct shed_flight *f, struct shed_flight_act *act,
     f->state = SHED_FLIGHT_LOADING;
     f->is_leased = is_leased;
     f->is_held = is_leased;
+    f->renew_request = 0; /* what is said of another lease is not of this */
     f->load_cutoff = f->newest;
     f->load_deadline_ms =
         timeout > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + timeout;

@@ -446,6 +446,24 @@ START_TEST(a_lost_lease_is_not_renewed_but_the_load_goes_on)
 }
 END_TEST
 
+START_TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
+{
+    uint64_t renewal;
+
+    start_loading();
+    event(SHED_EV_TIMER);
+    renewal = rig.act.request;
+    join();
+    reply(SHED_EV_LOADED);
+    reply(SHED_EV_INVALIDATED);
+    reply(SHED_EV_LEAD);
+    step((struct shed_flight_event){.type = SHED_EV_LEASE_LOST,
+                                    .request = renewal});
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
 START_TEST(the_last_renewal_does_not_reach_past_the_load_timeout)
 {
     start_loading();
@@ -639,40 +657,40 @@ START_TEST(a_flight_that_is_over_can_start_again)
 }
 END_TEST
 
-#define TESTS(row)                                                                                                                       \
-    row(a_hit_answers_the_caller_and_ends_the_flight) row(a_hit_is_not_for_who_came_after_the_look_began) row(                           \
-        what_is_stored_is_for_all_who_came_before_the_publish) row(what_was_invalidated_is_only_for_who_came_before_the_load)            \
-        row(a_value_that_superseded_ours_is_for_who_came_before_the_publish) row(                                                        \
-            a_reply_with_another_number_does_nothing) row(a_reply_that_comes_twice_counts_once)                                          \
-            row(a_waiter_looks_again_at_a_push) row(a_waiter_looks_again_at_its_timer) row(                                              \
-                a_push_that_overtakes_the_reply_is_not_lost) row(a_push_counts_for_one_look)                                             \
-                row(without_pushes_a_waiter_polls_from_5_to_100_ms) row(                                                                 \
-                    with_pushes_a_waiter_polls_slowly) row(a_waiter_looks_as_soon_as_the_lease_has_run_out)                              \
-                    row(a_flight_that_waits_for_nobody_ends) row(a_marker_ends_all_who_wait) row(                                        \
-                        a_corrupt_entry_is_replaced_a_few_times_at_most) row(corrupt_entries_with_a_lease_between_them_are_not_in_a_row) \
-                        row(a_failed_load_ends_all_and_puts_a_marker) row(                                                               \
-                            a_refused_load_gives_the_lease_back_without_a_marker)                                                        \
-                            row(who_joins_while_the_lease_is_being_ended_looks_then) row(                                                \
-                                a_lost_fail_is_sent_again) row(a_lost_release_is_sent_again_as_a_release)                                \
-                                row(a_fail_is_not_sent_for_ever) row(                                                                    \
-                                    a_marker_that_is_refused_becomes_a_release) row(a_lease_is_renewed_at_a_third)                       \
-                                    row(a_lost_renewal_is_followed_by_the_next) row(                                                     \
-                                        a_lost_lease_is_not_renewed_but_the_load_goes_on)                                                \
-                                        row(the_last_renewal_does_not_reach_past_the_load_timeout) row(                                  \
-                                            an_overdue_load_fails_its_callers_and_is_left_alone)                                         \
-                                            row(an_abandoned_load_ends_however_it_ends) row(                                             \
-                                                a_load_has_the_longest_timeout_without_overflow)                                         \
-                                                row(a_lost_acquire_is_sent_again_after_a_moment) row(                                    \
-                                                    troubles_that_do_not_pass_count_as_down)                                             \
-                                                    row(with_redis_down_the_row_comes_from_the_source) row(                              \
-                                                        with_redis_down_and_no_leave_to_load_all_fail)                                   \
-                                                        row(with_redis_down_nothing_is_loaded_for_nobody) row(                           \
-                                                            a_load_without_a_lease_renews_and_ends_none)                                 \
-                                                            row(what_is_denied_is_not_tried_again) row(                                  \
-                                                                a_lost_publish_is_sent_again_with_a_later_cutoff)                        \
-                                                                row(a_publish_that_cannot_be_sent_still_answers_its_callers)             \
-                                                                    row(a_publish_refused_by_memory_releases_the_lease)                  \
-                                                                        row(late_timers_and_pushes_disturb_nothing)                      \
+#define TESTS(row)                                                                                                                         \
+    row(a_hit_answers_the_caller_and_ends_the_flight) row(a_hit_is_not_for_who_came_after_the_look_began) row(                             \
+        what_is_stored_is_for_all_who_came_before_the_publish) row(what_was_invalidated_is_only_for_who_came_before_the_load)              \
+        row(a_value_that_superseded_ours_is_for_who_came_before_the_publish) row(                                                          \
+            a_reply_with_another_number_does_nothing) row(a_reply_that_comes_twice_counts_once)                                            \
+            row(a_waiter_looks_again_at_a_push) row(a_waiter_looks_again_at_its_timer) row(                                                \
+                a_push_that_overtakes_the_reply_is_not_lost) row(a_push_counts_for_one_look)                                               \
+                row(without_pushes_a_waiter_polls_from_5_to_100_ms) row(                                                                   \
+                    with_pushes_a_waiter_polls_slowly) row(a_waiter_looks_as_soon_as_the_lease_has_run_out)                                \
+                    row(a_flight_that_waits_for_nobody_ends) row(a_marker_ends_all_who_wait) row(                                          \
+                        a_corrupt_entry_is_replaced_a_few_times_at_most) row(corrupt_entries_with_a_lease_between_them_are_not_in_a_row)   \
+                        row(a_failed_load_ends_all_and_puts_a_marker) row(                                                                 \
+                            a_refused_load_gives_the_lease_back_without_a_marker) row(who_joins_while_the_lease_is_being_ended_looks_then) \
+                            row(a_lost_fail_is_sent_again) row(                                                                            \
+                                a_lost_release_is_sent_again_as_a_release) row(a_fail_is_not_sent_for_ever)                                \
+                                row(a_marker_that_is_refused_becomes_a_release) row(                                                       \
+                                    a_lease_is_renewed_at_a_third) row(a_lost_renewal_is_followed_by_the_next)                             \
+                                    row(a_lost_lease_is_not_renewed_but_the_load_goes_on) row(                                             \
+                                        a_renewal_of_the_lease_before_says_nothing_of_this_one)                                            \
+                                        row(the_last_renewal_does_not_reach_past_the_load_timeout) row(                                    \
+                                            an_overdue_load_fails_its_callers_and_is_left_alone)                                           \
+                                            row(an_abandoned_load_ends_however_it_ends) row(                                               \
+                                                a_load_has_the_longest_timeout_without_overflow)                                           \
+                                                row(a_lost_acquire_is_sent_again_after_a_moment) row(                                      \
+                                                    troubles_that_do_not_pass_count_as_down)                                               \
+                                                    row(with_redis_down_the_row_comes_from_the_source) row(                                \
+                                                        with_redis_down_and_no_leave_to_load_all_fail)                                     \
+                                                        row(with_redis_down_nothing_is_loaded_for_nobody) row(                             \
+                                                            a_load_without_a_lease_renews_and_ends_none)                                   \
+                                                            row(what_is_denied_is_not_tried_again) row(                                    \
+                                                                a_lost_publish_is_sent_again_with_a_later_cutoff)                          \
+                                                                row(a_publish_that_cannot_be_sent_still_answers_its_callers)               \
+                                                                    row(a_publish_refused_by_memory_releases_the_lease)                    \
+                                                                        row(late_timers_and_pushes_disturb_nothing)                        \
                                                                             row(a_flight_that_is_over_can_start_again)
 
 #define ADD(name) tcase_add_test(tc, name);

@@ -27,9 +27,10 @@ struct shed_push {
     struct shed_pipe *pushes; /* NULL where waiting is by timer alone */
     struct shed_timer *ping;
     char channel[sizeof(PROCESS_CHANNEL) + SHED_ENTRY_PROCESS_BYTES];
-    char client_id[24]; /* of pushes, in decimal; empty when not known */
-    unsigned channels;  /* subscribed to */
-    bool is_silent;     /* nothing came since the last PING */
+    char client_id[24];  /* of pushes, in decimal; empty when not known */
+    char tracked_id[24]; /* to which tracking was asked to redirect */
+    unsigned channels;   /* subscribed to */
+    bool is_silent;      /* nothing came since the last PING */
     bool is_on;
     /* the session's own calls */
     struct shed_call load[SHED_SCRIPTS];
@@ -104,6 +105,8 @@ static void ask_time(struct shed_push *p)
     shed_pipe_call(p->commands, &p->time, &args, on_time, p);
 }
 
+static void start_tracking(struct shed_push *p);
+
 static void on_tracking(void *arg, struct shed_reply *reply,
                         enum shed_trouble trouble, const struct shed_error *err)
 {
@@ -111,6 +114,11 @@ static void on_tracking(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
+    /* pushes has been connected anew while this was under way */
+    if (strcmp(p->tracked_id, p->client_id) != 0) {
+        start_tracking(p);
+        return;
+    }
     /* refused (ACL, an old server): the timer does it alone */
     if (!shed_reply_begins(reply, "OK") || p->channels < CHANNELS)
         return;
@@ -129,7 +137,8 @@ static void start_tracking(struct shed_push *p)
     shed_args_add_text(&args, "TRACKING");
     shed_args_add_text(&args, "ON");
     shed_args_add_text(&args, "REDIRECT");
-    shed_args_add_text(&args, p->client_id);
+    memcpy(p->tracked_id, p->client_id, sizeof(p->tracked_id));
+    shed_args_add_text(&args, p->tracked_id);
     shed_pipe_call(p->commands, &p->track, &args, on_tracking, p);
 }
 

@@ -184,6 +184,16 @@ static void lose(struct shed_pipe *p, enum shed_trouble trouble)
 
 /* --------------------------------------------------------------- replies */
 
+/* AUTH that is accepted before a SELECT that is not makes no good connection.
+ */
+static bool is_setup(const struct shed_pipe *p, const struct shed_call *call)
+{
+    for (size_t i = 0; i < SHED_SETUP_MAX; i++)
+        if (call == &p->setup[i])
+            return true;
+    return false;
+}
+
 static void deliver(struct shed_pipe *p, struct shed_reply *reply)
 {
     struct shed_call *call = pop_call(&p->calls);
@@ -192,7 +202,7 @@ static void deliver(struct shed_pipe *p, struct shed_reply *reply)
         p->hooks.on_push(p->hooks.arg, reply);
         return;
     }
-    if (shed_reply_error(reply) == NULL)
+    if (shed_reply_error(reply) == NULL && !is_setup(p, call))
         p->failures = 0;
     end_call(call, reply, SHED_TROUBLE_PASSING, &p->why);
 }

@@ -274,14 +274,16 @@ static int fly(struct shed_cache *cache, const struct shed_key *key,
 {
     struct shed_gate gate;
     struct shed_caller caller = {.gate = &gate};
+    struct shed_post *starts = NULL;
     int code = shed_gate_init(&gate, 1, err);
 
     if (code != SHED_OK)
         return code;
     shed_count(&cache->counters.misses, 1);
-    code = shed_runner_join(cache->runner, key, &caller, err);
+    code = shed_runner_join(cache->runner, key, &caller, &starts, err);
     if (code != SHED_OK)
         goto done;
+    shed_runner_start(cache->runner, starts);
     if (!shed_gate_wait(&gate, deadline_ms)) {
         if (shed_table_leave(cache->client->airport.table, &caller)) {
             code = timed_out(err);
@@ -429,6 +431,8 @@ static bool must_fly(const struct batch *b, size_t i)
 static void board_many(struct shed_cache *cache, struct batch *b,
                        struct shed_gate *gate)
 {
+    struct shed_post *starts = NULL;
+
     for (size_t i = 0; i < b->count; i++) {
         struct shed_caller *caller = &b->callers[i];
         int code;
@@ -437,13 +441,14 @@ static void board_many(struct shed_cache *cache, struct batch *b,
         shed_count(&cache->counters.misses, 1);
         caller->gate = gate;
         code = shed_runner_join(cache->runner, &b->named[i].key, caller,
-                                &caller->error);
+                                &starts, &caller->error);
         if (code == SHED_OK)
             continue;
         caller->gate = NULL;
         fail_item(b, i, code);
         shed_gate_open(gate, 1);
     }
+    shed_runner_start(cache->runner, starts);
 }
 
 /* At the deadline: leave the flights; then all that is still to come is what

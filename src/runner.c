@@ -91,8 +91,6 @@ struct shed_value *shed_runner_value(struct shed_airport *airport,
 
     *state = bytes != NULL ? shed_entry_decode(bytes, size, &entry)
                            : SHED_ENTRY_FOREIGN;
-    if (*state == SHED_ENTRY_CORRUPT)
-        shed_count(&counters->corrupt_entries, 1);
     if (*state != SHED_ENTRY_OK)
         return NULL;
     if (entry.type == SHED_ENTRY_NEGATIVE)
@@ -138,8 +136,6 @@ static void answer(struct run *run, enum shed_flight_answer what, uint64_t upto)
         value = run->loaded.value;
     if (what == SHED_ANSWER_LOADED)
         value->origin = SHED_FROM_LOAD;
-    if (what == SHED_ANSWER_UNPUBLISHED)
-        shed_count(&run->runner->counters->unpublished, 1);
     caller = shed_table_take(run->runner->airport->table, &run->seats, upto);
     for (; caller != NULL; caller = next) {
         next = caller->next;
@@ -249,6 +245,8 @@ static void take_lease(struct run *run, const struct shed_reply *reply)
         shed_count(&c->leases_won, 1);
     if (shed_reply_begins(how, "foreign"))
         shed_count(&c->foreign_entries, 1);
+    if (shed_reply_begins(how, "corrupt"))
+        shed_count(&c->corrupt_entries, 1);
 }
 
 static void on_acquired(void *arg, struct shed_reply *reply,
@@ -309,13 +307,19 @@ static void on_ended(void *arg, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *err)
 {
     struct run *run = arg;
+    struct shed_flight_event event = {.type = SHED_EV_ENDED,
+                                      .request = run->call_request};
 
-    (void)reply;
-    (void)trouble;
     (void)err;
-    drive(run, (struct shed_flight_event){.type = SHED_EV_ENDED,
-                                          .request = run->call_request});
+    /* run's error stays the load's, for the marker of the next try */
+    if (shed_reply_integer(reply) < 0) {
+        event.type = SHED_EV_TROUBLE;
+        event.trouble = reply != NULL ? shed_reply_trouble(reply) : trouble;
+    }
+    drive(run, event);
 }
+
+static void send_renew(struct run *run, uint64_t request, bool by_text);
 
 static void on_renewed(void *arg, struct shed_reply *reply,
                        enum shed_trouble trouble, const struct shed_error *err)
@@ -326,6 +330,10 @@ static void on_renewed(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
+    if (shed_script_is_unknown(reply)) {
+        send_renew(run, run->renew_request, true);
+        return;
+    }
     if (shed_reply_integer(reply) == 0) {
         event.type = SHED_EV_LEASE_LOST;
         shed_count(&run->runner->counters->leases_lost, 1);
@@ -508,7 +516,7 @@ static void send_call(struct run *run, bool by_text)
         send_fail(run, by_text);
 }
 
-static void send_renew(struct run *run, uint64_t request)
+static void send_renew(struct run *run, uint64_t request, bool by_text)
 {
     struct shed_args args;
 
@@ -519,6 +527,8 @@ static void send_renew(struct run *run, uint64_t request)
     shed_args_add(&args, run->version, sizeof(run->version));
     add_holder(&args, run);
     shed_args_add_text(&args, run->runner->lease_ms);
+    if (by_text)
+        shed_script_by_text(&args, SHED_SCRIPT_RENEW);
     shed_pipe_call(shed_push_pipe(run->runner->airport->push), &run->renew_call,
                    &args, on_renewed, run);
 }
@@ -624,7 +634,10 @@ static void perform(struct run *run, const struct shed_flight_act *act,
 {
     if (act->detach)
         shed_table_detach_seats(run->runner->airport->table, &run->seats);
-    if (act->answer != SHED_ANSWER_NOTHING)
+    /* who has joined since the step would wait for an end of the load */
+    if (run->flight.state == SHED_FLIGHT_ABANDONED && act->detach)
+        answer(run, act->answer, UINT64_MAX);
+    else if (act->answer != SHED_ANSWER_NOTHING)
         answer(run, act->answer, act->answer_upto);
     if (act->set_timer)
         shed_timer_set(run->timer, act->timer_ms);
@@ -637,7 +650,7 @@ static void perform(struct run *run, const struct shed_flight_act *act,
                                                .request = act->request};
         break;
     case SHED_SEND_RENEW:
-        send_renew(run, act->request);
+        send_renew(run, act->request, false);
         break;
     case SHED_SEND_ACQUIRE:
     case SHED_SEND_PUBLISH:
@@ -664,6 +677,10 @@ static void drive(struct run *run, struct shed_flight_event event)
         run->flight.has_pushes = shed_push_is_on(run->runner->airport->push);
         act = shed_flight_step(&run->flight, &event, shed_now_ms(),
                                shed_random_jitter());
+        /* one that was invalidated has a counter of its own */
+        if (act.answer == SHED_ANSWER_UNPUBLISHED &&
+            event.type != SHED_EV_INVALIDATED)
+            shed_count(&run->runner->counters->unpublished, 1);
         perform(run, &act, &next);
         event = next;
         again = next.type != SHED_EV_START ||
@@ -765,7 +782,8 @@ static struct run *create_run(struct shed_runner *r, const struct shed_key *key)
 }
 
 int shed_runner_join(struct shed_runner *r, const struct shed_key *key,
-                     struct shed_caller *caller, struct shed_error *err)
+                     struct shed_caller *caller, struct shed_post **starts,
+                     struct shed_error *err)
 {
     struct shed_table *table = r->airport->table;
     struct run *run;
@@ -781,12 +799,18 @@ int shed_runner_join(struct shed_runner *r, const struct shed_key *key,
     r->runs++;
     pthread_mutex_unlock(&r->mu);
     if (shed_table_insert(table, &run->seats, caller)) {
-        shed_reactor_post(r->airport->reactor, &run->post);
+        run->post.next = *starts;
+        *starts = &run->post;
         return SHED_OK;
     }
     shed_count(&r->counters->joins, 1);
     destroy(run);
     return SHED_OK;
+}
+
+void shed_runner_start(struct shed_runner *r, struct shed_post *starts)
+{
+    shed_reactor_post_all(r->airport->reactor, starts);
 }
 
 static void create_timer(void *arg)

@@ -45,13 +45,17 @@ SHED_MUST_CHECK int shed_runner_create(struct shed_airport *airport,
 /* Wait until its flights are over, and free it. NULL is allowed. */
 void shed_runner_close(struct shed_runner *runner);
 
-/* Join the key's flight, or start one. Any thread but the reactor's.
+/* Join the key's flight, or put a new one before *starts, to be started at
+ * once: those that are started together load together. Any thread but the
+ * reactor's.
  * Returns: SHED_OK: caller's gate will open, unless it leaves. SHED_ENOMEM: it
  * will not. */
 SHED_MUST_CHECK int shed_runner_join(struct shed_runner *runner,
                                      const struct shed_key *key,
                                      struct shed_caller *caller,
+                                     struct shed_post **starts,
                                      struct shed_error *err);
+void shed_runner_start(struct shed_runner *runner, struct shed_post *starts);
 
 /* The value of an entry's reply, which is taken over on success; counts what
  * it was. Returns: NULL if it does not decode to a row or its absence

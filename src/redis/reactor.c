@@ -138,13 +138,21 @@ void shed_reactor_forget(struct shed_reactor *r)
 
 void shed_reactor_post(struct shed_reactor *r, struct shed_post *post)
 {
+    post->next = NULL;
+    shed_reactor_post_all(r, post);
+}
+
+void shed_reactor_post_all(struct shed_reactor *r, struct shed_post *posts)
+{
     bool was_empty;
 
-    post->next = NULL;
+    if (posts == NULL)
+        return;
     pthread_mutex_lock(&r->mu);
     was_empty = r->first == NULL;
-    *r->last = post;
-    r->last = &post->next;
+    *r->last = posts;
+    while (*r->last != NULL)
+        r->last = &(*r->last)->next;
     pthread_mutex_unlock(&r->mu);
     if (was_empty)
         (void)uv_async_send(&r->wake);

@@ -32,6 +32,10 @@ void shed_reactor_forget(struct shed_reactor *reactor);
 /* Any thread; never runs it before the return. */
 void shed_reactor_post(struct shed_reactor *reactor, struct shed_post *post);
 
+/* A list by next, NULL for none, all in one turn of the loop. */
+void shed_reactor_post_all(struct shed_reactor *reactor,
+                           struct shed_post *posts);
+
 /* Post and wait until it has run; not on the reactor thread. */
 void shed_reactor_run(struct shed_reactor *reactor, void (*run)(void *arg),
                       void *arg);

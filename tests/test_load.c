@@ -70,7 +70,7 @@ struct desk {
     size_t open;       /* under way */
     size_t most_open;
     size_t starts, stops; /* of threads */
-    size_t closes;
+    size_t closes, open_at_close;
     bool is_blocked[LOADS_MAX]; /* SIGTERM and SIGPIPE, in the load */
     void *threads[LOADS_MAX];
 };
@@ -228,7 +228,10 @@ static void stop_at_desk(void *user, void *thread)
 static void close_desk(void *user)
 {
     ck_assert_ptr_eq(user, &desk);
+    pthread_mutex_lock(&desk.mu);
+    desk.open_at_close = desk.open;
     desk.closes++;
+    pthread_mutex_unlock(&desk.mu);
 }
 
 static struct shed_source_options desk_options(void)
@@ -276,16 +279,19 @@ END_TEST
 START_TEST(keys_that_come_while_a_load_runs_share_a_batch)
 {
     struct shed_source_options o = desk_options();
+    uint64_t begin_ms;
 
     o.batch_wait_ms = 1000;
     o.max_batch = 3;
     open_desk(&o);
     submit(0);
     wait_loads(1);
+    begin_ms = shed_now_ms();
     for (size_t i = 1; i <= 3; i++)
         submit(i);
     wait_loads(2);
     ck_assert_uint_eq(desk.counts[1], 3);
+    ck_assert_uint_lt(shed_now_ms() - begin_ms, o.batch_wait_ms);
     end_load(0);
     end_load(1);
     shed_source_close(desk.source);
@@ -315,6 +321,7 @@ END_TEST
 
 START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
 {
+    enum { ROUNDS = 20 }; /* each may end the load before the wait begins */
     struct shed_source_options o = desk_options();
     uint64_t begin_ms;
 
@@ -322,14 +329,18 @@ START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
     open_desk(&o);
     submit(0);
     wait_loads(1);
-    begin_ms = shed_now_ms();
-    submit(1);
-    end_load(0);
-    wait_loads(2);
-    ck_assert_uint_lt(shed_now_ms() - begin_ms, o.batch_wait_ms);
-    end_load(1);
+    for (size_t i = 1; i <= ROUNDS; i++) {
+        begin_ms = shed_now_ms();
+        submit(i);
+        for (size_t yields = 0; yields < i * i; yields++)
+            sched_yield();
+        end_load(i - 1);
+        wait_loads(i + 1);
+        ck_assert_uint_lt(shed_now_ms() - begin_ms, o.batch_wait_ms);
+    }
+    end_load(ROUNDS);
     shed_source_close(desk.source);
-    unref_values(2);
+    unref_values(ROUNDS + 1);
 }
 END_TEST
 
@@ -337,13 +348,16 @@ START_TEST(keys_that_come_together_share_a_batch)
 {
     struct shed_source_options o = desk_options();
 
+    /* So many that the thread which the first one starts is there before the
+     * last one is queued. */
+    o.max_batch = KEYS_MAX;
     open_desk(&o);
-    submit_burst(50);
+    submit_burst(KEYS_MAX);
     wait_loads(1);
-    ck_assert_uint_eq(desk.counts[0], 50);
+    ck_assert_uint_eq(desk.counts[0], KEYS_MAX);
     end_load(0);
     shed_source_close(desk.source);
-    unref_values(50);
+    unref_values(KEYS_MAX);
 }
 END_TEST
 
@@ -896,6 +910,40 @@ END_TEST
 
 /* ------------------------------------------------------------ its end */
 
+/* Ends the first load, but not before a close that does not wait for it would
+ * have been over. */
+static void *end_load_late(void *arg)
+{
+    enum { YIELDS = 5000 };
+    bool is_over = false;
+
+    (void)arg;
+    for (int i = 0; i < YIELDS && !is_over; i++) {
+        sched_yield();
+        pthread_mutex_lock(&desk.mu);
+        is_over = desk.closes > 0;
+        pthread_mutex_unlock(&desk.mu);
+    }
+    end_load(0);
+    return NULL;
+}
+
+START_TEST(closing_waits_for_a_load_that_another_thread_ends)
+{
+    struct shed_source_options o = desk_options();
+    pthread_t ender;
+
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    ck_assert_int_eq(pthread_create(&ender, NULL, end_load_late, NULL), 0);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.open_at_close, 0);
+    ck_assert_int_eq(pthread_join(ender, NULL), 0);
+    unref_values(1);
+}
+END_TEST
+
 static void *close_source(void *arg)
 {
     (void)arg;
@@ -916,7 +964,6 @@ START_TEST(closing_waits_for_what_runs_and_for_what_is_queued)
     ck_assert_int_eq(pthread_create(&closer, NULL, close_source, NULL), 0);
     for (size_t i = 0; i < 3; i++) {
         wait_loads(i + 1);
-        ck_assert_uint_eq(desk.closes, 0);
         end_load(i);
     }
     ck_assert_int_eq(pthread_join(closer, NULL), 0);
@@ -1042,6 +1089,7 @@ int main(void)
     tcase_add_test(tc, one_thread_carries_on_where_no_other_can_be_had);
     tcase_add_test(tc, without_memory_for_a_load_its_keys_fail_one_by_one);
     tcase_add_test(tc, without_memory_for_a_value_its_key_fails);
+    tcase_add_test(tc, closing_waits_for_a_load_that_another_thread_ends);
     tcase_add_test(tc, closing_waits_for_what_runs_and_for_what_is_queued);
     tcase_add_test(tc, a_source_lives_as_long_as_somebody_holds_it);
     tcase_add_test(tc, closing_nothing_is_allowed);

@@ -1,0 +1,60 @@
+/*
+ * mysql.h, and what differs between Oracle's libmysqlclient and MariaDB
+ * Connector/C: the type of a flag, how TLS is required, how reconnection is
+ * forbidden. The only file that includes mysql.h.
+ */
+#ifndef SHED_MYSQL_COMPAT_H
+#define SHED_MYSQL_COMPAT_H
+
+#include <stdbool.h>
+
+#include <mysql.h>
+
+/* What MYSQL_BIND's is_null and error point to. */
+#if defined(MARIADB_PACKAGE_VERSION) || MYSQL_VERSION_ID < 80001
+typedef my_bool shed_mysql_flag;
+#else
+typedef bool shed_mysql_flag;
+#endif
+
+#ifdef MARIADB_PACKAGE_VERSION
+
+/* Require TLS and a server whose certificate and name are right.
+ * Returns: 0, or not. */
+static inline int shed_mysql_require_tls(MYSQL *mysql)
+{
+    shed_mysql_flag on = 1;
+
+    return mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &on) |
+           mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);
+}
+
+/* A connection that comes back by itself has lost its session's settings and
+ * its statements. Returns: 0, or not. */
+static inline int shed_mysql_forbid_reconnect(MYSQL *mysql)
+{
+    shed_mysql_flag off = 0;
+
+    return mysql_options(mysql, MYSQL_OPT_RECONNECT, &off);
+}
+
+#else
+
+static inline int shed_mysql_require_tls(MYSQL *mysql)
+{
+    unsigned mode = SSL_MODE_VERIFY_IDENTITY;
+
+    return mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
+}
+
+/* It is off unless asked for, and from 8.0.34 on the option writes a warning
+ * to the standard error of the program. */
+static inline int shed_mysql_forbid_reconnect(MYSQL *mysql)
+{
+    (void)mysql;
+    return 0;
+}
+
+#endif
+
+#endif

@@ -1,0 +1,409 @@
+/*
+ * Connections. Two invariants: a connection on which anything failed is closed
+ * and never mended, for a late reply would answer the next query; and a query
+ * that may be alive in the server is remembered until it is known to be over,
+ * for only then the bound on queries holds.
+ */
+#include "connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backoff.h"
+#include "clock.h"
+#include "error.h"
+#include "random.h"
+
+/* Error numbers by ourselves: the headers of the two libraries lack some of
+ * each other's. Below 2000 and from 3000 on the server has replied. */
+enum {
+    CLIENT_ERROR_MIN = 2000,
+    CLIENT_ERROR_MAX = 2999,
+    CONNECT_SOCKET_FAILED = 2002,
+    CONNECT_HOST_FAILED = 2003,
+    SERVER_GONE = 2006,
+    CLIENT_NO_MEMORY = 2008,
+    SERVER_LOST = 2013,
+    OUT_OF_SYNC = 2014,
+    SERVER_LOST_EXTENDED = 2055,
+    TOO_MANY_CONNECTIONS = 1040,
+    SHUTDOWN_IN_PROGRESS = 1053,
+    NO_SUCH_THREAD = 1094,
+    NOT_OUR_THREAD = 1095,
+    TOO_MANY_USER_CONNECTIONS = 1203,
+    LIMIT_REACHED = 1226,
+    UNKNOWN_STATEMENT = 1243,
+    OPTION_PREVENTS = 1290,
+    NEEDS_REPREPARE = 1615,
+    READ_ONLY_TRANSACTION = 1792,
+    READ_ONLY_MODE = 1836,
+    CONNECTION_KILLED = 1927,
+    IDLE_TIMEOUT = 4031
+};
+
+enum { MS_PER_S = 1000, NS_PER_MS = 1000000 };
+
+/* The pauses between two looks at a killed query, and between two tries to
+ * reach a server that cannot be reached. */
+enum {
+    KILL_MIN_MS = 1,
+    KILL_MAX_MS = 100,
+    REACH_MIN_MS = 20,
+    REACH_MAX_MS = 1000
+};
+
+/* A server rounds its limits to seconds (lock_wait_timeout), looks at them now
+ * and then only, and our two clocks were read at different instants. */
+enum { LIMIT_SLACK_MS = 2000 };
+
+/* Uptime is in whole seconds, cut at both ends of the time it counts. */
+enum { UPTIME_SLACK_MS = 2000 };
+
+enum { SQL_BYTES = 256 };
+
+/* --------------------------------------------------------------- failures */
+
+static bool is_client_error(unsigned number)
+{
+    return number >= CLIENT_ERROR_MIN && number <= CLIENT_ERROR_MAX;
+}
+
+/* The connection broke. */
+static bool is_lost(unsigned number)
+{
+    return number == SERVER_GONE || number == SERVER_LOST ||
+           number == SERVER_LOST_EXTENDED;
+}
+
+/* Reading again on a new connection can help: the old one is gone, or its
+ * statement is, or the server has changed its role. */
+static bool is_passing(unsigned number)
+{
+    static const unsigned numbers[] = {
+        SERVER_GONE,       SERVER_LOST,           OUT_OF_SYNC,
+        UNKNOWN_STATEMENT, SERVER_LOST_EXTENDED,  SHUTDOWN_IN_PROGRESS,
+        OPTION_PREVENTS,   READ_ONLY_TRANSACTION, READ_ONLY_MODE,
+        CONNECTION_KILLED, NEEDS_REPREPARE,       IDLE_TIMEOUT};
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        if (numbers[i] == number)
+            return true;
+    return false;
+}
+
+bool shed_mysql_is_overload(unsigned number)
+{
+    return number == TOO_MANY_CONNECTIONS ||
+           number == TOO_MANY_USER_CONNECTIONS || number == LIMIT_REACHED;
+}
+
+/* A reason is for people and logs: no control characters in it. */
+static void make_printable(char *text)
+{
+    enum { FIRST_PRINTABLE = ' ', DELETE = 0x7f };
+
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < FIRST_PRINTABLE || *text == DELETE)
+            *text = '?';
+}
+
+void shed_mysql_failure_set(struct shed_mysql_failure *failure,
+                            const struct shed_mysql_config *config,
+                            unsigned number, const char *text,
+                            uint64_t waited_ms)
+{
+    unsigned timeout_s = config->read_timeout_s < config->write_timeout_s
+                             ? config->read_timeout_s
+                             : config->write_timeout_s;
+    enum shed_code code;
+
+    failure->number = number;
+    failure->is_timeout =
+        is_lost(number) && waited_ms >= (uint64_t)timeout_s * MS_PER_S;
+    failure->is_passing = is_passing(number) && !failure->is_timeout;
+    code = number == CLIENT_NO_MEMORY ? SHED_ENOMEM : SHED_ESOURCE;
+    if (failure->is_timeout)
+        (void)shed_fail(&failure->error, code,
+                        "MySQL: no answer for %" PRIu64 " ms: %s (%u)",
+                        waited_ms, text, number);
+    else
+        (void)shed_fail(&failure->error, code, "MySQL: %s (%u)", text, number);
+    make_printable(failure->error.reason);
+}
+
+static void note_handle_failure(struct shed_mysql_connection *c,
+                                struct shed_mysql_failure *failure,
+                                uint64_t began_ms)
+{
+    shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
+                           mysql_error(c->mysql), shed_now_ms() - began_ms);
+}
+
+/* ---------------------------------------------------------------- opening */
+
+/* Returns 0, or not. */
+static int set_options(MYSQL *mysql, const struct shed_mysql_config *config)
+{
+    unsigned protocol =
+        config->uri.socket != NULL ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
+    unsigned no_files = 0; /* a server must not read ours */
+    int failed =
+        mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol) |
+        mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no_files) |
+        mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4") |
+        mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT,
+                      &config->connect_timeout_s) |
+        mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &config->read_timeout_s) |
+        mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT,
+                      &config->write_timeout_s) |
+        shed_mysql_forbid_reconnect(mysql);
+
+    if (config->tls_ca != NULL)
+        failed |= mysql_options(mysql, MYSQL_OPT_SSL_CA, config->tls_ca) |
+                  shed_mysql_require_tls(mysql);
+    if (config->tls_cert != NULL)
+        failed |= mysql_options(mysql, MYSQL_OPT_SSL_CERT, config->tls_cert) |
+                  mysql_options(mysql, MYSQL_OPT_SSL_KEY, config->tls_key);
+    return failed;
+}
+
+/* Run a statement without a result. */
+static bool run(struct shed_mysql_connection *c, const char *sql,
+                struct shed_mysql_failure *failure)
+{
+    uint64_t began_ms = shed_now_ms();
+
+    if (mysql_query(c->mysql, sql) == 0)
+        return true;
+    note_handle_failure(c, failure, began_ms);
+    return false;
+}
+
+/* Run a query; copy column of its first row to out, cut to fit. */
+static bool ask(struct shed_mysql_connection *c, const char *sql,
+                unsigned column, char *out, size_t size,
+                struct shed_mysql_failure *failure)
+{
+    uint64_t began_ms = shed_now_ms();
+    MYSQL_RES *result = NULL;
+    MYSQL_ROW row = NULL;
+
+    out[0] = '\0';
+    if (mysql_query(c->mysql, sql) == 0)
+        result = mysql_store_result(c->mysql);
+    if (result == NULL) {
+        note_handle_failure(c, failure, began_ms);
+        return false;
+    }
+    if (column < mysql_num_fields(result))
+        row = mysql_fetch_row(result);
+    if (row != NULL && row[column] != NULL)
+        (void)snprintf(out, size, "%s", row[column]);
+    mysql_free_result(result);
+    return true;
+}
+
+/* The session: every read its own snapshot, and no statement for ever. Waits
+ * for metadata locks are not under the statement's limit everywhere. */
+static bool set_session(struct shed_mysql_connection *c,
+                        struct shed_mysql_failure *failure)
+{
+    uint64_t limit_ms = c->config->statement_limit_ms;
+    uint64_t limit_s = (limit_ms + MS_PER_S - 1) / MS_PER_S;
+    const char *version = mysql_get_server_info(c->mysql);
+    char sql[SQL_BYTES];
+
+    if (version != NULL && strstr(version, "MariaDB") != NULL)
+        (void)snprintf(sql, sizeof(sql),
+                       "SET SESSION autocommit = 1, SESSION lock_wait_timeout "
+                       "= %" PRIu64 ", SESSION max_statement_time = %" PRIu64
+                       ".%03" PRIu64,
+                       limit_s, limit_ms / MS_PER_S, limit_ms % MS_PER_S);
+    else
+        (void)snprintf(sql, sizeof(sql),
+                       "SET SESSION autocommit = 1, SESSION lock_wait_timeout "
+                       "= %" PRIu64 ", SESSION max_execution_time = %" PRIu64,
+                       limit_s, limit_ms);
+    return run(c, sql, failure) &&
+           ask(c, "SELECT CONCAT_WS(' ', @@hostname, @@port, @@server_id)", 0,
+               c->place.server, sizeof(c->place.server), failure);
+}
+
+/* A program that the host starts must not inherit it. */
+static void set_cloexec(int fd)
+{
+    int flags = fcntl(fd, F_GETFD);
+
+    if (flags >= 0)
+        (void)fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
+}
+
+static bool connect_handle(struct shed_mysql_connection *c,
+                           struct shed_mysql_failure *failure)
+{
+    const struct shed_mysql_uri *uri = &c->config->uri;
+    uint64_t began_ms = shed_now_ms();
+
+    c->mysql = mysql_init(NULL);
+    if (c->mysql == NULL || set_options(c->mysql, c->config) != 0) {
+        *failure = (struct shed_mysql_failure){0};
+        (void)shed_fail_nomem(&failure->error, "a MySQL connection");
+        return false;
+    }
+    if (mysql_real_connect(c->mysql, uri->host, uri->user, uri->password,
+                           uri->database, uri->port, uri->socket, 0) == NULL) {
+        note_handle_failure(c, failure, began_ms);
+        return false;
+    }
+    set_cloexec((int)c->mysql->net.fd);
+    return true;
+}
+
+bool shed_mysql_connection_open(struct shed_mysql_connection *c,
+                                struct shed_mysql_failure *failure)
+{
+    bool is_open = connect_handle(c, failure);
+
+    if (is_open) {
+        c->place.id = mysql_thread_id(c->mysql);
+        c->place.opened_ms = shed_now_ms();
+        is_open = set_session(c, failure);
+    }
+    if (is_open && !shed_mysql_connection_is_fit(c)) {
+        *failure = (struct shed_mysql_failure){0};
+        (void)shed_fail(&failure->error, SHED_ESOURCE,
+                        "MySQL: the server does not switch to autocommit");
+        is_open = false;
+    }
+    if (!is_open)
+        shed_mysql_connection_close(c);
+    return is_open;
+}
+
+bool shed_mysql_connection_is_fit(const struct shed_mysql_connection *c)
+{
+    return c->mysql != NULL &&
+           (c->mysql->server_status & SERVER_STATUS_AUTOCOMMIT) != 0 &&
+           (c->mysql->server_status & SERVER_STATUS_IN_TRANS) == 0;
+}
+
+void shed_mysql_connection_close(struct shed_mysql_connection *c)
+{
+    if (c->mysql != NULL)
+        mysql_close(c->mysql);
+    c->mysql = NULL;
+}
+
+/* ---------------------------------------------------- what is lost, alive */
+
+void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
+                                   const struct shed_mysql_failure *failure,
+                                   uint64_t began_ms)
+{
+    /* The server's own error is its last word on the query. Without it, the
+     * query may run on, whether the connection broke or we gave up reading. */
+    if (failure->number == 0 || is_client_error(failure->number)) {
+        c->lost = c->place;
+        c->lost_over_ms = shed_deadline_ms(
+            began_ms, c->config->statement_limit_ms + LIMIT_SLACK_MS);
+        c->is_lost_by_peer = is_lost(failure->number) && !failure->is_timeout;
+    }
+    shed_mysql_connection_close(c);
+}
+
+/* Nobody listens there. The library says so in the text only: the number of
+ * the error is the same for all ways not to connect, and the text ends with
+ * the errno in parentheses, in both libraries. */
+static bool is_refused(const struct shed_mysql_failure *failure)
+{
+    char refused[SQL_BYTES], missing[SQL_BYTES];
+
+    (void)snprintf(refused, sizeof(refused), "(%d)", ECONNREFUSED);
+    (void)snprintf(missing, sizeof(missing), "(%d)", ENOENT);
+    return (failure->number == CONNECT_SOCKET_FAILED ||
+            failure->number == CONNECT_HOST_FAILED) &&
+           (strstr(failure->error.reason, refused) != NULL ||
+            strstr(failure->error.reason, missing) != NULL);
+}
+
+/* The server was started after the lost connection was opened. Its connections
+ * are numbered from the beginning again then, and the number that we would
+ * kill may be somebody else's. */
+static bool has_restarted(const char *uptime_s, uint64_t age_ms)
+{
+    uint64_t up_ms = strtoull(uptime_s, NULL, 10) * MS_PER_S;
+
+    return up_ms + UPTIME_SLACK_MS < age_ms;
+}
+
+/* Kill the lost connection over the open one.
+ * Returns: true if it is known to be gone. */
+static bool kill_lost(struct shed_mysql_connection *c)
+{
+    struct shed_mysql_failure failure = {0};
+    char text[SQL_BYTES];
+
+    if (strcmp(c->place.server, c->lost.server) != 0)
+        return false; /* another server: nothing is known of ours */
+    if (c->place.id == c->lost.id)
+        return true;
+    if (!ask(c, "SHOW GLOBAL STATUS LIKE 'Uptime'", 1, text, sizeof(text),
+             &failure)) {
+        shed_mysql_connection_close(c);
+        return false;
+    }
+    if (has_restarted(text, shed_now_ms() - c->lost.opened_ms))
+        return true;
+    (void)snprintf(text, sizeof(text), "KILL CONNECTION %lu", c->lost.id);
+    if (run(c, text, &failure))
+        return false; /* it is being killed: look again */
+    if (is_client_error(failure.number))
+        shed_mysql_connection_close(c);
+    return failure.number == NO_SUCH_THREAD || failure.number == NOT_OUR_THREAD;
+}
+
+static void pause_ms(uint64_t ms)
+{
+    struct timespec left = {(time_t)(ms / MS_PER_S),
+                            (long)(ms % MS_PER_S) * NS_PER_MS};
+
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        continue;
+}
+
+/* One try to end it. Returns true if it is over; else *wait_ms is how long to
+ * wait before the next. */
+static bool try_to_end(struct shed_mysql_connection *c, unsigned attempt,
+                       uint64_t *wait_ms)
+{
+    struct shed_mysql_failure failure = {0};
+    uint64_t random = shed_random_jitter();
+
+    if (c->mysql == NULL && !shed_mysql_connection_open(c, &failure)) {
+        *wait_ms =
+            shed_backoff_equal_ms(attempt, REACH_MIN_MS, REACH_MAX_MS, random);
+        /* Closed by a server that nobody finds any more: it is dead, and its
+         * queries with it. A timeout says less: the way there may be cut. */
+        return c->is_lost_by_peer && is_refused(&failure);
+    }
+    *wait_ms = shed_backoff_equal_ms(attempt, KILL_MIN_MS, KILL_MAX_MS, random);
+    return kill_lost(c);
+}
+
+void shed_mysql_connection_end_lost(struct shed_mysql_connection *c)
+{
+    uint64_t wait_ms, left_ms;
+
+    for (unsigned attempt = 0; c->lost.id != 0; attempt++) {
+        left_ms = shed_left_ms(c->lost_over_ms, shed_now_ms());
+        if (left_ms == 0 || try_to_end(c, attempt, &wait_ms))
+            c->lost.id = 0;
+        else
+            pause_ms(wait_ms < left_ms ? wait_ms : left_ms);
+    }
+}

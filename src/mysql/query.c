@@ -1,0 +1,211 @@
+/*
+ * Reads SQL only as far as it must to tell a placeholder from what is quoted
+ * or commented out. Its one invariant: what it takes for the placeholder the
+ * server takes for it too; where the two could differ (a server that reads
+ * quotes differently), the statement's count of parameters tells.
+ */
+#include "query.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+#define PLACEHOLDER "(?)"
+#define PLACEHOLDER_BYTES (sizeof(PLACEHOLDER) - 1)
+
+enum { DECIMAL = 10 };
+
+/* ------------------------------------------------------------ placeholder */
+
+/* The end of what is quoted from at on, behind the closing quote; NULL if it
+ * has none. A doubled quote is one of the text: it reads as two texts here,
+ * which comes to the same. */
+static const char *skip_quoted(const char *at)
+{
+    char quote = *at++;
+
+    for (; *at != '\0'; at++) {
+        if (*at == quote)
+            return at + 1;
+        if (*at == '\\' && quote != '`' && *++at == '\0')
+            return NULL;
+    }
+    return NULL;
+}
+
+static const char *skip_line(const char *at)
+{
+    return at + strcspn(at, "\n");
+}
+
+/* As skip_quoted. The server runs what stands in an executable comment, so
+ * only its opening is passed over. */
+static const char *skip_comment(const char *at)
+{
+    const char *end;
+
+    if (at[2] == '!' || strncmp(at + 2, "M!", 2) == 0)
+        return at + sizeof("/*") - 1;
+    end = strstr(at + 2, "*/");
+    return end != NULL ? end + 2 : NULL;
+}
+
+/* "-- " begins a comment, "--1" is arithmetic. */
+static bool is_dashes(const char *at)
+{
+    return strncmp(at, "--", 2) == 0 &&
+           (at[2] == '\0' || strchr(" \t\r\n\f\v", at[2]) != NULL);
+}
+
+/* What follows the token at at, as far as tokens matter here. */
+static const char *skip_token(const char *at)
+{
+    if (*at == '\'' || *at == '"' || *at == '`')
+        return skip_quoted(at);
+    if (*at == '#' || is_dashes(at))
+        return skip_line(at);
+    if (strncmp(at, "/*", 2) == 0)
+        return skip_comment(at);
+    return at + 1;
+}
+
+/* Find the placeholder: *out is NULL if there is none. */
+static int find_placeholder(const char *text, const char **out,
+                            struct shed_error *err)
+{
+    *out = NULL;
+    for (const char *at = text; *at != '\0';) {
+        if (strncmp(at, PLACEHOLDER, PLACEHOLDER_BYTES) == 0) {
+            if (*out != NULL)
+                return shed_fail(err, SHED_EINVAL,
+                                 "MySQL query: it has two \"(?)\", it must "
+                                 "have one");
+            *out = at;
+            at += PLACEHOLDER_BYTES;
+            continue;
+        }
+        if (*at == '?')
+            return shed_fail(err, SHED_EINVAL,
+                             "MySQL query: it has a '?' besides \"(?)\"");
+        at = skip_token(at);
+        if (at == NULL)
+            return shed_fail(err, SHED_EINVAL,
+                             "MySQL query: a quote or comment has no end");
+    }
+    if (*out == NULL)
+        return shed_fail(err, SHED_EINVAL,
+                         "MySQL query: it has no \"(?)\" for the keys");
+    return SHED_OK;
+}
+
+int shed_mysql_query_parse(const char *text, struct shed_mysql_query *out,
+                           struct shed_error *err)
+{
+    const char *placeholder;
+    int code;
+
+    *out = (struct shed_mysql_query){0};
+    code = find_placeholder(text, &placeholder, err);
+    if (code != SHED_OK)
+        return code;
+    out->text = strdup(text);
+    if (out->text == NULL)
+        return shed_fail_nomem(err, "a MySQL query");
+    out->head_size = (size_t)(placeholder - text);
+    return SHED_OK;
+}
+
+void shed_mysql_query_fini(struct shed_mysql_query *query)
+{
+    free(query->text);
+    *query = (struct shed_mysql_query){0};
+}
+
+/* -------------------------------------------------------------- expansion */
+
+size_t shed_mysql_query_room(size_t count, size_t max)
+{
+    size_t room = 1;
+
+    while (room < count && room < max)
+        room *= 2;
+    return room < max ? room : max;
+}
+
+char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
+                              size_t *size)
+{
+    const char *tail = query->text + query->head_size + PLACEHOLDER_BYTES;
+    size_t list_size = 2 * room + 1; /* "(" and a "?," each, the last a "?)" */
+    size_t tail_size = strlen(tail);
+    char *out = malloc(query->head_size + list_size + tail_size + 1);
+    char *at;
+
+    if (out == NULL)
+        return NULL;
+    memcpy(out, query->text, query->head_size);
+    at = out + query->head_size;
+    *at++ = '(';
+    for (size_t i = 0; i < room; i++) {
+        *at++ = '?';
+        *at++ = ',';
+    }
+    at[-1] = ')';
+    memcpy(at, tail, tail_size + 1);
+    *size = query->head_size + list_size + tail_size;
+    return out;
+}
+
+/* --------------------------------------------------------------- integers */
+
+/* The digits of a number without sign; no zero before others. */
+static bool parse_digits(const char *digits, size_t size, uint64_t *out)
+{
+    uint64_t value = 0;
+
+    if (size == 0 || (digits[0] == '0' && size > 1))
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        uint64_t digit = (uint64_t)(unsigned char)digits[i] - '0';
+        if (digit >= DECIMAL || value > (UINT64_MAX - digit) / DECIMAL)
+            return false;
+        value = value * DECIMAL + digit;
+    }
+    *out = value;
+    return true;
+}
+
+bool shed_mysql_integer_parse(const void *key, size_t size,
+                              struct shed_mysql_integer *out)
+{
+    const char *text = key;
+    bool is_negative = size > 0 && text[0] == '-';
+    uint64_t value;
+
+    if (!parse_digits(text + is_negative, size - is_negative, &value))
+        return false;
+    if (is_negative && (value == 0 || value > (uint64_t)INT64_MAX + 1))
+        return false;
+    out->bits = is_negative ? ~value + 1 : value;
+    out->is_unsigned = !is_negative;
+    return true;
+}
+
+size_t shed_mysql_integer_write(char *out,
+                                const struct shed_mysql_integer *value)
+{
+    bool is_negative = !value->is_unsigned && value->bits > (uint64_t)INT64_MAX;
+    uint64_t rest = is_negative ? ~value->bits + 1 : value->bits;
+    char digits[SHED_MYSQL_INTEGER_BYTES];
+    size_t count = 0, size = 0;
+
+    do
+        digits[count++] = (char)('0' + rest % DECIMAL);
+    while ((rest /= DECIMAL) > 0);
+    if (is_negative)
+        out[size++] = '-';
+    while (count > 0)
+        out[size++] = digits[--count];
+    return size;
+}

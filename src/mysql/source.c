@@ -1,0 +1,384 @@
+/*
+ * The MySQL source: a source whose loads run a query, on a connection that
+ * each loader thread has to itself. Its one invariant: a load is done only
+ * when no query of it can be alive in the server, so that max_loads bounds the
+ * queries there, those included that nobody waits for any more.
+ */
+#include "source.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backoff.h"
+#include "batch.h"
+#include "clock.h"
+#include "compat.h"
+#include "connection.h"
+#include "error.h"
+#include "query.h"
+#include "random.h"
+#include "statement.h"
+#include "uri.h"
+
+enum { MS_PER_S = 1000 };
+
+/* The ranges that mysql.h states. */
+enum {
+    CONNECT_TIMEOUT_MAX_MS = 600000,
+    IO_TIMEOUT_MAX_MS = 3600000,
+    VALUE_LIMIT_MAX_BYTES = 256 * 1024 * 1024
+};
+
+/* The pause after a connection that could not be opened: the first, and the
+ * longest. */
+enum { PAUSE_MIN_MS = 50, PAUSE_MAX_MS = 5000 };
+
+/* Keeps the threads of a source from besieging a server that does not let them
+ * in: after a failure one of them tries at a time, with growing pauses, and
+ * the loads of the others fail at once. */
+struct pacer {
+    pthread_mutex_t mu;
+    /* under mu */
+    unsigned failures; /* in a row */
+    uint64_t next_ms;
+    char reason[SHED_REASON_BYTES]; /* of the last one */
+};
+
+struct mysql_source {
+    /* set at creation */
+    struct shed_mysql_config config;
+    struct shed_mysql_select select;
+    struct pacer pacer;
+};
+
+/* What a loader thread has. */
+struct loader {
+    struct shed_mysql_connection connection;
+    struct shed_mysql_statements statements;
+};
+
+/* ------------------------------------------------------------------ pacer */
+
+/* May a connection be tried now? *round is for report. */
+static bool ask_pacer(struct pacer *p, unsigned *round, struct shed_error *err)
+{
+    uint64_t now_ms = shed_now_ms();
+    bool may;
+
+    pthread_mutex_lock(&p->mu);
+    *round = p->failures;
+    may = p->failures == 0 || now_ms >= p->next_ms;
+    if (!may)
+        (void)shed_fail(err, SHED_ESOURCE,
+                        "MySQL: not tried again before %u ms, after: %s",
+                        (unsigned)shed_left_ms(p->next_ms, now_ms), p->reason);
+    else if (p->failures > 0)
+        p->next_ms = now_ms + PAUSE_MAX_MS; /* until it has reported */
+    pthread_mutex_unlock(&p->mu);
+    return may;
+}
+
+/* Several that fail together, having begun in the same round, count once. */
+static void report_failure(struct pacer *p, unsigned round,
+                           const struct shed_error *error)
+{
+    pthread_mutex_lock(&p->mu);
+    if (p->failures == round) {
+        p->next_ms = shed_now_ms() +
+                     shed_backoff_equal_ms(p->failures, PAUSE_MIN_MS,
+                                           PAUSE_MAX_MS, shed_random_jitter());
+        p->failures++;
+        memcpy(p->reason, error->reason, sizeof(p->reason));
+    }
+    pthread_mutex_unlock(&p->mu);
+}
+
+static void report_success(struct pacer *p)
+{
+    pthread_mutex_lock(&p->mu);
+    p->failures = 0;
+    pthread_mutex_unlock(&p->mu);
+}
+
+/* ------------------------------------------------------------------ loads */
+
+static void drop_connection(struct loader *l)
+{
+    shed_mysql_connection_close(&l->connection);
+    shed_mysql_statements_drop(&l->statements);
+}
+
+/* Have a connection that reads the present. */
+static bool ensure_connection(struct mysql_source *s, struct loader *l,
+                              struct shed_mysql_failure *failure)
+{
+    unsigned round;
+
+    if (shed_mysql_connection_is_fit(&l->connection))
+        return true;
+    drop_connection(l);
+    *failure = (struct shed_mysql_failure){0};
+    if (!ask_pacer(&s->pacer, &round, &failure->error))
+        return false;
+    if (!shed_mysql_connection_open(&l->connection, failure)) {
+        /* The same trouble on a new one again is not passing. */
+        failure->is_passing = false;
+        report_failure(&s->pacer, round, &failure->error);
+        return false;
+    }
+    report_success(&s->pacer);
+    return true;
+}
+
+/* Run the query once. Whatever fails costs the connection. */
+static bool try_query(struct mysql_source *s, struct loader *l,
+                      struct shed_mysql_batch *batch,
+                      struct shed_mysql_failure *failure)
+{
+    uint64_t began_ms;
+
+    if (!ensure_connection(s, l, failure))
+        return false;
+    shed_mysql_batch_restart(batch);
+    if (shed_mysql_select_run(&s->select, &l->statements, &l->connection,
+                              batch->distinct_count, shed_mysql_batch_parameter,
+                              shed_mysql_batch_row, batch, &began_ms, failure))
+        return true;
+    shed_mysql_connection_abandon(&l->connection, failure, began_ms);
+    shed_mysql_statements_drop(&l->statements);
+    if (shed_mysql_is_overload(failure->number))
+        report_failure(&s->pacer, 0, &failure->error);
+    shed_mysql_connection_end_lost(&l->connection);
+    return false;
+}
+
+/* A read can be repeated, and one repetition is enough for what passes: a
+ * connection that the server has closed while it was idle, a restart. */
+static void answer_batch(struct mysql_source *s, struct loader *l,
+                         struct shed_mysql_batch *batch)
+{
+    struct shed_mysql_failure failure = {0};
+    bool is_read = try_query(s, l, batch, &failure);
+
+    if (!is_read && failure.is_passing &&
+        shed_load_remaining_ms(batch->load) > 0)
+        is_read = try_query(s, l, batch, &failure);
+    if (is_read)
+        shed_mysql_batch_finish(batch);
+    else
+        shed_mysql_batch_fail(batch, failure.error.reason);
+}
+
+static void fail_all(struct shed_load *load, const char *reason)
+{
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        shed_load_fail(load, i, reason);
+}
+
+static void run_load(void *user, void *thread, struct shed_load *load)
+{
+    struct mysql_source *s = user;
+    struct shed_mysql_batch batch = {0};
+
+    if (thread == NULL ||
+        !shed_mysql_batch_init(&batch, load, s->select.is_integer))
+        fail_all(load, "out of memory for a batch");
+    else if (batch.distinct_count > 0)
+        answer_batch(s, thread, &batch);
+    shed_load_done(load);
+    shed_mysql_batch_fini(&batch);
+}
+
+static void *start_loader(void *user)
+{
+    struct mysql_source *s = user;
+    struct loader *l;
+
+    if (mysql_thread_init() != 0)
+        return NULL;
+    l = calloc(1, sizeof(*l));
+    if (l == NULL)
+        mysql_thread_end();
+    else
+        l->connection.config = &s->config;
+    return l;
+}
+
+static void stop_loader(void *user, void *thread)
+{
+    (void)user;
+    if (thread == NULL)
+        return;
+    drop_connection(thread);
+    free(thread);
+    mysql_thread_end();
+}
+
+/* ---------------------------------------------------------------- opening */
+
+static void destroy_source(void *user)
+{
+    struct mysql_source *s = user;
+
+    shed_mysql_uri_fini(&s->config.uri);
+    shed_mysql_query_fini(&s->select.query);
+    free(s->config.tls_ca);
+    free(s->config.tls_cert);
+    free(s->config.tls_key);
+    pthread_mutex_destroy(&s->pacer.mu);
+    free(s);
+}
+
+static pthread_once_t library_once = PTHREAD_ONCE_INIT;
+static int library_failure;
+
+/* Once in a process, and never ended: the program may use the library too. It
+ * sets SIGPIPE to be ignored, which is the program's to decide. */
+static void init_library(void)
+{
+    struct sigaction before;
+    bool is_known = sigaction(SIGPIPE, NULL, &before) == 0;
+
+    library_failure = mysql_library_init(0, NULL, NULL);
+    if (is_known)
+        (void)sigaction(SIGPIPE, &before, NULL);
+}
+
+/* The library counts timeouts in whole seconds. */
+static int check_seconds(uint64_t ms, uint64_t max_ms, const char *what,
+                         struct shed_error *err)
+{
+    int code = shed_check_range(ms, MS_PER_S, max_ms, what, err);
+
+    if (code == SHED_OK && ms % MS_PER_S != 0)
+        code = shed_fail(err, SHED_EINVAL,
+                         "%s is not a whole number of seconds", what);
+    return code;
+}
+
+static int check_options(const struct shed_mysql_options *o,
+                         struct shed_error *err)
+{
+    int code = shed_check_range(o->key, SHED_MYSQL_STRING, SHED_MYSQL_INTEGER,
+                                "MySQL key", err);
+
+    if (code == SHED_OK)
+        code = check_seconds(o->connect_timeout_ms, CONNECT_TIMEOUT_MAX_MS,
+                             "MySQL connect_timeout_ms", err);
+    if (code == SHED_OK)
+        code = check_seconds(o->read_timeout_ms, IO_TIMEOUT_MAX_MS,
+                             "MySQL read_timeout_ms", err);
+    if (code == SHED_OK)
+        code = check_seconds(o->write_timeout_ms, IO_TIMEOUT_MAX_MS,
+                             "MySQL write_timeout_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->value_limit_bytes, 1, VALUE_LIMIT_MAX_BYTES,
+                                "MySQL value_limit_bytes", err);
+    if (code == SHED_OK && (o->tls_cert == NULL) != (o->tls_key == NULL))
+        code = shed_fail(err, SHED_EINVAL,
+                         "MySQL tls_cert and tls_key go together");
+    return code;
+}
+
+static int take_options(const struct shed_mysql_options *given,
+                        struct shed_mysql_options *o,
+                        struct shed_source_options *source,
+                        struct shed_error *err)
+{
+    int code = shed_options_take(o, sizeof(*o), given,
+                                 "struct shed_mysql_options", err);
+
+    if (code == SHED_OK)
+        code = check_options(o, err);
+    if (code == SHED_OK)
+        code = shed_options_take(source, sizeof(*source), o->source,
+                                 "struct shed_source_options", err);
+    if (code == SHED_OK &&
+        (source->thread_start != NULL || source->thread_stop != NULL ||
+         source->on_close != NULL))
+        code = shed_fail(err, SHED_EINVAL,
+                         "MySQL source: its callbacks must be NULL");
+    source->thread_start = start_loader;
+    source->thread_stop = stop_loader;
+    source->on_close = destroy_source;
+    return code;
+}
+
+/* Copy a text that may be NULL. Returns false if memory is out. */
+static bool copy_text(char **to, const char *from)
+{
+    *to = from != NULL ? strdup(from) : NULL;
+    return from == NULL || *to != NULL;
+}
+
+static int fill_source(struct mysql_source *s, const char *uri,
+                       const char *query, const struct shed_mysql_options *o,
+                       const struct shed_source_options *source,
+                       struct shed_error *err)
+{
+    struct shed_mysql_config *c = &s->config;
+    int code = shed_mysql_uri_parse(uri, &c->uri, err);
+
+    if (code == SHED_OK)
+        code = shed_mysql_query_parse(query, &s->select.query, err);
+    if (code != SHED_OK)
+        return code;
+    if (!copy_text(&c->tls_ca, o->tls_ca) ||
+        !copy_text(&c->tls_cert, o->tls_cert) ||
+        !copy_text(&c->tls_key, o->tls_key))
+        return shed_fail_nomem(err, "a MySQL source");
+    c->connect_timeout_s = (unsigned)(o->connect_timeout_ms / MS_PER_S);
+    c->read_timeout_s = (unsigned)(o->read_timeout_ms / MS_PER_S);
+    c->write_timeout_s = (unsigned)(o->write_timeout_ms / MS_PER_S);
+    c->statement_limit_ms = source->load_timeout_ms;
+    s->select.is_integer = o->key == SHED_MYSQL_INTEGER;
+    s->select.max_keys = (size_t)source->max_batch;
+    s->select.value_limit_bytes = (size_t)o->value_limit_bytes;
+    return SHED_OK;
+}
+
+static int create_source(struct mysql_source **out, struct shed_error *err)
+{
+    struct mysql_source *s = calloc(1, sizeof(*s));
+
+    if (s == NULL || pthread_mutex_init(&s->pacer.mu, NULL) != 0) {
+        free(s);
+        return shed_fail_nomem(err, "a MySQL source");
+    }
+    *out = s;
+    return SHED_OK;
+}
+
+int shed_mysql_source_open(const char *uri, const char *query,
+                           const struct shed_mysql_options *options,
+                           struct shed_source **out, struct shed_error *err)
+{
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
+    struct mysql_source *s = NULL;
+    int code;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "MySQL source: out is NULL");
+    *out = NULL;
+    if (uri == NULL || query == NULL)
+        return shed_fail(err, SHED_EINVAL, "MySQL source: %s is NULL",
+                         uri == NULL ? "uri" : "query");
+    code = take_options(options, &o, &source, err);
+    if (code == SHED_OK)
+        code = create_source(&s, err);
+    if (code != SHED_OK)
+        return code;
+    code = fill_source(s, uri, query, &o, &source, err);
+    if (code == SHED_OK && pthread_once(&library_once, init_library) == 0 &&
+        library_failure != 0)
+        code = shed_fail_nomem(err, "the MySQL client library");
+    if (code == SHED_OK)
+        code = shed_source_open(run_load, s, &source, out, err);
+    if (code != SHED_OK)
+        destroy_source(s);
+    return code;
+}

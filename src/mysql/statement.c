@@ -1,0 +1,341 @@
+/*
+ * Prepared statements. Its one invariant: what is answered was read from a
+ * result that the server ended without an error; short of that, everything
+ * that was passed on is taken back by the caller.
+ */
+#include "statement.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "error.h"
+
+enum {
+    COLUMN_KEY,
+    COLUMN_VALUE,
+    COLUMNS,
+    /* Values of most rows fit, and are read without a second step; numbers and
+     * times, which are only made into text here, always do. */
+    VALUE_FIRST_BYTES = 4096,
+    PROBLEM_BYTES = 120
+};
+
+/* What the columns of a row are read into. */
+struct cells {
+    MYSQL_BIND bind[COLUMNS];
+    unsigned long size[COLUMNS];
+    shed_mysql_flag is_null[COLUMNS];
+    shed_mysql_flag is_cut[COLUMNS];
+    bool is_number; /* the key is read into number */
+    struct shed_mysql_integer number;
+    char key[SHED_KEY_MAX_BYTES];
+    char value[VALUE_FIRST_BYTES];
+    char problem[PROBLEM_BYTES];
+};
+
+static void note_failure(MYSQL_STMT *stmt, struct shed_mysql_connection *c,
+                         uint64_t began_ms, struct shed_mysql_failure *failure)
+{
+    shed_mysql_failure_set(failure, c->config, mysql_stmt_errno(stmt),
+                           mysql_stmt_error(stmt), shed_now_ms() - began_ms);
+}
+
+static bool fail_here(struct shed_mysql_failure *failure, enum shed_code code,
+                      const char *reason)
+{
+    *failure = (struct shed_mysql_failure){0};
+    (void)shed_fail(&failure->error, code, "%s", reason);
+    return false;
+}
+
+/* --------------------------------------------------------------- prepare */
+
+/* A query that the server reads otherwise than we do is the user's to mend. */
+static bool check_shape(MYSQL_STMT *stmt, size_t room,
+                        struct shed_mysql_failure *failure)
+{
+    char reason[PROBLEM_BYTES];
+
+    if (mysql_stmt_param_count(stmt) != room)
+        return fail_here(failure, SHED_ESOURCE,
+                         "MySQL: the query has parameters besides \"(?)\"");
+    if (mysql_stmt_field_count(stmt) == COLUMNS)
+        return true;
+    (void)snprintf(reason, sizeof(reason),
+                   "MySQL: the query gives %u columns, it must give %d: the "
+                   "key and the value",
+                   mysql_stmt_field_count(stmt), COLUMNS);
+    return fail_here(failure, SHED_ESOURCE, reason);
+}
+
+static bool prepare(const struct shed_mysql_select *select,
+                    struct shed_mysql_connection *c, MYSQL_STMT *stmt,
+                    size_t room, struct shed_mysql_failure *failure)
+{
+    uint64_t began_ms = shed_now_ms();
+    size_t size = 0;
+    char *text = shed_mysql_query_expand(&select->query, room, &size);
+    int failed;
+
+    if (text == NULL)
+        return fail_here(failure, SHED_ENOMEM, "out of memory for a query");
+    failed = mysql_stmt_prepare(stmt, text, (unsigned long)size);
+    free(text);
+    if (failed != 0) {
+        note_failure(stmt, c, began_ms, failure);
+        return false;
+    }
+    return check_shape(stmt, room, failure);
+}
+
+/* The statement for room keys, prepared now if it is not. NULL on failure. */
+static MYSQL_STMT *take_statement(const struct shed_mysql_select *select,
+                                  struct shed_mysql_statements *statements,
+                                  struct shed_mysql_connection *c, size_t room,
+                                  struct shed_mysql_failure *failure)
+{
+    size_t power = 0;
+
+    while (((size_t)1 << power) < room)
+        power++;
+    if (statements->of_room[power] != NULL)
+        return statements->of_room[power];
+    statements->of_room[power] = mysql_stmt_init(c->mysql);
+    if (statements->of_room[power] == NULL) {
+        (void)fail_here(failure, SHED_ENOMEM, "out of memory for a statement");
+        return NULL;
+    }
+    if (!prepare(select, c, statements->of_room[power], room, failure))
+        return NULL;
+    return statements->of_room[power];
+}
+
+void shed_mysql_statements_drop(struct shed_mysql_statements *statements)
+{
+    for (size_t i = 0; i < SHED_MYSQL_ROOMS; i++) {
+        if (statements->of_room[i] != NULL)
+            (void)mysql_stmt_close(statements->of_room[i]);
+        statements->of_room[i] = NULL;
+    }
+}
+
+/* --------------------------------------------------------------- execute */
+
+static void bind_parameter(MYSQL_BIND *bind, bool is_integer,
+                           const struct shed_mysql_parameter *parameter)
+{
+    memset(bind, 0, sizeof(*bind));
+    /* The library does not write to it: its struct serves both ways. */
+    bind->buffer = (void *)(uintptr_t)parameter->data;
+    if (is_integer) {
+        bind->buffer_type = MYSQL_TYPE_LONGLONG;
+        bind->is_unsigned = parameter->is_unsigned;
+        return;
+    }
+    /* As text in the connection's character set, so that the column's own
+     * collation compares and its index is used; a column of bytes compares
+     * bytes. Sizes are explicit: zero bytes are bytes. */
+    bind->buffer_type = MYSQL_TYPE_STRING;
+    bind->buffer_length = (unsigned long)parameter->size;
+    bind->length_value = (unsigned long)parameter->size;
+    bind->length = &bind->length_value;
+}
+
+static bool execute(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
+                    struct shed_mysql_connection *c, size_t room, size_t count,
+                    void (*parameter)(void *user, size_t i,
+                                      struct shed_mysql_parameter *out),
+                    void *user, struct shed_mysql_failure *failure)
+{
+    MYSQL_BIND *binds = calloc(room, sizeof(*binds));
+    uint64_t began_ms = shed_now_ms();
+    struct shed_mysql_parameter one;
+    bool is_done;
+
+    if (binds == NULL)
+        return fail_here(failure, SHED_ENOMEM, "out of memory for a query");
+    /* What is left of the room repeats the last key. */
+    for (size_t i = 0; i < room; i++) {
+        parameter(user, i < count ? i : count - 1, &one);
+        bind_parameter(&binds[i], select->is_integer, &one);
+    }
+    is_done = mysql_stmt_bind_param(stmt, binds) == 0 &&
+              mysql_stmt_execute(stmt) == 0;
+    if (!is_done)
+        note_failure(stmt, c, began_ms, failure);
+    free(binds);
+    return is_done;
+}
+
+/* ----------------------------------------------------------------- fetch */
+
+static bool is_integer_column(MYSQL_STMT *stmt, bool *is_unsigned)
+{
+    MYSQL_RES *meta = mysql_stmt_result_metadata(stmt);
+    MYSQL_FIELD *field;
+    bool is_integer = false;
+
+    if (meta == NULL)
+        return false;
+    field = mysql_fetch_field_direct(meta, COLUMN_KEY);
+    *is_unsigned = (field->flags & UNSIGNED_FLAG) != 0;
+    switch (field->type) {
+    case MYSQL_TYPE_TINY:
+    case MYSQL_TYPE_SHORT:
+    case MYSQL_TYPE_INT24:
+    case MYSQL_TYPE_LONG:
+    case MYSQL_TYPE_LONGLONG:
+        is_integer = true;
+        break;
+    default:
+        break;
+    }
+    mysql_free_result(meta);
+    return is_integer;
+}
+
+static bool bind_cells(MYSQL_STMT *stmt, struct cells *cells)
+{
+    memset(cells->bind, 0, sizeof(cells->bind));
+    for (size_t i = 0; i < COLUMNS; i++) {
+        cells->bind[i].length = &cells->size[i];
+        cells->bind[i].is_null = &cells->is_null[i];
+        cells->bind[i].error = &cells->is_cut[i];
+        cells->bind[i].buffer_type = MYSQL_TYPE_STRING;
+    }
+    cells->bind[COLUMN_KEY].buffer = cells->key;
+    cells->bind[COLUMN_KEY].buffer_length = sizeof(cells->key);
+    cells->bind[COLUMN_VALUE].buffer = cells->value;
+    cells->bind[COLUMN_VALUE].buffer_length = sizeof(cells->value);
+    /* As a number and not as text, which ZEROFILL pads. */
+    cells->is_number = is_integer_column(stmt, &cells->number.is_unsigned);
+    if (cells->is_number) {
+        cells->bind[COLUMN_KEY].buffer_type = MYSQL_TYPE_LONGLONG;
+        cells->bind[COLUMN_KEY].buffer = &cells->number.bits;
+        cells->bind[COLUMN_KEY].buffer_length = sizeof(cells->number.bits);
+        cells->bind[COLUMN_KEY].is_unsigned = cells->number.is_unsigned;
+    }
+    return mysql_stmt_bind_result(stmt, cells->bind) == 0;
+}
+
+/* Read a value that did not fit. Returns it, to be freed, or NULL with the
+ * reason in cells. */
+static char *fetch_long_value(MYSQL_STMT *stmt, struct cells *cells)
+{
+    unsigned long size = cells->size[COLUMN_VALUE];
+    shed_mysql_flag is_null = 0, is_cut = 0;
+    char *value = malloc(size);
+    MYSQL_BIND bind;
+
+    memset(&bind, 0, sizeof(bind));
+    bind.buffer_type = MYSQL_TYPE_STRING;
+    bind.buffer = value;
+    bind.buffer_length = size;
+    bind.length = &size;
+    bind.is_null = &is_null;
+    bind.error = &is_cut;
+    if (value == NULL)
+        (void)snprintf(cells->problem, sizeof(cells->problem),
+                       "out of memory for a value of %lu bytes", size);
+    else if (mysql_stmt_fetch_column(stmt, &bind, COLUMN_VALUE, 0) == 0)
+        return value;
+    else
+        (void)snprintf(cells->problem, sizeof(cells->problem),
+                       "MySQL: the value could not be read (%u)",
+                       mysql_stmt_errno(stmt));
+    free(value);
+    return NULL;
+}
+
+static void set_key(struct cells *cells, struct shed_mysql_row *row)
+{
+    row->key = cells->key;
+    if (cells->is_null[COLUMN_KEY])
+        row->key_size = 0; /* nobody's: keys are not empty */
+    else if (cells->is_number)
+        row->key_size = shed_mysql_integer_write(cells->key, &cells->number);
+    else if (cells->size[COLUMN_KEY] <= sizeof(cells->key))
+        row->key_size = cells->size[COLUMN_KEY];
+    else
+        row->key_size = 0; /* longer than any key */
+}
+
+/* Pass the row that was fetched on. */
+static void pass_row(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
+                     struct cells *cells, shed_mysql_row_fn *fn, void *user)
+{
+    unsigned long size = cells->size[COLUMN_VALUE];
+    struct shed_mysql_row row = {.is_null = cells->is_null[COLUMN_VALUE] != 0};
+    char *long_value = NULL;
+
+    set_key(cells, &row);
+    if (row.is_null) {
+        row.value = NULL;
+    } else if (size > select->value_limit_bytes) {
+        (void)snprintf(cells->problem, sizeof(cells->problem),
+                       "MySQL: the value has %lu bytes, value_limit_bytes is "
+                       "%zu",
+                       size, select->value_limit_bytes);
+        row.problem = cells->problem;
+    } else if (size > sizeof(cells->value)) {
+        long_value = fetch_long_value(stmt, cells);
+        row.value = long_value;
+        row.value_size = size;
+        row.problem = long_value == NULL ? cells->problem : NULL;
+    } else {
+        row.value = cells->value;
+        row.value_size = size;
+    }
+    fn(user, &row);
+    free(long_value);
+}
+
+/* Read the result to its end. */
+static bool fetch(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
+                  struct shed_mysql_connection *c, shed_mysql_row_fn *row,
+                  void *user, struct shed_mysql_failure *failure)
+{
+    uint64_t began_ms = shed_now_ms();
+    struct cells cells;
+    int status;
+
+    if (!bind_cells(stmt, &cells)) {
+        note_failure(stmt, c, began_ms, failure);
+        return false;
+    }
+    while ((status = mysql_stmt_fetch(stmt)) == 0 ||
+           status == MYSQL_DATA_TRUNCATED) {
+        pass_row(select, stmt, &cells, row, user);
+        began_ms = shed_now_ms();
+    }
+    /* A statement that its time limit or a kill has ended can end its rows as
+     * if all were well, and tell in the last packet. */
+    if (status == MYSQL_NO_DATA && mysql_stmt_errno(stmt) == 0 &&
+        mysql_errno(c->mysql) == 0 && mysql_stmt_free_result(stmt) == 0)
+        return true;
+    note_failure(stmt, c, began_ms, failure);
+    return false;
+}
+
+bool shed_mysql_select_run(const struct shed_mysql_select *select,
+                           struct shed_mysql_statements *statements,
+                           struct shed_mysql_connection *c, size_t count,
+                           void (*parameter)(void *user, size_t i,
+                                             struct shed_mysql_parameter *out),
+                           shed_mysql_row_fn *row, void *user,
+                           uint64_t *began_ms,
+                           struct shed_mysql_failure *failure)
+{
+    size_t room = shed_mysql_query_room(count, select->max_keys);
+    MYSQL_STMT *stmt;
+
+    *began_ms = shed_now_ms();
+    stmt = take_statement(select, statements, c, room, failure);
+    if (stmt == NULL)
+        return false;
+    *began_ms = shed_now_ms();
+    return execute(select, stmt, c, room, count, parameter, user, failure) &&
+           fetch(select, stmt, c, row, user, failure);
+}

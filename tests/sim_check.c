@@ -181,6 +181,9 @@ void sim_check_end(const struct sim *sim)
         if (sim->flight[i].number != 0)
             sim_fail(sim, "a flight is left over in state %d",
                      (int)sim->flight[i].machine.state);
+    if (sim->mode->is_strict && sim->version_count != sim->absences)
+        sim_fail(sim, "%zu loads for %llu expiries", sim->version_count,
+                 (unsigned long long)sim->absences);
     if (sim->mode->is_strict && sim->takeovers > 0)
         sim_fail(sim, "a live holder was taken over");
     if (sim->mode->is_holder_killed)

@@ -180,6 +180,8 @@ static void on_execute(struct sim *s, size_t index)
     static struct twin_slot before;
 
     before = *twin_peek(&s->twin, r->call.key);
+    if (before.type == TWIN_ABSENT && r->call.script == SHED_SCRIPT_ACQUIRE)
+        s->absences++;
     twin_call(&s->twin, &r->call, &r->reply);
     sim_check_owner(s, &before, &r->call);
     trace(s, "executes", r->process, r->call.key, r->call.script);

@@ -162,6 +162,7 @@ struct sim {
     size_t caller_count, event_count;
     uint64_t event_order;
     /* what is counted for the invariants */
+    uint64_t absences; /* that an acquire has met */
     uint64_t takeovers, stored_ms[SIM_KEYS];
     uint64_t killed_ms, reloaded_ms; /* the first holder; the load after it */
     size_t version_count;

@@ -143,6 +143,7 @@ void shed_client_close(struct shed_client *client)
         return;
     if (client->pid != getpid()) {
         /* the thread that could close the session is the parent's */
+        shed_push_forget(client->airport.push);
         shed_reactor_forget(client->airport.reactor);
     } else if (client->airport.reactor != NULL) {
         shed_reactor_run(client->airport.reactor, close_session, client);

@@ -477,3 +477,9 @@ void shed_pipe_close(struct shed_pipe *p)
         p->resolving->data = NULL;
     free(p);
 }
+
+void shed_pipe_forget(struct shed_pipe *p)
+{
+    if (p != NULL)
+        shed_wire_forget(&p->wire);
+}

@@ -72,4 +72,8 @@ void shed_pipe_drop(struct shed_pipe *pipe, const char *why);
  * address is not touched afterwards. */
 void shed_pipe_close(struct shed_pipe *pipe);
 
+/* In a forked child: close its copy of the socket, by which the parent would
+ * seem to live on after its end. */
+void shed_pipe_forget(struct shed_pipe *pipe);
+
 #endif

@@ -307,6 +307,14 @@ void shed_push_close(struct shed_push *p)
     free(p);
 }
 
+void shed_push_forget(struct shed_push *p)
+{
+    if (p == NULL)
+        return;
+    shed_pipe_forget(p->commands);
+    shed_pipe_forget(p->pushes);
+}
+
 struct shed_pipe *shed_push_pipe(struct shed_push *p)
 {
     return p->commands;

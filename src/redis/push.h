@@ -42,6 +42,9 @@ void shed_push_open(struct shed_push *push);
 /* The loop frees it. NULL is allowed. */
 void shed_push_close(struct shed_push *push);
 
+/* In a forked child: close its copies of the sockets. */
+void shed_push_forget(struct shed_push *push);
+
 /* The connection for commands, whose reads are tracked. */
 struct shed_pipe *shed_push_pipe(struct shed_push *push);
 

@@ -269,11 +269,19 @@ size_t shed_wire_setup(const struct shed_address *a,
     return count;
 }
 
+void shed_wire_forget(struct shed_wire *w)
+{
+    int fd = w->fd;
+
+    /* first: who forks in between shall not close another's descriptor */
+    w->fd = -1;
+    if (fd >= 0)
+        close(fd);
+}
+
 void shed_wire_close(struct shed_wire *w)
 {
-    if (w->fd >= 0)
-        close(w->fd);
-    w->fd = -1;
+    shed_wire_forget(w);
     if (w->reader != NULL)
         redisReaderFree(w->reader);
     w->reader = NULL;

@@ -109,4 +109,8 @@ size_t shed_wire_setup(const struct shed_address *address,
 /* Forget the connection; harmless on a closed one. */
 void shed_wire_close(struct shed_wire *wire);
 
+/* Close the descriptor and touch nothing else: in a forked child, where the
+ * rest may be half changed. */
+void shed_wire_forget(struct shed_wire *wire);
+
 #endif

@@ -1,0 +1,390 @@
+/* A client's dealings with its Redis: what it is allowed, what it has to say
+ * again, its leases, and fork. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "entry.h"
+#include "rig.h"
+
+static struct rig rig;
+static char uri[SERVER_URI_BYTES + 64];
+
+/* ---------------------------------------------------------- what is allowed */
+
+/* A user that lacks something; the caches of two clients work all the same:
+ * one load, and a waiter that hears of it. */
+static void work_as_user(const char *rights)
+{
+    struct getter here = {0}, there = {0};
+    struct peer peer;
+
+    rig_init(&rig);
+    server_do(&rig.server, rights);
+    snprintf(uri, sizeof(uri), "unix://u:pw@%s", rig.server.socket);
+    rig.uri = uri;
+    rig_open(&rig);
+    peer_open(&peer, &rig);
+    table_hold(&rig.table);
+    getter_start(&here, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    getter_start(&there, peer.cache, "k");
+    WAIT_FOR(stats_of(peer.cache).polls > 2);
+    table_release(&rig.table);
+    getter_expect(&here, "k@1", SHED_FROM_LOAD);
+    getter_expect(&there, "k@1", SHED_FROM_REDIS);
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(stats_of(peer.cache).pushes, 0);
+    ck_assert_int_eq(server_clients(&rig.server, "flags=t"), 0);
+    peer_close(&peer);
+    rig_down(&rig);
+}
+
+START_TEST(without_the_right_to_track_waiters_poll)
+{
+    work_as_user("ACL SETUSER u on >pw ~* &* +@all -client|tracking");
+}
+END_TEST
+
+START_TEST(without_the_right_to_ask_for_subscribers_waiters_poll)
+{
+    work_as_user("ACL SETUSER u on >pw ~* &* +@all -client|tracking -pubsub");
+}
+END_TEST
+
+START_TEST(without_the_right_to_channels_waiters_poll)
+{
+    work_as_user("ACL SETUSER u on >pw ~* resetchannels +@all");
+}
+END_TEST
+
+START_TEST(with_all_rights_waiters_are_pushed)
+{
+    struct getter here = {0}, there = {0};
+    struct peer peer;
+
+    rig_up(&rig);
+    peer_open(&peer, &rig);
+    WAIT_FOR(server_clients(&rig.server, "flags=t") == 2);
+    table_hold(&rig.table);
+    getter_start(&here, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    getter_start(&there, peer.cache, "k");
+    WAIT_FOR(stats_of(peer.cache).waits == 1);
+    table_release(&rig.table);
+    getter_expect(&here, "k@1", SHED_FROM_LOAD);
+    getter_expect(&there, "k@1", SHED_FROM_REDIS);
+    ck_assert_uint_ge(stats_of(peer.cache).pushes, 1);
+    peer_close(&peer);
+    rig_down(&rig);
+}
+END_TEST
+
+/* ------------------------------------------------------------ said once more
+ */
+
+START_TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
+{
+    rig_init(&rig);
+    server_do(&rig.server, "ACL SETUSER u on >p@ss ~* &* +@all");
+    snprintf(uri, sizeof(uri), "unix://u:p%%40ss@%s?db=3", rig.server.socket);
+    rig.uri = uri;
+    rig_open(&rig);
+    for (int i = 0; i < 20; i++) {
+        expect_text(rig.cache, "k", "k@1");
+        invalidate(rig.cache, "k");
+        ck_assert_int_gt(server_int(&rig.server, "CLIENT KILL USER u"), 0);
+    }
+    expect_text(rig.cache, "k", "k@1");
+    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
+    server_do(&rig.server, "SWAPDB 0 3");
+    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 1);
+    rig_down(&rig);
+}
+END_TEST
+
+/* What a client that Redis refuses gets, and how often it has tried. */
+static void check_refused(const char *count_command, const char *secret)
+{
+    enum { GETS = 500, TRIES_MAX = 40 };
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+    uint64_t end_ms = shed_now_ms() + 300;
+
+    rig.uri = uri;
+    rig_open(&rig);
+    for (int i = 0; i < GETS || shed_now_ms() < end_ms; i++) {
+        err.reason[0] = '\0';
+        ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, &err),
+                         SHED_EDENIED);
+        ck_assert_ptr_null(strstr(err.reason, secret));
+    }
+    ck_assert_uint_gt(strlen(err.reason), 0);
+    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, &err), SHED_EDENIED);
+    ck_assert_ptr_null(strstr(err.reason, secret));
+    ck_assert_int_eq(shed_put(rig.cache, "k", 1, "v", 1, 0, &err),
+                     SHED_EDENIED);
+    ck_assert_int_le(server_calls(&rig.server, count_command), TRIES_MAX);
+    ck_assert_uint_eq(table_loads(&rig.table), 0);
+    rig_down(&rig);
+}
+
+START_TEST(a_wrong_password_is_denied_without_a_storm_and_never_told)
+{
+    rig_init(&rig);
+    server_do(&rig.server, "ACL SETUSER u on >right ~* &* +@all");
+    snprintf(uri, sizeof(uri), "unix://u:hunter2@%s", rig.server.socket);
+    check_refused("auth", "hunter2");
+}
+END_TEST
+
+START_TEST(a_missing_password_is_denied)
+{
+    rig_init(&rig);
+    server_do(&rig.server, "CONFIG SET requirepass hunter2");
+    rig.server.password = "hunter2";
+    snprintf(uri, sizeof(uri), "%s", rig.server.uri);
+    /* our own connections say AUTH once each */
+    check_refused("select", "hunter2");
+}
+END_TEST
+
+START_TEST(a_database_that_is_not_there_is_no_storm)
+{
+    enum { TRIES_MAX = 60 };
+    uint64_t end_ms;
+    struct shed_value *value = NULL;
+
+    rig_init(&rig);
+    server_do(&rig.server, "ACL SETUSER u on >pw ~* &* +@all");
+    snprintf(uri, sizeof(uri), "unix://u:pw@%s?db=999", rig.server.socket);
+    rig.uri = uri;
+    rig_open(&rig);
+    end_ms = shed_now_ms() + 1000;
+    while (shed_now_ms() < end_ms) {
+        ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, NULL),
+                         SHED_OK); /* from the source, as Redis is of no use */
+        shed_value_unref(value);
+    }
+    ck_assert_int_le(server_calls(&rig.server, "select"), TRIES_MAX);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
+{
+    struct getter getter = {0};
+
+    rig_up(&rig);
+    expect_text(rig.cache, "warm", "warm@1");
+    server_do(&rig.server, "SCRIPT FLUSH");
+    table_hold(&rig.table);
+    getter_start(&getter, rig.cache, "k"); /* acquire */
+    WAIT_FOR(table_running(&rig.table) == 1);
+    server_do(&rig.server, "SCRIPT FLUSH");
+    table_release(&rig.table); /* publish */
+    getter_expect(&getter, "k@1", SHED_FROM_LOAD);
+    server_do(&rig.server, "SCRIPT FLUSH");
+    invalidate(rig.cache, "k");
+    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 0);
+    server_do(&rig.server, "SCRIPT FLUSH");
+    put(rig.cache, "k", "mine");
+    expect_text(rig.cache, "k", "mine");
+    table_hold(&rig.table);
+    getter = (struct getter){0};
+    getter_start(&getter, rig.cache, "fail");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    server_do(&rig.server, "SCRIPT FLUSH");
+    table_release(&rig.table); /* fail */
+    getter_join(&getter);
+    ck_assert_int_eq(getter.code, SHED_ESOURCE);
+    WAIT_FOR(server_int(&rig.server, "STRLEN t:{fail}") !=
+             SHED_ENTRY_HEADER_BYTES); /* the lease record's */
+    rig_down(&rig);
+}
+END_TEST
+
+/* ------------------------------------------------------------------- leases */
+
+/* When the lease of a key ends, by the server's clock. */
+static uint64_t lease_end_ms(const char *key)
+{
+    enum { UNTIL_OFFSET = 48, LAST = 55 };
+    redisReply *bytes =
+        server_run(&rig.server, "GETRANGE %s %d %d", key, UNTIL_OFFSET, LAST);
+    uint64_t end_ms = 0;
+
+    for (size_t i = 0; i < (size_t)bytes->len; i++)
+        end_ms = end_ms << 8 | (unsigned char)bytes->str[i];
+    freeReplyObject(bytes);
+    return end_ms;
+}
+
+/* A load lasts ten leases: its lease is renewed, and whoever waits in another
+ * client does not load too. */
+static void load_for_ten_leases(bool is_flushed)
+{
+    enum { LEASE_MS = 100, LEASES = 10 };
+    uint64_t lease_ms = scaled_ms(LEASE_MS), first_ms;
+    struct getter here = {0}, there = {0};
+    struct peer peer;
+
+    rig_init(&rig);
+    rig.cache_options.lease_ms = lease_ms;
+    rig_open(&rig);
+    peer_open(&peer, &rig);
+    table_hold(&rig.table);
+    getter_start(&here, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    if (is_flushed)
+        server_do(&rig.server, "SCRIPT FLUSH");
+    getter_start(&there, peer.cache, "k");
+    WAIT_FOR(stats_of(peer.cache).waits == 1);
+    first_ms = lease_end_ms("t:{k}");
+    WAIT_FOR(lease_end_ms("t:{k}") >= first_ms + LEASES * lease_ms);
+    table_release(&rig.table);
+    getter_expect(&here, "k@1", SHED_FROM_LOAD);
+    getter_expect(&there, "k@1", SHED_FROM_REDIS);
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(stats_of(peer.cache).leases_taken_over, 0);
+    peer_close(&peer);
+    rig_down(&rig);
+}
+
+START_TEST(a_lease_is_renewed_as_long_as_the_load_lasts)
+{
+    load_for_ten_leases(false);
+}
+END_TEST
+
+START_TEST(a_lease_is_renewed_by_a_server_that_has_forgotten_the_script)
+{
+    load_for_ten_leases(true);
+}
+END_TEST
+
+START_TEST(a_revoked_lease_is_noticed_and_counted)
+{
+    struct getter getter = {0};
+
+    rig_init(&rig);
+    rig.cache_options.lease_ms = 100;
+    rig_open(&rig);
+    table_hold(&rig.table);
+    getter_start(&getter, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    server_do(&rig.server, "DEL t:{k}");
+    WAIT_FOR(stats_of(rig.cache).leases_lost == 1);
+    table_release(&rig.table);
+    getter_expect(&getter, "k@1", SHED_UNPUBLISHED);
+    rig_down(&rig);
+}
+END_TEST
+
+/* --------------------------------------------------------------------- fork */
+
+static int use_in_child(void)
+{
+    struct shed_value *value = NULL;
+    struct shed_item item = {"k", 1, NULL, 0};
+    struct shed_cache *cache = NULL;
+    struct shed_error err = {0};
+
+    if (shed_get(rig.cache, "k", 1, 0, &value, &err) != SHED_EFORKED ||
+        strstr(err.reason, "fork") == NULL)
+        return 1;
+    if (shed_get_many(rig.cache, &item, 1, 0, NULL) != SHED_EFORKED)
+        return 2;
+    if (shed_put(rig.cache, "k", 1, "v", 1, 0, NULL) != SHED_EFORKED)
+        return 3;
+    if (shed_invalidate(rig.cache, "k", 1, 0, NULL) != SHED_EFORKED)
+        return 4;
+    if (shed_cache_open(rig.client, "u", rig.source, NULL, &cache, NULL) !=
+        SHED_EFORKED)
+        return 5;
+    shed_cache_close(rig.cache);
+    shed_client_close(rig.client);
+    return 0;
+}
+
+START_TEST(a_child_is_told_so_and_the_parent_goes_on)
+{
+    pid_t child;
+    int status = -1;
+    long long before;
+
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    wait_for_pushes(&rig);
+    before = server_clients(&rig.server, "");
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0)
+        _exit(use_in_child());
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    expect_text(rig.cache, "l", "l@1");
+    ck_assert_int_eq(server_clients(&rig.server, ""), before);
+    rig_down(&rig);
+}
+END_TEST
+
+/* A child that has closed its copy holds nothing open: when the parent dies,
+ * the server sees it go. */
+START_TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
+{
+    char path[64], target[64];
+    int sockets = 0, status = -1;
+    pid_t child;
+
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    wait_for_pushes(&rig);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        shed_cache_close(rig.cache);
+        shed_client_close(rig.client);
+        for (int fd = 3; fd < 256; fd++) {
+            ssize_t n;
+            snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+            n = readlink(path, target, sizeof(target));
+            sockets += n > 6 && memcmp(target, "socket", 6) == 0;
+        }
+        _exit(sockets);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    rig_down(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("session");
+
+    tcase_set_timeout(tc, 30);
+    tcase_add_test(tc, without_the_right_to_track_waiters_poll);
+    tcase_add_test(tc, without_the_right_to_ask_for_subscribers_waiters_poll);
+    tcase_add_test(tc, without_the_right_to_channels_waiters_poll);
+    tcase_add_test(tc, with_all_rights_waiters_are_pushed);
+    tcase_add_test(tc,
+                   a_new_connection_says_who_it_is_and_which_database_it_means);
+    tcase_add_test(tc,
+                   a_wrong_password_is_denied_without_a_storm_and_never_told);
+    tcase_add_test(tc, a_missing_password_is_denied);
+    tcase_add_test(tc, a_database_that_is_not_there_is_no_storm);
+    tcase_add_test(tc, scripts_that_the_server_has_forgotten_are_sent_again);
+    tcase_add_test(tc, a_lease_is_renewed_as_long_as_the_load_lasts);
+    tcase_add_test(
+        tc, a_lease_is_renewed_by_a_server_that_has_forgotten_the_script);
+    tcase_add_test(tc, a_revoked_lease_is_noticed_and_counted);
+    tcase_add_test(tc, a_child_is_told_so_and_the_parent_goes_on);
+    tcase_add_test(tc,
+                   a_child_that_closes_the_client_keeps_no_connection_of_it);
+    return run_tests("session", tc);
+}

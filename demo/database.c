@@ -1,0 +1,187 @@
+/* The database of the load test: one connection, one query. */
+#include "database.h"
+
+#include <mysql.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for a query: its frame and an id with its comma for each key. */
+#define QUERY_BYTES (256 + PAGE_MAX * 22)
+#define PART_BYTES 256
+
+struct database {
+    MYSQL *mysql;
+    char query[QUERY_BYTES];
+};
+
+static struct {
+    char user[PART_BYTES], password[PART_BYTES], host[PART_BYTES];
+    char socket[PART_BYTES], name[PART_BYTES];
+    unsigned port;
+} server;
+
+static void copy(char out[PART_BYTES], const char *begin, const char *end)
+{
+    size_t size = (size_t)(end - begin);
+
+    size = size < PART_BYTES ? size : PART_BYTES - 1;
+    memcpy(out, begin, size);
+    out[size] = '\0';
+}
+
+/* user[:password]@ */
+static const char *take_user(const char *c)
+{
+    const char *at = strchr(c, '@'), *colon;
+
+    if (at == NULL)
+        return c;
+    colon = memchr(c, ':', (size_t)(at - c));
+    copy(server.user, c, colon != NULL ? colon : at);
+    if (colon != NULL)
+        copy(server.password, colon + 1, at);
+    return at + 1;
+}
+
+const char *database_configure(const char *uri)
+{
+    const char *c, *slash, *question, *colon;
+
+    if (strncmp(uri, "mysql://", 8) != 0)
+        return "must begin with mysql://";
+    c = take_user(uri + 8);
+    slash = strchr(c, '/');
+    if (slash == NULL || slash[1] == '\0' || slash[1] == '?')
+        return "must name a database: mysql://user@host/database";
+    question = slash + strcspn(slash, "?");
+    copy(server.name, slash + 1, question);
+    colon = memchr(c, ':', (size_t)(slash - c));
+    copy(server.host, c, colon != NULL ? colon : slash);
+    if (colon != NULL)
+        server.port = (unsigned)strtoul(colon + 1, NULL, 10);
+    if (strncmp(question, "?socket=", 8) == 0)
+        copy(server.socket, question + 8, question + strlen(question));
+    else if (*question != '\0')
+        return "only ?socket=/path may follow the database";
+    return NULL;
+}
+
+static const char *or_null(const char *text)
+{
+    return text[0] != '\0' ? text : NULL;
+}
+
+struct database *database_open(char *why, size_t size)
+{
+    struct database *db = calloc(1, sizeof(*db));
+
+    if (db == NULL || (db->mysql = mysql_init(NULL)) == NULL) {
+        free(db);
+        (void)snprintf(why, size, "memory is out");
+        return NULL;
+    }
+    if (mysql_real_connect(db->mysql, or_null(server.host),
+                           or_null(server.user), or_null(server.password),
+                           server.name, server.port, or_null(server.socket),
+                           0) == NULL) {
+        (void)snprintf(why, size, "database: %s", mysql_error(db->mysql));
+        database_close(db);
+        return NULL;
+    }
+    return db;
+}
+
+void database_close(struct database *db)
+{
+    if (db == NULL)
+        return;
+    mysql_close(db->mysql);
+    free(db);
+}
+
+/* The ids are numbers, not text, so there is nothing to be quoted. The derived
+ * table sleeps once, whatever the number of rows. */
+static void write_query(struct database *db, uint64_t load_ms,
+                        const uint64_t *ids, size_t count)
+{
+    char *at = db->query;
+    size_t left = sizeof(db->query);
+    int n = snprintf(at, left,
+                     "SELECT i.id, CONCAT_WS('|', i.name, i.price_cents, "
+                     "i.stock, i.description) FROM (SELECT SLEEP(%llu.%03llu) "
+                     "AS slept) AS cost JOIN item AS i ON i.id IN (",
+                     (unsigned long long)load_ms / 1000,
+                     (unsigned long long)load_ms % 1000);
+
+    for (size_t i = 0; i < count; i++) {
+        at += n;
+        left -= (size_t)n;
+        n = snprintf(at, left, "%llu%s", (unsigned long long)ids[i],
+                     i + 1 < count ? "," : ")");
+    }
+}
+
+static void keep_row(const uint64_t *ids, size_t count, struct row *rows,
+                     MYSQL_ROW row, size_t size)
+{
+    uint64_t id = strtoull(row[0], NULL, 10);
+
+    size = size < ROW_BYTES ? size : ROW_BYTES;
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] != id)
+            continue;
+        rows[i].is_there = true;
+        rows[i].size = size;
+        memcpy(rows[i].text, row[1], size);
+    }
+}
+
+static bool run_query(struct database *db, const uint64_t *ids, size_t count,
+                      struct row *rows)
+{
+    MYSQL_RES *result;
+    MYSQL_ROW row;
+
+    if (mysql_query(db->mysql, db->query) != 0 ||
+        (result = mysql_store_result(db->mysql)) == NULL)
+        return false;
+    while ((row = mysql_fetch_row(result)) != NULL)
+        keep_row(ids, count, rows, row, mysql_fetch_lengths(result)[1]);
+    mysql_free_result(result);
+    return mysql_errno(db->mysql) == 0;
+}
+
+bool database_load(struct database *db, struct record *record,
+                   const uint64_t *ids, size_t count, struct row *rows,
+                   char *why, size_t why_size)
+{
+    bool is_good;
+
+    for (size_t i = 0; i < count; i++)
+        rows[i].is_there = false;
+    write_query(db, atomic_load(&record->load_ms), ids, count);
+    record_query_begin(record, count);
+    is_good = run_query(db, ids, count, rows);
+    record_query_end(record);
+    if (!is_good)
+        (void)snprintf(why, why_size, "database: %s", mysql_error(db->mysql));
+    return is_good;
+}
+
+uint64_t database_status(struct database *db, const char *name)
+{
+    MYSQL_RES *result;
+    MYSQL_ROW row;
+    uint64_t value = 0;
+
+    (void)snprintf(db->query, sizeof(db->query), "SHOW GLOBAL STATUS LIKE '%s'",
+                   name);
+    if (mysql_query(db->mysql, db->query) != 0 ||
+        (result = mysql_store_result(db->mysql)) == NULL)
+        return 0;
+    if ((row = mysql_fetch_row(result)) != NULL)
+        value = strtoull(row[1], NULL, 10);
+    mysql_free_result(result);
+    return value;
+}

@@ -1,0 +1,187 @@
+/* Processes and threads. A child dies with its parent, so nothing is left
+ * behind when the load test is interrupted. */
+#include "fleet.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_US (60 * 1000000ULL)
+#define STACK_BYTES ((size_t)1 << 20)
+
+struct worker {
+    pthread_t thread;
+    struct fleet *fleet;
+    void *process;
+    uint64_t random;
+};
+
+/* splitmix64, by S. Vigna, public domain: prng.di.unimi.it/splitmix64.c */
+uint64_t fleet_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+}
+
+static void nap(uint64_t us)
+{
+    struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000L};
+
+    (void)nanosleep(&t, NULL);
+}
+
+/* How long a caller that waited for somebody else's load of the hot key came
+ * after the end of that load. */
+static void note_wait(struct record *r, uint64_t start_us)
+{
+    uint64_t end_us = atomic_load(&r->last_load_end_us);
+    uint64_t now_us = demo_now_us();
+
+    if (end_us > start_us && end_us <= now_us)
+        histogram_add(&r->extra, now_us - end_us);
+}
+
+static void read_once(struct worker *w, void *thread, const uint64_t *ids,
+                      size_t count)
+{
+    struct record *r = w->fleet->settings.record;
+    uint64_t start_us = demo_now_us();
+    bool did_load = false;
+    char why[160] = "";
+
+    if (!w->fleet->way->get(thread, ids, count, &did_load, why, sizeof(why)))
+        record_error(r, why);
+    else if (w->fleet->has_hot_key && !did_load)
+        note_wait(r, start_us);
+    record_call(r, start_us);
+}
+
+static void *run_thread(void *arg)
+{
+    struct worker *w = arg;
+    struct fleet *f = w->fleet;
+    struct record *r = f->settings.record;
+    uint64_t ids[PAGE_MAX];
+    char why[160] = "";
+    void *thread = f->way->enter(w->process, why, sizeof(why));
+    size_t count;
+
+    if (thread == NULL) {
+        record_error(r, why);
+        return NULL;
+    }
+    while (!atomic_load(&r->is_over) &&
+           (count = f->pick(f->context, &w->random, ids)) > 0) {
+        read_once(w, thread, ids, count);
+        if (f->think_us > 0)
+            nap(fleet_random(&w->random) % (2 * f->think_us));
+    }
+    f->way->leave(thread);
+    return NULL;
+}
+
+static void run_threads(struct fleet *f, void *process, uint64_t number)
+{
+    struct worker *worker = calloc(f->threads, sizeof(*worker));
+    pthread_attr_t attr;
+    uint64_t started = 0;
+
+    if (worker == NULL || pthread_attr_init(&attr) != 0)
+        return;
+    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+    for (; started < f->threads; started++) {
+        worker[started] = (struct worker){
+            .fleet = f,
+            .process = process,
+            .random = f->seed * 1000003 + number * f->threads + started};
+        if (pthread_create(&worker[started].thread, &attr, run_thread,
+                           &worker[started]) != 0)
+            break;
+    }
+    for (uint64_t i = 0; i < started; i++)
+        (void)pthread_join(worker[i].thread, NULL);
+    (void)pthread_attr_destroy(&attr);
+    free(worker);
+}
+
+static void run_process(struct fleet *f, uint64_t number, pid_t parent)
+{
+    char why[160] = "";
+    void *process;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(EXIT_FAILURE); /* it died before we could say so */
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
+    process = f->way->open(&f->settings, why, sizeof(why));
+    if (process == NULL) {
+        record_error(f->settings.record, why);
+        _exit(EXIT_FAILURE);
+    }
+    run_threads(f, process, number);
+    f->way->close(process);
+    _exit(EXIT_SUCCESS);
+}
+
+static pid_t start_process(struct fleet *f, uint64_t number)
+{
+    pid_t parent = getpid(), pid;
+
+    (void)fflush(NULL);
+    pid = fork();
+    if (pid == 0)
+        run_process(f, number, parent);
+    if (pid < 0) {
+        perror("avalanche: fork");
+        exit(EXIT_FAILURE); /* the children die with us */
+    }
+    return pid;
+}
+
+void fleet_start(struct fleet *f)
+{
+    f->pids = calloc(f->processes, sizeof(*f->pids));
+    if (f->pids == NULL) {
+        perror("avalanche");
+        exit(EXIT_FAILURE);
+    }
+    for (uint64_t i = 0; i < f->processes; i++)
+        f->pids[i] = start_process(f, i);
+}
+
+void fleet_replace(struct fleet *f, pid_t dead)
+{
+    for (uint64_t i = 0; i < f->processes; i++)
+        if (f->pids[i] == dead)
+            f->pids[i] = start_process(f, i);
+}
+
+unsigned fleet_wait(struct fleet *f)
+{
+    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
+    unsigned killed = 0;
+
+    for (uint64_t i = 0; i < f->processes; i++) {
+        while (waitpid(f->pids[i], NULL, WNOHANG) == 0) {
+            if (demo_now_us() > deadline_us) {
+                (void)kill(f->pids[i], SIGKILL);
+                (void)waitpid(f->pids[i], NULL, 0);
+                killed++;
+                break;
+            }
+            nap(1000);
+        }
+    }
+    free(f->pids);
+    f->pids = NULL;
+    return killed;
+}

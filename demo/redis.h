@@ -1,0 +1,11 @@
+/* A blocking hiredis connection from a URI, as a backend writes it by hand. */
+#ifndef DEMO_REDIS_H
+#define DEMO_REDIS_H
+
+#include <hiredis/hiredis.h>
+#include <stddef.h>
+
+/* Returns NULL on failure, with why. */
+redisContext *demo_redis_open(const char *uri, char *why, size_t size);
+
+#endif

@@ -12,7 +12,7 @@
 enum { TYPE_AT = 5, VERSION_AT = 8, PROCESS_AT = 24, FLIGHT_AT = 56 };
 
 /* A waiter's slowest poll, and twice that for what a poll begins. */
-#define POLL_MS 150
+#define POLL_MS UINT64_C(150)
 #define SETTLE_MS 3000
 
 void sim_fail(const struct sim *sim, const char *format, ...)
@@ -141,7 +141,7 @@ static uint64_t longest_wait_ms(const struct sim *sim)
     if (sim->mode->is_burst && sim->mode->is_strict)
         return sim->mode->fixed_load_ms + POLL_MS + 8 * sim->mode->latency_ms;
     /* a lease that nobody holds stands until the clock is where it was */
-    return sim->mode->jumps * (uint64_t)SIM_JUMP_MS + sim->lease.lease_ms +
+    return sim->mode->jumps * SIM_JUMP_MS + sim->lease.lease_ms +
            3 * sim->policy.load_timeout_ms + 2 * POLL_MS + SETTLE_MS;
 }
 

@@ -23,7 +23,8 @@
 #define SIM_EVENTS 2048
 #define SIM_REQUESTS 512
 #define SIM_VERSIONS 1024
-#define SIM_JUMP_MS 30000 /* of the server's clock, either way, at most */
+#define SIM_JUMP_MS                                                            \
+    UINT64_C(30000) /* of the server's clock, either way, at most */
 
 /* What can go wrong, in percent of the occasions or as the most that a schedule
  * has of it. */
@@ -176,6 +177,28 @@ struct sim {
 
 /* Run one schedule to its end. A broken invariant ends the test. */
 void sim_run(struct sim *sim, const struct sim_mode *mode, uint64_t seed);
+
+/* sim_world.c, for sim_process.c: chance, events, requests. */
+uint64_t sim_draw(struct sim *sim, uint64_t below); /* 0: any 64 bits */
+bool sim_chance(struct sim *sim, unsigned pct);
+uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high);
+void sim_trace(const struct sim *sim, const char *what, unsigned process,
+               size_t key, uint64_t number);
+void sim_plan(struct sim *sim, uint64_t delay_ms, struct sim_event event);
+void sim_plan_request(struct sim *sim, uint64_t delay_ms,
+                      enum sim_event_type type, size_t index);
+struct sim_request *sim_make_request(struct sim *sim, size_t *index);
+void sim_transmit(struct sim *sim, size_t index);
+
+/* sim_process.c. */
+unsigned sim_pick_process(struct sim *sim);
+void sim_send_invalidation(struct sim *sim, unsigned process, size_t key,
+                           uint64_t version);
+void sim_on_call(struct sim *sim, const struct sim_event *event);
+void sim_on_reply(struct sim *sim, size_t request);
+void sim_on_load_end(struct sim *sim, size_t request);
+void sim_on_push(struct sim *sim, const struct sim_event *event);
+void sim_on_timer(struct sim *sim, const struct sim_event *event);
 
 /* sim_check.c: each ends the test where an invariant is broken. */
 void sim_check_store(const struct sim *sim);

@@ -49,7 +49,8 @@ static redisContext *connect_to(const char *uri)
         port = strrchr(text + 8, ':');
         ck_assert_ptr_nonnull(port);
         *port++ = '\0';
-        c = redisConnectWithTimeout(text + 8, atoi(port), patience);
+        c = redisConnectWithTimeout(text + 8, (int)strtol(port, NULL, 10),
+                                    patience);
     }
     ck_assert_msg(c != NULL && c->err == 0, "cannot connect to %s", uri);
     ck_assert_int_eq(redisSetTimeout(c, patience), REDIS_OK);
@@ -344,15 +345,19 @@ static void open_redis(struct redis_store *s)
     freeReplyObject(run(s->main, "DEL %s %s", s->key, s->refresh_key));
 }
 
+static void close_one(redisContext *c)
+{
+    if (c != NULL)
+        redisFree(c);
+}
+
 static void close_redis(struct redis_store *s)
 {
     freeReplyObject(run(s->main, "DEL %s %s", s->key, s->refresh_key));
     for (size_t i = 0; i < CLIENTS; i++) {
-        redisContext *all[] = {s->channel[i], s->data[i], s->push[i]};
-
-        for (size_t j = 0; j < sizeof(all) / sizeof(*all); j++)
-            if (all[j] != NULL)
-                redisFree(all[j]);
+        close_one(s->channel[i]);
+        close_one(s->data[i]);
+        close_one(s->push[i]);
     }
     redisFree(s->main);
 }

@@ -48,9 +48,12 @@ END_TEST
 
 START_TEST(any_ttl_fits)
 {
+    const uint64_t half = UINT64_MAX / 2;
     uint64_t ttl = shed_freshness_ttl_ms(UINT64_MAX, 90, UINT64_MAX - 1);
 
     ck_assert_uint_ge(ttl, UINT64_MAX / 100 * 10);
+    ck_assert_uint_eq(shed_freshness_ttl_ms(UINT64_MAX, 50, half),
+                      UINT64_MAX - half);
 }
 END_TEST
 

@@ -95,6 +95,8 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
         {"invalid password", SHED_TROUBLE_DENIED},
         {"invalid username-password", SHED_TROUBLE_DENIED},
         {"permissions", SHED_TROUBLE_DENIED},
+        /* Redis 7.0, of a command inside a script */
+        {"The user executing the script", SHED_TROUBLE_DENIED},
     };
     const char *text = shed_reply_error(error);
 

@@ -35,11 +35,18 @@ struct cells {
     char problem[PROBLEM_BYTES];
 };
 
+/* Connector/C leaves what ends a result in the connection only. */
 static void note_failure(MYSQL_STMT *stmt, struct shed_mysql_connection *c,
                          uint64_t began_ms, struct shed_mysql_failure *failure)
 {
-    shed_mysql_failure_set(failure, c->config, mysql_stmt_errno(stmt),
-                           mysql_stmt_error(stmt), shed_now_ms() - began_ms);
+    uint64_t waited_ms = shed_now_ms() - began_ms;
+
+    if (mysql_stmt_errno(stmt) != 0)
+        shed_mysql_failure_set(failure, c->config, mysql_stmt_errno(stmt),
+                               mysql_stmt_error(stmt), waited_ms);
+    else
+        shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
+                               mysql_error(c->mysql), waited_ms);
 }
 
 static bool fail_here(struct shed_mysql_failure *failure, enum shed_code code,

@@ -9,7 +9,14 @@
 #include "entry.h"
 #include "sim_world.h"
 
-enum { TYPE_AT = 5, VERSION_AT = 8, PROCESS_AT = 24, FLIGHT_AT = 56 };
+enum {
+    TYPE_AT = 5,
+    VERSION_AT = 8,
+    PROCESS_AT = 24,
+    WRITTEN_AT = 40,
+    UNTIL_AT = 48,
+    FLIGHT_AT = 56
+};
 
 /* A waiter's slowest poll, and twice that for what a poll begins. */
 #define POLL_MS UINT64_C(150)
@@ -72,6 +79,10 @@ static void check_promptness(const struct sim *sim,
 void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
                       enum shed_flight_answer answer, uint64_t version)
 {
+    if (sim->mode->answer_max_ms > 0 &&
+        sim->now_ms - caller->joined_ms > sim->mode->answer_max_ms)
+        sim_fail(sim, "a caller waited %llu ms",
+                 (unsigned long long)(sim->now_ms - caller->joined_ms));
     if (answer == SHED_ANSWER_FAILURE) {
         if (sim->mode->is_strict && sim->mode->fail_pct == 0)
             sim_fail(sim, "a caller failed and nothing had");
@@ -132,6 +143,40 @@ void sim_check_owner(const struct sim *sim, const struct twin_slot *before,
         memcmp(record + PROCESS_AT, call->argv[1].at, 16) != 0 ||
         memcmp(record + FLIGHT_AT, call->argv[2].at, 8) != 0)
         sim_fail(sim, "who was not the holder changed key %zu", call->key);
+}
+
+static bool is_led(const struct twin_call *call, const struct twin_reply *reply)
+{
+    return call->script == SHED_SCRIPT_ACQUIRE && reply->type == TWIN_PARTS &&
+           twin_bytes_are(&reply->part[0], "LEAD");
+}
+
+/* A lease that lasts, of a holder that is there, is nobody else's. The record
+ * tells. */
+void sim_check_takeover(const struct sim *sim, const struct twin_slot *before,
+                        const struct twin_call *call,
+                        const struct twin_reply *reply)
+{
+    const unsigned char *record = before->bytes.at;
+    uint64_t now = sim->twin.now_ms;
+    char holder[17] = "";
+    bool is_gone;
+
+    if (!is_led(call, reply) || !is_ours(before) ||
+        record[TYPE_AT] != SHED_ENTRY_LEASE || sim->mode->jumps > 0)
+        return;
+    if (memcmp(record + PROCESS_AT, call->argv[1].at, 16) == 0 &&
+        memcmp(record + FLIGHT_AT, call->argv[2].at, 8) == 0)
+        return;
+    if (memcmp(record + VERSION_AT, reply->part[1].at, 16) != 0)
+        sim_fail(sim, "a takeover lost the load before it, key %zu", call->key);
+    memcpy(holder, record + PROCESS_AT, 16);
+    is_gone = !sim->mode->no_channels &&
+              (sim->twin.channels >> strtoul(holder, NULL, 16) & 1) == 0;
+    if (now < twin_get_u64(record + UNTIL_AT) &&
+        !(is_gone &&
+          now - twin_get_u64(record + WRITTEN_AT) >= sim->lease.grace_ms))
+        sim_fail(sim, "a lease that lasts was taken over, key %zu", call->key);
 }
 
 /* How long a caller can wait once nothing goes wrong any more: a lease that is

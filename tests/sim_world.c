@@ -13,6 +13,8 @@
     1700000000000               /* the server's clock is not the monotonic one \
                                  */
 #define TIMEOUT_MS UINT64_C(60) /* of a request */
+#define LOSSES_MAX                                                             \
+    3 /* in a row; a flight takes more for a server that is down */
 #define RETRY_MS 7
 #define CALLS_MS 2500  /* calls come within */
 #define FAULTS_MS 3000 /* faults end after */
@@ -121,6 +123,14 @@ void sim_plan_request(struct sim *s, uint64_t delay_ms,
 
 /* A reply is there after two latencies, or never; a lost request may have been
  * executed, or be so still, after its sender has given it up. */
+static bool gets_lost(struct sim *s, const struct sim_request *r)
+{
+    if (s->mode->answer_max_ms > 0 && r->what != SHED_SEND_NOTHING &&
+        s->flight[r->flight].machine.troubles >= LOSSES_MAX)
+        return false;
+    return has_faults(s) && sim_chance(s, s->mode->lost_pct);
+}
+
 void sim_transmit(struct sim *s, size_t index)
 {
     struct sim_request *r = &s->request[index];
@@ -128,7 +138,7 @@ void sim_transmit(struct sim *s, size_t index)
     if (s->is_down) {
         r->is_lost = r->is_refused = true;
         sim_plan_request(s, 1, SIM_REPLY, index);
-    } else if (has_faults(s) && sim_chance(s, s->mode->lost_pct)) {
+    } else if (gets_lost(s, r)) {
         r->is_lost = true;
         sim_plan_request(s, TIMEOUT_MS, SIM_REPLY, index);
         if (sim_chance(s, s->mode->late_pct))
@@ -181,6 +191,7 @@ static void on_execute(struct sim *s, size_t index)
         s->absences++;
     twin_call(&s->twin, &r->call, &r->reply);
     sim_check_owner(s, &before, &r->call);
+    sim_check_takeover(s, &before, &r->call, &r->reply);
     sim_trace(s, "executes", r->process, r->call.key, r->call.script);
     if (r->call.script == SHED_SCRIPT_INVALIDATE)
         put_out(s, r->call.key);

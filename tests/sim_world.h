@@ -50,6 +50,7 @@ struct sim_mode {
     bool is_prompt; /* and pushes tell waiters at once */
     uint64_t fixed_load_ms;  /* of every load; 0: random */
     uint64_t fixed_lease_ms; /* 0: random */
+    uint64_t answer_max_ms;  /* the longest that a caller may wait; 0: any */
     bool is_burst;           /* all calls come at the beginning */
     bool no_channels;
     bool is_holder_killed; /* while the first load runs */
@@ -206,6 +207,9 @@ void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
                       enum shed_flight_answer answer, uint64_t version);
 void sim_check_load(struct sim *sim, const struct sim_flight *flight,
                     bool is_leased);
+void sim_check_takeover(const struct sim *sim, const struct twin_slot *before,
+                        const struct twin_call *call,
+                        const struct twin_reply *reply);
 void sim_check_owner(const struct sim *sim, const struct twin_slot *before,
                      const struct twin_call *call);
 void sim_check_end(const struct sim *sim);

@@ -1,0 +1,26 @@
+/* A MariaDB server of a test's own, to be stopped, killed and started again. */
+#ifndef OWN_MARIADB_H
+#define OWN_MARIADB_H
+
+#include <sys/types.h>
+
+struct own_mariadb {
+    char dir[64];
+    char uri[256]; /* of its database mysql; as root, over a unix socket */
+    pid_t pid;     /* 0: not running */
+};
+
+/* Make a data directory in a temporary directory; fails the test. */
+void own_mariadb_install(struct own_mariadb *server);
+
+/* Start it, and wait until it answers. It dies with the process that started
+ * it, so that a test that fails leaves nothing behind. */
+void own_mariadb_start(struct own_mariadb *server);
+
+/* Send a signal; SIGTERM and SIGKILL: wait for its end. */
+void own_mariadb_signal(struct own_mariadb *server, int number);
+
+/* Remove the directory. */
+void own_mariadb_remove(struct own_mariadb *server);
+
+#endif

@@ -1,348 +1,515 @@
-/* The five scenarios: what callers do in each, and what befalls them. */
+/*
+ * The scenarios. The conductor (this process) expires, flushes and kills; the
+ * fleet reads. What the conductor itself asks of the servers is left out of
+ * what they count.
+ */
+#include "scenarios.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "conductor.h"
+#include "fleet.h"
+#include "redis.h"
 
+#define LONG_TTL_MS                                                            \
+    600000 /* nothing expires but what the conductor expires                   \
+            */
 #define HOT_ID 1
-#define THINK_MS 20      /* a caller's pause, so that hits do not fill the CPU */
-#define PAGE_THINK_MS 40 /* after a page */
-#define LOOK_MS 2
-#define GONE_MS 3          /* after PEXPIRE 1, until the value is gone */
-#define ONE_LOAD_MS 60000  /* longest wait for a value, a load */
-#define BEFORE_MS 600      /* of plain hits */
-#define AFTER_MS 600
-#define CRASH_LOADS 4 /* a load of crash is so much longer */
-#define MISSING_ID 10000000 /* above every item */
-#define MISSING_PART 10     /* of the keys */
+#define ABSENT_BASE 1000000 /* no item has so high an id */
+#define THINK_US 20000
+#define GAP_US 20000 /* between a hot key's return and its next expiry */
+#define SETTLE_US 200000
+#define CRASH_LOAD_FACTOR 6 /* loads long enough to be killed in the middle */
+#define KEY_BYTES 64
 
-/* ------------------------------------------------------- the hot key */
+const char *const scenario_names[SCENARIOS] = {"breakdown", "avalanche",
+                                               "penetration", "cold", "crash"};
 
-static void read_hot(struct caller *caller)
+struct conductor {
+    const struct options *options;
+    const struct way *way;
+    struct record *record;
+    redisContext *redis;
+    struct database *db;
+    uint64_t own_commands;
+    struct fleet fleet;
+    struct outcome *out;
+    /* what is read */
+    double *zipf;   /* cumulated */
+    uint64_t *deck; /* every id once, in a random order */
+    unsigned char *asked;
+};
+
+static void die(const char *what, const char *why)
 {
-    const uint64_t id = HOT_ID;
-
-    caller_request(caller, &id, 1);
-    caller_pause(caller, THINK_MS);
+    (void)fprintf(stderr, "avalanche: %s: %s\n", what, why);
+    exit(EXIT_FAILURE); /* the children die with us */
 }
 
-static void prepare_hot(struct conductor *c)
+static void nap(uint64_t us)
 {
-    c->task.deck_keys = 1;
-    c->task.turn = read_hot;
-    c->task.is_extra_measured = true;
+    struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000L};
+
+    (void)nanosleep(&t, NULL);
 }
 
-/* Does a row stand at the hot key? -1 on failure. */
-static int sees_hot(struct conductor *c)
+static void progress(const struct conductor *c, const char *what, uint64_t n,
+                     uint64_t of)
 {
-    char key[32];
+    if (!isatty(STDERR_FILENO))
+        return;
+    (void)fprintf(stderr, "\r\033[K%s, %s: %s %llu of %llu", c->out->scenario,
+                  c->way->name, what, (unsigned long long)n,
+                  (unsigned long long)of);
+}
+
+/* ------------------------------------------------------------------- Redis */
+
+static redisReply *command(struct conductor *c, const char *format, ...)
+{
     redisReply *reply;
-    int is_there;
+    va_list args;
 
-    (void)snprintf(key, sizeof(key), c->task.way->layout->key_format,
-                   (unsigned long long)HOT_ID);
-    reply = conductor_ask(c, "GET %s", key);
+    va_start(args, format);
+    reply = redisvCommand(c->redis, format, args);
+    va_end(args);
+    c->own_commands++;
     if (reply == NULL)
-        return -1;
-    is_there = reply->type == REDIS_REPLY_STRING &&
-               c->task.way->layout->is_row(reply->str, reply->len);
+        die("Redis", c->redis->errstr);
+    if (reply->type == REDIS_REPLY_ERROR)
+        die("Redis", reply->str);
+    return reply;
+}
+
+static long long command_integer(struct conductor *c, const char *name,
+                                 const char *key, long long argument)
+{
+    redisReply *reply = command(c, "%s %s %lld", name, key, argument);
+    long long value = reply->integer;
+
     freeReplyObject(reply);
-    return is_there;
+    return value;
 }
 
-static bool await_hot(struct conductor *c)
+static void key_of(const struct conductor *c, uint64_t id, char key[KEY_BYTES])
 {
-    uint64_t late_us = demo_now_us() + ONE_LOAD_MS * 1000;
-    int is_there;
+    char *brace;
 
-    while ((is_there = sees_hot(c)) == 0) {
-        if (demo_now_us() > late_us) {
-            (void)fputs("\navalanche: no value comes back\n", stderr);
-            return false;
-        }
-        if (!conductor_nap(c, LOOK_MS))
-            return false;
-    }
-    return is_there > 0;
+    /* the format is one of two literals of ways.h */
+    (void)snprintf(key, KEY_BYTES, "%s", c->way->key_format);
+    brace = strstr(key, "%llu");
+    (void)snprintf(brace, KEY_BYTES - (size_t)(brace - key), "%llu%s",
+                   (unsigned long long)id,
+                   strstr(c->way->key_format, "%llu") + 4);
 }
 
-/* Let the row that stands there expire; *has_expired if one did. */
-static bool expire_hot(struct conductor *c, bool *has_expired)
+static bool has_row(struct conductor *c, uint64_t id)
 {
-    char key[32];
+    char key[KEY_BYTES];
     redisReply *reply;
+    bool has;
 
-    (void)snprintf(key, sizeof(key), c->task.way->layout->key_format,
-                   (unsigned long long)HOT_ID);
-    reply = conductor_ask(c, "PEXPIRE %s 1", key);
-    if (reply == NULL)
-        return false;
-    *has_expired = reply->integer == 1;
+    key_of(c, id, key);
+    reply = command(c, "GET %s", key);
+    has = reply->type == REDIS_REPLY_STRING &&
+          c->way->row_offset(reply->str, reply->len) > 0;
     freeReplyObject(reply);
-    return conductor_nap(c, GONE_MS);
+    return has;
 }
 
-static bool play_breakdown(struct conductor *c)
+static uint64_t commands_processed(struct conductor *c)
 {
-    struct result *result = c->result;
-    bool has_expired;
+    redisReply *reply = command(c, "INFO stats");
+    const char *at = strstr(reply->str, "total_commands_processed:");
+    uint64_t n = at != NULL ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
 
-    if (!conductor_nap(c, BEFORE_MS))
-        return false;
-    while (result->expiries < c->options->expiries) {
-        if (!expire_hot(c, &has_expired))
-            return false;
-        result->expiries += has_expired;
-        /* The pause lets those finish who load without need. */
-        if (!await_hot(c) || !conductor_nap(c, c->options->load_ms + THINK_MS))
-            return false;
+    freeReplyObject(reply);
+    return n;
+}
+
+/* -------------------------------------------------------------- what is read
+ */
+
+static size_t pick_hot(void *context, uint64_t *random, uint64_t *ids)
+{
+    (void)context;
+    (void)random;
+    ids[0] = HOT_ID;
+    return 1;
+}
+
+static uint64_t draw_zipf(const struct conductor *c, uint64_t *random,
+                          uint64_t keys)
+{
+    double u = (double)(fleet_random(random) >> 11) / 9007199254740992.0 *
+               c->zipf[keys - 1];
+    uint64_t low = 0, high = keys - 1;
+
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (c->zipf[middle] < u)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return true;
+    return low + 1;
 }
 
-/* -------------------------------------------------------------- crash */
-
-static void prepare_crash(struct conductor *c)
+static size_t pick_zipf(void *context, uint64_t *random, uint64_t *ids)
 {
-    prepare_hot(c);
-    atomic_store(&c->record->load_ms, c->options->load_ms * CRASH_LOADS);
+    struct conductor *c = context;
+
+    ids[0] = draw_zipf(c, random, c->options->keys);
+    return 1;
 }
 
-/* Wait until a process has begun to load since; returns it, 0 on failure. */
-static pid_t await_loader(struct conductor *c, uint64_t starts)
+/* Keys that do not exist, the popular ones again and again. */
+static size_t pick_absent(void *context, uint64_t *random, uint64_t *ids)
 {
-    uint64_t late_us = demo_now_us() + ONE_LOAD_MS * 1000;
+    struct conductor *c = context;
+    uint64_t n = draw_zipf(c, random, c->options->keys);
 
-    while (atomic_load(&c->record->load_starts) == starts)
-        if (demo_now_us() > late_us || !conductor_nap(c, 1))
-            return 0;
-    if (!conductor_nap(c, c->options->load_ms)) /* into its middle */
-        return 0;
-    return (pid_t)atomic_load(&c->record->loading_pid);
+    c->asked[n - 1] = 1;
+    ids[0] = ABSENT_BASE + n;
+    return 1;
 }
 
-static void raise_to(double *at, double value)
+/* A page of a shop: half of it from the deck, until every item has been on a
+ * page, half of it what is popular. */
+static size_t pick_page(void *context, uint64_t *random, uint64_t *ids)
 {
-    if (*at < value)
-        *at = value;
-}
-
-/* Measure from the kill: when the next load starts, when a value is back. */
-static bool await_recovery(struct conductor *c, uint64_t killed_us,
-                           uint64_t starts)
-{
-    struct result *result = c->result;
-    uint64_t next_us;
-
-    if (!await_hot(c))
-        return false;
-    raise_to(&result->back_ms, (double)(demo_now_us() - killed_us) / 1000);
-    /* The first load after the kill noted its start, unless others have begun
-     * after it: those of "none" had begun before, and do not count. */
-    next_us = atomic_load(&c->record->next_load_us);
-    if (atomic_load(&c->record->load_starts) > starts && next_us > killed_us) {
-        result->restarts++;
-        raise_to(&result->restart_ms, (double)(next_us - killed_us) / 1000);
-    }
-    return true;
-}
-
-static bool kill_loader(struct conductor *c)
-{
-    uint64_t starts = atomic_load(&c->record->load_starts), killed_us;
-    bool has_expired;
-    pid_t pid;
-
-    if (!expire_hot(c, &has_expired) || (pid = await_loader(c, starts)) == 0)
-        return false;
-    atomic_store(&c->record->next_load_us, 0);
-    starts = atomic_load(&c->record->load_starts);
-    killed_us = demo_now_us();
-    if (!crew_kill(&c->crew, pid))
-        return false;
-    c->result->expiries++;
-    return await_recovery(c, killed_us, starts) && crew_replace(&c->crew) &&
-           conductor_nap(c, BEFORE_MS);
-}
-
-static bool play_crash(struct conductor *c)
-{
-    /* A lock that nobody opens lasts as long as the lease: once is enough. */
-    uint64_t kills = c->task.way == &way_setnx ? 1 : c->options->kills;
-
-    if (!conductor_nap(c, BEFORE_MS))
-        return false;
-    while (c->result->expiries < kills)
-        if (!kill_loader(c))
-            return false;
-    return true;
-}
-
-/* ---------------------------------------------------------- avalanche */
-
-static void read_popular_page(struct caller *caller)
-{
-    const struct task *task = caller_task(caller);
-    uint64_t ids[PAGE_MAX], random = caller_random(caller);
-
-    for (size_t i = 0; i < task->deck_page; i++)
-        ids[i] = 1 + zipf_draw(task->zipf, &random);
-    caller_request(caller, ids, task->deck_page);
-}
-
-static void read_pages(struct caller *caller)
-{
-    const struct task *task = caller_task(caller);
-    uint64_t ids[PAGE_MAX];
+    struct conductor *c = context;
+    uint64_t page = c->options->page, keys = c->options->keys;
+    uint64_t fresh = (page + 1) / 2;
+    uint64_t at = atomic_fetch_add(&c->record->next_in_deck, fresh);
     size_t count = 0;
 
-    if (atomic_load(&task->record->is_deck_open))
-        count = deck_draw(task, ids);
-    if (count > 0) {
-        caller_request(caller, ids, count);
-        deck_done(task);
+    if (at >= keys)
+        return 0;
+    for (; count < fresh && at + count < keys; count++)
+        ids[count] = c->deck[at + count];
+    while (count < page)
+        ids[count++] = draw_zipf(c, random, keys);
+    return count;
+}
+
+static size_t pick_deck(void *context, uint64_t *random, uint64_t *ids)
+{
+    struct conductor *c = context;
+    uint64_t page = c->options->page, keys = c->options->keys;
+    uint64_t at = atomic_fetch_add(&c->record->next_in_deck, page);
+    size_t count = 0;
+
+    (void)random;
+    for (; count < page && at + count < keys; count++)
+        ids[count] = c->deck[at + count];
+    return count;
+}
+
+static void make_lists(struct conductor *c)
+{
+    uint64_t keys = c->options->keys, random = c->options->seed;
+    double sum = 0;
+
+    c->zipf = calloc(keys, sizeof(*c->zipf));
+    c->deck = calloc(keys, sizeof(*c->deck));
+    c->asked = shared_bytes(keys);
+    if (c->zipf == NULL || c->deck == NULL)
+        die("memory", "is out");
+    for (uint64_t i = 0; i < keys; i++) {
+        uint64_t j = fleet_random(&random) % (i + 1);
+        sum += 1 / pow((double)(i + 1), c->options->zipf);
+        c->zipf[i] = sum;
+        c->deck[i] = c->deck[j];
+        c->deck[j] = i + 1;
     }
-    read_popular_page(caller);
-    caller_pause(caller, PAGE_THINK_MS);
 }
 
-static void prepare_avalanche(struct conductor *c)
+/* ---------------------------------------------------------------- the frame */
+
+static void begin(struct conductor *c, fleet_pick *pick, uint64_t think_us)
 {
-    c->task.turn = read_pages;
+    c->fleet.pick = pick;
+    c->fleet.think_us = think_us;
+    atomic_store(&c->record->is_over, false);
+    fleet_start(&c->fleet);
 }
 
-/* The server's clock, in milliseconds; 0 on failure. */
-static uint64_t server_ms(struct conductor *c)
+static void end(struct conductor *c)
 {
-    redisReply *reply = conductor_ask(c, "TIME");
-    uint64_t ms = 0;
-
-    if (reply != NULL)
-        ms = strtoull(reply->element[0]->str, NULL, 10) * 1000 +
-             strtoull(reply->element[1]->str, NULL, 10) / 1000;
-    if (reply != NULL)
-        freeReplyObject(reply);
-    return ms;
+    atomic_store(&c->record->is_over, true);
+    if (fleet_wait(&c->fleet) > 0)
+        record_error(c->record, "a backend process had to be killed");
 }
 
-/* Give every key the same instant to expire at, in one pipeline. */
-static bool expire_all_at(struct conductor *c, uint64_t at_ms)
+/* Have all items in the cache, by the way's own means. */
+static void fill(struct conductor *c)
 {
-    char key[32];
-    redisReply *reply;
+    uint64_t keys = c->options->keys;
 
-    for (uint64_t id = 1; id <= c->options->keys; id++) {
-        (void)snprintf(key, sizeof(key), c->task.way->layout->key_format,
-                       (unsigned long long)id);
-        (void)redisAppendCommand(c->redis, "PEXPIREAT %s %llu", key,
-                                 (unsigned long long)at_ms);
-    }
-    c->commands += c->options->keys;
-    for (uint64_t id = 1; id <= c->options->keys; id++) {
-        if (redisGetReply(c->redis, (void **)&reply) != REDIS_OK)
-            return false;
-        c->result->expiries += reply->integer == 1;
-        freeReplyObject(reply);
-    }
-    return true;
+    atomic_store(&c->record->next_in_deck, 0);
+    atomic_store(&c->record->load_ms, 0);
+    begin(c, pick_deck, 0);
+    while (atomic_load(&c->record->next_in_deck) < keys &&
+           atomic_load(&c->record->errors) == 0)
+        nap(1000);
+    if (fleet_wait(&c->fleet) > 0 || atomic_load(&c->record->errors) > 0)
+        die("filling the cache", c->record->first_error);
 }
 
-static bool play_avalanche(struct conductor *c)
+static void count_from_here(struct conductor *c, uint64_t load_ms,
+                            uint64_t *queries, uint64_t *commands)
 {
-    uint64_t at_ms = server_ms(c) + 2 * (uint64_t)BEFORE_MS, now_ms;
-    uint64_t late_us = demo_now_us() + 2 * (uint64_t)ONE_LOAD_MS * 1000;
+    record_reset(c->record);
+    atomic_store(&c->record->load_ms, load_ms);
+    *queries = database_status(c->db, "Com_select");
+    *commands = commands_processed(c);
+    c->own_commands = 0;
+}
 
-    if (!expire_all_at(c, at_ms))
-        return false;
-    while ((now_ms = server_ms(c)) < at_ms)
-        if (now_ms == 0 || !conductor_nap(c, LOOK_MS))
-            return false;
-    atomic_store(&c->record->is_deck_open, true);
-    while (!deck_is_read(&c->task)) {
-        if (demo_now_us() > late_us) {
-            (void)fputs("\navalanche: not all pages are read\n", stderr);
-            return false;
+/* --------------------------------------------------------------- scenarios */
+
+/* Expire the hot key when it stands there and nobody queries; count only what
+ * really expired. */
+static void conduct_breakdown(struct conductor *c)
+{
+    char key[KEY_BYTES];
+
+    key_of(c, HOT_ID, key);
+    begin(c, pick_hot, THINK_US);
+    while (!has_row(c, HOT_ID) && atomic_load(&c->record->errors) == 0)
+        nap(1000);
+    nap(SETTLE_US);
+    c->out->events = 1; /* the first load of all counts as one */
+    while (c->out->events <= c->options->expiries) {
+        if (atomic_load(&c->record->errors) > 0)
+            break;
+        if (!has_row(c, HOT_ID) || atomic_load(&c->record->under_way) > 0) {
+            nap(1000);
+            continue;
         }
-        if (!conductor_nap(c, LOOK_MS))
-            return false;
+        nap(GAP_US);
+        if (command_integer(c, "PEXPIRE", key, 1) == 1)
+            c->out->events++;
+        progress(c, "expiry", c->out->events - 1, c->options->expiries);
+        nap(2000); /* it is gone after one, even by the server's clock */
     }
-    return conductor_nap(c, AFTER_MS);
+    while (!has_row(c, HOT_ID) && atomic_load(&c->record->errors) == 0)
+        nap(1000);
+    nap(SETTLE_US);
+    end(c);
 }
 
-/* -------------------------------------------------------- penetration */
-
-static uint64_t missing_keys(const struct options *o)
+/* All items expire in the same millisecond. */
+static void expire_all(struct conductor *c)
 {
-    return o->keys < MISSING_PART ? 1 : o->keys / MISSING_PART;
-}
+    redisReply *reply = command(c, "TIME");
+    long long at_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
+                      strtoll(reply->element[1]->str, NULL, 10) / 1000 + 500;
+    char key[KEY_BYTES];
 
-static void read_missing(struct caller *caller)
-{
-    const struct task *task = caller_task(caller);
-    uint64_t random = caller_random(caller), id;
-
-    id = MISSING_ID +
-         zipf_draw(task->zipf, &random) % missing_keys(task->options);
-    caller_request(caller, &id, 1);
-    caller_pause(caller, THINK_MS);
-}
-
-static void prepare_penetration(struct conductor *c)
-{
-    c->task.turn = read_missing;
-    c->task.deck_keys = 1;
-}
-
-static bool nap_for(struct conductor *c, uint64_t ms)
-{
-    uint64_t until_us = demo_now_us() + ms * 1000;
-
-    while (demo_now_us() < until_us)
-        if (!conductor_nap(c, LOOK_MS))
-            return false;
-    return true;
-}
-
-static bool play_penetration(struct conductor *c)
-{
-    c->result->expiries = missing_keys(c->options);
-    return nap_for(c, c->options->seconds * 1000);
-}
-
-/* --------------------------------------------------------------- cold */
-
-static void read_popular(struct caller *caller)
-{
-    uint64_t random = caller_random(caller);
-    uint64_t id = 1 + zipf_draw(caller_task(caller)->zipf, &random);
-
-    caller_request(caller, &id, 1);
-    caller_pause(caller, THINK_MS);
-}
-
-static void prepare_cold(struct conductor *c)
-{
-    c->task.turn = read_popular;
-}
-
-static bool play_cold(struct conductor *c)
-{
-    uint64_t before_ms = c->options->seconds * 1000 / 4;
-    redisReply *reply;
-
-    if (!nap_for(c, before_ms) ||
-        (reply = conductor_ask(c, "FLUSHDB")) == NULL)
-        return false;
     freeReplyObject(reply);
-    c->result->expiries = c->options->keys;
-    return nap_for(c, c->options->seconds * 1000 - before_ms);
+    for (uint64_t i = 1; i <= c->options->keys; i++) {
+        key_of(c, i, key);
+        (void)command_integer(c, "PEXPIREAT", key, at_ms);
+    }
+    nap(600000);
 }
 
-const struct script scripts[SCENARIOS] = {
-    [BREAKDOWN] = {prepare_hot, play_breakdown},
-    [AVALANCHE] = {prepare_avalanche, play_avalanche},
-    [PENETRATION] = {prepare_penetration, play_penetration},
-    [COLD] = {prepare_cold, play_cold},
-    [CRASH] = {prepare_crash, play_crash},
-};
+static void conduct_avalanche(struct conductor *c)
+{
+    uint64_t keys = c->options->keys;
+
+    c->out->keys = keys;
+    begin(c, pick_page, 0);
+    while (atomic_load(&c->record->next_in_deck) < keys &&
+           atomic_load(&c->record->errors) == 0) {
+        progress(c, "item", atomic_load(&c->record->next_in_deck), keys);
+        nap(10000);
+    }
+    if (fleet_wait(&c->fleet) > 0)
+        record_error(c->record, "a backend process had to be killed");
+}
+
+static void conduct_penetration(struct conductor *c)
+{
+    begin(c, pick_absent, THINK_US / 4);
+    for (uint64_t s = 0; s < c->options->seconds; s++) {
+        progress(c, "second", s, c->options->seconds);
+        nap(1000000);
+    }
+    end(c);
+    for (uint64_t i = 0; i < c->options->keys; i++)
+        c->out->keys += c->asked[i];
+}
+
+static void conduct_cold(struct conductor *c)
+{
+    begin(c, pick_zipf, THINK_US / 4);
+    nap(1000000);
+    freeReplyObject(command(c, "FLUSHDB"));
+    c->out->events = 1;
+    for (uint64_t s = 0; s < c->options->seconds; s++) {
+        progress(c, "second", s, c->options->seconds);
+        nap(1000000);
+    }
+    end(c);
+}
+
+/* Kill the process that is loading, in the middle. Returns when the next load
+ * began, in ms after the kill; below 0 if none did. Without protection all
+ * load at once, and there is no next one to wait for. */
+static double kill_loader(struct conductor *c)
+{
+    const uint64_t patience_us = 30000000;
+    struct record *r = c->record;
+    uint64_t load_us = atomic_load(&r->load_ms) * 1000, killed_us;
+    char key[KEY_BYTES];
+    pid_t pid;
+
+    key_of(c, HOT_ID, key);
+    while (!has_row(c, HOT_ID) || atomic_load(&r->under_way) > 0)
+        nap(1000);
+    (void)command_integer(c, "PEXPIRE", key, 1);
+    while ((pid = (pid_t)atomic_load(&r->loading_pid)) == 0)
+        nap(500);
+    nap(load_us / 2);
+    killed_us = demo_now_us();
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+    atomic_store(&r->under_way, 0); /* the dead do not say that they end */
+    atomic_store(&r->loading_pid, 0);
+    while (atomic_load(&r->last_load_start_us) <= killed_us &&
+           demo_now_us() - killed_us < patience_us && c->way != &way_none)
+        nap(500);
+    fleet_replace(&c->fleet, pid);
+    if (atomic_load(&r->last_load_start_us) <= killed_us)
+        return -1;
+    return (double)(atomic_load(&r->last_load_start_us) - killed_us) / 1000;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void conduct_crash(struct conductor *c)
+{
+    /* a lock that must run out takes its ten seconds: once is enough to see */
+    uint64_t kills = c->way == &way_snowshed ? c->options->crashes : 1;
+    double *ms = calloc(kills, sizeof(*ms));
+
+    if (ms == NULL)
+        die("memory", "is out");
+    begin(c, pick_hot, THINK_US);
+    for (uint64_t i = 0; i < kills; i++) {
+        progress(c, "kill", i, kills);
+        ms[i] = kill_loader(c);
+        if (ms[i] < 0 && c->way != &way_none)
+            record_error(c->record, "no load followed the kill");
+        c->out->events++;
+    }
+    end(c);
+    qsort(ms, kills, sizeof(*ms), compare);
+    c->out->recovery_p50_ms = ms[kills / 2];
+    c->out->recovery_max_ms = ms[kills - 1];
+    free(ms);
+}
+
+/* ---------------------------------------------------------------- the run */
+
+static void take_down(struct conductor *c, uint64_t queries, uint64_t commands)
+{
+    struct record *r = c->record;
+    struct outcome *o = c->out;
+    uint64_t now_us = demo_now_us();
+
+    o->redis_commands = commands_processed(c) - commands - c->own_commands + 1;
+    o->queries = database_status(c->db, "Com_select") - queries;
+    o->seconds = (double)(now_us - r->start_us) / 1e6;
+    o->queried_keys = atomic_load(&r->queried_keys);
+    o->calls = atomic_load(&r->calls);
+    o->errors = atomic_load(&r->errors);
+    o->most_under_way = atomic_load(&r->most_under_way);
+    o->p50_ms = histogram_ms(&r->latency, 0.5);
+    o->p99_ms = histogram_ms(&r->latency, 0.99);
+    o->p999_ms = histogram_ms(&r->latency, 0.999);
+    o->max_ms = histogram_ms(&r->latency, 1);
+    o->waited = atomic_load(&r->extra.count);
+    o->extra_p50_ms = histogram_ms(&r->extra, 0.5);
+    o->extra_p99_ms = histogram_ms(&r->extra, 0.99);
+    memcpy(o->first_error, r->first_error, sizeof(o->first_error));
+    o->slots = (size_t)((now_us - r->start_us) / (SLOT_MS * 1000)) + 1;
+    o->slots = o->slots < SLOTS ? o->slots : SLOTS;
+    for (size_t i = 0; i < o->slots; i++) {
+        o->slot_queries[i] = atomic_load(&r->slot[i].queries);
+        o->slot_worst_us[i] = atomic_load(&r->slot[i].worst_us);
+    }
+}
+
+static void set_up(struct conductor *c)
+{
+    const struct options *o = c->options;
+    char why[160] = "";
+
+    c->redis = demo_redis_open(o->redis_uri, why, sizeof(why));
+    c->db = c->redis != NULL ? database_open(why, sizeof(why)) : NULL;
+    if (c->db == NULL)
+        die("cannot begin", why);
+    c->record = record_create();
+    record_reset(c->record);
+    c->fleet = (struct fleet){.way = c->way,
+                              .settings = {.redis_uri = o->redis_uri,
+                                           .record = c->record,
+                                           .ttl_ms = LONG_TTL_MS,
+                                           .negative_ttl_ms = LONG_TTL_MS,
+                                           .lease_ms = 10000,
+                                           .max_loads = o->max_loads},
+                              .processes = o->processes,
+                              .threads = o->threads,
+                              .seed = o->seed,
+                              .context = c};
+    make_lists(c);
+    freeReplyObject(command(c, "FLUSHDB"));
+}
+
+void scenario_run(const struct options *options, size_t scenario,
+                  const struct way *way, struct outcome *out)
+{
+    static void (*const conduct[SCENARIOS])(struct conductor *) = {
+        conduct_breakdown, conduct_avalanche, conduct_penetration, conduct_cold,
+        conduct_crash};
+    struct conductor c = {.options = options, .way = way, .out = out};
+    bool is_avalanche = conduct[scenario] == conduct_avalanche;
+    bool is_crash = conduct[scenario] == conduct_crash;
+    uint64_t queries, commands;
+
+    memset(out, 0, sizeof(*out));
+    out->scenario = scenario_names[scenario];
+    out->way = way->name;
+    set_up(&c);
+    if (is_avalanche || conduct[scenario] == conduct_cold)
+        fill(&c);
+    if (is_avalanche)
+        expire_all(&c);
+    c.fleet.has_hot_key = is_crash || conduct[scenario] == conduct_breakdown;
+    count_from_here(&c, options->load_ms * (is_crash ? CRASH_LOAD_FACTOR : 1),
+                    &queries, &commands);
+    conduct[scenario](&c);
+    take_down(&c, queries, commands);
+    record_destroy(c.record);
+    shared_bytes_free(c.asked, options->keys);
+    redisFree(c.redis);
+    database_close(c.db);
+    free(c.zipf);
+    free(c.deck);
+}

@@ -232,6 +232,28 @@ const struct scenario scenarios[] = {
       {"put new 30000", "OOM"},
       {"room", "OK"},
       {"acquire 1 1 A", "LEAD A new"}}},
+    {"no such row can be first as well",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"publish A - 30000", "STORED"},
+      {"publish A row 30000", "SUPERSEDED N "}}},
+    {"what is shorter than a header is foreign",
+     {{"put row 30000", "1"},
+      {"cut 40", "OK"},
+      {"acquire 1 1 A", "LEAD A foreign"}}},
+    {"a text that reads like an entry is foreign",
+     {{"set aaaaaVaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+       "OK"},
+      {"publish A row 30000", "INVALIDATED"},
+      {"acquire 1 1 A", "LEAD A foreign"}}},
+    {"an invalidation ends a refresh",
+     {{"put row 30000", "1"},
+      {"refresh", "OK"},
+      {"invalidate", "2"},
+      {"invalidate", "0"}}},
+    {"a put ends a refresh",
+     {{"refresh", "OK"}, {"put row 30000", "1"}, {"invalidate", "1"}}},
     {"a waiter is pushed when the value comes",
      {{"open 1", "OK"},
       {"acquire 1 1 A tracked", "LEAD A new"},
@@ -381,6 +403,8 @@ static void change_bytes(struct store *store, const struct words *words)
     ck_assert_int_eq(now.type, STORE_STRING);
     if (strcmp(words->at[0], "flip") == 0) {
         now.bytes.at[now.bytes.size - 1] ^= 4; /* w becomes s */
+    } else if (strcmp(words->at[0], "cut") == 0) {
+        now.bytes.size = (size_t)number_at(words, 1);
     } else {
         for (size_t at = WRITTEN_AT; at <= UNTIL_AT; at += 8)
             shed_entry_put_u64(now.bytes.at + at,
@@ -399,10 +423,13 @@ static bool interfere(struct store *store, const struct words *words)
     if (strcmp(verb, "set") == 0) {
         twin_bytes_set(&text, word_at(words, 1), strlen(word_at(words, 1)));
         store->set(store, &text, false);
-    } else if (strcmp(verb, "flip") == 0 || strcmp(verb, "age") == 0) {
+    } else if (strcmp(verb, "flip") == 0 || strcmp(verb, "cut") == 0 ||
+               strcmp(verb, "age") == 0) {
         change_bytes(store, words);
     } else if (strcmp(verb, "list") == 0) {
         store->set_list(store);
+    } else if (strcmp(verb, "refresh") == 0) {
+        store->set_refresh(store);
     } else if (strcmp(verb, "del") == 0) {
         store->del(store);
     } else if (strcmp(verb, "persist") == 0) {
@@ -584,6 +611,11 @@ static void twin_store_set_list(struct store *store)
     slot->type = TWIN_LIST;
 }
 
+static void twin_store_set_refresh(struct store *store)
+{
+    twin_of(store)->refresh[0] = (struct twin_slot){.type = TWIN_STRING};
+}
+
 static void twin_store_del(struct store *store)
 {
     twin_del(twin_of(store), 0);
@@ -626,8 +658,8 @@ void twin_store_init(struct twin_store *store)
 {
     *store = (struct twin_store){
         .store = {twin_store_call, twin_store_get, twin_store_set,
-                  twin_store_set_list, twin_store_del, twin_store_set_pttl,
-                  twin_store_set_full, twin_store_set_channel,
-                  twin_store_take_pushes},
+                  twin_store_set_list, twin_store_set_refresh, twin_store_del,
+                  twin_store_set_pttl, twin_store_set_full,
+                  twin_store_set_channel, twin_store_take_pushes},
         .twin = {.now_ms = TWIN_START_MS}};
 }

@@ -12,8 +12,9 @@
  *   fail PROCESS FLIGHT VERSION REASON TTL     -> 1 | 0
  *   renew PROCESS FLIGHT VERSION               -> 1 | 0
  *   put ROW TTL, invalidate                    -> number
- *   set TEXT, list, del, persist, flip, age MS, pttl MS: by others; flip
- *           changes the last byte, age moves an entry's times to the past
+ *   set TEXT, list, del, persist, flip, cut SIZE, age MS, pttl MS: by others;
+ *           flip changes the last byte, cut shortens, age moves an entry's
+ *           times to the past    refresh: somebody takes the refresh lease
  *   full, room: memory    open PROCESS, close PROCESS: channels
  *   pushes CLIENT                              -> 1 | 0
  * ENTRY is its type and payload. A client has the number of its process. OOM is
@@ -48,6 +49,7 @@ struct store {
     void (*get)(struct store *, struct store_state *out);
     void (*set)(struct store *, const struct twin_bytes *, bool keep_ttl);
     void (*set_list)(struct store *);
+    void (*set_refresh)(struct store *); /* the key of the refresh lease */
     void (*del)(struct store *);
     void (*set_pttl)(struct store *, uint64_t pttl_ms); /* 0: none */
     void (*set_full)(struct store *, bool is_full);

@@ -235,6 +235,13 @@ static void redis_set_list(struct store *store)
     freeReplyObject(run(s->main, "RPUSH %s one", s->key));
 }
 
+static void redis_set_refresh(struct store *store)
+{
+    struct redis_store *s = redis_of(store);
+
+    freeReplyObject(run(s->main, "SET %s token", s->refresh_key));
+}
+
 static void redis_del(struct store *store)
 {
     struct redis_store *s = redis_of(store);
@@ -333,11 +340,11 @@ static void load_scripts(redisContext *c)
 
 static void open_redis(struct redis_store *s)
 {
-    *s = (struct redis_store){.store = {redis_call, redis_get, redis_set,
-                                        redis_set_list, redis_del,
-                                        redis_set_pttl, redis_set_full,
-                                        redis_set_channel, redis_take_pushes},
-                              .main = connect_anew()};
+    *s = (struct redis_store){
+        .store = {redis_call, redis_get, redis_set, redis_set_list,
+                  redis_set_refresh, redis_del, redis_set_pttl, redis_set_full,
+                  redis_set_channel, redis_take_pushes},
+        .main = connect_anew()};
     snprintf(s->key, sizeof(s->key), "scripts:{%ld}", (long)getpid());
     snprintf(s->refresh_key, sizeof(s->refresh_key), "scripts:{%ld}:refresh",
              (long)getpid());

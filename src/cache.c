@@ -221,8 +221,8 @@ static struct shed_value *read_reply(struct shed_cache *cache,
 
     *code = SHED_OK;
     if (shed_reply_error(reply) == NULL) {
-        value = shed_runner_value(&cache->client->airport, &cache->counters,
-                                  reply, &state);
+        value = shed_exchange_value(cache->client->airport.push,
+                                    &cache->counters, reply, &state);
         if (value == NULL && state == SHED_ENTRY_OK)
             *code = shed_fail_nomem(err, "a value");
     } else if (shed_reply_trouble(reply) == SHED_TROUBLE_DENIED) {

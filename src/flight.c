@@ -247,7 +247,8 @@ static void on_load_timer(struct shed_flight *f, struct shed_flight_act *act,
                           uint64_t now_ms)
 {
     if (now_ms >= f->load_deadline_ms) {
-        answer(f, act, SHED_ANSWER_FAILURE, f->newest);
+        /* and who joins until it is detached: nothing else would answer them */
+        answer(f, act, SHED_ANSWER_FAILURE, UINT64_MAX);
         act->detach = true;
         f->state = SHED_FLIGHT_ABANDONED;
         if (f->is_leased)

@@ -8,9 +8,7 @@
 
 #include <snowshed/snowshed.h>
 
-#include "entry.h"
-#include "load.h"
-#include "redis/push.h"
+#include "exchange.h"
 #include "redis/reactor.h"
 #include "stats.h"
 #include "table.h"
@@ -56,14 +54,6 @@ SHED_MUST_CHECK int shed_runner_join(struct shed_runner *runner,
                                      struct shed_post **starts,
                                      struct shed_error *err);
 void shed_runner_start(struct shed_runner *runner, struct shed_post *starts);
-
-/* The value of an entry's reply, which is taken over on success; counts what
- * it was. Returns: NULL if it does not decode to a row or its absence
- * (*state says why), or for want of memory (then *state is SHED_ENTRY_OK). */
-struct shed_value *shed_runner_value(struct shed_airport *airport,
-                                     struct shed_counters *counters,
-                                     struct shed_reply *reply,
-                                     enum shed_entry_state *state);
 
 /* The hooks of the push session. Reactor thread. */
 void shed_runner_on_change(void *airport, const char *key, size_t size);

@@ -259,42 +259,54 @@ static char *fetch_long_value(MYSQL_STMT *stmt, struct cells *cells)
 static void set_key(struct cells *cells, struct shed_mysql_row *row)
 {
     row->key = cells->key;
-    if (cells->is_null[COLUMN_KEY])
-        row->key_size = 0; /* nobody's: keys are not empty */
+    /* No key is empty or so long: such a row is nobody's. */
+    if (cells->is_null[COLUMN_KEY] ||
+        cells->size[COLUMN_KEY] > sizeof(cells->key))
+        row->key_size = 0;
     else if (cells->is_number)
         row->key_size = shed_mysql_integer_write(cells->key, &cells->number);
-    else if (cells->size[COLUMN_KEY] <= sizeof(cells->key))
-        row->key_size = cells->size[COLUMN_KEY];
     else
-        row->key_size = 0; /* longer than any key */
+        row->key_size = cells->size[COLUMN_KEY];
+}
+
+/* Put the value into row: where it stands, or the problem with it. Returns the
+ * memory of a long one, to be freed. */
+static char *set_value(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
+                       struct cells *cells, struct shed_mysql_row *row)
+{
+    unsigned long size = cells->size[COLUMN_VALUE];
+    char *long_value;
+
+    row->is_null = cells->is_null[COLUMN_VALUE] != 0;
+    if (row->is_null)
+        return NULL;
+    row->value_size = size;
+    if (size > select->value_limit_bytes) {
+        (void)snprintf(cells->problem, sizeof(cells->problem),
+                       "MySQL: the value has %lu bytes, value_limit_bytes is "
+                       "%zu",
+                       size, select->value_limit_bytes);
+        row->problem = cells->problem;
+        return NULL;
+    }
+    if (size <= sizeof(cells->value)) {
+        row->value = cells->value;
+        return NULL;
+    }
+    long_value = fetch_long_value(stmt, cells);
+    row->value = long_value;
+    row->problem = long_value == NULL ? cells->problem : NULL;
+    return long_value;
 }
 
 /* Pass the row that was fetched on. */
 static void pass_row(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
                      struct cells *cells, shed_mysql_row_fn *fn, void *user)
 {
-    unsigned long size = cells->size[COLUMN_VALUE];
-    struct shed_mysql_row row = {.is_null = cells->is_null[COLUMN_VALUE] != 0};
-    char *long_value = NULL;
+    struct shed_mysql_row row = {0};
+    char *long_value = set_value(select, stmt, cells, &row);
 
     set_key(cells, &row);
-    if (row.is_null) {
-        row.value = NULL;
-    } else if (size > select->value_limit_bytes) {
-        (void)snprintf(cells->problem, sizeof(cells->problem),
-                       "MySQL: the value has %lu bytes, value_limit_bytes is "
-                       "%zu",
-                       size, select->value_limit_bytes);
-        row.problem = cells->problem;
-    } else if (size > sizeof(cells->value)) {
-        long_value = fetch_long_value(stmt, cells);
-        row.value = long_value;
-        row.value_size = size;
-        row.problem = long_value == NULL ? cells->problem : NULL;
-    } else {
-        row.value = cells->value;
-        row.value_size = size;
-    }
     fn(user, &row);
     free(long_value);
 }

@@ -188,12 +188,15 @@ uint64_t scaled_ms(uint64_t ms)
 
 void check_text(struct shed_value *value, const char *text)
 {
+    const char *row;
+    size_t size;
+
     ck_assert_ptr_nonnull(value);
     ck_assert_int_eq(shed_value_kind(value), SHED_ROW);
-    ck_assert_msg(shed_value_size(value) == strlen(text) &&
-                      memcmp(shed_value_data(value), text, strlen(text)) == 0,
-                  "'%.*s' and not '%s'", (int)shed_value_size(value),
-                  (const char *)shed_value_data(value), text);
+    size = shed_value_size(value);
+    row = size > 0 ? shed_value_data(value) : "";
+    ck_assert_msg(size == strlen(text) && memcmp(row, text, size) == 0,
+                  "'%.*s' and not '%s'", (int)size, row, text);
 }
 
 static struct shed_value *get(struct shed_cache *cache, const char *key)

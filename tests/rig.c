@@ -37,10 +37,29 @@ static void answer(struct shed_load *load, size_t i, unsigned version)
     }
 }
 
+static void finish(struct table *t, struct shed_load *load, unsigned version)
+{
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        answer(load, i, version);
+    pthread_mutex_lock(&t->mu);
+    t->running--;
+    pthread_mutex_unlock(&t->mu);
+    shed_load_done(load);
+}
+
+static bool park_locked(struct table *t, struct shed_load *load)
+{
+    if (!t->is_held || !t->is_async || t->parked_count == TABLE_PARKED_MAX)
+        return false;
+    t->parked[t->parked_count++] = (struct parked){load, t->version};
+    return true;
+}
+
 void table_load(void *user, void *thread, struct shed_load *load)
 {
     struct table *t = user;
     unsigned version;
+    bool is_parked;
 
     (void)thread;
     pthread_mutex_lock(&t->mu);
@@ -49,15 +68,12 @@ void table_load(void *user, void *thread, struct shed_load *load)
     t->keys += (unsigned)shed_load_count(load);
     if (++t->running > t->most_running)
         t->most_running = t->running;
-    while (t->is_held)
+    is_parked = park_locked(t, load);
+    while (!is_parked && t->is_held)
         pthread_cond_wait(&t->changed, &t->mu);
     pthread_mutex_unlock(&t->mu);
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        answer(load, i, version);
-    pthread_mutex_lock(&t->mu);
-    t->running--;
-    pthread_mutex_unlock(&t->mu);
-    shed_load_done(load);
+    if (!is_parked)
+        finish(t, load, version);
 }
 
 void table_hold(struct table *t)
@@ -73,6 +89,10 @@ void table_release(struct table *t)
     t->is_held = false;
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->mu);
+    /* nothing is parked any more */
+    for (size_t i = 0; i < t->parked_count; i++)
+        finish(t, t->parked[i].load, t->parked[i].version);
+    t->parked_count = 0;
 }
 
 void table_update(struct table *t)

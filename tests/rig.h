@@ -15,12 +15,20 @@
 /* The table. A key that begins with "absent", "null", "empty", "fail" or "big"
  * has such a row; every other one has "KEY@VERSION". A load reads the version
  * when it begins, and answers when the table is not held. */
+#define TABLE_PARKED_MAX 128
+
 struct table {
     pthread_mutex_t mu;
     pthread_cond_t changed;
     /* under mu */
     unsigned version;
     bool is_held;
+    bool is_async; /* loads that are held have left their thread */
+    struct parked {
+        struct shed_load *load;
+        unsigned version;
+    } parked[TABLE_PARKED_MAX];
+    size_t parked_count;
     unsigned loads, keys, running, most_running;
 };
 

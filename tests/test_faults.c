@@ -125,13 +125,15 @@ START_TEST(a_server_that_stands_still_is_done_without)
 }
 END_TEST
 
-START_TEST(without_redis_no_more_loads_run_at_a_time_than_may)
+static void crowd_without_redis(bool is_async)
 {
     enum { THREADS = 64, MAX_LOADS = 3 };
     static struct getter getters[THREADS];
     static char keys[THREADS][24];
+    struct shed_value *value = NULL;
 
     rig_init_hasty();
+    rig.table.is_async = is_async;
     rig.source_options.max_loads = MAX_LOADS;
     rig.source_options.max_batch = 1;
     rig_open(&rig);
@@ -142,7 +144,12 @@ START_TEST(without_redis_no_more_loads_run_at_a_time_than_may)
         getter_start(&getters[i], rig.cache, keys[i]);
     }
     WAIT_FOR(stats_of(rig.cache).misses == THREADS &&
-             table_running(&rig.table) == MAX_LOADS);
+             table_running(&rig.table) >= MAX_LOADS);
+    /* one more, which comes after all of them, does not get its turn */
+    ck_assert_int_eq(
+        shed_get(rig.cache, "last", 4, scaled_ms(300), &value, NULL),
+        SHED_ETIMEDOUT);
+    ck_assert_uint_eq(table_running(&rig.table), MAX_LOADS);
     table_release(&rig.table);
     for (int i = 0; i < THREADS; i++) {
         char text[32];
@@ -150,9 +157,20 @@ START_TEST(without_redis_no_more_loads_run_at_a_time_than_may)
         getter_expect(&getters[i], text, SHED_UNPUBLISHED);
     }
     ck_assert_uint_eq(rig.table.most_running, MAX_LOADS);
-    ck_assert_uint_eq(table_loads(&rig.table), THREADS);
+    WAIT_FOR(table_loads(&rig.table) == THREADS + 1);
     server_start_again(&rig.server);
     rig_down(&rig);
+}
+
+START_TEST(without_redis_no_more_loads_run_at_a_time_than_may)
+{
+    crowd_without_redis(false);
+}
+END_TEST
+
+START_TEST(loads_that_have_left_their_threads_count_as_well)
+{
+    crowd_without_redis(true);
 }
 END_TEST
 
@@ -461,6 +479,7 @@ int main(void)
                    a_server_that_stands_still_holds_nobody_beyond_the_deadline);
     tcase_add_test(tc, a_server_that_stands_still_is_done_without);
     tcase_add_test(tc, without_redis_no_more_loads_run_at_a_time_than_may);
+    tcase_add_test(tc, loads_that_have_left_their_threads_count_as_well);
     tcase_add_test(
         tc, after_an_invalidation_that_failed_nobody_here_joins_the_older_load);
     tcase_add_test(tc, out_of_memory_a_load_is_answered_and_its_lease_ended);

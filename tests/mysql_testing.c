@@ -59,22 +59,21 @@ void close_site(struct site *site)
     mysql_close(site->admin);
 }
 
-static void run_text(struct site *site, const char *format, va_list args)
+static void query(struct site *site, const char *sql)
 {
-    char sql[TEXT_BYTES];
-
-    vsnprintf(sql, sizeof(sql), format, args);
     ck_assert_msg(mysql_query(site->admin, sql) == 0, "%s: %s", sql,
                   mysql_error(site->admin));
 }
 
 void run_sql(struct site *site, const char *format, ...)
 {
+    char sql[TEXT_BYTES];
     va_list args;
 
     va_start(args, format);
-    run_text(site, format, args);
+    vsnprintf(sql, sizeof(sql), format, args);
     va_end(args);
+    query(site, sql);
 }
 
 static unsigned long take_number(struct site *site)
@@ -93,11 +92,13 @@ static unsigned long take_number(struct site *site)
 
 unsigned long ask_sql(struct site *site, const char *format, ...)
 {
+    char sql[TEXT_BYTES];
     va_list args;
 
     va_start(args, format);
-    run_text(site, format, args);
+    vsnprintf(sql, sizeof(sql), format, args);
     va_end(args);
+    query(site, sql);
     return take_number(site);
 }
 
@@ -120,19 +121,18 @@ unsigned long count_connections(struct site *site)
     return ask_sql(site, "SELECT COUNT(*) " CONNECTIONS, site->database);
 }
 
-unsigned long count_running(struct site *site)
+#define SLEEPERS "SELECT COUNT(*) " CONNECTIONS " AND info LIKE '%%SLEEP(%%'"
+
+unsigned long count_sleepers(struct site *site)
 {
-    return ask_sql(site, "SELECT COUNT(*) " CONNECTIONS " AND info IS NOT NULL",
-                   site->database);
+    return ask_sql(site, SLEEPERS, site->database);
 }
 
-void wait_running(struct site *site, unsigned long wanted)
+void wait_sleepers(struct site *site, unsigned long wanted)
 {
     char sql[TEXT_BYTES];
 
-    snprintf(sql, sizeof(sql),
-             "SELECT COUNT(*) " CONNECTIONS " AND info IS NOT NULL",
-             site->database);
+    snprintf(sql, sizeof(sql), SLEEPERS, site->database);
     wait_sql(site, wanted, sql);
 }
 
@@ -207,6 +207,29 @@ void load_keys(struct shed_source *source, struct ask *asks,
     shed_source_wake(source);
     for (size_t i = 0; i < count; i++)
         end_ask(&asks[i]);
+}
+
+void open_connection(struct site *site, struct shed_mysql_connection *c,
+                     struct shed_mysql_config *config)
+{
+    struct shed_mysql_failure failure;
+
+    *config = (struct shed_mysql_config){.connect_timeout_s = 5,
+                                         .read_timeout_s = 5,
+                                         .write_timeout_s = 5,
+                                         .statement_limit_ms = 60000};
+    ck_assert_int_eq(shed_mysql_uri_parse(site->uri, &config->uri, NULL),
+                     SHED_OK);
+    *c = (struct shed_mysql_connection){.config = config};
+    ck_assert_msg(shed_mysql_connection_open(c, &failure), "%s",
+                  failure.error.reason);
+}
+
+void close_connection(struct shed_mysql_connection *c,
+                      struct shed_mysql_config *config)
+{
+    shed_mysql_connection_close(c);
+    shed_mysql_uri_fini(&config->uri);
 }
 
 /* ----------------------------------------------------------- what is loaded */

@@ -11,6 +11,7 @@
 #include "gate.h"
 #include "load.h"
 #include "mysql/compat.h"
+#include "mysql/connection.h"
 #include "testing.h"
 #include "value.h"
 
@@ -40,17 +41,23 @@ unsigned long ask_sql(struct site *site, const char *format, ...)
 /* Wait until a number that the server tells is as wanted. */
 void wait_sql(struct site *site, unsigned long wanted, const char *sql);
 
-/* How many connections of the site's sources there are; running: with a query
- * under way. */
+/* How many connections of the site's sources there are; sleepers: those that
+ * run a query with SLEEP in it. */
 unsigned long count_connections(struct site *site);
-unsigned long count_running(struct site *site);
-void wait_running(struct site *site, unsigned long wanted);
+unsigned long count_sleepers(struct site *site);
+void wait_sleepers(struct site *site, unsigned long wanted);
 
 /* The id of the one connection that there is. */
 unsigned long only_connection(struct site *site);
 
 struct shed_source *open_source(struct site *site, const char *query,
                                 const struct shed_mysql_options *options);
+
+/* A connection such as a source's thread has. */
+void open_connection(struct site *site, struct shed_mysql_connection *c,
+                     struct shed_mysql_config *config);
+void close_connection(struct shed_mysql_connection *c,
+                      struct shed_mysql_config *config);
 
 /* A key that is loaded. */
 struct ask {

@@ -16,6 +16,8 @@
 #include "mysql/compat.h"
 #include "testing.h"
 
+#define NORMAL_AUTHENTICATION "--auth-root-authentication-method=normal"
+
 enum { OPTION_BYTES = 128, OPTIONS_MAX = 24, START_PATIENCE = 12 };
 
 /* Become a program whose output goes to the log. Servers stand in sbin, which
@@ -79,8 +81,7 @@ void own_mariadb_install(struct own_mariadb *server)
     /* --force: without it the machine's own name must resolve. */
     static const char *const options[] = {"--no-defaults",
                                           "--user=root",
-                                          "--auth-root-authentication-method="
-                                          "normal",
+                                          NORMAL_AUTHENTICATION,
                                           "--skip-test-db",
                                           "--force",
                                           "--datadir=",

@@ -746,7 +746,8 @@ END_TEST
 
 /* ---------------------------------------------------------------- threads */
 
-enum { SUBMITTERS = 8, EACH = 400 };
+#define SUBMITTERS ((size_t)8)
+#define EACH ((size_t)400)
 
 static void *submit_many(void *arg)
 {

@@ -100,7 +100,7 @@ START_TEST(a_query_of_a_server_that_dies_fails_long_before_its_limit)
     uint64_t begin_ms;
 
     begin_ask(source, &ask, "a", 1);
-    wait_running(&site, 1);
+    wait_sleepers(&site, 1);
     own_mariadb_signal(&server, SIGKILL);
     begin_ms = shed_now_ms();
     end_ask(&ask);
@@ -156,7 +156,7 @@ START_TEST(a_restart_has_ended_what_was_lost_before)
     o.source = &source_options;
     source = open_source(&site, SLOW, &o);
     begin_ask(source, &ask, "a", 1);
-    wait_running(&site, 1);
+    wait_sleepers(&site, 1);
     own_mariadb_signal(&server, SIGSTOP);
     /* Its read has timed out when it tries to connect again, which goes
      * unanswered: a second connection stands in the listener's queue. */
@@ -166,6 +166,57 @@ START_TEST(a_restart_has_ended_what_was_lost_before)
     end_ask(&ask);
     assert_failure(&ask, "no answer for 1");
     shed_source_close(source);
+}
+END_TEST
+
+static MYSQL *connect_guest(void)
+{
+    MYSQL *mysql = mysql_init(NULL);
+
+    ck_assert_ptr_nonnull(mysql);
+    ck_assert_msg(
+        mysql_real_connect(mysql, NULL, "root", NULL, NULL, 0,
+                           strstr(site.uri, "socket=") + strlen("socket="),
+                           0) != NULL,
+        "%s", mysql_error(mysql));
+    return mysql;
+}
+
+/* Connect until the server, which counts, has given us this id. */
+static MYSQL *connect_as(unsigned long id)
+{
+    MYSQL *mysql = connect_guest();
+
+    while (mysql_thread_id(mysql) < id) {
+        mysql_close(mysql);
+        mysql = connect_guest();
+    }
+    ck_assert_uint_eq(mysql_thread_id(mysql), id);
+    return mysql;
+}
+
+START_TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
+{
+    enum { LATER_IDS = 50, LONG_MS = 60000 };
+    struct shed_mysql_failure failure = {.is_timeout = true};
+    struct shed_mysql_connection c;
+    struct shed_mysql_config config;
+    MYSQL *innocent;
+
+    for (int i = 0; i < LATER_IDS; i++)
+        mysql_close(connect_guest());
+    open_connection(&site, &c, &config);
+    c.place.opened_ms -= LONG_MS;
+    shed_mysql_connection_abandon(&c, &failure, shed_now_ms());
+    ck_assert_uint_ne(c.lost.id, 0);
+    own_mariadb_signal(&server, SIGKILL);
+    own_mariadb_start(&server);
+    innocent = connect_as(c.lost.id);
+    shed_mysql_connection_end_lost(&c);
+    ck_assert_uint_eq(c.lost.id, 0);
+    ck_assert_int_eq(mysql_query(innocent, "DO 1"), 0);
+    mysql_close(innocent);
+    close_connection(&c, &config);
 }
 END_TEST
 
@@ -325,6 +376,8 @@ int main(void)
                    a_query_of_a_server_that_dies_fails_long_before_its_limit);
     tcase_add_test(tc, a_server_that_stands_still_keeps_a_slot_until_its_limit);
     tcase_add_test(tc, a_restart_has_ended_what_was_lost_before);
+    tcase_add_test(tc,
+                   a_connection_that_has_the_lost_ones_id_by_now_is_not_killed);
     tcase_add_test(tc, a_connection_that_was_idle_too_long_is_opened_again);
     tcase_add_test(tc, a_server_that_is_full_is_a_failure_that_passes);
     tcase_add_test(tc, a_server_that_turns_us_away_is_not_besieged);

@@ -145,6 +145,13 @@ void sim_check_owner(const struct sim *sim, const struct twin_slot *before,
         sim_fail(sim, "who was not the holder changed key %zu", call->key);
 }
 
+void sim_check_look(const struct sim *sim, const struct sim_flight *flight)
+{
+    if (sim->mode->looks_max > 0 && flight->looks > sim->mode->looks_max)
+        sim_fail(sim, "a waiter looked %u times, key %zu", flight->looks,
+                 flight->key);
+}
+
 static bool is_led(const struct twin_call *call, const struct twin_reply *reply)
 {
     return call->script == SHED_SCRIPT_ACQUIRE && reply->type == TWIN_PARTS &&

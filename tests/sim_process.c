@@ -44,6 +44,7 @@ static void answer(struct sim *s, struct sim_flight *f,
         sim_check_answer(s, caller, act->answer, version);
         caller->state = SIM_ANSWERED;
         caller->answered_ms = s->now_ms;
+        f->looks = 0;
     }
 }
 
@@ -121,6 +122,8 @@ static void make_call(struct sim *s, struct sim_flight *f,
         twin_make_acquire(call, f->key, &asks, !s->mode->no_channels, &s->lease,
                           f->has_seen ? &f->seen : NULL);
         f->has_seen = false;
+        f->looks++;
+        sim_check_look(s, f);
         call->is_tracked = s->process[f->process].has_pushes;
     } else if (what == SHED_SEND_PUBLISH) {
         make_publish(s, f, call);
@@ -355,6 +358,7 @@ static struct sim_flight *join_flight(struct sim *s, unsigned process,
     free_one->key = key;
     free_one->is_detached = false;
     free_one->has_seen = false;
+    free_one->looks = 0;
     free_one->caller_count = 0;
     free_one->owner =
         (struct twin_owner){.process = process, .flight = free_one->number};

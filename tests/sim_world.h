@@ -51,6 +51,7 @@ struct sim_mode {
     uint64_t fixed_load_ms;  /* of every load; 0: random */
     uint64_t fixed_lease_ms; /* 0: random */
     uint64_t answer_max_ms;  /* the longest that a caller may wait; 0: any */
+    unsigned looks_max;      /* of a waiter with pushes; 0: any number */
     bool is_burst;           /* all calls come at the beginning */
     bool no_channels;
     bool is_holder_killed; /* while the first load runs */
@@ -72,6 +73,7 @@ struct sim_flight {
     bool is_detached;
     struct shed_flight machine;
     struct twin_owner owner;
+    unsigned looks; /* since callers were last answered */
     bool has_seen;
     struct twin_bytes seen; /* to be corrupt */
     uint64_t loaded;        /* version */
@@ -207,6 +209,7 @@ void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
                       enum shed_flight_answer answer, uint64_t version);
 void sim_check_load(struct sim *sim, const struct sim_flight *flight,
                     bool is_leased);
+void sim_check_look(const struct sim *sim, const struct sim_flight *flight);
 void sim_check_takeover(const struct sim *sim, const struct twin_slot *before,
                         const struct twin_call *call,
                         const struct twin_reply *reply);

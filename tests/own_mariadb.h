@@ -17,7 +17,8 @@ void own_mariadb_install(struct own_mariadb *server);
  * it, so that a test that fails leaves nothing behind. */
 void own_mariadb_start(struct own_mariadb *server);
 
-/* Send a signal; SIGTERM and SIGKILL: wait for its end. */
+/* Send SIGTERM, SIGKILL or SIGSTOP, and wait until it has ended or stands
+ * still; or send SIGCONT. */
 void own_mariadb_signal(struct own_mariadb *server, int number);
 
 /* Remove the directory. */

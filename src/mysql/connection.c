@@ -20,10 +20,12 @@
 #include "random.h"
 
 /* Error numbers by ourselves: the headers of the two libraries lack some of
- * each other's. Below 2000 and from 3000 on the server has replied. */
+ * each other's. What is in neither range of the libraries is the server's. */
 enum {
     CLIENT_ERROR_MIN = 2000,
     CLIENT_ERROR_MAX = 2999,
+    CONNECTOR_C_ERROR_MIN = 5000, /* MariaDB's */
+    CONNECTOR_C_ERROR_MAX = 5999,
     CONNECT_SOCKET_FAILED = 2002,
     CONNECT_HOST_FAILED = 2003,
     SERVER_GONE = 2006,
@@ -70,7 +72,8 @@ enum { SQL_BYTES = 256 };
 
 static bool is_client_error(unsigned number)
 {
-    return number >= CLIENT_ERROR_MIN && number <= CLIENT_ERROR_MAX;
+    return (number >= CLIENT_ERROR_MIN && number <= CLIENT_ERROR_MAX) ||
+           (number >= CONNECTOR_C_ERROR_MIN && number <= CONNECTOR_C_ERROR_MAX);
 }
 
 /* The connection broke. */

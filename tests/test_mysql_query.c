@@ -24,7 +24,7 @@ static const char *expand(const char *text, size_t room, struct shed_error *err)
     ck_assert_ptr_nonnull(expanded);
     ck_assert_uint_eq(strlen(expanded), size);
     ck_assert_uint_lt(size, sizeof(out));
-    strcpy(out, expanded);
+    memcpy(out, expanded, size + 1);
     free(expanded);
     shed_mysql_query_fini(&query);
     return out;

@@ -110,17 +110,23 @@ static void draw_axes(FILE *out, const struct panel *p, const char *title)
                   p->x + PANEL_W / 2, p->y + PANEL_H + 32);
 }
 
+/* A slot in which no call returned has no latency: there the line breaks. */
 static void draw_line(FILE *out, const struct panel *p, const struct outcome *o,
                       bool is_latency)
 {
     const struct style *style = style_of(o->way);
     const double slot_s = SLOT_MS / 1000.0;
 
-    (void)fprintf(out, "<polyline stroke='%s' stroke-dasharray='%s' points='",
-                  style->colour, style->dash);
+    const char *head = "<polyline stroke='%s' stroke-dasharray='%s' points='";
+
+    (void)fprintf(out, head, style->colour, style->dash);
     for (size_t i = 0; i < o->slots; i++)
-        (void)fprintf(out, "%.1f,%.1f ", x_of(p, (double)i * slot_s),
-                      y_of(p, value_at(o, is_latency, i)));
+        if (is_latency && o->slot_worst_us[i] == 0) {
+            (void)fprintf(out, "'/>\n");
+            (void)fprintf(out, head, style->colour, style->dash);
+        } else
+            (void)fprintf(out, "%.1f,%.1f ", x_of(p, (double)i * slot_s),
+                          y_of(p, value_at(o, is_latency, i)));
     (void)fprintf(out, "'/>\n");
 }
 

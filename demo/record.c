@@ -126,10 +126,13 @@ void record_error(struct record *r, const char *text)
 
 void record_query_begin(struct record *r, size_t keys)
 {
+    int64_t under_way;
+
     atomic_fetch_add(&r->queries, 1);
     atomic_fetch_add(&r->queried_keys, keys);
     atomic_fetch_add(&slot_now(r)->queries, 1);
-    raise_to(&r->most_under_way, atomic_fetch_add(&r->under_way, 1) + 1);
+    under_way = atomic_fetch_add(&r->under_way, 1) + 1;
+    raise_to(&r->most_under_way, under_way > 0 ? (uint64_t)under_way : 0);
     atomic_store(&r->last_load_start_us, demo_now_us());
     atomic_store(&r->loading_pid, (int32_t)getpid());
     atomic_fetch_add(&r->load_starts, 1);

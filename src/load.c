@@ -403,6 +403,9 @@ void shed_source_wake(struct shed_source *s)
 {
     pthread_mutex_lock(&s->mu);
     s->ready = s->queued;
+    /* who was idle when they were queued may have taken others since */
+    if (s->ready > 0)
+        (void)staff_locked(s);
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
 }

@@ -23,8 +23,8 @@ enum shed_mysql_key {
 /* Fill it with SHED_MYSQL_OPTIONS_INIT. Texts are copied. */
 struct shed_mysql_options {
     size_t size;
-    /* How it loads; NULL for the defaults. Its callbacks must be NULL. Of its
-     * load_timeout_ms, queries get what is left as their time limit. */
+    /* How it loads; NULL for the defaults. Its callbacks must be NULL. Its
+     * load_timeout_ms is each query's time limit in the server. */
     const struct shed_source_options *source;
     uint64_t key;                /* enum shed_mysql_key */
     uint64_t connect_timeout_ms; /* [1000, 600000], whole seconds */
@@ -61,7 +61,9 @@ struct shed_mysql_options {
  * connection each, opened with the first load (so the server need not be up
  * now), in autocommit, utf8mb4, opened anew after a failure. A string key is
  * compared byte for byte with the column's: where the collation lets the
- * server return another one ("ABC" for "abc"), the key fails and says so.
+ * server return another one ("ABC" for "abc"), the keys of the batch that have
+ * no row fail and say so, unless that other one was asked for as well. So give
+ * the column a binary collation (utf8mb4_bin).
  *
  * Returns: SHED_OK and *out, to be closed with shed_source_close; SHED_EINVAL
  * (uri, query, options), SHED_ENOMEM; then *out is NULL.

@@ -326,8 +326,8 @@ shed_cache_open(struct shed_client *client, const char *name,
                 const struct shed_cache_options *options,
                 struct shed_cache **out, struct shed_error *err);
 
-/* Close a cache; no call may be under way on it. Waits for its loads, at most
- * the source's load_timeout_ms. NULL is allowed. */
+/* Close a cache; no call may be under way on it. Waits for its loads to be
+ * done. NULL is allowed. */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 
 /*

@@ -121,7 +121,10 @@ static int parse_host(struct shed_address *a, const char *c,
         host_end = memchr(c, ']', (size_t)(end - c));
         if (host_end == NULL)
             return shed_fail(err, SHED_EINVAL, "Redis URI: '[' without ']'");
-        if (host_end + 1 < end && host_end[1] == ':')
+        if (host_end + 1 < end && host_end[1] != ':')
+            return shed_fail(err, SHED_EINVAL,
+                             "Redis URI: only ':' and a port may follow ']'");
+        if (host_end + 1 < end)
             port = host_end + 2;
         c++;
     } else if (memchr(c, ':', (size_t)(end - c)) != NULL) {
@@ -130,6 +133,9 @@ static int parse_host(struct shed_address *a, const char *c,
     }
     if (host_end == c)
         return shed_fail(err, SHED_EINVAL, "Redis URI: the host is missing");
+    if (memchr(c, '?', (size_t)(host_end - c)) != NULL)
+        return shed_fail(err, SHED_EINVAL,
+                         "Redis URI: no '?' in redis://; the database is /n");
     code = decode(c, host_end, "host", &a->host, err);
     if (code == SHED_OK && port != NULL)
         code = parse_number(port, end, "port", PORT_MAX, err);
@@ -211,6 +217,16 @@ static int make_text(struct shed_address *a, struct shed_error *err)
     return SHED_OK;
 }
 
+/* The end of user and password, NULL without. In a unix path an '@' is one. */
+static const char *last_at(const char *c, int is_unix)
+{
+    const char *end = is_unix ? c + strcspn(c, "/") : c + strlen(c);
+
+    while (end > c && end[-1] != '@')
+        end--;
+    return end > c ? end - 1 : NULL;
+}
+
 static int parse(struct shed_address *a, const char *uri,
                  struct shed_error *err)
 {
@@ -224,7 +240,9 @@ static int parse(struct shed_address *a, const char *uri,
                          "Redis URI: must begin with redis:// or unix:");
     if (is_unix && strncmp(c, "//", 2) == 0)
         c += 2;
-    at = memchr(c, '@', strcspn(c, "/?"));
+    /* the last one: a password with an '@' that was not encoded must not end up
+       in the host, which error texts show */
+    at = last_at(c, is_unix);
     if (at != NULL) {
         code = parse_user(a, c, at, err);
         c = at + 1;

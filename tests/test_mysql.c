@@ -681,6 +681,25 @@ START_TEST(a_lost_query_is_ended_over_a_new_connection)
 }
 END_TEST
 
+/* After a failover the same name is another server's. */
+START_TEST(a_connection_of_another_server_is_not_killed)
+{
+    struct shed_mysql_connection innocent, c;
+    struct shed_mysql_config innocent_config, config;
+
+    open_connection(&site, &innocent, &innocent_config);
+    open_connection(&site, &c, &config);
+    c.lost = innocent.place;
+    snprintf(c.lost.server, sizeof(c.lost.server), "elsewhere 3306 1");
+    c.lost_over_ms = shed_now_ms() + 50;
+    shed_mysql_connection_end_lost(&c);
+    ck_assert_uint_ge(shed_now_ms(), c.lost_over_ms);
+    ck_assert_int_eq(mysql_query(innocent.mysql, "DO 1"), 0);
+    close_connection(&innocent, &innocent_config);
+    close_connection(&c, &config);
+}
+END_TEST
+
 START_TEST(an_error_of_the_server_leaves_nothing_lost)
 {
     struct shed_mysql_failure failure = {.number = 1146};
@@ -809,6 +828,7 @@ int main(void)
     tcase_add_test(tc,
                    a_connection_is_not_inherited_and_not_reopened_by_itself);
     tcase_add_test(tc, a_lost_query_is_ended_over_a_new_connection);
+    tcase_add_test(tc, a_connection_of_another_server_is_not_killed);
     tcase_add_test(tc, an_error_of_the_server_leaves_nothing_lost);
     tcase_add_test(tc, sigpipe_stays_as_the_program_has_it);
     tcase_add_test(tc, closing_the_source_closes_its_connections);

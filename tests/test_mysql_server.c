@@ -146,6 +146,50 @@ START_TEST(a_server_that_stands_still_keeps_a_slot_until_its_limit)
 }
 END_TEST
 
+START_TEST(a_query_that_was_too_slow_is_not_repeated)
+{
+    struct shed_mysql_options o = short_timeouts();
+    struct shed_source *source = open_source(&site, SLOW, &o);
+    struct ask ask;
+
+    load_key(source, &ask, "a");
+    assert_failure(&ask, "no answer for 1");
+    ck_assert_uint_eq(ask_sql(&site,
+                              "SELECT variable_value FROM information_schema."
+                              "global_status WHERE variable_name = "
+                              "'Com_stmt_execute'"),
+                      1);
+    shed_source_close(source);
+}
+END_TEST
+
+/* Its server looks whether it is killed between rows only. */
+START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
+{
+    enum { SLOW_PARTS = 60, PART_BYTES = 64 };
+    static char query[SLOW_PARTS * PART_BYTES];
+    struct shed_mysql_options o = short_timeouts();
+    struct shed_source *source;
+    struct ask ask;
+    size_t used;
+
+    used = (size_t)snprintf(query, sizeof(query), "SELECT k, CONCAT(k");
+    for (int i = 0; i < SLOW_PARTS; i++)
+        used += (size_t)snprintf(query + used, sizeof(query) - used,
+                                 ", SHA2(REPEAT(k, %d), 512)", 16000000 + i);
+    snprintf(query + used, sizeof(query) - used, ") FROM word WHERE k IN (?)");
+    source = open_source(&site, query, &o);
+    load_key(source, &ask, "a");
+    ck_assert_uint_eq(
+        ask_sql(&site,
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                "info LIKE 'SELECT k, CONCAT%%'"),
+        0);
+    assert_failure(&ask, "no answer for 1");
+    shed_source_close(source);
+}
+END_TEST
+
 START_TEST(a_restart_has_ended_what_was_lost_before)
 {
     enum { LIMIT_MS = 120000 };
@@ -267,6 +311,10 @@ START_TEST(a_server_that_is_full_is_a_failure_that_passes)
     for (size_t i = 0; i < CONNECTIONS; i++)
         mysql_close(others[i]);
     wait_row(source, "a", "A");
+    /* All is forgotten then: the next connection is opened without a pause. */
+    run_sql(&site, "KILL CONNECTION %lu", only_connection(&site));
+    load_key(source, &ask, "b");
+    assert_text(&ask, "B");
     shed_source_close(source);
 }
 END_TEST
@@ -377,6 +425,9 @@ int main(void)
     tcase_add_test(tc,
                    a_query_of_a_server_that_dies_fails_long_before_its_limit);
     tcase_add_test(tc, a_server_that_stands_still_keeps_a_slot_until_its_limit);
+    tcase_add_test(tc, a_query_that_was_too_slow_is_not_repeated);
+    tcase_add_test(tc,
+                   a_slot_is_free_when_a_killed_query_is_gone_and_not_before);
     tcase_add_test(tc, a_restart_has_ended_what_was_lost_before);
     tcase_add_test(tc,
                    a_connection_that_has_the_lost_ones_id_by_now_is_not_killed);

@@ -150,7 +150,9 @@ static int parse_database(char *text, struct shed_mysql_uri *out,
 {
     if (text == NULL || *text == '\0')
         return shed_fail(err, SHED_EINVAL, "MySQL URI: it names no database");
-    if (strchr(text, '/') != NULL || !decode(text))
+    /* An '@' here is a password's with a '/' in it: server errors would quote
+     * it as the name of a database. */
+    if (strpbrk(text, "/@") != NULL || !decode(text))
         return shed_fail(
             err, SHED_EINVAL,
             "MySQL URI: the database is not percent-encoded rightly");

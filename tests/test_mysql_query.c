@@ -262,6 +262,7 @@ static const struct {
     {"mysql://u:s3cret@h", "database"},
     {"mysql://u:s3cret@h/", "database"},
     {"mysql://u:s3cret@h/d/e", "database"},
+    {"mysql://u:12/s3cret@h", "database"}, /* a '/' that is not encoded */
     {"mysql://u:s3cret@h/d%2", "database"},
     {"mysql://u:s3cret@h/d%00e", "database"},
     {"mysql://u:s3cret@/d", "host or a socket"},

@@ -312,7 +312,10 @@ START_TEST(a_server_that_is_full_is_a_failure_that_passes)
         mysql_close(others[i]);
     wait_row(source, "a", "A");
     /* All is forgotten then: the next connection is opened without a pause. */
-    run_sql(&site, "KILL CONNECTION %lu", only_connection(&site));
+    run_sql(&site, "RENAME TABLE word TO gone");
+    load_key(source, &ask, "b");
+    assert_failure(&ask, "(1146)");
+    run_sql(&site, "RENAME TABLE gone TO word");
     load_key(source, &ask, "b");
     assert_text(&ask, "B");
     shed_source_close(source);

@@ -598,6 +598,9 @@ static int run_locked(struct link *l, struct request *me,
     code = append_locked(l, me, commands, shed_now_ms(), err);
     if (code == SHED_OK && !has_gate) {
         l->is_led = true;
+        /* the link was idle: what has come on it answers nothing */
+        if (l->wire.fd >= 0 && !shed_wire_is_quiet(&l->wire))
+            shed_wire_close(&l->wire);
         lead_locked(l, me);
     }
     unlock_and_wake(l);

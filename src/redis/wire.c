@@ -249,6 +249,17 @@ enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
     return next != NULL ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
 }
 
+bool shed_wire_is_quiet(const struct shed_wire *w)
+{
+    const redisReader *reader = w->reader;
+    char byte;
+
+    if (reader->len > reader->pos)
+        return false;
+    return recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           would_block(errno);
+}
+
 size_t shed_wire_setup(const struct shed_address *a,
                        struct shed_args setup[SHED_SETUP_MAX])
 {

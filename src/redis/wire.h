@@ -100,6 +100,10 @@ enum shed_wire_io shed_wire_next(struct shed_wire *wire,
                                  struct shed_reply **reply,
                                  struct shed_error *err);
 
+/* Whether nothing has come that is still unread. A connection without a command
+ * under way must be so: what came unasked would answer the next one. */
+bool shed_wire_is_quiet(const struct shed_wire *wire);
+
 /* What every connection begins with: AUTH and SELECT, as the address says.
  * Borrows from address. Returns: how many. */
 #define SHED_SETUP_MAX 2

@@ -26,7 +26,8 @@
 #define THINK_US 20000
 #define GAP_US 20000 /* between a hot key's return and its next expiry */
 #define SETTLE_US 200000
-#define CRASH_LOAD_FACTOR 6 /* loads long enough to be killed in the middle */
+#define PATIENCE_US 30000000 /* with what should have come long ago */
+#define CRASH_LOAD_FACTOR 6  /* loads long enough to be killed in the middle */
 #define KEY_BYTES 64
 #define EXPIRE_TRIES 200 /* looks for a load, between two expiries */
 
@@ -364,36 +365,58 @@ static void conduct_cold(struct conductor *c)
     end(c);
 }
 
+/* Wait until the hot row stands and nobody queries. Returns false if it does
+ * not come, or if a call has ended with an error. */
+static bool await_hot_row(struct conductor *c)
+{
+    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
+
+    while (!has_row(c, HOT_ID) || atomic_load(&c->record->under_way) > 0) {
+        if (atomic_load(&c->record->errors) > 0 || demo_now_us() > deadline_us)
+            return false;
+        nap(1000);
+    }
+    return true;
+}
+
 /* Kill the process that is loading, in the middle. Returns when the next load
  * began, in ms after the kill; below 0 if none did. Without protection all
  * load at once, and there is no next one to wait for. */
 static double kill_loader(struct conductor *c)
 {
-    const uint64_t patience_us = 30000000;
     struct record *r = c->record;
     uint64_t load_us = atomic_load(&r->load_ms) * 1000, killed_us;
     char key[KEY_BYTES];
+    bool was_loading;
+    int32_t dead;
     pid_t pid;
 
     key_of(c, HOT_ID, key);
-    while (!has_row(c, HOT_ID) || atomic_load(&r->under_way) > 0)
-        nap(1000);
+    if (!await_hot_row(c))
+        return -1;
     nap(GAP_US); /* let who waited for it have it */
     /* again if need be: a SET that was on its way brings it back */
     for (uint64_t tries = 0; (pid = (pid_t)atomic_load(&r->loading_pid)) == 0;
          tries++) {
+        if (atomic_load(&r->errors) > 0)
+            return -1;
         if (tries % EXPIRE_TRIES == 0)
             (void)command_integer(c, "PEXPIRE", key, 1);
         nap(500);
     }
     nap(load_us / 2);
     killed_us = demo_now_us();
+    was_loading = atomic_load(&r->loading_pid) == (int32_t)pid;
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, NULL, 0);
-    atomic_store(&r->under_way, 0); /* the dead do not say that they end */
-    atomic_store(&r->loading_pid, 0);
+    /* The dead do not say that they end. By now a successor may have begun, so
+     * only the dead one's part is taken away. */
+    dead = (int32_t)pid;
+    if (was_loading)
+        atomic_fetch_sub(&r->under_way, 1);
+    (void)atomic_compare_exchange_strong(&r->loading_pid, &dead, 0);
     while (atomic_load(&r->last_load_start_us) <= killed_us &&
-           demo_now_us() - killed_us < patience_us && c->way != &way_none)
+           demo_now_us() - killed_us < PATIENCE_US && c->way != &way_none)
         nap(500);
     fleet_replace(&c->fleet, pid);
     if (atomic_load(&r->last_load_start_us) <= killed_us)
@@ -424,6 +447,10 @@ static void conduct_crash(struct conductor *c)
             record_error(c->record, "no load followed the kill");
         c->out->events++;
     }
+    /* Those who wait for the last load are counted, too. Without protection
+     * nobody does, and the dead process had many queries under way. */
+    if (c->way != &way_none && await_hot_row(c))
+        nap(SETTLE_US);
     end(c);
     qsort(ms, kills, sizeof(*ms), compare);
     c->out->recovery_p50_ms = ms[kills / 2];

@@ -30,6 +30,11 @@
 /* Replies parsed between two takes of the mutex. */
 #define PARSE_BATCH 64
 
+/* Before a link that was idle for so long is used, it is looked at: what has
+ * come on it meanwhile answers nothing, and it may be closed. In a row of calls
+ * the look would be a system call for each. */
+#define IDLE_MS 2
+
 /* How much later than at its timeout a silent connection may be given up. */
 #define SLACK_MS 2
 
@@ -66,6 +71,7 @@ struct link {
     pthread_mutex_t mu;
     /* under mu */
     bool is_led;
+    uint64_t last_used_ms;     /* when somebody last found it idle */
     struct shed_buffer queued; /* behind what the leader sends */
     struct slot *slots;        /* a ring, oldest first */
     size_t slots_capacity, slots_first, slots_count;
@@ -586,6 +592,7 @@ static int run_locked(struct link *l, struct request *me,
                       struct shed_error *err)
 {
     bool has_gate = l->is_led;
+    uint64_t now_ms = shed_now_ms();
     int code = SHED_OK;
 
     me->has_gate = has_gate;
@@ -595,13 +602,14 @@ static int run_locked(struct link *l, struct request *me,
         pthread_mutex_unlock(&l->mu);
         return code;
     }
-    code = append_locked(l, me, commands, shed_now_ms(), err);
+    code = append_locked(l, me, commands, now_ms, err);
     if (code == SHED_OK && !has_gate) {
         l->is_led = true;
-        /* the link was idle: what has come on it answers nothing */
-        if (l->wire.fd >= 0 && !shed_wire_is_quiet(&l->wire))
+        if (l->wire.fd >= 0 && now_ms - l->last_used_ms >= IDLE_MS &&
+            !shed_wire_is_quiet(&l->wire))
             shed_wire_close(&l->wire);
         lead_locked(l, me);
+        l->last_used_ms = now_ms;
     }
     unlock_and_wake(l);
     if (code == SHED_OK && has_gate)

@@ -11,6 +11,7 @@
 #include "testing.h"
 
 #define GOOD "$4\r\ngood\r\n"
+#define PEERS 8
 #define STRAY "$5\r\nstray\r\n"
 
 /* Answers each command of each connection, one after the other, with GOOD. */
@@ -19,6 +20,8 @@ struct fake {
     int listener;
     atomic_int peer; /* the connection of now */
     pthread_t thread;
+    int peers[PEERS];
+    size_t count;
 };
 
 static void *serve(void *arg)
@@ -32,7 +35,9 @@ static void *serve(void *arg)
         while (recv(peer, bytes, sizeof(bytes), 0) > 0)
             if (send(peer, GOOD, strlen(GOOD), MSG_NOSIGNAL) < 0)
                 break;
-        close(peer);
+        /* closed by stop: the test sends on it, too */
+        if (fake->count < PEERS)
+            fake->peers[fake->count++] = peer;
     }
     return NULL;
 }
@@ -57,6 +62,8 @@ static void stop(struct fake *fake)
 {
     (void)shutdown(fake->listener, SHUT_RDWR);
     (void)pthread_join(fake->thread, NULL);
+    while (fake->count > 0)
+        close(fake->peers[--fake->count]);
     close(fake->listener);
     (void)unlink(fake->path);
 }

@@ -556,11 +556,9 @@ static int write_entry(struct shed_cache *cache, enum shed_script script,
     shed_table_detach(cache->client->airport.table, named->key.redis,
                       named->key.redis_size);
     if (code == SHED_OK && text != NULL)
-        code = shed_fail(
-            err,
-            shed_reply_trouble(reply) == SHED_TROUBLE_DENIED ? SHED_EDENIED
-                                                             : SHED_EREDIS,
-            "Redis refused the %s: %s", shed_script_texts[script].name, text);
+        code =
+            shed_fail(err, shed_reply_code(reply), "Redis refused the %s: %s",
+                      shed_script_texts[script].name, text);
     shed_reply_free(reply);
     shed_count_code(&cache->counters, (enum shed_code)code);
     return code;

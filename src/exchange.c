@@ -76,10 +76,8 @@ static void on_trouble(struct shed_exchange *x, uint64_t request,
     if (reply != NULL) {
         const char *text = shed_reply_error(reply);
         event.trouble = shed_reply_trouble(reply);
-        (void)shed_fail(
-            &x->error,
-            event.trouble == SHED_TROUBLE_DENIED ? SHED_EDENIED : SHED_EREDIS,
-            "Redis: %s", text != NULL ? text : "a reply of an unknown form");
+        (void)shed_fail(&x->error, shed_reply_code(reply), "Redis: %s",
+                        text != NULL ? text : "a reply of an unknown form");
     } else {
         x->error = *err;
     }
@@ -312,9 +310,9 @@ static void begin(struct shed_args *args, enum shed_script script,
     shed_args_add(args, x->key, x->key_size);
 }
 
-/* A new data version or nonce. Without randomness there is nothing to be had
- * but trouble later: the old bytes then serve, which is no worse than a load
- * whose lease was taken over. */
+/* A new data version or nonce. Where the kernel has no randomness to give,
+ * jitter must do: nobody has to guess it, it only has to differ from the
+ * others. */
 static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
 {
     struct shed_error unused;

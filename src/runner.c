@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +18,7 @@
 /* A lease record outlives the longest load, by as much as it takes to publish
  * what was loaded. */
 #define RECORD_MARGIN_MS 5000
+
 struct shed_runner {
     /* set at creation */
     struct shed_airport *airport;
@@ -178,7 +178,7 @@ static void destroy(struct run *run)
     pthread_mutex_unlock(&r->mu);
 }
 
-/* Returns: false if it has been freed, or will be when the last call is
+/* Returns: false if it is out of the table, to be freed when the last call is
  * back; true if somebody came in the last moment. */
 static bool goes_on(struct run *run)
 {

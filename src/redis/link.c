@@ -286,13 +286,9 @@ static int set_up(struct shed_wire *w, const struct shed_args *args,
         if (shed_wire_fill(w, err) == SHED_WIRE_LOST)
             return SHED_EREDIS;
     }
-    if (shed_reply_error(reply) != NULL) {
-        enum shed_code kind = shed_reply_trouble(reply) == SHED_TROUBLE_DENIED
-                                  ? SHED_EDENIED
-                                  : SHED_EREDIS;
-        code = shed_fail(err, kind, "Redis refused %s: %s", args->at[0],
-                         shed_reply_error(reply));
-    }
+    if (shed_reply_error(reply) != NULL)
+        code = shed_fail(err, shed_reply_code(reply), "Redis refused %s: %s",
+                         args->at[0], shed_reply_error(reply));
     shed_reply_free(reply);
     return code;
 }
@@ -500,8 +496,10 @@ static void hand_over_locked(struct link *l)
         if (l->wire.fd >= 0 &&
             shed_wire_flush(&l->wire, &why) == SHED_WIRE_LOST)
             lose_locked(l, &why);
-        else
+        else {
             settle_locked(l, next, OUTCOME_LEADER);
+            l->is_led = true;
+        }
         return;
     }
     if (l->slots_count > 0) {
@@ -527,9 +525,6 @@ static void lead_locked(struct link *l, struct request *me)
         give_up_locked(l, me);
     l->is_led = false;
     hand_over_locked(l);
-    for (size_t i = 0; i < l->slots_count; i++)
-        if (slot_at(l, i)->request != NULL)
-            l->is_led = true;
 }
 
 /* Wait at the gate until the outcome is known or it is ours to lead; at the

@@ -234,9 +234,8 @@ static void on_setup(void *arg, struct shed_reply *reply,
     (void)err;
     if (shed_reply_error(reply) == NULL || p->state != PIPE_OPEN)
         return;
-    (void)shed_fail(&p->why,
-                    kind == SHED_TROUBLE_DENIED ? SHED_EDENIED : SHED_EREDIS,
-                    "Redis refuses us: %s", shed_reply_error(reply));
+    (void)shed_fail(&p->why, shed_reply_code(reply), "Redis refuses us: %s",
+                    shed_reply_error(reply));
     lose(p, kind);
 }
 

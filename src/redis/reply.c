@@ -106,6 +106,12 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
     return SHED_TROUBLE_DOWN;
 }
 
+enum shed_code shed_reply_code(const struct shed_reply *error)
+{
+    return shed_reply_trouble(error) == SHED_TROUBLE_DENIED ? SHED_EDENIED
+                                                            : SHED_EREDIS;
+}
+
 void shed_reply_free(void *reply)
 {
     if (reply != NULL)

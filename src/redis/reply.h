@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <snowshed/snowshed.h>
+
 #include "flight.h"
 
 struct shed_reply; /* a redisReply */
@@ -33,6 +35,10 @@ struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i);
 /* Which trouble an error reply is. The code decides; inside a script's error
  * it can stand anywhere in the text. */
 enum shed_trouble shed_reply_trouble(const struct shed_reply *error);
+
+/* The code by which a caller hears of an error reply: SHED_EDENIED or
+ * SHED_EREDIS. */
+enum shed_code shed_reply_code(const struct shed_reply *error);
 
 /* NULL is allowed. The parameter is a struct shed_reply; its type lets it be
  * the owner of a value. */

@@ -549,8 +549,9 @@ static int write_entry(struct shed_cache *cache, enum shed_script script,
                        uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_reply *reply = NULL;
+    bool is_repeated; /* which does no harm here */
     int code = shed_links_call_script(cache->client->links, script, args,
-                                      &reply, deadline_ms, err);
+                                      &reply, &is_repeated, deadline_ms, err);
     const char *text = shed_reply_error(reply);
 
     shed_table_detach(cache->client->airport.table, named->key.redis,

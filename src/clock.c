@@ -23,24 +23,32 @@ enum {
 
 /* clock_gettime fails only for a clock that does not exist or a bad pointer:
  * neither can happen here. */
-static struct timespec read_clock(void)
+static struct timespec read_clock(clockid_t clock)
 {
     struct timespec now = {0, 0};
 
-    (void)clock_gettime(DEADLINE_CLOCK, &now);
+    (void)clock_gettime(clock, &now);
     return now;
+}
+
+static uint64_t to_ms(struct timespec now)
+{
+    return (uint64_t)now.tv_sec * MS_PER_S + (uint64_t)now.tv_nsec / NS_PER_MS;
 }
 
 uint64_t shed_now_ms(void)
 {
-    struct timespec now = read_clock();
+    return to_ms(read_clock(DEADLINE_CLOCK));
+}
 
-    return (uint64_t)now.tv_sec * MS_PER_S + (uint64_t)now.tv_nsec / NS_PER_MS;
+uint64_t shed_wall_ms(void)
+{
+    return to_ms(read_clock(CLOCK_REALTIME));
 }
 
 uint64_t shed_now_us(void)
 {
-    struct timespec now = read_clock();
+    struct timespec now = read_clock(DEADLINE_CLOCK);
 
     return (uint64_t)now.tv_sec * US_PER_S + (uint64_t)now.tv_nsec / NS_PER_US;
 }

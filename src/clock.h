@@ -8,6 +8,10 @@
 uint64_t shed_now_ms(void);
 uint64_t shed_now_us(void);
 
+/* The wall clock, ms since 1970: for what other programs read, never for a
+ * deadline. */
+uint64_t shed_wall_ms(void);
+
 /* now + timeout without overflow. */
 static inline uint64_t shed_deadline_ms(uint64_t now_ms, uint64_t timeout_ms)
 {

@@ -40,6 +40,8 @@ const char *shed_code_name(enum shed_code code)
         return "SHED_ECLOSED";
     case SHED_EFORKED:
         return "SHED_EFORKED";
+    case SHED_ELOST:
+        return "SHED_ELOST";
     }
     return "unknown shed_code";
 }

@@ -55,6 +55,7 @@ void shed_count_code(struct shed_counters *counters, enum shed_code code)
     case SHED_EDENIED:
     case SHED_ECLOSED:
     case SHED_EFORKED:
+    case SHED_ELOST:
         break;
     }
     shed_count(&counters->errors_other, 1);

@@ -3,7 +3,9 @@
 #define _GNU_SOURCE /* accept4, pipe2 */
 #include "server.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,16 +21,33 @@
 
 /* ----------------------------------------------------------------- servers */
 
-static void remove_dir(const struct server *s)
+/* What is in it is sockets, a log, and a directory of append-only files. */
+static void remove_dir(const char *name)
 {
-    static const char *const names[] = {"redis.sock", "proxy.sock", "log"};
-    char path[SERVER_PATH_BYTES * 2];
+    DIR *dir = opendir(name);
+    char path[PATH_MAX];
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-        snprintf(path, sizeof(path), "%s/%s", s->dir, names[i]);
-        unlink(path);
+    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", name, e->d_name);
+        if (unlink(path) != 0)
+            remove_dir(path);
     }
-    rmdir(s->dir);
+    if (dir != NULL)
+        closedir(dir);
+    rmdir(name);
+}
+
+/* Nothing of the test's is to be held open here, of other servers' guardians
+ * least of all. */
+static void close_all_but(int kept)
+{
+    enum { FDS_MAX = 256 };
+
+    for (int fd = STDERR_FILENO + 1; fd < FDS_MAX; fd++)
+        if (fd != kept)
+            close(fd);
 }
 
 /* Check ends a failed test without a word: so the directory is removed by a
@@ -43,10 +62,10 @@ static void start_guardian(struct server *s)
     ck_assert_int_ge(s->guardian, 0);
     if (s->guardian == 0) {
         setsid(); /* Check kills the test's whole group */
-        close(ends[1]);
+        close_all_but(ends[0]);
         while (read(ends[0], &byte, 1) < 0)
             ;
-        remove_dir(s);
+        remove_dir(s->dir);
         _exit(0);
     }
     close(ends[0]);
@@ -223,6 +242,22 @@ void server_do(const struct server *s, const char *format, ...)
     (void)integer(reply, format);
 }
 
+void server_info(const struct server *s, const char *field, char *value,
+                 size_t size)
+{
+    redisReply *reply = server_run(s, "INFO");
+    char name[64];
+    const char *at;
+
+    snprintf(name, sizeof(name), "\n%s:", field);
+    ck_assert_int_eq(reply->type, REDIS_REPLY_STRING);
+    at = strstr(reply->str, name);
+    ck_assert_msg(at != NULL, "INFO tells no %s", field);
+    at += strlen(name);
+    snprintf(value, size, "%.*s", (int)strcspn(at, "\r\n"), at);
+    freeReplyObject(reply);
+}
+
 long long server_calls(const struct server *s, const char *command)
 {
     redisReply *reply = server_run(s, "INFO commandstats");
@@ -338,12 +373,15 @@ static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
 static void pass_reply(struct proxy *p, struct pair *pair)
 {
     int mode = atomic_load(&p->mode);
+    bool is_cut = mode == PROXY_CUT || mode == PROXY_CUT_ONE;
     size_t left = pair->size - pair->sent;
-    size_t n = mode == PROXY_DRIP || mode == PROXY_CUT ? 1 : left;
+    size_t n = mode == PROXY_DRIP || is_cut ? 1 : left;
 
+    if (mode == PROXY_CUT_ONE)
+        atomic_store(&p->mode, PROXY_PASS);
     if (send(pair->client, pair->held + pair->sent, n, MSG_NOSIGNAL) !=
             (ssize_t)n ||
-        mode == PROXY_CUT) {
+        is_cut) {
         close_pair(pair);
         return;
     }
@@ -400,7 +438,7 @@ static void *run_proxy(void *arg)
     return NULL;
 }
 
-void proxy_start(struct proxy *p, const struct server *s)
+void proxy_listen(struct proxy *p, const struct server *s)
 {
     struct sockaddr_un name;
 
@@ -412,7 +450,17 @@ void proxy_start(struct proxy *p, const struct server *s)
     ck_assert_int_eq(bind(p->listener, (struct sockaddr *)&name, sizeof(name)),
                      0);
     ck_assert_int_eq(listen(p->listener, PROXY_PAIRS_MAX), 0);
+}
+
+void proxy_serve(struct proxy *p)
+{
     ck_assert_int_eq(pthread_create(&p->thread, NULL, run_proxy, p), 0);
+}
+
+void proxy_start(struct proxy *p, const struct server *s)
+{
+    proxy_listen(p, s);
+    proxy_serve(p);
 }
 
 void proxy_set(struct proxy *p, enum proxy_mode mode, unsigned delay_ms,

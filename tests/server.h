@@ -48,6 +48,11 @@ redisReply *server_run(const struct server *s, const char *format, ...);
 long long server_int(const struct server *s, const char *format, ...);
 void server_do(const struct server *s, const char *format, ...);
 
+/* The value of a field of INFO, cut to size; a field that is not there is a
+ * failure. */
+void server_info(const struct server *s, const char *field, char *value,
+                 size_t size);
+
 /* How often a command has been executed: "get", "evalsha". */
 long long server_calls(const struct server *s, const char *command);
 
@@ -59,11 +64,12 @@ void server_check_ttls(const struct server *s);
 
 enum proxy_mode {
     PROXY_PASS,
-    PROXY_DELAY,  /* each read of the server's is passed on after delay_ms */
-    PROXY_DRIP,   /* one byte every delay_ms */
-    PROXY_CUT,    /* the first byte of a reply, then the end */
-    PROXY_ANSWER, /* text in place of what the server says */
-    PROXY_DROP    /* requests go, replies do not come */
+    PROXY_DELAY,   /* each read of the server's is passed on after delay_ms */
+    PROXY_DRIP,    /* one byte every delay_ms */
+    PROXY_CUT,     /* the first byte of a reply, then the end */
+    PROXY_CUT_ONE, /* of the next reply; then PASS */
+    PROXY_ANSWER,  /* text in place of what the server says */
+    PROXY_DROP     /* requests go, replies do not come */
 };
 
 #define PROXY_PAIRS_MAX 64
@@ -82,7 +88,12 @@ struct proxy {
     atomic_bool is_stopping;
 };
 
+/* start is listen, which makes the address, and serve, which makes a thread: a
+ * test that forks has to fork between them, lest a child inherit a lock of the
+ * allocator's that the thread held (AddressSanitizer's does not see to it). */
 void proxy_start(struct proxy *p, const struct server *s);
+void proxy_listen(struct proxy *p, const struct server *s);
+void proxy_serve(struct proxy *p);
 void proxy_set(struct proxy *p, enum proxy_mode mode, unsigned delay_ms,
                const char *text);
 void proxy_stop(struct proxy *p);

@@ -55,13 +55,15 @@ enum shed_code {
     SHED_EINVAL,    /* the call is wrong: mend the program */
     SHED_ENOMEM,    /* memory is out: nothing has changed, try later */
     SHED_ETIMEDOUT, /* the deadline passed first: try again or give up */
-    SHED_EBUSY,     /* a bound is reached: shed this request, do not retry */
+    SHED_EBUSY,     /* a bound is reached (a queue, threads, descriptors,
+                       randomness): shed this request, do not retry */
     SHED_EREDIS,    /* Redis failed or cannot be reached: try again later */
     SHED_ESOURCE,   /* the source failed to load: try again later */
     SHED_ETOOBIG,   /* the value exceeds the cache's limit: use the source */
     SHED_EDENIED,   /* Redis refuses us (password, ACL): tell the operator */
-    SHED_ECLOSED,   /* the client is being closed */
-    SHED_EFORKED    /* the client belongs to another process: open your own */
+    SHED_ECLOSED,   /* the client or the lock is being closed */
+    SHED_EFORKED,   /* the client belongs to another process: open your own */
+    SHED_ELOST /* the lock is not yours any more: roll back, acquire anew */
 };
 
 #define SHED_REASON_BYTES 240
@@ -113,7 +115,8 @@ struct shed_client_options {
  * Open a client.
  *
  * uri is redis://[user[:password]@]host[:port][/db] or
- * unix:[//[user[:password]@]]/path[?db=n]; percent-encode what is special.
+ * unix:[//[user[:password]@]]/path[?db=n], so unix:/run/redis.sock is one;
+ * percent-encode what is special.
  * options may be NULL for the defaults. Redis need not be up: the client
  * connects when needed and again after failures, with a growing pause between.
  *
@@ -163,8 +166,9 @@ SHED_API size_t shed_load_count(const struct shed_load *load);
 SHED_API const void *shed_load_key(const struct shed_load *load, size_t i,
                                    size_t *size);
 
-/* Milliseconds until callers stop waiting for this load; 0 when that is past.
- * A source should give up then, and fail what is open. */
+/* Milliseconds left of the source's load_timeout_ms; 0 when that is past. A
+ * source should give up then, and fail what is open. (Callers may have given up
+ * before, by deadlines of their own; the next ones are served.) */
 SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
 
 /*

@@ -634,14 +634,15 @@ static int call_once(struct shed_links *links,
     return code;
 }
 
-int shed_links_call(struct shed_links *links, const struct shed_args *commands,
-                    size_t count, struct shed_reply **replies,
-                    uint64_t deadline_ms, struct shed_error *err)
+static int call(struct shed_links *links, const struct shed_args *commands,
+                size_t count, struct shed_reply **replies, bool *is_repeated,
+                uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_buffer bytes = {0};
     bool was_connected = false;
     int code = SHED_OK;
 
+    *is_repeated = false;
     if (count == 0)
         return SHED_OK;
     for (size_t i = 0; i < count && code == SHED_OK; i++)
@@ -649,25 +650,37 @@ int shed_links_call(struct shed_links *links, const struct shed_args *commands,
     if (code == SHED_OK)
         code = call_once(links, &bytes, count, replies, deadline_ms,
                          &was_connected, err);
-    if (code == SHED_EREDIS && was_connected && shed_now_ms() < deadline_ms)
+    *is_repeated =
+        code == SHED_EREDIS && was_connected && shed_now_ms() < deadline_ms;
+    if (*is_repeated)
         code = call_once(links, &bytes, count, replies, deadline_ms,
                          &was_connected, err);
     shed_buffer_fini(&bytes);
     return code;
 }
 
+int shed_links_call(struct shed_links *links, const struct shed_args *commands,
+                    size_t count, struct shed_reply **replies,
+                    uint64_t deadline_ms, struct shed_error *err)
+{
+    bool unused;
+
+    return call(links, commands, count, replies, &unused, deadline_ms, err);
+}
+
 int shed_links_call_script(struct shed_links *links, enum shed_script script,
                            struct shed_args *args, struct shed_reply **reply,
-                           uint64_t deadline_ms, struct shed_error *err)
+                           bool *is_repeated, uint64_t deadline_ms,
+                           struct shed_error *err)
 {
-    int code = shed_links_call(links, args, 1, reply, deadline_ms, err);
+    int code = call(links, args, 1, reply, is_repeated, deadline_ms, err);
 
     if (code != SHED_OK || !shed_script_is_unknown(*reply))
         return code;
     shed_reply_free(*reply);
     *reply = NULL;
     shed_script_by_text(args, script);
-    return shed_links_call(links, args, 1, reply, deadline_ms, err);
+    return call(links, args, 1, reply, is_repeated, deadline_ms, err);
 }
 
 int shed_links_create(struct shed_address *address,

@@ -44,10 +44,12 @@ SHED_MUST_CHECK int shed_links_call(struct shed_links *links,
                                     struct shed_error *err);
 
 /* The same for one script, begun with shed_script_begin; by text if the server
- * has lost it. */
+ * has lost it. *is_repeated: it was sent twice, and may have been carried out
+ * before it was answered. */
 SHED_MUST_CHECK int
 shed_links_call_script(struct shed_links *links, enum shed_script script,
                        struct shed_args *args, struct shed_reply **reply,
-                       uint64_t deadline_ms, struct shed_error *err);
+                       bool *is_repeated, uint64_t deadline_ms,
+                       struct shed_error *err);
 
 #endif

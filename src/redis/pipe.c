@@ -178,6 +178,8 @@ static void lose(struct shed_pipe *p, enum shed_trouble trouble)
                                 shed_random_jitter()));
     if (was_open)
         p->hooks.on_lost(p->hooks.arg);
+    else
+        p->hooks.on_unreached(p->hooks.arg);
     while ((call = pop_call(&p->calls)) != NULL)
         fail_call(p, call, trouble);
 }

@@ -42,6 +42,8 @@ struct shed_pipe_hooks {
     void (*on_open)(void *arg);
     /* The connection is gone (before its commands hear of it). */
     void (*on_lost)(void *arg);
+    /* None could be made; it is tried again. */
+    void (*on_unreached)(void *arg);
     /* A reply that no command asked for: a push. */
     void (*on_push)(void *arg, struct shed_reply *reply);
 };

@@ -5,6 +5,7 @@
  */
 #include "redis/push.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,19 +33,55 @@ struct shed_push {
     unsigned channels;   /* subscribed to */
     bool is_silent;      /* nothing came since the last PING */
     bool is_on;
+    atomic_bool is_settled;
     /* the session's own calls */
     struct shed_call load[SHED_SCRIPTS];
     struct shed_call time;
     struct shed_call track;
     struct shed_call id;
+    struct shed_call info;
+    pthread_mutex_t mu;
+    struct shed_push_identity identity; /* under mu */
+    char run[SHED_RUN_BYTES];           /* of the server; blanks: not known */
+    _Atomic uint64_t server_since_ms;   /* by our clock; 0: not known */
     /* server's clock less ours; any thread */
     _Atomic int64_t clock_offset_ms;
 };
 
+static void update_identity(struct shed_push *p)
+{
+    bool is_known = p->channels == CHANNELS && p->run[0] != ' ';
+
+    pthread_mutex_lock(&p->mu);
+    memset(&p->identity, ' ', sizeof(p->identity));
+    if (is_known) {
+        memcpy(p->identity.process, p->channel + strlen(PROCESS_CHANNEL),
+               sizeof(p->identity.process));
+        memcpy(p->identity.run, p->run, sizeof(p->identity.run));
+    }
+    pthread_mutex_unlock(&p->mu);
+}
+
+static void begin_epoch(struct shed_push *p, bool is_on)
+{
+    p->is_on = is_on;
+    atomic_store(&p->is_settled, true);
+    p->hooks.on_epoch(p->hooks.arg);
+}
+
 static void end_epoch(struct shed_push *p)
 {
-    p->is_on = false;
-    p->hooks.on_epoch(p->hooks.arg);
+    update_identity(p);
+    begin_epoch(p, false);
+}
+
+/* What has not come by now may never come. */
+static void settle(void *arg)
+{
+    struct shed_push *p = arg;
+
+    if (!atomic_load(&p->is_settled))
+        begin_epoch(p, p->is_on);
 }
 
 /* ------------------------------------------------------------- commands */
@@ -105,6 +142,50 @@ static void ask_time(struct shed_push *p)
     shed_pipe_call(p->commands, &p->time, &args, on_time, p);
 }
 
+/* The number behind a name in the text of INFO, or NULL. */
+static const char *find_info(const char *text, size_t size, const char *name)
+{
+    size_t name_size = strlen(name);
+
+    for (size_t i = 0; i + name_size + SHED_RUN_BYTES <= size; i++)
+        if (memcmp(text + i, name, name_size) == 0)
+            return text + i + name_size;
+    return NULL;
+}
+
+/* Which run of the server this is, and since when. Where INFO is refused,
+ * neither is known. */
+static void on_info(void *arg, struct shed_reply *reply,
+                    enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_push *p = arg;
+    size_t size = 0;
+    const char *text = shed_reply_bytes(reply, &size);
+    const char *run = find_info(text, size, "run_id:");
+    const char *age_s = find_info(text, size, "uptime_in_seconds:");
+    uint64_t now_ms = shed_now_ms();
+
+    (void)trouble;
+    (void)err;
+    if (run == NULL || age_s == NULL)
+        return;
+    memcpy(p->run, run, sizeof(p->run));
+    atomic_store(&p->server_since_ms,
+                 now_ms - strtoull(age_s, NULL, 10) * MS_PER_S);
+    update_identity(p);
+}
+
+static void ask_info(struct shed_push *p)
+{
+    struct shed_args args = {0};
+
+    if (p->info.fn != NULL)
+        return;
+    shed_args_add_text(&args, "INFO");
+    shed_args_add_text(&args, "server");
+    shed_pipe_call(p->commands, &p->info, &args, on_info, p);
+}
+
 static void start_tracking(struct shed_push *p);
 
 static void on_tracking(void *arg, struct shed_reply *reply,
@@ -120,10 +201,8 @@ static void on_tracking(void *arg, struct shed_reply *reply,
         return;
     }
     /* refused (ACL, an old server): the timer does it alone */
-    if (!shed_reply_begins(reply, "OK") || p->channels < CHANNELS)
-        return;
-    p->is_on = true;
-    p->hooks.on_epoch(p->hooks.arg);
+    if (p->channels == CHANNELS)
+        begin_epoch(p, shed_reply_begins(reply, "OK"));
 }
 
 /* Once both connections are there, whichever came last. */
@@ -146,6 +225,7 @@ static void on_commands_open(void *arg)
 {
     struct shed_push *p = arg;
 
+    ask_info(p);
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
@@ -153,7 +233,11 @@ static void on_commands_open(void *arg)
 
 static void on_commands_lost(void *arg)
 {
-    end_epoch(arg);
+    struct shed_push *p = arg;
+
+    memset(p->run, ' ', sizeof(p->run));
+    atomic_store(&p->server_since_ms, 0);
+    end_epoch(p);
 }
 
 static void on_commands_push(void *arg, struct shed_reply *reply)
@@ -175,8 +259,10 @@ static void on_client_id(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
-    if (shed_reply_integer(reply) < 0)
+    if (shed_reply_integer(reply) < 0) {
+        settle(p); /* refused */
         return;
+    }
     (void)snprintf(p->client_id, sizeof(p->client_id), "%lld",
                    shed_reply_integer(reply));
     shed_args_add_text(&args, "SUBSCRIBE");
@@ -225,9 +311,13 @@ static void on_push(void *arg, struct shed_reply *reply)
     struct shed_push *p = arg;
 
     p->is_silent = false;
-    if (shed_reply_begins(shed_reply_at(reply, 0), "subscribe")) {
-        if (++p->channels == CHANNELS)
+    if (shed_reply_error(reply) != NULL) {
+        settle(p);
+    } else if (shed_reply_begins(shed_reply_at(reply, 0), "subscribe")) {
+        if (++p->channels == CHANNELS) {
+            update_identity(p);
             start_tracking(p);
+        }
     } else if (shed_reply_begins(shed_reply_at(reply, 0), "message") &&
                shed_reply_begins(shed_reply_at(reply, 1), INVALIDATE_CHANNEL)) {
         on_invalidate(p, shed_reply_at(reply, 2));
@@ -240,6 +330,7 @@ static void on_ping(void *arg)
     struct shed_args args = {0};
 
     shed_timer_set(p->ping, PING_MS);
+    settle(p);
     ask_time(p);
     if (p->channels < CHANNELS)
         return;
@@ -261,15 +352,22 @@ int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
 {
     struct shed_push *p = calloc(1, sizeof(*p));
     struct shed_pipe_hooks on_commands = {p, on_commands_open, on_commands_lost,
-                                          on_commands_push};
+                                          settle, on_commands_push};
     struct shed_pipe_hooks on_pushes = {p, on_pushes_open, on_pushes_lost,
-                                        on_push};
+                                        settle, on_push};
     int code;
 
     *out = NULL;
     if (p == NULL)
         return shed_fail_nomem(err, "the Redis session");
+    if (pthread_mutex_init(&p->mu, NULL) != 0) {
+        free(p);
+        return shed_fail_nomem(err, "the Redis session");
+    }
+    memset(p->run, ' ', sizeof(p->run));
+    memset(&p->identity, ' ', sizeof(p->identity));
     p->hooks = *hooks;
+    atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
     (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
                    SHED_ENTRY_PROCESS_BYTES, process);
     p->ping = shed_timer_create(reactor, on_ping, p);
@@ -304,6 +402,7 @@ void shed_push_close(struct shed_push *p)
     shed_timer_destroy(p->ping);
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
+    pthread_mutex_destroy(&p->mu);
     free(p);
 }
 
@@ -325,6 +424,11 @@ bool shed_push_is_on(const struct shed_push *p)
     return p->is_on;
 }
 
+bool shed_push_is_settled(const struct shed_push *p)
+{
+    return atomic_load(&p->is_settled);
+}
+
 bool shed_push_has_channel(const struct shed_push *p)
 {
     return p->channels == CHANNELS;
@@ -335,4 +439,19 @@ uint64_t shed_push_server_ms(const struct shed_push *p)
     int64_t offset = atomic_load(&p->clock_offset_ms);
 
     return offset == 0 ? 0 : (uint64_t)((int64_t)shed_now_ms() + offset);
+}
+
+void shed_push_identify(struct shed_push *p,
+                        struct shed_push_identity *identity)
+{
+    pthread_mutex_lock(&p->mu);
+    *identity = p->identity;
+    pthread_mutex_unlock(&p->mu);
+}
+
+uint64_t shed_push_server_age_ms(const struct shed_push *p)
+{
+    uint64_t since_ms = atomic_load(&p->server_since_ms);
+
+    return since_ms == 0 ? UINT64_MAX : shed_now_ms() - since_ms;
 }

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "entry.h"
 #include "redis/pipe.h"
 #include "redis/script.h"
 
@@ -51,8 +52,30 @@ struct shed_pipe *shed_push_pipe(struct shed_push *push);
 /* Whether changes are announced now. */
 bool shed_push_is_on(const struct shed_push *push);
 
+/* Whether it is known if changes are announced: false from the beginning until
+ * the server has said so, or has been found not to. on_epoch tells when that
+ * changes. Any thread. */
+bool shed_push_is_settled(const struct shed_push *push);
+
 /* Whether this process is subscribed to its channel now. */
 bool shed_push_has_channel(const struct shed_push *push);
+
+/* How others see that this process lives: it is subscribed to its channel on
+ * a run of the server. Blanks while it is not, or the run is not known. */
+#define SHED_RUN_BYTES 16
+
+struct shed_push_identity {
+    char process[SHED_ENTRY_PROCESS_BYTES];
+    char run[SHED_RUN_BYTES];
+};
+
+/* Any thread. */
+void shed_push_identify(struct shed_push *push,
+                        struct shed_push_identity *identity);
+
+/* For how long the server has been running, ms, not less than it really is
+ * known to have; UINT64_MAX if it does not say. Any thread. */
+uint64_t shed_push_server_age_ms(const struct shed_push *push);
 
 /* The server's clock, ms since 1970, as last heard of; 0 if never. Any
  * thread. */

@@ -188,6 +188,11 @@ void shed_reactor_run(struct shed_reactor *r, void (*run)(void *arg), void *arg)
     shed_gate_fini(&w.gate);
 }
 
+bool shed_reactor_is_here(const struct shed_reactor *r)
+{
+    return pthread_equal(pthread_self(), r->thread) != 0;
+}
+
 void *shed_reactor_loop(struct shed_reactor *r)
 {
     return &r->loop;

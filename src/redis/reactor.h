@@ -3,6 +3,7 @@
 #ifndef SHED_REDIS_REACTOR_H
 #define SHED_REDIS_REACTOR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <snowshed/snowshed.h>
@@ -39,6 +40,9 @@ void shed_reactor_post_all(struct shed_reactor *reactor,
 /* Post and wait until it has run; not on the reactor thread. */
 void shed_reactor_run(struct shed_reactor *reactor, void (*run)(void *arg),
                       void *arg);
+
+/* Whether the calling thread is the loop's. */
+bool shed_reactor_is_here(const struct shed_reactor *reactor);
 
 /* Timers: reactor thread only. One shot each; setting one that runs replaces
  * it. destroy takes NULL. create returns NULL when memory is out. */

@@ -37,7 +37,8 @@ packages_of()
             'module:mysqlclient libmariadb|libmariadb-dev'
         ;;
     test)
-        printf '%s\n' 'command:c++|g++' 'module:check|check'
+        printf '%s\n' 'command:c++|g++' 'module:check|check' \
+            'command:openssl|openssl'
         ;;
     servers)
         # redis-tools, not redis-server, and the -core packages: these have the
@@ -349,4 +350,39 @@ stop_servers()
     [ -z "$servers_dir" ] || rm -rf "$servers_dir"
     servers_dir=""
     return "$status"
+}
+
+# ------------------------------------------------------------------- SQL
+
+# run_sql URI [FILE...] : statements of files, or of the standard input, in the
+# database that a mysql:// URI names.
+run_sql()
+{
+    local rest=${1#mysql://} who="" password="" host socket="" name client
+    client=$(command -v mariadb || command -v mysql)
+    case $rest in
+    *@*)
+        who=${rest%%@*}
+        rest=${rest#*@}
+        ;;
+    esac
+    case $who in *:*)
+        password=${who#*:}
+        who=${who%%:*}
+        ;;
+    esac
+    case $rest in *\?socket=*) socket=${rest#*\?socket=} ;; esac
+    rest=${rest%%\?*}
+    host=${rest%%/*}
+    name=${rest#*/}
+    local arguments=(--no-defaults --database "$name")
+    [ -z "$who" ] || arguments+=(--user "$who")
+    [ -z "$socket" ] || arguments+=(--socket "$socket")
+    if [ -n "$host" ]; then
+        arguments+=(--host "${host%%:*}")
+        case $host in *:*) arguments+=(--port "${host#*:}") ;; esac
+    fi
+    shift
+    # the password goes by the environment: a command line is no secret
+    cat "$@" | MYSQL_PWD=$password "$client" "${arguments[@]}"
 }

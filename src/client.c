@@ -48,6 +48,22 @@ static int draw_process(struct shed_airport *airport, struct shed_error *err)
     return code;
 }
 
+static void on_change(void *arg, const char *key, size_t size)
+{
+    struct shed_client *client = arg;
+
+    shed_runner_on_change(&client->airport, key, size);
+    shed_hall_change(client->hall, key, size);
+}
+
+static void on_epoch(void *arg)
+{
+    struct shed_client *client = arg;
+
+    shed_runner_on_epoch(&client->airport);
+    shed_hall_epoch(client->hall);
+}
+
 static void open_session(void *arg)
 {
     struct shed_client *client = arg;
@@ -74,8 +90,7 @@ static void create_session(void *arg)
 {
     struct session *s = arg;
     struct shed_client *client = s->client;
-    struct shed_push_hooks hooks = {&client->airport, shed_runner_on_change,
-                                    shed_runner_on_epoch};
+    struct shed_push_hooks hooks = {client, on_change, on_epoch};
 
     s->code = shed_push_create(client->airport.reactor, client->address,
                                s->options, client->airport.process, &hooks,
@@ -97,8 +112,9 @@ static int build(struct shed_client *client, const char *uri,
         code = shed_links_create(client->address, options, &client->links, err);
     if (code == SHED_OK) {
         client->airport.table = shed_table_create();
-        if (client->airport.table == NULL)
-            code = shed_fail_nomem(err, "the flight table");
+        client->hall = shed_hall_create();
+        if (client->airport.table == NULL || client->hall == NULL)
+            code = shed_fail_nomem(err, "a client");
     }
     if (code == SHED_OK)
         code = shed_reactor_start(&client->airport.reactor, err);
@@ -128,6 +144,7 @@ int shed_client_open(const char *uri, const struct shed_client_options *options,
     if (client == NULL)
         return shed_fail_nomem(err, "a client");
     client->pid = getpid();
+    client->command_timeout_ms = o.command_timeout_ms;
     code = build(client, uri, &o, err);
     if (code != SHED_OK) {
         shed_client_close(client);
@@ -146,11 +163,13 @@ void shed_client_close(struct shed_client *client)
         shed_push_forget(client->airport.push);
         shed_reactor_forget(client->airport.reactor);
     } else if (client->airport.reactor != NULL) {
+        shed_hall_close_guests(client->hall);
         shed_reactor_run(client->airport.reactor, close_session, client);
         shed_reactor_stop(client->airport.reactor);
     }
     shed_links_destroy(client->links);
     shed_table_destroy(client->airport.table);
+    shed_hall_destroy(client->hall);
     shed_address_destroy(client->address);
     free(client);
 }

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include "lock/hall.h"
 #include "redis/link.h"
 #include "runner.h"
 
@@ -13,6 +14,8 @@ struct shed_client {
     struct shed_address *address;
     struct shed_links *links;
     struct shed_airport airport;
+    struct shed_hall *hall;
+    uint64_t command_timeout_ms;
 };
 
 /* Returns: SHED_OK; SHED_EFORKED in a child of the process that opened it. */

@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 
 #include "testing.h"
 
 #define KEYS 3
+#define PATIENT_MS 20000
 
 /* Allocations until the one that fails; below 0: none does. */
 static _Thread_local int countdown = -1;
@@ -49,6 +51,7 @@ struct handles {
     struct shed_client *client;
     struct shed_source *source;
     struct shed_cache *cache;
+    struct shed_lock *lock;
 };
 
 static void load(void *user, void *thread, struct shed_load *load)
@@ -62,10 +65,11 @@ static void load(void *user, void *thread, struct shed_load *load)
 
 static void close_all(struct handles *h)
 {
+    shed_lock_close(h->lock);
     shed_cache_close(h->cache);
     shed_source_close(h->source);
     shed_client_close(h->client);
-    *h = (struct handles){NULL, NULL, NULL};
+    *h = (struct handles){NULL, NULL, NULL, NULL};
 }
 
 static int open_all(struct handles *h, struct shed_error *err)
@@ -79,6 +83,8 @@ static int open_all(struct handles *h, struct shed_error *err)
     if (code == SHED_OK)
         code = shed_cache_open(h->client, "alloc", h->source, NULL, &h->cache,
                                err);
+    if (code == SHED_OK)
+        code = shed_lock_open(&h->client, 1, "alloc", 5, NULL, &h->lock, err);
     return code;
 }
 
@@ -111,6 +117,39 @@ static int get_many(struct handles *h, struct shed_error *err)
     for (size_t i = 0; i < KEYS; i++)
         shed_value_unref(items[i].value);
     return code;
+}
+
+static int acquire(struct handles *h, struct shed_error *err)
+{
+    return shed_lock_acquire(h->lock, PATIENT_MS, err);
+}
+
+static int release(struct handles *h, struct shed_error *err)
+{
+    return shed_lock_release(h->lock, err);
+}
+
+/* What is held by us already is entered again, and left as often. */
+static int acquire_and_release(struct handles *h, struct shed_error *err)
+{
+    int code = acquire(h, err);
+
+    return code == SHED_OK ? release(h, err) : code;
+}
+
+static void ignore(void *user, struct shed_lock *lock, int code,
+                   const struct shed_error *reason)
+{
+    (void)user;
+    (void)lock;
+    (void)code;
+    (void)reason;
+}
+
+/* Refused or not, it is answered before the lock is closed. */
+static int acquire_async(struct handles *h, struct shed_error *err)
+{
+    return shed_lock_acquire_async(h->lock, 0, ignore, NULL, err);
 }
 
 static int close_and_open(struct handles *h, struct shed_error *err)
@@ -146,7 +185,7 @@ static int sweep(struct handles *h,
 
 START_TEST(every_call_bears_that_memory_is_out)
 {
-    struct handles h = {NULL, NULL, NULL};
+    struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
 
     ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
@@ -156,13 +195,16 @@ START_TEST(every_call_bears_that_memory_is_out)
     ck_assert_int_gt(sweep(&h, NULL, invalidate), 0);
     ck_assert_int_gt(sweep(&h, invalidate, get_many), 0);
     ck_assert_int_gt(sweep(&h, put, get_many), 0);
+    ck_assert_int_gt(sweep(&h, NULL, acquire_and_release), 0);
+    ck_assert_int_gt(sweep(&h, acquire, release), 0);
+    ck_assert_int_gt(sweep(&h, NULL, acquire_async), 0);
     close_all(&h);
 }
 END_TEST
 
 START_TEST(every_open_bears_that_memory_is_out)
 {
-    struct handles h = {NULL, NULL, NULL};
+    struct handles h = {NULL, NULL, NULL, NULL};
 
     ck_assert_int_gt(sweep(&h, NULL, close_and_open), 0);
     close_all(&h);

@@ -1,16 +1,21 @@
-# Turn the Lua scripts into a C file: cmake -DOUT= -DPRELUDE= -DSCRIPTS= -P.
+# Turn the Lua scripts into a C file: cmake -DOUT= -DSCRIPTS= -P.
 #
-# The text of a script is PRELUDE and its own, byte for byte; its SHA-1 is by
-# which Redis knows it. Bytes, not literals: C promises no literal of more than
+# The text of a script is a prelude (lock.lua for lock_*.lua, else entry.lua) and
+# its own, byte for byte; its SHA-1 is by which Redis knows it. Bytes, not literals: C promises no literal of more than
 # 4095 characters.
 
-file(READ ${PRELUDE} prelude)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/entry.lua entry_prelude)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/lock.lua lock_prelude)
 set(arrays "")
 set(rows "")
 foreach(file ${SCRIPTS})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} body)
-  string(CONCAT text "${prelude}" "${body}")
+  if(name MATCHES "^lock_")
+    string(CONCAT text "${lock_prelude}" "${body}")
+  else()
+    string(CONCAT text "${entry_prelude}" "${body}")
+  endif()
   string(SHA1 sha1 "${text}")
   string(HEX "${text}" hex)
   if(hex MATCHES "^(..)*[89a-f].(..)*$")

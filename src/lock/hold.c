@@ -1,0 +1,104 @@
+/* Holds. Its invariant: valid_until_ms is only moved by what Redis has
+ * confirmed, and counts from before it was asked. */
+#include "lock/hold.h"
+
+#include "backoff.h"
+#include "lock/quorum.h"
+
+/* A renewal goes out at a third of the lease (so that two may fail), and again
+ * after a twentieth of it at most; to write it anew, as others think the holder
+ * dead after some hundred ms, soon. */
+#define RENEW_DIVISOR 3
+#define RETRY_DIVISOR 20
+#define RETRY_FIRST_MS 5
+#define REWRITE_MS 40
+
+static void set_times(struct shed_hold *h, const struct shed_talk *talk,
+                      uint64_t asked_ms)
+{
+    const struct shed_lock_options *o = talk->words->options;
+    uint64_t renew_at_ms = asked_ms + talk->lease_ms / RENEW_DIVISOR;
+
+    h->stamp = talk->stamp;
+    h->lease_ms = talk->lease_ms;
+    h->renew_at_ms = UINT64_MAX;
+    h->valid_until_ms = UINT64_MAX;
+    if (!talk->way->has_lease)
+        return;
+    h->valid_until_ms = shed_lock_valid_until_ms(asked_ms, talk->lease_ms);
+    if (o->watchdog != 0 &&
+        (o->max_hold_ms == 0 || renew_at_ms - h->since_ms < o->max_hold_ms))
+        h->renew_at_ms = renew_at_ms;
+}
+
+void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
+{
+    h->is_held = true;
+    h->owner = shed_owner_ref(grant->owner);
+    h->count = 1;
+    h->number++;
+    h->holder = grant->talk->holder;
+    h->fence = grant->fence;
+    h->since_ms = grant->asked_ms;
+    h->rewrite_at_ms = UINT64_MAX;
+    set_times(h, grant->talk, grant->asked_ms);
+}
+
+void shed_hold_renew(struct shed_hold *h, const struct shed_talk *talk,
+                     uint64_t asked_ms)
+{
+    set_times(h, talk, asked_ms);
+}
+
+void shed_hold_retry(struct shed_hold *h, bool is_rewrite, uint64_t now_ms,
+                     uint64_t random)
+{
+    if (is_rewrite)
+        h->rewrite_at_ms =
+            now_ms + shed_backoff_equal_ms(0, REWRITE_MS, REWRITE_MS, random);
+    if (h->renew_at_ms != UINT64_MAX)
+        h->renew_at_ms =
+            now_ms + shed_backoff_equal_ms(
+                         0, RETRY_FIRST_MS + h->lease_ms / RETRY_DIVISOR,
+                         h->lease_ms, random);
+}
+
+void shed_hold_end(struct shed_hold *h)
+{
+    shed_owner_unref(h->owner);
+    h->owner = NULL;
+    h->is_held = false;
+}
+
+bool shed_hold_is_safe(const struct shed_hold *h, uint64_t now_ms)
+{
+    return h->is_held && now_ms < h->valid_until_ms;
+}
+
+bool shed_hold_is_mine(const struct shed_hold *h,
+                       const struct shed_owner *owner)
+{
+    return h->is_held && (h->owner == NULL || h->owner == owner);
+}
+
+uint64_t shed_hold_due_ms(const struct shed_hold *h, bool is_watched)
+{
+    uint64_t due_ms = is_watched || h->renew_at_ms != UINT64_MAX
+                          ? h->valid_until_ms
+                          : UINT64_MAX;
+
+    if (h->renew_at_ms < due_ms)
+        due_ms = h->renew_at_ms;
+    if (h->rewrite_at_ms < due_ms)
+        due_ms = h->rewrite_at_ms;
+    return h->is_held ? due_ms : UINT64_MAX;
+}
+
+const char *shed_hold_reason(const struct shed_hold *h)
+{
+    if (shed_owner_has_ended(h->owner))
+        return "the thread that held the lock has ended without a release";
+    if (h->renew_at_ms != UINT64_MAX)
+        return "the lease has ended: no renewal came through";
+    return "the lease has ended";
+}

@@ -1,0 +1,63 @@
+/*
+ * A hold: who has the lock in this process, since when, and for how long it is
+ * safe. Pure: the caller brings the time, and the mutex that guards it.
+ */
+#ifndef SHED_LOCK_HOLD_H
+#define SHED_LOCK_HOLD_H
+
+#include "lock/owner.h"
+#include "lock/talk.h"
+
+struct shed_hold {
+    bool is_held;
+    struct shed_owner *owner; /* NULL: the process */
+    uint32_t count;           /* entries of the owner */
+    uint64_t number;          /* of this hold: what answers late has another */
+    struct shed_lock_holder holder;
+    uint64_t fence;
+    uint64_t stamp;
+    uint64_t lease_ms;
+    uint64_t since_ms;
+    uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
+    uint64_t renew_at_ms;    /* UINT64_MAX: it is not renewed */
+    /* when to write it anew, because what stands in Redis names a session that
+     * has changed; UINT64_MAX: it does not */
+    uint64_t rewrite_at_ms;
+};
+
+/* What an acquire brought. */
+struct shed_grant {
+    struct shed_owner *owner;
+    const struct shed_talk *talk;
+    uint64_t fence;
+    uint64_t asked_ms; /* before it was sent */
+    unsigned epochs;   /* of the lock, then */
+};
+
+/* Begin a hold; there is none. */
+void shed_hold_begin(struct shed_hold *hold, const struct shed_grant *grant);
+
+/* The lease was renewed by what was asked at asked_ms. */
+void shed_hold_renew(struct shed_hold *hold, const struct shed_talk *talk,
+                     uint64_t asked_ms);
+
+/* A renewal did not get through: when to try again. One that was to write it
+ * anew has no time: others may think that the holder is dead. */
+void shed_hold_retry(struct shed_hold *hold, bool is_rewrite, uint64_t now_ms,
+                     uint64_t random);
+
+void shed_hold_end(struct shed_hold *hold);
+
+/* Whether it is held and safe at now_ms; by this owner. */
+bool shed_hold_is_safe(const struct shed_hold *hold, uint64_t now_ms);
+bool shed_hold_is_mine(const struct shed_hold *hold,
+                       const struct shed_owner *owner);
+
+/* When something has to be done about it: renewed, or given up. UINT64_MAX:
+ * never. is_watched: somebody wants to hear of its loss. */
+uint64_t shed_hold_due_ms(const struct shed_hold *hold, bool is_watched);
+
+/* Why it has been lost, in words. */
+const char *shed_hold_reason(const struct shed_hold *hold);
+
+#endif

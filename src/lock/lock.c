@@ -1,0 +1,609 @@
+/*
+ * The face of a lock: checks, whose thread it is, how often it has entered, and
+ * the short way: with an algorithm that bears being asked twice, a free lock is
+ * taken and given back in the caller's thread, over the shared links, and the
+ * engine hears of it only when it has to wait or to renew.
+ */
+#include <snowshed/lock.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+#include "gate.h"
+#include "lock/engine.h"
+#include "random.h"
+
+/* The ranges that lock.h states. */
+#define LEASE_MIN_MS 10
+#define LEASE_MAX_MS 86400000
+#define HOLD_MAX_MS ((uint64_t)315360000000) /* ten years */
+#define GRACE_MAX_MS 60000
+#define NUMBER_MAX (((uint64_t)1 << 53) - 1) /* what Lua counts exactly */
+#define QUORUM_MIN 3
+
+/* ---------------------------------------------------------------- opening */
+
+static int check_options(const struct shed_lock_options *o,
+                         struct shed_error *err)
+{
+    int code = shed_check_range(o->algorithm, SHED_LOCK_SETNX, SHED_LOCK_QUORUM,
+                                "lock algorithm", err);
+
+    if (code == SHED_OK)
+        code = shed_check_range(o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS,
+                                "lock lease_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->watchdog, 0, 1, "lock watchdog", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->max_hold_ms, 0, HOLD_MAX_MS,
+                                "lock max_hold_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->fair, 0, 1, "lock fair", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->death_grace_ms, 0, GRACE_MAX_MS,
+                                "lock death_grace_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->in_seconds, 0, 1, "lock in_seconds", err);
+    if (code == SHED_OK && o->fair != 0 && o->algorithm != SHED_LOCK_LEASE)
+        code = shed_fail(err, SHED_EINVAL,
+                         "a lock can be fair with SHED_LOCK_LEASE only");
+    return code;
+}
+
+static int check_clients(struct shed_client *const *clients, size_t count,
+                         bool is_quorum, struct shed_error *err)
+{
+    if (clients == NULL || count == 0)
+        return shed_fail(err, SHED_EINVAL, "shed_lock_open: no client");
+    if (!is_quorum && count != 1)
+        return shed_fail(err, SHED_EINVAL,
+                         "this algorithm takes one client, not %zu", count);
+    if (is_quorum &&
+        (count < QUORUM_MIN || count > SHED_LOCK_CLIENTS_MAX || count % 2 == 0))
+        return shed_fail(err, SHED_EINVAL,
+                         "a quorum takes an odd number of clients, 3 to %d, "
+                         "not %zu",
+                         SHED_LOCK_CLIENTS_MAX, count);
+    for (size_t i = 0; i < count; i++) {
+        int code = clients[i] == NULL
+                       ? shed_fail(err, SHED_EINVAL,
+                                   "shed_lock_open: client %zu is NULL", i)
+                       : shed_client_check(clients[i], err);
+        for (size_t j = 0; code == SHED_OK && j < i; j++)
+            if (clients[j] == clients[i])
+                code =
+                    shed_fail(err, SHED_EINVAL,
+                              "clients %zu and %zu of a quorum are one", j, i);
+        if (code != SHED_OK)
+            return code;
+    }
+    return SHED_OK;
+}
+
+/* The keys stand behind the handle, in one piece. */
+static void name_keys(struct shed_lock *l, char *at, const char *name,
+                      size_t size)
+{
+    static const char *const suffixes[SHED_LOCK_KEYS] = {"",   ":f", ":s",
+                                                         ":q", ":o", ":w"};
+    static const char before[] = "lock:{", behind[] = "}";
+    int keys = l->way->has_tokens ? SHED_LOCK_KEYS : 1;
+
+    for (int i = 0; i < keys; i++) {
+        char *begin = at;
+        if (l->way->has_tokens) {
+            memcpy(at, before, sizeof(before) - 1);
+            at += sizeof(before) - 1;
+        }
+        memcpy(at, name, size);
+        at += size;
+        if (l->way->has_tokens) {
+            memcpy(at, behind, sizeof(behind) - 1);
+            at += sizeof(behind) - 1;
+        }
+        memcpy(at, suffixes[i], strlen(suffixes[i]));
+        at += strlen(suffixes[i]);
+        l->words.key[i].at = begin;
+        l->words.key[i].size = (size_t)(at - begin);
+    }
+}
+
+/* What name_keys adds to a name, at most. */
+#define KEY_EXTRA_BYTES 16
+
+static void destroy(struct shed_lock *l)
+{
+    pthread_mutex_destroy(&l->mu);
+    free(l);
+}
+
+static void close_guest(struct shed_guest *guest)
+{
+    shed_lock_close(
+        (struct shed_lock *)(void *)((char *)guest -
+                                     offsetof(struct shed_lock, guest)));
+}
+
+static struct shed_lock *create(struct shed_client *const *clients,
+                                size_t count, const void *name,
+                                size_t name_size,
+                                const struct shed_lock_options *options)
+{
+    size_t nodes_bytes = count * sizeof(struct shed_node);
+    struct shed_lock *l =
+        calloc(1, sizeof(*l) + nodes_bytes +
+                      SHED_LOCK_KEYS * (name_size + KEY_EXTRA_BYTES));
+
+    if (l == NULL || pthread_mutex_init(&l->mu, NULL) != 0) {
+        free(l);
+        return NULL;
+    }
+    l->pid = clients[0]->pid;
+    l->home = clients[0];
+    l->options = *options;
+    l->words.options = &l->options;
+    l->way = shed_lock_way_of(options);
+    l->count = count;
+    l->guest.close = close_guest;
+    for (size_t i = 0; i < count; i++)
+        l->node[i].client = clients[i];
+    name_keys(l, (char *)(l + 1) + nodes_bytes, name, name_size);
+    return l;
+}
+
+int shed_lock_open(struct shed_client *const *clients, size_t count,
+                   const void *name, size_t name_size,
+                   const struct shed_lock_options *options,
+                   struct shed_lock **out, struct shed_error *err)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_lock *l;
+    int code;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_lock_open: out is NULL");
+    *out = NULL;
+    code = shed_options_take(&o, sizeof(o), options, "struct shed_lock_options",
+                             err);
+    if (code == SHED_OK)
+        code = check_options(&o, err);
+    if (code == SHED_OK)
+        code =
+            check_clients(clients, count, o.algorithm == SHED_LOCK_QUORUM, err);
+    if (code == SHED_OK && (name == NULL || name_size == 0 ||
+                            name_size > SHED_LOCK_NAME_MAX_BYTES))
+        code = shed_fail(err, SHED_EINVAL, "a lock's name is 1 to %d bytes",
+                         SHED_LOCK_NAME_MAX_BYTES);
+    if (code != SHED_OK)
+        return code;
+    l = create(clients, count, name, name_size, &o);
+    if (l == NULL)
+        return shed_fail_nomem(err, "a lock");
+    code = shed_random_token(l->words.handle, sizeof(l->words.handle), err);
+    if (code == SHED_OK)
+        code = shed_lock_engine_open(l, err);
+    if (code != SHED_OK) {
+        destroy(l);
+        return code;
+    }
+    shed_hall_enter(l->home->hall, &l->guest);
+    *out = l;
+    return SHED_OK;
+}
+
+void shed_lock_close(struct shed_lock *l)
+{
+    if (l == NULL)
+        return;
+    if (l->pid == getpid()) {
+        shed_hall_leave(l->home->hall, &l->guest);
+        shed_lock_engine_close(l);
+    }
+    destroy(l);
+}
+
+/* --------------------------------------------------------------- the calls */
+
+/* A request that a thread waits for. */
+struct waiting_request {
+    struct shed_lock_request request;
+    struct shed_gate gate;
+};
+
+static void on_done(struct shed_lock_request *r)
+{
+    shed_gate_open(&((struct waiting_request *)(void *)r)->gate, 1);
+}
+
+static int submit_and_wait(struct shed_lock *l, struct waiting_request *w,
+                           struct shed_error *err)
+{
+    int code = shed_gate_init(&w->gate, 1, err);
+
+    if (code != SHED_OK)
+        return code;
+    w->request.done = on_done;
+    shed_lock_submit(l, &w->request);
+    /* the engine ends it by its deadline and the connections' timeouts */
+    (void)shed_gate_wait(&w->gate, UINT64_MAX);
+    shed_gate_fini(&w->gate);
+    if (w->request.code != SHED_OK && err != NULL)
+        *err = w->request.error;
+    return w->request.code;
+}
+
+static int fail_forked(struct shed_error *err)
+{
+    return shed_fail(err, SHED_EFORKED,
+                     "the lock was opened before fork: open one in the child");
+}
+
+/* What every call that may block begins with. */
+static int enter(struct shed_lock *l, struct shed_owner **self,
+                 struct shed_error *err)
+{
+    if (l->pid != getpid())
+        return fail_forked(err);
+    if (shed_reactor_is_here(l->home->airport.reactor))
+        return shed_fail(err, SHED_EINVAL,
+                         "this call blocks: it must not be made from a "
+                         "callback");
+    *self = shed_owner_self();
+    return *self != NULL ? SHED_OK : shed_fail_nomem(err, "a lock's owner");
+}
+
+static bool goes_short(const struct shed_lock *l)
+{
+    return l->way->may_repeat && l->count == 1;
+}
+
+static void carry(struct shed_lock *l, struct shed_talk *talk)
+{
+    talk->way = l->way;
+    talk->words = &l->words;
+    shed_talk_carry(talk, l->home->links, l->home->airport.push,
+                    shed_now_ms() + l->home->command_timeout_ms);
+}
+
+static int talk_code(const struct shed_talk *talk, int when_no)
+{
+    if (talk->end == SHED_TALK_YES)
+        return SHED_OK;
+    return talk->end == SHED_TALK_NO ? when_no : (int)talk->error.code;
+}
+
+/* ---------------------------------------------------------------- acquire */
+
+static int check_wait(uint64_t wait_ms, struct shed_error *err)
+{
+    return shed_check_range(wait_ms, 0, SHED_LOCK_WAIT_MAX_MS, "lock wait_ms",
+                            err);
+}
+
+static int enter_again_locked(struct shed_lock *l, struct shed_error *err)
+{
+    if (l->hold.count == UINT32_MAX)
+        return shed_fail(err, SHED_EBUSY, "the lock was entered 2^32 times");
+    l->hold.count++;
+    return SHED_OK;
+}
+
+static int begin_request(struct shed_lock *l, struct shed_lock_request *r,
+                         struct shed_owner *owner, uint64_t wait_ms,
+                         struct shed_error *err)
+{
+    *r = (struct shed_lock_request){
+        .op = SHED_LOCK_OP_ACQUIRE,
+        .owner = owner,
+        .lease_ms = l->options.lease_ms,
+        .deadline_ms = shed_deadline_ms(shed_now_ms(), wait_ms)};
+    (void)shed_fail(&r->error, SHED_ETIMEDOUT, "the lock is held by another");
+    return shed_lock_holder_init(&r->holder, wait_ms, err);
+}
+
+/* One try in the caller's thread. Returns: true if that was the answer, which
+ * is in r. */
+static bool try_short(struct shed_lock *l, struct shed_lock_request *r)
+{
+    struct shed_grant grant = {.owner = r->owner,
+                               .asked_ms = shed_now_ms(),
+                               .epochs = atomic_load(&l->epochs)};
+    struct shed_talk talk = {.lease_ms = r->lease_ms};
+    bool is_ours = false;
+
+    shed_talk_begin(&talk, SHED_LOCK_OP_ACQUIRE, &r->holder);
+    carry(l, &talk);
+    grant.talk = &talk;
+    grant.fence = talk.fence;
+    pthread_mutex_lock(&l->mu);
+    if (talk.end == SHED_TALK_YES &&
+        shed_now_ms() < shed_lock_valid_until_ms(grant.asked_ms, r->lease_ms)) {
+        is_ours = true;
+        shed_lock_grant_locked(l, &grant);
+    }
+    pthread_mutex_unlock(&l->mu);
+    if (is_ours) {
+        r->code = SHED_OK;
+        return true;
+    }
+    if (talk.end == SHED_TALK_WRONG ||
+        (talk.end == SHED_TALK_NO && r->holder.wait_ms == 0 &&
+         l->options.fair == 0)) {
+        r->code = talk_code(&talk, SHED_ETIMEDOUT);
+        if (talk.end == SHED_TALK_WRONG)
+            r->error = talk.error;
+        return true;
+    }
+    /* the engine waits, tries again, cleans up */
+    r->may_stand = talk.end != SHED_TALK_NO;
+    if (r->may_stand)
+        (void)shed_fail(&r->error, SHED_EREDIS, "%s",
+                        talk.end == SHED_TALK_FAILED
+                            ? talk.error.reason
+                            : "to get the lock took longer than its lease");
+    return false;
+}
+
+/* What can be said without asking Redis, and whether the short way is open. */
+static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
+                        uint64_t wait_ms, bool *may_try, int *code,
+                        struct shed_error *err)
+{
+    bool is_answered = true;
+
+    pthread_mutex_lock(&l->mu);
+    if (!shed_hold_is_safe(&l->hold, shed_now_ms())) {
+        is_answered = false;
+        *may_try = goes_short(l) && l->waiting == 0 &&
+                   (l->options.fair == 0 || wait_ms == 0) &&
+                   shed_lock_is_settled(l) &&
+                   (wait_ms == 0 || shed_lock_step_back_ms(l) == 0);
+    } else if (l->hold.owner == self) {
+        *code = enter_again_locked(l, err);
+    } else if (wait_ms == 0) {
+        *code = shed_fail(err, SHED_ETIMEDOUT,
+                          "the lock is held by another thread of this process");
+    } else {
+        is_answered = false;
+        *may_try = false;
+    }
+    pthread_mutex_unlock(&l->mu);
+    return is_answered;
+}
+
+int shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
+                      struct shed_error *err)
+{
+    struct waiting_request w;
+    struct shed_owner *self = NULL;
+    bool may_try = false;
+    int code = enter(l, &self, err);
+
+    if (code == SHED_OK)
+        code = check_wait(wait_ms, err);
+    if (code != SHED_OK || answer_here(l, self, wait_ms, &may_try, &code, err))
+        return code;
+    code = begin_request(l, &w.request, self, wait_ms, err);
+    if (code != SHED_OK)
+        return code;
+    if (!may_try || !try_short(l, &w.request))
+        return submit_and_wait(l, &w, err);
+    if (w.request.code != SHED_OK && err != NULL)
+        *err = w.request.error;
+    return w.request.code;
+}
+
+struct async_request {
+    struct shed_lock_request request;
+    struct shed_lock *lock;
+    shed_lock_done_fn *done;
+    void *user;
+};
+
+static void on_async_done(struct shed_lock_request *r)
+{
+    struct async_request *a = (struct async_request *)(void *)r;
+
+    a->done(a->user, a->lock, r->code, r->code != SHED_OK ? &r->error : NULL);
+    free(a);
+}
+
+int shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
+                            shed_lock_done_fn *done, void *user,
+                            struct shed_error *err)
+{
+    struct async_request *a;
+    int code = l->pid == getpid() ? check_wait(wait_ms, err) : fail_forked(err);
+
+    if (code == SHED_OK && done == NULL)
+        code = shed_fail(err, SHED_EINVAL,
+                         "shed_lock_acquire_async: done is NULL");
+    if (code != SHED_OK)
+        return code;
+    a = calloc(1, sizeof(*a));
+    if (a == NULL)
+        return shed_fail_nomem(err, "an asynchronous acquire");
+    code = begin_request(l, &a->request, NULL, wait_ms, err);
+    if (code != SHED_OK) {
+        free(a);
+        return code;
+    }
+    a->request.done = on_async_done;
+    a->lock = l;
+    a->done = done;
+    a->user = user;
+    shed_lock_submit(l, &a->request);
+    return SHED_OK;
+}
+
+/* -------------------------------------------------- release, extend, advance
+ */
+
+static int fail_lost(struct shed_error *err)
+{
+    return shed_fail(err, SHED_ELOST, "this thread does not hold the lock");
+}
+
+/* Leave once. Returns: true if that was the last time, and hold is what was
+ * held. */
+static bool leave(struct shed_lock *l, const struct shed_owner *self,
+                  struct shed_hold *hold, int *code, struct shed_error *err)
+{
+    bool is_last = false;
+
+    *code = SHED_OK;
+    pthread_mutex_lock(&l->mu);
+    if (!shed_hold_is_mine(&l->hold, self)) {
+        *code = fail_lost(err);
+    } else if (--l->hold.count == 0) {
+        is_last = true;
+        *hold = l->hold;
+        shed_hold_end(&l->hold);
+    }
+    pthread_mutex_unlock(&l->mu);
+    return is_last;
+}
+
+/* It was said twice: the first may have been carried out. */
+static int fail_unconfirmed(struct shed_error *err)
+{
+    return shed_fail(err, SHED_EREDIS,
+                     "Redis broke off during the release: the lock is gone, "
+                     "by it or before it");
+}
+
+/* Returns: true if that was the answer, which is in code. */
+static bool release_short(struct shed_lock *l, const struct shed_hold *hold,
+                          int *code, struct shed_error *err)
+{
+    uint64_t begin_ms = shed_now_ms();
+    struct shed_talk talk = {0};
+
+    if (!goes_short(l))
+        return false;
+    shed_talk_begin(&talk, SHED_LOCK_OP_RELEASE, &hold->holder);
+    carry(l, &talk);
+    *code = talk_code(&talk, SHED_ELOST);
+    pthread_mutex_lock(&l->mu);
+    shed_lock_released_locked(l, talk.end == SHED_TALK_YES && talk.has_waiters);
+    pthread_mutex_unlock(&l->mu);
+    if (talk.end == SHED_TALK_NO)
+        *code = talk.is_repeated ? fail_unconfirmed(err) : fail_lost(err);
+    else if (*code != SHED_OK && err != NULL)
+        *err = talk.error;
+    /* what failed at once is worth another try, by the engine's connection */
+    return talk.end != SHED_TALK_FAILED ||
+           shed_now_ms() - begin_ms >= l->home->command_timeout_ms;
+}
+
+int shed_lock_release(struct shed_lock *l, struct shed_error *err)
+{
+    struct shed_owner *self = NULL;
+    struct shed_hold hold = {0};
+    int code = enter(l, &self, err);
+
+    if (code != SHED_OK || !leave(l, self, &hold, &code, err))
+        return code;
+    if (!release_short(l, &hold, &code, err)) {
+        struct waiting_request w = {.request = {.op = SHED_LOCK_OP_RELEASE,
+                                                .holder = hold.holder,
+                                                .stamp = hold.stamp}};
+        code = submit_and_wait(l, &w, err);
+        if (code == SHED_ELOST && goes_short(l))
+            code = fail_unconfirmed(err);
+    }
+    return code;
+}
+
+int shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
+                     struct shed_error *err)
+{
+    struct shed_owner *self = NULL;
+    struct waiting_request w = {.request = {.op = SHED_LOCK_OP_EXTEND}};
+    int code = enter(l, &self, err);
+
+    if (code != SHED_OK)
+        return code;
+    w.request.lease_ms = lease_ms != 0 ? lease_ms : l->options.lease_ms;
+    code = shed_check_range(w.request.lease_ms, LEASE_MIN_MS, LEASE_MAX_MS,
+                            "lock lease_ms", err);
+    if (code != SHED_OK)
+        return code;
+    pthread_mutex_lock(&l->mu);
+    if (!shed_hold_is_mine(&l->hold, self) ||
+        !shed_hold_is_safe(&l->hold, shed_now_ms()))
+        code = fail_lost(err);
+    w.request.number = l->hold.number;
+    pthread_mutex_unlock(&l->mu);
+    return code != SHED_OK ? code : submit_and_wait(l, &w, err);
+}
+
+int shed_lock_advance(struct shed_lock *l, uint64_t number,
+                      struct shed_error *err)
+{
+    struct shed_owner *self = NULL;
+    struct waiting_request w = {
+        .request = {.op = SHED_LOCK_OP_ADVANCE, .number = number}};
+    int code = enter(l, &self, err);
+
+    if (code == SHED_OK && !l->way->has_tokens)
+        code =
+            shed_fail(err, SHED_EINVAL, "this algorithm has no fencing tokens");
+    if (code == SHED_OK)
+        code = shed_check_range(number, 0, NUMBER_MAX, "fencing number", err);
+    return code != SHED_OK ? code : submit_and_wait(l, &w, err);
+}
+
+/* ------------------------------------------------------------ what is known */
+
+uint64_t shed_lock_remaining_ms(struct shed_lock *l)
+{
+    struct shed_owner *self = shed_owner_self();
+    uint64_t now_ms = shed_now_ms();
+    uint64_t left_ms = 0;
+
+    if (l->pid != getpid())
+        return 0;
+    pthread_mutex_lock(&l->mu);
+    if (shed_hold_is_mine(&l->hold, self))
+        left_ms = l->hold.valid_until_ms == UINT64_MAX
+                      ? UINT64_MAX
+                      : shed_left_ms(l->hold.valid_until_ms, now_ms);
+    pthread_mutex_unlock(&l->mu);
+    return left_ms;
+}
+
+int shed_lock_is_mine(struct shed_lock *l)
+{
+    return shed_lock_remaining_ms(l) > 0;
+}
+
+int shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
+                    struct shed_error *err)
+{
+    struct shed_owner *self = NULL;
+    int code = SHED_OK;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_lock_fence: out is NULL");
+    *out = (struct shed_fence){0};
+    if (l->pid != getpid())
+        return fail_forked(err);
+    if (!l->way->has_tokens)
+        return shed_fail(err, SHED_EINVAL,
+                         "this algorithm has no fencing tokens");
+    self = shed_owner_self();
+    pthread_mutex_lock(&l->mu);
+    if (shed_hold_is_mine(&l->hold, self)) {
+        out->number = l->hold.fence;
+        memcpy(out->owner, l->hold.holder.token, sizeof(out->owner));
+    } else {
+        code = fail_lost(err);
+    }
+    pthread_mutex_unlock(&l->mu);
+    return code;
+}

@@ -1,0 +1,87 @@
+/* The majority. Its invariant: a verdict, once it is not OPEN, is not turned
+ * into YES by later answers of the same operation. */
+#include "lock/quorum.h"
+
+#include "error.h"
+
+#define DRIFT_DIVISOR 100
+#define DRIFT_MS 2
+#define PATIENCE_DIVISOR 20
+#define PATIENCE_MIN_MS 10
+
+void shed_tally_init(struct shed_tally *t, enum shed_lock_op op, size_t servers)
+{
+    *t = (struct shed_tally){.op = op, .servers = servers};
+}
+
+void shed_tally_add(struct shed_tally *t, const struct shed_talk *talk)
+{
+    switch (talk->end) {
+    case SHED_TALK_YES:
+        t->yes++;
+        t->has_waiters |= talk->has_waiters;
+        if (talk->fence > t->fence)
+            t->fence = talk->fence;
+        return;
+    case SHED_TALK_NO:
+        t->no++;
+        if (talk->look_ms > 0 &&
+            (t->look_ms == 0 || talk->look_ms < t->look_ms))
+            t->look_ms = talk->look_ms;
+        return;
+    case SHED_TALK_FAILED:
+        t->failed++;
+        break;
+    case SHED_TALK_WRONG:
+        t->wrong++;
+        break;
+    }
+    t->error = talk->error;
+}
+
+void shed_tally_close(struct shed_tally *t, const char *why)
+{
+    size_t silent = t->servers - t->yes - t->no - t->failed - t->wrong;
+
+    if (silent > 0)
+        (void)shed_fail(&t->error, SHED_EREDIS, "%s", why);
+    t->failed += silent;
+}
+
+/* Who holds a bare majority and does not hear from one of it has not lost the
+ * lock yet: that one may still keep others out. */
+static bool is_no(const struct shed_tally *t, size_t majority)
+{
+    if (t->op == SHED_LOCK_OP_ACQUIRE)
+        return t->no > 0 && t->failed + t->wrong < majority;
+    return t->no >= majority;
+}
+
+enum shed_verdict shed_tally_verdict(const struct shed_tally *t)
+{
+    size_t majority = t->servers / 2 + 1;
+
+    if (t->yes >= majority)
+        return SHED_VERDICT_YES;
+    if (t->no + t->failed + t->wrong <= t->servers - majority)
+        return SHED_VERDICT_OPEN;
+    if (t->wrong >= majority)
+        return SHED_VERDICT_WRONG;
+    return is_no(t, majority) ? SHED_VERDICT_NO : SHED_VERDICT_FAILED;
+}
+
+uint64_t shed_lock_valid_until_ms(uint64_t asked_ms, uint64_t lease_ms)
+{
+    uint64_t drift_ms = lease_ms / DRIFT_DIVISOR + DRIFT_MS;
+
+    return lease_ms > drift_ms ? asked_ms + lease_ms - drift_ms : asked_ms;
+}
+
+uint64_t shed_lock_patience_ms(uint64_t lease_ms, uint64_t command_timeout_ms)
+{
+    uint64_t patience_ms = lease_ms / PATIENCE_DIVISOR;
+
+    if (patience_ms < PATIENCE_MIN_MS)
+        patience_ms = PATIENCE_MIN_MS;
+    return patience_ms < command_timeout_ms ? patience_ms : command_timeout_ms;
+}

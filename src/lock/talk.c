@@ -1,0 +1,176 @@
+/* What all algorithms' talks share, and how one is carried on. Its invariant:
+ * a talk is over when its end is set, and it ends after a bounded number of
+ * commands. */
+#include "lock/talk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "error.h"
+#include "random.h"
+#include "redis/link.h"
+
+/* How often a talk may begin again because the lock came and went. */
+#define ROUNDS_MAX 3
+
+const struct shed_lock_way *
+shed_lock_way_of(const struct shed_lock_options *options)
+{
+    switch ((enum shed_lock_algorithm)options->algorithm) {
+    case SHED_LOCK_SETNX:
+        return &shed_lock_setnx;
+    case SHED_LOCK_EXPIRE:
+        return &shed_lock_expire;
+    case SHED_LOCK_TIMESTAMP:
+        return &shed_lock_timestamp;
+    case SHED_LOCK_LEASE:
+    case SHED_LOCK_QUORUM: /* on each of its servers */
+        break;
+    }
+    return &shed_lock_lease;
+}
+
+int shed_lock_holder_init(struct shed_lock_holder *holder, uint64_t wait_ms,
+                          struct shed_error *err)
+{
+    int code = shed_random_token(holder->token, sizeof(holder->token), err);
+
+    for (size_t i = 0; i < sizeof(holder->token); i++)
+        (void)snprintf(holder->token_hex + 2 * i, 3, "%02x", holder->token[i]);
+    holder->wait_ms = wait_ms;
+    return code;
+}
+
+void shed_talk_begin(struct shed_talk *talk, enum shed_lock_op op,
+                     const struct shed_lock_holder *holder)
+{
+    talk->op = op;
+    talk->holder = *holder;
+    talk->step = 0;
+    talk->rounds = 0;
+    talk->fence = 0;
+    talk->has_waiters = false;
+    talk->look_ms = 0;
+}
+
+void shed_talk_add_key(const struct shed_talk *talk, struct shed_args *args,
+                       int i)
+{
+    shed_args_add(args, talk->words->key[i].at, talk->words->key[i].size);
+}
+
+void shed_talk_add_number(struct shed_talk *talk, unsigned slot,
+                          struct shed_args *args, uint64_t number)
+{
+    (void)snprintf(talk->digits[slot], SHED_LOCK_DIGITS, "%llu",
+                   (unsigned long long)number);
+    shed_args_add_text(args, talk->digits[slot]);
+}
+
+void shed_talk_add_swap(struct shed_talk *talk, struct shed_args *args,
+                        const char *from, const char *to, uint64_t lease_ms)
+{
+    talk->script = SHED_SCRIPT_LOCK_SWAP;
+    shed_script_begin(args, talk->script, "1");
+    shed_talk_add_key(talk, args, SHED_LOCK_KEY);
+    shed_args_add_text(args, from);
+    shed_args_add_text(args, to);
+    shed_talk_add_number(talk, 2, args, lease_ms);
+}
+
+bool shed_talk_is_ours(const struct shed_talk *talk,
+                       const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    return bytes != NULL && size == SHED_TOKEN_HEX_BYTES &&
+           memcmp(bytes, talk->holder.token_hex, size) == 0;
+}
+
+bool shed_talk_end(struct shed_talk *talk, enum shed_talk_end end)
+{
+    talk->end = end;
+    return false;
+}
+
+void shed_talk_refuse(struct shed_talk *talk)
+{
+    (void)shed_fail(&talk->error, SHED_EINVAL,
+                    "what stands in Redis at the lock's key is no lock of this "
+                    "algorithm: choose another name, or remove it");
+}
+
+bool shed_talk_fail(struct shed_talk *talk, const struct shed_reply *reply)
+{
+    const char *text = shed_reply_error(reply);
+    int code;
+
+    if (shed_reply_begins(reply, "WRONGTYPE")) {
+        shed_talk_refuse(talk);
+        return shed_talk_end(talk, SHED_TALK_WRONG);
+    }
+    code = text != NULL ? (int)shed_reply_code(reply) : SHED_EREDIS;
+    (void)shed_fail(&talk->error, (enum shed_code)code, "Redis: %s",
+                    text != NULL ? text : "a reply of an unknown form");
+    return shed_talk_end(talk, code == SHED_EDENIED ? SHED_TALK_WRONG
+                                                    : SHED_TALK_FAILED);
+}
+
+bool shed_talk_again(struct shed_talk *talk)
+{
+    if (talk->rounds++ >= ROUNDS_MAX) {
+        talk->look_ms = 1;
+        return shed_talk_end(talk, SHED_TALK_NO);
+    }
+    talk->step = 0;
+    return true;
+}
+
+static void read_clocks(struct shed_talk *talk)
+{
+    talk->wall_ms = shed_wall_ms();
+    talk->now_ms = shed_now_ms();
+}
+
+bool shed_talk_say(struct shed_talk *talk, struct shed_push *push,
+                   struct shed_args *args)
+{
+    *args = (struct shed_args){0};
+    shed_push_identify(push, &talk->identity);
+    read_clocks(talk);
+    return talk->way->say(talk, args);
+}
+
+bool shed_talk_hear(struct shed_talk *talk, const struct shed_reply *reply,
+                    const struct shed_error *err)
+{
+    if (reply != NULL) {
+        read_clocks(talk);
+        return talk->way->hear(talk, reply);
+    }
+    talk->error = *err;
+    return shed_talk_end(talk, err->code == SHED_EDENIED ? SHED_TALK_WRONG
+                                                         : SHED_TALK_FAILED);
+}
+
+void shed_talk_carry(struct shed_talk *talk, struct shed_links *links,
+                     struct shed_push *push, uint64_t deadline_ms)
+{
+    struct shed_args args;
+
+    while (shed_talk_say(talk, push, &args)) {
+        struct shed_error err;
+        struct shed_reply *reply = NULL;
+        bool goes_on;
+        if (shed_links_call_script(links, talk->script, &args, &reply,
+                                   &talk->is_repeated, deadline_ms,
+                                   &err) != SHED_OK)
+            reply = NULL;
+        goes_on = shed_talk_hear(talk, reply, &err);
+        shed_reply_free(reply);
+        if (!goes_on)
+            break;
+    }
+}

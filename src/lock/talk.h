@@ -1,0 +1,176 @@
+/*
+ * A talk: one operation on a lock, as said to one server, command by command.
+ * A way is how an algorithm talks; it is pure, so that a test can be the
+ * server.
+ */
+#ifndef SHED_LOCK_TALK_H
+#define SHED_LOCK_TALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <snowshed/lock.h>
+
+#include "flight.h"
+#include "redis/push.h"
+#include "redis/script.h"
+
+#define SHED_TOKEN_BYTES 16
+#define SHED_TOKEN_HEX_BYTES ((size_t)2 * SHED_TOKEN_BYTES)
+
+/* Room for a number in decimal. */
+#define SHED_LOCK_DIGITS 24
+
+enum shed_lock_op {
+    SHED_LOCK_OP_ACQUIRE,
+    SHED_LOCK_OP_EXTEND,
+    SHED_LOCK_OP_RELEASE,
+    SHED_LOCK_OP_ADVANCE /* let fencing numbers be above a number */
+};
+
+enum shed_talk_end {
+    SHED_TALK_YES,    /* done: the lock is ours, was ours until now */
+    SHED_TALK_NO,     /* it is another's, or not ours any more */
+    SHED_TALK_FAILED, /* an error, or no answer: it may have been done */
+    SHED_TALK_WRONG   /* never: error says why */
+};
+
+/* Who holds it, or wants to. */
+struct shed_lock_holder {
+    unsigned char token[SHED_TOKEN_BYTES];
+    char token_hex[SHED_TOKEN_HEX_BYTES + 1];
+    uint64_t wait_ms; /* how long it waits: its place in a fair queue */
+};
+
+/* What all talks of a lock share; set when it is opened. */
+enum { /* the keys of a lock, in the order of the scripts' KEYS */
+       SHED_LOCK_KEY,
+       SHED_LOCK_KEY_COUNTER,
+       SHED_LOCK_KEY_SUSPICION,
+       SHED_LOCK_KEY_QUEUE,
+       SHED_LOCK_KEY_OFFER,
+       SHED_LOCK_KEY_WAITERS,
+       SHED_LOCK_KEYS
+};
+
+struct shed_lock_words {
+    struct {
+        const char *at;
+        size_t size;
+    } key[SHED_LOCK_KEYS]; /* the first three algorithms have but one */
+    const struct shed_lock_options *options;
+    unsigned char handle[SHED_TOKEN_BYTES]; /* random: which handle it is */
+};
+
+/* EXPIRE: a lock that was seen without a time to live; kept from one talk to
+ * the next. */
+#define SHED_SIGHT_BYTES 64
+
+struct shed_lock_sight {
+    uint64_t since_ms; /* 0: none */
+    size_t size;
+    char bytes[SHED_SIGHT_BYTES]; /* the beginning of what stood there */
+};
+
+struct shed_lock_way;
+
+struct shed_talk {
+    /* the question */
+    const struct shed_lock_way *way;
+    const struct shed_lock_words *words;
+    enum shed_lock_op op;
+    struct shed_lock_holder holder;
+    uint64_t lease_ms;
+    uint64_t number; /* ADVANCE: the number */
+    uint64_t stamp;  /* TIMESTAMP: what stands in Redis for us; moved on YES */
+    struct shed_lock_sight sight;
+    /* how this process is known to the server, and its clocks; set before each
+     * command by whoever carries the talk */
+    struct shed_push_identity identity;
+    uint64_t wall_ms, now_ms;
+    /* under way: the algorithm's own */
+    int step;
+    unsigned rounds;
+    char digits[3][SHED_LOCK_DIGITS];
+    enum shed_script script; /* of the last command, if it is one */
+    /* the answer */
+    enum shed_talk_end end;
+    uint64_t fence;   /* of an ACQUIRE that ended with YES; 0: none */
+    bool has_waiters; /* of a RELEASE that ended with YES */
+    bool is_repeated; /* it was asked twice: the first may have been heard */
+    uint64_t look_ms; /* NO: it may be free in so many ms; 0: not known */
+    struct shed_error error;
+};
+
+enum { SHED_POLL_PUSHED, SHED_POLL_ALONE, SHED_POLLS };
+
+struct shed_lock_way {
+    bool has_tokens; /* fencing tokens, and keys that are named for it */
+    bool has_lease;  /* it ends by itself */
+    bool may_repeat; /* a talk that was carried out twice does no harm */
+    /* How long to wait before looking again: while pushes come, and without
+     * them. */
+    uint64_t poll_ms[SHED_POLLS];
+    /* The next command. Returns: false, and the end is set, when there is
+     * none. */
+    bool (*say)(struct shed_talk *talk, struct shed_args *args);
+    /* What came back; never NULL, never NOSCRIPT. Returns: true when there is
+     * more to say; false: the end is set. */
+    bool (*hear)(struct shed_talk *talk, const struct shed_reply *reply);
+};
+
+extern const struct shed_lock_way shed_lock_setnx, shed_lock_expire,
+    shed_lock_timestamp, shed_lock_lease;
+
+const struct shed_lock_way *
+shed_lock_way_of(const struct shed_lock_options *options);
+
+/* Draw a new token. Returns: SHED_OK, SHED_EBUSY. */
+SHED_MUST_CHECK int shed_lock_holder_init(struct shed_lock_holder *holder,
+                                          uint64_t wait_ms,
+                                          struct shed_error *err);
+
+/* For the ways. The i-th key. */
+void shed_talk_add_key(const struct shed_talk *talk, struct shed_args *args,
+                       int i);
+void shed_talk_add_number(struct shed_talk *talk, unsigned slot,
+                          struct shed_args *args, uint64_t number);
+
+/* Renew by compare-and-set of what stands at the key; lease_ms 0: no end. */
+void shed_talk_add_swap(struct shed_talk *talk, struct shed_args *args,
+                        const char *from, const char *to, uint64_t lease_ms);
+
+/* Whether a reply is the text that SETNX and EXPIRE have set for us. */
+bool shed_talk_is_ours(const struct shed_talk *talk,
+                       const struct shed_reply *reply);
+
+/* End it; always false. */
+bool shed_talk_end(struct shed_talk *talk, enum shed_talk_end end);
+
+/* Say in error that what stands at the key is no lock. */
+void shed_talk_refuse(struct shed_talk *talk);
+
+/* End it because of an error reply, or of one that makes no sense. */
+bool shed_talk_fail(struct shed_talk *talk, const struct shed_reply *reply);
+
+/* Begin again, because what stood there is gone; a few times at most. */
+bool shed_talk_again(struct shed_talk *talk);
+
+/* The fields that differ from one talk of an operation to the next. */
+void shed_talk_begin(struct shed_talk *talk, enum shed_lock_op op,
+                     const struct shed_lock_holder *holder);
+
+struct shed_links;
+
+/* Carry a talk on in the caller's thread; may_repeat ones only. */
+void shed_talk_carry(struct shed_talk *talk, struct shed_links *links,
+                     struct shed_push *push, uint64_t deadline_ms);
+
+/* The same step by step, for the reactor: what to send next, and what came
+ * (NULL: nothing, err says why). Both return false when the talk is over. */
+bool shed_talk_say(struct shed_talk *talk, struct shed_push *push,
+                   struct shed_args *args);
+bool shed_talk_hear(struct shed_talk *talk, const struct shed_reply *reply,
+                    const struct shed_error *err);
+
+#endif

@@ -1,0 +1,55 @@
+-- What stands before each lock_*.lua: how the record of a lock is read and
+-- made. It is 'LK1', the holder's token (16 bytes), the process that lives as
+-- long as somebody is subscribed to its channel (16 hexadecimal digits, or 16
+-- blanks), and the run id of the server that this was so on (16 bytes).
+
+-- Redis 6 refuses a write after TIME without this; newer ones do it always.
+if redis.replicate_commands then redis.replicate_commands() end
+
+local MAGIC = 'LK1'
+local SIZE = 51
+
+local function us()
+    local t = redis.call('TIME')
+    return t[1] * 1000000 + t[2]
+end
+
+local function whole(number) return string.format('%.0f', number) end
+
+-- The record at key, as a table; nil where there is nothing; 'foreign' where it
+-- is none of ours.
+local function read(key)
+    local bytes = redis.pcall('GET', key)
+    if not bytes then return nil end
+    if type(bytes) ~= 'string' then
+        if string.find(bytes.err, 'WRONGTYPE', 1, true) then return 'foreign' end
+        error(bytes.err)
+    end
+    if #bytes ~= SIZE or string.sub(bytes, 1, 3) ~= MAGIC then
+        return 'foreign'
+    end
+    return {
+        token = string.sub(bytes, 4, 19),
+        process = string.sub(bytes, 20, 35),
+        run = string.sub(bytes, 36, 51),
+    }
+end
+
+local function is_held_by(key, token)
+    local held = read(key)
+    return type(held) == 'table' and held.token == token
+end
+
+-- The counter of fencing numbers does not go below the server's clock, so it
+-- grows even where it was lost. It is kept for a day: that is how far the clock
+-- may be set back after it was lost.
+local COUNTER_MS = 86400000
+
+-- Let the counter be number at least, and one more than it was by step 1. Only
+-- writes, so that the counter is not tracked.
+local function advance(counter, step, number)
+    local now = redis.call('INCRBY', counter, step)
+    if now < number then now = number end
+    redis.call('SET', counter, whole(now), 'PX', COUNTER_MS)
+    return now
+end

@@ -1,0 +1,130 @@
+-- Take a lock, or learn when to look again.
+-- KEYS  1 the lock   2 its counter of fencing numbers   3 suspicion
+--       4 the mark that others wait; with first come, first served:
+--       4 queue   5 offer
+-- ARGV  1 token (16 bytes)   2 process   3 run id, as in the record
+--       4 lease, ms   5 grace, ms; 0: a holder is never taken for dead
+--       6 who asks: the handle (any bytes); with a queue: how long he waits, ms
+-- Returns {'HELD', number}     the lock is the token's, now or already
+--         {'TAKEN', ms}        it is another's, or another's turn; in so many
+--                              ms that may change without a push
+--         {'FOREIGN'}          what stands there is no lock
+-- One SET NX first: where nothing stands it costs no read, and a script that
+-- reads nothing is not tracked, so that only waiters get pushes.
+
+local K, token, grace = KEYS[1], ARGV[1], tonumber(ARGV[5])
+-- How long a lock is kept for the first of the queue before he loses his place,
+-- and for how much longer than he said he may stand there.
+local OFFER_MS, SLACK_MS = 250, 1000
+local OFFER_LIFE_MS = 10 * OFFER_MS
+-- How often a waiter looks, at the slowest.
+local LOOK_MS = 100
+
+local function take(...)
+    local record = MAGIC .. token .. ARGV[2] .. ARGV[3]
+    if redis.call('SET', K, record, 'PX', ARGV[4], ...) then
+        return {'HELD', whole(advance(KEYS[2], 1, us()))}
+    end
+end
+
+-- For how long mark has stood for what, in ms; it is set if it does not. One
+-- that was for something else begins anew.
+local function age_of(mark, what, life)
+    if redis.call('GET', mark) ~= what then
+        redis.call('SET', mark, what, 'PX', life)
+        return 0
+    end
+    return life - redis.call('PTTL', mark)
+end
+
+-- Nobody is subscribed to the holder's channel, though somebody was, of this
+-- run of the server: after a restart nobody is until he has come back.
+local function is_absent(held)
+    local subscribers = redis.pcall('PUBSUB', 'NUMSUB',
+        'snowshed:process:' .. held.process)
+    if subscribers[2] ~= 0 then return false end
+    local info = redis.pcall('INFO', 'server')
+    return type(info) == 'string'
+        and string.find(info, 'run_id:' .. held.run, 1, true) ~= nil
+end
+
+-- A holder is gone when he was absent at two looks, grace apart, and present at
+-- none between: a live one comes back sooner. Returns how long to wait for that,
+-- 0 if he is gone, nil if he is there.
+local function until_gone(held)
+    if grace == 0 or not is_absent(held) then
+        redis.call('DEL', KEYS[3])
+        return nil
+    end
+    local left = grace - age_of(KEYS[3], held.token, 2 * grace + LOOK_MS)
+    return left > 0 and left or 0
+end
+
+-- Whose turn it is: who stands first in the queue and has not waited for longer
+-- than he said.
+local me = KEYS[5] and token .. ARGV[6]
+local function first()
+    while true do
+        local head = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
+        if not head[1] then return nil end
+        local wait = tonumber(string.sub(head[1], 17))
+        if us() / 1000 < head[2] / 1000 + wait + SLACK_MS then return head[1] end
+        redis.call('ZREM', KEYS[4], head[1])
+    end
+end
+
+local function enlist()
+    redis.call('ZADD', KEYS[4], 'NX', whole(us()), me)
+    local life = ARGV[6] + SLACK_MS
+    if redis.call('PTTL', KEYS[4]) < life then
+        redis.call('PEXPIRE', KEYS[4], whole(life))
+    end
+end
+
+-- Who releases is told that somebody waits, by another handle. All who wait ask
+-- again after each release, so the last who did stands for them.
+local function mark_waiter()
+    redis.call('SET', KEYS[4], ARGV[6], 'PX', 2 * LOOK_MS)
+end
+
+-- The lock is free and it is another's turn. Returns how long he still has, nil
+-- when it is ours.
+local function until_our_turn()
+    local head = first()
+    while head and head ~= me do
+        local left = OFFER_MS - age_of(KEYS[5], head, OFFER_LIFE_MS)
+        if left > 0 then return left end
+        redis.call('ZREM', KEYS[4], head)
+        head = first()
+    end
+end
+
+local function take_in_turn(...)
+    if not me then return take(...) end
+    local left = until_our_turn()
+    if left then
+        enlist()
+        return {'TAKEN', left}
+    end
+    local held = take(...)
+    if held then redis.call('ZREM', KEYS[4], me) end
+    return held
+end
+
+if not me then
+    local held = take('NX')
+    if held then return held end
+end
+local held = read(K)
+if held == 'foreign' then return {'FOREIGN'} end
+if not held then return take_in_turn() end
+if held.token == token then return take() end
+local left = redis.call('PTTL', K)
+if left < 0 then -- somebody has taken its end away
+    left = tonumber(ARGV[4])
+    redis.call('PEXPIRE', K, ARGV[4])
+end
+local gone = until_gone(held)
+if gone == 0 then return take_in_turn() end
+if me then enlist() else mark_waiter() end
+return {'TAKEN', gone and math.min(gone, left) or left}

@@ -1,0 +1,10 @@
+-- Take a plain lock that has no time to live, whose holder died between SETNX
+-- and EXPIRE: in one step, so that only one of those who see it gets it.
+-- KEYS  1 the lock
+-- ARGV  1 what stood there   2 what is to stand there now   3 lease, ms
+-- Returns 1 if it is ours now, 0 if it has a time to live, or is another's
+
+if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1

@@ -1,0 +1,917 @@
+/* What one lock does, on a real server: exclusion, waiting, entering again, the
+ * lease and its renewal, tokens, what other clients of the algorithms see. */
+#include <string.h>
+
+#include "lock_rig.h"
+
+enum { SHORT_LEASE_MS = 300, MANY = 8 };
+
+static struct server server;
+static struct shed_client *client, *other;
+
+static void set_up(void)
+{
+    server = (struct server){0};
+    server_start(&server);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    other = open_client(&server, SHED_WAIT_AUTO);
+}
+
+static void tear_down(void)
+{
+    shed_client_close(client);
+    shed_client_close(other);
+    server_stop(&server);
+}
+
+static const enum shed_lock_algorithm singles[] = {
+    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
+enum { SINGLES = 4, LEASED = 1 /* the first that has a lease */ };
+
+static struct shed_lock_options short_lease(enum shed_lock_algorithm algorithm)
+{
+    struct shed_lock_options o = options_of(algorithm);
+
+    o.lease_ms = SHORT_LEASE_MS;
+    return o;
+}
+
+/* How many threads of this process wait in Redis's eyes can not be seen, but
+ * that they have asked can: a key that is tracked is in INFO. */
+static bool is_tracked(void)
+{
+    char count[32];
+
+    server_info(&server, "tracking_total_keys", count, sizeof(count));
+    return strtoul(count, NULL, 10) > 0;
+}
+
+/* -------------------------------------------------------------- exclusion */
+
+START_TEST(what_one_holds_is_refused_to_another)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+
+    acquire(a, 0);
+    ck_assert_int_eq(shed_lock_is_mine(a), 1);
+    expect_acquire(b, 0, SHED_ETIMEDOUT);
+    expect_acquire(b, 20, SHED_ETIMEDOUT);
+    ck_assert_int_eq(shed_lock_is_mine(b), 0);
+    ck_assert_int_eq(shed_lock_release(b, NULL), SHED_ELOST);
+    release(a);
+    ck_assert_int_eq(shed_lock_is_mine(a), 0);
+    acquire(b, 0);
+    release(b);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* With 30 s of lease, and polls that take half a second: it is the push. */
+START_TEST(release_lets_a_waiter_in)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+    struct waiter w;
+
+    acquire(a, 0);
+    waiter_start(&w, b, PLENTY_MS);
+    WAIT_FOR(is_tracked());
+    ck_assert(!atomic_load(&w.has_ended));
+    release(a);
+    WAIT_FOR(atomic_load(&w.has_ended));
+    expect_acquire(a, 0, SHED_ETIMEDOUT);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_int_eq(w.release_code, SHED_OK);
+    acquire(a, 0);
+    release(a);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+START_TEST(without_pushes_a_waiter_polls)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_client *poller = open_client(&server, SHED_WAIT_POLL);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(poller, &o);
+    struct waiter w;
+
+    acquire(a, 0);
+    waiter_start(&w, b, PLENTY_MS);
+    WAIT_FOR(server_calls(&server, singles[_i] == SHED_LOCK_LEASE
+                                       ? "evalsha"
+                                       : "setnx") > 3);
+    release(a);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_lock_close(a);
+    shed_client_close(poller); /* and with it b */
+}
+END_TEST
+
+struct counted {
+    struct shed_lock *lock;
+    unsigned rounds;
+    unsigned *inside, *most, *entries; /* guarded by the lock alone */
+};
+
+static void *count_entries(void *arg)
+{
+    struct counted *c = arg;
+
+    for (unsigned i = 0; i < c->rounds; i++) {
+        acquire(c->lock, PLENTY_MS);
+        if (++*c->inside > *c->most)
+            *c->most = *c->inside;
+        ++*c->entries;
+        --*c->inside;
+        release(c->lock);
+    }
+    return NULL;
+}
+
+START_TEST(threads_and_handles_exclude_each_other)
+{
+    enum { THREADS = 6, HANDLES = 3, ROUNDS = 30 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *locks[HANDLES] = {
+        open_lock(client, &o), open_lock(client, &o), open_lock(other, &o)};
+    unsigned inside = 0, most = 0, entries = 0;
+    struct counted c[THREADS];
+    pthread_t threads[THREADS];
+
+    for (unsigned i = 0; i < THREADS; i++) {
+        c[i] = (struct counted){locks[i % HANDLES], ROUNDS, &inside, &most,
+                                &entries};
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, count_entries, &c[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(entries, THREADS * ROUNDS);
+    ck_assert_uint_eq(most, 1);
+    for (unsigned i = 0; i < HANDLES; i++)
+        shed_lock_close(locks[i]);
+}
+END_TEST
+
+/* --------------------------------------------------------- whose it is */
+
+START_TEST(nobody_asks_redis_while_his_handle_has_it)
+{
+    enum { WAITERS = 5, WHILE_US = 300000 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct waiter waiters[WAITERS];
+    long long calls;
+
+    acquire(lock, 0);
+    calls = server_calls(&server, "evalsha");
+    for (unsigned i = 0; i < WAITERS; i++)
+        waiter_start(&waiters[i], lock, PLENTY_MS);
+    usleep(WHILE_US);
+    ck_assert_int_eq(server_calls(&server, "evalsha"), calls);
+    release(lock);
+    for (unsigned i = 0; i < WAITERS; i++)
+        atomic_store(&waiters[i].may_go, true);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        waiter_join(&waiters[i]);
+        ck_assert_int_eq(waiters[i].code, SHED_OK);
+    }
+    shed_lock_close(lock);
+}
+END_TEST
+
+enum { HOLD_US = 1000 };
+
+struct greedy {
+    struct shed_lock *lock;
+    atomic_bool is_over;
+    atomic_uint rounds;
+};
+
+static void *take_again_and_again(void *arg)
+{
+    struct greedy *g = arg;
+
+    while (!atomic_load(&g->is_over)) {
+        acquire(g->lock, PLENTY_MS);
+        atomic_fetch_add(&g->rounds, 1);
+        usleep(HOLD_US);
+        release(g->lock);
+    }
+    return NULL;
+}
+
+/* By another client, and by another handle of the same. How often he takes it
+ * meanwhile is a few times, if nobody is slow; without a turn's end, hundreds.
+ */
+START_TEST(who_takes_it_again_and_again_lets_others_in)
+{
+    enum { TIMES = 60, ROUNDS_MAX = 100 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct greedy g = {.lock = open_lock(client, &o)};
+    struct shed_lock *lock = open_lock(_i == 0 ? other : client, &o);
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, take_again_and_again, &g),
+                     0);
+    for (unsigned i = 0; i < TIMES; i++) {
+        unsigned before = atomic_load(&g.rounds);
+        acquire(lock, PLENTY_MS);
+        ck_assert_uint_lt(atomic_load(&g.rounds) - before, ROUNDS_MAX);
+        release(lock);
+        WAIT_FOR(atomic_load(&g.rounds) > before);
+    }
+    atomic_store(&g.is_over, true);
+    pthread_join(thread, NULL);
+    shed_lock_close(g.lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(its_thread_enters_again_and_leaves_as_often)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+
+    acquire(a, 0);
+    acquire(a, PLENTY_MS);
+    release(a);
+    ck_assert_int_eq(shed_lock_is_mine(a), 1);
+    expect_acquire(b, 0, SHED_ETIMEDOUT);
+    release(a);
+    ck_assert_int_eq(shed_lock_release(a, NULL), SHED_ELOST);
+    acquire(b, 0);
+    release(b);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+static void *look_from_elsewhere(void *arg)
+{
+    struct shed_lock *lock = arg;
+
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    ck_assert_uint_eq(shed_lock_remaining_ms(lock), 0);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    expect_acquire(lock, 20, SHED_ETIMEDOUT);
+    return NULL;
+}
+
+START_TEST(another_thread_does_not_own_it)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    pthread_t thread;
+
+    acquire(lock, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, look_from_elsewhere, lock),
+                     0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(what_was_acquired_asynchronously_is_the_process_s)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome first = {0}, second = {0}, third = {0};
+
+    acquire_async(lock, 0, &first);
+    WAIT_FOR(atomic_load(&first.calls) == 1);
+    ck_assert_int_eq(atomic_load(&first.code), SHED_OK);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    acquire_async(lock, 0, &second);
+    acquire_async(lock, PLENTY_MS, &third);
+    WAIT_FOR(atomic_load(&second.calls) == 1);
+    ck_assert_int_eq(atomic_load(&second.code), SHED_ETIMEDOUT);
+    ck_assert_uint_eq(atomic_load(&third.calls), 0);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    release(lock);
+    WAIT_FOR(atomic_load(&third.calls) == 1);
+    ck_assert_int_eq(atomic_load(&third.code), SHED_OK);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(closing_ends_what_waits_and_releases_what_is_held)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+    struct outcome waiting[MANY] = {0};
+
+    acquire(a, 0);
+    for (unsigned i = 0; i < MANY; i++)
+        acquire_async(b, PLENTY_MS, &waiting[i]);
+    shed_lock_close(b);
+    for (unsigned i = 0; i < MANY; i++) {
+        ck_assert_uint_eq(atomic_load(&waiting[i].calls), 1);
+        ck_assert_int_eq(atomic_load(&waiting[i].code), SHED_ECLOSED);
+    }
+    shed_client_close(client); /* and with it a */
+    client = NULL;
+    b = open_lock(other, &o);
+    acquire(b, 0);
+    shed_lock_close(b);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- the lease */
+
+/* Redis has granted it when the handle is being closed already. */
+START_TEST(what_is_granted_while_it_is_closed_is_released)
+{
+    enum { PAUSE_MS = 300 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+
+    acquire(lock, PLENTY_MS); /* the connections stand */
+    release(lock);
+    server_do(&server, "CLIENT PAUSE %d WRITE", PAUSE_MS);
+    acquire_async(lock, PLENTY_MS, &out);
+    usleep(PAUSE_MS * 1000 / 3); /* it is under way */
+    shed_lock_close(lock);
+    ck_assert_uint_eq(atomic_load(&out.calls), 1);
+    ck_assert_int_eq(atomic_load(&out.code), SHED_ECLOSED);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+}
+END_TEST
+
+START_TEST(the_watchdog_renews_until_release)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *a, *b;
+    struct waiter w;
+    uint64_t end_ms = shed_now_ms() + 3 * SHORT_LEASE_MS;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    a = open_lock(client, &o);
+    b = open_lock(other, &o);
+    acquire(a, 0);
+    waiter_start(&w, b, PLENTY_MS);
+    while (shed_now_ms() < end_ms) {
+        ck_assert_int_eq(shed_lock_is_mine(a), 1);
+        ck_assert(!atomic_load(&w.has_ended));
+        usleep(1000);
+    }
+    release(a);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_uint_eq(atomic_load(&losses), 0);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* Of the released lock nothing may come back, though renewals are under way at
+ * every moment. */
+START_TEST(a_renewal_does_not_outlive_the_release)
+{
+    enum { ROUNDS = 40, LEASE_MS = 20 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock;
+    unsigned late = 0; /* where all is slow, leases of 20 ms are lost */
+
+    o.lease_ms = LEASE_MS;
+    lock = open_lock(client, &o);
+    for (useconds_t i = 0; i < ROUNDS; i++) {
+        acquire(lock, PLENTY_MS);
+        usleep(i * 250);
+        if (shed_lock_release(lock, NULL) != SHED_OK)
+            late++;
+        ck_assert_int_eq(
+            server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY), 0);
+    }
+    ck_assert_uint_lt(late, ROUNDS);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(without_a_watchdog_the_lease_ends)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *a, *b;
+    struct shed_error err;
+
+    o.watchdog = 0;
+    o.on_lost = count_loss;
+    o.user = &losses;
+    a = open_lock(client, &o);
+    b = open_lock(other, &o);
+    acquire(a, 0);
+    ck_assert_uint_gt(shed_lock_remaining_ms(a), 0);
+    ck_assert_uint_lt(shed_lock_remaining_ms(a), SHORT_LEASE_MS);
+    acquire(b, PLENTY_MS); /* when the lease is over */
+    ck_assert_int_eq(shed_lock_is_mine(a), 0);
+    ck_assert_uint_eq(shed_lock_remaining_ms(a), 0);
+    ck_assert_int_eq(shed_lock_extend(a, 0, &err), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(a, &err), SHED_ELOST);
+    release(b);
+    WAIT_FOR(atomic_load(&losses) == 1 || atomic_load(&losses) == 2);
+    ck_assert_uint_eq(atomic_load(&losses), 1);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* The lease counts from before it was asked for. */
+START_TEST(an_answer_that_takes_longer_than_the_lease_is_none)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    acquire(lock, PLENTY_MS); /* the connections stand */
+    release(lock);
+    server_do(&server, "CLIENT PAUSE %d WRITE", SHORT_LEASE_MS * 4 / 3);
+    acquire(lock, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(extend_lets_it_last)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock *lock;
+
+    o.watchdog = 0;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    ck_assert_int_eq(shed_lock_extend(lock, 50000, NULL), SHED_OK);
+    ck_assert_uint_gt(shed_lock_remaining_ms(lock), 40000);
+    ck_assert_int_eq(shed_lock_extend(lock, 9, NULL), SHED_EINVAL);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(what_is_gone_is_not_revived)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+    acquire(lock, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(the_watchdog_says_what_it_lost)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    shed_lock_close(lock);
+}
+END_TEST
+
+static void *acquire_and_end(void *lock)
+{
+    acquire(lock, 0);
+    return NULL;
+}
+
+START_TEST(a_thread_that_ends_takes_its_renewals_along)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, a), 0);
+    pthread_join(thread, NULL);
+    acquire(b, PLENTY_MS);
+    release(b);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* His lock is not renewed any more; a session that changes does not make it
+ * stand for ever. */
+START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, lock), 0);
+    pthread_join(thread, NULL);
+    server_do(&server, "CLIENT KILL TYPE pubsub");
+    WAIT_FOR(server_clients(&server, "sub=2") == 2);
+    expect_acquire(lock, 100, SHED_ETIMEDOUT);
+    if (singles[_i] != SHED_LOCK_TIMESTAMP) /* its end is in what it says */
+        server_check_ttls(&server);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(the_watchdog_ends_with_max_hold)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock *a, *b;
+
+    o.max_hold_ms = SHORT_LEASE_MS;
+    a = open_lock(client, &o);
+    b = open_lock(other, &o);
+    acquire(a, 0);
+    acquire(b, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_release(a, NULL), SHED_ELOST);
+    release(b);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* --------------------------------------------------------------- the tokens */
+
+START_TEST(numbers_grow_whatever_becomes_of_the_data)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+    uint64_t last = 0;
+
+    for (unsigned i = 0; i < MANY; i++) {
+        struct shed_lock *lock = i % 2 == 0 ? a : b;
+        acquire(lock, 0);
+        ck_assert_uint_gt(fence_of(lock), last);
+        last = fence_of(lock);
+        release(lock);
+        if (i == MANY / 2)
+            server_do(&server, "FLUSHALL");
+    }
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+START_TEST(advance_lifts_the_numbers)
+{
+    const uint64_t high = ((uint64_t)1 << 53) - 100;
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    ck_assert_int_eq(shed_lock_advance(lock, high, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_advance(lock, 5, NULL), SHED_OK);
+    acquire(lock, 0);
+    ck_assert_uint_eq(fence_of(lock), high + 1);
+    release(lock);
+    ck_assert_int_eq(shed_lock_advance(lock, (uint64_t)1 << 53, NULL),
+                     SHED_EINVAL);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(the_first_three_have_no_tokens)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_fence fence;
+
+    acquire(lock, 0);
+    ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_EINVAL);
+    ck_assert_uint_eq(fence.number, 0);
+    ck_assert_int_eq(shed_lock_advance(lock, 1, NULL), SHED_EINVAL);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* ------------------------------------------------------------- the fair one */
+
+START_TEST(a_fair_lock_goes_to_who_came_first)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *first, *locks[2];
+    struct waiter w[MANY];
+
+    o.fair = 1;
+    first = open_lock(client, &o);
+    locks[0] = open_lock(other, &o);
+    locks[1] = open_lock(client, &o);
+    acquire(first, 0);
+    for (unsigned i = 0; i < MANY; i++) {
+        waiter_start(&w[i], locks[i % 2], PLENTY_MS);
+        WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == i + 1);
+    }
+    release(first);
+    for (unsigned i = 0; i < MANY; i++) {
+        waiter_join(&w[i]);
+        ck_assert_int_eq(w[i].code, SHED_OK);
+        if (i > 0)
+            ck_assert_uint_eq(w[i].order, w[i - 1].order + 1);
+    }
+    ck_assert_int_eq(server_int(&server, "EXISTS %s:q", LEASE_KEY), 0);
+    shed_lock_close(first);
+    shed_lock_close(locks[0]);
+    shed_lock_close(locks[1]);
+}
+END_TEST
+
+START_TEST(who_gives_up_leaves_the_queue)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *a, *b;
+
+    o.fair = 1;
+    a = open_lock(client, &o);
+    b = open_lock(other, &o);
+    acquire(a, 0);
+    expect_acquire(b, 30, SHED_ETIMEDOUT);
+    expect_acquire(b, 0, SHED_ETIMEDOUT);
+    WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
+    release(a);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* Whether they give up or the handle is closed. */
+START_TEST(many_who_end_together_leave_the_queue)
+{
+    enum { WAITERS = 5, WAIT_MS = 100 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct outcome outcomes[WAITERS] = {{0}};
+    struct shed_lock *held, *wanted;
+
+    o.fair = 1;
+    held = open_lock(other, &o);
+    wanted = open_lock(client, &o);
+    acquire(held, 0);
+    for (unsigned i = 0; i < WAITERS; i++)
+        acquire_async(wanted, _i == 0 ? WAIT_MS : PLENTY_MS, &outcomes[i]);
+    WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == WAITERS);
+    if (_i == 1)
+        shed_lock_close(wanted);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        WAIT_FOR(atomic_load(&outcomes[i].calls) == 1);
+        ck_assert_int_eq(atomic_load(&outcomes[i].code),
+                         _i == 0 ? SHED_ETIMEDOUT : SHED_ECLOSED);
+    }
+    WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
+    if (_i == 0)
+        shed_lock_close(wanted);
+    shed_lock_close(held);
+}
+END_TEST
+
+/* One who stands in the queue and does not come holds the others up for a
+ * moment only. */
+START_TEST(who_does_not_take_his_turn_loses_it)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock;
+
+    o.fair = 1;
+    lock = open_lock(client, &o);
+    server_do(&server, "ZADD %s:q 1 %s", LEASE_KEY,
+              "0123456789abcdef9000000000000");
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* -------------------------------------- other clients of the same algorithms
+ */
+
+START_TEST(setnx_is_shared_with_plain_commands)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_SETNX);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct waiter w;
+
+    acquire(lock, 0);
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
+    ck_assert_int_eq(server_int(&server, "PTTL %s", LOCK_NAME), -1);
+    release(lock);
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    waiter_start(&w, lock, PLENTY_MS);
+    server_do(&server, "DEL %s", LOCK_NAME);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(expire_is_shared_with_plain_commands)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_EXPIRE);
+    struct shed_lock *lock = open_lock(client, &o);
+    long long ttl;
+
+    acquire(lock, 0);
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
+    ttl = server_int(&server, "TTL %s", LOCK_NAME);
+    ck_assert_int_ge(ttl, 1);
+    ck_assert_int_le(ttl, 30);
+    release(lock);
+    /* another client's, whose lease ends by itself */
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
+    ck_assert_int_eq(server_int(&server, "EXPIRE %s 1", LOCK_NAME), 1);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    /* one that died between the two commands */
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT); /* he may be on his way */
+    acquire(lock, PLENTY_MS);
+    ck_assert_int_ge(server_int(&server, "TTL %s", LOCK_NAME), 1);
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+static long long wall_ms(void)
+{
+    return (long long)shed_wall_ms();
+}
+
+/* in milliseconds, and in seconds */
+START_TEST(timestamp_is_shared_with_plain_commands)
+{
+    enum { SECOND_MS = 1000, LEASE_MS = 30000 };
+    struct shed_lock_options o = options_of(SHED_LOCK_TIMESTAMP);
+    long long unit = _i == 0 ? 1 : SECOND_MS;
+    struct shed_lock *lock;
+    long long stamp;
+    redisReply *reply;
+
+    o.in_seconds = (uint64_t)_i;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    reply = server_run(&server, "GET %s", LOCK_NAME);
+    stamp = strtoll(reply->str, NULL, 10);
+    freeReplyObject(reply);
+    ck_assert_int_gt(stamp, wall_ms() / unit);
+    ck_assert_int_le(stamp, (wall_ms() + LEASE_MS) / unit + 1);
+    release(lock);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s", LOCK_NAME), 0);
+    /* another client's that stands, and one that has ended */
+    server_do(&server, "SET %s %lld", LOCK_NAME, wall_ms() / unit + 1000);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    server_do(&server, "SET %s %lld", LOCK_NAME, wall_ms() / unit - 2);
+    acquire(lock, 0);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* ----------------------------------------------------------- what is wrong */
+
+START_TEST(a_key_that_is_no_lock_is_named_as_such)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    server_do(&server, "RPUSH %s x",
+              singles[_i] == SHED_LOCK_LEASE ? LEASE_KEY : LOCK_NAME);
+    if (singles[_i] == SHED_LOCK_EXPIRE) /* sees that it never expires */
+        server_do(&server, "PEXPIRE %s 100000", LOCK_NAME);
+    expect_acquire(lock, 0,
+                   singles[_i] == SHED_LOCK_EXPIRE ? SHED_ETIMEDOUT
+                                                   : SHED_EINVAL);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(a_call_that_is_wrong_says_so)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *two[] = {client, other};
+    struct shed_lock *lock;
+    char name[SHED_LOCK_NAME_MAX_BYTES + 1] = {0};
+
+    ck_assert_int_eq(shed_lock_open(two, 2, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_open(two, 0, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_open(NULL, 1, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_open(&client, 1, "", 0, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_lock_open(&client, 1, name, sizeof(name), &o, &lock, NULL),
+        SHED_EINVAL);
+    o.algorithm = SHED_LOCK_QUORUM;
+    ck_assert_int_eq(shed_lock_open(two, 2, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    o.fair = 1;
+    ck_assert_int_eq(shed_lock_open(&client, 1, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    o = options_of(SHED_LOCK_LEASE);
+    o.lease_ms = 9;
+    ck_assert_int_eq(shed_lock_open(&client, 1, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_ptr_null(lock);
+    ck_assert_int_eq(
+        shed_lock_open(&client, 1, name, sizeof(name) - 1, NULL, &lock, NULL),
+        SHED_OK);
+    expect_acquire(lock, SHED_LOCK_WAIT_MAX_MS + 1, SHED_EINVAL);
+    acquire(lock, 0);
+    shed_lock_close(lock);
+    shed_lock_close(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lock");
+
+    tcase_set_timeout(tc, 240);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, what_one_holds_is_refused_to_another, 0, SINGLES);
+    tcase_add_loop_test(tc, release_lets_a_waiter_in, 0, SINGLES);
+    tcase_add_loop_test(tc, without_pushes_a_waiter_polls, 0, SINGLES);
+    tcase_add_loop_test(tc, threads_and_handles_exclude_each_other, 0, SINGLES);
+    tcase_add_test(tc, nobody_asks_redis_while_his_handle_has_it);
+    tcase_add_loop_test(tc, who_takes_it_again_and_again_lets_others_in, 0, 2);
+    tcase_add_loop_test(tc, its_thread_enters_again_and_leaves_as_often, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, another_thread_does_not_own_it, 0, SINGLES);
+    tcase_add_loop_test(tc, what_was_acquired_asynchronously_is_the_process_s,
+                        0, SINGLES);
+    tcase_add_loop_test(tc, closing_ends_what_waits_and_releases_what_is_held,
+                        0, SINGLES);
+    tcase_add_loop_test(tc, what_is_granted_while_it_is_closed_is_released, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, the_watchdog_renews_until_release, LEASED, SINGLES);
+    tcase_add_loop_test(tc, a_renewal_does_not_outlive_the_release, LEASED,
+                        SINGLES);
+    tcase_add_loop_test(tc, without_a_watchdog_the_lease_ends, LEASED, SINGLES);
+    tcase_add_loop_test(tc, an_answer_that_takes_longer_than_the_lease_is_none,
+                        LEASED, SINGLES);
+    tcase_add_loop_test(tc, extend_lets_it_last, LEASED, SINGLES);
+    tcase_add_loop_test(tc, what_is_gone_is_not_revived, 0, SINGLES);
+    tcase_add_loop_test(tc, the_watchdog_says_what_it_lost, LEASED, SINGLES);
+    tcase_add_loop_test(tc, a_thread_that_ends_takes_its_renewals_along, LEASED,
+                        SINGLES);
+    tcase_add_loop_test(tc, a_thread_that_ended_leaves_no_lock_without_an_end,
+                        LEASED, SINGLES);
+    /* EXPIRE would remove the other's lock */
+    tcase_add_loop_test(tc, the_watchdog_ends_with_max_hold, LEASED + 1,
+                        SINGLES);
+    tcase_add_test(tc, numbers_grow_whatever_becomes_of_the_data);
+    tcase_add_test(tc, advance_lifts_the_numbers);
+    tcase_add_loop_test(tc, the_first_three_have_no_tokens, 0, 3);
+    tcase_add_test(tc, a_fair_lock_goes_to_who_came_first);
+    tcase_add_test(tc, who_gives_up_leaves_the_queue);
+    tcase_add_loop_test(tc, many_who_end_together_leave_the_queue, 0, 2);
+    tcase_add_test(tc, who_does_not_take_his_turn_loses_it);
+    tcase_add_test(tc, setnx_is_shared_with_plain_commands);
+    tcase_add_test(tc, expire_is_shared_with_plain_commands);
+    tcase_add_loop_test(tc, timestamp_is_shared_with_plain_commands, 0, 2);
+    tcase_add_loop_test(tc, a_key_that_is_no_lock_is_named_as_such, 0, SINGLES);
+    tcase_add_test(tc, a_call_that_is_wrong_says_so);
+    return run_tests("lock", tc);
+}

@@ -1,0 +1,428 @@
+/* A lock on five servers: what a majority can do, what a minority can not. */
+#include <string.h>
+
+#include "lock_rig.h"
+
+enum { SERVERS = 5, MAJORITY = 3, LEASE_MS = 1000 };
+
+static struct server servers[SERVERS];
+
+/* One process's view of all of them. */
+struct quorum {
+    struct shed_client *clients[SERVERS];
+    struct shed_lock *lock;
+};
+
+static void quorum_open(struct quorum *q, const struct shed_lock_options *o)
+{
+    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_error err;
+
+    co.command_timeout_ms = 300;
+    for (unsigned i = 0; i < SERVERS; i++)
+        ck_assert_int_eq(
+            shed_client_open(servers[i].uri, &co, &q->clients[i], NULL),
+            SHED_OK);
+    ck_assert_msg(shed_lock_open(q->clients, SERVERS, LOCK_NAME,
+                                 strlen(LOCK_NAME), o, &q->lock,
+                                 &err) == SHED_OK,
+                  "%s", err.reason);
+}
+
+static void quorum_close(struct quorum *q)
+{
+    shed_lock_close(q->lock);
+    for (unsigned i = 0; i < SERVERS; i++)
+        shed_client_close(q->clients[i]);
+}
+
+static struct quorum a, b;
+static atomic_uint losses;
+
+static void set_up(void)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+
+    for (unsigned i = 0; i < SERVERS; i++) {
+        servers[i] = (struct server){0};
+        server_start(&servers[i]);
+    }
+    o.lease_ms = LEASE_MS;
+    o.on_lost = count_loss;
+    o.user = &losses;
+    quorum_open(&a, &o);
+    quorum_open(&b, &o);
+}
+
+static void tear_down(void)
+{
+    quorum_close(&a);
+    quorum_close(&b);
+    for (unsigned i = 0; i < SERVERS; i++)
+        server_stop(&servers[i]);
+}
+
+/* On how many servers, of those that answer, it stands. */
+static unsigned stands(unsigned first, unsigned last)
+{
+    unsigned count = 0;
+
+    for (unsigned i = first; i <= last; i++)
+        count += server_int(&servers[i], "EXISTS %s", LEASE_KEY) == 1;
+    return count;
+}
+
+/* Servers that are younger than a lease have no voice; a server counts whole
+ * seconds. */
+static void wait_until_old(unsigned lease_ms)
+{
+    for (unsigned i = 0; i < SERVERS; i++) {
+        unsigned long age_s = 0;
+        while (age_s <= lease_ms / 1000) {
+            char text[32];
+            server_info(&servers[i], "uptime_in_seconds", text, sizeof(text));
+            age_s = strtoul(text, NULL, 10);
+            usleep(10000);
+        }
+    }
+}
+
+static uint64_t counter(unsigned i)
+{
+    redisReply *reply = server_run(&servers[i], "GET %s:f", LEASE_KEY);
+    uint64_t number = reply->str != NULL ? strtoull(reply->str, NULL, 10) : 0;
+
+    freeReplyObject(reply);
+    return number;
+}
+
+/* b does not get it: others have it, or, where all is slow, too many servers
+ * have not answered in time. */
+static void expect_refusal(uint64_t wait_ms)
+{
+    int code = shed_lock_acquire(b.lock, wait_ms, NULL);
+
+    ck_assert_msg(code == SHED_ETIMEDOUT || code == SHED_EREDIS, "%s",
+                  shed_code_name((enum shed_code)code));
+}
+
+START_TEST(one_of_two_gets_it_and_leaves_nothing_behind)
+{
+    struct waiter w;
+
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    expect_refusal(0);
+    WAIT_FOR(stands(0, SERVERS - 1) >= MAJORITY);
+    waiter_start(&w, b.lock, PLENTY_MS);
+    release(a.lock);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_int_eq(w.release_code, SHED_OK);
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+}
+END_TEST
+
+/* A server that has just started may have granted a lock before that it does
+ * not know any more. */
+START_TEST(it_is_not_to_be_had_before_the_servers_are_old_enough)
+{
+    uint64_t begin_ms = shed_now_ms();
+
+    expect_acquire(a.lock, 0, SHED_EREDIS);
+    acquire(a.lock, PLENTY_MS);
+    ck_assert_uint_ge(shed_now_ms() - begin_ms, LEASE_MS / 4);
+    release(a.lock);
+}
+END_TEST
+
+START_TEST(two_of_five_can_be_frozen)
+{
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    release(a.lock);
+    server_freeze(&servers[0]);
+    server_freeze(&servers[3]);
+    acquire(a.lock, PLENTY_MS);
+    expect_refusal(0);
+    ck_assert_int_eq(shed_lock_extend(a.lock, 0, NULL), SHED_OK);
+    release(a.lock);
+    acquire(b.lock, PLENTY_MS);
+    release(b.lock);
+    server_thaw(&servers[0]);
+    server_thaw(&servers[3]);
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+}
+END_TEST
+
+START_TEST(without_a_majority_nobody_gets_it)
+{
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    release(a.lock);
+    for (unsigned i = 0; i < MAJORITY; i++)
+        server_kill(&servers[i]);
+    expect_acquire(a.lock, 0, SHED_EREDIS);
+    expect_acquire(a.lock, 100, SHED_EREDIS);
+    WAIT_FOR(stands(MAJORITY, SERVERS - 1) == 0);
+}
+END_TEST
+
+START_TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
+{
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    for (unsigned i = 0; i < MAJORITY; i++)
+        server_kill(&servers[i]);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(shed_lock_is_mine(a.lock), 0);
+}
+END_TEST
+
+START_TEST(the_watchdog_renews_a_majority)
+{
+    uint64_t end_ms;
+
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    server_kill(&servers[1]);
+    end_ms = shed_now_ms() + 2 * LEASE_MS;
+    while (shed_now_ms() < end_ms) {
+        ck_assert_int_eq(shed_lock_is_mine(a.lock), 1);
+        expect_refusal(50);
+    }
+    release(a.lock);
+    ck_assert_uint_eq(atomic_load(&losses), 0);
+}
+END_TEST
+
+/* Whichever three are there, the next majority knows the last number. */
+START_TEST(numbers_grow_whichever_majority_grants)
+{
+    static const unsigned away[][2] = {{0, 1}, {3, 4}, {1, 3}, {0, 4}, {2, 3}};
+    uint64_t last = 0;
+
+    wait_until_old(LEASE_MS);
+    for (unsigned i = 0; i < sizeof(away) / sizeof(*away); i++) {
+        struct quorum *q = i % 2 == 0 ? &a : &b;
+        unsigned known = 0;
+        server_freeze(&servers[away[i][0]]);
+        server_freeze(&servers[away[i][1]]);
+        acquire(q->lock, PLENTY_MS);
+        ck_assert_uint_gt(fence_of(q->lock), last);
+        last = fence_of(q->lock);
+        for (unsigned s = 0; s < SERVERS; s++)
+            if (s != away[i][0] && s != away[i][1])
+                known += counter(s) >= last;
+        ck_assert_uint_ge(known, MAJORITY);
+        release(q->lock);
+        server_thaw(&servers[away[i][0]]);
+        server_thaw(&servers[away[i][1]]);
+    }
+    /* a server that is ahead of all others is heard of as well */
+    server_do(&servers[2], "SET %s:f 5000000000000000", LEASE_KEY);
+    server_freeze(&servers[0]);
+    server_freeze(&servers[1]);
+    acquire(a.lock, PLENTY_MS);
+    ck_assert_uint_gt(fence_of(a.lock), 5000000000000000);
+    release(a.lock);
+    server_thaw(&servers[0]);
+    server_thaw(&servers[1]);
+    server_freeze(&servers[2]);
+    acquire(b.lock, PLENTY_MS);
+    ck_assert_uint_gt(fence_of(b.lock), 5000000000000001);
+    release(b.lock);
+    server_thaw(&servers[2]);
+}
+END_TEST
+
+/* With a lease that nobody renews. */
+static void open_long(struct quorum *q)
+{
+    enum { LONG_LEASE_MS = 3000 };
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+
+    o.lease_ms = LONG_LEASE_MS;
+    o.watchdog = 0;
+    quorum_open(q, &o);
+    wait_until_old(LONG_LEASE_MS); /* so that all grant it, and at once */
+}
+
+static void hold_all(struct quorum *q)
+{
+    acquire(q->lock, PLENTY_MS);
+    WAIT_FOR(stands(0, SERVERS - 1) == SERVERS);
+}
+
+static void release_all(struct quorum *q)
+{
+    release(q->lock);
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+}
+
+/* Held on 0, 1 and 2 (3 and 4 never heard of it); 2 forgets it: 2, 3 and 4
+ * would be a majority. */
+START_TEST(a_server_that_restarted_has_no_voice_for_a_lease)
+{
+    struct quorum c, d;
+
+    open_long(&c);
+    open_long(&d);
+    hold_all(&c);
+    server_do(&servers[3], "DEL %s", LEASE_KEY);
+    server_do(&servers[4], "DEL %s", LEASE_KEY);
+    server_kill(&servers[2]);
+    server_start_again(&servers[2]);
+    while (shed_lock_is_mine(c.lock))
+        ck_assert(shed_lock_acquire(d.lock, 20, NULL) != SHED_OK ||
+                  !shed_lock_is_mine(c.lock));
+    quorum_close(&c);
+    quorum_close(&d);
+}
+END_TEST
+
+/* The minority that is behind: frozen while others go on; when it is thawed
+ * each of it does what it was asked, and then one thing more. */
+static void freeze_minority(long long calls[SERVERS])
+{
+    for (unsigned i = MAJORITY; i < SERVERS; i++) {
+        calls[i] = server_calls(&servers[i], "evalsha");
+        server_freeze(&servers[i]);
+    }
+}
+
+static void expect_minority_to_be_free(const long long calls[SERVERS])
+{
+    for (unsigned i = MAJORITY; i < SERVERS; i++)
+        server_thaw(&servers[i]);
+    for (unsigned i = MAJORITY; i < SERVERS; i++) {
+        WAIT_FOR(server_calls(&servers[i], "evalsha") >= calls[i] + 2);
+        ck_assert_uint_eq(stands(i, i), 0);
+    }
+}
+
+/* A bare majority would break with the next server that fails. */
+START_TEST(servers_that_lost_it_get_it_again)
+{
+    struct quorum c;
+
+    open_long(&c);
+    hold_all(&c);
+    for (unsigned i = MAJORITY; i < SERVERS; i++)
+        server_do(&servers[i], "DEL %s", LEASE_KEY);
+    ck_assert_int_eq(shed_lock_extend(c.lock, 0, NULL), SHED_OK);
+    WAIT_FOR(stands(0, SERVERS - 1) == SERVERS);
+    release(c.lock);
+    quorum_close(&c);
+}
+END_TEST
+
+/* What a server grants after all, when nobody wants it any more, is given back,
+ * also where others have tried meanwhile. */
+START_TEST(what_comes_too_late_is_given_back)
+{
+    enum { TRIES = 3 };
+    struct quorum c, d;
+    long long calls[SERVERS];
+
+    open_long(&c);
+    open_long(&d);
+    hold_all(&d); /* its connections stand */
+    release_all(&d);
+    hold_all(&c);
+    for (unsigned i = MAJORITY; i < SERVERS; i++)
+        server_do(&servers[i], "DEL %s", LEASE_KEY);
+    freeze_minority(calls);
+    for (unsigned i = 0; i < TRIES; i++)
+        ck_assert_int_ne(shed_lock_acquire(d.lock, 0, NULL), SHED_OK);
+    expect_minority_to_be_free(calls);
+    quorum_close(&c);
+    quorum_close(&d);
+}
+END_TEST
+
+/* What one of them leaves behind is no reason to say that Redis is silent. */
+START_TEST(many_who_try_at_once_are_told_that_it_is_held)
+{
+    enum { TRIES = 30 };
+    struct outcome outcomes[TRIES] = {{0}};
+    unsigned refused = 0;
+    struct quorum c, d;
+
+    open_long(&c);
+    open_long(&d);
+    hold_all(&d); /* its connections stand */
+    release_all(&d);
+    hold_all(&c);
+    for (unsigned i = 0; i < TRIES; i++)
+        acquire_async(d.lock, 0, &outcomes[i]);
+    for (unsigned i = 0; i < TRIES; i++) {
+        WAIT_FOR(atomic_load(&outcomes[i].calls) == 1);
+        refused += atomic_load(&outcomes[i].code) == SHED_ETIMEDOUT;
+    }
+    ck_assert_uint_gt(refused, TRIES * 2 / 3); /* one or another may be slow */
+    quorum_close(&c);
+    quorum_close(&d);
+}
+END_TEST
+
+/* The release follows the renewal that is under way, and finds the lock. */
+START_TEST(a_release_during_a_renewal_is_a_release)
+{
+    enum { PAUSE_MS = 100 };
+    struct waiter w;
+    struct quorum c;
+
+    open_long(&c);
+    hold_all(&c); /* the connections stand */
+    release_all(&c);
+    acquire_for_all(c.lock);
+    for (unsigned i = 0; i < SERVERS; i++)
+        server_do(&servers[i], "CLIENT PAUSE %d WRITE", PAUSE_MS);
+    extender_start(&w, c.lock, 0);
+    usleep(PAUSE_MS * 1000 / 4); /* it is under way */
+    ck_assert_int_ne(shed_lock_release(c.lock, NULL), SHED_ELOST);
+    waiter_join(&w);
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+    quorum_close(&c);
+}
+END_TEST
+
+START_TEST(a_server_that_was_busy_is_told_of_the_release)
+{
+    struct quorum c;
+    long long calls[SERVERS];
+
+    open_long(&c);
+    hold_all(&c);
+    freeze_minority(calls);
+    ck_assert_int_eq(shed_lock_extend(c.lock, 0, NULL), SHED_OK);
+    release(c.lock);
+    acquire(c.lock, PLENTY_MS); /* they do not hear of this hold */
+    release(c.lock);
+    expect_minority_to_be_free(calls);
+    quorum_close(&c);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("quorum");
+
+    tcase_set_timeout(tc, 90);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, one_of_two_gets_it_and_leaves_nothing_behind);
+    tcase_add_test(tc, it_is_not_to_be_had_before_the_servers_are_old_enough);
+    tcase_add_test(tc, two_of_five_can_be_frozen);
+    tcase_add_test(tc, without_a_majority_nobody_gets_it);
+    tcase_add_test(tc, a_majority_that_is_lost_is_a_lock_that_is_lost);
+    tcase_add_test(tc, the_watchdog_renews_a_majority);
+    tcase_add_test(tc, numbers_grow_whichever_majority_grants);
+    tcase_add_test(tc, a_server_that_restarted_has_no_voice_for_a_lease);
+    tcase_add_test(tc, servers_that_lost_it_get_it_again);
+    tcase_add_test(tc, what_comes_too_late_is_given_back);
+    tcase_add_test(tc, many_who_try_at_once_are_told_that_it_is_held);
+    tcase_add_test(tc, a_release_during_a_renewal_is_a_release);
+    tcase_add_test(tc, a_server_that_was_busy_is_told_of_the_release);
+    return run_tests("quorum", tc);
+}

@@ -78,6 +78,20 @@ START_TEST(a_server_that_was_restarted_is_found_again)
 }
 END_TEST
 
+/* What it reads is no old snapshot, and no transaction stays open. */
+START_TEST(where_sessions_do_not_commit_by_themselves_the_sources_do)
+{
+    struct shed_source *source = open_source(
+        &site, "SELECT k, @@autocommit FROM word WHERE k IN (?)", NULL);
+    struct ask ask;
+
+    run_sql(&site, "SET GLOBAL autocommit = 0");
+    load_key(source, &ask, "a");
+    assert_text(&ask, "1");
+    shed_source_close(source);
+}
+END_TEST
+
 START_TEST(a_restart_that_nobody_saw_costs_nothing)
 {
     struct shed_source *source = open_source(&site, WORD, NULL);
@@ -424,6 +438,8 @@ int main(void)
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_set_timeout(tc, TIMEOUT_S);
     tcase_add_test(tc, a_server_that_was_restarted_is_found_again);
+    tcase_add_test(tc,
+                   where_sessions_do_not_commit_by_themselves_the_sources_do);
     tcase_add_test(tc, a_restart_that_nobody_saw_costs_nothing);
     tcase_add_test(tc,
                    a_query_of_a_server_that_dies_fails_long_before_its_limit);

@@ -1,7 +1,8 @@
 /*
- * The MySQL source: missing entries come from a SELECT. Library
- * snowshed-mysql; works with Oracle's libmysqlclient and MariaDB Connector/C,
- * against MySQL and MariaDB servers.
+ * The MySQL source: missing entries come from a SELECT. And the fencing guard,
+ * by which a transaction refuses the writes of those who lost their lock.
+ * Library snowshed-mysql; works with Oracle's libmysqlclient and MariaDB
+ * Connector/C, against MySQL and MariaDB servers.
  */
 #ifndef SNOWSHED_MYSQL_H
 #define SNOWSHED_MYSQL_H
@@ -9,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 
 #ifdef __cplusplus
@@ -51,19 +53,20 @@ struct shed_mysql_options {
  *
  * uri is mysql://[user[:password]@]host[:port]/database or
  * mysql://[user[:password]@]/database?socket=/path; percent-encode what is
- * special. query selects two columns, the key and the value, and holds one
+ * special. A host is reached by TCP, localhost too. query selects two columns,
+ * the key and the value, and holds one
  * "(?)" which is expanded to the keys of a batch:
  *
  *     SELECT id, name FROM item WHERE id IN (?)
  *
- * A key without a row is absent, a row whose value is NULL is SHED_NULL, any
- * error of the server fails the keys of the batch. Loader threads have a
- * connection each, opened with the first load (so the server need not be up
- * now), in autocommit, utf8mb4, opened anew after a failure. A string key is
- * compared byte for byte with the column's: where the collation lets the
- * server return another one ("ABC" for "abc"), the keys of the batch that have
- * no row fail and say so, unless that other one was asked for as well. So give
- * the column a binary collation (utf8mb4_bin).
+ * A key without a row is absent, one with two rows fails, a row whose value is
+ * NULL is SHED_NULL, any error of the server fails the keys of the batch.
+ * Loader threads have a connection each, opened with the first load (so the
+ * server need not be up now), in autocommit, utf8mb4, opened anew after a
+ * failure. A string key is compared byte for byte with the column's: where the
+ * collation lets the server return another one ("ABC" for "abc"), the keys of
+ * the batch that have no row fail and say so, unless that other one was asked
+ * for as well. So give the column a binary collation (utf8mb4_bin).
  *
  * Returns: SHED_OK and *out, to be closed with shed_source_close; SHED_EINVAL
  * (uri, query, options), SHED_ENOMEM; then *out is NULL.
@@ -72,6 +75,56 @@ SHED_API SHED_MUST_CHECK int
 shed_mysql_source_open(const char *uri, const char *query,
                        const struct shed_mysql_options *options,
                        struct shed_source **out, struct shed_error *err);
+
+/* ---------------------------------------------------------------- fencing */
+
+/*
+ * Accept a fencing token for a resource, or refuse it because a newer one has
+ * been accepted; in the caller's transaction, before what it protects:
+ *
+ *     shed_lock_fence(lock, &fence, &err);
+ *     mysql_query(mysql, "BEGIN");
+ *     if (shed_mysql_fence(mysql, "stock:7", 7, &fence, NULL, &err) == SHED_OK)
+ *         ... UPDATE ..., COMMIT
+ *     else
+ *         ROLLBACK
+ *
+ * A token is accepted if its number is higher than any accepted before, or is
+ * the last one's and so is its owner. Until the transaction ends, later holders
+ * wait for it here; a ROLLBACK takes the acceptance back. So of the writes that
+ * are guarded by one resource, none of an older holder is committed after one
+ * of a newer holder: at READ COMMITTED and REPEATABLE READ, whatever became of
+ * the lock. It needs the table of sql/fence.sql, on the server and in the
+ * database of the connection, and two statements' round trips (prepared, as
+ * values are bound: four).
+ *
+ * Call it before any read of the transaction: it may wait, and what is read
+ * after it has in it what earlier holders wrote; a snapshot of REPEATABLE READ
+ * that was opened before it has not. Who takes several resources takes them in
+ * one order, or meets deadlocks. A ROLLBACK TO a savepoint before it takes the
+ * acceptance back too.
+ *
+ * mysql is the caller's connection, a MYSQL * of mysql.h (void * because the
+ * two libraries name its struct differently), with a transaction open (or
+ * autocommit off), without automatic reconnection, and with no result unread.
+ * It is left usable. resource is 1 to 255 bytes. *newest (newest may be NULL)
+ * gets the newest number accepted for the resource, 0 if it could not be read.
+ *
+ * Blocks: for the server, and for other transactions on the same resource, as
+ * long as innodb_lock_wait_timeout lets it.
+ * Threads: the connection is used as mysql.h demands: by one thread at a time.
+ * Returns: SHED_OK: write, then COMMIT. Else ROLLBACK: SHED_ELOST: the token is
+ * too old, the lock is another's by now; or, when this is its lawful holder,
+ * Redis has lost its numbers: release the lock, shed_lock_advance to *newest,
+ * acquire anew. SHED_ETIMEDOUT: a conflict (deadlock, lock wait timeout):
+ * repeat the whole transaction. SHED_ESOURCE: the server failed. SHED_EINVAL,
+ * SHED_ENOMEM.
+ */
+SHED_API SHED_MUST_CHECK int shed_mysql_fence(void *mysql, const void *resource,
+                                              size_t resource_size,
+                                              const struct shed_fence *fence,
+                                              uint64_t *newest,
+                                              struct shed_error *err);
 
 #ifdef __cplusplus
 }

@@ -38,6 +38,12 @@ static inline int shed_mysql_forbid_reconnect(MYSQL *mysql)
     return mysql_options(mysql, MYSQL_OPT_RECONNECT, &off);
 }
 
+/* Whether a connection comes back by itself. */
+static inline bool shed_mysql_reconnects(const MYSQL *mysql)
+{
+    return mysql->options.reconnect != 0;
+}
+
 #else
 
 static inline int shed_mysql_require_tls(MYSQL *mysql)
@@ -53,6 +59,12 @@ static inline int shed_mysql_forbid_reconnect(MYSQL *mysql)
 {
     (void)mysql;
     return 0;
+}
+
+/* Not by mysql_get_option, which writes that warning too. */
+static inline bool shed_mysql_reconnects(const MYSQL *mysql)
+{
+    return mysql->reconnect;
 }
 
 #endif

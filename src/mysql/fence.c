@@ -1,0 +1,325 @@
+/*
+ * The fencing guard. Its one invariant: the row of a resource only ever moves
+ * forward, and whoever is told SHED_OK has it locked, with its own token in
+ * it, until its transaction ends. So accepted transactions of one resource
+ * follow each other in the order of their numbers.
+ *
+ * Two statements. The first inserts the token or moves the row forward. That
+ * it comes first matters where there is no row: two readers of a gap would
+ * both be let in, and deadlock. The second reads what stands there then, with
+ * a lock: that reads the present at every isolation level. It is compared
+ * here, because the count of changed rows would not do: the same token twice
+ * changes nothing, which looks like a refusal unless the connection has
+ * CLIENT_FOUND_ROWS, and the connection is the caller's.
+ */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include <snowshed/mysql.h>
+
+#include "compat.h"
+#include "connection.h"
+#include "error.h"
+
+/* Values are bound anew for each place: VALUES(number) is deprecated in MySQL,
+ * and its successor, an alias for the new row, is unknown to MariaDB.
+ * Assignments are made from left to right, and owner's looks at the number, so
+ * it comes first. */
+#define RECORD                                                                 \
+    "INSERT INTO snowshed_fence (resource, number, owner) VALUES (?, ?, ?) "   \
+    "ON DUPLICATE KEY UPDATE owner = IF(? > number, ?, owner), "               \
+    "number = IF(? > number, ?, number)"
+
+#define READ                                                                   \
+    "SELECT number, owner FROM snowshed_fence WHERE resource = ? FOR UPDATE"
+
+/* The parameters, in the order of the question marks. */
+enum {
+    RECORD_RESOURCE,
+    RECORD_NUMBER,
+    RECORD_OWNER,
+    RECORD_OWNER_IF_ABOVE,
+    RECORD_OWNER_THEN,
+    RECORD_NUMBER_IF_ABOVE,
+    RECORD_NUMBER_THEN,
+    RECORD_PARAMETERS
+};
+
+enum { RESOURCE_MAX_BYTES = 255 }; /* the column's */
+
+enum { COLUMN_NUMBER, COLUMN_OWNER, COLUMNS };
+
+/* Error numbers of the servers. */
+enum {
+    RECORD_CHANGED = 1020, /* MariaDB, innodb_snapshot_isolation */
+    NO_SUCH_TABLE = 1146,
+    LOCK_WAIT_TIMEOUT = 1205,
+    DEADLOCK = 1213,
+    STATEMENT_TIMEOUT = 1969, /* MariaDB */
+    QUERY_TIMEOUT = 3024      /* MySQL */
+};
+
+struct call {
+    MYSQL *mysql;
+    const void *resource;
+    size_t resource_size;
+    const struct shed_fence *fence;
+    struct shed_error *err;
+};
+
+/* --------------------------------------------------------------- failures */
+
+#define REPEAT "roll back and repeat the whole transaction"
+
+static const struct remedy {
+    unsigned number;
+    enum shed_code code;
+    const char *text;
+} remedies[] = {
+    {RECORD_CHANGED, SHED_ETIMEDOUT, REPEAT},
+    {LOCK_WAIT_TIMEOUT, SHED_ETIMEDOUT, REPEAT},
+    {DEADLOCK, SHED_ETIMEDOUT, REPEAT},
+    {STATEMENT_TIMEOUT, SHED_ETIMEDOUT, REPEAT},
+    {QUERY_TIMEOUT, SHED_ETIMEDOUT, REPEAT},
+    {NO_SUCH_TABLE, SHED_ESOURCE, "load sql/fence.sql into the database"},
+};
+
+/* Say why the server or the library did not do as asked. */
+static int explain(const struct call *call, MYSQL_STMT *stmt)
+{
+    /* The timeouts of the connection are the caller's, and not known here: no
+     * failure is to be taken for one. */
+    static const struct shed_mysql_config config = {.read_timeout_s = 1,
+                                                    .write_timeout_s = 1};
+    /* Connector/C leaves what ends a result in the connection only. */
+    bool is_stmts = mysql_stmt_errno(stmt) != 0;
+    unsigned number =
+        is_stmts ? mysql_stmt_errno(stmt) : mysql_errno(call->mysql);
+    struct shed_mysql_failure failure = {0};
+
+    shed_mysql_failure_set(
+        &failure, &config, number,
+        is_stmts ? mysql_stmt_error(stmt) : mysql_error(call->mysql), 0);
+    for (size_t i = 0; i < sizeof(remedies) / sizeof(*remedies); i++)
+        if (remedies[i].number == number)
+            return shed_fail(call->err, remedies[i].code,
+                             "fencing guard: %s: %s", remedies[i].text,
+                             failure.error.reason);
+    return shed_fail(call->err, failure.error.code, "fencing guard: %s",
+                     failure.error.reason);
+}
+
+static int refuse_table(const struct call *call)
+{
+    return shed_fail(call->err, SHED_ESOURCE,
+                     "fencing guard: MySQL: the table snowshed_fence does not "
+                     "keep what it is given: it is not as sql/fence.sql makes "
+                     "it");
+}
+
+/* ----------------------------------------------------------------- checks */
+
+static int check_arguments(const struct call *call)
+{
+    if (call->mysql == NULL)
+        return shed_fail(call->err, SHED_EINVAL,
+                         "fencing guard: there is no connection");
+    if (call->resource == NULL || call->resource_size == 0 ||
+        call->resource_size > RESOURCE_MAX_BYTES)
+        return shed_fail(call->err, SHED_EINVAL,
+                         "fencing guard: a resource has 1 to %d bytes, not %zu",
+                         RESOURCE_MAX_BYTES,
+                         call->resource != NULL ? call->resource_size : 0);
+    if (call->fence == NULL || call->fence->number == 0)
+        return shed_fail(call->err, SHED_EINVAL,
+                         "fencing guard: there is no token: nothing is held");
+    return SHED_OK;
+}
+
+static int check_connection(const struct call *call)
+{
+    const MYSQL *mysql = call->mysql;
+
+    /* Closing a statement would swallow it. */
+    if (mysql->status != MYSQL_STATUS_READY || mysql_more_results(call->mysql))
+        return shed_fail(call->err, SHED_EINVAL,
+                         "fencing guard: the connection has a result that was "
+                         "not read to its end");
+    if (shed_mysql_reconnects(mysql))
+        return shed_fail(call->err, SHED_EINVAL,
+                         "fencing guard: the connection reconnects by itself, "
+                         "and would go on without its transaction: switch "
+                         "MYSQL_OPT_RECONNECT off");
+    if ((mysql->server_status & SERVER_STATUS_IN_TRANS) == 0 &&
+        (mysql->server_status & SERVER_STATUS_AUTOCOMMIT) != 0)
+        return shed_fail(call->err, SHED_EINVAL,
+                         "fencing guard: the connection is in no transaction: "
+                         "START TRANSACTION first; only what is written in the "
+                         "same one is protected");
+    return SHED_OK;
+}
+
+/* An error of an earlier statement can have ended the transaction without a
+ * word to the library, and tables that are not InnoDB's begin none. */
+static int check_transaction(const struct call *call)
+{
+    if ((call->mysql->server_status & SERVER_STATUS_IN_TRANS) != 0)
+        return SHED_OK;
+    return shed_fail(call->err, SHED_EINVAL,
+                     "fencing guard: the connection is in no transaction any "
+                     "more: an error has ended it (roll back after each), or "
+                     "snowshed_fence is not InnoDB's");
+}
+
+/* -------------------------------------------------------------- statements */
+
+static void bind_bytes(MYSQL_BIND *bind, const void *data, size_t size)
+{
+    memset(bind, 0, sizeof(*bind));
+    /* As bytes: the connection's character set has no say in them. */
+    bind->buffer_type = MYSQL_TYPE_BLOB;
+    /* The library does not write to it: its struct serves both ways. */
+    bind->buffer = (void *)(uintptr_t)data;
+    bind->buffer_length = (unsigned long)size;
+    bind->length_value = (unsigned long)size;
+    bind->length = &bind->length_value;
+}
+
+static void bind_number(MYSQL_BIND *bind, const uint64_t *number)
+{
+    memset(bind, 0, sizeof(*bind));
+    bind->buffer_type = MYSQL_TYPE_LONGLONG;
+    bind->is_unsigned = 1;
+    bind->buffer = (void *)(uintptr_t)number;
+}
+
+/* Prepare and execute a statement on the caller's connection. *stmt is to be
+ * closed in any case: without that nothing else can run there. */
+static int run(const struct call *call, const char *sql, MYSQL_BIND *binds,
+               MYSQL_STMT **stmt)
+{
+    *stmt = mysql_stmt_init(call->mysql);
+    if (*stmt == NULL)
+        return shed_fail_nomem(call->err, "the fencing guard's statement");
+    if (mysql_stmt_prepare(*stmt, sql, (unsigned long)strlen(sql)) == 0 &&
+        mysql_stmt_bind_param(*stmt, binds) == 0 &&
+        mysql_stmt_execute(*stmt) == 0)
+        return SHED_OK;
+    return explain(call, *stmt);
+}
+
+static void close_statement(MYSQL_STMT *stmt)
+{
+    if (stmt != NULL)
+        (void)mysql_stmt_close(stmt);
+}
+
+/* Move the row of the resource forward to the token, if that is forward. */
+static int record(const struct call *call)
+{
+    const struct shed_fence *fence = call->fence;
+    MYSQL_BIND binds[RECORD_PARAMETERS];
+    MYSQL_STMT *stmt = NULL;
+    int code;
+
+    bind_bytes(&binds[RECORD_RESOURCE], call->resource, call->resource_size);
+    bind_number(&binds[RECORD_NUMBER], &fence->number);
+    bind_bytes(&binds[RECORD_OWNER], fence->owner, sizeof(fence->owner));
+    bind_number(&binds[RECORD_OWNER_IF_ABOVE], &fence->number);
+    bind_bytes(&binds[RECORD_OWNER_THEN], fence->owner, sizeof(fence->owner));
+    bind_number(&binds[RECORD_NUMBER_IF_ABOVE], &fence->number);
+    bind_number(&binds[RECORD_NUMBER_THEN], &fence->number);
+    code = run(call, RECORD, binds, &stmt);
+    close_statement(stmt);
+    return code;
+}
+
+/* Read the one row of an executed READ, and the end of it. */
+static int fetch(const struct call *call, MYSQL_STMT *stmt,
+                 struct shed_fence *seen)
+{
+    unsigned long owner_size = 0;
+    MYSQL_BIND binds[COLUMNS];
+    int status;
+
+    bind_number(&binds[COLUMN_NUMBER], &seen->number);
+    bind_bytes(&binds[COLUMN_OWNER], seen->owner, sizeof(seen->owner));
+    binds[COLUMN_OWNER].length = &owner_size;
+    if (mysql_stmt_bind_result(stmt, binds) != 0)
+        return explain(call, stmt);
+    status = mysql_stmt_fetch(stmt);
+    if (status == 1)
+        return explain(call, stmt);
+    if (status != 0 || owner_size != sizeof(seen->owner))
+        return refuse_table(call);
+    if (mysql_stmt_fetch(stmt) == MYSQL_NO_DATA &&
+        mysql_stmt_errno(stmt) == 0 && mysql_errno(call->mysql) == 0)
+        return SHED_OK;
+    return explain(call, stmt);
+}
+
+static int read_newest(const struct call *call, struct shed_fence *seen)
+{
+    MYSQL_STMT *stmt = NULL;
+    MYSQL_BIND bind;
+    int code;
+
+    bind_bytes(&bind, call->resource, call->resource_size);
+    code = run(call, READ, &bind, &stmt);
+    if (code == SHED_OK)
+        code = fetch(call, stmt, seen);
+    close_statement(stmt);
+    return code;
+}
+
+/* ------------------------------------------------------------------ guard */
+
+static int judge(const struct call *call, const struct shed_fence *seen)
+{
+    const struct shed_fence *fence = call->fence;
+
+    if (seen->number < fence->number)
+        return refuse_table(call);
+    if (seen->number > fence->number)
+        return shed_fail(call->err, SHED_ELOST,
+                         "fencing guard: the token %" PRIu64 " is older than "
+                         "%" PRIu64 ": roll back",
+                         fence->number, seen->number);
+    if (memcmp(seen->owner, fence->owner, sizeof(fence->owner)) != 0)
+        return shed_fail(call->err, SHED_ELOST,
+                         "fencing guard: another holder has written with the "
+                         "same number, %" PRIu64 ": roll back",
+                         fence->number);
+    return SHED_OK;
+}
+
+static int guard(const struct call *call, struct shed_fence *seen)
+{
+    int code = check_arguments(call);
+
+    if (code == SHED_OK)
+        code = check_connection(call);
+    if (code == SHED_OK)
+        code = record(call);
+    if (code == SHED_OK)
+        code = read_newest(call, seen);
+    if (code == SHED_OK)
+        code = check_transaction(call);
+    if (code == SHED_OK)
+        code = judge(call, seen);
+    return code;
+}
+
+int shed_mysql_fence(void *mysql, const void *resource, size_t resource_size,
+                     const struct shed_fence *fence, uint64_t *newest,
+                     struct shed_error *err)
+{
+    struct call call = {mysql, resource, resource_size, fence, err};
+    struct shed_fence seen = {0};
+    int code = guard(&call, &seen);
+
+    if (newest != NULL)
+        *newest = code == SHED_OK || code == SHED_ELOST ? seen.number : 0;
+    return code;
+}

@@ -379,6 +379,30 @@ static bool await_hot_row(struct conductor *c)
     return true;
 }
 
+/* The process that is in the middle of a load; 0 on an error. */
+static pid_t catch_loader(struct conductor *c, const char *key,
+                          uint64_t load_us)
+{
+    struct record *r = c->record;
+    pid_t pid = 0;
+
+    do {
+        /* again if need be: a SET that was on its way brings it back */
+        for (uint64_t tries = 0;
+             (pid = (pid_t)atomic_load(&r->loading_pid)) == 0; tries++) {
+            if (atomic_load(&r->errors) > 0)
+                return 0;
+            if (tries % EXPIRE_TRIES == 0)
+                (void)command_integer(c, "PEXPIRE", key, 1);
+            nap(500);
+        }
+        nap(load_us / 2);
+        /* where all is slow the nap was longer than the load */
+    } while (atomic_load(&r->loading_pid) != (int32_t)pid &&
+             c->way != &way_none);
+    return pid;
+}
+
 /* Kill the process that is loading, in the middle. Returns when the next load
  * began, in ms after the kill; below 0 if none did. Without protection all
  * load at once, and there is no next one to wait for. */
@@ -395,16 +419,9 @@ static double kill_loader(struct conductor *c)
     if (!await_hot_row(c))
         return -1;
     nap(GAP_US); /* let who waited for it have it */
-    /* again if need be: a SET that was on its way brings it back */
-    for (uint64_t tries = 0; (pid = (pid_t)atomic_load(&r->loading_pid)) == 0;
-         tries++) {
-        if (atomic_load(&r->errors) > 0)
-            return -1;
-        if (tries % EXPIRE_TRIES == 0)
-            (void)command_integer(c, "PEXPIRE", key, 1);
-        nap(500);
-    }
-    nap(load_us / 2);
+    pid = catch_loader(c, key, load_us);
+    if (pid == 0)
+        return -1;
     killed_us = demo_now_us();
     was_loading = atomic_load(&r->loading_pid) == (int32_t)pid;
     (void)kill(pid, SIGKILL);

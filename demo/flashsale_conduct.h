@@ -1,0 +1,54 @@
+/* One sale from its beginning to the proof: processes, kills, figures. */
+#ifndef DEMO_FLASHSALE_CONDUCT_H
+#define DEMO_FLASHSALE_CONDUCT_H
+
+#include "flashsale_ways.h"
+
+struct options {
+    const char *redis_uri, *mysql_uri, *protect, *json;
+    uint64_t pieces, buyers, twice_pct, processes, threads, kills, runs, seed;
+};
+
+/* What is told of a sale: X(field, in the table, decimals). The field is the
+ * name in JSON. */
+#define SALE_FIGURES(X)                                                        \
+    X(orders, "orders in the database", 0)                                     \
+    X(oversold, "sold without being there", 0)                                 \
+    X(stock, "stock left in the database", 0)                                  \
+    X(bought_twice, "orders of a buyer who had one", 0)                        \
+    X(misled, "buyers told what is not so", 0)                                 \
+    X(seconds, "seconds to the last order", 2)                                 \
+    X(orders_per_second, "orders per second", 0)                               \
+    X(most_at_once, "most transactions at once", 0)                            \
+    X(stock_queries, "queries to fill the cache", 0)                           \
+    X(turned_away, "turned away by the cache alone", 0)                        \
+    X(sold_out, "told 'sold out' by the database", 0)                          \
+    X(kills, "processes killed", 0)                                            \
+    X(kills_inside, "... in a transaction", 0)                                 \
+    X(refused, "transactions refused by the guard", 0)                         \
+    X(lost, "holds lost before the release", 0)                                \
+    X(tokens_backwards, "orders with an older token", 0)                       \
+    X(errors, "errors", 0)
+
+struct outcome {
+    const char *way;
+    uint64_t item;
+    bool is_exact; /* as many as there were, one each, and all know it */
+#define SALE_FIELD(field, title, decimals) double field;
+    SALE_FIGURES(SALE_FIELD)
+#undef SALE_FIELD
+    char first_error[160];
+};
+
+struct conductor;
+
+/* Connect, and empty the tables. Exits on failure. */
+struct conductor *conductor_create(const struct options *options);
+void conductor_destroy(struct conductor *conductor);
+
+/* Sell item number item (from 1, each once) with a way. Exits, with all
+ * children ended, when a server fails. */
+void conduct_sale(struct conductor *conductor, const struct way *way,
+                  uint64_t item, struct outcome *out);
+
+#endif

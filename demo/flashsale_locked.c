@@ -1,0 +1,318 @@
+/*
+ * The flash sale under a lock, with the stock in snowshed's cache. Two ways:
+ *
+ * snowshed: the lease lock; the fencing guard opens each transaction, so that
+ * one who holds the lock no more changes nothing. Order in it: guard, order
+ * (which a second one of the buyer ends, before a piece is taken), is there a
+ * piece, one less. Then COMMIT, the cache, release. A shop would write "AND
+ * stock > 0" into that UPDATE besides, which is enough for a stock that is one
+ * number in one row; here it is left out so that the figures show what the lock
+ * and the guard do.
+ *
+ * expire: the lock of SETNX and EXPIRE that others have, around what sells
+ * without protection.
+ */
+#include <snowshed/lock.h>
+#include <snowshed/mysql.h>
+#include <snowshed/stats.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "flashsale_ways.h"
+
+#define WAIT_MS 10000 /* for the lock; then the cache is asked again */
+/* How long a dead holder blocks the sale in expire; others have ten times as
+ * much. The lease of snowshed's lock is its default. */
+#define EXPIRE_LEASE_MS 2000
+#define ANSWER_TIMEOUT_MS 10000 /* a slow host is no failure of the sale */
+#define NAME_BYTES 64
+
+struct shop { /* of a process */
+    struct sale *sale;
+    bool is_guarded;
+    struct shed_client *client;
+    struct shed_source *source;
+    struct shed_cache *cache;
+    struct shed_lock *lock; /* one for all threads */
+    char lock_name[NAME_BYTES];
+    size_t lock_name_size;
+    char key[NAME_BYTES]; /* of the stock in the cache */
+    size_t key_size;
+    _Atomic uint64_t loads; /* those that the sale knows of */
+};
+
+struct thread {
+    struct shop *shop;
+    struct statements *till;
+    struct clerk *clerk;
+    struct shed_error err; /* why snowshed failed; its code 0: it did not */
+    uint64_t newest;       /* number that the guard knows, if it refused ours */
+};
+
+/* --------------------------------------------------------------- processes */
+
+static void close_shop(void *arg)
+{
+    struct shop *s = arg;
+
+    shed_lock_close(s->lock);
+    shed_cache_close(s->cache);
+    shed_source_close(s->source);
+    shed_client_close(s->client);
+    free(s);
+}
+
+static int open_lock(struct shop *s, struct shed_error *err)
+{
+    struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
+
+    if (!s->is_guarded) {
+        options.algorithm = SHED_LOCK_EXPIRE;
+        options.lease_ms = EXPIRE_LEASE_MS;
+    }
+    return shed_lock_open(&s->client, 1, s->lock_name, s->lock_name_size,
+                          &options, &s->lock, err);
+}
+
+static struct shop *open_shop(const struct settings *settings, bool is_guarded,
+                              char *why, size_t size)
+{
+    static const char query[] =
+        "SELECT id, stock FROM flashsale_item WHERE id IN (?)";
+    struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_mysql_options source = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_error err = {SHED_ENOMEM, "memory is out"};
+    struct shop *s = calloc(1, sizeof(*s));
+    unsigned long long item;
+
+    if (s == NULL)
+        goto fail;
+    s->sale = sale_of(settings->record);
+    s->is_guarded = is_guarded;
+    item = s->sale->plan.item;
+    s->lock_name_size =
+        (size_t)snprintf(s->lock_name, NAME_BYTES,
+                         is_guarded ? SALE_LEASE_NAME : SALE_SETNX_NAME, item);
+    s->key_size = (size_t)snprintf(s->key, NAME_BYTES, "%llu", item);
+    client.command_timeout_ms = ANSWER_TIMEOUT_MS;
+    source.key = SHED_MYSQL_INTEGER;
+    if (shed_client_open(settings->redis_uri, &client, &s->client, &err) ||
+        shed_mysql_source_open(s->sale->plan.mysql_uri, query, &source,
+                               &s->source, &err) ||
+        shed_cache_open(s->client, SALE_CACHE_NAME, s->source, NULL, &s->cache,
+                        &err) ||
+        open_lock(s, &err))
+        goto fail;
+    return s;
+fail:
+    (void)snprintf(why, size, "%s", err.reason);
+    if (s != NULL)
+        close_shop(s);
+    return NULL;
+}
+
+static void *open_expire(const struct settings *settings, char *why,
+                         size_t size)
+{
+    return open_shop(settings, false, why, size);
+}
+
+static void *open_snowshed(const struct settings *settings, char *why,
+                           size_t size)
+{
+    return open_shop(settings, true, why, size);
+}
+
+/* ----------------------------------------------------------------- threads */
+
+static void leave_shop(void *arg)
+{
+    struct thread *t = arg;
+
+    if (t->clerk != NULL)
+        sale_leave(t->clerk);
+    statements_close(t->till);
+    free(t);
+    mysql_thread_end();
+}
+
+static void *enter_shop(void *process, char *why, size_t size)
+{
+    struct thread *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return NULL;
+    t->shop = process;
+    t->till = till_open(why, size);
+    t->clerk = t->till != NULL ? sale_enter(t->shop->sale) : NULL;
+    if (t->clerk != NULL)
+        return t;
+    leave_shop(t);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------- cache */
+
+/* A cache that fails must not stop the sale: the database is asked then. */
+static bool is_sold_out(struct shop *s)
+{
+    struct shed_value *value = NULL;
+    bool is_none;
+
+    if (shed_get(s->cache, s->key, s->key_size, 0, &value, NULL) != SHED_OK)
+        return false;
+    /* A number as text, "0" if all goes well, and never "07". */
+    is_none = shed_value_kind(value) == SHED_ROW &&
+              shed_value_size(value) > 0 &&
+              *(const char *)shed_value_data(value) <= '0';
+    shed_value_unref(value);
+    return is_none;
+}
+
+/* Add the loads of this process since the last time to the sale's. Threads may
+ * come in any order: the differences add up, as numbers that wrap around. */
+static void report_loads(struct shop *s)
+{
+    struct shed_stats stats;
+
+    if (shed_stats_read(s->cache, &stats, sizeof(stats), NULL) == SHED_OK)
+        atomic_fetch_add(&s->sale->loads,
+                         stats.loads - atomic_exchange(&s->loads, stats.loads));
+}
+
+/* -------------------------------------------------------------------- sale */
+
+/* What the guard says, as the till would. */
+static enum statement_code ask_guard(struct thread *t,
+                                     const struct shed_fence *fence)
+{
+    struct shop *s = t->shop;
+    int code = shed_mysql_fence(statements_mysql(t->till), s->lock_name,
+                                s->lock_name_size, fence, &t->newest, &t->err);
+
+    switch (code) {
+    case SHED_OK:
+        t->newest = 0;
+        return STATEMENT_OK;
+    case SHED_ELOST:
+        atomic_fetch_add(&s->sale->refused, 1);
+        return STATEMENT_AGAIN;
+    case SHED_ETIMEDOUT:
+        t->newest = 0;
+        return STATEMENT_AGAIN;
+    default:
+        return STATEMENT_FAILED;
+    }
+}
+
+static enum answer sell_guarded(struct thread *t, uint64_t buyer)
+{
+    uint64_t item = t->shop->sale->plan.item;
+    int64_t stock = 0;
+    struct shed_fence fence;
+    enum statement_code code;
+
+    if (shed_lock_fence(t->shop->lock, &fence, &t->err) != SHED_OK)
+        return ANSWER_AGAIN; /* lost already */
+    code = till_begin(t->till);
+    if (code == STATEMENT_OK)
+        code = ask_guard(t, &fence);
+    if (code == STATEMENT_OK)
+        code = till_place_order(t->till, item, buyer, fence.number);
+    if (code == STATEMENT_OK)
+        code = till_read_stock(t->till, item, &stock);
+    if (code == STATEMENT_OK && stock <= 0)
+        code = STATEMENT_NONE;
+    if (code == STATEMENT_OK)
+        code = till_take_piece(t->till, item);
+    return till_settle(t->till, code);
+}
+
+/* Release, and say what must be known of it. The guard's table can be ahead of
+ * Redis, if Redis has lost its data: then numbers go on above it. */
+static bool release(struct thread *t)
+{
+    struct shed_lock *lock = t->shop->lock;
+    uint64_t newest = t->newest;
+    int code = shed_lock_release(lock, &t->err);
+
+    t->newest = 0;
+    if (code == SHED_ELOST)
+        atomic_fetch_add(&t->shop->sale->lost, 1);
+    else if (code != SHED_OK)
+        return false;
+    return newest == 0 || shed_lock_advance(lock, newest, &t->err) == SHED_OK;
+}
+
+/* Under the lock. Whoever found anything in the database ends the cache's
+ * entry: one who was killed between his COMMIT and here has not. */
+static enum answer sell_alone(struct thread *t, uint64_t buyer)
+{
+    struct shop *s = t->shop;
+    enum answer answer;
+
+    sale_begin_alone(s->sale, t->clerk);
+    answer = s->is_guarded ? sell_guarded(t, buyer)
+                           : sell_rewriting(t->till, s->sale->plan.item, buyer);
+    sale_end_alone(t->clerk);
+    if (answer < ANSWERS &&
+        shed_invalidate(s->cache, s->key, s->key_size, ANSWER_TIMEOUT_MS,
+                        &t->err) != SHED_OK)
+        return ANSWER_FAILED;
+    return answer;
+}
+
+static enum answer explain(struct thread *t, char *why, size_t size)
+{
+    (void)snprintf(why, size, "%s",
+                   t->err.code != SHED_OK ? t->err.reason
+                                          : statements_why(t->till));
+    return ANSWER_FAILED;
+}
+
+static enum answer attempt(void *thread, uint64_t buyer, bool is_retry,
+                           char *why, size_t size)
+{
+    struct thread *t = thread;
+    enum answer answer;
+    int code;
+
+    if (!is_retry && is_sold_out(t->shop))
+        return ANSWER_TURNED_AWAY;
+    t->err.code = SHED_OK;
+    code = shed_lock_acquire(t->shop->lock, WAIT_MS, &t->err);
+    if (code == SHED_ETIMEDOUT)
+        return ANSWER_AGAIN;
+    if (code != SHED_OK)
+        return explain(t, why, size);
+    answer = sell_alone(t, buyer);
+    if (answer == ANSWER_FAILED)
+        (void)explain(t, why, size);
+    return release(t) ? answer : explain(t, why, size);
+}
+
+static bool get_shop(void *thread, const uint64_t *ids, size_t count,
+                     bool *did_load, char *why, size_t size)
+{
+    struct thread *t = thread;
+    bool is_good = sale_serve(t->shop->sale, ids[0], attempt, t, why, size);
+
+    (void)count; /* one */
+    (void)did_load;
+    report_loads(t->shop);
+    return is_good;
+}
+
+const struct way flashsale_expire = {.name = "expire",
+                                     .open = open_expire,
+                                     .close = close_shop,
+                                     .enter = enter_shop,
+                                     .leave = leave_shop,
+                                     .get = get_shop};
+
+const struct way flashsale_snowshed = {.name = "snowshed",
+                                       .open = open_snowshed,
+                                       .close = close_shop,
+                                       .enter = enter_shop,
+                                       .leave = leave_shop,
+                                       .get = get_shop};

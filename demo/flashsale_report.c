@@ -1,0 +1,172 @@
+/* The table and the JSON: one list of figures serves both. A way that sold
+ * more than once has two columns, the least and the most. */
+#include "flashsale_report.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define CELL_BYTES 32
+
+struct figure {
+    const char *json, *title;
+    size_t offset;
+    int decimals;
+};
+
+static const struct figure figures[] = {
+#define SALE_ROW(field, title, decimals)                                       \
+    {#field, title, offsetof(struct outcome, field), decimals},
+    SALE_FIGURES(SALE_ROW)
+#undef SALE_ROW
+};
+
+#define FIGURES (sizeof(figures) / sizeof(*figures))
+
+static double value(const struct figure *f, const struct outcome *o)
+{
+    return *(const double *)(const void *)((const char *)o + f->offset);
+}
+
+static void write_cell(char cell[CELL_BYTES], const struct figure *f, double n)
+{
+    (void)snprintf(cell, CELL_BYTES, "%.*f", f->decimals, n);
+}
+
+/* How many outcomes from o on are of its way. */
+static size_t sales_of(const struct outcome *o, size_t count)
+{
+    size_t n = 1;
+
+    while (n < count && strcmp(o[n].way, o->way) == 0)
+        n++;
+    return n;
+}
+
+static void print_headings(FILE *out, const struct outcome *o, size_t count)
+{
+    bool has_ranges = false;
+
+    (void)fprintf(out, "\n%-36s", "");
+    for (size_t i = 0, n; i < count; i += n) {
+        n = sales_of(&o[i], count - i);
+        (void)fprintf(out, "%10s", o[i].way);
+        if (n > 1)
+            (void)fprintf(out, ", %zu sales", n);
+        has_ranges |= n > 1;
+    }
+    (void)fprintf(out, "\n");
+    if (!has_ranges)
+        return;
+    (void)fprintf(out, "%-36s", "");
+    for (size_t i = 0, n; i < count; i += n) {
+        n = sales_of(&o[i], count - i);
+        if (n > 1)
+            (void)fprintf(out, "%10s%10s", "least", "most");
+        else
+            (void)fprintf(out, "%10s", "");
+    }
+    (void)fprintf(out, "\n");
+}
+
+static void print_range(FILE *out, const struct figure *f,
+                        const struct outcome *o, size_t count)
+{
+    double least = value(f, o), most = least;
+    char cell[CELL_BYTES];
+
+    for (size_t i = 1; i < count; i++) {
+        double n = value(f, &o[i]);
+        least = n < least ? n : least;
+        most = n > most ? n : most;
+    }
+    write_cell(cell, f, least);
+    (void)fprintf(out, "%10s", cell);
+    if (count == 1)
+        return;
+    write_cell(cell, f, most);
+    (void)fprintf(out, "%10s", cell);
+}
+
+/* How many of a way's sales were exact. */
+static void print_verdict(FILE *out, const struct options *options,
+                          const struct outcome *o, size_t count)
+{
+    uint64_t due =
+        options->pieces < options->buyers ? options->pieces : options->buyers;
+    size_t exact = 0;
+
+    for (size_t i = 0; i < count; i++)
+        exact += o[i].is_exact;
+    (void)fprintf(out, "%s: %zu of %zu sales sold exactly %llu\n", o->way,
+                  exact, count, (unsigned long long)due);
+    for (size_t i = 0; i < count; i++)
+        if (o[i].errors > 0)
+            (void)fprintf(out, "sale %llu, first error: %s\n",
+                          (unsigned long long)o[i].item, o[i].first_error);
+}
+
+void flashsale_table(FILE *out, const struct options *options,
+                     const struct outcome *o, size_t count)
+{
+    (void)fprintf(out,
+                  "%llu pieces, %llu buyers, %llu %% of them ask twice; %llu "
+                  "processes of %llu threads, %llu killed in each sale\n",
+                  (unsigned long long)options->pieces,
+                  (unsigned long long)options->buyers,
+                  (unsigned long long)options->twice_pct,
+                  (unsigned long long)options->processes,
+                  (unsigned long long)options->threads,
+                  (unsigned long long)options->kills);
+    print_headings(out, o, count);
+    for (size_t f = 0; f < FIGURES; f++) {
+        (void)fprintf(out, "  %-34s", figures[f].title);
+        for (size_t i = 0, n; i < count; i += n) {
+            n = sales_of(&o[i], count - i);
+            print_range(out, &figures[f], &o[i], n);
+        }
+        (void)fprintf(out, "\n");
+    }
+    (void)fprintf(out, "\n");
+    for (size_t i = 0, n; i < count; i += n) {
+        n = sales_of(&o[i], count - i);
+        print_verdict(out, options, &o[i], n);
+    }
+}
+
+static void print_outcome(FILE *out, const struct outcome *o)
+{
+    char cell[CELL_BYTES];
+
+    (void)fprintf(out,
+                  "    {\n      \"way\": \"%s\",\n      \"item\": %llu,\n"
+                  "      \"exact\": %s",
+                  o->way, (unsigned long long)o->item,
+                  o->is_exact ? "true" : "false");
+    for (size_t f = 0; f < FIGURES; f++) {
+        write_cell(cell, &figures[f], value(&figures[f], o));
+        (void)fprintf(out, ",\n      \"%s\": %s", figures[f].json, cell);
+    }
+    (void)fprintf(out, "\n    }");
+}
+
+void flashsale_json(FILE *out, const struct options *options,
+                    const struct outcome *o, size_t count)
+{
+    (void)fprintf(out,
+                  "{\n  \"pieces\": %llu,\n  \"buyers\": %llu,\n"
+                  "  \"twice_pct\": %llu,\n  \"processes\": %llu,\n"
+                  "  \"threads\": %llu,\n  \"kills\": %llu,\n"
+                  "  \"seed\": %llu,\n  \"sales\": [\n",
+                  (unsigned long long)options->pieces,
+                  (unsigned long long)options->buyers,
+                  (unsigned long long)options->twice_pct,
+                  (unsigned long long)options->processes,
+                  (unsigned long long)options->threads,
+                  (unsigned long long)options->kills,
+                  (unsigned long long)options->seed);
+    for (size_t i = 0; i < count; i++) {
+        print_outcome(out, &o[i]);
+        (void)fprintf(out, "%s\n", i + 1 < count ? "," : "");
+    }
+    (void)fprintf(out, "  ]\n}\n");
+}

@@ -1,0 +1,15 @@
+/* The outcomes of the flash sale as a table and as JSON. */
+#ifndef DEMO_FLASHSALE_REPORT_H
+#define DEMO_FLASHSALE_REPORT_H
+
+#include <stdio.h>
+
+#include "flashsale_conduct.h"
+
+/* Outcomes of one way stand one after the other. */
+void flashsale_table(FILE *out, const struct options *options,
+                     const struct outcome *outcomes, size_t count);
+void flashsale_json(FILE *out, const struct options *options,
+                    const struct outcome *outcomes, size_t count);
+
+#endif

@@ -1,0 +1,14 @@
+/* The scenes as a table, and as JSON. */
+#ifndef DEMO_SEATS_REPORT_H
+#define DEMO_SEATS_REPORT_H
+
+#include <stdio.h>
+
+#include "seats_stage.h"
+
+void seats_table(FILE *out, const struct options *options,
+                 const struct outcome *outcomes, size_t count);
+void seats_json(FILE *out, const struct options *options,
+                const struct outcome *outcomes, size_t count);
+
+#endif

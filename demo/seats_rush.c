@@ -1,0 +1,165 @@
+/*
+ * The scenes of a whole hall: many buyers at once in several processes, some of
+ * which are killed. Without a hold and with one, under the same load.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "seats_scenes.h"
+
+#define CHOOSE_MS 30   /* at most */
+#define CARD_MIN_MS 10 /* of the card service */
+#define CARD_MAX_MS 40
+#define WAIT_MS 1000 /* for a seat, where others hold all that are left */
+#define KILL_SPREAD_US 30000 /* a kill hits any part of a purchase */
+#define LOOK_MS 1
+#define PROGRESS_US 100000
+
+struct rush {
+    struct scene *scene;
+    struct fleet *fleet;
+    uint64_t kills; /* that were due by now */
+    uint64_t shown_us;
+};
+
+static void plan_buyers(struct scene *s)
+{
+    for (uint64_t i = 0; i < s->hall->buyers; i++) {
+        struct plan *plan = scene_plan(s, i);
+        plan->seat = 0;
+        plan->wait_ms = WAIT_MS;
+        plan->choose_ms = fleet_random(&s->random) % (CHOOSE_MS + 1);
+        plan->card_ms = CARD_MIN_MS + fleet_random(&s->random) %
+                                          (CARD_MAX_MS - CARD_MIN_MS + 1);
+    }
+}
+
+/* They are due one by one while seats are being sold, whatever the speed of the
+ * host. */
+static bool is_kill_due(const struct rush *r)
+{
+    const struct options *o = r->scene->options;
+
+    return r->kills < o->kills &&
+           hall_count(r->scene->hall, ANSWER_BOUGHT) * o->kills >=
+               r->kills * o->seats;
+}
+
+/* A process that has ended by itself is no kill. */
+static void kill_one(struct rush *r)
+{
+    struct scene *s = r->scene;
+    pid_t pid = r->fleet->pids[fleet_random(&s->random) % r->fleet->processes];
+    int status = 0;
+
+    (void)usleep((useconds_t)(fleet_random(&s->random) % KILL_SPREAD_US));
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, &status, 0);
+    s->out->kills += WIFSIGNALED(status);
+    r->kills++;
+    fleet_replace(r->fleet, pid);
+}
+
+static void show(struct rush *r, uint64_t outside)
+{
+    uint64_t now_us = demo_now_us();
+
+    if (!isatty(STDERR_FILENO) || now_us - r->shown_us < PROGRESS_US)
+        return;
+    r->shown_us = now_us;
+    (void)fprintf(
+        stderr, "\r\033[K%s: %llu of %llu buyers have come, %llu have a seat",
+        r->scene->out->title,
+        (unsigned long long)(r->scene->hall->buyers - outside),
+        (unsigned long long)r->scene->hall->buyers,
+        (unsigned long long)hall_count(r->scene->hall, ANSWER_BOUGHT));
+}
+
+/* Until all have come. Returns false if none comes for too long. */
+static bool conduct(struct rush *r)
+{
+    struct scene *s = r->scene;
+    uint64_t moved_us = demo_now_us(), outside = s->hall->buyers, now;
+
+    while (outside > 0 && atomic_load(&s->hall->record.errors) == 0) {
+        if (is_kill_due(r))
+            kill_one(r);
+        hall_sleep_ms(LOOK_MS);
+        now = hall_count_at(s->hall, STATION_OUTSIDE);
+        if (now != outside)
+            moved_us = demo_now_us();
+        else if (demo_now_us() - moved_us > scene_patience_ms(s) * 1000)
+            return false;
+        outside = now;
+        show(r, outside);
+    }
+    return true;
+}
+
+static bool act_rush(struct scene *s, const struct way *way)
+{
+    struct rush r = {.scene = s};
+
+    plan_buyers(s);
+    r.fleet = scene_start(s, 0, s->hall->buyers, way, s->options->processes,
+                          s->options->threads);
+    return conduct(&r);
+}
+
+static bool act_without(struct scene *s)
+{
+    return act_rush(s, &seats_plain);
+}
+
+static bool act_with(struct scene *s)
+{
+    return act_rush(s, &seats_held);
+}
+
+static void tell(struct scene *s)
+{
+    const struct proof *p = &s->out->proof;
+
+    (void)snprintf(s->out->happened, sizeof(s->out->happened),
+                   "%llu of %llu sold, %llu charges, %llu in vain; %llu kills",
+                   (unsigned long long)p->sold, (unsigned long long)p->seats,
+                   (unsigned long long)p->charges,
+                   (unsigned long long)p->in_vain,
+                   (unsigned long long)s->out->kills);
+}
+
+static bool judge_without(struct scene *s)
+{
+    tell(s);
+    return s->out->proof.in_vain > 0;
+}
+
+/* Everybody has a seat, or heard that all are sold, which they are; but for
+ * those whose process was killed. */
+static bool judge_with(struct scene *s)
+{
+    const uint64_t *told = s->out->told;
+    const struct proof *p = &s->out->proof;
+
+    tell(s);
+    return told[ANSWER_TAKEN] == 0 && told[ANSWER_LOST] == 0 &&
+           (told[ANSWER_SOLD] == 0 || p->sold == p->seats) &&
+           (told[ANSWER_NONE] == 0 || s->out->kills > 0);
+}
+
+const struct script rush_without = {.name = "hall without",
+                                    .title = "a hall without holds",
+                                    .expected = "charges in vain",
+                                    .is_hall = true,
+                                    .act = act_without,
+                                    .judge = judge_without};
+
+const struct script rush_with = {.name = "hall with",
+                                 .title = "a hall with holds",
+                                 .expected = "a charge for each sold seat",
+                                 .is_hall = true,
+                                 .is_protected = true,
+                                 .act = act_with,
+                                 .judge = judge_with};

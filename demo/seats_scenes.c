@@ -1,0 +1,373 @@
+/*
+ * The scenes of one seat. Who comes first and who is stopped where is settled
+ * by the stations at which buyers wait for the conductor, never by a sleep; the
+ * only times are the hold's own.
+ */
+#include "seats_scenes.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+/* The first buyer, and who wants the same seat. */
+#define FIRST 0
+#define NEXT 1
+
+/* Where a hold must not end while a scene goes on, it is at least this long. A
+ * seat that comes back in half of it has not waited for its end. */
+#define LONG_HOLD_MS 600000
+
+/* A server's expiry is in whole milliseconds of its clock. */
+#define CLOCK_GRAIN_US 1000
+
+static uint64_t long_hold_ms(const struct scene *s)
+{
+    return s->options->hold_ms > LONG_HOLD_MS ? s->options->hold_ms
+                                              : LONG_HOLD_MS;
+}
+
+/* 0 if one of them has not come. */
+static double ms_since(uint64_t start_us, uint64_t end_us)
+{
+    return start_us > 0 && end_us > start_us
+               ? (double)(end_us - start_us) / 1000
+               : 0;
+}
+
+#define TELL(scene, ...)                                                       \
+    (void)snprintf((scene)->out->happened, sizeof((scene)->out->happened),     \
+                   __VA_ARGS__)
+
+/* The usual end: the seat is the next buyer's. */
+static bool next_has_it(const struct scene *s)
+{
+    return scene_answer(s, NEXT) == ANSWER_BOUGHT && s->out->proof.sold == 1 &&
+           s->out->proof.charges == 1;
+}
+
+/* Bring the first buyer, let him hold the seat, and bring the next one, who
+ * then waits for it. */
+static bool have_one_wait(struct scene *s)
+{
+    scene_bring(s, FIRST);
+    if (!scene_await(s, FIRST, STATION_SEAT))
+        return false;
+    scene_bring(s, NEXT);
+    return scene_await(s, NEXT, STATION_DOOR);
+}
+
+/* ----------------------------------------------------------------- contest */
+
+#define CONTENDERS 8 /* SCENE_FLEETS_MAX */
+#define TRY_ONCE 4   /* these buyers try once, */
+#define IMPATIENT 6  /* those up to here wait for a while, the others on */
+
+static bool await_all(struct scene *s, uint64_t count, enum station station)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (!scene_await(s, i, station))
+            return false;
+    return true;
+}
+
+/* The card service does not answer before all who will not wait are told. */
+static bool act_contest(struct scene *s)
+{
+    for (uint64_t i = 0; i < CONTENDERS; i++) {
+        struct plan *plan = scene_plan(s, i);
+        plan->stops = AT(STATION_DOOR) | AT(STATION_CARD);
+        if (i < IMPATIENT)
+            plan->wait_ms = i < TRY_ONCE ? 0 : s->options->hold_ms / 4;
+        scene_bring(s, i);
+    }
+    if (!await_all(s, CONTENDERS, STATION_DOOR))
+        return false;
+    for (uint64_t i = 0; i < CONTENDERS; i++)
+        scene_let_pass(s, i, AT(STATION_DOOR));
+    if (!await_all(s, IMPATIENT, STATION_CARD))
+        return false;
+    for (uint64_t i = 0; i < CONTENDERS; i++)
+        scene_let_pass(s, i, AT(STATION_CARD));
+    return await_all(s, CONTENDERS, STATION_EXIT);
+}
+
+static bool judge_contest(struct scene *s)
+{
+    const uint64_t *told = s->out->told;
+    bool was_impatient = false;
+
+    for (uint64_t i = 0; i < IMPATIENT; i++)
+        was_impatient |= scene_answer(s, i) == ANSWER_BOUGHT;
+    TELL(s, "%llu bought it, %llu were told held, %llu told sold",
+         (unsigned long long)told[ANSWER_BOUGHT],
+         (unsigned long long)told[ANSWER_TAKEN],
+         (unsigned long long)told[ANSWER_SOLD]);
+    return told[ANSWER_BOUGHT] == 1 && s->out->proof.charges == 1 &&
+           told[ANSWER_TAKEN] == (uint64_t)(IMPATIENT - was_impatient) &&
+           told[ANSWER_SOLD] ==
+               (uint64_t)(CONTENDERS - IMPATIENT - !was_impatient);
+}
+
+static const struct script contest = {.name = "contest",
+                                      .title = "8 buyers, one seat",
+                                      .expected = "one has it, all are told",
+                                      .is_protected = true,
+                                      .buyers = CONTENDERS,
+                                      .act = act_contest,
+                                      .judge = judge_contest};
+
+/* ------------------------------------------------------- the buyer goes away
+ */
+
+static void plan_departure(struct scene *s, enum then then, uint64_t hold_ms)
+{
+    struct plan *plan = scene_plan(s, FIRST);
+
+    plan->stops = AT(STATION_SEAT);
+    plan->then = then;
+    plan->hold_ms = hold_ms;
+    plan = scene_plan(s, NEXT);
+    plan->stops = AT(STATION_DOOR);
+    plan->hold_ms = hold_ms;
+}
+
+static bool act_given_back(struct scene *s)
+{
+    plan_departure(s, THEN_GIVE_BACK, long_hold_ms(s));
+    if (!have_one_wait(s))
+        return false;
+    scene_let_pass(s, NEXT, AT(STATION_DOOR));
+    scene_let_pass(s, FIRST, AT(STATION_SEAT));
+    return await_all(s, 2, STATION_EXIT);
+}
+
+static bool judge_given_back(struct scene *s)
+{
+    TELL(s, "%s; the next %s it",
+         scene_answer(s, FIRST) == ANSWER_LEFT ? "given back" : "lost",
+         next_has_it(s) ? "bought" : "did not buy");
+    return scene_answer(s, FIRST) == ANSWER_LEFT && next_has_it(s);
+}
+
+static const struct script given_back = {.name = "given back",
+                                         .title = "the hold is given back",
+                                         .expected = "the next has it",
+                                         .is_protected = true,
+                                         .buyers = 2,
+                                         .act = act_given_back,
+                                         .judge = judge_given_back};
+
+static bool act_gone(struct scene *s, bool is_killed)
+{
+    plan_departure(s, THEN_END_PROCESS, long_hold_ms(s));
+    if (!have_one_wait(s))
+        return false;
+    scene_let_pass(s, NEXT, AT(STATION_DOOR));
+    s->since_us = demo_now_us();
+    if (is_killed)
+        (void)kill(scene_pid(s, FIRST), SIGKILL);
+    else
+        scene_let_pass(s, FIRST, AT(STATION_SEAT));
+    return scene_await(s, NEXT, STATION_EXIT);
+}
+
+static bool act_ended(struct scene *s)
+{
+    return act_gone(s, false);
+}
+
+static bool act_killed(struct scene *s)
+{
+    return act_gone(s, true);
+}
+
+static bool judge_gone(struct scene *s)
+{
+    uint64_t held_us = scene_held_us(s, NEXT);
+
+    if (next_has_it(s))
+        TELL(s, "back after %.0f ms of %llu; the next bought it",
+             ms_since(s->since_us, held_us),
+             (unsigned long long)long_hold_ms(s));
+    else
+        TELL(s, "the next buyer did not buy it");
+    return next_has_it(s) &&
+           ms_since(s->since_us, held_us) < (double)long_hold_ms(s) / 2;
+}
+
+static const struct script ended = {.name = "ended",
+                                    .title = "the holder's process ends",
+                                    .expected = "back long before its end",
+                                    .is_protected = true,
+                                    .buyers = 2,
+                                    .act = act_ended,
+                                    .judge = judge_gone};
+
+static const struct script killed = {.name = "killed",
+                                     .title = "the holder is killed",
+                                     .expected = "back long before its end",
+                                     .is_protected = true,
+                                     .buyers = 2,
+                                     .act = act_killed,
+                                     .judge = judge_gone};
+
+/* He stays and does nothing, until the next one has bought it. */
+static bool act_run_out(struct scene *s)
+{
+    plan_departure(s, THEN_GIVE_BACK, s->options->hold_ms);
+    s->since_us = demo_now_us();
+    if (!have_one_wait(s))
+        return false;
+    scene_let_pass(s, NEXT, AT(STATION_DOOR));
+    if (!scene_await(s, NEXT, STATION_EXIT))
+        return false;
+    scene_let_pass(s, FIRST, AT(STATION_SEAT));
+    return scene_await(s, FIRST, STATION_EXIT);
+}
+
+static bool judge_run_out(struct scene *s)
+{
+    uint64_t held_us = scene_held_us(s, NEXT), least_us = s->since_us;
+
+    least_us += s->options->hold_ms * 1000 - CLOCK_GRAIN_US;
+    TELL(s, "%s after %.0f ms of %llu; the next %s it",
+         held_us > 0 ? "back" : "not back", ms_since(s->since_us, held_us),
+         (unsigned long long)s->options->hold_ms,
+         next_has_it(s) ? "bought" : "did not buy");
+    return scene_answer(s, FIRST) == ANSWER_LOST && next_has_it(s) &&
+           held_us >= least_us;
+}
+
+static const struct script run_out = {.name = "run out",
+                                      .title = "the hold runs out",
+                                      .expected = "back at its end, not before",
+                                      .is_protected = true,
+                                      .buyers = 2,
+                                      .act = act_run_out,
+                                      .judge = judge_run_out};
+
+/* ----------------------------------------------------------- a long payment */
+
+/* Twice the hold, and not over before the other buyer has given up, who waits
+ * for longer than the hold. */
+static bool act_long_payment(struct scene *s)
+{
+    uint64_t hold_ms = s->options->hold_ms;
+    struct plan *plan = scene_plan(s, FIRST);
+
+    plan->card_ms = 2 * hold_ms;
+    plan->stops = AT(STATION_CARD);
+    scene_plan(s, NEXT)->wait_ms = hold_ms + hold_ms / 4;
+    scene_bring(s, FIRST);
+    if (!scene_await(s, FIRST, STATION_CARD))
+        return false;
+    scene_bring(s, NEXT);
+    if (!scene_await(s, NEXT, STATION_EXIT))
+        return false;
+    scene_let_pass(s, FIRST, AT(STATION_CARD));
+    return scene_await(s, FIRST, STATION_EXIT);
+}
+
+static bool judge_long_payment(struct scene *s)
+{
+    double paid_ms = ms_since(scene_held_us(s, FIRST),
+                              atomic_load(&s->hall->visit[FIRST].told_us));
+    bool has_it = scene_answer(s, FIRST) == ANSWER_BOUGHT;
+
+    TELL(s, "%s %.0f ms into a hold of %llu; the other: %s",
+         has_it ? "paid" : "not paid", paid_ms,
+         (unsigned long long)s->options->hold_ms,
+         scene_answer(s, NEXT) == ANSWER_TAKEN ? "held" : "not told held");
+    return has_it && scene_answer(s, NEXT) == ANSWER_TAKEN &&
+           s->out->proof.charges == 1 && s->out->lost == 0 &&
+           paid_ms > (double)s->options->hold_ms;
+}
+
+static const struct script long_payment = {.name = "long payment",
+                                           .title = "payment outlasts the hold",
+                                           .expected = "he has it, nobody else",
+                                           .is_protected = true,
+                                           .buyers = 2,
+                                           .act = act_long_payment,
+                                           .judge = judge_long_payment};
+
+/* -------------------------------------------------------------- a long stop */
+
+/* Stop the first buyer at a station until the next one holds the seat; let him
+ * go on and hear what he is told; then let the next one pay. */
+static bool act_stopped(struct scene *s, enum station station)
+{
+    struct plan *plan = scene_plan(s, FIRST);
+
+    plan->stops = AT(station);
+    plan->limit_ms = plan->hold_ms;
+    plan = scene_plan(s, NEXT);
+    plan->stops = AT(STATION_SEAT);
+    plan->hold_ms = long_hold_ms(s);
+    scene_bring(s, FIRST);
+    if (!scene_await(s, FIRST, station))
+        return false;
+    (void)kill(scene_pid(s, FIRST), SIGSTOP);
+    scene_bring(s, NEXT);
+    if (!scene_await(s, NEXT, STATION_SEAT))
+        return false;
+    scene_let_pass(s, FIRST, AT(station));
+    (void)kill(scene_pid(s, FIRST), SIGCONT);
+    if (!scene_await(s, FIRST, STATION_EXIT))
+        return false;
+    scene_let_pass(s, NEXT, AT(STATION_SEAT));
+    return scene_await(s, NEXT, STATION_EXIT);
+}
+
+static bool act_stopped_choosing(struct scene *s)
+{
+    return act_stopped(s, STATION_SEAT);
+}
+
+static bool act_stopped_paying(struct scene *s)
+{
+    return act_stopped(s, STATION_CARD);
+}
+
+static bool judge_stopped(struct scene *s, const char *by, uint64_t refused)
+{
+    bool is_refused =
+        scene_answer(s, FIRST) == ANSWER_LOST && s->out->refused == refused;
+
+    TELL(s, "%s %s; the next %s it",
+         is_refused ? "refused by" : "not refused by", by,
+         next_has_it(s) ? "bought" : "did not buy");
+    return is_refused && next_has_it(s);
+}
+
+static bool judge_stopped_choosing(struct scene *s)
+{
+    return judge_stopped(s, "the renewal", 0);
+}
+
+static bool judge_stopped_paying(struct scene *s)
+{
+    return judge_stopped(s, "the guard", 1);
+}
+
+static const struct script stopped_choosing = {.name = "stopped choosing",
+                                               .title = "stopped, then pays",
+                                               .expected =
+                                                   "refused, not charged",
+                                               .is_protected = true,
+                                               .buyers = 2,
+                                               .act = act_stopped_choosing,
+                                               .judge = judge_stopped_choosing};
+
+static const struct script stopped_paying = {.name = "stopped paying",
+                                             .title = "stopped while paying",
+                                             .expected = "refused, not charged",
+                                             .is_protected = true,
+                                             .buyers = 2,
+                                             .act = act_stopped_paying,
+                                             .judge = judge_stopped_paying};
+
+const struct script *const seats_scenes[SCENES] = {
+    &contest,          &given_back,     &ended,
+    &killed,           &run_out,        &long_payment,
+    &stopped_choosing, &stopped_paying, &rush_without,
+    &rush_with};

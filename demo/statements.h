@@ -1,0 +1,66 @@
+/* A connection to MySQL with its statements prepared. All that goes into them
+ * and comes out is a number. */
+#ifndef DEMO_STATEMENTS_H
+#define DEMO_STATEMENTS_H
+
+#include <mysql.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What became of a statement. */
+enum statement_code {
+    STATEMENT_OK,
+    STATEMENT_NONE,      /* no such row */
+    STATEMENT_DUPLICATE, /* a unique key has it */
+    STATEMENT_AGAIN,     /* the transaction lost against another: repeat it */
+    STATEMENT_FAILED     /* see statements_why */
+};
+
+/* In or out of one statement. */
+#define STATEMENT_NUMBERS_MAX 6
+
+/* Of one connection. */
+#define STATEMENTS_MAX 16
+
+struct statements;
+
+/* Parse the URI once; every connection uses it. Returns false with why. */
+bool statements_configure(const char *uri, char *why, size_t size);
+void statements_forget(void);
+
+/* Connect and prepare count texts, which live as long. files: what is to be
+ * loaded when a table is missing. Returns NULL with why. */
+struct statements *statements_open(const char *const *texts, size_t count,
+                                   const char *files, char *why, size_t size);
+void statements_close(struct statements *s);
+
+/* The connection, for the fencing guard. */
+MYSQL *statements_mysql(struct statements *s);
+const char *statements_why(const struct statements *s);
+
+/* Run a text that selects nothing. */
+enum statement_code statements_run(struct statements *s, const char *text);
+
+/* Execute number which; in has as many numbers as it has question marks.
+ * STATEMENT_NONE: it has met no row. */
+enum statement_code statements_change(struct statements *s, size_t which,
+                                      const uint64_t *in);
+
+/* Hand each row that number which selects, with so many columns, to take. */
+typedef void statements_take(void *user, const uint64_t *row);
+enum statement_code statements_query(struct statements *s, size_t which,
+                                     const uint64_t *in, size_t columns,
+                                     statements_take *take, void *user);
+
+/* The one row that number which selects. */
+enum statement_code statements_row(struct statements *s, size_t which,
+                                   const uint64_t *in, size_t columns,
+                                   uint64_t *row);
+
+/* End a transaction: COMMIT if code is STATEMENT_OK, else, or if that fails,
+ * ROLLBACK. Returns code, or what became of the COMMIT. */
+enum statement_code statements_settle(struct statements *s,
+                                      enum statement_code code);
+
+#endif

@@ -1,6 +1,4 @@
 /* The avalanche load test: its options, and what is run. */
-#include <errno.h>
-#include <getopt.h>
 #include <mysql.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "report.h"
 
 #define WAYS 3
-#define USAGE_STATUS 2
 
 static const struct way *const all_ways[WAYS] = {&way_none, &way_setnx,
                                                  &way_snowshed};
@@ -57,80 +55,17 @@ static const char help[] =
     "wrong option.\n";
 /* clang-format on */
 
-static void usage_error(const char *option, const char *why)
-{
-    (void)fprintf(stderr, "avalanche: --%s: %s (see --help)\n", option, why);
-    exit(USAGE_STATUS);
-}
-
-static uint64_t parse_number(const char *option, const char *text, uint64_t low,
-                             uint64_t high)
-{
-    char *end;
-    unsigned long long n;
-    char why[80];
-
-    errno = 0;
-    n = strtoull(text, &end, 10);
-    if (errno == 0 && *text >= '0' && *text <= '9' && *end == '\0' &&
-        n >= low && n <= high)
-        return n;
-    (void)snprintf(why, sizeof(why), "must be a number from %llu to %llu",
-                   (unsigned long long)low, (unsigned long long)high);
-    usage_error(option, why);
-    return 0;
-}
-
-static double parse_exponent(const char *option, const char *text)
-{
-    char *end;
-    double s = strtod(text, &end);
-
-    if (end == text || *end != '\0' || !(s >= 0 && s <= 5))
-        usage_error(option, "must be a number from 0 to 5");
-    return s;
-}
-
-/* Set is_chosen of each name of a comma-separated list. */
-static void parse_list(const char *option, const char *text,
-                       const char *const *names, size_t count, bool *is_chosen)
-{
-    memset(is_chosen, 0, count * sizeof(*is_chosen));
-    for (const char *at = text;; at++) {
-        size_t size = strcspn(at, ","), i = 0;
-        char why[80];
-        while (i < count &&
-               (strlen(names[i]) != size || strncmp(names[i], at, size) != 0))
-            i++;
-        if (i == count) {
-            (void)snprintf(why, sizeof(why), "does not know '%.*s'", (int)size,
-                           at);
-            usage_error(option, why);
-        }
-        is_chosen[i] = true;
-        at += size;
-        if (*at == '\0')
-            return;
-    }
-}
-
 struct choice {
     struct options options;
-    bool way[WAYS], scenario[SCENARIOS];
-};
-
-/* The options that are numbers: one row each. */
-struct number {
-    const char *name;
-    size_t offset;
-    uint64_t low, high;
+    const char *protect, *scenario, *zipf;
+    bool is_way[WAYS], is_scenario[SCENARIOS];
 };
 
 #define NUMBER(name, field, low, high)                                         \
     {                                                                          \
-        name, offsetof(struct options, field), low, high                       \
+        name, offsetof(struct choice, options.field), low, high                \
     }
-static const struct number numbers[] = {
+static const struct cli_number numbers[] = {
     NUMBER("processes", processes, 1, 64),
     NUMBER("threads", threads, 1, 1000),
     NUMBER("load-ms", load_ms, 0, 10000),
@@ -143,110 +78,48 @@ static const struct number numbers[] = {
     NUMBER("seed", seed, 0, UINT64_MAX),
 };
 
-#define NUMBERS (sizeof(numbers) / sizeof(*numbers))
-
-enum {
-    OPT_HELP = 1000,
-    OPT_REDIS,
-    OPT_MYSQL,
-    OPT_PROTECT,
-    OPT_SCENARIO,
-    OPT_ZIPF,
-    OPT_JSON,
-    OPT_SVG
+static const struct cli_text texts[] = {
+    {"redis", offsetof(struct choice, options.redis_uri), true},
+    {"mysql", offsetof(struct choice, options.mysql_uri), true},
+    {"protect", offsetof(struct choice, protect), false},
+    {"scenario", offsetof(struct choice, scenario), false},
+    {"zipf", offsetof(struct choice, zipf), false},
+    {"json", offsetof(struct choice, options.json), false},
+    {"svg", offsetof(struct choice, options.svg), false},
 };
 
-static void take_option(struct choice *c, int which, const char *text)
-{
-    const char *way_names[WAYS];
+static const struct cli cli = {.program = "avalanche",
+                               .help = help,
+                               .texts = texts,
+                               .text_count = sizeof(texts) / sizeof(*texts),
+                               .numbers = numbers,
+                               .number_count =
+                                   sizeof(numbers) / sizeof(*numbers)};
 
-    for (size_t i = 0; i < WAYS; i++)
-        way_names[i] = all_ways[i]->name;
-    switch (which) {
-    case OPT_HELP:
-        (void)fputs(help, stdout);
-        exit(EXIT_SUCCESS);
-    case OPT_REDIS:
-        c->options.redis_uri = text;
-        break;
-    case OPT_MYSQL:
-        c->options.mysql_uri = text;
-        break;
-    case OPT_PROTECT:
-        parse_list("protect", text, way_names, WAYS, c->way);
-        break;
-    case OPT_SCENARIO:
-        parse_list("scenario", text, scenario_names, SCENARIOS, c->scenario);
-        break;
-    case OPT_ZIPF:
-        c->options.zipf = parse_exponent("zipf", text);
-        break;
-    case OPT_JSON:
-        c->options.json = text;
-        break;
-    case OPT_SVG:
-        c->options.svg = text;
-        break;
-    default: {
-        const struct number *n = &numbers[which];
-        *(uint64_t *)(void *)((char *)&c->options + n->offset) =
-            parse_number(n->name, text, n->low, n->high);
-    }
-    }
+static double parse_exponent(const char *text)
+{
+    char *end;
+    double s = strtod(text, &end);
+
+    if (end == text || *end != '\0' || !(s >= 0 && s <= 5))
+        cli_refuse(&cli, "zipf", "must be a number from 0 to 5");
+    return s;
 }
 
 static void parse_options(struct choice *c, int argc, char **argv)
 {
-    struct option table[NUMBERS + 9] = {
-        {"help", no_argument, NULL, OPT_HELP},
-        {"redis", required_argument, NULL, OPT_REDIS},
-        {"mysql", required_argument, NULL, OPT_MYSQL},
-        {"protect", required_argument, NULL, OPT_PROTECT},
-        {"scenario", required_argument, NULL, OPT_SCENARIO},
-        {"zipf", required_argument, NULL, OPT_ZIPF},
-        {"json", required_argument, NULL, OPT_JSON},
-        {"svg", required_argument, NULL, OPT_SVG}};
-    const char *wrong;
-    int which;
+    const char *way_names[WAYS], *wrong;
 
-    for (size_t i = 0; i < NUMBERS; i++)
-        table[8 + i] =
-            (struct option){numbers[i].name, required_argument, NULL, (int)i};
-    while ((which = getopt_long(argc, argv, "", table, NULL)) != -1) {
-        if (which == '?')
-            exit(USAGE_STATUS); /* getopt_long has named it */
-        take_option(c, which, optarg);
-    }
-    if (optind < argc)
-        usage_error(argv[optind], "is not an option");
-    if (c->options.redis_uri == NULL)
-        usage_error("redis", "is missing");
-    if (c->options.mysql_uri == NULL)
-        usage_error("mysql", "is missing");
+    cli_parse(&cli, c, argc, argv);
+    for (size_t i = 0; i < WAYS; i++)
+        way_names[i] = all_ways[i]->name;
+    cli_choose(&cli, "protect", c->protect, way_names, WAYS, c->is_way);
+    cli_choose(&cli, "scenario", c->scenario, scenario_names, SCENARIOS,
+               c->is_scenario);
+    c->options.zipf = parse_exponent(c->zipf);
     wrong = database_configure(c->options.mysql_uri);
     if (wrong != NULL)
-        usage_error("mysql", wrong);
-}
-
-/* Open what is to be written before an hour's work is thrown away. */
-static FILE *open_output(const char *option, const char *path)
-{
-    FILE *out = path != NULL ? fopen(path, "w") : NULL;
-
-    if (path != NULL && out == NULL)
-        usage_error(option, strerror(errno));
-    return out;
-}
-
-static void close_output(const char *option, FILE *out)
-{
-    if (out == NULL)
-        return;
-    if (fflush(out) != 0 || ferror(out) || fclose(out) != 0) {
-        (void)fprintf(stderr, "avalanche: --%s: cannot write: %s\n", option,
-                      strerror(errno));
-        exit(EXIT_FAILURE);
-    }
+        cli_refuse(&cli, "mysql", wrong);
 }
 
 static size_t run_all(const struct choice *c, struct outcome *outcomes)
@@ -255,7 +128,7 @@ static size_t run_all(const struct choice *c, struct outcome *outcomes)
 
     for (size_t s = 0; s < SCENARIOS; s++)
         for (size_t w = 0; w < WAYS; w++) {
-            if (!c->scenario[s] || !c->way[w])
+            if (!c->is_scenario[s] || !c->is_way[w])
                 continue;
             (void)fprintf(stderr,
                           isatty(STDERR_FILENO) ? "\r\033[K%s, %s" : "%s, %s\n",
@@ -278,18 +151,19 @@ int main(int argc, char **argv)
                                    .seconds = 3,
                                    .seed = 1,
                                    .max_loads = 4,
-                                   .crashes = 5,
-                                   .zipf = 0.99},
-                       .way = {true, true, true},
-                       .scenario = {true, true, true, true, true}};
+                                   .crashes = 5},
+                       .protect = "none,setnx,snowshed",
+                       .scenario = "breakdown,avalanche,penetration,cold,crash",
+                       .zipf = "0.99"};
     struct outcome *outcomes = calloc(WAYS * SCENARIOS, sizeof(*outcomes));
     FILE *json, *svg;
     size_t count;
     uint64_t errors = 0;
+    bool is_written;
 
     parse_options(&c, argc, argv);
-    json = open_output("json", c.options.json);
-    svg = open_output("svg", c.options.svg);
+    json = cli_open_output(&cli, "json", c.options.json);
+    svg = cli_open_output(&cli, "svg", c.options.svg);
     if (outcomes == NULL || mysql_library_init(0, NULL, NULL) != 0)
         return EXIT_FAILURE;
     (void)signal(SIGPIPE, SIG_IGN);
@@ -299,10 +173,10 @@ int main(int argc, char **argv)
         report_json(json, &c.options, outcomes, count);
     if (svg != NULL)
         report_svg(svg, outcomes, count);
-    close_output("json", json);
-    close_output("svg", svg);
+    is_written = cli_close_output(&cli, "json", json);
+    is_written &= cli_close_output(&cli, "svg", svg);
     for (size_t i = 0; i < count; i++)
         errors += outcomes[i].errors;
     free(outcomes);
-    return errors == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return is_written && errors == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

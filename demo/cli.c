@@ -89,6 +89,36 @@ void cli_parse(const struct cli *cli, void *options, int argc, char **argv)
             cli_refuse(cli, cli->texts[i].name, "is missing");
 }
 
+static size_t find(const char *name, size_t size, const char *const *names,
+                   size_t count)
+{
+    size_t i = 0;
+
+    while (i < count &&
+           (strlen(names[i]) != size || strncmp(names[i], name, size) != 0))
+        i++;
+    return i;
+}
+
+void cli_choose(const struct cli *cli, const char *option, const char *list,
+                const char *const *names, size_t count, bool *is_chosen)
+{
+    memset(is_chosen, 0, count * sizeof(*is_chosen));
+    for (const char *at = list;; at++) {
+        size_t size = strcspn(at, ","), i = find(at, size, names, count);
+        char why[80];
+        if (i == count) {
+            (void)snprintf(why, sizeof(why), "does not know '%.*s'", (int)size,
+                           at);
+            cli_refuse(cli, option, why);
+        }
+        is_chosen[i] = true;
+        at += size;
+        if (*at == '\0')
+            return;
+    }
+}
+
 FILE *cli_open_output(const struct cli *cli, const char *option,
                       const char *path)
 {

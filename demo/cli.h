@@ -35,6 +35,10 @@ struct cli {
  * what is wrong is named and ends with CLI_USAGE_STATUS. */
 void cli_parse(const struct cli *cli, void *options, int argc, char **argv);
 
+/* Set is_chosen of each name that a comma-separated list has. */
+void cli_choose(const struct cli *cli, const char *option, const char *list,
+                const char *const *names, size_t count, bool *is_chosen);
+
 /* End with a complaint about an option. */
 void cli_refuse(const struct cli *cli, const char *option, const char *why);
 

@@ -84,21 +84,13 @@ struct choice {
     bool way[WAYS];
 };
 
-/* Choose the ways of a comma-separated list. */
 static void choose_ways(struct choice *c)
 {
-    for (const char *at = c->options.protect;; at++) {
-        size_t size = strcspn(at, ","), i = 0;
-        while (i < WAYS && (strlen(all_ways[i]->name) != size ||
-                            strncmp(all_ways[i]->name, at, size) != 0))
-            i++;
-        if (i == WAYS)
-            cli_refuse(&cli, "protect", "knows none, expire and snowshed");
-        c->way[i] = true;
-        at += size;
-        if (*at == '\0')
-            return;
-    }
+    const char *names[WAYS];
+
+    for (size_t i = 0; i < WAYS; i++)
+        names[i] = all_ways[i]->name;
+    cli_choose(&cli, "protect", c->options.protect, names, WAYS, c->way);
 }
 
 static uint64_t runs_of(const struct choice *c, size_t way)

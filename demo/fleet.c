@@ -2,6 +2,7 @@
  * behind when the load test is interrupted. */
 #include "fleet.h"
 
+#include <err.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -140,20 +141,16 @@ static pid_t start_process(struct fleet *f, uint64_t number)
     pid = fork();
     if (pid == 0)
         run_process(f, number, parent);
-    if (pid < 0) {
-        perror("avalanche: fork");
-        exit(EXIT_FAILURE); /* the children die with us */
-    }
+    if (pid < 0)
+        err(EXIT_FAILURE, "fork"); /* the children die with us */
     return pid;
 }
 
 void fleet_start(struct fleet *f)
 {
     f->pids = calloc(f->processes, sizeof(*f->pids));
-    if (f->pids == NULL) {
-        perror("avalanche");
-        exit(EXIT_FAILURE);
-    }
+    if (f->pids == NULL)
+        err(EXIT_FAILURE, "the processes");
     for (uint64_t i = 0; i < f->processes; i++)
         f->pids[i] = start_process(f, i);
 }

@@ -2,6 +2,7 @@
  * middle leaves nothing locked. */
 #include "record.h"
 
+#include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +15,8 @@ unsigned char *shared_bytes(size_t size)
     void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE,
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (bytes == MAP_FAILED) {
-        perror("avalanche: no shared memory");
-        exit(EXIT_FAILURE);
-    }
+    if (bytes == MAP_FAILED)
+        err(EXIT_FAILURE, "no shared memory");
     return bytes;
 }
 
@@ -70,11 +69,12 @@ static size_t bucket_of(uint64_t us)
     return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
-static double bucket_us(size_t bucket)
+/* The lowest time that is counted there. */
+static uint64_t bucket_us(size_t bucket)
 {
     if (bucket < 32)
-        return (double)bucket;
-    return (double)((16 + bucket % 16) << (bucket / 16 - 1));
+        return bucket;
+    return (uint64_t)(16 + bucket % 16) << (bucket / 16 - 1);
 }
 
 void histogram_add(struct histogram *h, uint64_t us)
@@ -88,17 +88,14 @@ double histogram_ms(const struct histogram *h, double part)
 {
     uint64_t count = atomic_load(&h->count), seen = 0;
     uint64_t wanted = (uint64_t)((double)count * part);
+    uint64_t max_us = atomic_load(&h->max_us), us = max_us;
 
-    if (count == 0)
-        return 0;
-    if (part >= 1)
-        return (double)atomic_load(&h->max_us) / 1000;
-    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS && seen <= wanted; i++) {
         seen += atomic_load(&h->bucket[i]);
         if (seen > wanted)
-            return bucket_us(i) / 1000;
+            us = bucket_us(i + 1) - 1;
     }
-    return (double)atomic_load(&h->max_us) / 1000;
+    return (double)(us < max_us ? us : max_us) / 1000;
 }
 
 static struct slot *slot_now(struct record *r)

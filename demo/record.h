@@ -63,7 +63,8 @@ void record_query_begin(struct record *record, size_t keys);
 void record_query_end(struct record *record);
 
 void histogram_add(struct histogram *h, uint64_t us);
-/* The time below which a part (0.5, 0.99) of the values are; 0 if empty. */
+/* The time below which a part (0.5, 0.99) of the values are, at most a bucket
+ * too long; 0 if empty. */
 double histogram_ms(const struct histogram *h, double part);
 
 #endif

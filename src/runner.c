@@ -311,7 +311,13 @@ static void start(struct shed_post *post)
 {
     struct run *run =
         (struct run *)(void *)((char *)post - offsetof(struct run, post));
+    struct shed_push *session = run->runner->airport->push;
 
+    /* a lease that names no channel outlives its holder */
+    if (!shed_push_is_settled(session)) {
+        shed_push_await(session, post);
+        return;
+    }
     run->timer =
         shed_timer_create(run->runner->airport->reactor, on_timer, run);
     if (run->timer == NULL) {

@@ -103,7 +103,7 @@ static _Noreturn void work(struct worker *w)
 
 /* ------------------------------------------------------------- in the test */
 
-static void start_fleet(size_t count)
+static void make_fleet(void)
 {
     fleet = mmap(NULL, sizeof(*fleet), PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -112,6 +112,10 @@ static void start_fleet(size_t count)
     options.timeout_ms = scaled_ms(options.timeout_ms);
     options.ttl_jitter_pct = 0;
     server_start(&server);
+}
+
+static void start_workers(size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         struct worker *w = &fleet->workers[i];
         pid_t pid = fork();
@@ -123,6 +127,12 @@ static void start_fleet(size_t count)
     for (size_t i = 0; i < count; i++)
         WAIT_FOR(atomic_load(&fleet->workers[i].is_ready));
     WAIT_FOR(server_clients(&server, "flags=t") == (int)count);
+}
+
+static void start_fleet(size_t count)
+{
+    make_fleet();
+    start_workers(count);
 }
 
 static void stop_fleet(void)
@@ -232,6 +242,26 @@ START_TEST(a_killed_leader_is_replaced_long_before_its_lease_ends)
 }
 END_TEST
 
+/* One that asks before its connections stand takes no lease that would say
+ * nothing of its channel. */
+START_TEST(who_dies_in_the_first_load_of_its_life_is_replaced_too)
+{
+    enum { LEASE_MS = 60000 };
+
+    options.lease_ms = LEASE_MS * scaled_ms(1);
+    make_fleet();
+    go(0);
+    let_answer(1);
+    start_workers(2);
+    WAIT_FOR(atomic_load(&fleet->workers[0].is_loading) == 1);
+    signal_leader(SIGKILL);
+    go(1);
+    check_worker(1, 1);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
+    stop_fleet();
+}
+END_TEST
+
 START_TEST(a_leader_that_stands_still_is_replaced_once_and_harms_nobody_later)
 {
     enum { COUNT = 4, LEASE_MS = 200 };
@@ -332,6 +362,7 @@ int main(void)
     tcase_set_timeout(tc, 30);
     tcase_add_test(tc, one_load_per_expiry_for_all_processes);
     tcase_add_test(tc, a_killed_leader_is_replaced_long_before_its_lease_ends);
+    tcase_add_test(tc, who_dies_in_the_first_load_of_its_life_is_replaced_too);
     tcase_add_test(
         tc, a_leader_that_stands_still_is_replaced_once_and_harms_nobody_later);
     tcase_add_test(

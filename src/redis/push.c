@@ -23,6 +23,7 @@
 #define MS_PER_S 1000
 
 struct shed_push {
+    struct shed_reactor *reactor;
     struct shed_push_hooks hooks;
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL where waiting is by timer alone */
@@ -34,6 +35,7 @@ struct shed_push {
     bool is_silent;      /* nothing came since the last PING */
     bool is_on;
     atomic_bool is_settled;
+    struct shed_post *waiting; /* until then */
     /* the session's own calls */
     struct shed_call load[SHED_SCRIPTS];
     struct shed_call time;
@@ -67,6 +69,8 @@ static void begin_epoch(struct shed_push *p, bool is_on)
     p->is_on = is_on;
     atomic_store(&p->is_settled, true);
     p->hooks.on_epoch(p->hooks.arg);
+    shed_reactor_post_all(p->reactor, p->waiting);
+    p->waiting = NULL;
 }
 
 static void end_epoch(struct shed_push *p)
@@ -366,6 +370,7 @@ int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
     }
     memset(p->run, ' ', sizeof(p->run));
     memset(&p->identity, ' ', sizeof(p->identity));
+    p->reactor = reactor;
     p->hooks = *hooks;
     atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
     (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
@@ -427,6 +432,12 @@ bool shed_push_is_on(const struct shed_push *p)
 bool shed_push_is_settled(const struct shed_push *p)
 {
     return atomic_load(&p->is_settled);
+}
+
+void shed_push_await(struct shed_push *p, struct shed_post *post)
+{
+    post->next = p->waiting;
+    p->waiting = post;
 }
 
 bool shed_push_has_channel(const struct shed_push *p)

@@ -57,6 +57,9 @@ bool shed_push_is_on(const struct shed_push *push);
  * changes. Any thread. */
 bool shed_push_is_settled(const struct shed_push *push);
 
+/* Post it when that is settled. Not to be asked when it is. */
+void shed_push_await(struct shed_push *push, struct shed_post *post);
+
 /* Whether this process is subscribed to its channel now. */
 bool shed_push_has_channel(const struct shed_push *push);
 

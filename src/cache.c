@@ -652,28 +652,27 @@ int shed_stats_read(struct shed_cache *cache, struct shed_stats *out,
                     size_t size, struct shed_error *err)
 {
     struct shed_stats all;
+    int code =
+        shed_stats_check("shed_stats_read", cache, out, size, sizeof(all), err);
 
-    if (cache == NULL || out == NULL)
-        return shed_fail(err, SHED_EINVAL, "shed_stats_read: %s is NULL",
-                         cache == NULL ? "cache" : "out");
-    if (size > sizeof(all))
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_stats_read: struct shed_stats has %zu bytes "
-                         "here, not %zu: the program was built for a newer "
-                         "library",
-                         sizeof(all), size);
+    if (code != SHED_OK)
+        return code;
     shed_counters_read(&cache->counters, &all);
     memcpy(out, &all, size);
     return SHED_OK;
 }
 
-size_t shed_stats_prometheus(struct shed_cache *cache, char *buffer,
-                             size_t capacity)
+static struct shed_subject subject(const void *list, size_t i)
 {
-    struct shed_stats all;
+    const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
 
-    if (cache == NULL)
-        return 0;
-    shed_counters_read(&cache->counters, &all);
-    return shed_stats_text(&all, cache->name, buffer, capacity);
+    return (struct shed_subject){cache->name, strlen(cache->name),
+                                 &cache->counters};
+}
+
+size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,
+                             char *buffer, size_t capacity)
+{
+    return shed_stats_text(subject, (const void *)caches, count, buffer,
+                           capacity);
 }

@@ -9,12 +9,12 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 
-#define US_PER_S ((uint64_t)1000000)
+#include "error.h"
 
-/* Longest label value: every byte of a name may need its backslash. */
-#define LABEL_BYTES (2 * SHED_NAME_MAX_BYTES + 1)
+#define US_PER_S ((uint64_t)1000000)
 
 /* The smallest i with value <= 2^i, as far as there are buckets. */
 static size_t bucket_of(uint64_t value)
@@ -89,8 +89,113 @@ void shed_counters_read(const struct shed_counters *counters,
     read_histogram(&counters->batch_keys, &out->batch_keys);
 }
 
-/* A text that is cut at capacity and counts on. */
+void shed_lock_counters_read(const struct shed_lock_counters *counters,
+                             struct shed_lock_stats *out)
+{
+#define READ_FIELD(field, help) out->field = load(&counters->field);
+    SHED_LOCK_COUNTERS(READ_FIELD)
+#undef READ_FIELD
+    read_histogram(&counters->wait_us, &out->wait_us);
+    read_histogram(&counters->hold_us, &out->hold_us);
+}
+
+int shed_stats_check(const char *call, const void *thing, const void *out,
+                     size_t size, size_t known, struct shed_error *err)
+{
+    if (thing == NULL || out == NULL)
+        return shed_fail(err, SHED_EINVAL, "%s: %s is NULL", call,
+                         thing == NULL ? "the handle" : "out");
+    if (size > known)
+        return shed_fail(err, SHED_EINVAL,
+                         "%s: the struct has %zu bytes here, not %zu: the "
+                         "program was built for a newer library",
+                         call, known, size);
+    return SHED_OK;
+}
+
+/* ---------------------------------------------------------------- metrics */
+
+/* A histogram of times is told in seconds, Prometheus' unit for them. */
+struct unit {
+    const char *name;
+    uint64_t per_unit; /* what is counted, per unit */
+};
+
+#define SECONDS                                                                \
+    {                                                                          \
+        "seconds", US_PER_S                                                    \
+    }
+#define KEYS                                                                   \
+    {                                                                          \
+        "keys", 1                                                              \
+    }
+
+struct metric {
+    const char *name, *help;
+    size_t offset;    /* in the counters */
+    struct unit unit; /* of a histogram */
+};
+
+/* What is told of one kind of subject. */
+struct kind {
+    const char *prefix, *label;
+    const struct metric *counters;
+    size_t counter_count;
+    const struct metric *histograms;
+    size_t histogram_count;
+};
+
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+
+static const struct metric cache_counters[] = {
+#define METRIC(field, help)                                                    \
+    {#field, help, offsetof(struct shed_counters, field), {NULL, 0}},
+    SHED_COUNTERS(METRIC)
+#undef METRIC
+};
+
+static const struct metric cache_histograms[] = {
+    {"hit", "gets answered from Redis at once",
+     offsetof(struct shed_counters, hit_us), SECONDS},
+    {"miss", "gets that took the slow path",
+     offsetof(struct shed_counters, miss_us), SECONDS},
+    {"load", "calls of the source", offsetof(struct shed_counters, load_us),
+     SECONDS},
+    {"batch", "keys per call of the source",
+     offsetof(struct shed_counters, batch_keys), KEYS},
+};
+
+static const struct kind caches = {"snowshed_",      "cache",
+                                   cache_counters,   LENGTH(cache_counters),
+                                   cache_histograms, LENGTH(cache_histograms)};
+
+static const struct metric lock_counters[] = {
+#define METRIC(field, help)                                                    \
+    {#field, help, offsetof(struct shed_lock_counters, field), {NULL, 0}},
+    SHED_LOCK_COUNTERS(METRIC)
+#undef METRIC
+};
+
+static const struct metric lock_histograms[] = {
+    {"wait", "from the call of an acquire to its hold",
+     offsetof(struct shed_lock_counters, wait_us), SECONDS},
+    {"hold", "from a hold to its release or loss",
+     offsetof(struct shed_lock_counters, hold_us), SECONDS},
+};
+
+static const struct kind locks = {"snowshed_lock_", "lock",
+                                  lock_counters,    LENGTH(lock_counters),
+                                  lock_histograms,  LENGTH(lock_histograms)};
+
+/* ------------------------------------------------------------------- text */
+
+/* Whose statistics are told of what kind, in a text that is cut at capacity and
+ * counts on. */
 struct text {
+    const struct kind *kind;
+    shed_subject_fn *subject;
+    const void *list;
+    size_t count;
     char *buffer;
     size_t capacity;
     size_t length; /* of the whole */
@@ -112,37 +217,38 @@ append(struct text *text, const char *format, ...)
         text->length += (size_t)size;
 }
 
-/* A label's value as the format wants it: '\' and '"' behind a backslash. */
-static void escape(const char *name, char *out)
+/* A label with its value as the format wants it: '\' and '"' behind a
+ * backslash. */
+static void append_label(struct text *text, const struct shed_subject *s)
 {
-    char *end = out + LABEL_BYTES - 2;
+    const unsigned char *name = s->name;
 
-    for (; *name != '\0' && out < end; name++) {
-        if (*name == '\\' || *name == '"')
-            *out++ = '\\';
-        *out++ = *name;
+    append(text, "%s=\"", text->kind->label);
+    for (size_t i = 0; i < s->name_size; i++)
+        if (name[i] < ' ' || name[i] > '~')
+            append(text, "\\\\x%02x", name[i]);
+        else
+            append(text, name[i] == '\\' || name[i] == '"' ? "\\%c" : "%c",
+                   name[i]);
+    append(text, "\"");
+}
+
+static void append_counter(struct text *text, const struct metric *m)
+{
+    const char *prefix = text->kind->prefix;
+
+    append(text, "# HELP %s%s_total %s\n# TYPE %s%s_total counter\n", prefix,
+           m->name, m->help, prefix, m->name);
+    for (size_t i = 0; i < text->count; i++) {
+        struct shed_subject s = text->subject(text->list, i);
+        append(text, "%s%s_total{", prefix, m->name);
+        append_label(text, &s);
+        append(text, "} %" PRIu64 "\n",
+               load((const _Atomic uint64_t *)(const void *)((const char *)
+                                                                 s.counters +
+                                                             m->offset)));
     }
-    *out = '\0';
 }
-
-static void append_counter(struct text *text, const char *label,
-                           const char *field, const char *help, uint64_t value)
-{
-    append(text,
-           "# HELP snowshed_%s_total %s\n"
-           "# TYPE snowshed_%s_total counter\n"
-           "snowshed_%s_total{cache=\"%s\"} %" PRIu64 "\n",
-           field, help, field, field, label, value);
-}
-
-/* A histogram of times is told in seconds, Prometheus' unit for them. */
-struct unit {
-    const char *name;
-    uint64_t per_unit; /* what is counted, per unit */
-};
-
-static const struct unit seconds = {"seconds", US_PER_S};
-static const struct unit keys = {"keys", 1};
 
 static void append_number(struct text *text, struct unit unit, uint64_t value)
 {
@@ -151,59 +257,80 @@ static void append_number(struct text *text, struct unit unit, uint64_t value)
         append(text, ".%06" PRIu64, value % US_PER_S);
 }
 
-static void append_buckets(struct text *text, const char *label,
-                           const char *field, struct unit unit,
+/* The beginning of a line: the name of a metric's part, and its labels but for
+ * the closing brace. */
+static void append_part(struct text *text, const struct metric *m,
+                        const char *part, const struct shed_subject *s)
+{
+    append(text, "%s%s_%s_%s{", text->kind->prefix, m->name, m->unit.name,
+           part);
+    append_label(text, s);
+}
+
+static void append_buckets(struct text *text, const struct metric *m,
+                           const struct shed_subject *s,
                            const struct shed_histogram *h)
 {
     uint64_t below = 0;
 
     for (size_t i = 0; i < SHED_BUCKETS; i++) {
         below += h->bucket[i];
-        append(text, "snowshed_%s_%s_bucket{cache=\"%s\",le=\"", field,
-               unit.name, label);
+        append_part(text, m, "bucket", s);
+        append(text, ",le=\"");
         if (i < SHED_BUCKETS - 1)
-            append_number(text, unit, (uint64_t)1 << i);
+            append_number(text, m->unit, (uint64_t)1 << i);
         else
             append(text, "+Inf");
         append(text, "\"} %" PRIu64 "\n", below);
     }
 }
 
-static void append_histogram(struct text *text, const char *label,
-                             const char *field, const char *help,
-                             struct unit unit, const struct shed_histogram *h)
+static void append_histogram(struct text *text, const struct metric *m)
 {
-    append(text,
-           "# HELP snowshed_%s_%s %s\n"
-           "# TYPE snowshed_%s_%s histogram\n",
-           field, unit.name, help, field, unit.name);
-    append_buckets(text, label, field, unit, h);
-    append(text, "snowshed_%s_%s_sum{cache=\"%s\"} ", field, unit.name, label);
-    append_number(text, unit, h->sum);
-    append(text, "\nsnowshed_%s_%s_count{cache=\"%s\"} %" PRIu64 "\n", field,
-           unit.name, label, h->count);
+    const char *prefix = text->kind->prefix;
+
+    append(text, "# HELP %s%s_%s %s\n# TYPE %s%s_%s histogram\n", prefix,
+           m->name, m->unit.name, m->help, prefix, m->name, m->unit.name);
+    for (size_t i = 0; i < text->count; i++) {
+        struct shed_subject s = text->subject(text->list, i);
+        struct shed_histogram h;
+        read_histogram(
+            (const struct shed_histogram_atomic
+                 *)(const void *)((const char *)s.counters + m->offset),
+            &h);
+        append_buckets(text, m, &s, &h);
+        append_part(text, m, "sum", &s);
+        append(text, "} ");
+        append_number(text, m->unit, h.sum);
+        append(text, "\n");
+        append_part(text, m, "count", &s);
+        append(text, "} %" PRIu64 "\n", h.count);
+    }
 }
 
-size_t shed_stats_text(const struct shed_stats *stats, const char *cache,
+static size_t write_text(struct text text)
+{
+    if (text.capacity > 0)
+        text.buffer[0] = '\0';
+    if (text.count == 0)
+        return 0;
+    for (size_t i = 0; i < text.kind->counter_count; i++)
+        append_counter(&text, &text.kind->counters[i]);
+    for (size_t i = 0; i < text.kind->histogram_count; i++)
+        append_histogram(&text, &text.kind->histograms[i]);
+    return text.length;
+}
+
+size_t shed_stats_text(shed_subject_fn *subject, const void *list, size_t count,
                        char *buffer, size_t capacity)
 {
-    struct text text = {buffer, capacity, 0};
-    char label[LABEL_BYTES];
+    return write_text(
+        (struct text){&caches, subject, list, count, buffer, capacity, 0});
+}
 
-    if (capacity > 0)
-        buffer[0] = '\0';
-    escape(cache, label);
-#define APPEND_FIELD(field, help)                                              \
-    append_counter(&text, label, #field, help, stats->field);
-    SHED_COUNTERS(APPEND_FIELD)
-#undef APPEND_FIELD
-    append_histogram(&text, label, "hit", "gets answered from Redis at once",
-                     seconds, &stats->hit_us);
-    append_histogram(&text, label, "miss", "gets that took the slow path",
-                     seconds, &stats->miss_us);
-    append_histogram(&text, label, "load", "calls of the source", seconds,
-                     &stats->load_us);
-    append_histogram(&text, label, "batch", "keys per call of the source", keys,
-                     &stats->batch_keys);
-    return text.length;
+size_t shed_lock_stats_text(shed_subject_fn *subject, const void *list,
+                            size_t count, char *buffer, size_t capacity)
+{
+    return write_text(
+        (struct text){&locks, subject, list, count, buffer, capacity, 0});
 }

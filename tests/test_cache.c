@@ -675,7 +675,7 @@ START_TEST(the_statistics_are_prometheus_text)
     rig_up(&rig);
     expect_text(rig.cache, "k", "k@1");
     expect_text(rig.cache, "k", "k@1");
-    size = shed_stats_prometheus(rig.cache, text, sizeof(text));
+    size = shed_stats_prometheus(&rig.cache, 1, text, sizeof(text));
     ck_assert_uint_gt(size, 0);
     ck_assert_uint_lt(size, sizeof(text));
     ck_assert_uint_eq(strlen(text), size);

@@ -2,6 +2,8 @@
  * lease and its renewal, tokens, what other clients of the algorithms see. */
 #include <string.h>
 
+#include <snowshed/stats.h>
+
 #include "lock_rig.h"
 
 enum { SHORT_LEASE_MS = 300, MANY = 8 };
@@ -825,6 +827,100 @@ START_TEST(a_key_that_is_no_lock_is_named_as_such)
 }
 END_TEST
 
+static struct shed_lock_stats stats_of(struct shed_lock *lock)
+{
+    struct shed_lock_stats stats;
+
+    ck_assert_int_eq(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL),
+                     SHED_OK);
+    return stats;
+}
+
+START_TEST(what_becomes_of_it_is_counted)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    bool is_renewed = singles[_i] != SHED_LOCK_SETNX;
+    struct shed_lock *first, *second;
+    struct shed_lock_stats stats;
+    struct outcome late = {0};
+
+    o.lease_ms = 1500;
+    first = open_lock(client, &o);
+    second = open_lock(other, &o);
+    acquire(first, 0);
+    acquire(first, 0); /* no hold of its own */
+    expect_acquire(second, 0, SHED_ETIMEDOUT);
+    acquire_async(second, 1, &late);
+    WAIT_FOR(atomic_load(&late.calls) == 1);
+    WAIT_FOR(!is_renewed || stats_of(first).renewals > 0);
+    release(first);
+    release(first);
+    acquire(first, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_extend(first, 0, NULL), SHED_ELOST);
+    acquire(first, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_release(first, NULL), SHED_ELOST);
+    stats = stats_of(first);
+    ck_assert_uint_eq(stats.acquired, 3);
+    ck_assert_uint_eq(stats.released, 1);
+    ck_assert_uint_eq(stats.lost, 2);
+    ck_assert_uint_eq(stats.wait_us.count, 3);
+    ck_assert_uint_eq(stats.hold_us.count, 3);
+    ck_assert_uint_eq(stats.tries, 3);
+    ck_assert_uint_eq(stats.timeouts, 0);
+    stats = stats_of(second);
+    ck_assert_uint_eq(stats.acquired, 0);
+    ck_assert_uint_eq(stats.timeouts, 2);
+    ck_assert_uint_ge(stats.tries, 2);
+    ck_assert_uint_eq(stats.wait_us.count, 0);
+    shed_lock_close(first);
+    shed_lock_close(second);
+}
+END_TEST
+
+START_TEST(what_cannot_be_renewed_is_counted)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock_stats stats;
+    struct shed_lock *lock;
+
+    o.lease_ms = 600;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    server_kill(&server);
+    WAIT_FOR(stats_of(lock).lost == 1);
+    expect_acquire(lock, 0, SHED_EREDIS);
+    stats = stats_of(lock);
+    ck_assert_uint_gt(stats.renewal_failures, 0);
+    ck_assert_uint_eq(stats.failures, 1);
+    ck_assert_uint_eq(stats.released, 0);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(locks_are_told_as_prometheus_text)
+{
+    static char text[65536];
+    struct shed_lock *locks[2];
+    size_t size;
+
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_int_eq(shed_lock_open(&client, 1, i == 0 ? "job" : "tax", 3,
+                                        NULL, &locks[i], NULL),
+                         SHED_OK);
+    acquire(locks[1], 0);
+    size = shed_lock_stats_prometheus(locks, 2, text, sizeof(text));
+    ck_assert_uint_eq(strlen(text), size);
+    ck_assert_ptr_nonnull(
+        strstr(text, "\nsnowshed_lock_acquired_total{lock=\"job\"} 0\n"
+                     "snowshed_lock_acquired_total{lock=\"tax\"} 1\n"));
+    ck_assert_int_eq(shed_lock_stats_read(NULL, NULL, 0, NULL), SHED_EINVAL);
+    shed_lock_close(locks[0]);
+    shed_lock_close(locks[1]);
+}
+END_TEST
+
 START_TEST(a_call_that_is_wrong_says_so)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -912,6 +1008,9 @@ int main(void)
     tcase_add_test(tc, expire_is_shared_with_plain_commands);
     tcase_add_loop_test(tc, timestamp_is_shared_with_plain_commands, 0, 2);
     tcase_add_loop_test(tc, a_key_that_is_no_lock_is_named_as_such, 0, SINGLES);
+    tcase_add_loop_test(tc, what_becomes_of_it_is_counted, 0, SINGLES);
+    tcase_add_loop_test(tc, what_cannot_be_renewed_is_counted, LEASED, SINGLES);
+    tcase_add_test(tc, locks_are_told_as_prometheus_text);
     tcase_add_test(tc, a_call_that_is_wrong_says_so);
     return run_tests("lock", tc);
 }

@@ -10,16 +10,43 @@
 
 static struct shed_counters counters;
 
-/* The text of stats, for the caller to free. */
-static char *text_of(const struct shed_stats *stats, const char *cache)
+static struct shed_lock_counters lock_counters;
+
+/* A list is of names, all of which have the same counters. */
+static struct shed_subject cache_of(const void *names, size_t i)
 {
-    size_t length = shed_stats_text(stats, cache, NULL, 0);
+    const char *name = ((const char *const *)names)[i];
+
+    return (struct shed_subject){name, strlen(name), &counters};
+}
+
+static struct shed_subject lock_of(const void *names, size_t i)
+{
+    struct shed_subject subject = cache_of(names, i);
+
+    subject.counters = &lock_counters;
+    return subject;
+}
+
+typedef size_t text_fn(shed_subject_fn *subject, const void *list, size_t count,
+                       char *buffer, size_t capacity);
+
+/* The text, for the caller to free. */
+static char *write_text(text_fn *write, shed_subject_fn *subject,
+                        const char *const *names, size_t count)
+{
+    size_t length = write(subject, names, count, NULL, 0);
     char *text = malloc(length + 1);
 
     ck_assert_ptr_nonnull(text);
-    ck_assert_uint_eq(shed_stats_text(stats, cache, text, length + 1), length);
+    ck_assert_uint_eq(write(subject, names, count, text, length + 1), length);
     ck_assert_uint_eq(strlen(text), length);
     return text;
+}
+
+static char *text_of(const char *cache)
+{
+    return write_text(shed_stats_text, cache_of, &cache, 1);
 }
 
 static void assert_line(const char *text, const char *line)
@@ -99,7 +126,7 @@ START_TEST(each_failure_counts_as_its_kind)
 {
     struct shed_stats stats;
 
-    for (int code = SHED_OK; code <= SHED_EFORKED; code++) {
+    for (int code = SHED_OK; code <= SHED_ELOST; code++) {
         shed_count_code(&counters, (enum shed_code)code);
         shed_counters_read(&counters, &stats);
         ck_assert_uint_eq(sum_of_errors(&stats), (uint64_t)code);
@@ -108,17 +135,16 @@ START_TEST(each_failure_counts_as_its_kind)
     ck_assert_uint_eq(stats.errors_busy, 1);
     ck_assert_uint_eq(stats.errors_redis, 1);
     ck_assert_uint_eq(stats.errors_source, 1);
-    ck_assert_uint_eq(stats.errors_other, SHED_EFORKED - 4);
+    ck_assert_uint_eq(stats.errors_other, SHED_ELOST - 4);
 }
 END_TEST
 
 START_TEST(the_text_tells_every_counter_with_type_and_help)
 {
-    struct shed_stats stats = {0};
     char *text;
 
-    stats.hits = UINT64_MAX;
-    text = text_of(&stats, "item");
+    shed_count(&counters.hits, UINT64_MAX);
+    text = text_of("item");
     assert_line(text, "# HELP snowshed_hits_total keys answered with a row or "
                       "a NULL that stood in Redis\n"
                       "# TYPE snowshed_hits_total counter\n"
@@ -134,14 +160,12 @@ END_TEST
 
 START_TEST(a_histogram_of_times_is_told_in_seconds_and_cumulative)
 {
-    struct shed_stats stats;
     char *text;
 
     shed_histogram_add(&counters.load_us, 1);
     shed_histogram_add(&counters.load_us, 2);
     shed_histogram_add(&counters.load_us, 2000000);
-    shed_counters_read(&counters, &stats);
-    text = text_of(&stats, "item");
+    text = text_of("item");
     assert_line(text, "# TYPE snowshed_load_seconds histogram\n"
                       "snowshed_load_seconds_bucket{cache=\"item\","
                       "le=\"0.000001\"} 1\n"
@@ -159,12 +183,10 @@ END_TEST
 
 START_TEST(a_histogram_of_sizes_is_told_in_whole_numbers)
 {
-    struct shed_stats stats;
     char *text;
 
     shed_histogram_add(&counters.batch_keys, 100);
-    shed_counters_read(&counters, &stats);
-    text = text_of(&stats, "item");
+    text = text_of("item");
     assert_line(text, "snowshed_batch_keys_bucket{cache=\"item\","
                       "le=\"64\"} 0\n"
                       "snowshed_batch_keys_bucket{cache=\"item\","
@@ -176,8 +198,7 @@ END_TEST
 
 START_TEST(quotes_and_backslashes_of_a_name_are_escaped)
 {
-    struct shed_stats stats = {0};
-    char *text = text_of(&stats, "a\"b\\c");
+    char *text = text_of("a\"b\\c");
 
     assert_line(text, "snowshed_hits_total{cache=\"a\\\"b\\\\c\"} 0\n");
     free(text);
@@ -186,7 +207,6 @@ END_TEST
 
 START_TEST(the_longest_name_is_told_whole)
 {
-    struct shed_stats stats = {0};
     char name[SHED_NAME_MAX_BYTES + 1], line[3 * SHED_NAME_MAX_BYTES];
     char *text;
     int at;
@@ -197,8 +217,62 @@ START_TEST(the_longest_name_is_told_whole)
     for (int i = 0; i < SHED_NAME_MAX_BYTES; i++)
         at += snprintf(line + at, sizeof(line) - (size_t)at, "\\\"");
     (void)snprintf(line + at, sizeof(line) - (size_t)at, "\"} 0\n");
-    text = text_of(&stats, name);
+    text = text_of(name);
     assert_line(text, line);
+    free(text);
+}
+END_TEST
+
+/* The format wants the lines of a metric together, after one HELP and TYPE. */
+START_TEST(caches_are_told_together)
+{
+    const char *const names[] = {"item", "order"};
+    char *text;
+
+    shed_count(&counters.hits, 7);
+    shed_histogram_add(&counters.load_us, 1);
+    text = write_text(shed_stats_text, cache_of, names, 2);
+    assert_line(text, "# TYPE snowshed_hits_total counter\n"
+                      "snowshed_hits_total{cache=\"item\"} 7\n"
+                      "snowshed_hits_total{cache=\"order\"} 7\n#");
+    assert_line(text, "snowshed_load_seconds_count{cache=\"item\"} 1\n"
+                      "snowshed_load_seconds_bucket{cache=\"order\","
+                      "le=\"0.000001\"} 1\n");
+    free(text);
+    ck_assert_uint_eq(shed_stats_text(cache_of, names, 0, NULL, 0), 0);
+}
+END_TEST
+
+START_TEST(locks_are_told_under_names_of_their_own)
+{
+    const char *const name = "a\x01\xff";
+    uint64_t n = 0;
+    struct shed_lock_stats stats;
+    char *text;
+
+#define COUNT(field, help) shed_count(&lock_counters.field, ++n);
+    SHED_LOCK_COUNTERS(COUNT)
+#undef COUNT
+    shed_histogram_add(&lock_counters.wait_us, 20);
+    shed_histogram_add(&lock_counters.hold_us, 300);
+    shed_lock_counters_read(&lock_counters, &stats);
+    n = 0;
+#define COMPARE(field, help) ck_assert_uint_eq(stats.field, ++n);
+    SHED_LOCK_COUNTERS(COMPARE)
+#undef COMPARE
+    ck_assert_uint_eq(stats.wait_us.sum, 20);
+    ck_assert_uint_eq(stats.hold_us.sum, 300);
+    text = write_text(shed_lock_stats_text, lock_of, &name, 1);
+    assert_line(text, "# HELP snowshed_lock_acquired_total holds that began\n"
+                      "# TYPE snowshed_lock_acquired_total counter\n"
+                      "snowshed_lock_acquired_total{lock=\"a\\\\x01\\\\xff\"} 1"
+                      "\n");
+#define LOOK_UP(field, help)                                                   \
+    assert_line(text, "\nsnowshed_lock_" #field "_total{lock=\"a");
+    SHED_LOCK_COUNTERS(LOOK_UP)
+#undef LOOK_UP
+    assert_line(text, "} 0.000020\nsnowshed_lock_wait_seconds_count{");
+    assert_line(text, "} 0.000300\nsnowshed_lock_hold_seconds_count{");
     free(text);
 }
 END_TEST
@@ -206,16 +280,16 @@ END_TEST
 /* Every capacity, so that the cut falls on every write. */
 START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
 {
-    struct shed_stats stats = {0};
-    char *whole = text_of(&stats, "item");
+    const char *const name = "job";
+    char *whole = write_text(shed_lock_stats_text, lock_of, &name, 1);
     size_t length = strlen(whole);
     char *part = malloc(length + 2);
 
     ck_assert_ptr_nonnull(part);
     for (size_t capacity = 1; capacity <= length + 1; capacity++) {
         memset(part, 'x', length + 2);
-        ck_assert_uint_eq(shed_stats_text(&stats, "item", part, capacity),
-                          length);
+        ck_assert_uint_eq(
+            shed_lock_stats_text(lock_of, &name, 1, part, capacity), length);
         ck_assert_uint_eq(strlen(part), capacity - 1);
         ck_assert_mem_eq(part, whole, capacity - 1);
         ck_assert_int_eq(part[capacity], 'x');
@@ -268,6 +342,8 @@ int main(void)
     tcase_add_test(tc, a_histogram_of_sizes_is_told_in_whole_numbers);
     tcase_add_test(tc, quotes_and_backslashes_of_a_name_are_escaped);
     tcase_add_test(tc, the_longest_name_is_told_whole);
+    tcase_add_test(tc, caches_are_told_together);
+    tcase_add_test(tc, locks_are_told_under_names_of_their_own);
     tcase_add_test(tc, a_text_that_does_not_fit_is_cut_and_terminated);
     tcase_add_test(tc, nothing_that_threads_count_is_lost);
     return run_tests("stats", tc);

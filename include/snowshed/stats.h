@@ -1,6 +1,7 @@
 /*
- * What a cache has done so far: counters and latency histograms, as a struct
- * and as Prometheus text. All counters only grow, from the opening on.
+ * What a cache, or the handle of a lock, has done so far: counters and latency
+ * histograms, as a struct and as Prometheus text. All counters only grow, from
+ * the opening on.
  */
 #ifndef SNOWSHED_STATS_H
 #define SNOWSHED_STATS_H
@@ -8,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 
 #ifdef __cplusplus
@@ -15,8 +17,9 @@ extern "C" {
 #endif
 
 /*
- * The counters: X(field, help). One row is one counter, one field of struct
- * shed_stats, and one metric, snowshed_<field>_total. New ones go at the end.
+ * The counters of a cache: X(field, help). One row is one counter, one field of
+ * struct shed_stats, and one metric, snowshed_<field>_total. New ones go at the
+ * end.
  */
 #define SHED_COUNTERS(X)                                                       \
     X(hits, "keys answered with a row or a NULL that stood in Redis")          \
@@ -46,6 +49,18 @@ extern "C" {
     X(errors_source, "keys that ended with SHED_ESOURCE")                      \
     X(errors_other, "keys that ended with another failure")
 
+/* The counters of a lock, fields of struct shed_lock_stats and metrics
+ * snowshed_lock_<field>_total. Entries of one who holds it count nowhere. */
+#define SHED_LOCK_COUNTERS(X)                                                  \
+    X(acquired, "holds that began")                                            \
+    X(tries, "times that Redis was asked for the lock")                        \
+    X(timeouts, "acquires that ended with SHED_ETIMEDOUT")                     \
+    X(failures, "acquires that ended with another failure")                    \
+    X(released, "holds that were released, confirmed by Redis")                \
+    X(lost, "holds that were lost")                                            \
+    X(renewals, "renewals by the watchdog, confirmed by Redis")                \
+    X(renewal_failures, "renewals by the watchdog that were not")
+
 /* Buckets are powers of two: bucket i counts what is at most 2^i, and more than
  * fits the one before it; the last counts all that is more. Times are in whole
  * microseconds. */
@@ -67,10 +82,18 @@ struct shed_stats {
     struct shed_histogram batch_keys; /* keys per call of the source */
 };
 
+struct shed_lock_stats {
+#define SHED_FIELD(field, help) uint64_t field;
+    SHED_LOCK_COUNTERS(SHED_FIELD)
+#undef SHED_FIELD
+    struct shed_histogram wait_us; /* from the call of an acquire to its hold */
+    struct shed_histogram hold_us; /* from a hold to its release or loss */
+};
+
 /*
- * Copy the statistics of a cache into *out; size is sizeof *out, by which a
- * newer library knows how much an older program has room for. Counters are
- * read one after the other, without stopping anybody.
+ * Copy the statistics of a cache, or of a lock's handle, into *out; size is
+ * sizeof *out, by which a newer library knows how much an older program has
+ * room for. Counters are read one after the other, without stopping anybody.
  *
  * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows).
  */
@@ -78,16 +101,30 @@ SHED_API SHED_MUST_CHECK int shed_stats_read(struct shed_cache *cache,
                                              struct shed_stats *out,
                                              size_t size,
                                              struct shed_error *err);
+SHED_API SHED_MUST_CHECK int shed_lock_stats_read(struct shed_lock *lock,
+                                                  struct shed_lock_stats *out,
+                                                  size_t size,
+                                                  struct shed_error *err);
 
 /*
- * Write the statistics of a cache as Prometheus text (exposition format
- * 0.0.4), labelled with its name, into buffer and terminate it.
+ * Write the statistics of count caches, or locks, as Prometheus text
+ * (exposition format 0.0.4) into buffer and terminate it: each labelled with
+ * its name, what is of one kind together, as the format demands. The two texts
+ * may follow each other; two of one kind may not. In the name of a lock, bytes
+ * that are not printable ASCII are written as \xNN.
+ *
+ * Of two handles of one name only one may be told: Prometheus has one series
+ * for a name.
  *
  * Returns: the length of the whole text in bytes, which was cut if it is not
  * below capacity; call again with more. buffer may be NULL with capacity 0.
  */
-SHED_API size_t shed_stats_prometheus(struct shed_cache *cache, char *buffer,
+SHED_API size_t shed_stats_prometheus(struct shed_cache *const *caches,
+                                      size_t count, char *buffer,
                                       size_t capacity);
+SHED_API size_t shed_lock_stats_prometheus(struct shed_lock *const *locks,
+                                           size_t count, char *buffer,
+                                           size_t capacity);
 
 #ifdef __cplusplus
 }

@@ -92,8 +92,15 @@ void shed_lock_lose_locked(struct shed_lock *l, const char *reason)
     l->lost++;
     l->lost_number = l->hold.number;
     l->is_released = true;
-    shed_hold_end(&l->hold);
+    shed_count(&l->counters.lost, 1);
+    shed_lock_end_hold_locked(l);
     shed_lock_wake_locked(l);
+}
+
+void shed_lock_end_hold_locked(struct shed_lock *l)
+{
+    shed_histogram_add(&l->counters.hold_us, shed_now_us() - l->held_since_us);
+    shed_hold_end(&l->hold);
 }
 
 void shed_lock_grant_locked(struct shed_lock *l, const struct shed_grant *grant)
@@ -101,6 +108,8 @@ void shed_lock_grant_locked(struct shed_lock *l, const struct shed_grant *grant)
     if (l->hold.is_held)
         shed_lock_lose_locked(l, shed_hold_reason(&l->hold));
     shed_hold_begin(&l->hold, grant);
+    l->held_since_us = shed_now_us();
+    shed_count(&l->counters.acquired, 1);
     if (atomic_load(&l->epochs) != grant->epochs)
         l->hold.rewrite_at_ms = 0;
     if (l->turn_since_ms == 0)
@@ -218,6 +227,7 @@ static void start_acquire(struct shed_lock *l, struct shed_lock_request *r)
 {
     l->is_awake = false;
     r->is_tried = true;
+    shed_count(&l->counters.tries, 1);
     begin_round(l, SHED_LOCK_OP_ACQUIRE, &r->holder, r);
     ask_all(l);
 }
@@ -371,6 +381,15 @@ static void heal(struct shed_lock *l)
     }
 }
 
+static void count_renewal(struct shed_lock *l, enum shed_verdict verdict)
+{
+    if (l->round.request != NULL || l->round.question.lease_ms == 0)
+        return; /* asked for by the holder, or but written anew */
+    shed_count(verdict == SHED_VERDICT_YES ? &l->counters.renewals
+                                           : &l->counters.renewal_failures,
+               1);
+}
+
 /* Returns: the verdict, NO if the hold has ended meanwhile. */
 static enum shed_verdict end_extend(struct shed_lock *l,
                                     enum shed_verdict verdict)
@@ -404,15 +423,20 @@ static void end_other(struct shed_lock *l, enum shed_verdict verdict)
 {
     struct shed_lock_request *r = l->round.request;
 
-    if (l->round.question.op == SHED_LOCK_OP_EXTEND)
+    if (l->round.question.op == SHED_LOCK_OP_EXTEND) {
+        count_renewal(l, verdict);
         verdict = end_extend(l, verdict);
+    }
     if (l->round.question.op == SHED_LOCK_OP_RELEASE) {
         pthread_mutex_lock(&l->mu);
         shed_lock_released_locked(l, l->round.tally.has_waiters);
         pthread_mutex_unlock(&l->mu);
     }
-    if (r == NULL)
+    if (r == NULL) {
+        if (l->round.question.op == SHED_LOCK_OP_RELEASE)
+            shed_lock_count_release(l, code_of(l, verdict));
         return;
+    }
     if (verdict == SHED_VERDICT_NO)
         (void)shed_fail(&r->error, SHED_ELOST,
                         "the lock was not ours any more");
@@ -554,6 +578,14 @@ static void end_overdue(struct shed_lock *l)
     }
 }
 
+void shed_lock_count_release(struct shed_lock *l, int code)
+{
+    if (code == SHED_OK)
+        shed_count(&l->counters.released, 1);
+    else if (code == SHED_ELOST)
+        shed_count(&l->counters.lost, 1);
+}
+
 /* Who has just released a lock is the first to know, and would always be the
  * next to have it, however many wait elsewhere. So his turn is short, and after
  * it he waits for a moment. */
@@ -665,7 +697,7 @@ static bool start_closing(struct shed_lock *l)
     if (is_held) {
         begin_round(l, SHED_LOCK_OP_RELEASE, &l->hold.holder, NULL);
         l->round.question.stamp = l->hold.stamp;
-        shed_hold_end(&l->hold);
+        shed_lock_end_hold_locked(l);
     }
     pthread_mutex_unlock(&l->mu);
     if (is_held)

@@ -15,6 +15,7 @@
 #include "lock/hold.h"
 #include "lock/node.h"
 #include "lock/quorum.h"
+#include "stats.h"
 
 struct shed_lock_request {
     struct shed_lock_request *next;
@@ -26,8 +27,9 @@ struct shed_lock_request {
     uint64_t lease_ms;        /* ACQUIRE, EXTEND */
     uint64_t number;          /* ADVANCE: the number; EXTEND: of the hold */
     uint64_t stamp;
-    bool is_tried;  /* the engine has asked for it already */
-    bool may_stand; /* a try that nobody heard of may have brought it */
+    uint64_t begun_us; /* ACQUIRE */
+    bool is_tried;     /* the engine has asked for it already */
+    bool may_stand;    /* a try that nobody heard of may have brought it */
     /* the answer, and who is to be told, on the home reactor; the request is
      * his again then */
     int code;
@@ -61,11 +63,16 @@ struct shed_lock {
     struct shed_lock_words words;
     const struct shed_lock_way *way;
     struct shed_guest guest;
+    const char *name; /* in the first of the words' keys */
+    size_t name_size;
     size_t count;
+
+    struct shed_lock_counters counters;
 
     pthread_mutex_t mu;
     /* under mu */
     struct shed_hold hold;
+    uint64_t held_since_us;
     struct shed_lock_row incoming;
     size_t waiting;          /* acquires that are not answered */
     uint64_t armed_until_ms; /* the watch timer runs until then */
@@ -111,6 +118,7 @@ void shed_lock_submit(struct shed_lock *lock,
 void shed_lock_grant_locked(struct shed_lock *lock,
                             const struct shed_grant *grant);
 void shed_lock_lose_locked(struct shed_lock *lock, const char *reason);
+void shed_lock_end_hold_locked(struct shed_lock *lock);
 void shed_lock_wake_locked(struct shed_lock *lock);
 
 /* Whether the session with Redis is there, or will not be for now, where
@@ -121,6 +129,9 @@ bool shed_lock_is_settled(const struct shed_lock *lock);
 /* Under mu. The lock was released: who waits here is told. has_waiters: others
  * wait elsewhere. */
 void shed_lock_released_locked(struct shed_lock *lock, bool has_waiters);
+
+/* How a release ended. Any thread. */
+void shed_lock_count_release(struct shed_lock *lock, int code);
 
 /* Under mu. For how long the next acquire is to let others come first, because
  * this handle's turn has ended; 0: not. */

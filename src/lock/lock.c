@@ -4,7 +4,7 @@
  * taken and given back in the caller's thread, over the shared links, and the
  * engine hears of it only when it has to wait or to renew.
  */
-#include <snowshed/lock.h>
+#include <snowshed/stats.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,12 +93,14 @@ static void name_keys(struct shed_lock *l, char *at, const char *name,
     static const char before[] = "lock:{", behind[] = "}";
     int keys = l->way->has_tokens ? SHED_LOCK_KEYS : 1;
 
+    l->name_size = size;
     for (int i = 0; i < keys; i++) {
         char *begin = at;
         if (l->way->has_tokens) {
             memcpy(at, before, sizeof(before) - 1);
             at += sizeof(before) - 1;
         }
+        l->name = i == 0 ? at : l->name;
         memcpy(at, name, size);
         at += size;
         if (l->way->has_tokens) {
@@ -300,9 +302,21 @@ static int begin_request(struct shed_lock *l, struct shed_lock_request *r,
         .op = SHED_LOCK_OP_ACQUIRE,
         .owner = owner,
         .lease_ms = l->options.lease_ms,
+        .begun_us = shed_now_us(),
         .deadline_ms = shed_deadline_ms(shed_now_ms(), wait_ms)};
     (void)shed_fail(&r->error, SHED_ETIMEDOUT, "the lock is held by another");
     return shed_lock_holder_init(&r->holder, wait_ms, err);
+}
+
+static void count_acquire(struct shed_lock *l,
+                          const struct shed_lock_request *r)
+{
+    if (r->code == SHED_OK)
+        shed_histogram_add(&l->counters.wait_us, shed_now_us() - r->begun_us);
+    else
+        shed_count(r->code == SHED_ETIMEDOUT ? &l->counters.timeouts
+                                             : &l->counters.failures,
+                   1);
 }
 
 /* One try in the caller's thread. Returns: true if that was the answer, which
@@ -315,6 +329,7 @@ static bool try_short(struct shed_lock *l, struct shed_lock_request *r)
     struct shed_talk talk = {.lease_ms = r->lease_ms};
     bool is_ours = false;
 
+    shed_count(&l->counters.tries, 1);
     shed_talk_begin(&talk, SHED_LOCK_OP_ACQUIRE, &r->holder);
     carry(l, &talk);
     grant.talk = &talk;
@@ -391,9 +406,10 @@ int shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
     if (code != SHED_OK)
         return code;
     if (!may_try || !try_short(l, &w.request))
-        return submit_and_wait(l, &w, err);
-    if (w.request.code != SHED_OK && err != NULL)
+        w.request.code = submit_and_wait(l, &w, err);
+    else if (w.request.code != SHED_OK && err != NULL)
         *err = w.request.error;
+    count_acquire(l, &w.request);
     return w.request.code;
 }
 
@@ -408,6 +424,7 @@ static void on_async_done(struct shed_lock_request *r)
 {
     struct async_request *a = (struct async_request *)(void *)r;
 
+    count_acquire(a->lock, r);
     a->done(a->user, a->lock, r->code, r->code != SHED_OK ? &r->error : NULL);
     free(a);
 }
@@ -462,7 +479,7 @@ static bool leave(struct shed_lock *l, const struct shed_owner *self,
     } else if (--l->hold.count == 0) {
         is_last = true;
         *hold = l->hold;
-        shed_hold_end(&l->hold);
+        shed_lock_end_hold_locked(l);
     }
     pthread_mutex_unlock(&l->mu);
     return is_last;
@@ -516,6 +533,7 @@ int shed_lock_release(struct shed_lock *l, struct shed_error *err)
         if (code == SHED_ELOST && goes_short(l))
             code = fail_unconfirmed(err);
     }
+    shed_lock_count_release(l, code);
     return code;
 }
 
@@ -606,4 +624,34 @@ int shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
     }
     pthread_mutex_unlock(&l->mu);
     return code;
+}
+
+/* -------------------------------------------------------------- statistics */
+
+int shed_lock_stats_read(struct shed_lock *l, struct shed_lock_stats *out,
+                         size_t size, struct shed_error *err)
+{
+    struct shed_lock_stats all;
+    int code = shed_stats_check("shed_lock_stats_read", l, out, size,
+                                sizeof(all), err);
+
+    if (code != SHED_OK)
+        return code;
+    shed_lock_counters_read(&l->counters, &all);
+    memcpy(out, &all, size);
+    return SHED_OK;
+}
+
+static struct shed_subject subject(const void *list, size_t i)
+{
+    const struct shed_lock *l = ((struct shed_lock *const *)list)[i];
+
+    return (struct shed_subject){l->name, l->name_size, &l->counters};
+}
+
+size_t shed_lock_stats_prometheus(struct shed_lock *const *locks, size_t count,
+                                  char *buffer, size_t capacity)
+{
+    return shed_lock_stats_text(subject, (const void *)locks, count, buffer,
+                                capacity);
 }

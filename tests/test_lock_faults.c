@@ -509,6 +509,30 @@ START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
 }
 END_TEST
 
+/* Redis tells it in two ways, by the number of arguments. */
+START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
+{
+    struct shed_lock_options o =
+        options_of(_i < SINGLES ? singles[_i] : SHED_LOCK_LEASE);
+    struct shed_client *client;
+    struct shed_lock *lock;
+
+    o.fair = _i == SINGLES; /* goes by the reactor's connection */
+    server_do(&server, "CONFIG SET requirepass hunter2");
+    server.password = "hunter2";
+    client = open_client(&server, SHED_WAIT_AUTO);
+    lock = open_lock(client, &o);
+    for (unsigned i = 0; i < 10; i++) {
+        struct shed_error err;
+        ck_assert_int_eq(
+            shed_lock_acquire(lock, i < 5 ? 0 : SHED_LOCK_WAIT_MAX_MS, &err),
+            SHED_EDENIED);
+        ck_assert_int_eq((int)err.code, SHED_EDENIED);
+    }
+    shed_client_close(client);
+}
+END_TEST
+
 START_TEST(who_may_not_ask_for_his_id_need_not_wait)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -605,6 +629,9 @@ int main(void)
     tcase_add_test(tc, what_was_extended_too_late_is_given_back);
     tcase_add_loop_test(tc, the_end_of_a_lease_is_told_while_redis_is_silent, 0,
                         2);
+    tcase_add_loop_test(
+        tc, a_missing_password_is_denied_however_long_one_would_wait, 0,
+        SINGLES + 1);
     tcase_add_test(tc, who_may_not_ask_for_his_id_need_not_wait);
     tcase_add_test(tc, scripts_that_are_lost_are_sent_again);
     tcase_add_test(tc, a_child_can_do_nothing_with_it);

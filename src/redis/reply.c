@@ -90,6 +90,8 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
         {"NOREPLICAS", SHED_TROUBLE_NO_WRITE},
         {"READONLY", SHED_TROUBLE_NO_WRITE},
         {"NOAUTH", SHED_TROUBLE_DENIED},
+        /* before AUTH, of a command with more than ten arguments */
+        {"unauthenticated", SHED_TROUBLE_DENIED},
         {"WRONGPASS", SHED_TROUBLE_DENIED},
         {"NOPERM", SHED_TROUBLE_DENIED},
         {"invalid password", SHED_TROUBLE_DENIED},

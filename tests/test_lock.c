@@ -442,6 +442,27 @@ START_TEST(without_a_watchdog_the_lease_ends)
 END_TEST
 
 /* The lease counts from before it was asked for. */
+/* Without a watchdog and on_lost nobody looks when the lease ends. */
+START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_fence fence;
+    struct shed_lock *lock;
+
+    o.watchdog = 0;
+    o.lease_ms = 100;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    acquire(lock, 0);
+    WAIT_FOR(!shed_lock_is_mine(lock));
+    if (singles[_i] == SHED_LOCK_LEASE)
+        ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    shed_lock_close(lock);
+}
+END_TEST
+
 START_TEST(an_answer_that_takes_longer_than_the_lease_is_none)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
@@ -596,17 +617,22 @@ END_TEST
 
 START_TEST(advance_lifts_the_numbers)
 {
-    const uint64_t high = ((uint64_t)1 << 53) - 100;
+    enum { DAY_MS = 86400000, HOLDERS = 5 };
+    const uint64_t end = (uint64_t)1 << 52;
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
 
-    ck_assert_int_eq(shed_lock_advance(lock, high, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_advance(lock, end - 1, NULL), SHED_OK);
     ck_assert_int_eq(shed_lock_advance(lock, 5, NULL), SHED_OK);
-    acquire(lock, 0);
-    ck_assert_uint_eq(fence_of(lock), high + 1);
-    release(lock);
-    ck_assert_int_eq(shed_lock_advance(lock, (uint64_t)1 << 53, NULL),
-                     SHED_EINVAL);
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        acquire(lock, 0);
+        ck_assert_uint_eq(fence_of(lock), end + i);
+        release(lock);
+    }
+    /* so far ahead of the clock it is kept until that comes */
+    ck_assert_int_gt(server_int(&server, "PTTL %s:f", LEASE_KEY),
+                     10000LL * DAY_MS);
+    ck_assert_int_eq(shed_lock_advance(lock, end, NULL), SHED_EINVAL);
     shed_lock_close(lock);
 }
 END_TEST
@@ -654,6 +680,48 @@ START_TEST(a_fair_lock_goes_to_who_came_first)
     shed_lock_close(first);
     shed_lock_close(locks[0]);
     shed_lock_close(locks[1]);
+}
+END_TEST
+
+struct turns {
+    struct shed_lock *lock;
+    pthread_t thread;
+    unsigned count;
+};
+
+static void *take_turns(void *arg)
+{
+    struct turns *t = arg;
+
+    for (unsigned i = 0; i < t->count; i++) {
+        acquire(t->lock, PLENTY_MS);
+        release(t->lock);
+    }
+    return NULL;
+}
+
+/* Who comes again asks at once, to stand in the queue: that must not cost the
+ * first of it the push by which he hears that it is his turn. If it does, each
+ * turn takes as long as he sleeps. */
+START_TEST(a_fair_lock_wastes_no_time_between_threads)
+{
+    enum { THREADS = 4, TURNS = 500 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct turns t[THREADS];
+    uint64_t end_ms = shed_now_ms() + 4 * (test_deadline_ms() - shed_now_ms());
+    struct shed_lock *lock;
+
+    o.fair = 1;
+    lock = open_lock(client, &o);
+    for (unsigned i = 0; i < THREADS; i++) {
+        t[i] = (struct turns){.lock = lock, .count = TURNS};
+        ck_assert_int_eq(pthread_create(&t[i].thread, NULL, take_turns, &t[i]),
+                         0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_join(t[i].thread, NULL), 0);
+    ck_assert_uint_lt(shed_now_ms(), end_ms);
+    shed_lock_close(lock);
 }
 END_TEST
 
@@ -921,6 +989,19 @@ START_TEST(locks_are_told_as_prometheus_text)
 }
 END_TEST
 
+/* Who is told that he does not have it has not. */
+START_TEST(a_counter_that_is_none_leaves_no_lock)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    server_do(&server, "RPUSH %s:f a", LEASE_KEY);
+    expect_acquire(lock, (uint64_t)_i * PLENTY_MS, SHED_EINVAL);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 0);
+    shed_lock_close(lock);
+}
+END_TEST
+
 START_TEST(a_call_that_is_wrong_says_so)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -985,6 +1066,9 @@ int main(void)
     tcase_add_loop_test(tc, a_renewal_does_not_outlive_the_release, LEASED,
                         SINGLES);
     tcase_add_loop_test(tc, without_a_watchdog_the_lease_ends, LEASED, SINGLES);
+    tcase_add_loop_test(tc,
+                        an_entry_that_outlived_the_lease_is_not_left_in_peace,
+                        LEASED, SINGLES);
     tcase_add_loop_test(tc, an_answer_that_takes_longer_than_the_lease_is_none,
                         LEASED, SINGLES);
     tcase_add_loop_test(tc, extend_lets_it_last, LEASED, SINGLES);
@@ -1001,6 +1085,7 @@ int main(void)
     tcase_add_test(tc, advance_lifts_the_numbers);
     tcase_add_loop_test(tc, the_first_three_have_no_tokens, 0, 3);
     tcase_add_test(tc, a_fair_lock_goes_to_who_came_first);
+    tcase_add_test(tc, a_fair_lock_wastes_no_time_between_threads);
     tcase_add_test(tc, who_gives_up_leaves_the_queue);
     tcase_add_loop_test(tc, many_who_end_together_leave_the_queue, 0, 2);
     tcase_add_test(tc, who_does_not_take_his_turn_loses_it);
@@ -1008,6 +1093,7 @@ int main(void)
     tcase_add_test(tc, expire_is_shared_with_plain_commands);
     tcase_add_loop_test(tc, timestamp_is_shared_with_plain_commands, 0, 2);
     tcase_add_loop_test(tc, a_key_that_is_no_lock_is_named_as_such, 0, SINGLES);
+    tcase_add_loop_test(tc, a_counter_that_is_none_leaves_no_lock, 0, 2);
     tcase_add_loop_test(tc, what_becomes_of_it_is_counted, 0, SINGLES);
     tcase_add_loop_test(tc, what_cannot_be_renewed_is_counted, LEASED, SINGLES);
     tcase_add_test(tc, locks_are_told_as_prometheus_text);

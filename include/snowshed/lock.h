@@ -246,7 +246,7 @@ SHED_API SHED_MUST_CHECK int shed_lock_fence(struct shed_lock *lock,
  * or its clock went back. Release the lock, call this, acquire anew.
  *
  * Blocks: command_timeout_ms at most.
- * Returns: SHED_OK; SHED_EINVAL (no tokens; number of 2^53 or more),
+ * Returns: SHED_OK; SHED_EINVAL (no tokens; number of 2^52 or more),
  * SHED_EREDIS, SHED_ETIMEDOUT, SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK int shed_lock_advance(struct shed_lock *lock,

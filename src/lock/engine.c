@@ -225,7 +225,8 @@ static void clean_up(struct shed_lock *l, const struct shed_lock_holder *holder)
 
 static void start_acquire(struct shed_lock *l, struct shed_lock_request *r)
 {
-    l->is_awake = false;
+    if (r == l->acquires.first)
+        l->is_awake = false; /* what woke us was for him */
     r->is_tried = true;
     shed_count(&l->counters.tries, 1);
     begin_round(l, SHED_LOCK_OP_ACQUIRE, &r->holder, r);
@@ -278,10 +279,10 @@ static void fail_try(struct shed_lock *l, struct shed_lock_request *r,
         if (look_ms > 0 && look_ms < delay_ms)
             delay_ms = look_ms;
     }
-    if (l->count > 1) {
+    if (l->count > 1 || verdict == SHED_VERDICT_WRONG)
         clean_up(l, &r->holder);
+    if (l->count > 1)
         delay_ms += split_ms();
-    }
     if (verdict == SHED_VERDICT_WRONG) {
         answer(l, r, (int)r->error.code);
         return;
@@ -398,11 +399,13 @@ static enum shed_verdict end_extend(struct shed_lock *l,
     struct shed_hold *hold = &l->hold;
     bool is_over, is_lost;
 
+    /* what comes after the end of the lease must not revive it */
+    see_end(l);
     pthread_mutex_lock(&l->mu);
     is_lost = l->lost_number == round->hold_number;
     is_over = !hold->is_held || hold->number != round->hold_number;
     if (is_over)
-        ; /* released, or lost meanwhile: then this must not revive it */
+        ; /* released, or lost meanwhile */
     else if (verdict == SHED_VERDICT_YES && round->question.lease_ms > 0)
         shed_hold_renew(hold, &round->question, round->asked_ms);
     else if (verdict == SHED_VERDICT_NO)

@@ -22,7 +22,7 @@
 #define LEASE_MAX_MS 86400000
 #define HOLD_MAX_MS ((uint64_t)315360000000) /* ten years */
 #define GRACE_MAX_MS 60000
-#define NUMBER_MAX (((uint64_t)1 << 53) - 1) /* what Lua counts exactly */
+#define NUMBER_MAX (((uint64_t)1 << 52) - 1)
 #define QUORUM_MIN 3
 
 /* ---------------------------------------------------------------- opening */
@@ -355,6 +355,9 @@ static bool try_short(struct shed_lock *l, struct shed_lock_request *r)
     }
     /* the engine waits, tries again, cleans up */
     r->may_stand = talk.end != SHED_TALK_NO;
+    /* a whole timeout is enough for who wants but one try */
+    r->is_tried = talk.end == SHED_TALK_FAILED &&
+                  shed_now_ms() - grant.asked_ms >= l->home->command_timeout_ms;
     if (r->may_stand)
         (void)shed_fail(&r->error, SHED_EREDIS, "%s",
                         talk.end == SHED_TALK_FAILED
@@ -474,6 +477,9 @@ static bool leave(struct shed_lock *l, const struct shed_owner *self,
 
     *code = SHED_OK;
     pthread_mutex_lock(&l->mu);
+    if (shed_hold_is_mine(&l->hold, self) && l->hold.count > 1 &&
+        !shed_hold_is_safe(&l->hold, shed_now_ms()))
+        shed_lock_lose_locked(l, shed_hold_reason(&l->hold));
     if (!shed_hold_is_mine(&l->hold, self)) {
         *code = fail_lost(err);
     } else if (--l->hold.count == 0) {
@@ -616,7 +622,8 @@ int shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
                          "this algorithm has no fencing tokens");
     self = shed_owner_self();
     pthread_mutex_lock(&l->mu);
-    if (shed_hold_is_mine(&l->hold, self)) {
+    if (shed_hold_is_mine(&l->hold, self) &&
+        shed_hold_is_safe(&l->hold, shed_now_ms())) {
         out->number = l->hold.fence;
         memcpy(out->owner, l->hold.holder.token, sizeof(out->owner));
     } else {

@@ -41,15 +41,18 @@ local function is_held_by(key, token)
 end
 
 -- The counter of fencing numbers does not go below the server's clock, so it
--- grows even where it was lost. It is kept for a day: that is how far the clock
--- may be set back after it was lost.
+-- grows even where it was lost. It is kept until the clock has been beyond it
+-- for a day: that is how far the clock may be set back after it was lost.
 local COUNTER_MS = 86400000
 
--- Let the counter be number at least, and one more than it was by step 1. Only
--- writes, so that the counter is not tracked.
-local function advance(counter, step, number)
-    local now = redis.call('INCRBY', counter, step)
+-- Let the counter be number at least, and one more than it was by step 1; clock
+-- is us(). Only writes, so that the counter is not tracked. Returns it, or the
+-- error that it is none.
+local function advance(counter, step, number, clock)
+    local now = redis.pcall('INCRBY', counter, step)
+    if type(now) == 'table' then return now end
     if now < number then now = number end
-    redis.call('SET', counter, whole(now), 'PX', COUNTER_MS)
+    local ahead = math.max(0, now - clock) / 1000
+    redis.call('SET', counter, whole(now), 'PX', whole(COUNTER_MS + ahead))
     return now
 end

@@ -22,9 +22,12 @@ local LOOK_MS = 100
 
 local function take(...)
     local record = MAGIC .. token .. ARGV[2] .. ARGV[3]
-    if redis.call('SET', K, record, 'PX', ARGV[4], ...) then
-        return {'HELD', whole(advance(KEYS[2], 1, us()))}
-    end
+    if not redis.call('SET', K, record, 'PX', ARGV[4], ...) then return nil end
+    local clock = us()
+    local number = advance(KEYS[2], 1, clock, clock)
+    if type(number) == 'number' then return {'HELD', whole(number)} end
+    redis.call('DEL', K) -- he would not know that he holds it
+    return number
 end
 
 -- For how long mark has stood for what, in ms; it is set if it does not. One

@@ -1,7 +1,6 @@
 -- Let the fencing numbers of later holders be above a number.
 -- KEYS  1 the counter
 -- ARGV  1 the number
--- Returns 1
+-- Returns the counter
 
-advance(KEYS[1], 0, tonumber(ARGV[1]))
-return 1
+return advance(KEYS[1], 0, tonumber(ARGV[1]), us())

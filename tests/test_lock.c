@@ -918,7 +918,7 @@ START_TEST(what_becomes_of_it_is_counted)
     acquire(first, 0);
     acquire(first, 0); /* no hold of its own */
     expect_acquire(second, 0, SHED_ETIMEDOUT);
-    acquire_async(second, 1, &late);
+    acquire_async(second, 0, &late);
     WAIT_FOR(atomic_load(&late.calls) == 1);
     WAIT_FOR(!is_renewed || stats_of(first).renewals > 0);
     release(first);
@@ -940,7 +940,7 @@ START_TEST(what_becomes_of_it_is_counted)
     stats = stats_of(second);
     ck_assert_uint_eq(stats.acquired, 0);
     ck_assert_uint_eq(stats.timeouts, 2);
-    ck_assert_uint_ge(stats.tries, 2);
+    ck_assert_uint_eq(stats.tries, 2);
     ck_assert_uint_eq(stats.wait_us.count, 0);
     shed_lock_close(first);
     shed_lock_close(second);
@@ -1002,11 +1002,67 @@ START_TEST(a_counter_that_is_none_leaves_no_lock)
 }
 END_TEST
 
+/* Who asks anew when he is told that it is closed is refused. */
+static void note_end(void *user, struct shed_lock *lock, int code,
+                     const struct shed_error *reason)
+{
+    struct outcome *out = user;
+
+    ck_assert_int_eq(code, SHED_ECLOSED);
+    ck_assert_int_eq((int)reason->code, SHED_ECLOSED);
+    atomic_store(&out->code,
+                 shed_lock_acquire_async(lock, 0, note_end, out, NULL));
+    atomic_fetch_add(&out->calls, 1);
+}
+
+START_TEST(a_lock_that_is_being_closed_takes_nothing_in)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *first = open_lock(client, &o);
+    struct shed_lock *second = open_lock(other, &o);
+    struct outcome end = {0};
+
+    acquire(first, 0);
+    ck_assert_int_eq(
+        shed_lock_acquire_async(second, PLENTY_MS, note_end, &end, NULL),
+        SHED_OK);
+    shed_lock_close(second);
+    ck_assert_uint_eq(atomic_load(&end.calls), 1);
+    ck_assert_int_eq(atomic_load(&end.code), SHED_ECLOSED);
+    shed_lock_close(first);
+}
+END_TEST
+
+/* A program error is not told as a loss. */
+START_TEST(why_a_release_is_refused_is_told)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_error err;
+
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(err.reason, "not acquired"));
+    acquire(lock, 0);
+    server_do(&server, "DEL %s", LEASE_KEY);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
+    acquire(lock, 0);
+    server_do(&server, "DEL %s", LEASE_KEY);
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(err.reason, "released already"));
+    shed_lock_close(lock);
+}
+END_TEST
+
 START_TEST(a_call_that_is_wrong_says_so)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *two[] = {client, other};
     struct shed_lock *lock;
+    struct shed_fence fence;
     char name[SHED_LOCK_NAME_MAX_BYTES + 1] = {0};
 
     ck_assert_int_eq(shed_lock_open(two, 2, "a", 1, &o, &lock, NULL),
@@ -1038,6 +1094,14 @@ START_TEST(a_call_that_is_wrong_says_so)
     acquire(lock, 0);
     shed_lock_close(lock);
     shed_lock_close(NULL);
+    ck_assert_int_eq(shed_lock_acquire(NULL, 0, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_acquire_async(NULL, 0, note_end, NULL, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_release(NULL, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_extend(NULL, 0, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_advance(NULL, 0, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_fence(NULL, &fence, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_is_mine(NULL), 0);
 }
 END_TEST
 
@@ -1097,6 +1161,9 @@ int main(void)
     tcase_add_loop_test(tc, what_becomes_of_it_is_counted, 0, SINGLES);
     tcase_add_loop_test(tc, what_cannot_be_renewed_is_counted, LEASED, SINGLES);
     tcase_add_test(tc, locks_are_told_as_prometheus_text);
+    tcase_add_loop_test(tc, a_lock_that_is_being_closed_takes_nothing_in, 0,
+                        SINGLES);
+    tcase_add_test(tc, why_a_release_is_refused_is_told);
     tcase_add_test(tc, a_call_that_is_wrong_says_so);
     return run_tests("lock", tc);
 }

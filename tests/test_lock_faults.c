@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include <snowshed/stats.h>
+
 #include "lock_rig.h"
 
 enum { GRACE_MS = 400 };
@@ -386,9 +388,88 @@ START_TEST(a_silent_server_is_left_after_the_command_timeout)
     ck_assert_int_ne(shed_lock_release(lock, NULL), SHED_OK);
     ck_assert_int_ne(shed_lock_acquire(lock, 0, NULL), SHED_OK);
     server_thaw(&server);
-    server_do(&server, "DEL %s", LOCK_NAME); /* SETNX's may stand for ever */
     acquire(lock, PLENTY_MS);
     shed_client_close(client);
+}
+END_TEST
+
+/* The command waits in the server's socket, and is carried out when nobody
+ * wants it any more. */
+START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
+{
+    static const enum shed_lock_algorithm undone[] = {
+        SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_LEASE};
+    struct shed_lock_options o = options_of(undone[_i]);
+    struct shed_client *client = open_timed(server.uri, 100);
+    struct shed_client *other = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock, *free;
+
+    o.lease_ms = 3600000;
+    lock = open_lock(client, &o);
+    free = open_lock(other, &o);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    for (unsigned i = 0; i < 3; i++) {
+        server_freeze(&server);
+        expect_acquire(lock, 0, SHED_EREDIS);
+        server_thaw(&server);
+        acquire(free, PLENTY_MS);
+        release(free);
+    }
+    shed_client_close(client);
+    shed_client_close(other);
+}
+END_TEST
+
+/* Two tries would take two command timeouts. */
+START_TEST(who_does_not_wait_tries_a_silent_server_once)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_timed(server.uri, 200);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock_stats stats;
+
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    server_freeze(&server);
+    expect_acquire(lock, 0, SHED_EREDIS);
+    ck_assert_int_eq(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL),
+                     SHED_OK);
+    ck_assert_uint_eq(stats.tries, 2);
+    server_thaw(&server);
+    shed_client_close(client);
+}
+END_TEST
+
+/* TIMESTAMP compares what it has set; and does not know which of its two times
+ * stands there when it has not heard how a renewal ended. */
+START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
+{
+    enum { LOST_REPLIES = 5 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct proxy proxy = {0};
+    struct shed_client *client;
+    struct shed_lock *lock;
+    unsigned unheard = 0;
+
+    proxy_start(&proxy, &server);
+    client = open_timed(proxy.uri, PATIENCE_MS);
+    o.watchdog = 0;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    while (unheard < LOST_REPLIES) {
+        int code;
+        proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
+        code = shed_lock_extend(lock, 0, NULL);
+        unheard += code == SHED_EREDIS;
+        while (code == SHED_EREDIS) /* until there is a connection again */
+            code = shed_lock_extend(lock, 0, NULL);
+        ck_assert_int_eq(code, SHED_OK);
+    }
+    release(lock);
+    acquire(lock, PLENTY_MS);
+    shed_client_close(client);
+    proxy_stop(&proxy);
 }
 END_TEST
 
@@ -622,6 +703,11 @@ int main(void)
                         SINGLES);
     tcase_add_loop_test(tc, a_silent_server_is_left_after_the_command_timeout,
                         0, SINGLES);
+    tcase_add_loop_test(
+        tc, what_a_silent_server_grants_in_the_end_is_given_back, 0, 3);
+    tcase_add_test(tc, who_does_not_wait_tries_a_silent_server_once);
+    tcase_add_loop_test(tc, a_renewal_whose_reply_is_lost_is_no_loss, 0,
+                        SINGLES);
     tcase_add_loop_test(tc, with_no_memory_it_is_refused_and_can_be_released, 0,
                         SINGLES);
     tcase_add_test(tc, a_release_whose_reply_is_lost_is_no_loss);

@@ -260,6 +260,64 @@ static void release_all(struct quorum *q)
     WAIT_FOR(stands(0, SERVERS - 1) == 0);
 }
 
+/* Granted by 0, 1 and, slowly, 2; of whom the write-back hears first are 0, 1
+ * and one of 3 and 4, who have not granted it, and know of a later holder. */
+START_TEST(a_number_is_above_what_any_of_the_majority_knows)
+{
+    enum { SLOW_MS = 50 };
+    static const char others[] =
+        "LK1other---other---                                ";
+    const uint64_t high = 5000000000000000;
+    struct server slow = servers[2];
+    struct proxy proxy = {0};
+    struct quorum q;
+
+    proxy_start(&proxy, &servers[2]);
+    memcpy(servers[2].uri, proxy.uri, sizeof(proxy.uri));
+    open_long(&q);
+    servers[2] = slow;
+    for (unsigned i = 3; i <= 4; i++) {
+        server_do(&servers[i], "SET %s:f %llu", LEASE_KEY,
+                  (unsigned long long)high);
+        server_do(&servers[i], "SET %s %b PX 3600000", LEASE_KEY, others,
+                  sizeof(others) - 1);
+    }
+    proxy_set(&proxy, PROXY_DELAY, SLOW_MS, NULL);
+    acquire(q.lock, PLENTY_MS);
+    ck_assert_uint_gt(fence_of(q.lock), high);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    quorum_close(&q);
+    proxy_stop(&proxy);
+}
+END_TEST
+
+START_TEST(clients_of_one_server_are_no_quorum)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct server second = servers[1];
+    struct shed_error err;
+    struct quorum q;
+
+    servers[1] = servers[4];
+    quorum_open(&q, &o);
+    servers[1] = second;
+    ck_assert_int_eq(shed_lock_acquire(q.lock, PLENTY_MS, &err), SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "clients 1 and 4"));
+    ck_assert_uint_eq(stands(0, SERVERS - 1), 0);
+    quorum_close(&q);
+}
+END_TEST
+
+START_TEST(nobody_extends_beyond_what_a_restart_respects)
+{
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_extend(a.lock, LEASE_MS + 1, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_extend(a.lock, LEASE_MS, NULL), SHED_OK);
+    release(a.lock);
+}
+END_TEST
+
 /* Held on 0, 1 and 2 (3 and 4 never heard of it); 2 forgets it: 2, 3 and 4
  * would be a majority. */
 START_TEST(a_server_that_restarted_has_no_voice_for_a_lease)
@@ -418,6 +476,9 @@ int main(void)
     tcase_add_test(tc, a_majority_that_is_lost_is_a_lock_that_is_lost);
     tcase_add_test(tc, the_watchdog_renews_a_majority);
     tcase_add_test(tc, numbers_grow_whichever_majority_grants);
+    tcase_add_test(tc, a_number_is_above_what_any_of_the_majority_knows);
+    tcase_add_test(tc, clients_of_one_server_are_no_quorum);
+    tcase_add_test(tc, nobody_extends_beyond_what_a_restart_respects);
     tcase_add_test(tc, a_server_that_restarted_has_no_voice_for_a_lease);
     tcase_add_test(tc, servers_that_lost_it_get_it_again);
     tcase_add_test(tc, what_comes_too_late_is_given_back);

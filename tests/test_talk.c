@@ -67,6 +67,7 @@ static bool run_script(struct store *s, enum shed_script script,
         (script == SHED_SCRIPT_LOCK_REPAIR && s->ends_ms != 0))
         return false;
     put(s, args, 5, number(args, 6));
+    s->is_set = args->size[5] > 0;
     return true;
 }
 

@@ -5,6 +5,8 @@
  */
 #include "lock/engine.h"
 
+#include <string.h>
+
 #include "backoff.h"
 #include "clock.h"
 #include "error.h"
@@ -23,6 +25,12 @@
 /* For how long a handle may take the lock again and again while others wait
  * elsewhere: its own threads get it fastest. */
 #define TURN_MS 4
+
+/* How often a fencing number is written back, and how far above what is known:
+ * as numbers follow the servers' clocks, this is so many microseconds. */
+#define WRITE_BACKS_MAX 4
+#define ABOVE ((uint64_t)1000)
+#define ABOVE_SHIFT 4
 
 static void turn(struct shed_lock *l);
 
@@ -206,18 +214,17 @@ static void begin_round(struct shed_lock *l, enum shed_lock_op op,
     struct shed_lock_round *round = &l->round;
 
     round->request = request;
-    round->is_written_back = false;
+    round->write_backs = 0;
     round->asked_ms = shed_now_ms();
     round->asked_epochs = atomic_load(&l->epochs);
     shed_talk_begin(&round->question, op, holder);
     round->question.lease_ms = l->options.lease_ms;
 }
 
-/* What a failed try may have left behind. Only where a release compares: else
- * it could be another's. */
+/* What a failed try may have left behind. */
 static void clean_up(struct shed_lock *l, const struct shed_lock_holder *holder)
 {
-    for (size_t i = 0; i < l->count && l->way->may_repeat; i++)
+    for (size_t i = 0; i < l->count && l->way->can_undo; i++)
         shed_node_undo(&l->node[i], holder);
 }
 
@@ -234,13 +241,26 @@ static void start_acquire(struct shed_lock *l, struct shed_lock_request *r)
 }
 
 /* The fencing number that a majority granted goes to a majority before anybody
- * sees it: whichever majority the next holder gets, one of it knows it. */
+ * sees it: whichever majority the next holder gets, one of it knows it. Some of
+ * them may know a higher one, of a holder who wrote it back since they were
+ * asked for this one, or of a try: so it goes a little above what is known, and
+ * where that is not enough, it is written back again. */
 static void write_back(struct shed_lock *l)
 {
-    l->round.is_written_back = true;
-    l->round.question.number = l->round.tally.fence;
-    l->round.question.op = SHED_LOCK_OP_ADVANCE;
+    struct shed_lock_round *round = &l->round;
+
+    round->question.number =
+        round->tally.fence + (ABOVE << (ABOVE_SHIFT * round->write_backs));
+    round->question.op = SHED_LOCK_OP_ADVANCE;
+    round->write_backs++;
     ask_all(l);
+}
+
+/* Whether the number is above all that a majority knows. */
+static bool is_written_back(const struct shed_lock_round *round)
+{
+    return round->write_backs > 0 &&
+           round->tally.fence < round->question.number;
 }
 
 static uint64_t poll_ms(const struct shed_lock *l)
@@ -301,9 +321,8 @@ static void win(struct shed_lock *l, struct shed_lock_request *r)
     struct shed_lock_round *round = &l->round;
     struct shed_grant grant = {.owner = r->owner,
                                .talk = &round->question,
-                               .fence = round->is_written_back
-                                            ? round->question.number
-                                            : round->tally.fence,
+                               .fence = l->count > 1 ? round->question.number
+                                                     : round->tally.fence,
                                .asked_ms = round->asked_ms,
                                .epochs = round->asked_epochs};
 
@@ -328,8 +347,15 @@ static void end_acquire(struct shed_lock *l, enum shed_verdict verdict)
         fail_try(l, r, verdict);
         return;
     }
-    if (l->count > 1 && !round->is_written_back) {
-        write_back(l);
+    if (l->count > 1 && !is_written_back(round)) {
+        if (round->write_backs < WRITE_BACKS_MAX) {
+            write_back(l);
+            return;
+        }
+        (void)shed_fail(&round->tally.error, SHED_EREDIS,
+                        "the fencing numbers of the servers do not settle");
+        clean_up(l, &r->holder);
+        fail_try(l, r, SHED_VERDICT_FAILED);
         return;
     }
     if (l->way->has_lease)
@@ -404,12 +430,14 @@ static enum shed_verdict end_extend(struct shed_lock *l,
     pthread_mutex_lock(&l->mu);
     is_lost = l->lost_number == round->hold_number;
     is_over = !hold->is_held || hold->number != round->hold_number;
+    if (!is_over)
+        shed_hold_set_stamps(hold, &round->question);
     if (is_over)
         ; /* released, or lost meanwhile */
     else if (verdict == SHED_VERDICT_YES && round->question.lease_ms > 0)
         shed_hold_renew(hold, &round->question, round->asked_ms);
     else if (verdict == SHED_VERDICT_NO)
-        shed_lock_lose_locked(l, "the lock is not ours any more: its lease "
+        shed_lock_lose_locked(l, "it is not ours any more: its lease "
                                  "ended, or it was removed");
     else if (verdict != SHED_VERDICT_YES)
         shed_hold_retry(hold, round->is_rewrite, shed_now_ms(),
@@ -470,10 +498,11 @@ static void on_end(struct shed_node *n)
     if (round->is_on && n->is_asked) {
         n->is_asked = false;
         round->question.stamp = n->talk.stamp;
+        round->question.tried_stamp = n->talk.tried_stamp;
         round->question.sight = n->talk.sight;
         shed_tally_add(&round->tally, &n->talk);
     }
-    if (n->talk.op != SHED_LOCK_OP_ADVANCE)
+    if (n->talk.op != SHED_LOCK_OP_ADVANCE && n->talk.op != SHED_LOCK_OP_UNDO)
         n->is_short = n->talk.end == SHED_TALK_NO;
     shed_node_pay(n);
     if (round->is_on) {
@@ -497,6 +526,7 @@ static void start_extend(struct shed_lock *l, const struct shed_hold *hold,
     l->round.hold_number = hold->number;
     l->round.is_rewrite = r == NULL && hold->rewrite_at_ms != UINT64_MAX;
     l->round.question.stamp = hold->stamp;
+    l->round.question.tried_stamp = hold->tried_stamp;
     l->round.question.lease_ms = lease_ms;
     ask_all(l);
 }
@@ -651,11 +681,49 @@ static bool is_held_here(struct shed_lock *l)
     return true;
 }
 
+/* A majority of servers that are one is none. They tell when they are connected
+ * to. */
+static bool has_twins(const struct shed_lock *l, struct shed_error *err)
+{
+    struct shed_push_identity id[SHED_LOCK_CLIENTS_MAX];
+
+    for (size_t i = 0; i < l->count && l->count > 1; i++) {
+        shed_push_identify(l->node[i].client->airport.push, &id[i]);
+        for (size_t j = 0; j < i; j++)
+            if (id[i].run[0] != ' ' &&
+                memcmp(id[i].run, id[j].run, sizeof(id[i].run)) == 0) {
+                (void)shed_fail(err, SHED_EINVAL,
+                                "clients %zu and %zu of the quorum are of one "
+                                "server: take independent ones",
+                                j, i);
+                return true;
+            }
+    }
+    return false;
+}
+
+static void refuse_all(struct shed_lock *l, const struct shed_error *why)
+{
+    struct shed_lock_request *r;
+
+    while ((r = l->acquires.first) != NULL) {
+        if (r->is_tried) /* before that was known */
+            clean_up(l, &r->holder);
+        r->error = *why;
+        answer(l, r, (int)why->code);
+    }
+}
+
 static bool start_try(struct shed_lock *l)
 {
     struct shed_lock_request *first = l->acquires.first;
+    struct shed_error wrong;
     bool may_wait;
 
+    if (first != NULL && has_twins(l, &wrong)) {
+        refuse_all(l, &wrong);
+        return false;
+    }
     if (!shed_lock_is_settled(l)) {
         l->retry_at_ms = UINT64_MAX; /* an epoch tells */
         return false;
@@ -719,6 +787,9 @@ static void arm_watch(struct shed_lock *l, bool is_busy)
     due_ms = shed_hold_due_ms(&l->hold, is_watched(l));
     if (is_busy && l->hold.is_held)
         due_ms = l->hold.valid_until_ms;
+    for (size_t i = 0; i < l->count && !is_busy; i++)
+        if (shed_node_tidy_at_ms(&l->node[i]) < due_ms)
+            due_ms = shed_node_tidy_at_ms(&l->node[i]);
     l->armed_until_ms = due_ms;
     pthread_mutex_unlock(&l->mu);
     if (due_ms != UINT64_MAX)
@@ -760,12 +831,22 @@ static void take_incoming(struct shed_lock *l)
     }
 }
 
+static void tidy(struct shed_lock *l)
+{
+    uint64_t now_ms = shed_now_ms();
+
+    for (size_t i = 0; i < l->count; i++)
+        shed_node_tidy(&l->node[i], now_ms);
+}
+
 static void turn(struct shed_lock *l)
 {
     see_end(l);
     tell_losses(l);
     if (!is_engaged(l))
         end_overdue(l);
+    if (!l->round.is_on)
+        tidy(l);
     if (!is_engaged(l) && !start_other(l) && !start_closing(l) &&
         !start_renewal(l) && !start_try(l))
         arm_retry(l);
@@ -817,6 +898,7 @@ static void on_change(struct shed_node *n, bool is_epoch)
         atomic_fetch_add(&l->epochs, 1);
         l->hold.rewrite_at_ms = 0;
         pthread_mutex_unlock(&l->mu);
+        n->left_at_ms = 0;
     } else if (l->acquires.first == NULL) {
         return;
     }
@@ -883,6 +965,7 @@ void shed_lock_engine_close(struct shed_lock *l)
         ; /* as in shed_reactor_run: it needs no memory */
     pthread_mutex_lock(&l->mu);
     l->closing = &gate;
+    l->is_closed = true;
     shed_lock_wake_locked(l);
     pthread_mutex_unlock(&l->mu);
     (void)shed_gate_wait(&gate, UINT64_MAX);
@@ -892,12 +975,18 @@ void shed_lock_engine_close(struct shed_lock *l)
     shed_reactor_run(l->home->airport.reactor, destroy_timers, l);
 }
 
-void shed_lock_submit(struct shed_lock *l, struct shed_lock_request *r)
+bool shed_lock_submit(struct shed_lock *l, struct shed_lock_request *r)
 {
+    bool is_taken;
+
     pthread_mutex_lock(&l->mu);
-    if (r->op == SHED_LOCK_OP_ACQUIRE)
-        l->waiting++;
-    append(&l->incoming, r);
-    shed_lock_wake_locked(l);
+    is_taken = !l->is_closed;
+    if (is_taken) {
+        if (r->op == SHED_LOCK_OP_ACQUIRE)
+            l->waiting++;
+        append(&l->incoming, r);
+        shed_lock_wake_locked(l);
+    }
     pthread_mutex_unlock(&l->mu);
+    return is_taken;
 }

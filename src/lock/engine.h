@@ -45,7 +45,7 @@ struct shed_lock_row {
 /* An operation that is under way on all servers. */
 struct shed_lock_round {
     bool is_on;
-    bool is_written_back; /* ACQUIRE on several: its number goes to all now */
+    unsigned write_backs; /* ACQUIRE on several: its number goes to all now */
     struct shed_lock_request *request; /* NULL: the engine's own */
     uint64_t hold_number;              /* EXTEND: of which hold */
     bool is_rewrite;                   /* EXTEND: the session has changed */
@@ -83,6 +83,7 @@ struct shed_lock {
     uint64_t turn_ended_ms;
     bool is_posted;
     bool is_released;          /* here, just now: who waits here may look */
+    bool is_closed;            /* nothing new is taken in */
     struct shed_gate *closing; /* to be opened when all is over */
 
     /* written under mu: so often pushes began, ended, or were lost */
@@ -109,9 +110,10 @@ SHED_MUST_CHECK int shed_lock_engine_open(struct shed_lock *lock,
 void shed_lock_engine_close(struct shed_lock *lock);
 
 /* Hand a request over; any thread. done will be called, exactly once. What
- * stands in error of an ACQUIRE is the answer if nobody asks Redis in time. */
-void shed_lock_submit(struct shed_lock *lock,
-                      struct shed_lock_request *request);
+ * stands in error of an ACQUIRE is the answer if nobody asks Redis in time.
+ * Returns: false, and done will not be called: the lock is being closed. */
+SHED_MUST_CHECK bool shed_lock_submit(struct shed_lock *lock,
+                                      struct shed_lock_request *request);
 
 /* Under mu, any thread. Begin a hold; what was held until now is lost. Have the
  * engine look after what has changed. */

@@ -73,6 +73,8 @@ static bool say(struct shed_talk *talk, struct shed_args *args)
     else if (talk->op == SHED_LOCK_OP_EXTEND)
         shed_talk_add_swap(talk, args, talk->holder.token_hex,
                            talk->holder.token_hex, talk->lease_ms);
+    else if (talk->op == SHED_LOCK_OP_UNDO)
+        shed_talk_add_swap(talk, args, talk->holder.token_hex, "", 0);
     else
         add_acquire(talk, args);
     return true;
@@ -154,5 +156,8 @@ static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
                                                              : SHED_TALK_NO);
 }
 
-const struct shed_lock_way shed_lock_expire = {
-    .has_lease = true, .poll_ms = {50, 50}, .say = say, .hear = hear};
+const struct shed_lock_way shed_lock_expire = {.has_lease = true,
+                                               .can_undo = true,
+                                               .poll_ms = {50, 50},
+                                               .say = say,
+                                               .hear = hear};

@@ -13,22 +13,33 @@
 #define RETRY_FIRST_MS 5
 #define REWRITE_MS 40
 
+static void renew_at(struct shed_hold *h, uint64_t at_ms)
+{
+    h->renew_at_ms = at_ms < h->renew_until_ms ? at_ms : UINT64_MAX;
+}
+
 static void set_times(struct shed_hold *h, const struct shed_talk *talk,
                       uint64_t asked_ms)
 {
     const struct shed_lock_options *o = talk->words->options;
-    uint64_t renew_at_ms = asked_ms + talk->lease_ms / RENEW_DIVISOR;
 
-    h->stamp = talk->stamp;
     h->lease_ms = talk->lease_ms;
     h->renew_at_ms = UINT64_MAX;
     h->valid_until_ms = UINT64_MAX;
     if (!talk->way->has_lease)
         return;
     h->valid_until_ms = shed_lock_valid_until_ms(asked_ms, talk->lease_ms);
-    if (o->watchdog != 0 &&
-        (o->max_hold_ms == 0 || renew_at_ms - h->since_ms < o->max_hold_ms))
-        h->renew_at_ms = renew_at_ms;
+    h->renew_until_ms = o->watchdog != 0 && o->max_hold_ms != 0
+                            ? h->since_ms + o->max_hold_ms
+                            : UINT64_MAX;
+    if (o->watchdog != 0)
+        renew_at(h, asked_ms + talk->lease_ms / RENEW_DIVISOR);
+}
+
+void shed_hold_set_stamps(struct shed_hold *h, const struct shed_talk *talk)
+{
+    h->stamp = talk->stamp;
+    h->tried_stamp = talk->tried_stamp;
 }
 
 void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
@@ -41,6 +52,7 @@ void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
     h->fence = grant->fence;
     h->since_ms = grant->asked_ms;
     h->rewrite_at_ms = UINT64_MAX;
+    shed_hold_set_stamps(h, grant->talk);
     set_times(h, grant->talk, grant->asked_ms);
 }
 
@@ -57,10 +69,10 @@ void shed_hold_retry(struct shed_hold *h, bool is_rewrite, uint64_t now_ms,
         h->rewrite_at_ms =
             now_ms + shed_backoff_equal_ms(0, REWRITE_MS, REWRITE_MS, random);
     if (h->renew_at_ms != UINT64_MAX)
-        h->renew_at_ms =
-            now_ms + shed_backoff_equal_ms(
-                         0, RETRY_FIRST_MS + h->lease_ms / RETRY_DIVISOR,
-                         h->lease_ms, random);
+        renew_at(h,
+                 now_ms + shed_backoff_equal_ms(
+                              0, RETRY_FIRST_MS + h->lease_ms / RETRY_DIVISOR,
+                              h->lease_ms, random));
 }
 
 void shed_hold_end(struct shed_hold *h)
@@ -100,5 +112,7 @@ const char *shed_hold_reason(const struct shed_hold *h)
         return "the thread that held the lock has ended without a release";
     if (h->renew_at_ms != UINT64_MAX)
         return "the lease has ended: no renewal came through";
+    if (h->renew_until_ms != UINT64_MAX)
+        return "the lease has ended: max_hold_ms is over";
     return "the lease has ended";
 }

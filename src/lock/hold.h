@@ -15,11 +15,12 @@ struct shed_hold {
     uint64_t number;          /* of this hold: what answers late has another */
     struct shed_lock_holder holder;
     uint64_t fence;
-    uint64_t stamp;
+    uint64_t stamp, tried_stamp; /* as a talk has them */
     uint64_t lease_ms;
     uint64_t since_ms;
     uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
     uint64_t renew_at_ms;    /* UINT64_MAX: it is not renewed */
+    uint64_t renew_until_ms; /* then it is not any more; UINT64_MAX: always */
     /* when to write it anew, because what stands in Redis names a session that
      * has changed; UINT64_MAX: it does not */
     uint64_t rewrite_at_ms;
@@ -40,6 +41,9 @@ void shed_hold_begin(struct shed_hold *hold, const struct shed_grant *grant);
 /* The lease was renewed by what was asked at asked_ms. */
 void shed_hold_renew(struct shed_hold *hold, const struct shed_talk *talk,
                      uint64_t asked_ms);
+
+/* What a renewal, however it ended, has told of the stamps. */
+void shed_hold_set_stamps(struct shed_hold *hold, const struct shed_talk *talk);
 
 /* A renewal did not get through: when to try again. One that was to write it
  * anew has no time: others may think that the holder is dead. */

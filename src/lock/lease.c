@@ -69,6 +69,7 @@ static bool say(struct shed_talk *talk, struct shed_args *args)
         say_acquire(talk, args, is_fair);
         break;
     case SHED_LOCK_OP_RELEASE:
+    case SHED_LOCK_OP_UNDO: /* which compares */
         say_release(talk, args, is_fair);
         break;
     case SHED_LOCK_OP_EXTEND:
@@ -116,12 +117,17 @@ static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
         return hear_acquire(talk, reply);
     if (number < 0)
         return shed_talk_fail(talk, reply);
-    talk->has_waiters = number > 1;
-    return shed_talk_end(talk, number > 0 ? SHED_TALK_YES : SHED_TALK_NO);
+    if (talk->op == SHED_LOCK_OP_ADVANCE)
+        talk->fence = (uint64_t)number;
+    talk->has_waiters = talk->op == SHED_LOCK_OP_RELEASE && number > 1;
+    return shed_talk_end(talk, number > 0 || talk->op == SHED_LOCK_OP_ADVANCE
+                                   ? SHED_TALK_YES
+                                   : SHED_TALK_NO);
 }
 
 const struct shed_lock_way shed_lock_lease = {.has_tokens = true,
                                               .has_lease = true,
+                                              .can_undo = true,
                                               .may_repeat = true,
                                               .poll_ms = {100, 100},
                                               .say = say,

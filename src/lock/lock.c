@@ -210,6 +210,11 @@ void shed_lock_close(struct shed_lock *l)
 
 /* --------------------------------------------------------------- the calls */
 
+static int fail_closed(struct shed_error *err)
+{
+    return shed_fail(err, SHED_ECLOSED, "the lock is closed");
+}
+
 /* A request that a thread waits for. */
 struct waiting_request {
     struct shed_lock_request request;
@@ -229,9 +234,11 @@ static int submit_and_wait(struct shed_lock *l, struct waiting_request *w,
     if (code != SHED_OK)
         return code;
     w->request.done = on_done;
-    shed_lock_submit(l, &w->request);
-    /* the engine ends it by its deadline and the connections' timeouts */
-    (void)shed_gate_wait(&w->gate, UINT64_MAX);
+    if (shed_lock_submit(l, &w->request))
+        /* the engine ends it by its deadline and the connections' timeouts */
+        (void)shed_gate_wait(&w->gate, UINT64_MAX);
+    else
+        w->request.code = fail_closed(&w->request.error);
     shed_gate_fini(&w->gate);
     if (w->request.code != SHED_OK && err != NULL)
         *err = w->request.error;
@@ -245,11 +252,21 @@ static int fail_forked(struct shed_error *err)
 }
 
 /* What every call that may block begins with. */
+static int check(const struct shed_lock *l, struct shed_error *err)
+{
+    if (l == NULL)
+        return shed_fail(err, SHED_EINVAL,
+                         "the lock is NULL: shed_lock_open has failed?");
+    return l->pid == getpid() ? SHED_OK : fail_forked(err);
+}
+
 static int enter(struct shed_lock *l, struct shed_owner **self,
                  struct shed_error *err)
 {
-    if (l->pid != getpid())
-        return fail_forked(err);
+    int code = check(l, err);
+
+    if (code != SHED_OK)
+        return code;
     if (shed_reactor_is_here(l->home->airport.reactor))
         return shed_fail(err, SHED_EINVAL,
                          "this call blocks: it must not be made from a "
@@ -437,8 +454,10 @@ int shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
                             struct shed_error *err)
 {
     struct async_request *a;
-    int code = l->pid == getpid() ? check_wait(wait_ms, err) : fail_forked(err);
+    int code = check(l, err);
 
+    if (code == SHED_OK)
+        code = check_wait(wait_ms, err);
     if (code == SHED_OK && done == NULL)
         code = shed_fail(err, SHED_EINVAL,
                          "shed_lock_acquire_async: done is NULL");
@@ -456,16 +475,38 @@ int shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
     a->lock = l;
     a->done = done;
     a->user = user;
-    shed_lock_submit(l, &a->request);
-    return SHED_OK;
+    if (shed_lock_submit(l, &a->request))
+        return SHED_OK;
+    free(a);
+    return fail_closed(err);
 }
 
 /* -------------------------------------------------- release, extend, advance
  */
 
-static int fail_lost(struct shed_error *err)
+/* Under mu. Why this thread has no hold. */
+static int fail_lost_locked(const struct shed_lock *l, struct shed_error *err)
 {
-    return shed_fail(err, SHED_ELOST, "this thread does not hold the lock");
+    if (l->hold.is_held && !shed_hold_is_safe(&l->hold, shed_now_ms()))
+        return shed_fail(err, SHED_ELOST, "the lock was lost: %s",
+                         shed_hold_reason(&l->hold));
+    if (l->hold.is_held)
+        return shed_fail(err, SHED_ELOST,
+                         "this thread does not hold the lock: another of this "
+                         "process does");
+    if (l->lost_number != 0 && l->lost_number == l->hold.number)
+        return shed_fail(err, SHED_ELOST, "the lock was lost: %s",
+                         l->lost_reason.reason);
+    return shed_fail(err, SHED_ELOST,
+                     "this thread does not hold the lock: it was not acquired, "
+                     "or is released already");
+}
+
+/* It was ours here, and not in Redis. */
+static int fail_gone(struct shed_error *err)
+{
+    return shed_fail(err, SHED_ELOST,
+                     "the lock was lost: its lease ended, or it was removed");
 }
 
 /* Leave once. Returns: true if that was the last time, and hold is what was
@@ -481,7 +522,7 @@ static bool leave(struct shed_lock *l, const struct shed_owner *self,
         !shed_hold_is_safe(&l->hold, shed_now_ms()))
         shed_lock_lose_locked(l, shed_hold_reason(&l->hold));
     if (!shed_hold_is_mine(&l->hold, self)) {
-        *code = fail_lost(err);
+        *code = fail_lost_locked(l, err);
     } else if (--l->hold.count == 0) {
         is_last = true;
         *hold = l->hold;
@@ -515,7 +556,7 @@ static bool release_short(struct shed_lock *l, const struct shed_hold *hold,
     shed_lock_released_locked(l, talk.end == SHED_TALK_YES && talk.has_waiters);
     pthread_mutex_unlock(&l->mu);
     if (talk.end == SHED_TALK_NO)
-        *code = talk.is_repeated ? fail_unconfirmed(err) : fail_lost(err);
+        *code = talk.is_repeated ? fail_unconfirmed(err) : fail_gone(err);
     else if (*code != SHED_OK && err != NULL)
         *err = talk.error;
     /* what failed at once is worth another try, by the engine's connection */
@@ -553,14 +594,16 @@ int shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     if (code != SHED_OK)
         return code;
     w.request.lease_ms = lease_ms != 0 ? lease_ms : l->options.lease_ms;
-    code = shed_check_range(w.request.lease_ms, LEASE_MIN_MS, LEASE_MAX_MS,
+    /* for longer than that, one that restarted would have a voice again */
+    code = shed_check_range(w.request.lease_ms, LEASE_MIN_MS,
+                            l->count > 1 ? l->options.lease_ms : LEASE_MAX_MS,
                             "lock lease_ms", err);
     if (code != SHED_OK)
         return code;
     pthread_mutex_lock(&l->mu);
     if (!shed_hold_is_mine(&l->hold, self) ||
         !shed_hold_is_safe(&l->hold, shed_now_ms()))
-        code = fail_lost(err);
+        code = fail_lost_locked(l, err);
     w.request.number = l->hold.number;
     pthread_mutex_unlock(&l->mu);
     return code != SHED_OK ? code : submit_and_wait(l, &w, err);
@@ -590,7 +633,7 @@ uint64_t shed_lock_remaining_ms(struct shed_lock *l)
     uint64_t now_ms = shed_now_ms();
     uint64_t left_ms = 0;
 
-    if (l->pid != getpid())
+    if (l == NULL || l->pid != getpid())
         return 0;
     pthread_mutex_lock(&l->mu);
     if (shed_hold_is_mine(&l->hold, self))
@@ -610,13 +653,14 @@ int shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
                     struct shed_error *err)
 {
     struct shed_owner *self = NULL;
-    int code = SHED_OK;
+    int code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_lock_fence: out is NULL");
     *out = (struct shed_fence){0};
-    if (l->pid != getpid())
-        return fail_forked(err);
+    code = check(l, err);
+    if (code != SHED_OK)
+        return code;
     if (!l->way->has_tokens)
         return shed_fail(err, SHED_EINVAL,
                          "this algorithm has no fencing tokens");
@@ -627,7 +671,7 @@ int shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
         out->number = l->hold.fence;
         memcpy(out->owner, l->hold.holder.token, sizeof(out->owner));
     } else {
-        code = fail_lost(err);
+        code = fail_lost_locked(l, err);
     }
     pthread_mutex_unlock(&l->mu);
     return code;

@@ -5,8 +5,14 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "backoff.h"
 #include "clock.h"
 #include "error.h"
+#include "random.h"
+
+/* How long after a failure to try again to give something back; sooner where a
+ * new session tells that there is somebody to talk to. */
+#define TIDY_MS 1000
 
 static bool is_home(const struct shed_node *n)
 {
@@ -110,26 +116,71 @@ void shed_node_ask(struct shed_node *n)
         shed_reactor_post(n->client->airport.reactor, &n->go);
 }
 
-static void ask_release(struct shed_node *n,
-                        const struct shed_lock_holder *holder)
+static void give_back(struct shed_node *n, enum shed_lock_op op,
+                      const struct shed_lock_holder *holder)
 {
     struct shed_lock_holder copy = *holder; /* it may be the talk's */
 
-    shed_talk_begin(&n->talk, SHED_LOCK_OP_RELEASE, &copy);
+    shed_talk_begin(&n->talk, op, &copy);
     shed_node_ask(n);
+}
+
+static void drop_left(struct shed_node *n)
+{
+    n->left_count--;
+    memmove(&n->left[0], &n->left[1], n->left_count * sizeof(n->left[0]));
+}
+
+/* What was to be given back, and no answer says that it was, may stand there.
+ */
+static void keep_left(struct shed_node *n)
+{
+    const struct shed_talk *t = &n->talk;
+    uint64_t now_ms = shed_now_ms();
+    bool is_first = n->is_tidying;
+
+    n->is_tidying = false;
+    if (is_first && t->end != SHED_TALK_FAILED)
+        drop_left(n);
+    if (t->end != SHED_TALK_FAILED || !t->way->can_undo ||
+        (t->op != SHED_LOCK_OP_RELEASE && t->op != SHED_LOCK_OP_UNDO))
+        return;
+    n->left_at_ms = now_ms + shed_backoff_equal_ms(0, TIDY_MS, TIDY_MS,
+                                                   shed_random_jitter());
+    if (is_first || n->left_count == SHED_LEFT_MAX)
+        return;
+    n->left[n->left_count].holder = t->holder;
+    n->left[n->left_count++].until_ms =
+        now_ms + (t->way->has_lease ? t->lease_ms : SHED_LOCK_WAIT_MAX_MS);
 }
 
 void shed_node_pay(struct shed_node *n)
 {
+    keep_left(n);
     if (n->is_undone) {
         n->is_undone = false;
-        ask_release(n, &n->talk.holder);
+        give_back(n, SHED_LOCK_OP_UNDO, &n->talk.holder);
     } else if (n->is_owed) {
         n->is_owed = false;
         n->is_asked = n->owes_answer;
         n->owes_answer = false;
-        ask_release(n, &n->owed);
+        give_back(n, SHED_LOCK_OP_RELEASE, &n->owed);
     }
+}
+
+void shed_node_tidy(struct shed_node *n, uint64_t now_ms)
+{
+    while (n->left_count > 0 && !n->is_busy && now_ms >= n->left[0].until_ms)
+        drop_left(n);
+    if (n->left_count == 0 || n->is_busy || now_ms < n->left_at_ms)
+        return;
+    n->is_tidying = true;
+    give_back(n, SHED_LOCK_OP_UNDO, &n->left[0].holder);
+}
+
+uint64_t shed_node_tidy_at_ms(const struct shed_node *n)
+{
+    return n->left_count > 0 && !n->is_busy ? n->left_at_ms : UINT64_MAX;
 }
 
 /* Whether the talk under way is of a try of the holder's: to acquire it, or to
@@ -138,6 +189,7 @@ static bool is_try_of(const struct shed_node *n,
                       const struct shed_lock_holder *holder)
 {
     return n->talk.op != SHED_LOCK_OP_RELEASE &&
+           n->talk.op != SHED_LOCK_OP_UNDO &&
            memcmp(n->talk.holder.token, holder->token, SHED_TOKEN_BYTES) == 0;
 }
 
@@ -146,7 +198,7 @@ void shed_node_undo(struct shed_node *n, const struct shed_lock_holder *holder)
     if (n->is_busy)
         n->is_undone |= is_try_of(n, holder);
     else
-        ask_release(n, holder);
+        give_back(n, SHED_LOCK_OP_UNDO, holder);
 }
 
 /* One that is owed already was busy then: what came later was not asked here.

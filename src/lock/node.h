@@ -14,6 +14,8 @@
 #include "lock/hall.h"
 #include "lock/talk.h"
 
+#define SHED_LEFT_MAX 4
+
 struct shed_node {
     /* set at creation */
     struct shed_client *client;
@@ -35,6 +37,15 @@ struct shed_node {
     bool is_undone;   /* what the talk under way brings is to be given back */
     bool is_owed;     /* a release is to follow the talk under way */
     struct shed_lock_holder owed;
+    /* what could not be given back, for want of a connection, and until when it
+     * may stand there; is_tidying: the talk under way is of the first */
+    struct {
+        struct shed_lock_holder holder;
+        uint64_t until_ms;
+    } left[SHED_LEFT_MAX];
+    size_t left_count;
+    uint64_t left_at_ms; /* when to try it again */
+    bool is_tidying;
 
     /* whose reactor's turn it is, while busy; else home's */
     struct shed_talk talk;
@@ -65,5 +76,10 @@ void shed_node_undo(struct shed_node *node,
 SHED_MUST_CHECK bool shed_node_owe(struct shed_node *node,
                                    const struct shed_lock_holder *holder);
 void shed_node_pay(struct shed_node *node);
+
+/* Try again to give back what could not be, if it is time and it is not busy;
+ * and when it will be time, UINT64_MAX: never. */
+void shed_node_tidy(struct shed_node *node, uint64_t now_ms);
+uint64_t shed_node_tidy_at_ms(const struct shed_node *node);
 
 #endif

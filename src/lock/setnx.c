@@ -16,6 +16,10 @@ static bool say(struct shed_talk *talk, struct shed_args *args)
                           : talk->op == SHED_LOCK_OP_EXTEND ? "GET"
                                                             : "DEL";
 
+    if (talk->op == SHED_LOCK_OP_UNDO) {
+        shed_talk_add_swap(talk, args, talk->holder.token_hex, "", 0);
+        return true;
+    }
     shed_args_add_text(args, command);
     shed_talk_add_key(talk, args, SHED_LOCK_KEY);
     if (strcmp(command, "SETNX") == 0)
@@ -43,11 +47,11 @@ static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
         return hear_look(talk, reply);
     if (number < 0)
         return shed_talk_fail(talk, reply);
-    if (number > 0 || talk->op == SHED_LOCK_OP_RELEASE)
+    if (number > 0 || talk->op != SHED_LOCK_OP_ACQUIRE)
         return shed_talk_end(talk, number > 0 ? SHED_TALK_YES : SHED_TALK_NO);
     talk->step = STEP_LOOK;
     return true;
 }
 
 const struct shed_lock_way shed_lock_setnx = {
-    .poll_ms = {500, 100}, .say = say, .hear = hear};
+    .can_undo = true, .poll_ms = {500, 100}, .say = say, .hear = hear};

@@ -25,6 +25,7 @@ enum shed_lock_op {
     SHED_LOCK_OP_ACQUIRE,
     SHED_LOCK_OP_EXTEND,
     SHED_LOCK_OP_RELEASE,
+    SHED_LOCK_OP_UNDO,   /* remove what a try may have left, if it is there */
     SHED_LOCK_OP_ADVANCE /* let fencing numbers be above a number */
 };
 
@@ -82,7 +83,9 @@ struct shed_talk {
     struct shed_lock_holder holder;
     uint64_t lease_ms;
     uint64_t number; /* ADVANCE: the number */
-    uint64_t stamp;  /* TIMESTAMP: what stands in Redis for us; moved on YES */
+    /* TIMESTAMP: what stands in Redis for us; and what may stand there instead,
+     * because a renewal was not answered, 0 for nothing */
+    uint64_t stamp, tried_stamp;
     struct shed_lock_sight sight;
     /* how this process is known to the server, and its clocks; set before each
      * command by whoever carries the talk */
@@ -95,7 +98,8 @@ struct shed_talk {
     enum shed_script script; /* of the last command, if it is one */
     /* the answer */
     enum shed_talk_end end;
-    uint64_t fence;   /* of an ACQUIRE that ended with YES; 0: none */
+    uint64_t fence;   /* of an ACQUIRE that ended with YES: the number, 0: none;
+                         of such an ADVANCE: what the counter was */
     bool has_waiters; /* of a RELEASE that ended with YES */
     bool is_repeated; /* it was asked twice: the first may have been heard */
     uint64_t look_ms; /* NO: it may be free in so many ms; 0: not known */
@@ -107,6 +111,7 @@ enum { SHED_POLL_PUSHED, SHED_POLL_ALONE, SHED_POLLS };
 struct shed_lock_way {
     bool has_tokens; /* fencing tokens, and keys that are named for it */
     bool has_lease;  /* it ends by itself */
+    bool can_undo;   /* what a try has left is known from what others set */
     bool may_repeat; /* a talk that was carried out twice does no harm */
     /* How long to wait before looking again: while pushes come, and without
      * them. */
@@ -136,7 +141,8 @@ void shed_talk_add_key(const struct shed_talk *talk, struct shed_args *args,
 void shed_talk_add_number(struct shed_talk *talk, unsigned slot,
                           struct shed_args *args, uint64_t number);
 
-/* Renew by compare-and-set of what stands at the key; lease_ms 0: no end. */
+/* Renew by compare-and-set of what stands at the key; lease_ms 0: no end; to
+ * empty: remove it. */
 void shed_talk_add_swap(struct shed_talk *talk, struct shed_args *args,
                         const char *from, const char *to, uint64_t lease_ms);
 

@@ -12,6 +12,10 @@
 
 enum { STEP_SET, STEP_LOOK, STEP_SWAP };
 
+/* A renewal; before it, where the last one was not answered, which of its two
+ * stamps stands there is found out, and made the later one. */
+enum { STEP_RENEW, STEP_OLD, STEP_TRIED };
+
 enum { MS_PER_S = 1000, DECIMAL = 10, DIGITS_MAX = 18 };
 
 /* What is counted in: ms, or seconds. */
@@ -38,6 +42,23 @@ static void write_number(char digits[SHED_LOCK_DIGITS], uint64_t number)
                    (unsigned long long)number);
 }
 
+static void say_renewal(struct shed_talk *talk, struct shed_args *args)
+{
+    uint64_t from = talk->stamp, to = talk->number;
+
+    if (talk->tried_stamp != 0 && talk->step == STEP_RENEW)
+        talk->step = STEP_OLD;
+    if (talk->step == STEP_TRIED)
+        from = talk->tried_stamp;
+    if (talk->step == STEP_RENEW)
+        talk->tried_stamp = to;
+    else
+        to = talk->tried_stamp;
+    write_number(talk->digits[0], from);
+    write_number(talk->digits[1], to);
+    shed_talk_add_swap(talk, args, talk->digits[0], talk->digits[1], 0);
+}
+
 static bool say(struct shed_talk *talk, struct shed_args *args)
 {
     static const char *const commands[] = {"SETNX", "GET", "GETSET"};
@@ -48,9 +69,7 @@ static bool say(struct shed_talk *talk, struct shed_args *args)
         return shed_talk_end(talk, SHED_TALK_NO);
     talk->number = new_stamp(talk);
     if (talk->op == SHED_LOCK_OP_EXTEND) {
-        write_number(talk->digits[0], talk->stamp);
-        write_number(talk->digits[1], talk->number);
-        shed_talk_add_swap(talk, args, talk->digits[0], talk->digits[1], 0);
+        say_renewal(talk, args);
         return true;
     }
     shed_args_add_text(args, is_release ? "DEL" : commands[talk->step]);
@@ -120,12 +139,32 @@ static bool hear_swap(struct shed_talk *talk, const struct shed_reply *reply)
     return old < now(talk) ? win(talk) : lose(talk, old);
 }
 
+static bool hear_renewal(struct shed_talk *talk, long long number)
+{
+    if (number <= 0 && talk->step != STEP_OLD) {
+        talk->tried_stamp = 0;
+        return shed_talk_end(talk, SHED_TALK_NO);
+    }
+    if (number <= 0) {
+        talk->step = STEP_TRIED;
+        return true;
+    }
+    talk->stamp = talk->tried_stamp;
+    talk->tried_stamp = 0;
+    if (talk->step == STEP_RENEW)
+        return shed_talk_end(talk, SHED_TALK_YES);
+    talk->step = STEP_RENEW;
+    return true;
+}
+
 static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
     if (shed_reply_error(reply) != NULL)
         return shed_talk_fail(talk, reply);
+    if (talk->op == SHED_LOCK_OP_EXTEND)
+        return hear_renewal(talk, number);
     if (talk->op != SHED_LOCK_OP_ACQUIRE && number <= 0)
         return shed_talk_end(talk, SHED_TALK_NO);
     if (talk->op == SHED_LOCK_OP_RELEASE)

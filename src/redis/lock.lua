@@ -47,12 +47,12 @@ local COUNTER_MS = 86400000
 
 -- Let the counter be number at least, and one more than it was by step 1; clock
 -- is us(). Only writes, so that the counter is not tracked. Returns it, or the
--- error that it is none.
+-- error that it is none; and what it was, with the step.
 local function advance(counter, step, number, clock)
-    local now = redis.pcall('INCRBY', counter, step)
-    if type(now) == 'table' then return now end
-    if now < number then now = number end
+    local was = redis.pcall('INCRBY', counter, step)
+    if type(was) == 'table' then return was end
+    local now = math.max(was, number)
     local ahead = math.max(0, now - clock) / 1000
     redis.call('SET', counter, whole(now), 'PX', whole(COUNTER_MS + ahead))
-    return now
+    return now, was
 end

@@ -14,10 +14,10 @@
 /* No options struct of any version is longer: a size beyond it is garbage. */
 #define OPTIONS_MAX_BYTES ((size_t)4096)
 
-const char *shed_code_name(enum shed_code code)
+const char *shed_code_name(int code)
 {
     /* Without a default, so that the compiler names a forgotten code. */
-    switch (code) {
+    switch ((enum shed_code)code) {
     case SHED_OK:
         return "SHED_OK";
     case SHED_EINVAL:

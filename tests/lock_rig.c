@@ -42,9 +42,8 @@ void expect_acquire(struct shed_lock *lock, uint64_t wait_ms, int code)
     struct shed_error err = {.reason = "no reason"};
     int got = shed_lock_acquire(lock, wait_ms, &err);
 
-    ck_assert_msg(got == code, "%s instead of %s: %s",
-                  shed_code_name((enum shed_code)got),
-                  shed_code_name((enum shed_code)code), err.reason);
+    ck_assert_msg(got == code, "%s instead of %s: %s", shed_code_name(got),
+                  shed_code_name(code), err.reason);
     if (code != SHED_OK)
         ck_assert_int_eq(err.code, code);
 }
@@ -59,8 +58,7 @@ void release(struct shed_lock *lock)
     struct shed_error err;
     int code = shed_lock_release(lock, &err);
 
-    ck_assert_msg(code == SHED_OK, "%s: %s",
-                  shed_code_name((enum shed_code)code), err.reason);
+    ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err.reason);
 }
 
 uint64_t fence_of(struct shed_lock *lock)

@@ -225,8 +225,8 @@ static struct shed_value *get(struct shed_cache *cache, const char *key)
     struct shed_error err = {0};
     int code = shed_get(cache, key, strlen(key), 0, &value, &err);
 
-    ck_assert_msg(code == SHED_OK, "%s: %s: %s", key,
-                  shed_code_name((enum shed_code)code), err.reason);
+    ck_assert_msg(code == SHED_OK, "%s: %s: %s", key, shed_code_name(code),
+                  err.reason);
     return value;
 }
 

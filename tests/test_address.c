@@ -73,6 +73,8 @@ START_TEST(each_mistake_has_an_error_of_its_own)
         {"redis://", "host is missing"},
         {"redis://h:x", "port must be a number"},
         {"redis://h:70000", "port must be a number"},
+        {"redis://h:0", "port must be a number from 1"},
+        {"rediss://h", "TLS"},
         {"redis://h/x", "database must be a number"},
         {"redis://u@h", "a user needs a password"},
         {"redis://[::1", "'[' without ']'"},

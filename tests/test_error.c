@@ -42,7 +42,7 @@ END_TEST
 
 START_TEST(a_code_of_another_version_has_a_name)
 {
-    ck_assert_ptr_nonnull(shed_code_name((enum shed_code)99));
+    ck_assert_ptr_nonnull(shed_code_name(99));
 }
 END_TEST
 

@@ -103,7 +103,7 @@ static void expect_refusal(uint64_t wait_ms)
     int code = shed_lock_acquire(b.lock, wait_ms, NULL);
 
     ck_assert_msg(code == SHED_ETIMEDOUT || code == SHED_EREDIS, "%s",
-                  shed_code_name((enum shed_code)code));
+                  shed_code_name(code));
 }
 
 START_TEST(one_of_two_gets_it_and_leaves_nothing_behind)

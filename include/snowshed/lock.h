@@ -21,7 +21,13 @@
  * Whose a hold is: of the thread that called shed_lock_acquire, which may
  * acquire again (each needs a release); or of the whole process, when
  * shed_lock_acquire_async got it: then any thread may release it, and nobody
- * enters again.
+ * enters again. Such a hold is nobody's in particular: whoever releases, ends
+ * it, and be it a late second release of the hold before. So give each task of
+ * an event loop a handle of its own. A thread that ends without a release
+ * leaves the lock to the end of its lease.
+ *
+ * Handles are cheap: thousands may be open, or one may be opened for a single
+ * use. With the last two algorithms a name leaves a counter in Redis for a day.
  *
  * Threads, memory, fork, failure: as in snowshed.h.
  */
@@ -84,8 +90,9 @@ struct shed_lock_options {
                                 renewal; not used by SETNX */
     uint64_t watchdog;       /* [0, 1]; 1: renew at a third of the lease until
                                 release, or until the owning thread ends */
-    uint64_t max_hold_ms;    /* [0, 10 years]; the watchdog stops renewing then;
-                                0: it does not */
+    uint64_t max_hold_ms;    /* [0, 10 years]; the watchdog stops renewing then,
+                                so the hold ends up to a lease later; 0: it does
+                                not */
     uint64_t fair;           /* [0, 1]; 1: waiters get it in the order in which
                                 they came; LEASE only, and all who use the lock
                                 must agree on it */
@@ -105,17 +112,18 @@ struct shed_lock_options {
             150, 0, NULL, NULL                                                 \
     }
 
-#define SHED_LOCK_NAME_MAX_BYTES 1024
+#define SHED_LOCK_NAME_MAX_BYTES 1024 /* a resource of the guard's: 255 */
 #define SHED_LOCK_CLIENTS_MAX 15
 
 /*
  * Open a handle to the lock of a name. Nothing is sent yet.
  *
  * clients is an array of count clients: one, or with SHED_LOCK_QUORUM an odd
- * number from 3 to SHED_LOCK_CLIENTS_MAX, each of an independent server. They
- * must outlive the lock, but for this: closing the first of them releases and
- * closes its locks. name is any 1 to SHED_LOCK_NAME_MAX_BYTES bytes. options
- * may be NULL.
+ * number from 3 to SHED_LOCK_CLIENTS_MAX, each of an independent server
+ * (clients of one server are refused when they acquire). They must outlive the
+ * lock, but for this: closing the first of them releases and closes its locks,
+ * whose handles must not be used any more, not even to close them. name is any
+ * 1 to SHED_LOCK_NAME_MAX_BYTES bytes. options may be NULL.
  *
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
  * numbers to be had), SHED_EFORKED; then *out is NULL.
@@ -128,8 +136,8 @@ shed_lock_open(struct shed_client *const *clients, size_t count,
 
 /*
  * Close a handle: release the lock if it is held, by whomever. No other call
- * may be under way on it; asynchronous ones that wait end with SHED_ECLOSED
- * before it returns. NULL is allowed.
+ * may be under way on it, so join the threads that wait first; asynchronous
+ * acquires that wait end with SHED_ECLOSED before it returns. NULL is allowed.
  *
  * Blocks: for as long as Redis takes to answer, the client's
  * command_timeout_ms at most. Not to be called on a thread of the library.
@@ -154,8 +162,9 @@ SHED_API void shed_lock_close(struct shed_lock *lock);
  * SHED_EREDIS: Redis (with QUORUM: a majority) could not be asked; SHED_EINVAL
  * (also: what stands at the key is no lock of this algorithm), SHED_EDENIED,
  * SHED_ENOMEM, SHED_EBUSY (no random numbers to be had, or 2^32 entries),
- * SHED_ECLOSED, SHED_EFORKED. After SHED_EREDIS the lock may stand in Redis
- * until a lease has passed, without a holder.
+ * SHED_EFORKED. After SHED_EREDIS the lock may stand in Redis without a holder,
+ * until Redis can be asked again or a lease has passed (SHED_LOCK_TIMESTAMP:
+ * until it has; SHED_LOCK_SETNX: for ever, if the handle is closed before).
  */
 SHED_API SHED_MUST_CHECK int shed_lock_acquire(struct shed_lock *lock,
                                                uint64_t wait_ms,
@@ -168,12 +177,15 @@ typedef void shed_lock_done_fn(void *user, struct shed_lock *lock, int code,
                                const struct shed_error *reason);
 
 /*
- * Acquire without blocking; the hold is the process's, not the thread's.
+ * Acquire without blocking; the hold is the process's, not the thread's. (There
+ * is no asynchronous release: it takes a round trip to Redis, and belongs on a
+ * thread that may block for so long, not on one of the library.)
  *
  * Calls back: done, exactly once if SHED_OK is returned, else never; never
  * before this function has returned its answer to the library's thread, but
  * maybe before the caller sees it.
  * Returns: SHED_OK: done will be called; SHED_EINVAL, SHED_ENOMEM,
+ * SHED_ECLOSED (called from a done while the lock is being closed),
  * SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK int shed_lock_acquire_async(struct shed_lock *lock,
@@ -186,12 +198,15 @@ SHED_API SHED_MUST_CHECK int shed_lock_acquire_async(struct shed_lock *lock,
  * Release the lock: the last release of as many as there were acquires removes
  * it from Redis.
  *
- * Blocks: command_timeout_ms at most.
+ * Blocks: command_timeout_ms at most, twice that if a connection breaks
+ * meanwhile. Not to be called on a thread of the library.
  * Returns: SHED_OK: it was held until now. SHED_ELOST: it was not held by this
- * thread any more: somebody may have worked beside it. SHED_EREDIS,
- * SHED_ETIMEDOUT: not confirmed; it is given up here, and ends in Redis with
- * its lease at the latest (SHED_LOCK_SETNX: it may stay there). SHED_EDENIED,
- * SHED_ENOMEM, SHED_EFORKED: as these.
+ * thread any more, and the reason says which: it was lost, and somebody may
+ * have worked beside it, or it never was this thread's, or is released already.
+ * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed; it is given up here, and removed
+ * from Redis when that can be asked again, or ends with its lease.
+ * SHED_EDENIED, SHED_ENOMEM: as these. SHED_EINVAL (lock is NULL; called on a
+ * thread of the library), SHED_EFORKED: it is held as before.
  */
 SHED_API SHED_MUST_CHECK int shed_lock_release(struct shed_lock *lock,
                                                struct shed_error *err);
@@ -201,8 +216,10 @@ SHED_API SHED_MUST_CHECK int shed_lock_release(struct shed_lock *lock,
  * watchdog renews with this length. With the watchdog nothing has to be
  * extended; without one, this is how Redis is asked whether the lock still
  * stands. A lease that has ended is not revived, even if nobody took the lock.
+ * With SHED_LOCK_QUORUM lease_ms must not exceed the option's: so long a server
+ * that restarted keeps silent.
  *
- * Blocks: command_timeout_ms at most.
+ * Blocks: as shed_lock_release.
  * Returns: SHED_OK; SHED_ELOST: this thread does not hold it any more;
  * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed: the hold lasts as long as it
  * would have, see shed_lock_remaining_ms; SHED_EINVAL, SHED_EDENIED,
@@ -243,9 +260,10 @@ SHED_API SHED_MUST_CHECK int shed_lock_fence(struct shed_lock *lock,
 /*
  * Let numbers of later holders be above number. For when what is written to
  * has seen a higher number than the one that Redis gave: Redis lost its data,
- * or its clock went back. Release the lock, call this, acquire anew.
+ * or its clock went back. Release the lock, call this, acquire anew. It never
+ * lowers a number.
  *
- * Blocks: command_timeout_ms at most.
+ * Blocks: as shed_lock_release.
  * Returns: SHED_OK; SHED_EINVAL (no tokens; number of 2^52 or more),
  * SHED_EREDIS, SHED_ETIMEDOUT, SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */

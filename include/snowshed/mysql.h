@@ -82,9 +82,10 @@ shed_mysql_source_open(const char *uri, const char *query,
  * Accept a fencing token for a resource, or refuse it because a newer one has
  * been accepted; in the caller's transaction, before what it protects:
  *
- *     shed_lock_fence(lock, &fence, &err);
- *     mysql_query(mysql, "BEGIN");
- *     if (shed_mysql_fence(mysql, "stock:7", 7, &fence, NULL, &err) == SHED_OK)
+ *     if (shed_lock_fence(lock, &fence, &err) == SHED_OK &&
+ *         mysql_query(mysql, "BEGIN") == 0 &&
+ *         shed_mysql_fence(mysql, "stock:7", 7, &fence, &newest, &err) ==
+ *             SHED_OK)
  *         ... UPDATE ..., COMMIT
  *     else
  *         ROLLBACK
@@ -114,9 +115,11 @@ shed_mysql_source_open(const char *uri, const char *query,
  * long as innodb_lock_wait_timeout lets it.
  * Threads: the connection is used as mysql.h demands: by one thread at a time.
  * Returns: SHED_OK: write, then COMMIT. Else ROLLBACK: SHED_ELOST: the token is
- * too old, the lock is another's by now; or, when this is its lawful holder,
- * Redis has lost its numbers: release the lock, shed_lock_advance to *newest,
- * acquire anew. SHED_ETIMEDOUT: a conflict (deadlock, lock wait timeout):
+ * too old: the lock is another's by now, or this is its lawful holder and Redis
+ * has lost its numbers. Nobody has to tell these apart: release the lock,
+ * shed_lock_advance to *newest (which never lowers a number; without it the
+ * second case fails until Redis' clock has come there), and acquire anew.
+ * SHED_ETIMEDOUT: a conflict (deadlock, lock wait timeout):
  * repeat the whole transaction. SHED_ESOURCE: the server failed. SHED_EINVAL,
  * SHED_ENOMEM.
  */

@@ -77,8 +77,9 @@ struct shed_error {
     char reason[SHED_REASON_BYTES];
 };
 
-/* Returns: the code's name, "SHED_EBUSY" say; static, never NULL. */
-SHED_API const char *shed_code_name(enum shed_code code);
+/* Returns: the name of an enum shed_code, "SHED_EBUSY" say; static, never NULL.
+ */
+SHED_API const char *shed_code_name(int code);
 
 /* --------------------------------------------------------------- client */
 
@@ -132,9 +133,10 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
 /*
  * Close a client, and with it its connections and its thread.
  *
- * Close its caches first and let no call be under way. NULL is allowed. In a
- * forked child it frees the child's memory and leaves the parent's connections
- * alone.
+ * Close its caches first and let no call be under way. Locks of it that are
+ * still open are released and closed; their handles are gone then, for
+ * shed_lock_close too. NULL is allowed. In a forked child it frees the child's
+ * memory and leaves the parent's connections alone.
  */
 SHED_API void shed_client_close(struct shed_client *client);
 

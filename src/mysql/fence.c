@@ -82,7 +82,8 @@ static const struct remedy {
     {DEADLOCK, SHED_ETIMEDOUT, REPEAT},
     {STATEMENT_TIMEOUT, SHED_ETIMEDOUT, REPEAT},
     {QUERY_TIMEOUT, SHED_ETIMEDOUT, REPEAT},
-    {NO_SUCH_TABLE, SHED_ESOURCE, "load sql/fence.sql into the database"},
+    {NO_SUCH_TABLE, SHED_ESOURCE,
+     "load sql/fence.sql, installed in share/snowshed, into the database"},
 };
 
 /* Say why the server or the library did not do as asked. */

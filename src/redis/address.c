@@ -60,7 +60,8 @@ static int decode(const char *begin, const char *end, const char *what,
 }
 
 static int parse_number(const char *begin, const char *end, const char *what,
-                        unsigned long max, struct shed_error *err)
+                        unsigned long min, unsigned long max,
+                        struct shed_error *err)
 {
     unsigned long n = 0;
 
@@ -69,20 +70,20 @@ static int parse_number(const char *begin, const char *end, const char *what,
             goto fail;
         n = n * 10 + (unsigned long)(*c - '0');
     }
-    if (begin == end || n > max)
+    if (begin == end || n < min || n > max)
         goto fail;
     return SHED_OK;
 fail:
     return shed_fail(err, SHED_EINVAL,
-                     "Redis URI: the %s must be a number from 0 to %lu", what,
-                     max);
+                     "Redis URI: the %s must be a number from %lu to %lu", what,
+                     min, max);
 }
 
 static int parse_db(struct shed_address *a, const char *text,
                     struct shed_error *err)
 {
     size_t size = strlen(text);
-    int code = parse_number(text, text + size, "database", DB_MAX, err);
+    int code = parse_number(text, text + size, "database", 0, DB_MAX, err);
 
     if (code == SHED_OK && size < sizeof(a->db))
         memcpy(a->db, text, size + 1);
@@ -138,7 +139,7 @@ static int parse_host(struct shed_address *a, const char *c,
                          "Redis URI: no '?' in redis://; the database is /n");
     code = decode(c, host_end, "host", &a->host, err);
     if (code == SHED_OK && port != NULL)
-        code = parse_number(port, end, "port", PORT_MAX, err);
+        code = parse_number(port, end, "port", 1, PORT_MAX, err);
     if (code != SHED_OK)
         return code;
     a->port = port != NULL ? strndup(port, (size_t)(end - port))
@@ -235,6 +236,10 @@ static int parse(struct shed_address *a, const char *uri,
     const char *at;
     int code = SHED_OK;
 
+    if (strncmp(uri, "rediss://", 9) == 0)
+        return shed_fail(err, SHED_EINVAL,
+                         "Redis URI: TLS is not supported: put a tunnel "
+                         "between");
     if (!is_unix && strncmp(uri, "redis://", 8) != 0)
         return shed_fail(err, SHED_EINVAL,
                          "Redis URI: must begin with redis:// or unix:");

@@ -563,6 +563,45 @@ START_TEST(what_was_extended_too_late_is_given_back)
 }
 END_TEST
 
+/* A callback that blocks, which it must not. */
+static void block_for(void *ms, struct shed_lock *lock, int code,
+                      const struct shed_error *reason)
+{
+    (void)lock;
+    (void)code;
+    (void)reason;
+    usleep(*(useconds_t *)ms * 1000);
+}
+
+/* The two replies come at once; when the second is read, the lease is over. */
+START_TEST(an_answer_that_was_read_too_late_revives_nothing)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_timed(server.uri, PATIENCE_MS);
+    useconds_t block_ms;
+    struct shed_lock *lock, *other;
+    struct waiter w;
+
+    o.lease_ms = 2000 * scale();
+    o.watchdog = 0;
+    block_ms = (useconds_t)o.lease_ms;
+    lock = open_lock(client, &o);
+    ck_assert_int_eq(shed_lock_open(&client, 1, "b", 1, &o, &other, NULL),
+                     SHED_OK);
+    acquire_for_all(lock);
+    server_freeze(&server);
+    ck_assert_int_eq(
+        shed_lock_acquire_async(other, 0, block_for, &block_ms, NULL), SHED_OK);
+    usleep(50000);
+    extender_start(&w, lock, 0);
+    usleep(50000);
+    server_thaw(&server);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_ELOST);
+    shed_client_close(client);
+}
+END_TEST
+
 /* The command that would renew it hangs for longer than the lease; when it is
  * carried out after all, it revives nothing. */
 START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
@@ -713,6 +752,7 @@ int main(void)
     tcase_add_test(tc, a_release_whose_reply_is_lost_is_no_loss);
     tcase_add_test(tc, an_acquire_that_was_not_heard_of_is_given_back);
     tcase_add_test(tc, what_was_extended_too_late_is_given_back);
+    tcase_add_test(tc, an_answer_that_was_read_too_late_revives_nothing);
     tcase_add_loop_test(tc, the_end_of_a_lease_is_told_while_redis_is_silent, 0,
                         2);
     tcase_add_loop_test(

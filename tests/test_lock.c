@@ -450,7 +450,7 @@ START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
     struct shed_lock *lock;
 
     o.watchdog = 0;
-    o.lease_ms = 100;
+    o.lease_ms = 1000;
     lock = open_lock(client, &o);
     acquire(lock, 0);
     acquire(lock, 0);

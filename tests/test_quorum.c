@@ -3,7 +3,7 @@
 
 #include "lock_rig.h"
 
-enum { SERVERS = 5, MAJORITY = 3, LEASE_MS = 1000 };
+enum { SERVERS = 5, MAJORITY = 3, LEASE_MS = 1000, LONG_LEASE_MS = 3000 };
 
 static struct server servers[SERVERS];
 
@@ -237,15 +237,14 @@ START_TEST(numbers_grow_whichever_majority_grants)
 END_TEST
 
 /* With a lease that nobody renews. */
-static void open_long(struct quorum *q)
+static void open_long(struct quorum *q, unsigned lease_ms)
 {
-    enum { LONG_LEASE_MS = 3000 };
     struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
 
-    o.lease_ms = LONG_LEASE_MS;
+    o.lease_ms = lease_ms;
     o.watchdog = 0;
     quorum_open(q, &o);
-    wait_until_old(LONG_LEASE_MS); /* so that all grant it, and at once */
+    wait_until_old(lease_ms); /* so that all grant it, and at once */
 }
 
 static void hold_all(struct quorum *q)
@@ -264,7 +263,9 @@ static void release_all(struct quorum *q)
  * and one of 3 and 4, who have not granted it, and know of a later holder. */
 START_TEST(a_number_is_above_what_any_of_the_majority_knows)
 {
-    enum { SLOW_MS = 50 };
+    /* so that a slow machine seldom makes another one slower, and a server
+     * is waited for longer than that */
+    enum { SLOW_MS = 200, PATIENT_LEASE_MS = 6000 };
     static const char others[] =
         "LK1other---other---                                ";
     const uint64_t high = 5000000000000000;
@@ -274,7 +275,7 @@ START_TEST(a_number_is_above_what_any_of_the_majority_knows)
 
     proxy_start(&proxy, &servers[2]);
     memcpy(servers[2].uri, proxy.uri, sizeof(proxy.uri));
-    open_long(&q);
+    open_long(&q, PATIENT_LEASE_MS);
     servers[2] = slow;
     for (unsigned i = 3; i <= 4; i++) {
         server_do(&servers[i], "SET %s:f %llu", LEASE_KEY,
@@ -324,8 +325,8 @@ START_TEST(a_server_that_restarted_has_no_voice_for_a_lease)
 {
     struct quorum c, d;
 
-    open_long(&c);
-    open_long(&d);
+    open_long(&c, LONG_LEASE_MS);
+    open_long(&d, LONG_LEASE_MS);
     hold_all(&c);
     server_do(&servers[3], "DEL %s", LEASE_KEY);
     server_do(&servers[4], "DEL %s", LEASE_KEY);
@@ -364,7 +365,7 @@ START_TEST(servers_that_lost_it_get_it_again)
 {
     struct quorum c;
 
-    open_long(&c);
+    open_long(&c, LONG_LEASE_MS);
     hold_all(&c);
     for (unsigned i = MAJORITY; i < SERVERS; i++)
         server_do(&servers[i], "DEL %s", LEASE_KEY);
@@ -383,8 +384,8 @@ START_TEST(what_comes_too_late_is_given_back)
     struct quorum c, d;
     long long calls[SERVERS];
 
-    open_long(&c);
-    open_long(&d);
+    open_long(&c, LONG_LEASE_MS);
+    open_long(&d, LONG_LEASE_MS);
     hold_all(&d); /* its connections stand */
     release_all(&d);
     hold_all(&c);
@@ -407,8 +408,8 @@ START_TEST(many_who_try_at_once_are_told_that_it_is_held)
     unsigned refused = 0;
     struct quorum c, d;
 
-    open_long(&c);
-    open_long(&d);
+    open_long(&c, LONG_LEASE_MS);
+    open_long(&d, LONG_LEASE_MS);
     hold_all(&d); /* its connections stand */
     release_all(&d);
     hold_all(&c);
@@ -431,7 +432,7 @@ START_TEST(a_release_during_a_renewal_is_a_release)
     struct waiter w;
     struct quorum c;
 
-    open_long(&c);
+    open_long(&c, LONG_LEASE_MS);
     hold_all(&c); /* the connections stand */
     release_all(&c);
     acquire_for_all(c.lock);
@@ -451,7 +452,7 @@ START_TEST(a_server_that_was_busy_is_told_of_the_release)
     struct quorum c;
     long long calls[SERVERS];
 
-    open_long(&c);
+    open_long(&c, LONG_LEASE_MS);
     hold_all(&c);
     freeze_minority(calls);
     ck_assert_int_eq(shed_lock_extend(c.lock, 0, NULL), SHED_OK);

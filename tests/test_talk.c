@@ -4,11 +4,11 @@
  * processes die at any moment. (The scripts of LEASE are tested on a server.)
  * And the counting of a majority.
  */
-#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lock/quorum.h"
+#include "reply_testing.h"
 #include "testing.h"
 
 enum {
@@ -119,18 +119,6 @@ static const char *execute(struct store *s, enum shed_script script,
     return out;
 }
 
-static struct shed_reply *parse(const char *wire)
-{
-    redisReader *reader = redisReaderCreate();
-    void *reply = NULL;
-
-    ck_assert_int_eq(redisReaderFeed(reader, wire, strlen(wire)), REDIS_OK);
-    ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
-    ck_assert_ptr_nonnull(reply);
-    redisReaderFree(reader);
-    return reply;
-}
-
 /* ---------------------------------------------------------- the processes */
 
 enum state { IDLE, TALKING, HOLDING };
@@ -209,7 +197,7 @@ static void talk(struct world *w, struct process *p)
         end_talk(w, p);
         return;
     }
-    reply = parse(execute(&w->store, p->talk.script, &args));
+    reply = parse_reply(execute(&w->store, p->talk.script, &args));
     goes_on = p->talk.way->hear(&p->talk, reply);
     shed_reply_free(reply);
     if (!goes_on)

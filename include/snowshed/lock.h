@@ -156,8 +156,9 @@ SHED_API void shed_lock_close(struct shed_lock *lock);
  * A client's first acquire waits, with wait_ms 0 too, until its session with
  * Redis stands or has failed (some ms): by that others see that a holder lives.
  *
- * Blocks: wait_ms, and for the last try command_timeout_ms at most. Not to be
- * called on a thread of the library.
+ * Blocks: wait_ms, and for the last try command_timeout_ms at most, twice that
+ * where something has to be given back before it. Not to be called on a thread
+ * of the library.
  * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others had it all the time;
  * SHED_EREDIS: Redis (with QUORUM: a majority) could not be asked; SHED_EINVAL
  * (also: what stands at the key is no lock of this algorithm), SHED_EDENIED,

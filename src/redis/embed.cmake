@@ -1,8 +1,8 @@
 # Turn the Lua scripts into a C file: cmake -DOUT= -DSCRIPTS= -P.
 #
 # The text of a script is a prelude (lock.lua for lock_*.lua, else entry.lua) and
-# its own, byte for byte; its SHA-1 is by which Redis knows it. Bytes, not literals: C promises no literal of more than
-# 4095 characters.
+# its own, byte for byte; its SHA-1 is by which Redis knows it. Bytes, not
+# literals: C promises no literal of more than 4095 characters.
 
 file(READ ${CMAKE_CURRENT_LIST_DIR}/entry.lua entry_prelude)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/lock.lua lock_prelude)

@@ -338,11 +338,13 @@ static void accept_pair(struct proxy *p, struct pair *pair)
         close_pair(pair);
 }
 
-static void pass_request(struct pair *pair)
+static void pass_request(const struct proxy *p, struct pair *pair)
 {
     char bytes[CHUNK_BYTES];
     ssize_t n = recv(pair->client, bytes, sizeof(bytes), 0);
 
+    if (n > 0 && atomic_load(&p->mode) == PROXY_SWALLOW)
+        return;
     if (n <= 0 || send(pair->upstream, bytes, (size_t)n, MSG_NOSIGNAL) != n)
         close_pair(pair);
 }
@@ -395,7 +397,7 @@ static void serve_pair(struct proxy *p, struct pair *pair,
                        const struct pollfd *fds, unsigned *reads)
 {
     if (pair->client >= 0 && fds[0].revents != 0)
-        pass_request(pair);
+        pass_request(p, pair);
     if (pair->client >= 0 && fds[1].revents != 0)
         take_reply(p, pair, reads);
     if (pair->client >= 0 && pair->size > 0 && shed_now_ms() >= pair->due_ms)

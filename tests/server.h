@@ -69,7 +69,8 @@ enum proxy_mode {
     PROXY_CUT,     /* the first byte of a reply, then the end */
     PROXY_CUT_ONE, /* of the next reply; then PASS */
     PROXY_ANSWER,  /* text in place of what the server says */
-    PROXY_DROP     /* requests go, replies do not come */
+    PROXY_DROP,    /* requests go, replies do not come */
+    PROXY_SWALLOW  /* requests do not come through */
 };
 
 #define PROXY_PAIRS_MAX 64

@@ -441,7 +441,6 @@ START_TEST(without_a_watchdog_the_lease_ends)
 }
 END_TEST
 
-/* The lease counts from before it was asked for. */
 /* Without a watchdog and on_lost nobody looks when the lease ends. */
 START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
 {
@@ -463,6 +462,7 @@ START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
 }
 END_TEST
 
+/* The lease counts from before it was asked for. */
 START_TEST(an_answer_that_takes_longer_than_the_lease_is_none)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
@@ -721,6 +721,68 @@ START_TEST(a_fair_lock_wastes_no_time_between_threads)
     for (unsigned i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(t[i].thread, NULL), 0);
     ck_assert_uint_lt(shed_now_ms(), end_ms);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* One who does not wait, again and again, until he is told to stop. */
+struct trier {
+    struct shed_lock *lock;
+    pthread_t thread;
+    atomic_bool *is_over;
+    atomic_uint *got;
+};
+
+static void *try_again_and_again(void *arg)
+{
+    struct trier *t = arg;
+
+    while (!atomic_load(t->is_over)) {
+        if (shed_lock_acquire(t->lock, 0, NULL) != SHED_OK)
+            continue;
+        atomic_fetch_add(t->got, 1);
+        release(t->lock);
+    }
+    return NULL;
+}
+
+/* By the waiter's own handle, which asks for all of them. */
+START_TEST(a_waiter_comes_before_those_who_try)
+{
+    enum { TRIERS = 4, TURNS = 5, SLACK = 10 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *shared, *lock;
+    unsigned before = 0;
+
+    o.fair = 1;
+    shared = open_lock(client, &o);
+    lock = open_lock(other, &o);
+    for (unsigned i = 0; i < TURNS; i++) {
+        atomic_bool is_over = false;
+        atomic_uint got = 0;
+        struct trier t[TRIERS];
+        struct waiter w;
+        acquire(lock, PLENTY_MS);
+        waiter_start(&w, shared, PLENTY_MS);
+        WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 1);
+        for (unsigned j = 0; j < TRIERS; j++) {
+            t[j] = (struct trier){
+                .lock = shared, .is_over = &is_over, .got = &got};
+            ck_assert_int_eq(
+                pthread_create(&t[j].thread, NULL, try_again_and_again, &t[j]),
+                0);
+        }
+        usleep(20000);
+        release(lock);
+        WAIT_FOR(atomic_load(&w.has_ended));
+        before += atomic_load(&got);
+        atomic_store(&is_over, true);
+        for (unsigned j = 0; j < TRIERS; j++)
+            ck_assert_int_eq(pthread_join(t[j].thread, NULL), 0);
+        waiter_join(&w);
+    }
+    ck_assert_uint_le(before, SLACK);
+    shed_lock_close(shared);
     shed_lock_close(lock);
 }
 END_TEST
@@ -1150,6 +1212,7 @@ int main(void)
     tcase_add_loop_test(tc, the_first_three_have_no_tokens, 0, 3);
     tcase_add_test(tc, a_fair_lock_goes_to_who_came_first);
     tcase_add_test(tc, a_fair_lock_wastes_no_time_between_threads);
+    tcase_add_test(tc, a_waiter_comes_before_those_who_try);
     tcase_add_test(tc, who_gives_up_leaves_the_queue);
     tcase_add_loop_test(tc, many_who_end_together_leave_the_queue, 0, 2);
     tcase_add_test(tc, who_does_not_take_his_turn_loses_it);

@@ -1,6 +1,8 @@
 /* Locks when something dies, stops or forgets: holders, connections, the
  * server. */
+#include <hiredis/hiredis.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -421,6 +423,57 @@ START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
 }
 END_TEST
 
+/* As what_a_silent_server..., but the request was lost on its way. */
+START_TEST(a_release_that_never_came_is_made_again)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct proxy proxy = {0};
+    struct shed_client *client;
+    struct shed_lock *lock;
+
+    proxy_start(&proxy, &server);
+    client = open_timed(proxy.uri, 200);
+    o.lease_ms = 3600000;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
+    shed_client_close(client);
+    proxy_stop(&proxy);
+}
+END_TEST
+
+/* Away for longer than the lease of the options, which was extended. */
+START_TEST(what_was_extended_is_given_back_however_late)
+{
+    static const enum shed_lock_algorithm undone[] = {SHED_LOCK_EXPIRE,
+                                                      SHED_LOCK_LEASE};
+    struct shed_lock_options o = options_of(undone[_i]);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    redisContext *admin = redisConnectUnix(server.socket);
+    char away[SERVER_PATH_BYTES + 8];
+    struct shed_lock *lock;
+
+    ck_assert(admin != NULL && admin->err == 0);
+    o.lease_ms = 500;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_extend(lock, 3600000, NULL), SHED_OK);
+    snprintf(away, sizeof(away), "%s.away", server.socket);
+    ck_assert_int_eq(rename(server.socket, away), 0);
+    freeReplyObject(redisCommand(admin, "CLIENT KILL TYPE normal SKIPME yes"));
+    freeReplyObject(redisCommand(admin, "CLIENT KILL TYPE pubsub"));
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    usleep(1000 * 1000);
+    ck_assert_int_eq(rename(away, server.socket), 0);
+    WAIT_FOR(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) == 0);
+    redisFree(admin);
+    shed_client_close(client);
+}
+END_TEST
+
 /* Two tries would take two command timeouts. */
 START_TEST(who_does_not_wait_tries_a_silent_server_once)
 {
@@ -744,6 +797,8 @@ int main(void)
                         0, SINGLES);
     tcase_add_loop_test(
         tc, what_a_silent_server_grants_in_the_end_is_given_back, 0, 3);
+    tcase_add_test(tc, a_release_that_never_came_is_made_again);
+    tcase_add_loop_test(tc, what_was_extended_is_given_back_however_late, 0, 2);
     tcase_add_test(tc, who_does_not_wait_tries_a_silent_server_once);
     tcase_add_loop_test(tc, a_renewal_whose_reply_is_lost_is_no_loss, 0,
                         SINGLES);

@@ -5,8 +5,6 @@
  */
 #include "lock/engine.h"
 
-#include <string.h>
-
 #include "backoff.h"
 #include "clock.h"
 #include "error.h"
@@ -307,7 +305,8 @@ static void fail_try(struct shed_lock *l, struct shed_lock_request *r,
         answer(l, r, (int)r->error.code);
         return;
     }
-    look_again_in(l, delay_ms);
+    if (r == l->acquires.first)
+        look_again_in(l, delay_ms);
 }
 
 static void fail_closed(struct shed_lock_request *r)
@@ -326,6 +325,8 @@ static void win(struct shed_lock *l, struct shed_lock_request *r)
                                .asked_ms = round->asked_ms,
                                .epochs = round->asked_epochs};
 
+    for (size_t i = 0; i < l->count; i++) /* of an earlier try: it holds now */
+        shed_node_forget(&l->node[i], &r->holder);
     pthread_mutex_lock(&l->mu);
     shed_lock_grant_locked(l, &grant);
     /* a bare majority can break: renew it soon, and with all servers */
@@ -502,7 +503,9 @@ static void on_end(struct shed_node *n)
         round->question.sight = n->talk.sight;
         shed_tally_add(&round->tally, &n->talk);
     }
-    if (n->talk.op != SHED_LOCK_OP_ADVANCE && n->talk.op != SHED_LOCK_OP_UNDO)
+    if (n->talk.op == SHED_LOCK_OP_UNDO) /* the try may have got it since */
+        n->is_short |= n->talk.end == SHED_TALK_YES;
+    else if (n->talk.op != SHED_LOCK_OP_ADVANCE)
         n->is_short = n->talk.end == SHED_TALK_NO;
     shed_node_pay(n);
     if (round->is_on) {
@@ -638,6 +641,14 @@ void shed_lock_released_locked(struct shed_lock *l, bool has_waiters)
     }
 }
 
+void shed_lock_give_up_locked(struct shed_lock *l,
+                              const struct shed_lock_holder *holder)
+{
+    l->is_given_up = true;
+    l->given_up = *holder;
+    shed_lock_wake_locked(l);
+}
+
 uint64_t shed_lock_step_back_ms(const struct shed_lock *l)
 {
     uint64_t moment_ms = l->count > 1 ? SPLIT_MS : MOMENT_MS;
@@ -685,20 +696,16 @@ static bool is_held_here(struct shed_lock *l)
  * to. */
 static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 {
-    struct shed_push_identity id[SHED_LOCK_CLIENTS_MAX];
-
-    for (size_t i = 0; i < l->count && l->count > 1; i++) {
-        shed_push_identify(l->node[i].client->airport.push, &id[i]);
+    for (size_t i = 0; i < l->count && l->count > 1; i++)
         for (size_t j = 0; j < i; j++)
-            if (id[i].run[0] != ' ' &&
-                memcmp(id[i].run, id[j].run, sizeof(id[i].run)) == 0) {
+            if (shed_push_is_same_server(l->node[j].client->airport.push,
+                                         l->node[i].client->airport.push)) {
                 (void)shed_fail(err, SHED_EINVAL,
                                 "clients %zu and %zu of the quorum are of one "
                                 "server: take independent ones",
                                 j, i);
                 return true;
             }
-    }
     return false;
 }
 
@@ -731,16 +738,18 @@ static bool start_try(struct shed_lock *l)
     if (steps_back(l))
         return false;
     may_wait = is_held_here(l);
+    /* what woke us is for who waits, not for those who come now */
+    if (first != NULL && first->is_tried && l->is_awake && !may_wait) {
+        start_acquire(l, first);
+        return true;
+    }
     for (struct shed_lock_request *r = first; r != NULL; r = r->next)
         if (!r->is_tried && ((r == first && !may_wait) ||
                              l->options.fair != 0 || r->holder.wait_ms == 0)) {
             start_acquire(l, r);
             return true;
         }
-    if (first == NULL || !l->is_awake || may_wait)
-        return false;
-    start_acquire(l, first);
-    return true;
+    return false;
 }
 
 static bool is_idle(const struct shed_lock *l)
@@ -787,7 +796,7 @@ static void arm_watch(struct shed_lock *l, bool is_busy)
     due_ms = shed_hold_due_ms(&l->hold, is_watched(l));
     if (is_busy && l->hold.is_held)
         due_ms = l->hold.valid_until_ms;
-    for (size_t i = 0; i < l->count && !is_busy; i++)
+    for (size_t i = 0; i < l->count && !is_busy && !l->is_closing; i++)
         if (shed_node_tidy_at_ms(&l->node[i]) < due_ms)
             due_ms = shed_node_tidy_at_ms(&l->node[i]);
     l->armed_until_ms = due_ms;
@@ -819,6 +828,9 @@ static void take_incoming(struct shed_lock *l)
     l->is_posted = false;
     r = l->incoming.first;
     init_row(&l->incoming);
+    if (l->is_given_up)
+        shed_node_leave(&l->node[0], &l->given_up);
+    l->is_given_up = false;
     if (l->is_released &&
         (l->way->has_tokens || !shed_push_is_on(l->home->airport.push)))
         l->is_awake = true;
@@ -845,7 +857,7 @@ static void turn(struct shed_lock *l)
     tell_losses(l);
     if (!is_engaged(l))
         end_overdue(l);
-    if (!l->round.is_on)
+    if (!l->round.is_on && !l->is_closing)
         tidy(l);
     if (!is_engaged(l) && !start_other(l) && !start_closing(l) &&
         !start_renewal(l) && !start_try(l))

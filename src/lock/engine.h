@@ -82,7 +82,9 @@ struct shed_lock {
     uint64_t turn_since_ms; /* taken here again and again; 0: it is not */
     uint64_t turn_ended_ms;
     bool is_posted;
-    bool is_released;          /* here, just now: who waits here may look */
+    bool is_released; /* here, just now: who waits here may look */
+    bool is_given_up; /* a release of it was not answered */
+    struct shed_lock_holder given_up;
     bool is_closed;            /* nothing new is taken in */
     struct shed_gate *closing; /* to be opened when all is over */
 
@@ -131,6 +133,11 @@ bool shed_lock_is_settled(const struct shed_lock *lock);
 /* Under mu. The lock was released: who waits here is told. has_waiters: others
  * wait elsewhere. */
 void shed_lock_released_locked(struct shed_lock *lock, bool has_waiters);
+
+/* Under mu. What this holder had, or has there, nobody has any more: remove it
+ * when Redis can be asked. With one server. */
+void shed_lock_give_up_locked(struct shed_lock *lock,
+                              const struct shed_lock_holder *holder);
 
 /* How a release ended. Any thread. */
 void shed_lock_count_release(struct shed_lock *lock, int code);

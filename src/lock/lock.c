@@ -546,22 +546,26 @@ static bool release_short(struct shed_lock *l, const struct shed_hold *hold,
 {
     uint64_t begin_ms = shed_now_ms();
     struct shed_talk talk = {0};
+    bool is_over;
 
     if (!goes_short(l))
         return false;
     shed_talk_begin(&talk, SHED_LOCK_OP_RELEASE, &hold->holder);
     carry(l, &talk);
     *code = talk_code(&talk, SHED_ELOST);
+    /* what failed at once is worth another try, by the engine's connection */
+    is_over = talk.end != SHED_TALK_FAILED ||
+              shed_now_ms() - begin_ms >= l->home->command_timeout_ms;
     pthread_mutex_lock(&l->mu);
     shed_lock_released_locked(l, talk.end == SHED_TALK_YES && talk.has_waiters);
+    if (is_over && talk.end == SHED_TALK_FAILED)
+        shed_lock_give_up_locked(l, &hold->holder);
     pthread_mutex_unlock(&l->mu);
     if (talk.end == SHED_TALK_NO)
         *code = talk.is_repeated ? fail_unconfirmed(err) : fail_gone(err);
     else if (*code != SHED_OK && err != NULL)
         *err = talk.error;
-    /* what failed at once is worth another try, by the engine's connection */
-    return talk.end != SHED_TALK_FAILED ||
-           shed_now_ms() - begin_ms >= l->home->command_timeout_ms;
+    return is_over;
 }
 
 int shed_lock_release(struct shed_lock *l, struct shed_error *err)

@@ -14,6 +14,9 @@
  * new session tells that there is somebody to talk to. */
 #define TIDY_MS 1000
 
+/* For how long to try: as long as the longest lease. */
+#define LEFT_MS SHED_LOCK_WAIT_MAX_MS
+
 static bool is_home(const struct shed_node *n)
 {
     return n->client->airport.reactor == n->home;
@@ -108,6 +111,8 @@ static void go_posted(struct shed_post *post)
 
 void shed_node_ask(struct shed_node *n)
 {
+    if (n->talk.op == SHED_LOCK_OP_ACQUIRE) /* again: what it brings is his */
+        shed_node_forget(n, &n->talk.holder);
     n->is_busy = true;
     n->busy_since_ms = shed_now_ms();
     if (is_home(n))
@@ -125,10 +130,37 @@ static void give_back(struct shed_node *n, enum shed_lock_op op,
     shed_node_ask(n);
 }
 
-static void drop_left(struct shed_node *n)
+static void drop_left(struct shed_node *n, size_t i)
 {
     n->left_count--;
-    memmove(&n->left[0], &n->left[1], n->left_count * sizeof(n->left[0]));
+    memmove(&n->left[i], &n->left[i + 1],
+            (n->left_count - i) * sizeof(n->left[0]));
+}
+
+static bool is_same(const struct shed_lock_holder *a,
+                    const struct shed_lock_holder *b)
+{
+    return memcmp(a->token, b->token, SHED_TOKEN_BYTES) == 0;
+}
+
+void shed_node_leave(struct shed_node *n, const struct shed_lock_holder *holder)
+{
+    if (n->left_count == SHED_LEFT_MAX)
+        return;
+    n->left[n->left_count].holder = *holder;
+    n->left[n->left_count++].until_ms = shed_now_ms() + LEFT_MS;
+}
+
+void shed_node_forget(struct shed_node *n,
+                      const struct shed_lock_holder *holder)
+{
+    size_t i = n->is_tidying ? 1 : 0; /* the first is on its way */
+
+    while (i < n->left_count)
+        if (is_same(&n->left[i].holder, holder))
+            drop_left(n, i);
+        else
+            i++;
 }
 
 /* What was to be given back, and no answer says that it was, may stand there.
@@ -136,22 +168,18 @@ static void drop_left(struct shed_node *n)
 static void keep_left(struct shed_node *n)
 {
     const struct shed_talk *t = &n->talk;
-    uint64_t now_ms = shed_now_ms();
     bool is_first = n->is_tidying;
 
     n->is_tidying = false;
     if (is_first && t->end != SHED_TALK_FAILED)
-        drop_left(n);
+        drop_left(n, 0);
     if (t->end != SHED_TALK_FAILED || !t->way->can_undo ||
         (t->op != SHED_LOCK_OP_RELEASE && t->op != SHED_LOCK_OP_UNDO))
         return;
-    n->left_at_ms = now_ms + shed_backoff_equal_ms(0, TIDY_MS, TIDY_MS,
-                                                   shed_random_jitter());
-    if (is_first || n->left_count == SHED_LEFT_MAX)
-        return;
-    n->left[n->left_count].holder = t->holder;
-    n->left[n->left_count++].until_ms =
-        now_ms + (t->way->has_lease ? t->lease_ms : SHED_LOCK_WAIT_MAX_MS);
+    n->left_at_ms = shed_now_ms() + shed_backoff_equal_ms(0, TIDY_MS, TIDY_MS,
+                                                          shed_random_jitter());
+    if (!is_first)
+        shed_node_leave(n, &t->holder);
 }
 
 void shed_node_pay(struct shed_node *n)
@@ -171,7 +199,7 @@ void shed_node_pay(struct shed_node *n)
 void shed_node_tidy(struct shed_node *n, uint64_t now_ms)
 {
     while (n->left_count > 0 && !n->is_busy && now_ms >= n->left[0].until_ms)
-        drop_left(n);
+        drop_left(n, 0);
     if (n->left_count == 0 || n->is_busy || now_ms < n->left_at_ms)
         return;
     n->is_tidying = true;
@@ -189,8 +217,7 @@ static bool is_try_of(const struct shed_node *n,
                       const struct shed_lock_holder *holder)
 {
     return n->talk.op != SHED_LOCK_OP_RELEASE &&
-           n->talk.op != SHED_LOCK_OP_UNDO &&
-           memcmp(n->talk.holder.token, holder->token, SHED_TOKEN_BYTES) == 0;
+           n->talk.op != SHED_LOCK_OP_UNDO && is_same(&n->talk.holder, holder);
 }
 
 void shed_node_undo(struct shed_node *n, const struct shed_lock_holder *holder)

@@ -14,7 +14,7 @@
 #include "lock/hall.h"
 #include "lock/talk.h"
 
-#define SHED_LEFT_MAX 4
+#define SHED_LEFT_MAX 8
 
 struct shed_node {
     /* set at creation */
@@ -37,8 +37,8 @@ struct shed_node {
     bool is_undone;   /* what the talk under way brings is to be given back */
     bool is_owed;     /* a release is to follow the talk under way */
     struct shed_lock_holder owed;
-    /* what could not be given back, for want of a connection, and until when it
-     * may stand there; is_tidying: the talk under way is of the first */
+    /* what could not be given back, for want of a connection, and until when to
+     * try; is_tidying: the talk under way is of the first */
     struct {
         struct shed_lock_holder holder;
         uint64_t until_ms;
@@ -76,6 +76,13 @@ void shed_node_undo(struct shed_node *node,
 SHED_MUST_CHECK bool shed_node_owe(struct shed_node *node,
                                    const struct shed_lock_holder *holder);
 void shed_node_pay(struct shed_node *node);
+
+/* What holder has there, or may have, is to be given back some time; or not,
+ * because he holds the lock. */
+void shed_node_leave(struct shed_node *node,
+                     const struct shed_lock_holder *holder);
+void shed_node_forget(struct shed_node *node,
+                      const struct shed_lock_holder *holder);
 
 /* Try again to give back what could not be, if it is time and it is not busy;
  * and when it will be time, UINT64_MAX: never. */

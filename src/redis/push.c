@@ -44,11 +44,23 @@ struct shed_push {
     struct shed_call info;
     pthread_mutex_t mu;
     struct shed_push_identity identity; /* under mu */
-    char run[SHED_RUN_BYTES];           /* of the server; blanks: not known */
+    char run[SHED_RUN_BYTES];           /* the same; of the server; blanks: not
+                                           known */
     _Atomic uint64_t server_since_ms;   /* by our clock; 0: not known */
     /* server's clock less ours; any thread */
     _Atomic int64_t clock_offset_ms;
 };
+
+/* NULL: it is not known. */
+static void set_run(struct shed_push *p, const char *run)
+{
+    pthread_mutex_lock(&p->mu);
+    if (run != NULL)
+        memcpy(p->run, run, sizeof(p->run));
+    else
+        memset(p->run, ' ', sizeof(p->run));
+    pthread_mutex_unlock(&p->mu);
+}
 
 static void update_identity(struct shed_push *p)
 {
@@ -173,7 +185,7 @@ static void on_info(void *arg, struct shed_reply *reply,
     (void)err;
     if (run == NULL || age_s == NULL)
         return;
-    memcpy(p->run, run, sizeof(p->run));
+    set_run(p, run);
     atomic_store(&p->server_since_ms,
                  now_ms - strtoull(age_s, NULL, 10) * MS_PER_S);
     update_identity(p);
@@ -239,7 +251,7 @@ static void on_commands_lost(void *arg)
 {
     struct shed_push *p = arg;
 
-    memset(p->run, ' ', sizeof(p->run));
+    set_run(p, NULL);
     atomic_store(&p->server_since_ms, 0);
     end_epoch(p);
 }
@@ -443,6 +455,20 @@ void shed_push_await(struct shed_push *p, struct shed_post *post)
 bool shed_push_has_channel(const struct shed_push *p)
 {
     return p->channels == CHANNELS;
+}
+
+bool shed_push_is_same_server(struct shed_push *a, struct shed_push *b)
+{
+    char run[SHED_RUN_BYTES];
+    bool is_same;
+
+    pthread_mutex_lock(&a->mu);
+    memcpy(run, a->run, sizeof(run));
+    pthread_mutex_unlock(&a->mu);
+    pthread_mutex_lock(&b->mu);
+    is_same = run[0] != ' ' && memcmp(run, b->run, sizeof(run)) == 0;
+    pthread_mutex_unlock(&b->mu);
+    return is_same;
 }
 
 uint64_t shed_push_server_ms(const struct shed_push *p)

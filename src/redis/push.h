@@ -76,6 +76,9 @@ struct shed_push_identity {
 void shed_push_identify(struct shed_push *push,
                         struct shed_push_identity *identity);
 
+/* Whether both are connected to one server, as far as it tells. Any thread. */
+bool shed_push_is_same_server(struct shed_push *a, struct shed_push *b);
+
 /* For how long the server has been running, ms, not less than it really is
  * known to have; UINT64_MAX if it does not say. Any thread. */
 uint64_t shed_push_server_age_ms(const struct shed_push *push);

@@ -22,13 +22,13 @@
 #include "mysql/compat.h"
 #include "mysql/uri.h"
 #include "redis/pipe.h"
+#include "testing.h"
 
 enum {
     WAIT_MS = 200,
     WORK_US = 20000,
     NAP_US = 1000,
-    ATTEMPTS = 50, /* of a transaction that is to be repeated */
-    MS_PER_S = 1000
+    ATTEMPTS = 50 /* of a transaction that is to be repeated */
 };
 
 /* The process's own; the wrapped functions have no other way to it. */
@@ -84,7 +84,7 @@ static bool take_hook(enum torture_hook hook)
 static void wait_for_an_entry(void)
 {
     unsigned before = atomic_load(&play->stage->entries_before);
-    uint64_t end_ms = shed_now_ms() + MS_PER_S;
+    uint64_t end_ms = test_deadline_ms(); /* sooner, he would win himself */
 
     while (atomic_load(&play->stage->entries) == before &&
            shed_now_ms() < end_ms)

@@ -309,9 +309,18 @@ static void fail_try(struct shed_lock *l, struct shed_lock_request *r,
         look_again_in(l, delay_ms);
 }
 
-static void fail_closed(struct shed_lock_request *r)
+int shed_lock_fail_closed(struct shed_error *err)
 {
-    (void)shed_fail(&r->error, SHED_ECLOSED, "the lock is closed");
+    return shed_fail(err, SHED_ECLOSED, "the lock is closed");
+}
+
+/* It was granted, and must not be used. */
+static void fail_granted(struct shed_lock *l, struct shed_lock_request *r,
+                         const char *why)
+{
+    (void)shed_fail(&l->round.tally.error, SHED_EREDIS, "%s", why);
+    clean_up(l, &r->holder);
+    fail_try(l, r, SHED_VERDICT_FAILED);
 }
 
 /* Also while it is being closed, which releases it then. */
@@ -334,7 +343,7 @@ static void win(struct shed_lock *l, struct shed_lock_request *r)
         shed_hold_retry(&l->hold, false, shed_now_ms(), shed_random_jitter());
     pthread_mutex_unlock(&l->mu);
     if (l->is_closing)
-        fail_closed(r);
+        (void)shed_lock_fail_closed(&r->error);
     answer(l, r, l->is_closing ? SHED_ECLOSED : SHED_OK);
 }
 
@@ -349,27 +358,20 @@ static void end_acquire(struct shed_lock *l, enum shed_verdict verdict)
         return;
     }
     if (l->count > 1 && !is_written_back(round)) {
-        if (round->write_backs < WRITE_BACKS_MAX) {
+        if (round->write_backs < WRITE_BACKS_MAX)
             write_back(l);
-            return;
-        }
-        (void)shed_fail(&round->tally.error, SHED_EREDIS,
-                        "the fencing numbers of the servers do not settle");
-        clean_up(l, &r->holder);
-        fail_try(l, r, SHED_VERDICT_FAILED);
+        else
+            fail_granted(l, r,
+                         "the fencing numbers of the servers do not settle");
         return;
     }
     if (l->way->has_lease)
         valid_until_ms =
             shed_lock_valid_until_ms(round->asked_ms, l->options.lease_ms);
-    if (shed_now_ms() < valid_until_ms) {
+    if (shed_now_ms() < valid_until_ms)
         win(l, r);
-        return;
-    }
-    (void)shed_fail(&round->tally.error, SHED_EREDIS,
-                    "to get the lock took longer than its lease");
-    clean_up(l, &r->holder);
-    fail_try(l, r, SHED_VERDICT_FAILED);
+    else
+        fail_granted(l, r, "to get the lock took longer than its lease");
 }
 
 /* ------------------------------------------------- extend, release, advance */
@@ -600,7 +602,7 @@ static void end_overdue(struct shed_lock *l)
         if (is_engaged(l))
             return; /* with cleaning up after another */
         if (l->is_closing)
-            fail_closed(r);
+            (void)shed_lock_fail_closed(&r->error);
         else if (now_ms < end_ms(r))
             continue;
         else if (!shed_lock_is_settled(l))

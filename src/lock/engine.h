@@ -111,6 +111,9 @@ SHED_MUST_CHECK int shed_lock_engine_open(struct shed_lock *lock,
 /* End what waits with SHED_ECLOSED, release what is held, and stop. */
 void shed_lock_engine_close(struct shed_lock *lock);
 
+/* Say in err that the lock is closed. Returns: SHED_ECLOSED. */
+int shed_lock_fail_closed(struct shed_error *err);
+
 /* Hand a request over; any thread. done will be called, exactly once. What
  * stands in error of an ACQUIRE is the answer if nobody asks Redis in time.
  * Returns: false, and done will not be called: the lock is being closed. */

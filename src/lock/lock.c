@@ -210,11 +210,6 @@ void shed_lock_close(struct shed_lock *l)
 
 /* --------------------------------------------------------------- the calls */
 
-static int fail_closed(struct shed_error *err)
-{
-    return shed_fail(err, SHED_ECLOSED, "the lock is closed");
-}
-
 /* A request that a thread waits for. */
 struct waiting_request {
     struct shed_lock_request request;
@@ -238,7 +233,7 @@ static int submit_and_wait(struct shed_lock *l, struct waiting_request *w,
         /* the engine ends it by its deadline and the connections' timeouts */
         (void)shed_gate_wait(&w->gate, UINT64_MAX);
     else
-        w->request.code = fail_closed(&w->request.error);
+        w->request.code = shed_lock_fail_closed(&w->request.error);
     shed_gate_fini(&w->gate);
     if (w->request.code != SHED_OK && err != NULL)
         *err = w->request.error;
@@ -478,7 +473,7 @@ int shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
     if (shed_lock_submit(l, &a->request))
         return SHED_OK;
     free(a);
-    return fail_closed(err);
+    return shed_lock_fail_closed(err);
 }
 
 /* -------------------------------------------------- release, extend, advance

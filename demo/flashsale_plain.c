@@ -38,18 +38,6 @@ enum answer sell_rewriting(struct statements *till, uint64_t item,
     return till_settle(till, code);
 }
 
-static void *open_plain(const struct settings *settings, char *why, size_t size)
-{
-    (void)why;
-    (void)size;
-    return (void *)(uintptr_t)settings;
-}
-
-static void close_plain(void *process)
-{
-    (void)process;
-}
-
 static void leave_plain(void *arg)
 {
     struct thread *t = arg;
@@ -155,8 +143,6 @@ static bool get_plain(void *thread, const uint64_t *ids, size_t count,
 }
 
 const struct way flashsale_none = {.name = "none",
-                                   .open = open_plain,
-                                   .close = close_plain,
                                    .enter = enter_plain,
                                    .leave = leave_plain,
                                    .get = get_plain};

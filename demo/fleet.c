@@ -123,13 +123,16 @@ static void run_process(struct fleet *f, uint64_t number, pid_t parent)
         _exit(EXIT_FAILURE); /* it died before we could say so */
     (void)signal(SIGINT, SIG_DFL);
     (void)signal(SIGTERM, SIG_DFL);
-    process = f->way->open(&f->settings, why, sizeof(why));
+    process = f->way->open != NULL
+                  ? f->way->open(&f->settings, why, sizeof(why))
+                  : (void *)&f->settings;
     if (process == NULL) {
         record_error(f->settings.record, why);
         _exit(EXIT_FAILURE);
     }
     run_threads(f, process, number);
-    f->way->close(process);
+    if (f->way->close != NULL)
+        f->way->close(process);
     _exit(EXIT_SUCCESS);
 }
 

@@ -23,11 +23,6 @@ static void *open_plain(const struct settings *settings, char *why, size_t size)
     return hall_of(settings->record);
 }
 
-static void close_plain(void *process)
-{
-    (void)process;
-}
-
 static void leave_plain(void *arg)
 {
     struct thread *t = arg;
@@ -86,7 +81,6 @@ static bool get_plain(void *thread, const uint64_t *ids, size_t count,
 
 const struct way seats_plain = {.name = "without",
                                 .open = open_plain,
-                                .close = close_plain,
                                 .enter = enter_plain,
                                 .leave = leave_plain,
                                 .get = get_plain};

@@ -27,18 +27,6 @@ static size_t plain_row(const char *bytes, size_t size)
     return size > 0;
 }
 
-static void *open_plain(const struct settings *settings, char *why, size_t size)
-{
-    (void)why;
-    (void)size;
-    return (void *)(uintptr_t)settings;
-}
-
-static void close_plain(void *process)
-{
-    (void)process;
-}
-
 static void leave_plain(void *arg)
 {
     struct thread *t = arg;
@@ -208,8 +196,15 @@ static bool get_setnx(void *thread, const uint64_t *ids, size_t count,
     return true;
 }
 
-const struct way way_none = {"none",      "plain:%llu", plain_row,   open_plain,
-                             close_plain, enter_plain,  leave_plain, get_none};
-const struct way way_setnx = {"setnx",     "plain:%llu", plain_row,
-                              open_plain,  close_plain,  enter_plain,
-                              leave_plain, get_setnx};
+const struct way way_none = {.name = "none",
+                             .key_format = "plain:%llu",
+                             .row_offset = plain_row,
+                             .enter = enter_plain,
+                             .leave = leave_plain,
+                             .get = get_none};
+const struct way way_setnx = {.name = "setnx",
+                              .key_format = "plain:%llu",
+                              .row_offset = plain_row,
+                              .enter = enter_plain,
+                              .leave = leave_plain,
+                              .get = get_setnx};

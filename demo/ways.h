@@ -19,7 +19,8 @@ struct way {
     /* Key of an item in Redis, and whether what stands there is a row. */
     const char *key_format;
     size_t (*row_offset)(const char *bytes, size_t size); /* 0: none */
-    /* A process's part; NULL with why on failure. */
+    /* A process's part; NULL with why on failure. Without open it is the
+     * settings; what has no close is left as it is. */
     void *(*open)(const struct settings *settings, char *why, size_t size);
     void (*close)(void *process);
     /* A thread's part. */

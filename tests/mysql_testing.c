@@ -53,6 +53,13 @@ void open_site(struct site *site, const char *uri)
     run_sql(site, "USE %s", site->database);
 }
 
+void make_words(struct site *site)
+{
+    run_sql(site, "CREATE TABLE word (k VARCHAR(100) COLLATE utf8mb4_bin "
+                  "PRIMARY KEY, v TEXT)");
+    run_sql(site, "INSERT INTO word VALUES ('a', 'A'), ('b', 'B')");
+}
+
 void close_site(struct site *site)
 {
     run_sql(site, "DROP DATABASE %s", site->database);

@@ -27,6 +27,9 @@ struct site {
 /* Use the server of this URI; what is missing fails the test. */
 void open_site(struct site *site, const char *uri);
 
+/* The table word, of which the rows 'a' and 'b' have 'A' and 'B'. */
+void make_words(struct site *site);
+
 /* Drop the database and leave. */
 void close_site(struct site *site);
 

@@ -34,9 +34,7 @@ static void set_up(void)
     run_sql(&site, "CREATE TABLE item (id BIGINT PRIMARY KEY, v LONGBLOB)");
     run_sql(&site, "INSERT INTO item VALUES (42, 'answer'), (-7, 'minus'), "
                    "(1, NULL), (2, ''), (3, 'c')");
-    run_sql(&site, "CREATE TABLE word (k VARCHAR(100) COLLATE utf8mb4_bin "
-                   "PRIMARY KEY, v TEXT)");
-    run_sql(&site, "INSERT INTO word VALUES ('a', 'A'), ('b', 'B')");
+    make_words(&site);
 }
 
 static void tear_down(void)

@@ -31,9 +31,7 @@ static void set_up(void)
 {
     own_mariadb_start(&server);
     open_site(&site, server.uri);
-    run_sql(&site, "CREATE TABLE word (k VARCHAR(100) COLLATE utf8mb4_bin "
-                   "PRIMARY KEY, v TEXT)");
-    run_sql(&site, "INSERT INTO word VALUES ('a', 'A'), ('b', 'B')");
+    make_words(&site);
 }
 
 static void tear_down(void)

@@ -163,9 +163,7 @@ static void set_up(void)
 {
     own_mariadb_start(&server);
     open_site(&site, server.uri);
-    run_sql(&site, "CREATE TABLE word (k VARCHAR(100) COLLATE utf8mb4_bin "
-                   "PRIMARY KEY, v TEXT)");
-    run_sql(&site, "INSERT INTO word VALUES ('a', 'A')");
+    make_words(&site);
     run_sql(&site, "CREATE OR REPLACE USER reader@'%%' REQUIRE SSL");
     run_sql(&site, "GRANT SELECT ON %s.* TO reader@'%%'", site.database);
     snprintf(uri, sizeof(uri), "mysql://reader@localhost:%u/%s", port,

@@ -47,7 +47,10 @@ struct shed_lock;
 
 /* The first three speak the commands that other clients of these algorithms
  * speak, on a key that is exactly the lock's name. The last two use the keys
- * lock:{NAME} and what begins so. */
+ * lock:{NAME} and what begins so; with exact_key the key NAME, and side keys
+ * that begin with lock:={TAG}NAME, where TAG is the part of NAME that a Redis
+ * Cluster hashes (for a rare NAME whose part contains a '}': a number with the
+ * same hash slot). */
 enum shed_lock_algorithm {
     /* SETNX, DEL. Has no lease: a holder that dies holds it for ever. */
     SHED_LOCK_SETNX,
@@ -104,12 +107,16 @@ struct shed_lock_options {
                                 1970, 0: in milliseconds; as other clients do */
     shed_lock_lost_fn *on_lost; /* may be NULL */
     void *user;                 /* passed to on_lost */
+    uint64_t exact_key; /* [0, 1]; LEASE and QUORUM: 1: the key in Redis is the
+                           name itself, to share the lock with other clients;
+                           all who use the lock must agree on it. Without effect
+                           with the first three, whose key always is the name */
 };
 
 #define SHED_LOCK_OPTIONS_INIT                                                 \
     {                                                                          \
         sizeof(struct shed_lock_options), SHED_LOCK_LEASE, 30000, 1, 0, 0,     \
-            150, 0, NULL, NULL                                                 \
+            150, 0, NULL, NULL, 0                                              \
     }
 
 #define SHED_LOCK_NAME_MAX_BYTES 1024 /* a resource of the guard's: 255 */

@@ -15,6 +15,7 @@
 #include "error.h"
 #include "gate.h"
 #include "lock/engine.h"
+#include "lock/keys.h"
 #include "random.h"
 
 /* The ranges that lock.h states. */
@@ -48,6 +49,8 @@ static int check_options(const struct shed_lock_options *o,
                                 "lock death_grace_ms", err);
     if (code == SHED_OK)
         code = shed_check_range(o->in_seconds, 0, 1, "lock in_seconds", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->exact_key, 0, 1, "lock exact_key", err);
     if (code == SHED_OK && o->fair != 0 && o->algorithm != SHED_LOCK_LEASE)
         code = shed_fail(err, SHED_EINVAL,
                          "a lock can be fair with SHED_LOCK_LEASE only");
@@ -84,39 +87,6 @@ static int check_clients(struct shed_client *const *clients, size_t count,
     return SHED_OK;
 }
 
-/* The keys stand behind the handle, in one piece. */
-static void name_keys(struct shed_lock *l, char *at, const char *name,
-                      size_t size)
-{
-    static const char *const suffixes[SHED_LOCK_KEYS] = {"",   ":f", ":s",
-                                                         ":q", ":o", ":w"};
-    static const char before[] = "lock:{", behind[] = "}";
-    int keys = l->way->has_tokens ? SHED_LOCK_KEYS : 1;
-
-    l->name_size = size;
-    for (int i = 0; i < keys; i++) {
-        char *begin = at;
-        if (l->way->has_tokens) {
-            memcpy(at, before, sizeof(before) - 1);
-            at += sizeof(before) - 1;
-        }
-        l->name = i == 0 ? at : l->name;
-        memcpy(at, name, size);
-        at += size;
-        if (l->way->has_tokens) {
-            memcpy(at, behind, sizeof(behind) - 1);
-            at += sizeof(behind) - 1;
-        }
-        memcpy(at, suffixes[i], strlen(suffixes[i]));
-        at += strlen(suffixes[i]);
-        l->words.key[i].at = begin;
-        l->words.key[i].size = (size_t)(at - begin);
-    }
-}
-
-/* What name_keys adds to a name, at most. */
-#define KEY_EXTRA_BYTES 16
-
 static void destroy(struct shed_lock *l)
 {
     pthread_mutex_destroy(&l->mu);
@@ -137,8 +107,7 @@ static struct shed_lock *create(struct shed_client *const *clients,
 {
     size_t nodes_bytes = count * sizeof(struct shed_node);
     struct shed_lock *l =
-        calloc(1, sizeof(*l) + nodes_bytes +
-                      SHED_LOCK_KEYS * (name_size + KEY_EXTRA_BYTES));
+        calloc(1, sizeof(*l) + nodes_bytes + shed_lock_keys_bytes(name_size));
 
     if (l == NULL || pthread_mutex_init(&l->mu, NULL) != 0) {
         free(l);
@@ -153,7 +122,10 @@ static struct shed_lock *create(struct shed_client *const *clients,
     l->guest.close = close_guest;
     for (size_t i = 0; i < count; i++)
         l->node[i].client = clients[i];
-    name_keys(l, (char *)(l + 1) + nodes_bytes, name, name_size);
+    /* the keys are behind the handle, in one piece */
+    l->name = shed_lock_keys_name(&l->words, l->way->has_tokens, name,
+                                  name_size, (char *)(l + 1) + nodes_bytes);
+    l->name_size = name_size;
     return l;
 }
 

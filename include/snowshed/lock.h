@@ -26,6 +26,25 @@
  * an event loop a handle of its own. A thread that ends without a release
  * leaves the lock to the end of its lease.
  *
+ * Other languages: LEASE and QUORUM exclude, and are excluded by, every client
+ * that takes a lock with SET KEY TOKEN NX PX and compares its token before it
+ * extends or deletes it, such as redis-py's Lock, redsync and npm's redlock.
+ * Set exact_key, since those know no prefix. Any string at the key is then
+ * somebody's hold, also one without a time to live: an acquire waits until it
+ * is deleted or expires, and never deletes, overwrites or extends it. With
+ * QUORUM a server that such a client has taken is one server less, also when
+ * that client gets no majority and is about to give it back. What is shared is
+ * exclusion while the leases last, and nothing else:
+ * - a foreign holder has no fencing token: tokens order snowshed's holders
+ *   only;
+ * - a foreign holder that dies keeps the lock for the rest of its time to live,
+ *   or, if that has no end, until somebody deletes the key;
+ * - foreign clients do not queue for a fair lock, and they poll, where ours are
+ *   woken: a lock that ours never leave free for long is seldom free when a
+ *   foreign client looks;
+ * - what we store at the key is binary: a client that decodes replies as text
+ *   must not read it (redis-py's Lock.owned with decode_responses does).
+ *
  * Handles are cheap: thousands may be open, or one may be opened for a single
  * use. With the last two algorithms a name leaves a counter in Redis for a day.
  *
@@ -64,7 +83,8 @@ enum shed_lock_algorithm {
      * Source: redis.io, documentation of SETNX, "Design pattern: Locking". */
     SHED_LOCK_TIMESTAMP,
     /* SET NX PX of a random token; release and extend compare it. Fencing
-     * tokens. A failover can forget it. */
+     * tokens. A failover can forget it. Shared with other languages by
+     * exact_key, see above. */
     SHED_LOCK_LEASE,
     /* The same on a majority of several independent servers.
      * Source: redis.io, "Distributed Locks with Redis" (Redlock). */

@@ -102,7 +102,7 @@ static bool hear_acquire(struct shed_talk *talk, const struct shed_reply *reply)
         talk->look_ms = (uint64_t)shed_reply_integer(what) + 1;
         return shed_talk_end(talk, SHED_TALK_NO);
     }
-    if (shed_reply_begins(kind, "FOREIGN")) {
+    if (shed_reply_begins(kind, "WRONGTYPE")) {
         shed_talk_refuse(talk);
         return shed_talk_end(talk, SHED_TALK_WRONG);
     }

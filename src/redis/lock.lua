@@ -16,18 +16,19 @@ end
 
 local function whole(number) return string.format('%.0f', number) end
 
--- The record at key, as a table; nil where there is nothing; 'foreign' where it
--- is none of ours.
+-- The record at key, as a table; nil where there is nothing. Any other string is
+-- the lock of a foreign client, whose token we need not know: a table without a
+-- token. 'wrong type' where there is no string.
 local function read(key)
     local bytes = redis.pcall('GET', key)
     if not bytes then return nil end
     if type(bytes) ~= 'string' then
-        if string.find(bytes.err, 'WRONGTYPE', 1, true) then return 'foreign' end
+        if string.find(bytes.err, 'WRONGTYPE', 1, true) then
+            return 'wrong type'
+        end
         error(bytes.err)
     end
-    if #bytes ~= SIZE or string.sub(bytes, 1, 3) ~= MAGIC then
-        return 'foreign'
-    end
+    if #bytes ~= SIZE or string.sub(bytes, 1, 3) ~= MAGIC then return {} end
     return {
         token = string.sub(bytes, 4, 19),
         process = string.sub(bytes, 20, 35),

@@ -8,7 +8,9 @@
 -- Returns {'HELD', number}     the lock is the token's, now or already
 --         {'TAKEN', ms}        it is another's, or another's turn; in so many
 --                              ms that may change without a push
---         {'FOREIGN'}          what stands there is no lock
+--         {'WRONGTYPE'}        the key holds no string, so it is no lock
+-- Any string that is no record of ours is the lock of a foreign client: it is
+-- waited for, and never changed.
 -- One SET NX first: where nothing stands it costs no read, and a script that
 -- reads nothing is not tracked, so that only waiters get pushes.
 
@@ -114,13 +116,27 @@ local function take_in_turn(...)
     return held
 end
 
+-- A foreign holder is no process that could be missed, and may keep the lock
+-- without an end. What was offered could not be taken meanwhile.
+local function wait_for_foreign()
+    if me then
+        redis.call('DEL', KEYS[5])
+        enlist()
+    else
+        mark_waiter()
+    end
+    local left = redis.call('PTTL', K)
+    return {'TAKEN', left < 0 and LOOK_MS or left}
+end
+
 if not me then
     local held = take('NX')
     if held then return held end
 end
 local held = read(K)
-if held == 'foreign' then return {'FOREIGN'} end
+if held == 'wrong type' then return {'WRONGTYPE'} end
 if not held then return take_in_turn() end
+if not held.token then return wait_for_foreign() end
 if held.token == token then return take() end
 local left = redis.call('PTTL', K)
 if left < 0 then -- somebody has taken its end away

@@ -38,7 +38,7 @@ packages_of()
         ;;
     test)
         printf '%s\n' 'command:c++|g++' 'module:check|check' \
-            'command:openssl|openssl'
+            'command:openssl|openssl' 'python:redis|python3-redis'
         ;;
     servers)
         # redis-tools, not redis-server, and the -core packages: these have the
@@ -72,6 +72,9 @@ has()
         case $kind in
         command) find_program "$name" >/dev/null && return 0 ;;
         module) pkg-config --exists "$name" 2>/dev/null && return 0 ;;
+        # the first python3 of PATH need not be the system's
+        python) { python3 -c "import $name" ||
+            /usr/bin/python3 -c "import $name"; } >/dev/null 2>&1 && return 0 ;;
         header) echo "#include <$name>" | cc -E -x c - >/dev/null 2>&1 &&
             return 0 ;;
         esac

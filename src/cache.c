@@ -550,8 +550,8 @@ static int write_entry(struct shed_cache *cache, enum shed_script script,
 {
     struct shed_reply *reply = NULL;
     bool is_repeated; /* which does no harm here */
-    int code = shed_links_call_script(cache->client->links, script, args,
-                                      &reply, &is_repeated, deadline_ms, err);
+    int code = shed_links_call_script(cache->client->links, args, &reply,
+                                      &is_repeated, deadline_ms, err);
     const char *text = shed_reply_error(reply);
 
     shed_table_detach(cache->client->airport.table, named->key.redis,

@@ -224,8 +224,6 @@ static void on_ended(void *arg, struct shed_reply *reply,
     x->on_event(x->arg, event);
 }
 
-static void send_renew(struct shed_exchange *x, uint64_t request, bool by_text);
-
 static void on_renewed(void *arg, struct shed_reply *reply,
                        enum shed_trouble trouble, const struct shed_error *err)
 {
@@ -235,10 +233,6 @@ static void on_renewed(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
-    if (shed_script_is_unknown(reply)) {
-        send_renew(x, x->renew_request, true);
-        return;
-    }
     if (shed_reply_integer(reply) == 0) {
         event.type = SHED_EV_LEASE_LOST;
         shed_count(&x->settings->counters->leases_lost, 1);
@@ -246,18 +240,12 @@ static void on_renewed(void *arg, struct shed_reply *reply,
     x->on_event(x->arg, event);
 }
 
-/* NOSCRIPT: the server was flushed or has begun anew since the scripts were
- * loaded. The whole call is made again, by text, under the same number. */
-static void send_call(struct shed_exchange *x, bool by_text);
-
 static void on_call(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_exchange *x = arg;
 
-    if (shed_script_is_unknown(reply))
-        send_call(x, true);
-    else if (x->sent == SHED_SEND_ACQUIRE)
+    if (x->sent == SHED_SEND_ACQUIRE)
         on_acquired(arg, reply, trouble, err);
     else if (x->sent == SHED_SEND_PUBLISH)
         on_published(arg, reply, trouble, err);
@@ -294,11 +282,8 @@ static void add_parts(struct shed_args *args,
     shed_args_add(args, entry->payload, entry->payload_size);
 }
 
-static void put_call(struct shed_exchange *x, enum shed_script script,
-                     struct shed_args *args, bool by_text)
+static void put_call(struct shed_exchange *x, const struct shed_args *args)
 {
-    if (by_text)
-        shed_script_by_text(args, script);
     shed_pipe_call(shed_push_pipe(x->settings->push), &x->call, args, on_call,
                    x);
 }
@@ -323,7 +308,7 @@ static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
         token[i] = (unsigned char)shed_random_jitter();
 }
 
-static void send_acquire(struct shed_exchange *x, bool by_text)
+static void send_acquire(struct shed_exchange *x)
 {
     const struct shed_exchange_settings *r = x->settings;
     unsigned flags =
@@ -341,7 +326,7 @@ static void send_acquire(struct shed_exchange *x, bool by_text)
     shed_args_add_text(&args, r->record_ms);
     shed_args_add_text(&args, r->grace_ms);
     shed_args_add(&args, x->seen, x->seen_size);
-    put_call(x, SHED_SCRIPT_ACQUIRE, &args, by_text);
+    put_call(x, &args);
 }
 
 static uint64_t ttl_ms(const struct shed_exchange *x)
@@ -353,7 +338,7 @@ static uint64_t ttl_ms(const struct shed_exchange *x)
         o->ttl_jitter_pct, shed_random_jitter());
 }
 
-static void send_publish(struct shed_exchange *x, bool by_text)
+static void send_publish(struct shed_exchange *x)
 {
     const struct shed_value *v = x->loaded->value;
     uint64_t cost_ms = x->loaded->cost_us / US_PER_MS;
@@ -374,7 +359,7 @@ static void send_publish(struct shed_exchange *x, bool by_text)
     shed_args_add(&args, x->version, sizeof(x->version));
     add_parts(&args, &parts, &entry);
     add_number(&args, ttl, ttl_ms(x));
-    put_call(x, SHED_SCRIPT_PUBLISH, &args, by_text);
+    put_call(x, &args);
 }
 
 /* How long a failure answers others: jittered down to half. */
@@ -388,7 +373,7 @@ static uint64_t failure_ttl_ms(const struct shed_exchange *x)
                                  shed_random_jitter());
 }
 
-static void send_fail(struct shed_exchange *x, bool by_text)
+static void send_fail(struct shed_exchange *x)
 {
     struct shed_entry entry = {
         .type = SHED_ENTRY_FAILURE,
@@ -407,20 +392,28 @@ static void send_fail(struct shed_exchange *x, bool by_text)
     add_holder(&args, x);
     add_parts(&args, &parts, &entry);
     add_number(&args, ttl, failure_ttl_ms(x));
-    put_call(x, SHED_SCRIPT_FAIL, &args, by_text);
+    put_call(x, &args);
 }
 
-static void send_call(struct shed_exchange *x, bool by_text)
+static void send_call(struct shed_exchange *x)
 {
     if (x->sent == SHED_SEND_ACQUIRE)
-        send_acquire(x, by_text);
+        send_acquire(x);
     else if (x->sent == SHED_SEND_PUBLISH)
-        send_publish(x, by_text);
+        send_publish(x);
     else
-        send_fail(x, by_text);
+        send_fail(x);
 }
 
-static void send_renew(struct shed_exchange *x, uint64_t request, bool by_text)
+void shed_exchange_send(struct shed_exchange *x, enum shed_flight_send what,
+                        uint64_t request)
+{
+    x->sent = what;
+    x->call_request = request;
+    send_call(x);
+}
+
+void shed_exchange_renew(struct shed_exchange *x, uint64_t request)
 {
     struct shed_args args;
 
@@ -431,23 +424,8 @@ static void send_renew(struct shed_exchange *x, uint64_t request, bool by_text)
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     shed_args_add_text(&args, x->settings->lease_ms);
-    if (by_text)
-        shed_script_by_text(&args, SHED_SCRIPT_RENEW);
     shed_pipe_call(shed_push_pipe(x->settings->push), &x->renew_call, &args,
                    on_renewed, x);
-}
-
-void shed_exchange_send(struct shed_exchange *x, enum shed_flight_send what,
-                        uint64_t request)
-{
-    x->sent = what;
-    x->call_request = request;
-    send_call(x, false);
-}
-
-void shed_exchange_renew(struct shed_exchange *x, uint64_t request)
-{
-    send_renew(x, request, false);
 }
 
 bool shed_exchange_is_busy(const struct shed_exchange *x)

@@ -65,14 +65,12 @@ static void on_reply(void *arg, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *err);
 
 /* Returns: false when there is nothing to say: the talk is over. */
-static bool say(struct shed_node *n, bool by_text)
+static bool say(struct shed_node *n)
 {
     struct shed_args args;
 
     if (is_too_young(n) || !shed_talk_say(&n->talk, push_of(n), &args))
         return false;
-    if (by_text)
-        shed_script_by_text(&args, n->talk.script);
     shed_pipe_call(shed_push_pipe(push_of(n)), &n->call, &args, on_reply, n);
     return true;
 }
@@ -81,11 +79,9 @@ static void on_reply(void *arg, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_node *n = arg;
-    bool is_unknown = shed_script_is_unknown(reply);
 
     (void)trouble;
-    if ((is_unknown || shed_talk_hear(&n->talk, reply, err)) &&
-        say(n, is_unknown))
+    if (shed_talk_hear(&n->talk, reply, err) && say(n))
         return;
     /* it may have restarted while it was asked */
     if (n->talk.end == SHED_TALK_YES)
@@ -99,7 +95,7 @@ static void on_reply(void *arg, struct shed_reply *reply,
 static void go(struct shed_node *n)
 {
     /* by a post even at home: on_end does not come before ask's return */
-    if (!say(n, false))
+    if (!say(n))
         shed_reactor_post(n->home, &n->back);
 }
 

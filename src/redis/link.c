@@ -668,10 +668,9 @@ int shed_links_call(struct shed_links *links, const struct shed_args *commands,
     return call(links, commands, count, replies, &unused, deadline_ms, err);
 }
 
-int shed_links_call_script(struct shed_links *links, enum shed_script script,
-                           struct shed_args *args, struct shed_reply **reply,
-                           bool *is_repeated, uint64_t deadline_ms,
-                           struct shed_error *err)
+int shed_links_call_script(struct shed_links *links, struct shed_args *args,
+                           struct shed_reply **reply, bool *is_repeated,
+                           uint64_t deadline_ms, struct shed_error *err)
 {
     int code = call(links, args, 1, reply, is_repeated, deadline_ms, err);
 
@@ -679,7 +678,7 @@ int shed_links_call_script(struct shed_links *links, enum shed_script script,
         return code;
     shed_reply_free(*reply);
     *reply = NULL;
-    shed_script_by_text(args, script);
+    shed_script_by_text(args);
     return call(links, args, 1, reply, is_repeated, deadline_ms, err);
 }
 

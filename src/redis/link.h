@@ -47,9 +47,8 @@ SHED_MUST_CHECK int shed_links_call(struct shed_links *links,
  * has lost it. *is_repeated: it was sent twice, and may have been carried out
  * before it was answered. */
 SHED_MUST_CHECK int
-shed_links_call_script(struct shed_links *links, enum shed_script script,
-                       struct shed_args *args, struct shed_reply **reply,
-                       bool *is_repeated, uint64_t deadline_ms,
-                       struct shed_error *err);
+shed_links_call_script(struct shed_links *links, struct shed_args *args,
+                       struct shed_reply **reply, bool *is_repeated,
+                       uint64_t deadline_ms, struct shed_error *err);
 
 #endif

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "error.h"
 #include "random.h"
+#include "redis/script.h"
 
 /* Calls that may wait at a time; more fail at once. */
 #define CALLS_MAX ((size_t)1000000)
@@ -101,6 +102,8 @@ static void end_call(struct shed_call *call, struct shed_reply *reply,
 {
     shed_pipe_fn *fn = call->fn;
 
+    free(call->by_text);
+    call->by_text = NULL;
     call->fn = NULL;
     fn(call->arg, reply, trouble, why);
 }
@@ -196,12 +199,33 @@ static bool is_setup(const struct shed_pipe *p, const struct shed_call *call)
     return false;
 }
 
+static bool append(struct shed_pipe *p, const struct shed_args *args);
+
+/* The server was flushed of its scripts. Once only: one that does not know a
+ * text either is no server that we can use. */
+static void repeat_by_text(struct shed_pipe *p, struct shed_call *call)
+{
+    struct shed_args *args = call->by_text;
+
+    call->by_text = NULL;
+    call->since_ms = shed_now_ms();
+    if (append(p, args))
+        push_call(&p->calls, call);
+    else
+        fail_call(p, call, SHED_TROUBLE_DOWN);
+    free(args);
+}
+
 static void deliver(struct shed_pipe *p, struct shed_reply *reply)
 {
     struct shed_call *call = pop_call(&p->calls);
 
     if (call == NULL) {
         p->hooks.on_push(p->hooks.arg, reply);
+        return;
+    }
+    if (call->by_text != NULL && shed_script_is_unknown(reply)) {
+        repeat_by_text(p, call);
         return;
     }
     if (shed_reply_error(reply) == NULL && !is_setup(p, call))
@@ -403,6 +427,22 @@ static bool append(struct shed_pipe *p, const struct shed_args *args)
     return !is_open || p->state == PIPE_OPEN;
 }
 
+static bool append_call(struct shed_pipe *p, struct shed_call *call,
+                        const struct shed_args *args)
+{
+    struct shed_args copy = *args;
+
+    if (args->script == NULL)
+        return append(p, args);
+    call->by_text = shed_script_keep(args);
+    if (call->by_text != NULL) {
+        shed_script_by_text(call->by_text);
+        return append(p, args);
+    }
+    shed_script_by_text(&copy);
+    return append(p, &copy);
+}
+
 void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
@@ -410,7 +450,7 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
     if (p->state == PIPE_PAUSED)
         fail_call(p, call, p->pause_trouble);
     else if (p->state == PIPE_CLOSED || p->calls.count >= CALLS_MAX ||
-             !append(p, args))
+             !append_call(p, call, args))
         fail_call(p, call, SHED_TROUBLE_DOWN);
     else
         push_call(&p->calls, call);

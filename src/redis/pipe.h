@@ -31,6 +31,8 @@ struct shed_call {
     struct shed_call *next;
     shed_pipe_fn *fn;
     void *arg;
+    struct shed_args *by_text; /* what to send if it is a script that the
+                                  server does not know; NULL: nothing */
     uint64_t since_ms;
     enum shed_trouble trouble; /* of one that has failed */
 };
@@ -60,7 +62,8 @@ SHED_MUST_CHECK int shed_pipe_create(struct shed_reactor *reactor,
 void shed_pipe_open(struct shed_pipe *pipe);
 
 /* Send a command; fn is called exactly once, never before the return. call
- * must not be under way. */
+ * must not be under way. A script that the server has lost is sent once more,
+ * by its text, behind what has been sent meanwhile. */
 void shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg);
 

@@ -1,23 +1,50 @@
 /* Calls of scripts: by digest, and by text where the server has lost it. */
 #include "redis/script.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Beside so many bytes of arguments the text of a script is short. */
+#define KEEP_MAX_BYTES 32768
 
 void shed_script_begin(struct shed_args *args, enum shed_script script,
                        const char *keys)
 {
-    args->count = 0;
+    *args = (struct shed_args){.script = &shed_script_texts[script]};
     shed_args_add_text(args, "EVALSHA");
-    shed_args_add_text(args, shed_script_texts[script].sha1);
+    shed_args_add_text(args, args->script->sha1);
     shed_args_add_text(args, keys);
 }
 
-void shed_script_by_text(struct shed_args *args, enum shed_script script)
+void shed_script_by_text(struct shed_args *args)
 {
     args->at[0] = "EVAL";
     args->size[0] = strlen("EVAL");
-    args->at[1] = shed_script_texts[script].text;
-    args->size[1] = shed_script_texts[script].size;
+    args->at[1] = args->script->text;
+    args->size[1] = args->script->size;
+}
+
+struct shed_args *shed_script_keep(const struct shed_args *args)
+{
+    struct shed_args *copy;
+    size_t size = 0;
+    char *at;
+
+    for (int i = 0; i < args->count; i++)
+        size += args->size[i];
+    if (size > KEEP_MAX_BYTES)
+        return NULL;
+    copy = malloc(sizeof(*copy) + size);
+    if (copy == NULL)
+        return NULL;
+    *copy = *args;
+    at = (char *)(copy + 1);
+    for (int i = 0; i < args->count; i++) {
+        memcpy(at, args->at[i], args->size[i]);
+        copy->at[i] = at;
+        at += args->size[i];
+    }
+    return copy;
 }
 
 bool shed_script_is_unknown(const struct shed_reply *reply)

@@ -41,7 +41,13 @@ void shed_script_begin(struct shed_args *args, enum shed_script script,
 
 /* Turn a call by digest into one by text, for a server that does not know the
  * script (any more). */
-void shed_script_by_text(struct shed_args *args, enum shed_script script);
+void shed_script_by_text(struct shed_args *args);
+
+/* A copy of a call, to be repeated by text if the server does not know the
+ * script. Ownership: one block, for free(). Returns: NULL for want of memory,
+ * and where the arguments are so long that it is cheaper to send the text at
+ * once than to keep a copy of them. */
+struct shed_args *shed_script_keep(const struct shed_args *args);
 
 /* Whether the reply says that the server does not know the script. */
 bool shed_script_is_unknown(const struct shed_reply *reply);

@@ -266,14 +266,14 @@ size_t shed_wire_setup(const struct shed_address *a,
     size_t count = 0;
 
     if (a->password != NULL) {
-        setup[count].count = 0;
+        setup[count] = (struct shed_args){0};
         shed_args_add_text(&setup[count], "AUTH");
         if (a->user != NULL)
             shed_args_add_text(&setup[count], a->user);
         shed_args_add_text(&setup[count++], a->password);
     }
     if (a->db[0] != '\0') {
-        setup[count].count = 0;
+        setup[count] = (struct shed_args){0};
         shed_args_add_text(&setup[count], "SELECT");
         shed_args_add_text(&setup[count++], a->db);
     }

@@ -19,8 +19,11 @@
 /* The arguments of one command; they are borrowed until it is formatted. */
 #define SHED_ARGS_MAX 16
 
+struct shed_script_text;
+
 struct shed_args {
     int count;
+    const struct shed_script_text *script; /* NULL: a plain command */
     const char *at[SHED_ARGS_MAX];
     size_t size[SHED_ARGS_MAX];
 };

@@ -253,8 +253,8 @@ static struct shed_value *look(struct shed_cache *cache,
 
     shed_args_add_text(&args, "GET");
     shed_args_add(&args, key->redis, key->redis_size);
-    *code = shed_links_call(cache->client->links, &args, 1, &reply, deadline_ms,
-                            err);
+    *code = shed_links_call(cache->client->links, &args, 1, &reply, NULL,
+                            deadline_ms, err);
     if (*code != SHED_OK) {
         *code = after_failed_get(cache, *code);
         return NULL;
@@ -409,7 +409,7 @@ static void look_many(struct shed_cache *cache, struct batch *b,
                       b->named[i].key.redis_size);
     }
     code = shed_links_call(cache->client->links, b->args, b->count, b->replies,
-                           deadline_ms, &why);
+                           NULL, deadline_ms, &why);
     for (size_t i = 0; i < b->count; i++) {
         int item_code = after_failed_get(cache, code);
         if (code == SHED_OK)

@@ -308,6 +308,8 @@ struct pair {
     char held[CHUNK_BYTES];
     size_t size, sent;
     uint64_t due_ms;
+    char copy[CHUNK_BYTES]; /* DOUBLE: of what was held last */
+    size_t copy_size;
 };
 
 static void open_socket_name(struct sockaddr_un *name, const char *path)
@@ -321,7 +323,7 @@ static void close_pair(struct pair *pair)
     close(pair->client);
     close(pair->upstream);
     pair->client = pair->upstream = -1;
-    pair->size = pair->sent = 0;
+    pair->size = pair->sent = pair->copy_size = 0;
 }
 
 static void accept_pair(struct proxy *p, struct pair *pair)
@@ -345,6 +347,13 @@ static void pass_request(const struct proxy *p, struct pair *pair)
 
     if (n > 0 && atomic_load(&p->mode) == PROXY_SWALLOW)
         return;
+    if (n > 0 && atomic_load(&p->mode) == PROXY_DOUBLE && pair->copy_size > 0) {
+        if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) !=
+            (ssize_t)pair->copy_size)
+            close_pair(pair);
+        pair->copy_size = 0;
+        return;
+    }
     if (n <= 0 || send(pair->upstream, bytes, (size_t)n, MSG_NOSIGNAL) != n)
         close_pair(pair);
 }
@@ -366,6 +375,10 @@ static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
         pair->due_ms += atomic_load(&p->delay_ms);
     if (mode == PROXY_DROP)
         pair->size = 0;
+    if (mode == PROXY_DOUBLE) {
+        memcpy(pair->copy, pair->held, pair->size);
+        pair->copy_size = pair->size;
+    }
     if (mode == PROXY_ANSWER) {
         pair->size = strlen(p->text);
         memcpy(pair->held, p->text, pair->size);

@@ -69,6 +69,8 @@ enum proxy_mode {
     PROXY_CUT,     /* the first byte of a reply, then the end */
     PROXY_CUT_ONE, /* of the next reply; then PASS */
     PROXY_ANSWER,  /* text in place of what the server says */
+    PROXY_DOUBLE,  /* each read of the server's is kept, and answers the next
+                      request, which does not come through */
     PROXY_DROP,    /* requests go, replies do not come */
     PROXY_SWALLOW  /* requests do not come through */
 };

@@ -78,6 +78,63 @@ START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
 }
 END_TEST
 
+/* ---------------------------------------------------------------- doubled */
+
+/* By numbers alone: the copy is what an invalidation answers. */
+START_TEST(a_doubled_reply_confirms_no_other_invalidation)
+{
+    rig_open(&rig);
+    expect_text(rig.cache, "a", "a@1");
+    expect_text(rig.cache, "b", "b@1");
+    proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
+    invalidate(rig.cache, "a");
+    invalidate(rig.cache, "b");
+    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{b}"), 0);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+}
+END_TEST
+
+static struct shed_lock *open_lock(struct shed_client *client, const char *name,
+                                   uint64_t fair)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_lock *lock;
+    struct shed_error err = {0};
+
+    o.fair = fair;
+    ck_assert_msg(shed_lock_open(&client, 1, name, strlen(name), &o, &lock,
+                                 &err) == SHED_OK,
+                  "%s", err.reason);
+    return lock;
+}
+
+START_TEST(a_doubled_reply_grants_no_other_lock)
+{
+    struct shed_client *other;
+    struct shed_lock *theirs, *first, *second;
+    struct shed_error err = {0};
+
+    rig_open(&rig);
+    ck_assert_int_eq(shed_client_open(rig.server.uri, NULL, &other, NULL),
+                     SHED_OK);
+    theirs = open_lock(other, "second", (uint64_t)_i);
+    first = open_lock(rig.client, "first", (uint64_t)_i);
+    second = open_lock(rig.client, "second", (uint64_t)_i);
+    ck_assert_int_eq(shed_lock_acquire(theirs, 0, NULL), SHED_OK);
+    expect_text(rig.cache, "k", "k@1"); /* all is connected */
+    proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
+    ck_assert_msg(shed_lock_acquire(first, 0, &err) == SHED_OK, "%s",
+                  err.reason);
+    ck_assert_int_ne(shed_lock_acquire(second, 0, &err), SHED_OK);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    shed_lock_close(second);
+    shed_lock_close(first);
+    ck_assert_int_eq(shed_lock_release(theirs, &err), SHED_OK);
+    shed_lock_close(theirs);
+    shed_client_close(other);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("bad replies");
@@ -87,5 +144,7 @@ int main(void)
     tcase_add_test(tc, a_server_that_never_knows_a_script_is_done_without);
     tcase_add_loop_test(tc, a_lock_on_a_server_that_never_knows_a_script_fails,
                         0, 2);
+    tcase_add_test(tc, a_doubled_reply_confirms_no_other_invalidation);
+    tcase_add_loop_test(tc, a_doubled_reply_grants_no_other_lock, 0, 2);
     return run_tests("bad_replies", tc);
 }

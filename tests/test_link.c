@@ -78,8 +78,8 @@ static void get_good(struct shed_links *links)
 
     shed_args_add_text(&args, "GET");
     shed_args_add_text(&args, "key");
-    ck_assert_msg(shed_links_call(links, &args, 1, &reply, test_deadline_ms(),
-                                  &err) == SHED_OK,
+    ck_assert_msg(shed_links_call(links, &args, 1, &reply, NULL,
+                                  test_deadline_ms(), &err) == SHED_OK,
                   "%s", err.reason);
     bytes = shed_reply_bytes(reply, &size);
     ck_assert_msg(size == 4 && memcmp(bytes, "good", 4) == 0,

@@ -38,17 +38,19 @@ static bool acquire(const char *token, const char *process, const char *run)
 {
     const struct shed_script_text *script =
         &shed_script_texts[SHED_SCRIPT_LOCK_ACQUIRE];
-    redisReply *reply =
-        server_run(&server, "EVAL %b 4 %s %s:f %s:s %s:w %s %s %s %d %d handle",
-                   script->text, script->size, KEY, KEY, KEY, KEY, token,
-                   process, run, LEASE_MS, GRACE_MS);
+    redisReply *whole = server_run(
+        &server, "EVAL %b 4 %s %s:f %s:s %s:w %s %s %s %d %d handle 1",
+        script->text, script->size, KEY, KEY, KEY, KEY, token, process, run,
+        LEASE_MS, GRACE_MS);
+    const redisReply *reply;
     bool is_held;
 
-    ck_assert_int_eq(reply->type, REDIS_REPLY_ARRAY);
+    ck_assert_int_eq(whole->type, REDIS_REPLY_ARRAY);
+    reply = whole->element[1];
     is_held = strcmp(reply->element[0]->str, "HELD") == 0;
     if (!is_held)
         ck_assert_str_eq(reply->element[0]->str, "TAKEN");
-    freeReplyObject(reply);
+    freeReplyObject(whole);
     return is_held;
 }
 

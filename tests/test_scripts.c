@@ -13,7 +13,8 @@
 
 #define CLIENTS 4
 #define NAME_BYTES 256
-#define ARGS_MAX (TWIN_ARGS_MAX + 5)
+#define CALL_NUMBER "4711"
+#define ARGS_MAX (TWIN_ARGS_MAX + 6)
 
 struct redis_store {
     struct store store;
@@ -152,6 +153,17 @@ static void convert(const redisReply *r, struct twin_reply *out)
     }
 }
 
+/* The script's own reply, inside what carries the number of the call. */
+static const redisReply *open_reply(const redisReply *whole)
+{
+    if (whole->type == REDIS_REPLY_ERROR)
+        return whole;
+    ck_assert_int_eq(whole->type, REDIS_REPLY_ARRAY);
+    ck_assert_uint_eq(whole->elements, 2);
+    ck_assert_str_eq(whole->element[0]->str, CALL_NUMBER);
+    return whole->element[1];
+}
+
 static redisReply *evaluate(struct redis_store *s, redisContext *c,
                             const struct twin_call *call)
 {
@@ -169,6 +181,8 @@ static redisReply *evaluate(struct redis_store *s, redisContext *c,
         argv[argc] = (const char *)call->argv[i].at;
         sizes[argc++] = call->argv[i].size;
     }
+    argv[argc] = CALL_NUMBER;
+    sizes[argc++] = strlen(CALL_NUMBER);
     return take(c, redisCommandArgv(c, (int)argc, argv, sizes));
 }
 
@@ -187,7 +201,7 @@ static void redis_call(struct store *store, const struct twin_call *call,
         freeReplyObject(run(c, "CLIENT CACHING YES"));
     }
     reply = evaluate(s, c, call);
-    convert(reply, out);
+    convert(open_reply(reply), out);
     freeReplyObject(reply);
 }
 

@@ -1,8 +1,11 @@
 # Turn the Lua scripts into a C file: cmake -DOUT= -DSCRIPTS= -P.
 #
 # The text of a script is a prelude (lock.lua for lock_*.lua, else entry.lua) and
-# its own, byte for byte; its SHA-1 is by which Redis knows it. Bytes, not
-# literals: C promises no literal of more than 4095 characters.
+# its own, as the body of a function; its SHA-1 is by which Redis knows it. What
+# is behind it hands the number of the call, which is the last of ARGV, back with
+# the reply, so that a client whose connection has got out of step (a server or
+# proxy has doubled a reply) does not take it for the answer to another call.
+# Bytes, not literals: C promises no literal of more than 4095 characters.
 
 file(READ ${CMAKE_CURRENT_LIST_DIR}/entry.lua entry_prelude)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/lock.lua lock_prelude)
@@ -12,10 +15,13 @@ foreach(file ${SCRIPTS})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} body)
   if(name MATCHES "^lock_")
-    string(CONCAT text "${lock_prelude}" "${body}")
+    set(prelude "${lock_prelude}")
   else()
-    string(CONCAT text "${entry_prelude}" "${body}")
+    set(prelude "${entry_prelude}")
   endif()
+  string(CONCAT text "${prelude}" "local function reply()\n" "${body}" "end\n"
+    "local number = table.remove(ARGV)\n"
+    "return {number, (reply())}\n")
   string(SHA1 sha1 "${text}")
   string(HEX "${text}" hex)
   if(hex MATCHES "^(..)*[89a-f].(..)*$")

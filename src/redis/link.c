@@ -45,6 +45,14 @@ enum outcome {
     OUTCOME_LEADER /* still without its replies, and now to lead the link */
 };
 
+/* The commands of a call. */
+struct batch {
+    const struct shed_args *commands;
+    size_t count;
+    uint64_t number; /* of the first */
+    struct shed_buffer bytes;
+};
+
 struct request {
     struct shed_gate gate; /* opened when the outcome is set */
     struct shed_reply **replies;
@@ -55,6 +63,7 @@ struct request {
     /* under the link's mu until the gate opens */
     enum outcome outcome;
     bool has_gate;
+    uint64_t connection;  /* from which the replies came */
     struct request *next; /* among those whose gate is to be opened */
 };
 
@@ -71,6 +80,8 @@ struct link {
     pthread_mutex_t mu;
     /* under mu */
     bool is_led;
+    bool is_out_of_step;       /* the leader is to close the connection */
+    uint64_t connection;       /* counted: which it is */
     uint64_t last_used_ms;     /* when somebody last found it idle */
     struct shed_buffer queued; /* behind what the leader sends */
     struct slot *slots;        /* a ring, oldest first */
@@ -87,6 +98,7 @@ struct shed_links {
     struct shed_client_options options;
     size_t count;
     struct link *link;
+    atomic_uint_fast64_t last_number; /* of the commands */
     /* how connecting fares, for all links; under mu */
     pthread_mutex_t mu;
     atomic_uint failures; /* in a row, weighed; read without mu */
@@ -176,8 +188,10 @@ static void deliver_locked(struct link *l, struct shed_reply *reply)
         return;
     l->slots_first = (l->slots_first + 1) & (l->slots_capacity - 1);
     l->slots_count--;
-    if (r != NULL)
-        settle_locked(l, r, OUTCOME_DONE);
+    if (r == NULL)
+        return;
+    r->connection = l->connection;
+    settle_locked(l, r, OUTCOME_DONE);
 }
 
 static void free_replies(struct request *r)
@@ -187,10 +201,17 @@ static void free_replies(struct request *r)
     r->received = 0;
 }
 
+static void close_locked(struct link *l)
+{
+    shed_wire_close(&l->wire);
+    l->connection++;
+    l->is_out_of_step = false;
+}
+
 /* The connection is of no use any more: nor are the commands on it. */
 static void lose_locked(struct link *l, const struct shed_error *why)
 {
-    shed_wire_close(&l->wire);
+    close_locked(l);
     l->queued.size = 0;
     for (; l->slots_count > 0; l->slots_count--) {
         struct request *r = slot_at(l, 0)->request;
@@ -429,6 +450,13 @@ static void connect_locked(struct link *l, uint64_t deadline_ms)
         lose_locked(l, &why);
 }
 
+static enum shed_wire_io out_of_step(struct shed_error *err)
+{
+    (void)shed_fail(err, SHED_EREDIS,
+                    "Redis: a reply that answers another call");
+    return SHED_WIRE_LOST;
+}
+
 /* Hand out what came. */
 static enum shed_wire_io deliver_all_locked(struct link *l,
                                             struct shed_reply **replies,
@@ -437,15 +465,15 @@ static enum shed_wire_io deliver_all_locked(struct link *l,
 {
     enum shed_wire_io io = SHED_WIRE_DONE;
 
+    if (l->is_out_of_step)
+        io = out_of_step(err);
     for (size_t i = 0; i < count; i++) {
-        if (l->slots_count > 0) {
+        if (l->slots_count > 0 && !l->is_out_of_step) {
             deliver_locked(l, replies[i]);
             continue;
         }
         shed_reply_free(replies[i]);
-        (void)shed_fail(err, SHED_EREDIS,
-                        "Redis: a reply that nobody asked for");
-        io = SHED_WIRE_LOST;
+        io = out_of_step(err);
     }
     return io;
 }
@@ -602,7 +630,7 @@ static int run_locked(struct link *l, struct request *me,
         l->is_led = true;
         if (l->wire.fd >= 0 && now_ms - l->last_used_ms >= IDLE_MS &&
             !shed_wire_is_quiet(&l->wire))
-            shed_wire_close(&l->wire);
+            close_locked(l);
         lead_locked(l, me);
         l->last_used_ms = now_ms;
     }
@@ -614,72 +642,143 @@ static int run_locked(struct link *l, struct request *me,
     return code == SHED_OK ? conclude(me, err) : code;
 }
 
+/* A connection on which a reply answered another call: what is under way on it
+ * fails, whoever asked for it, and goes once more over a new one. */
+static void drop(struct shed_links *links, const struct shed_link_use *use)
+{
+    struct link *l = &links->link[use->link];
+    struct shed_error why;
+
+    (void)out_of_step(&why);
+    pthread_mutex_lock(&l->mu);
+    if (l->connection == use->connection && l->is_led)
+        l->is_out_of_step = true; /* the wire is the leader's */
+    else if (l->connection == use->connection)
+        lose_locked(l, &why);
+    unlock_and_wake(l);
+}
+
+/* Take the scripts' own replies out of those that carry the numbers of their
+ * calls. Returns: false if one carries another. */
+static bool open_replies(const struct batch *b, struct shed_reply **replies)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_reply *whole = replies[i];
+        if (b->commands[i].script == NULL)
+            continue;
+        if (!shed_script_is_reply(whole, b->number + i))
+            return false;
+        if (shed_reply_error(whole) != NULL)
+            continue;
+        replies[i] = shed_reply_take(whole, 1);
+        shed_reply_free(whole);
+    }
+    return true;
+}
+
 /* With the connection that was tried first perhaps long dead, one more try on
  * a new one decides. */
-static int call_once(struct shed_links *links,
-                     const struct shed_buffer *commands, size_t count,
-                     struct shed_reply **replies, uint64_t deadline_ms,
-                     bool *was_connected, struct shed_error *err)
+static int call_once(struct shed_links *links, const struct batch *b,
+                     struct shed_reply **replies, struct shed_link_use *use,
+                     uint64_t deadline_ms, bool *was_connected,
+                     struct shed_error *err)
 {
     struct link *l = choose(links);
     struct request me = {
-        .replies = replies, .expected = count, .deadline_ms = deadline_ms};
+        .replies = replies, .expected = b->count, .deadline_ms = deadline_ms};
     int code;
 
     atomic_fetch_add_explicit(&l->users, 1, memory_order_relaxed);
     pthread_mutex_lock(&l->mu);
     *was_connected = l->is_led || l->wire.fd >= 0;
-    code = run_locked(l, &me, commands, err);
+    code = run_locked(l, &me, &b->bytes, err);
     atomic_fetch_sub_explicit(&l->users, 1, memory_order_relaxed);
+    *use = (struct shed_link_use){(size_t)(l - links->link), me.connection};
+    if (code != SHED_OK || open_replies(b, replies))
+        return code;
+    free_replies(&me);
+    drop(links, use);
+    (void)out_of_step(err);
+    return SHED_EREDIS;
+}
+
+static int append_numbered(struct shed_buffer *bytes,
+                           const struct shed_args *args, uint64_t number,
+                           struct shed_error *err)
+{
+    struct shed_args numbered = *args;
+    char digits[SHED_SCRIPT_DIGITS];
+
+    shed_script_number(&numbered, number, digits);
+    return shed_buffer_append(bytes, &numbered, err);
+}
+
+static int create_batch(struct shed_links *links, struct batch *b,
+                        struct shed_error *err)
+{
+    int code = SHED_OK;
+
+    b->number = atomic_fetch_add_explicit(&links->last_number, b->count,
+                                          memory_order_relaxed) +
+                1;
+    for (size_t i = 0; i < b->count && code == SHED_OK; i++)
+        code = b->commands[i].script == NULL
+                   ? shed_buffer_append(&b->bytes, &b->commands[i], err)
+                   : append_numbered(&b->bytes, &b->commands[i], b->number + i,
+                                     err);
     return code;
 }
 
 static int call(struct shed_links *links, const struct shed_args *commands,
-                size_t count, struct shed_reply **replies, bool *is_repeated,
+                size_t count, struct shed_reply **replies,
+                struct shed_link_use *use, bool *is_repeated,
                 uint64_t deadline_ms, struct shed_error *err)
 {
-    struct shed_buffer bytes = {0};
+    struct batch b = {.commands = commands, .count = count};
     bool was_connected = false;
-    int code = SHED_OK;
+    int code;
 
     *is_repeated = false;
     if (count == 0)
         return SHED_OK;
-    for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = shed_buffer_append(&bytes, &commands[i], err);
+    code = create_batch(links, &b, err);
     if (code == SHED_OK)
-        code = call_once(links, &bytes, count, replies, deadline_ms,
-                         &was_connected, err);
+        code = call_once(links, &b, replies, use, deadline_ms, &was_connected,
+                         err);
     *is_repeated =
         code == SHED_EREDIS && was_connected && shed_now_ms() < deadline_ms;
     if (*is_repeated)
-        code = call_once(links, &bytes, count, replies, deadline_ms,
-                         &was_connected, err);
-    shed_buffer_fini(&bytes);
+        code = call_once(links, &b, replies, use, deadline_ms, &was_connected,
+                         err);
+    shed_buffer_fini(&b.bytes);
     return code;
 }
 
 int shed_links_call(struct shed_links *links, const struct shed_args *commands,
                     size_t count, struct shed_reply **replies,
-                    uint64_t deadline_ms, struct shed_error *err)
+                    struct shed_link_use *use, uint64_t deadline_ms,
+                    struct shed_error *err)
 {
-    bool unused;
+    struct shed_link_use unused;
+    bool is_repeated;
 
-    return call(links, commands, count, replies, &unused, deadline_ms, err);
+    return call(links, commands, count, replies, use != NULL ? use : &unused,
+                &is_repeated, deadline_ms, err);
 }
 
 int shed_links_call_script(struct shed_links *links, struct shed_args *args,
                            struct shed_reply **reply, bool *is_repeated,
                            uint64_t deadline_ms, struct shed_error *err)
 {
-    int code = call(links, args, 1, reply, is_repeated, deadline_ms, err);
+    struct shed_link_use use;
+    int code = call(links, args, 1, reply, &use, is_repeated, deadline_ms, err);
 
     if (code != SHED_OK || !shed_script_is_unknown(*reply))
         return code;
     shed_reply_free(*reply);
     *reply = NULL;
     shed_script_by_text(args);
-    return call(links, args, 1, reply, is_repeated, deadline_ms, err);
+    return call(links, args, 1, reply, &use, is_repeated, deadline_ms, err);
 }
 
 int shed_links_create(struct shed_address *address,

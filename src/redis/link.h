@@ -18,6 +18,12 @@
 
 struct shed_links;
 
+/* By what a call went. */
+struct shed_link_use {
+    size_t link;
+    uint64_t connection; /* of that link, counted */
+};
+
 /* address must outlive the links. No connection is made yet.
  * Returns: SHED_OK; SHED_ENOMEM. */
 SHED_MUST_CHECK int shed_links_create(struct shed_address *address,
@@ -36,16 +42,18 @@ void shed_links_destroy(struct shed_links *links);
  * shed_reply_free (an error reply is a reply); else replies holds nothing:
  * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
  * reply within the command timeout), SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM.
+ * *use (NULL is allowed) is set with the former.
  */
 SHED_MUST_CHECK int shed_links_call(struct shed_links *links,
                                     const struct shed_args *commands,
                                     size_t count, struct shed_reply **replies,
+                                    struct shed_link_use *use,
                                     uint64_t deadline_ms,
                                     struct shed_error *err);
 
 /* The same for one script, begun with shed_script_begin; by text if the server
- * has lost it. *is_repeated: it was sent twice, and may have been carried out
- * before it was answered. */
+ * has lost it. *reply is the script's own. *is_repeated: it was sent twice, and
+ * may have been carried out before it was answered. */
 SHED_MUST_CHECK int
 shed_links_call_script(struct shed_links *links, struct shed_args *args,
                        struct shed_reply **reply, bool *is_repeated,

@@ -52,6 +52,7 @@ struct shed_pipe {
     struct calls failed; /* to be told so by the loop */
     struct shed_timer *fail_timer;
     struct shed_error why; /* the last failure */
+    uint64_t last_number;  /* of the calls of scripts */
     enum shed_trouble pause_trouble;
     unsigned failures; /* to connect, in a row */
     uv_getaddrinfo_t *resolving;
@@ -216,6 +217,15 @@ static void repeat_by_text(struct shed_pipe *p, struct shed_call *call)
     free(args);
 }
 
+/* All that comes from now on would answer something else. */
+static void lose_step(struct shed_pipe *p, struct shed_call *call)
+{
+    (void)shed_fail(&p->why, SHED_EREDIS,
+                    "Redis: a reply that answers another call");
+    fail_call(p, call, SHED_TROUBLE_PASSING);
+    lose(p, SHED_TROUBLE_PASSING);
+}
+
 static void deliver(struct shed_pipe *p, struct shed_reply *reply)
 {
     struct shed_call *call = pop_call(&p->calls);
@@ -228,6 +238,12 @@ static void deliver(struct shed_pipe *p, struct shed_reply *reply)
         repeat_by_text(p, call);
         return;
     }
+    if (call->number != 0 && !shed_script_is_reply(reply, call->number)) {
+        lose_step(p, call);
+        return;
+    }
+    if (call->number != 0 && shed_reply_error(reply) == NULL)
+        reply = shed_reply_at(reply, 1);
     if (shed_reply_error(reply) == NULL && !is_setup(p, call))
         p->failures = 0;
     end_call(call, reply, SHED_TROUBLE_PASSING, &p->why);
@@ -430,17 +446,16 @@ static bool append(struct shed_pipe *p, const struct shed_args *args)
 static bool append_call(struct shed_pipe *p, struct shed_call *call,
                         const struct shed_args *args)
 {
-    struct shed_args copy = *args;
+    struct shed_args numbered = *args;
+    char digits[SHED_SCRIPT_DIGITS];
 
     if (args->script == NULL)
         return append(p, args);
-    call->by_text = shed_script_keep(args);
-    if (call->by_text != NULL) {
-        shed_script_by_text(call->by_text);
-        return append(p, args);
-    }
-    shed_script_by_text(&copy);
-    return append(p, &copy);
+    call->number = ++p->last_number;
+    shed_script_number(&numbered, call->number, digits);
+    call->by_text = shed_script_keep(&numbered);
+    shed_script_by_text(call->by_text != NULL ? call->by_text : &numbered);
+    return append(p, &numbered);
 }
 
 void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,

@@ -33,6 +33,7 @@ struct shed_call {
     void *arg;
     struct shed_args *by_text; /* what to send if it is a script that the
                                   server does not know; NULL: nothing */
+    uint64_t number;           /* of a script's call; 0: a plain command */
     uint64_t since_ms;
     enum shed_trouble trouble; /* of one that has failed */
 };

@@ -1,11 +1,17 @@
-/* The Lua scripts, embedded by the build, and how they are called. */
+/* The Lua scripts, embedded by the build, and how they are called. Each call
+ * has a number, which comes back with its reply: so the reply to another call
+ * is not taken for its own, whatever is between us and the server. */
 #ifndef SHED_REDIS_SCRIPT_H
 #define SHED_REDIS_SCRIPT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "redis/reply.h"
 #include "redis/wire.h"
+
+/* Room for the decimal digits of a call's number. */
+#define SHED_SCRIPT_DIGITS 24
 
 enum shed_script {
     SHED_SCRIPT_ACQUIRE,
@@ -35,9 +41,17 @@ struct shed_script_text {
 extern const struct shed_script_text shed_script_texts[];
 
 /* Begin a call by digest (EVALSHA) with so many keys ("1", "2"); the keys and
- * then the arguments follow with shed_args_add. */
+ * then the arguments follow with shed_args_add. Pipes and links number it. */
 void shed_script_begin(struct shed_args *args, enum shed_script script,
                        const char *keys);
+
+/* Add the call's number, behind all arguments; it borrows digits. */
+void shed_script_number(struct shed_args *args, uint64_t number,
+                        char digits[SHED_SCRIPT_DIGITS]);
+
+/* Whether reply is the one to the call of this number. Errors have none, and
+ * pass for anybody's. */
+bool shed_script_is_reply(const struct shed_reply *reply, uint64_t number);
 
 /* Turn a call by digest into one by text, for a server that does not know the
  * script (any more). */

@@ -210,10 +210,18 @@ void shed_cache_close(struct shed_cache *cache)
 
 /* -------------------------------------------------------------- the gets */
 
+static struct shed_entry_key entry_key(const struct shed_key *key)
+{
+    return (struct shed_entry_key){key->redis, key->redis_size};
+}
+
 /* What a reply to GET means. Returns: the value, taken over; NULL if the slow
- * path must look (*code is SHED_OK) or the call has failed. */
+ * path must look (*code is SHED_OK) or the call has failed. What is not the
+ * key's entry may be the answer to another GET: then use is to be doubted. */
 static struct shed_value *read_reply(struct shed_cache *cache,
-                                     struct shed_reply *reply, int *code,
+                                     const struct shed_key *key,
+                                     struct shed_reply *reply,
+                                     const struct shed_link_use *use, int *code,
                                      struct shed_error *err)
 {
     enum shed_entry_state state;
@@ -221,8 +229,11 @@ static struct shed_value *read_reply(struct shed_cache *cache,
 
     *code = SHED_OK;
     if (shed_reply_error(reply) == NULL) {
-        value = shed_exchange_value(cache->client->airport.push,
-                                    &cache->counters, reply, &state);
+        value =
+            shed_exchange_value(cache->client->airport.push, &cache->counters,
+                                entry_key(key), reply, &state);
+        if (value == NULL && state == SHED_ENTRY_CORRUPT)
+            shed_links_doubt(cache->client->links, use);
         if (value == NULL && state == SHED_ENTRY_OK)
             *code = shed_fail_nomem(err, "a value");
     } else if (shed_reply_trouble(reply) == SHED_TROUBLE_DENIED) {
@@ -250,16 +261,17 @@ static struct shed_value *look(struct shed_cache *cache,
 {
     struct shed_args args = {0};
     struct shed_reply *reply = NULL;
+    struct shed_link_use use;
 
     shed_args_add_text(&args, "GET");
     shed_args_add(&args, key->redis, key->redis_size);
-    *code = shed_links_call(cache->client->links, &args, 1, &reply, NULL,
+    *code = shed_links_call(cache->client->links, &args, 1, &reply, &use,
                             deadline_ms, err);
     if (*code != SHED_OK) {
         *code = after_failed_get(cache, *code);
         return NULL;
     }
-    return read_reply(cache, reply, code, err);
+    return read_reply(cache, key, reply, &use, code, err);
 }
 
 static int timed_out(struct shed_error *err)
@@ -400,6 +412,7 @@ static void look_many(struct shed_cache *cache, struct batch *b,
                       uint64_t deadline_ms)
 {
     struct shed_error why = {0};
+    struct shed_link_use use;
     int code;
 
     for (size_t i = 0; i < b->count; i++) {
@@ -409,12 +422,12 @@ static void look_many(struct shed_cache *cache, struct batch *b,
                       b->named[i].key.redis_size);
     }
     code = shed_links_call(cache->client->links, b->args, b->count, b->replies,
-                           NULL, deadline_ms, &why);
+                           &use, deadline_ms, &why);
     for (size_t i = 0; i < b->count; i++) {
         int item_code = after_failed_get(cache, code);
         if (code == SHED_OK)
-            b->items[i].value =
-                read_reply(cache, b->replies[i], &item_code, &why);
+            b->items[i].value = read_reply(
+                cache, &b->named[i].key, b->replies[i], &use, &item_code, &why);
         b->items[i].code = (enum shed_code)item_code;
         if (item_code != SHED_OK)
             b->callers[i].error = why;
@@ -611,8 +624,8 @@ int shed_put(struct shed_cache *cache, const void *key, size_t key_size,
     code = shed_random_token(nonce, sizeof(nonce), err);
     if (code != SHED_OK)
         return code;
-    shed_entry_encode(&entry, nonce, &parts);
     name_key(cache, key, key_size, &named);
+    shed_entry_encode(entry_key(&named.key), &entry, nonce, &parts);
     shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
     add_keys(&args, &named, refresh);
     shed_args_add(&args, parts.head, sizeof(parts.head));

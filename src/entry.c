@@ -22,7 +22,7 @@ enum {
 };
 
 /* The first byte is in no UTF-8 text, so that no text is taken for ours. */
-static const unsigned char magic_and_format[] = {0xf5, 's', 'h', 'd', 1};
+static const unsigned char magic_and_format[] = {0xf5, 's', 'h', 'd', 2};
 
 static void put_u32(unsigned char *at, uint32_t value)
 {
@@ -48,18 +48,21 @@ static uint64_t get_u64(const unsigned char *at)
 }
 
 /* head begins the header, tail is its last 8 bytes. */
-static uint64_t checksum(const unsigned char *head, const unsigned char *tail,
-                         const void *payload, size_t size)
+static uint64_t checksum(struct shed_entry_key key, const unsigned char *head,
+                         const unsigned char *tail, const void *payload,
+                         size_t size)
 {
+    uint64_t seed = XXH3_64bits(key.at, key.size);
     unsigned char covered[CHECKSUM_AT + SHED_ENTRY_TAIL_BYTES];
 
     memcpy(covered, head, CHECKSUM_AT);
     memcpy(covered + CHECKSUM_AT, tail, SHED_ENTRY_TAIL_BYTES);
-    return XXH3_64bits_withSeed(payload, size,
-                                XXH3_64bits(covered, sizeof(covered)));
+    seed = XXH3_64bits_withSeed(covered, sizeof(covered), seed);
+    return XXH3_64bits_withSeed(payload, size, seed);
 }
 
-enum shed_entry_state shed_entry_decode(const void *bytes, size_t size,
+enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
+                                        const void *bytes, size_t size,
                                         struct shed_entry *out)
 {
     const unsigned char *b = bytes;
@@ -82,13 +85,14 @@ enum shed_entry_state shed_entry_decode(const void *bytes, size_t size,
     out->payload = b + SHED_ENTRY_HEADER_BYTES;
     out->payload_size = size - SHED_ENTRY_HEADER_BYTES;
     if (out->payload_size != get_u32(b + SIZE_AT) ||
-        get_u64(b + CHECKSUM_AT) !=
-            checksum(b, b + ROW_VERSION_AT, out->payload, out->payload_size))
+        get_u64(b + CHECKSUM_AT) != checksum(key, b, b + ROW_VERSION_AT,
+                                             out->payload, out->payload_size))
         return SHED_ENTRY_CORRUPT;
     return SHED_ENTRY_OK;
 }
 
-void shed_entry_encode(const struct shed_entry *entry,
+void shed_entry_encode(struct shed_entry_key key,
+                       const struct shed_entry *entry,
                        const unsigned char *nonce, struct shed_entry_parts *out)
 {
     unsigned char *h = out->head;
@@ -101,6 +105,7 @@ void shed_entry_encode(const struct shed_entry *entry,
     put_u32(h + SIZE_AT, (uint32_t)entry->payload_size);
     put_u32(h + COST_AT, entry->cost_ms);
     shed_entry_put_u64(out->tail, entry->row_version);
-    shed_entry_put_u64(h + CHECKSUM_AT, checksum(h, out->tail, entry->payload,
-                                                 entry->payload_size));
+    shed_entry_put_u64(
+        h + CHECKSUM_AT,
+        checksum(key, h, out->tail, entry->payload, entry->payload_size));
 }

@@ -6,7 +6,7 @@
  * clock in milliseconds since 1970.
  *
  *      0  4  magic, F5 's' 'h' 'd'
- *      4  1  format, 1
+ *      4  1  format, 2
  *      5  1  type: 'L' lease, 'V' value, 'N' no such row, 'F' failure marker
  *      6  2  flags (enum shed_entry_flag)
  *      8 16  data version (lease), random nonce (all others)
@@ -20,7 +20,9 @@
  *     64     payload: the row, the reason of a failure, nothing in a lease
  *
  * The checksum is XXH3-64 of the payload, seeded with XXH3-64 of bytes 0-31
- * and 56-63. The times are not under it, because the server writes them.
+ * and 56-63, which is seeded with XXH3-64 of the key as Redis has it. So the
+ * entry of another key does not pass, whatever a server or proxy does to
+ * replies. The times are not under it, because the server writes them.
  */
 #ifndef SHED_ENTRY_H
 #define SHED_ENTRY_H
@@ -51,7 +53,8 @@ enum shed_entry_flag {
 enum shed_entry_state {
     SHED_ENTRY_OK,
     SHED_ENTRY_FOREIGN, /* not ours, or of a format that we do not know */
-    SHED_ENTRY_CORRUPT  /* ours, but its length or checksum is wrong */
+    SHED_ENTRY_CORRUPT  /* its length or checksum is wrong, or it is the entry
+                           of another key */
 };
 
 /* The parts of a decoded entry other than a lease; payload points into it. */
@@ -66,9 +69,16 @@ struct shed_entry {
     size_t payload_size;
 };
 
-/* Read bytes. *out is set if they are SHED_ENTRY_OK; of a lease, only its type,
- * flags and times. */
-enum shed_entry_state shed_entry_decode(const void *bytes, size_t size,
+/* The key of an entry as Redis has it, NAME:{KEY}; borrowed. */
+struct shed_entry_key {
+    const char *at;
+    size_t size;
+};
+
+/* Read bytes as the entry of key. *out is set if they are SHED_ENTRY_OK; of a
+ * lease, only its type, flags and times. */
+enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
+                                        const void *bytes, size_t size,
                                         struct shed_entry *out);
 
 /* The two parts of a header that the client makes; the script puts the times
@@ -78,10 +88,11 @@ struct shed_entry_parts {
     unsigned char tail[SHED_ENTRY_TAIL_BYTES];
 };
 
-/* Make the parts for type, flags, cost, row version and payload of entry.
- * nonce is SHED_ENTRY_VERSION_BYTES random bytes. The payload must be shorter
- * than 4 GiB. */
-void shed_entry_encode(const struct shed_entry *entry,
+/* Make the parts for type, flags, cost, row version and payload of the entry of
+ * key. nonce is SHED_ENTRY_VERSION_BYTES random bytes. The payload must be
+ * shorter than 4 GiB. */
+void shed_entry_encode(struct shed_entry_key key,
+                       const struct shed_entry *entry,
                        const unsigned char *nonce,
                        struct shed_entry_parts *out);
 

@@ -27,6 +27,7 @@ static uint64_t age_ms(const struct shed_push *push, uint64_t written_ms)
 
 struct shed_value *shed_exchange_value(const struct shed_push *push,
                                        struct shed_counters *counters,
+                                       struct shed_entry_key key,
                                        struct shed_reply *reply,
                                        enum shed_entry_state *state)
 {
@@ -36,7 +37,7 @@ struct shed_value *shed_exchange_value(const struct shed_push *push,
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
-    *state = bytes != NULL ? shed_entry_decode(bytes, size, &entry)
+    *state = bytes != NULL ? shed_entry_decode(key, bytes, size, &entry)
                            : SHED_ENTRY_FOREIGN;
     if (*state != SHED_ENTRY_OK)
         return NULL;
@@ -92,7 +93,15 @@ static void remember_corrupt(struct shed_exchange *x,
     const char *bytes = shed_reply_bytes(reply, &size);
 
     x->seen_size = size < sizeof(x->seen) ? size : sizeof(x->seen);
-    memcpy(x->seen, bytes, x->seen_size);
+    if (x->seen_size > 0)
+        memcpy(x->seen, bytes, x->seen_size);
+}
+
+static bool fail_corrupt(struct shed_exchange *x)
+{
+    (void)shed_fail(&x->error, SHED_EREDIS,
+                    "the entry in Redis is corrupt, and comes back so");
+    return false;
 }
 
 /* The entry in the second place of a reply. Returns: false if it does not
@@ -104,18 +113,17 @@ static bool take_entry(struct shed_exchange *x, struct shed_reply *reply)
 
     drop_entry(x);
     x->entry = shed_exchange_value(x->settings->push, x->settings->counters,
-                                   bytes, &state);
+                                   x->key, bytes, &state);
     if (x->entry != NULL)
         return true;
     if (state == SHED_ENTRY_CORRUPT)
         remember_corrupt(x, bytes);
-    (void)shed_fail(&x->error, SHED_EREDIS,
-                    "the entry in Redis is corrupt, and comes back so");
     shed_reply_free(bytes);
-    return false;
+    return fail_corrupt(x);
 }
 
-static void take_marker(struct shed_exchange *x, const struct shed_reply *reply)
+/* Returns: false if it does not decode. */
+static bool take_marker(struct shed_exchange *x, const struct shed_reply *reply)
 {
     struct shed_entry entry;
     size_t size = 0;
@@ -123,9 +131,9 @@ static void take_marker(struct shed_exchange *x, const struct shed_reply *reply)
     enum shed_code code = SHED_ESOURCE;
 
     if (bytes == NULL ||
-        shed_entry_decode(bytes, size, &entry) != SHED_ENTRY_OK) {
-        (void)shed_fail(&x->error, code, "a load failed a moment ago");
-        return;
+        shed_entry_decode(x->key, bytes, size, &entry) != SHED_ENTRY_OK) {
+        remember_corrupt(x, reply);
+        return fail_corrupt(x);
     }
     if (entry.row_version == SHED_ETOOBIG)
         code = SHED_ETOOBIG;
@@ -134,6 +142,7 @@ static void take_marker(struct shed_exchange *x, const struct shed_reply *reply)
                               ? entry.payload_size
                               : SHED_REASON_BYTES),
                     (const char *)entry.payload);
+    return true;
 }
 
 static void take_lease(struct shed_exchange *x, const struct shed_reply *reply)
@@ -169,8 +178,8 @@ static void on_acquired(void *arg, struct shed_reply *reply,
     } else if (shed_reply_begins(kind, "HIT")) {
         event.type = take_entry(x, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
     } else if (shed_reply_begins(kind, "FAILED")) {
-        take_marker(x, shed_reply_at(reply, 1));
-        event.type = SHED_EV_MARKER;
+        event.type = take_marker(x, shed_reply_at(reply, 1)) ? SHED_EV_MARKER
+                                                             : SHED_EV_CORRUPT;
     } else if (shed_reply_begins(kind, "WAIT")) {
         long long left = shed_reply_integer(shed_reply_at(reply, 1));
         event.type = SHED_EV_WAIT;
@@ -292,7 +301,7 @@ static void begin(struct shed_args *args, enum shed_script script,
                   const struct shed_exchange *x)
 {
     shed_script_begin(args, script, "1");
-    shed_args_add(args, x->key, x->key_size);
+    shed_args_add(args, x->key.at, x->key.size);
 }
 
 /* A new data version or nonce. Where the kernel has no randomness to give,
@@ -354,7 +363,7 @@ static void send_publish(struct shed_exchange *x)
     char ttl[SHED_DIGITS];
 
     draw(nonce);
-    shed_entry_encode(&entry, nonce, &parts);
+    shed_entry_encode(x->key, &entry, nonce, &parts);
     begin(&args, SHED_SCRIPT_PUBLISH, x);
     shed_args_add(&args, x->version, sizeof(x->version));
     add_parts(&args, &parts, &entry);
@@ -386,7 +395,7 @@ static void send_fail(struct shed_exchange *x)
     char ttl[SHED_DIGITS];
 
     draw(nonce);
-    shed_entry_encode(&entry, nonce, &parts);
+    shed_entry_encode(x->key, &entry, nonce, &parts);
     begin(&args, SHED_SCRIPT_FAIL, x);
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);

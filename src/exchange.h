@@ -37,8 +37,7 @@ void shed_exchange_settings_init(struct shed_exchange_settings *settings,
 struct shed_exchange {
     /* set by the flight's owner; the rest begins as zero */
     const struct shed_exchange_settings *settings;
-    const char *key; /* as Redis has it */
-    size_t key_size;
+    struct shed_entry_key key;
     unsigned char number[8]; /* of the flight, as the scripts want it */
     const struct shed_loaded *loaded; /* what is to be published */
     void (*on_event)(void *arg, struct shed_flight_event event);
@@ -71,12 +70,13 @@ bool shed_exchange_is_busy(const struct shed_exchange *exchange);
 
 void shed_exchange_fini(struct shed_exchange *exchange);
 
-/* The value of an entry's reply, which is taken over on success; counts it as
- * a hit. Any thread. Returns: NULL if it does not decode to a row or its
+/* The value of key's entry in a reply, which is taken over on success; counts
+ * it as a hit. Any thread. Returns: NULL if it does not decode to a row or its
  * absence (*state says why), or for want of memory (then *state is
  * SHED_ENTRY_OK). */
 struct shed_value *shed_exchange_value(const struct shed_push *push,
                                        struct shed_counters *counters,
+                                       struct shed_entry_key key,
                                        struct shed_reply *reply,
                                        enum shed_entry_state *state);
 

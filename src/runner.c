@@ -344,12 +344,12 @@ static struct run *create_run(struct shed_runner *r, const struct shed_key *key)
     run->seats.key_size = key->redis_size;
     run->runner = r;
     run->post.run = start;
-    run->exchange = (struct shed_exchange){.settings = &r->settings,
-                                           .key = run->key.redis,
-                                           .key_size = run->key.redis_size,
-                                           .loaded = &run->loaded,
-                                           .on_event = on_event,
-                                           .arg = run};
+    run->exchange =
+        (struct shed_exchange){.settings = &r->settings,
+                               .key = {run->key.redis, run->key.redis_size},
+                               .loaded = &run->loaded,
+                               .on_event = on_event,
+                               .arg = run};
     shed_entry_put_u64(run->exchange.number,
                        atomic_fetch_add(&r->airport->last_flight, 1) + 1);
     shed_flight_init(&run->flight, &r->policy);

@@ -344,15 +344,16 @@ static void pass_request(const struct proxy *p, struct pair *pair)
 {
     char bytes[CHUNK_BYTES];
     ssize_t n = recv(pair->client, bytes, sizeof(bytes), 0);
+    int mode = atomic_load(&p->mode);
 
-    if (n > 0 && atomic_load(&p->mode) == PROXY_SWALLOW)
+    if (n > 0 && mode == PROXY_SWALLOW)
         return;
-    if (n > 0 && atomic_load(&p->mode) == PROXY_DOUBLE && pair->copy_size > 0) {
-        if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) !=
-            (ssize_t)pair->copy_size)
-            close_pair(pair);
+    if (n > 0 && pair->copy_size > 0) {
+        if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) < 0)
+            n = 0;
         pair->copy_size = 0;
-        return;
+        if (n > 0 && mode == PROXY_STAND_IN)
+            return;
     }
     if (n <= 0 || send(pair->upstream, bytes, (size_t)n, MSG_NOSIGNAL) != n)
         close_pair(pair);
@@ -375,7 +376,7 @@ static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
         pair->due_ms += atomic_load(&p->delay_ms);
     if (mode == PROXY_DROP)
         pair->size = 0;
-    if (mode == PROXY_DOUBLE) {
+    if (mode == PROXY_DOUBLE || mode == PROXY_STAND_IN) {
         memcpy(pair->copy, pair->held, pair->size);
         pair->copy_size = pair->size;
     }

@@ -64,15 +64,16 @@ void server_check_ttls(const struct server *s);
 
 enum proxy_mode {
     PROXY_PASS,
-    PROXY_DELAY,   /* each read of the server's is passed on after delay_ms */
-    PROXY_DRIP,    /* one byte every delay_ms */
-    PROXY_CUT,     /* the first byte of a reply, then the end */
-    PROXY_CUT_ONE, /* of the next reply; then PASS */
-    PROXY_ANSWER,  /* text in place of what the server says */
-    PROXY_DOUBLE,  /* each read of the server's is kept, and answers the next
-                      request, which does not come through */
-    PROXY_DROP,    /* requests go, replies do not come */
-    PROXY_SWALLOW  /* requests do not come through */
+    PROXY_DELAY,    /* each read of the server's is passed on after delay_ms */
+    PROXY_DRIP,     /* one byte every delay_ms */
+    PROXY_CUT,      /* the first byte of a reply, then the end */
+    PROXY_CUT_ONE,  /* of the next reply; then PASS */
+    PROXY_ANSWER,   /* text in place of what the server says */
+    PROXY_DOUBLE,   /* each read of the server's is kept, and comes again before
+                       the next request is passed on */
+    PROXY_STAND_IN, /* the same, and that request is not passed on */
+    PROXY_DROP,     /* requests go, replies do not come */
+    PROXY_SWALLOW   /* requests do not come through */
 };
 
 #define PROXY_PAIRS_MAX 64

@@ -208,11 +208,12 @@ uint64_t sim_version_of(const struct twin_bytes *entry)
     return strtoull(text, NULL, 10);
 }
 
-static bool is_sound(const struct twin_bytes *bytes)
+static bool is_sound(const struct sim_flight *f, const struct twin_bytes *bytes)
 {
     struct shed_entry entry;
 
-    return shed_entry_decode(bytes->at, bytes->size, &entry) == SHED_ENTRY_OK;
+    return shed_entry_decode(twin_key(f->key), bytes->at, bytes->size,
+                             &entry) == SHED_ENTRY_OK;
 }
 
 /* What shows bytes that do not decode must replace just these. */
@@ -221,7 +222,7 @@ static enum shed_flight_event_type read_entry(struct sim_flight *f,
                                               enum shed_flight_event_type good,
                                               enum shed_flight_event_type bad)
 {
-    if (is_sound(bytes)) {
+    if (is_sound(f, bytes)) {
         f->entry = sim_version_of(bytes);
         return good;
     }
@@ -241,7 +242,7 @@ translate_acquire(struct sim *s, struct sim_flight *f,
     if (twin_bytes_are(word, "HIT"))
         return read_entry(f, &reply->part[1], SHED_EV_HIT, SHED_EV_CORRUPT);
     if (twin_bytes_are(word, "FAILED"))
-        return is_sound(&reply->part[1])
+        return is_sound(f, &reply->part[1])
                    ? SHED_EV_MARKER
                    : read_entry(f, &reply->part[1], SHED_EV_MARKER,
                                 SHED_EV_CORRUPT);

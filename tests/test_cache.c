@@ -636,6 +636,36 @@ START_TEST(what_others_wrote_is_counted_and_replaced)
 }
 END_TEST
 
+START_TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
+{
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    table_update(&rig.table);
+    server_do(&rig.server, "SETRANGE t:{k} 4 %b", "\1", (size_t)1);
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_REDIS);
+    ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_damaged_failure_marker_is_replaced)
+{
+    rig_init(&rig);
+    rig.cache_options.failure_ttl_ms = 60000;
+    rig_open(&rig);
+    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
+    WAIT_FOR(server_int(&rig.server, "STRLEN t:{fail}") >
+             SHED_ENTRY_HEADER_BYTES);
+    server_do(&rig.server, "SETRANGE t:{fail} 64 X");
+    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
+    ck_assert_uint_eq(table_loads(&rig.table), 2);
+    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
+    rig_down(&rig);
+}
+END_TEST
+
 START_TEST(the_payload_stands_behind_64_bytes_for_every_language)
 {
     redisReply *row;
@@ -726,6 +756,8 @@ int main(void)
     tcase_add_test(tc, a_flipped_byte_is_found_counted_and_replaced);
     tcase_add_test(tc, a_truncated_entry_is_found_counted_and_replaced);
     tcase_add_test(tc, what_others_wrote_is_counted_and_replaced);
+    tcase_add_test(tc, an_entry_of_the_format_before_is_a_miss_and_is_replaced);
+    tcase_add_test(tc, a_damaged_failure_marker_is_replaced);
     tcase_add_test(tc, the_payload_stands_behind_64_bytes_for_every_language);
     tcase_add_test(tc, the_statistics_are_prometheus_text);
     return run_tests("cache", tc);

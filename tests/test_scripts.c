@@ -518,9 +518,9 @@ START_TEST(a_payload_with_every_byte_comes_back)
                       &(struct twin_lease_times){20000, 80000, 0}, NULL);
     redis_call(&redis.store, &call, &reply);
     ck_assert(twin_bytes_are(&reply.part[0], "HIT"));
-    ck_assert_int_eq(
-        shed_entry_decode(reply.part[1].at, reply.part[1].size, &entry),
-        SHED_ENTRY_OK);
+    ck_assert_int_eq(shed_entry_decode(twin_key(0), reply.part[1].at,
+                                       reply.part[1].size, &entry),
+                     SHED_ENTRY_OK);
     ck_assert_uint_eq(entry.payload_size, sizeof(payload));
     ck_assert_mem_eq(entry.payload, payload, sizeof(payload));
     ck_assert_uint_eq(entry.until_ms - entry.written_ms, 30000);

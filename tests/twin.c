@@ -24,7 +24,7 @@ enum {
 #define LONGEST_LEASE_MS 600000
 #define LONGEST_RECORD_MS 4200000
 
-static const unsigned char magic[] = {0xf5, 's', 'h', 'd', 1};
+static const unsigned char magic[] = {0xf5, 's', 'h', 'd', 2};
 
 /* ------------------------------------------------------------------- bytes */
 
@@ -431,6 +431,13 @@ static struct twin_bytes *add(struct twin_call *call)
     return &call->argv[call->argc++];
 }
 
+struct shed_entry_key twin_key(size_t key)
+{
+    static const char names[TWIN_KEYS + 1] = "01234567";
+
+    return (struct shed_entry_key){&names[key], 1};
+}
+
 static void begin(struct twin_call *call, enum shed_script script, size_t key)
 {
     call->script = script;
@@ -460,7 +467,7 @@ static void add_entry(struct twin_call *call, enum shed_entry_type type,
         .type = type, .payload = payload, .payload_size = size};
     struct shed_entry_parts parts;
 
-    shed_entry_encode(&entry, nonce, &parts);
+    shed_entry_encode(twin_key(call->key), &entry, nonce, &parts);
     twin_bytes_set(add(call), parts.head, sizeof(parts.head));
     twin_bytes_set(add(call), parts.tail, sizeof(parts.tail));
     twin_bytes_set(add(call), payload, size);

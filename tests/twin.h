@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "entry.h"
 #include "redis/script.h"
 
 #define TWIN_KEYS 8
@@ -58,6 +59,9 @@ struct twin_reply {
     struct twin_bytes part[3];
     long long integer; /* the number; of WAIT, its ms */
 };
+
+/* By what the entries of a key are known as its own. */
+struct shed_entry_key twin_key(size_t key);
 
 void twin_call(struct twin *twin, const struct twin_call *call,
                struct twin_reply *reply);

@@ -4,7 +4,7 @@
 -- Redis 6 refuses a write after TIME without this; newer ones do it always.
 if redis.replicate_commands then redis.replicate_commands() end
 
-local MAGIC = '\245shd\1'
+local MAGIC = '\245shd\2'
 local HEADER = 64
 local K = KEYS[1]
 

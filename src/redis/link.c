@@ -35,6 +35,12 @@
  * the look would be a system call for each. */
 #define IDLE_MS 2
 
+/* A connection is closed for what a reply seems to say no more often than this:
+ * damaged bytes that cannot be replaced would cost each reader a connection. A
+ * link that stays out of step for so long costs lookups, and hands out nothing
+ * wrong, because all that comes by it reads as another's. */
+#define DOUBT_MS 1000
+
 /* How much later than at its timeout a silent connection may be given up. */
 #define SLACK_MS 2
 
@@ -80,6 +86,7 @@ struct link {
     pthread_mutex_t mu;
     /* under mu */
     bool is_led;
+    uint64_t doubt_ms;         /* shed_now_ms; not to be doubted before */
     bool is_out_of_step;       /* the leader is to close the connection */
     uint64_t connection;       /* counted: which it is */
     uint64_t last_used_ms;     /* when somebody last found it idle */
@@ -644,17 +651,36 @@ static int run_locked(struct link *l, struct request *me,
 
 /* A connection on which a reply answered another call: what is under way on it
  * fails, whoever asked for it, and goes once more over a new one. */
-static void drop(struct shed_links *links, const struct shed_link_use *use)
+static void drop_locked(struct link *l, const struct shed_link_use *use)
 {
-    struct link *l = &links->link[use->link];
     struct shed_error why;
 
     (void)out_of_step(&why);
-    pthread_mutex_lock(&l->mu);
     if (l->connection == use->connection && l->is_led)
         l->is_out_of_step = true; /* the wire is the leader's */
     else if (l->connection == use->connection)
         lose_locked(l, &why);
+}
+
+static void drop(struct shed_links *links, const struct shed_link_use *use)
+{
+    struct link *l = &links->link[use->link];
+
+    pthread_mutex_lock(&l->mu);
+    drop_locked(l, use);
+    unlock_and_wake(l);
+}
+
+void shed_links_doubt(struct shed_links *links, const struct shed_link_use *use)
+{
+    struct link *l = &links->link[use->link];
+    uint64_t now_ms = shed_now_ms();
+
+    pthread_mutex_lock(&l->mu);
+    if (l->connection == use->connection && now_ms >= l->doubt_ms) {
+        l->doubt_ms = now_ms + DOUBT_MS;
+        drop_locked(l, use);
+    }
     unlock_and_wake(l);
 }
 

@@ -15,6 +15,9 @@
 #define NONCE_AT 8
 #define TAIL_AT 56
 
+/* Of all entries of the corpus. */
+static const struct shed_entry_key key = {"t:{k}", 5};
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static void check(bool is_true)
@@ -27,7 +30,7 @@ static void check_remade(const struct shed_entry *entry, const uint8_t *bytes)
 {
     struct shed_entry_parts parts;
 
-    shed_entry_encode(entry, bytes + NONCE_AT, &parts);
+    shed_entry_encode(key, entry, bytes + NONCE_AT, &parts);
     check(memcmp(parts.head, bytes, sizeof(parts.head)) == 0);
     check(memcmp(parts.tail, bytes + TAIL_AT, sizeof(parts.tail)) == 0);
 }
@@ -43,10 +46,10 @@ static void check_mended(const uint8_t *bytes, size_t size)
 
     check(copy != NULL);
     memcpy(copy, bytes, size);
-    shed_entry_encode(&entry, bytes + NONCE_AT, &parts);
+    shed_entry_encode(key, &entry, bytes + NONCE_AT, &parts);
     memcpy(copy, parts.head, sizeof(parts.head));
     memcpy(copy + TAIL_AT, parts.tail, sizeof(parts.tail));
-    check(shed_entry_decode(copy, size, &entry) == SHED_ENTRY_OK);
+    check(shed_entry_decode(key, copy, size, &entry) == SHED_ENTRY_OK);
     check(entry.payload == copy + SHED_ENTRY_HEADER_BYTES &&
           entry.payload_size == size - SHED_ENTRY_HEADER_BYTES);
     check_remade(&entry, copy);
@@ -56,7 +59,7 @@ static void check_mended(const uint8_t *bytes, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     struct shed_entry entry;
-    enum shed_entry_state state = shed_entry_decode(bytes, size, &entry);
+    enum shed_entry_state state = shed_entry_decode(key, bytes, size, &entry);
 
     if (state == SHED_ENTRY_OK && entry.type == SHED_ENTRY_LEASE)
         check(size == SHED_ENTRY_HEADER_BYTES);

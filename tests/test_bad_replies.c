@@ -242,6 +242,32 @@ START_TEST(a_doubled_reply_grants_no_other_lock)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ lengths */
+
+/* Nobody waits for what the head announces, or walks through it. */
+START_TEST(a_length_that_nobody_asked_for_ends_the_connection_at_once)
+{
+    static const char *const heads[] = {
+        "*2000\r\n",       "*1000000000\r\n",
+        "*2147483647\r\n", "*2\r\n*1000\r\n*1000\r\n",
+        "$536870912\r\n",  "$-5\r\n"};
+    const uint64_t patience_ms = 60000;
+    struct shed_lock *lock;
+    struct shed_error err = {0};
+
+    rig.client_options.command_timeout_ms = patience_ms;
+    rig.cache_options.timeout_ms = patience_ms;
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    lock = open_lock(rig.client, "job", 0);
+    proxy_set(&proxy, PROXY_ANSWER, 0, heads[_i]);
+    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    shed_lock_close(lock);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("bad replies");
@@ -258,5 +284,7 @@ int main(void)
     tcase_add_test(
         tc, what_is_damaged_and_cannot_be_replaced_costs_few_connections);
     tcase_add_loop_test(tc, a_doubled_reply_grants_no_other_lock, 0, 2);
+    tcase_add_loop_test(
+        tc, a_length_that_nobody_asked_for_ends_the_connection_at_once, 0, 6);
     return run_tests("bad_replies", tc);
 }

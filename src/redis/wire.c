@@ -18,9 +18,6 @@
 
 #define READ_BYTES ((size_t)64 * 1024)
 #define FIRST_CAPACITY ((size_t)1024)
-/* Longest reply that is taken in; above the longest entry (256 MiB and its
- * header), so that only what nobody can have asked for is beyond it. */
-#define REPLY_MAX_BYTES ((size_t)300 << 20)
 /* Kept between uses; a larger buffer is given back. */
 #define KEEP_BYTES ((size_t)256 * 1024)
 
@@ -136,6 +133,7 @@ int shed_wire_open(struct shed_wire *w, struct shed_address *a,
         return shed_fail(err, SHED_EBUSY,
                          "Redis %s: no descriptor for a socket (errno %d)",
                          a->text, errno);
+    w->frame = (struct shed_frame){0};
     w->reader = redisReaderCreate();
     if (w->reader == NULL) {
         shed_wire_close(w);
@@ -196,7 +194,6 @@ enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
 static enum shed_wire_io fill(struct shed_wire *w, int flags,
                               struct shed_error *err)
 {
-    redisReader *reader = w->reader;
     char bytes[READ_BYTES];
     ssize_t n = recv(w->fd, bytes, sizeof(bytes), flags);
 
@@ -205,9 +202,9 @@ static enum shed_wire_io fill(struct shed_wire *w, int flags,
                                   : lost(err, "receive failed");
     if (n == 0)
         return lost(err, "closed by the server");
-    if (reader->len - reader->pos > REPLY_MAX_BYTES)
-        return lost(err, "a reply is too long");
-    if (redisReaderFeed(reader, bytes, (size_t)n) != REDIS_OK)
+    if (!shed_frame_take(&w->frame, bytes, (size_t)n))
+        return lost(err, "a reply that nobody can have asked for");
+    if (redisReaderFeed(w->reader, bytes, (size_t)n) != REDIS_OK)
         return lost(err, "memory is out");
     return SHED_WIRE_DONE;
 }

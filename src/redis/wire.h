@@ -14,6 +14,7 @@
 #include <snowshed/snowshed.h>
 
 #include "redis/address.h"
+#include "redis/frame.h"
 #include "redis/reply.h"
 
 /* The arguments of one command; they are borrowed until it is formatted. */
@@ -62,6 +63,7 @@ enum shed_wire_io {
 struct shed_wire {
     int fd; /* -1 when closed */
     void *reader;
+    struct shed_frame frame;
     struct shed_buffer out; /* being sent */
     size_t out_sent;
 };

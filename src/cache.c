@@ -387,14 +387,14 @@ static int check_items(struct shed_item *items, size_t count,
 
     if (items == NULL && count > 0)
         return shed_fail(err, SHED_EINVAL, "shed_get_many: items is NULL");
-    if (count > SHED_MANY_MAX)
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_get_many: %zu keys, the limit is %d", count,
-                         SHED_MANY_MAX);
     for (size_t i = 0; i < count; i++) {
         items[i].value = NULL;
         items[i].code = SHED_EINVAL;
     }
+    if (count > SHED_MANY_MAX)
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_get_many: %zu keys, the limit is %d", count,
+                         SHED_MANY_MAX);
     for (size_t i = 0; i < count && code == SHED_OK; i++)
         code = check_key(items[i].key, items[i].key_size, err);
     return code;
@@ -535,7 +535,7 @@ int shed_get_many(struct shed_cache *cache, struct shed_item *items,
     if (code == SHED_OK && count > 0)
         code = create_batch(&b, err);
     if (code != SHED_OK || count == 0) {
-        for (size_t i = 0; i < count && count <= SHED_MANY_MAX && items; i++)
+        for (size_t i = 0; items != NULL && i < count; i++)
             items[i].code = (enum shed_code)code;
         return code;
     }

@@ -265,8 +265,6 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     refused(shed_get_many(rig.cache, items, 2, 0, &err), &err, "empty");
     ck_assert_ptr_null(items[0].value);
     refused(shed_get_many(rig.cache, NULL, 2, 0, &err), &err, "items is NULL");
-    refused(shed_get_many(rig.cache, items, SHED_MANY_MAX + 1, 0, &err), &err,
-            "limit is 10000");
     ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
     ck_assert_int_eq(writes_so_far(), before);
     ck_assert_uint_eq(table_loads(&rig.table), 0);
@@ -450,6 +448,31 @@ START_TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
     ck_assert_uint_eq(stats_of(rig.cache).loads, 1);
     ck_assert_uint_eq(stats_of(rig.cache).loaded_keys, 50);
     ck_assert_uint_eq(stats_of(rig.cache).batch_keys.sum, 50);
+    free(items);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
+{
+    enum { COUNT = SHED_MANY_MAX + 1 };
+    static char keys[COUNT][24];
+    struct shed_item *items = make_items(COUNT, keys);
+    struct shed_error err = {0};
+
+    for (size_t i = 0; i < COUNT; i++) {
+        items[i].value = (struct shed_value *)(void *)keys[i];
+        items[i].code = SHED_OK;
+    }
+    rig_up(&rig);
+    refused(shed_get_many(rig.cache, items, COUNT, 0, &err), &err,
+            "limit is 10000");
+    for (size_t i = 0; i < COUNT; i++) {
+        ck_assert_ptr_null(items[i].value);
+        ck_assert_int_eq(items[i].code, SHED_EINVAL);
+        shed_value_unref(items[i].value);
+    }
+    ck_assert_uint_eq(table_loads(&rig.table), 0);
     free(items);
     rig_down(&rig);
 }
@@ -746,6 +769,7 @@ int main(void)
     tcase_add_test(tc, get_many_of_nothing_succeeds);
     tcase_add_test(tc,
                    cold_keys_that_are_asked_for_together_are_loaded_together);
+    tcase_add_test(tc, of_too_many_keys_none_is_got_and_every_item_is_set);
     tcase_add_test(
         tc, the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline);
     tcase_add_test(tc, get_many_returns_at_its_deadline_with_what_it_has);

@@ -1,17 +1,16 @@
 /*
- * The read path, and the writes beside it. Its invariant: nothing is sent for
- * a call whose arguments are wrong.
+ * The read path. Its invariant: nothing is sent for a call whose arguments are
+ * wrong.
  */
+#include "cache.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
 #include "clock.h"
 #include "error.h"
-#include "freshness.h"
-#include "random.h"
 #include "value.h"
 
 /* The ranges that snowshed.h states. */
@@ -23,27 +22,6 @@
 #define GRACE_MAX_MS 60000
 #define TIMEOUT_MAX_MS 3600000
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
-
-/* NAME:{KEY}, one byte for an escape. */
-#define REDIS_KEY_MAX_BYTES (SHED_NAME_MAX_BYTES + SHED_KEY_MAX_BYTES + 4)
-#define REFRESH_SUFFIX ":refresh"
-
-struct shed_cache {
-    /* set at creation */
-    struct shed_client *client;
-    struct shed_source *source;
-    struct shed_cache_options options;
-    char name[SHED_NAME_MAX_BYTES + 1];
-    struct shed_runner *runner;
-    /* atomic */
-    struct shed_counters counters;
-};
-
-/* A key as it stands in Redis, in memory of its own. */
-struct named_key {
-    struct shed_key key;
-    char bytes[REDIS_KEY_MAX_BYTES];
-};
 
 /* ----------------------------------------------------------------- checks */
 
@@ -97,7 +75,7 @@ static int check_name(const char *name, struct shed_error *err)
     return SHED_OK;
 }
 
-static int check_key(const void *key, size_t size, struct shed_error *err)
+int shed_cache_check_key(const void *key, size_t size, struct shed_error *err)
 {
     if (key == NULL)
         return shed_fail(err, SHED_EINVAL, "key: is NULL");
@@ -110,8 +88,8 @@ static int check_key(const void *key, size_t size, struct shed_error *err)
     return SHED_OK;
 }
 
-static int check_call(const struct shed_cache *cache, uint64_t timeout_ms,
-                      struct shed_error *err)
+int shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
+                          struct shed_error *err)
 {
     if (cache == NULL)
         return shed_fail(err, SHED_EINVAL, "cache: is NULL");
@@ -121,7 +99,8 @@ static int check_call(const struct shed_cache *cache, uint64_t timeout_ms,
     return shed_client_check(cache->client, err);
 }
 
-static uint64_t deadline_of(const struct shed_cache *cache, uint64_t timeout_ms)
+uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
+                                uint64_t timeout_ms)
 {
     return shed_deadline_ms(
         shed_now_ms(), timeout_ms > 0 ? timeout_ms : cache->options.timeout_ms);
@@ -130,8 +109,8 @@ static uint64_t deadline_of(const struct shed_cache *cache, uint64_t timeout_ms)
 /* The braces keep an entry and its side keys on one node of a cluster: what
  * stands between them is hashed, unless it is empty. So a KEY must not begin
  * with the closing one; it is escaped then, and so is the escape. */
-static void name_key(const struct shed_cache *cache, const void *key,
-                     size_t size, struct named_key *out)
+void shed_cache_name_key(const struct shed_cache *cache, const void *key,
+                         size_t size, struct shed_named_key *out)
 {
     char first = *(const char *)key;
     char *at = out->bytes;
@@ -210,7 +189,7 @@ void shed_cache_close(struct shed_cache *cache)
 
 /* -------------------------------------------------------------- the gets */
 
-static struct shed_entry_key entry_key(const struct shed_key *key)
+struct shed_entry_key shed_cache_entry_key(const struct shed_key *key)
 {
     return (struct shed_entry_key){key->redis, key->redis_size};
 }
@@ -231,7 +210,7 @@ static struct shed_value *read_reply(struct shed_cache *cache,
     if (shed_reply_error(reply) == NULL) {
         value =
             shed_exchange_value(cache->client->airport.push, &cache->counters,
-                                entry_key(key), reply, &state);
+                                shed_cache_entry_key(key), reply, &state);
         if (value == NULL && state == SHED_ENTRY_CORRUPT)
             shed_links_doubt(cache->client->links, use);
         if (value == NULL && state == SHED_ENTRY_OK)
@@ -316,21 +295,21 @@ int shed_get(struct shed_cache *cache, const void *key, size_t key_size,
              uint64_t timeout_ms, struct shed_value **out,
              struct shed_error *err)
 {
-    struct named_key named;
+    struct shed_named_key named;
     uint64_t start_us, deadline_ms;
     int code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_get: out is NULL");
     *out = NULL;
-    code = check_call(cache, timeout_ms, err);
+    code = shed_cache_check_call(cache, timeout_ms, err);
     if (code == SHED_OK)
-        code = check_key(key, key_size, err);
+        code = shed_cache_check_key(key, key_size, err);
     if (code != SHED_OK)
         return code;
     start_us = shed_now_us();
-    deadline_ms = deadline_of(cache, timeout_ms);
-    name_key(cache, key, key_size, &named);
+    deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
+    shed_cache_name_key(cache, key, key_size, &named);
     if (!shed_table_has(cache->client->airport.table, named.key.redis,
                         named.key.redis_size))
         *out = look(cache, &named.key, deadline_ms, &code, err);
@@ -352,7 +331,7 @@ int shed_get(struct shed_cache *cache, const void *key, size_t key_size,
 struct batch {
     struct shed_item *items;
     size_t count;
-    struct named_key *named;
+    struct shed_named_key *named;
     struct shed_args *args;
     struct shed_reply **replies;
     struct shed_caller *callers; /* also of those that need not fly: for the
@@ -396,7 +375,7 @@ static int check_items(struct shed_item *items, size_t count,
                          "shed_get_many: %zu keys, the limit is %d", count,
                          SHED_MANY_MAX);
     for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = check_key(items[i].key, items[i].key_size, err);
+        code = shed_cache_check_key(items[i].key, items[i].key_size, err);
     return code;
 }
 
@@ -416,7 +395,8 @@ static void look_many(struct shed_cache *cache, struct batch *b,
     int code;
 
     for (size_t i = 0; i < b->count; i++) {
-        name_key(cache, b->items[i].key, b->items[i].key_size, &b->named[i]);
+        shed_cache_name_key(cache, b->items[i].key, b->items[i].key_size,
+                            &b->named[i]);
         shed_args_add_text(&b->args[i], "GET");
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);
@@ -531,7 +511,7 @@ int shed_get_many(struct shed_cache *cache, struct shed_item *items,
     int code = check_items(items, count, err);
 
     if (code == SHED_OK)
-        code = check_call(cache, timeout_ms, err);
+        code = shed_cache_check_call(cache, timeout_ms, err);
     if (code == SHED_OK && count > 0)
         code = create_batch(&b, err);
     if (code != SHED_OK || count == 0) {
@@ -539,7 +519,7 @@ int shed_get_many(struct shed_cache *cache, struct shed_item *items,
             items[i].code = (enum shed_code)code;
         return code;
     }
-    deadline_ms = deadline_of(cache, timeout_ms);
+    deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
     look_many(cache, &b, deadline_ms);
     code = fly_many(cache, &b, deadline_ms, err);
     for (size_t i = 0; code != SHED_OK && i < count; i++) {
@@ -551,112 +531,6 @@ int shed_get_many(struct shed_cache *cache, struct shed_item *items,
     code = conclude(cache, &b, err);
     destroy_batch(&b);
     return code;
-}
-
-/* --------------------------------------------------------------- writes */
-
-/* Call a script on the entry of a key; whatever comes of it, callers that come
- * now do not join a flight from before. */
-static int write_entry(struct shed_cache *cache, enum shed_script script,
-                       struct shed_args *args, const struct named_key *named,
-                       uint64_t deadline_ms, struct shed_error *err)
-{
-    struct shed_reply *reply = NULL;
-    bool is_repeated; /* which does no harm here */
-    int code = shed_links_call_script(cache->client->links, args, &reply,
-                                      &is_repeated, deadline_ms, err);
-    const char *text = shed_reply_error(reply);
-
-    shed_table_detach(cache->client->airport.table, named->key.redis,
-                      named->key.redis_size);
-    if (code == SHED_OK && text != NULL)
-        code =
-            shed_fail(err, shed_reply_code(reply), "Redis refused the %s: %s",
-                      shed_script_texts[script].name, text);
-    shed_reply_free(reply);
-    shed_count_code(&cache->counters, (enum shed_code)code);
-    return code;
-}
-
-/* The two keys that every write concerns. */
-static void add_keys(struct shed_args *args, const struct named_key *named,
-                     char refresh[REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)])
-{
-    size_t size = named->key.redis_size;
-
-    memcpy(refresh, named->bytes, size);
-    memcpy(refresh + size, REFRESH_SUFFIX, sizeof(REFRESH_SUFFIX));
-    shed_args_add(args, named->bytes, size);
-    shed_args_add(args, refresh, size + strlen(REFRESH_SUFFIX));
-}
-
-static int check_write(struct shed_cache *cache, const void *key,
-                       size_t key_size, uint64_t timeout_ms,
-                       struct shed_error *err)
-{
-    int code = check_call(cache, timeout_ms, err);
-
-    return code == SHED_OK ? check_key(key, key_size, err) : code;
-}
-
-int shed_put(struct shed_cache *cache, const void *key, size_t key_size,
-             const void *data, size_t data_size, uint64_t timeout_ms,
-             struct shed_error *err)
-{
-    struct shed_entry entry = {
-        .type = SHED_ENTRY_VALUE, .payload = data, .payload_size = data_size};
-    char refresh[REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
-    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
-    struct shed_entry_parts parts;
-    struct named_key named;
-    struct shed_args args;
-    char ttl[24];
-    int code = check_write(cache, key, key_size, timeout_ms, err);
-
-    if (code != SHED_OK)
-        return code;
-    if (data == NULL && data_size > 0)
-        return shed_fail(err, SHED_EINVAL, "shed_put: data is NULL");
-    if (data_size > cache->options.value_limit_bytes)
-        return shed_fail(
-            err, SHED_ETOOBIG, "the value has %zu bytes, the limit is %llu",
-            data_size, (unsigned long long)cache->options.value_limit_bytes);
-    code = shed_random_token(nonce, sizeof(nonce), err);
-    if (code != SHED_OK)
-        return code;
-    name_key(cache, key, key_size, &named);
-    shed_entry_encode(entry_key(&named.key), &entry, nonce, &parts);
-    shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
-    add_keys(&args, &named, refresh);
-    shed_args_add(&args, parts.head, sizeof(parts.head));
-    shed_args_add(&args, parts.tail, sizeof(parts.tail));
-    shed_args_add(&args, data, data_size);
-    (void)snprintf(ttl, sizeof(ttl), "%llu",
-                   (unsigned long long)shed_freshness_ttl_ms(
-                       cache->options.ttl_ms, cache->options.ttl_jitter_pct,
-                       shed_random_jitter()));
-    shed_args_add_text(&args, ttl);
-    shed_count(&cache->counters.puts, 1);
-    return write_entry(cache, SHED_SCRIPT_PUT, &args, &named,
-                       deadline_of(cache, timeout_ms), err);
-}
-
-int shed_invalidate(struct shed_cache *cache, const void *key, size_t key_size,
-                    uint64_t timeout_ms, struct shed_error *err)
-{
-    char refresh[REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
-    struct named_key named;
-    struct shed_args args;
-    int code = check_write(cache, key, key_size, timeout_ms, err);
-
-    if (code != SHED_OK)
-        return code;
-    name_key(cache, key, key_size, &named);
-    shed_script_begin(&args, SHED_SCRIPT_INVALIDATE, "2");
-    add_keys(&args, &named, refresh);
-    shed_count(&cache->counters.invalidations, 1);
-    return write_entry(cache, SHED_SCRIPT_INVALIDATE, &args, &named,
-                       deadline_of(cache, timeout_ms), err);
 }
 
 /* -------------------------------------------------------------- statistics */

@@ -340,12 +340,13 @@ static void accept_pair(struct proxy *p, struct pair *pair)
         close_pair(pair);
 }
 
-static void pass_request(const struct proxy *p, struct pair *pair)
+static void pass_request(struct proxy *p, struct pair *pair)
 {
     char bytes[CHUNK_BYTES];
     ssize_t n = recv(pair->client, bytes, sizeof(bytes), 0);
     int mode = atomic_load(&p->mode);
 
+    atomic_fetch_add(&p->requests, 1);
     if (n > 0 && mode == PROXY_SWALLOW)
         return;
     if (n > 0 && pair->copy_size > 0) {

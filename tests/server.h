@@ -89,6 +89,7 @@ struct proxy {
     atomic_uint delay_ms;
     atomic_uint every; /* DELAY: one read in so many; 0 and 1: each */
     atomic_uint accepted;
+    atomic_uint requests; /* reads from clients */
     atomic_bool is_stopping;
 };
 

@@ -93,6 +93,13 @@ static int invalidate(struct handles *h, struct shed_error *err)
     return shed_invalidate(h->cache, "a", 1, 0, err);
 }
 
+static int invalidate_many(struct handles *h, struct shed_error *err)
+{
+    static const struct shed_bytes keys[] = {{"a", 1}, {"b", 1}, {"c", 1}};
+
+    return shed_invalidate_many(h->cache, keys, 3, 0, err);
+}
+
 static int put(struct handles *h, struct shed_error *err)
 {
     return shed_put(h->cache, "a", 1, "row", 3, 0, err);
@@ -193,6 +200,7 @@ START_TEST(every_call_bears_that_memory_is_out)
     ck_assert_int_gt(sweep(&h, NULL, get), 0);
     ck_assert_int_gt(sweep(&h, invalidate, get), 0);
     ck_assert_int_gt(sweep(&h, NULL, invalidate), 0);
+    ck_assert_int_gt(sweep(&h, NULL, invalidate_many), 0);
     ck_assert_int_gt(sweep(&h, invalidate, get_many), 0);
     ck_assert_int_gt(sweep(&h, put, get_many), 0);
     ck_assert_int_gt(sweep(&h, NULL, acquire_and_release), 0);

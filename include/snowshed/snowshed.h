@@ -362,7 +362,7 @@ struct shed_item {
     enum shed_code code;      /* as shed_get returns it for this key */
 };
 
-#define SHED_MANY_MAX 10000 /* most keys of one shed_get_many */
+#define SHED_MANY_MAX 10000 /* most keys of one call */
 
 /*
  * Get many keys: one pipeline for what is cached, batches for what is not.
@@ -413,6 +413,29 @@ SHED_API SHED_MUST_CHECK int shed_invalidate(struct shed_cache *cache,
                                              const void *key, size_t key_size,
                                              uint64_t timeout_ms,
                                              struct shed_error *err);
+
+/* Bytes of the caller's. */
+struct shed_bytes {
+    const void *data;
+    size_t size;
+};
+
+/*
+ * Invalidate many keys in one pipeline, with what shed_invalidate promises for
+ * each.
+ *
+ * A key may stand in keys more than once. count 0 is allowed, SHED_MANY_MAX is
+ * the most. Others can see some of the keys removed before the rest.
+ *
+ * Blocks: one round trip, timeout_ms at most (0: the cache's own).
+ * Returns: SHED_OK if it is so for every key; SHED_EINVAL, of too many keys or
+ * of one that is wrong (err says which): nothing was removed; SHED_ETIMEDOUT,
+ * SHED_EREDIS: any of them may have been removed or not: repeat it with all;
+ * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK int
+shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
+                     size_t count, uint64_t timeout_ms, struct shed_error *err);
 
 #ifdef __cplusplus
 }

@@ -165,7 +165,7 @@ void shed_talk_carry(struct shed_talk *talk, struct shed_links *links,
         struct shed_error err;
         struct shed_reply *reply = NULL;
         bool goes_on;
-        if (shed_links_call_script(links, &args, &reply, &talk->is_repeated,
+        if (shed_links_call_script(links, &args, 1, &reply, &talk->is_repeated,
                                    deadline_ms, &err) != SHED_OK)
             reply = NULL;
         goes_on = shed_talk_hear(talk, reply, &err);

@@ -792,19 +792,31 @@ int shed_links_call(struct shed_links *links, const struct shed_args *commands,
                 &is_repeated, deadline_ms, err);
 }
 
+static bool is_any_unknown(struct shed_reply **replies, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (shed_script_is_unknown(replies[i]))
+            return true;
+    return false;
+}
+
 int shed_links_call_script(struct shed_links *links, struct shed_args *args,
-                           struct shed_reply **reply, bool *is_repeated,
-                           uint64_t deadline_ms, struct shed_error *err)
+                           size_t count, struct shed_reply **replies,
+                           bool *is_repeated, uint64_t deadline_ms,
+                           struct shed_error *err)
 {
     struct shed_link_use use;
-    int code = call(links, args, 1, reply, &use, is_repeated, deadline_ms, err);
+    int code =
+        call(links, args, count, replies, &use, is_repeated, deadline_ms, err);
 
-    if (code != SHED_OK || !shed_script_is_unknown(*reply))
+    if (code != SHED_OK || !is_any_unknown(replies, count))
         return code;
-    shed_reply_free(*reply);
-    *reply = NULL;
-    shed_script_by_text(args);
-    return call(links, args, 1, reply, &use, is_repeated, deadline_ms, err);
+    for (size_t i = 0; i < count; i++)
+        shed_reply_free(replies[i]);
+    memset(replies, 0, count * sizeof(struct shed_reply *));
+    shed_script_by_text(&args[0]); /* which makes it known to the others */
+    return call(links, args, count, replies, &use, is_repeated, deadline_ms,
+                err);
 }
 
 int shed_links_create(struct shed_address *address,

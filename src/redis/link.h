@@ -51,13 +51,16 @@ SHED_MUST_CHECK int shed_links_call(struct shed_links *links,
                                     uint64_t deadline_ms,
                                     struct shed_error *err);
 
-/* The same for one script, begun with shed_script_begin; by text if the server
- * has lost it. *reply is the script's own. *is_repeated: it was sent twice, and
- * may have been carried out before it was answered. */
-SHED_MUST_CHECK int
-shed_links_call_script(struct shed_links *links, struct shed_args *args,
-                       struct shed_reply **reply, bool *is_repeated,
-                       uint64_t deadline_ms, struct shed_error *err);
+/* The same for calls of one script, begun with shed_script_begin; all once more
+ * and the first by text if the server has lost it. replies are the script's
+ * own. *is_repeated: they were sent twice, and may have been carried out before
+ * they were answered. */
+SHED_MUST_CHECK int shed_links_call_script(struct shed_links *links,
+                                           struct shed_args *args, size_t count,
+                                           struct shed_reply **replies,
+                                           bool *is_repeated,
+                                           uint64_t deadline_ms,
+                                           struct shed_error *err);
 
 /* A reply that came by use reads as the answer to another call. The connection
  * is closed, and what is under way on it goes once more over a new one; but not

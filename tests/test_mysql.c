@@ -1,7 +1,6 @@
 /* The MySQL source against a server: SHED_TEST_MYSQL is its URI. */
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,26 +9,8 @@
 
 static struct site site;
 
-/* What a source that is the first to use the library leaves SIGPIPE at. */
-static void (*sigpipe_after)(int);
-
-static void open_first(void)
-{
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    struct shed_source *source;
-
-    ck_assert_int_eq(sigaction(SIGPIPE, &action, NULL), 0);
-    ck_assert_int_eq(
-        shed_mysql_source_open("mysql://nowhere/x", "(?)", NULL, &source, NULL),
-        SHED_OK);
-    shed_source_close(source);
-    ck_assert_int_eq(sigaction(SIGPIPE, NULL, &action), 0);
-    sigpipe_after = action.sa_handler;
-}
-
 static void set_up(void)
 {
-    open_first();
     open_site(&site, getenv("SHED_TEST_MYSQL"));
     run_sql(&site, "CREATE TABLE item (id BIGINT PRIMARY KEY, v LONGBLOB)");
     run_sql(&site, "INSERT INTO item VALUES (42, 'answer'), (-7, 'minus'), "
@@ -710,12 +691,6 @@ END_TEST
 
 /* ---------------------------------------------------------------- the host */
 
-START_TEST(sigpipe_stays_as_the_program_has_it)
-{
-    ck_assert(sigpipe_after == SIG_DFL);
-}
-END_TEST
-
 START_TEST(closing_the_source_closes_its_connections)
 {
     static const char *const keys[] = {"a"};
@@ -825,7 +800,6 @@ int main(void)
     tcase_add_test(tc, a_lost_query_is_ended_over_a_new_connection);
     tcase_add_test(tc, a_connection_of_another_server_is_not_killed);
     tcase_add_test(tc, an_error_of_the_server_leaves_nothing_lost);
-    tcase_add_test(tc, sigpipe_stays_as_the_program_has_it);
     tcase_add_test(tc, closing_the_source_closes_its_connections);
     tcase_add_test(tc, many_threads_get_their_own_rows);
     return run_tests("mysql", tc);

@@ -68,6 +68,13 @@ struct shed_mysql_options {
  * the batch that have no row fail and say so, unless that other one was asked
  * for as well. So give the column a binary collation (utf8mb4_bin).
  *
+ * The first use of the client library in a process, which may be this call,
+ * sets SIGPIPE to be ignored; that is the library's doing, and the program's
+ * own connections rely on it (with Oracle's library a connection that the
+ * server has closed raises SIGPIPE). So here SIGPIPE does not stay at its
+ * default; a handler of yours stays. Neither the source nor the guard needs it
+ * ignored: set it as you like afterwards.
+ *
  * Returns: SHED_OK and *out, to be closed with shed_source_close; SHED_EINVAL
  * (uri, query, options), SHED_ENOMEM; then *out is NULL.
  */
@@ -108,8 +115,9 @@ shed_mysql_source_open(const char *uri, const char *query,
  * mysql is the caller's connection, a MYSQL * of mysql.h (void * because the
  * two libraries name its struct differently), with a transaction open (or
  * autocommit off), without automatic reconnection, and with no result unread.
- * It is left usable. resource is 1 to 255 bytes. *newest (newest may be NULL)
- * gets the newest number accepted for the resource, 0 if it could not be read.
+ * It is left usable, and the guard raises no SIGPIPE. resource is 1 to 255
+ * bytes. *newest (newest may be NULL) gets the newest number accepted for the
+ * resource, 0 if it could not be read.
  *
  * Blocks: for the server, and for other transactions on the same resource, as
  * long as innodb_lock_wait_timeout lets it.

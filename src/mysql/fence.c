@@ -12,9 +12,13 @@
  * changes nothing, which looks like a refusal unless the connection has
  * CLIENT_FOUND_ROWS, and the connection is the caller's.
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 #include <snowshed/mysql.h>
 
@@ -274,6 +278,50 @@ static int read_newest(const struct call *call, struct shed_fence *seen)
     return code;
 }
 
+/* ---------------------------------------------------------------- SIGPIPE */
+
+/* Oracle's library writes to a connection that the server has closed in such a
+ * way that the thread gets a SIGPIPE. What the guard causes must not reach the
+ * program, whatever that has the signal set to. */
+struct hold {
+    sigset_t before;
+    bool was_pending; /* then it is somebody else's */
+    bool is_on;
+};
+
+static bool is_sigpipe_pending(void)
+{
+    sigset_t pending;
+
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+}
+
+static void hold_sigpipe(struct hold *hold)
+{
+    sigset_t sigpipe;
+
+    (void)sigemptyset(&sigpipe);
+    (void)sigaddset(&sigpipe, SIGPIPE);
+    hold->was_pending = is_sigpipe_pending();
+    hold->is_on = pthread_sigmask(SIG_BLOCK, &sigpipe, &hold->before) == 0;
+}
+
+/* Take the one that came meanwhile, then let others through as before. */
+static void end_hold(const struct hold *hold)
+{
+    static const struct timespec no_time;
+    sigset_t sigpipe;
+
+    if (!hold->is_on)
+        return;
+    (void)sigemptyset(&sigpipe);
+    (void)sigaddset(&sigpipe, SIGPIPE);
+    if (!hold->was_pending && is_sigpipe_pending())
+        while (sigtimedwait(&sigpipe, NULL, &no_time) < 0 && errno == EINTR)
+            continue;
+    (void)pthread_sigmask(SIG_SETMASK, &hold->before, NULL);
+}
+
 /* ------------------------------------------------------------------ guard */
 
 static int judge(const struct call *call, const struct shed_fence *seen)
@@ -318,8 +366,12 @@ int shed_mysql_fence(void *mysql, const void *resource, size_t resource_size,
 {
     struct call call = {mysql, resource, resource_size, fence, err};
     struct shed_fence seen = {0};
-    int code = guard(&call, &seen);
+    struct hold hold;
+    int code;
 
+    hold_sigpipe(&hold);
+    code = guard(&call, &seen);
+    end_hold(&hold);
     if (newest != NULL)
         *newest = code == SHED_OK || code == SHED_ELOST ? seen.number : 0;
     return code;

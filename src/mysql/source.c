@@ -235,15 +235,18 @@ static void destroy_source(void *user)
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static int library_failure;
 
-/* Once in a process, and never ended: the program may use the library too. It
- * sets SIGPIPE to be ignored, which is the program's to decide. */
+/* Once in a process, and never ended: the program may use the library too. Its
+ * first use sets SIGPIPE to be ignored, whoever makes it. That stays where the
+ * signal would end the process: the program's own connections rely on it, and
+ * the library does not set it a second time. A handler of the program's is put
+ * back: it was set on purpose, and ends nothing by itself. */
 static void init_library(void)
 {
     struct sigaction before;
     bool is_known = sigaction(SIGPIPE, NULL, &before) == 0;
 
     library_failure = mysql_library_init(0, NULL, NULL);
-    if (is_known)
+    if (is_known && before.sa_handler != SIG_DFL)
         (void)sigaction(SIGPIPE, &before, NULL);
 }
 

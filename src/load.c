@@ -131,15 +131,26 @@ void shed_load_absent(struct shed_load *load, size_t i)
     answer_value(load, i, SHED_ABSENT, NULL, 0);
 }
 
-void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
+static void answer_failure(struct shed_load *load, size_t i,
+                           enum shed_code code, const char *reason)
 {
     struct shed_error error;
 
     if (i >= load->count)
         return;
-    (void)shed_fail(&error, SHED_ESOURCE, "%s",
+    (void)shed_fail(&error, code, "%s",
                     reason != NULL ? reason : "the source gave no reason");
     answer(load, i, NULL, &error);
+}
+
+void shed_load_too_big(struct shed_load *load, size_t i, const char *reason)
+{
+    answer_failure(load, i, SHED_ETOOBIG, reason);
+}
+
+void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
+{
+    answer_failure(load, i, SHED_ESOURCE, reason);
 }
 
 /* Wake who has something to do now. */

@@ -694,12 +694,26 @@ START_TEST(a_value_over_the_limit_fails_its_key_alone)
 }
 END_TEST
 
+static void answer_too_big(struct shed_load *load, size_t i)
+{
+    shed_load_too_big(load, i, i == 0 ? "a mile of it" : NULL);
+}
+
+START_TEST(a_source_can_say_itself_that_a_value_is_too_big)
+{
+    load_answered(2, answer_too_big);
+    assert_failed(0, SHED_ETOOBIG, "a mile of it");
+    assert_failed(1, SHED_ETOOBIG, "the source gave no reason");
+}
+END_TEST
+
 static void answer_beyond(struct shed_load *load, size_t i)
 {
     size_t size = 1;
 
     shed_load_value(load, i + 1, "x", 1);
     shed_load_fail(load, i + 1, "x");
+    shed_load_too_big(load, i + 1, "x");
     ck_assert_ptr_null(shed_load_key(load, i + 1, &size));
     ck_assert_uint_eq(size, 0);
     shed_load_fail(load, i, NULL);
@@ -1071,6 +1085,7 @@ static void add_tests_of_answers(TCase *tc)
     tcase_add_test(tc, a_key_without_an_answer_fails);
     tcase_add_test(tc, the_last_answer_counts);
     tcase_add_test(tc, a_value_over_the_limit_fails_its_key_alone);
+    tcase_add_test(tc, a_source_can_say_itself_that_a_value_is_too_big);
     tcase_add_test(tc, answers_to_keys_that_are_not_there_do_nothing);
     tcase_add_test(tc, one_load_is_answered_by_several_threads);
 }

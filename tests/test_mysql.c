@@ -318,7 +318,7 @@ START_TEST(values_come_whole_up_to_the_limit)
 }
 END_TEST
 
-START_TEST(a_value_over_the_limit_fails_its_key_alone)
+START_TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
 {
     static const char *const keys[] = {"42", "3"};
     struct shed_mysql_options o = integer_options();
@@ -326,8 +326,11 @@ START_TEST(a_value_over_the_limit_fails_its_key_alone)
 
     run_sql(&site, "UPDATE item SET v = REPEAT('x', 1048577) WHERE id = 42");
     load_by(ITEM, &o, asks, keys, 2);
-    assert_failure(&asks[0], "the value has 1048577 bytes, value_limit_bytes "
-                             "is 1048576");
+    ck_assert_ptr_null(asks[0].loaded.value);
+    ck_assert_int_eq(asks[0].loaded.error.code, SHED_ETOOBIG);
+    ck_assert_str_eq(asks[0].loaded.error.reason,
+                     "MySQL: the value has 1048577 bytes, value_limit_bytes is "
+                     "1048576");
     assert_text(&asks[1], "c");
 }
 END_TEST
@@ -761,7 +764,7 @@ static void add_tests_of_keys(TCase *tc)
     tcase_add_test(tc, batches_of_every_size_are_answered);
     tcase_add_test(tc, a_null_is_not_an_empty_row_and_not_an_absent_one);
     tcase_add_test(tc, values_come_whole_up_to_the_limit);
-    tcase_add_test(tc, a_value_over_the_limit_fails_its_key_alone);
+    tcase_add_test(tc, a_value_over_the_limit_is_too_big_for_its_key_alone);
     tcase_add_test(tc, a_value_of_any_type_is_its_text);
 }
 

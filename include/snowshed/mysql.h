@@ -34,8 +34,9 @@ struct shed_mysql_options {
                                     that says nothing for so long is left, its
                                     query killed */
     uint64_t write_timeout_ms;   /* [1000, 3600000], whole seconds */
-    uint64_t value_limit_bytes;  /* [1, 256 MiB]; a longer value fails its key;
-                                    set it to the cache's */
+    uint64_t value_limit_bytes;  /* [1, 256 MiB]; a longer value is
+                                    SHED_ETOOBIG for its key; set it to the
+                                    cache's */
     const char *tls_ca;   /* file of the authority's certificate; with it TLS
                              is required and the server is verified */
     const char *tls_cert; /* file of our certificate; with tls_key */

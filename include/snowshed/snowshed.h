@@ -175,8 +175,10 @@ SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
 
 /*
  * Answer the i-th key: a row with this payload (copied; may be empty), a row
- * that is NULL, no such row, or a failure. The last answer for a key counts. A
- * key without an answer fails when the load is done: an error is not absence.
+ * that is NULL, no such row, a row that is too long to be passed on (its
+ * callers get SHED_ETOOBIG, as with a payload above the cache's
+ * value_limit_bytes), or a failure. The last answer for a key counts. A key
+ * without an answer fails when the load is done: an error is not absence.
  *
  * reason is a terminated text without secrets; it reaches the callers.
  */
@@ -184,6 +186,8 @@ SHED_API void shed_load_value(struct shed_load *load, size_t i,
                               const void *data, size_t size);
 SHED_API void shed_load_null(struct shed_load *load, size_t i);
 SHED_API void shed_load_absent(struct shed_load *load, size_t i);
+SHED_API void shed_load_too_big(struct shed_load *load, size_t i,
+                                const char *reason);
 SHED_API void shed_load_fail(struct shed_load *load, size_t i,
                              const char *reason);
 

@@ -111,7 +111,9 @@ static struct shed_mysql_asked *find(struct shed_mysql_batch *batch,
 static void answer(struct shed_load *load, size_t i,
                    const struct shed_mysql_row *row)
 {
-    if (row->problem != NULL)
+    if (row->is_too_big)
+        shed_load_too_big(load, i, row->problem);
+    else if (row->problem != NULL)
         shed_load_fail(load, i, row->problem);
     else if (row->is_null)
         shed_load_null(load, i);

@@ -287,6 +287,7 @@ static char *set_value(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
                        "%zu",
                        size, select->value_limit_bytes);
         row->problem = cells->problem;
+        row->is_too_big = true;
         return NULL;
     }
     if (size <= sizeof(cells->value)) {

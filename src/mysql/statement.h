@@ -44,6 +44,7 @@ struct shed_mysql_row {
     const void *value; /* NULL if is_null, or if problem says why */
     size_t value_size;
     bool is_null;
+    bool is_too_big; /* for the source's limit, as problem says */
     const char *problem;
 };
 

@@ -119,6 +119,50 @@ void wait_sql(struct site *site, unsigned long wanted, const char *sql)
     }
 }
 
+void make_numbers(struct site *site, unsigned count)
+{
+    run_sql(site, "CREATE TABLE num (n INT PRIMARY KEY)");
+    run_sql(site, "INSERT INTO num VALUES (0)");
+    for (unsigned have = 1; have < count; have *= 2)
+        run_sql(site, "INSERT INTO num SELECT n + %u FROM num WHERE n < %u",
+                have, count - have);
+}
+
+bool is_mariadb(const struct site *site)
+{
+    return strstr(mysql_get_server_info(site->admin), "MariaDB") != NULL;
+}
+
+static char session_sql[TEXT_BYTES];
+
+const char *session_sum(const struct site *site, const char *name)
+{
+    snprintf(session_sql, sizeof(session_sql),
+             "(SELECT CAST(SUM(variable_value) AS UNSIGNED) FROM "
+             "%s.session_status WHERE variable_name LIKE '%s')",
+             is_mariadb(site) ? "information_schema" : "performance_schema",
+             name);
+    return session_sql;
+}
+
+const char *session_count(const struct site *site, const char *command)
+{
+    char name[TEXT_BYTES];
+
+    snprintf(name, sizeof(name), "Com_stmt_%s", command);
+    if (is_mariadb(site))
+        return session_sum(site, name);
+    /* MySQL's performance_schema knows no variables of commands. */
+    snprintf(
+        session_sql, sizeof(session_sql),
+        "(SELECT SUM(count_star) FROM performance_schema."
+        "events_statements_summary_by_thread_by_event_name WHERE thread_id "
+        "= PS_CURRENT_THREAD_ID() AND event_name LIKE "
+        "'statement/com/%s%%')",
+        command);
+    return session_sql;
+}
+
 #define CONNECTIONS                                                            \
     "FROM information_schema.processlist WHERE db = '%s' AND "                 \
     "id <> CONNECTION_ID()"

@@ -44,6 +44,17 @@ unsigned long ask_sql(struct site *site, const char *format, ...)
 /* Wait until a number that the server tells is as wanted. */
 void wait_sql(struct site *site, unsigned long wanted, const char *sql);
 
+/* Make a table num of the numbers from 0 up to count, in n. */
+void make_numbers(struct site *site, unsigned count);
+
+/* Servers differ. In SQL, in parentheses, of the session that it is run in: the
+ * sum of the variables of its status with a name like this; and how often it
+ * has done this with statements: "Prepare", "Execute", "Close". Both are to be
+ * used before the next call. */
+bool is_mariadb(const struct site *site);
+const char *session_sum(const struct site *site, const char *name);
+const char *session_count(const struct site *site, const char *command);
+
 /* How many connections of the site's sources there are; sleepers: those that
  * run a query with SLEEP in it. */
 unsigned long count_connections(struct site *site);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "mysql/connection.h"
 #include "mysql/query.h"
 #include "mysql/uri.h"
 #include "testing.h"
@@ -202,6 +203,40 @@ START_TEST(zero_byte_ends_no_integer)
     ck_assert(!shed_mysql_integer_parse("42", 3, &value));
     ck_assert(shed_mysql_integer_parse("42", 1, &value));
     ck_assert_uint_eq(value.bits, 4);
+}
+END_TEST
+
+/* ------------------------------------------------------------------- errors */
+
+static const struct {
+    unsigned number;
+    const char *sqlstate;
+    bool is_by_key;
+} errors[] = {
+    {1267, "HY000", true},  /* no such character in the column's set */
+    {1270, "HY000", true},  /* the same */
+    {1271, "HY000", true},  /* the same */
+    {3988, "HY000", true},  /* the same, MySQL */
+    {1242, "21000", true},  /* a subquery with two rows */
+    {1690, "22003", true},  /* out of range */
+    {1644, "45000", true},  /* a function of the user's signals */
+    {1146, "42S02", false}, /* no such table */
+    {1142, "42000", false}, /* not allowed */
+    {1205, "HY000", false}, /* lock wait */
+    {1213, "40001", false}, /* deadlock */
+    {1040, "08004", false}, /* too many connections */
+    {1317, "70100", false}, /* killed */
+    {1969, "70100", false}, /* over its time, MariaDB */
+    {3024, "HY000", false}, /* over its time, MySQL */
+    {2013, "HY000", false}, /* connection lost */
+    {2013, "22000", false},
+};
+
+START_TEST(errors_that_other_keys_may_not_meet_are_known)
+{
+    ck_assert_int_eq(
+        shed_mysql_is_by_key(errors[_i].number, errors[_i].sqlstate),
+        errors[_i].is_by_key);
 }
 END_TEST
 
@@ -444,6 +479,8 @@ int main(void)
     tcase_add_loop_test(tc, what_a_server_would_not_write_is_no_integer, 0,
                         COUNT(no_integers));
     tcase_add_test(tc, zero_byte_ends_no_integer);
+    tcase_add_loop_test(tc, errors_that_other_keys_may_not_meet_are_known, 0,
+                        COUNT(errors));
     tcase_add_loop_test(tc, uris_are_taken_apart, 0, COUNT(uris));
     tcase_add_loop_test(tc, bad_uris_are_refused_without_a_word_of_the_password,
                         0, COUNT(bad_uris));

@@ -17,9 +17,12 @@
 extern "C" {
 #endif
 
+/* What keys are; it must suit the type of the key column, see below. */
 enum shed_mysql_key {
-    SHED_MYSQL_STRING = 0, /* keys are bytes; compared byte for byte */
-    SHED_MYSQL_INTEGER = 1 /* keys are decimal integers of 64 bits: "42" */
+    SHED_MYSQL_STRING = 0, /* bytes, compared byte for byte: for a column of
+                              text or bytes, DATE or DATETIME */
+    SHED_MYSQL_INTEGER = 1 /* decimal integers of 64 bits, "42": for a column of
+                              an integer type, YEAR or DECIMAL(n,0) */
 };
 
 /* Fill it with SHED_MYSQL_OPTIONS_INIT. Texts are copied. */
@@ -61,13 +64,29 @@ struct shed_mysql_options {
  *     SELECT id, name FROM item WHERE id IN (?)
  *
  * A key without a row is absent, one with two rows fails, a row whose value is
- * NULL is SHED_NULL, any error of the server fails the keys of the batch.
- * Loader threads have a connection each, opened with the first load (so the
- * server need not be up now), in autocommit, utf8mb4, opened anew after a
- * failure. A string key is compared byte for byte with the column's: where the
- * collation lets the server return another one ("ABC" for "abc"), the keys of
- * the batch that have no row fail and say so, unless that other one was asked
- * for as well. So give the column a binary collation (utf8mb4_bin).
+ * NULL is SHED_NULL. An error of the server fails the keys of the batch; if it
+ * is one that depends on the keys (a character that the column's character set
+ * has not, say), the batch is asked for again in halves, so that only that key
+ * fails. Queries for halves are bounded, to six for each time that a batch can
+ * be halved; beyond it, keys fail together with the odd ones among them. Loader
+ * threads have a connection each, opened with the first load (so the server
+ * need not be up now), in autocommit, utf8mb4, opened again after a failure.
+ *
+ * The first column that query selects has to be the one that it compares with
+ * the keys, as it is in the table: its type tells which keys a row can have.
+ * The others are absent and not asked for, since a server converts them first,
+ * and can read the whole table for that: integers beyond the type's range or
+ * not written as the server writes them ("042", "+42", "42.0", "-0"), and, in a
+ * column of DATE or DATETIME, what is not written as "2024-02-29" or
+ * "2024-02-29 23:59:59" (with as many decimals as the column has). Where
+ * options' key does not suit the column, and for types that are not compared as
+ * they are written (FLOAT, DOUBLE, DECIMAL with a fraction, TIMESTAMP, TIME,
+ * BIT, JSON), every load fails and says so.
+ *
+ * A string key is compared byte for byte with the column's: where the collation
+ * lets the server return another one ("ABC" for "abc"), the key fails and says
+ * so, unless that other one was asked for as well. (Which key it is, is found
+ * by halves, too.) So give the column a binary collation (utf8mb4_bin).
  *
  * The first use of the client library in a process, which may be this call,
  * sets SIGPIPE to be ignored; that is the library's doing, and the program's

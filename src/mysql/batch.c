@@ -35,9 +35,7 @@ static void take_keys(struct shed_mysql_batch *batch, size_t count)
         key->data = shed_load_key(batch->load, i, &key->size);
         if (batch->is_integer &&
             !shed_mysql_integer_parse(key->data, key->size, &key->number))
-            shed_load_fail(batch->load, i,
-                           "MySQL: the key is not a decimal integer of 64 "
-                           "bits, without zeros before it");
+            shed_load_absent(batch->load, i);
         else
             batch->distinct[batch->distinct_count++] = key;
     }
@@ -83,29 +81,26 @@ void shed_mysql_batch_fini(struct shed_mysql_batch *batch)
     free(batch->distinct);
 }
 
-void shed_mysql_batch_parameter(void *user, size_t i,
-                                struct shed_mysql_parameter *out)
+struct shed_mysql_part shed_mysql_batch_whole(struct shed_mysql_batch *batch)
 {
-    struct shed_mysql_batch *batch = user;
-    struct shed_mysql_asked *key = batch->distinct[i];
-
-    *out = (struct shed_mysql_parameter){.data = key->data, .size = key->size};
-    if (batch->is_integer) {
-        out->data = &key->number.bits;
-        out->is_unsigned = key->number.is_unsigned;
-    }
+    return (struct shed_mysql_part){.batch = batch,
+                                    .keys = batch->distinct,
+                                    .count = batch->distinct_count};
 }
 
-static struct shed_mysql_asked *find(struct shed_mysql_batch *batch,
-                                     const void *data, size_t size)
-{
-    struct shed_mysql_asked wanted = {.data = data, .size = size};
-    struct shed_mysql_asked *key = &wanted;
-    struct shed_mysql_asked **found =
-        bsearch(&key, batch->distinct, batch->distinct_count,
-                sizeof(struct shed_mysql_asked *), compare_keys);
+/* ------------------------------------------------------------------ answers */
 
-    return found != NULL ? *found : NULL;
+static void fail_key(struct shed_load *load, const struct shed_mysql_asked *key,
+                     const char *reason)
+{
+    for (; key != NULL; key = key->twin)
+        shed_load_fail(load, key->index, reason);
+}
+
+static void miss_key(struct shed_load *load, const struct shed_mysql_asked *key)
+{
+    for (; key != NULL; key = key->twin)
+        shed_load_absent(load, key->index);
 }
 
 static void answer(struct shed_load *load, size_t i,
@@ -121,59 +116,127 @@ static void answer(struct shed_load *load, size_t i,
         shed_load_value(load, i, row->value, row->value_size);
 }
 
-static void fail_key(struct shed_mysql_batch *batch,
-                     struct shed_mysql_asked *key, const char *reason)
+/* -------------------------------------------------------------------- parts */
+
+static bool fits(const struct shed_mysql_part *part,
+                 const struct shed_mysql_column *column,
+                 const struct shed_mysql_asked *key)
 {
-    for (; key != NULL; key = key->twin)
-        shed_load_fail(batch->load, key->index, reason);
+    return part->batch->is_integer
+               ? shed_mysql_column_holds_integer(column, &key->number)
+               : shed_mysql_column_holds_string(column, key->data, key->size);
 }
 
-void shed_mysql_batch_row(void *user, const struct shed_mysql_row *row)
+/* Move a key to the end of those that are kept at the front. */
+static void keep(struct shed_mysql_part *part, size_t *kept, size_t i)
 {
-    struct shed_mysql_batch *batch = user;
-    struct shed_mysql_asked *key = find(batch, row->key, row->key_size);
+    struct shed_mysql_asked *key = part->keys[i];
+
+    part->keys[i] = part->keys[*kept];
+    part->keys[(*kept)++] = key;
+}
+
+void shed_mysql_part_start(struct shed_mysql_part *part,
+                           const struct shed_mysql_column *column)
+{
+    part->strays = 0;
+    part->asked_count = 0;
+    for (size_t i = 0; i < part->count; i++) {
+        part->keys[i]->rows = 0;
+        if (fits(part, column, part->keys[i]))
+            keep(part, &part->asked_count, i);
+        else
+            miss_key(part->batch->load, part->keys[i]);
+    }
+    qsort(part->keys, part->asked_count, sizeof(struct shed_mysql_asked *),
+          compare_keys);
+}
+
+void shed_mysql_part_parameter(void *user, size_t i,
+                               struct shed_mysql_parameter *out)
+{
+    struct shed_mysql_part *part = user;
+    struct shed_mysql_asked *key = part->keys[i];
+
+    *out = (struct shed_mysql_parameter){.data = key->data, .size = key->size};
+    if (part->batch->is_integer) {
+        out->data = &key->number.bits;
+        out->is_unsigned = key->number.is_unsigned;
+    }
+}
+
+static struct shed_mysql_asked *find(const struct shed_mysql_part *part,
+                                     const void *data, size_t size)
+{
+    struct shed_mysql_asked wanted = {.data = data, .size = size};
+    struct shed_mysql_asked *key = &wanted;
+    struct shed_mysql_asked **found =
+        bsearch(&key, part->keys, part->asked_count,
+                sizeof(struct shed_mysql_asked *), compare_keys);
+
+    return found != NULL ? *found : NULL;
+}
+
+void shed_mysql_part_row(void *user, const struct shed_mysql_row *row)
+{
+    struct shed_mysql_part *part = user;
+    struct shed_mysql_asked *key = find(part, row->key, row->key_size);
 
     if (key == NULL) {
-        batch->strays++;
+        part->strays++;
         return;
     }
     if (key->rows++ > 0) {
         /* Which of them is meant is nothing to guess at. */
-        fail_key(batch, key,
+        fail_key(part->batch->load, key,
                  "MySQL: the query gives more than one row for "
                  "this key");
         return;
     }
     for (; key != NULL; key = key->twin)
-        answer(batch->load, key->index, row);
+        answer(part->batch->load, key->index, row);
 }
 
-void shed_mysql_batch_restart(struct shed_mysql_batch *batch)
+void shed_mysql_part_finish(struct shed_mysql_part *part)
 {
-    batch->strays = 0;
-    for (size_t i = 0; i < batch->distinct_count; i++)
-        batch->distinct[i]->rows = 0;
-}
+    bool is_alone = part->asked_count == 1;
+    size_t open = 0;
 
-void shed_mysql_batch_finish(struct shed_mysql_batch *batch)
-{
-    for (size_t i = 0; i < batch->distinct_count; i++) {
-        struct shed_mysql_asked *key = batch->distinct[i];
-        if (key->rows > 0)
+    for (size_t i = 0; i < part->asked_count; i++) {
+        if (part->keys[i]->rows > 0)
             continue;
-        if (batch->strays > 0)
-            fail_key(batch, key,
-                     "MySQL: no row has just this key, but the server returned "
-                     "one with another that is equal to a key by the column's "
-                     "collation or type");
+        if (part->strays == 0)
+            miss_key(part->batch->load, part->keys[i]);
         else
-            for (; key != NULL; key = key->twin)
-                shed_load_absent(batch->load, key->index);
+            keep(part, &open, i);
     }
+    part->asked_count = part->count = open;
+    if (is_alone)
+        shed_mysql_part_fail_strays(part);
 }
 
-void shed_mysql_batch_fail(struct shed_mysql_batch *batch, const char *reason)
+void shed_mysql_part_halve(const struct shed_mysql_part *part,
+                           struct shed_mysql_part halves[2])
 {
-    for (size_t i = 0; i < batch->distinct_count; i++)
-        fail_key(batch, batch->distinct[i], reason);
+    size_t half = part->asked_count / 2;
+
+    halves[0] = halves[1] = *part;
+    halves[0].count = half;
+    halves[1].keys += half;
+    halves[1].count = part->asked_count - half;
+}
+
+void shed_mysql_part_fail_strays(struct shed_mysql_part *part)
+{
+    shed_mysql_part_fail(
+        part, "MySQL: no row has just this key, but the server returned one "
+              "with another that is equal to a key by the column's collation "
+              "or type");
+    part->asked_count = part->count = 0;
+}
+
+void shed_mysql_part_fail(struct shed_mysql_part *part, const char *reason)
+{
+    for (size_t i = 0; i < part->count; i++)
+        fail_key(part->batch->load, part->keys[i], reason);
 }

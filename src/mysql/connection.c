@@ -40,11 +40,20 @@ enum {
     TOO_MANY_USER_CONNECTIONS = 1203,
     LIMIT_REACHED = 1226,
     UNKNOWN_STATEMENT = 1243,
+    COLLATIONS_OF_TWO = 1267,
+    COLLATIONS_OF_THREE = 1270,
+    COLLATIONS_OF_MANY = 1271,
     OPTION_PREVENTS = 1290,
+    INVALID_CHARACTERS = 1300,
+    WRONG_FIELD_VALUE = 1366,
+    WRONG_VALUE_FOR_TYPE = 1411,
+    WRONG_VALUE = 1525,
     NEEDS_REPREPARE = 1615,
     READ_ONLY_TRANSACTION = 1792,
     READ_ONLY_MODE = 1836,
     CONNECTION_KILLED = 1927,
+    CANNOT_CONVERT = 3854,        /* MySQL, as the next */
+    IMPOSSIBLE_CONVERSION = 3988, /* of a key to the column's characters */
     IDLE_TIMEOUT = 4031
 };
 
@@ -105,6 +114,27 @@ bool shed_mysql_is_overload(unsigned number)
            number == TOO_MANY_USER_CONNECTIONS || number == LIMIT_REACHED;
 }
 
+bool shed_mysql_is_by_key(unsigned number, const char *sqlstate)
+{
+    /* More rows than one in a subquery, data, and what a function signals. */
+    static const char *const classes[] = {"21", "22", "45"};
+    /* These have no class of their own. */
+    static const unsigned numbers[] = {
+        COLLATIONS_OF_TWO,  COLLATIONS_OF_THREE, COLLATIONS_OF_MANY,
+        INVALID_CHARACTERS, WRONG_FIELD_VALUE,   WRONG_VALUE_FOR_TYPE,
+        WRONG_VALUE,        CANNOT_CONVERT,      IMPOSSIBLE_CONVERSION};
+
+    if (is_client_error(number))
+        return false;
+    for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
+        if (strncmp(sqlstate, classes[i], strlen(classes[i])) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        if (numbers[i] == number)
+            return true;
+    return false;
+}
+
 /* A reason is for people and logs: no control characters in it. */
 static void make_printable(char *text)
 {
@@ -126,6 +156,7 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
     enum shed_code code;
 
     failure->number = number;
+    failure->is_kept = failure->is_by_key = false;
     failure->is_timeout =
         is_lost(number) && waited_ms >= (uint64_t)timeout_s * MS_PER_S;
     failure->is_passing = is_passing(number) && !failure->is_timeout;

@@ -49,6 +49,9 @@ struct shed_mysql_failure {
     unsigned number;         /* the server's or the client library's; 0: ours */
     bool is_passing;         /* on a new connection the same query may work */
     bool is_timeout;         /* the server said nothing for the whole timeout */
+    bool is_kept;            /* the connection is as before, and can be used */
+    bool is_by_key;          /* so it is, and the query failed for what its keys
+                                or their rows are */
     struct shed_error error; /* SHED_ESOURCE or SHED_ENOMEM, with the reason */
 };
 
@@ -81,6 +84,10 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
                             const struct shed_mysql_config *config,
                             unsigned number, const char *text,
                             uint64_t waited_ms);
+
+/* The number and the SQLSTATE of an error say that other keys may not meet it.
+ */
+bool shed_mysql_is_by_key(unsigned number, const char *sqlstate);
 
 /* The number says that the server has no room for us. */
 bool shed_mysql_is_overload(unsigned number);

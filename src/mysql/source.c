@@ -133,43 +133,150 @@ static bool ensure_connection(struct mysql_source *s, struct loader *l,
     return true;
 }
 
-/* Run the query once. Whatever fails costs the connection. */
+/* Drop the connection on which something failed. */
+static void drop_failed(struct mysql_source *s, struct loader *l,
+                        const struct shed_mysql_failure *failure,
+                        uint64_t began_ms)
+{
+    shed_mysql_connection_abandon(&l->connection, failure, began_ms);
+    shed_mysql_statements_drop(&l->statements);
+    if (shed_mysql_is_overload(failure->number))
+        report_failure(&s->pacer, 0, &failure->error);
+    shed_mysql_connection_end_lost(&l->connection);
+}
+
+/* Ask for the keys that the column can hold. Where it can hold none, and it was
+ * not looked at just now, look again: a table can be altered. */
+static bool run_query(struct mysql_source *s, struct loader *l,
+                      struct shed_mysql_part *part, uint64_t *began_ms,
+                      struct shed_mysql_failure *failure)
+{
+    struct shed_mysql_statements *known = &l->statements;
+    bool was_known = known->is_column_known;
+
+    *began_ms = shed_now_ms();
+    if (!shed_mysql_select_learn(&s->select, known, &l->connection, part->count,
+                                 false, failure))
+        return false;
+    shed_mysql_part_start(part, &known->column);
+    if (part->asked_count == 0 && was_known) {
+        *began_ms = shed_now_ms();
+        if (!shed_mysql_select_learn(&s->select, known, &l->connection,
+                                     part->count, true, failure))
+            return false;
+        shed_mysql_part_start(part, &known->column);
+    }
+    return part->asked_count == 0 ||
+           shed_mysql_select_run(&s->select, known, &l->connection,
+                                 part->asked_count, shed_mysql_part_parameter,
+                                 shed_mysql_part_row, part, began_ms, failure);
+}
+
+/* Run the query once. What fails costs the connection, unless it is known to
+ * have left it as it was. */
 static bool try_query(struct mysql_source *s, struct loader *l,
-                      struct shed_mysql_batch *batch,
+                      struct shed_mysql_part *part,
                       struct shed_mysql_failure *failure)
 {
     uint64_t began_ms;
 
     if (!ensure_connection(s, l, failure))
         return false;
-    shed_mysql_batch_restart(batch);
-    if (shed_mysql_select_run(&s->select, &l->statements, &l->connection,
-                              batch->distinct_count, shed_mysql_batch_parameter,
-                              shed_mysql_batch_row, batch, &began_ms, failure))
+    if (run_query(s, l, part, &began_ms, failure))
         return true;
-    shed_mysql_connection_abandon(&l->connection, failure, began_ms);
-    shed_mysql_statements_drop(&l->statements);
-    if (shed_mysql_is_overload(failure->number))
-        report_failure(&s->pacer, 0, &failure->error);
-    shed_mysql_connection_end_lost(&l->connection);
+    if (!failure->is_kept)
+        drop_failed(s, l, failure, began_ms);
     return false;
 }
 
+/* ---------------------------------------------------------------- batches */
+
+/* Three odd keys of a batch are found, each by two queries for every halving,
+ * and more where they lie side by side. Beyond that the keys among which odd
+ * ones are left fail together: keys come from anybody, and must not multiply
+ * the queries. */
+enum { QUERIES_PER_HALVING = 6 };
+
+/* One load as it is answered. */
+struct answering {
+    struct mysql_source *s;
+    struct loader *l;
+    struct shed_load *load;
+    size_t spare_queries; /* for halves */
+    bool has_repeated;
+    bool is_given_up; /* as failure says */
+    struct shed_mysql_failure failure;
+};
+
 /* A read can be repeated, and one repetition is enough for what passes: a
  * connection that the server has closed while it was idle, a restart. */
+static bool ask_part(struct answering *a, struct shed_mysql_part *part)
+{
+    if (try_query(a->s, a->l, part, &a->failure))
+        return true;
+    if (!a->failure.is_passing || a->has_repeated ||
+        shed_load_remaining_ms(a->load) == 0)
+        return false;
+    a->has_repeated = true;
+    return try_query(a->s, a->l, part, &a->failure);
+}
+
+static void answer_part(struct answering *a, struct shed_mysql_part *part);
+
+/* Answer a part by its halves, if queries for them can be spared. */
+static bool answer_halves(struct answering *a,
+                          const struct shed_mysql_part *part)
+{
+    enum { HALVES = 2 };
+    struct shed_mysql_part halves[HALVES];
+
+    if (a->spare_queries < HALVES || shed_load_remaining_ms(a->load) == 0)
+        return false;
+    a->spare_queries -= HALVES;
+    shed_mysql_part_halve(part, halves);
+    for (size_t i = 0; i < HALVES; i++)
+        answer_part(a, &halves[i]);
+    return true;
+}
+
+/* Some rows were of other keys than those asked for: find out whose they are.
+ */
+static void answer_open(struct answering *a, struct shed_mysql_part *part)
+{
+    if (part->count == 0 || answer_halves(a, part))
+        return;
+    shed_mysql_part_fail_strays(part);
+}
+
+/* Answer the keys of a part, all of them. */
+static void answer_part(struct answering *a, struct shed_mysql_part *part)
+{
+    if (part->count == 0)
+        return;
+    if (!a->is_given_up && ask_part(a, part)) {
+        shed_mysql_part_finish(part);
+        answer_open(a, part);
+        return;
+    }
+    if (!a->is_given_up && a->failure.is_by_key) {
+        part->count = part->asked_count; /* the others are absent */
+        if (part->count > 1 && answer_halves(a, part))
+            return;
+    } else {
+        a->is_given_up = true;
+    }
+    shed_mysql_part_fail(part, a->failure.error.reason);
+}
+
 static void answer_batch(struct mysql_source *s, struct loader *l,
                          struct shed_mysql_batch *batch)
 {
-    struct shed_mysql_failure failure = {0};
-    bool is_read = try_query(s, l, batch, &failure);
+    struct shed_mysql_part whole = shed_mysql_batch_whole(batch);
+    struct answering a = {.s = s, .l = l, .load = batch->load};
 
-    if (!is_read && failure.is_passing &&
-        shed_load_remaining_ms(batch->load) > 0)
-        is_read = try_query(s, l, batch, &failure);
-    if (is_read)
-        shed_mysql_batch_finish(batch);
-    else
-        shed_mysql_batch_fail(batch, failure.error.reason);
+    for (size_t left = whole.count; left > 1; left = (left + 1) / 2)
+        a.spare_queries += QUERIES_PER_HALVING;
+    answer_part(&a, &whole);
 }
 
 static void fail_all(struct shed_load *load, const char *reason)

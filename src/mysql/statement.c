@@ -57,6 +57,27 @@ static bool fail_here(struct shed_mysql_failure *failure, enum shed_code code,
     return false;
 }
 
+static bool fail_passing(struct shed_mysql_failure *failure, const char *reason)
+{
+    bool is_done = fail_here(failure, SHED_ESOURCE, reason);
+
+    failure->is_passing = true;
+    return is_done;
+}
+
+/* The key column, as the last answer of the server described it. */
+static bool read_column(MYSQL_STMT *stmt, struct shed_mysql_column *out,
+                        struct shed_mysql_failure *failure)
+{
+    MYSQL_RES *meta = mysql_stmt_result_metadata(stmt);
+
+    if (meta == NULL)
+        return fail_here(failure, SHED_ENOMEM, "out of memory for a result");
+    shed_mysql_column_read(mysql_fetch_field_direct(meta, COLUMN_KEY), out);
+    mysql_free_result(meta);
+    return true;
+}
+
 /* --------------------------------------------------------------- prepare */
 
 /* A query that the server reads otherwise than we do is the user's to mend. */
@@ -97,35 +118,74 @@ static bool prepare(const struct shed_mysql_select *select,
     return check_shape(stmt, room, failure);
 }
 
+/* Where the statement for room keys is kept. */
+static MYSQL_STMT **place_of(struct shed_mysql_statements *statements,
+                             size_t room)
+{
+    size_t power = 0;
+
+    while (((size_t)1 << power) < room)
+        power++;
+    return &statements->of_room[power];
+}
+
+static void drop(MYSQL_STMT **stmt)
+{
+    if (*stmt != NULL)
+        (void)mysql_stmt_close(*stmt);
+    *stmt = NULL;
+}
+
 /* The statement for room keys, prepared now if it is not. NULL on failure. */
 static MYSQL_STMT *take_statement(const struct shed_mysql_select *select,
                                   struct shed_mysql_statements *statements,
                                   struct shed_mysql_connection *c, size_t room,
                                   struct shed_mysql_failure *failure)
 {
-    size_t power = 0;
+    MYSQL_STMT **stmt = place_of(statements, room);
 
-    while (((size_t)1 << power) < room)
-        power++;
-    if (statements->of_room[power] != NULL)
-        return statements->of_room[power];
-    statements->of_room[power] = mysql_stmt_init(c->mysql);
-    if (statements->of_room[power] == NULL) {
+    if (*stmt != NULL)
+        return *stmt;
+    *stmt = mysql_stmt_init(c->mysql);
+    if (*stmt == NULL) {
         (void)fail_here(failure, SHED_ENOMEM, "out of memory for a statement");
         return NULL;
     }
-    if (!prepare(select, c, statements->of_room[power], room, failure))
-        return NULL;
-    return statements->of_room[power];
+    return prepare(select, c, *stmt, room, failure) ? *stmt : NULL;
 }
 
 void shed_mysql_statements_drop(struct shed_mysql_statements *statements)
 {
-    for (size_t i = 0; i < SHED_MYSQL_ROOMS; i++) {
-        if (statements->of_room[i] != NULL)
-            (void)mysql_stmt_close(statements->of_room[i]);
-        statements->of_room[i] = NULL;
+    for (size_t i = 0; i < SHED_MYSQL_ROOMS; i++)
+        drop(&statements->of_room[i]);
+    statements->is_column_known = false;
+}
+
+bool shed_mysql_select_learn(const struct shed_mysql_select *select,
+                             struct shed_mysql_statements *statements,
+                             struct shed_mysql_connection *c, size_t count,
+                             bool is_again, struct shed_mysql_failure *failure)
+{
+    size_t room = shed_mysql_query_room(count, select->max_keys);
+    const char *problem;
+    MYSQL_STMT *stmt;
+
+    if (statements->is_column_known && !is_again)
+        return true;
+    statements->is_column_known = false;
+    drop(place_of(statements, room));
+    stmt = take_statement(select, statements, c, room, failure);
+    if (stmt == NULL || !read_column(stmt, &statements->column, failure))
+        return false;
+    problem =
+        shed_mysql_column_problem(&statements->column, select->is_integer);
+    if (problem == NULL) {
+        statements->is_column_known = true;
+        return true;
     }
+    (void)fail_here(failure, SHED_ESOURCE, problem);
+    failure->is_kept = true;
+    return false;
 }
 
 /* --------------------------------------------------------------- execute */
@@ -178,32 +238,8 @@ static bool execute(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
 
 /* ----------------------------------------------------------------- fetch */
 
-static bool is_integer_column(MYSQL_STMT *stmt, bool *is_unsigned)
-{
-    MYSQL_RES *meta = mysql_stmt_result_metadata(stmt);
-    MYSQL_FIELD *field;
-    bool is_integer = false;
-
-    if (meta == NULL)
-        return false;
-    field = mysql_fetch_field_direct(meta, COLUMN_KEY);
-    *is_unsigned = (field->flags & UNSIGNED_FLAG) != 0;
-    switch (field->type) {
-    case MYSQL_TYPE_TINY:
-    case MYSQL_TYPE_SHORT:
-    case MYSQL_TYPE_INT24:
-    case MYSQL_TYPE_LONG:
-    case MYSQL_TYPE_LONGLONG:
-        is_integer = true;
-        break;
-    default:
-        break;
-    }
-    mysql_free_result(meta);
-    return is_integer;
-}
-
-static bool bind_cells(MYSQL_STMT *stmt, struct cells *cells)
+static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
+                       struct cells *cells)
 {
     memset(cells->bind, 0, sizeof(cells->bind));
     for (size_t i = 0; i < COLUMNS; i++) {
@@ -217,7 +253,8 @@ static bool bind_cells(MYSQL_STMT *stmt, struct cells *cells)
     cells->bind[COLUMN_VALUE].buffer = cells->value;
     cells->bind[COLUMN_VALUE].buffer_length = sizeof(cells->value);
     /* As a number and not as text, which ZEROFILL pads. */
-    cells->is_number = is_integer_column(stmt, &cells->number.is_unsigned);
+    cells->is_number = column->kind == SHED_MYSQL_NUMBER;
+    cells->number.is_unsigned = column->is_unsigned;
     if (cells->is_number) {
         cells->bind[COLUMN_KEY].buffer_type = MYSQL_TYPE_LONGLONG;
         cells->bind[COLUMN_KEY].buffer = &cells->number.bits;
@@ -312,8 +349,24 @@ static void pass_row(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
     free(long_value);
 }
 
+/* The server prepares a statement again when its table has been altered, and
+ * tells the new types with the result: other keys may fit by now. */
+static bool check_column(MYSQL_STMT *stmt,
+                         const struct shed_mysql_column *expected,
+                         struct shed_mysql_failure *failure)
+{
+    struct shed_mysql_column column;
+
+    if (!read_column(stmt, &column, failure))
+        return false;
+    if (shed_mysql_column_is_same(&column, expected))
+        return true;
+    return fail_passing(failure, "MySQL: the key column has got another type");
+}
+
 /* Read the result to its end. */
 static bool fetch(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
+                  const struct shed_mysql_column *column,
                   struct shed_mysql_connection *c, shed_mysql_row_fn *row,
                   void *user, struct shed_mysql_failure *failure)
 {
@@ -321,7 +374,9 @@ static bool fetch(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
     struct cells cells;
     int status;
 
-    if (!bind_cells(stmt, &cells)) {
+    if (!check_column(stmt, column, failure))
+        return false;
+    if (!bind_cells(stmt, column, &cells)) {
         note_failure(stmt, c, began_ms, failure);
         return false;
     }
@@ -337,6 +392,22 @@ static bool fetch(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
         return true;
     note_failure(stmt, c, began_ms, failure);
     return false;
+}
+
+/* See whether the statement failed for its keys. It is closed then: an unread
+ * rest of its result would be in the way. */
+static void look_at_keys(MYSQL_STMT **stmt, struct shed_mysql_connection *c,
+                         struct shed_mysql_failure *failure)
+{
+    const char *sqlstate = mysql_stmt_errno(*stmt) != 0
+                               ? mysql_stmt_sqlstate(*stmt)
+                               : mysql_sqlstate(c->mysql);
+
+    if (failure->number == 0 || c->mysql->status != MYSQL_STATUS_READY ||
+        !shed_mysql_is_by_key(failure->number, sqlstate))
+        return;
+    failure->is_kept = failure->is_by_key = true;
+    drop(stmt);
 }
 
 bool shed_mysql_select_run(const struct shed_mysql_select *select,
@@ -356,6 +427,9 @@ bool shed_mysql_select_run(const struct shed_mysql_select *select,
     if (stmt == NULL)
         return false;
     *began_ms = shed_now_ms();
-    return execute(select, stmt, c, room, count, parameter, user, failure) &&
-           fetch(select, stmt, c, row, user, failure);
+    if (execute(select, stmt, c, room, count, parameter, user, failure) &&
+        fetch(select, stmt, &statements->column, c, row, user, failure))
+        return true;
+    look_at_keys(place_of(statements, room), c, failure);
+    return false;
 }

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "column.h"
 #include "compat.h"
 #include "connection.h"
 #include "query.h"
@@ -28,6 +29,8 @@ struct shed_mysql_select {
 /* The statements of one connection; all zero: none. */
 struct shed_mysql_statements {
     MYSQL_STMT *of_room[SHED_MYSQL_ROOMS]; /* by the power of two */
+    bool is_column_known;
+    struct shed_mysql_column column; /* of the keys */
 };
 
 /* A key to be bound. */
@@ -51,12 +54,28 @@ struct shed_mysql_row {
 typedef void shed_mysql_row_fn(void *user, const struct shed_mysql_row *row);
 
 /*
- * Run the query on an open connection; parameter(user, i, out) tells the keys,
- * 1 to max_keys. Rows are passed to row as they come.
+ * Learn the type of the key column, by a statement for count keys, unless it is
+ * known on this connection. With is_again it is learnt in any case: nobody says
+ * when a table is altered.
+ *
+ * Returns: false on a failure, and where keys of the source's mode are not
+ * asked for in such a column.
+ */
+SHED_MUST_CHECK bool
+shed_mysql_select_learn(const struct shed_mysql_select *select,
+                        struct shed_mysql_statements *statements,
+                        struct shed_mysql_connection *c, size_t count,
+                        bool is_again, struct shed_mysql_failure *failure);
+
+/*
+ * Run the query on an open connection whose key column is known;
+ * parameter(user, i, out) tells the keys, 1 to max_keys. Rows are passed to row
+ * as they come. That the column has another type by now is a passing failure.
  *
  * Returns: true when the whole result was read and the server has reported no
  * error; false: what was passed so far is not to be trusted, and the
- * connection is to be abandoned. *began_ms is when its last command began.
+ * connection is to be abandoned, unless the failure is_kept. *began_ms is
+ * when its last command began.
  */
 SHED_MUST_CHECK bool shed_mysql_select_run(
     const struct shed_mysql_select *select,

@@ -240,6 +240,23 @@ START_TEST(errors_that_other_keys_may_not_meet_are_known)
 }
 END_TEST
 
+START_TEST(a_plugin_that_is_missing_is_explained)
+{
+    static const struct shed_mysql_config config = {.read_timeout_s = 1,
+                                                    .write_timeout_s = 1};
+    struct shed_mysql_failure failure;
+
+    shed_mysql_failure_set(&failure, &config, 2059,
+                           "Authentication plugin 'mysql_native_password' "
+                           "cannot be loaded",
+                           0);
+    ck_assert_ptr_nonnull(
+        strstr(failure.error.reason, "Connector/C (2059): Auth"));
+    ck_assert_int_eq(failure.error.code, SHED_ESOURCE);
+    ck_assert(!failure.is_passing);
+}
+END_TEST
+
 /* --------------------------------------------------------------------- URIs */
 
 #define ck_same(a, b)                                                          \
@@ -481,6 +498,7 @@ int main(void)
     tcase_add_test(tc, zero_byte_ends_no_integer);
     tcase_add_loop_test(tc, errors_that_other_keys_may_not_meet_are_known, 0,
                         COUNT(errors));
+    tcase_add_test(tc, a_plugin_that_is_missing_is_explained);
     tcase_add_loop_test(tc, uris_are_taken_apart, 0, COUNT(uris));
     tcase_add_loop_test(tc, bad_uris_are_refused_without_a_word_of_the_password,
                         0, COUNT(bad_uris));

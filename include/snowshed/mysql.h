@@ -2,7 +2,10 @@
  * The MySQL source: missing entries come from a SELECT. And the fencing guard,
  * by which a transaction refuses the writes of those who lost their lock.
  * Library snowshed-mysql; works with Oracle's libmysqlclient and MariaDB
- * Connector/C, against MySQL and MariaDB servers.
+ * Connector/C, against MySQL and MariaDB servers. From version 9 on Oracle's
+ * library does not have mysql_native_password, by which MariaDB lets users in
+ * unless told otherwise: it needs the plugin of that name then (in Debian's
+ * mysql-client-core), or logging in fails.
  */
 #ifndef SNOWSHED_MYSQL_H
 #define SNOWSHED_MYSQL_H

@@ -33,6 +33,7 @@ enum {
     SERVER_LOST = 2013,
     OUT_OF_SYNC = 2014,
     SERVER_LOST_EXTENDED = 2055,
+    PLUGIN_CANNOT_LOAD = 2059,
     TOO_MANY_CONNECTIONS = 1040,
     SHUTDOWN_IN_PROGRESS = 1053,
     NO_SUCH_THREAD = 1094,
@@ -165,6 +166,13 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
         (void)shed_fail(&failure->error, code,
                         "MySQL: no answer for %" PRIu64 " ms: %s (%u)",
                         waited_ms, text, number);
+    else if (number == PLUGIN_CANNOT_LOAD)
+        (void)shed_fail(&failure->error, code,
+                        "MySQL: the client library has no plugin for this "
+                        "user's way to log in (Oracle's 9 has none for "
+                        "mysql_native_password): install it, or use MariaDB "
+                        "Connector/C (%u): %s",
+                        number, text);
     else
         (void)shed_fail(&failure->error, code, "MySQL: %s (%u)", text, number);
     make_printable(failure->error.reason);

@@ -133,7 +133,9 @@ void rig_init(struct rig *r)
                       .source_options = SHED_SOURCE_OPTIONS_INIT,
                       .cache_options = SHED_CACHE_OPTIONS_INIT};
     r->cache_options.ttl_jitter_pct = 0;
-    r->cache_options.timeout_ms = scaled_ms(r->cache_options.timeout_ms);
+    r->cache_options.timeout_ms = scaled_ms(RIG_TIMEOUT_MS);
+    r->client_options.connect_timeout_ms = scaled_ms(RIG_SILENCE_MS);
+    r->client_options.command_timeout_ms = scaled_ms(RIG_SILENCE_MS);
     server_start(&r->server);
 }
 

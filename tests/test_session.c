@@ -113,14 +113,14 @@ END_TEST
 /* What a client that Redis refuses gets, and how often it has tried. */
 static void check_refused(const char *count_command, const char *secret)
 {
-    enum { GETS = 500, TRIES_MAX = 40 };
+    enum { GETS = 500, TRIES_MAX = 40, SPAN_MS = 300 };
     struct shed_value *value = NULL;
     struct shed_error err = {0};
-    uint64_t end_ms = shed_now_ms() + 300;
+    uint64_t begin_ms = shed_now_ms(), spans;
 
     rig.uri = uri;
     rig_open(&rig);
-    for (int i = 0; i < GETS || shed_now_ms() < end_ms; i++) {
+    for (int i = 0; i < GETS || shed_now_ms() < begin_ms + SPAN_MS; i++) {
         err.reason[0] = '\0';
         ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, &err),
                          SHED_EDENIED);
@@ -131,7 +131,9 @@ static void check_refused(const char *count_command, const char *secret)
     ck_assert_ptr_null(strstr(err.reason, secret));
     ck_assert_int_eq(shed_put(rig.cache, "k", 1, "v", 1, 0, &err),
                      SHED_EDENIED);
-    ck_assert_int_le(server_calls(&rig.server, count_command), TRIES_MAX);
+    spans = (shed_now_ms() - begin_ms) / SPAN_MS; /* many where all is slow */
+    ck_assert_int_le(server_calls(&rig.server, count_command),
+                     TRIES_MAX * (long long)spans);
     ck_assert_uint_eq(table_loads(&rig.table), 0);
     rig_down(&rig);
 }
@@ -158,22 +160,24 @@ END_TEST
 
 START_TEST(a_database_that_is_not_there_is_no_storm)
 {
-    enum { TRIES_MAX = 60 };
-    uint64_t end_ms;
+    enum { TRIES_MAX = 60, SPAN_MS = 1000 };
     struct shed_value *value = NULL;
+    uint64_t begin_ms, spans;
 
     rig_init(&rig);
     server_do(&rig.server, "ACL SETUSER u on >pw ~* &* +@all");
     snprintf(uri, sizeof(uri), "unix://u:pw@%s?db=999", rig.server.socket);
     rig.uri = uri;
     rig_open(&rig);
-    end_ms = shed_now_ms() + 1000;
-    while (shed_now_ms() < end_ms) {
+    begin_ms = shed_now_ms();
+    while (shed_now_ms() < begin_ms + SPAN_MS) {
         ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, NULL),
                          SHED_OK); /* from the source, as Redis is of no use */
         shed_value_unref(value);
     }
-    ck_assert_int_le(server_calls(&rig.server, "select"), TRIES_MAX);
+    spans = (shed_now_ms() - begin_ms) / SPAN_MS;
+    ck_assert_int_le(server_calls(&rig.server, "select"),
+                     TRIES_MAX * (long long)spans);
     rig_down(&rig);
 }
 END_TEST
@@ -227,14 +231,15 @@ static uint64_t lease_end_ms(const char *key)
     return end_ms;
 }
 
-/* A load lasts ten leases: its lease is renewed, and whoever waits in another
- * client does not load too. */
-static void load_for_ten_leases(bool is_flushed)
+/* A load lasts ten leases. Returns whether its lease was renewed all the time,
+ * so that a process which waits in another client did not load too. */
+static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
 {
-    enum { LEASE_MS = 100, LEASES = 10 };
-    uint64_t lease_ms = scaled_ms(LEASE_MS), first_ms;
+    enum { LEASES = 10 };
     struct getter here = {0}, there = {0};
+    uint64_t first_ms;
     struct peer peer;
+    bool is_renewed;
 
     rig_init(&rig);
     rig.cache_options.lease_ms = lease_ms;
@@ -249,13 +254,34 @@ static void load_for_ten_leases(bool is_flushed)
     WAIT_FOR(stats_of(peer.cache).waits == 1);
     first_ms = lease_end_ms("t:{k}");
     WAIT_FOR(lease_end_ms("t:{k}") >= first_ms + LEASES * lease_ms);
+    is_renewed = table_loads(&rig.table) == 1;
     table_release(&rig.table);
-    getter_expect(&here, "k@1", SHED_FROM_LOAD);
-    getter_expect(&there, "k@1", SHED_FROM_REDIS);
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
-    ck_assert_uint_eq(stats_of(peer.cache).leases_taken_over, 0);
+    if (is_renewed) {
+        getter_expect(&here, "k@1", SHED_FROM_LOAD);
+        getter_expect(&there, "k@1", SHED_FROM_REDIS);
+        ck_assert_uint_eq(stats_of(peer.cache).leases_taken_over, 0);
+    } else {
+        getter_join(&here);
+        getter_join(&there);
+        shed_value_unref(here.value);
+        shed_value_unref(there.value);
+    }
     peer_close(&peer);
     rig_down(&rig);
+    return is_renewed;
+}
+
+/* On a busy machine a process can stop for longer than a short lease; without
+ * renewals the longest lease ends as well. */
+static void load_for_ten_leases(bool is_flushed)
+{
+    enum { SHORTEST_MS = 100, LONGEST_MS = 3000, FACTOR = 3 };
+    uint64_t lease_ms = SHORTEST_MS;
+
+    while (!is_renewed_for_ten(lease_ms, is_flushed)) {
+        lease_ms *= FACTOR;
+        ck_assert_uint_le(lease_ms, LONGEST_MS);
+    }
 }
 
 START_TEST(a_lease_is_renewed_as_long_as_the_load_lasts)
@@ -373,7 +399,7 @@ int main(void)
 {
     TCase *tc = tcase_create("session");
 
-    tcase_set_timeout(tc, 30);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, without_the_right_to_track_waiters_poll);
     tcase_add_test(tc, without_the_right_to_ask_for_subscribers_waiters_poll);
     tcase_add_test(tc, without_the_right_to_channels_waiters_poll);

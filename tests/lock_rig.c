@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { SILENCE_MS = 20000 };
+
 static atomic_uint_fast64_t grants;
 
 struct shed_client *open_client(const struct server *server, uint64_t wait)
@@ -12,6 +14,7 @@ struct shed_client *open_client(const struct server *server, uint64_t wait)
     struct shed_error err;
 
     o.wait = wait;
+    o.connect_timeout_ms = o.command_timeout_ms = SILENCE_MS;
     ck_assert_msg(shed_client_open(server->uri, &o, &client, &err) == SHED_OK,
                   "%s", err.reason);
     return client;

@@ -31,6 +31,9 @@
         }                                                                      \
     } while (0)
 
+/* A client that waits longer for a reply than a process stops on a busy
+ * machine.
+ */
 struct shed_client *open_client(const struct server *server, uint64_t wait);
 struct shed_lock_options options_of(enum shed_lock_algorithm algorithm);
 struct shed_lock *open_lock(struct shed_client *client,

@@ -243,7 +243,7 @@ int main(void)
 {
     TCase *tc = tcase_create("acl");
 
-    tcase_set_timeout(tc, 120);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, a_cache_needs_no_more_rights);
     tcase_add_test(tc, a_lock_needs_no_more_rights);

@@ -123,6 +123,7 @@ int main(void)
 {
     TCase *tc = tcase_create("address");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, host_port_and_database_are_found);
     tcase_add_test(tc, the_port_has_a_default_and_ipv6_stands_in_brackets);
     tcase_add_test(tc, user_and_password_are_decoded);

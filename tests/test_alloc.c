@@ -223,6 +223,7 @@ int main(void)
 {
     TCase *tc = tcase_create("alloc");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, every_call_bears_that_memory_is_out);
     tcase_add_test(tc, every_open_bears_that_memory_is_out);
     return run_tests("alloc", tc);

@@ -68,6 +68,7 @@ int main(void)
 {
     TCase *tc = tcase_create("backoff");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, the_first_wait_is_at_most_the_minimum);
     tcase_add_test(tc, full_jitter_reaches_from_one_to_the_bound);
     tcase_add_test(tc, the_bound_doubles_up_to_the_maximum);

@@ -270,6 +270,7 @@ int main(void)
 {
     TCase *tc = tcase_create("entry");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, what_encode_makes_decode_returns);
     tcase_add_test(tc, the_layout_is_the_documented_one);
     tcase_add_test(tc, the_checksum_is_the_one_that_other_hosts_have_written);

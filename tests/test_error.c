@@ -260,6 +260,7 @@ int main(void)
 {
     TCase *tc = tcase_create("error");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, every_code_has_the_name_that_the_header_gives_it);
     tcase_add_test(tc, a_code_of_another_version_has_a_name);
     tcase_add_test(tc, a_failure_is_its_code_and_its_reason);

@@ -471,7 +471,7 @@ int main(void)
 {
     TCase *tc = tcase_create("faults");
 
-    tcase_set_timeout(tc, 20);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc,
                    a_server_that_was_killed_and_came_back_empty_is_used_again);
     tcase_add_test(tc, with_the_fail_policy_a_dead_server_is_an_error);

@@ -348,7 +348,7 @@ int main(void)
 {
     TCase *tc = tcase_create("fence");
 
-    tcase_set_timeout(tc, 120);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, only_what_is_not_older_is_accepted, 0, LEVELS);
     tcase_add_test(tc, another_resource_has_numbers_of_its_own);

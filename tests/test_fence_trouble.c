@@ -534,11 +534,10 @@ END_TEST
 
 int main(void)
 {
-    enum { TIMEOUT_S = 60 };
     TCase *tc = tcase_create("fence_trouble");
 
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TIMEOUT_S);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, a_deadlock_wants_the_whole_transaction_again, 0,
                         LEVELS);
     tcase_add_test(tc, after_a_deadlock_there_is_no_transaction);

@@ -774,6 +774,7 @@ int main(void)
 {
     TCase *tc = tcase_create("flight");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     add_tests_1(tc);
     add_tests_2(tc);
     add_tests_3(tc);

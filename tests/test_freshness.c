@@ -61,6 +61,7 @@ int main(void)
 {
     TCase *tc = tcase_create("freshness");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, without_jitter_a_ttl_is_itself);
     tcase_add_test(tc, jitter_shortens_by_up_to_its_part);
     tcase_add_test(tc, the_rest_below_a_hundred_is_jittered_too);

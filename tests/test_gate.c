@@ -188,6 +188,7 @@ int main(void)
 {
     TCase *tc = tcase_create("gate");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_gate_with_nothing_pending_is_open);
     tcase_add_test(tc, a_deadline_that_has_passed_ends_the_wait_at_once);
     tcase_add_test(tc, a_wait_lasts_until_its_deadline);

@@ -129,6 +129,7 @@ int main(void)
 {
     TCase *tc = tcase_create("link");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, what_comes_between_two_calls_answers_neither);
     return run_tests("link", tc);
 }

@@ -777,7 +777,7 @@ int main(void)
 {
     TCase *tc = tcase_create("lock faults");
 
-    tcase_set_timeout(tc, 240);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(
         tc, a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2);

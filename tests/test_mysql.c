@@ -794,11 +794,10 @@ static void add_tests_of_failures(TCase *tc)
 
 int main(void)
 {
-    enum { TIMEOUT_S = 60 };
     TCase *tc = tcase_create("mysql");
 
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TIMEOUT_S);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     add_tests_of_keys(tc);
     add_tests_of_failures(tc);
     tcase_add_test(tc, each_load_reads_the_present);

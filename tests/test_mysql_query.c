@@ -484,6 +484,7 @@ int main(void)
 {
     TCase *tc = tcase_create("mysql_query");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, placeholder_becomes_as_many_as_are_wanted);
     tcase_add_test(tc, rooms_are_powers_of_two_up_to_the_largest_batch);
     tcase_add_loop_test(tc, quoted_and_commented_placeholders_are_none, 0,

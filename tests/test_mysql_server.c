@@ -429,12 +429,11 @@ END_TEST
 
 int main(void)
 {
-    enum { TIMEOUT_S = 120 };
     TCase *tc = tcase_create("mysql_server");
 
     tcase_add_unchecked_fixture(tc, install, uninstall);
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TIMEOUT_S);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_server_that_was_restarted_is_found_again);
     tcase_add_test(tc,
                    where_sessions_do_not_commit_by_themselves_the_sources_do);

@@ -82,7 +82,7 @@ static bool works(struct shed_source *source)
 /* After failures the source pauses for some seconds at most. */
 static void wait_works(struct shed_source *source)
 {
-    enum { LONGEST = 4, LOOK_US = 1000 };
+    enum { LONGEST = 2, LOOK_US = 1000 };
     uint64_t now_ms = shed_now_ms();
     uint64_t patience_ms = (test_deadline_ms() - now_ms) * LONGEST;
 
@@ -267,12 +267,11 @@ END_TEST
 
 int main(void)
 {
-    enum { TIMEOUT_S = 120 };
     TCase *tc = tcase_create("mysql_sessions");
 
     tcase_add_unchecked_fixture(tc, install, uninstall);
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TIMEOUT_S);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc,
                    the_present_is_read_where_sessions_begin_in_transactions);
     tcase_add_test(tc,

@@ -270,12 +270,11 @@ END_TEST
 
 int main(void)
 {
-    enum { TIMEOUT_S = 120 };
     TCase *tc = tcase_create("mysql_tls");
 
     tcase_add_unchecked_fixture(tc, install, uninstall);
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TIMEOUT_S);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, the_right_authority_is_believed);
     tcase_add_test(tc, another_authority_is_not);
     tcase_add_test(tc, a_certificate_of_another_name_is_not_believed);

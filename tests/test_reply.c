@@ -137,6 +137,7 @@ int main(void)
 {
     TCase *tc = tcase_create("reply");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, a_reply_of_another_type_reads_as_nothing, 0,
                         sizeof(kinds) / sizeof(*kinds));
     tcase_add_test(tc, no_reply_reads_as_nothing);

@@ -555,6 +555,7 @@ int main(void)
 {
     TCase *tc = tcase_create("scripts");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_unchecked_fixture(tc, save_server, restore_server);
     tcase_add_loop_test(tc, redis_and_the_twin_do_what_the_scenario_says, 0,
                         (int)scenario_count);

@@ -332,6 +332,7 @@ int main(void)
 {
     TCase *tc = tcase_create("stats");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, a_bucket_holds_what_is_at_most_its_power_of_two, 0,
                         sizeof(borders) / sizeof(borders[0]));
     tcase_add_test(tc, each_histogram_is_read_from_its_own);

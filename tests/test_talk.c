@@ -492,7 +492,7 @@ int main(void)
 {
     TCase *tc = tcase_create("talk");
 
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, no_order_of_commands_lets_two_in, 0, WAYS);
     tcase_add_loop_test(tc, a_death_at_any_command_is_got_over, EXPIRE, WAYS);
     tcase_add_test(tc, setnx_stands_for_ever_when_its_holder_dies);

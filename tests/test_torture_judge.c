@@ -73,6 +73,7 @@ int main(void)
 {
     TCase *tc = tcase_create("torture judge");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, one_after_another_is_no_overlap);
     tcase_add_test(tc, two_inside_are_an_overlap);
     tcase_add_test(tc, who_was_killed_is_not_inside);

@@ -175,6 +175,7 @@ int main(void)
 {
     TCase *tc = tcase_create("value");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_value_is_a_copy_of_its_data);
     tcase_add_test(tc, a_value_tells_what_it_is_and_where_it_is_from);
     tcase_add_test(tc, an_empty_row_has_no_data);

@@ -114,6 +114,9 @@ static const struct meaning meanings[] = {
      SHED_TROUBLE_DENIED, SHED_EDENIED},
     {"ERR The user executing the script can't run this command or subcommand",
      SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"ERR ACL failure in script: User u has no permissions to run the 'get' "
+     "command",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
     {"ERR unknown command 'FOO'", SHED_TROUBLE_DOWN, SHED_EREDIS},
     {"WRONGTYPE Operation against a key holding the wrong kind of value",
      SHED_TROUBLE_DOWN, SHED_EREDIS},

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "entry.h"
+#include "reply_testing.h"
 #include "scenarios.h"
 #include "testing.h"
 
@@ -460,6 +461,19 @@ START_TEST(who_may_not_ask_for_subscribers_waits_for_the_lease_to_end)
 }
 END_TEST
 
+static bool is_denied(const char *text)
+{
+    char wire[STEP_TEXT_BYTES + 4];
+    struct shed_reply *reply;
+    bool is;
+
+    (void)snprintf(wire, sizeof(wire), "-%s\r\n", text);
+    reply = parse_reply(wire);
+    is = shed_reply_code(reply) == SHED_EDENIED;
+    shed_reply_free(reply);
+    return is;
+}
+
 START_TEST(who_may_not_read_the_key_gets_an_error_that_says_so)
 {
     struct redis_store redis;
@@ -471,10 +485,8 @@ START_TEST(who_may_not_read_the_key_gets_an_error_that_says_so)
         run(redis.main, "ACL SETUSER shedtest on nopass ~* &* +@all -get"));
     freeReplyObject(run(redis.main, "AUTH shedtest any"));
     scenario_step(&redis.store, "publish A row 30000", reply);
-    /* the words of Redis 7.0, and of what came before and after it */
-    ck_assert_msg(strncmp(reply, "ERROR", 5) == 0 &&
-                      (strstr(reply, "NOPERM") != NULL ||
-                       strstr(reply, "The user executing the script") != NULL),
+    /* every server has its own words for it; the library must know them */
+    ck_assert_msg(strncmp(reply, "ERROR ", 6) == 0 && is_denied(reply + 6),
                   "%s", reply);
     freeReplyObject(run(redis.main, "ACL SETUSER shedtest +get"));
     expect_reply(&redis, "publish A row 30000", "STORED");

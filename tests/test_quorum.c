@@ -79,19 +79,21 @@ static unsigned stands(unsigned first, unsigned last)
     return count;
 }
 
+static unsigned long age_s(unsigned i)
+{
+    char text[32];
+
+    server_info(&servers[i], "uptime_in_seconds", text, sizeof(text));
+    return strtoul(text, NULL, 10);
+}
+
 /* Servers that are younger than a lease have no voice; a server counts whole
  * seconds. */
 static void wait_until_old(unsigned lease_ms)
 {
-    for (unsigned i = 0; i < SERVERS; i++) {
-        unsigned long age_s = 0;
-        while (age_s <= lease_ms / 1000) {
-            char text[32];
-            server_info(&servers[i], "uptime_in_seconds", text, sizeof(text));
-            age_s = strtoul(text, NULL, 10);
+    for (unsigned i = 0; i < SERVERS; i++)
+        while (age_s(i) <= lease_ms / 1000)
             usleep(10000);
-        }
-    }
 }
 
 static uint64_t counter(unsigned i)
@@ -134,12 +136,19 @@ END_TEST
  * not know any more. */
 START_TEST(it_is_not_to_be_had_before_the_servers_are_old_enough)
 {
-    uint64_t begin_ms = shed_now_ms();
+    enum { HOUR_MS = 3600000 }; /* however slowly they have started */
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    unsigned old = 0;
+    struct quorum c;
 
-    expect_acquire(a.lock, 0, SHED_EREDIS);
+    o.lease_ms = HOUR_MS;
+    quorum_open(&c, &o);
+    expect_acquire(c.lock, 0, SHED_EREDIS);
+    quorum_close(&c);
     acquire(a.lock, PLENTY_MS);
-    ck_assert_uint_ge(shed_now_ms() - begin_ms, LEASE_MS / 4);
-    release(a.lock);
+    for (unsigned i = 0; i < SERVERS; i++)
+        old += age_s(i) >= LEASE_MS / 1000;
+    ck_assert_uint_ge(old, MAJORITY);
 }
 END_TEST
 
@@ -186,20 +195,43 @@ START_TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
 }
 END_TEST
 
-START_TEST(the_watchdog_renews_a_majority)
+/* For two leases, though one server has died. */
+static bool is_renewed(unsigned lease_ms)
 {
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    bool is_mine = true;
+    struct quorum c;
     uint64_t end_ms;
 
-    wait_until_old(LEASE_MS);
-    acquire(a.lock, PLENTY_MS);
+    o.lease_ms = lease_ms;
+    quorum_open(&c, &o);
+    wait_until_old(lease_ms);
+    acquire(c.lock, PLENTY_MS);
     server_kill(&servers[1]);
-    end_ms = shed_now_ms() + 2 * LEASE_MS;
-    while (shed_now_ms() < end_ms) {
-        ck_assert_int_eq(shed_lock_is_mine(a.lock), 1);
-        expect_refusal(50);
+    end_ms = shed_now_ms() + 2ULL * lease_ms;
+    while (is_mine && shed_now_ms() < end_ms) {
+        bool is_others = shed_lock_acquire(b.lock, 50, NULL) == SHED_OK;
+        is_mine = shed_lock_is_mine(c.lock) == 1;
+        ck_assert(!is_mine || !is_others);
     }
-    release(a.lock);
-    ck_assert_uint_eq(atomic_load(&losses), 0);
+    is_mine = shed_lock_release(c.lock, NULL) == SHED_OK && is_mine;
+    quorum_close(&c);
+    server_start_again(&servers[1]);
+    return is_mine;
+}
+
+/* On a busy machine a process can stop for longer than a short lease; what a
+ * defect ends, it ends with any. */
+START_TEST(the_watchdog_renews_a_majority)
+{
+    enum { LONGEST_MS = 9 * LEASE_MS, FACTOR = 3 };
+    unsigned lease_ms = LEASE_MS;
+
+    while (!is_renewed(lease_ms)) {
+        lease_ms *= FACTOR;
+        ck_assert_uint_le(lease_ms, LONGEST_MS);
+        (void)!shed_lock_release(b.lock, NULL); /* it may have got it */
+    }
 }
 END_TEST
 

@@ -1,5 +1,6 @@
 /* The judge of the lock torture, on records made by hand. */
 #include "testing.h"
+#include "torture_check.h"
 #include "torture_judge.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
@@ -69,6 +70,47 @@ START_TEST(recovery_is_the_next_entry_of_another)
 }
 END_TEST
 
+/* A lease of a second; what is wrong, and what a stall of that many ms makes of
+ * it. */
+static const struct checked {
+    struct cell cell;
+    uint64_t stall_ms;
+    enum torture_outcome outcome;
+} checks[] = {
+    {{.algorithm = SHED_LOCK_LEASE}, 5000, TORTURE_AS_EXPECTED},
+    {{.algorithm = SHED_LOCK_LEASE, .verdict.overlaps = 1}, 90, TORTURE_WRONG},
+    {{.algorithm = SHED_LOCK_LEASE, .verdict.overlaps = 1},
+     900,
+     TORTURE_DISTURBED},
+    {{.algorithm = SHED_LOCK_LEASE, .verdict.disorders = 1},
+     900,
+     TORTURE_WRONG},
+    {{.algorithm = SHED_LOCK_QUORUM, .old_writes = 1}, 900, TORTURE_WRONG},
+    {{.algorithm = SHED_LOCK_LEASE, .recovered_ms = UINT64_MAX},
+     90,
+     TORTURE_WRONG},
+    {{.algorithm = SHED_LOCK_EXPIRE, .is_broken = true}, 90, TORTURE_NOT_SHOWN},
+    {{.algorithm = SHED_LOCK_SETNX, .is_stuck = true}, 90, TORTURE_NOT_SHOWN},
+    {{.algorithm = SHED_LOCK_LEASE, .is_broken = true, .verdict.overlaps = 1},
+     90,
+     TORTURE_NOT_SHOWN}, /* nor was an old write refused */
+    {{.algorithm = SHED_LOCK_LEASE,
+      .is_broken = true,
+      .verdict = {.overlaps = 1, .refused = 1}},
+     90,
+     TORTURE_AS_EXPECTED},
+};
+
+START_TEST(a_stall_excuses_what_leases_promise_and_nothing_else)
+{
+    const struct checked *c = &checks[_i];
+    char text[TORTURE_TEXT_BYTES];
+
+    ck_assert_int_eq(torture_check(&c->cell, c->stall_ms, 1000, text),
+                     c->outcome);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("torture judge");
@@ -80,5 +122,8 @@ int main(void)
     tcase_add_test(tc, who_never_left_is_inside);
     tcase_add_test(tc, numbers_that_do_not_grow_are_counted);
     tcase_add_test(tc, recovery_is_the_next_entry_of_another);
+    tcase_add_loop_test(tc,
+                        a_stall_excuses_what_leases_promise_and_nothing_else, 0,
+                        COUNT(checks));
     return run_tests("torture judge", tc);
 }

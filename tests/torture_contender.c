@@ -280,6 +280,7 @@ static void visit(void)
 
 static _Noreturn void live(void)
 {
+    pulse_start(&play->stage->pulses[play->number]);
     connect_all();
     while (!atomic_load(&play->stage->is_over))
         if (shed_lock_acquire(lock, WAIT_MS, NULL) == SHED_OK)

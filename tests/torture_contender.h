@@ -14,6 +14,7 @@
 
 #include <snowshed/lock.h>
 
+#include "pulse.h"
 #include "torture_judge.h"
 
 enum { CONTENDERS = 4, TORTURE_SERVERS_MAX = 5 };
@@ -37,6 +38,7 @@ struct torture_stage {
     atomic_uint entries_before; /* the hook was set */
     atomic_uint writes;         /* first ones, of each entry */
     atomic_uint inside;         /* who entered last and has not left */
+    struct pulse pulses[CONTENDERS];
 };
 
 struct torture_play {

@@ -379,7 +379,22 @@ static bool await_hot_row(struct conductor *c)
     return true;
 }
 
-/* The process that is in the middle of a load; 0 on an error. */
+/* Stop the process if it is loading, so that it still is when it is killed. */
+static bool stop_loader(struct conductor *c, pid_t pid)
+{
+    int status;
+
+    if (kill(pid, SIGSTOP) != 0 || waitpid(pid, &status, WUNTRACED) != pid)
+        die("a backend process", "cannot be stopped");
+    if (atomic_load(&c->record->loading_pid) == (int32_t)pid)
+        return true;
+    (void)kill(pid, SIGCONT);
+    return false;
+}
+
+/* The process that is in the middle of a load, and stays there; 0 on an error.
+ * Without protection there are many, and whether this one still is does not
+ * matter. */
 static pid_t catch_loader(struct conductor *c, const char *key,
                           uint64_t load_us)
 {
@@ -398,8 +413,7 @@ static pid_t catch_loader(struct conductor *c, const char *key,
         }
         nap(load_us / 2);
         /* where all is slow the nap was longer than the load */
-    } while (atomic_load(&r->loading_pid) != (int32_t)pid &&
-             c->way != &way_none);
+    } while (c->way != &way_none && !stop_loader(c, pid));
     return pid;
 }
 

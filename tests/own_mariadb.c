@@ -38,7 +38,8 @@ _Noreturn static void become(const struct own_mariadb *server, char **argv)
              getenv("PATH"));
     (void)setenv("PATH", path, 1);
     (void)execvp(argv[0], argv);
-    _exit(127);
+    perror(argv[0]); /* to the log */
+    _exit(EXIT_FAILURE);
 }
 
 /* Run a program in the background. An option that ends in '=' gets the
@@ -66,6 +67,18 @@ static pid_t spawn(const struct own_mariadb *server, const char *program,
     return pid;
 }
 
+/* The directory is removed after the tests; the log that a failed one names
+ * must not go with it. */
+static const char *keep_log(const struct own_mariadb *server)
+{
+    static char kept[OPTION_BYTES];
+    char log[OPTION_BYTES];
+
+    snprintf(log, sizeof(log), "%s/log", server->dir);
+    snprintf(kept, sizeof(kept), "%s.log", server->dir);
+    return rename(log, kept) == 0 ? kept : "no log";
+}
+
 static void run_to_its_end(const struct own_mariadb *server,
                            const char *program, const char *const *options)
 {
@@ -73,7 +86,8 @@ static void run_to_its_end(const struct own_mariadb *server,
     pid_t pid = spawn(server, program, options);
 
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(status == 0, "%s failed: see %s/log", program, server->dir);
+    if (status != 0)
+        ck_abort_msg("%s failed: see %s", program, keep_log(server));
 }
 
 void own_mariadb_install(struct own_mariadb *server)
@@ -132,9 +146,9 @@ void own_mariadb_start(struct own_mariadb *server)
 
     server->pid = spawn(server, "mariadbd", options);
     while (!answers(server)) {
-        ck_assert_msg(shed_now_ms() < now_ms + patience_ms &&
-                          waitpid(server->pid, NULL, WNOHANG) == 0,
-                      "mariadbd does not start: see %s/log", server->dir);
+        if (shed_now_ms() >= now_ms + patience_ms ||
+            waitpid(server->pid, NULL, WNOHANG) != 0)
+            ck_abort_msg("mariadbd does not start: see %s", keep_log(server));
         sched_yield();
     }
 }

@@ -1,5 +1,5 @@
 /* Private servers. The one invariant: what was started is gone when the test
- * is, its directory included. */
+ * is, its directory included, but for the log of a test that failed. */
 #define _GNU_SOURCE /* accept4, pipe2 */
 #include "server.h"
 
@@ -21,18 +21,22 @@
 
 /* ----------------------------------------------------------------- servers */
 
-/* What is in it is sockets, a log, and a directory of append-only files. */
-static void remove_dir(const char *name)
+#define LOG_NAME "log"
+
+/* What is in it is sockets, a log, and a directory of append-only files. The
+ * file called kept, if any, stays. */
+static void remove_dir(const char *name, const char *kept)
 {
     DIR *dir = opendir(name);
     char path[PATH_MAX];
 
     for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            strcmp(e->d_name, kept) == 0)
             continue;
         snprintf(path, sizeof(path), "%s/%s", name, e->d_name);
         if (unlink(path) != 0)
-            remove_dir(path);
+            remove_dir(path, "");
     }
     if (dir != NULL)
         closedir(dir);
@@ -50,12 +54,23 @@ static void close_all_but(int kept)
             close(fd);
 }
 
+/* Returns whether the test got to server_stop. */
+static bool wait_for_the_end(int pipe_end)
+{
+    ssize_t n;
+    char byte;
+
+    do
+        n = read(pipe_end, &byte, 1);
+    while (n < 0);
+    return n == 1;
+}
+
 /* Check ends a failed test without a word: so the directory is removed by a
  * process that waits for the end of all who hold the other end of its pipe. */
 static void start_guardian(struct server *s)
 {
     int ends[2];
-    char byte;
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     s->guardian = fork();
@@ -63,9 +78,10 @@ static void start_guardian(struct server *s)
     if (s->guardian == 0) {
         setsid(); /* Check kills the test's whole group */
         close_all_but(ends[0]);
-        while (read(ends[0], &byte, 1) < 0)
-            ;
-        remove_dir(s->dir);
+        remove_dir(s->dir, wait_for_the_end(ends[0]) ? "" : LOG_NAME);
+        if (access(s->dir, F_OK) == 0)
+            fprintf(stderr, "the log of a failed test's Redis: %s/%s\n", s->dir,
+                    LOG_NAME);
         _exit(0);
     }
     close(ends[0]);
@@ -82,7 +98,7 @@ static _Noreturn void exec_server(const struct server *s)
                                                  "--dir",
                                                  s->dir,
                                                  "--logfile",
-                                                 "log",
+                                                 LOG_NAME,
                                                  "--save",
                                                  "",
                                                  "--appendonly",
@@ -99,7 +115,8 @@ static _Noreturn void exec_server(const struct server *s)
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     execvp(argv[0], (char *const *)(size_t)argv);
-    _exit(127);
+    perror("redis-server, which is looked for in PATH");
+    _exit(EXIT_FAILURE);
 }
 
 static redisContext *connect_to(const struct server *s)
@@ -130,6 +147,7 @@ static bool answers(const struct server *s)
 void server_start_again(struct server *s)
 {
     uint64_t deadline_ms = test_deadline_ms();
+    int status;
 
     unlink(s->socket);
     s->pid = fork();
@@ -137,8 +155,9 @@ void server_start_again(struct server *s)
     if (s->pid == 0)
         exec_server(s);
     while (!answers(s)) {
-        ck_assert_msg(waitpid(s->pid, NULL, WNOHANG) == 0,
-                      "redis-server does not run");
+        ck_assert_msg(waitpid(s->pid, &status, WNOHANG) == 0,
+                      "redis-server ended at its start, with wait status %d",
+                      status);
         ck_assert_msg(shed_now_ms() < deadline_ms, "no answer from Redis");
         usleep(1000);
     }
@@ -166,6 +185,8 @@ void server_kill(struct server *s)
 void server_stop(struct server *s)
 {
     server_kill(s);
+    /* if it cannot be told, the log is kept */
+    (void)!write(s->guarded, "", 1);
     close(s->guarded);
     waitpid(s->guardian, NULL, 0);
 }

@@ -10,7 +10,8 @@
 
 #include "lock_rig.h"
 
-enum { GRACE_MS = 400 };
+/* Longer than a live process stops on a busy machine. */
+enum { GRACE_MS = 1500 };
 
 static struct server server;
 
@@ -27,6 +28,10 @@ static void tear_down(void)
 
 /* Longer than anything hangs here. */
 #define PATIENCE_MS ((uint64_t)600000)
+
+/* For how long a server that stands still is waited for: longer than one that
+ * does its work is silent on a busy machine. */
+enum { SILENCE_MS = 1000 };
 
 static struct shed_client *open_timed(const char *uri,
                                       uint64_t command_timeout_ms)
@@ -402,7 +407,7 @@ START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
     static const enum shed_lock_algorithm undone[] = {
         SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_LEASE};
     struct shed_lock_options o = options_of(undone[_i]);
-    struct shed_client *client = open_timed(server.uri, 100);
+    struct shed_client *client = open_timed(server.uri, SILENCE_MS);
     struct shed_client *other = open_client(&server, SHED_WAIT_AUTO);
     struct shed_lock *lock, *free;
 
@@ -459,8 +464,10 @@ START_TEST(what_was_extended_is_given_back_however_late)
     ck_assert(admin != NULL && admin->err == 0);
     o.lease_ms = 500;
     lock = open_lock(client, &o);
-    acquire(lock, PLENTY_MS);
-    ck_assert_int_eq(shed_lock_extend(lock, 3600000, NULL), SHED_OK);
+    do
+        acquire(lock, PLENTY_MS);
+    while (shed_lock_extend(lock, 3600000, NULL) == SHED_ELOST); /* too slow */
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
     snprintf(away, sizeof(away), "%s.away", server.socket);
     ck_assert_int_eq(rename(server.socket, away), 0);
     freeReplyObject(redisCommand(admin, "CLIENT KILL TYPE normal SKIPME yes"));
@@ -478,7 +485,7 @@ END_TEST
 START_TEST(who_does_not_wait_tries_a_silent_server_once)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_client *client = open_timed(server.uri, 200);
+    struct shed_client *client = open_timed(server.uri, SILENCE_MS);
     struct shed_lock *lock = open_lock(client, &o);
     struct shed_lock_stats stats;
 
@@ -551,14 +558,18 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
     struct proxy proxy = {0};
     struct shed_client *client;
     struct shed_lock *lock;
+    int code;
 
     proxy_start(&proxy, &server);
     ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
     lock = open_lock(client, &o);
-    acquire(lock, PLENTY_MS);
-    proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
-    ck_assert_int_eq(server_int(&server, "EXISTS " LEASE_KEY), 0);
+    do { /* it may be another reply that is cut */
+        acquire(lock, PLENTY_MS);
+        proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
+        code = shed_lock_release(lock, NULL);
+    } while (code == SHED_OK);
+    ck_assert_int_eq(code, SHED_EREDIS);
+    WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
     acquire(lock, PLENTY_MS);
     server_do(&server, "DEL " LEASE_KEY);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
@@ -576,7 +587,7 @@ START_TEST(an_acquire_that_was_not_heard_of_is_given_back)
     struct shed_lock *lock;
 
     proxy_start(&proxy, &server);
-    client = open_timed(proxy.uri, 300);
+    client = open_timed(proxy.uri, SILENCE_MS);
     lock = open_lock(client, &o);
     acquire(lock, PLENTY_MS);
     release(lock);

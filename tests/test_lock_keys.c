@@ -143,7 +143,7 @@ int main(void)
 {
     TCase *tc = tcase_create("lock keys");
 
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, all_keys_of_a_lock_are_in_its_slot);
     tcase_add_test(tc, the_side_keys_of_a_lock_are_its_own);

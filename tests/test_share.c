@@ -343,7 +343,7 @@ int main(void)
 {
     TCase *tc = tcase_create("share");
 
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(
         tc, a_lock_without_an_end_is_waited_for_until_its_release, 0, TOKENS);

@@ -373,7 +373,7 @@ int main(int argc, char **argv)
         status = install_npm(argv[2]);
     else if (argc != 2 || strcmp(argv[1], "python") != 0)
         status = EXIT_FAILURE;
-    tcase_set_timeout(tc, 240);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, no_two_have_it_and_each_gets_it, 0, 2);
     return status != EXIT_SUCCESS ? status
                                   : run_tests("share with clients", tc);

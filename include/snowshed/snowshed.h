@@ -21,7 +21,8 @@
  * Failure: functions return a shed_code, 0 for success. The code says what to
  * do next; the text in the optional shed_error says what was wrong. A row that
  * does not exist is an answer (shed_value_kind), not a failure. No function
- * raises a signal, aborts, or changes the disposition of a signal.
+ * raises a signal, aborts, or changes the disposition of a signal (MySQL's
+ * client library does: see shed_mysql_source_open).
  */
 #ifndef SNOWSHED_SNOWSHED_H
 #define SNOWSHED_SNOWSHED_H

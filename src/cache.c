@@ -72,6 +72,11 @@ static int check_name(const char *name, struct shed_error *err)
             return shed_fail(err, SHED_EINVAL,
                              "cache name: byte %zu is not printable ASCII", i);
     }
+    /* its entries would have the keys of locks, and overwrite them */
+    if (strcmp(name, "lock") == 0)
+        return shed_fail(err, SHED_EINVAL,
+                         "cache name: \"lock\" is reserved, because the keys "
+                         "of locks begin with it; choose another name");
     return SHED_OK;
 }
 

@@ -321,6 +321,7 @@ START_TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
     refused_cache("a b", NULL, "printable");
     refused_cache("\xc3\xa4", NULL, "printable");
     refused_cache(name, NULL, "64");
+    refused_cache("lock", NULL, "keys of locks");
     o.ttl_ms = 0;
     refused_cache("a", &o, "ttl_ms is 0");
     o = (struct shed_cache_options)SHED_CACHE_OPTIONS_INIT;

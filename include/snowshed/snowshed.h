@@ -324,7 +324,8 @@ struct shed_cache_options {
 /*
  * Open a cache: name is what its keys begin with in Redis, where the entry of
  * KEY is NAME:{KEY}. A name is 1 to SHED_NAME_MAX_BYTES of printable ASCII
- * without space, '{' and '}'. Two caches of a process must not share a name.
+ * without space, '{' and '}'. The name "lock" is refused: locks have keys of
+ * that form. Two caches of a process must not share a name.
  *
  * source is used until the cache is closed. options may be NULL.
  *

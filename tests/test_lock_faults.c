@@ -550,6 +550,52 @@ START_TEST(with_no_memory_it_is_refused_and_can_be_released)
 }
 END_TEST
 
+START_TEST(with_no_memory_a_held_lock_is_kept)
+{
+    static const enum shed_lock_algorithm leased[] = {
+        SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
+    struct shed_lock_options o = options_of(leased[_i]);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    server_do(&server, "CONFIG SET maxmemory 1");
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    WAIT_FOR(server_clients(&server, "sub=2") == 1);
+    server_do(&server, "CLIENT KILL TYPE pubsub"); /* LEASE names the session */
+    WAIT_FOR(server_clients(&server, "sub=2") == 1);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    ck_assert_uint_eq(atomic_load(&losses), 0);
+    release(lock);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *a = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_client *b = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *held = open_lock(a, &o), *wanted = open_lock(b, &o);
+    struct shed_error err;
+
+    acquire(held, PLENTY_MS);
+    server_do(&server, "CONFIG SET maxmemory 1");
+    expect_acquire(wanted, 0, SHED_ETIMEDOUT);
+    expect_acquire(wanted, 50, SHED_ETIMEDOUT);
+    release(held);
+    ck_assert_int_eq(shed_lock_acquire(wanted, 50, &err), SHED_EREDIS);
+    ck_assert_msg(strstr(err.reason, "OOM") != NULL, "%s", err.reason);
+    shed_client_close(a);
+    shed_client_close(b);
+}
+END_TEST
+
 /* The release was carried out and its reply was lost; asked again, Redis says
  * that the lock is not ours. That does not mean that we had lost it. */
 START_TEST(a_release_whose_reply_is_lost_is_no_loss)
@@ -815,6 +861,8 @@ int main(void)
                         SINGLES);
     tcase_add_loop_test(tc, with_no_memory_it_is_refused_and_can_be_released, 0,
                         SINGLES);
+    tcase_add_loop_test(tc, with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1);
+    tcase_add_test(tc, with_no_memory_a_waiter_is_told_why_it_gets_no_lock);
     tcase_add_test(tc, a_release_whose_reply_is_lost_is_no_loss);
     tcase_add_test(tc, an_acquire_that_was_not_heard_of_is_given_back);
     tcase_add_test(tc, what_was_extended_too_late_is_given_back);

@@ -1,5 +1,5 @@
-/* lock_acquire.lua, asked by a test that plays the processes: when a holder is
- * taken for dead. */
+/* The scripts of LEASE, called by a test that plays the processes: when a
+ * holder is taken for dead, and what they do without memory. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,24 +33,45 @@ static void tear_down(void)
     server_stop(&server);
 }
 
-/* Whether token has the lock now. */
-static bool acquire(const char *token, const char *process, const char *run)
+/* What a script answered; the call's number stands before it. */
+static redisReply *answer_of(redisReply *whole)
+{
+    redisReply *answer;
+
+    if (whole->type == REDIS_REPLY_ERROR)
+        return whole;
+    ck_assert_int_eq(whole->type, REDIS_REPLY_ARRAY);
+    ck_assert_uint_eq(whole->elements, 2);
+    answer = whole->element[1];
+    whole->element[1] = NULL;
+    freeReplyObject(whole);
+    return answer;
+}
+
+static redisReply *run_acquire(const char *token, const char *process,
+                               const char *run)
 {
     const struct shed_script_text *script =
         &shed_script_texts[SHED_SCRIPT_LOCK_ACQUIRE];
-    redisReply *whole = server_run(
-        &server, "EVAL %b 4 %s %s:f %s:s %s:w %s %s %s %d %d handle 1",
-        script->text, script->size, KEY, KEY, KEY, KEY, token, process, run,
-        LEASE_MS, GRACE_MS);
-    const redisReply *reply;
+
+    return answer_of(
+        server_run(&server,
+                   "EVAL %b 4 %s %s:f %s:s %s:w %s %s %s %d %d handle 1",
+                   script->text, script->size, KEY, KEY, KEY, KEY, token,
+                   process, run, LEASE_MS, GRACE_MS));
+}
+
+/* Whether token has the lock now. */
+static bool acquire(const char *token, const char *process, const char *run)
+{
+    redisReply *reply = run_acquire(token, process, run);
     bool is_held;
 
-    ck_assert_int_eq(whole->type, REDIS_REPLY_ARRAY);
-    reply = whole->element[1];
+    ck_assert_int_eq(reply->type, REDIS_REPLY_ARRAY);
     is_held = strcmp(reply->element[0]->str, "HELD") == 0;
     if (!is_held)
         ck_assert_str_eq(reply->element[0]->str, "TAKEN");
-    freeReplyObject(whole);
+    freeReplyObject(reply);
     return is_held;
 }
 
@@ -179,11 +200,85 @@ START_TEST(who_never_was_there_is_not_gone)
 }
 END_TEST
 
+/* --------------------------------------------------------- without memory */
+
+static bool extend(const char *token, const char *process, const char *run,
+                   int lease_ms)
+{
+    const struct shed_script_text *script =
+        &shed_script_texts[SHED_SCRIPT_LOCK_EXTEND];
+
+    redisReply *reply = answer_of(server_run(
+        &server, "EVAL %b 1 %s %s %s %s %d 1", script->text, script->size, KEY,
+        token, process, run, lease_ms));
+    bool is_done = reply->integer == 1;
+
+    ck_assert_msg(reply->type == REDIS_REPLY_INTEGER, "%s", reply->str);
+    freeReplyObject(reply);
+    return is_done;
+}
+
+static void expect_record(const char *token, const char *process,
+                          const char *run)
+{
+    redisReply *reply = server_run(&server, "GET " KEY);
+    char record[64];
+
+    snprintf(record, sizeof(record), "LK1%s%s%s", token, process, run);
+    ck_assert_int_eq(reply->type, REDIS_REPLY_STRING);
+    ck_assert_str_eq(reply->str, record);
+    freeReplyObject(reply);
+}
+
+START_TEST(without_memory_a_lock_is_extended_and_its_record_rewritten)
+{
+    ck_assert(acquire(HOLDER, PROCESS, run_id));
+    server_do(&server, "PEXPIRE " KEY " 60000");
+    server_do(&server, "CONFIG SET maxmemory 1");
+    ck_assert(extend(HOLDER, PROCESS, run_id, LEASE_MS));
+    ck_assert_int_gt(server_int(&server, "PTTL " KEY), LEASE_MS / 2);
+    ck_assert(extend(HOLDER, BLANKS, BLANKS, LEASE_MS));
+    expect_record(HOLDER, BLANKS, BLANKS);
+    server_do(&server, "PEXPIRE " KEY " 60000");
+    ck_assert(extend(HOLDER, PROCESS, run_id, 0));
+    expect_record(HOLDER, PROCESS, run_id);
+    ck_assert_int_le(server_int(&server, "PTTL " KEY), 60000);
+    ck_assert_int_gt(server_int(&server, "PTTL " KEY), 0);
+    ck_assert(!extend(OTHER, PROCESS, run_id, LEASE_MS));
+}
+END_TEST
+
+START_TEST(what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten)
+{
+    ck_assert(acquire(HOLDER, PROCESS, run_id));
+    server_do(&server, "PERSIST " KEY);
+    ck_assert(extend(HOLDER, BLANKS, BLANKS, 0));
+    expect_record(HOLDER, BLANKS, BLANKS);
+    ck_assert_int_eq(server_int(&server, "PTTL " KEY), -1);
+}
+END_TEST
+
+START_TEST(without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused)
+{
+    redisReply *reply;
+
+    ck_assert(acquire(HOLDER, PROCESS, run_id));
+    server_do(&server, "CONFIG SET maxmemory 1");
+    ck_assert(!try_other());
+    ck_assert(acquire(HOLDER, PROCESS, run_id)); /* its reply was lost */
+    server_do(&server, "DEL " KEY);
+    reply = run_acquire(OTHER, BLANKS, BLANKS);
+    ck_assert_int_eq(reply->type, REDIS_REPLY_ERROR);
+    ck_assert_ptr_nonnull(strstr(reply->str, "OOM"));
+    freeReplyObject(reply);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("lock scripts");
 
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_set_timeout(tc, 30);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, who_is_absent_for_the_grace_is_gone);
     tcase_add_test(tc, who_is_there_stays);
@@ -191,5 +286,11 @@ int main(void)
     tcase_add_test(tc, another_holder_is_suspected_anew);
     tcase_add_test(tc, who_was_there_on_another_run_is_not_gone);
     tcase_add_test(tc, who_never_was_there_is_not_gone);
+    tcase_add_test(tc,
+                   without_memory_a_lock_is_extended_and_its_record_rewritten);
+    tcase_add_test(
+        tc, what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten);
+    tcase_add_test(
+        tc, without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused);
     return run_tests("lock scripts", tc);
 }

@@ -240,6 +240,15 @@ static bool is_owned(const struct twin *t, const struct twin_call *call)
 
 /* ----------------------------------------------------------- acquire.lua */
 
+static void say_lead(struct twin_reply *reply, const unsigned char *version,
+                     const char *how)
+{
+    say(reply, "LEAD");
+    reply->count = 3;
+    twin_bytes_set(&reply->part[1], version, ID_BYTES);
+    twin_bytes_set(&reply->part[2], how, strlen(how));
+}
+
 static void lead(struct twin *t, const struct twin_call *call,
                  const unsigned char *version, const char *how,
                  struct twin_reply *reply)
@@ -248,10 +257,7 @@ static void lead(struct twin *t, const struct twin_call *call,
 
     if (!has_room(t, reply))
         return;
-    say(reply, "LEAD");
-    reply->count = 3;
-    twin_bytes_set(&reply->part[1], version, ID_BYTES);
-    twin_bytes_set(&reply->part[2], how, strlen(how));
+    say_lead(reply, version, how);
     append(&record, magic, sizeof(magic));
     append(&record, "L", 1);
     append(&record, call->argv[3].at, call->argv[3].size);
@@ -296,7 +302,10 @@ static void meet_lease(struct twin *t, const struct twin_call *call,
 
     if (are_equal(&call->argv[1], record + PROCESS_AT, ID_BYTES) &&
         are_equal(&call->argv[2], record + FLIGHT_AT, 8)) {
-        lead(t, call, record + VERSION_AT, "mine", reply);
+        if (t->is_full)
+            say_lead(reply, record + VERSION_AT, "mine");
+        else
+            lead(t, call, record + VERSION_AT, "mine", reply);
     } else if (is_over(t, call)) {
         lead(t, call, record + VERSION_AT, "takeover", reply);
     } else {
@@ -316,10 +325,10 @@ static void acquire(struct twin *t, const struct twin_call *call,
     const unsigned char *version = call->argv[0].at;
     unsigned char kind;
 
-    if (!has_room(t, reply))
-        return;
     expire(t, slot);
     if (slot->type == TWIN_ABSENT) {
+        if (t->is_full) /* SET was refused, and what is absent was read */
+            (void)read_key(t, call);
         lead(t, call, version, "new", reply);
         return;
     }

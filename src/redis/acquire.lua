@@ -11,7 +11,9 @@
 --         {'FAILED', entry}    a failure marker stands there
 --         {'WAIT', ms}         another holds the lease, for so long at most
 -- One SET NX first: where nothing stands it costs no read, and a script that
--- reads nothing is not tracked, so that only waiters get pushes.
+-- reads nothing is not tracked, so that only waiters get pushes. Without memory
+-- it is refused whatever is there; then the script reads all the same, and only
+-- what has to be written ends with the error.
 
 local HAS_CHANNEL = 4
 local LONGEST_LEASE = 600000   -- the upper limits of the options: whatever is
@@ -22,9 +24,13 @@ local now = clock()
 local function write(data_version, how, ...)
     local record = MAGIC .. 'L' .. ARGV[4] .. data_version .. process
         .. struct.pack('>I8I8', now, now + tonumber(ARGV[5])) .. flight
-    if redis.call('SET', K, record, 'PX', ARGV[6], ...) then
-        return {'LEAD', data_version, how}
-    end
+    local done = redis.pcall('SET', K, record, 'PX', ARGV[6], ...)
+    if not done or done.err then return done end
+    return {'LEAD', data_version, how}
+end
+
+local function is_no_memory(reply)
+    return reply.err and string.find(reply.err, 'OOM', 1, true)
 end
 
 -- A process is gone when nobody is subscribed to its channel. Where we may not
@@ -47,12 +53,14 @@ local function is_over(held)
 end
 
 local won = write(version, 'new', 'NX')
-if won then return won end
+if won and not is_no_memory(won) then return won end
+local no_memory = won
 
 local kind, bytes = read()
 if kind == 'L' and #bytes == HEADER then
     local held = lease(bytes)
     if held.process == process and held.flight == flight then
+        if no_memory then return {'LEAD', held.version, 'mine'} end
         return write(held.version, 'mine') -- with the whole lease before it
     end
     if is_over(held) then return write(held.version, 'takeover') end

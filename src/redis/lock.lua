@@ -36,6 +36,11 @@ local function read(key)
     }
 end
 
+-- Whether a reply is the error that memory is out.
+local function is_no_memory(reply)
+    return reply.err and string.find(reply.err, 'OOM', 1, true)
+end
+
 local function is_held_by(key, token)
     local held = read(key)
     return type(held) == 'table' and held.token == token

@@ -12,7 +12,9 @@
 -- Any string that is no record of ours is the lock of a foreign client: it is
 -- waited for, and never changed.
 -- One SET NX first: where nothing stands it costs no read, and a script that
--- reads nothing is not tracked, so that only waiters get pushes.
+-- reads nothing is not tracked, so that only waiters get pushes. Without memory
+-- it is refused even where the lock is another's; then the script reads, and
+-- whoever waits waits for the release or the end of the lease.
 
 local K, token, grace = KEYS[1], ARGV[1], tonumber(ARGV[5])
 -- How long a lock is kept for the first of the queue before he loses his place,
@@ -24,7 +26,9 @@ local LOOK_MS = 100
 
 local function take(...)
     local record = MAGIC .. token .. ARGV[2] .. ARGV[3]
-    if not redis.call('SET', K, record, 'PX', ARGV[4], ...) then return nil end
+    local done = redis.pcall('SET', K, record, 'PX', ARGV[4], ...)
+    if not done then return nil end
+    if done.err then return done end
     local clock = us()
     local number = advance(KEYS[2], 1, clock, clock)
     if type(number) == 'number' then return {'HELD', whole(number)} end
@@ -116,13 +120,15 @@ local function take_in_turn(...)
     return held
 end
 
+local no_memory = false
+
 -- A foreign holder is no process that could be missed, and may keep the lock
 -- without an end. What was offered could not be taken meanwhile.
 local function wait_for_foreign()
     if me then
         redis.call('DEL', KEYS[5])
         enlist()
-    else
+    elseif not no_memory then
         mark_waiter()
     end
     local left = redis.call('PTTL', K)
@@ -131,18 +137,23 @@ end
 
 if not me then
     local held = take('NX')
-    if held then return held end
+    if held and not is_no_memory(held) then return held end
+    no_memory = held ~= nil
 end
 local held = read(K)
 if held == 'wrong type' then return {'WRONGTYPE'} end
 if not held then return take_in_turn() end
 if not held.token then return wait_for_foreign() end
-if held.token == token then return take() end
+if held.token == token then
+    redis.call('PEXPIRE', K, ARGV[4]) -- after which all passes without memory
+    return take()
+end
 local left = redis.call('PTTL', K)
 if left < 0 then -- somebody has taken its end away
     left = tonumber(ARGV[4])
     redis.call('PEXPIRE', K, ARGV[4])
 end
+if no_memory then return {'TAKEN', left} end -- nor can a mark be left
 local gone = until_gone(held)
 if gone == 0 then return take_in_turn() end
 if me then enlist() else mark_waiter() end

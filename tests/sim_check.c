@@ -192,8 +192,8 @@ static uint64_t longest_wait_ms(const struct sim *sim)
 {
     if (sim->mode->is_burst && sim->mode->is_strict)
         return sim->mode->fixed_load_ms + POLL_MS + 8 * sim->mode->latency_ms;
-    /* a lease that nobody holds stands until the clock is where it was */
-    return sim->mode->jumps * SIM_JUMP_MS + sim->lease.lease_ms +
+    /* a lease that nobody holds begins again when the clock was set back */
+    return (sim->mode->jumps + 1) * sim->lease.lease_ms +
            3 * sim->policy.load_timeout_ms + 2 * POLL_MS + SETTLE_MS;
 }
 

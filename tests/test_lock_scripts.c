@@ -181,6 +181,18 @@ START_TEST(another_holder_is_suspected_anew)
 }
 END_TEST
 
+/* What was written before that lives for longer than it may: an hour here. */
+START_TEST(a_clock_that_is_set_back_costs_a_suspicion_one_grace)
+{
+    ck_assert(acquire(HOLDER, PROCESS, run_id));
+    ck_assert(!try_other());
+    server_do(&server, "PEXPIRE " KEY ":s 3600000");
+    ck_assert(!try_other());
+    ck_assert_int_lt(server_int(&server, "PTTL " KEY ":s"), 3600000 / 2);
+    expect_gone();
+}
+END_TEST
+
 /* Since the server restarted nobody is there, until he has come back. */
 START_TEST(who_was_there_on_another_run_is_not_gone)
 {
@@ -284,6 +296,7 @@ int main(void)
     tcase_add_test(tc, who_is_there_stays);
     tcase_add_test(tc, who_was_seen_meanwhile_is_not_gone_yet);
     tcase_add_test(tc, another_holder_is_suspected_anew);
+    tcase_add_test(tc, a_clock_that_is_set_back_costs_a_suspicion_one_grace);
     tcase_add_test(tc, who_was_there_on_another_run_is_not_gone);
     tcase_add_test(tc, who_never_was_there_is_not_gone);
     tcase_add_test(tc,

@@ -21,7 +21,6 @@ enum {
     ID_BYTES = 16
 };
 
-#define LONGEST_LEASE_MS 600000
 #define LONGEST_RECORD_MS 4200000
 
 static const unsigned char magic[] = {0xf5, 's', 'h', 'd', 2};
@@ -288,11 +287,42 @@ static bool is_over(const struct twin *t, const struct twin_call *call)
 
     if (!slot->has_ttl || slot->expires_ms - t->now_ms > LONGEST_RECORD_MS)
         return true;
-    if (t->now_ms >= until || until - t->now_ms > LONGEST_LEASE_MS)
+    if (t->now_ms >= until)
         return true;
     return (t->now_ms < written ||
             t->now_ms - written >= number_of(&call->argv[6])) &&
            is_gone(t, record);
+}
+
+static bool set_times(struct twin *t, const struct twin_call *call,
+                      uint64_t length_ms, struct twin_reply *reply)
+{
+    unsigned char *record = t->slot[call->key].bytes.at;
+
+    if (!has_room(t, reply))
+        return false;
+    shed_entry_put_u64(record + WRITTEN_AT, t->now_ms);
+    shed_entry_put_u64(record + UNTIL_AT, t->now_ms + length_ms);
+    touch(t, call->key);
+    return true;
+}
+
+static void say_wait(struct twin *t, const struct twin_call *call,
+                     struct twin_reply *reply)
+{
+    const unsigned char *record = t->slot[call->key].bytes.at;
+    uint64_t written = twin_get_u64(record + WRITTEN_AT);
+    uint64_t until = twin_get_u64(record + UNTIL_AT);
+
+    if (t->now_ms < written) {
+        if (!set_times(t, call, until - written, reply))
+            return;
+        until = t->now_ms + (until - written);
+    }
+    say(reply, "WAIT");
+    reply->integer = (long long)(until - t->now_ms);
+    reply->count = 2;
+    twin_bytes_number(&reply->part[1], (uint64_t)reply->integer);
 }
 
 static void meet_lease(struct twin *t, const struct twin_call *call,
@@ -309,11 +339,7 @@ static void meet_lease(struct twin *t, const struct twin_call *call,
     } else if (is_over(t, call)) {
         lead(t, call, record + VERSION_AT, "takeover", reply);
     } else {
-        say(reply, "WAIT");
-        reply->integer =
-            (long long)(twin_get_u64(record + UNTIL_AT) - t->now_ms);
-        reply->count = 2;
-        twin_bytes_number(&reply->part[1], (uint64_t)reply->integer);
+        say_wait(t, call, reply);
     }
 }
 
@@ -389,12 +415,9 @@ static void renew(struct twin *t, const struct twin_call *call,
                   struct twin_reply *reply)
 {
     say_integer(reply, 0);
-    if (read_key(t, call) != 'L' || !is_owned(t, call) || !has_room(t, reply))
-        return;
-    say_integer(reply, 1);
-    shed_entry_put_u64(t->slot[call->key].bytes.at + UNTIL_AT,
-                       t->now_ms + number_of(&call->argv[3]));
-    touch(t, call->key);
+    if (read_key(t, call) == 'L' && is_owned(t, call) &&
+        set_times(t, call, number_of(&call->argv[3]), reply))
+        say_integer(reply, 1);
 }
 
 static void invalidate(struct twin *t, const struct twin_call *call,

@@ -16,8 +16,8 @@
 -- what has to be written ends with the error.
 
 local HAS_CHANNEL = 4
-local LONGEST_LEASE = 600000   -- the upper limits of the options: whatever is
-local LONGEST_RECORD = 4200000 -- beyond them comes from a clock that jumped
+local LONGEST_RECORD = 4200000 -- by the options; more comes from a clock that
+                               -- jumped
 local version, process, flight = ARGV[1], ARGV[2], ARGV[3]
 local now = clock()
 
@@ -45,11 +45,21 @@ end
 local function is_over(held)
     local pttl = redis.call('PTTL', K)
     if pttl < 0 or pttl > LONGEST_RECORD then return true end
-    if now >= held.until_ms or held.until_ms - now > LONGEST_LEASE then
-        return true
-    end
+    if now >= held.until_ms then return true end
     local age = now - held.written -- below 0: the clock was set back
     return (age < 0 or age >= tonumber(ARGV[7])) and is_gone(held)
+end
+
+-- How long another's lease still lasts. Where the clock was set back since it
+-- was written or renewed, it lasts for its whole length from now, not for the
+-- length of the step besides: a live holder renews it before it ends, and one
+-- that is stopped, or has no channel, is replaced then. The length is the
+-- record's own, because the asker may have another in its options.
+local function time_left(held)
+    if now >= held.written then return held.until_ms - now end
+    local length = held.until_ms - held.written
+    set_times(now, length)
+    return length
 end
 
 local won = write(version, 'new', 'NX')
@@ -64,7 +74,7 @@ if kind == 'L' and #bytes == HEADER then
         return write(held.version, 'mine') -- with the whole lease before it
     end
     if is_over(held) then return write(held.version, 'takeover') end
-    return {'WAIT', held.until_ms - now}
+    return {'WAIT', time_left(held)}
 end
 if ARGV[8] ~= '' and bytes and string.sub(bytes, 1, #ARGV[8]) == ARGV[8] then
     return write(version, 'corrupt')

@@ -6,6 +6,7 @@ if redis.replicate_commands then redis.replicate_commands() end
 
 local MAGIC = '\245shd\2'
 local HEADER = 64
+local TIMES_OFFSET = 40 -- SETRANGE counts from 0
 local K = KEYS[1]
 
 -- The server's clock, in milliseconds.
@@ -39,6 +40,12 @@ local function lease(bytes)
         until_ms = struct.unpack('>I8', string.sub(bytes, 49, 56)),
         flight = string.sub(bytes, 57, 64),
     }
+end
+
+-- Let the lease record at K count from now for length ms.
+local function set_times(now, length)
+    redis.call('SETRANGE', K, TIMES_OFFSET,
+        struct.pack('>I8I8', now, now + length))
 end
 
 -- An entry with a payload: head and tail are the client's parts of the header,

@@ -37,13 +37,13 @@ local function take(...)
 end
 
 -- For how long mark has stood for what, in ms; it is set if it does not. One
--- that was for something else begins anew.
+-- that was for something else begins again, and so does one that would live for
+-- longer than its life, because the clock was set back.
 local function age_of(mark, what, life)
-    if redis.call('GET', mark) ~= what then
-        redis.call('SET', mark, what, 'PX', life)
-        return 0
-    end
-    return life - redis.call('PTTL', mark)
+    local age = life - redis.call('PTTL', mark)
+    if redis.call('GET', mark) == what and age >= 0 then return age end
+    redis.call('SET', mark, what, 'PX', life)
+    return 0
 end
 
 -- Nobody is subscribed to the holder's channel, though somebody was, of this

@@ -1,9 +1,9 @@
--- Move the end of our lease; the life of the record stays as it is.
+-- Let our lease count from now; the life of the record stays as it is. Its
+-- beginning moves with its end, so that the record tells its length, and a clock
+-- that was set back since.
 -- KEYS  1 the key
 -- ARGV  1 data version   2 process id   3 flight number   4 lease, ms
 -- Returns 1 if the lease was ours, 0 if not
-
-local UNTIL_OFFSET = 48 -- SETRANGE counts from 0
 
 local kind, bytes = read()
 if kind ~= 'L' then return 0 end
@@ -12,6 +12,5 @@ if held.version ~= ARGV[1] or held.process ~= ARGV[2]
     or held.flight ~= ARGV[3] then
     return 0
 end
-redis.call('SETRANGE', K, UNTIL_OFFSET,
-    struct.pack('>I8', clock() + tonumber(ARGV[4])))
+set_times(clock(), tonumber(ARGV[4]))
 return 1

@@ -923,7 +923,7 @@ START_TEST(who_does_not_take_his_turn_loses_it)
     o.fair = 1;
     lock = open_lock(client, &o);
     server_do(&server, "ZADD %s:q 1 %s", LEASE_KEY,
-              "0123456789abcdef9000000000000");
+              "0123456789abcdef                9000000000000");
     expect_acquire(lock, 0, SHED_ETIMEDOUT);
     acquire(lock, PLENTY_MS);
     release(lock);

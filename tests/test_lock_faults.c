@@ -151,6 +151,55 @@ START_TEST(who_dies_as_soon_as_he_has_it_is_replaced_too)
 }
 END_TEST
 
+enum { DEAD_WAITERS = 40 };
+
+/* A process that waits for the lock many times over. */
+static _Noreturn void wait_often(int told, const struct shed_lock_options *o)
+{
+    static struct outcome outcomes[DEAD_WAITERS];
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock = open_lock(client, o);
+
+    for (int i = 0; i < DEAD_WAITERS; i++)
+        acquire_async(lock, PLENTY_MS, &outcomes[i]);
+    WAIT_FOR(server_int(&server, "ZCARD " LEASE_KEY ":q") == DEAD_WAITERS);
+    ck_assert_int_eq(write(told, "", 1), 1);
+    for (;;)
+        pause();
+}
+
+/* Each could keep the lock from the next for 250 ms. */
+START_TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client;
+    struct shed_lock *lock;
+    struct holder holding, waiting;
+    struct waiter w;
+    char byte;
+
+    o.lease_ms = 3600000;
+    o.fair = 1;
+    holder_start(&holding, &o);
+    ck_assert_int_eq(pipe(waiting.told), 0);
+    waiting.pid = fork();
+    ck_assert_int_ge(waiting.pid, 0);
+    if (waiting.pid == 0)
+        wait_often(waiting.told[1], &o);
+    ck_assert_int_eq(read(waiting.told[0], &byte, 1), 1);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    lock = open_lock(client, &o);
+    waiter_start(&w, lock, PLENTY_MS);
+    WAIT_FOR(server_int(&server, "ZCARD " LEASE_KEY ":q") == DEAD_WAITERS + 1);
+    holder_kill(&waiting);
+    holder_kill(&holding);
+    WAIT_FOR(atomic_load(&w.has_ended));
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_client_close(client);
+}
+END_TEST
+
 START_TEST(with_no_grace_only_the_lease_counts)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -840,6 +889,7 @@ int main(void)
         tc, a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2);
     tcase_add_loop_test(tc, who_dies_as_soon_as_he_has_it_is_replaced_too, 0,
                         2);
+    tcase_add_test(tc, dead_waiters_of_a_fair_lock_cost_one_grace);
     tcase_add_test(tc, with_no_grace_only_the_lease_counts);
     tcase_add_test(tc, a_holder_whose_pushes_are_cut_keeps_the_lock);
     tcase_add_loop_test(

@@ -54,17 +54,14 @@ static redisReply *run_acquire(const char *token, const char *process,
     const struct shed_script_text *script =
         &shed_script_texts[SHED_SCRIPT_LOCK_ACQUIRE];
 
-    return answer_of(
-        server_run(&server,
-                   "EVAL %b 4 %s %s:f %s:s %s:w %s %s %s %d %d handle 1",
-                   script->text, script->size, KEY, KEY, KEY, KEY, token,
-                   process, run, LEASE_MS, GRACE_MS));
+    return answer_of(server_run(
+        &server, "EVAL %b 4 %s %s:f %s:s %s:w %s %s %s %d %d handle 1",
+        script->text, script->size, KEY, KEY, KEY, KEY, token, process, run,
+        LEASE_MS, GRACE_MS));
 }
 
-/* Whether token has the lock now. */
-static bool acquire(const char *token, const char *process, const char *run)
+static bool was_granted(redisReply *reply)
 {
-    redisReply *reply = run_acquire(token, process, run);
     bool is_held;
 
     ck_assert_int_eq(reply->type, REDIS_REPLY_ARRAY);
@@ -73,6 +70,12 @@ static bool acquire(const char *token, const char *process, const char *run)
         ck_assert_str_eq(reply->element[0]->str, "TAKEN");
     freeReplyObject(reply);
     return is_held;
+}
+
+/* Whether token has the lock now. */
+static bool acquire(const char *token, const char *process, const char *run)
+{
+    return was_granted(run_acquire(token, process, run));
 }
 
 static bool try_other(void)
@@ -212,6 +215,126 @@ START_TEST(who_never_was_there_is_not_gone)
 }
 END_TEST
 
+/* ------------------------------------------------------------- dead waiters */
+
+#define QUEUE KEY ":q"
+#define WAITS_MS "9000000000000"
+
+static void enlist(const char *token, const char *process)
+{
+    server_do(&server, "ZADD " QUEUE " 1 %s%s" WAITS_MS, token, process);
+}
+
+static bool acquire_fair(void)
+{
+    const struct shed_script_text *script =
+        &shed_script_texts[SHED_SCRIPT_LOCK_ACQUIRE];
+
+    return was_granted(server_run(
+        &server, "EVAL %b 5 %s %s:f %s:s %s:q %s:o %s %s %s %d %d 1000",
+        script->text, script->size, KEY, KEY, KEY, KEY, KEY, OTHER, BLANKS,
+        BLANKS, LEASE_MS, GRACE_MS));
+}
+
+/* As if a mark that lives for life_ms stood for age_ms already. */
+static void age_mark(const char *mark, int life_ms, int age_ms)
+{
+    ck_assert_int_eq(
+        server_int(&server, "PEXPIRE " KEY "%s %d", mark, life_ms - age_ms), 1);
+}
+
+enum { SUSPICION_LIFE_MS = 2 * GRACE_MS + 100 };
+
+static void pass_suspicion(void)
+{
+    age_mark(":s", SUSPICION_LIFE_MS, GRACE_MS);
+}
+
+START_TEST(dead_waiters_cost_one_grace_however_many_they_are)
+{
+    enum { WAITERS = 40 };
+    char token[24];
+
+    for (int i = 0; i < WAITERS; i++) {
+        snprintf(token, sizeof(token), "waiter--%08d", i);
+        enlist(token, i % 2 ? PROCESS : "fedcba9876543210");
+    }
+    ck_assert(!acquire_fair());
+    pass_suspicion();
+    ck_assert(acquire_fair());
+    ck_assert_int_eq(server_int(&server, "EXISTS " QUEUE), 0);
+}
+END_TEST
+
+/* One mark serves for the suspicion of both, one after the other. */
+START_TEST(a_dead_holder_s_lock_is_free_while_dead_waiters_are_found_out)
+{
+    ck_assert(acquire(HOLDER, PROCESS, run_id));
+    enlist("waiter--waiter--", "fedcba9876543210");
+    ck_assert(!acquire_fair());
+    pass_suspicion();
+    ck_assert(!acquire_fair());
+    ck_assert_int_eq(server_int(&server, "EXISTS " KEY), 0);
+    pass_suspicion();
+    ck_assert(acquire_fair());
+}
+END_TEST
+
+START_TEST(a_live_waiter_keeps_its_turn)
+{
+    redisContext *c = subscribe();
+
+    enlist(HOLDER, PROCESS);
+    ck_assert(!acquire_fair());
+    ck_assert_int_eq(server_int(&server, "EXISTS " KEY ":s"), 0);
+    ck_assert(!acquire_fair());
+    redisFree(c);
+}
+END_TEST
+
+START_TEST(a_waiter_that_comes_back_within_the_grace_keeps_its_turn)
+{
+    redisContext *c;
+
+    enlist(HOLDER, PROCESS);
+    ck_assert(!acquire_fair());
+    pass_suspicion();
+    c = subscribe();
+    ck_assert(!acquire_fair());
+    unsubscribe(c);
+    ck_assert(!acquire_fair());
+    ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 2);
+}
+END_TEST
+
+START_TEST(a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it)
+{
+    enum { OFFER_MS = 250, OFFER_LIFE_MS = 10 * OFFER_MS };
+
+    enlist(HOLDER, BLANKS);
+    ck_assert(!acquire_fair());
+    ck_assert_int_eq(server_int(&server, "EXISTS " KEY ":s"), 0);
+    age_mark(":o", OFFER_LIFE_MS, OFFER_MS);
+    ck_assert(acquire_fair());
+}
+END_TEST
+
+/* It joined before its process was subscribed, and leaves with its name. */
+START_TEST(a_waiter_that_gives_up_leaves_nothing_in_the_queue)
+{
+    const struct shed_script_text *script =
+        &shed_script_texts[SHED_SCRIPT_LOCK_RELEASE];
+
+    enlist(HOLDER, BLANKS);
+    enlist(HOLDER, PROCESS);
+    ck_assert_int_eq(
+        server_int(&server, "EVAL %b 2 %s %s:q %s handle " WAITS_MS " %s",
+                   script->text, script->size, KEY, KEY, HOLDER, PROCESS),
+        0);
+    ck_assert_int_eq(server_int(&server, "EXISTS " QUEUE), 0);
+}
+END_TEST
+
 /* --------------------------------------------------------- without memory */
 
 static bool extend(const char *token, const char *process, const char *run,
@@ -220,9 +343,9 @@ static bool extend(const char *token, const char *process, const char *run,
     const struct shed_script_text *script =
         &shed_script_texts[SHED_SCRIPT_LOCK_EXTEND];
 
-    redisReply *reply = answer_of(server_run(
-        &server, "EVAL %b 1 %s %s %s %s %d 1", script->text, script->size, KEY,
-        token, process, run, lease_ms));
+    redisReply *reply = answer_of(
+        server_run(&server, "EVAL %b 1 %s %s %s %s %d 1", script->text,
+                   script->size, KEY, token, process, run, lease_ms));
     bool is_done = reply->integer == 1;
 
     ck_assert_msg(reply->type == REDIS_REPLY_INTEGER, "%s", reply->str);
@@ -299,6 +422,15 @@ int main(void)
     tcase_add_test(tc, a_clock_that_is_set_back_costs_a_suspicion_one_grace);
     tcase_add_test(tc, who_was_there_on_another_run_is_not_gone);
     tcase_add_test(tc, who_never_was_there_is_not_gone);
+    tcase_add_test(tc, dead_waiters_cost_one_grace_however_many_they_are);
+    tcase_add_test(
+        tc, a_dead_holder_s_lock_is_free_while_dead_waiters_are_found_out);
+    tcase_add_test(tc, a_live_waiter_keeps_its_turn);
+    tcase_add_test(tc,
+                   a_waiter_that_comes_back_within_the_grace_keeps_its_turn);
+    tcase_add_test(
+        tc, a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it);
+    tcase_add_test(tc, a_waiter_that_gives_up_leaves_nothing_in_the_queue);
     tcase_add_test(tc,
                    without_memory_a_lock_is_extended_and_its_record_rewritten);
     tcase_add_test(

@@ -56,8 +56,11 @@ static void say_release(struct shed_talk *talk, struct shed_args *args,
                       is_fair ? SHED_LOCK_KEY_QUEUE : SHED_LOCK_KEY_WAITERS);
     shed_args_add(args, talk->holder.token, SHED_TOKEN_BYTES);
     add_handle(talk, args);
-    if (is_fair)
+    if (is_fair) {
         shed_talk_add_number(talk, 0, args, talk->holder.wait_ms);
+        shed_args_add(args, talk->identity.process,
+                      sizeof(talk->identity.process));
+    }
 }
 
 static bool say(struct shed_talk *talk, struct shed_args *args)

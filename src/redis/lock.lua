@@ -41,6 +41,25 @@ local function is_no_memory(reply)
     return reply.err and string.find(reply.err, 'OOM', 1, true)
 end
 
+-- A member of the queue of a fair lock: the token, the process as in a record,
+-- and how long it waits, ms.
+local NO_PROCESS = string.rep(' ', 16)
+local function member(token, process, wait) return token .. process .. wait end
+
+local function parse_member(bytes)
+    return {
+        token = string.sub(bytes, 1, 16),
+        process = string.sub(bytes, 17, 32),
+        wait = tonumber(string.sub(bytes, 33)) or 0,
+    }
+end
+
+-- Leave the queue. A waiter may have joined it before its process had a channel.
+local function leave(queue, token, process, wait)
+    redis.call('ZREM', queue, member(token, process, wait),
+        member(token, NO_PROCESS, wait))
+end
+
 local function is_held_by(key, token)
     local held = read(key)
     return type(held) == 'table' and held.token == token

@@ -46,12 +46,18 @@ local function age_of(mark, what, life)
     return 0
 end
 
+-- Whether nobody is subscribed to the channel of a process. False where we may
+-- not ask.
+local function has_no_subscriber(process)
+    local subscribers = redis.pcall('PUBSUB', 'NUMSUB',
+        'snowshed:process:' .. process)
+    return subscribers[2] == 0
+end
+
 -- Nobody is subscribed to the holder's channel, though somebody was, of this
 -- run of the server: after a restart nobody is until he has come back.
 local function is_absent(held)
-    local subscribers = redis.pcall('PUBSUB', 'NUMSUB',
-        'snowshed:process:' .. held.process)
-    if subscribers[2] ~= 0 then return false end
+    if not has_no_subscriber(held.process) then return false end
     local info = redis.pcall('INFO', 'server')
     return type(info) == 'string'
         and string.find(info, 'run_id:' .. held.run, 1, true) ~= nil
@@ -69,17 +75,51 @@ local function until_gone(held)
     return left > 0 and left or 0
 end
 
--- Whose turn it is: who stands first in the queue and has not waited for longer
--- than he said.
-local me = KEYS[5] and token .. ARGV[6]
+-- Whose turn it is: the first in the queue that has not waited for longer than
+-- it said.
+local me = KEYS[5] and member(token, ARGV[2], ARGV[6])
 local function first()
     while true do
         local head = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
         if not head[1] then return nil end
-        local wait = tonumber(string.sub(head[1], 17))
+        local wait = parse_member(head[1]).wait
         if us() / 1000 < head[2] / 1000 + wait + SLACK_MS then return head[1] end
         redis.call('ZREM', KEYS[4], head[1])
     end
+end
+
+-- The members of the queue whose process is absent, and the names of these
+-- processes. One process may wait with many threads.
+local function absent_members()
+    local members, names, is_known = {}, {}, {}
+    for _, bytes in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+        local process = parse_member(bytes).process
+        if is_known[process] == nil then
+            is_known[process] = process ~= NO_PROCESS
+                and has_no_subscriber(process)
+            if is_known[process] then names[#names + 1] = process end
+        end
+        if is_known[process] then members[#members + 1] = bytes end
+    end
+    return members, table.concat(names)
+end
+
+-- A waiter is gone as a holder is: its process was absent at two looks, grace
+-- apart. All that are absent are suspected, and removed, together, so that many
+-- dead waiters cost one grace. One that was alive after all loses its place, and
+-- joins the queue again when it next asks. Returns how long to wait for that, 0
+-- if head was removed, nil if it is there, or cannot be seen.
+local function until_removed(head)
+    local process = parse_member(head).process
+    if grace == 0 or process == NO_PROCESS or not has_no_subscriber(process) then
+        redis.call('DEL', KEYS[3])
+        return nil
+    end
+    local members, names = absent_members()
+    local left = grace - age_of(KEYS[3], names, 2 * grace + LOOK_MS)
+    if left > 0 then return left end
+    for _, bytes in ipairs(members) do redis.call('ZREM', KEYS[4], bytes) end
+    return 0
 end
 
 local function enlist()
@@ -96,13 +136,16 @@ local function mark_waiter()
     redis.call('SET', KEYS[4], ARGV[6], 'PX', 2 * LOOK_MS)
 end
 
--- The lock is free and it is another's turn. Returns how long he still has, nil
--- when it is ours.
+-- The lock is free. Returns how long it still is another's turn, nil when it is
+-- ours.
 local function until_our_turn()
     local head = first()
-    while head and head ~= me do
+    while head and parse_member(head).token ~= token do
         local left = OFFER_MS - age_of(KEYS[5], head, OFFER_LIFE_MS)
-        if left > 0 then return left end
+        local gone = until_removed(head)
+        if left > 0 and gone ~= 0 then
+            return gone and math.min(gone, left) or left
+        end
         redis.call('ZREM', KEYS[4], head)
         head = first()
     end
@@ -112,11 +155,12 @@ local function take_in_turn(...)
     if not me then return take(...) end
     local left = until_our_turn()
     if left then
+        redis.call('DEL', K) -- of a dead holder: from now on the lock is free
         enlist()
         return {'TAKEN', left}
     end
     local held = take(...)
-    if held then redis.call('ZREM', KEYS[4], me) end
+    if held then leave(KEYS[4], token, ARGV[2], ARGV[6]) end
     return held
 end
 

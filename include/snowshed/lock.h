@@ -121,8 +121,10 @@ struct shed_lock_options {
                                 must agree on it */
     uint64_t death_grace_ms; /* [0, 60000]; LEASE and QUORUM: a lock whose
                                 holder has not been connected to Redis for so
-                                long is taken before its lease ends; 0: never.
-                                A live holder comes back within some ms */
+                                long is taken before its lease ends, and such
+                                waiters of a fair lock lose their place; 0:
+                                never. A live process comes back within a few
+                                ms */
     uint64_t in_seconds;     /* [0, 1]; TIMESTAMP: 1: times are in seconds since
                                 1970, 0: in milliseconds; as other clients do */
     shed_lock_lost_fn *on_lost; /* may be NULL */

@@ -366,6 +366,9 @@ static void acquire(struct twin *t, const struct twin_call *call,
         lead(t, call, version, "corrupt", reply);
     else if (kind == 'V' || kind == 'N')
         say_entry(reply, "HIT", &slot->bytes);
+    else if (kind == 'F' &&
+             t->now_ms < twin_get_u64(slot->bytes.at + WRITTEN_AT))
+        lead(t, call, version, "new", reply);
     else if (kind == 'F')
         say_entry(reply, "FAILED", &slot->bytes);
     else

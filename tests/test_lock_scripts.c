@@ -409,6 +409,14 @@ START_TEST(without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused)
 }
 END_TEST
 
+START_TEST(without_memory_a_foreign_lock_is_taken)
+{
+    server_do(&server, "SET " KEY " foreign PX 60000");
+    server_do(&server, "CONFIG SET maxmemory 1");
+    ck_assert(!try_other());
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("lock scripts");
@@ -437,5 +445,6 @@ int main(void)
         tc, what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten);
     tcase_add_test(
         tc, without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused);
+    tcase_add_test(tc, without_memory_a_foreign_lock_is_taken);
     return run_tests("lock scripts", tc);
 }

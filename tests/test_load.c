@@ -84,7 +84,7 @@ static struct pulse pulse;
 /* A job, and what became of it. */
 struct order {
     struct shed_job job;
-    char key[16];
+    char key[24]; /* "k" and any size_t */
     atomic_uint settled;
     struct shed_loaded loaded;
 };

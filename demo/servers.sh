@@ -1,19 +1,21 @@
 # shellcheck shell=bash
 #
-# Private servers for the tests and the demo: a Redis and a MariaDB in one
-# temporary directory, on unix sockets alone, gone when the script ends; and
-# the packages that they and the build need. Source it; it works with set -eu.
+# Private servers for the tests and the demo: a Redis (or Valkey) and a MariaDB
+# (or MySQL) in one temporary directory, on unix sockets alone, gone when the
+# script ends; and the packages that they and the build need. Source it; it
+# works with set -eu.
 #
-#   ensure_packages GROUP...   build, test, servers, lint: see packages_of
+#   ensure_packages GROUP...   see packages_of
 #   guard_servers              traps, so that nothing is left behind
 #   make_servers_dir           a directory that goes with them: $servers_dir
 #   start_servers              makes it and starts both there
 #   start_redis DIR            exports REDIS_URI
-#   start_mariadb DIR          exports MYSQL_URI; the database is empty
+#   start_database DIR         exports MYSQL_URI; the database is empty
 #   run_guarded COMMAND...     runs it so that Ctrl-C ends it, all of it
 #   stop_servers               ends all that was started here
 #
-# Its invariant: only processes that were started here are ended, by their id.
+# Its invariants: only processes that were started here are ended, by their id;
+# packages are added, never removed.
 
 # A slow machine (a sanitizer, an emulator) scales what is waited for.
 servers_start_s=$((60 * ${SHED_TEST_SCALE:-1}))
@@ -40,15 +42,17 @@ packages_of()
         printf '%s\n' 'command:c++|g++' 'module:check|check' \
             'command:openssl|openssl' 'python:redis|python3-redis'
         ;;
-    servers)
-        # redis-tools, not redis-server, and the -core packages: these have the
-        # programs without the services, which apt would start.
-        printf '%s\n' \
-            'command:redis-server redis-check-rdb|redis-tools' \
-            'command:redis-cli|redis-tools' \
-            'command:mariadbd mysqld|mariadb-server-core' \
-            'command:mariadb-install-db mysql_install_db|mariadb-server-core' \
-            'command:mariadb mysql|mariadb-client-core'
+    # redis-tools, not redis-server, and the -core packages: these have the
+    # programs without the services, which apt would start.
+    redis)
+        printf '%s\n' 'server:redis|redis-tools' \
+            'command:redis-cli valkey-cli|redis-tools'
+        ;;
+    database)
+        printf '%s\n' 'server:mariadb mysql|mariadb-server-core'
+        ;;
+    client)
+        printf '%s\n' 'command:mariadb mysql|mariadb-client-core'
         ;;
     lint)
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \
@@ -70,6 +74,7 @@ has()
     set -- ${1#*:}
     for name; do
         case $kind in
+        server) "find_$name" >/dev/null && return 0 ;;
         command) find_program "$name" >/dev/null && return 0 ;;
         module) pkg-config --exists "$name" 2>/dev/null && return 0 ;;
         # the first python3 of PATH need not be the system's
@@ -86,6 +91,27 @@ has()
 find_program()
 {
     PATH=$PATH:/usr/local/sbin:/usr/sbin command -v "$1"
+}
+
+# The program that is a Redis, or acts as one when it is called redis-server: the
+# packages that have no service bring only another name of it.
+find_redis()
+{
+    find_program redis-server || find_program valkey-server ||
+        find_program redis-check-rdb || find_program valkey-check-rdb
+}
+
+find_mariadb()
+{
+    find_program mariadb-install-db >/dev/null ||
+        find_program mysql_install_db >/dev/null || return 1
+    find_program mariadbd || find_program mysqld
+}
+
+# mysqld is the name of both; MySQL's makes its directory without a script.
+find_mysql()
+{
+    ! find_mariadb >/dev/null && find_program mysqld
 }
 
 missing_packages()
@@ -121,43 +147,115 @@ apt_get()
         apt-get -q -o DPkg::Lock::Timeout=120 "$@"
 }
 
-# Install what is missing of these groups, or name it and exit with 2.
+# Install what is missing of these groups, or say why not and exit with 2.
 ensure_packages()
 {
-    local missing
-    missing=$(missing_packages "$@")
-    [ -n "$missing" ] || return 0
-    missing=${missing//$'\n'/ }
+    local packages plan
+    mapfile -t packages < <(missing_packages "$@")
+    [ "${#packages[@]}" -gt 0 ] || return 0
     if ! is_debian; then
-        echo "Missing, by their Debian names: $missing" >&2
+        echo "Missing, by their Debian names: ${packages[*]}" >&2
         exit 2
     fi
-    if ! as_root true 2>/dev/null; then
-        echo "Missing packages. Install them and start again:" >&2
-        echo "    apt-get install --no-install-recommends $missing" >&2
-        exit 2
+    if as_root true 2>/dev/null; then
+        fetch_lists "${packages[@]}"
+        plan=$(plan_packages "${packages[@]}")
+        check_plan "$plan" "${packages[@]}"
+        install_packages "$plan" "${packages[@]}"
+    else
+        plan=$(plan_packages "${packages[@]}")
+        check_plan "$plan" "${packages[@]}"
+        name_packages "${packages[@]}"
     fi
-    install_packages "$missing"
-    missing=$(missing_packages "$@")
-    if [ -n "$missing" ]; then
-        echo "Still missing after the installation:" "${missing//$'\n'/ }" >&2
+    mapfile -t packages < <(missing_packages "$@")
+    if [ "${#packages[@]}" -gt 0 ]; then
+        echo "Still missing after the installation: ${packages[*]}" >&2
         exit 2
     fi
 }
 
+# A fresh machine has no lists of packages.
+fetch_lists()
+{
+    local package
+    for package; do
+        # an installed package can be shown without any list
+        apt-cache --quiet=2 policy "$package" 2>/dev/null |
+            grep -q '^ *Candidate: [^(]' && continue
+        echo "Fetching the lists of packages with apt-get update."
+        apt_get -qq update || exit 2
+        return 0
+    done
+}
+
+# What apt-get would do, in lines that begin with Inst and Remv; nothing without
+# lists. It needs no rights.
+plan_packages()
+{
+    LC_ALL=C apt-get -s --no-install-recommends install "$@" 2>/dev/null |
+        grep -E '^(Inst|Remv) ' || true
+}
+
+# names_in PLAN WORD : of the packages.
+names_in()
+{
+    sed -n "s/^$2 \([^ ]*\).*/\1/p" <<<"$1"
+}
+
+# check_plan PLAN PACKAGE... : nothing is removed for us.
+check_plan()
+{
+    local package removed
+    [ -n "$(names_in "$1" Remv)" ] || return 0
+    shift
+    for package; do
+        removed=$(names_in "$(plan_packages "$package")" Remv)
+        [ -n "$removed" ] || continue
+        echo "$package cannot be installed beside what is here: apt-get" \
+            "would remove ${removed//$'\n'/ }."
+        case $package in
+        mariadb-*) echo "Use a server that is running, with --mysql URI;" \
+            "or remove that yourself." ;;
+        redis-*) echo "Use a server that is running, with --redis URI;" \
+            "or remove that yourself." ;;
+        esac
+    done >&2
+    echo "Nothing was installed or removed." >&2
+    exit 2
+}
+
+name_packages()
+{
+    echo "Missing packages. Install them and start again:" >&2
+    echo "    apt-get update" >&2
+    echo "    apt-get install --no-remove --no-install-recommends $*" >&2
+    exit 2
+}
+
+# sizes_of PACKAGE... : to fetch and on disk.
+sizes_of()
+{
+    apt-cache --no-all-versions show "$@" | awk '
+        $1 == "Size:" { bytes += $2 }
+        $1 == "Installed-Size:" { kib += $2 }
+        END { printf "%.0f MB to fetch, %.0f MB on disk",
+                  bytes / 1e6, kib * 1024 / 1e6 }'
+}
+
+# install_packages PLAN PACKAGE...
 install_packages()
 {
-    local packages
-    read -ra packages <<<"$1"
-    echo "Installing with apt-get: $1"
-    if apt-cache show "${packages[@]}" >/dev/null 2>&1 &&
-        apt_get install -y --no-install-recommends "${packages[@]}"; then
-        return 0
-    fi
-    # No package lists, or such as have grown old.
-    apt_get update &&
-        apt_get install -y --no-install-recommends "${packages[@]}" && return 0
-    echo "apt-get could not install: $1" >&2
+    local names
+    mapfile -t names < <(names_in "$1" Inst)
+    shift
+    echo "Installing with apt-get: $*"
+    [ "${#names[@]}" -eq 0 ] || echo "With what they need: ${#names[@]}" \
+        "packages, $(sizes_of "${names[@]}")."
+    apt_get install -y --no-remove --no-install-recommends "$@" && return 0
+    echo "Once more, with new lists of packages."
+    apt_get -qq update &&
+        apt_get install -y --no-remove --no-install-recommends "$@" && return 0
+    echo "apt-get could not install: $*" >&2
     exit 2
 }
 
@@ -177,13 +275,14 @@ make_servers_dir()
     local base=${TMPDIR:-/tmp}
     # The path of a unix socket ends at about 100 bytes.
     [ "${#base}" -le 60 ] || base=/tmp
-    servers_dir=$(mktemp -d "$base/snowshed.XXXXXX")
+    servers_dir=$(mktemp -d "$base/snowshed.XXXXXX") || return 1
+    link_redis "$servers_dir/bin"
 }
 
 start_servers()
 {
     make_servers_dir || return 1
-    start_redis "$servers_dir/redis" && start_mariadb "$servers_dir/mariadb"
+    start_redis "$servers_dir/redis" && start_database "$servers_dir/database"
 }
 
 # apart COMMAND... : become the command in a session of its own, which keeps the
@@ -224,14 +323,18 @@ await_server()
     done
 }
 
-# redis-server is a name of redis-check-rdb: it acts by the name it is called.
+# Under the names by which the tests, too, call them.
 link_redis()
 {
-    local program
-    find_program redis-server >/dev/null && return 0
-    program=$(find_program redis-check-rdb) || return 1
-    mkdir -p "$1/bin" && ln -sf "$program" "$1/bin/redis-server" || return 1
-    export PATH=$1/bin:$PATH
+    local server client
+    if ! find_program redis-server >/dev/null && server=$(find_redis); then
+        mkdir -p "$1" && ln -s "$server" "$1/redis-server" || return 1
+    fi
+    if ! find_program redis-cli >/dev/null &&
+        client=$(find_program valkey-cli); then
+        mkdir -p "$1" && ln -s "$client" "$1/redis-cli" || return 1
+    fi
+    [ ! -d "$1" ] || export PATH=$1:$PATH
 }
 
 answers_pong()
@@ -243,7 +346,7 @@ start_redis()
 {
     local dir=$1 socket=$1/redis.sock options=(--enable-debug-command yes)
     mkdir -p "$dir" || return 1
-    if ! link_redis "$dir"; then
+    if ! find_program redis-server >/dev/null; then
         echo "redis-server is not installed" >&2
         return 1
     fi
@@ -266,39 +369,79 @@ create_database()
             CHARACTER SET utf8mb4'
 }
 
-start_mariadb()
+start_database()
 {
-    local dir=$1 socket=$1/mariadb.sock install server user=()
-    install=$(find_program mariadb-install-db ||
-        find_program mysql_install_db || true)
-    server=$(find_program mariadbd || find_program mysqld || true)
-    if [ -z "$install" ] || [ -z "$server" ]; then
-        echo "mariadb-install-db or mariadbd is not installed" >&2
+    if find_mariadb >/dev/null; then
+        start_mariadb "$1"
+    elif find_mysql >/dev/null; then
+        start_mysql "$1"
+    else
+        echo "neither MariaDB's server nor MySQL's is installed" >&2
         return 1
     fi
-    [ "$(id -u)" -ne 0 ] || user=(--user=root)
-    mkdir -p "$dir/tmp" || return 1
-    # --force: without it the machine's own name must resolve.
-    if ! "$install" --no-defaults --datadir="$dir/data" --tmpdir="$dir/tmp" \
-        --auth-root-authentication-method=normal --skip-test-db \
-        --force "${user[@]}" >"$dir/log" 2>&1; then
-        echo "mariadb-install-db failed:" >&2
-        tail -n 20 "$dir/log" >&2
-        return 1
-    fi
-    # Nothing here outlives the directory: no durability, small buffers.
-    start_process "$dir/log" "$server" --no-defaults "${user[@]}" \
-        --datadir="$dir/data" --tmpdir="$dir/tmp" --socket="$socket" \
-        --pid-file="$dir/pid" --skip-networking --skip-name-resolve \
-        --max-connections=500 --character-set-server=utf8mb4 \
-        --max-allowed-packet=256M --performance-schema=OFF --skip-log-bin \
-        --innodb-buffer-pool-size=128M --innodb-log-file-size=32M \
-        --innodb-flush-log-at-trx-commit=2 --innodb-doublewrite=0 \
-        --innodb-fast-shutdown=2 --key-buffer-size=1M \
-        --aria-pagecache-buffer-size=8M
-    await_server mariadbd "$started_pid" "$dir/log" \
+}
+
+# make_database LOG COMMAND... : the directory of a server.
+make_database()
+{
+    local log=$1
+    shift
+    "$@" >"$log" 2>&1 && return 0
+    echo "$1 failed:" >&2
+    tail -n 20 "$log" >&2
+    return 1
+}
+
+# Nothing here outlives the directory: no durability, small buffers.
+database_options=(--skip-networking --skip-name-resolve --skip-log-bin
+    --max-connections=500 --character-set-server=utf8mb4
+    --max-allowed-packet=256M --performance-schema=OFF
+    --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2
+    --innodb-doublewrite=0 --innodb-fast-shutdown=2 --key-buffer-size=1M)
+
+# serve_database NAME DIR PROGRAM OPTION... : start the server of a directory.
+serve_database()
+{
+    local name=$1 dir=$2 socket=$2/socket
+    shift 2
+    start_process "$dir/log" "$@" --socket="$socket" --pid-file="$dir/pid" \
+        "${database_options[@]}"
+    await_server "$name" "$started_pid" "$dir/log" \
         create_database "$socket" || return 1
     export MYSQL_URI="mysql://root@/snowshed?socket=$socket"
+}
+
+start_mariadb()
+{
+    local dir=$1 install places
+    install=$(find_program mariadb-install-db ||
+        find_program mysql_install_db) || return 1
+    places=(--no-defaults --datadir="$dir/data" --tmpdir="$dir/tmp")
+    [ "$(id -u)" -ne 0 ] || places+=(--user=root)
+    mkdir -p "$dir/tmp" || return 1
+    # --force: without it the machine's own name must resolve.
+    make_database "$dir/log" "$install" "${places[@]}" --force \
+        --auth-root-authentication-method=normal --skip-test-db || return 1
+    serve_database mariadbd "$dir" "$(find_mariadb)" "${places[@]}" \
+        --innodb-log-file-size=32M --aria-pagecache-buffer-size=8M
+}
+
+start_mysql()
+{
+    local dir=$1 server places
+    server=$(find_mysql) || return 1
+    # the default directory of --secure-file-priv may be missing
+    places=(--no-defaults --datadir="$dir/data" --tmpdir="$dir/tmp"
+        --secure-file-priv=NULL)
+    [ "$(id -u)" -ne 0 ] || places+=(--user=root)
+    mkdir -p "$dir/tmp" || return 1
+    if ! make_database "$dir/log" "$server" "${places[@]}" \
+        --initialize-insecure; then
+        echo "If AppArmor keeps it from $dir: use a server that is running," \
+            "with --mysql URI." >&2
+        return 1
+    fi
+    serve_database mysqld "$dir" "$server" "${places[@]}" --mysqlx=OFF
 }
 
 # -------------------------------------------------------------------- stop

@@ -1,4 +1,5 @@
 /* The avalanche load test: its options, and what is run. */
+#include <assert.h>
 #include <mysql.h>
 #include <signal.h>
 #include <stdio.h>
@@ -57,66 +58,31 @@ static const char help[] =
 
 struct choice {
     struct options options;
-    const char *protect, *scenario, *zipf;
+    const char *protect, *scenario;
     bool is_way[WAYS], is_scenario[SCENARIOS];
 };
 
-#define NUMBER(name, field, low, high)                                         \
-    {                                                                          \
-        name, offsetof(struct choice, options.field), low, high                \
-    }
-static const struct cli_number numbers[] = {
-    NUMBER("processes", processes, 1, 64),
-    NUMBER("threads", threads, 1, 1000),
-    NUMBER("load-ms", load_ms, 0, 10000),
-    NUMBER("expiries", expiries, 1, 100000),
-    NUMBER("keys", keys, 1, 100000),
-    NUMBER("page", page, 1, PAGE_MAX),
-    NUMBER("seconds", seconds, 1, 3600),
-    NUMBER("crashes", crashes, 1, 1000),
-    NUMBER("max-loads", max_loads, 1, 1024),
-    NUMBER("seed", seed, 0, UINT64_MAX),
-};
-
-static const struct cli_text texts[] = {
-    {"redis", offsetof(struct choice, options.redis_uri), true},
-    {"mysql", offsetof(struct choice, options.mysql_uri), true},
-    {"protect", offsetof(struct choice, protect), false},
-    {"scenario", offsetof(struct choice, scenario), false},
-    {"zipf", offsetof(struct choice, zipf), false},
-    {"json", offsetof(struct choice, options.json), false},
-    {"svg", offsetof(struct choice, options.svg), false},
+#define CLI_OPTIONS struct choice
+static const struct cli_option table[] = {
+#include "avalanche.def"
 };
 
 static const struct cli cli = {.program = "avalanche",
                                .help = help,
-                               .texts = texts,
-                               .text_count = sizeof(texts) / sizeof(*texts),
-                               .numbers = numbers,
-                               .number_count =
-                                   sizeof(numbers) / sizeof(*numbers)};
-
-static double parse_exponent(const char *text)
-{
-    char *end;
-    double s = strtod(text, &end);
-
-    if (end == text || *end != '\0' || !(s >= 0 && s <= 5))
-        cli_refuse(&cli, "zipf", "must be a number from 0 to 5");
-    return s;
-}
+                               .options = table,
+                               .count = sizeof(table) / sizeof(*table)};
 
 static void parse_options(struct choice *c, int argc, char **argv)
 {
     const char *way_names[WAYS], *wrong;
 
     cli_parse(&cli, c, argc, argv);
+    assert(c->options.page <= PAGE_MAX);
     for (size_t i = 0; i < WAYS; i++)
         way_names[i] = all_ways[i]->name;
     cli_choose(&cli, "protect", c->protect, way_names, WAYS, c->is_way);
     cli_choose(&cli, "scenario", c->scenario, scenario_names, SCENARIOS,
                c->is_scenario);
-    c->options.zipf = parse_exponent(c->zipf);
     wrong = database_configure(c->options.mysql_uri);
     if (wrong != NULL)
         cli_refuse(&cli, "mysql", wrong);
@@ -151,10 +117,8 @@ int main(int argc, char **argv)
                                    .seconds = 3,
                                    .seed = 1,
                                    .max_loads = 4,
-                                   .crashes = 5},
-                       .protect = "none,setnx,snowshed",
-                       .scenario = "breakdown,avalanche,penetration,cold,crash",
-                       .zipf = "0.99"};
+                                   .crashes = 5,
+                                   .zipf = 0.99}};
     struct outcome *outcomes = calloc(WAYS * SCENARIOS, sizeof(*outcomes));
     FILE *json, *svg;
     size_t count;

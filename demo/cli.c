@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What getopt_long returns: below, the place of a number. */
-#define FIRST_TEXT 1000
-#define HELP 2000
+#define HELP CLI_OPTIONS_MAX /* what getopt_long returns for it */
 
 void cli_refuse(const struct cli *cli, const char *option, const char *why)
 {
@@ -18,55 +16,89 @@ void cli_refuse(const struct cli *cli, const char *option, const char *why)
     exit(CLI_USAGE_STATUS);
 }
 
-static uint64_t parse_number(const struct cli *cli, const struct cli_number *n,
-                             const char *text)
+static _Noreturn void refuse_number(const struct cli *cli,
+                                    const struct cli_option *option)
+{
+    char why[80];
+
+    (void)snprintf(why, sizeof(why), "must be a number from %llu to %llu",
+                   (unsigned long long)option->low,
+                   (unsigned long long)option->high);
+    cli_refuse(cli, option->name, why);
+    abort(); /* not reached */
+}
+
+static uint64_t parse_number(const struct cli *cli,
+                             const struct cli_option *option, const char *text)
 {
     char *end;
-    char why[80];
     unsigned long long value;
 
     errno = 0;
     value = strtoull(text, &end, 10);
-    if (errno == 0 && *text >= '0' && *text <= '9' && *end == '\0' &&
-        value >= n->low && value <= n->high)
-        return value;
-    (void)snprintf(why, sizeof(why), "must be a number from %llu to %llu",
-                   (unsigned long long)n->low, (unsigned long long)n->high);
-    cli_refuse(cli, n->name, why);
-    return 0;
+    if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' ||
+        value < option->low || value > option->high)
+        refuse_number(cli, option);
+    return value;
 }
 
-static const char **text_at(void *options, const struct cli_text *text)
+/* Digits, and a point among them. */
+static double parse_real(const struct cli *cli, const struct cli_option *option,
+                         const char *text)
 {
-    return (const char **)(void *)((char *)options + text->offset);
+    char *end;
+    double value = strtod(text, &end);
+
+    if (*text == '\0' || text[strspn(text, "0123456789.")] != '\0' ||
+        *end != '\0' || value < (double)option->low ||
+        value > (double)option->high)
+        refuse_number(cli, option);
+    return value;
 }
 
-static void take(const struct cli *cli, void *options, int which,
-                 const char *value)
+static void *field_of(void *options, const struct cli_option *option)
 {
-    if (which == HELP) {
-        (void)fputs(cli->help, stdout);
-        exit(EXIT_SUCCESS);
-    }
-    if (which >= FIRST_TEXT) {
-        *text_at(options, &cli->texts[which - FIRST_TEXT]) = value;
-    } else {
-        const struct cli_number *n = &cli->numbers[which];
-        *(uint64_t *)(void *)((char *)options + n->offset) =
-            parse_number(cli, n, value);
+    return (char *)options + option->offset;
+}
+
+static const char **text_of(void *options, const struct cli_option *option)
+{
+    return field_of(options, option);
+}
+
+static void take(const struct cli *cli, void *options,
+                 const struct cli_option *option, const char *text)
+{
+    switch (option->kind) {
+    case CLI_NUMBER:
+        *(uint64_t *)field_of(options, option) =
+            parse_number(cli, option, text);
+        break;
+    case CLI_REAL:
+        *(double *)field_of(options, option) = parse_real(cli, option, text);
+        break;
+    case CLI_LIST:
+    case CLI_URI:
+    case CLI_OUTPUT:
+        *text_of(options, option) = text;
+        break;
     }
 }
 
 static void make_table(const struct cli *cli, struct option *table)
 {
     *table++ = (struct option){"help", no_argument, NULL, HELP};
-    for (size_t i = 0; i < cli->text_count; i++)
-        *table++ = (struct option){cli->texts[i].name, required_argument, NULL,
-                                   FIRST_TEXT + (int)i};
-    for (size_t i = 0; i < cli->number_count; i++)
-        *table++ = (struct option){cli->numbers[i].name, required_argument,
+    for (size_t i = 0; i < cli->count; i++)
+        *table++ = (struct option){cli->options[i].name, required_argument,
                                    NULL, (int)i};
     *table = (struct option){0};
+}
+
+static void set_lists(const struct cli *cli, void *options)
+{
+    for (size_t i = 0; i < cli->count; i++)
+        if (cli->options[i].kind == CLI_LIST)
+            *text_of(options, &cli->options[i]) = cli->options[i].words;
 }
 
 void cli_parse(const struct cli *cli, void *options, int argc, char **argv)
@@ -74,19 +106,24 @@ void cli_parse(const struct cli *cli, void *options, int argc, char **argv)
     struct option table[CLI_OPTIONS_MAX + 2];
     int which;
 
-    assert(cli->text_count + cli->number_count <= CLI_OPTIONS_MAX);
+    assert(cli->count <= CLI_OPTIONS_MAX);
     make_table(cli, table);
+    set_lists(cli, options);
     while ((which = getopt_long(argc, argv, "", table, NULL)) != -1) {
         if (which == '?')
             exit(CLI_USAGE_STATUS); /* getopt_long has named it */
-        take(cli, options, which, optarg);
+        if (which == HELP) {
+            (void)fputs(cli->help, stdout);
+            exit(EXIT_SUCCESS);
+        }
+        take(cli, options, &cli->options[which], optarg);
     }
     if (optind < argc)
         cli_refuse(cli, argv[optind], "is not an option");
-    for (size_t i = 0; i < cli->text_count; i++)
-        if (cli->texts[i].is_required &&
-            *text_at(options, &cli->texts[i]) == NULL)
-            cli_refuse(cli, cli->texts[i].name, "is missing");
+    for (size_t i = 0; i < cli->count; i++)
+        if (cli->options[i].kind == CLI_URI &&
+            *text_of(options, &cli->options[i]) == NULL)
+            cli_refuse(cli, cli->options[i].name, "is missing");
 }
 
 static size_t find(const char *name, size_t size, const char *const *names,

@@ -1,4 +1,12 @@
-/* Options of a demo program: tables of texts and of numbers. */
+/* Options of a demo program, by a table: a file of rows, NAME.def, which
+ * demo/run reads as well, so that what is wrong is refused before anything is
+ * built.
+ *
+ *     #define CLI_OPTIONS struct choice
+ *     static const struct cli_option table[] = {
+ *     #include "avalanche.def"
+ *     };
+ */
 #ifndef DEMO_CLI_H
 #define DEMO_CLI_H
 
@@ -7,25 +15,39 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Offsets are those of a const char * and of a uint64_t in the options. */
-struct cli_text {
-    const char *name;
-    size_t offset;
-    bool is_required;
+/* What the field in the options is. Texts belong to the command line. */
+enum cli_kind {
+    CLI_NUMBER, /* uint64_t, within a range */
+    CLI_REAL,   /* double, within a range */
+    CLI_LIST,   /* const char *: some of the words, by commas; all by default */
+    CLI_URI,    /* const char *, required */
+    CLI_OUTPUT  /* const char *: a file to write, or NULL */
 };
 
-struct cli_number {
+struct cli_option {
     const char *name;
+    enum cli_kind kind;
     size_t offset;
     uint64_t low, high;
+    const char *words;
 };
+
+/* Rows of a table. demo/run takes them apart: one to a line, and no names of
+ * constants in them. */
+#define CLI_ROW(name, kind, field, low, high, words)                           \
+    {name, kind, offsetof(CLI_OPTIONS, field), low, high, words},
+#define NUMBER(name, field, low, high)                                         \
+    CLI_ROW(name, CLI_NUMBER, field, low##u, high##u, NULL)
+#define REAL(name, field, low, high)                                           \
+    CLI_ROW(name, CLI_REAL, field, low##u, high##u, NULL)
+#define LIST(name, field, words) CLI_ROW(name, CLI_LIST, field, 0, 0, words)
+#define URI(name, field) CLI_ROW(name, CLI_URI, field, 0, 0, NULL)
+#define OUTPUT(name, field) CLI_ROW(name, CLI_OUTPUT, field, 0, 0, NULL)
 
 struct cli {
     const char *program, *help;
-    const struct cli_text *texts;
-    size_t text_count;
-    const struct cli_number *numbers;
-    size_t number_count;
+    const struct cli_option *options;
+    size_t count;
 };
 
 #define CLI_USAGE_STATUS 2

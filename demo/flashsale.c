@@ -53,31 +53,15 @@ static const char help[] =
     "failed; 2 for a wrong option.\n";
 /* clang-format on */
 
-#define NUMBER(name, field, low, high)                                         \
-    {                                                                          \
-        name, offsetof(struct options, field), low, high                       \
-    }
-static const struct cli_number numbers[] = {
-    NUMBER("pieces", pieces, 1, 1000000), NUMBER("buyers", buyers, 1, 10000000),
-    NUMBER("twice", twice_pct, 0, 100),   NUMBER("processes", processes, 1, 64),
-    NUMBER("threads", threads, 1, 256),   NUMBER("kills", kills, 0, 10000),
-    NUMBER("runs", runs, 1, 10000),       NUMBER("seed", seed, 0, UINT64_MAX),
-};
-
-static const struct cli_text texts[] = {
-    {"redis", offsetof(struct options, redis_uri), true},
-    {"mysql", offsetof(struct options, mysql_uri), true},
-    {"protect", offsetof(struct options, protect), false},
-    {"json", offsetof(struct options, json), false},
+#define CLI_OPTIONS struct options
+static const struct cli_option table[] = {
+#include "flashsale.def"
 };
 
 static const struct cli cli = {.program = "flashsale",
                                .help = help,
-                               .texts = texts,
-                               .text_count = sizeof(texts) / sizeof(*texts),
-                               .numbers = numbers,
-                               .number_count =
-                                   sizeof(numbers) / sizeof(*numbers)};
+                               .options = table,
+                               .count = sizeof(table) / sizeof(*table)};
 
 struct choice {
     struct options options;
@@ -131,8 +115,7 @@ static bool hold_sales(const struct choice *c, struct outcome *outcomes)
 
 int main(int argc, char **argv)
 {
-    struct choice c = {.options = {.protect = "none,expire,snowshed",
-                                   .pieces = 200,
+    struct choice c = {.options = {.pieces = 200,
                                    .buyers = 5000,
                                    .twice_pct = 10,
                                    .processes = 4,

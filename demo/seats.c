@@ -48,37 +48,15 @@ static const char help[] =
     "count); 1 if not, or if a server failed; 2 for a wrong option.\n";
 /* clang-format on */
 
-#define NUMBER(name, field, low, high)                                         \
-    {                                                                          \
-        name, offsetof(struct options, field), low, high                       \
-    }
-
-#define HOLD_MIN_MS 100
-#define HOLD_MAX_MS 3600000 /* what is renewed or waited for is many holds */
-
-static const struct cli_number numbers[] = {
-    NUMBER("hold", hold_ms, HOLD_MIN_MS, HOLD_MAX_MS),
-    NUMBER("seats", seats, 1, 10000),
-    NUMBER("buyers", buyers, 1, 10000),
-    NUMBER("processes", processes, 1, 64),
-    NUMBER("threads", threads, 1, 64),
-    NUMBER("kills", kills, 0, 1000),
-    NUMBER("seed", seed, 0, UINT64_MAX),
-};
-
-static const struct cli_text texts[] = {
-    {"redis", offsetof(struct options, redis_uri), true},
-    {"mysql", offsetof(struct options, mysql_uri), true},
-    {"json", offsetof(struct options, json), false},
+#define CLI_OPTIONS struct options
+static const struct cli_option table[] = {
+#include "seats.def"
 };
 
 static const struct cli cli = {.program = "seats",
                                .help = help,
-                               .texts = texts,
-                               .text_count = sizeof(texts) / sizeof(*texts),
-                               .numbers = numbers,
-                               .number_count =
-                                   sizeof(numbers) / sizeof(*numbers)};
+                               .options = table,
+                               .count = sizeof(table) / sizeof(*table)};
 
 /* Returns whether all went as expected. */
 static bool play_all(const struct options *options, struct outcome *outcomes)

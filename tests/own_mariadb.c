@@ -67,14 +67,13 @@ static pid_t spawn(const struct own_mariadb *server, const char *program,
     return pid;
 }
 
-/* The directory is removed after the tests; the log that a failed one names
- * must not go with it. */
-static const char *keep_log(const struct own_mariadb *server)
+const char *own_mariadb_keep_log(const struct own_mariadb *server,
+                                 const char *name)
 {
     static char kept[OPTION_BYTES];
     char log[OPTION_BYTES];
 
-    snprintf(log, sizeof(log), "%s/log", server->dir);
+    snprintf(log, sizeof(log), "%s/%s", server->dir, name);
     snprintf(kept, sizeof(kept), "%s.log", server->dir);
     return rename(log, kept) == 0 ? kept : "no log";
 }
@@ -87,7 +86,8 @@ static void run_to_its_end(const struct own_mariadb *server,
 
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     if (status != 0)
-        ck_abort_msg("%s failed: see %s", program, keep_log(server));
+        ck_abort_msg("%s failed: see %s", program,
+                     own_mariadb_keep_log(server, "log"));
 }
 
 void own_mariadb_install(struct own_mariadb *server)
@@ -148,7 +148,8 @@ void own_mariadb_start(struct own_mariadb *server)
     while (!answers(server)) {
         if (shed_now_ms() >= now_ms + patience_ms ||
             waitpid(server->pid, NULL, WNOHANG) != 0)
-            ck_abort_msg("mariadbd does not start: see %s", keep_log(server));
+            ck_abort_msg("mariadbd does not start: see %s",
+                         own_mariadb_keep_log(server, "log"));
         sched_yield();
     }
 }

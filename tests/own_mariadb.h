@@ -21,6 +21,11 @@ void own_mariadb_start(struct own_mariadb *server);
  * still; or send SIGCONT. */
 void own_mariadb_signal(struct own_mariadb *server, int number);
 
+/* Move a log out of the directory, so that it is there when a failed test names
+ * it. Returns where it is then; static. */
+const char *own_mariadb_keep_log(const struct own_mariadb *server,
+                                 const char *name);
+
 /* Remove the directory. */
 void own_mariadb_remove(struct own_mariadb *server);
 

@@ -68,8 +68,8 @@ static void openssl(const char *arguments)
     if (pid == 0)
         become_openssl(copy);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(status == 0, "openssl %s: see %s/openssl.log", arguments,
-                  server.dir);
+    ck_assert_msg(status == 0, "openssl %s: see %s", arguments,
+                  own_mariadb_keep_log(&server, "openssl.log"));
 }
 
 #define NEW_KEY "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"

@@ -249,8 +249,8 @@ install_packages()
     mapfile -t names < <(names_in "$1" Inst)
     shift
     echo "Installing with apt-get: $*"
-    [ "${#names[@]}" -eq 0 ] || echo "With what they need: ${#names[@]}" \
-        "packages, $(sizes_of "${names[@]}")."
+    [ "${#names[@]}" -eq 0 ] || echo "Packages with what they need:" \
+        "${#names[@]}; $(sizes_of "${names[@]}")."
     apt_get install -y --no-remove --no-install-recommends "$@" && return 0
     echo "Once more, with new lists of packages."
     apt_get -qq update &&

@@ -303,9 +303,12 @@ static unsigned entries(void)
 
 static void wait_for_entries(unsigned more)
 {
-    unsigned wanted = entries() + more;
+    unsigned last = entries(), wanted = last + more;
 
-    WAIT_FOR(entries() >= wanted, "more entries");
+    while (last < wanted) {
+        WAIT_FOR(entries() != last, "another entry");
+        last = entries();
+    }
 }
 
 /* One whom nothing was done to has it, and then some more. */

@@ -228,6 +228,16 @@ static uint64_t write_guarded(const struct shed_fence *fence,
 
 /* ---------------------------------------------------------------- the life */
 
+/* Without a watchdog a lease ends when the database is slow, too. */
+static void note_stay(uint64_t entered_us)
+{
+    enum { US_PER_MS = 1000 };
+
+    if (play->options.watchdog == 0)
+        pulse_note(&play->stage->pulses[play->number],
+                   (shed_now_us() - entered_us) / US_PER_MS);
+}
+
 /* Stay inside, for what is done to the victim, and write once more then. */
 static void stay(const struct shed_fence *fence, uint64_t entered_us)
 {
@@ -266,10 +276,12 @@ static void visit(void)
     atomic_store(&s->inside, me);
     newest = write_guarded(&fence, entered_us);
     atomic_fetch_add(&s->writes, 1);
-    if (is_victim())
+    if (is_victim()) {
         stay(&fence, entered_us);
-    else
+    } else {
         usleep(WORK_US);
+        note_stay(entered_us);
+    }
     (void)atomic_compare_exchange_strong(&s->inside, &me, TORTURE_NOBODY);
     note(TORTURE_EXIT, fence.number);
     ignore(shed_lock_release(lock, NULL)); /* it may be lost */

@@ -300,6 +300,9 @@ static bool act_stopped(struct scene *s, enum station station)
 
     plan->stops = AT(station);
     plan->limit_ms = plan->hold_ms;
+    /* what is to end is its renewal, however long it takes to get there */
+    if (station == STATION_CARD)
+        plan->hold_ms = long_hold_ms(s);
     plan = scene_plan(s, NEXT);
     plan->stops = AT(STATION_SEAT);
     plan->hold_ms = long_hold_ms(s);

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <snowshed/lock.h>
+
 #include "entry.h"
 #include "rig.h"
 
@@ -178,6 +180,50 @@ START_TEST(a_database_that_is_not_there_is_no_storm)
     spans = (shed_now_ms() - begin_ms) / SPAN_MS;
     ck_assert_int_le(server_calls(&rig.server, "select"),
                      TRIES_MAX * (long long)spans);
+    rig_down(&rig);
+}
+END_TEST
+
+/* Where we are refused, and what would run nevertheless: in the database 0, or
+ * as the default user, who may do all. */
+static const char *const refused_uris[] = {"unix://u:pw@%s?db=999",
+                                           "unix://u:wrong@%s"};
+static const char *const sent_commands[] = {
+    "get",         "set",       "evalsha",   "eval",           "time",
+    "script|load", "client|id", "subscribe", "client|tracking"};
+
+static void use_all(void)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_value *value = NULL;
+    struct shed_lock *lock = NULL;
+
+    (void)!shed_get(rig.cache, "k", 1, 0, &value, NULL);
+    shed_value_unref(value);
+    (void)!shed_put(rig.cache, "k", 1, "v", 1, 0, NULL);
+    (void)!shed_invalidate(rig.cache, "k", 1, 0, NULL);
+    ck_assert_int_eq(shed_lock_open(&rig.client, 1, "zoo", 3, &o, &lock, NULL),
+                     SHED_OK);
+    ck_assert_int_ne(shed_lock_acquire(lock, 200, NULL), SHED_OK);
+    shed_lock_close(lock);
+}
+
+START_TEST(where_we_are_refused_nothing_else_is_sent)
+{
+    size_t count = sizeof(sent_commands) / sizeof(*sent_commands);
+
+    rig_init(&rig);
+    server_do(&rig.server, "ACL SETUSER u on >pw ~* &* +@all");
+    snprintf(uri, sizeof(uri), refused_uris[_i], rig.server.socket);
+    rig.uri = uri;
+    rig.client_options.reconnect_max_ms = 20;
+    rig_open(&rig);
+    /* which way each command goes depends on where the connections are */
+    for (int i = 0; i < 10; i++)
+        use_all();
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg(server_calls(&rig.server, sent_commands[i]) == 0,
+                      "%s was executed", sent_commands[i]);
     rig_down(&rig);
 }
 END_TEST
@@ -411,6 +457,8 @@ int main(void)
                    a_wrong_password_is_denied_without_a_storm_and_never_told);
     tcase_add_test(tc, a_missing_password_is_denied);
     tcase_add_test(tc, a_database_that_is_not_there_is_no_storm);
+    tcase_add_loop_test(tc, where_we_are_refused_nothing_else_is_sent, 0,
+                        sizeof(refused_uris) / sizeof(*refused_uris));
     tcase_add_test(tc, scripts_that_the_server_has_forgotten_are_sent_again);
     tcase_add_test(tc, a_lease_is_renewed_as_long_as_the_load_lasts);
     tcase_add_test(

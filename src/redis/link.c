@@ -9,7 +9,6 @@
  */
 #include "redis/link.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,6 +21,7 @@
 #include "error.h"
 #include "gate.h"
 #include "random.h"
+#include "redis/dial.h"
 
 /* Requests that may share a link at a time; more are refused. Powers of two,
  * because the ring counts with a mask. */
@@ -110,6 +110,8 @@ struct shed_links {
     pthread_mutex_t mu;
     atomic_uint failures; /* in a row, weighed; read without mu */
     uint64_t retry_ms;    /* shed_now_ms; no attempt before */
+    /* shed_now_ms; no try to connect was answered since, 0: one was */
+    _Atomic uint64_t silent_since_ms;
     struct shed_error last;
 };
 
@@ -267,101 +269,51 @@ static void note_failure(struct shed_links *links, unsigned weight,
 /* An answer came, so it is well. */
 static void note_success(struct shed_links *links)
 {
+    if (atomic_load_explicit(&links->silent_since_ms, memory_order_relaxed) > 0)
+        atomic_store(&links->silent_since_ms, 0);
     if (atomic_load_explicit(&links->failures, memory_order_relaxed) > 0)
         atomic_store(&links->failures, 0);
 }
 
-/* Wait until the socket can be read or written. Returns: events, 0 at the
- * deadline. */
-static int wait_socket(int fd, short events, uint64_t deadline_ms)
+/* A try that its caller's deadline cut short says nothing about the server; but
+ * where none gets an answer for a whole timeout, the server is silent. */
+static void note_silence(struct shed_links *links,
+                         const struct shed_error *failure)
 {
-    struct pollfd pfd = {.fd = fd, .events = events};
-    /* poll counts from now; in slices, so that no length overflows its int */
-    const uint64_t slice_ms = 60000;
+    uint64_t now_ms = shed_now_ms(), since_ms = 0;
 
-    for (;;) {
-        uint64_t left = shed_left_ms(deadline_ms, shed_now_ms());
-        int n = poll(&pfd, 1, (int)(left < slice_ms ? left : slice_ms));
-        if (n > 0)
-            return pfd.revents;
-        if (left == 0)
-            return 0;
-    }
+    if (atomic_compare_exchange_strong(&links->silent_since_ms, &since_ms,
+                                       now_ms) ||
+        now_ms - since_ms < links->options.connect_timeout_ms)
+        return;
+    atomic_store(&links->silent_since_ms, 0);
+    note_failure(links, SILENCE_WEIGHT, failure);
 }
 
-/* One command of the set-up, and a reply that is no error. */
-static int set_up(struct shed_wire *w, const struct shed_args *args,
-                  uint64_t deadline_ms, struct shed_error *err)
-{
-    struct shed_reply *reply = NULL;
-    int code = shed_buffer_append(&w->out, args, err);
-
-    while (code == SHED_OK && reply == NULL) {
-        enum shed_wire_io sent = shed_wire_flush(w, err);
-        enum shed_wire_io io = sent;
-        if (sent != SHED_WIRE_LOST)
-            io = shed_wire_next(w, &reply, err);
-        if (io == SHED_WIRE_LOST)
-            return SHED_EREDIS;
-        if (io == SHED_WIRE_DONE)
-            break;
-        short events = sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN;
-        if (wait_socket(w->fd, events, deadline_ms) == 0)
-            return shed_fail(err, SHED_EREDIS,
-                             "Redis: no answer to %s within the connect "
-                             "timeout",
-                             args->at[0]);
-        if (shed_wire_fill(w, err) == SHED_WIRE_LOST)
-            return SHED_EREDIS;
-    }
-    if (shed_reply_error(reply) != NULL)
-        code = shed_fail(err, shed_reply_code(reply), "Redis refused %s: %s",
-                         args->at[0], shed_reply_error(reply));
-    shed_reply_free(reply);
-    return code;
-}
-
-static int connect_wire(struct shed_links *links, struct shed_wire *w,
-                        uint64_t deadline_ms, struct shed_error *err)
-{
-    struct shed_args setup[SHED_SETUP_MAX];
-    size_t count = shed_wire_setup(links->address, setup);
-    int code = shed_wire_open(w, links->address, err);
-
-    if (code != SHED_OK)
-        return code;
-    if (wait_socket(w->fd, POLLOUT, deadline_ms) == 0)
-        code = shed_fail(err, SHED_EREDIS,
-                         "Redis %s: no connection within the connect timeout",
-                         links->address->text);
-    if (code == SHED_OK)
-        code = shed_wire_connected(w, links->address, err);
-    for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = set_up(w, &setup[i], deadline_ms, err);
-    if (code == SHED_OK)
-        code = shed_wire_block(w, links->options.command_timeout_ms, err);
-    if (code != SHED_OK)
-        shed_wire_close(w);
-    return code;
-}
-
-/* Connect within the timeout and the leader's deadline. When it is the latter
- * that cuts it short, that says nothing about the server. */
+/* Connect within the timeout and the leader's deadline. */
 static int connect_link(struct link *l, uint64_t deadline_ms,
                         struct shed_error *err)
 {
     struct shed_links *links = l->links;
     uint64_t limit_ms =
         shed_deadline_ms(shed_now_ms(), links->options.connect_timeout_ms);
+    bool is_silent;
     int code = check_pause(links, err);
 
     if (code != SHED_OK)
         return code;
-    code = connect_wire(links, &l->wire,
-                        deadline_ms < limit_ms ? deadline_ms : limit_ms, err);
-    if (code != SHED_OK && code != SHED_ENOMEM &&
-        (deadline_ms >= limit_ms || shed_now_ms() < deadline_ms))
-        note_failure(links, 1, err);
+    code = shed_dial(&l->wire, links->address,
+                     deadline_ms < limit_ms ? deadline_ms : limit_ms,
+                     &is_silent, err);
+    if (code == SHED_OK)
+        code =
+            shed_wire_block(&l->wire, links->options.command_timeout_ms, err);
+    if (is_silent && deadline_ms < limit_ms)
+        note_silence(links, err);
+    else if (code != SHED_OK && code != SHED_ENOMEM)
+        note_failure(links, is_silent ? SILENCE_WEIGHT : 1, err);
+    if (code != SHED_OK)
+        shed_wire_close(&l->wire);
     return code;
 }
 
@@ -417,9 +369,9 @@ static enum shed_wire_io exchange(struct link *l, uint64_t deadline_ms,
         return io;
     if (sent == SHED_WIRE_DONE && is_patient(l, deadline_ms))
         io = shed_wire_fill_waiting(&l->wire, err);
-    else if (wait_socket(l->wire.fd,
-                         sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN,
-                         deadline_ms) == 0)
+    else if (shed_dial_wait(l->wire.fd,
+                            sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN,
+                            deadline_ms) == 0)
         return SHED_WIRE_AGAIN;
     else
         io = shed_wire_fill(&l->wire, err);

@@ -14,6 +14,7 @@
 #include "error.h"
 #include "random.h"
 #include "redis/script.h"
+#include "redis/setup.h"
 
 /* Calls that may wait at a time; more fail at once. */
 #define CALLS_MAX ((size_t)1000000)
@@ -25,6 +26,7 @@
 enum state {
     PIPE_NEW,        /* not opened yet */
     PIPE_CONNECTING, /* a socket is, until the timer ends it */
+    PIPE_SETTING_UP, /* the same, until the last answer of the set-up */
     PIPE_OPEN,       /* commands can go */
     PIPE_PAUSED,     /* no connection until the timer ends the pause */
     PIPE_CLOSED      /* for good */
@@ -46,10 +48,10 @@ struct shed_pipe {
     struct shed_wire wire;
     uv_poll_t *poll; /* NULL without a socket */
     struct shed_timer *timer;
-    struct shed_buffer queued; /* until there is a connection */
-    struct shed_call setup[SHED_SETUP_MAX];
-    struct calls calls;  /* without a reply yet, oldest first */
-    struct calls failed; /* to be told so by the loop */
+    struct shed_setup setup;
+    struct shed_buffer queued; /* until the connection is open */
+    struct calls calls;        /* without a reply yet, oldest first */
+    struct calls failed;       /* to be told so by the loop */
     struct shed_timer *fail_timer;
     struct shed_error why; /* the last failure */
     uint64_t last_number;  /* of the calls of scripts */
@@ -190,16 +192,6 @@ static void lose(struct shed_pipe *p, enum shed_trouble trouble)
 
 /* --------------------------------------------------------------- replies */
 
-/* AUTH that is accepted before a SELECT that is not makes no good connection.
- */
-static bool is_setup(const struct shed_pipe *p, const struct shed_call *call)
-{
-    for (size_t i = 0; i < SHED_SETUP_MAX; i++)
-        if (call == &p->setup[i])
-            return true;
-    return false;
-}
-
 static bool append(struct shed_pipe *p, const struct shed_args *args);
 
 /* The server was flushed of its scripts. Once only: one that does not know a
@@ -244,54 +236,26 @@ static void deliver(struct shed_pipe *p, struct shed_reply *reply)
     }
     if (call->number != 0 && shed_reply_error(reply) == NULL)
         reply = shed_reply_at(reply, 1);
-    if (shed_reply_error(reply) == NULL && !is_setup(p, call))
+    if (shed_reply_error(reply) == NULL)
         p->failures = 0;
     end_call(call, reply, SHED_TROUBLE_PASSING, &p->why);
 }
 
-static void receive(struct shed_pipe *p)
-{
-    struct shed_reply *reply = NULL;
-    enum shed_wire_io io = shed_wire_fill(&p->wire, &p->why);
-
-    while (io == SHED_WIRE_DONE && p->state == PIPE_OPEN) {
-        io = shed_wire_next(&p->wire, &reply, &p->why);
-        if (io != SHED_WIRE_DONE)
-            break;
-        deliver(p, reply);
-        shed_reply_free(reply);
-    }
-    if (io == SHED_WIRE_LOST && p->state == PIPE_OPEN)
-        lose(p, SHED_TROUBLE_PASSING);
-}
-
-/* AUTH or SELECT was answered. */
-static void on_setup(void *arg, struct shed_reply *reply,
-                     enum shed_trouble trouble, const struct shed_error *err)
-{
-    struct shed_pipe *p = arg;
-    enum shed_trouble kind = shed_reply_trouble(reply);
-
-    (void)trouble;
-    (void)err;
-    if (shed_reply_error(reply) == NULL || p->state != PIPE_OPEN)
-        return;
-    (void)shed_fail(&p->why, shed_reply_code(reply), "Redis refuses us: %s",
-                    shed_reply_error(reply));
-    lose(p, kind);
-}
-
-/* What the connection begins with goes before what has been waiting. */
+/* The connection is as it should be: what the session begins with goes before
+ * what has been waiting. */
 static void start_session(struct shed_pipe *p)
 {
-    struct shed_args setup[SHED_SETUP_MAX];
     struct calls waiting = p->calls;
-    size_t count = shed_wire_setup(p->address, setup);
 
+    if (!shed_wire_is_quiet(&p->wire)) {
+        (void)shed_fail(&p->why, SHED_EREDIS,
+                        "Redis %s: a reply that nobody asked for",
+                        p->address->text);
+        lose(p, SHED_TROUBLE_PASSING);
+        return;
+    }
     init_calls(&p->calls);
     p->state = PIPE_OPEN;
-    for (size_t i = 0; i < count; i++)
-        shed_pipe_call(p, &p->setup[i], &setup[i], on_setup, p);
     p->hooks.on_open(p->hooks.arg);
     for (struct shed_call *call; (call = pop_call(&waiting)) != NULL;)
         push_call(&p->calls, call);
@@ -305,6 +269,54 @@ static void start_session(struct shed_pipe *p)
     flush(p);
 }
 
+static void hear_setup(struct shed_pipe *p, const struct shed_reply *reply)
+{
+    enum shed_trouble trouble;
+
+    if (shed_setup_hear(&p->setup, reply, &trouble, &p->why) != SHED_OK)
+        lose(p, trouble);
+    else if (shed_setup_is_done(&p->setup))
+        start_session(p);
+}
+
+static bool is_connected(const struct shed_pipe *p)
+{
+    return p->state == PIPE_SETTING_UP || p->state == PIPE_OPEN;
+}
+
+static void receive(struct shed_pipe *p)
+{
+    struct shed_reply *reply = NULL;
+    enum shed_wire_io io = shed_wire_fill(&p->wire, &p->why);
+
+    while (io == SHED_WIRE_DONE && is_connected(p)) {
+        io = shed_wire_next(&p->wire, &reply, &p->why);
+        if (io != SHED_WIRE_DONE)
+            break;
+        if (p->state == PIPE_SETTING_UP)
+            hear_setup(p, reply);
+        else
+            deliver(p, reply);
+        shed_reply_free(reply);
+    }
+    if (io == SHED_WIRE_LOST && is_connected(p))
+        lose(p, SHED_TROUBLE_PASSING);
+}
+
+static void start_setup(struct shed_pipe *p)
+{
+    shed_setup_begin(&p->setup, p->address);
+    if (shed_setup_is_done(&p->setup)) {
+        start_session(p);
+        return;
+    }
+    p->state = PIPE_SETTING_UP;
+    if (shed_setup_say(&p->setup, &p->wire.out, &p->why) != SHED_OK)
+        lose(p, SHED_TROUBLE_PASSING);
+    else
+        flush(p);
+}
+
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct shed_pipe *p = poll->data;
@@ -314,12 +326,12 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         if (shed_wire_connected(&p->wire, p->address, &p->why) != SHED_OK)
             lose(p, SHED_TROUBLE_DOWN);
         else
-            start_session(p);
+            start_setup(p);
         return;
     }
     if (events & UV_READABLE || status != 0)
         receive(p);
-    if (p->state == PIPE_OPEN && events & UV_WRITABLE)
+    if (is_connected(p) && events & UV_WRITABLE)
         flush(p);
 }
 
@@ -412,6 +424,14 @@ static void on_timer(void *arg)
                         "Redis %s: no connection within %llu ms",
                         p->address->text,
                         (unsigned long long)p->options.connect_timeout_ms);
+        lose(p, SHED_TROUBLE_DOWN);
+        break;
+    case PIPE_SETTING_UP:
+        (void)shed_fail(&p->why, SHED_EREDIS,
+                        "Redis %s: no answer to %s within %llu ms",
+                        p->address->text, shed_setup_awaited(&p->setup),
+                        (unsigned long long)p->options.connect_timeout_ms);
+        p->failures += SILENCE_WEIGHT;
         lose(p, SHED_TROUBLE_DOWN);
         break;
     case PIPE_OPEN:

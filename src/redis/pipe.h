@@ -40,8 +40,7 @@ struct shed_call {
 
 struct shed_pipe_hooks {
     void *arg;
-    /* Connected, AUTH and SELECT are on their way: add what else the
-     * connection begins with. */
+    /* The connection is set up: add what else it begins with. */
     void (*on_open)(void *arg);
     /* The connection is gone (before its commands hear of it). */
     void (*on_lost)(void *arg);

@@ -257,26 +257,6 @@ bool shed_wire_is_quiet(const struct shed_wire *w)
            would_block(errno);
 }
 
-size_t shed_wire_setup(const struct shed_address *a,
-                       struct shed_args setup[SHED_SETUP_MAX])
-{
-    size_t count = 0;
-
-    if (a->password != NULL) {
-        setup[count] = (struct shed_args){0};
-        shed_args_add_text(&setup[count], "AUTH");
-        if (a->user != NULL)
-            shed_args_add_text(&setup[count], a->user);
-        shed_args_add_text(&setup[count++], a->password);
-    }
-    if (a->db[0] != '\0') {
-        setup[count] = (struct shed_args){0};
-        shed_args_add_text(&setup[count], "SELECT");
-        shed_args_add_text(&setup[count++], a->db);
-    }
-    return count;
-}
-
 void shed_wire_forget(struct shed_wire *w)
 {
     int fd = w->fd;

@@ -109,12 +109,6 @@ enum shed_wire_io shed_wire_next(struct shed_wire *wire,
  * under way must be so: what came unasked would answer the next one. */
 bool shed_wire_is_quiet(const struct shed_wire *wire);
 
-/* What every connection begins with: AUTH and SELECT, as the address says.
- * Borrows from address. Returns: how many. */
-#define SHED_SETUP_MAX 2
-size_t shed_wire_setup(const struct shed_address *address,
-                       struct shed_args setup[SHED_SETUP_MAX]);
-
 /* Forget the connection; harmless on a closed one. */
 void shed_wire_close(struct shed_wire *wire);
 

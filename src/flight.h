@@ -55,8 +55,9 @@ enum shed_flight_event_type {
 };
 
 enum shed_trouble {
-    SHED_TROUBLE_PASSING,  /* the reply was lost, Redis loads or is busy: the
-                              same request can be sent again */
+    SHED_TROUBLE_PASSING,  /* the reply was lost, Redis loads or is busy, or
+                              its server is a replica now: the same request
+                              can be sent again */
     SHED_TROUBLE_DOWN,     /* cannot be reached, and not for some time */
     SHED_TROUBLE_NO_WRITE, /* reads are answered, writes are refused */
     SHED_TROUBLE_DENIED    /* we may not: no retry will help */

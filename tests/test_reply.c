@@ -101,7 +101,7 @@ static const struct meaning meanings[] = {
     {"NOREPLICAS Not enough good replicas to write.", SHED_TROUBLE_NO_WRITE,
      SHED_EREDIS},
     {"READONLY You can't write against a read only replica.",
-     SHED_TROUBLE_NO_WRITE, SHED_EREDIS},
+     SHED_TROUBLE_PASSING, SHED_EREDIS},
     {"NOAUTH Authentication required.", SHED_TROUBLE_DENIED, SHED_EDENIED},
     {"ERR Protocol error: unauthenticated multibulk length",
      SHED_TROUBLE_DENIED, SHED_EDENIED},
@@ -136,6 +136,49 @@ START_TEST(an_error_means_what_its_code_says)
 }
 END_TEST
 
+/* Of a command, and from inside a script: in Redis 7, and in Redis 6. */
+START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
+{
+    static const char *const errors[] = {
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-READONLY You can't write against a read only replica. script: f, on "
+        "@user_script:1.\r\n",
+        "-ERR Error running script (call to f_1): @user_script:1: -READONLY "
+        "You can't write against a read only replica.\r\n",
+        "-MASTERDOWN Link with MASTER is down\r\n"};
+    struct shed_reply *reply = parse_reply("-OOM not READONLY\r\n");
+
+    ck_assert(!shed_reply_is_no_primary(reply));
+    shed_reply_free(reply);
+    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+        reply = parse_reply(errors[i]);
+        ck_assert(shed_reply_is_no_primary(reply));
+        ck_assert_int_eq(shed_reply_trouble(reply), SHED_TROUBLE_PASSING);
+        shed_reply_free(reply);
+    }
+}
+END_TEST
+
+START_TEST(a_role_is_the_primary_s_or_another)
+{
+    static const struct {
+        const char *reply;
+        bool is_other;
+    } rows[] = {{"*1\r\n$6\r\nmaster\r\n", false},
+                {"*1\r\n$5\r\nslave\r\n", true},
+                {"*1\r\n$8\r\nsentinel\r\n", true},
+                {"-NOPERM no\r\n", false},
+                {"*0\r\n", false},
+                {"+OK\r\n", false}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct shed_reply *reply = parse_reply(rows[i].reply);
+        ck_assert(shed_reply_is_other_role(reply) == rows[i].is_other);
+        shed_reply_free(reply);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("reply");
@@ -147,5 +190,7 @@ int main(void)
     tcase_add_test(tc, what_is_taken_out_of_an_array_outlives_it);
     tcase_add_loop_test(tc, an_error_means_what_its_code_says, 0,
                         sizeof(meanings) / sizeof(*meanings));
+    tcase_add_test(tc, a_replica_that_refuses_to_be_written_is_no_primary);
+    tcase_add_test(tc, a_role_is_the_primary_s_or_another);
     return run_tests("reply", tc);
 }

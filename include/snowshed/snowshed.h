@@ -97,7 +97,8 @@ enum shed_wait {
  */
 struct shed_client_options {
     size_t size; /* set by the initialiser; tells versions apart */
-    uint64_t connect_timeout_ms; /* [1, 600000]; connect, AUTH, SELECT */
+    uint64_t connect_timeout_ms; /* [1, 600000]; connect, AUTH, SELECT,
+                                    ROLE */
     uint64_t command_timeout_ms; /* [1, 600000]; a connection without a reply
                                     for so long is closed for good */
     uint64_t reconnect_min_ms;   /* [1, 60000]; first pause after a failure */
@@ -121,6 +122,8 @@ struct shed_client_options {
  * percent-encode what is special.
  * options may be NULL for the defaults. Redis need not be up: the client
  * connects when needed and again after failures, with a growing pause between.
+ * A server that is a replica is not used: the host name, or the path, is looked
+ * up again.
  *
  * Blocks: while the host name is resolved; it does not wait for Redis.
  * Returns: SHED_OK and *out; SHED_EINVAL (uri, options), SHED_EREDIS (the name

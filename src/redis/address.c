@@ -10,7 +10,11 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "backoff.h"
+#include "clock.h"
 #include "error.h"
+#include "gate.h"
+#include "random.h"
 
 #define DEFAULT_PORT "6379"
 #define PORT_MAX 65535UL
@@ -186,19 +190,20 @@ done:
     return code;
 }
 
-static int resolve(struct shed_address *a, struct shed_error *err)
+/* A name that does not resolve is like a server that is down: later it may. */
+static void resolve(struct shed_address *a)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;
     int failure = getaddrinfo(a->host, a->port, &hints, &list);
 
-    if (failure != 0)
-        return shed_fail(err, SHED_EREDIS, "Redis host %s: %s", a->host,
-                         gai_strerror(failure));
-    shed_address_set(a, list->ai_addr, list->ai_addrlen);
+    if (failure != 0) {
+        shed_address_set(a, 0, NULL, 0, gai_strerror(failure));
+        return;
+    }
+    shed_address_set(a, 0, list->ai_addr, list->ai_addrlen, NULL);
     freeaddrinfo(list);
-    return SHED_OK;
 }
 
 static int make_text(struct shed_address *a, struct shed_error *err)
@@ -275,13 +280,18 @@ int shed_address_create(const char *uri, struct shed_address **out,
         free(a);
         return shed_fail_nomem(err, "a Redis URI");
     }
+    if (shed_cond_init(&a->looked_up) != 0) {
+        pthread_mutex_destroy(&a->mu);
+        free(a);
+        return shed_fail_nomem(err, "a Redis URI");
+    }
     code = parse(a, uri, err);
-    if (code == SHED_OK && a->host != NULL)
-        code = resolve(a, err);
     if (code != SHED_OK) {
         shed_address_destroy(a);
         return code;
     }
+    if (a->host != NULL)
+        resolve(a);
     *out = a;
     return SHED_OK;
 }
@@ -295,28 +305,114 @@ void shed_address_destroy(struct shed_address *a)
     free(a->password);
     free(a->host);
     free(a->port);
+    pthread_cond_destroy(&a->looked_up);
     pthread_mutex_destroy(&a->mu);
     free(a);
 }
 
-socklen_t shed_address_get(struct shed_address *a, struct sockaddr_storage *out)
+/* ------------------------------------------------------------- the lookup */
+
+int shed_address_get(struct shed_address *a, struct sockaddr_storage *out,
+                     socklen_t *size, struct shed_error *err)
 {
-    socklen_t size;
+    int code = SHED_OK;
 
     pthread_mutex_lock(&a->mu);
     *out = a->name;
-    size = a->name_size;
+    *size = a->name_size;
+    if (a->name_size == 0)
+        code = shed_fail(err, SHED_EREDIS, "%s", a->why.reason);
     pthread_mutex_unlock(&a->mu);
-    return size;
+    return code;
 }
 
-void shed_address_set(struct shed_address *a, const struct sockaddr *name,
-                      socklen_t size)
+bool shed_address_is_known(struct shed_address *a)
 {
-    if (size > sizeof(a->name))
-        return;
+    bool is_known;
+
     pthread_mutex_lock(&a->mu);
-    memcpy(&a->name, name, size);
-    a->name_size = size;
+    is_known = a->name_size > 0;
     pthread_mutex_unlock(&a->mu);
+    return is_known;
+}
+
+void shed_address_set(struct shed_address *a, unsigned term,
+                      const struct sockaddr *name, socklen_t size,
+                      const char *failure)
+{
+    pthread_mutex_lock(&a->mu);
+    if (name != NULL && size <= sizeof(a->name)) {
+        memcpy(&a->name, name, size);
+        a->name_size = size;
+    }
+    if (name == NULL)
+        (void)shed_fail(&a->why, SHED_EREDIS, "Redis host %s: %s", a->host,
+                        failure);
+    a->looked_up_term = term;
+    pthread_cond_broadcast(&a->looked_up);
+    pthread_mutex_unlock(&a->mu);
+}
+
+unsigned shed_address_term(const struct shed_address *a)
+{
+    return atomic_load(&a->term);
+}
+
+void shed_address_await(struct shed_address *a, uint64_t deadline_ms)
+{
+    uint64_t left_ms = shed_left_ms(deadline_ms, shed_now_ms());
+
+    if (a->host == NULL)
+        return; /* a path is looked up by connect */
+    pthread_mutex_lock(&a->mu);
+    while (a->looked_up_term != shed_address_term(a) && left_ms > 0) {
+        shed_cond_wait(&a->looked_up, &a->mu, left_ms);
+        left_ms = shed_left_ms(deadline_ms, shed_now_ms());
+    }
+    pthread_mutex_unlock(&a->mu);
+}
+
+/* ------------------------------------------------------------ its servers */
+
+/* Left again soon after the last pause was over, it is left alone for longer.
+ */
+static void set_pause_locked(struct shed_address *a, uint64_t min_ms,
+                             uint64_t max_ms)
+{
+    uint64_t now_ms = shed_now_ms();
+
+    if (shed_left_ms(now_ms, a->left_ms) > 2 * max_ms)
+        a->left_count = 0;
+    a->pause_end_ms = now_ms;
+    if (a->left_count > 0)
+        a->pause_end_ms += shed_backoff_equal_ms(a->left_count - 1, min_ms,
+                                                 max_ms, shed_random_jitter());
+    a->left_count++;
+    a->left_ms = now_ms;
+}
+
+void shed_address_leave(struct shed_address *a, unsigned term, uint64_t min_ms,
+                        uint64_t max_ms)
+{
+    bool is_left = false;
+
+    pthread_mutex_lock(&a->mu);
+    if (term == shed_address_term(a)) {
+        set_pause_locked(a, min_ms, max_ms);
+        atomic_store(&a->term, term + 1);
+        is_left = true;
+    }
+    pthread_mutex_unlock(&a->mu);
+    if (is_left && a->on_leave != NULL)
+        a->on_leave(a->on_leave_arg);
+}
+
+uint64_t shed_address_pause_ms(struct shed_address *a)
+{
+    uint64_t left_ms;
+
+    pthread_mutex_lock(&a->mu);
+    left_ms = shed_left_ms(a->pause_end_ms, shed_now_ms());
+    pthread_mutex_unlock(&a->mu);
+    return left_ms;
 }

@@ -4,7 +4,9 @@
 #define SHED_REDIS_ADDRESS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include <snowshed/snowshed.h>
@@ -15,24 +17,62 @@ struct shed_address {
     char *user, *password; /* NULL without */
     char *host, *port;     /* NULL with a unix socket */
     char db[24];           /* in decimal; empty for the first */
-    /* under mu */
+    /* set before the first connection: called by shed_address_leave */
+    void (*on_leave)(void *arg);
+    void *on_leave_arg;
+    /* atomic */
+    atomic_bool is_role_refused; /* the server lets nobody ask for its role */
+    atomic_uint term;            /* grows when the server is left */
     pthread_mutex_t mu;
+    pthread_cond_t looked_up;
+    /* under mu */
     struct sockaddr_storage name;
-    socklen_t name_size;
+    socklen_t name_size;     /* 0: the host name has never been resolved */
+    struct shed_error why;   /* it has not */
+    unsigned looked_up_term; /* the latest in which a lookup has ended */
+    unsigned left_count;     /* how often it was left, in a row */
+    uint64_t left_ms;        /* when, shed_now_ms */
+    uint64_t pause_end_ms;   /* no connection before */
 };
 
-/* Parse a URI (its grammar stands at shed_client_open) and resolve it.
- * Returns: SHED_OK and *out; SHED_EINVAL, SHED_EREDIS (the name does not
- * resolve), SHED_ENOMEM. */
+/* Parse a URI (its grammar stands at shed_client_open) and try to resolve it.
+ * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM. */
 SHED_MUST_CHECK int shed_address_create(const char *uri,
                                         struct shed_address **out,
                                         struct shed_error *err);
 void shed_address_destroy(struct shed_address *address);
 
-/* Copy out, and replace, what the host name resolves to; any thread. */
-socklen_t shed_address_get(struct shed_address *address,
-                           struct sockaddr_storage *out);
-void shed_address_set(struct shed_address *address, const struct sockaddr *name,
-                      socklen_t size);
+/* The functions below are for any thread. */
+
+/* Copy out what the host name resolves to. Returns: SHED_OK; SHED_EREDIS (it
+ * has not resolved yet). */
+SHED_MUST_CHECK int shed_address_get(struct shed_address *address,
+                                     struct sockaddr_storage *out,
+                                     socklen_t *size, struct shed_error *err);
+
+bool shed_address_is_known(struct shed_address *address);
+
+/* A lookup of the host name that began in a term has ended: with a name, or,
+ * where that is NULL, with a failure of this text; then the name before it is
+ * kept. */
+void shed_address_set(struct shed_address *address, unsigned term,
+                      const struct sockaddr *name, socklen_t size,
+                      const char *failure);
+
+/* Wait until the name has been looked up in this term, which somebody else
+ * does; deadline_ms at the latest. */
+void shed_address_await(struct shed_address *address, uint64_t deadline_ms);
+
+/* The server that was reached in this term is not a primary: connections of the
+ * term are of no use any more, for no thread, and the name must be looked up
+ * again. The first time that is done at once; if it happens again and again,
+ * with a pause that grows from min_ms to max_ms. */
+void shed_address_leave(struct shed_address *address, unsigned term,
+                        uint64_t min_ms, uint64_t max_ms);
+
+unsigned shed_address_term(const struct shed_address *address);
+
+/* How much is left of that pause. */
+uint64_t shed_address_pause_ms(struct shed_address *address);
 
 #endif

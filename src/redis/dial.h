@@ -1,23 +1,57 @@
-/* Connecting in the caller's own thread, which waits for it. */
+/*
+ * Connecting in the caller's own thread, which waits for it; and when not to,
+ * for all the connections that threads share. Any thread.
+ */
 #ifndef SHED_REDIS_DIAL_H
 #define SHED_REDIS_DIAL_H
 
-#include <stdbool.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "redis/wire.h"
 
+struct shed_dialler {
+    /* set at creation */
+    struct shed_address *address;
+    uint64_t connect_timeout_ms, command_timeout_ms;
+    uint64_t reconnect_min_ms, reconnect_max_ms;
+    /* atomic */
+    atomic_uint failures; /* in a row, weighed */
+    /* shed_now_ms; no try was answered since, 0: the last one was */
+    _Atomic uint64_t silent_since_ms;
+    /* under mu */
+    pthread_mutex_t mu;
+    uint64_t retry_ms; /* shed_now_ms; no try before */
+    struct shed_error last;
+};
+
+/* address must outlive it. Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK int shed_dialler_init(struct shed_dialler *dialler,
+                                      struct shed_address *address,
+                                      const struct shed_client_options *options,
+                                      struct shed_error *err);
+void shed_dialler_fini(struct shed_dialler *dialler);
+
 /*
  * Connect wire, which is closed, and set the connection up, until deadline_ms
- * (shed_now_ms). *is_silent: nothing came from the server until then.
+ * (shed_now_ms) or the connect timeout, unless there is a pause after a
+ * failure. *term is the address's when it began.
  *
  * Returns: SHED_OK; SHED_EREDIS, SHED_EDENIED, SHED_EBUSY (descriptors),
  * SHED_ENOMEM: wire is closed.
  */
-SHED_MUST_CHECK int shed_dial(struct shed_wire *wire,
-                              struct shed_address *address,
-                              uint64_t deadline_ms, bool *is_silent,
-                              struct shed_error *err);
+SHED_MUST_CHECK int shed_dial(struct shed_dialler *dialler,
+                              struct shed_wire *wire, unsigned *term,
+                              uint64_t deadline_ms, struct shed_error *err);
+
+/* A connection of it was answered; or not, for the whole command timeout. */
+void shed_dialler_hear(struct shed_dialler *dialler);
+void shed_dialler_hear_nothing(struct shed_dialler *dialler,
+                               const struct shed_error *failure);
+
+/* The server that was reached in a term is not a primary. */
+void shed_dialler_leave(struct shed_dialler *dialler, unsigned term);
 
 /* Wait until a socket can be read or written (poll's events). Returns: what it
  * can, 0 at the deadline. */

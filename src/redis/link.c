@@ -16,11 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backoff.h"
 #include "clock.h"
 #include "error.h"
 #include "gate.h"
-#include "random.h"
 #include "redis/dial.h"
 
 /* Requests that may share a link at a time; more are refused. Powers of two,
@@ -97,22 +95,16 @@ struct link {
 
     /* the leader's */
     struct shed_wire wire;
+    unsigned term; /* of the address, when it was connected */
 };
 
 struct shed_links {
     /* set at creation */
-    struct shed_address *address;
-    struct shed_client_options options;
+    struct shed_dialler dialler;
+    uint64_t command_timeout_ms;
     size_t count;
     struct link *link;
     atomic_uint_fast64_t last_number; /* of the commands */
-    /* how connecting fares, for all links; under mu */
-    pthread_mutex_t mu;
-    atomic_uint failures; /* in a row, weighed; read without mu */
-    uint64_t retry_ms;    /* shed_now_ms; no attempt before */
-    /* shed_now_ms; no try to connect was answered since, 0: one was */
-    _Atomic uint64_t silent_since_ms;
-    struct shed_error last;
 };
 
 /* ------------------------------------------------------------- the slots */
@@ -203,11 +195,12 @@ static void deliver_locked(struct link *l, struct shed_reply *reply)
     settle_locked(l, r, OUTCOME_DONE);
 }
 
-static void free_replies(struct request *r)
+static void free_all(struct shed_reply **replies, size_t count)
 {
-    for (size_t i = 0; i < r->received; i++)
-        shed_reply_free(r->replies[i]);
-    r->received = 0;
+    for (size_t i = 0; i < count; i++) {
+        shed_reply_free(replies[i]);
+        replies[i] = NULL;
+    }
 }
 
 static void close_locked(struct link *l)
@@ -230,91 +223,6 @@ static void lose_locked(struct link *l, const struct shed_error *why)
         r->error = *why;
         settle_locked(l, r, OUTCOME_LOST);
     }
-}
-
-/* ------------------------------------------------------------ connecting */
-
-static int check_pause(struct shed_links *links, struct shed_error *err)
-{
-    uint64_t now_ms = shed_now_ms();
-    int code = SHED_OK;
-
-    pthread_mutex_lock(&links->mu);
-    if (now_ms < links->retry_ms)
-        code = shed_fail(err, links->last.code, "%s (next try in %llu ms)",
-                         links->last.reason,
-                         (unsigned long long)(links->retry_ms - now_ms));
-    pthread_mutex_unlock(&links->mu);
-    return code;
-}
-
-/* A server that says nothing costs each call a whole timeout, one that refuses
- * a connection costs nothing: so the former is left alone for longer. */
-#define SILENCE_WEIGHT 5
-
-static void note_failure(struct shed_links *links, unsigned weight,
-                         const struct shed_error *failure)
-{
-    pthread_mutex_lock(&links->mu);
-    links->last = *failure;
-    atomic_fetch_add(&links->failures, weight);
-    links->retry_ms =
-        shed_now_ms() + shed_backoff_equal_ms(atomic_load(&links->failures),
-                                              links->options.reconnect_min_ms,
-                                              links->options.reconnect_max_ms,
-                                              shed_random_jitter());
-    pthread_mutex_unlock(&links->mu);
-}
-
-/* An answer came, so it is well. */
-static void note_success(struct shed_links *links)
-{
-    if (atomic_load_explicit(&links->silent_since_ms, memory_order_relaxed) > 0)
-        atomic_store(&links->silent_since_ms, 0);
-    if (atomic_load_explicit(&links->failures, memory_order_relaxed) > 0)
-        atomic_store(&links->failures, 0);
-}
-
-/* A try that its caller's deadline cut short says nothing about the server; but
- * where none gets an answer for a whole timeout, the server is silent. */
-static void note_silence(struct shed_links *links,
-                         const struct shed_error *failure)
-{
-    uint64_t now_ms = shed_now_ms(), since_ms = 0;
-
-    if (atomic_compare_exchange_strong(&links->silent_since_ms, &since_ms,
-                                       now_ms) ||
-        now_ms - since_ms < links->options.connect_timeout_ms)
-        return;
-    atomic_store(&links->silent_since_ms, 0);
-    note_failure(links, SILENCE_WEIGHT, failure);
-}
-
-/* Connect within the timeout and the leader's deadline. */
-static int connect_link(struct link *l, uint64_t deadline_ms,
-                        struct shed_error *err)
-{
-    struct shed_links *links = l->links;
-    uint64_t limit_ms =
-        shed_deadline_ms(shed_now_ms(), links->options.connect_timeout_ms);
-    bool is_silent;
-    int code = check_pause(links, err);
-
-    if (code != SHED_OK)
-        return code;
-    code = shed_dial(&l->wire, links->address,
-                     deadline_ms < limit_ms ? deadline_ms : limit_ms,
-                     &is_silent, err);
-    if (code == SHED_OK)
-        code =
-            shed_wire_block(&l->wire, links->options.command_timeout_ms, err);
-    if (is_silent && deadline_ms < limit_ms)
-        note_silence(links, err);
-    else if (code != SHED_OK && code != SHED_ENOMEM)
-        note_failure(links, is_silent ? SILENCE_WEIGHT : 1, err);
-    if (code != SHED_OK)
-        shed_wire_close(&l->wire);
-    return code;
 }
 
 /* --------------------------------------------------------------- leading */
@@ -348,7 +256,7 @@ static enum shed_wire_io parse(struct link *l, struct shed_reply **replies,
  * give or take what has passed since the command was appended. */
 static bool is_patient(const struct link *l, uint64_t deadline_ms)
 {
-    uint64_t timeout_ms = l->links->options.command_timeout_ms;
+    uint64_t timeout_ms = l->links->command_timeout_ms;
 
     return shed_left_ms(deadline_ms, shed_now_ms()) + SLACK_MS >= timeout_ms;
 }
@@ -381,7 +289,7 @@ static enum shed_wire_io exchange(struct link *l, uint64_t deadline_ms,
 /* When the oldest command counts as unanswered. */
 static uint64_t patience_end_locked(struct link *l)
 {
-    return slot_at(l, 0)->since_ms + l->links->options.command_timeout_ms;
+    return slot_at(l, 0)->since_ms + l->links->command_timeout_ms;
 }
 
 static void close_if_unanswered_locked(struct link *l)
@@ -391,9 +299,9 @@ static void close_if_unanswered_locked(struct link *l)
     if (l->slots_count == 0 || shed_now_ms() < patience_end_locked(l))
         return;
     (void)shed_fail(&why, SHED_EREDIS, "Redis %s: no reply within %llu ms",
-                    l->links->address->text,
-                    (unsigned long long)l->links->options.command_timeout_ms);
-    note_failure(l->links, SILENCE_WEIGHT, &why);
+                    l->links->dialler.address->text,
+                    (unsigned long long)l->links->command_timeout_ms);
+    shed_dialler_hear_nothing(&l->links->dialler, &why);
     lose_locked(l, &why);
 }
 
@@ -403,7 +311,7 @@ static void connect_locked(struct link *l, uint64_t deadline_ms)
     int code;
 
     unlock_and_wake(l);
-    code = connect_link(l, deadline_ms, &why);
+    code = shed_dial(&l->links->dialler, &l->wire, &l->term, deadline_ms, &why);
     pthread_mutex_lock(&l->mu);
     if (code != SHED_OK)
         lose_locked(l, &why);
@@ -414,6 +322,20 @@ static enum shed_wire_io out_of_step(struct shed_error *err)
     (void)shed_fail(err, SHED_EREDIS,
                     "Redis: a reply that answers another call");
     return SHED_WIRE_LOST;
+}
+
+static bool is_left(const struct link *l)
+{
+    return l->term != shed_address_term(l->links->dialler.address);
+}
+
+static void lose_left_locked(struct link *l)
+{
+    struct shed_error why;
+
+    (void)shed_fail(&why, SHED_EREDIS, "Redis %s is not a primary any more",
+                    l->links->dialler.address->text);
+    lose_locked(l, &why);
 }
 
 /* Hand out what came. */
@@ -451,12 +373,17 @@ static void lead_once_locked(struct link *l, struct request *me)
     take_queued_locked(l);
     unlock_and_wake(l);
     io = exchange(l, until_ms, replies, &count, &why);
+    for (size_t i = 0; i < count; i++)
+        if (shed_reply_is_no_primary(replies[i]))
+            shed_dialler_leave(&l->links->dialler, l->term);
     pthread_mutex_lock(&l->mu);
     if (count > 0)
-        note_success(l->links);
+        shed_dialler_hear(&l->links->dialler);
     if (deliver_all_locked(l, replies, count, &why) == SHED_WIRE_LOST ||
         io == SHED_WIRE_LOST)
         lose_locked(l, &why);
+    else if (is_left(l))
+        lose_left_locked(l);
     else
         close_if_unanswered_locked(l);
 }
@@ -503,6 +430,8 @@ static void lead_locked(struct link *l, struct request *me)
     while (me->outcome == OUTCOME_NONE) {
         if (l->wire.fd < 0)
             connect_locked(l, me->deadline_ms);
+        else if (is_left(l))
+            lose_left_locked(l);
         else
             lead_once_locked(l, me);
         if (me->outcome == OUTCOME_NONE && shed_now_ms() >= me->deadline_ms)
@@ -561,7 +490,7 @@ static int conclude(struct request *me, struct shed_error *err)
 {
     if (me->outcome == OUTCOME_DONE)
         return SHED_OK;
-    free_replies(me);
+    free_all(me->replies, me->received);
     if (me->outcome == OUTCOME_LOST)
         return shed_fail(err, me->error.code, "%s", me->error.reason);
     return shed_fail(err, SHED_ETIMEDOUT,
@@ -587,8 +516,9 @@ static int run_locked(struct link *l, struct request *me,
     code = append_locked(l, me, commands, now_ms, err);
     if (code == SHED_OK && !has_gate) {
         l->is_led = true;
-        if (l->wire.fd >= 0 && now_ms - l->last_used_ms >= IDLE_MS &&
-            !shed_wire_is_quiet(&l->wire))
+        if (l->wire.fd >= 0 &&
+            (is_left(l) || (now_ms - l->last_used_ms >= IDLE_MS &&
+                            !shed_wire_is_quiet(&l->wire))))
             close_locked(l);
         lead_locked(l, me);
         l->last_used_ms = now_ms;
@@ -654,8 +584,6 @@ static bool open_replies(const struct batch *b, struct shed_reply **replies)
     return true;
 }
 
-/* With the connection that was tried first perhaps long dead, one more try on
- * a new one decides. */
 static int call_once(struct shed_links *links, const struct batch *b,
                      struct shed_reply **replies, struct shed_link_use *use,
                      uint64_t deadline_ms, bool *was_connected,
@@ -674,7 +602,7 @@ static int call_once(struct shed_links *links, const struct batch *b,
     *use = (struct shed_link_use){(size_t)(l - links->link), me.connection};
     if (code != SHED_OK || open_replies(b, replies))
         return code;
-    free_replies(&me);
+    free_all(me.replies, me.received);
     drop(links, use);
     (void)out_of_step(err);
     return SHED_EREDIS;
@@ -707,13 +635,48 @@ static int create_batch(struct shed_links *links, struct batch *b,
     return code;
 }
 
+static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (shed_reply_is_no_primary(replies[i]))
+            return true;
+    return false;
+}
+
+/* With the connection that was tried first perhaps long dead, one more try on
+ * a new one decides; and so it does after a replica has refused. */
+static int send_all(struct shed_links *links, const struct batch *b,
+                    struct shed_reply **replies, struct shed_link_use *use,
+                    bool *is_repeated, uint64_t deadline_ms,
+                    struct shed_error *err)
+{
+    bool was_lost = false, was_refused = false;
+
+    for (;;) {
+        bool was_connected = false;
+        int code =
+            call_once(links, b, replies, use, deadline_ms, &was_connected, err);
+        bool is_refused =
+            code == SHED_OK && any_is_no_primary(replies, b->count);
+        bool is_lost = code == SHED_EREDIS && was_connected;
+        if ((!is_refused && !is_lost) || (is_refused && was_refused) ||
+            (is_lost && was_lost) || shed_now_ms() >= deadline_ms)
+            return code;
+        if (is_refused)
+            free_all(replies, b->count);
+        /* what is refused was not done, unless it is one of many */
+        *is_repeated |= is_lost || b->count > 1;
+        was_lost |= is_lost;
+        was_refused |= is_refused;
+    }
+}
+
 static int call(struct shed_links *links, const struct shed_args *commands,
                 size_t count, struct shed_reply **replies,
                 struct shed_link_use *use, bool *is_repeated,
                 uint64_t deadline_ms, struct shed_error *err)
 {
     struct batch b = {.commands = commands, .count = count};
-    bool was_connected = false;
     int code;
 
     *is_repeated = false;
@@ -721,13 +684,7 @@ static int call(struct shed_links *links, const struct shed_args *commands,
         return SHED_OK;
     code = create_batch(links, &b, err);
     if (code == SHED_OK)
-        code = call_once(links, &b, replies, use, deadline_ms, &was_connected,
-                         err);
-    *is_repeated =
-        code == SHED_EREDIS && was_connected && shed_now_ms() < deadline_ms;
-    if (*is_repeated)
-        code = call_once(links, &b, replies, use, deadline_ms, &was_connected,
-                         err);
+        code = send_all(links, &b, replies, use, is_repeated, deadline_ms, err);
     shed_buffer_fini(&b.bytes);
     return code;
 }
@@ -779,12 +736,12 @@ int shed_links_create(struct shed_address *address,
     size_t count = (size_t)options->links;
 
     *out = NULL;
-    if (links == NULL || pthread_mutex_init(&links->mu, NULL) != 0) {
+    if (links == NULL ||
+        shed_dialler_init(&links->dialler, address, options, err) != SHED_OK) {
         free(links);
         return shed_fail_nomem(err, "the Redis links");
     }
-    links->address = address;
-    links->options = *options;
+    links->command_timeout_ms = options->command_timeout_ms;
     links->link = calloc(count, sizeof(*links->link));
     for (; links->link != NULL && links->count < count; links->count++) {
         struct link *l = &links->link[links->count];
@@ -813,6 +770,6 @@ void shed_links_destroy(struct shed_links *links)
         pthread_mutex_destroy(&l->mu);
     }
     free(links->link);
-    pthread_mutex_destroy(&links->mu);
+    shed_dialler_fini(&links->dialler);
     free(links);
 }

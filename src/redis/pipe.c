@@ -25,6 +25,7 @@
 
 enum state {
     PIPE_NEW,        /* not opened yet */
+    PIPE_LOOKING_UP, /* where the host name leads, until the timer ends it */
     PIPE_CONNECTING, /* a socket is, until the timer ends it */
     PIPE_SETTING_UP, /* the same, until the last answer of the set-up */
     PIPE_OPEN,       /* commands can go */
@@ -45,6 +46,7 @@ struct shed_pipe {
     struct shed_pipe_hooks hooks;
 
     enum state state;
+    unsigned term; /* of the address, when it began to connect */
     struct shed_wire wire;
     uv_poll_t *poll; /* NULL without a socket */
     struct shed_timer *timer;
@@ -56,8 +58,14 @@ struct shed_pipe {
     struct shed_error why; /* the last failure */
     uint64_t last_number;  /* of the calls of scripts */
     enum shed_trouble pause_trouble;
-    unsigned failures; /* to connect, in a row */
-    uv_getaddrinfo_t *resolving;
+    unsigned failures;     /* to connect, in a row */
+    struct lookup *lookup; /* NULL: none is under way */
+};
+
+struct lookup {
+    uv_getaddrinfo_t req;
+    struct shed_pipe *pipe; /* NULL: it is closed */
+    unsigned term;
 };
 
 static void on_timer(void *arg);
@@ -238,6 +246,8 @@ static void deliver(struct shed_pipe *p, struct shed_reply *reply)
         reply = shed_reply_at(reply, 1);
     if (shed_reply_error(reply) == NULL)
         p->failures = 0;
+    else if (shed_reply_is_no_primary(reply))
+        shed_pipe_leave(p);
     end_call(call, reply, SHED_TROUBLE_PASSING, &p->why);
 }
 
@@ -273,9 +283,11 @@ static void hear_setup(struct shed_pipe *p, const struct shed_reply *reply)
 {
     enum shed_trouble trouble;
 
-    if (shed_setup_hear(&p->setup, reply, &trouble, &p->why) != SHED_OK)
+    if (shed_setup_hear(&p->setup, reply, &trouble, &p->why) != SHED_OK) {
         lose(p, trouble);
-    else if (shed_setup_is_done(&p->setup))
+        if (p->setup.is_no_primary)
+            shed_pipe_leave(p);
+    } else if (shed_setup_is_done(&p->setup))
         start_session(p);
 }
 
@@ -337,44 +349,9 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 
 /* ------------------------------------------------------------ connecting */
 
-static void on_resolved(uv_getaddrinfo_t *req, int status,
-                        struct addrinfo *list)
-{
-    struct shed_pipe *p = req->data;
-
-    if (status == 0 && p != NULL)
-        shed_address_set(p->address, list->ai_addr, list->ai_addrlen);
-    if (status == 0)
-        uv_freeaddrinfo(list);
-    if (p != NULL)
-        p->resolving = NULL;
-    free(req);
-}
-
-/* After a failover the name may lead elsewhere. */
-static void resolve_again(struct shed_pipe *p)
-{
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM};
-
-    if (p->address->host == NULL || p->resolving != NULL)
-        return;
-    p->resolving = calloc(1, sizeof(*p->resolving));
-    if (p->resolving == NULL)
-        return; /* the address that we have will do */
-    p->resolving->data = p;
-    if (uv_getaddrinfo(shed_reactor_loop(p->reactor), p->resolving, on_resolved,
-                       p->address->host, p->address->port, &hints) != 0) {
-        free(p->resolving);
-        p->resolving = NULL;
-    }
-}
-
-static void start_connecting(struct shed_pipe *p)
+static void open_socket(struct shed_pipe *p)
 {
     p->state = PIPE_CONNECTING;
-    if (p->failures > 0)
-        resolve_again(p);
     if (shed_wire_open(&p->wire, p->address, &p->why) != SHED_OK)
         goto fail;
     p->poll = calloc(1, sizeof(*p->poll));
@@ -391,6 +368,79 @@ static void start_connecting(struct shed_pipe *p)
     return;
 fail:
     lose(p, SHED_TROUBLE_DOWN);
+}
+
+/* Where the lookup has failed, the address before it will do. */
+static void end_lookup(struct shed_pipe *p, unsigned term,
+                       const struct addrinfo *list, const char *failure)
+{
+    shed_address_set(p->address, term, list != NULL ? list->ai_addr : NULL,
+                     list != NULL ? list->ai_addrlen : 0, failure);
+    if (p->state == PIPE_LOOKING_UP)
+        open_socket(p);
+}
+
+static void on_resolved(uv_getaddrinfo_t *req, int status,
+                        struct addrinfo *list)
+{
+    struct lookup *lookup = req->data;
+    struct shed_pipe *p = lookup->pipe;
+
+    if (p != NULL) {
+        p->lookup = NULL;
+        end_lookup(p, lookup->term, status == 0 ? list : NULL,
+                   status == 0 ? NULL : uv_strerror(status));
+    }
+    if (status == 0)
+        uv_freeaddrinfo(list);
+    free(lookup);
+}
+
+/* One that hangs is waited for, up to the timeout. */
+static void look_up(struct shed_pipe *p)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM};
+
+    p->state = PIPE_LOOKING_UP;
+    shed_timer_set(p->timer, p->options.connect_timeout_ms);
+    if (p->lookup != NULL)
+        return;
+    p->lookup = calloc(1, sizeof(*p->lookup));
+    if (p->lookup != NULL) {
+        p->lookup->req.data = p->lookup;
+        p->lookup->pipe = p;
+        p->lookup->term = p->term;
+        if (uv_getaddrinfo(shed_reactor_loop(p->reactor), &p->lookup->req,
+                           on_resolved, p->address->host, p->address->port,
+                           &hints) == 0)
+            return;
+    }
+    free(p->lookup);
+    p->lookup = NULL;
+    end_lookup(p, p->term, NULL, "no memory or thread to look it up");
+}
+
+/* After a failover the name may lead elsewhere. */
+static bool must_look_up(const struct shed_pipe *p)
+{
+    return p->address->host != NULL &&
+           (p->failures > 0 || !shed_address_is_known(p->address));
+}
+
+static void start_connecting(struct shed_pipe *p)
+{
+    uint64_t pause_left_ms = shed_address_pause_ms(p->address);
+
+    if (pause_left_ms > 0) {
+        shed_timer_set(p->timer, pause_left_ms);
+        return;
+    }
+    p->term = shed_address_term(p->address);
+    if (must_look_up(p))
+        look_up(p);
+    else
+        open_socket(p);
 }
 
 static void check_replies(struct shed_pipe *p)
@@ -419,6 +469,9 @@ static void on_timer(void *arg)
     struct shed_pipe *p = arg;
 
     switch (p->state) {
+    case PIPE_LOOKING_UP:
+        end_lookup(p, p->term, NULL, "no answer to the lookup of the name");
+        break;
     case PIPE_CONNECTING:
         (void)shed_fail(&p->why, SHED_EREDIS,
                         "Redis %s: no connection within %llu ms",
@@ -505,6 +558,27 @@ void shed_pipe_drop(struct shed_pipe *p, const char *why)
     lose(p, SHED_TROUBLE_PASSING);
 }
 
+void shed_pipe_follow(struct shed_pipe *p)
+{
+    if (p->term == shed_address_term(p->address) ||
+        (p->state != PIPE_LOOKING_UP && p->state != PIPE_CONNECTING &&
+         !is_connected(p)))
+        return;
+    (void)shed_fail(&p->why, SHED_EREDIS, "Redis %s is not a primary any more",
+                    p->address->text);
+    lose(p, SHED_TROUBLE_PASSING);
+    /* At once, so that what is called meanwhile is queued. */
+    if (shed_address_pause_ms(p->address) == 0)
+        start_connecting(p);
+}
+
+void shed_pipe_leave(struct shed_pipe *p)
+{
+    shed_address_leave(p->address, p->term, p->options.reconnect_min_ms,
+                       p->options.reconnect_max_ms);
+    shed_pipe_follow(p);
+}
+
 /* -------------------------------------------------------- begin and end */
 
 int shed_pipe_create(struct shed_reactor *reactor, struct shed_address *address,
@@ -549,8 +623,8 @@ void shed_pipe_close(struct shed_pipe *p)
     shed_buffer_fini(&p->queued);
     shed_timer_destroy(p->timer);
     shed_timer_destroy(p->fail_timer);
-    if (p->resolving != NULL)
-        p->resolving->data = NULL;
+    if (p->lookup != NULL)
+        p->lookup->pipe = NULL;
     free(p);
 }
 

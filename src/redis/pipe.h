@@ -73,6 +73,13 @@ void shed_pipe_tell(struct shed_pipe *pipe, const struct shed_args *args);
 /* Drop the connection, as if the server had; it comes back by itself. */
 void shed_pipe_drop(struct shed_pipe *pipe, const char *why);
 
+/* The server has turned out not to be a primary: all connections to it are of
+ * no use. This one is dropped here, others by what the address calls. */
+void shed_pipe_leave(struct shed_pipe *pipe);
+
+/* Drop the connection if it was made before the address was last left. */
+void shed_pipe_follow(struct shed_pipe *pipe);
+
 /* Close for good, with no call under way; the loop frees it. NULL is allowed.
  * address is not touched afterwards. */
 void shed_pipe_close(struct shed_pipe *pipe);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,10 @@ struct shed_push {
     struct shed_call track;
     struct shed_call id;
     struct shed_call info;
+    struct shed_call role;
+    struct shed_address *address;
+    struct shed_post follow; /* when a link has left the server */
+    atomic_bool is_following;
     pthread_mutex_t mu;
     struct shed_push_identity identity; /* under mu */
     char run[SHED_RUN_BYTES];           /* the same; of the server; blanks: not
@@ -156,6 +161,29 @@ static void ask_time(struct shed_push *p)
         return;
     shed_args_add_text(&args, "TIME");
     shed_pipe_call(p->commands, &p->time, &args, on_time, p);
+}
+
+static void on_role(void *arg, struct shed_reply *reply,
+                    enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_push *p = arg;
+
+    (void)trouble;
+    (void)err;
+    if (shed_reply_is_other_role(reply))
+        shed_pipe_leave(p->commands);
+}
+
+/* A server that has become a replica goes on answering: gets alone would not
+ * find out. */
+static void ask_role(struct shed_push *p)
+{
+    struct shed_args args = {0};
+
+    if (p->role.fn != NULL || atomic_load(&p->address->is_role_refused))
+        return;
+    shed_args_add_text(&args, "ROLE");
+    shed_pipe_call(p->commands, &p->role, &args, on_role, p);
 }
 
 /* The number behind a name in the text of INFO, or NULL. */
@@ -348,6 +376,7 @@ static void on_ping(void *arg)
     shed_timer_set(p->ping, PING_MS);
     settle(p);
     ask_time(p);
+    ask_role(p);
     if (p->channels < CHANNELS)
         return;
     if (p->is_silent) {
@@ -357,6 +386,37 @@ static void on_ping(void *arg)
     p->is_silent = true;
     shed_args_add_text(&args, "PING");
     shed_pipe_tell(p->pushes, &args);
+}
+
+/* ------------------------------------------------------------ a failover */
+
+static void follow(struct shed_push *p)
+{
+    shed_pipe_follow(p->commands);
+    if (p->pushes != NULL)
+        shed_pipe_follow(p->pushes);
+}
+
+static void follow_posted(struct shed_post *post)
+{
+    struct shed_push *p =
+        (struct shed_push *)(void *)((char *)post -
+                                     offsetof(struct shed_push, follow));
+
+    atomic_store(&p->is_following, false);
+    follow(p);
+}
+
+/* Whoever has found out, a pipe or a link, has the other connections dropped
+ * too. */
+static void on_leave(void *arg)
+{
+    struct shed_push *p = arg;
+
+    if (shed_reactor_is_here(p->reactor))
+        follow(p);
+    else if (!atomic_exchange(&p->is_following, true))
+        shed_reactor_post(p->reactor, &p->follow);
 }
 
 /* -------------------------------------------------------- begin and end */
@@ -383,7 +443,9 @@ int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
     memset(p->run, ' ', sizeof(p->run));
     memset(&p->identity, ' ', sizeof(p->identity));
     p->reactor = reactor;
+    p->address = address;
     p->hooks = *hooks;
+    p->follow.run = follow_posted;
     atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
     (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
                    SHED_ENTRY_PROCESS_BYTES, process);
@@ -400,6 +462,8 @@ int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
         shed_push_close(p);
         return code;
     }
+    address->on_leave = on_leave;
+    address->on_leave_arg = p;
     *out = p;
     return SHED_OK;
 }

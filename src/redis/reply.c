@@ -88,7 +88,8 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
         {"OOM", SHED_TROUBLE_NO_WRITE},
         {"MISCONF", SHED_TROUBLE_NO_WRITE},
         {"NOREPLICAS", SHED_TROUBLE_NO_WRITE},
-        {"READONLY", SHED_TROUBLE_NO_WRITE},
+        /* the connection is dropped, and the next one may lead elsewhere */
+        {"READONLY", SHED_TROUBLE_PASSING},
         {"NOAUTH", SHED_TROUBLE_DENIED},
         /* before AUTH, of a command with more than ten arguments */
         {"unauthenticated", SHED_TROUBLE_DENIED},
@@ -106,6 +107,25 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
         if (strstr(text, rows[i].code) != NULL)
             return rows[i].trouble;
     return SHED_TROUBLE_DOWN;
+}
+
+bool shed_reply_is_no_primary(const struct shed_reply *error)
+{
+    const char *text = shed_reply_error(error);
+
+    return text != NULL && (shed_reply_begins(error, "READONLY") ||
+                            shed_reply_begins(error, "MASTERDOWN") ||
+                            strstr(text, "-READONLY") != NULL ||
+                            strstr(text, "-MASTERDOWN") != NULL);
+}
+
+bool shed_reply_is_other_role(const struct shed_reply *role)
+{
+    const struct shed_reply *name = shed_reply_at(role, 0);
+    size_t size = 0;
+
+    return shed_reply_bytes(name, &size) != NULL &&
+           !shed_reply_begins(name, "master");
 }
 
 enum shed_code shed_reply_code(const struct shed_reply *error)

@@ -36,6 +36,13 @@ struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i);
  * it can stand anywhere in the text. */
 enum shed_trouble shed_reply_trouble(const struct shed_reply *error);
 
+/* Whether an error says that the server is no primary: whoever wants to write
+ * must go elsewhere. What was asked for has not been done. */
+bool shed_reply_is_no_primary(const struct shed_reply *error);
+
+/* Whether the reply to ROLE names anything but a primary. */
+bool shed_reply_is_other_role(const struct shed_reply *role);
+
 /* The code by which a caller hears of an error reply: SHED_EDENIED or
  * SHED_EREDIS. */
 enum shed_code shed_reply_code(const struct shed_reply *error);

@@ -2,6 +2,8 @@
  * command of it was answered without an error. */
 #include "redis/setup.h"
 
+#include <string.h>
+
 #include "error.h"
 
 static struct shed_args *add(struct shed_setup *s, const char *command)
@@ -13,11 +15,12 @@ static struct shed_args *add(struct shed_setup *s, const char *command)
     return args;
 }
 
-void shed_setup_begin(struct shed_setup *s, const struct shed_address *a)
+void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
 {
     struct shed_args *args;
 
     s->address = a;
+    s->is_no_primary = false;
     s->count = s->answered = 0;
     if (a->password != NULL) {
         args = add(s, "AUTH");
@@ -29,6 +32,8 @@ void shed_setup_begin(struct shed_setup *s, const struct shed_address *a)
         args = add(s, "SELECT");
         shed_args_add_text(args, a->db);
     }
+    if (!atomic_load(&a->is_role_refused))
+        (void)add(s, "ROLE");
 }
 
 int shed_setup_say(const struct shed_setup *s, struct shed_buffer *out,
@@ -41,11 +46,31 @@ int shed_setup_say(const struct shed_setup *s, struct shed_buffer *out,
     return code;
 }
 
+/* Whoever may not ask goes on: the first write tells. */
+static int hear_role(struct shed_setup *s, const struct shed_reply *reply,
+                     enum shed_trouble *trouble, struct shed_error *err)
+{
+    s->is_no_primary = shed_reply_is_other_role(reply);
+    if (s->is_no_primary) {
+        *trouble = SHED_TROUBLE_DOWN;
+        return shed_fail(err, SHED_EREDIS, "Redis %s is not a primary",
+                         s->address->text);
+    }
+    if (shed_reply_error(reply) != NULL)
+        atomic_store(&s->address->is_role_refused, true);
+    s->answered++;
+    return SHED_OK;
+}
+
 int shed_setup_hear(struct shed_setup *s, const struct shed_reply *reply,
                     enum shed_trouble *trouble, struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
 
+    /* without a password where one is needed, the first command is refused */
+    if (strcmp(shed_setup_awaited(s), "ROLE") == 0 &&
+        !shed_reply_begins(reply, "NOAUTH"))
+        return hear_role(s, reply, trouble, err);
     if (text == NULL) {
         s->answered++;
         return SHED_OK;

@@ -11,18 +11,19 @@
 
 #include "redis/wire.h"
 
-#define SHED_SETUP_MAX 2
+#define SHED_SETUP_MAX 3
 
 struct shed_setup {
-    const struct shed_address *address;
+    struct shed_address *address;
     struct shed_args command[SHED_SETUP_MAX];
-    size_t count;    /* of commands: AUTH and SELECT, as the address says */
-    size_t answered; /* of them */
+    size_t count;       /* of commands: AUTH and SELECT, as the address says,
+                           and ROLE, where it is granted */
+    size_t answered;    /* of them */
+    bool is_no_primary; /* what ROLE said, when it has failed */
 };
 
 /* Borrows from address. */
-void shed_setup_begin(struct shed_setup *setup,
-                      const struct shed_address *address);
+void shed_setup_begin(struct shed_setup *setup, struct shed_address *address);
 
 /* Append all the commands. Returns as shed_buffer_append does. */
 SHED_MUST_CHECK int shed_setup_say(const struct shed_setup *setup,

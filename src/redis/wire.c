@@ -124,9 +124,12 @@ int shed_wire_open(struct shed_wire *w, struct shed_address *a,
                    struct shed_error *err)
 {
     struct sockaddr_storage name;
-    socklen_t size = shed_address_get(a, &name);
+    socklen_t size;
     int on = 1;
+    int code = shed_address_get(a, &name, &size, err);
 
+    if (code != SHED_OK)
+        return code;
     w->fd = move_from_stdio(
         socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (w->fd < 0)

@@ -1,6 +1,6 @@
 /* Private servers. The one invariant: what was started is gone when the test
  * is, its directory included, but for the log of a test that failed. */
-#define _GNU_SOURCE /* accept4, pipe2 */
+#define _GNU_SOURCE /* accept4, pipe2, memmem */
 #include "server.h"
 
 #include <dirent.h>
@@ -368,7 +368,9 @@ static void pass_request(struct proxy *p, struct pair *pair)
     int mode = atomic_load(&p->mode);
 
     atomic_fetch_add(&p->requests, 1);
-    if (n > 0 && mode == PROXY_SWALLOW)
+    if (n > 0 && (mode == PROXY_SWALLOW ||
+                  (mode == PROXY_SWALLOW_SUBSCRIBE &&
+                   memmem(bytes, (size_t)n, "SUBSCRIBE", 9) != NULL)))
         return;
     if (n > 0 && pair->copy_size > 0) {
         if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) < 0)

@@ -73,7 +73,8 @@ enum proxy_mode {
                        the next request is passed on */
     PROXY_STAND_IN, /* the same, and that request is not passed on */
     PROXY_DROP,     /* requests go, replies do not come */
-    PROXY_SWALLOW   /* requests do not come through */
+    PROXY_SWALLOW,  /* requests do not come through */
+    PROXY_SWALLOW_SUBSCRIBE /* the same, of those that name it */
 };
 
 #define PROXY_PAIRS_MAX 64

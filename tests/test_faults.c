@@ -383,6 +383,30 @@ START_TEST(replies_that_do_not_come_end_the_connection)
 }
 END_TEST
 
+/* The first miss waits until it is known whether pushes come: for the command
+ * timeout, not until the session's next ping, after 3 s. */
+START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
+{
+    const uint64_t timeout_ms = 2500;
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    rig_init_hasty();
+    proxy_start(&proxy, &rig.server);
+    proxy_set(&proxy, PROXY_SWALLOW_SUBSCRIBE, 0, NULL);
+    rig.uri = proxy.uri;
+    rig_open(&rig);
+    ck_assert_msg(shed_get(rig.cache, "k", 1, timeout_ms, &value, &err) ==
+                      SHED_OK,
+                  "%s", err.reason);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    wait_for_pushes(&rig); /* it is tried again */
+    down_behind_proxy();
+}
+END_TEST
+
 /* ---------------------------------------------------------- a good citizen */
 
 static int count_descriptors(bool *are_cloexec)
@@ -496,6 +520,8 @@ int main(void)
     tcase_add_test(tc, a_reply_that_is_dripped_does_not_stretch_the_timeout);
     tcase_add_test(tc, a_huge_length_ends_the_connection_and_takes_no_memory);
     tcase_add_test(tc, replies_that_do_not_come_end_the_connection);
+    tcase_add_test(tc,
+                   a_subscription_without_an_answer_holds_up_no_miss_for_long);
     tcase_add_test(tc, reconnects_leak_no_descriptor_and_all_are_cloexec);
     tcase_add_test(tc, no_signal_is_raised_and_no_disposition_changed);
     return run_tests("faults", tc);

@@ -29,6 +29,8 @@ struct shed_push {
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL where waiting is by timer alone */
     struct shed_timer *ping;
+    struct shed_timer *subscribing; /* ends the wait for SUBSCRIBE's answer */
+    uint64_t command_timeout_ms;
     char channel[sizeof(PROCESS_CHANNEL) + SHED_ENTRY_PROCESS_BYTES];
     char client_id[24];  /* of pushes, in decimal; empty when not known */
     char tracked_id[24]; /* to which tracking was asked to redirect */
@@ -313,6 +315,15 @@ static void on_client_id(void *arg, struct shed_reply *reply,
     shed_args_add_text(&args, p->channel);
     shed_args_add_text(&args, INVALIDATE_CHANNEL);
     shed_pipe_tell(p->pushes, &args);
+    shed_timer_set(p->subscribing, p->command_timeout_ms);
+}
+
+/* It is no call, so the pipe does not see that its answer does not come. */
+static void on_unsubscribed(void *arg)
+{
+    struct shed_push *p = arg;
+
+    shed_pipe_drop(p->pushes, "no answer to SUBSCRIBE");
 }
 
 static void on_pushes_open(void *arg)
@@ -334,6 +345,7 @@ static void on_pushes_lost(void *arg)
     struct shed_push *p = arg;
 
     p->channels = 0;
+    shed_timer_stop(p->subscribing);
     end_epoch(p);
 }
 
@@ -356,9 +368,11 @@ static void on_push(void *arg, struct shed_reply *reply)
 
     p->is_silent = false;
     if (shed_reply_error(reply) != NULL) {
+        shed_timer_stop(p->subscribing);
         settle(p);
     } else if (shed_reply_begins(shed_reply_at(reply, 0), "subscribe")) {
         if (++p->channels == CHANNELS) {
+            shed_timer_stop(p->subscribing);
             update_identity(p);
             start_tracking(p);
         }
@@ -449,9 +463,12 @@ int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
     atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
     (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
                    SHED_ENTRY_PROCESS_BYTES, process);
+    p->command_timeout_ms = options->command_timeout_ms;
     p->ping = shed_timer_create(reactor, on_ping, p);
-    code =
-        p->ping != NULL ? SHED_OK : shed_fail_nomem(err, "the Redis session");
+    p->subscribing = shed_timer_create(reactor, on_unsubscribed, p);
+    code = p->ping != NULL && p->subscribing != NULL
+               ? SHED_OK
+               : shed_fail_nomem(err, "the Redis session");
     if (code == SHED_OK)
         code = shed_pipe_create(reactor, address, options, &on_commands,
                                 &p->commands, err);
@@ -481,6 +498,7 @@ void shed_push_close(struct shed_push *p)
     if (p == NULL)
         return;
     shed_timer_destroy(p->ping);
+    shed_timer_destroy(p->subscribing);
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
     pthread_mutex_destroy(&p->mu);

@@ -559,7 +559,8 @@ static struct shed_subject subject(const void *list, size_t i)
     const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
 
     return (struct shed_subject){cache->name, strlen(cache->name),
-                                 &cache->counters};
+                                 &cache->counters,
+                                 shed_client_is_up(cache->client)};
 }
 
 size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -64,6 +65,84 @@ static void on_epoch(void *arg)
     shed_hall_epoch(client->hall);
 }
 
+/* ------------------------------------------------------------- its standing */
+
+static void tell(const struct shed_client *client, enum shed_standing standing,
+                 const char *reason)
+{
+    char text[SHED_REASON_BYTES + 32];
+
+    if (client->on_log == NULL)
+        return;
+    if (standing == SHED_STANDING_UP) {
+        (void)snprintf(text, sizeof(text), "connected to Redis %s",
+                       client->address->text);
+        client->on_log(client->log_user, SHED_LOG_INFO, text);
+        return;
+    }
+    (void)snprintf(text, sizeof(text), "%s: %s",
+                   standing == SHED_STANDING_REFUSED ? "refused by Redis"
+                                                     : "without Redis",
+                   reason);
+    client->on_log(client->log_user,
+                   standing == SHED_STANDING_REFUSED ? SHED_LOG_ERROR
+                                                     : SHED_LOG_WARNING,
+                   text);
+}
+
+static void on_standing(void *arg, const struct shed_error *why)
+{
+    struct shed_client *client = arg;
+    enum shed_standing standing = SHED_STANDING_UP;
+    bool has_changed;
+
+    if (why != NULL)
+        standing = why->code == SHED_EDENIED ? SHED_STANDING_REFUSED
+                                             : SHED_STANDING_DOWN;
+    pthread_mutex_lock(&client->mu);
+    has_changed = client->standing != standing;
+    client->standing = standing;
+    if (why != NULL)
+        client->last = *why;
+    pthread_mutex_unlock(&client->mu);
+    if (why == NULL)
+        shed_links_go_on(client->links);
+    if (has_changed)
+        tell(client, standing, why != NULL ? why->reason : NULL);
+}
+
+bool shed_client_is_up(struct shed_client *client)
+{
+    bool is_up;
+
+    pthread_mutex_lock(&client->mu);
+    is_up = client->standing == SHED_STANDING_UP;
+    pthread_mutex_unlock(&client->mu);
+    return is_up;
+}
+
+int shed_client_status(struct shed_client *client,
+                       struct shed_client_status *out, size_t size,
+                       struct shed_error *err)
+{
+    struct shed_client_status all = {0};
+    int code = shed_stats_check("shed_client_status", client, out, size,
+                                sizeof(all), err);
+
+    if (code == SHED_OK)
+        code = shed_client_check(client, err);
+    if (code != SHED_OK)
+        return code;
+    pthread_mutex_lock(&client->mu);
+    all.is_up = client->standing == SHED_STANDING_UP;
+    all.last = client->last;
+    pthread_mutex_unlock(&client->mu);
+    memcpy(out, &all, size);
+    return SHED_OK;
+}
+
+/* ------------------------------------------------------------ begin and end */
+
 static void open_session(void *arg)
 {
     struct shed_client *client = arg;
@@ -90,7 +169,7 @@ static void create_session(void *arg)
 {
     struct session *s = arg;
     struct shed_client *client = s->client;
-    struct shed_push_hooks hooks = {client, on_change, on_epoch};
+    struct shed_push_hooks hooks = {client, on_change, on_epoch, on_standing};
 
     s->code = shed_push_create(client->airport.reactor, client->address,
                                s->options, client->airport.process, &hooks,
@@ -143,8 +222,14 @@ int shed_client_open(const char *uri, const struct shed_client_options *options,
     client = calloc(1, sizeof(*client));
     if (client == NULL)
         return shed_fail_nomem(err, "a client");
+    if (pthread_mutex_init(&client->mu, NULL) != 0) {
+        free(client);
+        return shed_fail_nomem(err, "a client");
+    }
     client->pid = getpid();
     client->command_timeout_ms = o.command_timeout_ms;
+    client->on_log = o.on_log;
+    client->log_user = o.log_user;
     code = build(client, uri, &o, err);
     if (code != SHED_OK) {
         shed_client_close(client);
@@ -171,6 +256,7 @@ void shed_client_close(struct shed_client *client)
     shed_table_destroy(client->airport.table);
     shed_hall_destroy(client->hall);
     shed_address_destroy(client->address);
+    pthread_mutex_destroy(&client->mu);
     free(client);
 }
 

@@ -250,6 +250,18 @@ static void append_counter(struct text *text, const struct metric *m)
     }
 }
 
+static void append_redis_up(struct text *text)
+{
+    append(text, "# HELP snowshed_redis_up whether the client is connected to "
+                 "Redis\n# TYPE snowshed_redis_up gauge\n");
+    for (size_t i = 0; i < text->count; i++) {
+        struct shed_subject s = text->subject(text->list, i);
+        append(text, "snowshed_redis_up{");
+        append_label(text, &s);
+        append(text, "} %d\n", s.is_redis_up);
+    }
+}
+
 static void append_number(struct text *text, struct unit unit, uint64_t value)
 {
     append(text, "%" PRIu64, value / unit.per_unit);
@@ -318,6 +330,8 @@ static size_t write_text(struct text text)
         append_counter(&text, &text.kind->counters[i]);
     for (size_t i = 0; i < text.kind->histogram_count; i++)
         append_histogram(&text, &text.kind->histograms[i]);
+    if (text.kind == &caches)
+        append_redis_up(&text);
     return text.length;
 }
 

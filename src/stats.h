@@ -3,6 +3,7 @@
 #define SHED_STATS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include <snowshed/stats.h>
 
@@ -55,6 +56,7 @@ struct shed_subject {
     const void *name;
     size_t name_size;
     const void *counters; /* of the kind that the text is of */
+    bool is_redis_up;     /* of a cache */
 };
 
 /* The i-th of those that are listed. */

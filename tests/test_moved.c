@@ -241,6 +241,24 @@ START_TEST(a_replica_that_is_all_there_is_suffers_no_storm)
 }
 END_TEST
 
+/* ---------------------------------------------------- nowhere at the outset */
+
+START_TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
+{
+    init(BY_NAME);
+    point_name_to("");
+    rig.client_options.reconnect_max_ms = 50;
+    rig_open(&rig);
+    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    ck_assert_int_eq(try_to_invalidate(), SHED_EREDIS);
+    point_name_to(rig.server.socket);
+    WAIT_FOR((expect_text(rig.cache, "k", "k@1"),
+              server_int(&rig.server, "EXISTS t:{k}") == 1));
+    WAIT_FOR(try_to_invalidate() == SHED_OK);
+    down();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("moved");
@@ -257,5 +275,7 @@ int main(void)
                         WAYS);
     tcase_add_loop_test(tc, a_replica_that_is_all_there_is_suffers_no_storm, 0,
                         2);
+    tcase_add_test(tc,
+                   a_name_that_does_not_resolve_yet_is_a_server_that_is_down);
     return run_tests("moved", tc);
 }

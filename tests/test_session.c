@@ -1,11 +1,13 @@
 /* A client's dealings with its Redis: what it is allowed, what it has to say
  * again, its leases, and fork. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/lock.h>
+#include <snowshed/stats.h>
 
 #include "entry.h"
 #include "rig.h"
@@ -112,6 +114,16 @@ START_TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
 }
 END_TEST
 
+static void expect_refused_lock(uint64_t wait_ms)
+{
+    struct shed_lock *lock = NULL;
+
+    ck_assert_int_eq(
+        shed_lock_open(&rig.client, 1, "job", 3, NULL, &lock, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_acquire(lock, wait_ms, NULL), SHED_EDENIED);
+    shed_lock_close(lock);
+}
+
 /* What a client that Redis refuses gets, and how often it has tried. */
 static void check_refused(const char *count_command, const char *secret)
 {
@@ -133,6 +145,8 @@ static void check_refused(const char *count_command, const char *secret)
     ck_assert_ptr_null(strstr(err.reason, secret));
     ck_assert_int_eq(shed_put(rig.cache, "k", 1, "v", 1, 0, &err),
                      SHED_EDENIED);
+    expect_refused_lock(0);
+    expect_refused_lock(200);
     spans = (shed_now_ms() - begin_ms) / SPAN_MS; /* many where all is slow */
     ck_assert_int_le(server_calls(&rig.server, count_command),
                      TRIES_MAX * (long long)spans);
@@ -160,27 +174,143 @@ START_TEST(a_missing_password_is_denied)
 }
 END_TEST
 
-START_TEST(a_database_that_is_not_there_is_no_storm)
+START_TEST(a_database_that_is_not_there_is_denied)
 {
-    enum { TRIES_MAX = 60, SPAN_MS = 1000 };
-    struct shed_value *value = NULL;
-    uint64_t begin_ms, spans;
+    rig_init(&rig);
+    server_do(&rig.server, "ACL SETUSER u on >hunter2 ~* &* +@all");
+    snprintf(uri, sizeof(uri), "unix://u:hunter2@%s?db=999", rig.server.socket);
+    check_refused("select", "hunter2");
+}
+END_TEST
+
+START_TEST(a_password_that_nobody_asks_for_is_denied)
+{
+    rig_init(&rig);
+    snprintf(uri, sizeof(uri), "unix://:hunter2@%s", rig.server.socket);
+    check_refused("auth", "hunter2");
+}
+END_TEST
+
+/* It answers with what it was sent. */
+START_TEST(a_server_without_auth_is_denied_and_the_password_not_told)
+{
+    struct server server = {.options = {"--rename-command", "AUTH", ""}};
+    struct shed_client_status status = {0};
+    struct shed_client *client;
+
+    server_start(&server);
+    snprintf(uri, sizeof(uri), "unix://:hunter2@%s", server.socket);
+    ck_assert_int_eq(shed_client_open(uri, NULL, &client, NULL), SHED_OK);
+    WAIT_FOR(shed_client_status(client, &status, sizeof(status), NULL) ==
+                 SHED_OK &&
+             status.last.code == SHED_EDENIED);
+    ck_assert_ptr_nonnull(strstr(status.last.reason, "AUTH"));
+    ck_assert_ptr_null(strstr(status.last.reason, "hunter2"));
+    shed_client_close(client);
+    server_stop(&server);
+}
+END_TEST
+
+/* ----------------------------------------------------------- what is told */
+
+#define LINES_MAX 16
+
+static struct {
+    pthread_mutex_t mu;
+    /* under mu */
+    size_t count;
+    enum shed_log_level level[LINES_MAX];
+    char text[LINES_MAX][512];
+} told = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+static void write_down(void *user, enum shed_log_level level, const char *text)
+{
+    ck_assert_ptr_eq(user, &told);
+    pthread_mutex_lock(&told.mu);
+    if (told.count < LINES_MAX) {
+        told.level[told.count] = level;
+        snprintf(told.text[told.count], sizeof(told.text[0]), "%s", text);
+    }
+    told.count++;
+    pthread_mutex_unlock(&told.mu);
+}
+
+static size_t told_count(void)
+{
+    size_t count;
+
+    pthread_mutex_lock(&told.mu);
+    count = told.count;
+    pthread_mutex_unlock(&told.mu);
+    return count;
+}
+
+static bool is_up(void)
+{
+    struct shed_client_status status;
+
+    ck_assert_int_eq(
+        shed_client_status(rig.client, &status, sizeof(status), NULL), SHED_OK);
+    return status.is_up == 1;
+}
+
+/* What Prometheus is told. */
+static void expect_gauge(const char *line)
+{
+    static char text[65536];
+
+    ck_assert_uint_lt(shed_stats_prometheus(&rig.cache, 1, text, sizeof(text)),
+                      sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, line));
+}
+
+static long long connections(void)
+{
+    char number[32];
+
+    server_info(&rig.server, "total_connections_received", number,
+                sizeof(number));
+    return strtoll(number, NULL, 10);
+}
+
+START_TEST(each_change_of_the_standing_is_told_once)
+{
+    enum { TRIES = 20 };
+    static const enum shed_log_level levels[] = {
+        SHED_LOG_INFO, SHED_LOG_WARNING, SHED_LOG_INFO, SHED_LOG_WARNING,
+        SHED_LOG_ERROR};
+    size_t count = sizeof(levels) / sizeof(*levels);
+    struct shed_client_status status;
+    long long before;
 
     rig_init(&rig);
-    server_do(&rig.server, "ACL SETUSER u on >pw ~* &* +@all");
-    snprintf(uri, sizeof(uri), "unix://u:pw@%s?db=999", rig.server.socket);
-    rig.uri = uri;
+    rig.client_options.on_log = write_down;
+    rig.client_options.log_user = &told;
+    rig.client_options.reconnect_max_ms = 20;
     rig_open(&rig);
-    begin_ms = shed_now_ms();
-    while (shed_now_ms() < begin_ms + SPAN_MS) {
-        ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, NULL),
-                         SHED_OK); /* from the source, as Redis is of no use */
-        shed_value_unref(value);
-    }
-    spans = (shed_now_ms() - begin_ms) / SPAN_MS;
-    ck_assert_int_le(server_calls(&rig.server, "select"),
-                     TRIES_MAX * (long long)spans);
-    rig_down(&rig);
+    WAIT_FOR(is_up());
+    expect_gauge("snowshed_redis_up{cache=\"t\"} 1\n");
+    server_kill(&rig.server);
+    WAIT_FOR(!is_up());
+    expect_gauge("snowshed_redis_up{cache=\"t\"} 0\n");
+    server_start_again(&rig.server);
+    WAIT_FOR(is_up());
+    server_do(&rig.server, "CONFIG SET requirepass hunter2");
+    rig.server.password = "hunter2";
+    server_do(&rig.server, "CLIENT KILL TYPE normal SKIPME yes");
+    WAIT_FOR(told_count() == count);
+    before = connections();
+    WAIT_FOR(connections() > before + TRIES);
+    ck_assert_uint_eq(told_count(), count);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(told.level[i], levels[i]);
+    ck_assert_int_eq(
+        shed_client_status(rig.client, &status, sizeof(status), NULL), SHED_OK);
+    ck_assert_uint_eq(status.is_up, 0);
+    ck_assert_int_eq(status.last.code, SHED_EDENIED);
+    ck_assert_ptr_nonnull(strstr(told.text[count - 1], status.last.reason));
+    rig_close(&rig);
+    server_stop(&rig.server);
 }
 END_TEST
 
@@ -456,7 +586,11 @@ int main(void)
     tcase_add_test(tc,
                    a_wrong_password_is_denied_without_a_storm_and_never_told);
     tcase_add_test(tc, a_missing_password_is_denied);
-    tcase_add_test(tc, a_database_that_is_not_there_is_no_storm);
+    tcase_add_test(tc, a_database_that_is_not_there_is_denied);
+    tcase_add_test(tc, a_password_that_nobody_asks_for_is_denied);
+    tcase_add_test(tc,
+                   a_server_without_auth_is_denied_and_the_password_not_told);
+    tcase_add_test(tc, each_change_of_the_standing_is_told_once);
     tcase_add_loop_test(tc, where_we_are_refused_nothing_else_is_sent, 0,
                         sizeof(refused_uris) / sizeof(*refused_uris));
     tcase_add_test(tc, scripts_that_the_server_has_forgotten_are_sent_again);

@@ -17,7 +17,7 @@ static struct shed_subject cache_of(const void *names, size_t i)
 {
     const char *name = ((const char *const *)names)[i];
 
-    return (struct shed_subject){name, strlen(name), &counters};
+    return (struct shed_subject){name, strlen(name), &counters, true};
 }
 
 static struct shed_subject lock_of(const void *names, size_t i)

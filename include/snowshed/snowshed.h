@@ -61,7 +61,8 @@ enum shed_code {
     SHED_EREDIS,    /* Redis failed or cannot be reached: try again later */
     SHED_ESOURCE,   /* the source failed to load: try again later */
     SHED_ETOOBIG,   /* the value exceeds the cache's limit: use the source */
-    SHED_EDENIED,   /* Redis refuses us (password, ACL): tell the operator */
+    SHED_EDENIED,   /* Redis refuses us (password, database, ACL): tell the
+                       operator */
     SHED_ECLOSED,   /* the client or the lock is being closed */
     SHED_EFORKED,   /* the client belongs to another process: open your own */
     SHED_ELOST /* the lock is not yours any more: roll back, acquire anew */
@@ -91,6 +92,12 @@ enum shed_wait {
     SHED_WAIT_POLL = 1  /* by jittered timer alone: no tracking, no pub-sub */
 };
 
+enum shed_log_level {
+    SHED_LOG_INFO,    /* connected */
+    SHED_LOG_WARNING, /* the connection is lost, or cannot be made */
+    SHED_LOG_ERROR    /* Redis refuses the password or the database */
+};
+
 /*
  * How one process talks to Redis. Fill it with SHED_CLIENT_OPTIONS_INIT, which
  * writes every default, then change what you like.
@@ -106,12 +113,21 @@ struct shed_client_options {
                                     doubles up to this, with full jitter */
     uint64_t links;              /* [1, 64]; connections that threads share */
     uint64_t wait;               /* enum shed_wait */
+    /* Told once when the client's standing with Redis changes: it is connected,
+     * it is not, it is refused. text is one line, without secrets, and gone
+     * afterwards. Called on the client's own thread, with no lock held, never
+     * before shed_client_open was called nor after shed_client_close has
+     * returned; all else of the client waits meanwhile, so it returns soon, and
+     * calls nothing of the client but shed_client_status. NULL: nobody is
+     * told. */
+    void (*on_log)(void *user, enum shed_log_level level, const char *text);
+    void *log_user; /* passed to it */
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 2,           \
-            SHED_WAIT_AUTO                                                     \
+            SHED_WAIT_AUTO, NULL, NULL                                         \
     }
 
 /*
@@ -125,10 +141,11 @@ struct shed_client_options {
  * A server that is a replica is not used: the host name, or the path, is looked
  * up again.
  *
+ * A name that does not resolve is like a Redis that is not up.
+ *
  * Blocks: while the host name is resolved; it does not wait for Redis.
- * Returns: SHED_OK and *out; SHED_EINVAL (uri, options), SHED_EREDIS (the name
- * does not resolve), SHED_ENOMEM, SHED_EBUSY (no thread or descriptor to be
- * had); then *out is NULL.
+ * Returns: SHED_OK and *out; SHED_EINVAL (uri, options), SHED_ENOMEM,
+ * SHED_EBUSY (no thread or descriptor to be had); then *out is NULL.
  */
 SHED_API SHED_MUST_CHECK int
 shed_client_open(const char *uri, const struct shed_client_options *options,
@@ -143,6 +160,24 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
  * memory and leaves the parent's connections alone.
  */
 SHED_API void shed_client_close(struct shed_client *client);
+
+struct shed_client_status {
+    uint64_t is_up;         /* 1: connected, set up, to a primary; else 0 */
+    struct shed_error last; /* why it was last not so; SHED_OK: it never was
+                               otherwise, or nothing is known yet */
+};
+
+/*
+ * Copy how the client stands with Redis into *out; size is sizeof *out.
+ *
+ * It is the state of the connection that the client keeps up by itself, and
+ * asks nobody. Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library
+ * knows), SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK int shed_client_status(struct shed_client *client,
+                                                struct shed_client_status *out,
+                                                size_t size,
+                                                struct shed_error *err);
 
 /* --------------------------------------------------------------- source */
 
@@ -287,7 +322,9 @@ SHED_API void shed_value_unref(struct shed_value *value);
 
 struct shed_cache;
 
-/* With Redis out of reach, or when it refuses to be written. */
+/* With Redis out of reach, or when it refuses to be written. A Redis that
+ * refuses the password, the database or a command is no such case: a get is
+ * SHED_EDENIED then, so that a wrong configuration does not go unnoticed. */
 enum shed_redis_down {
     SHED_DOWN_SOURCE = 0, /* load from the source, within its bounds */
     SHED_DOWN_FAIL = 1    /* return SHED_EREDIS */

@@ -167,6 +167,13 @@ void shed_dialler_hear_nothing(struct shed_dialler *d,
     note_failure(d, SILENCE_WEIGHT, failure);
 }
 
+void shed_dialler_go_on(struct shed_dialler *d)
+{
+    pthread_mutex_lock(&d->mu);
+    d->retry_ms = 0;
+    pthread_mutex_unlock(&d->mu);
+}
+
 void shed_dialler_leave(struct shed_dialler *d, unsigned term)
 {
     shed_address_leave(d->address, term, d->reconnect_min_ms,

@@ -50,6 +50,9 @@ void shed_dialler_hear(struct shed_dialler *dialler);
 void shed_dialler_hear_nothing(struct shed_dialler *dialler,
                                const struct shed_error *failure);
 
+/* Another connection to the server has been made: a pause is over. */
+void shed_dialler_go_on(struct shed_dialler *dialler);
+
 /* The server that was reached in a term is not a primary. */
 void shed_dialler_leave(struct shed_dialler *dialler, unsigned term);
 

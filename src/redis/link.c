@@ -758,6 +758,11 @@ int shed_links_create(struct shed_address *address,
     return SHED_OK;
 }
 
+void shed_links_go_on(struct shed_links *links)
+{
+    shed_dialler_go_on(&links->dialler);
+}
+
 void shed_links_destroy(struct shed_links *links)
 {
     if (links == NULL)

@@ -34,6 +34,10 @@ SHED_MUST_CHECK int shed_links_create(struct shed_address *address,
 /* No call may be under way. */
 void shed_links_destroy(struct shed_links *links);
 
+/* The server can be reached again: do not wait for the end of a pause. Any
+ * thread. */
+void shed_links_go_on(struct shed_links *links);
+
 /*
  * Send count commands in one pipeline and wait for their replies, until
  * deadline_ms (shed_now_ms). Any thread.

@@ -181,6 +181,7 @@ static void pause_ms(struct shed_pipe *p, uint64_t delay_ms)
 static void lose(struct shed_pipe *p, enum shed_trouble trouble)
 {
     bool was_open = p->state == PIPE_OPEN;
+    struct shed_error why = p->why;
     struct shed_call *call;
 
     drop_socket(p);
@@ -191,9 +192,9 @@ static void lose(struct shed_pipe *p, enum shed_trouble trouble)
                                 p->options.reconnect_max_ms,
                                 shed_random_jitter()));
     if (was_open)
-        p->hooks.on_lost(p->hooks.arg);
+        p->hooks.on_lost(p->hooks.arg, &why);
     else
-        p->hooks.on_unreached(p->hooks.arg);
+        p->hooks.on_unreached(p->hooks.arg, &why);
     while ((call = pop_call(&p->calls)) != NULL)
         fail_call(p, call, trouble);
 }

@@ -43,9 +43,9 @@ struct shed_pipe_hooks {
     /* The connection is set up: add what else it begins with. */
     void (*on_open)(void *arg);
     /* The connection is gone (before its commands hear of it). */
-    void (*on_lost)(void *arg);
+    void (*on_lost)(void *arg, const struct shed_error *why);
     /* None could be made; it is tried again. */
-    void (*on_unreached)(void *arg);
+    void (*on_unreached)(void *arg, const struct shed_error *why);
     /* A reply that no command asked for: a push. */
     void (*on_push)(void *arg, struct shed_reply *reply);
 };

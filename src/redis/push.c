@@ -271,16 +271,26 @@ static void on_commands_open(void *arg)
 {
     struct shed_push *p = arg;
 
+    p->hooks.on_standing(p->hooks.arg, NULL);
     ask_info(p);
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
 }
 
-static void on_commands_lost(void *arg)
+static void on_commands_unreached(void *arg, const struct shed_error *why)
 {
     struct shed_push *p = arg;
 
+    p->hooks.on_standing(p->hooks.arg, why);
+    settle(p);
+}
+
+static void on_commands_lost(void *arg, const struct shed_error *why)
+{
+    struct shed_push *p = arg;
+
+    p->hooks.on_standing(p->hooks.arg, why);
     set_run(p, NULL);
     atomic_store(&p->server_since_ms, 0);
     end_epoch(p);
@@ -340,10 +350,17 @@ static void on_pushes_open(void *arg)
     shed_pipe_call(p->pushes, &p->id, &args, on_client_id, p);
 }
 
-static void on_pushes_lost(void *arg)
+static void on_pushes_unreached(void *arg, const struct shed_error *why)
+{
+    (void)why; /* the other connection tells */
+    settle(arg);
+}
+
+static void on_pushes_lost(void *arg, const struct shed_error *why)
 {
     struct shed_push *p = arg;
 
+    (void)why;
     p->channels = 0;
     shed_timer_stop(p->subscribing);
     end_epoch(p);
@@ -442,9 +459,10 @@ int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
 {
     struct shed_push *p = calloc(1, sizeof(*p));
     struct shed_pipe_hooks on_commands = {p, on_commands_open, on_commands_lost,
-                                          settle, on_commands_push};
+                                          on_commands_unreached,
+                                          on_commands_push};
     struct shed_pipe_hooks on_pushes = {p, on_pushes_open, on_pushes_lost,
-                                        settle, on_push};
+                                        on_pushes_unreached, on_push};
     int code;
 
     *out = NULL;

@@ -29,6 +29,9 @@ struct shed_push_hooks {
     /* Pushes have begun, or ended, or some may have been lost: whoever waits
      * for one must look. */
     void (*on_epoch)(void *arg);
+    /* The connection for commands is there (NULL), or could not be made or was
+     * lost: why. */
+    void (*on_standing)(void *arg, const struct shed_error *why);
 };
 
 /* process is SHED_ENTRY_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM.

@@ -62,6 +62,25 @@ static int hear_role(struct shed_setup *s, const struct shed_reply *reply,
     return SHED_OK;
 }
 
+/* AUTH or SELECT was refused. A server that is not up to it yet says so; every
+ * other refusal is of what the operator has configured. */
+static int refuse(const struct shed_setup *s, const struct shed_reply *reply,
+                  enum shed_trouble *trouble, struct shed_error *err)
+{
+    const char *text = shed_reply_error(reply);
+    /* what a server does not know it repeats, a password too */
+    const char *end = strstr(text, ", with args");
+    size_t size = end != NULL ? (size_t)(end - text) : strlen(text);
+
+    *trouble = shed_reply_trouble(reply);
+    if (*trouble == SHED_TROUBLE_DOWN)
+        *trouble = SHED_TROUBLE_DENIED;
+    return shed_fail(
+        err, *trouble == SHED_TROUBLE_DENIED ? SHED_EDENIED : SHED_EREDIS,
+        "Redis %s refused %s: %.*s", s->address->text, shed_setup_awaited(s),
+        (int)(size < SHED_REASON_BYTES ? size : SHED_REASON_BYTES), text);
+}
+
 int shed_setup_hear(struct shed_setup *s, const struct shed_reply *reply,
                     enum shed_trouble *trouble, struct shed_error *err)
 {
@@ -71,13 +90,10 @@ int shed_setup_hear(struct shed_setup *s, const struct shed_reply *reply,
     if (strcmp(shed_setup_awaited(s), "ROLE") == 0 &&
         !shed_reply_begins(reply, "NOAUTH"))
         return hear_role(s, reply, trouble, err);
-    if (text == NULL) {
-        s->answered++;
-        return SHED_OK;
-    }
-    *trouble = shed_reply_trouble(reply);
-    return shed_fail(err, shed_reply_code(reply), "Redis %s refused %s: %s",
-                     s->address->text, shed_setup_awaited(s), text);
+    if (text != NULL)
+        return refuse(s, reply, trouble, err);
+    s->answered++;
+    return SHED_OK;
 }
 
 bool shed_setup_is_done(const struct shed_setup *s)

@@ -228,6 +228,7 @@ int shed_client_open(const char *uri, const struct shed_client_options *options,
     }
     client->pid = getpid();
     client->command_timeout_ms = o.command_timeout_ms;
+    client->has_channel = o.wait != SHED_WAIT_POLL;
     client->on_log = o.on_log;
     client->log_user = o.log_user;
     code = build(client, uri, &o, err);

@@ -26,6 +26,7 @@ struct shed_client {
     struct shed_airport airport;
     struct shed_hall *hall;
     uint64_t command_timeout_ms;
+    bool has_channel; /* unless it waits by timer alone */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
     void *log_user;
     pthread_mutex_t mu;

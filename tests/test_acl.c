@@ -239,6 +239,119 @@ START_TEST(what_others_left_needs_no_more_rights)
 }
 END_TEST
 
+/* ------------------------------------------------------- asked beforehand */
+
+static int probe(struct shed_client *client, enum shed_use use,
+                 struct shed_error *err)
+{
+    static const char *const names[] = {"item", "job", "lock:job"};
+
+    return shed_client_probe(client, use, names[use], strlen(names[use]), 0,
+                             err);
+}
+
+START_TEST(with_these_rights_nothing_is_missing)
+{
+    struct shed_client *client = open_shop();
+
+    for (unsigned use = SHED_USE_CACHE; use <= SHED_USE_TEXT_LOCK; use++) {
+        struct shed_error err = {0};
+        ck_assert_msg(probe(client, use, &err) == SHED_OK, "%s", err.reason);
+    }
+    ck_assert_int_eq(server_int(&server, "DBSIZE"), 0);
+    shed_client_close(client);
+}
+END_TEST
+
+/* Whether a probe of some use says that a right is missing. */
+static bool is_named(struct shed_client *client, const char *right)
+{
+    struct shed_error err = {0};
+
+    for (unsigned use = SHED_USE_CACHE; use <= SHED_USE_TEXT_LOCK; use++)
+        if (probe(client, use, &err) == SHED_EDENIED &&
+            strstr(err.reason, right) != NULL)
+            return true;
+    return false;
+}
+
+/* The commands that README.md names, but for that by which a connection begins,
+ * without which there is none. */
+START_TEST(a_command_that_is_missing_is_named)
+{
+    char rights[2048];
+    unsigned count = 0;
+    struct shed_client *client = open_shop();
+
+    read_rights(rights, sizeof(rights));
+    for (char *rest = rights, *word;
+         (word = strtok_r(rest, " \n", &rest)) != NULL;) {
+        if (*word != '+' || strcmp(word, "+select") == 0)
+            continue;
+        server_do(&server, "ACL SETUSER shop -%s", word + 1);
+        ck_assert_msg(is_named(client, word + 1), "%s is not missed", word);
+        server_do(&server, "ACL SETUSER shop %s", word);
+        count++;
+    }
+    ck_assert_uint_gt(count, 20);
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
+
+START_TEST(keys_and_channels_that_are_missing_are_named)
+{
+    static const struct {
+        const char *rights, *missing;
+    } rows[] = {
+        {"ACL SETUSER shop resetkeys ~lock:*", "~item:{snowshed:probe}"},
+        {"ACL SETUSER shop resetkeys ~item:* ~lock:{job}", "~lock:{job}:f"},
+        {"ACL SETUSER shop ~item:* ~lock:* resetchannels "
+         "&__redis__:invalidate",
+         "&snowshed:process:*"},
+        {"ACL SETUSER shop resetchannels &snowshed:process:*",
+         "&__redis__:invalidate"},
+    };
+    struct shed_client *client = open_shop();
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        server_do(&server, rows[i].rights);
+        ck_assert_msg(is_named(client, rows[i].missing), "%s is not missed",
+                      rows[i].missing);
+    }
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
+
+START_TEST(who_waits_by_timer_alone_needs_no_channel)
+{
+    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client *client;
+
+    server_do(&server, "ACL SETUSER shop resetchannels -subscribe");
+    o.wait = SHED_WAIT_POLL;
+    ck_assert_int_eq(shed_client_open(uri, &o, &client, NULL), SHED_OK);
+    ck_assert_int_eq(probe(client, SHED_USE_CACHE, NULL), SHED_OK);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(a_server_that_is_not_there_is_told)
+{
+    struct shed_client *client = open_shop();
+
+    ck_assert_int_eq(shed_client_probe(client, SHED_USE_CACHE, "", 0, 0, NULL),
+                     SHED_EINVAL);
+    server_kill(&server);
+    WAIT_FOR(probe(client, SHED_USE_CACHE, NULL) == SHED_EREDIS);
+    server_start_again(&server); /* without the user */
+    WAIT_FOR(probe(client, SHED_USE_CACHE, NULL) == SHED_EDENIED);
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("acl");
@@ -248,5 +361,10 @@ int main(void)
     tcase_add_test(tc, a_cache_needs_no_more_rights);
     tcase_add_test(tc, a_lock_needs_no_more_rights);
     tcase_add_test(tc, what_others_left_needs_no_more_rights);
+    tcase_add_test(tc, with_these_rights_nothing_is_missing);
+    tcase_add_test(tc, a_command_that_is_missing_is_named);
+    tcase_add_test(tc, keys_and_channels_that_are_missing_are_named);
+    tcase_add_test(tc, who_waits_by_timer_alone_needs_no_channel);
+    tcase_add_test(tc, a_server_that_is_not_there_is_told);
     return run_tests("acl", tc);
 }

@@ -179,6 +179,33 @@ SHED_API SHED_MUST_CHECK int shed_client_status(struct shed_client *client,
                                                 size_t size,
                                                 struct shed_error *err);
 
+/* What a name in Redis is used for. */
+enum shed_use {
+    SHED_USE_CACHE,    /* a cache of this name */
+    SHED_USE_LOCK,     /* a lock of this name, LEASE or QUORUM, that does not
+                          have exact_key set */
+    SHED_USE_TEXT_LOCK /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
+};
+
+/*
+ * Ask whether Redis is there, and grants what the use of a name needs: for the
+ * start of a program, which can tell its operator at once. Nothing is written.
+ *
+ * name is what the cache or the lock will be opened with. From Redis 7 on, what
+ * the user lacks is named in err as ACL SETUSER would grant it: commands, keys
+ * ("~..."), channels. An older server cannot tell: there SHED_OK says that
+ * Redis can be reached and runs scripts.
+ *
+ * Blocks: one round trip, timeout_ms at most (0: command_timeout_ms).
+ * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the
+ * database is refused), SHED_EREDIS (it cannot be reached, or is a replica),
+ * SHED_ETIMEDOUT, SHED_EINVAL, SHED_EBUSY, SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK int
+shed_client_probe(struct shed_client *client, enum shed_use use,
+                  const void *name, size_t name_size, uint64_t timeout_ms,
+                  struct shed_error *err);
+
 /* --------------------------------------------------------------- source */
 
 struct shed_source;

@@ -25,10 +25,11 @@ enum shed_script {
     SHED_SCRIPT_LOCK_EXTEND,
     SHED_SCRIPT_LOCK_ADVANCE,
     SHED_SCRIPT_LOCK_REPAIR,
-    SHED_SCRIPT_LOCK_SWAP
+    SHED_SCRIPT_LOCK_SWAP,
+    SHED_SCRIPT_PROBE
 };
 
-#define SHED_SCRIPTS 12
+#define SHED_SCRIPTS 13
 
 struct shed_script_text {
     const char *name;

@@ -1,0 +1,62 @@
+-- Ask which rights the user lacks. Nothing is read or written.
+-- ARGV  1 'cache', 'lock' (LEASE and QUORUM) or 'text' (the other algorithms)
+--       2 the first of its keys
+--       3 the channel of a process, or '' where none is subscribed to
+-- Returns the names of what is missing. A server before Redis 7 cannot tell:
+--         then nothing.
+-- The key is none of KEYS, because the server would refuse the whole call.
+
+local missing = {}
+if not redis.acl_check_cmd then return missing end
+
+local function need(name, ...)
+    -- it raises an error for a command that the server does not know
+    local is_known, is_granted = pcall(redis.acl_check_cmd, ...)
+    if not (is_known and is_granted) then missing[#missing + 1] = name end
+end
+
+local suffixes = {
+    cache = {'', ':refresh'},
+    lock = {'', ':f', ':s', ':q', ':o', ':w'},
+    text = {''}
+}
+local commands = {
+    cache = {'get', 'set', 'setrange', 'del', 'unlink', 'pttl'},
+    lock = {'get', 'set', 'del', 'pttl', 'pexpire', 'incrby', 'zadd', 'zrange',
+        'zrem'},
+    text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset', 'expire'}
+}
+-- as many arguments as tell the server where the key is, and are enough
+local arguments = {set = 1, setrange = 2, pexpire = 1, incrby = 1, zadd = 2,
+    zrange = 2, zrem = 1, setnx = 1, getset = 1, expire = 1}
+
+need('role', 'role')
+need('ping', 'ping')
+need('time', 'time')
+need('info', 'info', 'server')
+need('script|load', 'script', 'load', 'x')
+need('evalsha', 'evalsha', 'x', '0')
+need('eval', 'eval', 'x', '0')
+if ARGV[3] ~= '' then
+    need('client|id', 'client', 'id')
+    need('client|tracking', 'client', 'tracking', 'on')
+    need('pubsub|numsub', 'pubsub', 'numsub', ARGV[3])
+    need('subscribe to &snowshed:process:*', 'subscribe', ARGV[3])
+    need('subscribe to &__redis__:invalidate', 'subscribe',
+        '__redis__:invalidate')
+end
+
+-- This script runs, so it is for the keys if such a call of it is refused; and
+-- then no command would be granted.
+local before = #missing
+for _, suffix in ipairs(suffixes[ARGV[1]]) do
+    local key = ARGV[2] .. suffix
+    if #missing == before then need('~' .. key, 'evalsha', 'x', '1', key) end
+end
+if #missing > before then return missing end
+for _, command in ipairs(commands[ARGV[1]]) do
+    local rest = {}
+    for i = 1, arguments[command] or 0 do rest[i] = '1' end
+    need(command, command, ARGV[2], unpack(rest))
+end
+return missing

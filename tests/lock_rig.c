@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { SILENCE_MS = 20000 };
+enum { SILENCE_MS = 60000 };
 
 static atomic_uint_fast64_t grants;
 

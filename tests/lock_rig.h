@@ -13,7 +13,7 @@
 #include "testing.h"
 
 /* Longer than any test waits for a lock. */
-#define PLENTY_MS ((uint64_t)60000)
+#define PLENTY_MS ((uint64_t)120000)
 
 /* The lock's name, which is its key with the first three algorithms, and its
  * key with the others. */

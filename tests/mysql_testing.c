@@ -236,7 +236,7 @@ void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
 
 void end_ask(struct ask *ask)
 {
-    enum { LONGEST = 6 }; /* a query of a test may take some seconds */
+    enum { LONGEST = 3 }; /* a query of a test may take some seconds */
     uint64_t now_ms = shed_now_ms();
     uint64_t patience_ms = (test_deadline_ms() - now_ms) * LONGEST;
 

@@ -18,7 +18,7 @@
 
 #define NORMAL_AUTHENTICATION "--auth-root-authentication-method=normal"
 
-enum { OPTION_BYTES = 128, OPTIONS_MAX = 24, START_PATIENCE = 4 };
+enum { OPTION_BYTES = 128, OPTIONS_MAX = 24, START_PATIENCE = 2 };
 
 /* Become a program whose output goes to the log. Servers stand in sbin, which
  * is not in everybody's PATH. */

@@ -47,8 +47,8 @@ struct rig {
 
 /* Longer than a call takes that is to succeed, and than a server is silent, on
  * a machine on which a process can stop for seconds. */
-#define RIG_TIMEOUT_MS 60000
-#define RIG_SILENCE_MS 20000
+#define RIG_TIMEOUT_MS 120000
+#define RIG_SILENCE_MS 60000
 
 /* Defaults but for these times, a running server and nothing open. */
 void rig_init(struct rig *r);

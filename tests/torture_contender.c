@@ -147,6 +147,23 @@ static void on_lost(void *user, struct shed_lock *lost,
 
 /* ---------------------------------------------------------------- servers */
 
+/* The server has no patience with one that stands still while it logs in. */
+static void connect_mysql(const struct shed_mysql_uri *uri)
+{
+    enum { LOGINS = 5 };
+
+    for (unsigned i = 0; i < LOGINS; i++) {
+        if (mysql != NULL)
+            mysql_close(mysql);
+        mysql = mysql_init(NULL);
+        if (mysql_real_connect(mysql, uri->host, uri->user, uri->password,
+                               play->database, uri->port, uri->socket,
+                               0) != NULL)
+            return;
+    }
+    give_up("MySQL", mysql_error(mysql));
+}
+
 static void connect_all(void)
 {
     struct shed_client *clients[TORTURE_SERVERS_MAX];
@@ -167,10 +184,7 @@ static void connect_all(void)
         give_up("the lock", err.reason);
     if (shed_mysql_uri_parse(play->mysql_uri, &uri, &err) != SHED_OK)
         give_up("the MySQL URI", err.reason);
-    mysql = mysql_init(NULL);
-    if (mysql_real_connect(mysql, uri.host, uri.user, uri.password,
-                           play->database, uri.port, uri.socket, 0) == NULL)
-        give_up("MySQL", mysql_error(mysql));
+    connect_mysql(&uri);
     shed_mysql_uri_fini(&uri);
 }
 

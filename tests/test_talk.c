@@ -219,7 +219,7 @@ static void step(struct world *w, struct process *p)
 
     if (w->has_crashes && draw(w, ONE_IN_MANY) == 0) {
         p->state = IDLE; /* another in its place */
-        p->talk.sight.since_ms = 0;
+        p->talk.memory = (struct shed_lock_memory){0};
         return;
     }
     if (p->state == TALKING)

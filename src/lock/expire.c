@@ -39,7 +39,7 @@ static void add_repair(struct shed_talk *talk, struct shed_args *args)
     talk->script = SHED_SCRIPT_LOCK_REPAIR;
     shed_script_begin(args, talk->script, "1");
     shed_talk_add_key(talk, args, SHED_LOCK_KEY);
-    shed_args_add(args, talk->sight.bytes, talk->sight.size);
+    shed_args_add(args, talk->memory.of.seen.bytes, talk->memory.of.seen.size);
     shed_args_add_text(args, talk->holder.token_hex);
     shed_talk_add_number(talk, 0, args, talk->lease_ms);
 }
@@ -90,41 +90,41 @@ static bool hear_look(struct shed_talk *talk, long long pttl)
 {
     if (pttl == PTTL_NONE)
         return go_to(talk, STEP_READ);
-    talk->sight.since_ms = 0;
+    talk->memory.of.seen.since_ms = 0;
     if (pttl == PTTL_GONE)
         return shed_talk_again(talk);
     talk->look_ms = (uint64_t)pttl + 1;
     return shed_talk_end(talk, SHED_TALK_NO);
 }
 
-static bool is_seen_again(const struct shed_lock_sight *sight,
-                          const char *bytes, size_t size)
+static bool is_seen_again(const struct shed_lock_seen *seen, const char *bytes,
+                          size_t size)
 {
-    return sight->since_ms != 0 && sight->size == size &&
-           memcmp(sight->bytes, bytes, size) == 0;
+    return seen->since_ms != 0 && seen->size == size &&
+           memcmp(seen->bytes, bytes, size) == 0;
 }
 
 /* What has no time to live. */
 static bool hear_read(struct shed_talk *talk, const struct shed_reply *reply)
 {
-    struct shed_lock_sight *sight = &talk->sight;
+    struct shed_lock_seen *seen = &talk->memory.of.seen;
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
     if (bytes == NULL)
         return shed_talk_again(talk);
-    if (size > sizeof(sight->bytes)) {
+    if (size > sizeof(seen->bytes)) {
         shed_talk_refuse(talk);
         return shed_talk_end(talk, SHED_TALK_WRONG);
     }
-    if (!is_seen_again(sight, bytes, size)) {
-        sight->since_ms = talk->now_ms;
-        sight->size = size;
-        memcpy(sight->bytes, bytes, size);
+    if (!is_seen_again(seen, bytes, size)) {
+        seen->since_ms = talk->now_ms;
+        seen->size = size;
+        memcpy(seen->bytes, bytes, size);
     }
-    if (talk->now_ms - sight->since_ms >= MOMENT_MS)
+    if (talk->now_ms - seen->since_ms >= MOMENT_MS)
         return go_to(talk, STEP_REPAIR);
-    talk->look_ms = sight->since_ms + MOMENT_MS - talk->now_ms;
+    talk->look_ms = seen->since_ms + MOMENT_MS - talk->now_ms;
     return shed_talk_end(talk, SHED_TALK_NO);
 }
 
@@ -140,7 +140,7 @@ static bool hear_acquire(struct shed_talk *talk, const struct shed_reply *reply)
     case STEP_READ:
         return hear_read(talk, reply);
     default: /* EXPIRE, REPAIR; 0: it has gone, or was quicker, in between */
-        talk->sight.since_ms = 0;
+        talk->memory.of.seen.since_ms = 0;
         return number > 0 ? shed_talk_end(talk, SHED_TALK_YES)
                           : shed_talk_again(talk);
     }

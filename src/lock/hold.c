@@ -36,10 +36,9 @@ static void set_times(struct shed_hold *h, const struct shed_talk *talk,
         renew_at(h, asked_ms + talk->lease_ms / RENEW_DIVISOR);
 }
 
-void shed_hold_set_stamps(struct shed_hold *h, const struct shed_talk *talk)
+void shed_hold_remember(struct shed_hold *h, const struct shed_talk *talk)
 {
-    h->stamp = talk->stamp;
-    h->tried_stamp = talk->tried_stamp;
+    h->memory = talk->memory;
 }
 
 void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
@@ -47,12 +46,12 @@ void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
     h->is_held = true;
     h->owner = shed_owner_ref(grant->owner);
     h->count = 1;
-    h->number++;
+    h->generation++;
     h->holder = grant->talk->holder;
     h->fence = grant->fence;
     h->since_ms = grant->asked_ms;
     h->rewrite_at_ms = UINT64_MAX;
-    shed_hold_set_stamps(h, grant->talk);
+    shed_hold_remember(h, grant->talk);
     set_times(h, grant->talk, grant->asked_ms);
 }
 

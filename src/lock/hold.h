@@ -12,10 +12,10 @@ struct shed_hold {
     bool is_held;
     struct shed_owner *owner; /* NULL: the process */
     uint32_t count;           /* entries of the owner */
-    uint64_t number;          /* of this hold: what answers late has another */
+    uint64_t generation;      /* of this hold: what answers late has another */
     struct shed_lock_holder holder;
     uint64_t fence;
-    uint64_t stamp, tried_stamp; /* as a talk has them */
+    struct shed_lock_memory memory; /* as a talk has it */
     uint64_t lease_ms;
     uint64_t since_ms;
     uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
@@ -42,8 +42,8 @@ void shed_hold_begin(struct shed_hold *hold, const struct shed_grant *grant);
 void shed_hold_renew(struct shed_hold *hold, const struct shed_talk *talk,
                      uint64_t asked_ms);
 
-/* What a renewal, however it ended, has told of the stamps. */
-void shed_hold_set_stamps(struct shed_hold *hold, const struct shed_talk *talk);
+/* Keep what the algorithm remembers of a renewal, however that ended. */
+void shed_hold_remember(struct shed_hold *hold, const struct shed_talk *talk);
 
 /* A renewal did not get through: when to try again. One that was to write it
  * anew has no time: others may think that the holder is dead. */

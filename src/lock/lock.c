@@ -1,8 +1,5 @@
 /*
- * The face of a lock: checks, whose thread it is, how often it has entered, and
- * the short way: with an algorithm that bears being asked twice, a free lock is
- * taken and given back in the caller's thread, over the shared links, and the
- * engine hears of it only when it has to wait or to renew.
+ * The face of a lock: checks, whose thread it is, how often it has entered.
  */
 #include <snowshed/stats.h>
 
@@ -16,6 +13,7 @@
 #include "gate.h"
 #include "lock/engine.h"
 #include "lock/keys.h"
+#include "lock/short.h"
 #include "random.h"
 
 /* The ranges that lock.h states. */
@@ -105,9 +103,10 @@ static struct shed_lock *create(struct shed_client *const *clients,
                                 size_t name_size,
                                 const struct shed_lock_options *options)
 {
-    size_t nodes_bytes = count * sizeof(struct shed_node);
+    size_t servers_bytes =
+        count * (sizeof(struct shed_lock_server) + sizeof(struct shed_voter));
     struct shed_lock *l =
-        calloc(1, sizeof(*l) + nodes_bytes + shed_lock_keys_bytes(name_size));
+        calloc(1, sizeof(*l) + servers_bytes + shed_lock_keys_bytes(name_size));
 
     if (l == NULL || pthread_mutex_init(&l->mu, NULL) != 0) {
         free(l);
@@ -119,12 +118,13 @@ static struct shed_lock *create(struct shed_client *const *clients,
     l->words.options = &l->options;
     l->way = shed_lock_way_of(options);
     l->count = count;
+    l->voter = (struct shed_voter *)(void *)&l->server[count];
     l->guest.close = close_guest;
     for (size_t i = 0; i < count; i++)
-        l->node[i].client = clients[i];
+        l->server[i].client = clients[i];
     /* the keys are behind the handle, in one piece */
     l->name = shed_lock_keys_name(&l->words, l->way->has_tokens, name,
-                                  name_size, (char *)(l + 1) + nodes_bytes);
+                                  name_size, (char *)(l + 1) + servers_bytes);
     l->name_size = name_size;
     return l;
 }
@@ -242,26 +242,6 @@ static int enter(struct shed_lock *l, struct shed_owner **self,
     return *self != NULL ? SHED_OK : shed_fail_nomem(err, "a lock's owner");
 }
 
-static bool goes_short(const struct shed_lock *l)
-{
-    return l->way->may_repeat && l->count == 1;
-}
-
-static void carry(struct shed_lock *l, struct shed_talk *talk)
-{
-    talk->way = l->way;
-    talk->words = &l->words;
-    shed_talk_carry(talk, l->home->links, l->home->airport.push,
-                    shed_now_ms() + l->home->command_timeout_ms);
-}
-
-static int talk_code(const struct shed_talk *talk, int when_no)
-{
-    if (talk->end == SHED_TALK_YES)
-        return SHED_OK;
-    return talk->end == SHED_TALK_NO ? when_no : (int)talk->error.code;
-}
-
 /* ---------------------------------------------------------------- acquire */
 
 static int check_wait(uint64_t wait_ms, struct shed_error *err)
@@ -272,9 +252,9 @@ static int check_wait(uint64_t wait_ms, struct shed_error *err)
 
 static int enter_again_locked(struct shed_lock *l, struct shed_error *err)
 {
-    if (l->hold.count == UINT32_MAX)
+    if (l->machine.hold.count == UINT32_MAX)
         return shed_fail(err, SHED_EBUSY, "the lock was entered 2^32 times");
-    l->hold.count++;
+    l->machine.hold.count++;
     return SHED_OK;
 }
 
@@ -303,53 +283,6 @@ static void count_acquire(struct shed_lock *l,
                    1);
 }
 
-/* One try in the caller's thread. Returns: true if that was the answer, which
- * is in r. */
-static bool try_short(struct shed_lock *l, struct shed_lock_request *r)
-{
-    struct shed_grant grant = {.owner = r->owner,
-                               .asked_ms = shed_now_ms(),
-                               .epochs = atomic_load(&l->epochs)};
-    struct shed_talk talk = {.lease_ms = r->lease_ms};
-    bool is_ours = false;
-
-    shed_count(&l->counters.tries, 1);
-    shed_talk_begin(&talk, SHED_LOCK_OP_ACQUIRE, &r->holder);
-    carry(l, &talk);
-    grant.talk = &talk;
-    grant.fence = talk.fence;
-    pthread_mutex_lock(&l->mu);
-    if (talk.end == SHED_TALK_YES &&
-        shed_now_ms() < shed_lock_valid_until_ms(grant.asked_ms, r->lease_ms)) {
-        is_ours = true;
-        shed_lock_grant_locked(l, &grant);
-    }
-    pthread_mutex_unlock(&l->mu);
-    if (is_ours) {
-        r->code = SHED_OK;
-        return true;
-    }
-    if (talk.end == SHED_TALK_WRONG ||
-        (talk.end == SHED_TALK_NO && r->holder.wait_ms == 0 &&
-         l->options.fair == 0)) {
-        r->code = talk_code(&talk, SHED_ETIMEDOUT);
-        if (talk.end == SHED_TALK_WRONG)
-            r->error = talk.error;
-        return true;
-    }
-    /* the engine waits, tries again, cleans up */
-    r->may_stand = talk.end != SHED_TALK_NO;
-    /* a whole timeout is enough for who wants but one try */
-    r->is_tried = talk.end == SHED_TALK_FAILED &&
-                  shed_now_ms() - grant.asked_ms >= l->home->command_timeout_ms;
-    if (r->may_stand)
-        (void)shed_fail(&r->error, SHED_EREDIS, "%s",
-                        talk.end == SHED_TALK_FAILED
-                            ? talk.error.reason
-                            : "to get the lock took longer than its lease");
-    return false;
-}
-
 /* What can be said without asking Redis, and whether the short way is open. */
 static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
                         uint64_t wait_ms, bool *may_try, int *code,
@@ -358,13 +291,10 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
     bool is_answered = true;
 
     pthread_mutex_lock(&l->mu);
-    if (!shed_hold_is_safe(&l->hold, shed_now_ms())) {
+    if (!shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
         is_answered = false;
-        *may_try = goes_short(l) && l->waiting == 0 &&
-                   (l->options.fair == 0 || wait_ms == 0) &&
-                   shed_lock_is_settled(l) &&
-                   (wait_ms == 0 || shed_lock_step_back_ms(l) == 0);
-    } else if (l->hold.owner == self) {
+        *may_try = shed_lock_may_try_short_locked(l, wait_ms);
+    } else if (l->machine.hold.owner == self) {
         *code = enter_again_locked(l, err);
     } else if (wait_ms == 0) {
         *code = shed_fail(err, SHED_ETIMEDOUT,
@@ -392,7 +322,7 @@ int shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
     code = begin_request(l, &w.request, self, wait_ms, err);
     if (code != SHED_OK)
         return code;
-    if (!may_try || !try_short(l, &w.request))
+    if (!may_try || !shed_lock_try_short(l, &w.request))
         w.request.code = submit_and_wait(l, &w, err);
     else if (w.request.code != SHED_OK && err != NULL)
         *err = w.request.error;
@@ -454,26 +384,21 @@ int shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
 /* Under mu. Why this thread has no hold. */
 static int fail_lost_locked(const struct shed_lock *l, struct shed_error *err)
 {
-    if (l->hold.is_held && !shed_hold_is_safe(&l->hold, shed_now_ms()))
+    if (l->machine.hold.is_held &&
+        !shed_hold_is_safe(&l->machine.hold, shed_now_ms()))
         return shed_fail(err, SHED_ELOST, "the lock was lost: %s",
-                         shed_hold_reason(&l->hold));
-    if (l->hold.is_held)
+                         shed_hold_reason(&l->machine.hold));
+    if (l->machine.hold.is_held)
         return shed_fail(err, SHED_ELOST,
                          "this thread does not hold the lock: another of this "
                          "process does");
-    if (l->lost_number != 0 && l->lost_number == l->hold.number)
+    if (l->machine.lost_generation != 0 &&
+        l->machine.lost_generation == l->machine.hold.generation)
         return shed_fail(err, SHED_ELOST, "the lock was lost: %s",
-                         l->lost_reason.reason);
+                         l->machine.lost_reason.reason);
     return shed_fail(err, SHED_ELOST,
                      "this thread does not hold the lock: it was not acquired, "
                      "or is released already");
-}
-
-/* It was ours here, and not in Redis. */
-static int fail_gone(struct shed_error *err)
-{
-    return shed_fail(err, SHED_ELOST,
-                     "the lock was lost: its lease ended, or it was removed");
 }
 
 /* Leave once. Returns: true if that was the last time, and hold is what was
@@ -485,54 +410,20 @@ static bool leave(struct shed_lock *l, const struct shed_owner *self,
 
     *code = SHED_OK;
     pthread_mutex_lock(&l->mu);
-    if (shed_hold_is_mine(&l->hold, self) && l->hold.count > 1 &&
-        !shed_hold_is_safe(&l->hold, shed_now_ms()))
-        shed_lock_lose_locked(l, shed_hold_reason(&l->hold));
-    if (!shed_hold_is_mine(&l->hold, self)) {
+    if (shed_hold_is_mine(&l->machine.hold, self) &&
+        l->machine.hold.count > 1 &&
+        !shed_hold_is_safe(&l->machine.hold, shed_now_ms()))
+        shed_lock_machine_lose(&l->machine, shed_hold_reason(&l->machine.hold));
+    if (!shed_hold_is_mine(&l->machine.hold, self)) {
         *code = fail_lost_locked(l, err);
-    } else if (--l->hold.count == 0) {
+    } else if (--l->machine.hold.count == 0) {
         is_last = true;
-        *hold = l->hold;
-        shed_lock_end_hold_locked(l);
+        *hold = l->machine.hold;
+        shed_hold_end(&l->machine.hold);
     }
+    shed_lock_changed_locked(l);
     pthread_mutex_unlock(&l->mu);
     return is_last;
-}
-
-/* It was said twice: the first may have been carried out. */
-static int fail_unconfirmed(struct shed_error *err)
-{
-    return shed_fail(err, SHED_EREDIS,
-                     "Redis broke off during the release: the lock is gone, "
-                     "by it or before it");
-}
-
-/* Returns: true if that was the answer, which is in code. */
-static bool release_short(struct shed_lock *l, const struct shed_hold *hold,
-                          int *code, struct shed_error *err)
-{
-    uint64_t begin_ms = shed_now_ms();
-    struct shed_talk talk = {0};
-    bool is_over;
-
-    if (!goes_short(l))
-        return false;
-    shed_talk_begin(&talk, SHED_LOCK_OP_RELEASE, &hold->holder);
-    carry(l, &talk);
-    *code = talk_code(&talk, SHED_ELOST);
-    /* what failed at once is worth another try, by the engine's connection */
-    is_over = talk.end != SHED_TALK_FAILED ||
-              shed_now_ms() - begin_ms >= l->home->command_timeout_ms;
-    pthread_mutex_lock(&l->mu);
-    shed_lock_released_locked(l, talk.end == SHED_TALK_YES && talk.has_waiters);
-    if (is_over && talk.end == SHED_TALK_FAILED)
-        shed_lock_give_up_locked(l, &hold->holder);
-    pthread_mutex_unlock(&l->mu);
-    if (talk.end == SHED_TALK_NO)
-        *code = talk.is_repeated ? fail_unconfirmed(err) : fail_gone(err);
-    else if (*code != SHED_OK && err != NULL)
-        *err = talk.error;
-    return is_over;
 }
 
 int shed_lock_release(struct shed_lock *l, struct shed_error *err)
@@ -543,13 +434,13 @@ int shed_lock_release(struct shed_lock *l, struct shed_error *err)
 
     if (code != SHED_OK || !leave(l, self, &hold, &code, err))
         return code;
-    if (!release_short(l, &hold, &code, err)) {
+    if (!shed_lock_release_short(l, &hold, &code, err)) {
         struct waiting_request w = {.request = {.op = SHED_LOCK_OP_RELEASE,
                                                 .holder = hold.holder,
-                                                .stamp = hold.stamp}};
+                                                .memory = hold.memory}};
         code = submit_and_wait(l, &w, err);
-        if (code == SHED_ELOST && goes_short(l))
-            code = fail_unconfirmed(err);
+        if (code == SHED_ELOST && shed_lock_goes_short(l))
+            code = shed_lock_fail_unconfirmed(err);
     }
     shed_lock_count_release(l, code);
     return code;
@@ -572,10 +463,10 @@ int shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     if (code != SHED_OK)
         return code;
     pthread_mutex_lock(&l->mu);
-    if (!shed_hold_is_mine(&l->hold, self) ||
-        !shed_hold_is_safe(&l->hold, shed_now_ms()))
+    if (!shed_hold_is_mine(&l->machine.hold, self) ||
+        !shed_hold_is_safe(&l->machine.hold, shed_now_ms()))
         code = fail_lost_locked(l, err);
-    w.request.number = l->hold.number;
+    w.request.generation = l->machine.hold.generation;
     pthread_mutex_unlock(&l->mu);
     return code != SHED_OK ? code : submit_and_wait(l, &w, err);
 }
@@ -607,10 +498,10 @@ uint64_t shed_lock_remaining_ms(struct shed_lock *l)
     if (l == NULL || l->pid != getpid())
         return 0;
     pthread_mutex_lock(&l->mu);
-    if (shed_hold_is_mine(&l->hold, self))
-        left_ms = l->hold.valid_until_ms == UINT64_MAX
+    if (shed_hold_is_mine(&l->machine.hold, self))
+        left_ms = l->machine.hold.valid_until_ms == UINT64_MAX
                       ? UINT64_MAX
-                      : shed_left_ms(l->hold.valid_until_ms, now_ms);
+                      : shed_left_ms(l->machine.hold.valid_until_ms, now_ms);
     pthread_mutex_unlock(&l->mu);
     return left_ms;
 }
@@ -637,10 +528,10 @@ int shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
                          "this algorithm has no fencing tokens");
     self = shed_owner_self();
     pthread_mutex_lock(&l->mu);
-    if (shed_hold_is_mine(&l->hold, self) &&
-        shed_hold_is_safe(&l->hold, shed_now_ms())) {
-        out->number = l->hold.fence;
-        memcpy(out->owner, l->hold.holder.token, sizeof(out->owner));
+    if (shed_hold_is_mine(&l->machine.hold, self) &&
+        shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
+        out->number = l->machine.hold.fence;
+        memcpy(out->owner, l->machine.hold.holder.token, sizeof(out->owner));
     } else {
         code = fail_lost_locked(l, err);
     }

@@ -9,6 +9,11 @@
 #define PATIENCE_DIVISOR 20
 #define PATIENCE_MIN_MS 10
 
+/* With several servers a push of the first comes before the others have
+ * released too. */
+#define SPLIT_MS 8
+#define STEP_BACK_MS 2
+
 void shed_tally_init(struct shed_tally *t, enum shed_lock_op op, size_t servers)
 {
     *t = (struct shed_tally){.op = op, .servers = servers};
@@ -84,4 +89,25 @@ uint64_t shed_lock_patience_ms(uint64_t lease_ms, uint64_t command_timeout_ms)
     if (patience_ms < PATIENCE_MIN_MS)
         patience_ms = PATIENCE_MIN_MS;
     return patience_ms < command_timeout_ms ? patience_ms : command_timeout_ms;
+}
+
+struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
+                                           uint64_t command_timeout_ms)
+{
+    if (servers == 1)
+        return (struct shed_quorum_rules){.is_alone = true,
+                                          .patience_ms = UINT64_MAX,
+                                          .step_back_ms = STEP_BACK_MS};
+    return (struct shed_quorum_rules){
+        .patience_ms = shed_lock_patience_ms(lease_ms, command_timeout_ms),
+        .busy_ms = SPLIT_MS,
+        .split_ms = SPLIT_MS,
+        .step_back_ms = SPLIT_MS};
+}
+
+bool shed_quorum_is_too_young(size_t servers, const struct shed_talk *talk,
+                              uint64_t age_ms)
+{
+    return servers > 1 && talk->op == SHED_LOCK_OP_ACQUIRE &&
+           age_ms < talk->words->options->lease_ms;
 }

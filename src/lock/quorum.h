@@ -43,8 +43,30 @@ enum shed_verdict shed_tally_verdict(const struct shed_tally *tally);
  * and 2 ms, for clocks that run at different speeds (as Redlock has it). */
 uint64_t shed_lock_valid_until_ms(uint64_t asked_ms, uint64_t lease_ms);
 
-/* How long one server of several is waited for: so long that a lease is not
- * used up by one that is dead (a twentieth of it). */
+/* How long a round of several servers waits for the last of them: short, so
+ * that a dead one does not use the lease up (a twentieth of it). */
 uint64_t shed_lock_patience_ms(uint64_t lease_ms, uint64_t command_timeout_ms);
+
+/* What differs between a lock on one server and a lock on several. */
+struct shed_quorum_rules {
+    bool is_alone;         /* one server: its answer is the verdict */
+    uint64_t patience_ms;  /* of a round; UINT64_MAX: each server answers, or
+                              its connection says that it does not */
+    uint64_t busy_ms;      /* a server that has been busy for longer counts as
+                              silent */
+    uint64_t split_ms;     /* tries are spread over this time: those that ask at
+                              the same moment split the votes. 0: they need not
+                              be */
+    uint64_t step_back_ms; /* what a waiter elsewhere needs, at most, to hear of
+                              a release and to ask */
+};
+
+struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
+                                           uint64_t command_timeout_ms);
+
+/* Whether a server that has been running for age_ms may have forgotten a lock
+ * that it granted: of several, it does not grant one for a whole lease. */
+bool shed_quorum_is_too_young(size_t servers, const struct shed_talk *talk,
+                              uint64_t age_ms);
 
 #endif

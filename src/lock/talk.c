@@ -49,7 +49,6 @@ void shed_talk_begin(struct shed_talk *talk, enum shed_lock_op op,
     talk->holder = *holder;
     talk->step = 0;
     talk->rounds = 0;
-    talk->tried_stamp = 0;
     talk->fence = 0;
     talk->has_waiters = false;
     talk->look_ms = 0;

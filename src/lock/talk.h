@@ -63,14 +63,25 @@ struct shed_lock_words {
     unsigned char handle[SHED_TOKEN_BYTES]; /* random: which handle it is */
 };
 
-/* EXPIRE: a lock that was seen without a time to live; kept from one talk to
- * the next. */
-#define SHED_SIGHT_BYTES 64
+/* What an algorithm remembers from one talk to the next, of a hold or between
+ * tries. Only the algorithm looks into it; all others copy it whole. Zero is
+ * nothing. */
+#define SHED_SEEN_BYTES 64
 
-struct shed_lock_sight {
-    uint64_t since_ms; /* 0: none */
-    size_t size;
-    char bytes[SHED_SIGHT_BYTES]; /* the beginning of what stood there */
+struct shed_lock_memory {
+    union {
+        /* EXPIRE: a lock that was seen without a time to live */
+        struct shed_lock_seen {
+            uint64_t since_ms; /* 0: none */
+            size_t size;
+            char bytes[SHED_SEEN_BYTES]; /* the beginning of its value */
+        } seen;
+        /* TIMESTAMP: the time that we have set as its end; and the one that may
+         * be there instead, because a renewal was not answered; 0: none */
+        struct shed_lock_times {
+            uint64_t end, pending_end;
+        } times;
+    } of;
 };
 
 struct shed_lock_way;
@@ -82,11 +93,8 @@ struct shed_talk {
     enum shed_lock_op op;
     struct shed_lock_holder holder;
     uint64_t lease_ms;
-    uint64_t number; /* ADVANCE: the number */
-    /* TIMESTAMP: what stands in Redis for us; and what may stand there instead,
-     * because a renewal was not answered, 0 for nothing */
-    uint64_t stamp, tried_stamp;
-    struct shed_lock_sight sight;
+    uint64_t number;                /* ADVANCE: the number */
+    struct shed_lock_memory memory; /* also of the answer */
     /* how this process is known to the server, and its clocks; set before each
      * command by whoever carries the talk */
     struct shed_push_identity identity;

@@ -44,16 +44,17 @@ static void write_number(char digits[SHED_LOCK_DIGITS], uint64_t number)
 
 static void say_renewal(struct shed_talk *talk, struct shed_args *args)
 {
-    uint64_t from = talk->stamp, to = talk->number;
+    struct shed_lock_times *times = &talk->memory.of.times;
+    uint64_t from = times->end, to = talk->number;
 
-    if (talk->tried_stamp != 0 && talk->step == STEP_RENEW)
+    if (times->pending_end != 0 && talk->step == STEP_RENEW)
         talk->step = STEP_OLD;
     if (talk->step == STEP_TRIED)
-        from = talk->tried_stamp;
+        from = times->pending_end;
     if (talk->step == STEP_RENEW)
-        talk->tried_stamp = to;
+        times->pending_end = to;
     else
-        to = talk->tried_stamp;
+        to = times->pending_end;
     write_number(talk->digits[0], from);
     write_number(talk->digits[1], to);
     shed_talk_add_swap(talk, args, talk->digits[0], talk->digits[1], 0);
@@ -65,7 +66,8 @@ static bool say(struct shed_talk *talk, struct shed_args *args)
     bool is_release = talk->op == SHED_LOCK_OP_RELEASE;
 
     /* what has ended may be another's by now */
-    if (talk->op != SHED_LOCK_OP_ACQUIRE && now(talk) >= talk->stamp)
+    if (talk->op != SHED_LOCK_OP_ACQUIRE &&
+        now(talk) >= talk->memory.of.times.end)
         return shed_talk_end(talk, SHED_TALK_NO);
     talk->number = new_stamp(talk);
     if (talk->op == SHED_LOCK_OP_EXTEND) {
@@ -99,7 +101,7 @@ static bool read_stamp(const struct shed_reply *reply, uint64_t *stamp)
 
 static bool win(struct shed_talk *talk)
 {
-    talk->stamp = talk->number;
+    talk->memory.of.times = (struct shed_lock_times){.end = talk->number};
     return shed_talk_end(talk, SHED_TALK_YES);
 }
 
@@ -141,16 +143,17 @@ static bool hear_swap(struct shed_talk *talk, const struct shed_reply *reply)
 
 static bool hear_renewal(struct shed_talk *talk, long long number)
 {
+    struct shed_lock_times *times = &talk->memory.of.times;
+
     if (number <= 0 && talk->step != STEP_OLD) {
-        talk->tried_stamp = 0;
+        times->pending_end = 0;
         return shed_talk_end(talk, SHED_TALK_NO);
     }
     if (number <= 0) {
         talk->step = STEP_TRIED;
         return true;
     }
-    talk->stamp = talk->tried_stamp;
-    talk->tried_stamp = 0;
+    *times = (struct shed_lock_times){.end = times->pending_end};
     if (talk->step == STEP_RENEW)
         return shed_talk_end(talk, SHED_TALK_YES);
     talk->step = STEP_RENEW;

@@ -3,6 +3,7 @@
  * foreign descriptors after a failed reconnect, and to raise SIGPIPE. */
 #include "redis/wire.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
@@ -23,6 +24,7 @@
 
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size)
 {
+    assert(args->count < SHED_ARGS_MAX);
     args->at[args->count] = bytes != NULL ? bytes : "";
     args->size[args->count++] = size;
 }

@@ -1,0 +1,370 @@
+/*
+ * The state machine of a lock. Its invariants: one round at a time; a hold
+ * begins only with a verdict of YES that came while its lease is safe; each
+ * request is answered exactly once; each server is asked one thing at a time.
+ *
+ * Design notes
+ *
+ * A round is one operation on all servers. It is decided as soon as the answers
+ * leave only one verdict (quorum.h), or at the end of its patience. Whatever is
+ * not known by then is not waited for: a server that was asked becomes LATE,
+ * and keeps its own account of what must follow (voter.h). With one server the
+ * round is that server's answer, and nothing else begins while it is busy.
+ *
+ * When nothing is under way, these are tried in this order, and the first that
+ * has something to do begins it:
+ *
+ *   1. requests whose time is over are answered. First, because whatever begins
+ *      below would make them wait for a whole round. They may have left
+ *      something behind, which is undone at once.
+ *   2. leftovers are removed. Before any round, because what a try has left
+ * keeps others out for a lease, and with one server makes the next try wait.
+ *   3. a release, an extension, an advance: somebody waits for it, and releases
+ *      let others in.
+ *   4. closing: what is held is given back; then, with every server idle, it is
+ *      over. After 3, so that what was asked for before is done. Nothing below
+ *      begins any more.
+ *   5. the renewal of the hold, which has a deadline.
+ *   6. a try. Last, because whoever wants the lock is used to waiting.
+ *
+ * A try asks for the first of the queue when it is awake: a change of the key,
+ * a release by this handle, the end of a pause. A request that wants a single
+ * try does not wait for that. A quorum's try goes on as a NUMBERING: the
+ * fencing number that a majority granted is written to a majority before
+ * anybody sees it, above all that is found there, so that whichever majority
+ * the next holder gets, one of it knows the number.
+ *
+ * A hold has a generation. What answers for an earlier one finds another, and
+ * changes nothing; if it has renewed a lock that nobody holds, it is undone.
+ *
+ * Exactly once: a request is in one of the two queues from the moment it is
+ * taken in; it leaves with its answer, in answer() alone. While a round is on
+ * for a request, no other place answers it. Answers, losses and the end of
+ * closing are performed by the driver after the step, so no callback runs in
+ * the middle of a decision.
+ */
+#include "lock/machine.h"
+
+#include <assert.h>
+
+#include "clock.h"
+#include "error.h"
+#include "lock/round.h"
+
+/* ------------------------------------------------------------ what is next */
+
+/* When a request has waited for long enough. One that wants a single try gets
+ * it. */
+static uint64_t end_ms(const struct shed_lock_request *r)
+{
+    return r->is_tried || r->holder.wait_ms > 0 ? r->deadline_ms : UINT64_MAX;
+}
+
+static void clean_due(struct shed_lock_machine *m)
+{
+    for (size_t i = 0; i < m->count; i++)
+        if (m->now_ms >= shed_voter_clean_at_ms(&m->voter[i]))
+            shed_lock_clean(m, i);
+}
+
+static void end_overdue(struct shed_lock_machine *m)
+{
+    for (struct shed_lock_request *r = m->acquires.first, *next; r != NULL;
+         r = next) {
+        next = r->next;
+        if (shed_lock_is_engaged(m))
+            return; /* with what another has left */
+        if (m->life != SHED_LOCK_OPEN)
+            (void)shed_lock_fail_closed(&r->error);
+        else if (m->now_ms < end_ms(r))
+            continue;
+        else if (!m->facts->is_settled)
+            (void)shed_fail(&r->error, SHED_EREDIS,
+                            "Redis %s: no answer yet to a first command",
+                            m->where);
+        if (r->may_be_left ||
+            (r->is_tried &&
+             (m->options->fair != 0 || r->error.code != SHED_ETIMEDOUT)))
+            shed_lock_cancel(m, &r->holder);
+        shed_lock_answer(m, r, (int)r->error.code);
+    }
+}
+
+static void begin_extend(struct shed_lock_machine *m,
+                         struct shed_lock_request *r, uint64_t lease_ms)
+{
+    struct shed_talk *question =
+        shed_round_begin(m, SHED_LOCK_OP_EXTEND, &m->hold.holder, r);
+
+    m->round.generation = m->hold.generation;
+    m->round.is_rewrite = r == NULL && m->hold.rewrite_at_ms != UINT64_MAX;
+    m->hold.rewrite_at_ms = UINT64_MAX;
+    question->memory = m->hold.memory;
+    question->lease_ms = lease_ms;
+    shed_round_ask(m, SHED_LOCK_EXTENDING);
+}
+
+static void begin_release(struct shed_lock_machine *m,
+                          struct shed_lock_request *r,
+                          const struct shed_lock_holder *holder,
+                          const struct shed_lock_memory *memory)
+{
+    struct shed_talk *question =
+        shed_round_begin(m, SHED_LOCK_OP_RELEASE, holder, r);
+
+    question->memory = *memory;
+    shed_round_ask(m, SHED_LOCK_RELEASING);
+}
+
+/* Release, extend, advance: what was asked for. */
+static bool begin_other(struct shed_lock_machine *m)
+{
+    struct shed_lock_request *r = m->others.first;
+
+    if (r == NULL)
+        return false;
+    if (r->op == SHED_LOCK_OP_RELEASE) {
+        begin_release(m, r, &r->holder, &r->memory);
+    } else if (r->op == SHED_LOCK_OP_ADVANCE) {
+        shed_round_begin(m, r->op, &r->holder, r)->number = r->number;
+        shed_round_ask(m, SHED_LOCK_ADVANCING);
+    } else if (m->hold.is_held && m->hold.generation == r->generation) {
+        begin_extend(m, r, r->lease_ms);
+    } else {
+        (void)shed_fail(&r->error, SHED_ELOST, "the lock is not held any more");
+        shed_lock_answer(m, r, SHED_ELOST);
+    }
+    return true;
+}
+
+static bool begin_closing(struct shed_lock_machine *m)
+{
+    struct shed_hold hold = m->hold;
+
+    if (hold.is_held) {
+        begin_release(m, NULL, &hold.holder, &hold.memory);
+        shed_hold_end(&m->hold);
+        return true;
+    }
+    for (size_t i = 0; i < m->count; i++)
+        if (m->voter[i].state != SHED_VOTER_IDLE)
+            return false;
+    m->life = SHED_LOCK_CLOSED;
+    m->act->is_over = true;
+    return false;
+}
+
+/* Renew what is held. A hold that is not renewed, and has to be written again,
+ * ends when it would have. */
+static bool begin_renewal(struct shed_lock_machine *m)
+{
+    struct shed_hold *hold = &m->hold;
+
+    if (shed_owner_has_ended(hold->owner))
+        hold->renew_at_ms = UINT64_MAX;
+    /* a bare token names no session, and cannot be written for the rest of its
+     * time */
+    if (!m->way->has_tokens && hold->renew_at_ms == UINT64_MAX)
+        hold->rewrite_at_ms = UINT64_MAX;
+    if (!hold->is_held ||
+        m->now_ms < shed_lock_sooner_ms(hold->renew_at_ms, hold->rewrite_at_ms))
+        return false;
+    begin_extend(m, NULL, hold->renew_at_ms != UINT64_MAX ? hold->lease_ms : 0);
+    return true;
+}
+
+/* ------------------------------------------------------------------ a try */
+
+static void begin_acquire(struct shed_lock_machine *m,
+                          struct shed_lock_request *r)
+{
+    if (r == m->acquires.first)
+        m->is_awake = false; /* what woke us was for this one */
+    r->is_tried = true;
+    m->counts.tries++;
+    shed_round_begin(m, SHED_LOCK_OP_ACQUIRE, &r->holder, r)->memory =
+        m->memory;
+    shed_round_ask(m, SHED_LOCK_ACQUIRING);
+}
+
+static bool steps_back(struct shed_lock_machine *m)
+{
+    uint64_t delay_ms = shed_lock_machine_step_back_ms(m, m->now_ms);
+
+    if (delay_ms == 0 || m->acquires.first->holder.wait_ms == 0)
+        return false;
+    m->retry_at_ms = m->now_ms + delay_ms + shed_lock_split_ms(m);
+    return true;
+}
+
+/* Whether one of us has it: then Redis need not be asked, its release wakes us.
+ * Not where nobody would step back for those elsewhere, or where each has to be
+ * enlisted. */
+static bool is_held_here(struct shed_lock_machine *m)
+{
+    if (!m->way->has_tokens || m->options->fair != 0 ||
+        !shed_hold_is_safe(&m->hold, m->now_ms))
+        return false;
+    m->retry_at_ms = m->hold.valid_until_ms;
+    return true;
+}
+
+static void refuse_all(struct shed_lock_machine *m,
+                       const struct shed_error *why)
+{
+    struct shed_lock_request *r;
+
+    while ((r = m->acquires.first) != NULL) {
+        if (r->is_tried) /* before that was known */
+            shed_lock_cancel(m, &r->holder);
+        r->error = *why;
+        shed_lock_answer(m, r, (int)why->code);
+    }
+}
+
+/* Where changes are announced, the first hears of a release by its own process
+ * as others do; with tokens it need not wait for that. */
+static void wake_first(struct shed_lock_machine *m)
+{
+    if (m->is_released && (m->way->has_tokens || !m->facts->is_pushed))
+        m->is_awake = true;
+    m->is_released = false;
+    if (m->now_ms < m->retry_at_ms)
+        return;
+    m->is_awake = true;
+    m->retry_at_ms = UINT64_MAX;
+}
+
+/* The request that is to ask now, NULL: none. may_wait: it would be told of the
+ * release. */
+static struct shed_lock_request *next_to_ask(struct shed_lock_machine *m,
+                                             bool may_wait)
+{
+    struct shed_lock_request *first = m->acquires.first;
+
+    /* what woke us is for one that waits, not for those that come now */
+    if (first->is_tried && m->is_awake && !may_wait)
+        return first;
+    for (struct shed_lock_request *r = first; r != NULL; r = r->next)
+        if (!r->is_tried && ((r == first && !may_wait) ||
+                             m->options->fair != 0 || r->holder.wait_ms == 0))
+            return r;
+    return NULL;
+}
+
+static bool begin_try(struct shed_lock_machine *m)
+{
+    struct shed_lock_request *r;
+
+    wake_first(m);
+    if (m->acquires.first == NULL)
+        return false;
+    if (m->facts->refusal != NULL) {
+        refuse_all(m, m->facts->refusal);
+        return false;
+    }
+    if (!m->facts->is_settled) {
+        m->retry_at_ms = UINT64_MAX; /* an epoch tells */
+        return false;
+    }
+    if (steps_back(m))
+        return false;
+    r = next_to_ask(m, is_held_here(m));
+    if (r != NULL)
+        begin_acquire(m, r);
+    return r != NULL;
+}
+
+/* ---------------------------------------------------------------- the step */
+
+/* See the design notes for the order. Returns: whether something was begun,
+ * which may be over already. */
+static bool begin_next(struct shed_lock_machine *m)
+{
+    end_overdue(m);
+    if (m->life == SHED_LOCK_OPEN)
+        clean_due(m);
+    if (shed_lock_is_engaged(m))
+        return false;
+    if (begin_other(m))
+        return true;
+    if (m->life != SHED_LOCK_OPEN)
+        return begin_closing(m);
+    return begin_renewal(m) || begin_try(m);
+}
+
+static void go_on(struct shed_lock_machine *m)
+{
+    do {
+        shed_lock_see_end(m);
+        while (shed_round_end(m))
+            ; /* it may go on as another */
+    } while (!shed_lock_is_engaged(m) && begin_next(m));
+}
+
+/* After an epoch, the record names the wrong run of the server, or channel: it
+ * is to be written again. A change that overtakes the answer to a try wakes the
+ * next one; of several servers it reaches one after the other. */
+static void on_change(struct shed_lock_machine *m,
+                      const struct shed_lock_event *e)
+{
+    if (e->type == SHED_LOCK_EV_EPOCH) {
+        m->epochs++;
+        m->hold.rewrite_at_ms = 0;
+        m->voter[e->server].clean_at_ms = 0;
+    }
+    if (m->rules.split_ms == 0)
+        m->is_awake = true;
+    else
+        m->retry_at_ms = m->now_ms + shed_lock_split_ms(m);
+}
+
+static uint64_t timer_at_ms(const struct shed_lock_machine *m)
+{
+    uint64_t at_ms = shed_lock_machine_hold_due_ms(m);
+
+    if (m->life == SHED_LOCK_CLOSED)
+        return UINT64_MAX;
+    if (shed_lock_is_engaged(
+            m)) { /* there is nothing to do but to see it end */
+        at_ms = m->hold.is_held ? m->hold.valid_until_ms : UINT64_MAX;
+        return m->state == SHED_LOCK_RESTING
+                   ? at_ms
+                   : shed_lock_sooner_ms(at_ms, m->round.patience_until_ms);
+    }
+    for (size_t i = 0; i < m->count && m->life == SHED_LOCK_OPEN; i++)
+        at_ms =
+            shed_lock_sooner_ms(at_ms, shed_voter_clean_at_ms(&m->voter[i]));
+    if (m->acquires.first != NULL)
+        at_ms = shed_lock_sooner_ms(at_ms, m->retry_at_ms);
+    for (const struct shed_lock_request *r = m->acquires.first; r != NULL;
+         r = r->next)
+        at_ms = shed_lock_sooner_ms(at_ms, end_ms(r));
+    return at_ms;
+}
+
+void shed_lock_step(struct shed_lock_machine *m,
+                    const struct shed_lock_event *e,
+                    const struct shed_lock_facts *facts,
+                    struct shed_lock_act *act)
+{
+    *act = (struct shed_lock_act){.timer_at_ms = UINT64_MAX};
+    shed_lock_queue_init(&act->answered);
+    if (m->life == SHED_LOCK_CLOSED)
+        return;
+    m->facts = facts;
+    m->now_ms = facts->now_ms;
+    m->random = facts->random;
+    m->act = act;
+    if (e->type == SHED_LOCK_EV_ANSWERED)
+        shed_round_answered(m, e->server);
+    else if (e->type == SHED_LOCK_EV_CHANGE || e->type == SHED_LOCK_EV_EPOCH)
+        on_change(m, e);
+    go_on(m);
+    act->timer_at_ms = timer_at_ms(m);
+    act->lost = m->lost;
+    act->lost_reason = m->lost_reason;
+    m->lost = 0;
+    m->facts = NULL;
+    m->act = NULL;
+}

@@ -1,0 +1,29 @@
+/*
+ * A lock in one process, as a state machine: events and facts go in, what to do
+ * comes out. Pure: no I/O, no clock, no threads, no memory of its own.
+ */
+#ifndef SHED_LOCK_MACHINE_H
+#define SHED_LOCK_MACHINE_H
+
+#include "lock/state.h"
+
+enum shed_lock_event_type {
+    SHED_LOCK_EV_WAKE,     /* a function below has changed something */
+    SHED_LOCK_EV_ANSWERED, /* the talk with a server has ended */
+    SHED_LOCK_EV_CHANGE,   /* the key may have changed on a server */
+    SHED_LOCK_EV_EPOCH,    /* a server's session has begun, or ended */
+    SHED_LOCK_EV_TIMER     /* the time is there that the last act said */
+};
+
+struct shed_lock_event {
+    enum shed_lock_event_type type;
+    size_t server;
+};
+
+/* Make one step. After CLOSED nothing is done any more. */
+void shed_lock_step(struct shed_lock_machine *m,
+                    const struct shed_lock_event *event,
+                    const struct shed_lock_facts *facts,
+                    struct shed_lock_act *act);
+
+#endif

@@ -1,0 +1,363 @@
+/* A round: one operation on all servers, from the question to what follows from
+ * the verdict. Its invariant: a round that has ended counts no more answers,
+ * and the server that was asked and has not answered is LATE. */
+#include "lock/round.h"
+
+#include <assert.h>
+
+#include "backoff.h"
+#include "clock.h"
+#include "error.h"
+
+/* Where Redis cannot be asked: the first pause; it doubles up to the
+ * algorithm's poll. */
+#define TROUBLE_FIRST_MS 5
+
+/* How often a fencing number is written back, and how far above what is known:
+ * as numbers follow the servers' clocks, this is a time in microseconds. */
+#define NUMBERINGS_MAX 4
+#define ABOVE ((uint64_t)1000)
+#define ABOVE_SHIFT 4
+
+/* Why a server is not asked, and counts as silent; NULL: it is asked, at once
+ * or when it has answered what it was asked a moment ago. A release is for all.
+ */
+static const char *why_silent(struct shed_lock_machine *m, size_t i)
+{
+    const struct shed_voter *v = &m->voter[i];
+    enum shed_lock_op op = m->round.question.op;
+
+    if (op == SHED_LOCK_OP_RELEASE)
+        return NULL;
+    if (op == SHED_LOCK_OP_ACQUIRE && !shed_voter_has_room(v)) {
+        shed_lock_clean(m, i);
+        return "too many tries that a server did not answer are still to be "
+               "undone there";
+    }
+    if (v->state != SHED_VOTER_IDLE &&
+        m->now_ms - v->asked_ms >= m->rules.busy_ms)
+        return "a server has not answered an earlier question yet";
+    return NULL;
+}
+
+static void ask_if_idle(struct shed_lock_machine *m, size_t i)
+{
+    if (m->voter[i].is_next && m->voter[i].state == SHED_VOTER_IDLE &&
+        shed_tally_verdict(&m->round.tally) == SHED_VERDICT_OPEN)
+        shed_lock_ask(m, i, SHED_VOTER_ASKED, &m->round.question);
+}
+
+/* Ask the round's question of all servers; of none, if too many are silent. */
+void shed_round_ask(struct shed_lock_machine *m, enum shed_lock_state state)
+{
+    struct shed_lock_round *round = &m->round;
+    struct shed_talk silent = {.end = SHED_TALK_FAILED};
+
+    m->state = state;
+    round->patience_until_ms =
+        shed_deadline_ms(m->now_ms, m->rules.patience_ms);
+    shed_tally_init(&round->tally, round->question.op, m->count);
+    for (size_t i = 0; i < m->count; i++) {
+        const char *why = why_silent(m, i);
+        m->voter[i].is_next = why == NULL;
+        if (why == NULL)
+            continue;
+        (void)shed_fail(&silent.error, SHED_EREDIS, "%s", why);
+        shed_tally_add(&round->tally, &silent);
+    }
+    for (size_t i = 0; i < m->count; i++)
+        ask_if_idle(m, i);
+}
+
+struct shed_talk *shed_round_begin(struct shed_lock_machine *m,
+                                   enum shed_lock_op op,
+                                   const struct shed_lock_holder *holder,
+                                   struct shed_lock_request *request)
+{
+    struct shed_lock_round *round = &m->round;
+
+    assert(!shed_lock_is_engaged(m) && m->life != SHED_LOCK_CLOSED);
+    round->request = request;
+    round->numberings = 0;
+    round->asked_ms = m->now_ms;
+    round->asked_epochs = m->epochs;
+    shed_talk_begin(&round->question, op, holder);
+    round->question.lease_ms = m->options->lease_ms;
+    return &round->question;
+}
+
+/* -------------------------------------------------- the end of an acquire */
+
+static uint64_t poll_ms(struct shed_lock_machine *m)
+{
+    bool is_pushed = m->facts->is_pushed;
+    uint64_t bound_ms =
+        m->way->poll_ms[is_pushed ? SHED_POLL_PUSHED : SHED_POLL_ALONE];
+
+    return is_pushed
+               ? shed_backoff_equal_ms(0, bound_ms, bound_ms, shed_lock_draw(m))
+               : shed_backoff_ms(m->attempts, TROUBLE_FIRST_MS, bound_ms,
+                                 shed_lock_draw(m));
+}
+
+static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
+{
+    struct shed_lock_request *r = m->round.request;
+    uint64_t look_ms = m->round.tally.look_ms;
+    uint64_t delay_ms = poll_ms(m);
+
+    r->error = m->round.tally.error;
+    if (verdict == SHED_VERDICT_NO) {
+        (void)shed_fail(&r->error, SHED_ETIMEDOUT,
+                        "the lock is held by another");
+        if (look_ms > 0)
+            delay_ms = shed_lock_sooner_ms(look_ms, delay_ms);
+    }
+    /* a minority may have granted it */
+    if (!m->rules.is_alone || verdict == SHED_VERDICT_WRONG)
+        shed_lock_cancel(m, &r->holder);
+    if (verdict == SHED_VERDICT_WRONG) {
+        shed_lock_answer(m, r, (int)r->error.code);
+    } else if (r == m->acquires.first) {
+        m->attempts++;
+        m->retry_at_ms = m->now_ms + delay_ms + shed_lock_split_ms(m);
+    }
+}
+
+/* It was granted, and must not be used. */
+static void fail_granted(struct shed_lock_machine *m, const char *why)
+{
+    (void)shed_fail(&m->round.tally.error, SHED_EREDIS, "%s", why);
+    shed_lock_cancel(m, &m->round.request->holder);
+    fail_try(m, SHED_VERDICT_FAILED);
+}
+
+/* Some of a majority may know a higher number than the ones that granted this
+ * one: of a holder that wrote it back since they were asked, or of a try. So it
+ * goes a little above what is known, and higher each time that is not enough.
+ */
+static void begin_numbering(struct shed_lock_machine *m)
+{
+    struct shed_lock_round *round = &m->round;
+
+    round->question.number =
+        round->tally.fence + (ABOVE << (ABOVE_SHIFT * round->numberings));
+    round->question.op = SHED_LOCK_OP_ADVANCE;
+    round->numberings++;
+    shed_round_ask(m, SHED_LOCK_NUMBERING);
+}
+
+/* Whether the number is above all that a majority knows. */
+static bool is_numbered(const struct shed_lock_round *round)
+{
+    return round->numberings > 0 && round->tally.fence < round->question.number;
+}
+
+/* Also while it is being closed, which then releases it. */
+static void win(struct shed_lock_machine *m)
+{
+    struct shed_lock_round *round = &m->round;
+    struct shed_lock_request *r = round->request;
+    struct shed_grant grant = {.owner = r->owner,
+                               .talk = &round->question,
+                               .fence = m->rules.is_alone
+                                            ? round->tally.fence
+                                            : round->question.number,
+                               .asked_ms = round->asked_ms,
+                               .epochs = round->asked_epochs};
+
+    for (size_t i = 0; i < m->count; i++) /* of an earlier try: it holds now */
+        shed_voter_drop_leftover(&m->voter[i], &r->holder);
+    shed_lock_machine_grant(m, &grant);
+    /* a bare majority can break: renew it soon, and with all servers */
+    if (!m->rules.is_alone)
+        shed_hold_retry(&m->hold, false, m->now_ms, shed_lock_draw(m));
+    shed_lock_answer(
+        m, r,
+        m->life == SHED_LOCK_OPEN ? SHED_OK : shed_lock_fail_closed(&r->error));
+}
+
+static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
+{
+    const struct shed_lock_round *round = &m->round;
+    bool is_safe = !m->way->has_lease ||
+                   m->now_ms < shed_lock_valid_until_ms(round->asked_ms,
+                                                        m->options->lease_ms);
+
+    if (verdict != SHED_VERDICT_YES)
+        fail_try(m, verdict);
+    else if (!m->rules.is_alone && !is_numbered(round) &&
+             round->numberings < NUMBERINGS_MAX)
+        begin_numbering(m);
+    else if (!m->rules.is_alone && !is_numbered(round))
+        fail_granted(m, "the fencing numbers of the servers do not settle");
+    else if (!is_safe)
+        fail_granted(m, "to get the lock took longer than its lease");
+    else
+        win(m);
+}
+
+/* ---------------------------------- the end of an extend, release, advance */
+
+static int code_of(const struct shed_lock_machine *m, enum shed_verdict verdict)
+{
+    if (verdict == SHED_VERDICT_YES)
+        return SHED_OK;
+    return verdict == SHED_VERDICT_NO ? SHED_ELOST
+                                      : (int)m->round.tally.error.code;
+}
+
+/* Servers that do not have the lock: they had granted it to one that did not
+ * get a majority, or have lost it. While it is held safely they may be asked to
+ * grant it; whether they have, the next renewal counts. */
+static void repair(struct shed_lock_machine *m)
+{
+    struct shed_talk question = m->round.question;
+
+    if (!shed_hold_is_safe(&m->hold, m->now_ms))
+        return;
+    shed_talk_begin(&question, SHED_LOCK_OP_ACQUIRE, &m->hold.holder);
+    question.lease_ms = shed_left_ms(m->hold.valid_until_ms, m->now_ms);
+    for (size_t i = 0; i < m->count; i++) {
+        struct shed_voter *v = &m->voter[i];
+        if (!v->is_missing || v->state != SHED_VOTER_IDLE)
+            continue;
+        v->is_missing = false;
+        shed_lock_ask(m, i, SHED_VOTER_REPAIRING, &question);
+    }
+}
+
+/* What was asked for by the holder, or only written again, is no renewal. */
+static void count_renewal(struct shed_lock_machine *m,
+                          enum shed_verdict verdict)
+{
+    if (m->round.request != NULL || m->round.question.lease_ms == 0)
+        return;
+    if (verdict == SHED_VERDICT_YES)
+        m->counts.renewals++;
+    else
+        m->counts.renewal_failures++;
+}
+
+static void end_extend_of_hold(struct shed_lock_machine *m,
+                               enum shed_verdict verdict)
+{
+    const struct shed_lock_round *round = &m->round;
+    struct shed_hold *hold = &m->hold;
+
+    shed_hold_remember(hold, &round->question);
+    if (verdict == SHED_VERDICT_NO)
+        shed_lock_machine_lose(m, "it is not ours any more: its lease ended, "
+                                  "or it was removed");
+    else if (verdict != SHED_VERDICT_YES)
+        shed_hold_retry(hold, round->is_rewrite, m->now_ms, shed_lock_draw(m));
+    else if (round->question.lease_ms > 0)
+        shed_hold_renew(hold, &round->question, round->asked_ms);
+}
+
+/* Returns: the verdict, NO if the hold has ended meanwhile. What comes after
+ * the end of the lease must not revive it. */
+static enum shed_verdict end_extend(struct shed_lock_machine *m,
+                                    enum shed_verdict verdict)
+{
+    const struct shed_lock_round *round = &m->round;
+
+    count_renewal(m, verdict);
+    if (m->hold.is_held && m->hold.generation == round->generation) {
+        end_extend_of_hold(m, verdict);
+    } else {
+        if (m->lost_generation == round->generation &&
+            verdict != SHED_VERDICT_NO)
+            shed_lock_cancel(m,
+                             &round->question.holder); /* nobody releases it */
+        verdict = SHED_VERDICT_NO;
+    }
+    repair(m);
+    return verdict;
+}
+
+/* Under way for a request, or for nobody. */
+static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
+{
+    struct shed_lock_request *r = m->round.request;
+
+    if (m->round.question.op == SHED_LOCK_OP_EXTEND)
+        verdict = end_extend(m, verdict);
+    if (m->round.question.op == SHED_LOCK_OP_RELEASE) {
+        shed_lock_machine_released(m, m->round.tally.has_waiters, m->now_ms);
+        if (r == NULL) { /* closing; for a request the caller counts */
+            m->counts.released += verdict == SHED_VERDICT_YES;
+            m->counts.lost += verdict == SHED_VERDICT_NO;
+        }
+    }
+    if (r == NULL)
+        return;
+    if (verdict == SHED_VERDICT_NO)
+        (void)shed_fail(&r->error, SHED_ELOST,
+                        "the lock was not ours any more");
+    else
+        r->error = m->round.tally.error;
+    shed_lock_answer(m, r, code_of(m, verdict));
+}
+
+/* ------------------------------------------------------ the end of a round */
+
+/* A release is for the servers, too, that could not be asked in time. */
+static void leave_round(struct shed_lock_machine *m, size_t i)
+{
+    struct shed_voter *v = &m->voter[i];
+    const struct shed_talk *question = &m->round.question;
+
+    if (v->state == SHED_VOTER_ASKED)
+        v->state = SHED_VOTER_LATE;
+    if (v->is_next && question->op == SHED_LOCK_OP_RELEASE) {
+        shed_voter_add_leftover(v, &question->holder, m->now_ms);
+        shed_lock_clean(m, i);
+    }
+    v->is_next = false;
+}
+
+/* Returns: whether the round was decided. */
+bool shed_round_end(struct shed_lock_machine *m)
+{
+    enum shed_lock_state state = m->state;
+    enum shed_verdict verdict;
+
+    if (state == SHED_LOCK_RESTING)
+        return false;
+    if (m->now_ms >= m->round.patience_until_ms)
+        shed_tally_close(&m->round.tally, "too many servers are silent");
+    verdict = shed_tally_verdict(&m->round.tally);
+    if (verdict == SHED_VERDICT_OPEN)
+        return false;
+    m->state = SHED_LOCK_RESTING;
+    for (size_t i = 0; i < m->count; i++)
+        leave_round(m, i);
+    if (state == SHED_LOCK_ACQUIRING || state == SHED_LOCK_NUMBERING)
+        end_acquire(m, verdict);
+    else
+        end_other(m, verdict);
+    return true;
+}
+
+void shed_round_answered(struct shed_lock_machine *m, size_t i)
+{
+    struct shed_lock_round *round = &m->round;
+    struct shed_voter *v = &m->voter[i];
+    enum shed_lock_op op = v->talk.op;
+    enum shed_voter_state before =
+        shed_voter_answered(v, m->now_ms, shed_lock_draw(m));
+
+    if (before == SHED_VOTER_ASKED) {
+        round->question.memory = v->talk.memory;
+        if (op == SHED_LOCK_OP_ACQUIRE)
+            m->memory = v->talk.memory;
+        shed_tally_add(&round->tally, &v->talk);
+    } else if (m->now_ms >= shed_voter_clean_at_ms(v)) {
+        shed_lock_clean(m, i);
+    }
+    if (m->state != SHED_LOCK_RESTING)
+        ask_if_idle(m, i);
+    else if (before == SHED_VOTER_LATE && op == SHED_LOCK_OP_EXTEND)
+        repair(m); /* the others were enough, and faster */
+}

@@ -1,0 +1,173 @@
+/* Talks with one server. Its invariant: on_answer is called once for each ask,
+ * and until then the talk is not touched on the home reactor. */
+#include "lock/server.h"
+
+#include <stddef.h>
+
+#include "error.h"
+#include "lock/quorum.h"
+
+static bool is_home(const struct shed_lock_server *s)
+{
+    return s->client->airport.reactor == s->home;
+}
+
+static struct shed_push *push_of(const struct shed_lock_server *s)
+{
+    return s->client->airport.push;
+}
+
+/* ------------------------------------------------------------------ talks */
+
+static void end_posted(struct shed_post *post)
+{
+    struct shed_lock_server *s =
+        (struct shed_lock_server *)(void *)((char *)post -
+                                            offsetof(struct shed_lock_server,
+                                                     back));
+
+    s->on_answer(s);
+}
+
+/* A server that has restarted may have forgotten a lock that it granted: for
+ * one lease it has no voice. */
+static bool is_too_young(struct shed_lock_server *s)
+{
+    uint64_t age_ms = shed_push_server_age_ms(push_of(s));
+
+    if (!shed_quorum_is_too_young(s->count, s->talk, age_ms))
+        return false;
+    (void)shed_fail(&s->talk->error, SHED_EREDIS,
+                    "Redis %s runs since %llu ms only: it is not asked before "
+                    "a lease time has passed",
+                    s->client->address->text, (unsigned long long)age_ms);
+    (void)shed_talk_end(s->talk, SHED_TALK_FAILED);
+    return true;
+}
+
+static void on_reply(void *arg, struct shed_reply *reply,
+                     enum shed_trouble trouble, const struct shed_error *err);
+
+/* Returns: false when there is nothing to say: the talk is over. */
+static bool say(struct shed_lock_server *s)
+{
+    struct shed_args args;
+
+    if (is_too_young(s) || !shed_talk_say(s->talk, push_of(s), &args))
+        return false;
+    shed_pipe_call(shed_push_pipe(push_of(s)), &s->call, &args, on_reply, s);
+    return true;
+}
+
+static void on_reply(void *arg, struct shed_reply *reply,
+                     enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_lock_server *s = arg;
+
+    (void)trouble;
+    if (shed_talk_hear(s->talk, reply, err) && say(s))
+        return;
+    /* it may have restarted while it was asked */
+    if (s->talk->end == SHED_TALK_YES)
+        (void)is_too_young(s);
+    if (is_home(s))
+        s->on_answer(s);
+    else
+        shed_reactor_post(s->home, &s->back);
+}
+
+static void go(struct shed_lock_server *s)
+{
+    /* by a post even at home: on_answer does not come before ask's return */
+    if (!say(s))
+        shed_reactor_post(s->home, &s->back);
+}
+
+static void go_posted(struct shed_post *post)
+{
+    go((struct shed_lock_server *)(void *)((char *)post -
+                                           offsetof(struct shed_lock_server,
+                                                    go)));
+}
+
+void shed_lock_server_ask(struct shed_lock_server *s)
+{
+    if (is_home(s))
+        go(s);
+    else
+        shed_reactor_post(s->client->airport.reactor, &s->go);
+}
+
+/* ---------------------------------------------------------------- changes */
+
+static struct shed_lock_server *server_of(struct shed_watch *watch)
+{
+    return (struct shed_lock_server *)(void *)((char *)watch -
+                                               offsetof(struct shed_lock_server,
+                                                        watch));
+}
+
+static void tell(struct shed_post *post)
+{
+    struct shed_lock_server *s =
+        (struct shed_lock_server *)(void *)((char *)post -
+                                            offsetof(struct shed_lock_server,
+                                                     change));
+
+    atomic_store(&s->is_changing, false);
+    s->on_change(s, atomic_exchange(&s->is_epoch, false));
+}
+
+static void change(struct shed_lock_server *s, bool is_epoch)
+{
+    if (is_home(s)) {
+        s->on_change(s, is_epoch);
+        return;
+    }
+    if (is_epoch)
+        atomic_store(&s->is_epoch, true);
+    if (!atomic_exchange(&s->is_changing, true))
+        shed_reactor_post(s->home, &s->change);
+}
+
+static void on_change(struct shed_watch *watch)
+{
+    change(server_of(watch), false);
+}
+
+static void on_epoch(struct shed_watch *watch)
+{
+    change(server_of(watch), true);
+}
+
+static void watch(void *arg)
+{
+    struct shed_lock_server *s = arg;
+
+    shed_hall_watch(s->client->hall, &s->watch);
+}
+
+static void unwatch(void *arg)
+{
+    struct shed_lock_server *s = arg;
+
+    shed_hall_unwatch(s->client->hall, &s->watch);
+}
+
+void shed_lock_server_open(struct shed_lock_server *s)
+{
+    s->go.run = go_posted;
+    s->back.run = end_posted;
+    s->change.run = tell;
+    s->watch =
+        (struct shed_watch){.key = s->talk->words->key[SHED_LOCK_KEY].at,
+                            .key_size = s->talk->words->key[SHED_LOCK_KEY].size,
+                            .on_change = on_change,
+                            .on_epoch = on_epoch};
+    shed_reactor_run(s->client->airport.reactor, watch, s);
+}
+
+void shed_lock_server_close(struct shed_lock_server *s)
+{
+    shed_reactor_run(s->client->airport.reactor, unwatch, s);
+}

@@ -1,0 +1,160 @@
+/*
+ * The short way: with an algorithm that bears being asked twice, a free lock is
+ * taken and given back in the caller's thread, over the shared links, and the
+ * engine hears of it only when there is something to wait for, or to renew. Its
+ * invariant: what it did not hear the end of, the engine cleans up.
+ */
+#include "lock/short.h"
+
+#include "clock.h"
+#include "error.h"
+
+bool shed_lock_goes_short(const struct shed_lock *l)
+{
+    return l->way->may_repeat && l->count == 1;
+}
+
+bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
+{
+    const struct shed_lock_machine *m = &l->machine;
+
+    return shed_lock_goes_short(l) && m->acquires.first == NULL &&
+           (l->options.fair == 0 || wait_ms == 0) && shed_lock_is_settled(l) &&
+           shed_voter_has_room(&l->voter[0]) &&
+           (wait_ms == 0 ||
+            shed_lock_machine_step_back_ms(m, shed_now_ms()) == 0);
+}
+
+static void carry(struct shed_lock *l, struct shed_talk *talk)
+{
+    talk->way = l->way;
+    talk->words = &l->words;
+    shed_talk_carry(talk, l->home->links, l->home->airport.push,
+                    shed_now_ms() + l->home->command_timeout_ms);
+}
+
+static int talk_code(const struct shed_talk *talk, int when_no)
+{
+    if (talk->end == SHED_TALK_YES)
+        return SHED_OK;
+    return talk->end == SHED_TALK_NO ? when_no : (int)talk->error.code;
+}
+
+static unsigned read_epochs(struct shed_lock *l)
+{
+    unsigned epochs;
+
+    pthread_mutex_lock(&l->mu);
+    epochs = l->machine.epochs;
+    pthread_mutex_unlock(&l->mu);
+    return epochs;
+}
+
+/* Begin the hold, if the lock was granted while its lease is safe. */
+static bool take(struct shed_lock *l, const struct shed_grant *grant)
+{
+    uint64_t lease_ms = grant->talk->lease_ms;
+    bool is_ours;
+
+    pthread_mutex_lock(&l->mu);
+    is_ours =
+        grant->talk->end == SHED_TALK_YES &&
+        shed_now_ms() < shed_lock_valid_until_ms(grant->asked_ms, lease_ms);
+    if (is_ours)
+        shed_lock_machine_grant(&l->machine, grant);
+    shed_lock_changed_locked(l);
+    pthread_mutex_unlock(&l->mu);
+    return is_ours;
+}
+
+/* The engine waits, tries again, cleans up. A whole timeout is enough for a
+ * caller that wants a single try. */
+static void hand_over(struct shed_lock *l, struct shed_lock_request *r,
+                      const struct shed_talk *talk, uint64_t asked_ms)
+{
+    bool has_failed = talk->end == SHED_TALK_FAILED;
+
+    r->is_tried =
+        has_failed && shed_now_ms() - asked_ms >= l->home->command_timeout_ms;
+    r->may_be_left = talk->end != SHED_TALK_NO;
+    if (r->may_be_left)
+        (void)shed_fail(&r->error, SHED_EREDIS, "%s",
+                        has_failed
+                            ? talk->error.reason
+                            : "to get the lock took longer than its lease");
+}
+
+bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r)
+{
+    struct shed_talk talk = {.lease_ms = r->lease_ms};
+    struct shed_grant grant = {.owner = r->owner,
+                               .talk = &talk,
+                               .asked_ms = shed_now_ms(),
+                               .epochs = read_epochs(l)};
+
+    shed_count(&l->counters.tries, 1);
+    shed_talk_begin(&talk, SHED_LOCK_OP_ACQUIRE, &r->holder);
+    carry(l, &talk);
+    grant.fence = talk.fence;
+    if (take(l, &grant)) {
+        r->code = SHED_OK;
+        return true;
+    }
+    if (talk.end == SHED_TALK_WRONG) {
+        r->error = talk.error;
+        r->code = (int)talk.error.code;
+        return true;
+    }
+    if (talk.end == SHED_TALK_NO && r->holder.wait_ms == 0 &&
+        l->options.fair == 0) {
+        r->code = (int)r->error.code;
+        return true;
+    }
+    hand_over(l, r, &talk, grant.asked_ms);
+    return false;
+}
+
+int shed_lock_fail_unconfirmed(struct shed_error *err)
+{
+    return shed_fail(err, SHED_EREDIS,
+                     "Redis broke off during the release: the lock is gone, "
+                     "by it or before it");
+}
+
+/* It was ours here, and not in Redis. */
+static int fail_gone(struct shed_error *err)
+{
+    return shed_fail(err, SHED_ELOST,
+                     "the lock was lost: its lease ended, or it was removed");
+}
+
+bool shed_lock_release_short(struct shed_lock *l, const struct shed_hold *hold,
+                             int *code, struct shed_error *err)
+{
+    uint64_t begin_ms = shed_now_ms();
+    struct shed_talk talk = {0};
+    bool is_over;
+
+    if (!shed_lock_goes_short(l))
+        return false;
+    shed_talk_begin(&talk, SHED_LOCK_OP_RELEASE, &hold->holder);
+    carry(l, &talk);
+    *code = talk_code(&talk, SHED_ELOST);
+    /* what failed at once is worth another try, by the engine's connection */
+    is_over = talk.end != SHED_TALK_FAILED ||
+              shed_now_ms() - begin_ms >= l->home->command_timeout_ms;
+    pthread_mutex_lock(&l->mu);
+    shed_lock_machine_released(&l->machine,
+                               talk.end == SHED_TALK_YES && talk.has_waiters,
+                               shed_now_ms());
+    if (is_over && talk.end == SHED_TALK_FAILED)
+        shed_lock_machine_give_up(&l->machine, &hold->holder, shed_now_ms());
+    shed_lock_changed_locked(l);
+    pthread_mutex_unlock(&l->mu);
+    if (talk.end == SHED_TALK_NO)
+        *code =
+            talk.is_repeated ? shed_lock_fail_unconfirmed(err) : fail_gone(err);
+    else if (*code != SHED_OK && err != NULL)
+        *err = talk.error;
+    return is_over;
+}

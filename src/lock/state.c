@@ -1,0 +1,230 @@
+/* What the machine is made of: the queues, the hold, the voters, and the single
+ * changes that every decision is written in. Its invariant: a request is in one
+ * queue until it is answered, once; a hold that is replaced is lost. */
+#include "lock/state.h"
+
+#include <assert.h>
+
+#include "backoff.h"
+#include "error.h"
+
+/* For how long a handle may take the lock again and again while others wait
+ * elsewhere: its own threads get it fastest. */
+#define COHORT_MS 4
+
+uint64_t shed_lock_draw(struct shed_lock_machine *m)
+{
+    /* splitmix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) */
+    uint64_t z = m->random += 0x9e3779b97f4a7c15;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+uint64_t shed_lock_split_ms(struct shed_lock_machine *m)
+{
+    uint64_t most_ms = m->rules.split_ms;
+
+    return most_ms > 0 ? shed_backoff_ms(0, most_ms, most_ms, shed_lock_draw(m))
+                       : 0;
+}
+
+/* ------------------------------------------------------------- the queues */
+
+void shed_lock_queue_init(struct shed_lock_queue *queue)
+{
+    *queue = (struct shed_lock_queue){.last = &queue->first};
+}
+
+static void append(struct shed_lock_queue *queue, struct shed_lock_request *r)
+{
+    r->next = NULL;
+    *queue->last = r;
+    queue->last = &r->next;
+}
+
+static void take_out(struct shed_lock_queue *queue, struct shed_lock_request *r)
+{
+    struct shed_lock_request **at = &queue->first;
+
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    if (r->next == NULL)
+        queue->last = at;
+}
+
+static struct shed_lock_queue *queue_of(struct shed_lock_machine *m,
+                                        const struct shed_lock_request *r)
+{
+    return r->op == SHED_LOCK_OP_ACQUIRE ? &m->acquires : &m->others;
+}
+
+void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
+                      int code)
+{
+    take_out(queue_of(m, r), r);
+    if (r->op == SHED_LOCK_OP_ACQUIRE) {
+        m->is_awake = true; /* the next of the queue */
+        m->attempts = 0;
+    }
+    r->code = code;
+    append(&m->act->answered, r);
+}
+
+bool shed_lock_machine_add(struct shed_lock_machine *m,
+                           struct shed_lock_request *r)
+{
+    if (m->life != SHED_LOCK_OPEN)
+        return false;
+    append(queue_of(m, r), r);
+    return true;
+}
+
+int shed_lock_fail_closed(struct shed_error *err)
+{
+    return shed_fail(err, SHED_ECLOSED, "the lock is closed");
+}
+
+/* --------------------------------------------------------------- the hold */
+
+void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
+{
+    (void)shed_fail(&m->lost_reason, SHED_ELOST, "%s", reason);
+    m->lost++;
+    m->counts.lost++;
+    m->lost_generation = m->hold.generation;
+    m->is_released = true;
+    shed_hold_end(&m->hold);
+}
+
+void shed_lock_machine_grant(struct shed_lock_machine *m,
+                             const struct shed_grant *grant)
+{
+    if (m->hold.is_held)
+        shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
+    shed_hold_begin(&m->hold, grant);
+    m->counts.acquired++;
+    if (m->epochs != grant->epochs)
+        m->hold.rewrite_at_ms = 0;
+    if (m->cohort_since_ms == 0)
+        m->cohort_since_ms = grant->asked_ms;
+}
+
+/* A lease can end while a command hangs that would renew it. */
+void shed_lock_see_end(struct shed_lock_machine *m)
+{
+    if (m->hold.is_held && m->now_ms >= m->hold.valid_until_ms)
+        shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
+}
+
+/* The releaser hears of the release first and would have the lock again every
+ * time, however many wait elsewhere. So after COHORT_MS it steps back, for as
+ * long as they need to ask. */
+void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters,
+                                uint64_t now_ms)
+{
+    if (!has_waiters) {
+        m->cohort_since_ms = 0;
+    } else if (now_ms - m->cohort_since_ms >= COHORT_MS) {
+        m->cohort_since_ms = 0;
+        m->cohort_ended_ms = now_ms;
+    }
+    m->is_released = true;
+}
+
+uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
+                                        uint64_t now_ms)
+{
+    uint64_t moment_ms = m->rules.step_back_ms;
+
+    return now_ms - m->cohort_ended_ms < moment_ms ? moment_ms : 0;
+}
+
+uint64_t shed_lock_machine_hold_due_ms(const struct shed_lock_machine *m)
+{
+    return shed_hold_due_ms(&m->hold, m->options->on_lost != NULL);
+}
+
+bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
+                              uint64_t timer_at_ms)
+{
+    return m->lost > 0 || (m->is_released && m->acquires.first != NULL) ||
+           shed_lock_machine_hold_due_ms(m) < timer_at_ms ||
+           (m->rules.is_alone &&
+            shed_voter_clean_at_ms(&m->voter[0]) < timer_at_ms);
+}
+
+void shed_lock_machine_give_up(struct shed_lock_machine *m,
+                               const struct shed_lock_holder *holder,
+                               uint64_t now_ms)
+{
+    assert(m->rules.is_alone);
+    shed_voter_add_leftover(&m->voter[0], holder, now_ms);
+}
+
+void shed_lock_machine_close(struct shed_lock_machine *m)
+{
+    assert(m->life == SHED_LOCK_OPEN);
+    m->life = SHED_LOCK_CLOSING;
+}
+
+/* ----------------------------------------------------------------- asking */
+
+void shed_lock_ask(struct shed_lock_machine *m, size_t i,
+                   enum shed_voter_state state,
+                   const struct shed_talk *question)
+{
+    shed_voter_ask(&m->voter[i], state, question, m->now_ms);
+    m->act->ask |= UINT32_C(1) << i;
+}
+
+void shed_lock_clean(struct shed_lock_machine *m, size_t i)
+{
+    if (shed_voter_clean(&m->voter[i], m->now_ms))
+        m->act->ask |= UINT32_C(1) << i;
+}
+
+/* Undo what a holder has, or may still get. */
+void shed_lock_cancel(struct shed_lock_machine *m,
+                      const struct shed_lock_holder *holder)
+{
+    const struct shed_lock_holder copy = *holder; /* it may be a voter's */
+
+    for (size_t i = 0; i < m->count; i++) {
+        shed_voter_cancel(&m->voter[i], &copy, m->now_ms);
+        shed_lock_clean(m, i);
+    }
+}
+
+/* Whether nothing can be begun. A server of several may be busy. */
+bool shed_lock_is_engaged(const struct shed_lock_machine *m)
+{
+    return m->state != SHED_LOCK_RESTING ||
+           (m->rules.is_alone && m->voter[0].state != SHED_VOTER_IDLE);
+}
+
+/* -------------------------------------------------------------- the begin */
+
+void shed_lock_machine_init(struct shed_lock_machine *m,
+                            struct shed_voter *voter, size_t count,
+                            const struct shed_lock_way *way,
+                            const struct shed_lock_words *words,
+                            uint64_t command_timeout_ms, const char *where)
+{
+    *m = (struct shed_lock_machine){
+        .options = words->options,
+        .way = way,
+        .where = where,
+        .count = count,
+        .rules = shed_quorum_rules(count, words->options->lease_ms,
+                                   command_timeout_ms),
+        .voter = voter,
+        .retry_at_ms = UINT64_MAX,
+        .round.question = {.way = way, .words = words}};
+    shed_lock_queue_init(&m->acquires);
+    shed_lock_queue_init(&m->others);
+    for (size_t i = 0; i < count; i++)
+        shed_voter_init(&voter[i], &m->round.question);
+}

@@ -1,0 +1,152 @@
+/* One server's account. Its invariant: what a try or a hold may have left there
+ * is a leftover from the moment it is not wanted until an answer says that it
+ * is gone, or a day has passed. */
+#include "lock/voter.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "backoff.h"
+
+/* How long after a failure to try again to remove something; sooner where a new
+ * session tells that somebody is there to be asked. */
+#define CLEAN_MS 1000
+
+/* For how long to try: as long as the longest lease. */
+#define LEFTOVER_MS SHED_LOCK_WAIT_MAX_MS
+
+void shed_voter_init(struct shed_voter *v, const struct shed_talk *question)
+{
+    *v = (struct shed_voter){.state = SHED_VOTER_IDLE, .talk = *question};
+}
+
+static bool is_same(const struct shed_lock_holder *a,
+                    const struct shed_lock_holder *b)
+{
+    return memcmp(a->token, b->token, SHED_TOKEN_BYTES) == 0;
+}
+
+void shed_voter_ask(struct shed_voter *v, enum shed_voter_state state,
+                    const struct shed_talk *question, uint64_t now_ms)
+{
+    assert(v->state == SHED_VOTER_IDLE && state != SHED_VOTER_IDLE);
+    v->talk = *question;
+    if (question->op == SHED_LOCK_OP_ACQUIRE)
+        shed_voter_drop_leftover(v, &question->holder);
+    v->state = state;
+    v->asked_ms = now_ms;
+    v->is_next = false;
+}
+
+/* -------------------------------------------------------------- leftovers */
+
+static void drop(struct shed_voter *v, size_t i)
+{
+    v->leftover_count--;
+    memmove(&v->leftover[i], &v->leftover[i + 1],
+            (v->leftover_count - i) * sizeof(v->leftover[0]));
+}
+
+void shed_voter_drop_leftover(struct shed_voter *v,
+                              const struct shed_lock_holder *holder)
+{
+    for (size_t i = v->leftover_count; i-- > 0;)
+        if (is_same(&v->leftover[i].holder, holder))
+            drop(v, i);
+}
+
+void shed_voter_add_leftover(struct shed_voter *v,
+                             const struct shed_lock_holder *holder,
+                             uint64_t now_ms)
+{
+    struct shed_lock_holder copy = *holder; /* it may be one of ours */
+
+    if (!v->talk.way->can_undo)
+        return;
+    shed_voter_drop_leftover(v, &copy);
+    if (v->leftover_count == SHED_LEFTOVERS_MAX) {
+        /* only tries that did not ask has_room can fill it */
+        assert(v->talk.way->has_lease);
+        drop(v, 0);
+    }
+    v->leftover[v->leftover_count++] =
+        (struct shed_leftover){copy, now_ms + LEFTOVER_MS};
+    v->clean_at_ms = now_ms;
+}
+
+/* Whether the talk under way is of this holder's, and may bring it something,
+ * or confirm it. */
+static bool is_try_of(const struct shed_voter *v,
+                      const struct shed_lock_holder *holder)
+{
+    return v->talk.op != SHED_LOCK_OP_RELEASE &&
+           v->talk.op != SHED_LOCK_OP_UNDO && is_same(&v->talk.holder, holder);
+}
+
+/* A server that is busy with another's question was not asked this one's: it
+ * would have been silent for too long. */
+void shed_voter_cancel(struct shed_voter *v,
+                       const struct shed_lock_holder *holder, uint64_t now_ms)
+{
+    if (v->state == SHED_VOTER_IDLE || is_try_of(v, holder))
+        shed_voter_add_leftover(v, holder, now_ms);
+}
+
+bool shed_voter_has_room(const struct shed_voter *v)
+{
+    return v->leftover_count < SHED_LEFTOVERS_MAX - SHED_LEFTOVERS_RESERVED;
+}
+
+/* The newest first: whatever it is, somebody may wait for it. */
+bool shed_voter_clean(struct shed_voter *v, uint64_t now_ms)
+{
+    struct shed_talk question = v->talk;
+
+    if (v->state != SHED_VOTER_IDLE)
+        return false;
+    while (v->leftover_count > 0 && now_ms >= v->leftover[0].until_ms)
+        drop(v, 0);
+    if (v->leftover_count == 0)
+        return false;
+    shed_talk_begin(&question, SHED_LOCK_OP_UNDO,
+                    &v->leftover[v->leftover_count - 1].holder);
+    shed_voter_ask(v, SHED_VOTER_CLEANING, &question, now_ms);
+    return true;
+}
+
+uint64_t shed_voter_clean_at_ms(const struct shed_voter *v)
+{
+    return v->leftover_count > 0 && v->state == SHED_VOTER_IDLE ? v->clean_at_ms
+                                                                : UINT64_MAX;
+}
+
+/* --------------------------------------------------------------- answers */
+
+/* An undo says only whether something was removed; a number, nothing. */
+static void note_missing(struct shed_voter *v)
+{
+    if (v->talk.op == SHED_LOCK_OP_UNDO)
+        v->is_missing |= v->talk.end == SHED_TALK_YES;
+    else if (v->talk.op != SHED_LOCK_OP_ADVANCE)
+        v->is_missing = v->talk.end == SHED_TALK_NO;
+}
+
+enum shed_voter_state shed_voter_answered(struct shed_voter *v, uint64_t now_ms,
+                                          uint64_t random)
+{
+    enum shed_voter_state before = v->state;
+    bool has_failed = v->talk.end == SHED_TALK_FAILED;
+
+    assert(before != SHED_VOTER_IDLE);
+    v->state = SHED_VOTER_IDLE;
+    note_missing(v);
+    if (before == SHED_VOTER_CLEANING && !has_failed)
+        shed_voter_drop_leftover(v, &v->talk.holder);
+    if (v->talk.op == SHED_LOCK_OP_RELEASE && has_failed)
+        shed_voter_add_leftover(v, &v->talk.holder, now_ms);
+    if (has_failed &&
+        (v->talk.op == SHED_LOCK_OP_RELEASE || v->talk.op == SHED_LOCK_OP_UNDO))
+        v->clean_at_ms =
+            now_ms + shed_backoff_equal_ms(0, CLEAN_MS, CLEAN_MS, random);
+    return before;
+}

@@ -1,0 +1,570 @@
+/* The twin of a lock's server. Its invariant: it does what the scripts do, step
+ * for step, and knows nothing of who asks. */
+#include "lock_twin.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RECORD_BYTES = 51,
+    TOKEN_AT = 3,
+    PROCESS_AT = 19,
+    RUN_AT = 35,
+    OFFER_MS = 250,
+    SLACK_MS = 1000,
+    OFFER_LIFE_MS = 10 * OFFER_MS,
+    LOOK_MS = 100,
+    US_PER_MS = 1000,
+    MS_PER_S = 1000,
+    HEXADECIMAL = 16
+};
+#define COUNTER_MS UINT64_C(86400000)
+
+/* ------------------------------------------------------------------ texts */
+
+static struct lock_twin_text text_of(const void *bytes, size_t size)
+{
+    struct lock_twin_text text = {.size = size};
+
+    assert(size < LOCK_TWIN_TEXT);
+    memcpy(text.at, bytes, size);
+    return text;
+}
+
+static bool is_same(const struct lock_twin_text *a,
+                    const struct lock_twin_text *b)
+{
+    return a->size == b->size && memcmp(a->at, b->at, a->size) == 0;
+}
+
+static uint64_t number_of(const struct lock_twin_text *text)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < text->size; i++)
+        number = number * 10 + (uint64_t)(text->at[i] - '0');
+    return number;
+}
+
+/* ------------------------------------------------------------------- keys */
+
+static uint64_t now_ms(const struct lock_twin *t)
+{
+    return t->now_us / US_PER_MS;
+}
+
+static uint64_t us(struct lock_twin *t)
+{
+    return t->now_us;
+}
+
+static bool has_ended(const struct lock_twin *t, uint64_t ends_ms)
+{
+    return ends_ms != 0 && now_ms(t) > ends_ms;
+}
+
+static void end_slot(const struct lock_twin *t, struct lock_twin_slot *slot)
+{
+    if (slot->is_set && has_ended(t, slot->ends_ms))
+        slot->is_set = false;
+}
+
+static void push(struct lock_twin *t)
+{
+    t->pushed |= t->trackers;
+    t->trackers = 0;
+}
+
+void lock_twin_expire(struct lock_twin *t)
+{
+    if (t->lock.is_set && has_ended(t, t->lock.ends_ms)) {
+        t->lock.is_set = false;
+        push(t);
+    }
+    end_slot(t, &t->suspicion);
+    end_slot(t, &t->offer);
+    end_slot(t, &t->waiters);
+    if (has_ended(t, t->counter_ends_ms))
+        t->has_counter = false;
+    if (has_ended(t, t->queue_ends_ms))
+        t->queue_count = 0;
+}
+
+void lock_twin_flush(struct lock_twin *t)
+{
+    t->lock.is_set = t->suspicion.is_set = t->offer.is_set = t->waiters.is_set =
+        t->has_counter = false;
+    t->queue_count = 0;
+    push(t);
+}
+
+static void set(const struct lock_twin *t, struct lock_twin_slot *slot,
+                const struct lock_twin_text *value, uint64_t lease_ms)
+{
+    slot->is_set = true;
+    slot->value = *value;
+    slot->ends_ms = lease_ms > 0 ? now_ms(t) + lease_ms : 0;
+}
+
+static void set_lock(struct lock_twin *t, const struct lock_twin_text *value,
+                     uint64_t lease_ms)
+{
+    set(t, &t->lock, value, lease_ms);
+    push(t);
+}
+
+static bool del_lock(struct lock_twin *t)
+{
+    bool was_set = t->lock.is_set;
+
+    t->lock.is_set = false;
+    if (was_set)
+        push(t);
+    return was_set;
+}
+
+static long long pttl(const struct lock_twin *t,
+                      const struct lock_twin_slot *slot)
+{
+    if (!slot->is_set)
+        return -2;
+    return slot->ends_ms == 0 ? -1 : (long long)(slot->ends_ms - now_ms(t));
+}
+
+/* ---------------------------------------------------------------- scripts */
+
+static bool is_record(const struct lock_twin_slot *slot)
+{
+    return slot->is_set && slot->value.size == RECORD_BYTES &&
+           memcmp(slot->value.at, "LK1", TOKEN_AT) == 0;
+}
+
+static bool is_token(const struct lock_twin_slot *slot, const char *token)
+{
+    return is_record(slot) &&
+           memcmp(slot->value.at + TOKEN_AT, token, SHED_TOKEN_BYTES) == 0;
+}
+
+static uint64_t advance(struct lock_twin *t, uint64_t step, uint64_t number,
+                        uint64_t clock, uint64_t *was)
+{
+    uint64_t ahead_ms;
+
+    *was = (t->has_counter ? t->counter : 0) + step;
+    t->has_counter = true;
+    t->counter = *was > number ? *was : number;
+    ahead_ms = t->counter > clock ? (t->counter - clock) / US_PER_MS : 0;
+    t->counter_ends_ms = now_ms(t) + COUNTER_MS + ahead_ms;
+    return t->counter;
+}
+
+/* The arguments of acquire: token, process, run, lease, grace, who. */
+static void take(struct lock_twin *t, const struct lock_twin_call *c,
+                 struct lock_twin_reply *reply)
+{
+    struct lock_twin_text record = {.size = RECORD_BYTES, .at = "LK1"};
+    uint64_t was;
+
+    memcpy(record.at + TOKEN_AT, c->arg[0].at, SHED_TOKEN_BYTES);
+    memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_ENTRY_PROCESS_BYTES);
+    memcpy(record.at + RUN_AT, c->arg[2].at, SHED_RUN_BYTES);
+    set_lock(t, &record, number_of(&c->arg[3]));
+    reply->type = LOCK_TWIN_HELD;
+    reply->integer = (long long)advance(t, 1, us(t), us(t), &was);
+}
+
+static void tell_taken(struct lock_twin_reply *reply, uint64_t left_ms)
+{
+    reply->type = LOCK_TWIN_TAKEN;
+    reply->integer = (long long)left_ms;
+}
+
+static uint64_t age_of(struct lock_twin *t, struct lock_twin_slot *mark,
+                       const struct lock_twin_text *what, uint64_t life_ms)
+{
+    if (!mark->is_set || !is_same(&mark->value, what)) {
+        set(t, mark, what, life_ms);
+        return 0;
+    }
+    return life_ms - (uint64_t)pttl(t, mark);
+}
+
+static bool is_absent(const struct lock_twin *t)
+{
+    char process[SHED_ENTRY_PROCESS_BYTES + 1] = "";
+
+    memcpy(process, t->lock.value.at + PROCESS_AT, SHED_ENTRY_PROCESS_BYTES);
+    if (process[0] != ' ' &&
+        (t->channels >> strtoul(process, NULL, HEXADECIMAL) & 1) != 0)
+        return false;
+    return memcmp(t->lock.value.at + RUN_AT, t->run, SHED_RUN_BYTES) == 0;
+}
+
+/* Returns: false: it is there. */
+static bool is_leaving(struct lock_twin *t, uint64_t grace_ms,
+                       uint64_t *left_ms)
+{
+    struct lock_twin_text token =
+        text_of(t->lock.value.at + TOKEN_AT, SHED_TOKEN_BYTES);
+    uint64_t age_ms;
+
+    if (grace_ms == 0 || !is_absent(t)) {
+        t->suspicion.is_set = false;
+        return false;
+    }
+    age_ms = age_of(t, &t->suspicion, &token, 2 * grace_ms + LOOK_MS);
+    *left_ms = age_ms < grace_ms ? grace_ms - age_ms : 0;
+    return true;
+}
+
+/* ------------------------------------------------------------- the queue */
+
+static struct lock_twin_text member_of(const struct lock_twin_call *c)
+{
+    struct lock_twin_text member = text_of(c->arg[0].at, SHED_TOKEN_BYTES);
+
+    memcpy(member.at + member.size, c->arg[5].at, c->arg[5].size);
+    member.size += c->arg[5].size;
+    return member;
+}
+
+static void leave_queue(struct lock_twin *t,
+                        const struct lock_twin_text *member)
+{
+    for (size_t i = 0; i < t->queue_count; i++)
+        if (is_same(&t->queue[i].member, member))
+            t->queue[i--] = t->queue[--t->queue_count];
+}
+
+static void enlist(struct lock_twin *t, const struct lock_twin_call *c)
+{
+    struct lock_twin_text member = member_of(c);
+    uint64_t ends_ms = now_ms(t) + number_of(&c->arg[5]) + SLACK_MS;
+    size_t i = 0;
+
+    while (i < t->queue_count && !is_same(&t->queue[i].member, &member))
+        i++;
+    if (t->queue_count == 0)
+        t->queue_ends_ms = 0;
+    if (i == t->queue_count) {
+        assert(t->queue_count < LOCK_TWIN_QUEUE);
+        t->queue[t->queue_count++] = (struct lock_twin_place){member, us(t)};
+    }
+    if (t->queue_ends_ms < ends_ms)
+        t->queue_ends_ms = ends_ms;
+}
+
+/* NULL: the queue is empty. */
+static const struct lock_twin_text *first(struct lock_twin *t)
+{
+    while (t->queue_count > 0) {
+        struct lock_twin_place *best = &t->queue[0];
+        struct lock_twin_text wait;
+        for (size_t i = 1; i < t->queue_count; i++)
+            if (t->queue[i].since_us < best->since_us)
+                best = &t->queue[i];
+        wait = text_of(best->member.at + SHED_TOKEN_BYTES,
+                       best->member.size - SHED_TOKEN_BYTES);
+        if (us(t) < best->since_us +
+                        (number_of(&wait) + SLACK_MS) * (uint64_t)US_PER_MS)
+            return &best->member;
+        *best = t->queue[--t->queue_count];
+    }
+    return NULL;
+}
+
+static bool is_our_turn(struct lock_twin *t, const struct lock_twin_call *c,
+                        uint64_t *left_ms)
+{
+    struct lock_twin_text me = member_of(c);
+    const struct lock_twin_text *head;
+
+    while ((head = first(t)) != NULL && !is_same(head, &me)) {
+        struct lock_twin_text other = *head;
+        uint64_t age_ms = age_of(t, &t->offer, &other, OFFER_LIFE_MS);
+        if (age_ms < OFFER_MS) {
+            *left_ms = OFFER_MS - age_ms;
+            return false;
+        }
+        leave_queue(t, &other);
+    }
+    return true;
+}
+
+static void take_in_turn(struct lock_twin *t, const struct lock_twin_call *c,
+                         struct lock_twin_reply *reply)
+{
+    uint64_t left_ms;
+
+    if (c->is_fair && !is_our_turn(t, c, &left_ms)) {
+        enlist(t, c);
+        tell_taken(reply, left_ms);
+        return;
+    }
+    take(t, c, reply);
+    if (c->is_fair) {
+        struct lock_twin_text me = member_of(c);
+        leave_queue(t, &me);
+    }
+}
+
+static void acquire(struct lock_twin *t, const struct lock_twin_call *c,
+                    struct lock_twin_reply *reply)
+{
+    uint64_t gone_ms = 0;
+    uint64_t left_ms;
+    bool is_going;
+
+    if (!c->is_fair && !t->lock.is_set) {
+        take(t, c, reply);
+        return;
+    }
+    t->trackers |= UINT32_C(1) << c->client;
+    if (!t->lock.is_set) {
+        take_in_turn(t, c, reply);
+        return;
+    }
+    if (!is_record(&t->lock)) {
+        reply->type = LOCK_TWIN_FOREIGN;
+        return;
+    }
+    if (is_token(&t->lock, c->arg[0].at)) {
+        take(t, c, reply);
+        return;
+    }
+    if (t->lock.ends_ms == 0)
+        t->lock.ends_ms = now_ms(t) + number_of(&c->arg[3]);
+    left_ms = (uint64_t)pttl(t, &t->lock);
+    is_going = is_leaving(t, number_of(&c->arg[4]), &gone_ms);
+    if (is_going && gone_ms == 0) {
+        take_in_turn(t, c, reply);
+        return;
+    }
+    if (c->is_fair)
+        enlist(t, c);
+    else
+        set(t, &t->waiters, &c->arg[5], 2 * LOOK_MS);
+    tell_taken(reply, is_going && gone_ms < left_ms ? gone_ms : left_ms);
+}
+
+/* token, handle, and in a fair lock the time */
+static long long release(struct lock_twin *t, const struct lock_twin_call *c)
+{
+    if (c->is_fair) {
+        struct lock_twin_call named = *c;
+        struct lock_twin_text member;
+        named.arg[5] = c->arg[2];
+        member = member_of(&named);
+        leave_queue(t, &member);
+    }
+    t->trackers |= UINT32_C(1) << c->client;
+    if (!is_token(&t->lock, c->arg[0].at))
+        return 0;
+    (void)del_lock(t);
+    if (c->is_fair)
+        return 1;
+    return t->waiters.is_set && !is_same(&t->waiters.value, &c->arg[1]) ? 2 : 1;
+}
+
+/* token, process, run, lease */
+static long long extend(struct lock_twin *t, const struct lock_twin_call *c)
+{
+    uint64_t ends_ms = t->lock.ends_ms;
+    uint64_t lease_ms = number_of(&c->arg[3]);
+    struct lock_twin_text record = t->lock.value;
+
+    t->trackers |= UINT32_C(1) << c->client;
+    if (!is_token(&t->lock, c->arg[0].at))
+        return 0;
+    memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_ENTRY_PROCESS_BYTES);
+    memcpy(record.at + RUN_AT, c->arg[2].at, SHED_RUN_BYTES);
+    set_lock(t, &record, lease_ms);
+    if (lease_ms == 0)
+        t->lock.ends_ms = ends_ms;
+    return 1;
+}
+
+/* what was set, what is to be set, lease */
+static long long swap(struct lock_twin *t, const struct lock_twin_call *c)
+{
+    t->trackers |= UINT32_C(1) << c->client;
+    if (!t->lock.is_set || !is_same(&t->lock.value, &c->arg[0]))
+        return 0;
+    if (c->arg[1].size == 0)
+        (void)del_lock(t);
+    else
+        set_lock(t, &c->arg[1], number_of(&c->arg[2]));
+    return 1;
+}
+
+static long long repair(struct lock_twin *t, const struct lock_twin_call *c)
+{
+    t->trackers |= UINT32_C(1) << c->client;
+    if (pttl(t, &t->lock) != -1 || !is_same(&t->lock.value, &c->arg[0]))
+        return 0;
+    set_lock(t, &c->arg[1], number_of(&c->arg[2]));
+    return 1;
+}
+
+static void run_script(struct lock_twin *t, const struct lock_twin_call *c,
+                       struct lock_twin_reply *reply)
+{
+    uint64_t was;
+
+    switch (c->script) {
+    case SHED_SCRIPT_LOCK_ACQUIRE:
+        acquire(t, c, reply);
+        return;
+    case SHED_SCRIPT_LOCK_RELEASE:
+        reply->integer = release(t, c);
+        return;
+    case SHED_SCRIPT_LOCK_EXTEND:
+        reply->integer = extend(t, c);
+        return;
+    case SHED_SCRIPT_LOCK_ADVANCE:
+        (void)advance(t, 0, number_of(&c->arg[0]), us(t), &was);
+        reply->integer = (long long)was;
+        return;
+    case SHED_SCRIPT_LOCK_SWAP:
+        reply->integer = swap(t, c);
+        return;
+    case SHED_SCRIPT_LOCK_REPAIR:
+        reply->integer = repair(t, c);
+        return;
+    default:
+        abort();
+    }
+}
+
+/* --------------------------------------------------------------- commands */
+
+static void get(struct lock_twin *t, struct lock_twin_reply *reply)
+{
+    reply->type = t->lock.is_set ? LOCK_TWIN_STRING : LOCK_TWIN_NIL;
+    reply->string = t->lock.value;
+}
+
+void lock_twin_execute(struct lock_twin *t, const struct lock_twin_call *c,
+                       struct lock_twin_reply *reply)
+{
+    bool was_set;
+
+    lock_twin_expire(t);
+    was_set = t->lock.is_set;
+    *reply = (struct lock_twin_reply){.type = LOCK_TWIN_INTEGER};
+    switch (c->what) {
+    case LOCK_TWIN_SETNX:
+        reply->integer = !was_set;
+        if (!was_set)
+            set_lock(t, &c->arg[0], 0);
+        break;
+    case LOCK_TWIN_GETSET:
+        get(t, reply);
+        set_lock(t, &c->arg[0], 0);
+        break;
+    case LOCK_TWIN_GET:
+        t->trackers |= UINT32_C(1) << c->client;
+        get(t, reply);
+        break;
+    case LOCK_TWIN_DEL:
+        reply->integer = del_lock(t);
+        break;
+    case LOCK_TWIN_EXPIRE: /* in ms */
+        reply->integer = was_set;
+        t->lock.ends_ms = now_ms(t) + number_of(&c->arg[0]);
+        break;
+    case LOCK_TWIN_PTTL:
+        t->trackers |= UINT32_C(1) << c->client;
+        reply->integer = pttl(t, &t->lock);
+        break;
+    case LOCK_TWIN_SCRIPT:
+        run_script(t, c, reply);
+        break;
+    }
+}
+
+/* ---------------------------------------------------- what a talk says, hears
+ */
+
+static bool is_command(const struct shed_args *args, const char *text)
+{
+    return args->size[0] == strlen(text) &&
+           memcmp(args->at[0], text, args->size[0]) == 0;
+}
+
+void lock_twin_read(struct lock_twin_call *c, enum shed_script script,
+                    const struct shed_args *args)
+{
+    static const char *const commands[] = {"SETNX",  "GET",  "GETSET", "DEL",
+                                           "EXPIRE", "PTTL", "EVALSHA"};
+    int keys = 1, at = 1;
+
+    c->what = LOCK_TWIN_SETNX;
+    c->script = script;
+    if (is_command(args, "PEXPIRE"))
+        c->what = LOCK_TWIN_EXPIRE;
+    else
+        while (!is_command(args, commands[c->what]))
+            c->what++;
+    if (c->what == LOCK_TWIN_SCRIPT) {
+        keys = args->at[2][0] - '0';
+        at = 3;
+    }
+    for (int i = at + keys; i < args->count; i++)
+        c->arg[i - at - keys] = text_of(args->at[i], args->size[i]);
+    c->is_fair =
+        (script == SHED_SCRIPT_LOCK_ACQUIRE && keys == 5) ||
+        (script == SHED_SCRIPT_LOCK_RELEASE && args->count - at - keys == 3);
+    if (c->what == LOCK_TWIN_EXPIRE && is_command(args, "EXPIRE"))
+        c->arg[0].size = (size_t)snprintf(
+            c->arg[0].at, LOCK_TWIN_TEXT, "%llu",
+            (unsigned long long)number_of(&c->arg[0]) * MS_PER_S);
+}
+
+static redisReply string_of(const char *at, size_t size)
+{
+    return (redisReply){
+        .type = REDIS_REPLY_STRING, .str = (char *)(uintptr_t)at, .len = size};
+}
+
+const struct shed_reply *lock_twin_say(const struct lock_twin_reply *reply,
+                                       struct lock_twin_memory *m)
+{
+    static const char *const kinds[] = {"HELD", "TAKEN", "FOREIGN"};
+    redisReply number = {.type = REDIS_REPLY_INTEGER,
+                         .integer = reply->integer};
+
+    m->whole = number;
+    if (reply->type == LOCK_TWIN_NIL) {
+        m->whole.type = REDIS_REPLY_NIL;
+    } else if (reply->type == LOCK_TWIN_STRING) {
+        m->whole = string_of(reply->string.at, reply->string.size);
+    } else if (reply->type != LOCK_TWIN_INTEGER) {
+        const char *kind = kinds[reply->type - LOCK_TWIN_HELD];
+        snprintf(m->digits, sizeof(m->digits), "%lld", reply->integer);
+        m->part[0] = string_of(kind, strlen(kind));
+        m->part[1] = reply->type == LOCK_TWIN_HELD
+                         ? string_of(m->digits, strlen(m->digits))
+                         : number;
+        m->parts[0] = &m->part[0];
+        m->parts[1] = &m->part[1];
+        m->whole.type = REDIS_REPLY_ARRAY;
+        m->whole.elements = reply->type == LOCK_TWIN_FOREIGN ? 1 : 2;
+        m->whole.element = m->parts;
+    }
+    return (const struct shed_reply *)(const void *)&m->whole;
+}
+
+bool lock_twin_is_held_by(const struct lock_twin *t,
+                          const struct shed_lock_holder *holder)
+{
+    const struct lock_twin_slot *slot = &t->lock;
+
+    if (!slot->is_set || has_ended(t, slot->ends_ms))
+        return false;
+    return is_token(slot, (const char *)holder->token) ||
+           (slot->value.size == SHED_TOKEN_HEX_BYTES &&
+            memcmp(slot->value.at, holder->token_hex, slot->value.size) == 0);
+}

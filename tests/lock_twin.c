@@ -310,6 +310,21 @@ static void take_in_turn(struct lock_twin *t, const struct lock_twin_call *c,
     }
 }
 
+static void wait_for_foreign(struct lock_twin *t,
+                             const struct lock_twin_call *c,
+                             struct lock_twin_reply *reply)
+{
+    long long left_ms = pttl(t, &t->lock);
+
+    if (c->is_fair) {
+        t->offer.is_set = false;
+        enlist(t, c);
+    } else {
+        set(t, &t->waiters, &c->arg[5], 2 * LOOK_MS);
+    }
+    tell_taken(reply, left_ms < 0 ? LOOK_MS : (uint64_t)left_ms);
+}
+
 static void acquire(struct lock_twin *t, const struct lock_twin_call *c,
                     struct lock_twin_reply *reply)
 {
@@ -327,7 +342,7 @@ static void acquire(struct lock_twin *t, const struct lock_twin_call *c,
         return;
     }
     if (!is_record(&t->lock)) {
-        reply->type = LOCK_TWIN_FOREIGN;
+        wait_for_foreign(t, c, reply);
         return;
     }
     if (is_token(&t->lock, c->arg[0].at)) {
@@ -532,7 +547,7 @@ static redisReply string_of(const char *at, size_t size)
 const struct shed_reply *lock_twin_say(const struct lock_twin_reply *reply,
                                        struct lock_twin_memory *m)
 {
-    static const char *const kinds[] = {"HELD", "TAKEN", "FOREIGN"};
+    static const char *const kinds[] = {"HELD", "TAKEN"};
     redisReply number = {.type = REDIS_REPLY_INTEGER,
                          .integer = reply->integer};
 
@@ -551,7 +566,7 @@ const struct shed_reply *lock_twin_say(const struct lock_twin_reply *reply,
         m->parts[0] = &m->part[0];
         m->parts[1] = &m->part[1];
         m->whole.type = REDIS_REPLY_ARRAY;
-        m->whole.elements = reply->type == LOCK_TWIN_FOREIGN ? 1 : 2;
+        m->whole.elements = 2;
         m->whole.element = m->parts;
     }
     return (const struct shed_reply *)(const void *)&m->whole;

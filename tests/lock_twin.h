@@ -71,9 +71,8 @@ struct lock_twin_reply {
         LOCK_TWIN_NIL,
         LOCK_TWIN_INTEGER,
         LOCK_TWIN_STRING,
-        LOCK_TWIN_HELD,  /* with the number */
-        LOCK_TWIN_TAKEN, /* with the time */
-        LOCK_TWIN_FOREIGN
+        LOCK_TWIN_HELD, /* with the number */
+        LOCK_TWIN_TAKEN /* with the time */
     } type;
     long long integer;
     struct lock_twin_text string;

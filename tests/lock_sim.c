@@ -11,7 +11,8 @@
 #define CLOCK_MS UINT64_C(5000000)        /* a process's */
 #define CALLS_MS 300                      /* calls come within */
 #define FAULTS_MS 350                     /* faults begin within */
-#define SETTLE_MS 400 /* they have ended, and their effects, after */
+#define SETTLE_MS 400         /* they have ended, and their effects, after */
+#define SERVERS_APART_MS 5000 /* their clocks, at most */
 #define STEPS_MAX 6000
 
 /* ----------------------------------------------------------------- chance */
@@ -211,6 +212,9 @@ static void plan_all_faults(struct sim *s)
 {
     const struct sim_mode *m = s->mode;
 
+    if (m->outage_ms > 0)
+        sim_plan(s, 5,
+                 (struct sim_event){.type = SIM_FAULT, .fault = SIM_OUTAGE});
     plan_faults(s, SIM_CUT, m->cuts);
     plan_faults(s, SIM_KILL, m->kills);
     plan_faults(s, SIM_STALL, m->stalls);
@@ -234,9 +238,10 @@ static void choose_algorithm(struct sim *s)
     o.algorithm = algorithms[s->algorithm];
     o.fair = s->algorithm == SIM_FAIR;
     o.lease_ms = sim_between(s, 100, 300);
-    o.watchdog = s->mode->is_calm || sim_chance(s, 80);
-    o.max_hold_ms =
-        s->mode->is_calm || !sim_chance(s, 20) ? 0 : sim_between(s, 50, 300);
+    o.watchdog = s->mode->is_calm || s->mode->is_prompt || sim_chance(s, 80);
+    o.max_hold_ms = s->mode->is_calm || s->mode->is_prompt || !sim_chance(s, 20)
+                        ? 0
+                        : sim_between(s, 50, 300);
     /* what breaks a session and stops its process as well, passes for a death
      */
     o.death_grace_ms =
@@ -249,14 +254,18 @@ static void choose_algorithm(struct sim *s)
         s->algorithm == SIM_QUORUM ? (sim_chance(s, 60) ? SIM_SERVERS : 3) : 1;
 }
 
+/* Where servers lose their data, their clocks keep the numbers growing, if they
+ * are no farther apart than a lease. */
 static void start_servers(struct sim *s)
 {
+    uint64_t apart_ms =
+        s->mode->wipes > 0 ? s->options.lease_ms / 2 : SERVERS_APART_MS;
+
     for (unsigned i = 0; i < s->server_count; i++) {
         s->server[i].runs = i + 1;
         memset(s->server[i].twin.run, 'a' + (int)i, SHED_RUN_BYTES);
+        s->server[i].jump_ms = (int64_t)sim_draw(s, apart_ms);
         sim_tick(s, i);
-        /* they have been running for longer than any lease, or not quite */
-        s->server[i].since_ms = 0;
     }
 }
 

@@ -46,6 +46,7 @@ struct sim_mode {
     unsigned closes;                                 /* handles */
     unsigned extend_pct, advance_pct, forgotten_pct; /* of the holds */
     unsigned twins_pct;    /* schedules in which two servers are one */
+    unsigned outage_ms;    /* of the first server, from the beginning */
     unsigned hold_ms;      /* at most; 0: any */
     unsigned drift_pm;     /* of a process's clock, at most, in thousandths */
     unsigned skew_ms;      /* of wall clocks, at most */
@@ -88,12 +89,12 @@ struct sim_handle {
     uint64_t timer_at_ms; /* by the process's clock */
     uint64_t timer;       /* the one that counts */
     bool is_posted;
-    uint64_t generation; /* of the last hold that was seen */
-    unsigned told;       /* losses */
-    unsigned lost;
-    uint64_t closing_ms; /* 0: it is not */
-    uint64_t stalled_ms; /* of the process, then */
-    uint64_t busy_calls; /* that must end before it is closed */
+    uint64_t generation;       /* of the last hold that was seen */
+    uint64_t ended_generation; /* of the last that was given back */
+    uint64_t lost_generation;  /* the last whose loss was told */
+    uint64_t closing_ms;       /* 0: it is not */
+    uint64_t stalled_ms;       /* of the process, then */
+    uint64_t busy_calls;       /* that must end before it is closed */
 };
 
 enum sim_call_state {
@@ -116,7 +117,8 @@ struct sim_call {
     uint64_t must_end_ms;
     unsigned epochs;
     uint64_t generation;
-    uint64_t stalled_ms;   /* of the process, at the beginning */
+    uint64_t stalled_ms; /* of the process, at the beginning */
+    bool is_unsure; /* a renewal without an answer may have been executed */
     struct shed_talk talk; /* the short way's */
 };
 
@@ -145,6 +147,7 @@ enum sim_fault {
     SIM_STALL,
     SIM_RESTART,
     SIM_WIPE,
+    SIM_OUTAGE,
     SIM_FREEZE,
     SIM_FLUSH,
     SIM_JUMP
@@ -196,7 +199,8 @@ struct sim {
     uint64_t floor; /* numbers of later holders are above it */
     uint64_t advanced, advanced_ms;
     uint64_t freed_ms; /* since when nobody has held it; 0: somebody does */
-    unsigned grants;
+    unsigned grants, last_holder;
+    uint64_t cohort_since_ms; /* taken by that one alone, with others waiting */
     bool has_deaths;
     /* large, and not cleared */
     struct sim_handle handle[SIM_HANDLES];

@@ -8,8 +8,10 @@
 
 #include "lock_sim.h"
 
-#define POLL_MS 100 /* the slowest, without pushes */
-#define STARVING_MS 250
+#define POLL_MS 100  /* the slowest, without pushes */
+#define COHORT_MS 60 /* far more than a handle may keep others out */
+/* How much longer a lock lasts in Redis than it is safe to hold. */
+#define REST_MS 25
 
 void sim_fail(const struct sim *s, const char *format, ...)
 {
@@ -62,6 +64,24 @@ static void check_number(struct sim *s, unsigned h)
     s->floor = hold->fence;
 }
 
+/* A handle that takes it again and again lets others in. */
+static void check_cohort(struct sim *s, unsigned h)
+{
+    bool is_wanted = false;
+
+    for (size_t i = 0; i < s->call_count; i++)
+        is_wanted |= s->call[i].state == SIM_WAITING &&
+                     s->call[i].request.op == SHED_LOCK_OP_ACQUIRE &&
+                     s->call[i].handle != h &&
+                     s->call[i].begun_ms + COHORT_MS < s->now_ms;
+    if (s->last_holder != h || !is_wanted)
+        s->cohort_since_ms = s->now_ms;
+    s->last_holder = h;
+    if (s->mode->is_crowd && s->now_ms > s->cohort_since_ms + COHORT_MS)
+        sim_fail(s, "one handle has it for %llu ms, and others wait",
+                 (unsigned long long)(s->now_ms - s->cohort_since_ms));
+}
+
 void sim_check_grant(struct sim *s, unsigned h)
 {
     struct sim_handle *handle = &s->handle[h];
@@ -69,7 +89,12 @@ void sim_check_grant(struct sim *s, unsigned h)
 
     if (handle->generation == hold->generation)
         return;
+    if (handle->generation > 0 &&
+        handle->ended_generation != handle->generation &&
+        handle->machine.lost_generation < handle->generation)
+        sim_fail(s, "a hold vanished");
     handle->generation = hold->generation;
+    check_cohort(s, h);
     s->grants++;
     sim_trace(s, "holds", handle->process, h, hold->fence);
     check_number(s, h);
@@ -119,11 +144,18 @@ void sim_check_step(struct sim *s, unsigned h, const struct shed_lock_act *act,
         sim_fail(s, "something begins after the closer was told");
     if (handle->closing_ms != 0 && counts->tries > 0)
         sim_fail(s, "a try while it is being closed");
+    for (unsigned i = 0; i < s->server_count; i++)
+        if ((act->ask >> i & 1) != 0 && handle->machine.hold.is_held &&
+            handle->voter[i].talk.op == SHED_LOCK_OP_UNDO &&
+            memcmp(handle->voter[i].talk.holder.token,
+                   handle->machine.hold.holder.token, SHED_TOKEN_BYTES) == 0)
+            sim_fail(s, "it undoes what it holds");
     if (act->is_over)
         check_over(s, h);
     if (!was_gone)
         check_waiting(s, h, act);
-    handle->lost += act->lost;
+    if (act->lost > 0)
+        handle->lost_generation = handle->machine.lost_generation;
     if (s->mode->is_calm && act->lost > 0 && s->mode->forgotten_pct == 0)
         sim_fail(s, "a hold was lost, and nothing went wrong");
     *counts = (struct shed_lock_counts){0};
@@ -161,6 +193,10 @@ static void check_code(struct sim *s, const struct sim_call *call)
 
     switch (call->request.code) {
     case SHED_OK:
+        if (is_acquire && handle->closing_ms != 0)
+            sim_fail(s, "acquired, and being closed");
+        if (is_acquire && !has_safe_hold(s, call->handle))
+            sim_fail(s, "acquired, and it is not safe");
         return;
     case SHED_ECLOSED:
         if (handle->closing_ms == 0)
@@ -235,7 +271,9 @@ static const struct sim_call *oldest_waiter(const struct sim *s)
 static bool is_free(const struct sim *s)
 {
     for (unsigned i = 0; i < s->server_count; i++)
-        if (s->server[i].twin.lock.is_set)
+        if (s->server[i].twin.lock.is_set &&
+            (s->server[i].twin.lock.ends_ms == 0 ||
+             s->server[i].twin.lock.ends_ms >= s->server[i].twin.now_us / 1000))
             return false;
     return true;
 }
@@ -249,7 +287,10 @@ static void check_promptness(struct sim *s)
                                   : 2 * POLL_MS + 20 * s->mode->latency_ms;
     const struct sim_call *waiter = oldest_waiter(s);
 
-    if (!s->mode->is_calm || s->has_twins || waiter == NULL || !is_free(s)) {
+    if (s->mode->flushes > 0) /* a renewal finds out */
+        bound_ms = s->options.lease_ms / 2 + 20;
+    if (!(s->mode->is_calm || s->mode->is_prompt) || s->has_twins ||
+        waiter == NULL || !is_free(s)) {
         s->freed_ms = 0;
         return;
     }
@@ -262,21 +303,93 @@ static void check_promptness(struct sim *s)
                  (unsigned long long)(s->now_ms - s->freed_ms));
 }
 
-static void check_starving(struct sim *s)
-{
-    const struct sim_call *waiter = oldest_waiter(s);
+/* ----------------------------------------------------------------- orphans */
 
-    if (s->mode->is_crowd && waiter != NULL && s->now_ms < s->calls_end_ms &&
-        s->now_ms > waiter->begun_ms + STARVING_MS)
-        sim_fail(s, "a call waits for %llu ms while others come and go",
-                 (unsigned long long)(s->now_ms - waiter->begun_ms));
+static const struct sim_call *call_of(const struct sim *s,
+                                      const struct lock_twin *twin)
+{
+    for (size_t i = 0; i < s->call_count; i++)
+        if (s->call[i].request.op == SHED_LOCK_OP_ACQUIRE &&
+            lock_twin_is_held_by(twin, &s->call[i].request.holder))
+            return &s->call[i];
+    return NULL;
+}
+
+static bool is_same(const struct shed_lock_holder *a,
+                    const struct shed_lock_holder *b)
+{
+    return memcmp(a->token, b->token, SHED_TOKEN_BYTES) == 0;
+}
+
+/* Whether somebody has something under way with a server, or is to have. */
+static bool is_busy_with(const struct sim *s, unsigned h, unsigned i,
+                         const struct shed_lock_holder *holder)
+{
+    const struct sim_handle *handle = &s->handle[h];
+    const struct shed_voter *v = &handle->voter[i];
+
+    if (v->state != SHED_VOTER_IDLE || handle->is_posted ||
+        handle->machine.state != SHED_LOCK_RESTING)
+        return true;
+    for (size_t l = 0; l < v->leftover_count; l++)
+        if (is_same(&v->leftover[l].holder, holder))
+            return true;
+    for (size_t r = 0; r < SIM_REQUESTS; r++)
+        if (s->request[r].is_used && s->request[r].handle == h &&
+            s->request[r].server == i)
+            return true;
+    return false;
+}
+
+/* What is in Redis is held, or soon ends by itself, or somebody is to remove
+ * it: unless its process is dead, its handle is closed, or its thread has
+ * ended. */
+static void check_orphan(struct sim *s, unsigned i)
+{
+    const struct lock_twin *twin = &s->server[i].twin;
+    const struct sim_call *call = call_of(s, twin);
+    const struct sim_handle *handle;
+    const struct shed_hold *hold;
+
+    if (call == NULL || call->state != SIM_ENDED ||
+        call->request.owner != NULL || !is_alive(s, call->handle) ||
+        (twin->lock.ends_ms > 0 &&
+         twin->lock.ends_ms < twin->now_us / 1000 + REST_MS))
+        return;
+    handle = &s->handle[call->handle];
+    hold = &handle->machine.hold;
+    if (handle->life != SIM_IN_USE || handle->closing_ms != 0 ||
+        (hold->is_held && is_same(&hold->holder, &call->request.holder)) ||
+        is_busy_with(s, call->handle, i, &call->request.holder) ||
+        ((s->server_count > 1 || call->is_unsure) && call->generation > 0 &&
+         call->generation <= handle->machine.lost_generation))
+        return;
+    sim_fail(s, "server %u has what nobody holds, and nobody removes: %u", i,
+             call->request.holder.token[0]);
+}
+
+static void check_orphans(struct sim *s)
+{
+    /* of more leftovers than fit, the oldest end with their leases */
+    if (!s->way->can_undo || s->mode->jumps > 0 ||
+        (s->mode->outage_ms > 0 && s->way->has_lease))
+        return;
+    for (unsigned i = 0; i < s->server_count; i++)
+        if (s->server[i].twin.lock.is_set) {
+            sim_tick(s, i);
+            check_orphan(s, i);
+        }
 }
 
 void sim_check_world(struct sim *s)
 {
     check_exclusion(s);
     check_promptness(s);
-    check_starving(s);
+    check_orphans(s);
+    for (unsigned h = 0; h < s->handle_count; h++)
+        if (s->handle[h].life == SIM_IN_USE && s->handle[h].machine.lost > 0 &&
+            !s->handle[h].is_posted)
+            sim_fail(s, "a loss, and nobody is going to tell of it");
 }
 
 /* ------------------------------------------------------ holds that last */
@@ -337,8 +450,8 @@ static void check_handle(struct sim *s, unsigned h)
     const struct sim_handle *handle = &s->handle[h];
     const struct shed_lock_machine *m = &handle->machine;
 
-    if (handle->told != handle->lost)
-        sim_fail(s, "%u losses, and %u were told", handle->lost, handle->told);
+    if (handle->lost_generation != m->lost_generation)
+        sim_fail(s, "a loss was not told");
     if (handle->life == SIM_GONE)
         return;
     if (handle->closing_ms != 0)
@@ -351,16 +464,6 @@ static void check_handle(struct sim *s, unsigned h)
             m->voter[i].leftover_count > 0)
             sim_fail(s, "server %u has %zu leftovers", i,
                      m->voter[i].leftover_count);
-}
-
-static const struct sim_call *call_of(const struct sim *s,
-                                      const struct lock_twin *twin)
-{
-    for (size_t i = 0; i < s->call_count; i++)
-        if (s->call[i].request.op == SHED_LOCK_OP_ACQUIRE &&
-            lock_twin_is_held_by(twin, &s->call[i].request.holder))
-            return &s->call[i];
-    return NULL;
 }
 
 /* What is in Redis ends by itself, or is a dead process's, or of a handle that

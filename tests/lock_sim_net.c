@@ -51,10 +51,13 @@ static void break_request(struct sim *s, size_t index, bool is_server_gone)
 {
     struct sim_request *r = &s->request[index];
 
-    if (!r->is_used || r->has_reply || r->is_broken)
+    if (!r->is_used)
+        return;
+    r->is_dropped |= is_server_gone;
+    if (r->has_reply || r->is_broken)
         return;
     r->is_broken = true;
-    r->is_dropped = is_server_gone || sim_chance(s, 50);
+    r->is_dropped |= sim_chance(s, 50);
     plan_request(s, sim_between(s, 0, 1), SIM_REPLY, index);
 }
 
@@ -82,7 +85,8 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
     }
     r->was_sent = true;
     lock_twin_read(&r->command, talk->script, args);
-    r->command.client = r->process;
+    /* the short way's connections are not tracked */
+    r->command.client = call < SIM_CALLS ? SIM_PROCESSES : r->process;
     if (!is_reachable(s, r->process, server)) {
         break_request(s, index, true);
         return;
@@ -174,7 +178,9 @@ static void cut(struct sim *s, unsigned p, unsigned i, bool is_server_gone)
     struct sim_process *process = &s->process[p];
 
     for (size_t r = 0; r < SIM_REQUESTS; r++)
-        if (s->request[r].process == p && s->request[r].server == i)
+        if (s->request[r].process == p && s->request[r].server == i &&
+            (is_server_gone || s->request[r].call == SIM_CALLS ||
+             sim_chance(s, 50))) /* the short way has its own connections */
             break_request(s, r, is_server_gone);
     s->server[i].twin.trackers &= ~(UINT32_C(1) << p);
     s->server[i].twin.channels &= ~(UINT32_C(1) << p);
@@ -222,13 +228,12 @@ void sim_on_up(struct sim *s, const struct sim_event *e)
 
 /* ----------------------------------------------------------------- faults */
 
-static void stop_server(struct sim *s, unsigned i)
+static void stop_server(struct sim *s, unsigned i, uint64_t down_ms)
 {
     s->server[i].is_down = true;
     for (unsigned p = 0; p < s->process_count; p++)
         cut(s, p, i, true);
-    sim_plan(s, sim_between(s, 1, DOWN_MS),
-             (struct sim_event){.type = SIM_START, .server = i});
+    sim_plan(s, down_ms, (struct sim_event){.type = SIM_START, .server = i});
 }
 
 void sim_on_start(struct sim *s, const struct sim_event *e)
@@ -308,13 +313,16 @@ void sim_on_fault(struct sim *s, const struct sim_event *e)
         if (!server->is_down)
             lock_twin_flush(&server->twin);
         server->twin.pushed = 0;
-        stop_server(s, e->server);
+        stop_server(s, e->server, sim_between(s, 1, DOWN_MS));
         break;
     case SIM_RESTART:
-        stop_server(s, e->server);
+        stop_server(s, e->server, sim_between(s, 1, DOWN_MS));
         break;
     case SIM_FREEZE:
         freeze(s, e->server);
+        break;
+    case SIM_OUTAGE:
+        stop_server(s, e->server, s->mode->outage_ms);
         break;
     case SIM_FLUSH:
         lock_twin_flush(&server->twin);

@@ -90,9 +90,12 @@ static bool is_too_young(const struct sim *s, unsigned server,
 
 static void ask(struct sim *s, unsigned h, unsigned server)
 {
+    static const char *const ops[] = {"asks for", "extends", "gives back",
+                                      "undoes", "advances"};
     struct shed_talk *talk = &s->handle[h].voter[server].talk;
 
-    sim_trace(s, "asks", s->handle[h].process, server, talk->op);
+    sim_trace(s, ops[talk->op], s->handle[h].process, server,
+              talk->holder.token[0]);
     if (is_too_young(s, server, talk) || !say(s, h, server, SIM_CALLS, talk))
         sim_send(s, h, server, SIM_CALLS, talk, NULL);
 }
@@ -145,7 +148,6 @@ static void perform(struct sim *s, unsigned h, const struct shed_lock_act *act)
     for (unsigned i = 0; i < s->server_count; i++)
         if ((act->ask >> i & 1) != 0)
             ask(s, h, i);
-    handle->told += act->lost;
     for (struct shed_lock_request *r = act->answered.first, *next; r != NULL;
          r = next) {
         next = r->next;
@@ -248,6 +250,8 @@ static size_t index_of(const struct sim *s, const struct sim_call *call)
 static void submit(struct sim *s, struct sim_call *call)
 {
     if (shed_lock_machine_add(machine_of(s, call->handle), &call->request)) {
+        if (s->handle[call->handle].closing_ms != 0)
+            sim_fail(s, "a lock that is being closed takes a call in");
         wake(s, call->handle);
         return;
     }
@@ -272,9 +276,9 @@ static bool may_go_short(struct sim *s, unsigned h, uint64_t wait_ms)
 {
     const struct sim_handle *handle = &s->handle[h];
 
-    return s->way->may_repeat && s->server_count == 1 &&
-           handle->machine.acquires.first == NULL &&
-           !handle->machine.hold.is_held &&
+    return handle->closing_ms == 0 && s->way->may_repeat &&
+           s->server_count == 1 && handle->machine.acquires.first == NULL &&
+           !shed_hold_is_safe(&handle->machine.hold, local_ms(s, h)) &&
            (s->options.fair == 0 || wait_ms == 0) &&
            s->process[handle->process].is_settled &&
            shed_voter_has_room(&handle->voter[0]) &&
@@ -300,7 +304,7 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
 
 static uint64_t draw_wait_ms(struct sim *s)
 {
-    if (s->mode->is_crowd)
+    if (s->mode->is_crowd || s->mode->is_prompt)
         return PATIENT_MS;
     if (sim_chance(s, 20))
         return 0;
@@ -326,10 +330,11 @@ void sim_on_call(struct sim *s, unsigned h)
     struct sim_call *call;
     bool is_held = shed_hold_is_safe(&handle->machine.hold, local_ms(s, h));
 
-    if (handle->life != SIM_IN_USE || handle->closing_ms != 0 ||
+    if (handle->life != SIM_IN_USE ||
         (is_held && wait_ms == 0 && sim_chance(s, 50)))
         return;
-    if (s->way->has_tokens && sim_chance(s, s->mode->advance_pct))
+    if (s->way->has_tokens && handle->closing_ms == 0 &&
+        sim_chance(s, s->mode->advance_pct))
         advance(s, h);
     call = make_call(s, h, SHED_LOCK_OP_ACQUIRE);
     if (call == NULL)
@@ -484,6 +489,14 @@ static void finish(struct sim *s, const struct sim_request *r)
         end_short_release(s, call);
 }
 
+static void note_unsure(struct sim *s, const struct shed_lock_holder *holder)
+{
+    for (size_t i = 0; i < s->call_count; i++)
+        if (memcmp(s->call[i].request.holder.token, holder->token,
+                   SHED_TOKEN_BYTES) == 0)
+            s->call[i].is_unsure = true;
+}
+
 /* Returns: whether the talk is over. */
 static bool hear(struct sim *s, const struct sim_request *r,
                  struct shed_talk *talk)
@@ -492,6 +505,8 @@ static bool hear(struct sim *s, const struct sim_request *r,
     bool goes_on;
 
     if (r->is_broken) {
+        if (talk->op == SHED_LOCK_OP_EXTEND)
+            note_unsure(s, &talk->holder);
         (void)shed_fail(&talk->error, SHED_EREDIS, "the connection broke");
         (void)shed_talk_end(talk, SHED_TALK_FAILED);
         return true;
@@ -550,10 +565,18 @@ void sim_on_release(struct sim *s, size_t index)
         call_again(s, call->handle); /* it was lost */
         return;
     }
+    if (!shed_hold_is_safe(&hold, local_ms(s, call->handle)) &&
+        sim_chance(s, 50)) { /* it was entered twice */
+        shed_lock_machine_lose(m, shed_hold_reason(&hold));
+        changed(s, call->handle);
+        call_again(s, call->handle);
+        return;
+    }
     release = make_call(s, call->handle, SHED_LOCK_OP_RELEASE);
     if (release == NULL)
         sim_fail(s, "more calls than fit");
     shed_hold_end(&m->hold);
+    s->handle[call->handle].ended_generation = hold.generation;
     changed(s, call->handle);
     sim_trace(s, "releases", s->handle[call->handle].process, 0, index);
     release->request.holder = hold.holder;

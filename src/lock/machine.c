@@ -82,9 +82,7 @@ static void end_overdue(struct shed_lock_machine *m)
             (void)shed_fail(&r->error, SHED_EREDIS,
                             "Redis %s: no answer yet to a first command",
                             m->where);
-        if (r->may_be_left ||
-            (r->is_tried &&
-             (m->options->fair != 0 || r->error.code != SHED_ETIMEDOUT)))
+        if (r->may_be_left || (r->is_tried && m->options->fair != 0))
             shed_lock_cancel(m, &r->holder);
         shed_lock_answer(m, r, (int)r->error.code);
     }

@@ -350,8 +350,10 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
 
     if (before == SHED_VOTER_ASKED) {
         round->question.memory = v->talk.memory;
-        if (op == SHED_LOCK_OP_ACQUIRE)
+        if (op == SHED_LOCK_OP_ACQUIRE) {
             m->memory = v->talk.memory;
+            round->request->may_be_left |= v->talk.end == SHED_TALK_FAILED;
+        }
         shed_tally_add(&round->tally, &v->talk);
     } else if (m->now_ms >= shed_voter_clean_at_ms(v)) {
         shed_lock_clean(m, i);

@@ -48,7 +48,8 @@ struct shed_lock_request {
     struct shed_lock_memory memory; /* RELEASE: of the hold */
     uint64_t begun_us;              /* ACQUIRE */
     bool is_tried;    /* it has asked already, and is over at its deadline */
-    bool may_be_left; /* a try that got no answer may have brought it */
+    bool may_be_left; /* a try that got no answer may have brought it, even
+                         if a later one finds it another's */
     /* The answer. What error says of an ACQUIRE is the answer if it does not
      * ask Redis in time. */
     int code;

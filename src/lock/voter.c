@@ -31,11 +31,10 @@ void shed_voter_ask(struct shed_voter *v, enum shed_voter_state state,
 {
     assert(v->state == SHED_VOTER_IDLE && state != SHED_VOTER_IDLE);
     v->talk = *question;
-    if (question->op == SHED_LOCK_OP_ACQUIRE)
-        shed_voter_drop_leftover(v, &question->holder);
     v->state = state;
     v->asked_ms = now_ms;
-    v->is_next = false;
+    if (state == SHED_VOTER_ASKED)
+        v->is_next = false;
 }
 
 /* -------------------------------------------------------------- leftovers */

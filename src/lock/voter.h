@@ -71,8 +71,7 @@ void shed_voter_add_leftover(struct shed_voter *voter,
                              const struct shed_lock_holder *holder,
                              uint64_t now_ms);
 
-/* What this holder has there is no leftover any longer: it asks again, or holds
- * the lock. */
+/* What this holder has there is no leftover any longer: it holds the lock. */
 void shed_voter_drop_leftover(struct shed_voter *voter,
                               const struct shed_lock_holder *holder);
 

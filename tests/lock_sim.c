@@ -204,6 +204,8 @@ static void plan_calls(struct sim *s)
                                     .process = s->handle[handle].process,
                                     .index = handle});
     }
+    sim_plan(s, s->faults_end_ms - s->now_ms,
+             (struct sim_event){.type = SIM_LOOK});
     sim_plan(s, s->faults_end_ms - s->now_ms + 3 * s->options.lease_ms,
              (struct sim_event){.type = SIM_LOOK});
 }
@@ -237,7 +239,8 @@ static void choose_algorithm(struct sim *s)
     while ((s->mode->algorithms >> s->algorithm & 1) == 0);
     o.algorithm = algorithms[s->algorithm];
     o.fair = s->algorithm == SIM_FAIR;
-    o.lease_ms = sim_between(s, 100, 300);
+    o.lease_ms =
+        s->mode->lease_ms > 0 ? s->mode->lease_ms : sim_between(s, 100, 300);
     o.watchdog = s->mode->is_calm || s->mode->is_prompt || sim_chance(s, 80);
     o.max_hold_ms = s->mode->is_calm || s->mode->is_prompt || !sim_chance(s, 20)
                         ? 0
@@ -273,6 +276,8 @@ static void start_processes(struct sim *s)
 {
     unsigned count = (unsigned)sim_between(s, s->mode->is_crowd ? 2 : 1, 4);
 
+    if (s->mode->processes > 0)
+        count = s->mode->processes;
     for (s->process_count = 0; s->process_count < count; s->process_count++) {
         unsigned p = s->process_count;
         struct sim_process *process = &s->process[p];
@@ -280,8 +285,8 @@ static void start_processes(struct sim *s)
         process->has_pushes = !sim_chance(s, s->mode->no_push_pct);
         process->is_settled = !process->has_pushes;
         process->offset_ms = sim_draw(s, 1000000);
-        process->drift_pm = (int)sim_draw(s, 2 * s->mode->drift_pm + 1) -
-                            (int)s->mode->drift_pm;
+        process->drift_pm =
+            (int)(s->mode->drift_pm * sim_draw(s, 3)) - (int)s->mode->drift_pm;
         process->skew_ms = sim_draw(s, s->mode->skew_ms + 1);
         for (unsigned i = 0; i < s->server_count; i++)
             sim_plan(

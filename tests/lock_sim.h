@@ -46,6 +46,9 @@ struct sim_mode {
     unsigned closes;                                 /* handles */
     unsigned extend_pct, advance_pct, forgotten_pct; /* of the holds */
     unsigned twins_pct;    /* schedules in which two servers are one */
+    unsigned processes;    /* 0: one to four */
+    unsigned lease_ms;     /* 0: any */
+    unsigned push_late_ms; /* beyond a latency */
     unsigned outage_ms;    /* of the first server, from the beginning */
     unsigned hold_ms;      /* at most; 0: any */
     unsigned drift_pm;     /* of a process's clock, at most, in thousandths */
@@ -92,9 +95,13 @@ struct sim_handle {
     uint64_t generation;       /* of the last hold that was seen */
     uint64_t ended_generation; /* of the last that was given back */
     uint64_t lost_generation;  /* the last whose loss was told */
-    uint64_t closing_ms;       /* 0: it is not */
-    uint64_t stalled_ms;       /* of the process, then */
-    uint64_t busy_calls;       /* that must end before it is closed */
+    uint64_t round_since_ms;   /* the one that is under way, and which it is */
+    uint64_t round_asked_ms;
+    unsigned round_numberings;
+    uint64_t extended_generation; /* of the last hold that was extended */
+    uint64_t closing_ms;          /* 0: it is not */
+    uint64_t stalled_ms;          /* of the process, then */
+    uint64_t busy_calls;          /* that must end before it is closed */
 };
 
 enum sim_call_state {
@@ -118,6 +125,8 @@ struct sim_call {
     unsigned epochs;
     uint64_t generation;
     uint64_t stalled_ms; /* of the process, at the beginning */
+    uint64_t number;     /* the last that was written back for it */
+    uint32_t below;      /* the servers that knew no higher one, a bit each */
     bool is_unsure; /* a renewal without an answer may have been executed */
     struct shed_talk talk; /* the short way's */
 };
@@ -175,6 +184,7 @@ struct sim_request {
     bool is_dropped; /* nor will it be executed */
     bool was_sent;
     unsigned pending; /* events that need it */
+    size_t for_call;  /* whose holder it names; SIM_CALLS: none's */
     struct lock_twin_call command;
     struct lock_twin_reply reply;
 };
@@ -198,13 +208,15 @@ struct sim {
     uint64_t event_order, last_number, commands;
     uint64_t floor; /* numbers of later holders are above it */
     uint64_t advanced, advanced_ms;
+    uint64_t idle_since_ms; /* no server has it */
+    uint64_t stuck_ms;      /* since when it has had no end */
     uint64_t freed_ms; /* since when nobody has held it; 0: somebody does */
     unsigned grants, last_holder;
     uint64_t cohort_since_ms; /* taken by that one alone, with others waiting */
     bool has_deaths;
     /* large, and not cleared */
     struct sim_handle handle[SIM_HANDLES];
-    struct sim_call call[SIM_CALLS];
+    struct sim_call call[SIM_CALLS + 1]; /* the last is nobody's */
     struct sim_request request[SIM_REQUESTS];
     struct sim_event event[SIM_EVENTS];
 };
@@ -250,6 +262,8 @@ void sim_check_step(struct sim *sim, unsigned handle,
                     const struct shed_lock_act *act, bool was_gone);
 void sim_check_answer(struct sim *sim, const struct sim_call *call);
 void sim_check_world(struct sim *sim);
+size_t sim_find_call(const struct sim *sim,
+                     const struct shed_lock_holder *holder);
 void sim_check_holds(struct sim *sim);
 void sim_check_end(struct sim *sim);
 

@@ -8,7 +8,8 @@
 
 #include "lock_sim.h"
 
-#define POLL_MS 100  /* the slowest, without pushes */
+#define POLL_MS 100 /* the slowest, without pushes */
+#define STUCK_MS 250
 #define COHORT_MS 60 /* far more than a handle may keep others out */
 /* How much longer a lock lasts in Redis than it is safe to hold. */
 #define REST_MS 25
@@ -28,6 +29,21 @@ void sim_fail(const struct sim *s, const char *format, ...)
     abort();
 }
 
+static bool is_same(const struct shed_lock_holder *a,
+                    const struct shed_lock_holder *b)
+{
+    return memcmp(a->token, b->token, SHED_TOKEN_BYTES) == 0;
+}
+
+static bool is_leftover(const struct shed_voter *v,
+                        const struct shed_lock_holder *holder)
+{
+    for (size_t i = 0; i < v->leftover_count; i++)
+        if (is_same(&v->leftover[i].holder, holder))
+            return true;
+    return false;
+}
+
 static bool is_alive(const struct sim *s, unsigned h)
 {
     return s->handle[h].life != SIM_UNUSED &&
@@ -42,6 +58,28 @@ static bool has_safe_hold(const struct sim *s, unsigned h)
 }
 
 /* ----------------------------------------------------------------- grants */
+
+size_t sim_find_call(const struct sim *s, const struct shed_lock_holder *holder)
+{
+    for (size_t i = 0; i < s->call_count; i++)
+        if (s->call[i].request.op == SHED_LOCK_OP_ACQUIRE &&
+            memcmp(s->call[i].request.holder.token, holder->token,
+                   SHED_TOKEN_BYTES) == 0)
+            return i;
+    return SIM_CALLS;
+}
+
+/* A quorum's number was above all that a majority knew. */
+static void check_written_back(struct sim *s, const struct shed_hold *hold)
+{
+    const struct sim_call *call = &s->call[sim_find_call(s, &hold->holder)];
+    unsigned servers = 0;
+
+    for (unsigned i = 0; i < s->server_count; i++)
+        servers += call->below >> i & 1;
+    if (call->number != hold->fence || servers <= s->server_count / 2)
+        sim_fail(s, "a number that a majority may not know");
+}
 
 static void check_number(struct sim *s, unsigned h)
 {
@@ -98,6 +136,8 @@ void sim_check_grant(struct sim *s, unsigned h)
     s->grants++;
     sim_trace(s, "holds", handle->process, h, hold->fence);
     check_number(s, h);
+    if (s->server_count > 1)
+        check_written_back(s, hold);
 }
 
 /* ------------------------------------------------------------------ steps */
@@ -121,12 +161,36 @@ static void check_waiting(struct sim *s, unsigned h,
             sim_fail(s, "an acquire waits for nothing");
 }
 
+/* A round of several servers ends with its patience. */
+static void check_patience(struct sim *s, unsigned h)
+{
+    struct sim_handle *handle = &s->handle[h];
+    const struct shed_lock_machine *m = &handle->machine;
+    uint64_t now_ms = sim_local_ms(s, handle->process);
+
+    if (m->state == SHED_LOCK_RESTING ||
+        m->round.asked_ms != handle->round_asked_ms ||
+        m->round.numberings != handle->round_numberings)
+        handle->round_since_ms = now_ms;
+    handle->round_asked_ms = m->round.asked_ms;
+    handle->round_numberings = m->round.numberings;
+    if (s->server_count > 1 &&
+        now_ms > handle->round_since_ms + s->options.lease_ms / 20 + 10)
+        sim_fail(s, "a round lasts for %llu ms",
+                 (unsigned long long)(now_ms - handle->round_since_ms));
+}
+
 static void check_over(struct sim *s, unsigned h)
 {
     const struct shed_lock_machine *m = &s->handle[h].machine;
 
     if (m->hold.is_held || m->acquires.first != NULL || m->others.first != NULL)
         sim_fail(s, "closed, with something under way");
+    for (unsigned i = 0; i < s->server_count; i++)
+        if (m->voter[i].talk.op != SHED_LOCK_OP_UNDO &&
+            is_leftover(&m->voter[i], &m->voter[i].talk.holder) &&
+            m->voter[i].talk.end != SHED_TALK_FAILED)
+            sim_fail(s, "closed, and a late try on server %u is not undone", i);
     for (unsigned i = 0; i < s->server_count; i++)
         if (m->voter[i].state != SHED_VOTER_IDLE)
             sim_fail(s, "closed, with server %u under way", i);
@@ -154,6 +218,7 @@ void sim_check_step(struct sim *s, unsigned h, const struct shed_lock_act *act,
         check_over(s, h);
     if (!was_gone)
         check_waiting(s, h, act);
+    check_patience(s, h);
     if (act->lost > 0)
         handle->lost_generation = handle->machine.lost_generation;
     if (s->mode->is_calm && act->lost > 0 && s->mode->forgotten_pct == 0)
@@ -207,6 +272,10 @@ static void check_code(struct sim *s, const struct sim_call *call)
             sim_fail(s, "refused without a reason");
         return;
     case SHED_ETIMEDOUT:
+        if (s->mode->is_calm && s->server_count == 1 &&
+            s->algorithm != SIM_FAIR && s->idle_since_ms > 0 &&
+            call->begun_ms > s->idle_since_ms)
+            sim_fail(s, "another has it, and it was free all the time");
         if (!is_acquire)
             sim_fail(s, "no acquire, and another has it");
         if (sim_local_ms(s, handle->process) < call->request.deadline_ms)
@@ -230,6 +299,11 @@ void sim_check_answer(struct sim *s, const struct sim_call *call)
         sim_fail(s, "a call was answered twice");
     check_code(s, call);
     check_time(s, call);
+    if (call->request.op == SHED_LOCK_OP_EXTEND &&
+        call->request.code == SHED_OK &&
+        s->handle[call->handle].machine.hold.generation !=
+            call->request.generation)
+        sim_fail(s, "what was extended is another hold");
     if (call->request.op == SHED_LOCK_OP_ADVANCE &&
         call->request.code == SHED_OK && call->request.number > s->advanced) {
         s->advanced = call->request.number;
@@ -246,12 +320,27 @@ static bool is_exclusive(const struct sim *s)
             s->algorithm != SIM_TIMESTAMP);
 }
 
+/* What nobody renews or extends ends with its lease. */
+static void check_length(struct sim *s, unsigned h)
+{
+    const struct sim_handle *handle = &s->handle[h];
+    const struct shed_hold *hold = &handle->machine.hold;
+
+    if (s->options.watchdog == 0 && s->way->has_lease &&
+        handle->extended_generation != hold->generation &&
+        sim_local_ms(s, handle->process) > hold->since_ms + s->options.lease_ms)
+        sim_fail(s, "a hold lasts longer than its lease");
+}
+
 static void check_exclusion(struct sim *s)
 {
     unsigned holders = 0;
 
     for (unsigned h = 0; h < s->handle_count; h++)
-        holders += has_safe_hold(s, h);
+        if (has_safe_hold(s, h)) {
+            holders++;
+            check_length(s, h);
+        }
     if (holders > 1 && is_exclusive(s))
         sim_fail(s, "%u hold it", holders);
 }
@@ -315,12 +404,6 @@ static const struct sim_call *call_of(const struct sim *s,
     return NULL;
 }
 
-static bool is_same(const struct shed_lock_holder *a,
-                    const struct shed_lock_holder *b)
-{
-    return memcmp(a->token, b->token, SHED_TOKEN_BYTES) == 0;
-}
-
 /* Whether somebody has something under way with a server, or is to have. */
 static bool is_busy_with(const struct sim *s, unsigned h, unsigned i,
                          const struct shed_lock_holder *holder)
@@ -331,9 +414,8 @@ static bool is_busy_with(const struct sim *s, unsigned h, unsigned i,
     if (v->state != SHED_VOTER_IDLE || handle->is_posted ||
         handle->machine.state != SHED_LOCK_RESTING)
         return true;
-    for (size_t l = 0; l < v->leftover_count; l++)
-        if (is_same(&v->leftover[l].holder, holder))
-            return true;
+    if (is_leftover(v, holder))
+        return true;
     for (size_t r = 0; r < SIM_REQUESTS; r++)
         if (s->request[r].is_used && s->request[r].handle == h &&
             s->request[r].server == i)
@@ -381,8 +463,27 @@ static void check_orphans(struct sim *s)
         }
 }
 
+/* A lock without an end, of a holder that died while it took it, is repaired.
+ */
+static void check_stuck(struct sim *s)
+{
+    const struct lock_twin_slot *lock = &s->server[0].twin.lock;
+    bool is_stuck = s->algorithm == SIM_EXPIRE && lock->is_set &&
+                    lock->ends_ms == 0 && oldest_waiter(s) != NULL;
+
+    if (!is_stuck || s->now_ms < s->faults_end_ms)
+        s->stuck_ms = s->now_ms;
+    if (s->now_ms > s->stuck_ms + STUCK_MS)
+        sim_fail(s, "a lock without an end is not repaired");
+}
+
 void sim_check_world(struct sim *s)
 {
+    if (!is_free(s))
+        s->idle_since_ms = 0;
+    else if (s->idle_since_ms == 0)
+        s->idle_since_ms = s->now_ms;
+    check_stuck(s);
     check_exclusion(s);
     check_promptness(s);
     check_orphans(s);
@@ -413,11 +514,12 @@ static void check_hold(struct sim *s, unsigned h)
 {
     const struct shed_lock_machine *m = &s->handle[h].machine;
     uint64_t now_ms = sim_local_ms(s, s->handle[h].process);
-    bool is_renewed = m->hold.renew_at_ms != UINT64_MAX;
+    bool is_settled = m->hold.renew_at_ms != UINT64_MAX &&
+                      now_ms - m->hold.since_ms > 5 * s->options.lease_ms / 2;
 
     if (!has_safe_hold(s, h) || !s->way->has_tokens ||
         s->handle[h].closing_ms != 0 || m->state != SHED_LOCK_RESTING ||
-        now_ms - m->hold.since_ms < 5 * s->options.lease_ms / 2)
+        now_ms - m->hold.since_ms < 200)
         return;
     for (unsigned i = 0; i < s->server_count; i++) {
         const struct lock_twin *twin = &s->server[i].twin;
@@ -426,7 +528,7 @@ static void check_hold(struct sim *s, unsigned h)
             s->server[i].frozen_until_ms > s->now_ms ||
             m->voter[i].state != SHED_VOTER_IDLE)
             continue;
-        if (!has_it && is_renewed)
+        if (!has_it && is_settled)
             sim_fail(s, "server %u does not have what is held", i);
         if (has_it && !is_record_of(s, h, i))
             sim_fail(s, "the record on server %u is of another session", i);

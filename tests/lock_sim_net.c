@@ -2,6 +2,7 @@
  * is executed before a later connection of the same process is there, or never.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lock_sim.h"
@@ -61,10 +62,32 @@ static void break_request(struct sim *s, size_t index, bool is_server_gone)
     plan_request(s, sim_between(s, 0, 1), SIM_REPLY, index);
 }
 
-static bool is_reachable(const struct sim *s, unsigned process, unsigned server)
+/* The short way has connections of its own. */
+static bool is_reachable(const struct sim *s, const struct sim_request *r)
 {
-    return s->process[process].session[server].is_up &&
-           !s->server[server].is_down;
+    return !s->server[r->server].is_down &&
+           (r->call < SIM_CALLS ||
+            s->process[r->process].session[r->server].is_up);
+}
+
+/* At which servers a number that is written back is above all that they know.
+ */
+static void note_number(struct sim *s, const struct sim_request *r)
+{
+    uint64_t number = (uint64_t)strtoull(r->command.arg[0].at, NULL, 10);
+    struct sim_call *call = &s->call[r->for_call];
+
+    if (r->command.what != LOCK_TWIN_SCRIPT ||
+        r->command.script != SHED_SCRIPT_LOCK_ADVANCE ||
+        r->for_call == SIM_CALLS)
+        return;
+    if (number < call->number)
+        return; /* late */
+    if (call->number != number)
+        call->below = 0;
+    call->number = number;
+    if ((uint64_t)r->reply.integer < number)
+        call->below |= UINT32_C(1) << r->server;
 }
 
 void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
@@ -84,10 +107,11 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
         return;
     }
     r->was_sent = true;
+    r->for_call = sim_find_call(s, &talk->holder);
     lock_twin_read(&r->command, talk->script, args);
     /* the short way's connections are not tracked */
     r->command.client = call < SIM_CALLS ? SIM_PROCESSES : r->process;
-    if (!is_reachable(s, r->process, server)) {
+    if (!is_reachable(s, r)) {
         break_request(s, index, true);
         return;
     }
@@ -118,7 +142,7 @@ static void deliver_pushes(struct sim *s, unsigned server)
         else if (sim_chance(s, s->mode->push_twice_pct))
             copies = 2;
         while (copies-- > 0)
-            sim_plan(s, latency(s),
+            sim_plan(s, s->mode->push_late_ms + latency(s),
                      (struct sim_event){
                          .type = SIM_PUSH,
                          .process = p,
@@ -162,6 +186,7 @@ void sim_on_execute(struct sim *s, const struct sim_event *e)
         lock_twin_execute(&s->server[r->server].twin, &r->command, &r->reply);
         sim_trace(s, "executes", r->process, r->server,
                   r->command.what * 100u + r->command.script);
+        note_number(s, r);
         s->commands++;
         if (--r->copies == 0 && !r->is_broken)
             plan_request(s, latency(s), SIM_REPLY, e->index);

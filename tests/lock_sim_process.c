@@ -489,14 +489,6 @@ static void finish(struct sim *s, const struct sim_request *r)
         end_short_release(s, call);
 }
 
-static void note_unsure(struct sim *s, const struct shed_lock_holder *holder)
-{
-    for (size_t i = 0; i < s->call_count; i++)
-        if (memcmp(s->call[i].request.holder.token, holder->token,
-                   SHED_TOKEN_BYTES) == 0)
-            s->call[i].is_unsure = true;
-}
-
 /* Returns: whether the talk is over. */
 static bool hear(struct sim *s, const struct sim_request *r,
                  struct shed_talk *talk)
@@ -506,7 +498,7 @@ static bool hear(struct sim *s, const struct sim_request *r,
 
     if (r->is_broken) {
         if (talk->op == SHED_LOCK_OP_EXTEND)
-            note_unsure(s, &talk->holder);
+            s->call[sim_find_call(s, &talk->holder)].is_unsure = true;
         (void)shed_fail(&talk->error, SHED_EREDIS, "the connection broke");
         (void)shed_talk_end(talk, SHED_TALK_FAILED);
         return true;
@@ -599,6 +591,7 @@ void sim_on_extend(struct sim *s, size_t index)
     extend = make_call(s, call->handle, SHED_LOCK_OP_EXTEND);
     if (extend == NULL)
         return;
+    s->handle[call->handle].extended_generation = call->generation;
     extend->request.generation = call->generation;
     extend->request.lease_ms = sim_chance(s, 50)
                                    ? s->options.lease_ms

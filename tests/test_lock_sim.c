@@ -7,7 +7,7 @@
 #include "lock_sim.h"
 #include "testing.h"
 
-#define RUNS 5300 /* of each of the modes */
+#define RUNS 4800 /* of each of the modes */
 
 #define BIT(algorithm) (1U << (algorithm))
 #define TOKENS (BIT(SIM_LEASE) | BIT(SIM_FAIR))
@@ -52,7 +52,9 @@ static const struct sim_mode modes[] = {
      .calls = 4,
      .latency_ms = 1,
      .short_pct = 100,
+     .extend_pct = 30,
      .hold_ms = 2,
+     .push_late_ms = 1,
      .is_calm = true,
      .is_crowd = true},
     {.name = "removed", /* by somebody else */
@@ -72,15 +74,26 @@ static const struct sim_mode modes[] = {
      .short_pct = 50,
      .no_push_pct = 100,
      .forgotten_pct = 100,
+     .drift_pm = 9,
      .is_calm = true,
      .is_prompt = true},
     {.name = "outage",
      .algorithms = BIT(SIM_SETNX) | TOKENS,
-     .calls = 40,
+     .calls = 60,
      .latency_ms = 1,
      .short_pct = 30,
      .no_push_pct = 20,
+     .processes = 1,
      .outage_ms = 250},
+    {.name = "sessions", /* renewals come too late to write a record again */
+     .algorithms = TOKENS | QUORUM,
+     .calls = 3,
+     .latency_ms = 3,
+     .short_pct = 80,
+     .cuts = 4,
+     .restarts = 2,
+     .lease_ms = 4000,
+     .hold_ms = 3000},
     {.name = "network",
      .algorithms = SINGLE,
      .calls = 10,
@@ -109,6 +122,12 @@ static const struct sim_mode modes[] = {
      .drift_pm = 9,
      .cuts = 6,
      .closes = 1},
+    {.name = "half-taken",
+     .algorithms = BIT(SIM_EXPIRE),
+     .calls = 14,
+     .latency_ms = 6,
+     .no_push_pct = 30,
+     .kills = 4},
     {.name = "processes",
      .algorithms = SINGLE,
      .calls = 10,

@@ -230,10 +230,10 @@ static bool acquire_fair(void)
     const struct shed_script_text *script =
         &shed_script_texts[SHED_SCRIPT_LOCK_ACQUIRE];
 
-    return was_granted(server_run(
-        &server, "EVAL %b 5 %s %s:f %s:s %s:q %s:o %s %s %s %d %d 1000",
+    return was_granted(answer_of(server_run(
+        &server, "EVAL %b 5 %s %s:f %s:s %s:q %s:o %s %s %s %d %d 1000 1",
         script->text, script->size, KEY, KEY, KEY, KEY, KEY, OTHER, BLANKS,
-        BLANKS, LEASE_MS, GRACE_MS));
+        BLANKS, LEASE_MS, GRACE_MS)));
 }
 
 /* As if a mark that lives for life_ms stood for age_ms already. */
@@ -324,13 +324,16 @@ START_TEST(a_waiter_that_gives_up_leaves_nothing_in_the_queue)
 {
     const struct shed_script_text *script =
         &shed_script_texts[SHED_SCRIPT_LOCK_RELEASE];
+    redisReply *reply;
 
     enlist(HOLDER, BLANKS);
     enlist(HOLDER, PROCESS);
-    ck_assert_int_eq(
-        server_int(&server, "EVAL %b 2 %s %s:q %s handle " WAITS_MS " %s",
-                   script->text, script->size, KEY, KEY, HOLDER, PROCESS),
-        0);
+    reply = answer_of(
+        server_run(&server, "EVAL %b 2 %s %s:q %s handle " WAITS_MS " %s 1",
+                   script->text, script->size, KEY, KEY, HOLDER, PROCESS));
+    ck_assert_int_eq(reply->type, REDIS_REPLY_INTEGER);
+    ck_assert_int_eq(reply->integer, 0);
+    freeReplyObject(reply);
     ck_assert_int_eq(server_int(&server, "EXISTS " QUEUE), 0);
 }
 END_TEST

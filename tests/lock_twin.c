@@ -181,25 +181,32 @@ static void tell_taken(struct lock_twin_reply *reply, uint64_t left_ms)
     reply->integer = (long long)left_ms;
 }
 
+/* One that would live for longer than its life begins again. */
 static uint64_t age_of(struct lock_twin *t, struct lock_twin_slot *mark,
                        const struct lock_twin_text *what, uint64_t life_ms)
 {
-    if (!mark->is_set || !is_same(&mark->value, what)) {
-        set(t, mark, what, life_ms);
-        return 0;
-    }
-    return life_ms - (uint64_t)pttl(t, mark);
+    long long left_ms = pttl(t, mark);
+
+    if (mark->is_set && is_same(&mark->value, what) &&
+        left_ms <= (long long)life_ms)
+        return life_ms - (uint64_t)left_ms;
+    set(t, mark, what, life_ms);
+    return 0;
+}
+
+static bool has_no_subscriber(const struct lock_twin *t, const char *process)
+{
+    char text[SHED_ENTRY_PROCESS_BYTES + 1] = "";
+
+    memcpy(text, process, SHED_ENTRY_PROCESS_BYTES);
+    return text[0] == ' ' ||
+           (t->channels >> strtoul(text, NULL, HEXADECIMAL) & 1) == 0;
 }
 
 static bool is_absent(const struct lock_twin *t)
 {
-    char process[SHED_ENTRY_PROCESS_BYTES + 1] = "";
-
-    memcpy(process, t->lock.value.at + PROCESS_AT, SHED_ENTRY_PROCESS_BYTES);
-    if (process[0] != ' ' &&
-        (t->channels >> strtoul(process, NULL, HEXADECIMAL) & 1) != 0)
-        return false;
-    return memcmp(t->lock.value.at + RUN_AT, t->run, SHED_RUN_BYTES) == 0;
+    return has_no_subscriber(t, t->lock.value.at + PROCESS_AT) &&
+           memcmp(t->lock.value.at + RUN_AT, t->run, SHED_RUN_BYTES) == 0;
 }
 
 /* Returns: false: it is there. */
@@ -221,36 +228,79 @@ static bool is_leaving(struct lock_twin *t, uint64_t grace_ms,
 
 /* ------------------------------------------------------------- the queue */
 
+static struct lock_twin_text member(const struct lock_twin_text *token,
+                                    const struct lock_twin_text *process,
+                                    const struct lock_twin_text *wait)
+{
+    struct lock_twin_text all = *token;
+
+    memcpy(all.at + all.size, process->at, process->size);
+    all.size += process->size;
+    memcpy(all.at + all.size, wait->at, wait->size);
+    all.size += wait->size;
+    return all;
+}
+
 static struct lock_twin_text member_of(const struct lock_twin_call *c)
 {
-    struct lock_twin_text member = text_of(c->arg[0].at, SHED_TOKEN_BYTES);
-
-    memcpy(member.at + member.size, c->arg[5].at, c->arg[5].size);
-    member.size += c->arg[5].size;
-    return member;
+    return member(&c->arg[0], &c->arg[1], &c->arg[5]);
 }
 
-static void leave_queue(struct lock_twin *t,
-                        const struct lock_twin_text *member)
+static const char *process_of(const struct lock_twin_text *member)
 {
-    for (size_t i = 0; i < t->queue_count; i++)
-        if (is_same(&t->queue[i].member, member))
-            t->queue[i--] = t->queue[--t->queue_count];
+    return member->at + SHED_TOKEN_BYTES;
 }
 
+static uint64_t wait_of(const struct lock_twin_text *member)
+{
+    enum { WAIT_AT = SHED_TOKEN_BYTES + SHED_ENTRY_PROCESS_BYTES };
+    struct lock_twin_text wait =
+        text_of(member->at + WAIT_AT, member->size - WAIT_AT);
+
+    return number_of(&wait);
+}
+
+static void remove_place(struct lock_twin *t, size_t i)
+{
+    t->queue_count--;
+    memmove(&t->queue[i], &t->queue[i + 1],
+            (t->queue_count - i) * sizeof(t->queue[0]));
+}
+
+static void leave_queue(struct lock_twin *t, const struct lock_twin_text *who)
+{
+    for (size_t i = t->queue_count; i-- > 0;)
+        if (is_same(&t->queue[i].member, who))
+            remove_place(t, i);
+}
+
+/* It may have joined before its process had a channel. */
+static void leave(struct lock_twin *t, const struct lock_twin_text *token,
+                  const struct lock_twin_text *process,
+                  const struct lock_twin_text *wait)
+{
+    struct lock_twin_text blanks = text_of("                ", 16);
+    struct lock_twin_text named = member(token, process, wait);
+    struct lock_twin_text nameless = member(token, &blanks, wait);
+
+    leave_queue(t, &named);
+    leave_queue(t, &nameless);
+}
+
+/* Nobody comes before one that was there, so the queue stays in order. */
 static void enlist(struct lock_twin *t, const struct lock_twin_call *c)
 {
-    struct lock_twin_text member = member_of(c);
+    struct lock_twin_text me = member_of(c);
     uint64_t ends_ms = now_ms(t) + number_of(&c->arg[5]) + SLACK_MS;
     size_t i = 0;
 
-    while (i < t->queue_count && !is_same(&t->queue[i].member, &member))
+    while (i < t->queue_count && !is_same(&t->queue[i].member, &me))
         i++;
     if (t->queue_count == 0)
         t->queue_ends_ms = 0;
     if (i == t->queue_count) {
         assert(t->queue_count < LOCK_TWIN_QUEUE);
-        t->queue[t->queue_count++] = (struct lock_twin_place){member, us(t)};
+        t->queue[t->queue_count++] = (struct lock_twin_place){me, us(t)};
     }
     if (t->queue_ends_ms < ends_ms)
         t->queue_ends_ms = ends_ms;
@@ -260,32 +310,77 @@ static void enlist(struct lock_twin *t, const struct lock_twin_call *c)
 static const struct lock_twin_text *first(struct lock_twin *t)
 {
     while (t->queue_count > 0) {
-        struct lock_twin_place *best = &t->queue[0];
-        struct lock_twin_text wait;
-        for (size_t i = 1; i < t->queue_count; i++)
-            if (t->queue[i].since_us < best->since_us)
-                best = &t->queue[i];
-        wait = text_of(best->member.at + SHED_TOKEN_BYTES,
-                       best->member.size - SHED_TOKEN_BYTES);
-        if (us(t) < best->since_us +
-                        (number_of(&wait) + SLACK_MS) * (uint64_t)US_PER_MS)
-            return &best->member;
-        *best = t->queue[--t->queue_count];
+        const struct lock_twin_place *head = &t->queue[0];
+        uint64_t life_ms = wait_of(&head->member) + SLACK_MS;
+        if (us(t) < head->since_us + life_ms * US_PER_MS)
+            return &head->member;
+        remove_place(t, 0);
     }
     return NULL;
+}
+
+/* The processes of the queue that are absent, each once. */
+static struct lock_twin_text absent_names(const struct lock_twin *t)
+{
+    struct lock_twin_text names = {0};
+
+    for (size_t i = 0; i < t->queue_count; i++) {
+        const char *process = process_of(&t->queue[i].member);
+        size_t at = 0;
+        while (at < names.size &&
+               memcmp(names.at + at, process, SHED_ENTRY_PROCESS_BYTES) != 0)
+            at += SHED_ENTRY_PROCESS_BYTES;
+        if (at < names.size || process[0] == ' ' ||
+            !has_no_subscriber(t, process))
+            continue;
+        memcpy(names.at + names.size, process, SHED_ENTRY_PROCESS_BYTES);
+        names.size += SHED_ENTRY_PROCESS_BYTES;
+    }
+    return names;
+}
+
+/* Returns: false: the first is there, or cannot be seen. */
+static bool is_head_leaving(struct lock_twin *t,
+                            const struct lock_twin_text *head,
+                            uint64_t grace_ms, uint64_t *left_ms)
+{
+    const char *process = process_of(head);
+    struct lock_twin_text names;
+    uint64_t age_ms;
+
+    if (grace_ms == 0 || process[0] == ' ' || !has_no_subscriber(t, process)) {
+        t->suspicion.is_set = false;
+        return false;
+    }
+    names = absent_names(t);
+    age_ms = age_of(t, &t->suspicion, &names, 2 * grace_ms + LOOK_MS);
+    *left_ms = age_ms < grace_ms ? grace_ms - age_ms : 0;
+    if (*left_ms > 0)
+        return true;
+    for (size_t i = t->queue_count; i-- > 0;) {
+        process = process_of(&t->queue[i].member);
+        if (process[0] != ' ' && has_no_subscriber(t, process))
+            remove_place(t, i);
+    }
+    return true;
 }
 
 static bool is_our_turn(struct lock_twin *t, const struct lock_twin_call *c,
                         uint64_t *left_ms)
 {
-    struct lock_twin_text me = member_of(c);
     const struct lock_twin_text *head;
 
-    while ((head = first(t)) != NULL && !is_same(head, &me)) {
+    while ((head = first(t)) != NULL &&
+           memcmp(head->at, c->arg[0].at, SHED_TOKEN_BYTES) != 0) {
         struct lock_twin_text other = *head;
+        uint64_t gone_ms = 0;
         uint64_t age_ms = age_of(t, &t->offer, &other, OFFER_LIFE_MS);
-        if (age_ms < OFFER_MS) {
+        bool is_leaving_us =
+            is_head_leaving(t, &other, number_of(&c->arg[4]), &gone_ms);
+        if (age_ms < OFFER_MS && !(is_leaving_us && gone_ms == 0)) {
             *left_ms = OFFER_MS - age_ms;
+            if (is_leaving_us && gone_ms < *left_ms)
+                *left_ms = gone_ms;
             return false;
         }
         leave_queue(t, &other);
@@ -299,15 +394,14 @@ static void take_in_turn(struct lock_twin *t, const struct lock_twin_call *c,
     uint64_t left_ms;
 
     if (c->is_fair && !is_our_turn(t, c, &left_ms)) {
+        (void)del_lock(t); /* of a dead holder */
         enlist(t, c);
         tell_taken(reply, left_ms);
         return;
     }
     take(t, c, reply);
-    if (c->is_fair) {
-        struct lock_twin_text me = member_of(c);
-        leave_queue(t, &me);
-    }
+    if (c->is_fair)
+        leave(t, &c->arg[0], &c->arg[1], &c->arg[5]);
 }
 
 static void wait_for_foreign(struct lock_twin *t,
@@ -364,16 +458,11 @@ static void acquire(struct lock_twin *t, const struct lock_twin_call *c,
     tell_taken(reply, is_going && gone_ms < left_ms ? gone_ms : left_ms);
 }
 
-/* token, handle, and in a fair lock the time */
+/* token, handle, and in a fair lock the time and the process */
 static long long release(struct lock_twin *t, const struct lock_twin_call *c)
 {
-    if (c->is_fair) {
-        struct lock_twin_call named = *c;
-        struct lock_twin_text member;
-        named.arg[5] = c->arg[2];
-        member = member_of(&named);
-        leave_queue(t, &member);
-    }
+    if (c->is_fair)
+        leave(t, &c->arg[0], &c->arg[3], &c->arg[2]);
     t->trackers |= UINT32_C(1) << c->client;
     if (!is_token(&t->lock, c->arg[0].at))
         return 0;
@@ -409,8 +498,10 @@ static long long swap(struct lock_twin *t, const struct lock_twin_call *c)
         return 0;
     if (c->arg[1].size == 0)
         (void)del_lock(t);
+    else if (c->arg[2].at[0] == '0')
+        set_lock(t, &c->arg[1], 0);
     else
-        set_lock(t, &c->arg[1], number_of(&c->arg[2]));
+        set_lock(t, &t->lock.value, number_of(&c->arg[2]));
     return 1;
 }
 
@@ -531,7 +622,7 @@ void lock_twin_read(struct lock_twin_call *c, enum shed_script script,
         c->arg[i - at - keys] = text_of(args->at[i], args->size[i]);
     c->is_fair =
         (script == SHED_SCRIPT_LOCK_ACQUIRE && keys == 5) ||
-        (script == SHED_SCRIPT_LOCK_RELEASE && args->count - at - keys == 3);
+        (script == SHED_SCRIPT_LOCK_RELEASE && args->count - at - keys == 4);
     if (c->what == LOCK_TWIN_EXPIRE && is_command(args, "EXPIRE"))
         c->arg[0].size = (size_t)snprintf(
             c->arg[0].at, LOCK_TWIN_TEXT, "%llu",

@@ -17,7 +17,7 @@
 
 #include "lock/talk.h"
 
-#define LOCK_TWIN_TEXT 64
+#define LOCK_TWIN_TEXT 112 /* the names of six processes, and more */
 #define LOCK_TWIN_QUEUE 24
 
 struct lock_twin_text {

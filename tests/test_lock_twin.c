@@ -125,6 +125,18 @@ static const struct scenario scenarios[] = {
       {"acquire B", "YES"},
       {"release B", "YES"},
       {"acquire C", "YES"}}},
+    {"a waiter that is absent for the grace is gone",
+     &shed_lock_lease,
+     true,
+     {{"open A", NULL},
+      {"open C", NULL},
+      {"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"acquire C", "NO long"},
+      {"release A", "YES"},
+      {"acquire C", "NO short"},
+      {"suspected 60000", NULL},
+      {"acquire C", "YES"}}},
     {"one that gives up leaves the queue",
      &shed_lock_lease,
      true,
@@ -236,15 +248,22 @@ static void begin(struct shed_talk *talk, const struct scenario *scenario,
 
 static bool hear_real(struct shed_talk *talk, struct shed_args *args)
 {
-    redisReply *reply;
+    char digits[SHED_SCRIPT_DIGITS];
+    bool is_script = args->size[0] == strlen("EVALSHA");
+    redisReply *whole, *reply;
     bool goes_on;
 
-    if (args->size[0] == strlen("EVALSHA"))
-        shed_script_by_text(args, talk->script);
-    reply = redisCommandArgv(commands, args->count, args->at, args->size);
-    ck_assert_ptr_nonnull(reply);
+    if (is_script) {
+        shed_script_number(args, 1, digits);
+        shed_script_by_text(args);
+    }
+    whole = redisCommandArgv(commands, args->count, args->at, args->size);
+    ck_assert_ptr_nonnull(whole);
+    if (whole->type == REDIS_REPLY_ERROR)
+        ck_abort_msg("%s", whole->str);
+    reply = is_script ? whole->element[1] : whole;
     goes_on = talk->way->hear(talk, (const struct shed_reply *)(void *)reply);
-    freeReplyObject(reply);
+    freeReplyObject(whole);
     return goes_on;
 }
 

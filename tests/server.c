@@ -331,6 +331,7 @@ struct pair {
     uint64_t due_ms;
     char copy[CHUNK_BYTES]; /* DOUBLE: of what was held last */
     size_t copy_size;
+    bool is_callers; /* the last request: it reads an entry or runs a script */
 };
 
 static void open_socket_name(struct sockaddr_un *name, const char *path)
@@ -361,6 +362,18 @@ static void accept_pair(struct proxy *p, struct pair *pair)
         close_pair(pair);
 }
 
+/* Whether bytes are for a caller, not for the set-up or the session. */
+static bool is_of_caller(const char *bytes, size_t size)
+{
+    static const char *const names[] = {"$3\r\nGET\r\n", "$4\r\nEVAL\r\n",
+                                        "$7\r\nEVALSHA\r\n"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (memmem(bytes, size, names[i], strlen(names[i])) != NULL)
+            return true;
+    return false;
+}
+
 static void pass_request(struct proxy *p, struct pair *pair)
 {
     char bytes[CHUNK_BYTES];
@@ -372,6 +385,7 @@ static void pass_request(struct proxy *p, struct pair *pair)
                   (mode == PROXY_SWALLOW_SUBSCRIBE &&
                    memmem(bytes, (size_t)n, "SUBSCRIBE", 9) != NULL)))
         return;
+    pair->is_callers = n > 0 && is_of_caller(bytes, (size_t)n);
     if (n > 0 && pair->copy_size > 0) {
         if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) < 0)
             n = 0;
@@ -400,7 +414,7 @@ static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
         pair->due_ms += atomic_load(&p->delay_ms);
     if (mode == PROXY_DROP)
         pair->size = 0;
-    if (mode == PROXY_DOUBLE || mode == PROXY_STAND_IN) {
+    if (mode == PROXY_DOUBLE || (mode == PROXY_STAND_IN && pair->is_callers)) {
         memcpy(pair->copy, pair->held, pair->size);
         pair->copy_size = pair->size;
     }

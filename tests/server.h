@@ -71,7 +71,9 @@ enum proxy_mode {
     PROXY_ANSWER,   /* text in place of what the server says */
     PROXY_DOUBLE,   /* each read of the server's is kept, and comes again before
                        the next request is passed on */
-    PROXY_STAND_IN, /* the same, and that request is not passed on */
+    PROXY_STAND_IN, /* the same of replies to GET and scripts only, and that
+                       request is not passed on; without the set-up's replies
+                       doubled, a new connection is in step */
     PROXY_DROP,     /* requests go, replies do not come */
     PROXY_SWALLOW,  /* requests do not come through */
     PROXY_SWALLOW_SUBSCRIBE /* the same, of those that name it */

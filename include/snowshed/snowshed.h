@@ -106,8 +106,9 @@ struct shed_client_options {
     size_t size; /* set by the initialiser; tells versions apart */
     uint64_t connect_timeout_ms; /* [1, 600000]; connect, AUTH, SELECT,
                                     ROLE */
-    uint64_t command_timeout_ms; /* [1, 600000]; a connection without a reply
-                                    for so long is closed for good */
+    uint64_t command_timeout_ms; /* [1, 600000]; a connection on which no reply
+                                    comes for this long, though one is due, is
+                                    closed for good */
     uint64_t reconnect_min_ms;   /* [1, 60000]; first pause after a failure */
     uint64_t reconnect_max_ms;   /* [reconnect_min_ms, 600000]; the pause
                                     doubles up to this, with full jitter */

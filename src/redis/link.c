@@ -87,6 +87,7 @@ struct link {
     uint64_t doubt_ms;         /* shed_now_ms; not to be doubted before */
     bool is_out_of_step;       /* the leader is to close the connection */
     uint64_t connection;       /* counted: which it is */
+    uint64_t heard_ms;         /* when the last reply came */
     uint64_t last_used_ms;     /* when somebody last found it idle */
     struct shed_buffer queued; /* behind what the leader sends */
     struct slot *slots;        /* a ring, oldest first */
@@ -286,10 +287,14 @@ static enum shed_wire_io exchange(struct link *l, uint64_t deadline_ms,
     return io == SHED_WIRE_DONE ? parse(l, replies, count, err) : io;
 }
 
-/* When the oldest command counts as unanswered. */
+/* When the oldest command counts as unanswered. While replies to those before
+ * it keep coming, the server is not silent. */
 static uint64_t patience_end_locked(struct link *l)
 {
-    return slot_at(l, 0)->since_ms + l->links->command_timeout_ms;
+    uint64_t since_ms = slot_at(l, 0)->since_ms;
+
+    return (since_ms > l->heard_ms ? since_ms : l->heard_ms) +
+           l->links->command_timeout_ms;
 }
 
 static void close_if_unanswered_locked(struct link *l)
@@ -377,8 +382,10 @@ static void lead_once_locked(struct link *l, struct request *me)
         if (shed_reply_is_no_primary(replies[i]))
             shed_dialler_leave(&l->links->dialler, l->term);
     pthread_mutex_lock(&l->mu);
-    if (count > 0)
+    if (count > 0) {
         shed_dialler_hear(&l->links->dialler);
+        l->heard_ms = shed_now_ms();
+    }
     if (deliver_all_locked(l, replies, count, &why) == SHED_WIRE_LOST ||
         io == SHED_WIRE_LOST)
         lose_locked(l, &why);

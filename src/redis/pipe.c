@@ -53,6 +53,7 @@ struct shed_pipe {
     struct shed_setup setup;
     struct shed_buffer queued; /* until the connection is open */
     struct calls calls;        /* without a reply yet, oldest first */
+    uint64_t heard_ms;         /* when the last reply to one came */
     struct calls failed;       /* to be told so by the loop */
     struct shed_timer *fail_timer;
     struct shed_error why; /* the last failure */
@@ -235,6 +236,7 @@ static void deliver(struct shed_pipe *p, struct shed_reply *reply)
         p->hooks.on_push(p->hooks.arg, reply);
         return;
     }
+    p->heard_ms = shed_now_ms();
     if (call->by_text != NULL && shed_script_is_unknown(reply)) {
         repeat_by_text(p, call);
         return;
@@ -444,25 +446,31 @@ static void start_connecting(struct shed_pipe *p)
         open_socket(p);
 }
 
+/* For how long the oldest call has waited while no reply came. */
+static uint64_t silent_ms(const struct shed_pipe *p)
+{
+    const struct shed_call *oldest = p->calls.first;
+
+    if (oldest == NULL)
+        return 0;
+    return shed_now_ms() -
+           (oldest->since_ms > p->heard_ms ? oldest->since_ms : p->heard_ms);
+}
+
 static void check_replies(struct shed_pipe *p)
 {
-    uint64_t now_ms = shed_now_ms();
     uint64_t limit_ms = p->options.command_timeout_ms;
+    uint64_t so_far_ms = silent_ms(p);
 
-    if (p->calls.first != NULL &&
-        now_ms - p->calls.first->since_ms >= limit_ms) {
-        (void)shed_fail(&p->why, SHED_EREDIS,
-                        "Redis %s: no reply within %llu ms", p->address->text,
-                        (unsigned long long)limit_ms);
-        /* who has waited for so long shall not wait again */
-        p->failures += SILENCE_WEIGHT;
-        lose(p, SHED_TROUBLE_DOWN);
+    if (so_far_ms < limit_ms) {
+        shed_timer_set(p->timer, limit_ms - so_far_ms);
         return;
     }
-    shed_timer_set(p->timer,
-                   p->calls.first == NULL
-                       ? limit_ms
-                       : limit_ms - (now_ms - p->calls.first->since_ms));
+    (void)shed_fail(&p->why, SHED_EREDIS, "Redis %s: no reply within %llu ms",
+                    p->address->text, (unsigned long long)limit_ms);
+    /* a caller that has waited this long shall not wait again */
+    p->failures += SILENCE_WEIGHT;
+    lose(p, SHED_TROUBLE_DOWN);
 }
 
 static void on_timer(void *arg)

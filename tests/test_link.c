@@ -56,6 +56,7 @@ struct fake {
     pthread_t thread;
     int peers[PEERS];
     size_t count;
+    atomic_uint said; /* answers to other commands than ROLE */
 };
 
 static void say_good(int peer)
@@ -66,8 +67,8 @@ static void say_good(int peer)
 
 static void answer_once(struct fake *fake, int peer)
 {
-    (void)fake;
     say_good(peer);
+    atomic_fetch_add(&fake->said, 1);
 }
 
 static void *serve(void *arg)
@@ -246,6 +247,7 @@ struct piped {
     struct shed_client_options options;
     struct shed_pipe *pipe;
     struct shed_call calls[CALLS];
+    bool is_stopped; /* the loop, with each reply, until the next is there */
     atomic_uint answered, failed;
 };
 
@@ -254,10 +256,21 @@ static struct piped piped;
 static void on_answer(void *arg, struct shed_reply *reply,
                       enum shed_trouble trouble, const struct shed_error *err)
 {
+    unsigned nth = atomic_load(&piped.answered) + 1;
+
     (void)arg;
     (void)trouble;
     (void)err;
-    atomic_fetch_add(reply != NULL ? &piped.answered : &piped.failed, 1);
+    if (reply == NULL) {
+        atomic_fetch_add(&piped.failed, 1);
+        return;
+    }
+    atomic_store(&piped.answered, nth);
+    if (!piped.is_stopped || nth == CALLS)
+        return;
+    while (atomic_load(&piped.fake.said) <= nth)
+        usleep(1000);
+    put_forward(2 * TIMEOUT_MS);
 }
 
 static void call_all(void *arg)
@@ -284,11 +297,13 @@ static void on_stray(void *arg, struct shed_reply *reply)
     atomic_fetch_add(&piped.failed, 1);
 }
 
-/* Each reply when the last was heard. */
+/* Each reply when the last was heard. Where the loop is stopped, that is while
+ * it waits in on_answer. */
 static void answer_piped(struct fake *fake, int peer)
 {
     for (unsigned i = 0; i < CALLS; i++) {
-        put_forward(LONG_MS);
+        if (!piped.is_stopped)
+            put_forward(LONG_MS);
         answer_once(fake, peer);
         while (atomic_load(&piped.answered) <= i &&
                atomic_load(&piped.failed) == 0)
@@ -324,7 +339,8 @@ START_TEST(a_connection_of_the_loop_is_not_silent_while_replies_come)
     char uri[120];
 
     piped = (struct piped){.fake = {.peer = -1, .answer = answer_piped},
-                           .options = SHED_CLIENT_OPTIONS_INIT};
+                           .options = SHED_CLIENT_OPTIONS_INIT,
+                           .is_stopped = _i == 1};
     piped.options.command_timeout_ms = TIMEOUT_MS;
     piped.options.connect_timeout_ms = TIMEOUT_MS;
     start(&piped.fake);
@@ -350,7 +366,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, what_comes_between_two_calls_answers_neither);
     tcase_add_test(tc, a_link_is_not_silent_while_replies_come);
-    tcase_add_test(tc,
-                   a_connection_of_the_loop_is_not_silent_while_replies_come);
+    tcase_add_loop_test(
+        tc, a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2);
     return run_tests("link", tc);
 }

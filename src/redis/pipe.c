@@ -460,10 +460,19 @@ static uint64_t silent_ms(const struct shed_pipe *p)
 static void check_replies(struct shed_pipe *p)
 {
     uint64_t limit_ms = p->options.command_timeout_ms;
-    uint64_t so_far_ms = silent_ms(p);
+    uint64_t heard_ms = p->heard_ms;
+    uint64_t so_far_ms;
 
-    if (so_far_ms < limit_ms) {
-        shed_timer_set(p->timer, limit_ms - so_far_ms);
+    /* The loop runs timers before it looks at sockets: after this process was
+       stopped for long, the reply may be there unread. */
+    if (silent_ms(p) >= limit_ms)
+        receive(p);
+    if (p->state != PIPE_OPEN)
+        return;
+    so_far_ms = silent_ms(p);
+    if (so_far_ms < limit_ms || p->heard_ms != heard_ms) {
+        shed_timer_set(p->timer,
+                       so_far_ms < limit_ms ? limit_ms - so_far_ms : 0);
         return;
     }
     (void)shed_fail(&p->why, SHED_EREDIS, "Redis %s: no reply within %llu ms",

@@ -208,16 +208,19 @@ static void on_info(void *arg, struct shed_reply *reply,
     size_t size = 0;
     const char *text = shed_reply_bytes(reply, &size);
     const char *run = find_info(text, size, "run_id:");
-    const char *age_s = find_info(text, size, "uptime_in_seconds:");
-    uint64_t now_ms = shed_now_ms();
+    const char *age = find_info(text, size, "uptime_in_seconds:");
+    uint64_t now_ms = shed_now_ms(), age_s;
 
     (void)trouble;
     (void)err;
-    if (run == NULL || age_s == NULL)
+    if (run == NULL || age == NULL)
         return;
     set_run(p, run);
+    /* it takes the difference of two times that it has cut to whole seconds, so
+     * it may be up to a second younger than it says */
+    age_s = strtoull(age, NULL, 10);
     atomic_store(&p->server_since_ms,
-                 now_ms - strtoull(age_s, NULL, 10) * MS_PER_S);
+                 now_ms - (age_s > 0 ? age_s - 1 : 0) * MS_PER_S);
     update_identity(p);
 }
 

@@ -82,8 +82,8 @@ void shed_push_identify(struct shed_push *push,
 /* Whether both are connected to one server, as far as it tells. Any thread. */
 bool shed_push_is_same_server(struct shed_push *a, struct shed_push *b);
 
-/* For how long the server has been running, ms, not less than it really is
- * known to have; UINT64_MAX if it does not say. Any thread. */
+/* For how long the server has been running at least, ms, up to two seconds less
+ * than it has; UINT64_MAX if it does not say. Any thread. */
 uint64_t shed_push_server_age_ms(const struct shed_push *push);
 
 /* The server's clock, ms since 1970, as last heard of; 0 if never. Any

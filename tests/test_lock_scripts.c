@@ -225,15 +225,21 @@ static void enlist(const char *token, const char *process)
     server_do(&server, "ZADD " QUEUE " 1 %s%s" WAITS_MS, token, process);
 }
 
-static bool acquire_fair(void)
+static redisReply *run_acquire_fair(void)
 {
     const struct shed_script_text *script =
         &shed_script_texts[SHED_SCRIPT_LOCK_ACQUIRE];
 
-    return was_granted(answer_of(server_run(
-        &server, "EVAL %b 5 %s %s:f %s:s %s:q %s:o %s %s %s %d %d 1000 1",
+    return answer_of(server_run(
+        &server,
+        "EVAL %b 5 %s %s:f %s:s %s:q %s:o %s %s %s %d %d " WAITS_MS " 1",
         script->text, script->size, KEY, KEY, KEY, KEY, KEY, OTHER, BLANKS,
-        BLANKS, LEASE_MS, GRACE_MS)));
+        BLANKS, LEASE_MS, GRACE_MS));
+}
+
+static bool acquire_fair(void)
+{
+    return was_granted(run_acquire_fair());
 }
 
 /* As if a mark that lives for life_ms stood for age_ms already. */
@@ -412,6 +418,33 @@ START_TEST(without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused)
 }
 END_TEST
 
+START_TEST(without_memory_a_fair_lock_of_a_dead_holder_is_taken)
+{
+    ck_assert(acquire(HOLDER, PROCESS, run_id));
+    server_do(&server, "CONFIG SET maxmemory 1");
+    ck_assert(!acquire_fair());
+    ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 1);
+}
+END_TEST
+
+START_TEST(without_memory_the_first_waiter_keeps_its_place)
+{
+    redisReply *reply;
+
+    enlist(OTHER, BLANKS);
+    enlist("waiter--waiter--", BLANKS); /* with the same score: after it */
+    server_do(&server, "CONFIG SET maxmemory 1");
+    reply = run_acquire_fair();
+    ck_assert_int_eq(reply->type, REDIS_REPLY_ERROR);
+    ck_assert_ptr_nonnull(strstr(reply->str, "OOM"));
+    freeReplyObject(reply);
+    ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 2);
+    server_do(&server, "CONFIG SET maxmemory 0");
+    ck_assert(acquire_fair());
+    ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 1);
+}
+END_TEST
+
 START_TEST(without_memory_a_foreign_lock_is_taken)
 {
     server_do(&server, "SET " KEY " foreign PX 60000");
@@ -448,6 +481,8 @@ int main(void)
         tc, what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten);
     tcase_add_test(
         tc, without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused);
+    tcase_add_test(tc, without_memory_a_fair_lock_of_a_dead_holder_is_taken);
+    tcase_add_test(tc, without_memory_the_first_waiter_keeps_its_place);
     tcase_add_test(tc, without_memory_a_foreign_lock_is_taken);
     return run_tests("lock scripts", tc);
 }

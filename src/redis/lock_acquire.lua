@@ -42,6 +42,7 @@ end
 local function age_of(mark, what, life)
     local age = life - redis.call('PTTL', mark)
     if redis.call('GET', mark) == what and age >= 0 then return age end
+    redis.call('DEL', mark) -- after which the SET passes without memory
     redis.call('SET', mark, what, 'PX', life)
     return 0
 end
@@ -160,7 +161,8 @@ local function take_in_turn(...)
         return {'TAKEN', left}
     end
     local held = take(...)
-    if held then leave(KEYS[4], token, ARGV[2], ARGV[6]) end
+    -- where it is refused, our place is kept for the next try
+    if not held.err then leave(KEYS[4], token, ARGV[2], ARGV[6]) end
     return held
 end
 

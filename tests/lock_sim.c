@@ -13,6 +13,7 @@
 #define FAULTS_MS 350                     /* faults begin within */
 #define SETTLE_MS 400         /* they have ended, and their effects, after */
 #define SERVERS_APART_MS 5000 /* their clocks, at most */
+#define LOOK_MS 40            /* at holds whose renewals are rare */
 #define STEPS_MAX 6000
 
 /* ----------------------------------------------------------------- chance */
@@ -204,8 +205,9 @@ static void plan_calls(struct sim *s)
                                     .process = s->handle[handle].process,
                                     .index = handle});
     }
-    sim_plan(s, s->faults_end_ms - s->now_ms,
-             (struct sim_event){.type = SIM_LOOK});
+    for (uint64_t ms = LOOK_MS;
+         s->mode->lease_ms > 0 && ms < FAULTS_MS + SETTLE_MS; ms += LOOK_MS)
+        sim_plan(s, ms, (struct sim_event){.type = SIM_LOOK});
     sim_plan(s, s->faults_end_ms - s->now_ms + 3 * s->options.lease_ms,
              (struct sim_event){.type = SIM_LOOK});
 }

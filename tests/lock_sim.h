@@ -65,7 +65,8 @@ struct sim_process {
     uint64_t stalled_until_ms, stalled_ms;
     uint64_t offset_ms; /* of its clock */
     int drift_pm;
-    uint64_t skew_ms; /* of its wall clock */
+    uint64_t skew_ms;    /* of its wall clock */
+    uint64_t changed_ms; /* when a session began or ended */
     struct {
         bool is_up;
         uint64_t number; /* of the connection */

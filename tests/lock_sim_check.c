@@ -9,8 +9,9 @@
 #include "lock_sim.h"
 
 #define POLL_MS 100 /* the slowest, without pushes */
+#define CALM_MS 100 /* a record is written again by then */
 #define STUCK_MS 250
-#define COHORT_MS 60 /* far more than a handle may keep others out */
+#define COHORT_MS 35 /* far more than a handle may keep others out */
 /* How much longer a lock lasts in Redis than it is safe to hold. */
 #define REST_MS 25
 
@@ -514,12 +515,14 @@ static void check_hold(struct sim *s, unsigned h)
 {
     const struct shed_lock_machine *m = &s->handle[h].machine;
     uint64_t now_ms = sim_local_ms(s, s->handle[h].process);
+    unsigned old = 0;
     bool is_settled = m->hold.renew_at_ms != UINT64_MAX &&
                       now_ms - m->hold.since_ms > 5 * s->options.lease_ms / 2;
 
     if (!has_safe_hold(s, h) || !s->way->has_tokens ||
         s->handle[h].closing_ms != 0 || m->state != SHED_LOCK_RESTING ||
-        now_ms - m->hold.since_ms < 200)
+        now_ms - m->hold.since_ms < CALM_MS ||
+        s->now_ms < s->process[s->handle[h].process].changed_ms + CALM_MS)
         return;
     for (unsigned i = 0; i < s->server_count; i++) {
         const struct lock_twin *twin = &s->server[i].twin;
@@ -530,9 +533,11 @@ static void check_hold(struct sim *s, unsigned h)
             continue;
         if (!has_it && is_settled)
             sim_fail(s, "server %u does not have what is held", i);
-        if (has_it && !is_record_of(s, h, i))
-            sim_fail(s, "the record on server %u is of another session", i);
+        old += has_it && !is_record_of(s, h, i);
     }
+    /* one of several that was busy is told with the next renewal */
+    if (old > s->server_count / 2)
+        sim_fail(s, "%u records are of another session", old);
 }
 
 void sim_check_holds(struct sim *s)

@@ -212,6 +212,7 @@ static void cut(struct sim *s, unsigned p, unsigned i, bool is_server_gone)
     if (!process->session[i].is_up)
         return;
     sim_trace(s, "cut", p, i, 0);
+    process->changed_ms = s->now_ms;
     process->session[i].is_up = false;
     process->session[i].number++;
     if (!process->is_alive)
@@ -241,6 +242,7 @@ void sim_on_up(struct sim *s, const struct sim_event *e)
         process->session[e->server].is_up)
         return; /* a server that starts plans another */
     sim_trace(s, "up", e->process, e->server, 0);
+    process->changed_ms = s->now_ms;
     process->session[e->server].is_up = true;
     process->session[e->server].number++;
     memcpy(process->session[e->server].run, server->twin.run, SHED_RUN_BYTES);

@@ -257,12 +257,28 @@ void sim_on_reply(struct sim *sim, const struct sim_event *event);
 void sim_on_push(struct sim *sim, const struct sim_event *event);
 void sim_on_epoch(struct sim *sim, unsigned process, unsigned server);
 
+/* lock_sim_talk.c: between a machine and the network. */
+void sim_ask(struct sim *sim, unsigned handle, unsigned server);
+/* Say what comes next; false: the talk is over. */
+bool sim_say(struct sim *sim, unsigned handle, unsigned server, size_t call,
+             struct shed_talk *talk);
+/* Hear a reply, and go on; true: the talk is over. */
+bool sim_hear(struct sim *sim, const struct sim_request *request,
+              struct shed_talk *talk);
+
+/* lock_sim_left.c. */
+void sim_check_orphans(struct sim *sim);
+void sim_check_server(struct sim *sim, unsigned server);
+bool sim_is_leftover(const struct shed_voter *voter,
+                     const struct shed_lock_holder *holder);
+
 /* lock_sim_check.c: each ends the test where an invariant is broken. */
 void sim_check_grant(struct sim *sim, unsigned handle);
 void sim_check_step(struct sim *sim, unsigned handle,
                     const struct shed_lock_act *act, bool was_gone);
 void sim_check_answer(struct sim *sim, const struct sim_call *call);
 void sim_check_world(struct sim *sim);
+bool sim_is_alive(const struct sim *sim, unsigned handle);
 size_t sim_find_call(const struct sim *sim,
                      const struct shed_lock_holder *holder);
 void sim_check_holds(struct sim *sim);

@@ -12,8 +12,6 @@
 #define CALM_MS 100 /* a record is written again by then */
 #define STUCK_MS 250
 #define COHORT_MS 35 /* far more than a handle may keep others out */
-/* How much longer a lock lasts in Redis than it is safe to hold. */
-#define REST_MS 25
 
 void sim_fail(const struct sim *s, const char *format, ...)
 {
@@ -30,22 +28,7 @@ void sim_fail(const struct sim *s, const char *format, ...)
     abort();
 }
 
-static bool is_same(const struct shed_lock_holder *a,
-                    const struct shed_lock_holder *b)
-{
-    return memcmp(a->token, b->token, SHED_TOKEN_BYTES) == 0;
-}
-
-static bool is_leftover(const struct shed_voter *v,
-                        const struct shed_lock_holder *holder)
-{
-    for (size_t i = 0; i < v->leftover_count; i++)
-        if (is_same(&v->leftover[i].holder, holder))
-            return true;
-    return false;
-}
-
-static bool is_alive(const struct sim *s, unsigned h)
+bool sim_is_alive(const struct sim *s, unsigned h)
 {
     return s->handle[h].life != SIM_UNUSED &&
            s->process[s->handle[h].process].is_alive;
@@ -53,7 +36,7 @@ static bool is_alive(const struct sim *s, unsigned h)
 
 static bool has_safe_hold(const struct sim *s, unsigned h)
 {
-    return is_alive(s, h) &&
+    return sim_is_alive(s, h) &&
            shed_hold_is_safe(&s->handle[h].machine.hold,
                              sim_local_ms(s, s->handle[h].process));
 }
@@ -189,7 +172,7 @@ static void check_over(struct sim *s, unsigned h)
         sim_fail(s, "closed, with something under way");
     for (unsigned i = 0; i < s->server_count; i++)
         if (m->voter[i].talk.op != SHED_LOCK_OP_UNDO &&
-            is_leftover(&m->voter[i], &m->voter[i].talk.holder) &&
+            sim_is_leftover(&m->voter[i], &m->voter[i].talk.holder) &&
             m->voter[i].talk.end != SHED_TALK_FAILED)
             sim_fail(s, "closed, and a late try on server %u is not undone", i);
     for (unsigned i = 0; i < s->server_count; i++)
@@ -393,77 +376,6 @@ static void check_promptness(struct sim *s)
                  (unsigned long long)(s->now_ms - s->freed_ms));
 }
 
-/* ----------------------------------------------------------------- orphans */
-
-static const struct sim_call *call_of(const struct sim *s,
-                                      const struct lock_twin *twin)
-{
-    for (size_t i = 0; i < s->call_count; i++)
-        if (s->call[i].request.op == SHED_LOCK_OP_ACQUIRE &&
-            lock_twin_is_held_by(twin, &s->call[i].request.holder))
-            return &s->call[i];
-    return NULL;
-}
-
-/* Whether somebody has something under way with a server, or is to have. */
-static bool is_busy_with(const struct sim *s, unsigned h, unsigned i,
-                         const struct shed_lock_holder *holder)
-{
-    const struct sim_handle *handle = &s->handle[h];
-    const struct shed_voter *v = &handle->voter[i];
-
-    if (v->state != SHED_VOTER_IDLE || handle->is_posted ||
-        handle->machine.state != SHED_LOCK_RESTING)
-        return true;
-    if (is_leftover(v, holder))
-        return true;
-    for (size_t r = 0; r < SIM_REQUESTS; r++)
-        if (s->request[r].is_used && s->request[r].handle == h &&
-            s->request[r].server == i)
-            return true;
-    return false;
-}
-
-/* What is in Redis is held, or soon ends by itself, or somebody is to remove
- * it: unless its process is dead, its handle is closed, or its thread has
- * ended. */
-static void check_orphan(struct sim *s, unsigned i)
-{
-    const struct lock_twin *twin = &s->server[i].twin;
-    const struct sim_call *call = call_of(s, twin);
-    const struct sim_handle *handle;
-    const struct shed_hold *hold;
-
-    if (call == NULL || call->state != SIM_ENDED ||
-        call->request.owner != NULL || !is_alive(s, call->handle) ||
-        (twin->lock.ends_ms > 0 &&
-         twin->lock.ends_ms < twin->now_us / 1000 + REST_MS))
-        return;
-    handle = &s->handle[call->handle];
-    hold = &handle->machine.hold;
-    if (handle->life != SIM_IN_USE || handle->closing_ms != 0 ||
-        (hold->is_held && is_same(&hold->holder, &call->request.holder)) ||
-        is_busy_with(s, call->handle, i, &call->request.holder) ||
-        ((s->server_count > 1 || call->is_unsure) && call->generation > 0 &&
-         call->generation <= handle->machine.lost_generation))
-        return;
-    sim_fail(s, "server %u has what nobody holds, and nobody removes: %u", i,
-             call->request.holder.token[0]);
-}
-
-static void check_orphans(struct sim *s)
-{
-    /* of more leftovers than fit, the oldest end with their leases */
-    if (!s->way->can_undo || s->mode->jumps > 0 ||
-        (s->mode->outage_ms > 0 && s->way->has_lease))
-        return;
-    for (unsigned i = 0; i < s->server_count; i++)
-        if (s->server[i].twin.lock.is_set) {
-            sim_tick(s, i);
-            check_orphan(s, i);
-        }
-}
-
 /* A lock without an end, of a holder that died while it took it, is repaired.
  */
 static void check_stuck(struct sim *s)
@@ -487,7 +399,7 @@ void sim_check_world(struct sim *s)
     check_stuck(s);
     check_exclusion(s);
     check_promptness(s);
-    check_orphans(s);
+    sim_check_orphans(s);
     for (unsigned h = 0; h < s->handle_count; h++)
         if (s->handle[h].life == SIM_IN_USE && s->handle[h].machine.lost > 0 &&
             !s->handle[h].is_posted)
@@ -573,35 +485,9 @@ static void check_handle(struct sim *s, unsigned h)
                      m->voter[i].leftover_count);
 }
 
-/* What is in Redis ends by itself, or is a dead process's, or of a handle that
- * was closed before Redis could be asked. */
-static void check_server(struct sim *s, unsigned i)
-{
-    struct lock_twin *twin = &s->server[i].twin;
-    const struct sim_call *call;
-
-    sim_tick(s, i);
-    lock_twin_expire(twin);
-    if (s->way->has_tokens && twin->lock.is_set && twin->lock.ends_ms == 0)
-        sim_fail(s, "a record without an end");
-    if (twin->queue_count > 0 && twin->queue_ends_ms == 0)
-        sim_fail(s, "a queue without an end");
-    call = call_of(s, twin);
-    if (call == NULL || !s->way->can_undo)
-        return;
-    if (is_alive(s, call->handle) &&
-        s->handle[call->handle].life == SIM_IN_USE &&
-        call->request.owner == NULL && s->way->has_lease + s->mode->jumps == 0)
-        sim_fail(s, "server %u has what nobody wants", i);
-    if (is_alive(s, call->handle) &&
-        s->handle[call->handle].life == SIM_IN_USE &&
-        call->request.owner == NULL && s->mode->is_calm)
-        sim_fail(s, "server %u has what was released", i);
-}
-
 static void check_call(struct sim *s, const struct sim_call *call)
 {
-    bool is_ours = is_alive(s, call->handle);
+    bool is_ours = sim_is_alive(s, call->handle);
 
     if (is_ours && (call->state == SIM_WAITING || call->state == SIM_TRYING))
         sim_fail(s, "a call was never answered");
@@ -614,8 +500,8 @@ void sim_check_end(struct sim *s)
     for (size_t i = 0; i < s->call_count; i++)
         check_call(s, &s->call[i]);
     for (unsigned h = 0; h < s->handle_count; h++)
-        if (is_alive(s, h))
+        if (sim_is_alive(s, h))
             check_handle(s, h);
     for (unsigned i = 0; i < s->server_count; i++)
-        check_server(s, i);
+        sim_check_server(s, i);
 }

@@ -9,7 +9,6 @@
 #include "error.h"
 #include "lock_sim.h"
 
-#define WALL_MS UINT64_C(1700000000000)
 #define PATIENT_MS UINT64_C(4000)
 
 /* A thread's that has ended without a release. */
@@ -39,65 +38,6 @@ static struct shed_lock_machine *machine_of(struct sim *s, unsigned h)
 static uint64_t local_ms(const struct sim *s, unsigned h)
 {
     return sim_local_ms(s, s->handle[h].process);
-}
-
-/* ------------------------------------------------------------------ talks */
-
-static void identify(const struct sim *s, unsigned p, unsigned server,
-                     struct shed_push_identity *identity)
-{
-    char text[SHED_ENTRY_PROCESS_BYTES + 1];
-
-    memset(identity, ' ', sizeof(*identity));
-    if (!s->process[p].session[server].is_up || !s->process[p].has_pushes)
-        return;
-    snprintf(text, sizeof(text), "%016x", p);
-    memcpy(identity->process, text, sizeof(identity->process));
-    memcpy(identity->run, s->process[p].session[server].run, SHED_RUN_BYTES);
-}
-
-static void read_clocks(const struct sim *s, unsigned h, struct shed_talk *talk)
-{
-    talk->now_ms = local_ms(s, h);
-    talk->wall_ms =
-        WALL_MS + s->now_ms + s->process[s->handle[h].process].skew_ms;
-}
-
-/* Returns: false: the talk is over. */
-static bool say(struct sim *s, unsigned h, unsigned server, size_t call,
-                struct shed_talk *talk)
-{
-    struct shed_args args = {0};
-
-    identify(s, s->handle[h].process, server, &talk->identity);
-    read_clocks(s, h, talk);
-    if (!talk->way->say(talk, &args))
-        return false;
-    sim_send(s, h, server, call, talk, &args);
-    return true;
-}
-
-static bool is_too_young(const struct sim *s, unsigned server,
-                         struct shed_talk *talk)
-{
-    if (!shed_quorum_is_too_young(s->server_count, talk,
-                                  s->now_ms - s->server[server].since_ms))
-        return false;
-    (void)shed_fail(&talk->error, SHED_EREDIS, "too young");
-    (void)shed_talk_end(talk, SHED_TALK_FAILED);
-    return true;
-}
-
-static void ask(struct sim *s, unsigned h, unsigned server)
-{
-    static const char *const ops[] = {"asks for", "extends", "gives back",
-                                      "undoes", "advances"};
-    struct shed_talk *talk = &s->handle[h].voter[server].talk;
-
-    sim_trace(s, ops[talk->op], s->handle[h].process, server,
-              talk->holder.token[0]);
-    if (is_too_young(s, server, talk) || !say(s, h, server, SIM_CALLS, talk))
-        sim_send(s, h, server, SIM_CALLS, talk, NULL);
 }
 
 /* ----------------------------------------------------------------- driving */
@@ -147,7 +87,7 @@ static void perform(struct sim *s, unsigned h, const struct shed_lock_act *act)
         set_timer(s, h, act->timer_at_ms);
     for (unsigned i = 0; i < s->server_count; i++)
         if ((act->ask >> i & 1) != 0)
-            ask(s, h, i);
+            sim_ask(s, h, i);
     for (struct shed_lock_request *r = act->answered.first, *next; r != NULL;
          r = next) {
         next = r->next;
@@ -299,7 +239,7 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
                                     .lease_ms = call->request.lease_ms};
     shed_talk_begin(&call->talk, op, &call->request.holder);
     s->handle[call->handle].busy_calls += op == SHED_LOCK_OP_ACQUIRE;
-    (void)say(s, call->handle, 0, index_of(s, call), &call->talk);
+    (void)sim_say(s, call->handle, 0, index_of(s, call), &call->talk);
 }
 
 static uint64_t draw_wait_ms(struct sim *s)
@@ -489,29 +429,6 @@ static void finish(struct sim *s, const struct sim_request *r)
         end_short_release(s, call);
 }
 
-/* Returns: whether the talk is over. */
-static bool hear(struct sim *s, const struct sim_request *r,
-                 struct shed_talk *talk)
-{
-    struct lock_twin_memory memory;
-    bool goes_on;
-
-    if (r->is_broken) {
-        if (talk->op == SHED_LOCK_OP_EXTEND)
-            s->call[sim_find_call(s, &talk->holder)].is_unsure = true;
-        (void)shed_fail(&talk->error, SHED_EREDIS, "the connection broke");
-        (void)shed_talk_end(talk, SHED_TALK_FAILED);
-        return true;
-    }
-    read_clocks(s, r->handle, talk);
-    goes_on = talk->way->hear(talk, lock_twin_say(&r->reply, &memory));
-    if (goes_on && say(s, r->handle, r->server, r->call, talk))
-        return false;
-    if (talk->end == SHED_TALK_YES && r->call == SIM_CALLS)
-        (void)is_too_young(s, r->server, talk);
-    return true;
-}
-
 void sim_on_reply(struct sim *s, const struct sim_event *e)
 {
     struct sim_request *r = &s->request[e->index];
@@ -526,7 +443,7 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
     r->has_reply = true;
     r->is_used = r->pending > 0;
     copy = *r; /* its place may be taken now */
-    if (is_heard && (!copy.was_sent || hear(s, &copy, talk)))
+    if (is_heard && (!copy.was_sent || sim_hear(s, &copy, talk)))
         finish(s, &copy);
 }
 

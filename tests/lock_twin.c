@@ -24,28 +24,10 @@ enum {
 
 /* ------------------------------------------------------------------ texts */
 
-static struct lock_twin_text text_of(const void *bytes, size_t size)
-{
-    struct lock_twin_text text = {.size = size};
-
-    assert(size < LOCK_TWIN_TEXT);
-    memcpy(text.at, bytes, size);
-    return text;
-}
-
 static bool is_same(const struct lock_twin_text *a,
                     const struct lock_twin_text *b)
 {
     return a->size == b->size && memcmp(a->at, b->at, a->size) == 0;
-}
-
-static uint64_t number_of(const struct lock_twin_text *text)
-{
-    uint64_t number = 0;
-
-    for (size_t i = 0; i < text->size; i++)
-        number = number * 10 + (uint64_t)(text->at[i] - '0');
-    return number;
 }
 
 /* ------------------------------------------------------------------- keys */
@@ -170,7 +152,7 @@ static void take(struct lock_twin *t, const struct lock_twin_call *c,
     memcpy(record.at + TOKEN_AT, c->arg[0].at, SHED_TOKEN_BYTES);
     memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_ENTRY_PROCESS_BYTES);
     memcpy(record.at + RUN_AT, c->arg[2].at, SHED_RUN_BYTES);
-    set_lock(t, &record, number_of(&c->arg[3]));
+    set_lock(t, &record, lock_twin_number(&c->arg[3]));
     reply->type = LOCK_TWIN_HELD;
     reply->integer = (long long)advance(t, 1, us(t), us(t), &was);
 }
@@ -214,7 +196,7 @@ static bool is_leaving(struct lock_twin *t, uint64_t grace_ms,
                        uint64_t *left_ms)
 {
     struct lock_twin_text token =
-        text_of(t->lock.value.at + TOKEN_AT, SHED_TOKEN_BYTES);
+        lock_twin_text(t->lock.value.at + TOKEN_AT, SHED_TOKEN_BYTES);
     uint64_t age_ms;
 
     if (grace_ms == 0 || !is_absent(t)) {
@@ -255,9 +237,9 @@ static uint64_t wait_of(const struct lock_twin_text *member)
 {
     enum { WAIT_AT = SHED_TOKEN_BYTES + SHED_ENTRY_PROCESS_BYTES };
     struct lock_twin_text wait =
-        text_of(member->at + WAIT_AT, member->size - WAIT_AT);
+        lock_twin_text(member->at + WAIT_AT, member->size - WAIT_AT);
 
-    return number_of(&wait);
+    return lock_twin_number(&wait);
 }
 
 static void remove_place(struct lock_twin *t, size_t i)
@@ -279,7 +261,7 @@ static void leave(struct lock_twin *t, const struct lock_twin_text *token,
                   const struct lock_twin_text *process,
                   const struct lock_twin_text *wait)
 {
-    struct lock_twin_text blanks = text_of("                ", 16);
+    struct lock_twin_text blanks = lock_twin_text("                ", 16);
     struct lock_twin_text named = member(token, process, wait);
     struct lock_twin_text nameless = member(token, &blanks, wait);
 
@@ -291,7 +273,7 @@ static void leave(struct lock_twin *t, const struct lock_twin_text *token,
 static void enlist(struct lock_twin *t, const struct lock_twin_call *c)
 {
     struct lock_twin_text me = member_of(c);
-    uint64_t ends_ms = now_ms(t) + number_of(&c->arg[5]) + SLACK_MS;
+    uint64_t ends_ms = now_ms(t) + lock_twin_number(&c->arg[5]) + SLACK_MS;
     size_t i = 0;
 
     while (i < t->queue_count && !is_same(&t->queue[i].member, &me))
@@ -376,7 +358,7 @@ static bool is_our_turn(struct lock_twin *t, const struct lock_twin_call *c,
         uint64_t gone_ms = 0;
         uint64_t age_ms = age_of(t, &t->offer, &other, OFFER_LIFE_MS);
         bool is_leaving_us =
-            is_head_leaving(t, &other, number_of(&c->arg[4]), &gone_ms);
+            is_head_leaving(t, &other, lock_twin_number(&c->arg[4]), &gone_ms);
         if (age_ms < OFFER_MS && !(is_leaving_us && gone_ms == 0)) {
             *left_ms = OFFER_MS - age_ms;
             if (is_leaving_us && gone_ms < *left_ms)
@@ -444,9 +426,9 @@ static void acquire(struct lock_twin *t, const struct lock_twin_call *c,
         return;
     }
     if (t->lock.ends_ms == 0)
-        t->lock.ends_ms = now_ms(t) + number_of(&c->arg[3]);
+        t->lock.ends_ms = now_ms(t) + lock_twin_number(&c->arg[3]);
     left_ms = (uint64_t)pttl(t, &t->lock);
-    is_going = is_leaving(t, number_of(&c->arg[4]), &gone_ms);
+    is_going = is_leaving(t, lock_twin_number(&c->arg[4]), &gone_ms);
     if (is_going && gone_ms == 0) {
         take_in_turn(t, c, reply);
         return;
@@ -476,7 +458,7 @@ static long long release(struct lock_twin *t, const struct lock_twin_call *c)
 static long long extend(struct lock_twin *t, const struct lock_twin_call *c)
 {
     uint64_t ends_ms = t->lock.ends_ms;
-    uint64_t lease_ms = number_of(&c->arg[3]);
+    uint64_t lease_ms = lock_twin_number(&c->arg[3]);
     struct lock_twin_text record = t->lock.value;
 
     t->trackers |= UINT32_C(1) << c->client;
@@ -501,7 +483,7 @@ static long long swap(struct lock_twin *t, const struct lock_twin_call *c)
     else if (c->arg[2].at[0] == '0')
         set_lock(t, &c->arg[1], 0);
     else
-        set_lock(t, &t->lock.value, number_of(&c->arg[2]));
+        set_lock(t, &t->lock.value, lock_twin_number(&c->arg[2]));
     return 1;
 }
 
@@ -510,7 +492,7 @@ static long long repair(struct lock_twin *t, const struct lock_twin_call *c)
     t->trackers |= UINT32_C(1) << c->client;
     if (pttl(t, &t->lock) != -1 || !is_same(&t->lock.value, &c->arg[0]))
         return 0;
-    set_lock(t, &c->arg[1], number_of(&c->arg[2]));
+    set_lock(t, &c->arg[1], lock_twin_number(&c->arg[2]));
     return 1;
 }
 
@@ -530,7 +512,7 @@ static void run_script(struct lock_twin *t, const struct lock_twin_call *c,
         reply->integer = extend(t, c);
         return;
     case SHED_SCRIPT_LOCK_ADVANCE:
-        (void)advance(t, 0, number_of(&c->arg[0]), us(t), &was);
+        (void)advance(t, 0, lock_twin_number(&c->arg[0]), us(t), &was);
         reply->integer = (long long)was;
         return;
     case SHED_SCRIPT_LOCK_SWAP:
@@ -579,7 +561,7 @@ void lock_twin_execute(struct lock_twin *t, const struct lock_twin_call *c,
         break;
     case LOCK_TWIN_EXPIRE: /* in ms */
         reply->integer = was_set;
-        t->lock.ends_ms = now_ms(t) + number_of(&c->arg[0]);
+        t->lock.ends_ms = now_ms(t) + lock_twin_number(&c->arg[0]);
         break;
     case LOCK_TWIN_PTTL:
         t->trackers |= UINT32_C(1) << c->client;
@@ -589,78 +571,6 @@ void lock_twin_execute(struct lock_twin *t, const struct lock_twin_call *c,
         run_script(t, c, reply);
         break;
     }
-}
-
-/* ---------------------------------------------------- what a talk says, hears
- */
-
-static bool is_command(const struct shed_args *args, const char *text)
-{
-    return args->size[0] == strlen(text) &&
-           memcmp(args->at[0], text, args->size[0]) == 0;
-}
-
-void lock_twin_read(struct lock_twin_call *c, enum shed_script script,
-                    const struct shed_args *args)
-{
-    static const char *const commands[] = {"SETNX",  "GET",  "GETSET", "DEL",
-                                           "EXPIRE", "PTTL", "EVALSHA"};
-    int keys = 1, at = 1;
-
-    c->what = LOCK_TWIN_SETNX;
-    c->script = script;
-    if (is_command(args, "PEXPIRE"))
-        c->what = LOCK_TWIN_EXPIRE;
-    else
-        while (!is_command(args, commands[c->what]))
-            c->what++;
-    if (c->what == LOCK_TWIN_SCRIPT) {
-        keys = args->at[2][0] - '0';
-        at = 3;
-    }
-    for (int i = at + keys; i < args->count; i++)
-        c->arg[i - at - keys] = text_of(args->at[i], args->size[i]);
-    c->is_fair =
-        (script == SHED_SCRIPT_LOCK_ACQUIRE && keys == 5) ||
-        (script == SHED_SCRIPT_LOCK_RELEASE && args->count - at - keys == 4);
-    if (c->what == LOCK_TWIN_EXPIRE && is_command(args, "EXPIRE"))
-        c->arg[0].size = (size_t)snprintf(
-            c->arg[0].at, LOCK_TWIN_TEXT, "%llu",
-            (unsigned long long)number_of(&c->arg[0]) * MS_PER_S);
-}
-
-static redisReply string_of(const char *at, size_t size)
-{
-    return (redisReply){
-        .type = REDIS_REPLY_STRING, .str = (char *)(uintptr_t)at, .len = size};
-}
-
-const struct shed_reply *lock_twin_say(const struct lock_twin_reply *reply,
-                                       struct lock_twin_memory *m)
-{
-    static const char *const kinds[] = {"HELD", "TAKEN"};
-    redisReply number = {.type = REDIS_REPLY_INTEGER,
-                         .integer = reply->integer};
-
-    m->whole = number;
-    if (reply->type == LOCK_TWIN_NIL) {
-        m->whole.type = REDIS_REPLY_NIL;
-    } else if (reply->type == LOCK_TWIN_STRING) {
-        m->whole = string_of(reply->string.at, reply->string.size);
-    } else if (reply->type != LOCK_TWIN_INTEGER) {
-        const char *kind = kinds[reply->type - LOCK_TWIN_HELD];
-        snprintf(m->digits, sizeof(m->digits), "%lld", reply->integer);
-        m->part[0] = string_of(kind, strlen(kind));
-        m->part[1] = reply->type == LOCK_TWIN_HELD
-                         ? string_of(m->digits, strlen(m->digits))
-                         : number;
-        m->parts[0] = &m->part[0];
-        m->parts[1] = &m->part[1];
-        m->whole.type = REDIS_REPLY_ARRAY;
-        m->whole.elements = 2;
-        m->whole.element = m->parts;
-    }
-    return (const struct shed_reply *)(const void *)&m->whole;
 }
 
 bool lock_twin_is_held_by(const struct lock_twin *t,

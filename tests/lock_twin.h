@@ -78,6 +78,11 @@ struct lock_twin_reply {
     struct lock_twin_text string;
 };
 
+struct lock_twin_text lock_twin_text(const void *bytes, size_t size);
+
+/* A number in decimal. */
+uint64_t lock_twin_number(const struct lock_twin_text *text);
+
 /* The command that a talk has just said. */
 void lock_twin_read(struct lock_twin_call *call, enum shed_script script,
                     const struct shed_args *args);

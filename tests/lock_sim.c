@@ -253,6 +253,7 @@ static void choose_algorithm(struct sim *s)
         s->mode->stalls > 0 && s->mode->cuts + s->mode->restarts > 0
             ? 0
             : sim_between(s, 120, 200);
+    s->is_watched = sim_chance(s, 60);
     s->options = o;
     s->way = shed_lock_way_of(&s->options);
     s->server_count =
@@ -319,6 +320,7 @@ static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     start_processes(s);
     sim_trace(s, "algorithm", s->process_count, s->server_count, s->algorithm);
     s->has_twins = s->server_count > 1 && sim_chance(s, mode->twins_pct);
+    s->twins_ms = s->now_ms + sim_draw(s, 100);
     s->refusal = (struct shed_error){.code = SHED_EINVAL,
                                      .reason = "two servers are one"};
 }

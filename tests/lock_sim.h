@@ -199,7 +199,9 @@ struct sim {
     const struct shed_lock_way *way;
     struct shed_lock_options options;
     struct shed_error refusal;
-    bool has_twins;
+    bool has_twins; /* two servers are one, which is known from then on */
+    uint64_t twins_ms;
+    bool is_watched; /* somebody wants to hear of losses */
     size_t server_count;
     unsigned process_count, handle_count;
     uint64_t faults_end_ms, calls_end_ms;

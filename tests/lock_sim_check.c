@@ -242,6 +242,8 @@ static void check_code(struct sim *s, const struct sim_call *call)
 
     switch (call->request.code) {
     case SHED_OK:
+        if (is_acquire && s->has_twins && call->begun_ms > s->twins_ms)
+            sim_fail(s, "one server was a quorum");
         if (is_acquire && handle->closing_ms != 0)
             sim_fail(s, "acquired, and being closed");
         if (is_acquire && !has_safe_hold(s, call->handle))

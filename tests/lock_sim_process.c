@@ -113,7 +113,7 @@ static void drive(struct sim *s, unsigned h, enum shed_lock_event_type type,
         .is_pushed = process->has_pushes && process->session[0].is_up,
         .is_settled = !s->way->has_tokens || !is_single || process->is_settled,
         .refusal =
-            s->has_twins && process->session[1].is_up ? &s->refusal : NULL};
+            s->has_twins && s->now_ms >= s->twins_ms ? &s->refusal : NULL};
     struct shed_lock_act act;
 
     if (handle->life == SIM_UNUSED)
@@ -329,7 +329,7 @@ static void begin_holding(struct sim *s, struct sim_call *call)
     if (call->request.owner != NULL)
         return; /* it has ended */
     plan_call_event(s, call, hold_ms, SIM_RELEASE);
-    if (sim_chance(s, s->mode->extend_pct))
+    while (sim_chance(s, s->mode->extend_pct))
         plan_call_event(s, call, sim_draw(s, hold_ms + 1), SIM_EXTEND);
 }
 
@@ -561,7 +561,7 @@ void sim_open_handle(struct sim *s, unsigned p)
     }
     memset(handle->words.handle, (int)('A' + s->handle_count),
            sizeof(handle->words.handle));
-    s->options.on_lost = on_lost;
+    s->options.on_lost = s->is_watched ? on_lost : NULL;
     shed_lock_machine_init(&handle->machine, handle->voter, s->server_count,
                            s->way, &handle->words, SIM_TIMEOUT_MS, "redis");
     s->handle_count++;

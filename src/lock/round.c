@@ -266,10 +266,10 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
     if (m->hold.is_held && m->hold.generation == round->generation) {
         end_extend_of_hold(m, verdict);
     } else {
+        /* what was renewed for a hold that was lost, nobody releases */
         if (m->lost_generation == round->generation &&
             verdict != SHED_VERDICT_NO)
-            shed_lock_cancel(m,
-                             &round->question.holder); /* nobody releases it */
+            shed_lock_cancel(m, &round->question.holder);
         verdict = SHED_VERDICT_NO;
     }
     repair(m);

@@ -111,8 +111,9 @@ SHED_API SHED_MUST_CHECK int shed_lock_stats_read(struct shed_lock *lock,
  * (exposition format 0.0.4) into buffer and terminate it: each labelled with
  * its name, what is of one kind together, as the format demands. The two texts
  * may follow each other; two of one kind may not. In the name of a lock, bytes
- * that are not printable ASCII are written as \xNN. The text of caches ends with
- * a gauge, snowshed_redis_up: 1 while the cache's client is connected, else 0.
+ * that are not printable ASCII are written as \xNN. The text of caches ends
+ * with a gauge, snowshed_redis_up: 1 while the cache's client is connected,
+ * else 0.
  *
  * Of two handles of one name only one may be told: Prometheus has one series
  * for a name.

@@ -8,9 +8,9 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "clock.h"
-#include "error.h"
-#include "random.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
 
 /* --------------------------------------------------------------- counting */
 

@@ -9,7 +9,7 @@
 
 #include "lock/machine.h"
 #include "lock/server.h"
-#include "stats.h"
+#include "base/stats.h"
 
 struct shed_lock {
     /* set at creation */

@@ -2,7 +2,7 @@
  * confirmed, and counts from before it was asked. */
 #include "lock/hold.h"
 
-#include "backoff.h"
+#include "base/backoff.h"
 #include "lock/quorum.h"
 
 /* A renewal goes out at a third of the lease (so that two may fail), and again

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "error.h"
-#include "gate.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/gate.h"
 #include "lock/engine.h"
 #include "lock/keys.h"
 #include "lock/short.h"
-#include "random.h"
+#include "base/random.h"
 
 /* The ranges that lock.h states. */
 #define LEASE_MIN_MS 10

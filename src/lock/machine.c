@@ -47,8 +47,8 @@
 
 #include <assert.h>
 
-#include "clock.h"
-#include "error.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include "lock/round.h"
 
 /* ------------------------------------------------------------ what is next */

@@ -2,7 +2,7 @@
  * into YES by later answers of the same operation. */
 #include "lock/quorum.h"
 
-#include "error.h"
+#include "base/error.h"
 
 #define DRIFT_DIVISOR 100
 #define DRIFT_MS 2

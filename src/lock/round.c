@@ -5,9 +5,9 @@
 
 #include <assert.h>
 
-#include "backoff.h"
-#include "clock.h"
-#include "error.h"
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/error.h"
 
 /* Where Redis cannot be asked: the first pause; it doubles up to the
  * algorithm's poll. */

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "error.h"
+#include "base/error.h"
 #include "lock/quorum.h"
 
 static bool is_home(const struct shed_lock_server *s)

@@ -10,8 +10,8 @@
 
 #include <stdatomic.h>
 
-#include "client.h"
-#include "lock/hall.h"
+#include "client/client.h"
+#include "client/hall.h"
 #include "lock/talk.h"
 
 struct shed_lock_server {

@@ -6,8 +6,8 @@
  */
 #include "lock/short.h"
 
-#include "clock.h"
-#include "error.h"
+#include "base/clock.h"
+#include "base/error.h"
 
 bool shed_lock_goes_short(const struct shed_lock *l)
 {

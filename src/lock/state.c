@@ -5,8 +5,8 @@
 
 #include <assert.h>
 
-#include "backoff.h"
-#include "error.h"
+#include "base/backoff.h"
+#include "base/error.h"
 
 /* For how long a handle may take the lock again and again while others wait
  * elsewhere: its own threads get it fastest. */

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "clock.h"
-#include "error.h"
-#include "random.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
 #include "redis/link.h"
 
 /* How often a talk may begin again because the lock came and went. */

@@ -11,7 +11,7 @@
 
 #include <snowshed/lock.h>
 
-#include "flight.h"
+#include "cache/flight.h"
 #include "redis/push.h"
 #include "redis/script.h"
 

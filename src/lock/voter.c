@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "backoff.h"
+#include "base/backoff.h"
 
 /* How long after a failure to try again to remove something; sooner where a new
  * session tells that somebody is there to be asked. */

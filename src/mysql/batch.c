@@ -2,7 +2,7 @@
  * Batches. Its one invariant: a key is absent only if the whole result held
  * neither a row for it nor a row that might have been meant for it.
  */
-#include "batch.h"
+#include "mysql/batch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 
 #include <snowshed/snowshed.h>
 
-#include "query.h"
-#include "statement.h"
+#include "mysql/query.h"
+#include "mysql/statement.h"
 
 struct shed_mysql_asked {
     const void *data;

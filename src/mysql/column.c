@@ -3,7 +3,7 @@
  * row of such a column can give back, byte for byte; so it is absent, whatever
  * the table holds.
  */
-#include "column.h"
+#include "mysql/column.h"
 
 #include <string.h>
 

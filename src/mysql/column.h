@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compat.h"
-#include "query.h"
+#include "mysql/compat.h"
+#include "mysql/query.h"
 
 enum shed_mysql_kind {
     SHED_MYSQL_OTHER,  /* no key is compared with it as it is meant */

@@ -4,7 +4,7 @@
  * that may be alive in the server is remembered until it is known to be over,
  * for only then the bound on queries holds.
  */
-#include "connection.h"
+#include "mysql/connection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +14,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "backoff.h"
-#include "clock.h"
-#include "error.h"
-#include "random.h"
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
 
 /* Error numbers by ourselves: the headers of the two libraries lack some of
  * each other's. What is in neither range of the libraries is the server's. */

@@ -10,8 +10,8 @@
 
 #include <snowshed/snowshed.h>
 
-#include "compat.h"
-#include "uri.h"
+#include "mysql/compat.h"
+#include "mysql/uri.h"
 
 /* The same for all connections of a source. */
 struct shed_mysql_config {

@@ -4,12 +4,12 @@
  * server takes for it too; where the two could differ (a server that reads
  * quotes differently), the statement's count of parameters tells.
  */
-#include "query.h"
+#include "mysql/query.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "base/error.h"
 
 #define PLACEHOLDER "(?)"
 #define PLACEHOLDER_BYTES (sizeof(PLACEHOLDER) - 1)

@@ -4,7 +4,7 @@
  * when no query of it can be alive in the server, so that max_loads bounds the
  * queries there, those included that nobody waits for any more.
  */
-#include "source.h"
+#include "mysql/source.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,16 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backoff.h"
-#include "batch.h"
-#include "clock.h"
-#include "compat.h"
-#include "connection.h"
-#include "error.h"
-#include "query.h"
-#include "random.h"
-#include "statement.h"
-#include "uri.h"
+#include "base/backoff.h"
+#include "mysql/batch.h"
+#include "base/clock.h"
+#include "mysql/compat.h"
+#include "mysql/connection.h"
+#include "base/error.h"
+#include "mysql/query.h"
+#include "base/random.h"
+#include "mysql/statement.h"
+#include "mysql/uri.h"
 
 enum { MS_PER_S = 1000 };
 

@@ -3,14 +3,14 @@
  * result that the server ended without an error; short of that, everything
  * that was passed on is taken back by the caller.
  */
-#include "statement.h"
+#include "mysql/statement.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "error.h"
+#include "base/clock.h"
+#include "base/error.h"
 
 enum {
     COLUMN_KEY,

@@ -9,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "column.h"
-#include "compat.h"
-#include "connection.h"
-#include "query.h"
+#include "mysql/column.h"
+#include "mysql/compat.h"
+#include "mysql/connection.h"
+#include "mysql/query.h"
 
 /* Statements are made for powers of two up to this many keys: more than the
  * 10000 of the largest batch. */

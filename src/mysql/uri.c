@@ -3,13 +3,13 @@
  * delimiter stands and are decoded afterwards, so an encoded delimiter is part
  * of a name. Its one invariant: the copy is wiped before it is freed.
  */
-#include "uri.h"
+#include "mysql/uri.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
+#include "base/error.h"
 
 #define SCHEME "mysql://"
 #define SOCKET_PARAMETER "socket="

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "backoff.h"
-#include "clock.h"
-#include "error.h"
-#include "gate.h"
-#include "random.h"
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/gate.h"
+#include "base/random.h"
 
 #define DEFAULT_PORT "6379"
 #define PORT_MAX 65535UL

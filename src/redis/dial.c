@@ -4,10 +4,10 @@
 
 #include <poll.h>
 
-#include "backoff.h"
-#include "clock.h"
-#include "error.h"
-#include "random.h"
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
 #include "redis/setup.h"
 
 /* A server that says nothing costs each call a whole timeout, one that refuses

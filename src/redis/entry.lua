@@ -1,5 +1,5 @@
 -- What stands before each script: how an entry is read and made. The layout is
--- src/entry.h's; offsets count from 1 here.
+-- src/cache/entry.h's; offsets count from 1 here.
 
 -- Redis 6 refuses a write after TIME without this; newer ones do it always.
 if redis.replicate_commands then redis.replicate_commands() end

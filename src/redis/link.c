@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "error.h"
-#include "gate.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/gate.h"
 #include "redis/dial.h"
 
 /* Requests that may share a link at a time; more are refused. Powers of two,

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <uv.h>
 
-#include "backoff.h"
-#include "clock.h"
-#include "error.h"
-#include "random.h"
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
 #include "redis/script.h"
 #include "redis/setup.h"
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "entry.h"
-#include "error.h"
+#include "base/clock.h"
+#include "cache/entry.h"
+#include "base/error.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 #define PROCESS_CHANNEL "snowshed:process:"

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "entry.h"
+#include "cache/entry.h"
 #include "redis/pipe.h"
 #include "redis/script.h"
 

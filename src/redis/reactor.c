@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <uv.h>
 
-#include "error.h"
-#include "gate.h"
+#include "base/error.h"
+#include "base/gate.h"
 
 struct shed_reactor {
     uv_loop_t loop;

@@ -7,7 +7,7 @@
 
 #include <snowshed/snowshed.h>
 
-#include "flight.h"
+#include "cache/flight.h"
 
 struct shed_reply; /* a redisReply */
 

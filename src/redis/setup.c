@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "error.h"
+#include "base/error.h"
 
 static struct shed_args *add(struct shed_setup *s, const char *command)
 {

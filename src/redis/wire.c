@@ -15,7 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "error.h"
+#include "base/error.h"
 
 #define READ_BYTES ((size_t)64 * 1024)
 #define FIRST_CAPACITY ((size_t)1024)

@@ -15,7 +15,7 @@
 
 #include <snowshed/snowshed.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 #define PAYLOAD_BYTES 1000
 #define THREADS_MAX 1024

@@ -20,8 +20,8 @@
 
 #include <snowshed/lock.h>
 
-#include "clock.h"
-#include "random.h"
+#include "base/clock.h"
+#include "base/random.h"
 
 enum {
     SERVERS = 5,

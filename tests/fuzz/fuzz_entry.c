@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "entry.h"
+#include "cache/entry.h"
 
 #define NONCE_AT 8
 #define TAIL_AT 56

@@ -1,0 +1,146 @@
+/* The avalanche load test: its options, and what is run. */
+#include <assert.h>
+#include <mysql.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cli.h"
+#include "report.h"
+
+#define WAYS 3
+
+static const struct way *const all_ways[WAYS] = {&way_none, &way_setnx,
+                                                 &way_snowshed};
+
+/* A line here is a line of the text. */
+/* clang-format off */
+static const char help[] =
+    "usage: avalanche --redis URI --mysql URI [OPTION...]\n"
+    "\n"
+    "Forks backend processes that read items through a cache in Redis, makes the\n"
+    "cache fail in known ways, and shows what reaches the database.\n"
+    "\n"
+    "  --redis URI      unix:/path[?db=n] or\n"
+    "                   redis://[user:password@]host[:port][/db]\n"
+    "                   THAT DATABASE IS EMPTIED\n"
+    "  --mysql URI      mysql://user[:password]@host[:port]/database or\n"
+    "                   mysql://user@/database?socket=/path,\n"
+    "                   with the table item of sql/\n"
+    "  --protect LIST   ways to compare: none, setnx, snowshed (default: all)\n"
+    "  --scenario LIST  (default: all)\n"
+    "                   breakdown    one hot key expires again and again\n"
+    "                   avalanche    all items expire in the same instant\n"
+    "                   penetration  items that do not exist are asked for\n"
+    "                   cold         Redis is emptied under load\n"
+    "                   crash        the loading process is killed in its load\n"
+    "  --processes N    backend processes (default 4)\n"
+    "  --threads N      threads of each (default 50)\n"
+    "  --load-ms N      what a query costs, in ms (default 50)\n"
+    "  --expiries N     of the hot key in breakdown (default 100)\n"
+    "  --keys N         different items (default 10000, at most 100000)\n"
+    "  --page N         items that a call asks for in avalanche (default 20)\n"
+    "  --seconds N      length of penetration and cold (default 3)\n"
+    "  --crashes N      kills in crash, for snowshed (default 5); the others get\n"
+    "                   one: a lock that must run out takes ten seconds\n"
+    "  --max-loads N    loads at a time in a process of snowshed's (default 4)\n"
+    "  --zipf S         exponent of the popularity of items (default 0.99)\n"
+    "  --seed N         of what is random (default 1)\n"
+    "  --json FILE      write the figures and their course over time\n"
+    "  --svg FILE       draw latency and queries over time\n"
+    "  --help           this text\n"
+    "\n"
+    "Exit status: 0; 1 if a server failed or a call ended with an error; 2 for a\n"
+    "wrong option.\n";
+/* clang-format on */
+
+struct choice {
+    struct options options;
+    const char *protect, *scenario;
+    bool is_way[WAYS], is_scenario[SCENARIOS];
+};
+
+#define CLI_OPTIONS struct choice
+static const struct cli_option table[] = {
+#include "avalanche.def"
+};
+
+static const struct cli cli = {.program = "avalanche",
+                               .help = help,
+                               .options = table,
+                               .count = sizeof(table) / sizeof(*table)};
+
+static void parse_options(struct choice *c, int argc, char **argv)
+{
+    const char *way_names[WAYS], *wrong;
+
+    cli_parse(&cli, c, argc, argv);
+    assert(c->options.page <= PAGE_MAX);
+    for (size_t i = 0; i < WAYS; i++)
+        way_names[i] = all_ways[i]->name;
+    cli_choose(&cli, "protect", c->protect, way_names, WAYS, c->is_way);
+    cli_choose(&cli, "scenario", c->scenario, scenario_names, SCENARIOS,
+               c->is_scenario);
+    wrong = database_configure(c->options.mysql_uri);
+    if (wrong != NULL)
+        cli_refuse(&cli, "mysql", wrong);
+}
+
+static size_t run_all(const struct choice *c, struct outcome *outcomes)
+{
+    size_t count = 0;
+
+    for (size_t s = 0; s < SCENARIOS; s++)
+        for (size_t w = 0; w < WAYS; w++) {
+            if (!c->is_scenario[s] || !c->is_way[w])
+                continue;
+            (void)fprintf(stderr,
+                          isatty(STDERR_FILENO) ? "\r\033[K%s, %s" : "%s, %s\n",
+                          scenario_names[s], all_ways[w]->name);
+            scenario_run(&c->options, s, all_ways[w], &outcomes[count++]);
+        }
+    if (isatty(STDERR_FILENO))
+        (void)fprintf(stderr, "\r\033[K");
+    return count;
+}
+
+int main(int argc, char **argv)
+{
+    struct choice c = {.options = {.processes = 4,
+                                   .threads = 50,
+                                   .load_ms = 50,
+                                   .expiries = 100,
+                                   .keys = 10000,
+                                   .page = 20,
+                                   .seconds = 3,
+                                   .seed = 1,
+                                   .max_loads = 4,
+                                   .crashes = 5,
+                                   .zipf = 0.99}};
+    struct outcome *outcomes = calloc(WAYS * SCENARIOS, sizeof(*outcomes));
+    FILE *json, *svg;
+    size_t count;
+    uint64_t errors = 0;
+    bool is_written;
+
+    parse_options(&c, argc, argv);
+    json = cli_open_output(&cli, "json", c.options.json);
+    svg = cli_open_output(&cli, "svg", c.options.svg);
+    if (outcomes == NULL || mysql_library_init(0, NULL, NULL) != 0)
+        return EXIT_FAILURE;
+    (void)signal(SIGPIPE, SIG_IGN);
+    count = run_all(&c, outcomes);
+    report_table(stdout, &c.options, outcomes, count);
+    if (json != NULL)
+        report_json(json, &c.options, outcomes, count);
+    if (svg != NULL)
+        report_svg(svg, outcomes, count);
+    is_written = cli_close_output(&cli, "json", json);
+    is_written &= cli_close_output(&cli, "svg", svg);
+    for (size_t i = 0; i < count; i++)
+        errors += outcomes[i].errors;
+    free(outcomes);
+    return is_written && errors == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

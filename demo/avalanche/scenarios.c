@@ -1,0 +1,579 @@
+/*
+ * The scenarios. The conductor (this process) expires, flushes and kills; the
+ * fleet reads. What the conductor itself asks of the servers is left out of
+ * what they count.
+ */
+#include "scenarios.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/fleet.h"
+#include "common/redis.h"
+
+#define LONG_TTL_MS                                                            \
+    600000 /* nothing expires but what the conductor expires                   \
+            */
+#define HOT_ID 1
+#define ABSENT_BASE 1000000 /* no item has so high an id */
+#define THINK_US 20000
+#define GAP_US 20000 /* between a hot key's return and its next expiry */
+#define SETTLE_US 200000
+#define PATIENCE_US 30000000 /* with what should have come long ago */
+#define CRASH_LOAD_FACTOR 6  /* loads long enough to be killed in the middle */
+#define KEY_BYTES 64
+#define EXPIRE_TRIES 200 /* looks for a load, between two expiries */
+
+const char *const scenario_names[SCENARIOS] = {"breakdown", "avalanche",
+                                               "penetration", "cold", "crash"};
+
+struct conductor {
+    const struct options *options;
+    const struct way *way;
+    struct record *record;
+    redisContext *redis;
+    struct database *db;
+    uint64_t own_commands;
+    struct fleet fleet;
+    struct outcome *out;
+    /* what is read */
+    double *zipf;   /* cumulated */
+    uint64_t *deck; /* every id once, in a random order */
+    unsigned char *asked;
+};
+
+static void die(const char *what, const char *why)
+{
+    (void)fprintf(stderr, "avalanche: %s: %s\n", what, why);
+    exit(EXIT_FAILURE); /* the children die with us */
+}
+
+static void nap(uint64_t us)
+{
+    struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000L};
+
+    (void)nanosleep(&t, NULL);
+}
+
+static void progress(const struct conductor *c, const char *what, uint64_t n,
+                     uint64_t of)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    (void)fprintf(stderr, "\r\033[K%s, %s: %s %llu of %llu", c->out->scenario,
+                  c->way->name, what, (unsigned long long)n,
+                  (unsigned long long)of);
+}
+
+/* ------------------------------------------------------------------- Redis */
+
+static redisReply *command(struct conductor *c, const char *format, ...)
+{
+    redisReply *reply;
+    va_list args;
+
+    va_start(args, format);
+    reply = redisvCommand(c->redis, format, args);
+    va_end(args);
+    c->own_commands++;
+    if (reply == NULL)
+        die("Redis", c->redis->errstr);
+    if (reply->type == REDIS_REPLY_ERROR)
+        die("Redis", reply->str);
+    return reply;
+}
+
+static long long command_integer(struct conductor *c, const char *name,
+                                 const char *key, long long argument)
+{
+    redisReply *reply = command(c, "%s %s %lld", name, key, argument);
+    long long value = reply->integer;
+
+    freeReplyObject(reply);
+    return value;
+}
+
+static void key_of(const struct conductor *c, uint64_t id, char key[KEY_BYTES])
+{
+    char *brace;
+
+    /* the format is one of two literals of ways.h */
+    (void)snprintf(key, KEY_BYTES, "%s", c->way->key_format);
+    brace = strstr(key, "%llu");
+    (void)snprintf(brace, KEY_BYTES - (size_t)(brace - key), "%llu%s",
+                   (unsigned long long)id,
+                   strstr(c->way->key_format, "%llu") + 4);
+}
+
+static bool has_row(struct conductor *c, uint64_t id)
+{
+    char key[KEY_BYTES];
+    redisReply *reply;
+    bool has;
+
+    key_of(c, id, key);
+    reply = command(c, "GET %s", key);
+    has = reply->type == REDIS_REPLY_STRING &&
+          c->way->row_offset(reply->str, reply->len) > 0;
+    freeReplyObject(reply);
+    return has;
+}
+
+static uint64_t commands_processed(struct conductor *c)
+{
+    redisReply *reply = command(c, "INFO stats");
+    const char *at = strstr(reply->str, "total_commands_processed:");
+    uint64_t n = at != NULL ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
+
+    freeReplyObject(reply);
+    return n;
+}
+
+/* -------------------------------------------------------------- what is read
+ */
+
+static size_t pick_hot(void *context, uint64_t *random, uint64_t *ids)
+{
+    (void)context;
+    (void)random;
+    ids[0] = HOT_ID;
+    return 1;
+}
+
+static uint64_t draw_zipf(const struct conductor *c, uint64_t *random,
+                          uint64_t keys)
+{
+    double u = (double)(fleet_random(random) >> 11) / 9007199254740992.0 *
+               c->zipf[keys - 1];
+    uint64_t low = 0, high = keys - 1;
+
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (c->zipf[middle] < u)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low + 1;
+}
+
+static size_t pick_zipf(void *context, uint64_t *random, uint64_t *ids)
+{
+    struct conductor *c = context;
+
+    ids[0] = draw_zipf(c, random, c->options->keys);
+    return 1;
+}
+
+/* Keys that do not exist, the popular ones again and again. */
+static size_t pick_absent(void *context, uint64_t *random, uint64_t *ids)
+{
+    struct conductor *c = context;
+    uint64_t n = draw_zipf(c, random, c->options->keys);
+
+    c->asked[n - 1] = 1;
+    ids[0] = ABSENT_BASE + n;
+    return 1;
+}
+
+/* A page of a shop: half of it from the deck, until every item has been on a
+ * page, half of it what is popular. */
+static size_t pick_page(void *context, uint64_t *random, uint64_t *ids)
+{
+    struct conductor *c = context;
+    uint64_t page = c->options->page, keys = c->options->keys;
+    uint64_t fresh = (page + 1) / 2;
+    uint64_t at = atomic_fetch_add(&c->record->next_in_deck, fresh);
+    size_t count = 0;
+
+    if (at >= keys)
+        return 0;
+    for (; count < fresh && at + count < keys; count++)
+        ids[count] = c->deck[at + count];
+    while (count < page)
+        ids[count++] = draw_zipf(c, random, keys);
+    return count;
+}
+
+static size_t pick_deck(void *context, uint64_t *random, uint64_t *ids)
+{
+    struct conductor *c = context;
+    uint64_t page = c->options->page, keys = c->options->keys;
+    uint64_t at = atomic_fetch_add(&c->record->next_in_deck, page);
+    size_t count = 0;
+
+    (void)random;
+    for (; count < page && at + count < keys; count++)
+        ids[count] = c->deck[at + count];
+    return count;
+}
+
+static void make_lists(struct conductor *c)
+{
+    uint64_t keys = c->options->keys, random = c->options->seed;
+    double sum = 0;
+
+    c->zipf = calloc(keys, sizeof(*c->zipf));
+    c->deck = calloc(keys, sizeof(*c->deck));
+    c->asked = shared_bytes(keys);
+    if (c->zipf == NULL || c->deck == NULL)
+        die("memory", "is out");
+    for (uint64_t i = 0; i < keys; i++) {
+        uint64_t j = fleet_random(&random) % (i + 1);
+        sum += 1 / pow((double)(i + 1), c->options->zipf);
+        c->zipf[i] = sum;
+        c->deck[i] = c->deck[j];
+        c->deck[j] = i + 1;
+    }
+}
+
+/* ---------------------------------------------------------------- the frame */
+
+static void begin(struct conductor *c, fleet_pick *pick, uint64_t think_us)
+{
+    c->fleet.pick = pick;
+    c->fleet.think_us = think_us;
+    atomic_store(&c->record->is_over, false);
+    fleet_start(&c->fleet);
+}
+
+static void end(struct conductor *c)
+{
+    atomic_store(&c->record->is_over, true);
+    if (fleet_wait(&c->fleet) > 0)
+        record_error(c->record, "a backend process had to be killed");
+}
+
+/* Have all items in the cache, by the way's own means. */
+static void fill(struct conductor *c)
+{
+    uint64_t keys = c->options->keys;
+
+    atomic_store(&c->record->next_in_deck, 0);
+    atomic_store(&c->record->load_ms, 0);
+    begin(c, pick_deck, 0);
+    while (atomic_load(&c->record->next_in_deck) < keys &&
+           atomic_load(&c->record->errors) == 0)
+        nap(1000);
+    if (fleet_wait(&c->fleet) > 0 || atomic_load(&c->record->errors) > 0)
+        die("filling the cache", c->record->first_error);
+}
+
+static void count_from_here(struct conductor *c, uint64_t load_ms,
+                            uint64_t *queries, uint64_t *commands)
+{
+    record_reset(c->record);
+    atomic_store(&c->record->load_ms, load_ms);
+    *queries = database_status(c->db, "Com_select");
+    *commands = commands_processed(c);
+    c->own_commands = 0;
+}
+
+/* --------------------------------------------------------------- scenarios */
+
+/* Expire the hot key when it stands there and nobody queries; count only what
+ * really expired. */
+static void conduct_breakdown(struct conductor *c)
+{
+    char key[KEY_BYTES];
+
+    key_of(c, HOT_ID, key);
+    begin(c, pick_hot, THINK_US);
+    while (!has_row(c, HOT_ID) && atomic_load(&c->record->errors) == 0)
+        nap(1000);
+    nap(SETTLE_US);
+    c->out->events = 1; /* the first load of all counts as one */
+    while (c->out->events <= c->options->expiries) {
+        if (atomic_load(&c->record->errors) > 0)
+            break;
+        if (!has_row(c, HOT_ID) || atomic_load(&c->record->under_way) > 0) {
+            nap(1000);
+            continue;
+        }
+        nap(GAP_US);
+        if (command_integer(c, "PEXPIRE", key, 1) == 1)
+            c->out->events++;
+        progress(c, "expiry", c->out->events - 1, c->options->expiries);
+        nap(2000); /* it is gone after one, even by the server's clock */
+    }
+    while (!has_row(c, HOT_ID) && atomic_load(&c->record->errors) == 0)
+        nap(1000);
+    nap(SETTLE_US);
+    end(c);
+}
+
+/* All items expire in the same millisecond. */
+static void expire_all(struct conductor *c)
+{
+    redisReply *reply = command(c, "TIME");
+    long long at_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
+                      strtoll(reply->element[1]->str, NULL, 10) / 1000 + 500;
+    char key[KEY_BYTES];
+
+    freeReplyObject(reply);
+    for (uint64_t i = 1; i <= c->options->keys; i++) {
+        key_of(c, i, key);
+        (void)command_integer(c, "PEXPIREAT", key, at_ms);
+    }
+    nap(600000);
+}
+
+static void conduct_avalanche(struct conductor *c)
+{
+    uint64_t keys = c->options->keys;
+
+    c->out->keys = keys;
+    begin(c, pick_page, 0);
+    while (atomic_load(&c->record->next_in_deck) < keys &&
+           atomic_load(&c->record->errors) == 0) {
+        progress(c, "item", atomic_load(&c->record->next_in_deck), keys);
+        nap(10000);
+    }
+    if (fleet_wait(&c->fleet) > 0)
+        record_error(c->record, "a backend process had to be killed");
+}
+
+static void conduct_penetration(struct conductor *c)
+{
+    begin(c, pick_absent, THINK_US / 4);
+    for (uint64_t s = 0; s < c->options->seconds; s++) {
+        progress(c, "second", s, c->options->seconds);
+        nap(1000000);
+    }
+    end(c);
+    for (uint64_t i = 0; i < c->options->keys; i++)
+        c->out->keys += c->asked[i];
+}
+
+static void conduct_cold(struct conductor *c)
+{
+    begin(c, pick_zipf, THINK_US / 4);
+    nap(1000000);
+    freeReplyObject(command(c, "FLUSHDB"));
+    c->out->events = 1;
+    for (uint64_t s = 0; s < c->options->seconds; s++) {
+        progress(c, "second", s, c->options->seconds);
+        nap(1000000);
+    }
+    end(c);
+}
+
+/* Wait until the hot row stands and nobody queries. Returns false if it does
+ * not come, or if a call has ended with an error. */
+static bool await_hot_row(struct conductor *c)
+{
+    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
+
+    while (!has_row(c, HOT_ID) || atomic_load(&c->record->under_way) > 0) {
+        if (atomic_load(&c->record->errors) > 0 || demo_now_us() > deadline_us)
+            return false;
+        nap(1000);
+    }
+    return true;
+}
+
+/* Stop the process if it is loading, so that it still is when it is killed. */
+static bool stop_loader(struct conductor *c, pid_t pid)
+{
+    int status;
+
+    if (kill(pid, SIGSTOP) != 0 || waitpid(pid, &status, WUNTRACED) != pid)
+        die("a backend process", "cannot be stopped");
+    if (atomic_load(&c->record->loading_pid) == (int32_t)pid)
+        return true;
+    (void)kill(pid, SIGCONT);
+    return false;
+}
+
+/* The process that is in the middle of a load, and stays there; 0 on an error.
+ * Without protection there are many, and whether this one still is does not
+ * matter. */
+static pid_t catch_loader(struct conductor *c, const char *key,
+                          uint64_t load_us)
+{
+    struct record *r = c->record;
+    pid_t pid = 0;
+
+    do {
+        /* again if need be: a SET that was on its way brings it back */
+        for (uint64_t tries = 0;
+             (pid = (pid_t)atomic_load(&r->loading_pid)) == 0; tries++) {
+            if (atomic_load(&r->errors) > 0)
+                return 0;
+            if (tries % EXPIRE_TRIES == 0)
+                (void)command_integer(c, "PEXPIRE", key, 1);
+            nap(500);
+        }
+        nap(load_us / 2);
+        /* where all is slow the nap was longer than the load */
+    } while (c->way != &way_none && !stop_loader(c, pid));
+    return pid;
+}
+
+/* Kill the process that is loading, in the middle. Returns when the next load
+ * began, in ms after the kill; below 0 if none did. Without protection all
+ * load at once, and there is no next one to wait for. */
+static double kill_loader(struct conductor *c)
+{
+    struct record *r = c->record;
+    uint64_t load_us = atomic_load(&r->load_ms) * 1000, killed_us;
+    char key[KEY_BYTES];
+    bool was_loading;
+    int32_t dead;
+    pid_t pid;
+
+    key_of(c, HOT_ID, key);
+    if (!await_hot_row(c))
+        return -1;
+    nap(GAP_US); /* let who waited for it have it */
+    pid = catch_loader(c, key, load_us);
+    if (pid == 0)
+        return -1;
+    killed_us = demo_now_us();
+    was_loading = atomic_load(&r->loading_pid) == (int32_t)pid;
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+    /* The dead do not say that they end. By now a successor may have begun, so
+     * only the dead one's part is taken away. */
+    dead = (int32_t)pid;
+    if (was_loading)
+        atomic_fetch_sub(&r->under_way, 1);
+    (void)atomic_compare_exchange_strong(&r->loading_pid, &dead, 0);
+    while (atomic_load(&r->last_load_start_us) <= killed_us &&
+           demo_now_us() - killed_us < PATIENCE_US && c->way != &way_none)
+        nap(500);
+    fleet_replace(&c->fleet, pid);
+    if (atomic_load(&r->last_load_start_us) <= killed_us)
+        return -1;
+    return (double)(atomic_load(&r->last_load_start_us) - killed_us) / 1000;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void conduct_crash(struct conductor *c)
+{
+    /* a lock that must run out takes its ten seconds: once is enough to see */
+    uint64_t kills = c->way == &way_snowshed ? c->options->crashes : 1;
+    double *ms = calloc(kills, sizeof(*ms));
+
+    if (ms == NULL)
+        die("memory", "is out");
+    begin(c, pick_hot, THINK_US);
+    for (uint64_t i = 0; i < kills; i++) {
+        progress(c, "kill", i, kills);
+        ms[i] = kill_loader(c);
+        if (ms[i] < 0 && c->way != &way_none)
+            record_error(c->record, "no load followed the kill");
+        c->out->events++;
+    }
+    /* Those who wait for the last load are counted, too. Without protection
+     * nobody does, and the dead process had many queries under way. */
+    if (c->way != &way_none && await_hot_row(c))
+        nap(SETTLE_US);
+    end(c);
+    qsort(ms, kills, sizeof(*ms), compare);
+    c->out->recovery_p50_ms = ms[kills / 2];
+    c->out->recovery_max_ms = ms[kills - 1];
+    free(ms);
+}
+
+/* ---------------------------------------------------------------- the run */
+
+static void take_down(struct conductor *c, uint64_t queries, uint64_t commands)
+{
+    struct record *r = c->record;
+    struct outcome *o = c->out;
+    uint64_t now_us = demo_now_us();
+
+    o->redis_commands = commands_processed(c) - commands - c->own_commands + 1;
+    o->queries = database_status(c->db, "Com_select") - queries;
+    o->seconds = (double)(now_us - r->start_us) / 1e6;
+    o->queried_keys = atomic_load(&r->queried_keys);
+    o->calls = atomic_load(&r->calls);
+    o->errors = atomic_load(&r->errors);
+    o->most_under_way = atomic_load(&r->most_under_way);
+    o->p50_ms = histogram_ms(&r->latency, 0.5);
+    o->p99_ms = histogram_ms(&r->latency, 0.99);
+    o->p999_ms = histogram_ms(&r->latency, 0.999);
+    o->max_ms = histogram_ms(&r->latency, 1);
+    o->waited = atomic_load(&r->extra.count);
+    o->extra_p50_ms = histogram_ms(&r->extra, 0.5);
+    o->extra_p99_ms = histogram_ms(&r->extra, 0.99);
+    memcpy(o->first_error, r->first_error, sizeof(o->first_error));
+    o->slots = (size_t)((now_us - r->start_us) / (SLOT_MS * 1000)) + 1;
+    o->slots = o->slots < SLOTS ? o->slots : SLOTS;
+    for (size_t i = 0; i < o->slots; i++) {
+        o->slot_queries[i] = atomic_load(&r->slot[i].queries);
+        o->slot_worst_us[i] = atomic_load(&r->slot[i].worst_us);
+    }
+}
+
+static void set_up(struct conductor *c)
+{
+    const struct options *o = c->options;
+    char why[160] = "";
+
+    c->redis = demo_redis_open(o->redis_uri, why, sizeof(why));
+    c->db = c->redis != NULL ? database_open(why, sizeof(why)) : NULL;
+    if (c->db == NULL)
+        die("cannot begin", why);
+    c->record = record_create();
+    record_reset(c->record);
+    c->fleet = (struct fleet){.way = c->way,
+                              .settings = {.redis_uri = o->redis_uri,
+                                           .record = c->record,
+                                           .ttl_ms = LONG_TTL_MS,
+                                           .negative_ttl_ms = LONG_TTL_MS,
+                                           .lease_ms = 10000,
+                                           .max_loads = o->max_loads},
+                              .processes = o->processes,
+                              .threads = o->threads,
+                              .seed = o->seed,
+                              .context = c};
+    make_lists(c);
+    freeReplyObject(command(c, "FLUSHDB"));
+}
+
+void scenario_run(const struct options *options, size_t scenario,
+                  const struct way *way, struct outcome *out)
+{
+    static void (*const conduct[SCENARIOS])(struct conductor *) = {
+        conduct_breakdown, conduct_avalanche, conduct_penetration, conduct_cold,
+        conduct_crash};
+    struct conductor c = {.options = options, .way = way, .out = out};
+    bool is_avalanche = conduct[scenario] == conduct_avalanche;
+    bool is_crash = conduct[scenario] == conduct_crash;
+    uint64_t queries, commands;
+
+    memset(out, 0, sizeof(*out));
+    out->scenario = scenario_names[scenario];
+    out->way = way->name;
+    set_up(&c);
+    if (is_avalanche || conduct[scenario] == conduct_cold)
+        fill(&c);
+    if (is_avalanche)
+        expire_all(&c);
+    c.fleet.has_hot_key = is_crash || conduct[scenario] == conduct_breakdown;
+    count_from_here(&c, options->load_ms * (is_crash ? CRASH_LOAD_FACTOR : 1),
+                    &queries, &commands);
+    conduct[scenario](&c);
+    take_down(&c, queries, commands);
+    record_destroy(c.record);
+    shared_bytes_free(c.asked, options->keys);
+    redisFree(c.redis);
+    database_close(c.db);
+    free(c.zipf);
+    free(c.deck);
+}

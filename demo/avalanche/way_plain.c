@@ -1,0 +1,210 @@
+/*
+ * What backends write by hand: cache-aside without protection, and the
+ * well-known SETNX lock, whose losers sleep 10 ms and look again. A Redis and a
+ * database connection per thread.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/redis.h"
+#include "common/ways.h"
+
+#define RETRY_MS 10
+
+struct thread {
+    const struct settings *settings;
+    redisContext *redis;
+    struct database *db;
+    unsigned long long holder; /* tells this thread's locks from others' */
+};
+
+static size_t plain_row(const char *bytes, size_t size)
+{
+    (void)bytes;
+    return size > 0;
+}
+
+static void leave_plain(void *arg)
+{
+    struct thread *t = arg;
+
+    if (t->redis != NULL)
+        redisFree(t->redis);
+    database_close(t->db);
+    free(t);
+}
+
+static void *enter_plain(void *process, char *why, size_t size)
+{
+    struct thread *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return NULL;
+    t->settings = process;
+    t->holder = (unsigned long long)getpid() << 32 ^ (uintptr_t)t;
+    t->redis = demo_redis_open(t->settings->redis_uri, why, size);
+    t->db = t->redis != NULL ? database_open(why, size) : NULL;
+    if (t->db == NULL) {
+        leave_plain(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* Returns: the command's reply; NULL with why on failure. */
+static redisReply *check(struct thread *t, void *reply, char *why, size_t size)
+{
+    redisReply *r = reply;
+
+    if (r != NULL && r->type != REDIS_REPLY_ERROR)
+        return r;
+    (void)snprintf(why, size, "Redis: %s",
+                   r != NULL ? r->str : t->redis->errstr);
+    if (r != NULL)
+        freeReplyObject(r);
+    return NULL;
+}
+
+/* MGET; sets is_there of what was a hit. */
+static bool look(struct thread *t, const uint64_t *ids, size_t count,
+                 bool *is_there, char *why, size_t size)
+{
+    redisReply *reply;
+
+    for (size_t i = 0; i < count; i++)
+        redisAppendCommand(t->redis, "GET plain:%llu",
+                           (unsigned long long)ids[i]);
+    for (size_t i = 0; i < count; i++) {
+        void *next = NULL;
+        (void)redisGetReply(t->redis, &next);
+        reply = check(t, next, why, size);
+        if (reply == NULL)
+            return false;
+        is_there[i] = reply->type == REDIS_REPLY_STRING;
+        freeReplyObject(reply);
+    }
+    return true;
+}
+
+/* Query, and SET what came; "no such row" is not kept by such designs. */
+static bool load(struct thread *t, uint64_t id, char *why, size_t size)
+{
+    struct row row;
+    redisReply *reply;
+
+    if (!database_load(t->db, t->settings->record, &id, 1, &row, why, size))
+        return false;
+    if (!row.is_there)
+        return true;
+    reply = check(t,
+                  redisCommand(t->redis, "SET plain:%llu %b PX %llu",
+                               (unsigned long long)id, row.text, row.size,
+                               (unsigned long long)t->settings->ttl_ms),
+                  why, size);
+    if (reply == NULL)
+        return false;
+    freeReplyObject(reply);
+    return true;
+}
+
+static bool get_none(void *thread, const uint64_t *ids, size_t count,
+                     bool *did_load, char *why, size_t size)
+{
+    bool is_there[PAGE_MAX];
+
+    if (!look(thread, ids, count, is_there, why, size))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (is_there[i])
+            continue;
+        *did_load = true;
+        if (!load(thread, ids[i], why, size))
+            return false;
+    }
+    return true;
+}
+
+static bool lock(struct thread *t, uint64_t id, bool *is_mine, char *why,
+                 size_t size)
+{
+    redisReply *reply =
+        check(t,
+              redisCommand(t->redis, "SET lock:%llu %llu NX PX %llu",
+                           (unsigned long long)id, t->holder,
+                           (unsigned long long)t->settings->lease_ms),
+              why, size);
+
+    if (reply == NULL)
+        return false;
+    *is_mine = reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    return true;
+}
+
+static bool unlock(struct thread *t, uint64_t id, char *why, size_t size)
+{
+    static const char script[] =
+        "if redis.call('GET', KEYS[1]) == ARGV[1] then "
+        "return redis.call('DEL', KEYS[1]) end return 0";
+    redisReply *reply =
+        check(t,
+              redisCommand(t->redis, "EVAL %s 1 lock:%llu %llu", script,
+                           (unsigned long long)id, t->holder),
+              why, size);
+
+    if (reply == NULL)
+        return false;
+    freeReplyObject(reply);
+    return true;
+}
+
+static bool get_setnx_one(struct thread *t, uint64_t id, bool *did_load,
+                          char *why, size_t size)
+{
+    const struct timespec retry = {0, RETRY_MS * 1000000L};
+    bool is_there = false, is_mine = false;
+
+    while (!atomic_load(&t->settings->record->is_over)) {
+        if (!lock(t, id, &is_mine, why, size))
+            return false;
+        if (is_mine) {
+            *did_load = true;
+            return load(t, id, why, size) && unlock(t, id, why, size);
+        }
+        (void)nanosleep(&retry, NULL);
+        if (!look(t, &id, 1, &is_there, why, size))
+            return false;
+        if (is_there)
+            return true;
+    }
+    return true;
+}
+
+static bool get_setnx(void *thread, const uint64_t *ids, size_t count,
+                      bool *did_load, char *why, size_t size)
+{
+    bool is_there[PAGE_MAX];
+
+    if (!look(thread, ids, count, is_there, why, size))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!is_there[i] && !get_setnx_one(thread, ids[i], did_load, why, size))
+            return false;
+    return true;
+}
+
+const struct way way_none = {.name = "none",
+                             .key_format = "plain:%llu",
+                             .row_offset = plain_row,
+                             .enter = enter_plain,
+                             .leave = leave_plain,
+                             .get = get_none};
+const struct way way_setnx = {.name = "setnx",
+                              .key_format = "plain:%llu",
+                              .row_offset = plain_row,
+                              .enter = enter_plain,
+                              .leave = leave_plain,
+                              .get = get_setnx};

@@ -1,0 +1,37 @@
+/* The three ways to protect a database that the load test compares. */
+#ifndef DEMO_WAYS_H
+#define DEMO_WAYS_H
+
+#include "avalanche/database.h"
+
+struct settings {
+    const char *redis_uri;
+    struct record *record;
+    uint64_t ttl_ms;
+    uint64_t negative_ttl_ms;
+    uint64_t lease_ms;
+    uint64_t max_loads;
+};
+
+/* One way, as one backend process or one of its threads uses it. */
+struct way {
+    const char *name;
+    /* Key of an item in Redis, and whether what stands there is a row. */
+    const char *key_format;
+    size_t (*row_offset)(const char *bytes, size_t size); /* 0: none */
+    /* A process's part; NULL with why on failure. Without open it is the
+     * settings; what has no close is left as it is. */
+    void *(*open)(const struct settings *settings, char *why, size_t size);
+    void (*close)(void *process);
+    /* A thread's part. */
+    void *(*enter)(void *process, char *why, size_t size);
+    void (*leave)(void *thread);
+    /* Get items; *did_load tells whether this thread itself queried. Returns
+     * false on failure, with why. */
+    bool (*get)(void *thread, const uint64_t *ids, size_t count, bool *did_load,
+                char *why, size_t size);
+};
+
+extern const struct way way_none, way_setnx, way_snowshed;
+
+#endif

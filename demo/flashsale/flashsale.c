@@ -1,0 +1,155 @@
+/* The flash sale: its options, and which sales are held. */
+#include <assert.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cli.h"
+#include "flashsale_report.h"
+
+#define WAYS 3
+
+static const struct way *const all_ways[WAYS] = {
+    &flashsale_none, &flashsale_expire, &flashsale_snowshed};
+
+/* A line here is a line of the text. */
+/* clang-format off */
+static const char help[] =
+    "usage: flashsale --redis URI --mysql URI [OPTION...]\n"
+    "\n"
+    "Sells a few pieces to many buyers who come all at once to several backend\n"
+    "processes, one piece each, and shows by what stands in the database how many\n"
+    "were sold. The stock is in the database and in a cache in Redis. Processes\n"
+    "are killed with SIGKILL at random moments and replaced; who was being served\n"
+    "asks again.\n"
+    "\n"
+    "  --redis URI      unix:/path[?db=n] or\n"
+    "                   redis://[user:password@]host[:port][/db]\n"
+    "                   keys that begin with flashsale and lock:{flashsale are\n"
+    "                   written and deleted there\n"
+    "  --mysql URI      mysql://user[:password]@host[:port]/database or\n"
+    "                   mysql://user@/database?socket=/path,\n"
+    "                   with the tables of sql/flashsale.sql, WHICH ARE EMPTIED,\n"
+    "                   and of sql/fence.sql\n"
+    "  --protect LIST   ways to sell (default: all)\n"
+    "                   none      reads the stock, writes one less; no lock\n"
+    "                   expire    the same under a lock of SETNX and EXPIRE (2 s)\n"
+    "                   snowshed  under the lease lock, with the fencing guard\n"
+    "  --pieces N       on sale (default 200)\n"
+    "  --buyers N       (default 5000)\n"
+    "  --twice PERCENT  of the buyers ask a second time (default 10)\n"
+    "  --processes N    backend processes (default 4)\n"
+    "  --threads N      threads of each (default 8)\n"
+    "  --kills N        processes killed in each sale (default 2)\n"
+    "  --runs N         sales with snowshed (default 3); the others have one\n"
+    "  --seed N         of what is random (default 1)\n"
+    "  --json FILE      write the figures\n"
+    "  --help           this text\n"
+    "\n"
+    "Exit status: 0 if every sale with snowshed sold exactly the pieces there were,\n"
+    "one to a buyer, and told every buyer the truth; 1 if not, or if a server\n"
+    "failed; 2 for a wrong option.\n";
+/* clang-format on */
+
+#define CLI_OPTIONS struct options
+static const struct cli_option table[] = {
+#include "flashsale.def"
+};
+
+static const struct cli cli = {.program = "flashsale",
+                               .help = help,
+                               .options = table,
+                               .count = sizeof(table) / sizeof(*table)};
+
+struct choice {
+    struct options options;
+    bool way[WAYS];
+};
+
+static void choose_ways(struct choice *c)
+{
+    const char *names[WAYS];
+
+    for (size_t i = 0; i < WAYS; i++)
+        names[i] = all_ways[i]->name;
+    cli_choose(&cli, "protect", c->options.protect, names, WAYS, c->way);
+}
+
+static uint64_t runs_of(const struct choice *c, size_t way)
+{
+    if (!c->way[way])
+        return 0;
+    return all_ways[way] == &flashsale_snowshed ? c->options.runs : 1;
+}
+
+static void tell(const struct outcome *o)
+{
+    (void)fprintf(stderr,
+                  "%ssale %llu, %s: %.0f orders, %.0f left, %.2f s, "
+                  "%.0f kills%s\n",
+                  isatty(STDERR_FILENO) ? "\r\033[K" : "",
+                  (unsigned long long)o->item, o->way, o->orders, o->stock,
+                  o->seconds, o->kills, o->is_exact ? ": exact" : "");
+}
+
+/* Returns whether no server failed and every sale with snowshed was exact. */
+static bool hold_sales(const struct choice *c, struct outcome *outcomes)
+{
+    struct conductor *conductor = conductor_create(&c->options);
+    bool is_good = true;
+    size_t held = 0;
+
+    for (size_t way = 0; way < WAYS; way++)
+        for (uint64_t run = 0; run < runs_of(c, way); run++) {
+            struct outcome *o = &outcomes[held++];
+            conduct_sale(conductor, all_ways[way], held, o);
+            tell(o);
+            is_good &= o->errors == 0 &&
+                       (o->is_exact || all_ways[way] != &flashsale_snowshed);
+        }
+    conductor_destroy(conductor);
+    return is_good;
+}
+
+int main(int argc, char **argv)
+{
+    struct choice c = {.options = {.pieces = 200,
+                                   .buyers = 5000,
+                                   .twice_pct = 10,
+                                   .processes = 4,
+                                   .threads = 8,
+                                   .kills = 2,
+                                   .runs = 3,
+                                   .seed = 1}};
+    struct outcome *outcomes;
+    size_t count = 0;
+    char why[160] = "";
+    bool is_good;
+    FILE *json;
+
+    cli_parse(&cli, &c.options, argc, argv);
+    choose_ways(&c);
+    if (!statements_configure(c.options.mysql_uri, why, sizeof(why)))
+        cli_refuse(&cli, "mysql", why);
+    json = cli_open_output(&cli, "json", c.options.json);
+    for (size_t way = 0; way < WAYS; way++)
+        count += runs_of(&c, way);
+    assert(count > 0); /* choose_ways has chosen one at least */
+    if (mysql_library_init(0, NULL, NULL) != 0)
+        return EXIT_FAILURE;
+    outcomes = calloc(count, sizeof(*outcomes));
+    if (outcomes == NULL)
+        return EXIT_FAILURE;
+    (void)signal(SIGPIPE, SIG_IGN);
+    is_good = hold_sales(&c, outcomes);
+    flashsale_table(stdout, &c.options, outcomes, count);
+    if (json != NULL)
+        flashsale_json(json, &c.options, outcomes, count);
+    is_good &= cli_close_output(&cli, "json", json);
+    free(outcomes);
+    statements_forget();
+    mysql_library_end();
+    return is_good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

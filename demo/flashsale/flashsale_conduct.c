@@ -1,0 +1,269 @@
+/*
+ * The conductor of a sale: it puts the item up, starts the processes, kills
+ * some of them, and asks the database in the end. It trusts nothing that a
+ * process says of how much was sold.
+ */
+#include "flashsale_conduct.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/fleet.h"
+#include "common/redis.h"
+
+#define LOOK_US 500         /* between two looks at the sale */
+#define KILL_SPREAD_US 4000 /* a kill hits any part of a transaction */
+#define PATIENCE_US (90 * 1000000ULL) /* without an answer to anybody */
+#define PROGRESS_US 100000
+
+struct conductor {
+    const struct options *options;
+    redisContext *redis;
+    struct statements *till;
+    /* of the sale under way */
+    struct sale *sale;
+    struct fleet fleet;
+    struct outcome *out;
+    uint64_t random;
+    uint64_t *kill_at; /* buyers told that they have one; ascending */
+    uint64_t next_kill;
+    uint64_t shown_us;
+};
+
+static void die(const char *why)
+{
+    (void)fprintf(stderr, "flashsale: %s\n", why);
+    exit(EXIT_FAILURE); /* the children die with us */
+}
+
+struct conductor *conductor_create(const struct options *options)
+{
+    struct conductor *c = calloc(1, sizeof(*c));
+    char why[160] = "";
+
+    if (c == NULL)
+        die("memory is out");
+    c->options = options;
+    c->kill_at = calloc(options->kills + 1, sizeof(*c->kill_at));
+    if (c->kill_at == NULL)
+        die("memory is out");
+    c->redis = demo_redis_open(options->redis_uri, why, sizeof(why));
+    c->till = c->redis != NULL ? till_open(why, sizeof(why)) : NULL;
+    if (c->till == NULL)
+        die(why);
+    if (till_clear(c->till) != STATEMENT_OK)
+        die(statements_why(c->till));
+    return c;
+}
+
+void conductor_destroy(struct conductor *c)
+{
+    statements_close(c->till);
+    redisFree(c->redis);
+    free(c->kill_at);
+    free(c);
+}
+
+/* --------------------------------------------------------------- beginning */
+
+/* What an earlier run of the program, with another database, may have left. */
+static void forget_item(struct conductor *c, unsigned long long item)
+{
+    redisReply *reply = redisCommand(
+        c->redis, "DEL " SALE_PLAIN_KEY " " SALE_ENTRY_KEY " " SALE_SETNX_NAME,
+        item, item, item);
+
+    if (reply == NULL)
+        die(c->redis->errstr);
+    if (reply->type == REDIS_REPLY_ERROR)
+        die(reply->str);
+    freeReplyObject(reply);
+}
+
+static uint64_t way_number(const struct way *way)
+{
+    return way == &flashsale_none ? 1 : way == &flashsale_expire ? 2 : 3;
+}
+
+static uint64_t most_sold(const struct options *o)
+{
+    return o->pieces < o->buyers ? o->pieces : o->buyers;
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Kills are due when so many have bought: whatever the speed of the host, they
+ * come while pieces are left. */
+static void plan_kills(struct conductor *c)
+{
+    uint64_t kills = c->options->kills;
+
+    for (uint64_t i = 0; i < kills; i++)
+        c->kill_at[i] = fleet_random(&c->random) % most_sold(c->options);
+    qsort(c->kill_at, kills, sizeof(*c->kill_at), compare);
+    c->next_kill = 0;
+}
+
+static size_t pick(void *context, uint64_t *random, uint64_t *ids)
+{
+    struct conductor *c = context;
+
+    (void)random;
+    return sale_claim(c->sale, ids) ? 1 : 0;
+}
+
+static void set_up(struct conductor *c, const struct way *way, uint64_t item)
+{
+    const struct options *o = c->options;
+    struct sale_plan plan = {.mysql_uri = o->mysql_uri,
+                             .item = item,
+                             .pieces = o->pieces,
+                             .buyers = o->buyers,
+                             .twice_pct = o->twice_pct,
+                             .threads = o->processes * o->threads,
+                             .seed = o->seed + item};
+
+    c->random = o->seed + item;
+    plan_kills(c);
+    forget_item(c, item);
+    if (till_put_on_sale(c->till, item, way_number(way), o->pieces) !=
+        STATEMENT_OK)
+        die(statements_why(c->till));
+    c->sale = sale_create(&plan);
+    c->fleet = (struct fleet){
+        .way = way,
+        .settings = {.redis_uri = o->redis_uri, .record = &c->sale->record},
+        .processes = o->processes,
+        .threads = o->threads,
+        .pick = pick,
+        .context = c};
+}
+
+/* ------------------------------------------------------------------- sale */
+
+/* A process that has ended by itself is no kill. */
+static void kill_one(struct conductor *c)
+{
+    pid_t pid = c->fleet.pids[fleet_random(&c->random) % c->options->processes];
+    bool was_inside;
+    int status = 0;
+
+    (void)usleep((useconds_t)(fleet_random(&c->random) % KILL_SPREAD_US));
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, &status, 0);
+    was_inside = sale_bury(c->sale, pid);
+    c->out->kills += WIFSIGNALED(status);
+    c->out->kills_inside += was_inside;
+    fleet_replace(&c->fleet, pid);
+}
+
+static void show(struct conductor *c, uint64_t served)
+{
+    uint64_t now_us = demo_now_us();
+
+    if (!isatty(STDERR_FILENO) || now_us - c->shown_us < PROGRESS_US)
+        return;
+    c->shown_us = now_us;
+    (void)fprintf(stderr,
+                  "\r\033[Ksale %llu, %s: %llu of %llu requests answered, "
+                  "%llu have one",
+                  (unsigned long long)c->sale->plan.item, c->out->way,
+                  (unsigned long long)served,
+                  (unsigned long long)c->sale->requests,
+                  (unsigned long long)atomic_load(&c->sale->buyers_told));
+}
+
+static void conduct(struct conductor *c)
+{
+    struct record *record = &c->sale->record;
+    uint64_t served = 0, moved_us = demo_now_us(), now;
+
+    fleet_start(&c->fleet);
+    while (served < c->sale->requests && atomic_load(&record->errors) == 0) {
+        if (c->next_kill < c->options->kills &&
+            atomic_load(&c->sale->buyers_told) >= c->kill_at[c->next_kill]) {
+            c->next_kill++;
+            kill_one(c);
+        }
+        (void)usleep(LOOK_US);
+        now = sale_count_served(c->sale);
+        if (now != served)
+            moved_us = demo_now_us();
+        else if (demo_now_us() - moved_us > PATIENCE_US)
+            record_error(record, "the sale stands still");
+        served = now;
+        show(c, served);
+    }
+    atomic_store(&record->is_over, true);
+    if (fleet_wait(&c->fleet) > 0)
+        record_error(record, "a process had to be killed");
+}
+
+/* ------------------------------------------------------------------ the end */
+
+static void take_proof(struct conductor *c)
+{
+    struct outcome *o = c->out;
+    double pieces = (double)c->options->pieces;
+    double due = (double)most_sold(c->options);
+    struct proof proof;
+
+    if (till_prove(c->till, c->sale, &proof) != STATEMENT_OK)
+        die(statements_why(c->till));
+    o->orders = (double)proof.orders;
+    o->oversold = o->orders > pieces ? o->orders - pieces : 0;
+    o->stock = (double)proof.stock;
+    o->bought_twice = (double)(proof.orders - proof.buyers);
+    o->misled = (double)proof.misled;
+    o->tokens_backwards = (double)proof.backwards;
+    o->is_exact = o->orders == due && o->stock == pieces - due &&
+                  proof.buyers == proof.orders && proof.misled == 0 &&
+                  proof.backwards == 0 && o->errors == 0;
+}
+
+static double count(const _Atomic uint64_t *counter)
+{
+    return (double)atomic_load(counter);
+}
+
+static void take_down(struct conductor *c)
+{
+    struct sale *s = c->sale;
+    struct outcome *o = c->out;
+    uint64_t last_us = atomic_load(&s->last_order_us);
+
+    o->most_at_once = count(&s->at_once.max_us);
+    if (last_us > s->record.start_us)
+        o->seconds = (double)(last_us - s->record.start_us) / 1e6;
+    o->stock_queries = count(&s->loads);
+    o->turned_away = count(&s->answers[ANSWER_TURNED_AWAY]);
+    o->sold_out = count(&s->answers[ANSWER_SOLD_OUT]);
+    o->refused = count(&s->refused);
+    o->lost = count(&s->lost);
+    o->errors = count(&s->record.errors);
+    memcpy(o->first_error, s->record.first_error, sizeof(o->first_error));
+    take_proof(c);
+    if (o->seconds > 0)
+        o->orders_per_second = o->orders / o->seconds;
+    sale_destroy(s);
+    c->sale = NULL;
+}
+
+void conduct_sale(struct conductor *c, const struct way *way, uint64_t item,
+                  struct outcome *out)
+{
+    *out = (struct outcome){.way = way->name, .item = item};
+    c->out = out;
+    set_up(c, way, item);
+    conduct(c);
+    take_down(c);
+}

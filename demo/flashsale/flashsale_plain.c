@@ -1,0 +1,148 @@
+/*
+ * The flash sale without protection, as one writes it at first: the stock is
+ * looked up in Redis, read in the database, and written back as one less, in
+ * one transaction. Two who read the same number both sell the same piece.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "flashsale_ways.h"
+#include "common/redis.h"
+
+#define TTL_S 300
+
+struct thread {
+    struct sale *sale;
+    redisContext *redis;
+    struct statements *till;
+    struct clerk *clerk;
+};
+
+/* The row must not be locked by reading it, or this would be no mistake: so
+ * SELECT, not SELECT FOR UPDATE. */
+enum answer sell_rewriting(struct statements *till, uint64_t item,
+                           uint64_t buyer)
+{
+    int64_t stock = 0;
+    enum statement_code code = till_begin(till);
+
+    if (code == STATEMENT_OK)
+        code = till_read_stock(till, item, &stock);
+    if (code == STATEMENT_OK && stock <= 0)
+        code = STATEMENT_NONE;
+    if (code == STATEMENT_OK)
+        code = till_write_stock(till, item, stock - 1);
+    if (code == STATEMENT_OK)
+        code = till_place_order(till, item, buyer, 0);
+    return till_settle(till, code);
+}
+
+static void leave_plain(void *arg)
+{
+    struct thread *t = arg;
+
+    if (t->clerk != NULL)
+        sale_leave(t->clerk);
+    statements_close(t->till);
+    if (t->redis != NULL)
+        redisFree(t->redis);
+    free(t);
+    mysql_thread_end();
+}
+
+static void *enter_plain(void *process, char *why, size_t size)
+{
+    const struct settings *settings = process;
+    struct thread *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return NULL;
+    t->sale = sale_of(settings->record);
+    t->redis = demo_redis_open(settings->redis_uri, why, size);
+    t->till = t->redis != NULL ? till_open(why, size) : NULL;
+    t->clerk = t->till != NULL ? sale_enter(t->sale) : NULL;
+    if (t->clerk != NULL)
+        return t;
+    leave_plain(t);
+    return NULL;
+}
+
+/* Run a command. Returns false, with why, on failure; else *number is what it
+ * replied, or untouched if that was no number. */
+static bool command(struct thread *t, char *why, size_t size, int64_t *number,
+                    const char *format, ...)
+{
+    redisReply *reply;
+    va_list args;
+    bool is_good;
+
+    va_start(args, format);
+    reply = redisvCommand(t->redis, format, args);
+    va_end(args);
+    is_good = reply != NULL && reply->type != REDIS_REPLY_ERROR;
+    if (!is_good)
+        (void)snprintf(why, size, "Redis: %s",
+                       reply != NULL ? reply->str : t->redis->errstr);
+    else if (reply->type == REDIS_REPLY_STRING)
+        *number = strtoll(reply->str, NULL, 10);
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return is_good;
+}
+
+/* The stock by the cache, which is filled from the database. */
+static bool look_up(struct thread *t, int64_t *stock, char *why, size_t size)
+{
+    unsigned long long item = t->sale->plan.item;
+
+    *stock = INT64_MAX;
+    if (!command(t, why, size, stock, "GET " SALE_PLAIN_KEY, item))
+        return false;
+    if (*stock != INT64_MAX)
+        return true;
+    atomic_fetch_add(&t->sale->loads, 1);
+    if (till_read_stock(t->till, item, stock) != STATEMENT_OK) {
+        (void)snprintf(why, size, "%s", statements_why(t->till));
+        return false;
+    }
+    return command(t, why, size, NULL, "SET " SALE_PLAIN_KEY " %lld EX %d",
+                   item, (long long)*stock, TTL_S);
+}
+
+static enum answer attempt(void *thread, uint64_t buyer, bool is_retry,
+                           char *why, size_t size)
+{
+    struct thread *t = thread;
+    unsigned long long item = t->sale->plan.item;
+    int64_t stock = 0;
+    enum answer answer;
+
+    if (!is_retry && !look_up(t, &stock, why, size))
+        return ANSWER_FAILED;
+    if (!is_retry && stock <= 0)
+        return ANSWER_TURNED_AWAY;
+    sale_begin_alone(t->sale, t->clerk);
+    answer = sell_rewriting(t->till, item, buyer);
+    sale_end_alone(t->clerk);
+    if (answer == ANSWER_FAILED)
+        (void)snprintf(why, size, "%s", statements_why(t->till));
+    else if (!command(t, why, size, NULL, "DEL " SALE_PLAIN_KEY, item))
+        return ANSWER_FAILED;
+    return answer;
+}
+
+static bool get_plain(void *thread, const uint64_t *ids, size_t count,
+                      bool *did_load, char *why, size_t size)
+{
+    struct thread *t = thread;
+
+    (void)count; /* one */
+    (void)did_load;
+    return sale_serve(t->sale, ids[0], attempt, t, why, size);
+}
+
+const struct way flashsale_none = {.name = "none",
+                                   .enter = enter_plain,
+                                   .leave = leave_plain,
+                                   .get = get_plain};

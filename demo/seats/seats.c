@@ -1,0 +1,116 @@
+/* The cinema: its options, and the order of the scenes. */
+#include <mysql.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/cli.h"
+#include "seats_report.h"
+#include "seats_scenes.h"
+
+/* A line here is a line of the text. */
+/* clang-format off */
+static const char help[] =
+    "usage: seats --redis URI --mysql URI [OPTION...]\n"
+    "\n"
+    "Sells the seats of a cinema. A seat is held for a time, under a lock in Redis;\n"
+    "it is paid for, given back, or comes back by itself. Seats and charges are in\n"
+    "MySQL, where the fencing guard refuses whoever has lost his hold. Buyers are\n"
+    "processes; some are killed, stopped, or too slow. At the end the database is\n"
+    "asked who has which seat and who was charged.\n"
+    "\n"
+    "The first scenes are about one seat. In the last two, many buyers want the\n"
+    "seats of a hall, and processes that serve them are killed at random moments:\n"
+    "first without holds, then with them.\n"
+    "\n"
+    "  --redis URI      unix:/path[?db=n] or\n"
+    "                   redis://[user:password@]host[:port][/db]\n"
+    "                   keys that begin with lock:{seat: are written there\n"
+    "  --mysql URI      mysql://user[:password]@host[:port]/database or\n"
+    "                   mysql://user@/database?socket=/path,\n"
+    "                   with the tables of sql/seats.sql, WHICH ARE EMPTIED, and\n"
+    "                   of sql/fence.sql\n"
+    "  --hold MS        how long a seat is held (default 600000, ten minutes; at\n"
+    "                   least 100). All scenes together take about six times as\n"
+    "                   long, and some seconds\n"
+    "  --seats N        of the hall (default 40)\n"
+    "  --buyers N       of the hall (default 400)\n"
+    "  --processes N    that serve them (default 8)\n"
+    "  --threads N      of each: buyers served at a time (default 4)\n"
+    "  --kills N        processes killed with SIGKILL while the hall is sold\n"
+    "                   (default 10); each is replaced, its buyers are gone\n"
+    "  --seed N         of what is random (default 1)\n"
+    "  --json FILE      write the figures\n"
+    "  --help           this text\n"
+    "\n"
+    "Exit status: 0 if every scene went as expected and nobody was charged for a\n"
+    "seat of another (the hall without holds is there to show that, and does not\n"
+    "count); 1 if not, or if a server failed; 2 for a wrong option.\n";
+/* clang-format on */
+
+#define CLI_OPTIONS struct options
+static const struct cli_option table[] = {
+#include "seats.def"
+};
+
+static const struct cli cli = {.program = "seats",
+                               .help = help,
+                               .options = table,
+                               .count = sizeof(table) / sizeof(*table)};
+
+/* Returns whether all went as expected. */
+static bool play_all(const struct options *options, struct outcome *outcomes)
+{
+    struct stage *stage = stage_create(options);
+    bool is_good = true;
+
+    for (size_t i = 0; i < SCENES; i++) {
+        stage_play(stage, seats_scenes[i], &outcomes[i]);
+        is_good &= outcomes[i].is_good;
+    }
+    if (isatty(STDERR_FILENO))
+        (void)fprintf(stderr, "\r\033[K");
+    stage_destroy(stage);
+    return is_good;
+}
+
+/* What did not hold stands below the table, once more. */
+static void name_failures(const struct outcome *outcomes)
+{
+    for (size_t i = 0; i < SCENES; i++)
+        if (!outcomes[i].is_good)
+            (void)fprintf(stderr, "seats: FAILED: %s: %s\n", outcomes[i].title,
+                          outcomes[i].happened);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.hold_ms = 600000,
+                              .seats = 40,
+                              .buyers = 400,
+                              .processes = 8,
+                              .threads = 4,
+                              .kills = 10,
+                              .seed = 1};
+    static struct outcome outcomes[SCENES];
+    char why[160] = "";
+    bool is_good;
+    FILE *json;
+
+    cli_parse(&cli, &options, argc, argv);
+    if (!statements_configure(options.mysql_uri, why, sizeof(why)))
+        cli_refuse(&cli, "mysql", why);
+    json = cli_open_output(&cli, "json", options.json);
+    if (mysql_library_init(0, NULL, NULL) != 0)
+        return EXIT_FAILURE;
+    (void)signal(SIGPIPE, SIG_IGN);
+    is_good = play_all(&options, outcomes);
+    seats_table(stdout, &options, outcomes, SCENES);
+    name_failures(outcomes);
+    if (json != NULL)
+        seats_json(json, &options, outcomes, SCENES);
+    is_good &= cli_close_output(&cli, "json", json);
+    statements_forget();
+    mysql_library_end();
+    return is_good ? EXIT_SUCCESS : EXIT_FAILURE;
+}

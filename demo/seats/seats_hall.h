@@ -1,0 +1,105 @@
+/* One showing, in memory that its buyers' processes share: what each buyer is
+ * to do, how far he is, and what he has been told. */
+#ifndef DEMO_SEATS_HALL_H
+#define DEMO_SEATS_HALL_H
+
+#include "common/record.h"
+
+/* Where a buyer is; he passes them in this order. */
+enum station {
+    STATION_OUTSIDE, /* nobody has begun to serve him */
+    STATION_DOOR,    /* about to ask for a seat */
+    STATION_SEAT,    /* holds one, and chooses */
+    STATION_CARD,    /* the card service works; nothing is charged yet */
+    STATION_EXIT,    /* has been told how it ended */
+};
+
+/* A set of stations. */
+#define AT(station) (1U << (station))
+
+/* What a buyer is told. */
+enum answer {
+    ANSWER_NONE, /* nothing: his process ended before */
+    ANSWER_BOUGHT,
+    ANSWER_TAKEN, /* others hold it */
+    ANSWER_SOLD,  /* others have bought it; of a hall: all of it */
+    ANSWER_LOST,  /* the hold has ended: not charged */
+    ANSWER_LEFT,  /* gave it back */
+    ANSWERS,
+    ANSWER_FAILED
+};
+
+enum then { THEN_PAY, THEN_GIVE_BACK, THEN_END_PROCESS };
+
+struct plan {
+    uint64_t seat; /* 0: any of the hall */
+    uint64_t hold_ms;
+    uint64_t wait_ms;   /* how long to wait for a seat that another holds */
+    uint64_t choose_ms; /* at STATION_SEAT */
+    uint64_t card_ms;   /* what the card service takes */
+    uint64_t limit_ms;  /* what it may take: the hold is renewed to that */
+    enum then then;
+    unsigned stops; /* where he waits for hall_let_pass */
+};
+
+struct visit {
+    struct plan plan;
+    atomic_int station; /* enum station */
+    atomic_int answer;  /* enum answer */
+    atomic_uint passes;
+    _Atomic uint64_t held_us; /* since when he held his last seat; 0: never */
+    _Atomic uint64_t told_us;
+};
+
+struct hall {
+    struct record record; /* first: hall_of */
+    uint64_t showing;
+    uint64_t first_seat, seats;
+    uint64_t buyers; /* number n, from 1, is visit[n - 1] */
+    uint64_t seed;
+    uint64_t size;            /* of the mapping */
+    _Atomic uint64_t refused; /* payments, by the guard */
+    _Atomic uint64_t lost;    /* holds that had ended when they were released */
+    struct visit visit[];
+};
+
+/* Exits on failure. The plans are zero. */
+struct hall *hall_create(uint64_t buyers);
+void hall_destroy(struct hall *hall);
+
+/* The hall whose record this is. */
+struct hall *hall_of(struct record *record);
+
+/* --------------------------------------------------------------- processes */
+
+/* Take a buyer whom nobody serves yet, of count from the first one on. Returns
+ * false if there is none. */
+bool hall_claim(struct hall *hall, uint64_t first, uint64_t count,
+                uint64_t *index);
+
+/* Come to a station, stay there for so long, and then, if the plan says so,
+ * until the conductor lets him pass. */
+void hall_arrive(struct hall *hall, struct visit *visit, enum station station,
+                 uint64_t stay_ms);
+
+/* The last station. */
+void hall_tell(struct visit *visit, enum answer answer);
+
+void hall_sleep_ms(uint64_t ms);
+
+/* --------------------------------------------------------------- conductor */
+
+void hall_let_pass(struct visit *visit, unsigned stations);
+
+/* Wait until the buyer has come there, or further. Returns false after
+ * patience_ms, or when a process reported an error. */
+bool hall_await(const struct hall *hall, const struct visit *visit,
+                enum station station, uint64_t patience_ms);
+
+/* How many have been told this; of ANSWER_NONE: those who had come in. */
+uint64_t hall_count(const struct hall *hall, enum answer answer);
+
+/* How many are at a station. */
+uint64_t hall_count_at(const struct hall *hall, enum station station);
+
+#endif

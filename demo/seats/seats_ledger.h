@@ -1,0 +1,62 @@
+/* What is said to the database about seats and charges. */
+#ifndef DEMO_SEATS_LEDGER_H
+#define DEMO_SEATS_LEDGER_H
+
+#include "seats_hall.h"
+#include "common/statements.h"
+
+#define PRICE_CENTS 1200
+
+/* Connect. Returns NULL with why: of missing tables, it names the files. */
+struct statements *ledger_open(char *why, size_t size);
+
+/* The seats of a showing that are not sold, the first max of them. */
+enum statement_code ledger_list_free(struct statements *s, uint64_t showing,
+                                     uint64_t *seats, size_t max,
+                                     size_t *count);
+
+/* Who has a seat; 0: nobody. STATEMENT_NONE: there is no such seat. */
+enum statement_code ledger_read_buyer(struct statements *s, uint64_t seat,
+                                      uint64_t *buyer);
+
+/* Sell a seat if nobody has it; else STATEMENT_NONE. */
+enum statement_code ledger_sell(struct statements *s, uint64_t seat,
+                                uint64_t buyer, uint64_t token);
+
+/* Write the buyer over whoever has the seat. */
+enum statement_code ledger_overwrite(struct statements *s, uint64_t seat,
+                                     uint64_t buyer);
+
+enum statement_code ledger_charge(struct statements *s, uint64_t seat,
+                                  uint64_t buyer, uint64_t token);
+
+/* ------------------------------------------------------- for the conductor */
+
+/* Empty both tables. */
+enum statement_code ledger_clear(struct statements *s);
+
+enum statement_code ledger_add_seat(struct statements *s, uint64_t seat,
+                                    uint64_t showing);
+
+/* What the database says of a showing: X(field, in a table). The last four are
+ * 0 where nobody was wronged. */
+#define PROOF_FIGURES(X)                                                       \
+    X(seats, "seats")                                                          \
+    X(sold, "seats sold")                                                      \
+    X(charges, "charges")                                                      \
+    X(untold, "... killed before they were told")                              \
+    X(in_vain, "charged for a seat of another")                                \
+    X(twice, "seats charged more than once")                                   \
+    X(unpaid, "seats without their buyer's charge")                            \
+    X(misled, "buyers told what is not so")
+
+struct proof {
+#define PROOF_FIELD(field, title) uint64_t field;
+    PROOF_FIGURES(PROOF_FIELD)
+#undef PROOF_FIELD
+};
+
+enum statement_code ledger_prove(struct statements *s, const struct hall *hall,
+                                 struct proof *proof);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * Selling seats without protection, as one writes it at first: look which seats
+ * are free, let the card service charge one of them, write whose it is. Two who
+ * saw the same seat free are both charged for it, and whoever writes last has
+ * it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/fleet.h"
+#include "seats_ledger.h"
+#include "seats_ways.h"
+
+struct thread {
+    struct hall *hall;
+    struct statements *sql;
+};
+
+static void *open_plain(const struct settings *settings, char *why, size_t size)
+{
+    (void)why;
+    (void)size;
+    return hall_of(settings->record);
+}
+
+static void leave_plain(void *arg)
+{
+    struct thread *t = arg;
+
+    statements_close(t->sql);
+    free(t);
+    mysql_thread_end();
+}
+
+static void *enter_plain(void *process, char *why, size_t size)
+{
+    struct thread *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return NULL;
+    t->hall = process;
+    t->sql = ledger_open(why, size);
+    if (t->sql != NULL)
+        return t;
+    leave_plain(t);
+    return NULL;
+}
+
+static enum statement_code pay(struct thread *t, struct visit *v, uint64_t seat,
+                               uint64_t buyer)
+{
+    enum statement_code code;
+
+    hall_arrive(t->hall, v, STATION_SEAT, v->plan.choose_ms);
+    hall_arrive(t->hall, v, STATION_CARD, v->plan.card_ms);
+    code = ledger_charge(t->sql, seat, buyer, 0);
+    return code == STATEMENT_OK ? ledger_overwrite(t->sql, seat, buyer) : code;
+}
+
+static bool get_plain(void *thread, const uint64_t *ids, size_t count,
+                      bool *did_load, char *why, size_t size)
+{
+    struct thread *t = thread;
+    struct visit *v = &t->hall->visit[ids[0]];
+    uint64_t random = t->hall->seed + ids[0], seats[SEATS_IN_SIGHT];
+    size_t free_seats = 0;
+    enum statement_code code = ledger_list_free(t->sql, t->hall->showing, seats,
+                                                SEATS_IN_SIGHT, &free_seats);
+
+    (void)count; /* one */
+    (void)did_load;
+    if (code == STATEMENT_OK && free_seats > 0)
+        code = pay(t, v, seats[fleet_random(&random) % free_seats], ids[0] + 1);
+    if (code != STATEMENT_OK) {
+        (void)snprintf(why, size, "%s", statements_why(t->sql));
+        return false;
+    }
+    hall_tell(v, free_seats > 0 ? ANSWER_BOUGHT : ANSWER_SOLD);
+    return true;
+}
+
+const struct way seats_plain = {.name = "without",
+                                .open = open_plain,
+                                .enter = enter_plain,
+                                .leave = leave_plain,
+                                .get = get_plain};

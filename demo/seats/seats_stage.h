@@ -1,0 +1,97 @@
+/* What every scene needs: a showing with its seats and buyers, processes that
+ * serve them, and the proof at the end. */
+#ifndef DEMO_SEATS_STAGE_H
+#define DEMO_SEATS_STAGE_H
+
+#include "common/fleet.h"
+#include "seats_ledger.h"
+#include "seats_ways.h"
+
+struct options {
+    const char *redis_uri, *mysql_uri, *json;
+    uint64_t hold_ms, seats, buyers, processes, threads, kills, seed;
+};
+
+/* What a scene showed. */
+struct outcome {
+    const char *name, *title, *expected, *verdict;
+    char happened[200]; /* more than first_error */
+    bool is_good;       /* or a scene without protection */
+    uint64_t showing;
+    struct proof proof;
+    uint64_t told[ANSWERS];
+    uint64_t kills, killed_holding, refused, lost, errors;
+    double seconds;
+    char first_error[160];
+};
+
+/* So many processes at most are started apart from each other. */
+#define SCENE_FLEETS_MAX 8
+
+/* The buyers whom a fleet serves. */
+struct party {
+    struct hall *hall;
+    uint64_t first, count;
+};
+
+struct scene {
+    const struct options *options;
+    struct hall *hall;
+    struct outcome *out;
+    struct fleet fleet[SCENE_FLEETS_MAX];
+    struct party party[SCENE_FLEETS_MAX];
+    size_t fleets;
+    uint64_t random;
+    uint64_t since_us; /* of a script: what it counts from */
+};
+
+/* How a scene goes. The first buyer is number 0 here. */
+struct script {
+    const char *name, *title, *expected;
+    bool is_hall; /* all seats and buyers of the options, else one seat */
+    bool is_protected;
+    uint64_t buyers; /* if it is no hall */
+    /* Let it happen. Returns false if something did not come in time. */
+    bool (*act)(struct scene *scene);
+    /* Write what happened. Returns whether it is as expected. What must hold in
+     * every scene is looked at elsewhere. */
+    bool (*judge)(struct scene *scene);
+};
+
+struct stage;
+
+/* Connect, and empty the tables. Exits on failure. */
+struct stage *stage_create(const struct options *options);
+void stage_destroy(struct stage *stage);
+
+/* Play a scene. Exits, with all children ended, when the database fails. */
+void stage_play(struct stage *stage, const struct script *script,
+                struct outcome *out);
+
+/* ------------------------------------------------------------ for a script */
+
+/* A buyer's plan, with what is usual in it. */
+struct plan *scene_plan(struct scene *scene, uint64_t buyer);
+
+/* Start processes that serve count buyers from the first one on. */
+struct fleet *scene_start(struct scene *scene, uint64_t first, uint64_t count,
+                          const struct way *way, uint64_t processes,
+                          uint64_t threads);
+
+/* Start one process for one buyer, who is served with a hold. */
+void scene_bring(struct scene *scene, uint64_t buyer);
+
+/* The process that scene_bring has started for him. */
+pid_t scene_pid(const struct scene *scene, uint64_t buyer);
+
+void scene_let_pass(struct scene *scene, uint64_t buyer, unsigned stations);
+bool scene_await(struct scene *scene, uint64_t buyer, enum station station);
+enum answer scene_answer(const struct scene *scene, uint64_t buyer);
+
+/* Since when he has held a seat; 0: he has not. */
+uint64_t scene_held_us(const struct scene *scene, uint64_t buyer);
+
+/* Whatever should take milliseconds or a few holds has failed after that. */
+uint64_t scene_patience_ms(const struct scene *scene);
+
+#endif

@@ -1,0 +1,112 @@
+/*
+ * Reason texts and the checks of what a caller passes in. Its one invariant:
+ * a struct shed_error that was set is terminated, and errno is as it was.
+ */
+#include "base/error.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* No options struct of any version is longer: a size beyond it is garbage. */
+#define OPTIONS_MAX_BYTES ((size_t)4096)
+
+const char *shed_code_name(int code)
+{
+    /* Without a default, so that the compiler names a forgotten code. */
+    switch ((enum shed_code)code) {
+    case SHED_OK:
+        return "SHED_OK";
+    case SHED_EINVAL:
+        return "SHED_EINVAL";
+    case SHED_ENOMEM:
+        return "SHED_ENOMEM";
+    case SHED_ETIMEDOUT:
+        return "SHED_ETIMEDOUT";
+    case SHED_EBUSY:
+        return "SHED_EBUSY";
+    case SHED_EREDIS:
+        return "SHED_EREDIS";
+    case SHED_ESOURCE:
+        return "SHED_ESOURCE";
+    case SHED_ETOOBIG:
+        return "SHED_ETOOBIG";
+    case SHED_EDENIED:
+        return "SHED_EDENIED";
+    case SHED_ECLOSED:
+        return "SHED_ECLOSED";
+    case SHED_EFORKED:
+        return "SHED_EFORKED";
+    case SHED_ELOST:
+        return "SHED_ELOST";
+    }
+    return "unknown shed_code";
+}
+
+void shed_error_set(struct shed_error *err, enum shed_code code,
+                    const char *format, ...)
+{
+    /* By way of a copy: an argument may be the reason that is replaced. */
+    char reason[SHED_REASON_BYTES] = "";
+    int saved_errno = errno;
+    va_list args;
+
+    if (err == NULL)
+        return;
+    va_start(args, format);
+    if (vsnprintf(reason, sizeof(reason), format, args) < 0)
+        reason[0] = '\0';
+    va_end(args);
+    err->code = code;
+    memcpy(err->reason, reason, sizeof(reason));
+    errno = saved_errno;
+}
+
+static bool is_zero(const unsigned char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != 0)
+            return false;
+    return true;
+}
+
+int shed_options_take(void *out, size_t out_size, const void *given,
+                      const char *what, struct shed_error *err)
+{
+    size_t size;
+
+    if (given == NULL)
+        return SHED_OK;
+    memcpy(&size, given, sizeof(size));
+    /* A size that no initialiser wrote is a struct that nobody initialised:
+     * its bytes are not to be trusted, and the largest struct of a future
+     * version is well below the limit. */
+    if (size <= sizeof(size) || size % sizeof(size) != 0 ||
+        size > OPTIONS_MAX_BYTES)
+        return shed_fail(err, SHED_EINVAL,
+                         "%s: size is %zu: fill it with its initialiser", what,
+                         size);
+    if (size > out_size &&
+        !is_zero((const unsigned char *)given + out_size, size - out_size))
+        return shed_fail(err, SHED_EINVAL,
+                         "%s: sets an option that this library does not know: "
+                         "it is older than the program",
+                         what);
+    memcpy((unsigned char *)out + sizeof(size),
+           (const unsigned char *)given + sizeof(size),
+           (size < out_size ? size : out_size) - sizeof(size));
+    return SHED_OK;
+}
+
+int shed_check_range(uint64_t value, uint64_t lo, uint64_t hi, const char *what,
+                     struct shed_error *err)
+{
+    if (value >= lo && value <= hi)
+        return SHED_OK;
+    return shed_fail(err, SHED_EINVAL,
+                     "%s is %" PRIu64 ", must be in [%" PRIu64 ", %" PRIu64 "]",
+                     what, value, lo, hi);
+}

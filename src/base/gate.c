@@ -1,0 +1,100 @@
+/*
+ * Waiting for a number of things. Its one invariant: who counts touches the
+ * gate under its lock only, so once wait has seen the last thing counted (it
+ * looks under the lock too), the gate may be finished.
+ */
+#include "base/gate.h"
+
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { MS_PER_S = 1000, NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
+
+/* Deadlines count the time of a suspended machine and condition variables do
+ * not: so the clock is looked at again after so long. */
+#define LONGEST_SLEEP_MS ((uint64_t)1000)
+
+int shed_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    int rc = pthread_condattr_init(&attr);
+
+    if (rc != 0)
+        return rc;
+    rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (rc == 0)
+        rc = pthread_cond_init(cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    return rc;
+}
+
+int shed_gate_init(struct shed_gate *gate, size_t pending,
+                   struct shed_error *err)
+{
+    gate->pending = pending;
+    if (pthread_mutex_init(&gate->mu, NULL) != 0)
+        return shed_fail_nomem(err, "a mutex");
+    if (shed_cond_init(&gate->cond) != 0) {
+        (void)pthread_mutex_destroy(&gate->mu);
+        return shed_fail_nomem(err, "a condition variable");
+    }
+    return SHED_OK;
+}
+
+void shed_gate_fini(struct shed_gate *gate)
+{
+    (void)pthread_cond_destroy(&gate->cond);
+    (void)pthread_mutex_destroy(&gate->mu);
+}
+
+void shed_gate_open(struct shed_gate *gate, size_t count)
+{
+    (void)pthread_mutex_lock(&gate->mu);
+    gate->pending -= count < gate->pending ? count : gate->pending;
+    /* Under the lock: after it, the waiter may have finished the gate. */
+    if (gate->pending == 0)
+        (void)pthread_cond_signal(&gate->cond);
+    (void)pthread_mutex_unlock(&gate->mu);
+}
+
+/* The instant that is ms from now, by the condition variable's clock. */
+static struct timespec instant_in(uint64_t ms)
+{
+    struct timespec at = {0, 0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += (time_t)(ms / MS_PER_S);
+    at.tv_nsec += (long)(ms % MS_PER_S) * NS_PER_MS;
+    if (at.tv_nsec >= NS_PER_S) {
+        at.tv_sec++;
+        at.tv_nsec -= NS_PER_S;
+    }
+    return at;
+}
+
+void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t left_ms)
+{
+    struct timespec until =
+        instant_in(left_ms < LONGEST_SLEEP_MS ? left_ms : LONGEST_SLEEP_MS);
+
+    (void)pthread_cond_timedwait(cond, mu, &until);
+}
+
+bool shed_gate_wait(struct shed_gate *gate, uint64_t deadline_ms)
+{
+    bool is_open;
+    uint64_t left_ms;
+
+    (void)pthread_mutex_lock(&gate->mu);
+    while (gate->pending > 0) {
+        left_ms = shed_left_ms(deadline_ms, shed_now_ms());
+        if (left_ms == 0)
+            break;
+        shed_cond_wait(&gate->cond, &gate->mu, left_ms);
+    }
+    is_open = gate->pending == 0;
+    (void)pthread_mutex_unlock(&gate->mu);
+    return is_open;
+}

@@ -1,0 +1,68 @@
+/*
+ * Random numbers. Its one invariant: a token is made of nothing but
+ * getrandom's bytes, and is never half of them.
+ *
+ * A child of fork() inherits its parent's jitter state, so both jitter alike
+ * until the child opens a client of its own; that costs no more than two
+ * processes that wait for equal times, and a look at the process id in each
+ * call would cost a system call on the hot path.
+ */
+#include "base/random.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+/* getrandom is atomic up to so many bytes once the kernel's pool is seeded. */
+#define TOKEN_MAX_BYTES ((size_t)256)
+
+int shed_random_token(void *out, size_t size, struct shed_error *err)
+{
+    ssize_t got;
+
+    if (size > TOKEN_MAX_BYTES)
+        return shed_fail(err, SHED_EINVAL, "a token of %zu bytes", size);
+    /* Without blocking: in early boot it would wait past any deadline. */
+    do
+        got = getrandom(out, size, GRND_NONBLOCK);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return shed_fail(err, SHED_EBUSY,
+                         "no random bytes: getrandom failed, errno %d", errno);
+    if ((size_t)got != size)
+        return shed_fail(err, SHED_EBUSY, "too few random bytes");
+    return SHED_OK;
+}
+
+/* Where the kernel has nothing to give, time and place are enough for jitter:
+ * threads differ in the address, processes in the microsecond. */
+static uint64_t seed(const uint64_t *place)
+{
+    uint64_t bits;
+
+    if (shed_random_token(&bits, sizeof(bits), NULL) == SHED_OK)
+        return bits;
+    return shed_now_us() ^ (uint64_t)(uintptr_t)place << 20;
+}
+
+/* SplitMix64: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom
+ * number generators", OOPSLA 2014. */
+uint64_t shed_random_jitter(void)
+{
+    static _Thread_local bool is_seeded;
+    static _Thread_local uint64_t state;
+    uint64_t z;
+
+    if (!is_seeded) {
+        state = seed(&state);
+        is_seeded = true;
+    }
+    z = (state += 0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}

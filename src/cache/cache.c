@@ -1,0 +1,571 @@
+/*
+ * The read path. Its invariant: nothing is sent for a call whose arguments are
+ * wrong.
+ */
+#include "cache/cache.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/value.h"
+
+/* The ranges that snowshed.h states. */
+#define TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)
+#define JITTER_MAX_PCT 90
+#define FAILURE_TTL_MAX_MS 60000
+#define LEASE_MIN_MS 10
+#define LEASE_MAX_MS 600000
+#define GRACE_MAX_MS 60000
+#define TIMEOUT_MAX_MS 3600000
+#define VALUE_MAX_BYTES ((uint64_t)256 << 20)
+
+/* ----------------------------------------------------------------- checks */
+
+static int check_options(const struct shed_cache_options *o,
+                         struct shed_error *err)
+{
+    const struct {
+        uint64_t value, lo, hi;
+        const char *what;
+    } rows[] = {
+        {o->ttl_ms, 1, TTL_MAX_MS, "cache ttl_ms"},
+        {o->ttl_jitter_pct, 0, JITTER_MAX_PCT, "cache ttl_jitter_pct"},
+        {o->negative_ttl_ms, 0, TTL_MAX_MS, "cache negative_ttl_ms"},
+        {o->failure_ttl_ms, 0, FAILURE_TTL_MAX_MS, "cache failure_ttl_ms"},
+        {o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS, "cache lease_ms"},
+        {o->grace_ms, 0, GRACE_MAX_MS, "cache grace_ms"},
+        {o->timeout_ms, 1, TIMEOUT_MAX_MS, "cache timeout_ms"},
+        {o->value_limit_bytes, 1, VALUE_MAX_BYTES, "cache value_limit_bytes"},
+        {o->redis_down, SHED_DOWN_SOURCE, SHED_DOWN_FAIL, "cache redis_down"},
+    };
+    int code = SHED_OK;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && code == SHED_OK; i++)
+        code = shed_check_range(rows[i].value, rows[i].lo, rows[i].hi,
+                                rows[i].what, err);
+    return code;
+}
+
+static int check_name(const char *name, struct shed_error *err)
+{
+    size_t size = name != NULL ? strnlen(name, SHED_NAME_MAX_BYTES + 1) : 0;
+
+    if (name == NULL)
+        return shed_fail(err, SHED_EINVAL, "cache name: is NULL");
+    if (size == 0)
+        return shed_fail(err, SHED_EINVAL, "cache name: is empty");
+    if (size > SHED_NAME_MAX_BYTES)
+        return shed_fail(err, SHED_EINVAL,
+                         "cache name: is longer than %d bytes",
+                         SHED_NAME_MAX_BYTES);
+    for (size_t i = 0; i < size; i++) {
+        if (name[i] == '{' || name[i] == '}')
+            return shed_fail(err, SHED_EINVAL,
+                             "cache name: has a brace at %zu; braces mark the "
+                             "key",
+                             i);
+        if (name[i] <= ' ' || name[i] > '~')
+            return shed_fail(err, SHED_EINVAL,
+                             "cache name: byte %zu is not printable ASCII", i);
+    }
+    /* its entries would have the keys of locks, and overwrite them */
+    if (strcmp(name, "lock") == 0)
+        return shed_fail(err, SHED_EINVAL,
+                         "cache name: \"lock\" is reserved, because the keys "
+                         "of locks begin with it; choose another name");
+    return SHED_OK;
+}
+
+int shed_cache_check_key(const void *key, size_t size, struct shed_error *err)
+{
+    if (key == NULL)
+        return shed_fail(err, SHED_EINVAL, "key: is NULL");
+    if (size == 0)
+        return shed_fail(err, SHED_EINVAL, "key: is empty");
+    if (size > SHED_KEY_MAX_BYTES)
+        return shed_fail(err, SHED_EINVAL,
+                         "key: has %zu bytes, the limit is %d", size,
+                         SHED_KEY_MAX_BYTES);
+    return SHED_OK;
+}
+
+int shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
+                          struct shed_error *err)
+{
+    if (cache == NULL)
+        return shed_fail(err, SHED_EINVAL, "cache: is NULL");
+    if (timeout_ms > TIMEOUT_MAX_MS)
+        return shed_fail(err, SHED_EINVAL, "timeout_ms: is over its limit, %d",
+                         TIMEOUT_MAX_MS);
+    return shed_client_check(cache->client, err);
+}
+
+uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
+                                uint64_t timeout_ms)
+{
+    return shed_deadline_ms(
+        shed_now_ms(), timeout_ms > 0 ? timeout_ms : cache->options.timeout_ms);
+}
+
+/* The braces keep an entry and its side keys on one node of a cluster: what
+ * stands between them is hashed, unless it is empty. So a KEY must not begin
+ * with the closing one; it is escaped then, and so is the escape. */
+void shed_cache_name_key(const struct shed_cache *cache, const void *key,
+                         size_t size, struct shed_named_key *out)
+{
+    char first = *(const char *)key;
+    char *at = out->bytes;
+    size_t name_size = strlen(cache->name);
+
+    memcpy(at, cache->name, name_size);
+    at += name_size;
+    *at++ = ':';
+    *at++ = '{';
+    if (first == '}' || first == '\\')
+        *at++ = '\\';
+    memcpy(at, key, size);
+    out->key =
+        (struct shed_key){.redis = out->bytes,
+                          .redis_size = (size_t)(at - out->bytes) + size + 1,
+                          .at = (size_t)(at - out->bytes),
+                          .size = size};
+    at[size] = '}';
+}
+
+/* ------------------------------------------------------------ open, close */
+
+int shed_cache_open(struct shed_client *client, const char *name,
+                    struct shed_source *source,
+                    const struct shed_cache_options *options,
+                    struct shed_cache **out, struct shed_error *err)
+{
+    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache *cache;
+    int code;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_cache_open: out is NULL");
+    *out = NULL;
+    if (client == NULL || source == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_cache_open: %s is NULL",
+                         client == NULL ? "client" : "source");
+    code = shed_client_check(client, err);
+    if (code == SHED_OK)
+        code = check_name(name, err);
+    if (code == SHED_OK)
+        code = shed_options_take(&o, sizeof(o), options,
+                                 "struct shed_cache_options", err);
+    if (code == SHED_OK)
+        code = check_options(&o, err);
+    if (code != SHED_OK)
+        return code;
+    cache = calloc(1, sizeof(*cache));
+    if (cache == NULL)
+        return shed_fail_nomem(err, "a cache");
+    cache->client = client;
+    cache->source = source;
+    cache->options = o;
+    memcpy(cache->name, name, strlen(name) + 1);
+    code = shed_runner_create(&client->airport, source, &o, &cache->counters,
+                              &cache->runner, err);
+    if (code != SHED_OK) {
+        free(cache);
+        return code;
+    }
+    shed_source_ref(source);
+    *out = cache;
+    return SHED_OK;
+}
+
+void shed_cache_close(struct shed_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    if (shed_client_check(cache->client, NULL) == SHED_OK) {
+        shed_runner_close(cache->runner);
+        shed_source_unref(cache->source);
+    }
+    free(cache);
+}
+
+/* -------------------------------------------------------------- the gets */
+
+struct shed_entry_key shed_cache_entry_key(const struct shed_key *key)
+{
+    return (struct shed_entry_key){key->redis, key->redis_size};
+}
+
+/* What a reply to GET means. Returns: the value, taken over; NULL if the slow
+ * path must look (*code is SHED_OK) or the call has failed. What is not the
+ * key's entry may be the answer to another GET: then use is to be doubted. */
+static struct shed_value *read_reply(struct shed_cache *cache,
+                                     const struct shed_key *key,
+                                     struct shed_reply *reply,
+                                     const struct shed_link_use *use, int *code,
+                                     struct shed_error *err)
+{
+    enum shed_entry_state state;
+    struct shed_value *value = NULL;
+
+    *code = SHED_OK;
+    if (shed_reply_error(reply) == NULL) {
+        value =
+            shed_exchange_value(cache->client->airport.push, &cache->counters,
+                                shed_cache_entry_key(key), reply, &state);
+        if (value == NULL && state == SHED_ENTRY_CORRUPT)
+            shed_links_doubt(cache->client->links, use);
+        if (value == NULL && state == SHED_ENTRY_OK)
+            *code = shed_fail_nomem(err, "a value");
+    } else if (shed_reply_trouble(reply) == SHED_TROUBLE_DENIED) {
+        *code = shed_fail(err, SHED_EDENIED, "Redis refused GET: %s",
+                          shed_reply_error(reply));
+    }
+    if (value == NULL)
+        shed_reply_free(reply);
+    return value;
+}
+
+/* Whether a failed GET leaves the decision to the slow path, which knows what
+ * to do without Redis. */
+static int after_failed_get(const struct shed_cache *cache, int code)
+{
+    bool can_load = cache->options.redis_down == SHED_DOWN_SOURCE;
+
+    return code == SHED_EREDIS && can_load ? SHED_OK : code;
+}
+
+/* One GET in this thread. */
+static struct shed_value *look(struct shed_cache *cache,
+                               const struct shed_key *key, uint64_t deadline_ms,
+                               int *code, struct shed_error *err)
+{
+    struct shed_args args = {0};
+    struct shed_reply *reply = NULL;
+    struct shed_link_use use;
+
+    shed_args_add_text(&args, "GET");
+    shed_args_add(&args, key->redis, key->redis_size);
+    *code = shed_links_call(cache->client->links, &args, 1, &reply, &use,
+                            deadline_ms, err);
+    if (*code != SHED_OK) {
+        *code = after_failed_get(cache, *code);
+        return NULL;
+    }
+    return read_reply(cache, key, reply, &use, code, err);
+}
+
+static int timed_out(struct shed_error *err)
+{
+    return shed_fail(err, SHED_ETIMEDOUT,
+                     "the deadline passed before the value was at hand");
+}
+
+static int fly(struct shed_cache *cache, const struct shed_key *key,
+               uint64_t deadline_ms, struct shed_value **out,
+               struct shed_error *err)
+{
+    struct shed_gate gate;
+    struct shed_caller caller = {.gate = &gate};
+    struct shed_post *starts = NULL;
+    int code = shed_gate_init(&gate, 1, err);
+
+    if (code != SHED_OK)
+        return code;
+    shed_count(&cache->counters.misses, 1);
+    code = shed_runner_join(cache->runner, key, &caller, &starts, err);
+    if (code != SHED_OK)
+        goto done;
+    shed_runner_start(cache->runner, starts);
+    if (!shed_gate_wait(&gate, deadline_ms)) {
+        if (shed_table_leave(cache->client->airport.table, &caller)) {
+            code = timed_out(err);
+            goto done;
+        }
+        (void)shed_gate_wait(&gate, UINT64_MAX); /* the answer is on its way */
+    }
+    code = (int)caller.code;
+    *out = caller.value;
+    if (code != SHED_OK)
+        (void)shed_fail(err, caller.code, "%s", caller.error.reason);
+done:
+    shed_gate_fini(&gate);
+    return code;
+}
+
+int shed_get(struct shed_cache *cache, const void *key, size_t key_size,
+             uint64_t timeout_ms, struct shed_value **out,
+             struct shed_error *err)
+{
+    struct shed_named_key named;
+    uint64_t start_us, deadline_ms;
+    int code;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_get: out is NULL");
+    *out = NULL;
+    code = shed_cache_check_call(cache, timeout_ms, err);
+    if (code == SHED_OK)
+        code = shed_cache_check_key(key, key_size, err);
+    if (code != SHED_OK)
+        return code;
+    start_us = shed_now_us();
+    deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
+    shed_cache_name_key(cache, key, key_size, &named);
+    if (!shed_table_has(cache->client->airport.table, named.key.redis,
+                        named.key.redis_size))
+        *out = look(cache, &named.key, deadline_ms, &code, err);
+    if (*out != NULL) {
+        shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
+        return SHED_OK;
+    }
+    if (code == SHED_OK) {
+        code = fly(cache, &named.key, deadline_ms, out, err);
+        shed_histogram_add(&cache->counters.miss_us, shed_now_us() - start_us);
+    }
+    shed_count_code(&cache->counters, (enum shed_code)code);
+    return code;
+}
+
+/* ---------------------------------------------------------------- get_many */
+
+/* Keys of one call on their way; arrays of count. */
+struct batch {
+    struct shed_item *items;
+    size_t count;
+    struct shed_named_key *named;
+    struct shed_args *args;
+    struct shed_reply **replies;
+    struct shed_caller *callers; /* also of those that need not fly: for the
+                                    error */
+};
+
+static void destroy_batch(struct batch *b)
+{
+    free(b->named);
+    free(b->args);
+    free(b->replies);
+    free(b->callers);
+}
+
+static int create_batch(struct batch *b, struct shed_error *err)
+{
+    b->named = malloc(b->count * sizeof(*b->named));
+    b->args = calloc(b->count, sizeof(*b->args));
+    b->replies = calloc(b->count, sizeof(struct shed_reply *));
+    b->callers = calloc(b->count, sizeof(*b->callers));
+    if (b->named != NULL && b->args != NULL && b->replies != NULL &&
+        b->callers != NULL)
+        return SHED_OK;
+    destroy_batch(b);
+    return shed_fail_nomem(err, "shed_get_many");
+}
+
+static int check_items(struct shed_item *items, size_t count,
+                       struct shed_error *err)
+{
+    int code = SHED_OK;
+
+    if (items == NULL && count > 0)
+        return shed_fail(err, SHED_EINVAL, "shed_get_many: items is NULL");
+    for (size_t i = 0; i < count; i++) {
+        items[i].value = NULL;
+        items[i].code = SHED_EINVAL;
+    }
+    if (count > SHED_MANY_MAX)
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_get_many: %zu keys, the limit is %d", count,
+                         SHED_MANY_MAX);
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = shed_cache_check_key(items[i].key, items[i].key_size, err);
+    return code;
+}
+
+static void fail_item(struct batch *b, size_t i, int code)
+{
+    b->items[i].code = (enum shed_code)code;
+    b->callers[i].code = (enum shed_code)code;
+}
+
+/* All GETs in one pipeline. Afterwards an item has its value, or the code of
+ * its failure, or must fly: SHED_OK without a value. */
+static void look_many(struct shed_cache *cache, struct batch *b,
+                      uint64_t deadline_ms)
+{
+    struct shed_error why = {0};
+    struct shed_link_use use;
+    int code;
+
+    for (size_t i = 0; i < b->count; i++) {
+        shed_cache_name_key(cache, b->items[i].key, b->items[i].key_size,
+                            &b->named[i]);
+        shed_args_add_text(&b->args[i], "GET");
+        shed_args_add(&b->args[i], b->named[i].key.redis,
+                      b->named[i].key.redis_size);
+    }
+    code = shed_links_call(cache->client->links, b->args, b->count, b->replies,
+                           &use, deadline_ms, &why);
+    for (size_t i = 0; i < b->count; i++) {
+        int item_code = after_failed_get(cache, code);
+        if (code == SHED_OK)
+            b->items[i].value = read_reply(
+                cache, &b->named[i].key, b->replies[i], &use, &item_code, &why);
+        b->items[i].code = (enum shed_code)item_code;
+        if (item_code != SHED_OK)
+            b->callers[i].error = why;
+    }
+}
+
+static bool must_fly(const struct batch *b, size_t i)
+{
+    return b->items[i].code == SHED_OK && b->items[i].value == NULL;
+}
+
+/* Join a flight for each item that must fly. Those for which it failed count
+ * as answered. */
+static void board_many(struct shed_cache *cache, struct batch *b,
+                       struct shed_gate *gate)
+{
+    struct shed_post *starts = NULL;
+
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_caller *caller = &b->callers[i];
+        int code;
+        if (!must_fly(b, i))
+            continue;
+        shed_count(&cache->counters.misses, 1);
+        caller->gate = gate;
+        code = shed_runner_join(cache->runner, &b->named[i].key, caller,
+                                &starts, &caller->error);
+        if (code == SHED_OK)
+            continue;
+        caller->gate = NULL;
+        fail_item(b, i, code);
+        shed_gate_open(gate, 1);
+    }
+    shed_runner_start(cache->runner, starts);
+}
+
+/* At the deadline: leave the flights; then all that is still to come is what
+ * is being answered at this moment. */
+static void leave_many(struct shed_cache *cache, struct batch *b,
+                       struct shed_gate *gate)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_caller *caller = &b->callers[i];
+        if (caller->gate == NULL ||
+            !shed_table_leave(cache->client->airport.table, caller))
+            continue;
+        caller->code = (enum shed_code)timed_out(&caller->error);
+        shed_gate_open(gate, 1);
+    }
+    (void)shed_gate_wait(gate, UINT64_MAX);
+}
+
+static int fly_many(struct shed_cache *cache, struct batch *b,
+                    uint64_t deadline_ms, struct shed_error *err)
+{
+    struct shed_gate gate;
+    size_t flying = 0;
+    int code;
+
+    for (size_t i = 0; i < b->count; i++)
+        flying += must_fly(b, i);
+    if (flying == 0)
+        return SHED_OK;
+    code = shed_gate_init(&gate, flying, err);
+    if (code != SHED_OK)
+        return code;
+    board_many(cache, b, &gate);
+    if (!shed_gate_wait(&gate, deadline_ms))
+        leave_many(cache, b, &gate);
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->callers[i].gate == NULL)
+            continue;
+        b->items[i].code = b->callers[i].code;
+        b->items[i].value = b->callers[i].value;
+    }
+    shed_gate_fini(&gate);
+    return SHED_OK;
+}
+
+/* The first item that failed decides. */
+static int conclude(struct shed_cache *cache, struct batch *b,
+                    struct shed_error *err)
+{
+    int code = SHED_OK;
+
+    for (size_t i = 0; i < b->count; i++) {
+        shed_count_code(&cache->counters, b->items[i].code);
+        if (code != SHED_OK || b->items[i].code == SHED_OK)
+            continue;
+        code = shed_fail(err, b->items[i].code, "key %zu of %zu: %s", i + 1,
+                         b->count, b->callers[i].error.reason);
+    }
+    return code;
+}
+
+int shed_get_many(struct shed_cache *cache, struct shed_item *items,
+                  size_t count, uint64_t timeout_ms, struct shed_error *err)
+{
+    struct batch b = {.items = items, .count = count};
+    uint64_t deadline_ms;
+    int code = check_items(items, count, err);
+
+    if (code == SHED_OK)
+        code = shed_cache_check_call(cache, timeout_ms, err);
+    if (code == SHED_OK && count > 0)
+        code = create_batch(&b, err);
+    if (code != SHED_OK || count == 0) {
+        for (size_t i = 0; items != NULL && i < count; i++)
+            items[i].code = (enum shed_code)code;
+        return code;
+    }
+    deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
+    look_many(cache, &b, deadline_ms);
+    code = fly_many(cache, &b, deadline_ms, err);
+    for (size_t i = 0; code != SHED_OK && i < count; i++) {
+        if (!must_fly(&b, i))
+            continue;
+        b.callers[i].error = (struct shed_error){SHED_ENOMEM, "memory is out"};
+        fail_item(&b, i, code);
+    }
+    code = conclude(cache, &b, err);
+    destroy_batch(&b);
+    return code;
+}
+
+/* -------------------------------------------------------------- statistics */
+
+int shed_stats_read(struct shed_cache *cache, struct shed_stats *out,
+                    size_t size, struct shed_error *err)
+{
+    struct shed_stats all;
+    int code =
+        shed_stats_check("shed_stats_read", cache, out, size, sizeof(all), err);
+
+    if (code != SHED_OK)
+        return code;
+    shed_counters_read(&cache->counters, &all);
+    memcpy(out, &all, size);
+    return SHED_OK;
+}
+
+static struct shed_subject subject(const void *list, size_t i)
+{
+    const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
+
+    return (struct shed_subject){cache->name, strlen(cache->name),
+                                 &cache->counters,
+                                 shed_client_is_up(cache->client)};
+}
+
+size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,
+                             char *buffer, size_t capacity)
+{
+    return shed_stats_text(subject, (const void *)caches, count, buffer,
+                           capacity);
+}

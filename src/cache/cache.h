@@ -1,0 +1,47 @@
+/* The inside of a cache: what reads and writes have in common. */
+#ifndef SHED_CACHE_H
+#define SHED_CACHE_H
+
+#include <snowshed/snowshed.h>
+
+#include "client/client.h"
+#include "cache/entry.h"
+
+/* NAME:{KEY}, one byte for an escape. */
+#define SHED_REDIS_KEY_MAX_BYTES (SHED_NAME_MAX_BYTES + SHED_KEY_MAX_BYTES + 4)
+
+struct shed_cache {
+    /* set at creation */
+    struct shed_client *client;
+    struct shed_source *source;
+    struct shed_cache_options options;
+    char name[SHED_NAME_MAX_BYTES + 1];
+    struct shed_runner *runner;
+    /* atomic */
+    struct shed_counters counters;
+};
+
+/* A key as it stands in Redis, in memory of its own. */
+struct shed_named_key {
+    struct shed_key key;
+    char bytes[SHED_REDIS_KEY_MAX_BYTES];
+};
+
+/* Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */
+SHED_MUST_CHECK int shed_cache_check_call(const struct shed_cache *cache,
+                                          uint64_t timeout_ms,
+                                          struct shed_error *err);
+SHED_MUST_CHECK int shed_cache_check_key(const void *key, size_t size,
+                                         struct shed_error *err);
+
+/* When a call that begins now has to end; timeout_ms 0: the cache's own. */
+uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
+                                uint64_t timeout_ms);
+
+/* key must have been checked. */
+void shed_cache_name_key(const struct shed_cache *cache, const void *key,
+                         size_t size, struct shed_named_key *out);
+
+struct shed_entry_key shed_cache_entry_key(const struct shed_key *key);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * The entry's bytes. Pure; its one invariant: no bytes whatever make decode
+ * read outside them, and what encode makes, decode returns.
+ */
+#include "cache/entry.h"
+
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum {
+    TYPE_AT = 5,
+    FLAGS_AT = 6,
+    VERSION_AT = 8,
+    SIZE_AT = 24,
+    COST_AT = 28,
+    CHECKSUM_AT = 32,
+    WRITTEN_AT = 40,
+    UNTIL_AT = 48,
+    ROW_VERSION_AT = 56
+};
+
+/* The first byte is in no UTF-8 text, so that no text is taken for ours. */
+static const unsigned char magic_and_format[] = {0xf5, 's', 'h', 'd', 2};
+
+static void put_u32(unsigned char *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (unsigned char)(value >> (24 - 8 * i));
+}
+
+void shed_entry_put_u64(unsigned char *at, uint64_t value)
+{
+    put_u32(at, (uint32_t)(value >> 32));
+    put_u32(at + 4, (uint32_t)value);
+}
+
+static uint32_t get_u32(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 |
+           (uint32_t)at[2] << 8 | at[3];
+}
+
+static uint64_t get_u64(const unsigned char *at)
+{
+    return (uint64_t)get_u32(at) << 32 | get_u32(at + 4);
+}
+
+/* head begins the header, tail is its last 8 bytes. */
+static uint64_t checksum(struct shed_entry_key key, const unsigned char *head,
+                         const unsigned char *tail, const void *payload,
+                         size_t size)
+{
+    uint64_t seed = XXH3_64bits(key.at, key.size);
+    unsigned char covered[CHECKSUM_AT + SHED_ENTRY_TAIL_BYTES];
+
+    memcpy(covered, head, CHECKSUM_AT);
+    memcpy(covered + CHECKSUM_AT, tail, SHED_ENTRY_TAIL_BYTES);
+    seed = XXH3_64bits_withSeed(covered, sizeof(covered), seed);
+    return XXH3_64bits_withSeed(payload, size, seed);
+}
+
+enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
+                                        const void *bytes, size_t size,
+                                        struct shed_entry *out)
+{
+    const unsigned char *b = bytes;
+
+    if (size < SHED_ENTRY_HEADER_BYTES ||
+        memcmp(b, magic_and_format, sizeof(magic_and_format)) != 0)
+        return SHED_ENTRY_FOREIGN;
+    out->type = (enum shed_entry_type)b[TYPE_AT];
+    out->flags = (unsigned)b[FLAGS_AT] << 8 | b[FLAGS_AT + 1];
+    out->written_ms = get_u64(b + WRITTEN_AT);
+    out->until_ms = get_u64(b + UNTIL_AT);
+    if (out->type == SHED_ENTRY_LEASE)
+        return size == SHED_ENTRY_HEADER_BYTES ? SHED_ENTRY_OK
+                                               : SHED_ENTRY_FOREIGN;
+    if (out->type != SHED_ENTRY_VALUE && out->type != SHED_ENTRY_NEGATIVE &&
+        out->type != SHED_ENTRY_FAILURE)
+        return SHED_ENTRY_FOREIGN;
+    out->cost_ms = get_u32(b + COST_AT);
+    out->row_version = get_u64(b + ROW_VERSION_AT);
+    out->payload = b + SHED_ENTRY_HEADER_BYTES;
+    out->payload_size = size - SHED_ENTRY_HEADER_BYTES;
+    if (out->payload_size != get_u32(b + SIZE_AT) ||
+        get_u64(b + CHECKSUM_AT) != checksum(key, b, b + ROW_VERSION_AT,
+                                             out->payload, out->payload_size))
+        return SHED_ENTRY_CORRUPT;
+    return SHED_ENTRY_OK;
+}
+
+void shed_entry_encode(struct shed_entry_key key,
+                       const struct shed_entry *entry,
+                       const unsigned char *nonce, struct shed_entry_parts *out)
+{
+    unsigned char *h = out->head;
+
+    memcpy(h, magic_and_format, sizeof(magic_and_format));
+    h[TYPE_AT] = (unsigned char)entry->type;
+    h[FLAGS_AT] = (unsigned char)(entry->flags >> 8);
+    h[FLAGS_AT + 1] = (unsigned char)entry->flags;
+    memcpy(h + VERSION_AT, nonce, SHED_ENTRY_VERSION_BYTES);
+    put_u32(h + SIZE_AT, (uint32_t)entry->payload_size);
+    put_u32(h + COST_AT, entry->cost_ms);
+    shed_entry_put_u64(out->tail, entry->row_version);
+    shed_entry_put_u64(
+        h + CHECKSUM_AT,
+        checksum(key, h, out->tail, entry->payload, entry->payload_size));
+}

@@ -1,0 +1,463 @@
+/*
+ * What a flight says to Redis and hears. Its invariants: at most one call and
+ * one renewal are under way; each that ends makes one event, unless the flight
+ * is done with it.
+ */
+#include "cache/exchange.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cache/freshness.h"
+#include "base/random.h"
+#include "base/value.h"
+
+#define US_PER_MS 1000
+
+/* ----------------------------------------------------------------- values */
+
+static uint64_t age_ms(const struct shed_push *push, uint64_t written_ms)
+{
+    uint64_t server_ms = shed_push_server_ms(push);
+
+    return shed_left_ms(server_ms, written_ms);
+}
+
+struct shed_value *shed_exchange_value(const struct shed_push *push,
+                                       struct shed_counters *counters,
+                                       struct shed_entry_key key,
+                                       struct shed_reply *reply,
+                                       enum shed_entry_state *state)
+{
+    struct shed_entry entry;
+    struct shed_value *value;
+    enum shed_kind kind = SHED_ROW;
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    *state = bytes != NULL ? shed_entry_decode(key, bytes, size, &entry)
+                           : SHED_ENTRY_FOREIGN;
+    if (*state != SHED_ENTRY_OK)
+        return NULL;
+    if (entry.type == SHED_ENTRY_NEGATIVE)
+        kind = SHED_ABSENT;
+    else if (entry.type != SHED_ENTRY_VALUE) {
+        *state = SHED_ENTRY_FOREIGN; /* a lease or a marker is no value */
+        return NULL;
+    } else if (entry.flags & SHED_ENTRY_NULL)
+        kind = SHED_NULL;
+    value = shed_value_wrap(kind, SHED_FROM_REDIS, entry.payload,
+                            entry.payload_size, reply, shed_reply_free);
+    if (value == NULL)
+        return NULL;
+    value->age_ms = age_ms(push, entry.written_ms);
+    shed_count(kind == SHED_ABSENT ? &counters->negative_hits : &counters->hits,
+               1);
+    return value;
+}
+
+/* -------------------------------------------------------- what comes back */
+
+static void drop_entry(struct shed_exchange *x)
+{
+    shed_value_unref(x->entry);
+    x->entry = NULL;
+}
+
+/* An error reply, or none at all. */
+static void on_trouble(struct shed_exchange *x, uint64_t request,
+                       struct shed_reply *reply, enum shed_trouble trouble,
+                       const struct shed_error *err)
+{
+    struct shed_flight_event event = {
+        .type = SHED_EV_TROUBLE, .request = request, .trouble = trouble};
+
+    if (reply != NULL) {
+        const char *text = shed_reply_error(reply);
+        event.trouble = shed_reply_trouble(reply);
+        (void)shed_fail(&x->error, shed_reply_code(reply), "Redis: %s",
+                        text != NULL ? text : "a reply of an unknown form");
+    } else {
+        x->error = *err;
+    }
+    x->on_event(x->arg, event);
+}
+
+/* Keep the beginning of a corrupt entry, by which acquire may replace it. */
+static void remember_corrupt(struct shed_exchange *x,
+                             const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    x->seen_size = size < sizeof(x->seen) ? size : sizeof(x->seen);
+    if (x->seen_size > 0)
+        memcpy(x->seen, bytes, x->seen_size);
+}
+
+static bool fail_corrupt(struct shed_exchange *x)
+{
+    (void)shed_fail(&x->error, SHED_EREDIS,
+                    "the entry in Redis is corrupt, and comes back so");
+    return false;
+}
+
+/* The entry in the second place of a reply. Returns: false if it does not
+ * decode. */
+static bool take_entry(struct shed_exchange *x, struct shed_reply *reply)
+{
+    struct shed_reply *bytes = shed_reply_take(reply, 1);
+    enum shed_entry_state state;
+
+    drop_entry(x);
+    x->entry = shed_exchange_value(x->settings->push, x->settings->counters,
+                                   x->key, bytes, &state);
+    if (x->entry != NULL)
+        return true;
+    if (state == SHED_ENTRY_CORRUPT)
+        remember_corrupt(x, bytes);
+    shed_reply_free(bytes);
+    return fail_corrupt(x);
+}
+
+/* Returns: false if it does not decode. */
+static bool take_marker(struct shed_exchange *x, const struct shed_reply *reply)
+{
+    struct shed_entry entry;
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+    enum shed_code code = SHED_ESOURCE;
+
+    if (bytes == NULL ||
+        shed_entry_decode(x->key, bytes, size, &entry) != SHED_ENTRY_OK) {
+        remember_corrupt(x, reply);
+        return fail_corrupt(x);
+    }
+    if (entry.row_version == SHED_ETOOBIG)
+        code = SHED_ETOOBIG;
+    (void)shed_fail(&x->error, code, "a load failed a moment ago: %.*s",
+                    (int)(entry.payload_size < SHED_REASON_BYTES
+                              ? entry.payload_size
+                              : SHED_REASON_BYTES),
+                    (const char *)entry.payload);
+    return true;
+}
+
+static void take_lease(struct shed_exchange *x, const struct shed_reply *reply)
+{
+    struct shed_counters *c = x->settings->counters;
+    const struct shed_reply *how = shed_reply_at(reply, 2);
+    size_t size = 0;
+    const char *version = shed_reply_bytes(shed_reply_at(reply, 1), &size);
+
+    if (version != NULL && size == sizeof(x->version))
+        memcpy(x->version, version, size);
+    x->seen_size = 0;
+    if (shed_reply_begins(how, "takeover"))
+        shed_count(&c->leases_taken_over, 1);
+    else if (!shed_reply_begins(how, "mine"))
+        shed_count(&c->leases_won, 1);
+    if (shed_reply_begins(how, "foreign"))
+        shed_count(&c->foreign_entries, 1);
+    if (shed_reply_begins(how, "corrupt"))
+        shed_count(&c->corrupt_entries, 1);
+}
+
+static void on_acquired(void *arg, struct shed_reply *reply,
+                        enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_exchange *x = arg;
+    const struct shed_reply *kind = shed_reply_at(reply, 0);
+    struct shed_flight_event event = {.request = x->call_request};
+
+    if (shed_reply_begins(kind, "LEAD")) {
+        take_lease(x, reply);
+        event.type = SHED_EV_LEAD;
+    } else if (shed_reply_begins(kind, "HIT")) {
+        event.type = take_entry(x, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
+    } else if (shed_reply_begins(kind, "FAILED")) {
+        event.type = take_marker(x, shed_reply_at(reply, 1)) ? SHED_EV_MARKER
+                                                             : SHED_EV_CORRUPT;
+    } else if (shed_reply_begins(kind, "WAIT")) {
+        long long left = shed_reply_integer(shed_reply_at(reply, 1));
+        event.type = SHED_EV_WAIT;
+        event.wait_ms = left > 0 ? (uint64_t)left : 0;
+    } else {
+        on_trouble(x, x->call_request, reply, trouble, err);
+        return;
+    }
+    x->on_event(x->arg, event);
+}
+
+static void on_published(void *arg, struct shed_reply *reply,
+                         enum shed_trouble trouble,
+                         const struct shed_error *err)
+{
+    struct shed_exchange *x = arg;
+    struct shed_counters *c = x->settings->counters;
+    const struct shed_reply *kind = shed_reply_at(reply, 0);
+    struct shed_flight_event event = {.request = x->call_request};
+
+    if (shed_reply_begins(kind, "STORED")) {
+        event.type = SHED_EV_STORED;
+        shed_count(&c->published, 1);
+    } else if (shed_reply_begins(kind, "SUPERSEDED")) {
+        event.type =
+            take_entry(x, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
+        shed_count(&c->publishes_superseded, 1);
+    } else if (shed_reply_begins(kind, "INVALIDATED")) {
+        event.type = SHED_EV_INVALIDATED;
+        shed_count(&c->publishes_invalidated, 1);
+    } else {
+        on_trouble(x, x->call_request, reply, trouble, err);
+        return;
+    }
+    x->on_event(x->arg, event);
+}
+
+static void on_ended(void *arg, struct shed_reply *reply,
+                     enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_exchange *x = arg;
+    struct shed_flight_event event = {.type = SHED_EV_ENDED,
+                                      .request = x->call_request};
+
+    (void)err;
+    /* the exchange's error stays the load's, for the marker of the next try */
+    if (shed_reply_integer(reply) < 0) {
+        event.type = SHED_EV_TROUBLE;
+        event.trouble = reply != NULL ? shed_reply_trouble(reply) : trouble;
+    }
+    x->on_event(x->arg, event);
+}
+
+static void on_renewed(void *arg, struct shed_reply *reply,
+                       enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_exchange *x = arg;
+    struct shed_flight_event event = {.type = SHED_EV_RENEWED,
+                                      .request = x->renew_request};
+
+    (void)trouble;
+    (void)err;
+    if (shed_reply_integer(reply) == 0) {
+        event.type = SHED_EV_LEASE_LOST;
+        shed_count(&x->settings->counters->leases_lost, 1);
+    }
+    x->on_event(x->arg, event);
+}
+
+static void on_call(void *arg, struct shed_reply *reply,
+                    enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_exchange *x = arg;
+
+    if (x->sent == SHED_SEND_ACQUIRE)
+        on_acquired(arg, reply, trouble, err);
+    else if (x->sent == SHED_SEND_PUBLISH)
+        on_published(arg, reply, trouble, err);
+    else
+        on_ended(arg, reply, trouble, err);
+}
+
+/* -------------------------------------------------------------- what goes */
+
+static void write_number(char digits[SHED_DIGITS], uint64_t number)
+{
+    (void)snprintf(digits, SHED_DIGITS, "%llu", (unsigned long long)number);
+}
+
+static void add_number(struct shed_args *args, char digits[SHED_DIGITS],
+                       uint64_t number)
+{
+    write_number(digits, number);
+    shed_args_add_text(args, digits);
+}
+
+static void add_holder(struct shed_args *args, const struct shed_exchange *x)
+{
+    shed_args_add(args, x->settings->process, SHED_ENTRY_PROCESS_BYTES);
+    shed_args_add(args, x->number, sizeof(x->number));
+}
+
+static void add_parts(struct shed_args *args,
+                      const struct shed_entry_parts *parts,
+                      const struct shed_entry *entry)
+{
+    shed_args_add(args, parts->head, sizeof(parts->head));
+    shed_args_add(args, parts->tail, sizeof(parts->tail));
+    shed_args_add(args, entry->payload, entry->payload_size);
+}
+
+static void put_call(struct shed_exchange *x, const struct shed_args *args)
+{
+    shed_pipe_call(shed_push_pipe(x->settings->push), &x->call, args, on_call,
+                   x);
+}
+
+static void begin(struct shed_args *args, enum shed_script script,
+                  const struct shed_exchange *x)
+{
+    shed_script_begin(args, script, "1");
+    shed_args_add(args, x->key.at, x->key.size);
+}
+
+/* A new data version or nonce. Where the kernel has no randomness to give,
+ * jitter must do: nobody has to guess it, it only has to differ from the
+ * others. */
+static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
+{
+    struct shed_error unused;
+
+    if (shed_random_token(token, SHED_ENTRY_VERSION_BYTES, &unused) == SHED_OK)
+        return;
+    for (size_t i = 0; i < SHED_ENTRY_VERSION_BYTES; i++)
+        token[i] = (unsigned char)shed_random_jitter();
+}
+
+static void send_acquire(struct shed_exchange *x)
+{
+    const struct shed_exchange_settings *r = x->settings;
+    unsigned flags =
+        shed_push_has_channel(r->push) ? SHED_ENTRY_HAS_CHANNEL : 0;
+    unsigned char flag_bytes[] = {0, (unsigned char)flags};
+    unsigned char version[SHED_ENTRY_VERSION_BYTES];
+    struct shed_args args;
+
+    draw(version);
+    begin(&args, SHED_SCRIPT_ACQUIRE, x);
+    shed_args_add(&args, version, sizeof(version));
+    add_holder(&args, x);
+    shed_args_add(&args, flag_bytes, sizeof(flag_bytes));
+    shed_args_add_text(&args, r->lease_ms);
+    shed_args_add_text(&args, r->record_ms);
+    shed_args_add_text(&args, r->grace_ms);
+    shed_args_add(&args, x->seen, x->seen_size);
+    put_call(x, &args);
+}
+
+static uint64_t ttl_ms(const struct shed_exchange *x)
+{
+    const struct shed_cache_options *o = x->settings->options;
+
+    return shed_freshness_ttl_ms(
+        x->loaded->value->kind == SHED_ABSENT ? o->negative_ttl_ms : o->ttl_ms,
+        o->ttl_jitter_pct, shed_random_jitter());
+}
+
+static void send_publish(struct shed_exchange *x)
+{
+    const struct shed_value *v = x->loaded->value;
+    uint64_t cost_ms = x->loaded->cost_us / US_PER_MS;
+    struct shed_entry entry = {
+        .type = v->kind == SHED_ABSENT ? SHED_ENTRY_NEGATIVE : SHED_ENTRY_VALUE,
+        .flags = v->kind == SHED_NULL ? SHED_ENTRY_NULL : 0,
+        .cost_ms = cost_ms < UINT32_MAX ? (uint32_t)cost_ms : UINT32_MAX,
+        .payload = v->data,
+        .payload_size = v->size};
+    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
+    struct shed_entry_parts parts;
+    struct shed_args args;
+    char ttl[SHED_DIGITS];
+
+    draw(nonce);
+    shed_entry_encode(x->key, &entry, nonce, &parts);
+    begin(&args, SHED_SCRIPT_PUBLISH, x);
+    shed_args_add(&args, x->version, sizeof(x->version));
+    add_parts(&args, &parts, &entry);
+    add_number(&args, ttl, ttl_ms(x));
+    put_call(x, &args);
+}
+
+/* How long a failure answers others: jittered down to half. */
+static uint64_t failure_ttl_ms(const struct shed_exchange *x)
+{
+    const uint64_t half_pct = 50;
+
+    if (x->sent == SHED_SEND_RELEASE)
+        return 0;
+    return shed_freshness_ttl_ms(x->settings->options->failure_ttl_ms, half_pct,
+                                 shed_random_jitter());
+}
+
+static void send_fail(struct shed_exchange *x)
+{
+    struct shed_entry entry = {
+        .type = SHED_ENTRY_FAILURE,
+        .row_version = x->error.code,
+        .payload = (const unsigned char *)x->error.reason,
+        .payload_size = strnlen(x->error.reason, SHED_REASON_BYTES)};
+    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
+    struct shed_entry_parts parts;
+    struct shed_args args;
+    char ttl[SHED_DIGITS];
+
+    draw(nonce);
+    shed_entry_encode(x->key, &entry, nonce, &parts);
+    begin(&args, SHED_SCRIPT_FAIL, x);
+    shed_args_add(&args, x->version, sizeof(x->version));
+    add_holder(&args, x);
+    add_parts(&args, &parts, &entry);
+    add_number(&args, ttl, failure_ttl_ms(x));
+    put_call(x, &args);
+}
+
+static void send_call(struct shed_exchange *x)
+{
+    if (x->sent == SHED_SEND_ACQUIRE)
+        send_acquire(x);
+    else if (x->sent == SHED_SEND_PUBLISH)
+        send_publish(x);
+    else
+        send_fail(x);
+}
+
+void shed_exchange_send(struct shed_exchange *x, enum shed_flight_send what,
+                        uint64_t request)
+{
+    x->sent = what;
+    x->call_request = request;
+    send_call(x);
+}
+
+void shed_exchange_renew(struct shed_exchange *x, uint64_t request)
+{
+    struct shed_args args;
+
+    if (x->renew_call.fn != NULL)
+        return; /* the last one is still under way */
+    x->renew_request = request;
+    begin(&args, SHED_SCRIPT_RENEW, x);
+    shed_args_add(&args, x->version, sizeof(x->version));
+    add_holder(&args, x);
+    shed_args_add_text(&args, x->settings->lease_ms);
+    shed_pipe_call(shed_push_pipe(x->settings->push), &x->renew_call, &args,
+                   on_renewed, x);
+}
+
+bool shed_exchange_is_busy(const struct shed_exchange *x)
+{
+    return x->call.fn != NULL || x->renew_call.fn != NULL;
+}
+
+void shed_exchange_fini(struct shed_exchange *x)
+{
+    drop_entry(x);
+}
+
+void shed_exchange_settings_init(struct shed_exchange_settings *s,
+                                 struct shed_push *push, const char *process,
+                                 const struct shed_cache_options *options,
+                                 struct shed_counters *counters,
+                                 uint64_t record_ms)
+{
+    s->push = push;
+    s->process = process;
+    s->options = options;
+    s->counters = counters;
+    write_number(s->lease_ms, options->lease_ms);
+    write_number(s->grace_ms, options->grace_ms);
+    write_number(s->record_ms, record_ms);
+}

@@ -1,0 +1,385 @@
+/*
+ * The state machine of a flight. Pure. Its invariants: at most one look, load
+ * or publish is under way; a state that waits has a timer running or a reply
+ * outstanding; nobody is answered with something older than its call.
+ */
+#include "cache/flight.h"
+
+#include "base/backoff.h"
+
+/* Without pushes a waiter learns only by looking. */
+#define POLL_MIN_MS 5
+#define POLL_MAX_MS 100
+/* With pushes it looks to find dead holders and expiries, which nobody
+ * announces in time: twice a grace of 100 ms is soon enough. */
+#define PUSHED_POLL_MIN_MS 50
+#define PUSHED_POLL_MAX_MS 150
+/* A lost connection is back within a few tries, or it counts as down. */
+#define TROUBLE_MIN_MS 10
+#define TROUBLE_MAX_MS 200
+#define TROUBLES_MAX 3
+/* Each try replaces the corrupt bytes that were seen; who writes them faster
+ * than that is broken. */
+#define CORRUPT_MAX 3
+/* Three renewals fit in a lease, so that two may fail. */
+#define RENEWALS_PER_LEASE 3
+
+void shed_flight_init(struct shed_flight *flight,
+                      const struct shed_flight_policy *policy)
+{
+    *flight = (struct shed_flight){.policy = policy, .state = SHED_FLIGHT_OVER};
+}
+
+static void request(struct shed_flight *f, struct shed_flight_act *act,
+                    enum shed_flight_send what)
+{
+    act->send = what;
+    act->request = f->request = ++f->last_request;
+}
+
+static void set_timer(struct shed_flight_act *act, uint64_t delay_ms)
+{
+    act->set_timer = true;
+    act->timer_ms = delay_ms;
+}
+
+static void answer(struct shed_flight *f, struct shed_flight_act *act,
+                   enum shed_flight_answer what, uint64_t upto)
+{
+    act->answer = what;
+    act->answer_upto = upto;
+    /* A value stands in Redis now: who comes from now on reads it there. */
+    if (what == SHED_ANSWER_ENTRY || what == SHED_ANSWER_LOADED)
+        act->detach = true;
+    if (f->newest <= upto)
+        f->newest = 0;
+}
+
+static void look(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->state = SHED_FLIGHT_ACQUIRING;
+    f->is_leased = false;
+    f->is_pushed = false;
+    f->cutoff = f->newest;
+    request(f, act, SHED_SEND_ACQUIRE);
+}
+
+/* Those who are not answered yet begin anew; without any it is over. */
+static void go_round(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->waits = 0;
+    f->troubles = 0;
+    f->corrupt = 0;
+    if (f->newest > 0)
+        look(f, act);
+    else
+        f->state = SHED_FLIGHT_OVER;
+}
+
+static void fail_all(struct shed_flight *f, struct shed_flight_act *act)
+{
+    answer(f, act, SHED_ANSWER_FAILURE, f->newest);
+    f->state = SHED_FLIGHT_OVER;
+}
+
+static void load(struct shed_flight *f, struct shed_flight_act *act,
+                 bool is_leased, uint64_t now_ms)
+{
+    uint64_t timeout = f->policy->load_timeout_ms;
+
+    f->state = SHED_FLIGHT_LOADING;
+    f->is_leased = is_leased;
+    f->is_held = is_leased;
+    f->renew_request = 0; /* what is said of another lease is not of this */
+    f->load_cutoff = f->newest;
+    f->load_deadline_ms =
+        timeout > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + timeout;
+    request(f, act, SHED_SEND_LOAD);
+}
+
+static void set_load_timer(struct shed_flight *f, struct shed_flight_act *act,
+                           uint64_t now_ms)
+{
+    uint64_t left = f->load_deadline_ms - now_ms;
+    uint64_t renewal = f->policy->lease_ms / RENEWALS_PER_LEASE;
+
+    if (renewal == 0)
+        renewal = 1;
+    set_timer(act, f->is_held && renewal < left ? renewal : left);
+}
+
+static void end_lease(struct shed_flight *f, struct shed_flight_act *act,
+                      enum shed_flight_send how)
+{
+    if (!f->is_leased) {
+        go_round(f, act);
+        return;
+    }
+    f->state = SHED_FLIGHT_FAILING;
+    f->troubles = 0;
+    f->ending = how;
+    request(f, act, how);
+}
+
+/* A lease that is left standing holds up all others until it runs out. */
+static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
+                       const struct shed_flight_event *e, uint64_t random)
+{
+    if (e->type == SHED_EV_TIMER && f->request == 0) {
+        request(f, act, f->ending);
+        return;
+    }
+    if (f->request == 0 || e->request != f->request)
+        return;
+    f->request = 0;
+    if (e->type == SHED_EV_TROUBLE && e->trouble == SHED_TROUBLE_PASSING &&
+        f->troubles < TROUBLES_MAX)
+        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
+                                       TROUBLE_MAX_MS, random));
+    else if (e->type == SHED_EV_TROUBLE &&
+             e->trouble == SHED_TROUBLE_NO_WRITE && f->ending == SHED_SEND_FAIL)
+        end_lease(f, act, SHED_SEND_RELEASE);
+    else
+        go_round(f, act);
+}
+
+static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
+                            uint64_t lease_left_ms, uint64_t random)
+{
+    uint64_t delay;
+
+    f->state = SHED_FLIGHT_WAITING;
+    if (f->has_pushes)
+        delay = shed_backoff_equal_ms(f->waits, PUSHED_POLL_MIN_MS,
+                                      PUSHED_POLL_MAX_MS, random);
+    else
+        delay = shed_backoff_ms(f->waits, POLL_MIN_MS, POLL_MAX_MS, random);
+    f->waits++;
+    /* one more, because it has run out only after its last millisecond */
+    set_timer(act, lease_left_ms < delay ? lease_left_ms + 1 : delay);
+}
+
+/* With Redis down: from the source within its bounds, or not at all. */
+static void do_without_redis(struct shed_flight *f, struct shed_flight_act *act,
+                             uint64_t now_ms)
+{
+    if (!f->policy->load_when_down || f->newest == 0) {
+        fail_all(f, act);
+        return;
+    }
+    load(f, act, false, now_ms);
+    set_load_timer(f, act, now_ms);
+}
+
+static void on_acquire_trouble(struct shed_flight *f,
+                               struct shed_flight_act *act,
+                               enum shed_trouble trouble, uint64_t now_ms,
+                               uint64_t random)
+{
+    if (trouble == SHED_TROUBLE_DENIED) {
+        fail_all(f, act);
+    } else if (trouble == SHED_TROUBLE_PASSING && f->troubles < TROUBLES_MAX) {
+        f->state = SHED_FLIGHT_WAITING;
+        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
+                                       TROUBLE_MAX_MS, random));
+    } else {
+        do_without_redis(f, act, now_ms);
+    }
+}
+
+static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
+                         const struct shed_flight_event *e, uint64_t now_ms,
+                         uint64_t random)
+{
+    if (e->type == SHED_EV_PUSH) {
+        f->is_pushed = true;
+        return;
+    }
+    if (e->request != f->request)
+        return;
+    f->request = 0;
+    if (e->type != SHED_EV_TROUBLE)
+        f->troubles = 0;
+    if (e->type != SHED_EV_CORRUPT)
+        f->corrupt = 0;
+    switch (e->type) {
+    case SHED_EV_LEAD:
+        load(f, act, true, now_ms);
+        set_load_timer(f, act, now_ms);
+        break;
+    case SHED_EV_HIT:
+        answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
+        go_round(f, act);
+        break;
+    case SHED_EV_CORRUPT:
+        if (f->corrupt++ < CORRUPT_MAX)
+            look(f, act);
+        else
+            fail_all(f, act);
+        break;
+    case SHED_EV_MARKER:
+        fail_all(f, act);
+        break;
+    case SHED_EV_WAIT:
+        /* a push that overtook this reply will not come again */
+        if (f->is_pushed && f->newest > 0)
+            look(f, act);
+        else
+            wait_for_holder(f, act, e->wait_ms, random);
+        break;
+    default:
+        on_acquire_trouble(f, act, e->trouble, now_ms, random);
+    }
+}
+
+static void on_waiting(struct shed_flight *f, struct shed_flight_act *act,
+                       const struct shed_flight_event *e)
+{
+    if (e->type != SHED_EV_TIMER && e->type != SHED_EV_PUSH)
+        return;
+    if (f->newest > 0)
+        look(f, act);
+    else
+        f->state = SHED_FLIGHT_OVER;
+}
+
+static void on_load_timer(struct shed_flight *f, struct shed_flight_act *act,
+                          uint64_t now_ms)
+{
+    if (now_ms >= f->load_deadline_ms) {
+        /* and who joins until it is detached: nothing else would answer them */
+        answer(f, act, SHED_ANSWER_FAILURE, UINT64_MAX);
+        act->detach = true;
+        f->state = SHED_FLIGHT_ABANDONED;
+        if (f->is_leased)
+            act->send = SHED_SEND_FAIL; /* its reply is of no interest */
+        return;
+    }
+    if (f->is_held) {
+        act->send = SHED_SEND_RENEW;
+        act->request = f->renew_request = ++f->last_request;
+    }
+    set_load_timer(f, act, now_ms);
+}
+
+static void on_loaded(struct shed_flight *f, struct shed_flight_act *act)
+{
+    if (!f->is_leased) {
+        answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+        go_round(f, act);
+        return;
+    }
+    f->state = SHED_FLIGHT_PUBLISHING;
+    f->troubles = 0;
+    f->cutoff = f->newest;
+    request(f, act, SHED_SEND_PUBLISH);
+}
+
+static void on_loading(struct shed_flight *f, struct shed_flight_act *act,
+                       const struct shed_flight_event *e, uint64_t now_ms)
+{
+    if (e->type == SHED_EV_TIMER) {
+        on_load_timer(f, act, now_ms);
+        return;
+    }
+    if (e->type == SHED_EV_LEASE_LOST && e->request == f->renew_request) {
+        /* nothing to renew any more; whether what is being loaded may be
+           published is for the data version to decide */
+        f->is_held = false;
+        return;
+    }
+    if (e->request != f->request)
+        return;
+    if (e->type == SHED_EV_LOADED) {
+        on_loaded(f, act);
+    } else if (e->type == SHED_EV_LOAD_FAILED) {
+        answer(f, act, SHED_ANSWER_FAILURE, f->newest);
+        end_lease(f, act, SHED_SEND_FAIL);
+    } else if (e->type == SHED_EV_LOAD_REFUSED) {
+        /* without a marker: another process may have room */
+        answer(f, act, SHED_ANSWER_FAILURE, f->newest);
+        end_lease(f, act, SHED_SEND_RELEASE);
+    }
+}
+
+static void on_publish_trouble(struct shed_flight *f,
+                               struct shed_flight_act *act,
+                               enum shed_trouble trouble, uint64_t random)
+{
+    if (trouble == SHED_TROUBLE_PASSING && f->troubles < TROUBLES_MAX) {
+        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
+                                       TROUBLE_MAX_MS, random));
+        return;
+    }
+    answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+    /* out of memory, Redis still deletes: others need not wait for the lease
+       to end */
+    if (trouble == SHED_TROUBLE_NO_WRITE)
+        end_lease(f, act, SHED_SEND_RELEASE);
+    else
+        go_round(f, act);
+}
+
+static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
+                          const struct shed_flight_event *e, uint64_t random)
+{
+    if (e->type == SHED_EV_TIMER && f->request == 0) {
+        f->cutoff = f->newest;
+        request(f, act, SHED_SEND_PUBLISH);
+        return;
+    }
+    if (f->request == 0 || e->request != f->request)
+        return;
+    f->request = 0;
+    switch (e->type) {
+    case SHED_EV_STORED:
+        answer(f, act, SHED_ANSWER_LOADED, f->cutoff);
+        go_round(f, act);
+        break;
+    case SHED_EV_SUPERSEDED:
+        answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
+        go_round(f, act);
+        break;
+    case SHED_EV_INVALIDATED:
+        answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+        go_round(f, act);
+        break;
+    default:
+        on_publish_trouble(f, act, e->trouble, random);
+    }
+}
+
+struct shed_flight_act shed_flight_step(struct shed_flight *f,
+                                        const struct shed_flight_event *e,
+                                        uint64_t now_ms, uint64_t random)
+{
+    struct shed_flight_act act = {0};
+
+    switch (f->state) {
+    case SHED_FLIGHT_ACQUIRING:
+        on_acquiring(f, &act, e, now_ms, random);
+        break;
+    case SHED_FLIGHT_WAITING:
+        on_waiting(f, &act, e);
+        break;
+    case SHED_FLIGHT_LOADING:
+        on_loading(f, &act, e, now_ms);
+        break;
+    case SHED_FLIGHT_PUBLISHING:
+        on_publishing(f, &act, e, random);
+        break;
+    case SHED_FLIGHT_FAILING:
+        on_failing(f, &act, e, random);
+        break;
+    case SHED_FLIGHT_ABANDONED:
+        if (e->type == SHED_EV_LOADED || e->type == SHED_EV_LOAD_FAILED ||
+            e->type == SHED_EV_LOAD_REFUSED)
+            f->state = SHED_FLIGHT_OVER;
+        break;
+    case SHED_FLIGHT_OVER:
+        if (e->type == SHED_EV_START)
+            go_round(f, &act);
+        break;
+    }
+    return act;
+}

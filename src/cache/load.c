@@ -1,0 +1,567 @@
+/*
+ * The load queue. Its invariants: at most max_loads loads are under way, one
+ * that its function has left unfinished included; every job settles exactly
+ * once, with no lock held.
+ */
+#include "cache/load.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/gate.h"
+#include "base/value.h"
+
+/* The ranges that snowshed.h states. */
+#define LOADS_MAX 1024
+#define BATCH_MAX 10000
+#define BATCH_WAIT_MAX_MS 1000
+#define QUEUE_MAX 10000000
+#define TIMEOUT_MAX_MS 3600000
+
+struct shed_load {
+    struct shed_source *source;
+    size_t count;
+    struct shed_job **jobs;
+    uint64_t start_us;
+    uint64_t deadline_ms;
+
+    pthread_mutex_t mu;
+    /* under mu */
+    struct shed_loaded *answers; /* one per job; all zero: none yet */
+};
+
+struct shed_source {
+    /* set at creation */
+    shed_load_fn *load;
+    void *user;
+    struct shed_source_options options;
+
+    pthread_mutex_t mu;
+    pthread_cond_t work;  /* a batch can be taken; wakes one loader */
+    pthread_cond_t grown; /* the batch that is gathered need not wait longer */
+    pthread_cond_t quiet; /* nothing is queued or under way */
+    /* under mu */
+    size_t refs;
+    struct shed_job *first;
+    struct shed_job **last;
+    size_t queued;
+    size_t ready;   /* of them, those that wake was called for; no loader takes
+                       others, so that jobs which come together stay so */
+    size_t running; /* loads under way */
+    pthread_t *threads;
+    size_t thread_count;
+    size_t idle;       /* threads without a load */
+    bool is_gathering; /* a thread is waiting for its batch to grow */
+    bool is_stopping;
+};
+
+/* ------------------------------------------------------------ the answers */
+
+size_t shed_load_count(const struct shed_load *load)
+{
+    return load->count;
+}
+
+const void *shed_load_key(const struct shed_load *load, size_t i, size_t *size)
+{
+    *size = i < load->count ? load->jobs[i]->key_size : 0;
+    if (i >= load->count)
+        return NULL;
+    return load->jobs[i]->key;
+}
+
+uint64_t shed_load_remaining_ms(const struct shed_load *load)
+{
+    return shed_left_ms(load->deadline_ms, shed_now_ms());
+}
+
+static void answer(struct shed_load *load, size_t i, struct shed_value *value,
+                   const struct shed_error *error)
+{
+    struct shed_value *before;
+
+    pthread_mutex_lock(&load->mu);
+    before = load->answers[i].value;
+    load->answers[i].value = value;
+    if (error != NULL)
+        load->answers[i].error = *error;
+    pthread_mutex_unlock(&load->mu);
+    shed_value_unref(before);
+}
+
+static void answer_value(struct shed_load *load, size_t i, enum shed_kind kind,
+                         const void *data, size_t size)
+{
+    struct shed_value *value = NULL;
+    struct shed_error error;
+    size_t limit;
+
+    if (i >= load->count)
+        return;
+    limit = load->jobs[i]->value_limit_bytes;
+    if (size > limit) {
+        (void)shed_fail(&error, SHED_ETOOBIG,
+                        "the value has %zu bytes, the limit is %zu", size,
+                        limit);
+    } else {
+        value = shed_value_create(kind, SHED_UNPUBLISHED, data, size);
+        if (value == NULL)
+            (void)shed_fail_nomem(&error, "a loaded value");
+    }
+    answer(load, i, value, value == NULL ? &error : NULL);
+}
+
+void shed_load_value(struct shed_load *load, size_t i, const void *data,
+                     size_t size)
+{
+    answer_value(load, i, SHED_ROW, data, size);
+}
+
+void shed_load_null(struct shed_load *load, size_t i)
+{
+    answer_value(load, i, SHED_NULL, NULL, 0);
+}
+
+void shed_load_absent(struct shed_load *load, size_t i)
+{
+    answer_value(load, i, SHED_ABSENT, NULL, 0);
+}
+
+static void answer_failure(struct shed_load *load, size_t i,
+                           enum shed_code code, const char *reason)
+{
+    struct shed_error error;
+
+    if (i >= load->count)
+        return;
+    (void)shed_fail(&error, code, "%s",
+                    reason != NULL ? reason : "the source gave no reason");
+    answer(load, i, NULL, &error);
+}
+
+void shed_load_too_big(struct shed_load *load, size_t i, const char *reason)
+{
+    answer_failure(load, i, SHED_ETOOBIG, reason);
+}
+
+void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
+{
+    answer_failure(load, i, SHED_ESOURCE, reason);
+}
+
+/* Wake who has something to do now. */
+static void wake_locked(struct shed_source *s)
+{
+    if (s->is_gathering) {
+        if (s->running == 0 || s->ready >= s->options.max_batch)
+            pthread_cond_signal(&s->grown);
+    } else if (s->ready > 0 && s->running < s->options.max_loads) {
+        pthread_cond_signal(&s->work);
+    }
+    if (s->queued == 0 && s->running == 0)
+        pthread_cond_broadcast(&s->quiet);
+}
+
+static void destroy_load(struct shed_load *load)
+{
+    pthread_mutex_destroy(&load->mu);
+    free(load->answers);
+    free(load->jobs);
+    free(load);
+}
+
+/* An error is not absence: a key that was passed over has failed. */
+static void settle_answered(struct shed_load *load, size_t i, uint64_t cost_us)
+{
+    struct shed_loaded *loaded = &load->answers[i];
+
+    if (loaded->value == NULL && loaded->error.code == SHED_OK)
+        (void)shed_fail(&loaded->error, SHED_ESOURCE,
+                        "the source gave no answer for this key");
+    loaded->cost_us = cost_us;
+    loaded->batch_keys = i == 0 ? load->count : 0;
+    load->jobs[i]->settle(load->jobs[i], loaded);
+}
+
+void shed_load_done(struct shed_load *load)
+{
+    struct shed_source *s = load->source;
+    uint64_t cost_us = shed_now_us() - load->start_us;
+
+    for (size_t i = 0; i < load->count; i++)
+        settle_answered(load, i, cost_us);
+    destroy_load(load);
+    pthread_mutex_lock(&s->mu);
+    s->running--;
+    wake_locked(s);
+    pthread_mutex_unlock(&s->mu);
+}
+
+/* ------------------------------------------------------------- the batches */
+
+static struct shed_load *create_load(struct shed_source *s, size_t capacity)
+{
+    struct shed_load *load = calloc(1, sizeof(*load));
+
+    if (load == NULL || pthread_mutex_init(&load->mu, NULL) != 0) {
+        free(load);
+        return NULL;
+    }
+    load->source = s;
+    load->jobs = calloc(capacity, sizeof(struct shed_job *));
+    load->answers = calloc(capacity, sizeof(*load->answers));
+    if (load->jobs == NULL || load->answers == NULL) {
+        destroy_load(load);
+        return NULL;
+    }
+    return load;
+}
+
+static struct shed_job *pop_locked(struct shed_source *s)
+{
+    struct shed_job *job = s->first;
+
+    s->first = job->next;
+    if (s->first == NULL)
+        s->last = &s->first;
+    s->queued--;
+    s->ready--;
+    return job;
+}
+
+static void settle_failed(struct shed_job *job, enum shed_code code,
+                          const char *why)
+{
+    struct shed_loaded loaded = {0};
+
+    (void)shed_fail(&loaded.error, code, "%s", why);
+    job->settle(job, &loaded);
+}
+
+/* Move jobs from the queue to load, and those whose time is up to *late. The
+ * load's deadline is its last job's, and load_timeout_ms at most. */
+static void fill_locked(struct shed_source *s, struct shed_load *load,
+                        size_t capacity, struct shed_job **late)
+{
+    uint64_t now_ms = shed_now_ms(), last_ms = 0;
+
+    while (load->count < capacity && s->ready > 0) {
+        struct shed_job *job = pop_locked(s);
+        if (job->deadline_ms <= now_ms) {
+            job->next = *late;
+            *late = job;
+            continue;
+        }
+        load->jobs[load->count++] = job;
+        if (job->deadline_ms > last_ms)
+            last_ms = job->deadline_ms;
+    }
+    load->deadline_ms = shed_deadline_ms(now_ms, s->options.load_timeout_ms);
+    if (last_ms < load->deadline_ms)
+        load->deadline_ms = last_ms;
+}
+
+/* While other loads run, the database is busy anyway, and a batch that is not
+ * full may wait for company; so batches grow under an avalanche, while a lone
+ * miss pays nothing. */
+static void gather_locked(struct shed_source *s)
+{
+    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), s->options.batch_wait_ms);
+    uint64_t left_ms = s->options.batch_wait_ms;
+
+    s->is_gathering = true;
+    while (left_ms > 0 && s->running > 0 && s->ready < s->options.max_batch) {
+        shed_cond_wait(&s->grown, &s->mu, left_ms);
+        left_ms = shed_left_ms(end_ms, shed_now_ms());
+    }
+    s->is_gathering = false;
+}
+
+/* Settle what is late, then load the rest. */
+static void run_batch(struct shed_source *s, struct shed_load *load,
+                      struct shed_job *late, void *thread)
+{
+    for (struct shed_job *next; late != NULL; late = next) {
+        next = late->next;
+        settle_failed(late, SHED_ETIMEDOUT,
+                      "the load waited in the queue until its deadline");
+    }
+    load->start_us = shed_now_us();
+    if (load->count > 0)
+        s->load(s->user, thread, load);
+    else
+        shed_load_done(load);
+}
+
+static void *run_loader(void *arg);
+
+/* Start a loader. All signals are blocked in it: the program's are for its own
+ * threads, and a SIGPIPE that a source raises stays pending there. */
+static int start_thread_locked(struct shed_source *s)
+{
+    sigset_t all, before;
+    int failure;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    failure = pthread_create(&s->threads[s->thread_count], NULL, run_loader, s);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure == 0) {
+        s->thread_count++;
+        s->idle++;
+    }
+    return failure;
+}
+
+/* Jobs wait: see to it that a thread without a load is there, if there may be
+ * one more. Returns false if there is no thread at all. */
+static bool staff_locked(struct shed_source *s)
+{
+    if (s->idle == 0 && s->thread_count < s->options.max_loads)
+        (void)start_thread_locked(s);
+    return s->thread_count > 0;
+}
+
+/* Without memory for a load one job fails, so that there is progress. */
+static void fail_first_locked(struct shed_source *s)
+{
+    struct shed_job *job = pop_locked(s);
+
+    s->running++;
+    pthread_mutex_unlock(&s->mu);
+    settle_failed(job, SHED_ENOMEM, "out of memory for a load");
+    pthread_mutex_lock(&s->mu);
+    s->running--;
+    wake_locked(s);
+}
+
+/* Take a batch and load it. A load counts as running from here to its
+ * shed_load_done; this thread is without one when its function returns. */
+static void load_next_locked(struct shed_source *s, void *thread)
+{
+    struct shed_job *late = NULL;
+    struct shed_load *load = NULL;
+    size_t capacity;
+
+    gather_locked(s);
+    capacity = s->ready < s->options.max_batch ? s->ready
+                                               : (size_t)s->options.max_batch;
+    load = create_load(s, capacity);
+    if (load == NULL) {
+        fail_first_locked(s);
+        return;
+    }
+    fill_locked(s, load, capacity, &late);
+    s->running++;
+    s->idle--;
+    if (s->ready > 0)
+        (void)staff_locked(s);
+    wake_locked(s);
+    pthread_mutex_unlock(&s->mu);
+    run_batch(s, load, late, thread);
+    pthread_mutex_lock(&s->mu);
+    s->idle++;
+}
+
+static void *run_loader(void *arg)
+{
+    struct shed_source *s = arg;
+    void *thread = s->options.thread_start != NULL
+                       ? s->options.thread_start(s->user)
+                       : NULL;
+
+    pthread_mutex_lock(&s->mu);
+    while (!s->is_stopping) {
+        if (s->ready == 0 || s->is_gathering ||
+            s->running >= s->options.max_loads)
+            pthread_cond_wait(&s->work, &s->mu);
+        else
+            load_next_locked(s, thread);
+    }
+    pthread_mutex_unlock(&s->mu);
+    if (s->options.thread_stop != NULL)
+        s->options.thread_stop(s->user, thread);
+    return NULL;
+}
+
+int shed_source_queue(struct shed_source *s, struct shed_job *job,
+                      struct shed_error *err)
+{
+    int code = SHED_OK;
+
+    pthread_mutex_lock(&s->mu);
+    if (s->queued >= s->options.queue_limit)
+        code = shed_fail(err, SHED_EBUSY,
+                         "the source's queue is full: %zu keys wait for a load",
+                         s->queued);
+    else if (!staff_locked(s))
+        code = shed_fail(err, SHED_ENOMEM, "no thread to be had for a load");
+    if (code == SHED_OK) {
+        job->next = NULL;
+        *s->last = job;
+        s->last = &job->next;
+        s->queued++;
+    }
+    pthread_mutex_unlock(&s->mu);
+    return code;
+}
+
+void shed_source_wake(struct shed_source *s)
+{
+    pthread_mutex_lock(&s->mu);
+    s->ready = s->queued;
+    /* who was idle when they were queued may have taken others since */
+    if (s->ready > 0)
+        (void)staff_locked(s);
+    wake_locked(s);
+    pthread_mutex_unlock(&s->mu);
+}
+
+int shed_source_submit(struct shed_source *s, struct shed_job *job,
+                       struct shed_error *err)
+{
+    int code = shed_source_queue(s, job, err);
+
+    if (code == SHED_OK)
+        shed_source_wake(s);
+    return code;
+}
+
+/* -------------------------------------------------------- begin and end */
+
+static int check_options(const struct shed_source_options *o,
+                         struct shed_error *err)
+{
+    int code =
+        shed_check_range(o->max_loads, 1, LOADS_MAX, "source max_loads", err);
+
+    if (code == SHED_OK)
+        code = shed_check_range(o->max_batch, 1, BATCH_MAX, "source max_batch",
+                                err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->batch_wait_ms, 0, BATCH_WAIT_MAX_MS,
+                                "source batch_wait_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->queue_limit, 1, QUEUE_MAX,
+                                "source queue_limit", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->load_timeout_ms, 1, TIMEOUT_MAX_MS,
+                                "source load_timeout_ms", err);
+    return code;
+}
+
+/* Make the lock and what is waited for under it. Returns 0, or an errno. */
+static int init_sync(struct shed_source *s)
+{
+    enum { CONDITIONS = 3 };
+    pthread_cond_t *conds[CONDITIONS] = {&s->work, &s->grown, &s->quiet};
+    size_t made = 0;
+    int failure = pthread_mutex_init(&s->mu, NULL);
+
+    if (failure != 0)
+        return failure;
+    while (made < CONDITIONS && failure == 0) {
+        failure = shed_cond_init(conds[made]);
+        if (failure == 0)
+            made++;
+    }
+    if (failure == 0)
+        return 0;
+    while (made > 0)
+        pthread_cond_destroy(conds[--made]);
+    pthread_mutex_destroy(&s->mu);
+    return failure;
+}
+
+int shed_source_open(shed_load_fn *load, void *user,
+                     const struct shed_source_options *options,
+                     struct shed_source **out, struct shed_error *err)
+{
+    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source *s = NULL;
+    int code;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_source_open: out is NULL");
+    *out = NULL;
+    if (load == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_source_open: load is NULL");
+    code = shed_options_take(&o, sizeof(o), options,
+                             "struct shed_source_options", err);
+    if (code == SHED_OK)
+        code = check_options(&o, err);
+    if (code != SHED_OK)
+        return code;
+    s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        goto fail;
+    s->load = load;
+    s->user = user;
+    s->options = o;
+    s->refs = 1;
+    s->last = &s->first;
+    s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
+    if (s->threads == NULL || init_sync(s) != 0)
+        goto fail;
+    *out = s;
+    return SHED_OK;
+
+fail:
+    if (s != NULL)
+        free(s->threads);
+    free(s);
+    return shed_fail_nomem(err, "a source");
+}
+
+void shed_source_ref(struct shed_source *s)
+{
+    pthread_mutex_lock(&s->mu);
+    s->refs++;
+    pthread_mutex_unlock(&s->mu);
+}
+
+static void destroy_source(struct shed_source *s)
+{
+    for (size_t i = 0; i < s->thread_count; i++)
+        (void)pthread_join(s->threads[i], NULL);
+    if (s->options.on_close != NULL)
+        s->options.on_close(s->user);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->grown);
+    pthread_cond_destroy(&s->quiet);
+    pthread_mutex_destroy(&s->mu);
+    free(s->threads);
+    free(s);
+}
+
+void shed_source_unref(struct shed_source *s)
+{
+    bool is_last;
+
+    pthread_mutex_lock(&s->mu);
+    is_last = --s->refs == 0;
+    while (is_last && (s->queued > 0 || s->running > 0))
+        pthread_cond_wait(&s->quiet, &s->mu);
+    if (is_last) {
+        s->is_stopping = true;
+        pthread_cond_broadcast(&s->work);
+    }
+    pthread_mutex_unlock(&s->mu);
+    if (is_last)
+        destroy_source(s);
+}
+
+void shed_source_close(struct shed_source *source)
+{
+    if (source != NULL)
+        shed_source_unref(source);
+}
+
+uint64_t shed_source_load_timeout_ms(const struct shed_source *s)
+{
+    return s->options.load_timeout_ms;
+}

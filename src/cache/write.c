@@ -1,0 +1,253 @@
+/*
+ * Puts and invalidations. Its invariant: whatever comes of a write, callers
+ * that come after it do not join a flight from before.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/cache.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "cache/freshness.h"
+#include "base/random.h"
+
+#define REFRESH_SUFFIX ":refresh"
+
+/* Call a script on the entry of a key; whatever comes of it, callers that come
+ * now do not join a flight from before. */
+static int write_entry(struct shed_cache *cache, enum shed_script script,
+                       struct shed_args *args,
+                       const struct shed_named_key *named, uint64_t deadline_ms,
+                       struct shed_error *err)
+{
+    struct shed_reply *reply = NULL;
+    bool is_repeated; /* which does no harm here */
+    int code = shed_links_call_script(cache->client->links, args, 1, &reply,
+                                      &is_repeated, deadline_ms, err);
+    const char *text = shed_reply_error(reply);
+
+    shed_table_detach(cache->client->airport.table, named->key.redis,
+                      named->key.redis_size);
+    if (code == SHED_OK && text != NULL)
+        code =
+            shed_fail(err, shed_reply_code(reply), "Redis refused the %s: %s",
+                      shed_script_texts[script].name, text);
+    shed_reply_free(reply);
+    shed_count_code(&cache->counters, (enum shed_code)code);
+    return code;
+}
+
+/* The two keys that every write concerns. */
+static void
+add_keys(struct shed_args *args, const struct shed_named_key *named,
+         char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)])
+{
+    size_t size = named->key.redis_size;
+
+    memcpy(refresh, named->bytes, size);
+    memcpy(refresh + size, REFRESH_SUFFIX, sizeof(REFRESH_SUFFIX));
+    shed_args_add(args, named->bytes, size);
+    shed_args_add(args, refresh, size + strlen(REFRESH_SUFFIX));
+}
+
+static int check_write(struct shed_cache *cache, const void *key,
+                       size_t key_size, uint64_t timeout_ms,
+                       struct shed_error *err)
+{
+    int code = shed_cache_check_call(cache, timeout_ms, err);
+
+    return code == SHED_OK ? shed_cache_check_key(key, key_size, err) : code;
+}
+
+int shed_put(struct shed_cache *cache, const void *key, size_t key_size,
+             const void *data, size_t data_size, uint64_t timeout_ms,
+             struct shed_error *err)
+{
+    struct shed_entry entry = {
+        .type = SHED_ENTRY_VALUE, .payload = data, .payload_size = data_size};
+    char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
+    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
+    struct shed_entry_parts parts;
+    struct shed_named_key named;
+    struct shed_args args;
+    char ttl[24];
+    int code = check_write(cache, key, key_size, timeout_ms, err);
+
+    if (code != SHED_OK)
+        return code;
+    if (data == NULL && data_size > 0)
+        return shed_fail(err, SHED_EINVAL, "shed_put: data is NULL");
+    if (data_size > cache->options.value_limit_bytes)
+        return shed_fail(
+            err, SHED_ETOOBIG, "the value has %zu bytes, the limit is %llu",
+            data_size, (unsigned long long)cache->options.value_limit_bytes);
+    code = shed_random_token(nonce, sizeof(nonce), err);
+    if (code != SHED_OK)
+        return code;
+    shed_cache_name_key(cache, key, key_size, &named);
+    shed_entry_encode(shed_cache_entry_key(&named.key), &entry, nonce, &parts);
+    shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
+    add_keys(&args, &named, refresh);
+    shed_args_add(&args, parts.head, sizeof(parts.head));
+    shed_args_add(&args, parts.tail, sizeof(parts.tail));
+    shed_args_add(&args, data, data_size);
+    (void)snprintf(ttl, sizeof(ttl), "%llu",
+                   (unsigned long long)shed_freshness_ttl_ms(
+                       cache->options.ttl_ms, cache->options.ttl_jitter_pct,
+                       shed_random_jitter()));
+    shed_args_add_text(&args, ttl);
+    shed_count(&cache->counters.puts, 1);
+    return write_entry(cache, SHED_SCRIPT_PUT, &args, &named,
+                       shed_cache_deadline_ms(cache, timeout_ms), err);
+}
+
+int shed_invalidate(struct shed_cache *cache, const void *key, size_t key_size,
+                    uint64_t timeout_ms, struct shed_error *err)
+{
+    char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
+    struct shed_named_key named;
+    struct shed_args args;
+    int code = check_write(cache, key, key_size, timeout_ms, err);
+
+    if (code != SHED_OK)
+        return code;
+    shed_cache_name_key(cache, key, key_size, &named);
+    shed_script_begin(&args, SHED_SCRIPT_INVALIDATE, "2");
+    add_keys(&args, &named, refresh);
+    shed_count(&cache->counters.invalidations, 1);
+    return write_entry(cache, SHED_SCRIPT_INVALIDATE, &args, &named,
+                       shed_cache_deadline_ms(cache, timeout_ms), err);
+}
+
+/* ---------------------------------------------------------- invalidate_many */
+
+/* The calls for many keys; arrays of count. */
+struct sweep {
+    size_t count;
+    char *names; /* of each key: that of its refresh lease, which begins with
+                    its own */
+    struct shed_key *keys;
+    struct shed_args *args;
+    struct shed_reply **replies;
+};
+
+static void destroy_sweep(struct sweep *s)
+{
+    for (size_t i = 0; s->replies != NULL && i < s->count; i++)
+        shed_reply_free(s->replies[i]);
+    free(s->names);
+    free(s->keys);
+    free(s->args);
+    free(s->replies);
+}
+
+/* How long the names of keys can be, all together. */
+static size_t names_size(const struct shed_cache *cache,
+                         const struct shed_bytes *keys, size_t count)
+{
+    const size_t around = strlen(cache->name) + strlen(":{\\}" REFRESH_SUFFIX);
+    size_t size = 0;
+
+    for (size_t i = 0; i < count; i++)
+        size += around + keys[i].size;
+    return size;
+}
+
+static int create_sweep(const struct shed_cache *cache,
+                        const struct shed_bytes *keys, struct sweep *s,
+                        struct shed_error *err)
+{
+    s->names = malloc(names_size(cache, keys, s->count));
+    s->keys = malloc(s->count * sizeof(*s->keys));
+    s->args = malloc(s->count * sizeof(*s->args));
+    s->replies = calloc(s->count, sizeof(struct shed_reply *));
+    if (s->names != NULL && s->keys != NULL && s->args != NULL &&
+        s->replies != NULL)
+        return SHED_OK;
+    destroy_sweep(s);
+    return shed_fail_nomem(err, "shed_invalidate_many");
+}
+
+static void fill_sweep(const struct shed_cache *cache,
+                       const struct shed_bytes *keys, struct sweep *s)
+{
+    char *at = s->names;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shed_named_key named;
+        struct shed_key *key = &s->keys[i];
+        shed_cache_name_key(cache, keys[i].data, keys[i].size, &named);
+        *key = named.key;
+        key->redis = memcpy(at, named.bytes, key->redis_size);
+        at += key->redis_size;
+        memcpy(at, REFRESH_SUFFIX, strlen(REFRESH_SUFFIX));
+        at += strlen(REFRESH_SUFFIX);
+        shed_script_begin(&s->args[i], SHED_SCRIPT_INVALIDATE, "2");
+        shed_args_add(&s->args[i], key->redis, key->redis_size);
+        shed_args_add(&s->args[i], key->redis, (size_t)(at - key->redis));
+    }
+}
+
+static int check_keys(const struct shed_bytes *keys, size_t count,
+                      struct shed_error *err)
+{
+    struct shed_error why;
+
+    if (keys == NULL && count > 0)
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_invalidate_many: keys is NULL");
+    if (count > SHED_MANY_MAX)
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_invalidate_many: %zu keys, the limit is %d",
+                         count, SHED_MANY_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (shed_cache_check_key(keys[i].data, keys[i].size, &why) != SHED_OK)
+            return shed_fail(err, SHED_EINVAL, "key %zu of %zu: %s", i + 1,
+                             count, why.reason);
+    return SHED_OK;
+}
+
+/* The first key that Redis refused decides. */
+static int conclude(const struct sweep *s, struct shed_error *err)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const char *text = shed_reply_error(s->replies[i]);
+        if (text != NULL)
+            return shed_fail(err, shed_reply_code(s->replies[i]),
+                             "key %zu of %zu: Redis refused the invalidate: %s",
+                             i + 1, s->count, text);
+    }
+    return SHED_OK;
+}
+
+int shed_invalidate_many(struct shed_cache *cache,
+                         const struct shed_bytes *keys, size_t count,
+                         uint64_t timeout_ms, struct shed_error *err)
+{
+    struct sweep s = {.count = count};
+    bool is_repeated; /* which does no harm here */
+    int code = shed_cache_check_call(cache, timeout_ms, err);
+
+    if (code == SHED_OK)
+        code = check_keys(keys, count, err);
+    if (code == SHED_OK && count > 0)
+        code = create_sweep(cache, keys, &s, err);
+    if (code != SHED_OK || count == 0)
+        return code;
+    fill_sweep(cache, keys, &s);
+    shed_count(&cache->counters.invalidations, count);
+    code = shed_links_call_script(
+        cache->client->links, s.args, count, s.replies, &is_repeated,
+        shed_cache_deadline_ms(cache, timeout_ms), err);
+    for (size_t i = 0; i < count; i++)
+        shed_table_detach(cache->client->airport.table, s.keys[i].redis,
+                          s.keys[i].redis_size);
+    if (code == SHED_OK)
+        code = conclude(&s, err);
+    else
+        s.count = 0; /* there are no replies */
+    shed_count_code(&cache->counters, (enum shed_code)code);
+    destroy_sweep(&s);
+    return code;
+}

@@ -1,0 +1,271 @@
+/* A process's client: one address, links, one reactor with its session. Its
+ * invariant: a client is whole or is not handed out. */
+#include "client/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/random.h"
+
+/* The ranges that snowshed.h states. */
+#define TIMEOUT_MAX_MS 600000
+#define RECONNECT_MIN_MAX_MS 60000
+#define LINKS_MAX 64
+
+static int check_options(const struct shed_client_options *o,
+                         struct shed_error *err)
+{
+    int code = shed_check_range(o->connect_timeout_ms, 1, TIMEOUT_MAX_MS,
+                                "client connect_timeout_ms", err);
+
+    if (code == SHED_OK)
+        code = shed_check_range(o->command_timeout_ms, 1, TIMEOUT_MAX_MS,
+                                "client command_timeout_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->reconnect_min_ms, 1, RECONNECT_MIN_MAX_MS,
+                                "client reconnect_min_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->reconnect_max_ms, o->reconnect_min_ms,
+                                TIMEOUT_MAX_MS, "client reconnect_max_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->links, 1, LINKS_MAX, "client links", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->wait, SHED_WAIT_AUTO, SHED_WAIT_POLL,
+                                "client wait", err);
+    return code;
+}
+
+/* The id by which leases name this process. */
+static int draw_process(struct shed_airport *airport, struct shed_error *err)
+{
+    unsigned char bytes[SHED_ENTRY_PROCESS_BYTES / 2];
+    int code = shed_random_token(bytes, sizeof(bytes), err);
+
+    for (size_t i = 0; code == SHED_OK && i < sizeof(bytes); i++)
+        (void)snprintf(airport->process + 2 * i, 3, "%02x", bytes[i]);
+    return code;
+}
+
+static void on_change(void *arg, const char *key, size_t size)
+{
+    struct shed_client *client = arg;
+
+    shed_runner_on_change(&client->airport, key, size);
+    shed_hall_change(client->hall, key, size);
+}
+
+static void on_epoch(void *arg)
+{
+    struct shed_client *client = arg;
+
+    shed_runner_on_epoch(&client->airport);
+    shed_hall_epoch(client->hall);
+}
+
+/* ------------------------------------------------------------- its standing */
+
+static void tell(const struct shed_client *client, enum shed_standing standing,
+                 const char *reason)
+{
+    char text[SHED_REASON_BYTES + 32];
+
+    if (client->on_log == NULL)
+        return;
+    if (standing == SHED_STANDING_UP) {
+        (void)snprintf(text, sizeof(text), "connected to Redis %s",
+                       client->address->text);
+        client->on_log(client->log_user, SHED_LOG_INFO, text);
+        return;
+    }
+    (void)snprintf(text, sizeof(text), "%s: %s",
+                   standing == SHED_STANDING_REFUSED ? "refused by Redis"
+                                                     : "without Redis",
+                   reason);
+    client->on_log(client->log_user,
+                   standing == SHED_STANDING_REFUSED ? SHED_LOG_ERROR
+                                                     : SHED_LOG_WARNING,
+                   text);
+}
+
+static void on_standing(void *arg, const struct shed_error *why)
+{
+    struct shed_client *client = arg;
+    enum shed_standing standing = SHED_STANDING_UP;
+    bool has_changed;
+
+    if (why != NULL)
+        standing = why->code == SHED_EDENIED ? SHED_STANDING_REFUSED
+                                             : SHED_STANDING_DOWN;
+    pthread_mutex_lock(&client->mu);
+    has_changed = client->standing != standing;
+    client->standing = standing;
+    if (why != NULL)
+        client->last = *why;
+    pthread_mutex_unlock(&client->mu);
+    if (why == NULL)
+        shed_links_go_on(client->links);
+    if (has_changed)
+        tell(client, standing, why != NULL ? why->reason : NULL);
+}
+
+bool shed_client_is_up(struct shed_client *client)
+{
+    bool is_up;
+
+    pthread_mutex_lock(&client->mu);
+    is_up = client->standing == SHED_STANDING_UP;
+    pthread_mutex_unlock(&client->mu);
+    return is_up;
+}
+
+int shed_client_status(struct shed_client *client,
+                       struct shed_client_status *out, size_t size,
+                       struct shed_error *err)
+{
+    struct shed_client_status all = {0};
+    int code = shed_stats_check("shed_client_status", client, out, size,
+                                sizeof(all), err);
+
+    if (code == SHED_OK)
+        code = shed_client_check(client, err);
+    if (code != SHED_OK)
+        return code;
+    pthread_mutex_lock(&client->mu);
+    all.is_up = client->standing == SHED_STANDING_UP;
+    all.last = client->last;
+    pthread_mutex_unlock(&client->mu);
+    memcpy(out, &all, size);
+    return SHED_OK;
+}
+
+/* ------------------------------------------------------------ begin and end */
+
+static void open_session(void *arg)
+{
+    struct shed_client *client = arg;
+
+    shed_push_open(client->airport.push);
+}
+
+static void close_session(void *arg)
+{
+    struct shed_client *client = arg;
+
+    shed_push_close(client->airport.push);
+}
+
+/* The session's timers belong to the loop, so it is made there. */
+struct session {
+    struct shed_client *client;
+    const struct shed_client_options *options;
+    int code;
+    struct shed_error *err;
+};
+
+static void create_session(void *arg)
+{
+    struct session *s = arg;
+    struct shed_client *client = s->client;
+    struct shed_push_hooks hooks = {client, on_change, on_epoch, on_standing};
+
+    s->code = shed_push_create(client->airport.reactor, client->address,
+                               s->options, client->airport.process, &hooks,
+                               &client->airport.push, s->err);
+    if (s->code == SHED_OK)
+        open_session(client);
+}
+
+static int build(struct shed_client *client, const char *uri,
+                 const struct shed_client_options *options,
+                 struct shed_error *err)
+{
+    struct session session = {client, options, SHED_OK, err};
+    int code = shed_address_create(uri, &client->address, err);
+
+    if (code == SHED_OK)
+        code = draw_process(&client->airport, err);
+    if (code == SHED_OK)
+        code = shed_links_create(client->address, options, &client->links, err);
+    if (code == SHED_OK) {
+        client->airport.table = shed_table_create();
+        client->hall = shed_hall_create();
+        if (client->airport.table == NULL || client->hall == NULL)
+            code = shed_fail_nomem(err, "a client");
+    }
+    if (code == SHED_OK)
+        code = shed_reactor_start(&client->airport.reactor, err);
+    if (code != SHED_OK)
+        return code;
+    shed_reactor_run(client->airport.reactor, create_session, &session);
+    return session.code;
+}
+
+int shed_client_open(const char *uri, const struct shed_client_options *options,
+                     struct shed_client **out, struct shed_error *err)
+{
+    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client *client;
+    int code;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_client_open: out is NULL");
+    *out = NULL;
+    code = shed_options_take(&o, sizeof(o), options,
+                             "struct shed_client_options", err);
+    if (code == SHED_OK)
+        code = check_options(&o, err);
+    if (code != SHED_OK)
+        return code;
+    client = calloc(1, sizeof(*client));
+    if (client == NULL)
+        return shed_fail_nomem(err, "a client");
+    if (pthread_mutex_init(&client->mu, NULL) != 0) {
+        free(client);
+        return shed_fail_nomem(err, "a client");
+    }
+    client->pid = getpid();
+    client->command_timeout_ms = o.command_timeout_ms;
+    client->has_channel = o.wait != SHED_WAIT_POLL;
+    client->on_log = o.on_log;
+    client->log_user = o.log_user;
+    code = build(client, uri, &o, err);
+    if (code != SHED_OK) {
+        shed_client_close(client);
+        return code;
+    }
+    *out = client;
+    return SHED_OK;
+}
+
+void shed_client_close(struct shed_client *client)
+{
+    if (client == NULL)
+        return;
+    if (client->pid != getpid()) {
+        /* the thread that could close the session is the parent's */
+        shed_push_forget(client->airport.push);
+        shed_reactor_forget(client->airport.reactor);
+    } else if (client->airport.reactor != NULL) {
+        shed_hall_close_guests(client->hall);
+        shed_reactor_run(client->airport.reactor, close_session, client);
+        shed_reactor_stop(client->airport.reactor);
+    }
+    shed_links_destroy(client->links);
+    shed_table_destroy(client->airport.table);
+    shed_hall_destroy(client->hall);
+    shed_address_destroy(client->address);
+    pthread_mutex_destroy(&client->mu);
+    free(client);
+}
+
+int shed_client_check(const struct shed_client *client, struct shed_error *err)
+{
+    if (client->pid == getpid())
+        return SHED_OK;
+    return shed_fail(err, SHED_EFORKED,
+                     "the client was opened before fork: open one in the "
+                     "child");
+}

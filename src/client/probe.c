@@ -1,0 +1,121 @@
+/* What Redis grants, asked beforehand. Its one invariant: asking changes
+ * nothing in Redis. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#define TIMEOUT_MAX_MS 3600000
+#define KEY_MAX_BYTES (SHED_KEY_MAX_BYTES + 32)
+
+/* How the keys of a use are named, and what the script calls it. */
+static const struct {
+    const char *word, *before, *behind;
+} uses[] = {[SHED_USE_CACHE] = {"cache", "", ":{snowshed:probe}"},
+            [SHED_USE_LOCK] = {"lock", "lock:{", "}"},
+            [SHED_USE_TEXT_LOCK] = {"text", "", ""}};
+
+static int check(const struct shed_client *client, enum shed_use use,
+                 const void *name, size_t name_size, uint64_t timeout_ms,
+                 struct shed_error *err)
+{
+    if (client == NULL || name == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_client_probe: %s is NULL",
+                         client == NULL ? "client" : "name");
+    if ((size_t)use >= sizeof(uses) / sizeof(*uses))
+        return shed_fail(err, SHED_EINVAL, "shed_client_probe: no such use");
+    if (name_size == 0 || name_size > SHED_KEY_MAX_BYTES)
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_client_probe: the name has %zu bytes, must be "
+                         "1 to %d",
+                         name_size, SHED_KEY_MAX_BYTES);
+    if (timeout_ms > TIMEOUT_MAX_MS)
+        return shed_fail(err, SHED_EINVAL, "timeout_ms: is over its limit, %d",
+                         TIMEOUT_MAX_MS);
+    return shed_client_check(client, err);
+}
+
+static size_t add(char *key, size_t at, const void *bytes, size_t size)
+{
+    memcpy(key + at, bytes, size);
+    return at + size;
+}
+
+/* The first key that a use of the name has. Returns its size. */
+static size_t name_key(char key[KEY_MAX_BYTES], enum shed_use use,
+                       const void *name, size_t name_size)
+{
+    size_t size = add(key, 0, uses[use].before, strlen(uses[use].before));
+
+    size = add(key, size, name, name_size);
+    return add(key, size, uses[use].behind, strlen(uses[use].behind));
+}
+
+/* Say what is missing, as much of it as fits. A key can be any bytes. */
+static int tell_missing(const struct shed_client *client,
+                        const struct shed_reply *missing,
+                        struct shed_error *err)
+{
+    char list[SHED_REASON_BYTES] = "";
+    size_t at = 0;
+
+    for (size_t i = 0; i < shed_reply_count(missing); i++) {
+        size_t size = 0;
+        const char *name = shed_reply_bytes(shed_reply_at(missing, i), &size);
+        if (i > 0 && at + 2 < sizeof(list))
+            at = add(list, at, ", ", 2);
+        for (size_t j = 0; name != NULL && j < size && at + 1 < sizeof(list);
+             j++)
+            list[at++] = name[j];
+        for (size_t j = 0; j < at; j++)
+            if (list[j] < ' ' || list[j] > '~')
+                list[j] = '?';
+    }
+    return shed_fail(err, SHED_EDENIED, "Redis %s does not grant: %s",
+                     client->address->text, list);
+}
+
+static int conclude(const struct shed_client *client,
+                    const struct shed_reply *reply, struct shed_error *err)
+{
+    const char *text = shed_reply_error(reply);
+
+    if (text != NULL)
+        return shed_fail(err, shed_reply_code(reply), "Redis %s: %s",
+                         client->address->text, text);
+    if (shed_reply_count(reply) > 0)
+        return tell_missing(client, reply, err);
+    return SHED_OK;
+}
+
+int shed_client_probe(struct shed_client *client, enum shed_use use,
+                      const void *name, size_t name_size, uint64_t timeout_ms,
+                      struct shed_error *err)
+{
+    int code = check(client, use, name, name_size, timeout_ms, err);
+    struct shed_reply *reply = NULL;
+    struct shed_args args;
+    char key[KEY_MAX_BYTES], channel[64];
+    bool unused;
+
+    if (code != SHED_OK)
+        return code;
+    (void)snprintf(channel, sizeof(channel), "snowshed:process:%s",
+                   client->airport.process);
+    shed_script_begin(&args, SHED_SCRIPT_PROBE, "0");
+    shed_args_add_text(&args, uses[use].word);
+    shed_args_add(&args, key, name_key(key, use, name, name_size));
+    shed_args_add_text(&args, client->has_channel ? channel : "");
+    code = shed_links_call_script(
+        client->links, &args, 1, &reply, &unused,
+        shed_deadline_ms(shed_now_ms(), timeout_ms > 0
+                                            ? timeout_ms
+                                            : client->command_timeout_ms),
+        err);
+    if (code == SHED_OK)
+        code = conclude(client, reply, err);
+    shed_reply_free(reply);
+    return code;
+}

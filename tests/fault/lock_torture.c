@@ -1,0 +1,874 @@
+/*
+ * The lock torture: every algorithm under every fault, with real processes,
+ * real servers and a resource outside Redis; and the matrix that comes of it. A
+ * cell is a test: it fails when a promise is broken, and also when a known
+ * weakness does not show. Whether that shows is chance, and a lease of a second
+ * ends where processes stand still for as long: such a cell is repeated.
+ */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/mysql_testing.h"
+#include "support/server.h"
+#include "fault/torture_check.h"
+#include "fault/torture_contender.h"
+#include "fault/torture_pulse.h"
+
+enum {
+    LEASE_MS = 1000,
+    LONGEST_LEASE_MS = 4 * LEASE_MS,
+    NEVER_LEASES = 3,   /* nobody has had it for this long: it is stuck */
+    TRIES_MAX = 8,      /* of a cell */
+    CALM_ENTRIES = 8,   /* when all is well again */
+    QUIET_ENTRIES = 25, /* where nothing is done to a holder */
+    NAP_US = 1000,
+    US_PER_MS = 1000,
+    SKEW_S = 3600,
+    GET_DELAY_US = 10000,
+    SLOW_MS = 40,
+    RECORDS_MAX = 20000,
+    PUSH_CUTS = 3,
+    CELL_TIMEOUT_S = 600,
+    USAGE_STATUS = 2
+};
+
+/* --------------------------------------------------------------- the cells */
+
+#define S SHED_LOCK_SETNX
+#define E SHED_LOCK_EXPIRE
+#define T SHED_LOCK_TIMESTAMP
+#define L SHED_LOCK_LEASE
+#define Q SHED_LOCK_QUORUM
+
+static const struct cell all_cells[] = {
+    {.algorithm = S, .fault = FAULT_NONE},
+    {.algorithm = E, .fault = FAULT_NONE},
+    {.algorithm = T, .fault = FAULT_NONE},
+    {.algorithm = L, .fault = FAULT_NONE},
+    {.algorithm = Q, .fault = FAULT_NONE},
+    {.algorithm = S, .fault = FAULT_KILLED, .is_stuck = true},
+    {.algorithm = E, .fault = FAULT_KILLED},
+    {.algorithm = T, .fault = FAULT_KILLED},
+    {.algorithm = L, .fault = FAULT_KILLED},
+    {.algorithm = Q, .fault = FAULT_KILLED},
+    {.algorithm = E, .fault = FAULT_DIES_BETWEEN},
+    {.algorithm = E, .fault = FAULT_STOPS_BETWEEN, .is_broken = true},
+    {.algorithm = S, .fault = FAULT_STOPPED},
+    {.algorithm = E, .fault = FAULT_STOPPED, .is_broken = true},
+    {.algorithm = T, .fault = FAULT_STOPPED, .is_broken = true},
+    {.algorithm = L, .fault = FAULT_STOPPED, .is_broken = true},
+    {.algorithm = Q, .fault = FAULT_STOPPED, .is_broken = true},
+    {.algorithm = S, .fault = FAULT_OVERRUN},
+    {.algorithm = E, .fault = FAULT_OVERRUN, .is_broken = true},
+    {.algorithm = T, .fault = FAULT_OVERRUN, .is_broken = true},
+    {.algorithm = L, .fault = FAULT_OVERRUN, .is_broken = true},
+    {.algorithm = Q, .fault = FAULT_OVERRUN, .is_broken = true},
+    {.algorithm = T, .fault = FAULT_LATE_GETSET},
+    {.algorithm = S, .fault = FAULT_CLOCKS},
+    {.algorithm = E, .fault = FAULT_CLOCKS},
+    {.algorithm = T, .fault = FAULT_CLOCKS, .is_broken = true},
+    {.algorithm = L, .fault = FAULT_CLOCKS},
+    {.algorithm = Q, .fault = FAULT_CLOCKS},
+    {.algorithm = S, .fault = FAULT_PUSHES_CUT},
+    {.algorithm = E, .fault = FAULT_PUSHES_CUT},
+    {.algorithm = T, .fault = FAULT_PUSHES_CUT},
+    {.algorithm = L, .fault = FAULT_PUSHES_CUT},
+    {.algorithm = Q, .fault = FAULT_PUSHES_CUT},
+    {.algorithm = S, .fault = FAULT_RESTART_DATA},
+    {.algorithm = E, .fault = FAULT_RESTART_DATA},
+    {.algorithm = T, .fault = FAULT_RESTART_DATA},
+    {.algorithm = L, .fault = FAULT_RESTART_DATA},
+    {.algorithm = S, .fault = FAULT_RESTART_EMPTY, .is_broken = true},
+    {.algorithm = E, .fault = FAULT_RESTART_EMPTY, .is_broken = true},
+    {.algorithm = T, .fault = FAULT_RESTART_EMPTY, .is_broken = true},
+    {.algorithm = L, .fault = FAULT_RESTART_EMPTY, .is_broken = true},
+    {.algorithm = S, .fault = FAULT_FAILOVER, .is_broken = true},
+    {.algorithm = E, .fault = FAULT_FAILOVER, .is_broken = true},
+    {.algorithm = T, .fault = FAULT_FAILOVER, .is_broken = true},
+    {.algorithm = L, .fault = FAULT_FAILOVER, .is_broken = true},
+    {.algorithm = Q, .fault = FAULT_ONE_SLOW},
+    {.algorithm = Q, .fault = FAULT_ONE_KILLED},
+    {.algorithm = Q, .fault = FAULT_TWO_KILLED},
+    {.algorithm = Q, .fault = FAULT_TWO_FROZEN},
+    {.algorithm = Q, .fault = FAULT_ONE_EMPTY},
+    {.algorithm = Q, .fault = FAULT_THREE_KILLED, .is_stuck = true},
+};
+#define CELLS (sizeof(all_cells) / sizeof(*all_cells))
+
+/* The same, where the processes of the tests write what they saw. */
+static struct cell *cells;
+
+#undef S
+#undef E
+#undef T
+#undef L
+#undef Q
+
+/* ---------------------------------------------------------------- the scene */
+
+static struct {
+    struct server servers[TORTURE_SERVERS_MAX];
+    struct server replica;
+    struct proxy proxy; /* before the last server, where that is slow */
+    size_t count;
+    struct site site;
+    struct torture_stage *stage;
+    struct torture_play play[CONTENDERS];
+    pid_t contenders[CONTENDERS]; /* 0: it has ended */
+    char file[64];
+    uint64_t fault_us; /* since when another might have the lock */
+    uint64_t lease_ms;
+    struct torture_pulse pulse;
+    uint64_t stall_ms; /* what it told at the end */
+    struct torture_record records[RECORDS_MAX];
+    size_t record_count;
+} scene;
+
+static bool is_quorum(const struct cell *cell)
+{
+    return cell->algorithm == SHED_LOCK_QUORUM;
+}
+
+/* A port of 127.0.0.1 that nobody listens on. */
+static unsigned free_port(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(name);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, size), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&name, &size), 0);
+    close(fd);
+    return ntohs(name.sin_port);
+}
+
+static void start_pair(void)
+{
+    static char port[8];
+
+    snprintf(port, sizeof(port), "%u", free_port());
+    scene.servers[0] =
+        (struct server){.options = {"--port", port, "--bind", "127.0.0.1",
+                                    "--repl-diskless-sync-delay", "0"}};
+    server_start(&scene.servers[0]);
+    scene.replica =
+        (struct server){.options = {"--replicaof", "127.0.0.1", port}};
+    server_start(&scene.replica);
+}
+
+static void start_servers(const struct cell *cell)
+{
+    bool keeps_data = cell->fault == FAULT_RESTART_DATA;
+
+    scene.count = is_quorum(cell) ? TORTURE_SERVERS_MAX : 1;
+    if (cell->fault == FAULT_FAILOVER) {
+        start_pair();
+        return;
+    }
+    for (size_t i = 0; i < scene.count; i++) {
+        scene.servers[i] = (struct server){0};
+        if (keeps_data)
+            scene.servers[i] = (struct server){
+                .options = {"--appendonly", "yes", "--appendfsync", "always"}};
+        server_start(&scene.servers[i]);
+    }
+    if (cell->fault == FAULT_ONE_SLOW) {
+        proxy_listen(&scene.proxy, &scene.servers[scene.count - 1]);
+        proxy_set(&scene.proxy, PROXY_DELAY, SLOW_MS, NULL);
+    }
+}
+
+static void stop_servers(const struct cell *cell)
+{
+    if (cell->fault == FAULT_ONE_SLOW)
+        proxy_stop(&scene.proxy);
+    for (size_t i = 0; i < scene.count; i++) {
+        if (scene.servers[i].pid > 0)
+            server_thaw(&scene.servers[i]);
+        server_stop(&scene.servers[i]);
+    }
+    if (cell->fault == FAULT_FAILOVER)
+        server_stop(&scene.replica);
+}
+
+static void open_tables(void)
+{
+    open_site(&scene.site, getenv("SHED_TEST_MYSQL"));
+    run_sql(&scene.site, "CREATE TABLE snowshed_fence ("
+                         "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
+                         "number BIGINT UNSIGNED NOT NULL,"
+                         "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
+    run_sql(&scene.site, "CREATE TABLE torture_row (contender INT NOT NULL,"
+                         "entered_us BIGINT NOT NULL) ENGINE = InnoDB");
+    run_sql(&scene.site, "INSERT INTO torture_row VALUES (0, 0)");
+    run_sql(&scene.site, "CREATE TABLE torture_log ("
+                         "id BIGINT PRIMARY KEY AUTO_INCREMENT,"
+                         "contender INT NOT NULL, entered_us BIGINT NOT NULL"
+                         ") ENGINE = InnoDB");
+}
+
+static void start_contenders(const struct cell *cell)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+
+    o.algorithm = (uint64_t)cell->algorithm;
+    o.lease_ms = scene.lease_ms;
+    o.watchdog = cell->fault != FAULT_OVERRUN;
+    for (unsigned i = 0; i < CONTENDERS; i++) {
+        struct torture_play *p = &scene.play[i];
+        *p = (struct torture_play){.stage = scene.stage,
+                                   .servers = scene.count,
+                                   .mysql_uri = getenv("SHED_TEST_MYSQL"),
+                                   .database = scene.site.database,
+                                   .file = scene.file,
+                                   .options = o,
+                                   .number = i};
+        for (size_t s = 0; s < scene.count; s++)
+            p->uris[s] = scene.servers[s].uri;
+        if (cell->fault == FAULT_ONE_SLOW)
+            p->uris[scene.count - 1] = scene.proxy.uri;
+        if (cell->fault == FAULT_CLOCKS && i < 2)
+            p->skew_s = i == 0 ? SKEW_S : -SKEW_S;
+        if (cell->fault == FAULT_LATE_GETSET) /* no two write the same time */
+            p->get_delay_us = i * GET_DELAY_US;
+        scene.contenders[i] = torture_contender_start(p);
+        ck_assert_int_gt(scene.contenders[i], 0);
+    }
+}
+
+static void set_scene(const struct cell *cell)
+{
+    scene.fault_us = 0;
+    scene.stage = mmap(NULL, sizeof(*scene.stage), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(scene.stage, MAP_FAILED);
+    atomic_store(&scene.stage->victim, TORTURE_NOBODY);
+    atomic_store(&scene.stage->hooked, TORTURE_NOBODY);
+    atomic_store(&scene.stage->inside, TORTURE_NOBODY);
+    open_tables();
+    start_servers(cell);
+    /* where it goes with the server, however the test ends */
+    (void)snprintf(scene.file, sizeof(scene.file), "%s/records",
+                   scene.servers[0].dir);
+    start_contenders(cell);
+    if (cell->fault == FAULT_ONE_SLOW)
+        proxy_serve(&scene.proxy);
+    torture_pulse_start(&scene.pulse, scene.servers, scene.count);
+}
+
+/* ----------------------------------------------------------------- records */
+
+static void read_records(void)
+{
+    FILE *in = fopen(scene.file, "r");
+    unsigned long long at_us, number;
+    unsigned contender;
+    char kind;
+
+    ck_assert_ptr_nonnull(in);
+    scene.record_count = 0;
+    while (fscanf(in, "%llu %u %c %llu\n", &at_us, &contender, &kind,
+                  &number) == 4) {
+        ck_assert_uint_lt(scene.record_count, RECORDS_MAX);
+        scene.records[scene.record_count++] = (struct torture_record){
+            at_us, contender, (enum torture_kind)kind, number};
+    }
+    fclose(in);
+}
+
+/* ------------------------------------------------------------- conditions */
+
+#define WAIT_FOR(condition, what)                                              \
+    do {                                                                       \
+        uint64_t wait_end_ms = test_deadline_ms();                             \
+        while (!(condition)) {                                                 \
+            ck_assert_msg(shed_now_ms() < wait_end_ms, "still not: " what);    \
+            usleep(NAP_US);                                                    \
+        }                                                                      \
+    } while (0)
+
+static unsigned entries(void)
+{
+    return atomic_load(&scene.stage->entries);
+}
+
+static void wait_for_entries(unsigned more)
+{
+    unsigned last = entries(), wanted = last + more;
+
+    while (last < wanted) {
+        WAIT_FOR(entries() != last, "another entry");
+        last = entries();
+    }
+}
+
+/* One whom nothing was done to has it, and then some more. */
+static void wait_for_entries_of_others(void)
+{
+    unsigned victim = atomic_load(&scene.stage->victim);
+
+    WAIT_FOR((read_records(),
+              torture_next_entry_us(scene.records, scene.record_count, victim,
+                                    scene.fault_us)) != 0,
+             "an entry of another");
+    wait_for_entries(CALM_ENTRIES);
+}
+
+/* Let one stay inside, and say who. */
+static unsigned catch_holder(void)
+{
+    atomic_store(&scene.stage->victim, TORTURE_NOBODY);
+    atomic_store(&scene.stage->shall_stay, true);
+    WAIT_FOR(atomic_load(&scene.stage->victim) != TORTURE_NOBODY, "a holder");
+    return atomic_load(&scene.stage->victim);
+}
+
+static void let_go(void)
+{
+    atomic_store(&scene.stage->shall_stay, false);
+}
+
+static void note_fault(void)
+{
+    scene.fault_us = torture_now_us();
+}
+
+/* Until another is inside and has written, so that what the victim writes then
+ * is old; or it is plain that nobody will be. */
+static void wait_for_another(void)
+{
+    unsigned before = atomic_load(&scene.stage->writes);
+    uint64_t end_ms = shed_now_ms() + NEVER_LEASES * scene.lease_ms;
+
+    while (atomic_load(&scene.stage->writes) == before &&
+           shed_now_ms() < end_ms)
+        usleep(NAP_US);
+}
+
+/* For longer than a lease nobody may come in beside the holder. */
+static void observe(void)
+{
+    uint64_t end_ms = shed_now_ms() + scene.lease_ms + scene.lease_ms / 2;
+
+    while (shed_now_ms() < end_ms)
+        usleep(NAP_US);
+}
+
+/* ------------------------------------------------------------------ faults */
+
+static void bury(unsigned contender)
+{
+    const struct torture_record record = {torture_now_us(), contender,
+                                          TORTURE_KILLED, 0};
+
+    ck_assert_int_eq(waitpid(scene.contenders[contender], NULL, 0),
+                     scene.contenders[contender]);
+    scene.contenders[contender] = 0;
+    torture_record(scene.file, &record);
+}
+
+static void kill_holder(void)
+{
+    unsigned victim = catch_holder();
+
+    note_fault();
+    ck_assert_int_eq(kill(scene.contenders[victim], SIGKILL), 0);
+    bury(victim);
+    let_go();
+}
+
+static void wait_until_stopped(unsigned contender)
+{
+    int status;
+
+    ck_assert_int_eq(waitpid(scene.contenders[contender], &status, WUNTRACED),
+                     scene.contenders[contender]);
+    ck_assert(WIFSTOPPED(status));
+    scene.pulse.is_stopped[contender] = true;
+}
+
+static void stop_holder(void)
+{
+    unsigned victim = catch_holder();
+
+    note_fault();
+    ck_assert_int_eq(kill(scene.contenders[victim], SIGSTOP), 0);
+    wait_until_stopped(victim);
+    wait_for_another();
+    let_go();
+    ck_assert_int_eq(kill(scene.contenders[victim], SIGCONT), 0);
+}
+
+static void overrun(void)
+{
+    (void)catch_holder();
+    note_fault();
+    wait_for_another();
+    let_go();
+}
+
+static unsigned wait_for_hook(enum torture_hook hook)
+{
+    atomic_store(&scene.stage->hook, hook);
+    WAIT_FOR(atomic_load(&scene.stage->hooked) != TORTURE_NOBODY, "the hook");
+    return atomic_load(&scene.stage->hooked);
+}
+
+static void die_between(void)
+{
+    unsigned dead = wait_for_hook(HOOK_DIE_BEFORE_EXPIRE);
+
+    note_fault();
+    atomic_store(&scene.stage->victim, dead);
+    bury(dead);
+}
+
+/* He who repairs stays inside, until the slow one is inside as well. */
+static void stop_between(void)
+{
+    unsigned slow = wait_for_hook(HOOK_STOP_BEFORE_EXPIRE);
+
+    wait_until_stopped(slow);
+    note_fault();
+    (void)catch_holder();
+    ck_assert_int_eq(kill(scene.contenders[slow], SIGCONT), 0);
+    wait_for_another();
+    let_go();
+}
+
+static bool has_loss(void);
+
+/* Until one is told that it lost the lock, or it is plain that nobody will be.
+ */
+static void wait_for_loss(void)
+{
+    uint64_t end_ms = shed_now_ms() + NEVER_LEASES * scene.lease_ms;
+
+    while (!has_loss() && shed_now_ms() < end_ms)
+        usleep(NAP_US);
+}
+
+/* The holder dies; of those who find its time ended one is held up before its
+ * GETSET, another has won; then the late one moves the winner's time. */
+static void send_late_getset(void)
+{
+    unsigned dead = catch_holder();
+
+    atomic_store(&scene.stage->entries_before,
+                 atomic_load(&scene.stage->entries));
+    atomic_store(&scene.stage->hook, HOOK_LATE_GETSET);
+    ck_assert_int_eq(kill(scene.contenders[dead], SIGKILL), 0);
+    bury(dead);
+    note_fault();
+    (void)catch_holder();
+    WAIT_FOR(atomic_load(&scene.stage->hooked) != TORTURE_NOBODY, "the hook");
+    wait_for_loss();
+    let_go();
+    atomic_store(&scene.stage->victim, dead);
+}
+
+static void cut_pushes(void)
+{
+    (void)catch_holder();
+    for (unsigned i = 0; i < PUSH_CUTS; i++) {
+        for (size_t s = 0; s < scene.count; s++)
+            server_do(&scene.servers[s], "CLIENT KILL TYPE pubsub");
+        observe();
+    }
+    note_fault();
+    let_go();
+}
+
+static void restart(bool is_empty)
+{
+    (void)catch_holder();
+    server_kill(&scene.servers[0]);
+    server_start_again(&scene.servers[0]);
+    note_fault();
+    if (is_empty) {
+        wait_for_another();
+    } else {
+        observe();
+        note_fault();
+    }
+    let_go();
+}
+
+static bool is_replicating(void)
+{
+    redisReply *reply = server_run(&scene.replica, "INFO replication");
+    bool is = strstr(reply->str, "master_link_status:up") != NULL;
+
+    freeReplyObject(reply);
+    return is;
+}
+
+/* The replica is cut off before the lock is granted, and promoted; it gets the
+ * address of the primary, which dies. */
+static void fail_over(void)
+{
+    WAIT_FOR(is_replicating(), "a replica");
+    server_do(&scene.replica, "REPLICAOF NO ONE");
+    server_do(&scene.replica, "DEL %s lock:{%s}", TORTURE_LOCK_NAME,
+              TORTURE_LOCK_NAME); /* cut off when nobody had it */
+    (void)catch_holder();
+    server_kill(&scene.servers[0]);
+    ck_assert_int_eq(rename(scene.replica.socket, scene.servers[0].socket), 0);
+    note_fault();
+    wait_for_another();
+    let_go();
+}
+
+static bool stands_everywhere(void)
+{
+    for (size_t i = 0; i < scene.count; i++)
+        if (server_int(&scene.servers[i], "EXISTS lock:{%s}",
+                       TORTURE_LOCK_NAME) == 0)
+            return false;
+    return true;
+}
+
+/* Something becomes of some of the five while one is inside. */
+static void hurt_servers(void (*hurt)(struct server *), size_t count)
+{
+    (void)catch_holder();
+    /* it may have begun with a bare majority; the watchdog gets the others */
+    WAIT_FOR(stands_everywhere(), "the lock on all servers");
+    for (size_t i = 0; i < count; i++)
+        hurt(&scene.servers[i]);
+    observe();
+    note_fault();
+    let_go();
+}
+
+static void start_empty(struct server *s)
+{
+    server_kill(s);
+    server_start_again(s);
+}
+
+static void inflict(const struct cell *cell)
+{
+    switch (cell->fault) {
+    case FAULT_NONE:
+    case FAULT_CLOCKS:
+    case FAULT_ONE_SLOW:
+    case FAULTS:
+        wait_for_entries(QUIET_ENTRIES);
+        break;
+    case FAULT_KILLED:
+        kill_holder();
+        break;
+    case FAULT_DIES_BETWEEN:
+        die_between();
+        break;
+    case FAULT_STOPS_BETWEEN:
+        stop_between();
+        break;
+    case FAULT_STOPPED:
+        stop_holder();
+        break;
+    case FAULT_OVERRUN:
+        overrun();
+        break;
+    case FAULT_LATE_GETSET:
+        send_late_getset();
+        break;
+    case FAULT_PUSHES_CUT:
+        cut_pushes();
+        break;
+    case FAULT_RESTART_DATA:
+        restart(false);
+        break;
+    case FAULT_RESTART_EMPTY:
+        restart(true);
+        break;
+    case FAULT_FAILOVER:
+        fail_over();
+        break;
+    case FAULT_ONE_KILLED:
+        hurt_servers(server_kill, 1);
+        break;
+    case FAULT_TWO_KILLED:
+        hurt_servers(server_kill, 2);
+        break;
+    case FAULT_TWO_FROZEN:
+        hurt_servers(server_freeze, 2);
+        break;
+    case FAULT_ONE_EMPTY:
+        hurt_servers(start_empty, 1);
+        break;
+    case FAULT_THREE_KILLED:
+        hurt_servers(server_kill, 3);
+        break;
+    }
+}
+
+/* ----------------------------------------------------------------- records */
+
+static bool has_loss(void)
+{
+    read_records();
+    for (size_t i = 0; i < scene.record_count; i++)
+        if (scene.records[i].kind == TORTURE_LOST)
+            return true;
+    return false;
+}
+
+static void end_contenders(void)
+{
+    int status;
+
+    atomic_store(&scene.stage->is_over, true);
+    for (unsigned i = 0; i < CONTENDERS; i++) {
+        if (scene.contenders[i] == 0)
+            continue;
+        WAIT_FOR(waitpid(scene.contenders[i], &status, WNOHANG) ==
+                     scene.contenders[i],
+                 "the end of a contender");
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+                      "contender %u failed", i);
+    }
+}
+
+static void judge(struct cell *cell)
+{
+    unsigned victim = atomic_load(&scene.stage->victim);
+    uint64_t next_us;
+
+    read_records();
+    cell->verdict = torture_judge(scene.records, scene.record_count, victim);
+    next_us = torture_next_entry_us(scene.records, scene.record_count, victim,
+                                    scene.fault_us);
+    cell->recovered_ms = scene.fault_us == 0 ? 0
+                         : next_us == 0
+                             ? UINT64_MAX
+                             : (next_us - scene.fault_us) / US_PER_MS + 1;
+    cell->old_writes = ask_sql(
+        &scene.site,
+        "SELECT COUNT(*) FROM torture_log a WHERE EXISTS (SELECT 1 FROM "
+        "torture_log b WHERE b.id < a.id AND b.contender <> a.contender AND "
+        "b.entered_us > a.entered_us)");
+    cell->has_run = true;
+}
+
+static void strike_scene(const struct cell *cell)
+{
+    stop_servers(cell);
+    torture_pulse_stop(&scene.pulse);
+    close_site(&scene.site);
+    munmap(scene.stage, sizeof(*scene.stage));
+}
+
+/* ----------------------------------------------------------------- a cell */
+
+/* Play it once. */
+static enum torture_outcome run_cell(struct cell *cell, char *text)
+{
+    enum torture_outcome outcome;
+
+    set_scene(cell);
+    wait_for_entries(CONTENDERS);
+    inflict(cell);
+    if (cell->is_stuck)
+        wait_for_another();
+    else
+        wait_for_entries_of_others();
+    end_contenders();
+    judge(cell);
+    scene.stall_ms = torture_pulse_stall_ms(&scene.pulse, scene.stage);
+    outcome = torture_check(cell, scene.stall_ms, scene.lease_ms, text);
+    strike_scene(cell);
+    return outcome;
+}
+
+START_TEST(what_is_promised_holds_and_what_is_weak_shows)
+{
+    struct cell *cell = &cells[_i];
+    enum torture_outcome outcome;
+    char text[TORTURE_TEXT_BYTES];
+
+    if (!cell->is_chosen)
+        return;
+    scene.lease_ms = LEASE_MS;
+    for (unsigned i = 0; i < TRIES_MAX; i++) {
+        (void)fprintf(stderr, "%-10s %-28s ", algorithm_names[cell->algorithm],
+                      fault_texts[cell->fault].what);
+        outcome = run_cell(cell, text);
+        if (outcome != TORTURE_NOT_SHOWN && outcome != TORTURE_DISTURBED)
+            break;
+        (void)fprintf(stderr, "again: %s; processes stood still for %llu ms\n",
+                      text, (unsigned long long)scene.stall_ms);
+        if (outcome == TORTURE_DISTURBED && scene.lease_ms < LONGEST_LEASE_MS)
+            scene.lease_ms *= 2;
+    }
+    (void)fprintf(stderr, "%s\n",
+                  cell->verdict.overlaps > 0 ? "BROKEN" : "kept");
+    ck_assert_msg(outcome == TORTURE_AS_EXPECTED,
+                  "%s; processes stood still for %llu ms", text,
+                  (unsigned long long)scene.stall_ms);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- options */
+
+/* A line here is a line of the text. */
+/* clang-format off */
+static const char help[] =
+    "usage: lock_torture [OPTION...]\n"
+    "\n"
+    "Runs every lock algorithm under every fault, with processes that are killed\n"
+    "and stopped and servers of its own that restart, fail over and stand still,\n"
+    "and prints what became of mutual exclusion. A few minutes.\n"
+    "\n"
+    "  --mysql URI       mysql://user@/database?socket=/path, a server where\n"
+    "                    databases may be made (default: SHED_TEST_MYSQL)\n"
+    "  --algorithm NAME  only this: SETNX, EXPIRE, TIMESTAMP, LEASE, QUORUM\n"
+    "  --fault NAME      only this; `list` lists them\n"
+    "  --markdown FILE   write the matrix as a Markdown table\n"
+    "  --json FILE       write the figures\n"
+    "  --help            this text\n"
+    "\n"
+    "In the matrix: kept or BROKEN (two were inside at a time); after how long\n"
+    "another had the lock, from when the holder was lost or had left, `stuck`:\n"
+    "nobody had it any more; ordered: the fencing tokens grew with every entry;\n"
+    "old: accepted writes of a holder that was not one any more; refused: those\n"
+    "that the fencing guard refused.\n"
+    "\n"
+    "A cell is repeated, up to 8 times, when a weakness did not show, and with a\n"
+    "longer lease when a promise did not hold while processes stood still for\n"
+    "more than a quarter of the lease.\n"
+    "\n"
+    "Exit status: 0 if what is promised held and what is known to be weak showed;\n"
+    "1 if not; 2 for a wrong option.\n";
+/* clang-format on */
+
+static const char *markdown_file, *json_file;
+
+static _Noreturn void refuse(const char *what, const char *value)
+{
+    (void)fprintf(stderr, "lock_torture: there is no %s '%s' (see --help)\n",
+                  what, value);
+    exit(USAGE_STATUS);
+}
+
+static _Noreturn void list_faults(void)
+{
+    for (enum fault f = FAULT_NONE; f < FAULTS; f++)
+        printf("%-14s %s\n", fault_texts[f].name, fault_texts[f].what);
+    exit(EXIT_SUCCESS);
+}
+
+static void choose_algorithm(const char *name)
+{
+    bool is_known = false;
+
+    for (size_t i = 0; i < CELLS; i++) {
+        bool is = strcmp(algorithm_names[cells[i].algorithm], name) == 0;
+        is_known |= is;
+        cells[i].is_chosen &= is;
+    }
+    if (!is_known)
+        refuse("algorithm", name);
+}
+
+static void choose_fault(const char *name)
+{
+    bool is_known = false;
+
+    if (strcmp(name, "list") == 0)
+        list_faults();
+    for (size_t i = 0; i < CELLS; i++) {
+        bool is = strcmp(fault_texts[cells[i].fault].name, name) == 0;
+        is_known |= is;
+        cells[i].is_chosen &= is;
+    }
+    if (!is_known)
+        refuse("fault", name);
+}
+
+static void read_options(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"mysql", required_argument, NULL, 'm'},
+        {"algorithm", required_argument, NULL, 'a'},
+        {"fault", required_argument, NULL, 'f'},
+        {"markdown", required_argument, NULL, 'd'},
+        {"json", required_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == 'm')
+            setenv("SHED_TEST_MYSQL", optarg, 1);
+        else if (option == 'a')
+            choose_algorithm(optarg);
+        else if (option == 'f')
+            choose_fault(optarg);
+        else if (option == 'd')
+            markdown_file = optarg;
+        else if (option == 'j')
+            json_file = optarg;
+        else if (option == 'h') {
+            (void)fputs(help, stdout);
+            exit(EXIT_SUCCESS);
+        } else
+            exit(USAGE_STATUS);
+    }
+    if (optind < argc)
+        refuse("argument", argv[optind]);
+}
+
+static bool write_file(const char *name, bool is_markdown)
+{
+    FILE *out = fopen(name, "w");
+
+    if (out == NULL) {
+        perror(name);
+        return false;
+    }
+    if (is_markdown)
+        print_matrix(out, cells, CELLS, true);
+    else
+        print_json(out, cells, CELLS);
+    if (fclose(out) == 0)
+        return true;
+    perror(name);
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    TCase *tc = tcase_create("lock torture");
+    int status;
+
+    cells = mmap(NULL, sizeof(all_cells), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (cells == MAP_FAILED) {
+        perror("lock_torture: mmap");
+        return EXIT_FAILURE;
+    }
+    memcpy(cells, all_cells, sizeof(all_cells));
+    for (size_t i = 0; i < CELLS; i++)
+        cells[i].is_chosen = true;
+    read_options(argc, argv);
+    tcase_set_timeout(tc, CELL_TIMEOUT_S);
+    tcase_add_loop_test(tc, what_is_promised_holds_and_what_is_weak_shows, 0,
+                        CELLS);
+    status = run_tests("lock torture", tc);
+    print_matrix(stdout, cells, CELLS, false);
+    if ((markdown_file != NULL && !write_file(markdown_file, true)) ||
+        (json_file != NULL && !write_file(json_file, false)))
+        status = EXIT_FAILURE;
+    return status;
+}

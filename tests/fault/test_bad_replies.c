@@ -1,0 +1,290 @@
+/* A server, or something before it, that answers wrongly: what no script is
+ * known to, what is doubled, what is longer than anybody asked for. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <snowshed/lock.h>
+
+#include "support/rig.h"
+
+static struct rig rig;
+static struct proxy proxy;
+
+static void set_up(void)
+{
+    rig_init(&rig);
+    proxy = (struct proxy){0};
+    proxy_start(&proxy, &rig.server);
+    rig.uri = proxy.uri;
+    rig.client_options.links = 1;
+    rig.client_options.reconnect_max_ms = 50;
+}
+
+static void tear_down(void)
+{
+    rig_close(&rig);
+    proxy_stop(&proxy);
+    server_check_ttls(&rig.server);
+    server_stop(&rig.server);
+}
+
+/* ---------------------------------------------------------------- NOSCRIPT */
+
+#define NOSCRIPT "-NOSCRIPT No matching script.\r\n"
+
+/* Calls of scripts that the server has got, by digest and by text. */
+static long long scripts_called(void)
+{
+    return server_calls(&rig.server, "evalsha") +
+           server_calls(&rig.server, "eval");
+}
+
+START_TEST(a_server_that_never_knows_a_script_is_done_without)
+{
+    enum { CALLS_MAX = 12 }; /* twice each try of a get and an invalidate */
+    struct shed_error err = {0};
+    long long before;
+
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    before = scripts_called();
+    proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
+    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, &err), SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
+    ck_assert_int_le(scripts_called() - before, CALLS_MAX);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    expect_text(rig.cache, "l", "l@1");
+}
+END_TEST
+
+START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_lock *lock;
+    struct shed_error err = {0};
+
+    o.fair = (uint64_t)_i; /* such a lock asks by way of the reactor */
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    ck_assert_int_eq(shed_lock_open(&rig.client, 1, "job", 3, &o, &lock, &err),
+                     SHED_OK);
+    proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
+    ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- doubled */
+
+START_TEST(a_doubled_reply_confirms_no_other_invalidation)
+{
+    rig_open(&rig);
+    expect_text(rig.cache, "a", "a@1");
+    expect_text(rig.cache, "b", "b@1");
+    proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
+    invalidate(rig.cache, "a");
+    invalidate(rig.cache, "b");
+    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{b}"), 0);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+}
+END_TEST
+
+START_TEST(a_doubled_reply_is_no_other_keys_value)
+{
+    static const char *const first[] = {"a", "absent"};
+    struct shed_value *value = NULL;
+    unsigned before;
+
+    rig_open(&rig);
+    ck_assert_int_eq(
+        shed_get(rig.cache, first[_i], strlen(first[_i]), 0, &value, NULL),
+        SHED_OK);
+    shed_value_unref(value);
+    expect_text(rig.cache, "b", "b@1");
+    before = atomic_load(&proxy.accepted);
+    proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
+    ck_assert_int_eq(
+        shed_get(rig.cache, first[_i], strlen(first[_i]), 0, &value, NULL),
+        SHED_OK);
+    shed_value_unref(value);
+    expect_origin(rig.cache, "b", "b@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "b", "b@1", SHED_FROM_REDIS);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    ck_assert_uint_eq(table_loads(&rig.table), 2);
+    ck_assert_uint_gt(atomic_load(&proxy.accepted), before);
+    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
+}
+END_TEST
+
+START_TEST(a_doubled_reply_shifts_no_value_of_many)
+{
+    struct shed_item items[] = {{.key = "b", .key_size = 1},
+                                {.key = "c", .key_size = 1},
+                                {.key = "d", .key_size = 1}};
+
+    rig_open(&rig);
+    expect_text(rig.cache, "a", "a@1");
+    ck_assert_int_eq(shed_get_many(rig.cache, items, 3, 0, NULL), SHED_OK);
+    for (size_t i = 0; i < 3; i++)
+        shed_value_unref(items[i].value);
+    proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
+    expect_text(rig.cache, "a", "a@1");
+    ck_assert_int_eq(shed_get_many(rig.cache, items, 3, 0, NULL), SHED_OK);
+    check_text(items[0].value, "b@1");
+    check_text(items[1].value, "c@1");
+    check_text(items[2].value, "d@1");
+    for (size_t i = 0; i < 3; i++)
+        shed_value_unref(items[i].value);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+}
+END_TEST
+
+static void *read_own_keys(void *arg)
+{
+    const unsigned *number = arg;
+    char key[24], text[32];
+
+    for (unsigned i = 0; i < 100; i++) {
+        struct shed_value *value = NULL;
+        snprintf(key, sizeof(key), "k%u.%u", *number, i % 10);
+        snprintf(text, sizeof(text), "%s@1", key);
+        if (shed_get(rig.cache, key, strlen(key), 0, &value, NULL) == SHED_OK)
+            check_text(value, text);
+        shed_value_unref(value);
+    }
+    return NULL;
+}
+
+START_TEST(doubled_replies_mislead_no_thread_on_the_same_link)
+{
+    enum { THREADS = 6 };
+    pthread_t threads[THREADS];
+    unsigned numbers[THREADS];
+
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
+    for (unsigned i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, read_own_keys, &numbers[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    expect_text(rig.cache, "k", "k@1");
+}
+END_TEST
+
+START_TEST(what_is_damaged_and_cannot_be_replaced_costs_few_connections)
+{
+    enum { GETS = 30, APART_MS = 1000 };
+    uint64_t start_ms;
+    unsigned before;
+
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    server_do(&rig.server, "SETRANGE t:{k} 64 X");
+    server_do(&rig.server, "CONFIG SET maxmemory 1");
+    before = atomic_load(&proxy.accepted);
+    start_ms = shed_now_ms();
+    for (int i = 0; i < GETS; i++)
+        expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    ck_assert_uint_le(atomic_load(&proxy.accepted) - before,
+                      1 + (shed_now_ms() - start_ms) / APART_MS);
+    server_do(&rig.server, "CONFIG SET maxmemory 0");
+    expect_origin(rig.cache, "k", "k@1", SHED_FROM_LOAD);
+}
+END_TEST
+
+static struct shed_lock *open_lock(struct shed_client *client, const char *name,
+                                   uint64_t fair)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_lock *lock;
+    struct shed_error err = {0};
+
+    o.fair = fair;
+    ck_assert_msg(shed_lock_open(&client, 1, name, strlen(name), &o, &lock,
+                                 &err) == SHED_OK,
+                  "%s", err.reason);
+    return lock;
+}
+
+START_TEST(a_doubled_reply_grants_no_other_lock)
+{
+    struct shed_client *other;
+    struct shed_lock *theirs, *first, *second;
+    struct shed_error err = {0};
+
+    rig_open(&rig);
+    ck_assert_int_eq(shed_client_open(rig.server.uri, NULL, &other, NULL),
+                     SHED_OK);
+    theirs = open_lock(other, "second", (uint64_t)_i);
+    first = open_lock(rig.client, "first", (uint64_t)_i);
+    second = open_lock(rig.client, "second", (uint64_t)_i);
+    ck_assert_int_eq(shed_lock_acquire(theirs, 0, NULL), SHED_OK);
+    expect_text(rig.cache, "k", "k@1"); /* all is connected */
+    proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
+    ck_assert_msg(shed_lock_acquire(first, 0, &err) == SHED_OK, "%s",
+                  err.reason);
+    ck_assert_int_ne(shed_lock_acquire(second, 0, &err), SHED_OK);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    shed_lock_close(second);
+    shed_lock_close(first);
+    ck_assert_int_eq(shed_lock_release(theirs, &err), SHED_OK);
+    shed_lock_close(theirs);
+    shed_client_close(other);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ lengths */
+
+/* Nobody waits for what the head announces, or walks through it. */
+START_TEST(a_length_that_nobody_asked_for_ends_the_connection_at_once)
+{
+    static const char *const heads[] = {
+        "*2000\r\n",       "*1000000000\r\n",
+        "*2147483647\r\n", "*2\r\n*1000\r\n*1000\r\n",
+        "$536870912\r\n",  "$-5\r\n"};
+    const uint64_t patience_ms = 60000;
+    struct shed_lock *lock;
+    struct shed_error err = {0};
+
+    rig.client_options.command_timeout_ms = patience_ms;
+    rig.cache_options.timeout_ms = patience_ms;
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    lock = open_lock(rig.client, "job", 0);
+    proxy_set(&proxy, PROXY_ANSWER, 0, heads[_i]);
+    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    shed_lock_close(lock);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("bad replies");
+
+    tcase_set_timeout(tc, 20);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, a_server_that_never_knows_a_script_is_done_without);
+    tcase_add_loop_test(tc, a_lock_on_a_server_that_never_knows_a_script_fails,
+                        0, 2);
+    tcase_add_test(tc, a_doubled_reply_confirms_no_other_invalidation);
+    tcase_add_loop_test(tc, a_doubled_reply_is_no_other_keys_value, 0, 2);
+    tcase_add_test(tc, a_doubled_reply_shifts_no_value_of_many);
+    tcase_add_test(tc, doubled_replies_mislead_no_thread_on_the_same_link);
+    tcase_add_test(
+        tc, what_is_damaged_and_cannot_be_replaced_costs_few_connections);
+    tcase_add_loop_test(tc, a_doubled_reply_grants_no_other_lock, 0, 2);
+    tcase_add_loop_test(
+        tc, a_length_that_nobody_asked_for_ends_the_connection_at_once, 0, 6);
+    return run_tests("bad_replies", tc);
+}

@@ -1,0 +1,528 @@
+/* What breaks, on a real Redis that is killed, stopped, starved and made to
+ * refuse, and behind a proxy that spoils its replies. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cache/entry.h"
+#include "support/rig.h"
+
+static struct rig rig;
+static struct proxy proxy;
+
+/* A client that gives up soon, and comes back soon. */
+static void rig_init_hasty(void)
+{
+    rig_init(&rig);
+    rig.client_options.connect_timeout_ms = scaled_ms(100);
+    rig.client_options.command_timeout_ms = scaled_ms(100);
+    rig.client_options.reconnect_max_ms = 50;
+}
+
+static void up_behind_proxy(void)
+{
+    rig_init_hasty();
+    proxy_start(&proxy, &rig.server);
+    rig.uri = proxy.uri;
+    rig_open(&rig);
+}
+
+static void down_behind_proxy(void)
+{
+    rig_close(&rig);
+    proxy_stop(&proxy);
+    server_check_ttls(&rig.server);
+    server_stop(&rig.server);
+}
+
+/* Gets go through Redis again. */
+static void wait_for_redis(void)
+{
+    uint64_t before = stats_of(rig.cache).hits;
+
+    WAIT_FOR((expect_text(rig.cache, "back", "back@1"),
+              stats_of(rig.cache).hits > before));
+}
+
+/* --------------------------------------------------------- Redis goes away */
+
+START_TEST(a_server_that_was_killed_and_came_back_empty_is_used_again)
+{
+    rig_init_hasty();
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    server_kill(&rig.server);
+    table_update(&rig.table);
+    expect_origin(rig.cache, "k", "k@2", SHED_UNPUBLISHED);
+    server_start_again(&rig.server);
+    WAIT_FOR((expect_text(rig.cache, "k", "k@2"),
+              server_int(&rig.server, "EXISTS t:{k}") == 1));
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_REDIS);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(with_the_fail_policy_a_dead_server_is_an_error)
+{
+    struct shed_error err = {0};
+
+    rig_init_hasty();
+    rig.cache_options.redis_down = SHED_DOWN_FAIL;
+    rig_open(&rig);
+    server_kill(&rig.server);
+    expect_code(rig.cache, "k", SHED_EREDIS, &err);
+    ck_assert_uint_eq(table_loads(&rig.table), 0);
+    ck_assert_uint_eq(stats_of(rig.cache).errors_redis, 1);
+    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, &err), SHED_EREDIS);
+    ck_assert_int_eq(shed_put(rig.cache, "k", 1, "v", 1, 0, &err), SHED_EREDIS);
+    server_start_again(&rig.server);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_server_that_stands_still_holds_nobody_beyond_the_deadline)
+{
+    const uint64_t timeout_ms = 60;
+    struct shed_value *value = NULL;
+
+    rig_init(&rig);
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    server_freeze(&rig.server);
+    for (int i = 0; i < 5; i++) {
+        uint64_t start_ms = shed_now_ms();
+        int code = shed_get(rig.cache, "k", 1, timeout_ms, &value, NULL);
+        ck_assert(code == SHED_ETIMEDOUT || code == SHED_OK);
+        shed_value_unref(value);
+        ck_assert_uint_lt(shed_now_ms() - start_ms,
+                          timeout_ms + scaled_ms(500));
+        start_ms = shed_now_ms();
+        code = shed_invalidate(rig.cache, "k", 1, timeout_ms, NULL);
+        ck_assert(code == SHED_ETIMEDOUT || code == SHED_EREDIS);
+        ck_assert_uint_lt(shed_now_ms() - start_ms,
+                          timeout_ms + scaled_ms(500));
+    }
+    server_thaw(&rig.server);
+    wait_for_redis();
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_server_that_stands_still_is_done_without)
+{
+    rig_init_hasty();
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    server_freeze(&rig.server);
+    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    server_thaw(&rig.server);
+    wait_for_redis();
+    rig_down(&rig);
+}
+END_TEST
+
+static void crowd_without_redis(bool is_async)
+{
+    enum { THREADS = 64, MAX_LOADS = 3 };
+    static struct getter getters[THREADS];
+    static char keys[THREADS][24];
+    struct shed_value *value = NULL;
+
+    rig_init_hasty();
+    rig.table.is_async = is_async;
+    rig.source_options.max_loads = MAX_LOADS;
+    rig.source_options.max_batch = 1;
+    rig_open(&rig);
+    server_kill(&rig.server);
+    table_hold(&rig.table);
+    for (int i = 0; i < THREADS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "k%d", i);
+        getter_start(&getters[i], rig.cache, keys[i]);
+    }
+    WAIT_FOR(stats_of(rig.cache).misses == THREADS &&
+             table_running(&rig.table) >= MAX_LOADS);
+    /* one more, which comes after all of them, does not get its turn */
+    ck_assert_int_eq(
+        shed_get(rig.cache, "last", 4, scaled_ms(300), &value, NULL),
+        SHED_ETIMEDOUT);
+    ck_assert_uint_eq(table_running(&rig.table), MAX_LOADS);
+    table_release(&rig.table);
+    for (int i = 0; i < THREADS; i++) {
+        char text[32];
+        snprintf(text, sizeof(text), "k%d@1", i);
+        getter_expect(&getters[i], text, SHED_UNPUBLISHED);
+    }
+    ck_assert_uint_eq(rig.table.most_running, MAX_LOADS);
+    WAIT_FOR(table_loads(&rig.table) == THREADS + 1);
+    server_start_again(&rig.server);
+    rig_down(&rig);
+}
+
+START_TEST(without_redis_no_more_loads_run_at_a_time_than_may)
+{
+    crowd_without_redis(false);
+}
+END_TEST
+
+START_TEST(loads_that_have_left_their_threads_count_as_well)
+{
+    crowd_without_redis(true);
+}
+END_TEST
+
+START_TEST(after_an_invalidation_that_failed_nobody_here_joins_the_older_load)
+{
+    struct getter before = {0}, after = {0};
+
+    rig_init_hasty();
+    rig_open(&rig);
+    server_kill(&rig.server);
+    table_hold(&rig.table);
+    getter_start(&before, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    table_update(&rig.table);
+    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, NULL), SHED_EREDIS);
+    getter_start(&after, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 2);
+    table_release(&rig.table);
+    getter_expect(&before, "k@1", SHED_UNPUBLISHED);
+    getter_expect(&after, "k@2", SHED_UNPUBLISHED);
+    server_start_again(&rig.server);
+    rig_down(&rig);
+}
+END_TEST
+
+/* --------------------------------------------------------- Redis refuses */
+
+START_TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
+{
+    struct getter getter = {0};
+
+    rig_up(&rig);
+    table_hold(&rig.table);
+    getter_start(&getter, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    server_do(&rig.server, "CONFIG SET maxmemory 1");
+    table_release(&rig.table);
+    getter_expect(&getter, "k@1", SHED_UNPUBLISHED);
+    WAIT_FOR(server_int(&rig.server, "EXISTS t:{k}") == 0);
+    ck_assert_uint_eq(stats_of(rig.cache).unpublished, 1);
+    expect_origin(rig.cache, "l", "l@1", SHED_UNPUBLISHED);
+    server_do(&rig.server, "CONFIG SET maxmemory 0");
+    expect_origin(rig.cache, "l", "l@1", SHED_FROM_LOAD);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(out_of_memory_a_failed_load_ends_its_lease_too)
+{
+    struct getter getter = {0};
+
+    rig_up(&rig);
+    table_hold(&rig.table);
+    getter_start(&getter, rig.cache, "fail");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    server_do(&rig.server, "CONFIG SET maxmemory 1");
+    table_release(&rig.table);
+    getter_join(&getter);
+    ck_assert_int_eq(getter.code, SHED_ESOURCE);
+    WAIT_FOR(server_int(&rig.server, "EXISTS t:{fail}") == 0);
+    rig_down(&rig);
+}
+END_TEST
+
+/* What a replica has may be old. */
+START_TEST(a_replica_is_done_without)
+{
+    rig_init_hasty();
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    server_do(&rig.server, "CONFIG SET replica-serve-stale-data yes");
+    server_do(&rig.server, "REPLICAOF 127.0.0.1 1");
+    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, NULL), SHED_EREDIS);
+    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "l", "l@1", SHED_UNPUBLISHED);
+    server_do(&rig.server, "REPLICAOF NO ONE");
+    wait_for_redis();
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
+{
+    rig_init_hasty();
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    server_do(&rig.server, "CLIENT PAUSE 100000 WRITE");
+    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "l", "l@1", SHED_UNPUBLISHED);
+    server_do(&rig.server, "CLIENT UNPAUSE");
+    wait_for_redis();
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_server_that_loads_its_data_is_done_without)
+{
+    up_behind_proxy();
+    expect_text(rig.cache, "k", "k@1");
+    proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
+    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    wait_for_redis();
+    down_behind_proxy();
+}
+END_TEST
+
+START_TEST(flushes_under_load_lose_nothing_but_entries)
+{
+    enum { ROUNDS = 100 };
+    rig_up(&rig);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct getter getters[4] = {0};
+        for (size_t j = 0; j < 4; j++)
+            getter_start(&getters[j], rig.cache, j % 2 ? "a" : "b");
+        server_do(&rig.server, "FLUSHALL");
+        for (size_t j = 0; j < 4; j++) {
+            getter_join(&getters[j]);
+            ck_assert_int_eq(getters[j].code, SHED_OK);
+            check_text(getters[j].value, j % 2 ? "a@1" : "b@1");
+            shed_value_unref(getters[j].value);
+        }
+    }
+    rig_down(&rig);
+}
+END_TEST
+
+/* -------------------------------------------------------- replies go wrong */
+
+static void *read_own_keys(void *arg)
+{
+    const unsigned *number = arg;
+    char key[24], text[32];
+
+    for (unsigned i = 0; i < 150; i++) {
+        struct shed_value *value = NULL;
+        snprintf(key, sizeof(key), "k%u.%u", *number, i % 40);
+        snprintf(text, sizeof(text), "%s@1", key);
+        if (shed_get(rig.cache, key, strlen(key), 1 + i % 4, &value, NULL) ==
+            SHED_OK)
+            check_text(value, text);
+        shed_value_unref(value);
+    }
+    return NULL;
+}
+
+START_TEST(a_late_reply_never_answers_another_call)
+{
+    enum { THREADS = 8, DELAY_MS = 5, ONE_IN = 3 };
+    pthread_t threads[THREADS];
+    unsigned numbers[THREADS];
+
+    up_behind_proxy();
+    atomic_store(&proxy.every, ONE_IN);
+    proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
+    for (unsigned i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, read_own_keys, &numbers[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_gt(stats_of(rig.cache).errors_timeout, 0);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    wait_for_redis();
+    down_behind_proxy();
+}
+END_TEST
+
+/* A get while replies are spoilt is answered by the source, and Redis is used
+ * again afterwards. */
+static void survive(enum proxy_mode mode, unsigned delay_ms, const char *text)
+{
+    up_behind_proxy();
+    expect_text(rig.cache, "k", "k@1");
+    proxy_set(&proxy, mode, delay_ms, text);
+    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    wait_for_redis();
+    down_behind_proxy();
+}
+
+START_TEST(a_reply_cut_in_the_middle_ends_the_connection)
+{
+    survive(PROXY_CUT, 0, NULL);
+}
+END_TEST
+
+START_TEST(what_is_not_resp_ends_the_connection)
+{
+    survive(PROXY_ANSWER, 0, "HTTP/1.1 400 Bad Request\r\n\r\n");
+}
+END_TEST
+
+START_TEST(a_reply_that_is_dripped_does_not_stretch_the_timeout)
+{
+    survive(PROXY_DRIP, 10, NULL);
+}
+END_TEST
+
+START_TEST(a_huge_length_ends_the_connection_and_takes_no_memory)
+{
+    survive(PROXY_ANSWER, 0, "$9999999999999\r\nx");
+}
+END_TEST
+
+START_TEST(replies_that_do_not_come_end_the_connection)
+{
+    survive(PROXY_DROP, 0, NULL);
+}
+END_TEST
+
+/* The first miss waits until it is known whether pushes come: for the command
+ * timeout, not until the session's next ping, after 3 s. */
+START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
+{
+    const uint64_t timeout_ms = 2500;
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    rig_init_hasty();
+    proxy_start(&proxy, &rig.server);
+    proxy_set(&proxy, PROXY_SWALLOW_SUBSCRIBE, 0, NULL);
+    rig.uri = proxy.uri;
+    rig_open(&rig);
+    ck_assert_msg(shed_get(rig.cache, "k", 1, timeout_ms, &value, &err) ==
+                      SHED_OK,
+                  "%s", err.reason);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    wait_for_pushes(&rig); /* it is tried again */
+    down_behind_proxy();
+}
+END_TEST
+
+/* ---------------------------------------------------------- a good citizen */
+
+static int count_descriptors(bool *are_cloexec)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+
+    ck_assert_ptr_nonnull(dir);
+    for (struct dirent *at; (at = readdir(dir)) != NULL;) {
+        int fd = atoi(at->d_name);
+        if (at->d_name[0] == '.' || fd == dirfd(dir))
+            continue;
+        count++;
+        if (fd > STDERR_FILENO && !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+            *are_cloexec = false;
+    }
+    closedir(dir);
+    return count;
+}
+
+static int count_sockets(void)
+{
+    struct sockaddr_storage name;
+    int count = 0;
+
+    for (int fd = 3; fd < 256; fd++) {
+        socklen_t size = sizeof(name);
+        count += getpeername(fd, (struct sockaddr *)&name, &size) == 0;
+    }
+    return count;
+}
+
+START_TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
+{
+    enum { RECONNECTS = 50, CONNECTIONS = 3 };
+    bool before_is_cloexec = true, are_cloexec = true;
+    int before;
+
+    (void)count_descriptors(&before_is_cloexec); /* what the test inherited */
+    rig_init(&rig);
+    rig.client_options.links = 1;
+    /* libuv keeps two descriptors of the process's for ever */
+    rig_open(&rig);
+    rig_close(&rig);
+    before = count_descriptors(&are_cloexec);
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    wait_for_pushes(&rig);
+    for (int i = 0; i < RECONNECTS; i++) {
+        server_do(&rig.server, "CLIENT KILL TYPE normal SKIPME yes");
+        server_do(&rig.server, "CLIENT KILL TYPE pubsub");
+        expect_text(rig.cache, "k", "k@1");
+    }
+    wait_for_pushes(&rig);
+    WAIT_FOR(count_sockets() == CONNECTIONS);
+    (void)count_descriptors(&are_cloexec);
+    ck_assert(are_cloexec || !before_is_cloexec);
+    rig_close(&rig);
+    ck_assert_int_eq(count_descriptors(&are_cloexec), before);
+    server_check_ttls(&rig.server);
+    server_stop(&rig.server);
+}
+END_TEST
+
+START_TEST(no_signal_is_raised_and_no_disposition_changed)
+{
+    struct sigaction before, after;
+
+    ck_assert(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+    ck_assert_int_eq(sigaction(SIGPIPE, NULL, &before), 0);
+    rig_init_hasty();
+    rig_open(&rig);
+    for (int i = 0; i < 20; i++) {
+        expect_text(rig.cache, "k", "k@1");
+        server_do(&rig.server, "CLIENT KILL TYPE normal SKIPME yes");
+        server_do(&rig.server, "CLIENT KILL TYPE pubsub");
+    }
+    server_kill(&rig.server);
+    expect_text(rig.cache, "k", "k@1");
+    ck_assert_int_eq(sigaction(SIGPIPE, NULL, &after), 0);
+    ck_assert(after.sa_handler == before.sa_handler);
+    server_start_again(&rig.server);
+    rig_down(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("faults");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc,
+                   a_server_that_was_killed_and_came_back_empty_is_used_again);
+    tcase_add_test(tc, with_the_fail_policy_a_dead_server_is_an_error);
+    tcase_add_test(tc,
+                   a_server_that_stands_still_holds_nobody_beyond_the_deadline);
+    tcase_add_test(tc, a_server_that_stands_still_is_done_without);
+    tcase_add_test(tc, without_redis_no_more_loads_run_at_a_time_than_may);
+    tcase_add_test(tc, loads_that_have_left_their_threads_count_as_well);
+    tcase_add_test(
+        tc, after_an_invalidation_that_failed_nobody_here_joins_the_older_load);
+    tcase_add_test(tc, out_of_memory_a_load_is_answered_and_its_lease_ended);
+    tcase_add_test(tc, out_of_memory_a_failed_load_ends_its_lease_too);
+    tcase_add_test(tc, a_replica_is_done_without);
+    tcase_add_test(tc, a_pause_of_writes_lets_hits_pass_and_ends_no_call_late);
+    tcase_add_test(tc, a_server_that_loads_its_data_is_done_without);
+    tcase_add_test(tc, flushes_under_load_lose_nothing_but_entries);
+    tcase_add_test(tc, a_late_reply_never_answers_another_call);
+    tcase_add_test(tc, a_reply_cut_in_the_middle_ends_the_connection);
+    tcase_add_test(tc, what_is_not_resp_ends_the_connection);
+    tcase_add_test(tc, a_reply_that_is_dripped_does_not_stretch_the_timeout);
+    tcase_add_test(tc, a_huge_length_ends_the_connection_and_takes_no_memory);
+    tcase_add_test(tc, replies_that_do_not_come_end_the_connection);
+    tcase_add_test(tc,
+                   a_subscription_without_an_answer_holds_up_no_miss_for_long);
+    tcase_add_test(tc, reconnects_leak_no_descriptor_and_all_are_cloexec);
+    tcase_add_test(tc, no_signal_is_raised_and_no_disposition_changed);
+    return run_tests("faults", tc);
+}

@@ -1,0 +1,929 @@
+/* Locks when something dies, stops or forgets: holders, connections, the
+ * server. */
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <snowshed/stats.h>
+
+#include "support/lock_rig.h"
+
+/* Longer than a live process stops on a busy machine. */
+enum { GRACE_MS = 1500 };
+
+static struct server server;
+
+static void set_up(void)
+{
+    server = (struct server){0};
+    server_start(&server);
+}
+
+static void tear_down(void)
+{
+    server_stop(&server);
+}
+
+/* Longer than anything hangs here. */
+#define PATIENCE_MS ((uint64_t)600000)
+
+/* For how long a server that stands still is waited for: longer than one that
+ * does its work is silent on a busy machine. */
+enum { SILENCE_MS = 1000 };
+
+static struct shed_client *open_timed(const char *uri,
+                                      uint64_t command_timeout_ms)
+{
+    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client *client;
+
+    o.command_timeout_ms = command_timeout_ms;
+    ck_assert_int_eq(shed_client_open(uri, &o, &client, NULL), SHED_OK);
+    return client;
+}
+
+/* A process that holds the lock until it is killed. It is made before this one
+ * has threads. */
+struct holder {
+    pid_t pid;
+    int told[2]; /* a byte when it holds */
+};
+
+static void hold(int told, const struct shed_lock_options *o)
+{
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock = open_lock(client, o);
+
+    acquire(lock, PLENTY_MS);
+    ck_assert_int_eq(write(told, "", 1), 1);
+    for (;;)
+        pause();
+}
+
+static void holder_start(struct holder *h, const struct shed_lock_options *o)
+{
+    char byte;
+
+    ck_assert_int_eq(pipe(h->told), 0);
+    h->pid = fork();
+    ck_assert_int_ge(h->pid, 0);
+    if (h->pid == 0)
+        hold(h->told[1], o);
+    ck_assert_int_eq(read(h->told[0], &byte, 1), 1);
+}
+
+static void holder_kill(struct holder *h)
+{
+    ck_assert_int_eq(kill(h->pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(h->pid, NULL, 0), h->pid);
+    close(h->told[0]);
+    close(h->told[1]);
+}
+
+static uint64_t scale(void)
+{
+    const char *text = getenv("SHED_TEST_SCALE");
+
+    return text != NULL ? strtoull(text, NULL, 10) : 1;
+}
+
+/* How often waiters have asked for it; the server forgets that with a restart.
+ */
+static long long asked(void)
+{
+    return server_calls(&server, "evalsha");
+}
+
+static void wait_until_asked(long long times)
+{
+    long long before = asked();
+
+    WAIT_FOR(asked() >= before + times);
+}
+
+/* ------------------------------------------------------------ dead holders */
+
+START_TEST(a_dead_holder_is_replaced_long_before_its_lease_ends)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client;
+    struct shed_lock *lock;
+    struct holder h;
+    struct waiter w;
+
+    o.lease_ms = 3600000;
+    o.fair = (uint64_t)_i;
+    holder_start(&h, &o);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    lock = open_lock(client, &o);
+    waiter_start(&w, lock, PLENTY_MS);
+    wait_until_asked(3);
+    ck_assert(!atomic_load(&w.has_ended));
+    holder_kill(&h);
+    WAIT_FOR(atomic_load(&w.has_ended));
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(who_dies_as_soon_as_he_has_it_is_replaced_too)
+{
+    enum { HOLDERS = 20 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+
+    o.lease_ms = 3600000;
+    o.watchdog = (uint64_t)_i;
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        struct shed_client *client;
+        struct shed_lock *lock;
+        struct holder h;
+        holder_start(&h, &o);
+        holder_kill(&h);
+        client = open_client(&server, SHED_WAIT_AUTO);
+        lock = open_lock(client, &o);
+        acquire(lock, PLENTY_MS);
+        release(lock);
+        shed_client_close(client);
+    }
+}
+END_TEST
+
+enum { DEAD_WAITERS = 40 };
+
+/* A process that waits for the lock many times over. */
+static _Noreturn void wait_often(int told, const struct shed_lock_options *o)
+{
+    static struct outcome outcomes[DEAD_WAITERS];
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock = open_lock(client, o);
+
+    for (int i = 0; i < DEAD_WAITERS; i++)
+        acquire_async(lock, PLENTY_MS, &outcomes[i]);
+    WAIT_FOR(server_int(&server, "ZCARD " LEASE_KEY ":q") == DEAD_WAITERS);
+    ck_assert_int_eq(write(told, "", 1), 1);
+    for (;;)
+        pause();
+}
+
+/* Each could keep the lock from the next for 250 ms. */
+START_TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client;
+    struct shed_lock *lock;
+    struct holder holding, waiting;
+    struct waiter w;
+    char byte;
+
+    o.lease_ms = 3600000;
+    o.fair = 1;
+    holder_start(&holding, &o);
+    ck_assert_int_eq(pipe(waiting.told), 0);
+    waiting.pid = fork();
+    ck_assert_int_ge(waiting.pid, 0);
+    if (waiting.pid == 0)
+        wait_often(waiting.told[1], &o);
+    ck_assert_int_eq(read(waiting.told[0], &byte, 1), 1);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    lock = open_lock(client, &o);
+    waiter_start(&w, lock, PLENTY_MS);
+    WAIT_FOR(server_int(&server, "ZCARD " LEASE_KEY ":q") == DEAD_WAITERS + 1);
+    holder_kill(&waiting);
+    holder_kill(&holding);
+    WAIT_FOR(atomic_load(&w.has_ended));
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(with_no_grace_only_the_lease_counts)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client;
+    struct shed_lock *lock;
+    struct holder h;
+
+    o.death_grace_ms = 0;
+    holder_start(&h, &o);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    lock = open_lock(client, &o);
+    holder_kill(&h);
+    expect_acquire(lock, 600, SHED_ETIMEDOUT);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 1);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
+{
+    enum { CUTS = 4 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *a = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_client *b = open_client(&server, SHED_WAIT_AUTO);
+    atomic_uint losses = 0;
+    struct shed_lock *held, *wanted;
+    struct waiter w;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    o.death_grace_ms = GRACE_MS * scale();
+    held = open_lock(a, &o);
+    wanted = open_lock(b, &o);
+    WAIT_FOR(server_clients(&server, "sub=2") == 2);
+    acquire(held, 0);
+    waiter_start(&w, wanted, PLENTY_MS);
+    for (unsigned i = 0; i < CUTS; i++) {
+        uint64_t end_ms = shed_now_ms() + o.death_grace_ms;
+        server_do(&server, "CLIENT KILL TYPE pubsub");
+        WAIT_FOR(server_clients(&server, "sub=2") == 2);
+        while (shed_now_ms() < end_ms)
+            wait_until_asked(1);
+        wait_until_asked(2);
+        ck_assert(!atomic_load(&w.has_ended));
+    }
+    release(held);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_uint_eq(atomic_load(&losses), 0);
+    shed_client_close(a);
+    shed_client_close(b);
+}
+END_TEST
+
+/* A process that cannot subscribe any more must not seem dead: others know it
+ * by that only as long as it has said so. */
+static void refuse_pushes(void)
+{
+    server_do(&server, "ACL SETUSER default -subscribe");
+    server_do(&server, "CLIENT KILL TYPE pubsub");
+}
+
+/* And at first it cannot say so either. */
+static void refuse_all(void)
+{
+    server_do(&server, "ACL SETUSER default -evalsha");
+    refuse_pushes();
+    WAIT_FOR(server_clients(&server, "cmd=subscribe") == 1);
+    server_do(&server, "ACL SETUSER default +evalsha");
+}
+
+/* Another client, who waits for the lock in vain, for longer than the grace. */
+struct rival {
+    struct shed_client *client;
+    struct waiter waiter;
+};
+
+static void rival_start(struct rival *r, const struct shed_lock_options *o)
+{
+    uint64_t end_ms = shed_now_ms() + 2 * o->death_grace_ms;
+
+    r->client = open_client(&server, SHED_WAIT_AUTO);
+    waiter_start(&r->waiter, open_lock(r->client, o), PLENTY_MS);
+    do
+        wait_until_asked(3);
+    while (shed_now_ms() < end_ms);
+    ck_assert(!atomic_load(&r->waiter.has_ended));
+}
+
+static void rival_end(struct rival *r)
+{
+    waiter_join(&r->waiter);
+    ck_assert_int_eq(r->waiter.code, SHED_OK);
+    shed_client_close(r->client);
+}
+
+START_TEST(a_holder_who_cannot_subscribe_any_more_keeps_the_lock)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock;
+    struct rival rival;
+    long long left_ms;
+
+    o.watchdog = (uint64_t)_i % 2;
+    o.death_grace_ms = GRACE_MS * scale();
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    left_ms = server_int(&server, "PTTL %s", LEASE_KEY);
+    if (_i < 2)
+        refuse_pushes();
+    else
+        refuse_all();
+    rival_start(&rival, &o);
+    if (o.watchdog == 0) /* what is not to be renewed has not been */
+        ck_assert_int_lt(server_int(&server, "PTTL %s", LEASE_KEY), left_ms);
+    release(lock);
+    rival_end(&rival);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(who_loses_pushes_while_he_acquires_keeps_the_lock)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock;
+    struct rival rival;
+    struct waiter w;
+
+    o.watchdog = (uint64_t)_i;
+    lock = open_lock(client, &o);
+    acquire(lock, 0); /* all connections stand */
+    release(lock);
+    server_do(&server, "CLIENT PAUSE 60000 WRITE");
+    waiter_start(&w, lock, PLENTY_MS);
+    WAIT_FOR(server_clients(&server, "cmd=evalsha") == 1);
+    refuse_pushes();
+    WAIT_FOR(server_clients(&server, "cmd=subscribe") == 1);
+    server_do(&server, "CLIENT UNPAUSE");
+    WAIT_FOR(atomic_load(&w.has_ended));
+    ck_assert_int_eq(w.code, SHED_OK);
+    rival_start(&rival, &o);
+    waiter_join(&w);
+    ck_assert_int_eq(w.release_code, SHED_OK);
+    rival_end(&rival);
+    shed_client_close(client);
+}
+END_TEST
+
+/* -------------------------------------------------------------- the server */
+
+START_TEST(a_server_that_restarts_with_its_data_costs_no_lock)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *a, *b;
+    struct shed_lock *held, *wanted;
+    struct waiter w;
+
+    server_stop(&server);
+    server = (struct server){
+        .options = {"--appendonly", "yes", "--appendfsync", "always"}};
+    server_start(&server);
+    a = open_client(&server, SHED_WAIT_AUTO);
+    b = open_client(&server, SHED_WAIT_AUTO);
+    held = open_lock(a, &o);
+    wanted = open_lock(b, &o);
+    WAIT_FOR(server_clients(&server, "sub=2") == 2);
+    acquire(held, 0);
+    waiter_start(&w, wanted, PLENTY_MS);
+    wait_until_asked(2);
+    server_kill(&server);
+    server_start_again(&server);
+    wait_until_asked(8); /* longer than the grace */
+    ck_assert(!atomic_load(&w.has_ended));
+    ck_assert_int_eq(shed_lock_is_mine(held), 1);
+    release(held);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_client_close(a);
+    shed_client_close(b);
+}
+END_TEST
+
+START_TEST(a_server_that_forgets_is_found_out)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    WAIT_FOR(server_clients(&server, "sub=2") == 1);
+    acquire(lock, 0);
+    server_kill(&server);
+    server_start_again(&server);
+    /* long before a third of the lease */
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    shed_client_close(client);
+}
+END_TEST
+
+static const enum shed_lock_algorithm singles[] = {
+    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
+enum { SINGLES = 4 };
+
+START_TEST(without_a_server_a_call_ends_and_says_so)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    acquire(lock, PLENTY_MS);
+    server_kill(&server);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_EREDIS);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1); /* its lease still runs */
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    expect_acquire(lock, 0, SHED_EREDIS);
+    expect_acquire(lock, 50, SHED_EREDIS);
+    server_start_again(&server);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(a_silent_server_is_left_after_the_command_timeout)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_client *client = open_timed(server.uri, 100);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    acquire(lock, PLENTY_MS);
+    server_freeze(&server);
+    ck_assert_int_ne(shed_lock_release(lock, NULL), SHED_OK);
+    ck_assert_int_ne(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+    server_thaw(&server);
+    acquire(lock, PLENTY_MS);
+    shed_client_close(client);
+}
+END_TEST
+
+/* The command waits in the server's socket, and is carried out when nobody
+ * wants it any more. */
+START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
+{
+    static const enum shed_lock_algorithm undone[] = {
+        SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_LEASE};
+    struct shed_lock_options o = options_of(undone[_i]);
+    struct shed_client *client = open_timed(server.uri, SILENCE_MS);
+    struct shed_client *other = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock, *free;
+
+    o.lease_ms = 3600000;
+    lock = open_lock(client, &o);
+    free = open_lock(other, &o);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    for (unsigned i = 0; i < 3; i++) {
+        server_freeze(&server);
+        expect_acquire(lock, 0, SHED_EREDIS);
+        server_thaw(&server);
+        acquire(free, PLENTY_MS);
+        release(free);
+    }
+    shed_client_close(client);
+    shed_client_close(other);
+}
+END_TEST
+
+/* As what_a_silent_server..., but the request was lost on its way. */
+START_TEST(a_release_that_never_came_is_made_again)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct proxy proxy = {0};
+    struct shed_client *client;
+    struct shed_lock *lock;
+
+    proxy_start(&proxy, &server);
+    client = open_timed(proxy.uri, 200);
+    o.lease_ms = 3600000;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
+    shed_client_close(client);
+    proxy_stop(&proxy);
+}
+END_TEST
+
+/* Away for longer than the lease of the options, which was extended. */
+START_TEST(what_was_extended_is_given_back_however_late)
+{
+    static const enum shed_lock_algorithm undone[] = {SHED_LOCK_EXPIRE,
+                                                      SHED_LOCK_LEASE};
+    struct shed_lock_options o = options_of(undone[_i]);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    redisContext *admin = redisConnectUnix(server.socket);
+    char away[SERVER_PATH_BYTES + 8];
+    struct shed_lock *lock;
+
+    ck_assert(admin != NULL && admin->err == 0);
+    o.lease_ms = 500;
+    lock = open_lock(client, &o);
+    do
+        acquire(lock, PLENTY_MS);
+    while (shed_lock_extend(lock, 3600000, NULL) == SHED_ELOST); /* too slow */
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    snprintf(away, sizeof(away), "%s.away", server.socket);
+    ck_assert_int_eq(rename(server.socket, away), 0);
+    freeReplyObject(redisCommand(admin, "CLIENT KILL TYPE normal SKIPME yes"));
+    freeReplyObject(redisCommand(admin, "CLIENT KILL TYPE pubsub"));
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    usleep(1000 * 1000);
+    ck_assert_int_eq(rename(away, server.socket), 0);
+    WAIT_FOR(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) == 0);
+    redisFree(admin);
+    shed_client_close(client);
+}
+END_TEST
+
+/* Two tries would take two command timeouts. */
+START_TEST(who_does_not_wait_tries_a_silent_server_once)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_timed(server.uri, SILENCE_MS);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock_stats stats;
+
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    server_freeze(&server);
+    expect_acquire(lock, 0, SHED_EREDIS);
+    ck_assert_int_eq(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL),
+                     SHED_OK);
+    ck_assert_uint_eq(stats.tries, 2);
+    server_thaw(&server);
+    shed_client_close(client);
+}
+END_TEST
+
+/* TIMESTAMP compares what it has set; and does not know which of its two times
+ * stands there when it has not heard how a renewal ended. */
+START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
+{
+    enum { LOST_REPLIES = 5 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct proxy proxy = {0};
+    struct shed_client *client;
+    struct shed_lock *lock;
+    unsigned unheard = 0;
+
+    proxy_start(&proxy, &server);
+    client = open_timed(proxy.uri, PATIENCE_MS);
+    o.watchdog = 0;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    while (unheard < LOST_REPLIES) {
+        int code;
+        proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
+        code = shed_lock_extend(lock, 0, NULL);
+        unheard += code == SHED_EREDIS;
+        while (code == SHED_EREDIS) /* until there is a connection again */
+            code = shed_lock_extend(lock, 0, NULL);
+        ck_assert_int_eq(code, SHED_OK);
+    }
+    release(lock);
+    acquire(lock, PLENTY_MS);
+    shed_client_close(client);
+    proxy_stop(&proxy);
+}
+END_TEST
+
+START_TEST(with_no_memory_it_is_refused_and_can_be_released)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    acquire(lock, 0);
+    server_do(&server, "CONFIG SET maxmemory 1");
+    release(lock);
+    expect_acquire(lock, 0, SHED_EREDIS);
+    server_do(&server, "CONFIG SET maxmemory 0");
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(with_no_memory_a_held_lock_is_kept)
+{
+    static const enum shed_lock_algorithm leased[] = {
+        SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
+    struct shed_lock_options o = options_of(leased[_i]);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    server_do(&server, "CONFIG SET maxmemory 1");
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    WAIT_FOR(server_clients(&server, "sub=2") == 1);
+    server_do(&server, "CLIENT KILL TYPE pubsub"); /* LEASE names the session */
+    WAIT_FOR(server_clients(&server, "sub=2") == 1);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    ck_assert_uint_eq(atomic_load(&losses), 0);
+    release(lock);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *a = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_client *b = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *held = open_lock(a, &o), *wanted = open_lock(b, &o);
+    struct shed_error err;
+
+    acquire(held, PLENTY_MS);
+    server_do(&server, "CONFIG SET maxmemory 1");
+    expect_acquire(wanted, 0, SHED_ETIMEDOUT);
+    expect_acquire(wanted, 50, SHED_ETIMEDOUT);
+    release(held);
+    ck_assert_int_eq(shed_lock_acquire(wanted, 50, &err), SHED_EREDIS);
+    ck_assert_msg(strstr(err.reason, "OOM") != NULL, "%s", err.reason);
+    shed_client_close(a);
+    shed_client_close(b);
+}
+END_TEST
+
+/* The release was carried out and its reply was lost; asked again, Redis says
+ * that the lock is not ours. That does not mean that we had lost it. */
+START_TEST(a_release_whose_reply_is_lost_is_no_loss)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct proxy proxy = {0};
+    struct shed_client *client;
+    struct shed_lock *lock;
+    int code;
+
+    proxy_start(&proxy, &server);
+    ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
+    lock = open_lock(client, &o);
+    do { /* it may be another reply that is cut */
+        acquire(lock, PLENTY_MS);
+        proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
+        code = shed_lock_release(lock, NULL);
+    } while (code == SHED_OK);
+    ck_assert_int_eq(code, SHED_EREDIS);
+    WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
+    acquire(lock, PLENTY_MS);
+    server_do(&server, "DEL " LEASE_KEY);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    shed_client_close(client);
+    proxy_stop(&proxy);
+}
+END_TEST
+
+/* Granted, but nobody heard of it in time. */
+START_TEST(an_acquire_that_was_not_heard_of_is_given_back)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct proxy proxy = {0};
+    struct shed_client *client;
+    struct shed_lock *lock;
+
+    proxy_start(&proxy, &server);
+    client = open_timed(proxy.uri, SILENCE_MS);
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    proxy_set(&proxy, PROXY_DROP, 0, NULL);
+    expect_acquire(lock, 50, SHED_EREDIS);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
+    shed_client_close(client);
+    proxy_stop(&proxy);
+}
+END_TEST
+
+/* Redis has extended it at once, and said so when the hold was over. */
+START_TEST(what_was_extended_too_late_is_given_back)
+{
+    enum { SHORT_MS = 500, LATE_MS = 1500, LONG_MS = 3600000 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct proxy proxy = {0};
+    struct shed_client *client;
+    struct shed_lock *lock;
+    struct waiter w;
+
+    proxy_start(&proxy, &server);
+    client = open_timed(proxy.uri, PATIENCE_MS);
+    o.lease_ms = SHORT_MS;
+    o.watchdog = 0;
+    lock = open_lock(client, &o);
+    acquire_for_all(lock);
+    proxy_set(&proxy, PROXY_DELAY, LATE_MS, NULL);
+    extender_start(&w, lock, LONG_MS);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_ELOST);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
+    shed_client_close(client);
+    proxy_stop(&proxy);
+}
+END_TEST
+
+/* A callback that blocks, which it must not. */
+static void block_for(void *ms, struct shed_lock *lock, int code,
+                      const struct shed_error *reason)
+{
+    (void)lock;
+    (void)code;
+    (void)reason;
+    usleep(*(useconds_t *)ms * 1000);
+}
+
+/* The two replies come at once; when the second is read, the lease is over. */
+START_TEST(an_answer_that_was_read_too_late_revives_nothing)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_timed(server.uri, PATIENCE_MS);
+    useconds_t block_ms;
+    struct shed_lock *lock, *other;
+    struct waiter w;
+
+    o.lease_ms = 2000 * scale();
+    o.watchdog = 0;
+    block_ms = (useconds_t)o.lease_ms;
+    lock = open_lock(client, &o);
+    ck_assert_int_eq(shed_lock_open(&client, 1, "b", 1, &o, &other, NULL),
+                     SHED_OK);
+    acquire_for_all(lock);
+    server_freeze(&server);
+    ck_assert_int_eq(
+        shed_lock_acquire_async(other, 0, block_for, &block_ms, NULL), SHED_OK);
+    usleep(50000);
+    extender_start(&w, lock, 0);
+    usleep(50000);
+    server_thaw(&server);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_ELOST);
+    shed_client_close(client);
+}
+END_TEST
+
+/* The command that would renew it hangs for longer than the lease; when it is
+ * carried out after all, it revives nothing. */
+START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_timed(server.uri, PATIENCE_MS);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+    struct waiter w;
+
+    o.lease_ms = 500;
+    o.on_lost = count_loss;
+    o.user = &losses;
+    o.watchdog = (uint64_t)_i;
+    lock = open_lock(client, &o);
+    acquire_for_all(lock);
+    server_freeze(&server);
+    extender_start(&w, lock, 0);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    server_thaw(&server);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_ELOST);
+    WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
+    shed_client_close(client);
+}
+END_TEST
+
+/* Redis tells it in two ways, by the number of arguments. */
+START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
+{
+    struct shed_lock_options o =
+        options_of(_i < SINGLES ? singles[_i] : SHED_LOCK_LEASE);
+    struct shed_client *client;
+    struct shed_lock *lock;
+
+    o.fair = _i == SINGLES; /* goes by the reactor's connection */
+    server_do(&server, "CONFIG SET requirepass hunter2");
+    server.password = "hunter2";
+    client = open_client(&server, SHED_WAIT_AUTO);
+    lock = open_lock(client, &o);
+    for (unsigned i = 0; i < 10; i++) {
+        struct shed_error err;
+        ck_assert_int_eq(
+            shed_lock_acquire(lock, i < 5 ? 0 : SHED_LOCK_WAIT_MAX_MS, &err),
+            SHED_EDENIED);
+        ck_assert_int_eq((int)err.code, SHED_EDENIED);
+    }
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(who_may_not_ask_for_his_id_need_not_wait)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client;
+    struct shed_lock *lock;
+
+    server_do(&server, "ACL SETUSER default -client|id");
+    client = open_client(&server, SHED_WAIT_AUTO);
+    lock = open_lock(client, &o);
+    acquire(lock, 1000 * scale()); /* the timer behind is slower */
+    release(lock);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(scripts_that_are_lost_are_sent_again)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct waiter w;
+
+    acquire(lock, 0);
+    waiter_start(&w, lock, PLENTY_MS);
+    for (unsigned i = 0; i < 10; i++) {
+        server_do(&server, "SCRIPT FLUSH");
+        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    }
+    server_do(&server, "SCRIPT FLUSH");
+    release(lock);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_int_eq(w.release_code, SHED_OK);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(a_child_can_do_nothing_with_it)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock = open_lock(client, &o);
+    int status;
+    pid_t pid;
+
+    acquire(lock, 0);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct shed_fence fence;
+        if (shed_lock_acquire(lock, 0, NULL) != SHED_EFORKED ||
+            shed_lock_release(lock, NULL) != SHED_EFORKED ||
+            shed_lock_is_mine(lock) ||
+            shed_lock_fence(lock, &fence, NULL) != SHED_EFORKED)
+            _exit(1);
+        shed_lock_close(lock);
+        shed_client_close(client);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    release(lock);
+    shed_client_close(client);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lock faults");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(
+        tc, a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2);
+    tcase_add_loop_test(tc, who_dies_as_soon_as_he_has_it_is_replaced_too, 0,
+                        2);
+    tcase_add_test(tc, dead_waiters_of_a_fair_lock_cost_one_grace);
+    tcase_add_test(tc, with_no_grace_only_the_lease_counts);
+    tcase_add_test(tc, a_holder_whose_pushes_are_cut_keeps_the_lock);
+    tcase_add_loop_test(
+        tc, a_holder_who_cannot_subscribe_any_more_keeps_the_lock, 0, 4);
+    tcase_add_loop_test(tc, who_loses_pushes_while_he_acquires_keeps_the_lock,
+                        0, 2);
+    tcase_add_test(tc, a_server_that_restarts_with_its_data_costs_no_lock);
+    tcase_add_test(tc, a_server_that_forgets_is_found_out);
+    tcase_add_loop_test(tc, without_a_server_a_call_ends_and_says_so, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, a_silent_server_is_left_after_the_command_timeout,
+                        0, SINGLES);
+    tcase_add_loop_test(
+        tc, what_a_silent_server_grants_in_the_end_is_given_back, 0, 3);
+    tcase_add_test(tc, a_release_that_never_came_is_made_again);
+    tcase_add_loop_test(tc, what_was_extended_is_given_back_however_late, 0, 2);
+    tcase_add_test(tc, who_does_not_wait_tries_a_silent_server_once);
+    tcase_add_loop_test(tc, a_renewal_whose_reply_is_lost_is_no_loss, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, with_no_memory_it_is_refused_and_can_be_released, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1);
+    tcase_add_test(tc, with_no_memory_a_waiter_is_told_why_it_gets_no_lock);
+    tcase_add_test(tc, a_release_whose_reply_is_lost_is_no_loss);
+    tcase_add_test(tc, an_acquire_that_was_not_heard_of_is_given_back);
+    tcase_add_test(tc, what_was_extended_too_late_is_given_back);
+    tcase_add_test(tc, an_answer_that_was_read_too_late_revives_nothing);
+    tcase_add_loop_test(tc, the_end_of_a_lease_is_told_while_redis_is_silent, 0,
+                        2);
+    tcase_add_loop_test(
+        tc, a_missing_password_is_denied_however_long_one_would_wait, 0,
+        SINGLES + 1);
+    tcase_add_test(tc, who_may_not_ask_for_his_id_need_not_wait);
+    tcase_add_test(tc, scripts_that_are_lost_are_sent_again);
+    tcase_add_test(tc, a_child_can_do_nothing_with_it);
+    return run_tests("lock faults", tc);
+}

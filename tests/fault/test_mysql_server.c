@@ -1,0 +1,459 @@
+/* The MySQL source and a server that stops, stands still, is full, or is not
+ * there: against a MariaDB of its own. */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "support/mysql_testing.h"
+#include "support/own_mariadb.h"
+
+static struct own_mariadb server;
+static struct site site;
+
+static void install(void)
+{
+    own_mariadb_install(&server);
+}
+
+static void uninstall(void)
+{
+    own_mariadb_remove(&server);
+}
+
+static void set_up(void)
+{
+    own_mariadb_start(&server);
+    open_site(&site, server.uri);
+    make_words(&site);
+}
+
+static void tear_down(void)
+{
+    mysql_close(site.admin);
+    own_mariadb_signal(&server, SIGKILL);
+}
+
+#define WORD "SELECT k, v FROM word WHERE k IN (?)"
+#define SLOW "SELECT k, SLEEP(25) FROM word WHERE k IN (?)"
+
+/* Loads fail while the server is away; wait until one does not. */
+static void wait_row(struct shed_source *source, const char *key,
+                     const char *text)
+{
+    uint64_t deadline_ms = test_deadline_ms() + 10000;
+    struct ask ask;
+
+    load_key(source, &ask, key);
+    while (ask.loaded.value == NULL) {
+        ck_assert_msg(shed_now_ms() < deadline_ms, "%s",
+                      ask.loaded.error.reason);
+        sched_yield();
+        load_key(source, &ask, key);
+    }
+    assert_text(&ask, text);
+}
+
+START_TEST(a_server_that_was_restarted_is_found_again)
+{
+    struct shed_source *source = open_source(&site, WORD, NULL);
+    struct ask ask;
+
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    own_mariadb_signal(&server, SIGTERM);
+    load_key(source, &ask, "a");
+    assert_failure(&ask, "MySQL: ");
+    own_mariadb_start(&server);
+    wait_row(source, "b", "B");
+    shed_source_close(source);
+}
+END_TEST
+
+/* What it reads is no old snapshot, and no transaction stays open. */
+START_TEST(where_sessions_do_not_commit_by_themselves_the_sources_do)
+{
+    struct shed_source *source = open_source(
+        &site, "SELECT k, @@autocommit FROM word WHERE k IN (?)", NULL);
+    struct ask ask;
+
+    run_sql(&site, "SET GLOBAL autocommit = 0");
+    load_key(source, &ask, "a");
+    assert_text(&ask, "1");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_restart_that_nobody_saw_costs_nothing)
+{
+    struct shed_source *source = open_source(&site, WORD, NULL);
+    struct ask ask;
+
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    own_mariadb_signal(&server, SIGTERM);
+    own_mariadb_start(&server);
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_query_of_a_server_that_dies_fails_long_before_its_limit)
+{
+    struct shed_source *source = open_source(&site, SLOW, NULL);
+    struct ask ask;
+    uint64_t begin_ms;
+
+    begin_ask(source, &ask, "a", 1);
+    wait_sleepers(&site, 1);
+    own_mariadb_signal(&server, SIGKILL);
+    begin_ms = shed_now_ms();
+    end_ask(&ask);
+    ck_assert_uint_lt(shed_now_ms() - begin_ms, 10000);
+    assert_failure(&ask, "MySQL: ");
+    shed_source_close(source);
+}
+END_TEST
+
+static struct shed_mysql_options short_timeouts(void)
+{
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+
+    o.connect_timeout_ms = 1000;
+    o.read_timeout_ms = 1000;
+    return o;
+}
+
+START_TEST(a_server_that_stands_still_keeps_a_slot_until_its_limit)
+{
+    enum { LIMIT_MS = 2000 };
+    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = short_timeouts();
+    struct shed_source *source;
+    struct ask ask;
+    uint64_t begin_ms, end_ms;
+
+    source_options.max_loads = 1;
+    source_options.load_timeout_ms = LIMIT_MS;
+    o.source = &source_options;
+    source = open_source(&site, WORD, &o);
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    own_mariadb_signal(&server, SIGSTOP);
+    begin_ms = shed_now_ms();
+    load_key(source, &ask, "a");
+    end_ms = shed_now_ms();
+    assert_failure(&ask, "no answer for 1");
+    ck_assert_uint_ge(end_ms - begin_ms, LIMIT_MS);
+    own_mariadb_signal(&server, SIGCONT);
+    wait_row(source, "b", "B");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_query_that_was_too_slow_is_not_repeated)
+{
+    struct shed_mysql_options o = short_timeouts();
+    struct shed_source *source = open_source(&site, SLOW, &o);
+    struct ask ask;
+
+    load_key(source, &ask, "a");
+    assert_failure(&ask, "no answer for 1");
+    ck_assert_uint_eq(ask_sql(&site,
+                              "SELECT variable_value FROM information_schema."
+                              "global_status WHERE variable_name = "
+                              "'Com_stmt_execute'"),
+                      1);
+    shed_source_close(source);
+}
+END_TEST
+
+/* Its server looks whether it is killed between rows only. */
+START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
+{
+    /* The limit is not what frees it, however slow the machine is. */
+    enum { SLOW_PARTS = 60, PART_BYTES = 64, LIMIT_MS = 3600000 };
+    static char query[SLOW_PARTS * PART_BYTES];
+    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = short_timeouts();
+    struct shed_source *source;
+    struct ask ask;
+    size_t used;
+
+    used = (size_t)snprintf(query, sizeof(query), "SELECT k, CONCAT(k");
+    for (int i = 0; i < SLOW_PARTS; i++)
+        used += (size_t)snprintf(query + used, sizeof(query) - used,
+                                 ", SHA2(REPEAT(k, %d), 512)", 16000000 + i);
+    snprintf(query + used, sizeof(query) - used, ") FROM word WHERE k IN (?)");
+    so.load_timeout_ms = LIMIT_MS;
+    o.source = &so;
+    source = open_source(&site, query, &o);
+    load_key(source, &ask, "a");
+    ck_assert_uint_eq(
+        ask_sql(&site,
+                "SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                "info LIKE 'SELECT k, CONCAT%%'"),
+        0);
+    assert_failure(&ask, "no answer for 1");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_restart_has_ended_what_was_lost_before)
+{
+    enum { LIMIT_MS = 120000 };
+    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = short_timeouts();
+    struct shed_source *source;
+    struct ask ask;
+
+    source_options.load_timeout_ms = LIMIT_MS;
+    o.source = &source_options;
+    source = open_source(&site, SLOW, &o);
+    begin_ask(source, &ask, "a", 1);
+    wait_sleepers(&site, 1);
+    own_mariadb_signal(&server, SIGSTOP);
+    /* Its read has timed out when it tries to connect again, which goes
+     * unanswered: a second connection stands in the listener's queue. */
+    ck_assert(!shed_gate_wait(&ask.gate, shed_now_ms() + 2500));
+    own_mariadb_signal(&server, SIGKILL);
+    own_mariadb_start(&server);
+    end_ask(&ask);
+    assert_failure(&ask, "no answer for 1");
+    shed_source_close(source);
+}
+END_TEST
+
+static MYSQL *connect_guest(void)
+{
+    MYSQL *mysql = mysql_init(NULL);
+
+    ck_assert_ptr_nonnull(mysql);
+    ck_assert_msg(
+        mysql_real_connect(mysql, NULL, "root", NULL, NULL, 0,
+                           strstr(site.uri, "socket=") + strlen("socket="),
+                           0) != NULL,
+        "%s", mysql_error(mysql));
+    return mysql;
+}
+
+/* Connect until the server, which counts, has given us this id. */
+static MYSQL *connect_as(unsigned long id)
+{
+    MYSQL *mysql = connect_guest();
+
+    while (mysql_thread_id(mysql) < id) {
+        mysql_close(mysql);
+        mysql = connect_guest();
+    }
+    ck_assert_uint_eq(mysql_thread_id(mysql), id);
+    return mysql;
+}
+
+START_TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
+{
+    enum { LATER_IDS = 50, LONG_MS = 60000 };
+    struct shed_mysql_failure failure = {.is_timeout = true};
+    struct shed_mysql_connection c;
+    struct shed_mysql_config config;
+    MYSQL *innocent;
+
+    for (int i = 0; i < LATER_IDS; i++)
+        mysql_close(connect_guest());
+    open_connection(&site, &c, &config);
+    c.place.opened_ms -= LONG_MS;
+    shed_mysql_connection_abandon(&c, &failure, shed_now_ms());
+    ck_assert_uint_ne(c.lost.id, 0);
+    own_mariadb_signal(&server, SIGKILL);
+    own_mariadb_start(&server);
+    innocent = connect_as(c.lost.id);
+    shed_mysql_connection_end_lost(&c);
+    ck_assert_uint_eq(c.lost.id, 0);
+    ck_assert_int_eq(mysql_query(innocent, "DO 1"), 0);
+    mysql_close(innocent);
+    close_connection(&c, &config);
+}
+END_TEST
+
+START_TEST(a_connection_that_was_idle_too_long_is_opened_again)
+{
+    struct shed_source *source;
+    char sql[TEXT_BYTES];
+    struct ask ask;
+
+    run_sql(&site, "SET GLOBAL wait_timeout = 1");
+    source = open_source(&site, WORD, NULL);
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    snprintf(sql, sizeof(sql),
+             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = "
+             "'%s' AND id <> CONNECTION_ID()",
+             site.database);
+    wait_sql(&site, 0, sql);
+    load_key(source, &ask, "b");
+    assert_text(&ask, "B");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_server_that_is_full_is_a_failure_that_passes)
+{
+    enum { CONNECTIONS = 10 }; /* as few as MariaDB allows */
+    MYSQL *others[CONNECTIONS];
+    struct shed_source *source;
+    char uri[TEXT_BYTES];
+    struct ask ask;
+
+    run_sql(&site, "CREATE USER guest");
+    run_sql(&site, "GRANT SELECT ON *.* TO guest");
+    run_sql(&site, "SET GLOBAL max_connections = %d", CONNECTIONS);
+    snprintf(uri, sizeof(uri), "mysql://guest%s", strchr(site.uri, '@'));
+    ck_assert_int_eq(shed_mysql_source_open(uri, WORD, NULL, &source, NULL),
+                     SHED_OK);
+    for (size_t i = 0; i < CONNECTIONS; i++) {
+        others[i] = mysql_init(NULL);
+        (void)mysql_real_connect(others[i], NULL, "guest", NULL, NULL, 0,
+                                 strstr(site.uri, "socket=") + 7, 0);
+    }
+    load_key(source, &ask, "a");
+    assert_failure(&ask, "(1040)");
+    for (size_t i = 0; i < CONNECTIONS; i++)
+        mysql_close(others[i]);
+    wait_row(source, "a", "A");
+    /* All is forgotten then: the next connection is opened without a pause. */
+    run_sql(&site, "RENAME TABLE word TO gone");
+    load_key(source, &ask, "b");
+    assert_failure(&ask, "(1146)");
+    run_sql(&site, "RENAME TABLE gone TO word");
+    load_key(source, &ask, "b");
+    assert_text(&ask, "B");
+    shed_source_close(source);
+}
+END_TEST
+
+/* --------------------------------------------------------- without a server */
+
+struct listener {
+    int fd;
+    char uri[TEXT_BYTES];
+    atomic_uint accepted;
+    pthread_t thread;
+};
+
+static void *turn_away(void *arg)
+{
+    struct listener *l = arg;
+    int fd;
+
+    while ((fd = accept(l->fd, NULL, NULL)) >= 0) {
+        atomic_fetch_add(&l->accepted, 1);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void start_listener(struct listener *l)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/listener", server.dir);
+    snprintf(l->uri, sizeof(l->uri), "mysql://u@/d?socket=%s", at.sun_path);
+    (void)unlink(at.sun_path);
+    l->fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    ck_assert_int_ge(l->fd, 0);
+    ck_assert_int_eq(bind(l->fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(listen(l->fd, 64), 0);
+    atomic_init(&l->accepted, 0);
+    ck_assert_int_eq(pthread_create(&l->thread, NULL, turn_away, l), 0);
+}
+
+static void stop_listener(struct listener *l)
+{
+    ck_assert_int_eq(shutdown(l->fd, SHUT_RDWR), 0);
+    ck_assert_int_eq(pthread_join(l->thread, NULL), 0);
+    close(l->fd);
+}
+
+START_TEST(a_server_that_turns_us_away_is_not_besieged)
+{
+    enum { LOADS = 400, PAUSE_LEAST_MS = 25 };
+    struct shed_source *source;
+    struct listener listener;
+    struct ask ask;
+    uint64_t begin_ms, tries;
+
+    start_listener(&listener);
+    ck_assert_int_eq(
+        shed_mysql_source_open(listener.uri, WORD, NULL, &source, NULL),
+        SHED_OK);
+    begin_ms = shed_now_ms();
+    for (int i = 0; i < LOADS; i++) {
+        load_key(source, &ask, "a");
+        assert_failure(&ask, "MySQL: ");
+    }
+    /* One at the start, one after each pause. */
+    tries = 1 + (shed_now_ms() - begin_ms) / PAUSE_LEAST_MS;
+    ck_assert_uint_le(atomic_load(&listener.accepted), tries);
+    ck_assert_uint_ge(atomic_load(&listener.accepted), 1);
+    shed_source_close(source);
+    stop_listener(&listener);
+}
+END_TEST
+
+START_TEST(pauses_grow_while_a_server_turns_us_away)
+{
+    enum { TRIES = 6, LEAST_MS = 25 + 50 + 100 + 200 + 400 };
+    struct shed_source *source;
+    struct listener listener;
+    uint64_t begin_ms, deadline_ms;
+    struct ask ask;
+
+    start_listener(&listener);
+    ck_assert_int_eq(
+        shed_mysql_source_open(listener.uri, WORD, NULL, &source, NULL),
+        SHED_OK);
+    begin_ms = shed_now_ms();
+    deadline_ms = test_deadline_ms();
+    while (atomic_load(&listener.accepted) < TRIES) {
+        ck_assert_uint_lt(shed_now_ms(), deadline_ms);
+        load_key(source, &ask, "a");
+    }
+    ck_assert_uint_ge(shed_now_ms() - begin_ms, LEAST_MS);
+    shed_source_close(source);
+    stop_listener(&listener);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("mysql_server");
+
+    tcase_add_unchecked_fixture(tc, install, uninstall);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_server_that_was_restarted_is_found_again);
+    tcase_add_test(tc,
+                   where_sessions_do_not_commit_by_themselves_the_sources_do);
+    tcase_add_test(tc, a_restart_that_nobody_saw_costs_nothing);
+    tcase_add_test(tc,
+                   a_query_of_a_server_that_dies_fails_long_before_its_limit);
+    tcase_add_test(tc, a_server_that_stands_still_keeps_a_slot_until_its_limit);
+    tcase_add_test(tc, a_query_that_was_too_slow_is_not_repeated);
+    tcase_add_test(tc,
+                   a_slot_is_free_when_a_killed_query_is_gone_and_not_before);
+    tcase_add_test(tc, a_restart_has_ended_what_was_lost_before);
+    tcase_add_test(tc,
+                   a_connection_that_has_the_lost_ones_id_by_now_is_not_killed);
+    tcase_add_test(tc, a_connection_that_was_idle_too_long_is_opened_again);
+    tcase_add_test(tc, a_server_that_is_full_is_a_failure_that_passes);
+    tcase_add_test(tc, a_server_that_turns_us_away_is_not_besieged);
+    tcase_add_test(tc, pauses_grow_while_a_server_turns_us_away);
+    return run_tests("mysql_server", tc);
+}

@@ -1,0 +1,284 @@
+/* The MySQL source over TLS: who is let in by which certificate. Against a
+ * MariaDB of its own, on 127.0.0.1, with certificates that openssl makes. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "support/mysql_testing.h"
+#include "support/own_mariadb.h"
+
+enum { PATH_BYTES = 256, WORDS_MAX = 24, SEARCH_BYTES = 1024 };
+
+static struct own_mariadb server;
+static struct site site;
+static unsigned port;
+static char uri[TEXT_BYTES]; /* of the site's database, by TCP */
+
+/* A file of the server's directory. */
+struct path {
+    char text[PATH_BYTES];
+};
+
+static struct path path_of(const char *name)
+{
+    struct path path;
+
+    snprintf(path.text, sizeof(path.text), "%s/%s", server.dir, name);
+    return path;
+}
+
+/* ------------------------------------------------------------ certificates */
+
+_Noreturn static void become_openssl(char *arguments)
+{
+    char *argv[WORDS_MAX + 1] = {"openssl"};
+    char *rest = NULL, *word = strtok_r(arguments, " ", &rest);
+    int log;
+
+    for (size_t i = 1; word != NULL && i < WORDS_MAX; i++) {
+        argv[i] = word;
+        word = strtok_r(NULL, " ", &rest);
+    }
+    if (chdir(server.dir) != 0)
+        _exit(127);
+    log = open("openssl.log", O_WRONLY | O_CREAT | O_APPEND, 0600);
+    (void)dup2(log, STDERR_FILENO);
+    (void)execvp(argv[0], argv);
+    _exit(127);
+}
+
+/* Run it in the server's directory; words are divided by single spaces. */
+static void openssl(const char *arguments)
+{
+    char copy[TEXT_BYTES];
+    int status = 0;
+    pid_t pid;
+
+    ck_assert_uint_lt(strlen(arguments), sizeof(copy));
+    snprintf(copy, sizeof(copy), "%s", arguments);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        become_openssl(copy);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(status == 0, "openssl %s: see %s", arguments,
+                  own_mariadb_keep_log(&server, "openssl.log"));
+}
+
+#define NEW_KEY "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+
+/* NAME.pem and NAME.key, signed by nobody else. */
+static void make_authority(const char *name)
+{
+    char arguments[TEXT_BYTES];
+
+    snprintf(arguments, sizeof(arguments),
+             "req -x509 " NEW_KEY " -keyout %s.key -out %s.pem -subj /CN=%s "
+             "-days 2",
+             name, name, name);
+    openssl(arguments);
+}
+
+/* The same, for what is called common_name, signed by the authority ca. */
+static void make_certificate(const char *name, const char *common_name)
+{
+    char arguments[TEXT_BYTES];
+
+    snprintf(arguments, sizeof(arguments),
+             "req -new " NEW_KEY " -keyout %s.key -out %s.csr -subj /CN=%s",
+             name, name, common_name);
+    openssl(arguments);
+    snprintf(arguments, sizeof(arguments),
+             "x509 -req -in %s.csr -CA ca.pem -CAkey ca.key -CAcreateserial "
+             "-out %s.pem -days 2",
+             name, name);
+    openssl(arguments);
+}
+
+/* -------------------------------------------------------------- the server */
+
+/* One that nobody has at the moment. */
+static unsigned find_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, size), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    ck_assert_int_eq(close(fd), 0);
+    return ntohs(address.sin_port);
+}
+
+/* A mariadbd that is found before the real one, and adds options to those that
+ * own_mariadb.c gives. */
+static void put_options_before_the_server(void)
+{
+    struct path script = path_of("bin/mariadbd");
+    char search[SEARCH_BYTES];
+    FILE *file;
+
+    ck_assert_int_eq(mkdir(path_of("bin").text, 0700), 0);
+    file = fopen(script.text, "w");
+    ck_assert_ptr_nonnull(file);
+    fprintf(file,
+            "#!/bin/sh\nPATH=${PATH#*:}\n"
+            "exec mariadbd \"$@\" --skip-networking=0 --port=%u "
+            "--bind-address=127.0.0.1 --ssl-ca=%s --ssl-cert=%s --ssl-key=%s\n",
+            port, path_of("ca.pem").text, path_of("server.pem").text,
+            path_of("server.key").text);
+    ck_assert_int_eq(fclose(file), 0);
+    ck_assert_int_eq(chmod(script.text, 0700), 0);
+    snprintf(search, sizeof(search), "%s:%s", path_of("bin").text,
+             getenv("PATH"));
+    ck_assert_int_eq(setenv("PATH", search, 1), 0);
+}
+
+static void install(void)
+{
+    own_mariadb_install(&server);
+    make_authority("ca");
+    make_authority("other");
+    make_certificate("server", "localhost");
+    make_certificate("client", "client");
+    port = find_port();
+    put_options_before_the_server();
+}
+
+static void uninstall(void)
+{
+    own_mariadb_remove(&server);
+}
+
+static void set_up(void)
+{
+    own_mariadb_start(&server);
+    open_site(&site, server.uri);
+    make_words(&site);
+    run_sql(&site, "CREATE OR REPLACE USER reader@'%%' REQUIRE SSL");
+    run_sql(&site, "GRANT SELECT ON %s.* TO reader@'%%'", site.database);
+    snprintf(uri, sizeof(uri), "mysql://reader@localhost:%u/%s", port,
+             site.database);
+}
+
+static void tear_down(void)
+{
+    mysql_close(site.admin);
+    own_mariadb_signal(&server, SIGKILL);
+}
+
+/* ------------------------------------------------------------------- loads */
+
+#define WORD "SELECT k, v FROM word WHERE k IN (?)"
+#define STATUS                                                                 \
+    "SELECT variable_name, variable_value FROM "                               \
+    "information_schema.session_status WHERE variable_name IN (?)"
+
+/* Load a key by a source of its own, with this authority and certificate of
+ * ours, files of the directory; NULL: none. */
+static void load_tls(struct ask *ask, const char *query, const char *key,
+                     const char *ca, const char *our)
+{
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct path ca_path = path_of(ca != NULL ? ca : ""), cert_path, key_path;
+    struct shed_source *source;
+    char name[PATH_BYTES / 2];
+
+    o.tls_ca = ca != NULL ? ca_path.text : NULL;
+    if (our != NULL) {
+        snprintf(name, sizeof(name), "%s.pem", our);
+        cert_path = path_of(name);
+        snprintf(name, sizeof(name), "%s.key", our);
+        key_path = path_of(name);
+        o.tls_cert = cert_path.text;
+        o.tls_key = key_path.text;
+    }
+    ck_assert_int_eq(shed_mysql_source_open(uri, query, &o, &source, NULL),
+                     SHED_OK);
+    load_key(source, ask, key);
+    shed_source_close(source);
+}
+
+START_TEST(the_right_authority_is_believed)
+{
+    struct ask ask;
+
+    load_tls(&ask, WORD, "a", "ca.pem", NULL);
+    assert_text(&ask, "A");
+    load_tls(&ask, STATUS, "SSL_CIPHER", "ca.pem", NULL);
+    ck_assert_ptr_nonnull(ask.loaded.value);
+    ck_assert_uint_gt(shed_value_size(ask.loaded.value), 0);
+    assert_kind(&ask, SHED_ROW);
+}
+END_TEST
+
+START_TEST(another_authority_is_not)
+{
+    struct ask ask;
+
+    load_tls(&ask, WORD, "a", "other.pem", NULL);
+    assert_failure(&ask, "certificate");
+}
+END_TEST
+
+START_TEST(a_certificate_of_another_name_is_not_believed)
+{
+    struct ask ask;
+
+    make_certificate("server", "elsewhere");
+    run_sql(&site, "FLUSH SSL");
+    load_tls(&ask, WORD, "a", "ca.pem", NULL);
+    assert_failure(&ask, "MySQL: ");
+    make_certificate("server", "localhost");
+    run_sql(&site, "FLUSH SSL");
+    load_tls(&ask, WORD, "a", "ca.pem", NULL);
+    assert_text(&ask, "A");
+}
+END_TEST
+
+START_TEST(without_its_file_an_authority_is_not_believed)
+{
+    struct ask ask;
+
+    load_tls(&ask, WORD, "a", "missing.pem", NULL);
+    assert_failure(&ask, "MySQL: ");
+}
+END_TEST
+
+START_TEST(a_certificate_of_ours_is_shown)
+{
+    struct ask ask;
+
+    run_sql(&site, "ALTER USER reader@'%%' REQUIRE SUBJECT '/CN=client'");
+    load_tls(&ask, WORD, "a", "ca.pem", "client");
+    assert_text(&ask, "A");
+    load_tls(&ask, WORD, "a", "ca.pem", NULL);
+    assert_failure(&ask, "(1045)");
+    load_tls(&ask, WORD, "a", "ca.pem", "server");
+    assert_failure(&ask, "(1045)");
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("mysql_tls");
+
+    tcase_add_unchecked_fixture(tc, install, uninstall);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, the_right_authority_is_believed);
+    tcase_add_test(tc, another_authority_is_not);
+    tcase_add_test(tc, a_certificate_of_another_name_is_not_believed);
+    tcase_add_test(tc, without_its_file_an_authority_is_not_believed);
+    tcase_add_test(tc, a_certificate_of_ours_is_shown);
+    return run_tests("mysql_tls", tc);
+}

@@ -1,0 +1,609 @@
+/* A lock on five servers: what a majority can do, what a minority can not. */
+#include <string.h>
+
+#include "support/lock_rig.h"
+
+enum { SERVERS = 5, MAJORITY = 3, LEASE_MS = 1000, LONG_LEASE_MS = 3000 };
+
+/* Longer than a server is silent on a busy machine. */
+enum { SILENCE_MS = 3000 };
+
+static struct server servers[SERVERS];
+
+/* One process's view of all of them. */
+struct quorum {
+    struct shed_client *clients[SERVERS];
+    struct shed_lock *lock;
+};
+
+static void open_waiting(struct quorum *q, const struct shed_lock_options *o,
+                         uint64_t wait)
+{
+    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_error err;
+
+    co.wait = wait;
+    co.command_timeout_ms = SILENCE_MS;
+    for (unsigned i = 0; i < SERVERS; i++)
+        ck_assert_int_eq(
+            shed_client_open(servers[i].uri, &co, &q->clients[i], NULL),
+            SHED_OK);
+    ck_assert_msg(shed_lock_open(q->clients, SERVERS, LOCK_NAME,
+                                 strlen(LOCK_NAME), o, &q->lock,
+                                 &err) == SHED_OK,
+                  "%s", err.reason);
+}
+
+static void quorum_open(struct quorum *q, const struct shed_lock_options *o)
+{
+    open_waiting(q, o, SHED_WAIT_AUTO);
+}
+
+static void quorum_close(struct quorum *q)
+{
+    shed_lock_close(q->lock);
+    for (unsigned i = 0; i < SERVERS; i++)
+        shed_client_close(q->clients[i]);
+}
+
+static struct quorum a, b;
+static atomic_uint losses;
+
+static void set_up(void)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+
+    for (unsigned i = 0; i < SERVERS; i++) {
+        servers[i] = (struct server){0};
+        server_start(&servers[i]);
+    }
+    o.lease_ms = LEASE_MS;
+    o.on_lost = count_loss;
+    o.user = &losses;
+    quorum_open(&a, &o);
+    quorum_open(&b, &o);
+}
+
+static void tear_down(void)
+{
+    quorum_close(&a);
+    quorum_close(&b);
+    for (unsigned i = 0; i < SERVERS; i++)
+        server_stop(&servers[i]);
+}
+
+/* On how many servers, of those that answer, it stands. */
+static unsigned stands(unsigned first, unsigned last)
+{
+    unsigned count = 0;
+
+    for (unsigned i = first; i <= last; i++)
+        count += server_int(&servers[i], "EXISTS %s", LEASE_KEY) == 1;
+    return count;
+}
+
+static unsigned long age_s(unsigned i)
+{
+    char text[32];
+
+    server_info(&servers[i], "uptime_in_seconds", text, sizeof(text));
+    return strtoul(text, NULL, 10);
+}
+
+/* Servers that are younger than a lease have no voice. A client may take one
+ * for two seconds younger than it says, and for even younger where it hears
+ * that late. */
+static void wait_until_old(unsigned lease_ms)
+{
+    enum { MARGIN_S = 3 };
+
+    for (unsigned i = 0; i < SERVERS; i++)
+        while (age_s(i) < lease_ms / 1000 + MARGIN_S)
+            usleep(10000);
+}
+
+static uint64_t counter(unsigned i)
+{
+    redisReply *reply = server_run(&servers[i], "GET %s:f", LEASE_KEY);
+    uint64_t number = reply->str != NULL ? strtoull(reply->str, NULL, 10) : 0;
+
+    freeReplyObject(reply);
+    return number;
+}
+
+/* b does not get it: others have it, or, where all is slow, too many servers
+ * have not answered in time. */
+static void expect_refusal(uint64_t wait_ms)
+{
+    int code = shed_lock_acquire(b.lock, wait_ms, NULL);
+
+    ck_assert_msg(code == SHED_ETIMEDOUT || code == SHED_EREDIS, "%s",
+                  shed_code_name(code));
+}
+
+START_TEST(one_of_two_gets_it_and_leaves_nothing_behind)
+{
+    struct waiter w;
+
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    expect_refusal(0);
+    WAIT_FOR(stands(0, SERVERS - 1) >= MAJORITY);
+    waiter_start(&w, b.lock, PLENTY_MS);
+    release(a.lock);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_int_eq(w.release_code, SHED_OK);
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+}
+END_TEST
+
+/* A server that has just started may have granted a lock before that it does
+ * not know any more. */
+START_TEST(it_is_not_to_be_had_before_the_servers_are_old_enough)
+{
+    enum { HOUR_MS = 3600000 }; /* however slowly they have started */
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    unsigned old = 0;
+    struct quorum c;
+
+    o.lease_ms = HOUR_MS;
+    quorum_open(&c, &o);
+    expect_acquire(c.lock, 0, SHED_EREDIS);
+    quorum_close(&c);
+    acquire(a.lock, PLENTY_MS);
+    for (unsigned i = 0; i < SERVERS; i++)
+        old += age_s(i) >= LEASE_MS / 1000;
+    ck_assert_uint_ge(old, MAJORITY);
+}
+END_TEST
+
+START_TEST(two_of_five_can_be_frozen)
+{
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    release(a.lock);
+    server_freeze(&servers[0]);
+    server_freeze(&servers[3]);
+    acquire(a.lock, PLENTY_MS);
+    expect_refusal(0);
+    ck_assert_int_eq(shed_lock_extend(a.lock, 0, NULL), SHED_OK);
+    release(a.lock);
+    acquire(b.lock, PLENTY_MS);
+    release(b.lock);
+    server_thaw(&servers[0]);
+    server_thaw(&servers[3]);
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+}
+END_TEST
+
+START_TEST(without_a_majority_nobody_gets_it)
+{
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    release(a.lock);
+    for (unsigned i = 0; i < MAJORITY; i++)
+        server_kill(&servers[i]);
+    expect_acquire(a.lock, 0, SHED_EREDIS);
+    expect_acquire(a.lock, 100, SHED_EREDIS);
+    WAIT_FOR(stands(MAJORITY, SERVERS - 1) == 0);
+}
+END_TEST
+
+START_TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
+{
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    for (unsigned i = 0; i < MAJORITY; i++)
+        server_kill(&servers[i]);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(shed_lock_is_mine(a.lock), 0);
+}
+END_TEST
+
+/* For two leases, though one server has died. */
+static bool is_renewed(unsigned lease_ms)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    bool is_mine = true;
+    struct quorum c;
+    uint64_t end_ms;
+
+    o.lease_ms = lease_ms;
+    quorum_open(&c, &o);
+    wait_until_old(lease_ms);
+    acquire(c.lock, PLENTY_MS);
+    server_kill(&servers[1]);
+    end_ms = shed_now_ms() + 2ULL * lease_ms;
+    while (is_mine && shed_now_ms() < end_ms) {
+        bool is_others = shed_lock_acquire(b.lock, 50, NULL) == SHED_OK;
+        is_mine = shed_lock_is_mine(c.lock) == 1;
+        ck_assert(!is_mine || !is_others);
+    }
+    is_mine = shed_lock_release(c.lock, NULL) == SHED_OK && is_mine;
+    quorum_close(&c);
+    server_start_again(&servers[1]);
+    return is_mine;
+}
+
+/* On a busy machine a process can stop for longer than a short lease; what a
+ * defect ends, it ends with any. */
+START_TEST(the_watchdog_renews_a_majority)
+{
+    enum { LONGEST_MS = 9 * LEASE_MS, FACTOR = 3 };
+    unsigned lease_ms = LEASE_MS;
+
+    while (!is_renewed(lease_ms)) {
+        lease_ms *= FACTOR;
+        ck_assert_uint_le(lease_ms, LONGEST_MS);
+        (void)!shed_lock_release(b.lock, NULL); /* it may have got it */
+    }
+}
+END_TEST
+
+/* Whichever three are there, the next majority knows the last number. */
+START_TEST(numbers_grow_whichever_majority_grants)
+{
+    static const unsigned away[][2] = {{0, 1}, {3, 4}, {1, 3}, {0, 4}, {2, 3}};
+    uint64_t last = 0;
+
+    wait_until_old(LEASE_MS);
+    for (unsigned i = 0; i < sizeof(away) / sizeof(*away); i++) {
+        struct quorum *q = i % 2 == 0 ? &a : &b;
+        unsigned known = 0;
+        server_freeze(&servers[away[i][0]]);
+        server_freeze(&servers[away[i][1]]);
+        acquire(q->lock, PLENTY_MS);
+        ck_assert_uint_gt(fence_of(q->lock), last);
+        last = fence_of(q->lock);
+        for (unsigned s = 0; s < SERVERS; s++)
+            if (s != away[i][0] && s != away[i][1])
+                known += counter(s) >= last;
+        ck_assert_uint_ge(known, MAJORITY);
+        release(q->lock);
+        server_thaw(&servers[away[i][0]]);
+        server_thaw(&servers[away[i][1]]);
+    }
+    /* a server that is ahead of all others is heard of as well */
+    server_do(&servers[2], "SET %s:f 5000000000000000", LEASE_KEY);
+    server_freeze(&servers[0]);
+    server_freeze(&servers[1]);
+    acquire(a.lock, PLENTY_MS);
+    ck_assert_uint_gt(fence_of(a.lock), 5000000000000000);
+    release(a.lock);
+    server_thaw(&servers[0]);
+    server_thaw(&servers[1]);
+    server_freeze(&servers[2]);
+    acquire(b.lock, PLENTY_MS);
+    ck_assert_uint_gt(fence_of(b.lock), 5000000000000001);
+    release(b.lock);
+    server_thaw(&servers[2]);
+}
+END_TEST
+
+/* With a lease that nobody renews. */
+static void open_long(struct quorum *q, unsigned lease_ms)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+
+    o.lease_ms = lease_ms;
+    o.watchdog = 0;
+    quorum_open(q, &o);
+    wait_until_old(lease_ms); /* so that all grant it, and at once */
+}
+
+/* Returns: false if the lease has ended. */
+static bool is_extended(struct quorum *q)
+{
+    int code = shed_lock_extend(q->lock, 0, NULL);
+
+    ck_assert_msg(code == SHED_OK || code == SHED_ELOST || code == SHED_EREDIS,
+                  "%s", shed_code_name(code));
+    return code != SHED_ELOST;
+}
+
+/* A server that is slow may not be among those that grant it: it is asked with
+ * each extension. */
+static void hold_all(struct quorum *q)
+{
+    uint64_t end_ms = test_deadline_ms();
+
+    acquire(q->lock, PLENTY_MS);
+    while (stands(0, SERVERS - 1) < SERVERS) {
+        ck_assert_msg(shed_now_ms() < end_ms, "some server does not grant it");
+        usleep(10000);
+        if (!is_extended(q))
+            acquire(q->lock, PLENTY_MS);
+    }
+}
+
+static void release_all(struct quorum *q)
+{
+    release(q->lock);
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+}
+
+/* What another has there, as a record. */
+static void occupy(unsigned i)
+{
+    static const char others[] =
+        "LK1other---other---                                ";
+
+    server_do(&servers[i], "SET %s %b PX 3600000", LEASE_KEY, others,
+              sizeof(others) - 1);
+}
+
+/* Granted by 0, 1 and, slowly, 2; of whom the write-back hears first are 0, 1
+ * and one of 3 and 4, who have not granted it, and know of a later holder. */
+START_TEST(a_number_is_above_what_any_of_the_majority_knows)
+{
+    /* so that a slow machine seldom makes another one slower, and a server
+     * is waited for longer than that */
+    enum { SLOW_MS = 200, PATIENT_LEASE_MS = 6000 };
+    const uint64_t high = 5000000000000000;
+    struct server slow = servers[2];
+    struct proxy proxy = {0};
+    struct quorum q;
+
+    proxy_start(&proxy, &servers[2]);
+    memcpy(servers[2].uri, proxy.uri, sizeof(proxy.uri));
+    open_long(&q, PATIENT_LEASE_MS);
+    servers[2] = slow;
+    for (unsigned i = 3; i <= 4; i++) {
+        server_do(&servers[i], "SET %s:f %llu", LEASE_KEY,
+                  (unsigned long long)high);
+        occupy(i);
+    }
+    proxy_set(&proxy, PROXY_DELAY, SLOW_MS, NULL);
+    acquire(q.lock, PLENTY_MS);
+    ck_assert_uint_gt(fence_of(q.lock), high);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    quorum_close(&q);
+    proxy_stop(&proxy);
+}
+END_TEST
+
+/* A first try gets 4, not 2 and 3, and hears nothing of 0 and 1, where it
+ * cannot be taken back; a later one, with the same token, gets 0, 1, 2 and 4.
+ * (By the timer: where a session tells that 0 and 1 are back, they are tidied
+ * first.) */
+START_TEST(what_a_try_left_is_not_taken_from_the_one_that_won)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct quorum q;
+    struct waiter w;
+
+    o.lease_ms = LONG_LEASE_MS;
+    o.watchdog = 0;
+    open_waiting(&q, &o, SHED_WAIT_POLL);
+    wait_until_old(LONG_LEASE_MS);
+    hold_all(&q);
+    release_all(&q); /* all are connected to */
+    occupy(2);
+    occupy(3);
+    server_freeze(&servers[0]);
+    server_freeze(&servers[1]);
+    waiter_start(&w, q.lock, PLENTY_MS);
+    usleep(600000); /* so long their connections are there */
+    server_thaw(&servers[0]);
+    server_thaw(&servers[1]);
+    server_do(&servers[2], "DEL %s", LEASE_KEY);
+    WAIT_FOR(atomic_load(&w.has_ended));
+    for (uint64_t end_ms = shed_now_ms() + 1500; shed_now_ms() < end_ms;) {
+        ck_assert_uint_ge(stands(0, SERVERS - 1), MAJORITY + 1);
+        usleep(50000);
+    }
+    waiter_join(&w);
+    quorum_close(&q);
+}
+END_TEST
+
+START_TEST(clients_of_one_server_are_no_quorum)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct server second = servers[1];
+    struct shed_error err;
+    struct quorum q;
+
+    servers[1] = servers[4];
+    quorum_open(&q, &o);
+    servers[1] = second;
+    ck_assert_int_eq(shed_lock_acquire(q.lock, PLENTY_MS, &err), SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "clients 1 and 4"));
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+    quorum_close(&q);
+}
+END_TEST
+
+START_TEST(nobody_extends_beyond_what_a_restart_respects)
+{
+    wait_until_old(LEASE_MS);
+    acquire(a.lock, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_extend(a.lock, LEASE_MS + 1, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_extend(a.lock, LEASE_MS, NULL), SHED_OK);
+    release(a.lock);
+}
+END_TEST
+
+/* Held on 0, 1 and 2 (3 and 4 never heard of it); 2 forgets it: 2, 3 and 4
+ * would be a majority. */
+START_TEST(a_server_that_restarted_has_no_voice_for_a_lease)
+{
+    struct quorum c, d;
+
+    open_long(&c, LONG_LEASE_MS);
+    open_long(&d, LONG_LEASE_MS);
+    hold_all(&c);
+    server_do(&servers[3], "DEL %s", LEASE_KEY);
+    server_do(&servers[4], "DEL %s", LEASE_KEY);
+    server_kill(&servers[2]);
+    server_start_again(&servers[2]);
+    while (shed_lock_is_mine(c.lock))
+        ck_assert(shed_lock_acquire(d.lock, 20, NULL) != SHED_OK ||
+                  !shed_lock_is_mine(c.lock));
+    quorum_close(&c);
+    quorum_close(&d);
+}
+END_TEST
+
+/* The minority that is behind: frozen while others go on; when it is thawed
+ * each of it does what it was asked, and then one thing more. */
+static void freeze_minority(long long calls[SERVERS])
+{
+    for (unsigned i = MAJORITY; i < SERVERS; i++) {
+        calls[i] = server_calls(&servers[i], "evalsha");
+        server_freeze(&servers[i]);
+    }
+}
+
+static void expect_minority_to_be_free(const long long calls[SERVERS])
+{
+    for (unsigned i = MAJORITY; i < SERVERS; i++)
+        server_thaw(&servers[i]);
+    for (unsigned i = MAJORITY; i < SERVERS; i++) {
+        WAIT_FOR(server_calls(&servers[i], "evalsha") >= calls[i] + 2);
+        ck_assert_uint_eq(stands(i, i), 0);
+    }
+}
+
+static void hold_majority(struct quorum *q)
+{
+    hold_all(q);
+    for (unsigned i = MAJORITY; i < SERVERS; i++)
+        server_do(&servers[i], "DEL %s", LEASE_KEY);
+}
+
+/* A bare majority would break with the next server that fails. (On a busy
+ * machine one may be silent, and is asked with the next extension; or the lease
+ * may end.) */
+START_TEST(servers_that_lost_it_get_it_again)
+{
+    uint64_t end_ms = test_deadline_ms();
+    struct quorum c;
+
+    open_long(&c, LONG_LEASE_MS);
+    hold_majority(&c);
+    while (stands(0, SERVERS - 1) < SERVERS) {
+        ck_assert_msg(shed_now_ms() < end_ms, "only the majority has it");
+        if (!is_extended(&c))
+            hold_majority(&c);
+        usleep(1000);
+    }
+    (void)!shed_lock_release(c.lock, NULL); /* the lease may have ended */
+    quorum_close(&c);
+}
+END_TEST
+
+/* What a server grants after all, when nobody wants it any more, is given back,
+ * also where others have tried meanwhile. */
+START_TEST(what_comes_too_late_is_given_back)
+{
+    enum { TRIES = 3 };
+    struct quorum c, d;
+    long long calls[SERVERS];
+
+    open_long(&c, LONG_LEASE_MS);
+    open_long(&d, LONG_LEASE_MS);
+    hold_all(&d); /* its connections stand */
+    release_all(&d);
+    hold_all(&c);
+    for (unsigned i = MAJORITY; i < SERVERS; i++)
+        server_do(&servers[i], "DEL %s", LEASE_KEY);
+    freeze_minority(calls);
+    for (unsigned i = 0; i < TRIES; i++)
+        ck_assert_int_ne(shed_lock_acquire(d.lock, 0, NULL), SHED_OK);
+    expect_minority_to_be_free(calls);
+    quorum_close(&c);
+    quorum_close(&d);
+}
+END_TEST
+
+/* What one of them leaves behind is no reason to say that Redis is silent. */
+START_TEST(many_who_try_at_once_are_told_that_it_is_held)
+{
+    enum { TRIES = 30 };
+    struct outcome outcomes[TRIES] = {{0}};
+    unsigned refused = 0;
+    struct quorum c, d;
+
+    open_long(&c, LONG_LEASE_MS);
+    open_long(&d, LONG_LEASE_MS);
+    hold_all(&d); /* its connections stand */
+    release_all(&d);
+    hold_all(&c);
+    for (unsigned i = 0; i < TRIES; i++)
+        acquire_async(d.lock, 0, &outcomes[i]);
+    for (unsigned i = 0; i < TRIES; i++) {
+        WAIT_FOR(atomic_load(&outcomes[i].calls) == 1);
+        refused += atomic_load(&outcomes[i].code) == SHED_ETIMEDOUT;
+    }
+    ck_assert_uint_gt(refused, TRIES * 2 / 3); /* one or another may be slow */
+    quorum_close(&c);
+    quorum_close(&d);
+}
+END_TEST
+
+/* The release follows the renewal that is under way, and finds the lock. */
+START_TEST(a_release_during_a_renewal_is_a_release)
+{
+    enum { PAUSE_MS = 100 };
+    struct waiter w;
+    struct quorum c;
+
+    open_long(&c, LONG_LEASE_MS);
+    hold_all(&c); /* the connections stand */
+    release_all(&c);
+    acquire_for_all(c.lock);
+    for (unsigned i = 0; i < SERVERS; i++)
+        server_do(&servers[i], "CLIENT PAUSE %d WRITE", PAUSE_MS);
+    extender_start(&w, c.lock, 0);
+    usleep(PAUSE_MS * 1000 / 4); /* it is under way */
+    ck_assert_int_ne(shed_lock_release(c.lock, NULL), SHED_ELOST);
+    waiter_join(&w);
+    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+    quorum_close(&c);
+}
+END_TEST
+
+START_TEST(a_server_that_was_busy_is_told_of_the_release)
+{
+    struct quorum c;
+    long long calls[SERVERS];
+
+    open_long(&c, LONG_LEASE_MS);
+    hold_all(&c);
+    freeze_minority(calls);
+    ck_assert_int_eq(shed_lock_extend(c.lock, 0, NULL), SHED_OK);
+    release(c.lock);
+    acquire(c.lock, PLENTY_MS); /* they do not hear of this hold */
+    release(c.lock);
+    expect_minority_to_be_free(calls);
+    quorum_close(&c);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("quorum");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, one_of_two_gets_it_and_leaves_nothing_behind);
+    tcase_add_test(tc, it_is_not_to_be_had_before_the_servers_are_old_enough);
+    tcase_add_test(tc, two_of_five_can_be_frozen);
+    tcase_add_test(tc, without_a_majority_nobody_gets_it);
+    tcase_add_test(tc, a_majority_that_is_lost_is_a_lock_that_is_lost);
+    tcase_add_test(tc, the_watchdog_renews_a_majority);
+    tcase_add_test(tc, numbers_grow_whichever_majority_grants);
+    tcase_add_test(tc, a_number_is_above_what_any_of_the_majority_knows);
+    tcase_add_test(tc, what_a_try_left_is_not_taken_from_the_one_that_won);
+    tcase_add_test(tc, clients_of_one_server_are_no_quorum);
+    tcase_add_test(tc, nobody_extends_beyond_what_a_restart_respects);
+    tcase_add_test(tc, a_server_that_restarted_has_no_voice_for_a_lease);
+    tcase_add_test(tc, servers_that_lost_it_get_it_again);
+    tcase_add_test(tc, what_comes_too_late_is_given_back);
+    tcase_add_test(tc, many_who_try_at_once_are_told_that_it_is_held);
+    tcase_add_test(tc, a_release_during_a_renewal_is_a_release);
+    tcase_add_test(tc, a_server_that_was_busy_is_told_of_the_release);
+    return run_tests("quorum", tc);
+}

@@ -1,0 +1,326 @@
+/*
+ * The contender. Its invariant: what it does to the file and the database while
+ * it believes to be inside is recorded as such, and nothing else is.
+ *
+ * A failure that no fault of ours explains ends it with a status that fails the
+ * cell.
+ */
+#include "fault/torture_contender.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <snowshed/mysql.h>
+
+#include "base/clock.h"
+#include "mysql/compat.h"
+#include "mysql/uri.h"
+#include "redis/pipe.h"
+#include "support/testing.h"
+
+enum {
+    WAIT_MS = 200,
+    WORK_US = 20000,
+    NAP_US = 1000,
+    ATTEMPTS = 50 /* of a transaction that is to be repeated */
+};
+
+/* The process's own; the wrapped functions have no other way to it. */
+static const struct torture_play *play;
+static struct shed_lock *lock;
+static MYSQL *mysql;
+
+static _Noreturn void give_up(const char *what, const char *why)
+{
+    fprintf(stderr, "contender %u: %s: %s\n", play->number, what, why);
+    _exit(EXIT_FAILURE);
+}
+
+/* ----------------------------------------------------------- wrapped calls */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+void __real_shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
+                           const struct shed_args *args, shed_pipe_fn *fn,
+                           void *arg);
+void __wrap_shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
+                           const struct shed_args *args, shed_pipe_fn *fn,
+                           void *arg);
+
+/* A host whose wall clock is wrong. */
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int status = __real_clock_gettime(clock, now);
+
+    if (clock == CLOCK_REALTIME && play != NULL)
+        now->tv_sec += play->skew_s;
+    return status;
+}
+
+static bool is_command(const struct shed_args *args, const char *name)
+{
+    return args->size[0] == strlen(name) &&
+           memcmp(args->at[0], name, args->size[0]) == 0;
+}
+
+/* The first who comes here takes the hook with him. */
+static bool take_hook(enum torture_hook hook)
+{
+    int expected = (int)hook;
+
+    if (!atomic_compare_exchange_strong(&play->stage->hook, &expected,
+                                        HOOK_NONE))
+        return false;
+    atomic_store(&play->stage->hooked, play->number);
+    return true;
+}
+
+static void wait_for_an_entry(void)
+{
+    unsigned before = atomic_load(&play->stage->entries_before);
+    uint64_t end_ms = test_deadline_ms(); /* sooner, he would win himself */
+
+    while (atomic_load(&play->stage->entries) == before &&
+           shed_now_ms() < end_ms)
+        usleep(NAP_US);
+}
+
+void __wrap_shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
+                           const struct shed_args *args, shed_pipe_fn *fn,
+                           void *arg)
+{
+    if (is_command(args, "EXPIRE") || is_command(args, "PEXPIRE")) {
+        if (take_hook(HOOK_DIE_BEFORE_EXPIRE))
+            raise(SIGKILL);
+        if (take_hook(HOOK_STOP_BEFORE_EXPIRE))
+            raise(SIGSTOP);
+    } else if (is_command(args, "GETSET") && take_hook(HOOK_LATE_GETSET)) {
+        wait_for_an_entry();
+    } else if (is_command(args, "GET")) {
+        usleep(play->get_delay_us);
+    }
+    __real_shed_pipe_call(pipe, call, args, fn, arg);
+}
+
+/* --------------------------------------------------------------- records */
+
+uint64_t torture_now_us(void)
+{
+    return shed_now_us();
+}
+
+void torture_record(const char *file, const struct torture_record *r)
+{
+    char line[80];
+    int size = snprintf(line, sizeof(line), "%llu %u %c %llu\n",
+                        (unsigned long long)r->at_us, r->contender,
+                        (char)r->kind, (unsigned long long)r->number);
+    int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+
+    /* one write of one line: whole, whoever else appends */
+    if (fd < 0 || write(fd, line, (size_t)size) != size)
+        _exit(EXIT_FAILURE);
+    close(fd);
+}
+
+static void note(enum torture_kind kind, uint64_t number)
+{
+    const struct torture_record r = {shed_now_us(), play->number, kind, number};
+
+    torture_record(play->file, &r);
+}
+
+static void on_lost(void *user, struct shed_lock *lost,
+                    const struct shed_error *reason)
+{
+    (void)user;
+    (void)lost;
+    (void)reason;
+    note(TORTURE_LOST, 0);
+}
+
+/* ---------------------------------------------------------------- servers */
+
+/* The server has no patience with one that stands still while it logs in. */
+static void connect_mysql(const struct shed_mysql_uri *uri)
+{
+    enum { LOGINS = 5 };
+
+    for (unsigned i = 0; i < LOGINS; i++) {
+        if (mysql != NULL)
+            mysql_close(mysql);
+        mysql = mysql_init(NULL);
+        if (mysql_real_connect(mysql, uri->host, uri->user, uri->password,
+                               play->database, uri->port, uri->socket,
+                               0) != NULL)
+            return;
+    }
+    give_up("MySQL", mysql_error(mysql));
+}
+
+static void connect_all(void)
+{
+    struct shed_client *clients[TORTURE_SERVERS_MAX];
+    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_lock_options lo = play->options;
+    struct shed_mysql_uri uri;
+    struct shed_error err;
+
+    o.command_timeout_ms = 300;
+    o.reconnect_max_ms = 100;
+    for (size_t i = 0; i < play->servers; i++)
+        if (shed_client_open(play->uris[i], &o, &clients[i], &err) != SHED_OK)
+            give_up("a client", err.reason);
+    /* who watches hears of the end of a lease, and does not release it then */
+    lo.on_lost = lo.watchdog != 0 ? on_lost : NULL;
+    if (shed_lock_open(clients, play->servers, TORTURE_LOCK_NAME,
+                       strlen(TORTURE_LOCK_NAME), &lo, &lock, &err) != SHED_OK)
+        give_up("the lock", err.reason);
+    if (shed_mysql_uri_parse(play->mysql_uri, &uri, &err) != SHED_OK)
+        give_up("the MySQL URI", err.reason);
+    connect_mysql(&uri);
+    shed_mysql_uri_fini(&uri);
+}
+
+/* ----------------------------------------------------------------- writing */
+
+static void say(const char *sql)
+{
+    if (mysql_query(mysql, sql) != 0)
+        give_up(sql, mysql_error(mysql));
+}
+
+/* The protected write: who entered when; the row that all write, and a line of
+ * its history. */
+static int write_in_transaction(const struct shed_fence *fence,
+                                uint64_t entered_us, uint64_t *newest)
+{
+    char sql[160];
+    struct shed_error err;
+    int code = SHED_OK;
+
+    say("BEGIN");
+    if (fence->number != 0)
+        code = shed_mysql_fence(mysql, TORTURE_LOCK_NAME,
+                                strlen(TORTURE_LOCK_NAME), fence, newest, &err);
+    if (code == SHED_OK) {
+        (void)snprintf(sql, sizeof(sql),
+                       "UPDATE torture_row SET contender = %u, entered_us = "
+                       "%llu",
+                       play->number, (unsigned long long)entered_us);
+        say(sql);
+        (void)snprintf(sql, sizeof(sql),
+                       "INSERT INTO torture_log (contender, entered_us) "
+                       "VALUES (%u, %llu)",
+                       play->number, (unsigned long long)entered_us);
+        say(sql);
+    } else if (code != SHED_ELOST && code != SHED_ETIMEDOUT) {
+        give_up("the guard", err.reason);
+    }
+    say(code == SHED_OK ? "COMMIT" : "ROLLBACK");
+    return code;
+}
+
+/* Returns: the newest number if the write was refused, else 0. */
+static uint64_t write_guarded(const struct shed_fence *fence,
+                              uint64_t entered_us)
+{
+    uint64_t newest = 0;
+    int code = SHED_ETIMEDOUT;
+
+    for (unsigned i = 0; i < ATTEMPTS && code == SHED_ETIMEDOUT; i++)
+        code = write_in_transaction(fence, entered_us, &newest);
+    note(code == SHED_OK ? TORTURE_WRITE : TORTURE_REFUSED, fence->number);
+    return code == SHED_OK ? 0 : newest;
+}
+
+/* ---------------------------------------------------------------- the life */
+
+/* Without a watchdog a lease ends when the database is slow, too. */
+static void note_stay(uint64_t entered_us)
+{
+    enum { US_PER_MS = 1000 };
+
+    if (play->options.watchdog == 0)
+        pulse_note(&play->stage->pulses[play->number],
+                   (shed_now_us() - entered_us) / US_PER_MS);
+}
+
+/* Stay inside, for what is done to the victim, and write once more then. */
+static void stay(const struct shed_fence *fence, uint64_t entered_us)
+{
+    struct torture_stage *s = play->stage;
+
+    while (atomic_load(&s->shall_stay) && !atomic_load(&s->is_over))
+        usleep(NAP_US);
+    (void)write_guarded(fence, entered_us);
+}
+
+static bool is_victim(void)
+{
+    unsigned nobody = TORTURE_NOBODY;
+
+    return atomic_load(&play->stage->shall_stay) &&
+           atomic_compare_exchange_strong(&play->stage->victim, &nobody,
+                                          play->number);
+}
+
+static void ignore(int code)
+{
+    (void)code;
+}
+
+static void visit(void)
+{
+    struct torture_stage *s = play->stage;
+    struct shed_fence fence = {0};
+    uint64_t entered_us, newest;
+    unsigned me = play->number;
+
+    ignore(shed_lock_fence(lock, &fence, NULL)); /* the first three have none */
+    entered_us = shed_now_us();
+    note(TORTURE_ENTER, fence.number);
+    atomic_fetch_add(&s->entries, 1);
+    atomic_store(&s->inside, me);
+    newest = write_guarded(&fence, entered_us);
+    atomic_fetch_add(&s->writes, 1);
+    if (is_victim()) {
+        stay(&fence, entered_us);
+    } else {
+        usleep(WORK_US);
+        note_stay(entered_us);
+    }
+    (void)atomic_compare_exchange_strong(&s->inside, &me, TORTURE_NOBODY);
+    note(TORTURE_EXIT, fence.number);
+    ignore(shed_lock_release(lock, NULL)); /* it may be lost */
+    /* refused, though it holds the lock: Redis has lost its numbers */
+    if (newest > fence.number)
+        ignore(shed_lock_advance(lock, newest, NULL));
+}
+
+static _Noreturn void live(void)
+{
+    pulse_start(&play->stage->pulses[play->number]);
+    connect_all();
+    while (!atomic_load(&play->stage->is_over))
+        if (shed_lock_acquire(lock, WAIT_MS, NULL) == SHED_OK)
+            visit();
+    _exit(EXIT_SUCCESS);
+}
+
+pid_t torture_contender_start(const struct torture_play *p)
+{
+    pid_t pid = fork();
+
+    if (pid != 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever becomes of the test */
+    play = p;
+    live();
+}

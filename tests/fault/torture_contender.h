@@ -1,0 +1,68 @@
+/*
+ * A contender of the lock torture: a process that takes the lock, records that
+ * it is inside, writes, and leaves, over and over, until it is told to stop. It
+ * is forked before there is any thread.
+ */
+#ifndef TORTURE_CONTENDER_H
+#define TORTURE_CONTENDER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include <snowshed/lock.h>
+
+#include "support/pulse.h"
+#include "fault/torture_judge.h"
+
+enum { CONTENDERS = 4, TORTURE_SERVERS_MAX = 5 };
+
+/* What a contender does between two commands of an algorithm, once. */
+enum torture_hook {
+    HOOK_NONE,
+    HOOK_DIE_BEFORE_EXPIRE,
+    HOOK_STOP_BEFORE_EXPIRE,
+    HOOK_LATE_GETSET /* send it when another has entered */
+};
+
+/* Shared by all processes of a cell. */
+struct torture_stage {
+    atomic_bool is_over;
+    atomic_bool shall_stay; /* the next one who enters does not leave */
+    atomic_uint victim;     /* who that was, TORTURE_NOBODY until then */
+    atomic_int hook;        /* for the first who comes there */
+    atomic_uint hooked;     /* who that was */
+    atomic_uint entries;
+    atomic_uint entries_before; /* the hook was set */
+    atomic_uint writes;         /* first ones, of each entry */
+    atomic_uint inside;         /* who entered last and has not left */
+    struct pulse pulses[CONTENDERS];
+};
+
+struct torture_play {
+    struct torture_stage *stage;
+    const char *uris[TORTURE_SERVERS_MAX];
+    size_t servers;
+    const char *mysql_uri;
+    const char *database;
+    const char *file; /* of the records */
+    struct shed_lock_options options;
+    time_t skew_s;         /* of the contender's wall clock */
+    unsigned get_delay_us; /* before each GET */
+    unsigned number;       /* the contender's */
+};
+
+/* Fork one. */
+pid_t torture_contender_start(const struct torture_play *play);
+
+/* Append a record to the file. */
+void torture_record(const char *file, const struct torture_record *record);
+
+uint64_t torture_now_us(void);
+
+/* What is to be wrapped by the linker: the pipe's send, and the clock. */
+#define TORTURE_LOCK_NAME "torture"
+
+#endif

@@ -1,0 +1,33 @@
+/* For how long what takes part in a cell of the lock torture stood still,
+ * though the cell did not stop it: this process, contenders, servers. */
+#ifndef TORTURE_PULSE_H
+#define TORTURE_PULSE_H
+
+#include "support/pulse.h"
+#include "support/server.h"
+#include "fault/torture_contender.h"
+
+struct torture_watch {
+    const struct server *server;
+    struct torture_pulse *owner;
+    pthread_t thread;
+};
+
+struct torture_pulse {
+    struct pulse own; /* and of the servers */
+    struct torture_watch watches[TORTURE_SERVERS_MAX];
+    size_t count;
+    bool is_stopped[CONTENDERS]; /* by the cell */
+};
+
+/* After the contenders have been forked: it makes threads. */
+void torture_pulse_start(struct torture_pulse *p, const struct server *servers,
+                         size_t count);
+
+/* When no server is frozen any more. */
+void torture_pulse_stop(struct torture_pulse *p);
+
+uint64_t torture_pulse_stall_ms(struct torture_pulse *p,
+                                struct torture_stage *stage);
+
+#endif

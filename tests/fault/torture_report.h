@@ -1,0 +1,67 @@
+/* The cells of the lock torture and the matrix that is made of them. */
+#ifndef TORTURE_REPORT_H
+#define TORTURE_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <snowshed/lock.h>
+
+#include "fault/torture_judge.h"
+
+enum fault {
+    FAULT_NONE,
+    FAULT_KILLED,
+    FAULT_DIES_BETWEEN,
+    FAULT_STOPS_BETWEEN,
+    FAULT_STOPPED,
+    FAULT_OVERRUN,
+    FAULT_LATE_GETSET,
+    FAULT_CLOCKS,
+    FAULT_PUSHES_CUT,
+    FAULT_RESTART_DATA,
+    FAULT_RESTART_EMPTY,
+    FAULT_FAILOVER,
+    FAULT_ONE_SLOW,
+    FAULT_ONE_KILLED,
+    FAULT_TWO_KILLED,
+    FAULT_TWO_FROZEN,
+    FAULT_ONE_EMPTY,
+    FAULT_THREE_KILLED,
+    FAULTS
+};
+
+/* By the number of the fault: its short name, and what it is. */
+struct fault_text {
+    const char *name;
+    const char *what;
+};
+extern const struct fault_text fault_texts[FAULTS];
+
+enum { ALGORITHMS = 5 };
+extern const char *const algorithm_names[ALGORITHMS];
+
+struct cell {
+    enum shed_lock_algorithm algorithm;
+    enum fault fault;
+    /* what is promised, or known as a weakness */
+    bool is_broken; /* two are inside at a time */
+    bool is_stuck;  /* nobody gets it any more */
+    bool is_chosen;
+    /* what was seen */
+    bool has_run;
+    struct torture_verdict verdict;
+    uint64_t recovered_ms; /* UINT64_MAX: not */
+    uint64_t old_writes;   /* accepted after a newer holder's */
+};
+
+bool has_tokens(const struct cell *cell);
+
+/* A row for each fault, a column for each algorithm. */
+void print_matrix(FILE *out, const struct cell *cells, size_t count,
+                  bool is_markdown);
+void print_json(FILE *out, const struct cell *cells, size_t count);
+
+#endif

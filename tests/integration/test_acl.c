@@ -1,0 +1,370 @@
+/* The rights that README.md gives a Redis user are enough for all that the
+ * library does: nothing is refused, not even silently. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "support/lock_rig.h"
+
+#define COMMAND "ACL SETUSER shop "
+#define PASSWORD "PASSWORD"
+
+enum { LEASE_MS = 3600000, SHORT_MS = 300, SLOW_US = 400000 };
+
+static struct server server;
+static char uri[SERVER_URI_BYTES + 32];
+
+/* The rights in README.md: from the command to the next empty line. */
+static void read_rights(char *out, size_t size)
+{
+    FILE *in = fopen(README, "r");
+    char line[512];
+    bool is_inside = false;
+
+    ck_assert_ptr_nonnull(in);
+    *out = '\0';
+    while (fgets(line, sizeof(line), in) != NULL) {
+        const char *at = strstr(line, COMMAND);
+        if (is_inside && line[0] == '\n')
+            break;
+        is_inside |= at != NULL;
+        if (is_inside)
+            strncat(out, at != NULL ? at : line, size - strlen(out) - 1);
+    }
+    fclose(in);
+    ck_assert(is_inside);
+}
+
+/* A server with the user, who is to be used. */
+static void set_up(void)
+{
+    char command[2048];
+    redisContext *c;
+    redisReply *reply;
+    const char *argv[128];
+    int argc = 0;
+
+    server = (struct server){0};
+    server_start(&server);
+    read_rights(command, sizeof(command));
+    for (char *rest = command, *word;
+         (word = strtok_r(rest, " \n", &rest)) != NULL && argc < 128;)
+        argv[argc++] = word;
+    c = redisConnectUnix(server.socket);
+    reply = redisCommandArgv(c, argc, argv, NULL);
+    ck_assert_msg(reply != NULL && reply->type == REDIS_REPLY_STATUS, "%s",
+                  reply != NULL ? reply->str : "no reply");
+    freeReplyObject(reply);
+    redisFree(c);
+    snprintf(uri, sizeof(uri), "unix://shop:" PASSWORD "@%s?db=0",
+             server.socket);
+}
+
+/* What was refused, if anything was, the server has logged. */
+static void tear_down(void)
+{
+    redisReply *log = server_run(&server, "ACL LOG");
+
+    ck_assert_int_eq(log->type, REDIS_REPLY_ARRAY);
+    for (size_t i = 0; i < log->elements; i++)
+        ck_abort_msg("refused: %s %s", log->element[i]->element[3]->str,
+                     log->element[i]->element[7]->str);
+    freeReplyObject(log);
+    server_stop(&server);
+}
+
+static struct shed_client *open_shop(void)
+{
+    struct shed_client *client;
+    struct shed_error err;
+
+    ck_assert_msg(shed_client_open(uri, NULL, &client, &err) == SHED_OK, "%s",
+                  err.reason);
+    return client;
+}
+
+/* Rows "a", no row for others. */
+static void load(void *user, void *thread, struct shed_load *load)
+{
+    (void)user;
+    (void)thread;
+    for (size_t i = 0; i < shed_load_count(load); i++) {
+        size_t size;
+        const char *key = shed_load_key(load, i, &size);
+        if (size == 1 && *key == 's')
+            usleep(SLOW_US); /* it has to be renewed */
+        if (size == 1 && *key == 'a')
+            shed_load_value(load, i, "row", 3);
+        else if (size == 1 && *key == 'f')
+            shed_load_fail(load, i, "no");
+        else
+            shed_load_absent(load, i);
+    }
+    shed_load_done(load);
+}
+
+static void get(struct shed_cache *cache, const char *key, int code)
+{
+    struct shed_value *value;
+    struct shed_error err;
+
+    ck_assert_msg(shed_get(cache, key, strlen(key), 0, &value, &err) == code,
+                  "%s", err.reason);
+    shed_value_unref(value);
+}
+
+START_TEST(a_cache_needs_no_more_rights)
+{
+    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_client *client = open_shop();
+    struct shed_source *source;
+    struct shed_cache *cache;
+
+    o.lease_ms = SHORT_MS;
+    ck_assert_int_eq(shed_source_open(load, NULL, NULL, &source, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
+                     SHED_OK);
+    get(cache, "s", SHED_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        get(cache, "a", SHED_OK);
+        get(cache, "b", SHED_OK);
+        get(cache, "f", SHED_ESOURCE);
+        ck_assert_int_eq(shed_put(cache, "a", 1, "new", 3, 0, NULL), SHED_OK);
+        get(cache, "a", SHED_OK);
+        server_do(&server, "SET item:{a} foreign EX 100");
+        get(cache, "a", SHED_OK);
+        ck_assert_int_eq(shed_invalidate(cache, "a", 1, 0, NULL), SHED_OK);
+        server_do(&server, "SCRIPT FLUSH");
+    }
+    WAIT_FOR(server_clients(&server, "flags=t") == 1);
+    WAIT_FOR(server_calls(&server, "ping") > 1); /* one was the rig's */
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+}
+END_TEST
+
+static struct shed_lock *open_job(struct shed_client *client,
+                                  enum shed_lock_algorithm algorithm, bool fair)
+{
+    struct shed_lock_options o = options_of(algorithm);
+    struct shed_lock *lock;
+
+    o.lease_ms = LEASE_MS;
+    o.fair = fair;
+    ck_assert_int_eq(shed_lock_open(&client, 1, "lock:job", 8, &o, &lock, NULL),
+                     SHED_OK);
+    return lock;
+}
+
+static _Noreturn void hold_and_stay(int told, bool fair)
+{
+    acquire(open_job(open_shop(), SHED_LOCK_LEASE, fair), PLENTY_MS);
+    if (write(told, "", 1) != 1)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+/* Waits behind a holder that lives, and then does not. */
+static void wait_for_the_dead(bool fair)
+{
+    int told[2];
+    char byte;
+    struct shed_client *client;
+    struct shed_lock *lock;
+    pid_t pid;
+
+    ck_assert_int_eq(pipe(told), 0);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        hold_and_stay(told[1], fair);
+    ck_assert_int_eq(read(told[0], &byte, 1), 1);
+    client = open_shop();
+    lock = open_job(client, SHED_LOCK_LEASE, fair);
+    expect_acquire(lock, 50, SHED_ETIMEDOUT);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    shed_client_close(client);
+    close(told[0]);
+    close(told[1]);
+}
+
+START_TEST(a_lock_needs_no_more_rights)
+{
+    struct shed_client *client;
+
+    wait_for_the_dead(false);
+    wait_for_the_dead(true);
+    client = open_shop();
+    for (unsigned i = SHED_LOCK_SETNX; i <= SHED_LOCK_LEASE + 1; i++) {
+        bool is_fair = i > SHED_LOCK_LEASE;
+        enum shed_lock_algorithm algorithm = is_fair ? SHED_LOCK_LEASE : i;
+        struct shed_lock *lock = open_job(client, algorithm, is_fair);
+        struct shed_lock *second = open_job(client, algorithm, is_fair);
+        acquire(lock, 0);
+        expect_acquire(second, 50, SHED_ETIMEDOUT);
+        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+        release(lock);
+        if (algorithm == SHED_LOCK_LEASE)
+            ck_assert_int_eq(shed_lock_advance(lock, 1, NULL), SHED_OK);
+        shed_lock_close(lock);
+        shed_lock_close(second);
+    }
+    shed_client_close(client);
+}
+END_TEST
+
+/* What a process that died between its commands, or at the end of its time, has
+ * left. */
+START_TEST(what_others_left_needs_no_more_rights)
+{
+    struct shed_client *client = open_shop();
+    struct shed_lock *lock;
+
+    server_do(&server, "SET lock:job orphan");
+    lock = open_job(client, SHED_LOCK_EXPIRE, false);
+    acquire(lock, PLENTY_MS);
+    shed_lock_close(lock);
+    server_do(&server, "SET lock:job 1");
+    lock = open_job(client, SHED_LOCK_TIMESTAMP, false);
+    acquire(lock, PLENTY_MS);
+    shed_lock_close(lock);
+    shed_client_close(client);
+}
+END_TEST
+
+/* ------------------------------------------------------- asked beforehand */
+
+static int probe(struct shed_client *client, enum shed_use use,
+                 struct shed_error *err)
+{
+    static const char *const names[] = {"item", "job", "lock:job"};
+
+    return shed_client_probe(client, use, names[use], strlen(names[use]), 0,
+                             err);
+}
+
+START_TEST(with_these_rights_nothing_is_missing)
+{
+    struct shed_client *client = open_shop();
+
+    for (unsigned use = SHED_USE_CACHE; use <= SHED_USE_TEXT_LOCK; use++) {
+        struct shed_error err = {0};
+        ck_assert_msg(probe(client, use, &err) == SHED_OK, "%s", err.reason);
+    }
+    ck_assert_int_eq(server_int(&server, "DBSIZE"), 0);
+    shed_client_close(client);
+}
+END_TEST
+
+/* Whether a probe of some use says that a right is missing. */
+static bool is_named(struct shed_client *client, const char *right)
+{
+    struct shed_error err = {0};
+
+    for (unsigned use = SHED_USE_CACHE; use <= SHED_USE_TEXT_LOCK; use++)
+        if (probe(client, use, &err) == SHED_EDENIED &&
+            strstr(err.reason, right) != NULL)
+            return true;
+    return false;
+}
+
+/* The commands that README.md names, but for that by which a connection begins,
+ * without which there is none. */
+START_TEST(a_command_that_is_missing_is_named)
+{
+    char rights[2048];
+    unsigned count = 0;
+    struct shed_client *client = open_shop();
+
+    read_rights(rights, sizeof(rights));
+    for (char *rest = rights, *word;
+         (word = strtok_r(rest, " \n", &rest)) != NULL;) {
+        if (*word != '+' || strcmp(word, "+select") == 0)
+            continue;
+        server_do(&server, "ACL SETUSER shop -%s", word + 1);
+        ck_assert_msg(is_named(client, word + 1), "%s is not missed", word);
+        server_do(&server, "ACL SETUSER shop %s", word);
+        count++;
+    }
+    ck_assert_uint_gt(count, 20);
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
+
+START_TEST(keys_and_channels_that_are_missing_are_named)
+{
+    static const struct {
+        const char *rights, *missing;
+    } rows[] = {
+        {"ACL SETUSER shop resetkeys ~lock:*", "~item:{snowshed:probe}"},
+        {"ACL SETUSER shop resetkeys ~item:* ~lock:{job}", "~lock:{job}:f"},
+        {"ACL SETUSER shop ~item:* ~lock:* resetchannels "
+         "&__redis__:invalidate",
+         "&snowshed:process:*"},
+        {"ACL SETUSER shop resetchannels &snowshed:process:*",
+         "&__redis__:invalidate"},
+    };
+    struct shed_client *client = open_shop();
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        server_do(&server, rows[i].rights);
+        ck_assert_msg(is_named(client, rows[i].missing), "%s is not missed",
+                      rows[i].missing);
+    }
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
+
+START_TEST(who_waits_by_timer_alone_needs_no_channel)
+{
+    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client *client;
+
+    server_do(&server, "ACL SETUSER shop resetchannels -subscribe");
+    o.wait = SHED_WAIT_POLL;
+    ck_assert_int_eq(shed_client_open(uri, &o, &client, NULL), SHED_OK);
+    ck_assert_int_eq(probe(client, SHED_USE_CACHE, NULL), SHED_OK);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(a_server_that_is_not_there_is_told)
+{
+    struct shed_client *client = open_shop();
+
+    ck_assert_int_eq(shed_client_probe(client, SHED_USE_CACHE, "", 0, 0, NULL),
+                     SHED_EINVAL);
+    server_kill(&server);
+    WAIT_FOR(probe(client, SHED_USE_CACHE, NULL) == SHED_EREDIS);
+    server_start_again(&server); /* without the user */
+    WAIT_FOR(probe(client, SHED_USE_CACHE, NULL) == SHED_EDENIED);
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("acl");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, a_cache_needs_no_more_rights);
+    tcase_add_test(tc, a_lock_needs_no_more_rights);
+    tcase_add_test(tc, what_others_left_needs_no_more_rights);
+    tcase_add_test(tc, with_these_rights_nothing_is_missing);
+    tcase_add_test(tc, a_command_that_is_missing_is_named);
+    tcase_add_test(tc, keys_and_channels_that_are_missing_are_named);
+    tcase_add_test(tc, who_waits_by_timer_alone_needs_no_channel);
+    tcase_add_test(tc, a_server_that_is_not_there_is_told);
+    return run_tests("acl", tc);
+}

@@ -1,0 +1,230 @@
+/* Memory that is out is an ordinary error: every allocation that the calling
+ * thread makes fails once, in turn, and the handles stay as they were. Needs
+ * SHED_TEST_REDIS. */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <snowshed/lock.h>
+#include <snowshed/snowshed.h>
+
+#include "support/testing.h"
+
+#define KEYS 3
+#define PATIENT_MS 20000
+
+/* Allocations until the one that fails; below 0: none does. */
+static _Thread_local int countdown = -1;
+static _Thread_local bool has_failed;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *at, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *at, size_t size);
+
+static bool fails_now(void)
+{
+    if (countdown < 0 || countdown-- > 0)
+        return false;
+    has_failed = true;
+    return true;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails_now() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *at, size_t size)
+{
+    return fails_now() ? NULL : __real_realloc(at, size);
+}
+
+struct handles {
+    struct shed_client *client;
+    struct shed_source *source;
+    struct shed_cache *cache;
+    struct shed_lock *lock;
+};
+
+static void load(void *user, void *thread, struct shed_load *load)
+{
+    (void)user;
+    (void)thread;
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        shed_load_value(load, i, "row", 3);
+    shed_load_done(load);
+}
+
+static void close_all(struct handles *h)
+{
+    shed_lock_close(h->lock);
+    shed_cache_close(h->cache);
+    shed_source_close(h->source);
+    shed_client_close(h->client);
+    *h = (struct handles){NULL, NULL, NULL, NULL};
+}
+
+static int open_all(struct handles *h, struct shed_error *err)
+{
+    /* without a check of Check's, which allocates; NULL is refused */
+    int code =
+        shed_client_open(getenv("SHED_TEST_REDIS"), NULL, &h->client, err);
+
+    if (code == SHED_OK)
+        code = shed_source_open(load, NULL, NULL, &h->source, err);
+    if (code == SHED_OK)
+        code = shed_cache_open(h->client, "alloc", h->source, NULL, &h->cache,
+                               err);
+    if (code == SHED_OK)
+        code = shed_lock_open(&h->client, 1, "alloc", 5, NULL, &h->lock, err);
+    return code;
+}
+
+static int invalidate(struct handles *h, struct shed_error *err)
+{
+    return shed_invalidate(h->cache, "a", 1, 0, err);
+}
+
+static int invalidate_many(struct handles *h, struct shed_error *err)
+{
+    static const struct shed_bytes keys[] = {{"a", 1}, {"b", 1}, {"c", 1}};
+
+    return shed_invalidate_many(h->cache, keys, 3, 0, err);
+}
+
+static int put(struct handles *h, struct shed_error *err)
+{
+    return shed_put(h->cache, "a", 1, "row", 3, 0, err);
+}
+
+static int get(struct handles *h, struct shed_error *err)
+{
+    struct shed_value *value = NULL;
+    int code = shed_get(h->cache, "a", 1, 0, &value, err);
+
+    shed_value_unref(value);
+    return code;
+}
+
+static int get_many(struct handles *h, struct shed_error *err)
+{
+    struct shed_item items[KEYS] = {{"a", 1, NULL, SHED_OK},
+                                    {"b", 1, NULL, SHED_OK},
+                                    {"c", 1, NULL, SHED_OK}};
+    int code = shed_get_many(h->cache, items, KEYS, 0, err);
+
+    for (size_t i = 0; i < KEYS; i++)
+        shed_value_unref(items[i].value);
+    return code;
+}
+
+static int acquire(struct handles *h, struct shed_error *err)
+{
+    return shed_lock_acquire(h->lock, PATIENT_MS, err);
+}
+
+static int release(struct handles *h, struct shed_error *err)
+{
+    return shed_lock_release(h->lock, err);
+}
+
+/* What is held by us already is entered again, and left as often. */
+static int acquire_and_release(struct handles *h, struct shed_error *err)
+{
+    int code = acquire(h, err);
+
+    return code == SHED_OK ? release(h, err) : code;
+}
+
+static void ignore(void *user, struct shed_lock *lock, int code,
+                   const struct shed_error *reason)
+{
+    (void)user;
+    (void)lock;
+    (void)code;
+    (void)reason;
+}
+
+/* Refused or not, it is answered before the lock is closed. */
+static int acquire_async(struct handles *h, struct shed_error *err)
+{
+    return shed_lock_acquire_async(h->lock, 0, ignore, NULL, err);
+}
+
+static int close_and_open(struct handles *h, struct shed_error *err)
+{
+    close_all(h);
+    return open_all(h, err);
+}
+
+/* Fail the first allocation of call, the second, and so on until none is left
+ * to fail; before each, prepare. Returns how many there were. */
+static int sweep(struct handles *h,
+                 int (*prepare)(struct handles *, struct shed_error *),
+                 int (*call)(struct handles *, struct shed_error *))
+{
+    for (int n = 0;; n++) {
+        struct shed_error err = {SHED_OK, ""};
+        int code;
+        if (prepare != NULL)
+            ck_assert_msg(prepare(h, &err) == SHED_OK, "%s", err.reason);
+        has_failed = false;
+        countdown = n;
+        code = call(h, &err);
+        countdown = -1;
+        if (!has_failed) {
+            ck_assert_msg(code == SHED_OK, "%s", err.reason);
+            return n;
+        }
+        ck_assert_msg(code == SHED_ENOMEM || code == SHED_EBUSY ||
+                          code == SHED_OK,
+                      "%d: %s", n, err.reason);
+    }
+}
+
+START_TEST(every_call_bears_that_memory_is_out)
+{
+    struct handles h = {NULL, NULL, NULL, NULL};
+    struct shed_error err = {SHED_OK, ""};
+
+    ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
+    ck_assert_int_gt(sweep(&h, NULL, put), 0);
+    ck_assert_int_gt(sweep(&h, NULL, get), 0);
+    ck_assert_int_gt(sweep(&h, invalidate, get), 0);
+    ck_assert_int_gt(sweep(&h, NULL, invalidate), 0);
+    ck_assert_int_gt(sweep(&h, NULL, invalidate_many), 0);
+    ck_assert_int_gt(sweep(&h, invalidate, get_many), 0);
+    ck_assert_int_gt(sweep(&h, put, get_many), 0);
+    ck_assert_int_gt(sweep(&h, NULL, acquire_and_release), 0);
+    ck_assert_int_gt(sweep(&h, acquire, release), 0);
+    ck_assert_int_gt(sweep(&h, NULL, acquire_async), 0);
+    close_all(&h);
+}
+END_TEST
+
+START_TEST(every_open_bears_that_memory_is_out)
+{
+    struct handles h = {NULL, NULL, NULL, NULL};
+
+    ck_assert_int_gt(sweep(&h, NULL, close_and_open), 0);
+    close_all(&h);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("alloc");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, every_call_bears_that_memory_is_out);
+    tcase_add_test(tc, every_open_bears_that_memory_is_out);
+    return run_tests("alloc", tc);
+}

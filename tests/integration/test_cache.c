@@ -1,0 +1,789 @@
+/* Gets on a real Redis: what they answer, what they refuse, what they count. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/entry.h"
+#include "support/rig.h"
+
+static struct rig rig;
+
+/* ----------------------------------------------------------------- answers */
+
+START_TEST(a_miss_loads_and_the_next_get_is_a_hit)
+{
+    rig_up(&rig);
+    expect_origin(rig.cache, "k", "k@1", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(stats_of(rig.cache).hits, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).misses, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).published, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).leases_won, 1);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
+{
+    struct shed_value *value = NULL;
+
+    rig_up(&rig);
+    for (int i = 0; i < 2; i++) {
+        expect_kind(rig.cache, "absent", SHED_ABSENT);
+        expect_kind(rig.cache, "null", SHED_NULL);
+        ck_assert_int_eq(shed_get(rig.cache, "empty", 5, 0, &value, NULL),
+                         SHED_OK);
+        ck_assert_int_eq(shed_value_kind(value), SHED_ROW);
+        ck_assert_uint_eq(shed_value_size(value), 0);
+        shed_value_unref(value);
+    }
+    ck_assert_uint_eq(table_loads(&rig.table), 3);
+    ck_assert_uint_eq(stats_of(rig.cache).negative_hits, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).hits, 2);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(absence_is_kept_for_the_negative_ttl_only)
+{
+    rig_init(&rig);
+    rig.cache_options.negative_ttl_ms = 50;
+    rig_open(&rig);
+    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    ck_assert_int_le(server_int(&rig.server, "PTTL t:{absent}"), 50);
+    WAIT_FOR(server_int(&rig.server, "EXISTS t:{absent}") == 0);
+    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    ck_assert_uint_eq(table_loads(&rig.table), 2);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(absence_is_not_kept_with_a_negative_ttl_of_0)
+{
+    rig_init(&rig);
+    rig.cache_options.negative_ttl_ms = 0;
+    rig_open(&rig);
+    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
+    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    ck_assert_uint_eq(table_loads(&rig.table), 2);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(rows_are_kept_for_their_ttl)
+{
+    rig_init(&rig);
+    rig.cache_options.ttl_ms = 60;
+    rig_open(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    table_update(&rig.table);
+    WAIT_FOR(server_int(&rig.server, "EXISTS t:{k}") == 0);
+    expect_text(rig.cache, "k", "k@2");
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(keys_are_bytes_each_with_a_place_of_its_own)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *name; /* in Redis */
+        size_t name_size;
+    } keys[] = {
+        {"a\0b", 3, "t:{a\0b}", 7}, {"a", 1, "t:{a}", 5},
+        {"a\0c", 3, "t:{a\0c}", 7}, {"}", 1, "t:{\\}}", 6},
+        {"\\}", 2, "t:{\\\\}}", 7}, {"\\", 1, "t:{\\\\}", 6},
+        {"{x}", 3, "t:{{x}}", 7},   {"\xff\r\n", 3, "t:{\xff\r\n}", 7},
+        {" ", 1, "t:{ }", 5},
+    };
+    const size_t count = sizeof(keys) / sizeof(*keys);
+    struct shed_value *value = NULL;
+
+    rig_up(&rig);
+    for (size_t round = 0; round < 2; round++) {
+        for (size_t i = 0; i < count; i++) {
+            ck_assert_int_eq(shed_get(rig.cache, keys[i].bytes, keys[i].size, 0,
+                                      &value, NULL),
+                             SHED_OK);
+            ck_assert_uint_eq(shed_value_size(value), keys[i].size + 2);
+            ck_assert_mem_eq(shed_value_data(value), keys[i].bytes,
+                             keys[i].size);
+            ck_assert_int_eq(server_int(&rig.server, "EXISTS %b", keys[i].name,
+                                        keys[i].name_size),
+                             1);
+            shed_value_unref(value);
+        }
+    }
+    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), (long long)count);
+    ck_assert_uint_eq(rig.table.keys, count);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
+{
+    static char key[SHED_KEY_MAX_BYTES + 1];
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    memset(key, '}', sizeof(key));
+    rig_up(&rig);
+    ck_assert_int_eq(
+        shed_get(rig.cache, key, SHED_KEY_MAX_BYTES, 0, &value, &err), SHED_OK);
+    ck_assert_uint_eq(shed_value_size(value), SHED_KEY_MAX_BYTES + 2);
+    shed_value_unref(value);
+    ck_assert_int_eq(
+        shed_get(rig.cache, key, SHED_KEY_MAX_BYTES + 1, 0, &value, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "1025"));
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_value_over_the_limit_fails_its_key_and_is_not_kept)
+{
+    struct shed_error err = {0};
+
+    rig_init(&rig);
+    rig.cache_options.value_limit_bytes = 4095;
+    rig.cache_options.failure_ttl_ms = 0;
+    rig_open(&rig);
+    expect_code(rig.cache, "big", SHED_ETOOBIG, &err);
+    ck_assert_ptr_nonnull(strstr(err.reason, "4096"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "4095"));
+    WAIT_FOR(server_int(&rig.server, "DBSIZE") == 0);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(others_hear_that_a_value_is_too_big_as_such)
+{
+    struct peer peer;
+
+    rig_init(&rig);
+    rig.cache_options.value_limit_bytes = 4095;
+    rig.cache_options.failure_ttl_ms = 60000;
+    rig_open(&rig);
+    peer_open(&peer, &rig);
+    expect_code(rig.cache, "big", SHED_ETOOBIG, NULL);
+    WAIT_FOR(server_int(&rig.server, "STRLEN t:{big}") >
+             SHED_ENTRY_HEADER_BYTES);
+    expect_code(peer.cache, "big", SHED_ETOOBIG, NULL);
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    peer_close(&peer);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(age_counts_from_the_publish_by_the_servers_clock)
+{
+    struct shed_value *value = NULL;
+    uint64_t start_ms, age_ms, end_ms = test_deadline_ms();
+
+    start_ms = shed_now_ms(); /* before the clocks are compared */
+    rig_up(&rig);
+    ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, NULL), SHED_OK);
+    ck_assert_uint_eq(shed_value_age_ms(value), 0);
+    shed_value_unref(value);
+    do {
+        ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, NULL), SHED_OK);
+        age_ms = shed_value_age_ms(value);
+        shed_value_unref(value);
+        ck_assert_uint_lt(shed_now_ms(), end_ms);
+    } while (age_ms < 50);
+    /* the two clocks tick apart, and the offset is good to a round trip */
+    ck_assert_uint_le(age_ms, shed_now_ms() - start_ms + scaled_ms(20));
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(values_outlive_cache_and_client)
+{
+    struct shed_value *loaded = NULL, *hit = NULL;
+
+    rig_up(&rig);
+    ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &loaded, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &hit, NULL), SHED_OK);
+    rig_down(&rig);
+    check_text(loaded, "k@1");
+    check_text(hit, "k@1");
+    shed_value_unref(loaded);
+    shed_value_unref(hit);
+}
+END_TEST
+
+/* -------------------------------------------------------------- bad input */
+
+static long long writes_so_far(void)
+{
+    return server_calls(&rig.server, "get") +
+           server_calls(&rig.server, "eval") +
+           server_calls(&rig.server, "evalsha");
+}
+
+static void refused(int code, struct shed_error *err, const char *why)
+{
+    ck_assert_int_eq(code, SHED_EINVAL);
+    ck_assert_int_eq(err->code, SHED_EINVAL);
+    ck_assert_msg(strstr(err->reason, why) != NULL, "'%s' lacks '%s'",
+                  err->reason, why);
+    *err = (struct shed_error){0};
+}
+
+START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
+{
+    static char key[SHED_KEY_MAX_BYTES + 1];
+    const uint64_t too_long_ms = 3600001;
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+    struct shed_item items[2] = {{.key = "a", .key_size = 1},
+                                 {.key = "", .key_size = 0}};
+    long long before;
+
+    rig_up(&rig);
+    wait_for_pushes(&rig);
+    before = writes_so_far();
+    refused(shed_get(rig.cache, "", 0, 0, &value, &err), &err, "empty");
+    refused(shed_get(rig.cache, NULL, 1, 0, &value, &err), &err, "NULL");
+    refused(shed_get(rig.cache, key, sizeof(key), 0, &value, &err), &err,
+            "limit is 1024");
+    refused(shed_get(NULL, "k", 1, 0, &value, &err), &err, "cache: is NULL");
+    refused(shed_get(rig.cache, "k", 1, 0, NULL, &err), &err, "out is NULL");
+    refused(shed_get(rig.cache, "k", 1, too_long_ms, &value, &err), &err,
+            "timeout_ms");
+    refused(shed_put(rig.cache, "", 0, "v", 1, 0, &err), &err, "empty");
+    refused(shed_put(rig.cache, key, sizeof(key), "v", 1, 0, &err), &err,
+            "1025");
+    refused(shed_put(rig.cache, "k", 1, NULL, 1, 0, &err), &err,
+            "data is NULL");
+    refused(shed_invalidate(rig.cache, "", 0, 0, &err), &err, "empty");
+    refused(shed_invalidate(rig.cache, NULL, 1, 0, &err), &err, "NULL");
+    refused(shed_invalidate(NULL, "k", 1, 0, &err), &err, "cache: is NULL");
+    refused(shed_get_many(rig.cache, items, 2, 0, &err), &err, "empty");
+    ck_assert_ptr_null(items[0].value);
+    refused(shed_get_many(rig.cache, NULL, 2, 0, &err), &err, "items is NULL");
+    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
+    ck_assert_int_eq(writes_so_far(), before);
+    ck_assert_uint_eq(table_loads(&rig.table), 0);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_value_that_is_too_big_to_put_is_not_sent)
+{
+    struct shed_error err = {0};
+    long long before;
+
+    rig_init(&rig);
+    rig.cache_options.value_limit_bytes = 3;
+    rig_open(&rig);
+    put(rig.cache, "k", "abc");
+    before = writes_so_far();
+    ck_assert_int_eq(shed_put(rig.cache, "k", 1, "abcd", 4, 0, &err),
+                     SHED_ETOOBIG);
+    ck_assert_ptr_nonnull(strstr(err.reason, "4 bytes"));
+    ck_assert_int_eq(writes_so_far(), before);
+    expect_text(rig.cache, "k", "abc");
+    rig_down(&rig);
+}
+END_TEST
+
+static void refused_cache(const char *name, struct shed_cache_options *options,
+                          const char *why)
+{
+    struct shed_cache *cache = NULL;
+    struct shed_error err = {0};
+
+    refused(
+        shed_cache_open(rig.client, name, rig.source, options, &cache, &err),
+        &err, why);
+    ck_assert_ptr_null(cache);
+}
+
+START_TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
+{
+    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct {
+        struct shed_cache_options known;
+        uint64_t unknown;
+    } newer = {SHED_CACHE_OPTIONS_INIT, 1};
+    static char name[SHED_NAME_MAX_BYTES + 2];
+
+    memset(name, 'n', sizeof(name) - 1);
+    rig_up(&rig);
+    refused_cache("a{b", NULL, "brace");
+    refused_cache("a}", NULL, "brace");
+    refused_cache("", NULL, "empty");
+    refused_cache(NULL, NULL, "NULL");
+    refused_cache("a b", NULL, "printable");
+    refused_cache("\xc3\xa4", NULL, "printable");
+    refused_cache(name, NULL, "64");
+    refused_cache("lock", NULL, "keys of locks");
+    o.ttl_ms = 0;
+    refused_cache("a", &o, "ttl_ms is 0");
+    o = (struct shed_cache_options)SHED_CACHE_OPTIONS_INIT;
+    o.lease_ms = 9;
+    refused_cache("a", &o, "lease_ms");
+    o = (struct shed_cache_options)SHED_CACHE_OPTIONS_INIT;
+    o.size = 0;
+    refused_cache("a", &o, "size");
+    newer.known.size = sizeof(newer);
+    refused_cache("a", &newer.known, "does not know");
+    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
+{
+    struct {
+        struct shed_cache_options known;
+        uint64_t unknown;
+    } newer = {SHED_CACHE_OPTIONS_INIT, 0};
+    struct shed_cache *cache = NULL;
+
+    rig_up(&rig);
+    newer.known.size = sizeof(newer);
+    ck_assert_int_eq(shed_cache_open(rig.client, "a", rig.source, &newer.known,
+                                     &cache, NULL),
+                     SHED_OK);
+    expect_text(cache, "k", "k@1");
+    shed_cache_close(cache);
+    rig_down(&rig);
+}
+END_TEST
+
+/* --------------------------------------------------------------- get_many */
+
+START_TEST(get_many_answers_each_key_as_a_get_does)
+{
+    static const char *const keys[] = {"hit",  "cold", "absent",
+                                       "cold", "hit",  "null"};
+    enum { COUNT = sizeof(keys) / sizeof(*keys) };
+    struct shed_item items[COUNT];
+
+    rig_up(&rig);
+    expect_text(rig.cache, "hit", "hit@1");
+    for (size_t i = 0; i < COUNT; i++)
+        items[i] = (struct shed_item){keys[i], strlen(keys[i]), NULL, 0};
+    ck_assert_int_eq(shed_get_many(rig.cache, items, COUNT, 0, NULL), SHED_OK);
+    check_text(items[0].value, "hit@1");
+    check_text(items[1].value, "cold@1");
+    check_text(items[3].value, "cold@1");
+    check_text(items[4].value, "hit@1");
+    ck_assert_int_eq(shed_value_kind(items[2].value), SHED_ABSENT);
+    ck_assert_int_eq(shed_value_kind(items[5].value), SHED_NULL);
+    ck_assert_uint_eq(rig.table.keys, 4);
+    for (size_t i = 0; i < COUNT; i++) {
+        ck_assert_int_eq(items[i].code, SHED_OK);
+        shed_value_unref(items[i].value);
+    }
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
+{
+    struct shed_item items[] = {
+        {"a", 1, NULL, 0}, {"fail2", 5, NULL, 0}, {"fail1", 5, NULL, 0}};
+    struct shed_error err = {0};
+
+    rig_up(&rig);
+    ck_assert_int_eq(shed_get_many(rig.cache, items, 3, 0, &err), SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(err.reason, "key 2 of 3"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "the table is on fire"));
+    check_text(items[0].value, "a@1");
+    ck_assert_int_eq(items[1].code, SHED_ESOURCE);
+    ck_assert_int_eq(items[2].code, SHED_ESOURCE);
+    ck_assert_ptr_null(items[1].value);
+    ck_assert_uint_eq(stats_of(rig.cache).errors_source, 2);
+    shed_value_unref(items[0].value);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(get_many_of_nothing_succeeds)
+{
+    rig_up(&rig);
+    ck_assert_int_eq(shed_get_many(rig.cache, NULL, 0, 0, NULL), SHED_OK);
+    rig_down(&rig);
+}
+END_TEST
+
+static struct shed_item *make_items(size_t count, char (*keys)[24])
+{
+    struct shed_item *items = calloc(count, sizeof(*items));
+
+    ck_assert_ptr_nonnull(items);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
+        items[i] = (struct shed_item){keys[i], strlen(keys[i]), NULL, 0};
+    }
+    return items;
+}
+
+static void check_items(struct shed_item *items, size_t count)
+{
+    char text[32];
+
+    for (size_t i = 0; i < count; i++) {
+        snprintf(text, sizeof(text), "k%zu@1", i);
+        check_text(items[i].value, text);
+        shed_value_unref(items[i].value);
+        items[i].value = NULL;
+    }
+}
+
+START_TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
+{
+    static char keys[50][24];
+    struct shed_item *items = make_items(50, keys);
+
+    rig_up(&rig);
+    ck_assert_int_eq(shed_get_many(rig.cache, items, 50, 0, NULL), SHED_OK);
+    check_items(items, 50);
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(stats_of(rig.cache).loads, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).loaded_keys, 50);
+    ck_assert_uint_eq(stats_of(rig.cache).batch_keys.sum, 50);
+    free(items);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
+{
+    enum { COUNT = SHED_MANY_MAX + 1 };
+    static char keys[COUNT][24];
+    struct shed_item *items = make_items(COUNT, keys);
+    struct shed_error err = {0};
+
+    for (size_t i = 0; i < COUNT; i++) {
+        items[i].value = (struct shed_value *)(void *)keys[i];
+        items[i].code = SHED_OK;
+    }
+    rig_up(&rig);
+    refused(shed_get_many(rig.cache, items, COUNT, 0, &err), &err,
+            "limit is 10000");
+    for (size_t i = 0; i < COUNT; i++) {
+        ck_assert_ptr_null(items[i].value);
+        ck_assert_int_eq(items[i].code, SHED_EINVAL);
+        shed_value_unref(items[i].value);
+    }
+    ck_assert_uint_eq(table_loads(&rig.table), 0);
+    free(items);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
+{
+    static char keys[SHED_MANY_MAX][24];
+    struct shed_item *items = make_items(SHED_MANY_MAX, keys);
+
+    rig_up(&rig);
+    ck_assert_int_eq(
+        shed_get_many(rig.cache, items, SHED_MANY_MAX, scaled_ms(60000), NULL),
+        SHED_OK);
+    check_items(items, SHED_MANY_MAX);
+    ck_assert_uint_le(rig.table.most_running, 4);
+    ck_assert_uint_le(table_loads(&rig.table), SHED_MANY_MAX / 20);
+    ck_assert_int_eq(
+        shed_get_many(rig.cache, items, SHED_MANY_MAX, scaled_ms(60000), NULL),
+        SHED_OK);
+    check_items(items, SHED_MANY_MAX);
+    ck_assert_uint_eq(stats_of(rig.cache).hits, SHED_MANY_MAX);
+    free(items);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(get_many_returns_at_its_deadline_with_what_it_has)
+{
+    struct shed_item items[] = {{"hit", 3, NULL, 0}, {"cold", 4, NULL, 0}};
+    struct shed_error err = {0};
+
+    rig_up(&rig);
+    expect_text(rig.cache, "hit", "hit@1");
+    table_hold(&rig.table);
+    ck_assert_int_eq(shed_get_many(rig.cache, items, 2, 30, &err),
+                     SHED_ETIMEDOUT);
+    check_text(items[0].value, "hit@1");
+    ck_assert_int_eq(items[1].code, SHED_ETIMEDOUT);
+    ck_assert_ptr_null(items[1].value);
+    shed_value_unref(items[0].value);
+    table_release(&rig.table);
+    rig_down(&rig);
+}
+END_TEST
+
+/* ------------------------------------------------------- many callers at once
+ */
+
+static void run_crowd(void)
+{
+    enum { CROWD = 50 };
+    static struct getter getters[CROWD];
+
+    table_hold(&rig.table);
+    for (int i = 0; i < CROWD; i++)
+        getter_start(&getters[i], rig.cache, "k");
+    WAIT_FOR(stats_of(rig.cache).misses == CROWD &&
+             table_running(&rig.table) == 1);
+    table_release(&rig.table);
+    for (int i = 0; i < CROWD; i++) {
+        getter_join(&getters[i]);
+        ck_assert_int_eq(getters[i].code, SHED_OK);
+        check_text(getters[i].value, "k@1");
+        shed_value_unref(getters[i].value);
+    }
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(stats_of(rig.cache).joins, CROWD - 1);
+}
+
+START_TEST(fifty_callers_cost_one_load)
+{
+    rig_up(&rig);
+    run_crowd();
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(fifty_callers_cost_one_load_without_pushes_too)
+{
+    rig_init(&rig);
+    rig.client_options.wait = SHED_WAIT_POLL;
+    rig_open(&rig);
+    run_crowd();
+    ck_assert_int_eq(server_clients(&rig.server, "flags=P"), 0);
+    ck_assert_int_eq(server_clients(&rig.server, "flags=t"), 0);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
+{
+    struct shed_value *value = NULL;
+    uint64_t start_ms;
+
+    rig_up(&rig);
+    table_hold(&rig.table);
+    start_ms = shed_now_ms();
+    ck_assert_int_eq(shed_get(rig.cache, "k", 1, 40, &value, NULL),
+                     SHED_ETIMEDOUT);
+    ck_assert_ptr_null(value);
+    ck_assert_uint_ge(shed_now_ms() - start_ms, 40);
+    ck_assert_uint_lt(shed_now_ms() - start_ms, 40 + scaled_ms(1000));
+    table_release(&rig.table);
+    WAIT_FOR(stats_of(rig.cache).published == 1);
+    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(stats_of(rig.cache).errors_timeout, 1);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
+{
+    struct getter first = {0}, queued = {0};
+    struct shed_error err = {0};
+
+    rig_init(&rig);
+    rig.source_options.max_loads = 1;
+    rig.source_options.queue_limit = 1;
+    rig.source_options.batch_wait_ms = 0;
+    rig_open(&rig);
+    table_hold(&rig.table);
+    getter_start(&first, rig.cache, "a");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    getter_start(&queued, rig.cache, "b");
+    WAIT_FOR(stats_of(rig.cache).leases_won == 2);
+    expect_code(rig.cache, "c", SHED_EBUSY, &err);
+    ck_assert_ptr_nonnull(strstr(err.reason, "queue is full"));
+    ck_assert_uint_eq(stats_of(rig.cache).errors_busy, 1);
+    WAIT_FOR(server_int(&rig.server, "EXISTS t:{c}") == 0);
+    table_release(&rig.table);
+    getter_expect(&first, "a@1", SHED_FROM_LOAD);
+    getter_expect(&queued, "b@1", SHED_FROM_LOAD);
+    rig_down(&rig);
+}
+END_TEST
+
+/* --------------------------------------------------- what does not belong
+ * there */
+
+START_TEST(a_flipped_byte_is_found_counted_and_replaced)
+{
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    table_update(&rig.table);
+    server_do(&rig.server, "SETRANGE t:{k} 64 X");
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_REDIS);
+    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 0);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_truncated_entry_is_found_counted_and_replaced)
+{
+    redisReply *entry;
+
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    entry = server_run(&rig.server, "GET t:{k}");
+    server_do(&rig.server, "SET t:{k} %b", entry->str, (size_t)entry->len - 1);
+    freeReplyObject(entry);
+    table_update(&rig.table);
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
+    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(what_others_wrote_is_counted_and_replaced)
+{
+    rig_up(&rig);
+    server_do(&rig.server, "SET t:{k} raw");
+    server_do(&rig.server, "RPUSH t:{l} raw");
+    expect_origin(rig.cache, "k", "k@1", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "l", "l@1", SHED_FROM_LOAD);
+    ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 2);
+    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
+    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "l", "l@1", SHED_FROM_REDIS);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
+{
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    table_update(&rig.table);
+    server_do(&rig.server, "SETRANGE t:{k} 4 %b", "\1", (size_t)1);
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_REDIS);
+    ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_damaged_failure_marker_is_replaced)
+{
+    rig_init(&rig);
+    rig.cache_options.failure_ttl_ms = 60000;
+    rig_open(&rig);
+    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
+    WAIT_FOR(server_int(&rig.server, "STRLEN t:{fail}") >
+             SHED_ENTRY_HEADER_BYTES);
+    server_do(&rig.server, "SETRANGE t:{fail} 64 X");
+    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
+    ck_assert_uint_eq(table_loads(&rig.table), 2);
+    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(the_payload_stands_behind_64_bytes_for_every_language)
+{
+    redisReply *row;
+
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    row = server_run(&rig.server, "GETRANGE t:{k} 64 -1");
+    ck_assert_str_eq(row->str, "k@1");
+    freeReplyObject(row);
+    rig_down(&rig);
+}
+END_TEST
+
+/* Each line is a comment, or a metric with a label of our name and a number. */
+static void check_line(const char *line)
+{
+    const char *brace = strchr(line, '{'), *end;
+    char *rest;
+
+    if (strncmp(line, "# HELP snowshed_", 16) == 0 ||
+        strncmp(line, "# TYPE snowshed_", 16) == 0)
+        return;
+    ck_assert_msg(strncmp(line, "snowshed_", 9) == 0 && brace != NULL &&
+                      strstr(brace, "cache=\"t\"") != NULL,
+                  "%s", line);
+    end = strrchr(line, '}');
+    ck_assert_msg(end != NULL && end[1] == ' ', "%s", line);
+    (void)strtod(end + 2, &rest);
+    ck_assert_msg(rest != end + 2 && *rest == '\0', "%s", line);
+}
+
+START_TEST(the_statistics_are_prometheus_text)
+{
+    static char text[65536];
+    size_t size;
+
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    expect_text(rig.cache, "k", "k@1");
+    size = shed_stats_prometheus(&rig.cache, 1, text, sizeof(text));
+    ck_assert_uint_gt(size, 0);
+    ck_assert_uint_lt(size, sizeof(text));
+    ck_assert_uint_eq(strlen(text), size);
+    ck_assert_ptr_nonnull(
+        strstr(text, "\nsnowshed_hits_total{cache=\"t\"} 1\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "\nsnowshed_loads_total{cache=\"t\"} 1\n"));
+    for (char *rest = text, *line;
+         (line = strtok_r(rest, "\n", &rest)) != NULL;)
+        check_line(line);
+    rig_down(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("cache");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_miss_loads_and_the_next_get_is_a_hit);
+    tcase_add_test(
+        tc, absent_null_and_empty_are_three_answers_and_stay_so_in_redis);
+    tcase_add_test(tc, absence_is_kept_for_the_negative_ttl_only);
+    tcase_add_test(tc, absence_is_not_kept_with_a_negative_ttl_of_0);
+    tcase_add_test(tc, rows_are_kept_for_their_ttl);
+    tcase_add_test(tc, keys_are_bytes_each_with_a_place_of_its_own);
+    tcase_add_test(tc, the_longest_key_is_served_and_one_byte_more_is_refused);
+    tcase_add_test(tc, a_value_over_the_limit_fails_its_key_and_is_not_kept);
+    tcase_add_test(tc, others_hear_that_a_value_is_too_big_as_such);
+    tcase_add_test(tc, age_counts_from_the_publish_by_the_servers_clock);
+    tcase_add_test(tc, values_outlive_cache_and_client);
+    tcase_add_test(tc, a_bad_argument_gets_its_own_reason_and_nothing_is_sent);
+    tcase_add_test(tc, a_value_that_is_too_big_to_put_is_not_sent);
+    tcase_add_test(tc, a_bad_name_or_option_opens_no_cache_and_says_which);
+    tcase_add_test(tc, a_longer_options_struct_with_a_zero_tail_is_taken);
+    tcase_add_test(tc, get_many_answers_each_key_as_a_get_does);
+    tcase_add_test(tc, the_first_key_that_failed_decides_what_get_many_returns);
+    tcase_add_test(tc, get_many_of_nothing_succeeds);
+    tcase_add_test(tc,
+                   cold_keys_that_are_asked_for_together_are_loaded_together);
+    tcase_add_test(tc, of_too_many_keys_none_is_got_and_every_item_is_set);
+    tcase_add_test(
+        tc, the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline);
+    tcase_add_test(tc, get_many_returns_at_its_deadline_with_what_it_has);
+    tcase_add_test(tc, fifty_callers_cost_one_load);
+    tcase_add_test(tc, fifty_callers_cost_one_load_without_pushes_too);
+    tcase_add_test(tc, a_get_returns_at_its_deadline_and_the_load_is_kept);
+    tcase_add_test(tc, beyond_the_queue_limit_callers_are_turned_away_at_once);
+    tcase_add_test(tc, a_flipped_byte_is_found_counted_and_replaced);
+    tcase_add_test(tc, a_truncated_entry_is_found_counted_and_replaced);
+    tcase_add_test(tc, what_others_wrote_is_counted_and_replaced);
+    tcase_add_test(tc, an_entry_of_the_format_before_is_a_miss_and_is_replaced);
+    tcase_add_test(tc, a_damaged_failure_marker_is_replaced);
+    tcase_add_test(tc, the_payload_stands_behind_64_bytes_for_every_language);
+    tcase_add_test(tc, the_statistics_are_prometheus_text);
+    return run_tests("cache", tc);
+}

@@ -1,0 +1,363 @@
+/* The fencing guard, in real transactions that run beside each other. Needs
+ * SHED_TEST_MYSQL. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mysql/uri.h"
+#include "support/mysql_testing.h"
+#include "base/random.h"
+
+enum { LEVELS = 2 };
+static const char *const levels[LEVELS] = {"READ COMMITTED", "REPEATABLE READ"};
+
+static struct site site;
+
+static void set_up(void)
+{
+    open_site(&site, getenv("SHED_TEST_MYSQL"));
+    run_sql(&site, "CREATE TABLE snowshed_fence ("
+                   "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
+                   "number BIGINT UNSIGNED NOT NULL,"
+                   "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
+    run_sql(&site, "CREATE TABLE written ("
+                   "id BIGINT PRIMARY KEY AUTO_INCREMENT,"
+                   "number BIGINT UNSIGNED NOT NULL) ENGINE = InnoDB");
+}
+
+static void tear_down(void)
+{
+    close_site(&site);
+}
+
+static MYSQL *join(const char *level)
+{
+    struct shed_mysql_uri uri;
+    MYSQL *mysql = mysql_init(NULL);
+    char sql[TEXT_BYTES];
+
+    ck_assert_int_eq(shed_mysql_uri_parse(site.uri, &uri, NULL), SHED_OK);
+    ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
+                                     site.database, uri.port, uri.socket,
+                                     0) != NULL,
+                  "%s", mysql_error(mysql));
+    shed_mysql_uri_fini(&uri);
+    snprintf(sql, sizeof(sql), "SET SESSION TRANSACTION ISOLATION LEVEL %s",
+             level);
+    ck_assert_int_eq(mysql_query(mysql, sql), 0);
+    return mysql;
+}
+
+static void say(MYSQL *mysql, const char *sql)
+{
+    ck_assert_msg(mysql_query(mysql, sql) == 0, "%s: %s", sql,
+                  mysql_error(mysql));
+}
+
+static struct shed_fence token(uint64_t number, unsigned char owner)
+{
+    struct shed_fence fence = {.number = number};
+
+    memset(fence.owner, owner, sizeof(fence.owner));
+    return fence;
+}
+
+static int guard(MYSQL *mysql, uint64_t number, unsigned char owner,
+                 uint64_t *newest)
+{
+    struct shed_fence fence = token(number, owner);
+
+    return shed_mysql_fence(mysql, "stock", 5, &fence, newest, NULL);
+}
+
+/* In a transaction of its own, that is committed when it may be. */
+static int transact(MYSQL *mysql, uint64_t number, unsigned char owner,
+                    uint64_t *newest)
+{
+    int code;
+
+    say(mysql, "BEGIN");
+    code = guard(mysql, number, owner, newest);
+    say(mysql, code == SHED_OK ? "COMMIT" : "ROLLBACK");
+    return code;
+}
+
+START_TEST(only_what_is_not_older_is_accepted)
+{
+    MYSQL *mysql = join(levels[_i]);
+    uint64_t newest;
+
+    ck_assert_int_eq(transact(mysql, 7, 'a', &newest), SHED_OK);
+    ck_assert_uint_eq(newest, 7);
+    ck_assert_int_eq(transact(mysql, 7, 'a', NULL), SHED_OK);
+    ck_assert_int_eq(transact(mysql, 7, 'b', &newest), SHED_ELOST);
+    ck_assert_int_eq(transact(mysql, 6, 'a', &newest), SHED_ELOST);
+    ck_assert_uint_eq(newest, 7);
+    ck_assert_int_eq(transact(mysql, 9000000000000000000U, 'b', NULL), SHED_OK);
+    ck_assert_int_eq(transact(mysql, 8, 'a', &newest), SHED_ELOST);
+    ck_assert_uint_eq(newest, 9000000000000000000U);
+    /* the connection is as it was */
+    say(mysql, "DO 1");
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(another_resource_has_numbers_of_its_own)
+{
+    MYSQL *mysql = join(levels[0]);
+    struct shed_fence fence = token(3, 'a');
+    char name[256];
+
+    memset(name, 'n', sizeof(name));
+    ck_assert_int_eq(transact(mysql, 7, 'a', NULL), SHED_OK);
+    say(mysql, "BEGIN");
+    ck_assert_int_eq(shed_mysql_fence(mysql, "\0'", 2, &fence, NULL, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_mysql_fence(mysql, name, 255, &fence, NULL, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_mysql_fence(mysql, name, 256, &fence, NULL, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_mysql_fence(mysql, name, 0, &fence, NULL, NULL),
+                     SHED_EINVAL);
+    fence.number = 0;
+    ck_assert_int_eq(shed_mysql_fence(mysql, name, 9, &fence, NULL, NULL),
+                     SHED_EINVAL);
+    say(mysql, "COMMIT");
+    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 3);
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(a_rollback_takes_it_back)
+{
+    MYSQL *mysql = join(levels[_i]);
+
+    ck_assert_int_eq(transact(mysql, 5, 'a', NULL), SHED_OK);
+    say(mysql, "BEGIN");
+    ck_assert_int_eq(guard(mysql, 8, 'b', NULL), SHED_OK);
+    say(mysql, "ROLLBACK");
+    ck_assert_int_eq(transact(mysql, 6, 'c', NULL), SHED_OK);
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(outside_of_a_transaction_it_refuses)
+{
+    MYSQL *mysql = join(levels[0]);
+    shed_mysql_flag on = 1;
+
+    ck_assert_int_eq(guard(mysql, 5, 'a', NULL), SHED_EINVAL);
+    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 0);
+    say(mysql, "SET autocommit = 0");
+    ck_assert_int_eq(guard(mysql, 5, 'a', NULL), SHED_OK);
+    say(mysql, "COMMIT");
+    ck_assert_int_eq(mysql_options(mysql, MYSQL_OPT_RECONNECT, &on), 0);
+    ck_assert_int_eq(guard(mysql, 6, 'a', NULL), SHED_EINVAL);
+    mysql_close(mysql);
+}
+END_TEST
+
+/* A snapshot that was opened before a newer token came does not hide it. */
+START_TEST(an_old_snapshot_does_not_help)
+{
+    MYSQL *old = join(levels[1]), *new = join(levels[1]);
+
+    ck_assert_int_eq(transact(old, 5, 'a', NULL), SHED_OK);
+    say(old, "START TRANSACTION WITH CONSISTENT SNAPSHOT");
+    ck_assert_int_eq(transact(new, 6, 'b', NULL), SHED_OK);
+    ck_assert_int_ne(guard(old, 5, 'a', NULL), SHED_OK);
+    say(old, "ROLLBACK");
+    mysql_close(old);
+    mysql_close(new);
+}
+END_TEST
+
+struct call {
+    pthread_t thread;
+    MYSQL *mysql;
+    uint64_t number;
+    int code;
+    atomic_bool has_ended;
+};
+
+static void *transact_beside(void *arg)
+{
+    struct call *c = arg;
+
+    mysql_thread_init();
+    c->code = transact(c->mysql, c->number, (unsigned char)c->number, NULL);
+    atomic_store(&c->has_ended, true);
+    mysql_thread_end();
+    return NULL;
+}
+
+/* Begun, and executing what it has to wait in. */
+static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
+{
+    char sql[TEXT_BYTES];
+
+    *c = (struct call){.mysql = mysql, .number = number};
+    ck_assert_int_eq(pthread_create(&c->thread, NULL, transact_beside, c), 0);
+    snprintf(sql, sizeof(sql),
+             "SELECT COUNT(*) FROM information_schema.processlist WHERE id = "
+             "%lu AND info LIKE 'INSERT INTO snowshed_fence%%'",
+             mysql_thread_id(mysql));
+    wait_sql(&site, 1, sql);
+}
+
+/* Who was accepted and has not committed yet is waited for, by newer holders,
+ * who are then accepted, and by older ones, who are not. */
+START_TEST(who_is_accepted_is_waited_for)
+{
+    MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
+    struct call c;
+
+    ck_assert_int_eq(transact(first, 3, 3, NULL), SHED_OK);
+    say(first, "BEGIN");
+    ck_assert_int_eq(guard(first, 5, 5, NULL), SHED_OK);
+    begin_call(&c, second, 6);
+    ck_assert(!atomic_load(&c.has_ended));
+    say(first, "COMMIT");
+    pthread_join(c.thread, NULL);
+    ck_assert_int_eq(c.code, SHED_OK);
+
+    say(first, "BEGIN");
+    ck_assert_int_eq(guard(first, 9, 9, NULL), SHED_OK);
+    begin_call(&c, second, 8);
+    say(first, "COMMIT");
+    pthread_join(c.thread, NULL);
+    ck_assert_int_eq(c.code, SHED_ELOST);
+    mysql_close(first);
+    mysql_close(second);
+}
+END_TEST
+
+START_TEST(a_lock_wait_that_is_too_long_is_to_be_repeated)
+{
+    MYSQL *first = join(levels[0]), *second = join(levels[0]);
+    struct shed_error err;
+    struct shed_fence fence = token(6, 'b');
+
+    ck_assert_int_eq(transact(first, 3, 'a', NULL), SHED_OK);
+    say(second, "SET innodb_lock_wait_timeout = 1");
+    say(first, "BEGIN");
+    ck_assert_int_eq(guard(first, 5, 'a', NULL), SHED_OK);
+    say(second, "BEGIN");
+    ck_assert_int_eq(shed_mysql_fence(second, "stock", 5, &fence, NULL, &err),
+                     SHED_ETIMEDOUT);
+    ck_assert_ptr_nonnull(strstr(err.reason, "repeat"));
+    say(second, "ROLLBACK");
+    say(first, "COMMIT");
+    ck_assert_int_eq(transact(second, 6, 'b', NULL), SHED_OK);
+    mysql_close(first);
+    mysql_close(second);
+}
+END_TEST
+
+START_TEST(without_its_table_it_says_what_makes_it)
+{
+    MYSQL *mysql = join(levels[0]);
+    struct shed_error err;
+    struct shed_fence fence = token(6, 'b');
+
+    run_sql(&site, "DROP TABLE snowshed_fence");
+    say(mysql, "BEGIN");
+    ck_assert_int_eq(shed_mysql_fence(mysql, "stock", 5, &fence, NULL, &err),
+                     SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(err.reason, "sql/fence.sql"));
+    say(mysql, "ROLLBACK");
+    mysql_close(mysql);
+}
+END_TEST
+
+/* ------------------------------------------------------ many beside each other
+ */
+
+enum { WRITERS = 6, WRITES = 60, NUMBERS = 400 };
+
+struct writer {
+    pthread_t thread;
+    MYSQL *mysql;
+    unsigned accepted;
+};
+
+/* One transaction: the guard, then the write that it protects. */
+static int write_guarded(MYSQL *mysql, uint64_t number)
+{
+    char sql[TEXT_BYTES];
+    int code;
+
+    say(mysql, "BEGIN");
+    code = guard(mysql, number, (unsigned char)number, NULL);
+    if (code == SHED_OK) {
+        snprintf(sql, sizeof(sql), "INSERT INTO written (number) VALUES (%llu)",
+                 (unsigned long long)number);
+        say(mysql, sql);
+    }
+    say(mysql, code == SHED_OK ? "COMMIT" : "ROLLBACK");
+    return code;
+}
+
+static void *write_at_random(void *arg)
+{
+    struct writer *w = arg;
+
+    mysql_thread_init();
+    for (unsigned i = 0; i < WRITES; i++) {
+        /* tokens that mostly grow, as those of holders do, and come late */
+        uint64_t number =
+            1 + i * (NUMBERS / WRITES) + shed_random_jitter() % (NUMBERS / 4);
+        int code = write_guarded(w->mysql, number);
+        ck_assert(code == SHED_OK || code == SHED_ELOST ||
+                  code == SHED_ETIMEDOUT);
+        w->accepted += code == SHED_OK;
+    }
+    mysql_thread_end();
+    return NULL;
+}
+
+START_TEST(no_older_write_comes_after_a_newer_one)
+{
+    struct writer writers[WRITERS] = {{.mysql = NULL}};
+    unsigned accepted = 0;
+
+    for (unsigned i = 0; i < WRITERS; i++) {
+        writers[i].mysql = join(levels[_i]);
+        ck_assert_int_eq(pthread_create(&writers[i].thread, NULL,
+                                        write_at_random, &writers[i]),
+                         0);
+    }
+    for (unsigned i = 0; i < WRITERS; i++) {
+        pthread_join(writers[i].thread, NULL);
+        mysql_close(writers[i].mysql);
+        accepted += writers[i].accepted;
+    }
+    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM written"), accepted);
+    ck_assert_uint_gt(accepted, 1);
+    ck_assert_uint_lt(accepted, WRITERS * WRITES);
+    /* ids are given while the guard's row is locked */
+    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM written a JOIN "
+                                     "written b ON a.id < b.id AND "
+                                     "a.number > b.number"),
+                      0);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("fence");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, only_what_is_not_older_is_accepted, 0, LEVELS);
+    tcase_add_test(tc, another_resource_has_numbers_of_its_own);
+    tcase_add_loop_test(tc, a_rollback_takes_it_back, 0, LEVELS);
+    tcase_add_test(tc, outside_of_a_transaction_it_refuses);
+    tcase_add_test(tc, an_old_snapshot_does_not_help);
+    tcase_add_loop_test(tc, who_is_accepted_is_waited_for, 0, LEVELS);
+    tcase_add_test(tc, a_lock_wait_that_is_too_long_is_to_be_repeated);
+    tcase_add_test(tc, without_its_table_it_says_what_makes_it);
+    tcase_add_loop_test(tc, no_older_write_comes_after_a_newer_one, 0, LEVELS);
+    return run_tests("fence", tc);
+}

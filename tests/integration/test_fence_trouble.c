@@ -1,0 +1,562 @@
+/* The fencing guard where something is wrong: with the connection, the
+ * transaction, the table. Needs SHED_TEST_MYSQL; FENCE_SQL is the path of
+ * sql/fence.sql. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "mysql/uri.h"
+#include "support/mysql_testing.h"
+
+#define STOCK "stock", 5
+
+/* Names of the levels, for loop tests. */
+enum { LEVELS = 2 };
+static const char *const levels[LEVELS] = {"READ COMMITTED", "REPEATABLE READ"};
+
+static struct site site;
+
+/* The table as the file makes it. */
+static void load_fence_sql(void)
+{
+    enum { FILE_BYTES = 4096 };
+    char sql[FILE_BYTES] = "";
+    FILE *file = fopen(FENCE_SQL, "r");
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_lt(fread(sql, 1, sizeof(sql), file), sizeof(sql) - 1);
+    ck_assert_int_eq(fclose(file), 0);
+    ck_assert_msg(mysql_query(site.admin, sql) == 0, "%s",
+                  mysql_error(site.admin));
+}
+
+static void set_up(void)
+{
+    open_site(&site, getenv("SHED_TEST_MYSQL"));
+    load_fence_sql();
+    run_sql(&site, "CREATE TABLE shelf (id INT PRIMARY KEY, pieces INT) "
+                   "ENGINE = InnoDB");
+    run_sql(&site, "INSERT INTO shelf VALUES (1, 10), (2, 20)");
+}
+
+static void tear_down(void)
+{
+    close_site(&site);
+}
+
+/* ------------------------------------------------------------- connections */
+
+static void say(MYSQL *mysql, const char *sql)
+{
+    ck_assert_msg(mysql_query(mysql, sql) == 0, "%s: %s", sql,
+                  mysql_error(mysql));
+}
+
+/* A connection as any program has one, with no flag set. */
+static MYSQL *join(const char *level)
+{
+    struct shed_mysql_uri uri;
+    MYSQL *mysql = mysql_init(NULL);
+    char sql[TEXT_BYTES];
+
+    ck_assert_ptr_nonnull(mysql);
+    ck_assert_int_eq(shed_mysql_uri_parse(site.uri, &uri, NULL), SHED_OK);
+    ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
+                                     uri.database, uri.port, uri.socket,
+                                     CLIENT_MULTI_STATEMENTS) != NULL,
+                  "%s", mysql_error(mysql));
+    shed_mysql_uri_fini(&uri);
+    snprintf(sql, sizeof(sql), "SET SESSION TRANSACTION ISOLATION LEVEL %s",
+             level);
+    say(mysql, sql);
+    return mysql;
+}
+
+static unsigned long ask(MYSQL *mysql, const char *sql)
+{
+    MYSQL_RES *result;
+    unsigned long number;
+    MYSQL_ROW row;
+
+    say(mysql, sql);
+    result = mysql_store_result(mysql);
+    ck_assert_ptr_nonnull(result);
+    row = mysql_fetch_row(result);
+    ck_assert(row != NULL && row[0] != NULL);
+    number = strtoul(row[0], NULL, 10);
+    mysql_free_result(result);
+    return number;
+}
+
+/* Owners of different numbers differ. */
+static struct shed_fence token(uint64_t number)
+{
+    struct shed_fence fence = {.number = number};
+
+    memset(fence.owner, (int)(number & 0xff), sizeof(fence.owner));
+    return fence;
+}
+
+static int guard(MYSQL *mysql, const void *resource, size_t size,
+                 uint64_t number, struct shed_error *err)
+{
+    struct shed_fence fence = token(number);
+
+    return shed_mysql_fence(mysql, resource, size, &fence, NULL, err);
+}
+
+static int transact(MYSQL *mysql, uint64_t number)
+{
+    int code;
+
+    say(mysql, "BEGIN");
+    code = guard(mysql, STOCK, number, NULL);
+    say(mysql, code == SHED_OK ? "COMMIT" : "ROLLBACK");
+    return code;
+}
+
+/* The guard refuses, for a reason that has these words in it. */
+static void assert_refused(MYSQL *mysql, uint64_t number, enum shed_code code,
+                           const char *words)
+{
+    struct shed_error err = {0};
+
+    ck_assert_int_eq(guard(mysql, STOCK, number, &err), code);
+    ck_assert_int_eq(err.code, code);
+    ck_assert_msg(strstr(err.reason, words) != NULL, "%s", err.reason);
+}
+
+/* A guard that waits in a thread of its own; the connection is its, until it
+ * was joined. */
+struct waiter {
+    pthread_t thread;
+    MYSQL *mysql;
+    const char *resource;
+    uint64_t number;
+    int code;
+    struct shed_error err;
+};
+
+static void *run_waiter(void *arg)
+{
+    struct waiter *w = arg;
+
+    mysql_thread_init();
+    w->code =
+        guard(w->mysql, w->resource, strlen(w->resource), w->number, &w->err);
+    mysql_thread_end();
+    return NULL;
+}
+
+/* Looks too often at this table are answered from a copy: InnoDB makes a new
+ * one only when nobody has looked for 100 ms. */
+static void pause_look(void)
+{
+    struct timespec pause = {.tv_nsec = 110000000};
+
+    (void)nanosleep(&pause, NULL);
+}
+
+/* Returns when it waits for a lock in the server. */
+static void begin_wait(struct waiter *w)
+{
+    uint64_t deadline_ms = test_deadline_ms();
+
+    ck_assert_int_eq(pthread_create(&w->thread, NULL, run_waiter, w), 0);
+    while (ask_sql(&site,
+                   "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE "
+                   "trx_state = 'LOCK WAIT' AND trx_mysql_thread_id = %lu",
+                   mysql_thread_id(w->mysql)) == 0) {
+        ck_assert_msg(shed_now_ms() < deadline_ms, "the guard does not wait");
+        pause_look();
+    }
+}
+
+static void end_wait(struct waiter *w)
+{
+    ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
+}
+
+/* --------------------------------------------------------------- conflicts */
+
+/* Two transactions, each with a resource that the other one wants. Returns the
+ * one that the server has ended; the other is rolled back. */
+static MYSQL *deadlock(MYSQL *first, MYSQL *second, struct shed_error *err)
+{
+    struct waiter w = {.mysql = first, .resource = "b", .number = 6};
+    struct shed_error own = {0};
+    int code;
+
+    say(first, "BEGIN");
+    say(second, "BEGIN");
+    ck_assert_int_eq(guard(first, "a", 1, 5, NULL), SHED_OK);
+    ck_assert_int_eq(guard(second, "b", 1, 5, NULL), SHED_OK);
+    begin_wait(&w);
+    code = guard(second, "a", 1, 6, &own);
+    if (code == SHED_OK)
+        say(second, "ROLLBACK");
+    end_wait(&w);
+    ck_assert(code != w.code && (code == SHED_OK || w.code == SHED_OK));
+    if (w.code == SHED_OK)
+        say(first, "ROLLBACK");
+    *err = w.code == SHED_OK ? own : w.err;
+    return w.code == SHED_OK ? second : first;
+}
+
+START_TEST(a_deadlock_wants_the_whole_transaction_again)
+{
+    MYSQL *first = join(levels[_i]), *second = join(levels[_i]), *loser;
+    struct shed_error err;
+
+    ck_assert_int_eq(transact(first, 1), SHED_OK);
+    loser = deadlock(first, second, &err);
+    ck_assert_int_eq(err.code, SHED_ETIMEDOUT);
+    ck_assert_msg(strstr(err.reason, "roll back and repeat") != NULL &&
+                      strstr(err.reason, "1213") != NULL,
+                  "%s", err.reason);
+    say(loser, "ROLLBACK");
+    ck_assert_int_eq(transact(loser, 7), SHED_OK);
+    mysql_close(first);
+    mysql_close(second);
+}
+END_TEST
+
+/* The server has rolled it back; what is written now would be committed at
+ * once, each for itself. */
+START_TEST(after_a_deadlock_there_is_no_transaction)
+{
+    MYSQL *first = join(levels[0]), *second = join(levels[0]), *loser;
+    struct shed_error err;
+
+    loser = deadlock(first, second, &err);
+    ck_assert_int_eq(err.code, SHED_ETIMEDOUT);
+    assert_refused(loser, 8, SHED_EINVAL, "transaction");
+    mysql_close(first);
+    mysql_close(second);
+}
+END_TEST
+
+/* Holds the present back, and does not hide it. */
+START_TEST(an_old_snapshot_is_told_the_newest)
+{
+    MYSQL *old = join(levels[1]), *young = join(levels[1]);
+    struct shed_fence fence = token(5);
+    uint64_t newest = 0;
+
+    ck_assert_int_eq(transact(old, 5), SHED_OK);
+    /* A server that has not this setting is as one where it is off. */
+    (void)mysql_query(old, "SET SESSION innodb_snapshot_isolation = OFF");
+    say(old, "BEGIN");
+    ck_assert_uint_eq(ask(old, "SELECT number FROM snowshed_fence"), 5);
+    ck_assert_int_eq(transact(young, 6), SHED_OK);
+    ck_assert_uint_eq(ask(old, "SELECT number FROM snowshed_fence"), 5);
+    ck_assert_int_eq(shed_mysql_fence(old, STOCK, &fence, &newest, NULL),
+                     SHED_ELOST);
+    ck_assert_uint_eq(newest, 6);
+    mysql_close(old);
+    mysql_close(young);
+}
+END_TEST
+
+/* MariaDB can refuse to lock what is newer than the snapshot. */
+START_TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
+{
+    MYSQL *old = join(levels[1]), *young = join(levels[1]);
+    bool is_enforced =
+        mysql_query(old, "SET SESSION innodb_snapshot_isolation = ON") == 0;
+
+    ck_assert_int_eq(transact(old, 5), SHED_OK);
+    say(old, "BEGIN");
+    ck_assert_uint_eq(ask(old, "SELECT pieces FROM shelf WHERE id = 1"), 10);
+    ck_assert_int_eq(transact(young, 6), SHED_OK);
+    if (is_enforced)
+        assert_refused(old, 7, SHED_ETIMEDOUT, "1020");
+    else
+        ck_assert_int_eq(guard(old, STOCK, 7, NULL), SHED_OK);
+    say(old, "ROLLBACK");
+    ck_assert_int_eq(transact(old, 7), SHED_OK);
+    mysql_close(old);
+    mysql_close(young);
+}
+END_TEST
+
+/* The guard is the first in its transaction: what is read after it, without a
+ * lock, has all in it that was written under older tokens. */
+START_TEST(who_waited_reads_what_was_written_before)
+{
+    MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
+    struct waiter w = {.mysql = second, .resource = "stock", .number = 6};
+
+    say(first, "BEGIN");
+    ck_assert_int_eq(guard(first, STOCK, 5, NULL), SHED_OK);
+    say(second, "BEGIN");
+    begin_wait(&w);
+    say(first, "UPDATE shelf SET pieces = 9 WHERE id = 1");
+    say(first, "COMMIT");
+    end_wait(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_uint_eq(ask(second, "SELECT pieces FROM shelf WHERE id = 1"), 9);
+    mysql_close(first);
+    mysql_close(second);
+}
+END_TEST
+
+/* Two at once where there is no row yet: the second waits for the first. */
+START_TEST(the_first_of_a_resource_is_waited_for)
+{
+    MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
+    struct waiter w = {.mysql = second, .resource = "stock", .number = 5};
+
+    say(first, "BEGIN");
+    ck_assert_int_eq(guard(first, STOCK, 6, NULL), SHED_OK);
+    say(second, "BEGIN");
+    begin_wait(&w);
+    say(first, "ROLLBACK");
+    end_wait(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    mysql_close(first);
+    mysql_close(second);
+}
+END_TEST
+
+/* ----------------------------------------------- the caller's connection */
+
+START_TEST(an_unread_result_is_refused_and_can_be_read)
+{
+    MYSQL *mysql = join(levels[0]);
+    MYSQL_RES *result;
+
+    say(mysql, "BEGIN");
+    say(mysql, "SELECT id FROM shelf ORDER BY id");
+    assert_refused(mysql, 5, SHED_EINVAL, "not read");
+    result = mysql_use_result(mysql);
+    ck_assert_ptr_nonnull(mysql_fetch_row(result));
+    assert_refused(mysql, 5, SHED_EINVAL, "not read");
+    ck_assert_str_eq(mysql_fetch_row(result)[0], "2");
+    ck_assert_ptr_null(mysql_fetch_row(result));
+    mysql_free_result(result);
+    ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(a_second_result_is_refused_and_can_be_read)
+{
+    MYSQL *mysql = join(levels[0]);
+
+    say(mysql, "BEGIN");
+    say(mysql, "SELECT id FROM shelf WHERE id = 1; SELECT 2");
+    mysql_free_result(mysql_store_result(mysql));
+    assert_refused(mysql, 5, SHED_EINVAL, "not read");
+    ck_assert_int_eq(mysql_next_result(mysql), 0);
+    mysql_free_result(mysql_store_result(mysql));
+    ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
+{
+    static const char sql[] = "SELECT id FROM shelf ORDER BY id";
+    MYSQL *mysql = join(levels[0]);
+    MYSQL_STMT *stmt = mysql_stmt_init(mysql);
+    int id = 0;
+    MYSQL_BIND bind = {.buffer_type = MYSQL_TYPE_LONG, .buffer = &id};
+
+    say(mysql, "BEGIN");
+    ck_assert_int_eq(mysql_stmt_prepare(stmt, sql, sizeof(sql) - 1), 0);
+    ck_assert_int_eq(mysql_stmt_execute(stmt), 0);
+    ck_assert_int_eq(mysql_stmt_bind_result(stmt, &bind), 0);
+    ck_assert_int_eq(mysql_stmt_fetch(stmt), 0);
+    assert_refused(mysql, 5, SHED_EINVAL, "not read");
+    ck_assert_int_eq(mysql_stmt_fetch(stmt), 0);
+    ck_assert_int_eq(id, 2);
+    ck_assert_int_eq(mysql_stmt_fetch(stmt), MYSQL_NO_DATA);
+    ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
+    /* and it lives on */
+    ck_assert_int_eq(mysql_stmt_execute(stmt), 0);
+    ck_assert_int_eq(mysql_stmt_close(stmt), 0);
+    mysql_close(mysql);
+}
+END_TEST
+
+/* Both libraries clean up; the server counts. */
+START_TEST(no_statement_is_left_behind)
+{
+    MYSQL *mysql = join(levels[0]);
+    char sql[2 * TEXT_BYTES];
+    int size = snprintf(sql, sizeof(sql), "SELECT %s - ",
+                        session_count(&site, "Prepare"));
+
+    snprintf(sql + size, sizeof(sql) - (size_t)size, "%s",
+             session_count(&site, "Close"));
+    ck_assert_int_eq(transact(mysql, 5), SHED_OK);
+    ck_assert_int_eq(transact(mysql, 4), SHED_ELOST);
+    run_sql(&site, "DROP TABLE snowshed_fence");
+    ck_assert_int_eq(transact(mysql, 6), SHED_ESOURCE);
+    /* the one that failed had nothing to be closed */
+    ck_assert_uint_eq(ask(mysql, sql), 1);
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(a_lost_connection_is_a_failure_of_the_server)
+{
+    MYSQL *mysql = join(levels[0]);
+
+    say(mysql, "BEGIN");
+    run_sql(&site, "KILL CONNECTION %lu", mysql_thread_id(mysql));
+    wait_sql(&site, 0,
+             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = "
+             "DATABASE() AND id <> CONNECTION_ID()");
+    assert_refused(mysql, 5, SHED_ESOURCE, "MySQL");
+    /* and stays lost */
+    ck_assert_int_ne(guard(mysql, STOCK, 5, NULL), SHED_OK);
+    mysql_close(mysql);
+}
+END_TEST
+
+/* --------------------------------------------------------------- arguments */
+
+START_TEST(what_is_none_is_refused)
+{
+    MYSQL *mysql = join(levels[0]);
+    struct shed_fence fence = token(5);
+    uint64_t newest = 1;
+
+    say(mysql, "BEGIN");
+    ck_assert_int_eq(shed_mysql_fence(NULL, STOCK, &fence, &newest, NULL),
+                     SHED_EINVAL);
+    ck_assert_uint_eq(newest, 0);
+    ck_assert_int_eq(shed_mysql_fence(mysql, NULL, 5, &fence, NULL, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_mysql_fence(mysql, STOCK, NULL, NULL, NULL),
+                     SHED_EINVAL);
+    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 0);
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(resources_are_bytes)
+{
+    static const struct {
+        const char *data;
+        size_t size;
+    } names[] = {{"a", 1},  {"A", 1},        {"a\0", 2},      {"a ", 2},
+                 {"\0", 1}, {"\xff\xfe", 2}, {"\xe2\x82", 2}, {"'\\\"?", 4}};
+    enum { NAMES = sizeof(names) / sizeof(*names) };
+    MYSQL *mysql = join(levels[0]);
+
+    /* with these, text is converted */
+    say(mysql, "SET character_set_client = latin1, character_set_connection = "
+               "utf8mb4");
+    for (size_t i = 0; i < NAMES; i++) {
+        say(mysql, "BEGIN");
+        ck_assert_int_eq(
+            guard(mysql, names[i].data, names[i].size, NAMES - i, NULL),
+            SHED_OK);
+        say(mysql, "COMMIT");
+    }
+    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"),
+                      NAMES);
+    ck_assert_uint_eq(ask_sql(&site, "SELECT number FROM snowshed_fence WHERE "
+                                     "resource = X'FFFE'"),
+                      3);
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(numbers_reach_to_the_greatest)
+{
+    MYSQL *mysql = join(levels[0]);
+
+    ck_assert_int_eq(transact(mysql, INT64_MAX), SHED_OK);
+    ck_assert_int_eq(transact(mysql, (uint64_t)INT64_MAX + 1), SHED_OK);
+    ck_assert_int_eq(transact(mysql, INT64_MAX), SHED_ELOST);
+    ck_assert_int_eq(transact(mysql, UINT64_MAX), SHED_OK);
+    ck_assert_int_eq(transact(mysql, UINT64_MAX - 1), SHED_ELOST);
+    ck_assert_int_eq(transact(mysql, UINT64_MAX), SHED_OK);
+    mysql_close(mysql);
+}
+END_TEST
+
+/* ------------------------------------------------------------- the table */
+
+static void replace_table(const char *columns, const char *engine)
+{
+    run_sql(&site, "DROP TABLE snowshed_fence");
+    run_sql(&site, "CREATE TABLE snowshed_fence (%s) ENGINE = %s", columns,
+            engine);
+}
+
+START_TEST(a_table_that_cuts_numbers_is_refused)
+{
+    MYSQL *mysql = join(levels[0]);
+
+    replace_table("resource VARBINARY(255) PRIMARY KEY, number TINYINT "
+                  "UNSIGNED, owner BINARY(16)",
+                  "InnoDB");
+    say(mysql, "SET SESSION sql_mode = ''");
+    say(mysql, "BEGIN");
+    assert_refused(mysql, 300, SHED_ESOURCE, "sql/fence.sql");
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(a_table_that_cuts_owners_is_refused)
+{
+    MYSQL *mysql = join(levels[0]);
+
+    replace_table("resource VARBINARY(255) PRIMARY KEY, number BIGINT "
+                  "UNSIGNED, owner BINARY(8)",
+                  "InnoDB");
+    say(mysql, "SET SESSION sql_mode = ''");
+    say(mysql, "BEGIN");
+    assert_refused(mysql, 5, SHED_ESOURCE, "sql/fence.sql");
+    mysql_close(mysql);
+}
+END_TEST
+
+/* Where a transaction is begun by its first table. */
+START_TEST(a_table_without_transactions_is_refused)
+{
+    MYSQL *mysql = join(levels[0]);
+
+    replace_table("resource VARBINARY(255) PRIMARY KEY, number BIGINT "
+                  "UNSIGNED, owner BINARY(16)",
+                  "MyISAM");
+    say(mysql, "SET SESSION autocommit = 0");
+    assert_refused(mysql, 5, SHED_EINVAL, "InnoDB");
+    mysql_close(mysql);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("fence_trouble");
+
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, a_deadlock_wants_the_whole_transaction_again, 0,
+                        LEVELS);
+    tcase_add_test(tc, after_a_deadlock_there_is_no_transaction);
+    tcase_add_test(tc, an_old_snapshot_is_told_the_newest);
+    tcase_add_test(tc,
+                   a_snapshot_that_the_server_enforces_wants_a_new_transaction);
+    tcase_add_loop_test(tc, who_waited_reads_what_was_written_before, 0,
+                        LEVELS);
+    tcase_add_loop_test(tc, the_first_of_a_resource_is_waited_for, 0, LEVELS);
+    tcase_add_test(tc, an_unread_result_is_refused_and_can_be_read);
+    tcase_add_test(tc, a_second_result_is_refused_and_can_be_read);
+    tcase_add_test(tc, a_statement_of_the_callers_is_refused_and_can_be_read);
+    tcase_add_test(tc, no_statement_is_left_behind);
+    tcase_add_test(tc, a_lost_connection_is_a_failure_of_the_server);
+    tcase_add_test(tc, what_is_none_is_refused);
+    tcase_add_test(tc, resources_are_bytes);
+    tcase_add_test(tc, numbers_reach_to_the_greatest);
+    tcase_add_test(tc, a_table_that_cuts_numbers_is_refused);
+    tcase_add_test(tc, a_table_that_cuts_owners_is_refused);
+    tcase_add_test(tc, a_table_without_transactions_is_refused);
+    return run_tests("fence_trouble", tc);
+}

@@ -1,0 +1,378 @@
+/* Several processes on one Redis: one load per expiry for all of them, and what
+ * becomes of a load whose process dies or stands still. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/rig.h"
+
+#define WORKERS_MAX 6
+
+/* One worker: gets "k" when it is told to, over and over. */
+struct worker {
+    pid_t pid;
+    atomic_uint round;   /* to be made */
+    atomic_uint done;    /* made */
+    atomic_int code;     /* of the last round */
+    atomic_uint version; /* of the row that it got */
+    atomic_int origin;
+    atomic_uint_least64_t done_ms;
+    atomic_bool is_ready; /* connected, with pushes where they are wanted */
+    atomic_uint is_loading;
+    atomic_bool may_answer; /* its loads may */
+    atomic_uint_least64_t superseded, invalidated;
+};
+
+/* In memory that all processes share: the table, too. */
+struct fleet {
+    atomic_uint version;
+    atomic_uint loads;
+    atomic_uint_least64_t load_ms; /* when the last one began */
+    struct worker workers[WORKERS_MAX];
+};
+
+static struct server server;
+static struct fleet *fleet;
+static struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+
+/* ------------------------------------------------------------- in a worker */
+
+static void load(void *user, void *thread, struct shed_load *load)
+{
+    struct worker *w = user;
+    unsigned version = atomic_load(&fleet->version);
+
+    (void)thread;
+    atomic_store(&fleet->load_ms, shed_now_ms());
+    atomic_fetch_add(&fleet->loads, 1);
+    atomic_fetch_add(&w->is_loading, 1);
+    while (!atomic_load(&w->may_answer))
+        usleep(500);
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        shed_load_value(load, i, &version, sizeof(version));
+    atomic_fetch_sub(&w->is_loading, 1);
+    shed_load_done(load);
+}
+
+static void get_once(struct worker *w, struct shed_cache *cache)
+{
+    struct shed_value *value = NULL;
+    unsigned version = 0;
+    int code = shed_get(cache, "k", 1, 0, &value, NULL);
+
+    if (code == SHED_OK) {
+        memcpy(&version, shed_value_data(value), sizeof(version));
+        atomic_store(&w->origin, (int)shed_value_origin(value));
+    }
+    shed_value_unref(value);
+    atomic_store(&w->done_ms, shed_now_ms());
+    atomic_store(&w->version, version);
+    atomic_store(&w->code, code);
+}
+
+static _Noreturn void work(struct worker *w)
+{
+    struct shed_source *source = NULL;
+    struct shed_client *client = NULL;
+    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_cache *cache = NULL;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    co.command_timeout_ms = scaled_ms(RIG_SILENCE_MS);
+    if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
+        shed_source_open(load, w, NULL, &source, NULL) != SHED_OK ||
+        shed_cache_open(client, "t", source, &options, &cache, NULL) != SHED_OK)
+        _exit(1);
+    atomic_store(&w->is_ready, true);
+    for (unsigned round = 0;;) {
+        struct shed_stats stats;
+        if (atomic_load(&w->round) == round) {
+            usleep(500);
+            continue;
+        }
+        get_once(w, cache);
+        if (shed_stats_read(cache, &stats, sizeof(stats), NULL) == SHED_OK) {
+            atomic_store(&w->superseded, stats.publishes_superseded);
+            atomic_store(&w->invalidated, stats.publishes_invalidated);
+        }
+        atomic_store(&w->done, ++round);
+    }
+}
+
+/* ------------------------------------------------------------- in the test */
+
+static void make_fleet(void)
+{
+    fleet = mmap(NULL, sizeof(*fleet), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(fleet, MAP_FAILED);
+    atomic_store(&fleet->version, 1);
+    options.timeout_ms = scaled_ms(RIG_TIMEOUT_MS);
+    options.ttl_jitter_pct = 0;
+    server_start(&server);
+}
+
+static void start_workers(size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct worker *w = &fleet->workers[i];
+        pid_t pid = fork();
+        ck_assert_int_ge(pid, 0);
+        if (pid == 0)
+            work(w);
+        w->pid = pid; /* not in the child: the memory is shared */
+    }
+    for (size_t i = 0; i < count; i++)
+        WAIT_FOR(atomic_load(&fleet->workers[i].is_ready));
+    WAIT_FOR(server_clients(&server, "flags=t") == (int)count);
+}
+
+static void start_fleet(size_t count)
+{
+    make_fleet();
+    start_workers(count);
+}
+
+static void stop_fleet(void)
+{
+    for (size_t i = 0; i < WORKERS_MAX; i++) {
+        if (fleet->workers[i].pid == 0)
+            continue;
+        kill(fleet->workers[i].pid, SIGKILL);
+        waitpid(fleet->workers[i].pid, NULL, 0);
+    }
+    server_check_ttls(&server);
+    server_stop(&server);
+    munmap(fleet, sizeof(*fleet));
+}
+
+static void go(size_t i)
+{
+    atomic_fetch_add(&fleet->workers[i].round, 1);
+}
+
+static void let_answer(size_t i)
+{
+    atomic_store(&fleet->workers[i].may_answer, true);
+}
+
+static bool is_done(size_t i)
+{
+    struct worker *w = &fleet->workers[i];
+
+    return atomic_load(&w->done) == atomic_load(&w->round);
+}
+
+static void check_worker(size_t i, unsigned version)
+{
+    WAIT_FOR(is_done(i));
+    ck_assert_int_eq(atomic_load(&fleet->workers[i].code), SHED_OK);
+    ck_assert_uint_eq(atomic_load(&fleet->workers[i].version), version);
+}
+
+/* The first worker is at its load, and all others wait for it. */
+static void start_load_and_waiters(size_t count)
+{
+    go(0);
+    WAIT_FOR(atomic_load(&fleet->workers[0].is_loading) == 1);
+    for (size_t i = 1; i < count; i++)
+        go(i);
+    /* the first and each waiter have called acquire */
+    WAIT_FOR(server_calls(&server, "evalsha") >= (long long)count);
+}
+
+static void signal_leader(int number)
+{
+    int status;
+
+    ck_assert_int_eq(kill(fleet->workers[0].pid, number), 0);
+    if (number == SIGSTOP) {
+        waitpid(fleet->workers[0].pid, &status, WUNTRACED);
+        ck_assert(WIFSTOPPED(status));
+    }
+}
+
+/* -------------------------------------------------------------------- tests */
+
+START_TEST(one_load_per_expiry_for_all_processes)
+{
+    enum { COUNT = 5, EXPIRIES = 20 };
+
+    start_fleet(COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        let_answer(i);
+    for (unsigned round = 1; round <= EXPIRIES; round++) {
+        for (size_t i = 0; i < COUNT; i++)
+            go(i);
+        for (size_t i = 0; i < COUNT; i++)
+            check_worker(i, round);
+        ck_assert_uint_eq(atomic_load(&fleet->loads), round);
+        atomic_store(&fleet->version, round + 1);
+        /* what an expiry leaves behind */
+        ck_assert_int_eq(server_int(&server, "DEL t:{k}"), 1);
+    }
+    stop_fleet();
+}
+END_TEST
+
+/* The record's lease lasts a minute more; that its holder is gone shows in
+ * the subscribers of its channel. */
+START_TEST(a_killed_leader_is_replaced_long_before_its_lease_ends)
+{
+    enum { COUNT = 4, LEASE_MS = 60000, TAKEOVER_MAX_MS = 20000 };
+    uint64_t kill_ms, taken_ms;
+
+    options.lease_ms = LEASE_MS * scaled_ms(1);
+    start_fleet(COUNT);
+    for (size_t i = 1; i < COUNT; i++)
+        let_answer(i);
+    start_load_and_waiters(COUNT);
+    kill_ms = shed_now_ms();
+    signal_leader(SIGKILL);
+    for (size_t i = 1; i < COUNT; i++)
+        check_worker(i, 1);
+    taken_ms = atomic_load(&fleet->load_ms) - kill_ms;
+    printf("the next load began %llu ms after the kill\n",
+           (unsigned long long)taken_ms);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
+    ck_assert_uint_lt(taken_ms, scaled_ms(TAKEOVER_MAX_MS));
+    stop_fleet();
+}
+END_TEST
+
+/* One that asks before its connections stand takes no lease that would say
+ * nothing of its channel. */
+START_TEST(who_dies_in_the_first_load_of_its_life_is_replaced_too)
+{
+    enum { LEASE_MS = 60000 };
+
+    options.lease_ms = LEASE_MS * scaled_ms(1);
+    make_fleet();
+    go(0);
+    let_answer(1);
+    start_workers(2);
+    WAIT_FOR(atomic_load(&fleet->workers[0].is_loading) == 1);
+    signal_leader(SIGKILL);
+    go(1);
+    check_worker(1, 1);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
+    stop_fleet();
+}
+END_TEST
+
+START_TEST(a_leader_that_stands_still_is_replaced_once_and_harms_nobody_later)
+{
+    enum { COUNT = 4, LEASE_MS = 2000 };
+
+    options.lease_ms = scaled_ms(LEASE_MS);
+    start_fleet(COUNT);
+    for (size_t i = 1; i < COUNT; i++)
+        let_answer(i);
+    start_load_and_waiters(COUNT);
+    signal_leader(SIGSTOP);
+    for (size_t i = 1; i < COUNT; i++)
+        check_worker(i, 1);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
+    atomic_store(&fleet->version, 2);
+    let_answer(0);
+    signal_leader(SIGCONT);
+    check_worker(0, 1); /* what its successor has published */
+    ck_assert_uint_eq(atomic_load(&fleet->workers[0].superseded), 1);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
+    stop_fleet();
+}
+END_TEST
+
+START_TEST(what_a_leader_loaded_before_a_del_is_never_published_however_late)
+{
+    enum { COUNT = 2, LEASE_MS = 200 };
+
+    options.lease_ms = scaled_ms(LEASE_MS);
+    start_fleet(COUNT);
+    let_answer(1);
+    go(0);
+    WAIT_FOR(atomic_load(&fleet->workers[0].is_loading) == 1);
+    signal_leader(SIGSTOP);
+    atomic_store(&fleet->version, 2);
+    ck_assert_int_eq(server_int(&server, "DEL t:{k}"), 1);
+    let_answer(0);
+    signal_leader(SIGCONT);
+    check_worker(0, 1); /* it asked before the DEL */
+    ck_assert_int_eq(atomic_load(&fleet->workers[0].origin), SHED_UNPUBLISHED);
+    ck_assert_uint_eq(atomic_load(&fleet->workers[0].invalidated), 1);
+    ck_assert_int_eq(server_int(&server, "EXISTS t:{k}"), 0);
+    go(1);
+    check_worker(1, 2);
+    go(0);
+    check_worker(0, 2);
+    stop_fleet();
+}
+END_TEST
+
+START_TEST(waiters_are_woken_by_the_publish)
+{
+    enum { COUNT = 6 };
+    uint64_t answer_ms, last_ms = 0;
+
+    start_fleet(COUNT);
+    start_load_and_waiters(COUNT);
+    answer_ms = shed_now_ms();
+    let_answer(0);
+    for (size_t i = 0; i < COUNT; i++) {
+        uint64_t done_ms;
+        check_worker(i, 1);
+        done_ms = atomic_load(&fleet->workers[i].done_ms);
+        last_ms = done_ms > last_ms ? done_ms : last_ms;
+    }
+    printf("the last of %d processes had its answer %llu ms after the load\n",
+           COUNT, (unsigned long long)(last_ms - answer_ms));
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 1);
+    stop_fleet();
+}
+END_TEST
+
+START_TEST(waiters_get_their_answer_though_pushes_are_killed_all_the_time)
+{
+    enum { COUNT = 4, KILLS = 50 };
+    uint64_t end_ms;
+
+    start_fleet(COUNT);
+    start_load_and_waiters(COUNT);
+    for (int i = 0; i < KILLS; i++)
+        (void)server_int(&server, "CLIENT KILL TYPE pubsub");
+    let_answer(0);
+    for (size_t i = 1; i < COUNT; i++)
+        let_answer(i); /* a leader whose channel is gone may be replaced */
+    end_ms = test_deadline_ms();
+    while (!is_done(0) || !is_done(1) || !is_done(2) || !is_done(3)) {
+        (void)server_int(&server, "CLIENT KILL TYPE pubsub");
+        ck_assert_uint_lt(shed_now_ms(), end_ms);
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        check_worker(i, 1);
+    WAIT_FOR(server_clients(&server, "flags=t") == COUNT);
+    stop_fleet();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("fleet");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, one_load_per_expiry_for_all_processes);
+    tcase_add_test(tc, a_killed_leader_is_replaced_long_before_its_lease_ends);
+    tcase_add_test(tc, who_dies_in_the_first_load_of_its_life_is_replaced_too);
+    tcase_add_test(
+        tc, a_leader_that_stands_still_is_replaced_once_and_harms_nobody_later);
+    tcase_add_test(
+        tc, what_a_leader_loaded_before_a_del_is_never_published_however_late);
+    tcase_add_test(tc, waiters_are_woken_by_the_publish);
+    tcase_add_test(
+        tc, waiters_get_their_answer_though_pushes_are_killed_all_the_time);
+    return run_tests("fleet", tc);
+}

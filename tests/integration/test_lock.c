@@ -1,0 +1,1312 @@
+/* What one lock does, on a real server: exclusion, waiting, entering again, the
+ * lease and its renewal, tokens, what other clients of the algorithms see. */
+#include <string.h>
+
+#include <snowshed/stats.h>
+
+#include "support/lock_rig.h"
+
+enum { SHORT_LEASE_MS = 300, LONGEST_LEASE_MS = 10000, MANY = 8 };
+
+static struct server server;
+static struct shed_client *client, *other;
+
+static void set_up(void)
+{
+    server = (struct server){0};
+    server_start(&server);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    other = open_client(&server, SHED_WAIT_AUTO);
+}
+
+static void tear_down(void)
+{
+    shed_client_close(client);
+    shed_client_close(other);
+    server_stop(&server);
+}
+
+static const enum shed_lock_algorithm singles[] = {
+    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
+enum { SINGLES = 4, LEASED = 1 /* the first that has a lease */ };
+
+static struct shed_lock_options short_lease(enum shed_lock_algorithm algorithm)
+{
+    struct shed_lock_options o = options_of(algorithm);
+
+    o.lease_ms = SHORT_LEASE_MS;
+    return o;
+}
+
+/* Where a lease must not end early: on a busy machine a process can stop for
+ * longer than a short one. So what fails is repeated with longer leases; what a
+ * defect ends, it ends with any. */
+static void expect_with_a_lease(bool (*succeeds)(struct shed_lock_options *o),
+                                enum shed_lock_algorithm algorithm)
+{
+    enum { FACTOR = 3 };
+    struct shed_lock_options o = short_lease(algorithm);
+
+    while (!succeeds(&o)) {
+        o.lease_ms *= FACTOR;
+        ck_assert_uint_le(o.lease_ms, LONGEST_LEASE_MS);
+    }
+}
+
+/* How many threads of this process wait in Redis's eyes can not be seen, but
+ * that they have asked can: a key that is tracked is in INFO. */
+static bool is_tracked(void)
+{
+    char count[32];
+
+    server_info(&server, "tracking_total_keys", count, sizeof(count));
+    return strtoul(count, NULL, 10) > 0;
+}
+
+/* -------------------------------------------------------------- exclusion */
+
+START_TEST(what_one_holds_is_refused_to_another)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+
+    acquire(a, 0);
+    ck_assert_int_eq(shed_lock_is_mine(a), 1);
+    expect_acquire(b, 0, SHED_ETIMEDOUT);
+    expect_acquire(b, 20, SHED_ETIMEDOUT);
+    ck_assert_int_eq(shed_lock_is_mine(b), 0);
+    ck_assert_int_eq(shed_lock_release(b, NULL), SHED_ELOST);
+    release(a);
+    ck_assert_int_eq(shed_lock_is_mine(a), 0);
+    acquire(b, 0);
+    release(b);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* With 30 s of lease, and polls that take half a second: it is the push. */
+START_TEST(release_lets_a_waiter_in)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+    struct waiter w;
+
+    acquire(a, 0);
+    waiter_start(&w, b, PLENTY_MS);
+    WAIT_FOR(is_tracked());
+    ck_assert(!atomic_load(&w.has_ended));
+    release(a);
+    WAIT_FOR(atomic_load(&w.has_ended));
+    expect_acquire(a, 0, SHED_ETIMEDOUT);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_int_eq(w.release_code, SHED_OK);
+    acquire(a, 0);
+    release(a);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+START_TEST(without_pushes_a_waiter_polls)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_client *poller = open_client(&server, SHED_WAIT_POLL);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(poller, &o);
+    struct waiter w;
+
+    acquire(a, 0);
+    waiter_start(&w, b, PLENTY_MS);
+    WAIT_FOR(server_calls(&server, singles[_i] == SHED_LOCK_LEASE
+                                       ? "evalsha"
+                                       : "setnx") > 3);
+    release(a);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_lock_close(a);
+    shed_client_close(poller); /* and with it b */
+}
+END_TEST
+
+struct counted {
+    struct shed_lock *lock;
+    unsigned rounds;
+    unsigned *inside, *most, *entries; /* guarded by the lock alone */
+};
+
+static void *count_entries(void *arg)
+{
+    struct counted *c = arg;
+
+    for (unsigned i = 0; i < c->rounds; i++) {
+        acquire(c->lock, PLENTY_MS);
+        if (++*c->inside > *c->most)
+            *c->most = *c->inside;
+        ++*c->entries;
+        --*c->inside;
+        release(c->lock);
+    }
+    return NULL;
+}
+
+START_TEST(threads_and_handles_exclude_each_other)
+{
+    enum { THREADS = 6, HANDLES = 3, ROUNDS = 30 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *locks[HANDLES] = {
+        open_lock(client, &o), open_lock(client, &o), open_lock(other, &o)};
+    unsigned inside = 0, most = 0, entries = 0;
+    struct counted c[THREADS];
+    pthread_t threads[THREADS];
+
+    for (unsigned i = 0; i < THREADS; i++) {
+        c[i] = (struct counted){locks[i % HANDLES], ROUNDS, &inside, &most,
+                                &entries};
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, count_entries, &c[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_uint_eq(entries, THREADS * ROUNDS);
+    ck_assert_uint_eq(most, 1);
+    for (unsigned i = 0; i < HANDLES; i++)
+        shed_lock_close(locks[i]);
+}
+END_TEST
+
+/* --------------------------------------------------------- whose it is */
+
+START_TEST(nobody_asks_redis_while_his_handle_has_it)
+{
+    enum { WAITERS = 5, WHILE_US = 300000 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct waiter waiters[WAITERS];
+    long long calls;
+
+    acquire(lock, 0);
+    calls = server_calls(&server, "evalsha");
+    for (unsigned i = 0; i < WAITERS; i++)
+        waiter_start(&waiters[i], lock, PLENTY_MS);
+    usleep(WHILE_US);
+    ck_assert_int_eq(server_calls(&server, "evalsha"), calls);
+    release(lock);
+    for (unsigned i = 0; i < WAITERS; i++)
+        atomic_store(&waiters[i].may_go, true);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        waiter_join(&waiters[i]);
+        ck_assert_int_eq(waiters[i].code, SHED_OK);
+    }
+    shed_lock_close(lock);
+}
+END_TEST
+
+enum { HOLD_US = 1000 };
+
+struct greedy {
+    struct shed_lock *lock;
+    atomic_bool is_over;
+    atomic_uint rounds;
+};
+
+static void *take_again_and_again(void *arg)
+{
+    struct greedy *g = arg;
+
+    while (!atomic_load(&g->is_over)) {
+        acquire(g->lock, PLENTY_MS);
+        atomic_fetch_add(&g->rounds, 1);
+        usleep(HOLD_US);
+        release(g->lock);
+    }
+    return NULL;
+}
+
+/* By another client, and by another handle of the same. How often he takes it
+ * meanwhile is a few times; without a turn's end, hundreds, at every time, and
+ * not only when the one who waits was not let run. */
+START_TEST(who_takes_it_again_and_again_lets_others_in)
+{
+    enum { TIMES = 60, ROUNDS_MAX = 100, SLOW_MAX = TIMES / 4 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    unsigned slow = 0;
+    struct greedy g = {.lock = open_lock(client, &o)};
+    struct shed_lock *lock = open_lock(_i == 0 ? other : client, &o);
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, take_again_and_again, &g),
+                     0);
+    for (unsigned i = 0; i < TIMES; i++) {
+        unsigned before = atomic_load(&g.rounds);
+        acquire(lock, PLENTY_MS);
+        slow += atomic_load(&g.rounds) - before >= ROUNDS_MAX;
+        release(lock);
+        WAIT_FOR(atomic_load(&g.rounds) > before);
+    }
+    atomic_store(&g.is_over, true);
+    pthread_join(thread, NULL);
+    ck_assert_uint_le(slow, SLOW_MAX);
+    shed_lock_close(g.lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(its_thread_enters_again_and_leaves_as_often)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+
+    acquire(a, 0);
+    acquire(a, PLENTY_MS);
+    release(a);
+    ck_assert_int_eq(shed_lock_is_mine(a), 1);
+    expect_acquire(b, 0, SHED_ETIMEDOUT);
+    release(a);
+    ck_assert_int_eq(shed_lock_release(a, NULL), SHED_ELOST);
+    acquire(b, 0);
+    release(b);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+static void *look_from_elsewhere(void *arg)
+{
+    struct shed_lock *lock = arg;
+
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    ck_assert_uint_eq(shed_lock_remaining_ms(lock), 0);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    expect_acquire(lock, 20, SHED_ETIMEDOUT);
+    return NULL;
+}
+
+START_TEST(another_thread_does_not_own_it)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    pthread_t thread;
+
+    acquire(lock, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, look_from_elsewhere, lock),
+                     0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(what_was_acquired_asynchronously_is_the_process_s)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome first = {0}, second = {0}, third = {0};
+
+    acquire_async(lock, 0, &first);
+    WAIT_FOR(atomic_load(&first.calls) == 1);
+    ck_assert_int_eq(atomic_load(&first.code), SHED_OK);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    acquire_async(lock, 0, &second);
+    acquire_async(lock, PLENTY_MS, &third);
+    WAIT_FOR(atomic_load(&second.calls) == 1);
+    ck_assert_int_eq(atomic_load(&second.code), SHED_ETIMEDOUT);
+    ck_assert_uint_eq(atomic_load(&third.calls), 0);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    release(lock);
+    WAIT_FOR(atomic_load(&third.calls) == 1);
+    ck_assert_int_eq(atomic_load(&third.code), SHED_OK);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(closing_ends_what_waits_and_releases_what_is_held)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+    struct outcome waiting[MANY] = {0};
+
+    acquire(a, 0);
+    for (unsigned i = 0; i < MANY; i++)
+        acquire_async(b, PLENTY_MS, &waiting[i]);
+    shed_lock_close(b);
+    for (unsigned i = 0; i < MANY; i++) {
+        ck_assert_uint_eq(atomic_load(&waiting[i].calls), 1);
+        ck_assert_int_eq(atomic_load(&waiting[i].code), SHED_ECLOSED);
+    }
+    shed_client_close(client); /* and with it a */
+    client = NULL;
+    b = open_lock(other, &o);
+    acquire(b, 0);
+    shed_lock_close(b);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- the lease */
+
+static void *close_lock(void *lock)
+{
+    shed_lock_close(lock);
+    return NULL;
+}
+
+static void refuse(void *user, struct shed_lock *lock, int code,
+                   const struct shed_error *reason)
+{
+    (void)user;
+    (void)lock;
+    (void)reason;
+    ck_assert_int_eq(code, SHED_ECLOSED);
+}
+
+/* Redis grants it when the handle is being closed already. */
+START_TEST(what_is_granted_while_it_is_closed_is_released)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+    pthread_t closer;
+
+    acquire(lock, PLENTY_MS); /* the connections stand */
+    release(lock);
+    server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
+    acquire_async(lock, PLENTY_MS, &out);
+    WAIT_FOR(server_clients(&server, "flags=b") == 1); /* it is under way */
+    ck_assert_int_eq(pthread_create(&closer, NULL, close_lock, lock), 0);
+    WAIT_FOR(shed_lock_acquire_async(lock, PLENTY_MS, refuse, NULL, NULL) ==
+             SHED_ECLOSED);
+    /* another lock's end follows on the same thread */
+    shed_lock_close(open_lock(client, &o));
+    server_do(&server, "CLIENT UNPAUSE");
+    ck_assert_int_eq(pthread_join(closer, NULL), 0);
+    ck_assert_uint_eq(atomic_load(&out.calls), 1);
+    ck_assert_int_eq(atomic_load(&out.code), SHED_ECLOSED);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+}
+END_TEST
+
+/* For three leases; a waiter of another process does not get it meanwhile. */
+static bool is_renewed(struct shed_lock_options *o)
+{
+    struct shed_lock *b = open_lock(other, o), *a;
+    atomic_uint losses = 0;
+    bool is_mine = true;
+    struct waiter w;
+    uint64_t end_ms;
+
+    o->on_lost = count_loss;
+    o->user = &losses;
+    a = open_lock(client, o);
+    acquire(a, PLENTY_MS);
+    waiter_start(&w, b, PLENTY_MS);
+    end_ms = shed_now_ms() + 3 * o->lease_ms;
+    while (is_mine && shed_now_ms() < end_ms) {
+        bool has_ended = atomic_load(&w.has_ended);
+        usleep(1000);
+        is_mine = shed_lock_is_mine(a) == 1;
+        ck_assert(!is_mine || !has_ended);
+    }
+    is_mine = shed_lock_release(a, NULL) == SHED_OK && is_mine;
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_lock_close(a);
+    shed_lock_close(b);
+    ck_assert_uint_eq(atomic_load(&losses), is_mine ? 0 : 1);
+    o->on_lost = NULL;
+    return is_mine;
+}
+
+START_TEST(the_watchdog_renews_until_release)
+{
+    expect_with_a_lease(is_renewed, singles[_i]);
+}
+END_TEST
+
+static bool is_free(void)
+{
+    return server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) == 0;
+}
+
+/* Of the released lock nothing may come back, though renewals are under way at
+ * every moment. What was lost before its release, where all is slow, says
+ * nothing. */
+START_TEST(a_renewal_does_not_outlive_the_release)
+{
+    enum { ROUNDS = 40, LEASE_MS = 20 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    uint64_t end_ms = test_deadline_ms();
+    struct shed_lock *lock;
+
+    o.lease_ms = LEASE_MS;
+    lock = open_lock(client, &o);
+    for (useconds_t i = 0; i < ROUNDS;) {
+        acquire(lock, PLENTY_MS);
+        usleep(i * 250);
+        if (shed_lock_release(lock, NULL) == SHED_OK) {
+            ck_assert(is_free());
+            i++;
+        }
+        ck_assert_uint_lt(shed_now_ms(), end_ms);
+    }
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(without_a_watchdog_the_lease_ends)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock_options forever = options_of(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *a, *b;
+    struct shed_error err;
+
+    o.watchdog = 0;
+    o.on_lost = count_loss;
+    o.user = &losses;
+    a = open_lock(client, &o);
+    b = open_lock(other, &forever);
+    acquire(a, PLENTY_MS);
+    ck_assert_uint_lt(shed_lock_remaining_ms(a), SHORT_LEASE_MS);
+    acquire(b, PLENTY_MS); /* when the lease is over */
+    ck_assert_int_eq(shed_lock_is_mine(a), 0);
+    ck_assert_uint_eq(shed_lock_remaining_ms(a), 0);
+    ck_assert_int_eq(shed_lock_extend(a, 0, &err), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(a, &err), SHED_ELOST);
+    release(b);
+    WAIT_FOR(atomic_load(&losses) == 1 || atomic_load(&losses) == 2);
+    ck_assert_uint_eq(atomic_load(&losses), 1);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* Without a watchdog and on_lost nobody looks when the lease ends. */
+START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_fence fence;
+    struct shed_lock *lock;
+
+    o.watchdog = 0;
+    o.lease_ms = 1000;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    acquire(lock, PLENTY_MS);
+    WAIT_FOR(!shed_lock_is_mine(lock));
+    if (singles[_i] == SHED_LOCK_LEASE)
+        ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* The lease counts from before it was asked for. */
+static bool is_had_after_a_pause(struct shed_lock_options *o)
+{
+    struct shed_lock *lock = open_lock(client, o);
+    bool is_mine;
+
+    acquire(lock, PLENTY_MS); /* the connections stand */
+    (void)!shed_lock_release(lock, NULL);
+    server_do(&server, "CLIENT PAUSE %d WRITE", (int)o->lease_ms * 4 / 3);
+    acquire(lock, PLENTY_MS);
+    is_mine = shed_lock_is_mine(lock) == 1;
+    is_mine = shed_lock_release(lock, NULL) == SHED_OK && is_mine;
+    shed_lock_close(lock);
+    return is_mine;
+}
+
+START_TEST(an_answer_that_takes_longer_than_the_lease_is_none)
+{
+    expect_with_a_lease(is_had_after_a_pause, singles[_i]);
+}
+END_TEST
+
+START_TEST(extend_lets_it_last)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock;
+
+    o.watchdog = 0;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    ck_assert_uint_gt(shed_lock_remaining_ms(lock), 0);
+    ck_assert_int_eq(shed_lock_extend(lock, 90000, NULL), SHED_OK);
+    ck_assert_uint_gt(shed_lock_remaining_ms(lock), o.lease_ms);
+    ck_assert_int_eq(shed_lock_extend(lock, 9, NULL), SHED_EINVAL);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(what_is_gone_is_not_revived)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+    acquire(lock, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(the_watchdog_says_what_it_lost)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    shed_lock_close(lock);
+}
+END_TEST
+
+static void *acquire_and_end(void *lock)
+{
+    acquire(lock, PLENTY_MS);
+    return NULL;
+}
+
+START_TEST(a_thread_that_ends_takes_its_renewals_along)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock_options forever = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &forever);
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, a), 0);
+    pthread_join(thread, NULL);
+    acquire(b, PLENTY_MS);
+    release(b);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* His lock is not renewed any more; a session that changes does not make it
+ * stand for ever. */
+START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, lock), 0);
+    pthread_join(thread, NULL);
+    server_do(&server, "CLIENT KILL TYPE pubsub");
+    WAIT_FOR(server_clients(&server, "sub=2") == 2);
+    expect_acquire(lock, 100, SHED_ETIMEDOUT);
+    if (singles[_i] != SHED_LOCK_TIMESTAMP) /* its end is in what it says */
+        server_check_ttls(&server);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(the_watchdog_ends_with_max_hold)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock_options forever = options_of(singles[_i]);
+    struct shed_lock *a, *b;
+
+    o.max_hold_ms = SHORT_LEASE_MS;
+    a = open_lock(client, &o);
+    b = open_lock(other, &forever);
+    acquire(a, PLENTY_MS);
+    acquire(b, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_release(a, NULL), SHED_ELOST);
+    release(b);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* --------------------------------------------------------------- the tokens */
+
+START_TEST(numbers_grow_whatever_becomes_of_the_data)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &o);
+    uint64_t last = 0;
+
+    for (unsigned i = 0; i < MANY; i++) {
+        struct shed_lock *lock = i % 2 == 0 ? a : b;
+        acquire(lock, 0);
+        ck_assert_uint_gt(fence_of(lock), last);
+        last = fence_of(lock);
+        release(lock);
+        if (i == MANY / 2)
+            server_do(&server, "FLUSHALL");
+    }
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+START_TEST(advance_lifts_the_numbers)
+{
+    enum { DAY_MS = 86400000, HOLDERS = 5 };
+    const uint64_t end = (uint64_t)1 << 52;
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    ck_assert_int_eq(shed_lock_advance(lock, end - 1, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_advance(lock, 5, NULL), SHED_OK);
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        acquire(lock, 0);
+        ck_assert_uint_eq(fence_of(lock), end + i);
+        release(lock);
+    }
+    /* so far ahead of the clock it is kept until that comes */
+    ck_assert_int_gt(server_int(&server, "PTTL %s:f", LEASE_KEY),
+                     10000LL * DAY_MS);
+    ck_assert_int_eq(shed_lock_advance(lock, end, NULL), SHED_EINVAL);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(the_first_three_have_no_tokens)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_fence fence;
+
+    acquire(lock, 0);
+    ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_EINVAL);
+    ck_assert_uint_eq(fence.number, 0);
+    ck_assert_int_eq(shed_lock_advance(lock, 1, NULL), SHED_EINVAL);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* ------------------------------------------------------------- the fair one */
+
+START_TEST(a_fair_lock_goes_to_who_came_first)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *first, *locks[2];
+    struct waiter w[MANY];
+
+    o.fair = 1;
+    first = open_lock(client, &o);
+    locks[0] = open_lock(other, &o);
+    locks[1] = open_lock(client, &o);
+    acquire(first, 0);
+    for (unsigned i = 0; i < MANY; i++) {
+        waiter_start(&w[i], locks[i % 2], PLENTY_MS);
+        WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == i + 1);
+    }
+    release(first);
+    for (unsigned i = 0; i < MANY; i++) {
+        waiter_join(&w[i]);
+        ck_assert_int_eq(w[i].code, SHED_OK);
+        if (i > 0)
+            ck_assert_uint_eq(w[i].order, w[i - 1].order + 1);
+    }
+    ck_assert_int_eq(server_int(&server, "EXISTS %s:q", LEASE_KEY), 0);
+    shed_lock_close(first);
+    shed_lock_close(locks[0]);
+    shed_lock_close(locks[1]);
+}
+END_TEST
+
+struct turns {
+    struct shed_lock *lock;
+    pthread_t thread;
+    unsigned count;
+};
+
+static void *take_turns(void *arg)
+{
+    struct turns *t = arg;
+
+    for (unsigned i = 0; i < t->count; i++) {
+        acquire(t->lock, PLENTY_MS);
+        release(t->lock);
+    }
+    return NULL;
+}
+
+/* Who comes again asks at once, to stand in the queue: that must not cost the
+ * first of it the push by which he hears that it is his turn. If it does, each
+ * turn takes as long as he sleeps. */
+START_TEST(a_fair_lock_wastes_no_time_between_threads)
+{
+    enum { THREADS = 4, TURNS = 500 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct turns t[THREADS];
+    uint64_t end_ms = shed_now_ms() + 4 * (test_deadline_ms() - shed_now_ms());
+    struct shed_lock *lock;
+
+    o.fair = 1;
+    lock = open_lock(client, &o);
+    for (unsigned i = 0; i < THREADS; i++) {
+        t[i] = (struct turns){.lock = lock, .count = TURNS};
+        ck_assert_int_eq(pthread_create(&t[i].thread, NULL, take_turns, &t[i]),
+                         0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_join(t[i].thread, NULL), 0);
+    ck_assert_uint_lt(shed_now_ms(), end_ms);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* One who does not wait, again and again, until he is told to stop. */
+struct trier {
+    struct shed_lock *lock;
+    pthread_t thread;
+    atomic_bool *is_over;
+    atomic_uint *got;
+};
+
+static void *try_again_and_again(void *arg)
+{
+    struct trier *t = arg;
+
+    while (!atomic_load(t->is_over)) {
+        if (shed_lock_acquire(t->lock, 0, NULL) != SHED_OK)
+            continue;
+        atomic_fetch_add(t->got, 1);
+        release(t->lock);
+    }
+    return NULL;
+}
+
+/* By the waiter's own handle, which asks for all of them. */
+START_TEST(a_waiter_comes_before_those_who_try)
+{
+    enum { TRIERS = 4, TURNS = 5, SLACK = 10 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *shared, *lock;
+    unsigned before = 0;
+
+    o.fair = 1;
+    shared = open_lock(client, &o);
+    lock = open_lock(other, &o);
+    for (unsigned i = 0; i < TURNS; i++) {
+        atomic_bool is_over = false;
+        atomic_uint got = 0;
+        struct trier t[TRIERS];
+        struct waiter w;
+        acquire(lock, PLENTY_MS);
+        waiter_start(&w, shared, PLENTY_MS);
+        WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 1);
+        for (unsigned j = 0; j < TRIERS; j++) {
+            t[j] = (struct trier){
+                .lock = shared, .is_over = &is_over, .got = &got};
+            ck_assert_int_eq(
+                pthread_create(&t[j].thread, NULL, try_again_and_again, &t[j]),
+                0);
+        }
+        usleep(20000);
+        release(lock);
+        WAIT_FOR(atomic_load(&w.has_ended));
+        before += atomic_load(&got);
+        atomic_store(&is_over, true);
+        for (unsigned j = 0; j < TRIERS; j++)
+            ck_assert_int_eq(pthread_join(t[j].thread, NULL), 0);
+        waiter_join(&w);
+    }
+    ck_assert_uint_le(before, SLACK);
+    shed_lock_close(shared);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(who_gives_up_leaves_the_queue)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *a, *b;
+
+    o.fair = 1;
+    a = open_lock(client, &o);
+    b = open_lock(other, &o);
+    acquire(a, 0);
+    expect_acquire(b, 30, SHED_ETIMEDOUT);
+    expect_acquire(b, 0, SHED_ETIMEDOUT);
+    WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
+    release(a);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* They wait, and all of them are in the queue before the first gives up: where
+ * all is slow, that takes more than one try. */
+static void queue_together(struct shed_lock *lock, uint64_t wait_ms,
+                           struct outcome *outcomes, unsigned count)
+{
+    for (;; wait_ms *= 2) {
+        for (unsigned i = 0; i < count; i++)
+            acquire_async(lock, wait_ms, &outcomes[i]);
+        while (atomic_load(&outcomes[0].calls) == 0)
+            if (server_int(&server, "ZCARD %s:q", LEASE_KEY) == count)
+                return;
+        ck_assert_uint_lt(wait_ms, PLENTY_MS);
+        for (unsigned i = 0; i < count; i++) {
+            WAIT_FOR(atomic_load(&outcomes[i].calls) == 1);
+            outcomes[i] = (struct outcome){0};
+        }
+    }
+}
+
+/* Whether they give up or the handle is closed. */
+START_TEST(many_who_end_together_leave_the_queue)
+{
+    enum { WAITERS = 5, WAIT_MS = 100 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct outcome outcomes[WAITERS] = {{0}};
+    struct shed_lock *held, *wanted;
+
+    o.fair = 1;
+    held = open_lock(other, &o);
+    wanted = open_lock(client, &o);
+    acquire(held, 0);
+    queue_together(wanted, _i == 0 ? WAIT_MS : PLENTY_MS, outcomes, WAITERS);
+    if (_i == 1)
+        shed_lock_close(wanted);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        WAIT_FOR(atomic_load(&outcomes[i].calls) == 1);
+        ck_assert_int_eq(atomic_load(&outcomes[i].code),
+                         _i == 0 ? SHED_ETIMEDOUT : SHED_ECLOSED);
+    }
+    WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
+    if (_i == 0)
+        shed_lock_close(wanted);
+    shed_lock_close(held);
+}
+END_TEST
+
+/* One who stands in the queue and does not come holds the others up for a
+ * moment only. */
+START_TEST(who_does_not_take_his_turn_loses_it)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock;
+
+    o.fair = 1;
+    lock = open_lock(client, &o);
+    server_do(&server, "ZADD %s:q 1 %s", LEASE_KEY,
+              "0123456789abcdef                9000000000000");
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* -------------------------------------- other clients of the same algorithms
+ */
+
+START_TEST(setnx_is_shared_with_plain_commands)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_SETNX);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct waiter w;
+
+    acquire(lock, 0);
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
+    ck_assert_int_eq(server_int(&server, "PTTL %s", LOCK_NAME), -1);
+    release(lock);
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    waiter_start(&w, lock, PLENTY_MS);
+    server_do(&server, "DEL %s", LOCK_NAME);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(expire_is_shared_with_plain_commands)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_EXPIRE);
+    struct shed_lock *lock = open_lock(client, &o);
+    long long ttl;
+
+    acquire(lock, 0);
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
+    ttl = server_int(&server, "TTL %s", LOCK_NAME);
+    ck_assert_int_ge(ttl, 1);
+    ck_assert_int_le(ttl, 30);
+    release(lock);
+    /* another client's, whose lease ends by itself */
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
+    ck_assert_int_eq(server_int(&server, "EXPIRE %s 1000", LOCK_NAME), 1);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    ck_assert_int_eq(server_int(&server, "EXPIRE %s 1", LOCK_NAME), 1);
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    /* one that died between the two commands */
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT); /* he may be on his way */
+    acquire(lock, PLENTY_MS);
+    ck_assert_int_ge(server_int(&server, "TTL %s", LOCK_NAME), 1);
+    ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+static long long wall_ms(void)
+{
+    return (long long)shed_wall_ms();
+}
+
+/* in milliseconds, and in seconds */
+START_TEST(timestamp_is_shared_with_plain_commands)
+{
+    enum { SECOND_MS = 1000, LEASE_MS = 30000 };
+    struct shed_lock_options o = options_of(SHED_LOCK_TIMESTAMP);
+    long long unit = _i == 0 ? 1 : SECOND_MS;
+    struct shed_lock *lock;
+    long long stamp;
+    redisReply *reply;
+
+    o.in_seconds = (uint64_t)_i;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    reply = server_run(&server, "GET %s", LOCK_NAME);
+    stamp = strtoll(reply->str, NULL, 10);
+    freeReplyObject(reply);
+    ck_assert_int_gt(stamp, wall_ms() / unit);
+    ck_assert_int_le(stamp, (wall_ms() + LEASE_MS) / unit + 1);
+    release(lock);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s", LOCK_NAME), 0);
+    /* another client's that stands, and one that has ended */
+    server_do(&server, "SET %s %lld", LOCK_NAME, wall_ms() / unit + 1000000);
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    server_do(&server, "SET %s %lld", LOCK_NAME, wall_ms() / unit - 2);
+    acquire(lock, 0);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* ----------------------------------------------------------- what is wrong */
+
+START_TEST(a_key_that_is_no_lock_is_named_as_such)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    server_do(&server, "RPUSH %s x",
+              singles[_i] == SHED_LOCK_LEASE ? LEASE_KEY : LOCK_NAME);
+    if (singles[_i] == SHED_LOCK_EXPIRE) /* sees that it never expires */
+        server_do(&server, "PEXPIRE %s 100000", LOCK_NAME);
+    expect_acquire(lock, 0,
+                   singles[_i] == SHED_LOCK_EXPIRE ? SHED_ETIMEDOUT
+                                                   : SHED_EINVAL);
+    shed_lock_close(lock);
+}
+END_TEST
+
+static struct shed_lock_stats stats_of(struct shed_lock *lock)
+{
+    struct shed_lock_stats stats;
+
+    ck_assert_int_eq(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL),
+                     SHED_OK);
+    return stats;
+}
+
+START_TEST(what_becomes_of_it_is_counted)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    bool is_renewed = singles[_i] != SHED_LOCK_SETNX;
+    struct shed_lock *first, *second;
+    struct shed_lock_stats stats;
+    struct outcome late = {0};
+
+    o.lease_ms = 6000; /* longer than a process stops */
+    first = open_lock(client, &o);
+    second = open_lock(other, &o);
+    acquire(first, 0);
+    acquire(first, 0); /* no hold of its own */
+    expect_acquire(second, 0, SHED_ETIMEDOUT);
+    acquire_async(second, 0, &late);
+    WAIT_FOR(atomic_load(&late.calls) == 1);
+    WAIT_FOR(!is_renewed || stats_of(first).renewals > 0);
+    release(first);
+    release(first);
+    acquire(first, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_extend(first, 0, NULL), SHED_ELOST);
+    acquire(first, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_release(first, NULL), SHED_ELOST);
+    stats = stats_of(first);
+    ck_assert_uint_eq(stats.acquired, 3);
+    ck_assert_uint_eq(stats.released, 1);
+    ck_assert_uint_eq(stats.lost, 2);
+    ck_assert_uint_eq(stats.wait_us.count, 3);
+    ck_assert_uint_eq(stats.hold_us.count, 3);
+    ck_assert_uint_eq(stats.tries, 3);
+    ck_assert_uint_eq(stats.timeouts, 0);
+    stats = stats_of(second);
+    ck_assert_uint_eq(stats.acquired, 0);
+    ck_assert_uint_eq(stats.timeouts, 2);
+    ck_assert_uint_eq(stats.tries, 2);
+    ck_assert_uint_eq(stats.wait_us.count, 0);
+    shed_lock_close(first);
+    shed_lock_close(second);
+}
+END_TEST
+
+START_TEST(what_cannot_be_renewed_is_counted)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock_stats stats;
+    struct shed_lock *lock;
+
+    o.lease_ms = 3000;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    server_kill(&server);
+    WAIT_FOR(stats_of(lock).lost == 1);
+    expect_acquire(lock, 0, SHED_EREDIS);
+    stats = stats_of(lock);
+    ck_assert_uint_gt(stats.renewal_failures, 0);
+    ck_assert_uint_eq(stats.failures, 1);
+    ck_assert_uint_eq(stats.released, 0);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(locks_are_told_as_prometheus_text)
+{
+    static char text[65536];
+    struct shed_lock *locks[2];
+    size_t size;
+
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_int_eq(shed_lock_open(&client, 1, i == 0 ? "job" : "tax", 3,
+                                        NULL, &locks[i], NULL),
+                         SHED_OK);
+    acquire(locks[1], 0);
+    size = shed_lock_stats_prometheus(locks, 2, text, sizeof(text));
+    ck_assert_uint_eq(strlen(text), size);
+    ck_assert_ptr_nonnull(
+        strstr(text, "\nsnowshed_lock_acquired_total{lock=\"job\"} 0\n"
+                     "snowshed_lock_acquired_total{lock=\"tax\"} 1\n"));
+    ck_assert_int_eq(shed_lock_stats_read(NULL, NULL, 0, NULL), SHED_EINVAL);
+    shed_lock_close(locks[0]);
+    shed_lock_close(locks[1]);
+}
+END_TEST
+
+/* Who is told that he does not have it has not. */
+START_TEST(a_counter_that_is_none_leaves_no_lock)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+
+    server_do(&server, "RPUSH %s:f a", LEASE_KEY);
+    expect_acquire(lock, (uint64_t)_i * PLENTY_MS, SHED_EINVAL);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 0);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* Who asks anew when he is told that it is closed is refused. */
+static void note_end(void *user, struct shed_lock *lock, int code,
+                     const struct shed_error *reason)
+{
+    struct outcome *out = user;
+
+    ck_assert_int_eq(code, SHED_ECLOSED);
+    ck_assert_int_eq((int)reason->code, SHED_ECLOSED);
+    atomic_store(&out->code,
+                 shed_lock_acquire_async(lock, 0, note_end, out, NULL));
+    atomic_fetch_add(&out->calls, 1);
+}
+
+START_TEST(a_lock_that_is_being_closed_takes_nothing_in)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *first = open_lock(client, &o);
+    struct shed_lock *second = open_lock(other, &o);
+    struct outcome end = {0};
+
+    acquire(first, 0);
+    ck_assert_int_eq(
+        shed_lock_acquire_async(second, PLENTY_MS, note_end, &end, NULL),
+        SHED_OK);
+    shed_lock_close(second);
+    ck_assert_uint_eq(atomic_load(&end.calls), 1);
+    ck_assert_int_eq(atomic_load(&end.code), SHED_ECLOSED);
+    shed_lock_close(first);
+}
+END_TEST
+
+/* A program error is not told as a loss. */
+START_TEST(why_a_release_is_refused_is_told)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_error err;
+
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(err.reason, "not acquired"));
+    acquire(lock, 0);
+    server_do(&server, "DEL %s", LEASE_KEY);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
+    acquire(lock, 0);
+    server_do(&server, "DEL %s", LEASE_KEY);
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(err.reason, "released already"));
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(a_call_that_is_wrong_says_so)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *two[] = {client, other};
+    struct shed_lock *lock;
+    struct shed_fence fence;
+    char name[SHED_LOCK_NAME_MAX_BYTES + 1] = {0};
+
+    ck_assert_int_eq(shed_lock_open(two, 2, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_open(two, 0, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_open(NULL, 1, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_open(&client, 1, "", 0, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_lock_open(&client, 1, name, sizeof(name), &o, &lock, NULL),
+        SHED_EINVAL);
+    o.algorithm = SHED_LOCK_QUORUM;
+    ck_assert_int_eq(shed_lock_open(two, 2, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    o.fair = 1;
+    ck_assert_int_eq(shed_lock_open(&client, 1, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    o = options_of(SHED_LOCK_LEASE);
+    o.lease_ms = 9;
+    ck_assert_int_eq(shed_lock_open(&client, 1, "a", 1, &o, &lock, NULL),
+                     SHED_EINVAL);
+    ck_assert_ptr_null(lock);
+    ck_assert_int_eq(
+        shed_lock_open(&client, 1, name, sizeof(name) - 1, NULL, &lock, NULL),
+        SHED_OK);
+    expect_acquire(lock, SHED_LOCK_WAIT_MAX_MS + 1, SHED_EINVAL);
+    acquire(lock, 0);
+    shed_lock_close(lock);
+    shed_lock_close(NULL);
+    ck_assert_int_eq(shed_lock_acquire(NULL, 0, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_acquire_async(NULL, 0, note_end, NULL, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_release(NULL, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_extend(NULL, 0, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_advance(NULL, 0, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_fence(NULL, &fence, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_is_mine(NULL), 0);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lock");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, what_one_holds_is_refused_to_another, 0, SINGLES);
+    tcase_add_loop_test(tc, release_lets_a_waiter_in, 0, SINGLES);
+    tcase_add_loop_test(tc, without_pushes_a_waiter_polls, 0, SINGLES);
+    tcase_add_loop_test(tc, threads_and_handles_exclude_each_other, 0, SINGLES);
+    tcase_add_test(tc, nobody_asks_redis_while_his_handle_has_it);
+    tcase_add_loop_test(tc, who_takes_it_again_and_again_lets_others_in, 0, 2);
+    tcase_add_loop_test(tc, its_thread_enters_again_and_leaves_as_often, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, another_thread_does_not_own_it, 0, SINGLES);
+    tcase_add_loop_test(tc, what_was_acquired_asynchronously_is_the_process_s,
+                        0, SINGLES);
+    tcase_add_loop_test(tc, closing_ends_what_waits_and_releases_what_is_held,
+                        0, SINGLES);
+    tcase_add_loop_test(tc, what_is_granted_while_it_is_closed_is_released, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, the_watchdog_renews_until_release, LEASED, SINGLES);
+    tcase_add_loop_test(tc, a_renewal_does_not_outlive_the_release, LEASED,
+                        SINGLES);
+    tcase_add_loop_test(tc, without_a_watchdog_the_lease_ends, LEASED, SINGLES);
+    tcase_add_loop_test(tc,
+                        an_entry_that_outlived_the_lease_is_not_left_in_peace,
+                        LEASED, SINGLES);
+    tcase_add_loop_test(tc, an_answer_that_takes_longer_than_the_lease_is_none,
+                        LEASED, SINGLES);
+    tcase_add_loop_test(tc, extend_lets_it_last, LEASED, SINGLES);
+    tcase_add_loop_test(tc, what_is_gone_is_not_revived, 0, SINGLES);
+    tcase_add_loop_test(tc, the_watchdog_says_what_it_lost, LEASED, SINGLES);
+    tcase_add_loop_test(tc, a_thread_that_ends_takes_its_renewals_along, LEASED,
+                        SINGLES);
+    tcase_add_loop_test(tc, a_thread_that_ended_leaves_no_lock_without_an_end,
+                        LEASED, SINGLES);
+    /* EXPIRE would remove the other's lock */
+    tcase_add_loop_test(tc, the_watchdog_ends_with_max_hold, LEASED + 1,
+                        SINGLES);
+    tcase_add_test(tc, numbers_grow_whatever_becomes_of_the_data);
+    tcase_add_test(tc, advance_lifts_the_numbers);
+    tcase_add_loop_test(tc, the_first_three_have_no_tokens, 0, 3);
+    tcase_add_test(tc, a_fair_lock_goes_to_who_came_first);
+    tcase_add_test(tc, a_fair_lock_wastes_no_time_between_threads);
+    tcase_add_test(tc, a_waiter_comes_before_those_who_try);
+    tcase_add_test(tc, who_gives_up_leaves_the_queue);
+    tcase_add_loop_test(tc, many_who_end_together_leave_the_queue, 0, 2);
+    tcase_add_test(tc, who_does_not_take_his_turn_loses_it);
+    tcase_add_test(tc, setnx_is_shared_with_plain_commands);
+    tcase_add_test(tc, expire_is_shared_with_plain_commands);
+    tcase_add_loop_test(tc, timestamp_is_shared_with_plain_commands, 0, 2);
+    tcase_add_loop_test(tc, a_key_that_is_no_lock_is_named_as_such, 0, SINGLES);
+    tcase_add_loop_test(tc, a_counter_that_is_none_leaves_no_lock, 0, 2);
+    tcase_add_loop_test(tc, what_becomes_of_it_is_counted, 0, SINGLES);
+    tcase_add_loop_test(tc, what_cannot_be_renewed_is_counted, LEASED, SINGLES);
+    tcase_add_test(tc, locks_are_told_as_prometheus_text);
+    tcase_add_loop_test(tc, a_lock_that_is_being_closed_takes_nothing_in, 0,
+                        SINGLES);
+    tcase_add_test(tc, why_a_release_is_refused_is_told);
+    tcase_add_test(tc, a_call_that_is_wrong_says_so);
+    return run_tests("lock", tc);
+}

@@ -1,0 +1,152 @@
+/* The names of a lock's keys: as a server of a cluster sees them, all are in
+ * the slot of the lock itself, and no lock has a key of another. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lock/keys.h"
+#include "support/lock_rig.h"
+
+static struct server server;
+
+static struct shed_lock_options exact(enum shed_lock_algorithm algorithm)
+{
+    struct shed_lock_options o = options_of(algorithm);
+
+    o.exact_key = 1;
+    return o;
+}
+
+static void set_up(void)
+{
+    server = (struct server){0};
+    server_start(&server);
+}
+
+static void tear_down(void)
+{
+    server_stop(&server);
+}
+
+static void check_slots(const char *name, size_t size)
+{
+    struct shed_lock_options o = exact(SHED_LOCK_LEASE);
+    struct shed_lock_words words = {.options = &o};
+    char *room = malloc(shed_lock_keys_bytes(size));
+    long long slot = server_int(&server, "CLUSTER KEYSLOT %b", name, size);
+
+    ck_assert_ptr_nonnull(room);
+    ck_assert_ptr_eq(shed_lock_keys_name(&words, true, name, size, room), room);
+    ck_assert_mem_eq(words.key[SHED_LOCK_KEY].at, name, size);
+    ck_assert_uint_eq(words.key[SHED_LOCK_KEY].size, size);
+    for (int i = 0; i < SHED_LOCK_KEYS; i++)
+        ck_assert_msg(server_int(&server, "CLUSTER KEYSLOT %b", words.key[i].at,
+                                 words.key[i].size) == slot,
+                      "%.*s of %.*s", (int)words.key[i].size, words.key[i].at,
+                      (int)size, name);
+    free(room);
+}
+
+START_TEST(all_keys_of_a_lock_are_in_its_slot)
+{
+    static const char *const names[] = {"job",
+                                        "app:lock:job",
+                                        "{job}",
+                                        "app:{job}:lock",
+                                        "a{b}c{d}",
+                                        "{",
+                                        "}",
+                                        "{}",
+                                        "{}job",
+                                        "a}b",
+                                        "a{b",
+                                        "a{b{c}d",
+                                        "}{",
+                                        "}a{b",
+                                        "{}{job}",
+                                        "a{}b}",
+                                        "{{}",
+                                        "lock:{job}",
+                                        "lock:={job}job",
+                                        " "};
+    char longest[SHED_LOCK_NAME_MAX_BYTES];
+
+    /* only a server of a cluster tells slots */
+    server_stop(&server);
+    server = (struct server){.options = {"--cluster-enabled", "yes"}};
+    server_start(&server);
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        check_slots(names[i], strlen(names[i]));
+    for (int byte = 0; byte < 256; byte++) {
+        memset(longest, byte, sizeof(longest));
+        check_slots(longest, 1);
+        check_slots(longest, sizeof(longest));
+    }
+}
+END_TEST
+
+/* Two locks have no key in common. */
+START_TEST(the_side_keys_of_a_lock_are_its_own)
+{
+    static const char *const names[] = {"a",    "{a}",    "={a}a", "a}",
+                                        "{a}a", "a}{a}x", "{a}x}"};
+    enum { NAMES = sizeof(names) / sizeof(*names), BYTES = 256 };
+    struct shed_lock_options o[] = {options_of(SHED_LOCK_LEASE),
+                                    exact(SHED_LOCK_LEASE)};
+    struct shed_lock_words words[2 * NAMES];
+    char room[2 * NAMES][BYTES];
+
+    for (int i = 0; i < 2 * NAMES; i++) {
+        const char *name = names[i / 2];
+        words[i] = (struct shed_lock_words){.options = &o[i % 2]};
+        ck_assert_uint_le(shed_lock_keys_bytes(strlen(name)), BYTES);
+        (void)shed_lock_keys_name(&words[i], true, name, strlen(name), room[i]);
+        for (int j = 0; j < i; j++)
+            for (int k = 0; k < SHED_LOCK_KEYS * SHED_LOCK_KEYS; k++) {
+                int one = k / SHED_LOCK_KEYS, two = k % SHED_LOCK_KEYS;
+                ck_assert(words[i].key[one].size != words[j].key[two].size ||
+                          memcmp(words[i].key[one].at, words[j].key[two].at,
+                                 words[i].key[one].size) != 0);
+            }
+    }
+}
+END_TEST
+
+static bool stands(const char *key)
+{
+    return server_int(&server, "EXISTS %s", key) == 1;
+}
+
+START_TEST(the_option_makes_the_name_the_key)
+{
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *named = open_lock(client, &o), *bare;
+
+    acquire(named, 0);
+    ck_assert(stands("lock:{job}") && stands("lock:{job}:f") && !stands("job"));
+    o.exact_key = 1;
+    bare = open_lock(client, &o);
+    acquire(bare, 0);
+    ck_assert(stands("job") && stands("lock:={job}job:f"));
+    server_check_ttls(&server);
+    shed_lock_close(named);
+    shed_lock_close(bare);
+    ck_assert(!stands("lock:{job}") && !stands("job"));
+    o.exact_key = 2;
+    ck_assert_int_eq(shed_lock_open(&client, 1, "a", 1, &o, &bare, NULL),
+                     SHED_EINVAL);
+    shed_client_close(client);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lock keys");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, all_keys_of_a_lock_are_in_its_slot);
+    tcase_add_test(tc, the_side_keys_of_a_lock_are_its_own);
+    tcase_add_test(tc, the_option_makes_the_name_the_key);
+    return run_tests("lock keys", tc);
+}

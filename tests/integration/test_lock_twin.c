@@ -1,0 +1,483 @@
+/* The twin of a lock's server against a real one: a table of scenarios, whose
+ * talks run on both. After each step both must have answered alike, and hold
+ * the same. */
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/lock_twin.h"
+#include "support/server.h"
+#include "support/testing.h"
+
+#define KEY "lock:{job}"
+
+enum {
+    STEPS_MAX = 12,
+    WORDS_MAX = 3,
+    LEASE_MS = 3600000,
+    SHORT_MS = 10000,
+    GRACE_MS = 60000,
+    LOOK_MS = 100,
+    WAIT_MS = 100000,
+    SEVERAL = 26
+};
+
+/* What happens, and how the talk ends; NULL: it is no talk. Holders are
+ * letters; the process of A is 0, of B 1, and so on; a is A by another handle.
+ */
+struct step {
+    const char *what, *end;
+};
+
+struct scenario {
+    const char *name;
+    const struct shed_lock_way *way;
+    bool is_fair;
+    struct step step[STEPS_MAX];
+};
+
+static const struct scenario scenarios[] = {
+    {"one holds it, another waits for its release",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"acquire A", "YES"},
+      {"extend B", "NO"},
+      {"extend A", "YES"},
+      {"release B", "NO"},
+      {"release A", "YES waiters"},
+      {"release A", "NO"},
+      {"acquire B", "YES"},
+      {"release B", "YES"}}},
+    {"a waiter by the same handle is no other",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"}, {"acquire a", "NO long"}, {"release A", "YES"}}},
+    {"a try is undone, and nobody else's lock",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"undo B", "NO"},
+      {"undo A", "YES"},
+      {"acquire B", "YES"}}},
+    {"a record can be written again without a longer life",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"life 5000", NULL},
+      {"rewrite A", "YES"},
+      {"acquire B", "NO short"}}},
+    {"what has no end is given one",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"}, {"persist", NULL}, {"acquire B", "NO long"}}},
+    {"numbers are above what was advanced to",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"release A", "YES"},
+      {"advance 4000000000000000", "YES"},
+      {"acquire A", "YES"},
+      {"advance 5", "YES"},
+      {"release A", "YES"},
+      {"acquire B", "YES"}}},
+    {"a holder that is absent for the grace is gone",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"suspected 30000", NULL},
+      {"acquire B", "NO long"},
+      {"suspected 60000", NULL},
+      {"acquire B", "YES"}}},
+    {"a holder that is there stays",
+     &shed_lock_lease,
+     false,
+     {{"open A", NULL},
+      {"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"close A", NULL},
+      {"acquire B", "NO long"},
+      {"open A", NULL},
+      {"acquire B", "NO long"},
+      {"close A", NULL},
+      {"acquire B", "NO long"}}},
+    {"a foreign client's lock is waited for",
+     &shed_lock_lease,
+     false,
+     {{"set foreign", NULL},
+      {"acquire A", "NO short"},
+      {"extend A", "NO"},
+      {"undo A", "NO"},
+      {"release A", "NO"},
+      {"del", NULL},
+      {"acquire A", "YES"}}},
+    {"first come, first served",
+     &shed_lock_lease,
+     true,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"acquire C", "NO long"},
+      {"release A", "YES"},
+      {"acquire C", "NO short"},
+      {"acquire B", "YES"},
+      {"release B", "YES"},
+      {"acquire C", "YES"}}},
+    {"a waiter that is absent for the grace is gone",
+     &shed_lock_lease,
+     true,
+     {{"open A", NULL},
+      {"open C", NULL},
+      {"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"acquire C", "NO long"},
+      {"release A", "YES"},
+      {"acquire C", "NO short"},
+      {"suspected 60000", NULL},
+      {"acquire C", "YES"}}},
+    {"one that gives up leaves the queue",
+     &shed_lock_lease,
+     true,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"acquire C", "NO long"},
+      {"undo B", "NO"},
+      {"release A", "YES"},
+      {"acquire C", "YES"}}},
+    {"SETNX holds it until DEL",
+     &shed_lock_setnx,
+     false,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO"},
+      {"acquire A", "YES"},
+      {"undo B", "NO"},
+      {"release A", "YES"},
+      {"release A", "NO"},
+      {"acquire B", "YES"},
+      {"undo B", "YES"}}},
+    {"EXPIRE has a lease",
+     &shed_lock_expire,
+     false,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"extend B", "NO"},
+      {"extend A", "YES"},
+      {"undo B", "NO"},
+      {"release A", "YES"},
+      {"acquire B", "YES"}}},
+    {"EXPIRE looks twice at what has no end",
+     &shed_lock_expire,
+     false,
+     {{"set foreign", NULL}, {"acquire A", "NO short"}}},
+    {"TIMESTAMP takes what has ended",
+     &shed_lock_timestamp,
+     false,
+     {{"set 1700000000000", NULL},
+      {"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"extend A", "YES"},
+      {"release A", "YES"},
+      {"acquire B", "YES"}}},
+};
+
+static struct server server;
+static struct lock_twin twin;
+static struct shed_lock_options options;
+static struct shed_lock_words words = {.key = {{KEY, sizeof(KEY) - 1},
+                                               {KEY ":f", sizeof(KEY) + 1},
+                                               {KEY ":s", sizeof(KEY) + 1},
+                                               {KEY ":q", sizeof(KEY) + 1},
+                                               {KEY ":o", sizeof(KEY) + 1},
+                                               {KEY ":w", sizeof(KEY) + 1}},
+                                       .options = &options};
+static redisContext *commands, *channels[SEVERAL];
+static uint64_t last_number[2]; /* of the real one, of the twin */
+static struct shed_lock_memory memory[2][SEVERAL];
+
+static void set_up(void)
+{
+    char run[64];
+
+    server = (struct server){0};
+    server_start(&server);
+    commands = redisConnectUnix(server.socket);
+    ck_assert(commands != NULL && commands->err == 0);
+    twin = (struct lock_twin){0};
+    server_info(&server, "run_id", run, sizeof(run));
+    memcpy(twin.run, run, SHED_RUN_BYTES);
+}
+
+static void tear_down(void)
+{
+    for (unsigned i = 0; i < SEVERAL; i++)
+        if (channels[i] != NULL)
+            redisFree(channels[i]);
+    redisFree(commands);
+    server_stop(&server);
+}
+
+/* ------------------------------------------------------------------ a talk */
+
+static unsigned number_of_holder(char letter)
+{
+    return (unsigned)(letter >= 'a' ? letter - 'a' : letter - 'A');
+}
+
+static void begin(struct shed_talk *talk, const struct scenario *scenario,
+                  enum shed_lock_op op, char letter, unsigned side)
+{
+    struct shed_lock_holder holder = {.wait_ms = WAIT_MS};
+    char process[SHED_ENTRY_PROCESS_BYTES + 1];
+
+    memset(holder.token, letter, sizeof(holder.token));
+    memset(holder.token_hex, letter, sizeof(holder.token_hex) - 1);
+    /* a is by A's handle */
+    memset(words.handle, letter & ~('a' - 'A'), sizeof(words.handle));
+    *talk =
+        (struct shed_talk){.way = scenario->way,
+                           .words = &words,
+                           .lease_ms = LEASE_MS,
+                           .memory = memory[side][number_of_holder(letter)]};
+    snprintf(process, sizeof(process), "%016x", number_of_holder(letter));
+    memcpy(talk->identity.process, process, sizeof(talk->identity.process));
+    memcpy(talk->identity.run, twin.run, SHED_RUN_BYTES);
+    shed_talk_begin(talk, op, &holder);
+}
+
+static bool hear_real(struct shed_talk *talk, struct shed_args *args)
+{
+    char digits[SHED_SCRIPT_DIGITS];
+    bool is_script = args->size[0] == strlen("EVALSHA");
+    redisReply *whole, *reply;
+    bool goes_on;
+
+    if (is_script) {
+        shed_script_number(args, 1, digits);
+        shed_script_by_text(args);
+    }
+    whole = redisCommandArgv(commands, args->count, args->at, args->size);
+    ck_assert_ptr_nonnull(whole);
+    if (whole->type == REDIS_REPLY_ERROR)
+        ck_abort_msg("%s", whole->str);
+    reply = is_script ? whole->element[1] : whole;
+    goes_on = talk->way->hear(talk, (const struct shed_reply *)(void *)reply);
+    freeReplyObject(whole);
+    return goes_on;
+}
+
+static bool hear_twin(struct shed_talk *talk, const struct shed_args *args)
+{
+    struct lock_twin_memory room;
+    struct lock_twin_call call = {0};
+    struct lock_twin_reply reply;
+
+    lock_twin_read(&call, talk->script, args);
+    lock_twin_execute(&twin, &call, &reply);
+    return talk->way->hear(talk, lock_twin_say(&reply, &room));
+}
+
+static void carry(struct shed_talk *talk, unsigned side, uint64_t wall_ms)
+{
+    struct shed_args args;
+    bool goes_on = true;
+
+    while (goes_on) {
+        args = (struct shed_args){0};
+        talk->wall_ms = wall_ms;
+        talk->now_ms = wall_ms;
+        if (!talk->way->say(talk, &args))
+            return;
+        goes_on = side == 0 ? hear_real(talk, &args) : hear_twin(talk, &args);
+    }
+}
+
+static void describe(const struct shed_talk *talk, char *out, size_t size)
+{
+    static const char *const ends[] = {"YES", "NO", "FAILED", "WRONG"};
+
+    snprintf(out, size, "%s%s%s", ends[talk->end],
+             talk->has_waiters ? " waiters" : "",
+             talk->look_ms == 0          ? ""
+             : talk->look_ms <= SHORT_MS ? " short"
+                                         : " long");
+}
+
+/* Numbers grow on each side. */
+static void check_number(const struct shed_talk *talk, unsigned side)
+{
+    if (talk->op != SHED_LOCK_OP_ACQUIRE || talk->end != SHED_TALK_YES ||
+        !talk->way->has_tokens)
+        return;
+    ck_assert_uint_gt(talk->fence, last_number[side]);
+    last_number[side] = talk->fence;
+}
+
+/* The same wall clock for both, or TIMESTAMP would write two values. */
+static void run_talk(const struct scenario *scenario, const struct step *step,
+                     enum shed_lock_op op, const char *who)
+{
+    uint64_t wall_ms = twin.now_us / 1000;
+    char letter = op == SHED_LOCK_OP_ADVANCE ? 'A' : who[0];
+
+    for (unsigned side = 0; side < 2; side++) {
+        struct shed_talk talk;
+        char end[32];
+        begin(&talk, scenario, op, letter, side);
+        if (strcmp(step->what, "rewrite A") == 0)
+            talk.lease_ms = 0;
+        if (op == SHED_LOCK_OP_ADVANCE)
+            talk.number = strtoull(who, NULL, 10);
+        carry(&talk, side, wall_ms);
+        memory[side][number_of_holder(letter)] = talk.memory;
+        describe(&talk, end, sizeof(end));
+        ck_assert_msg(strcmp(end, step->end) == 0, "%s: %s: %s: %s, not %s",
+                      scenario->name, step->what, side == 0 ? "redis" : "twin",
+                      end, step->end);
+        check_number(&talk, side);
+    }
+}
+
+/* --------------------------------------------------------------- the others */
+
+static void wait_for_subscribers(unsigned p, long long count)
+{
+    uint64_t end_ms = test_deadline_ms();
+    long long seen = -1;
+
+    while (seen != count) {
+        redisReply *reply =
+            server_run(&server, "PUBSUB NUMSUB snowshed:process:%016x", p);
+        seen = reply->element[1]->integer;
+        freeReplyObject(reply);
+        ck_assert_uint_lt(shed_now_ms(), end_ms);
+    }
+}
+
+static void set_channel(unsigned p, bool is_open)
+{
+    if (is_open) {
+        channels[p] = redisConnectUnix(server.socket);
+        freeReplyObject(
+            redisCommand(channels[p], "SUBSCRIBE snowshed:process:%016x", p));
+        twin.channels |= UINT32_C(1) << p;
+    } else {
+        redisFree(channels[p]);
+        channels[p] = NULL;
+        twin.channels &= ~(UINT32_C(1) << p);
+    }
+    wait_for_subscribers(p, is_open);
+}
+
+static void set_life(const char *suffix, struct lock_twin_slot *slot,
+                     uint64_t life_ms)
+{
+    server_do(&server, "PEXPIRE " KEY "%s %llu", suffix,
+              (unsigned long long)life_ms);
+    slot->ends_ms = twin.now_us / 1000 + life_ms;
+}
+
+static void set_text(const char *text)
+{
+    server_do(&server, "SET " KEY " %s", text);
+    twin.lock =
+        (struct lock_twin_slot){.is_set = true, .value.size = strlen(text)};
+    memcpy(twin.lock.value.at, text, strlen(text));
+}
+
+static void run_other(const char *verb, const char *word)
+{
+    if (strcmp(verb, "open") == 0 || strcmp(verb, "close") == 0) {
+        set_channel(number_of_holder(word[0]), verb[0] == 'o');
+    } else if (strcmp(verb, "life") == 0) {
+        set_life("", &twin.lock, strtoull(word, NULL, 10));
+    } else if (strcmp(verb, "suspected") == 0) {
+        set_life(":s", &twin.suspicion,
+                 2 * GRACE_MS + LOOK_MS - strtoull(word, NULL, 10));
+    } else if (strcmp(verb, "persist") == 0) {
+        server_do(&server, "PERSIST " KEY);
+        twin.lock.ends_ms = 0;
+    } else if (strcmp(verb, "set") == 0) {
+        set_text(word);
+    } else {
+        ck_assert_str_eq(verb, "del");
+        server_do(&server, "DEL " KEY);
+        twin.lock.is_set = false;
+    }
+}
+
+/* ---------------------------------------------------------------- the steps */
+
+/* What is at the key is the same, and ends or does not. */
+static void compare(const char *scenario, const char *step)
+{
+    redisReply *value = server_run(&server, "GET " KEY);
+    redisReply *life = server_run(&server, "PTTL " KEY);
+
+    ck_assert_msg((value->type == REDIS_REPLY_STRING) == twin.lock.is_set,
+                  "%s: %s: only one has it", scenario, step);
+    if (twin.lock.is_set) {
+        ck_assert_uint_eq(value->len, twin.lock.value.size);
+        ck_assert_msg(memcmp(value->str, twin.lock.value.at, value->len) == 0,
+                      "%s: %s: %s", scenario, step, value->str);
+        ck_assert_msg((life->integer == -1) == (twin.lock.ends_ms == 0),
+                      "%s: %s: only one has an end", scenario, step);
+    }
+    freeReplyObject(value);
+    freeReplyObject(life);
+}
+
+static void set_clock(void)
+{
+    redisReply *reply = server_run(&server, "TIME");
+
+    twin.now_us = strtoull(reply->element[0]->str, NULL, 10) * 1000000 +
+                  strtoull(reply->element[1]->str, NULL, 10);
+    freeReplyObject(reply);
+}
+
+static void run_step(const struct scenario *scenario, const struct step *step)
+{
+    static const char *const verbs[] = {"acquire", "extend",  "release",
+                                        "undo",    "advance", "rewrite"};
+    static const enum shed_lock_op ops[] = {
+        SHED_LOCK_OP_ACQUIRE, SHED_LOCK_OP_EXTEND,  SHED_LOCK_OP_RELEASE,
+        SHED_LOCK_OP_UNDO,    SHED_LOCK_OP_ADVANCE, SHED_LOCK_OP_EXTEND};
+    char verb[16] = "", word[32] = "";
+    size_t i = 0;
+
+    ck_assert_int_ge(sscanf(step->what, "%15s %31s", verb, word), 1);
+    set_clock();
+    while (i < sizeof(ops) / sizeof(*ops) && strcmp(verb, verbs[i]) != 0)
+        i++;
+    if (i < sizeof(ops) / sizeof(*ops))
+        run_talk(scenario, step, ops[i], word);
+    else
+        run_other(verb, word);
+    compare(scenario->name, step->what);
+}
+
+START_TEST(the_twin_does_what_redis_does)
+{
+    const struct scenario *scenario = &scenarios[_i];
+
+    options = (struct shed_lock_options)SHED_LOCK_OPTIONS_INIT;
+    options.lease_ms = LEASE_MS;
+    options.death_grace_ms = GRACE_MS;
+    options.fair = scenario->is_fair;
+    for (size_t i = 0; i < STEPS_MAX && scenario->step[i].what != NULL; i++)
+        run_step(scenario, &scenario->step[i]);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lock twin");
+
+    tcase_set_timeout(tc, 30);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, the_twin_does_what_redis_does, 0,
+                        (int)(sizeof(scenarios) / sizeof(*scenarios)));
+    return run_tests("lock twin", tc);
+}

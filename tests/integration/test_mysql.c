@@ -1,0 +1,814 @@
+/* The MySQL source against a server: SHED_TEST_MYSQL is its URI. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mysql/connection.h"
+#include "support/mysql_testing.h"
+
+static struct site site;
+
+static void set_up(void)
+{
+    open_site(&site, getenv("SHED_TEST_MYSQL"));
+    run_sql(&site, "CREATE TABLE item (id BIGINT PRIMARY KEY, v LONGBLOB)");
+    run_sql(&site, "INSERT INTO item VALUES (42, 'answer'), (-7, 'minus'), "
+                   "(1, NULL), (2, ''), (3, 'c')");
+    make_words(&site);
+}
+
+static void tear_down(void)
+{
+    close_site(&site);
+}
+
+#define ITEM "SELECT id, v FROM item WHERE id IN (?)"
+#define WORD "SELECT k, v FROM word WHERE k IN (?)"
+
+static struct shed_mysql_options integer_options(void)
+{
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+
+    o.key = SHED_MYSQL_INTEGER;
+    return o;
+}
+
+/* Load keys of one batch by a source of their own. */
+static void load_by(const char *query, const struct shed_mysql_options *options,
+                    struct ask *asks, const char *const *keys, size_t count)
+{
+    struct shed_source *source = open_source(&site, query, options);
+
+    load_keys(source, asks, keys, count);
+    shed_source_close(source);
+}
+
+/* ------------------------------------------------------------------- keys */
+
+START_TEST(integer_keys_find_their_rows)
+{
+    static const char *const keys[] = {"42", "-7", "3"};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[3];
+
+    load_by(ITEM, &o, asks, keys, 3);
+    assert_text(&asks[0], "answer");
+    assert_text(&asks[1], "minus");
+    assert_text(&asks[2], "c");
+}
+END_TEST
+
+START_TEST(integers_reach_from_the_least_to_the_unsigned_greatest)
+{
+    static const char *const keys[] = {"18446744073709551615",
+                                       "9223372036854775808"};
+    static const char *const least[] = {"-9223372036854775808"};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[2];
+
+    run_sql(&site, "CREATE TABLE big (id BIGINT UNSIGNED PRIMARY KEY, v INT)");
+    run_sql(&site, "INSERT INTO big VALUES (18446744073709551615, 1), "
+                   "(9223372036854775808, 2)");
+    load_by("SELECT id, v FROM big WHERE id IN (?)", &o, asks, keys, 2);
+    assert_text(&asks[0], "1");
+    assert_text(&asks[1], "2");
+    run_sql(&site, "INSERT INTO item VALUES (-9223372036854775808, 'least')");
+    load_by(ITEM, &o, asks, least, 1);
+    assert_text(&asks[0], "least");
+}
+END_TEST
+
+START_TEST(a_column_that_is_shown_with_zeros_has_the_same_keys)
+{
+    static const char *const keys[] = {"42"};
+    struct shed_mysql_options o = integer_options();
+    struct ask ask;
+
+    run_sql(&site, "CREATE TABLE z (id INT(8) ZEROFILL PRIMARY KEY, v TEXT)");
+    run_sql(&site, "INSERT INTO z VALUES (42, 'padded')");
+    load_by("SELECT id, v FROM z WHERE id IN (?)", &o, &ask, keys, 1);
+    assert_text(&ask, "padded");
+}
+END_TEST
+
+START_TEST(a_key_that_is_no_integer_is_absent)
+{
+    static const char *const keys[] = {"042", "42", "x"};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[3];
+
+    load_by(ITEM, &o, asks, keys, 3);
+    assert_kind(&asks[0], SHED_ABSENT);
+    assert_text(&asks[1], "answer");
+    assert_kind(&asks[2], SHED_ABSENT);
+}
+END_TEST
+
+START_TEST(keys_that_are_no_integers_ask_nobody)
+{
+    static const char *const keys[] = {"x"};
+    struct shed_mysql_options o = integer_options();
+    struct shed_source *source = open_source(&site, ITEM, &o);
+    struct ask ask;
+
+    load_keys(source, &ask, keys, 1);
+    ck_assert_uint_eq(count_connections(&site), 0);
+    shed_source_close(source);
+    assert_kind(&ask, SHED_ABSENT);
+}
+END_TEST
+
+START_TEST(string_keys_find_their_rows)
+{
+    static const char *const keys[] = {"a", "b", "c", "x') OR ('1'='1"};
+    struct ask asks[4];
+
+    load_by(WORD, NULL, asks, keys, 4);
+    assert_text(&asks[0], "A");
+    assert_text(&asks[1], "B");
+    assert_kind(&asks[2], SHED_ABSENT);
+    assert_kind(&asks[3], SHED_ABSENT);
+}
+END_TEST
+
+/* Read a and b, and how many rows the session has walked over before. */
+static unsigned long read_and_count(struct shed_source *source)
+{
+    static const char *const keys[] = {"a", "b", "walked"};
+    struct ask asks[3];
+    char text[32] = "";
+
+    load_keys(source, asks, keys, 3);
+    assert_text(&asks[0], "A");
+    assert_text(&asks[1], "B");
+    ck_assert_ptr_nonnull(asks[2].loaded.value);
+    ck_assert_uint_lt(shed_value_size(asks[2].loaded.value), sizeof(text));
+    memcpy(text, shed_value_data(asks[2].loaded.value),
+           shed_value_size(asks[2].loaded.value));
+    shed_value_unref(asks[2].loaded.value);
+    return strtoul(text, NULL, 10);
+}
+
+START_TEST(string_keys_are_looked_up_by_the_index)
+{
+    enum { ROWS = 20000 };
+    struct shed_source *source;
+    char query[2 * TEXT_BYTES];
+    unsigned long before;
+
+    make_numbers(&site, ROWS);
+    run_sql(&site, "INSERT INTO word SELECT CONCAT('row', n), '' FROM num");
+    snprintf(query, sizeof(query), WORD " UNION ALL SELECT 'walked', %s",
+             session_sum(&site, "Handler_read_rnd_next"));
+    source = open_source(&site, query, NULL);
+    before = read_and_count(source);
+    ck_assert_uint_lt(read_and_count(source) - before, ROWS / 2);
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(keys_are_any_bytes_where_the_column_is)
+{
+    static const char key[] = "\0\xff\x80'\\\n";
+    struct shed_source *source;
+    struct ask ask, other;
+
+    run_sql(&site, "CREATE TABLE raw (k VARBINARY(20) PRIMARY KEY, v BLOB)");
+    run_sql(&site, "INSERT INTO raw VALUES (x'00ff80275c0a', x'fe00')");
+    source = open_source(&site, "SELECT k, v FROM raw WHERE k IN (?)", NULL);
+    begin_ask(source, &ask, key, sizeof(key) - 1);
+    begin_ask(source, &other, key, sizeof(key) - 2);
+    end_ask(&ask);
+    end_ask(&other);
+    shed_source_close(source);
+    assert_row(&ask, "\xfe\0", 2);
+    assert_kind(&other, SHED_ABSENT);
+}
+END_TEST
+
+START_TEST(characters_of_four_bytes_come_through)
+{
+    static const char *const keys[] = {"\xf0\x9f\x8f\x94"};
+    struct ask ask;
+
+    run_sql(&site, "INSERT INTO word VALUES (x'f09f8f94', x'f09f9a82')");
+    load_by(WORD, NULL, &ask, keys, 1);
+    assert_text(&ask, "\xf0\x9f\x9a\x82");
+}
+END_TEST
+
+START_TEST(a_row_that_only_the_collation_takes_for_a_key_fails_it_alone)
+{
+    static const char *const keys[] = {"abc", "DEF", "none"};
+    struct ask asks[3];
+
+    run_sql(&site, "CREATE TABLE ci (k VARCHAR(20) COLLATE utf8mb4_general_ci "
+                   "PRIMARY KEY, v TEXT)");
+    run_sql(&site, "INSERT INTO ci VALUES ('ABC', 'x'), ('DEF', 'y')");
+    load_by("SELECT k, v FROM ci WHERE k IN (?)", NULL, asks, keys, 3);
+    assert_failure(&asks[0], "collation");
+    assert_text(&asks[1], "y");
+    assert_kind(&asks[2], SHED_ABSENT);
+}
+END_TEST
+
+START_TEST(a_key_that_stands_twice_is_answered_twice)
+{
+    static const char *const keys[] = {"b", "a", "b", "c", "c"};
+    struct ask asks[5];
+
+    load_by(WORD, NULL, asks, keys, 5);
+    assert_text(&asks[0], "B");
+    assert_text(&asks[1], "A");
+    assert_text(&asks[2], "B");
+    assert_kind(&asks[3], SHED_ABSENT);
+    assert_kind(&asks[4], SHED_ABSENT);
+}
+END_TEST
+
+START_TEST(a_key_with_two_rows_fails)
+{
+    static const char *const keys[] = {"a", "b"};
+    struct ask asks[2];
+
+    run_sql(&site, "CREATE TABLE twice (k VARCHAR(9), v TEXT)");
+    run_sql(&site, "INSERT INTO twice VALUES ('a', 1), ('b', 2), ('a', 3)");
+    load_by("SELECT k, v FROM twice WHERE k IN (?)", NULL, asks, keys, 2);
+    assert_failure(&asks[0], "more than one row");
+    assert_text(&asks[1], "2");
+}
+END_TEST
+
+START_TEST(batches_of_every_size_are_answered)
+{
+    enum { MOST = 300 };
+    static struct ask asks[MOST];
+    static char names[MOST][8];
+    static const char *keys[MOST];
+    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = integer_options();
+    char query[2 * TEXT_BYTES];
+    struct shed_source *source;
+
+    make_numbers(&site, MOST);
+    run_sql(&site, "DELETE FROM item");
+    run_sql(&site, "INSERT INTO item SELECT n, n FROM num");
+    source_options.max_batch = MOST;
+    source_options.max_loads = 1;
+    o.source = &source_options;
+    snprintf(query, sizeof(query), ITEM " UNION ALL SELECT -1, %s",
+             session_count(&site, "Prepare"));
+    source = open_source(&site, query, &o);
+    for (size_t i = 0; i < MOST; i++) {
+        snprintf(names[i], sizeof(names[i]), "%zu", i);
+        keys[i] = names[i];
+    }
+    for (size_t count = 1; count <= MOST; count++) {
+        load_keys(source, asks, keys, count);
+        for (size_t i = 0; i < count; i++)
+            assert_text(&asks[i], keys[i]);
+    }
+    /* One statement for 1, 2, 4 ... 256, and one for 300. */
+    load_key(source, &asks[0], "-1");
+    assert_text(&asks[0], "10");
+    ck_assert_uint_eq(count_connections(&site), 1);
+    shed_source_close(source);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- values */
+
+START_TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
+{
+    static const char *const keys[] = {"1", "2", "4"};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[3];
+
+    load_by(ITEM, &o, asks, keys, 3);
+    assert_kind(&asks[0], SHED_NULL);
+    assert_row(&asks[1], "", 0);
+    assert_kind(&asks[2], SHED_ABSENT);
+}
+END_TEST
+
+START_TEST(values_come_whole_up_to_the_limit)
+{
+    static const size_t sizes[] = {1, 4095, 4096, 4097, 1048575, 1048576};
+    struct shed_mysql_options o = integer_options();
+    struct shed_source *source = open_source(&site, ITEM, &o);
+    char *expected = malloc(sizes[5]);
+    struct ask ask;
+
+    ck_assert_ptr_nonnull(expected);
+    for (size_t i = 0; i < sizes[5]; i++)
+        expected[i] = "abcdefg"[i % 7];
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        run_sql(&site,
+                "UPDATE item SET v = RPAD('', %zu, 'abcdefg') WHERE id = 3",
+                sizes[i]);
+        load_key(source, &ask, "3");
+        assert_row(&ask, expected, sizes[i]);
+    }
+    shed_source_close(source);
+    free(expected);
+}
+END_TEST
+
+START_TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
+{
+    static const char *const keys[] = {"42", "3"};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[2];
+
+    run_sql(&site, "UPDATE item SET v = REPEAT('x', 1048577) WHERE id = 42");
+    load_by(ITEM, &o, asks, keys, 2);
+    ck_assert_ptr_null(asks[0].loaded.value);
+    ck_assert_int_eq(asks[0].loaded.error.code, SHED_ETOOBIG);
+    ck_assert_str_eq(asks[0].loaded.error.reason,
+                     "MySQL: the value has 1048577 bytes, value_limit_bytes is "
+                     "1048576");
+    assert_text(&asks[1], "c");
+}
+END_TEST
+
+START_TEST(a_value_of_any_type_is_its_text)
+{
+    static const struct {
+        const char *query;
+        const char *text;
+    } cases[] = {
+        {"SELECT id, CAST(12.50 AS DECIMAL(6,2)) FROM item WHERE id IN (?)",
+         "12.50"},
+        {"SELECT id, -17 FROM item WHERE id IN (?)", "-17"},
+        {"SELECT id, 0.25e0 FROM item WHERE id IN (?)", "0.25"},
+        {"SELECT id, TIMESTAMP'2024-02-29 01:02:03' FROM item WHERE id IN (?)",
+         "2024-02-29 01:02:03"},
+        {"SELECT id, JSON_OBJECT('a', 1) FROM item WHERE id IN (?)",
+         "{\"a\": 1}"}};
+    static const char *const keys[] = {"3"};
+    struct shed_mysql_options o = integer_options();
+    struct ask ask;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        load_by(cases[i].query, &o, &ask, keys, 1);
+        assert_text(&ask, cases[i].text);
+    }
+}
+END_TEST
+
+/* --------------------------------------------------------------- the query */
+
+START_TEST(a_query_must_give_two_columns)
+{
+    static const char *const keys[] = {"3"};
+    struct shed_mysql_options o = integer_options();
+    struct ask ask;
+
+    load_by("SELECT id FROM item WHERE id IN (?)", &o, &ask, keys, 1);
+    assert_failure(&ask, "gives 1 columns, it must give 2");
+    load_by("SELECT id, v, v FROM item WHERE id IN (?)", &o, &ask, keys, 1);
+    assert_failure(&ask, "gives 3 columns, it must give 2");
+}
+END_TEST
+
+START_TEST(a_query_that_writes_is_not_run)
+{
+    static const char *const keys[] = {"3"};
+    struct shed_mysql_options o = integer_options();
+    struct ask ask;
+
+    load_by("DELETE FROM item WHERE id IN (?)", &o, &ask, keys, 1);
+    assert_failure(&ask, "gives 0 columns");
+    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM item"), 5);
+}
+END_TEST
+
+START_TEST(the_servers_error_is_the_reason_and_passes_with_its_cause)
+{
+    struct shed_mysql_options o = integer_options();
+    struct shed_source *source =
+        open_source(&site, "SELECT id, v FROM later WHERE id IN (?)", &o);
+    struct ask ask;
+
+    load_key(source, &ask, "3");
+    assert_failure(&ask, "later' doesn't exist (1146)");
+    run_sql(&site, "CREATE TABLE later AS SELECT * FROM item");
+    load_key(source, &ask, "3");
+    assert_text(&ask, "c");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(each_load_reads_the_present)
+{
+    struct shed_mysql_options o = integer_options();
+    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source *source;
+    struct ask ask;
+
+    source_options.max_loads = 1;
+    o.source = &source_options;
+    source = open_source(&site, ITEM, &o);
+    load_key(source, &ask, "3");
+    assert_text(&ask, "c");
+    run_sql(&site, "UPDATE item SET v = 'd' WHERE id = 3");
+    load_key(source, &ask, "3");
+    assert_text(&ask, "d");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(the_session_is_as_promised)
+{
+    static const char *const keys[] = {"1"};
+    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = integer_options();
+    char query[TEXT_BYTES];
+    struct ask ask;
+
+    source_options.load_timeout_ms = 12345;
+    o.source = &source_options;
+    snprintf(query, sizeof(query),
+             "SELECT 1, CONCAT_WS(' ', %s, @@lock_wait_timeout, "
+             "@@character_set_client, @@character_set_results) FROM dual WHERE "
+             "1 IN (?)",
+             is_mariadb(&site) ? "ROUND(@@max_statement_time * 1000)"
+                               : "@@max_execution_time");
+    load_by(query, &o, &ask, keys, 1);
+    assert_text(&ask, "12345 13 utf8mb4 utf8mb4");
+}
+END_TEST
+
+/* ------------------------------------------------------ what goes wrong */
+
+START_TEST(a_statement_over_its_time_leaves_nothing_half_read)
+{
+    static const char *const keys[] = {"42", "-7", "2", "3"};
+    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[4];
+
+    source_options.load_timeout_ms = 1000;
+    o.source = &source_options;
+    load_by("SELECT id, CONCAT(v, SLEEP(0.4)) FROM item WHERE id IN (?)", &o,
+            asks, keys, 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_failure(&asks[i], is_mariadb(&site) ? "(1969)" : "(3024)");
+}
+END_TEST
+
+/* The rows go out while the statement runs on, and its error comes last. */
+START_TEST(rows_before_an_error_do_not_count)
+{
+    static const char *const keys[] = {"42", "3"};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[2];
+
+    make_numbers(&site, 3001);
+    run_sql(&site,
+            "INSERT INTO item SELECT n, REPEAT('x', 1000) FROM num WHERE "
+            "n >= 1000");
+    load_by("SELECT id, IF(id < 3000, v, (SELECT v FROM item)) FROM item WHERE "
+            "id IN (?) OR id >= 1000 ORDER BY id",
+            &o, asks, keys, 2);
+    assert_failure(&asks[0], "(1242)");
+    assert_failure(&asks[1], "(1242)");
+}
+END_TEST
+
+START_TEST(a_connection_killed_while_idle_is_opened_again)
+{
+    struct shed_source *source = open_source(&site, WORD, NULL);
+    unsigned long id;
+    struct ask ask;
+
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    id = only_connection(&site);
+    run_sql(&site, "KILL CONNECTION %lu", id);
+    load_key(source, &ask, "b");
+    assert_text(&ask, "B");
+    ck_assert_uint_ne(only_connection(&site), id);
+    shed_source_close(source);
+}
+END_TEST
+
+/* Wait until a query of another connection waits for the table that we have
+ * locked. Returns the connection. */
+static unsigned long wait_blocked(unsigned long other_than)
+{
+    char sql[TEXT_BYTES];
+
+    snprintf(sql, sizeof(sql),
+             "SELECT IFNULL(MAX(id), 0) <> 0 FROM information_schema."
+             "processlist WHERE db = '%s' AND id <> %lu AND state = 'Waiting "
+             "for table metadata lock'",
+             site.database, other_than);
+    wait_sql(&site, 1, sql);
+    return ask_sql(&site,
+                   "SELECT MAX(id) FROM information_schema.processlist WHERE "
+                   "db = '%s' AND state = 'Waiting for table metadata lock'",
+                   site.database);
+}
+
+START_TEST(a_connection_killed_in_a_query_is_tried_once_again)
+{
+    struct shed_source *source = open_source(&site, WORD, NULL);
+    struct ask ask;
+
+    run_sql(&site, "LOCK TABLES word WRITE");
+    begin_ask(source, &ask, "a", 1);
+    run_sql(&site, "KILL CONNECTION %lu", wait_blocked(0));
+    run_sql(&site, "UNLOCK TABLES");
+    end_ask(&ask);
+    assert_text(&ask, "A");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(what_is_killed_twice_fails)
+{
+    struct shed_source *source = open_source(&site, WORD, NULL);
+    unsigned long first;
+    struct ask ask;
+
+    run_sql(&site, "LOCK TABLES word WRITE");
+    begin_ask(source, &ask, "a", 1);
+    first = wait_blocked(0);
+    run_sql(&site, "KILL CONNECTION %lu", first);
+    run_sql(&site, "KILL CONNECTION %lu", wait_blocked(first));
+    end_ask(&ask);
+    run_sql(&site, "UNLOCK TABLES");
+    assert_failure(&ask, "MySQL: ");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_query_that_is_killed_fails_at_once)
+{
+    /* Of a row that is found before the query runs (by its primary key), MySQL
+     * takes a SLEEP that is killed for one that is over. */
+    struct shed_source *source = open_source(
+        &site, "SELECT k, SLEEP(20) FROM word WHERE CONCAT(k) IN (?)", NULL);
+    struct ask ask;
+
+    begin_ask(source, &ask, "a", 1);
+    wait_sleepers(&site, 1);
+    run_sql(&site, "KILL QUERY %lu", only_connection(&site));
+    end_ask(&ask);
+    assert_failure(&ask, "(1317)");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_query_that_nobody_waits_for_is_killed_before_its_slot_is_free)
+{
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_source *source;
+    struct ask ask;
+
+    o.read_timeout_ms = 1000;
+    source =
+        open_source(&site, "SELECT k, SLEEP(25) FROM word WHERE k IN (?)", &o);
+    begin_ask(source, &ask, "a", 1);
+    end_ask(&ask);
+    ck_assert_uint_eq(count_sleepers(&site), 0);
+    assert_failure(&ask, "no answer for 1");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(the_reason_of_a_refused_login_has_no_password)
+{
+    struct shed_source *source;
+    char uri[TEXT_BYTES];
+    struct ask ask;
+    const char *at = strchr(site.uri, '@');
+
+    snprintf(uri, sizeof(uri), "mysql://nobody:geheim%s",
+             at != NULL ? at : "@/x?socket=/nowhere");
+    ck_assert_int_eq(shed_mysql_source_open(uri, WORD, NULL, &source, NULL),
+                     SHED_OK);
+    load_key(source, &ask, "a");
+    assert_failure(&ask, "(1045)");
+    ck_assert_ptr_null(strstr(ask.loaded.error.reason, "geheim"));
+    load_key(source, &ask, "a");
+    assert_failure(&ask, "not tried again before");
+    ck_assert_ptr_null(strstr(ask.loaded.error.reason, "geheim"));
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(no_tls_where_it_is_required_is_a_failure)
+{
+    static const char *const keys[] = {"a"};
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct ask ask;
+
+    o.tls_ca = "/etc/ssl/certs/ca-certificates.crt";
+    load_by(WORD, &o, &ask, keys, 1);
+    assert_failure(&ask, "MySQL: ");
+}
+END_TEST
+
+/* ---------------------------------------------------------- a connection */
+
+START_TEST(a_connection_in_a_transaction_is_not_fit)
+{
+    struct shed_mysql_connection c;
+    struct shed_mysql_config config;
+
+    open_connection(&site, &c, &config);
+    ck_assert(shed_mysql_connection_is_fit(&c));
+    ck_assert_int_eq(mysql_query(c.mysql, "BEGIN"), 0);
+    ck_assert(!shed_mysql_connection_is_fit(&c));
+    ck_assert_int_eq(mysql_query(c.mysql, "ROLLBACK"), 0);
+    ck_assert(shed_mysql_connection_is_fit(&c));
+    ck_assert_int_eq(mysql_query(c.mysql, "SET autocommit = 0"), 0);
+    ck_assert(!shed_mysql_connection_is_fit(&c));
+    close_connection(&c, &config);
+    ck_assert(!shed_mysql_connection_is_fit(&c));
+}
+END_TEST
+
+START_TEST(a_connection_is_not_inherited_and_not_reopened_by_itself)
+{
+    struct shed_mysql_connection c;
+    struct shed_mysql_config config;
+
+    open_connection(&site, &c, &config);
+    ck_assert_int_ne(fcntl((int)c.mysql->net.fd, F_GETFD) & FD_CLOEXEC, 0);
+    run_sql(&site, "KILL CONNECTION %lu", c.place.id);
+    ck_assert_int_ne(mysql_query(c.mysql, "DO 1"), 0);
+    ck_assert_int_ne(mysql_query(c.mysql, "DO 1"), 0);
+    close_connection(&c, &config);
+}
+END_TEST
+
+START_TEST(a_lost_query_is_ended_over_a_new_connection)
+{
+    struct shed_mysql_failure failure = {.is_timeout = true};
+    struct shed_mysql_connection c;
+    struct shed_mysql_config config;
+
+    open_connection(&site, &c, &config);
+    /* Sent, and never read. */
+    ck_assert_int_eq(mysql_send_query(c.mysql, "SELECT SLEEP(50)", 16), 0);
+    wait_sleepers(&site, 1);
+    shed_mysql_connection_abandon(&c, &failure, shed_now_ms());
+    ck_assert_uint_ne(c.lost.id, 0);
+    shed_mysql_connection_end_lost(&c);
+    ck_assert_uint_eq(count_sleepers(&site), 0);
+    ck_assert(shed_mysql_connection_is_fit(&c));
+    close_connection(&c, &config);
+}
+END_TEST
+
+/* After a failover the same name is another server's. */
+START_TEST(a_connection_of_another_server_is_not_killed)
+{
+    struct shed_mysql_connection innocent, c;
+    struct shed_mysql_config innocent_config, config;
+
+    open_connection(&site, &innocent, &innocent_config);
+    open_connection(&site, &c, &config);
+    c.lost = innocent.place;
+    snprintf(c.lost.server, sizeof(c.lost.server), "elsewhere 3306 1");
+    c.lost_over_ms = shed_now_ms() + 50;
+    shed_mysql_connection_end_lost(&c);
+    ck_assert_uint_ge(shed_now_ms(), c.lost_over_ms);
+    ck_assert_int_eq(mysql_query(innocent.mysql, "DO 1"), 0);
+    close_connection(&innocent, &innocent_config);
+    close_connection(&c, &config);
+}
+END_TEST
+
+START_TEST(an_error_of_the_server_leaves_nothing_lost)
+{
+    struct shed_mysql_failure failure = {.number = 1146};
+    struct shed_mysql_connection c;
+    struct shed_mysql_config config;
+
+    open_connection(&site, &c, &config);
+    shed_mysql_connection_abandon(&c, &failure, shed_now_ms());
+    ck_assert_uint_eq(c.lost.id, 0);
+    close_connection(&c, &config);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- the host */
+
+START_TEST(closing_the_source_closes_its_connections)
+{
+    static const char *const keys[] = {"a"};
+    char sql[TEXT_BYTES];
+    struct ask ask;
+
+    load_by(WORD, NULL, &ask, keys, 1);
+    assert_text(&ask, "A");
+    snprintf(sql, sizeof(sql),
+             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = "
+             "'%s' AND id <> CONNECTION_ID()",
+             site.database);
+    wait_sql(&site, 0, sql);
+}
+END_TEST
+
+enum { READERS = 4, READS = 300 };
+
+static void *read_often(void *arg)
+{
+    struct shed_source *source = arg;
+    char key[16], text[16];
+    struct ask ask;
+
+    for (int i = 0; i < READS; i++) {
+        snprintf(key, sizeof(key), "%d", 1000 + i);
+        snprintf(text, sizeof(text), "v%d", 1000 + i);
+        load_key(source, &ask, key);
+        assert_text(&ask, text);
+    }
+    return NULL;
+}
+
+START_TEST(many_threads_get_their_own_rows)
+{
+    struct shed_mysql_options o = integer_options();
+    struct shed_source *source;
+    pthread_t threads[READERS];
+
+    make_numbers(&site, 2000);
+    run_sql(&site, "INSERT INTO item SELECT n, CONCAT('v', n) FROM num WHERE n "
+                   ">= 1000");
+    source = open_source(&site, ITEM, &o);
+    for (size_t i = 0; i < READERS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, read_often, source),
+                         0);
+    for (size_t i = 0; i < READERS; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    ck_assert_uint_le(count_connections(&site), 4);
+    shed_source_close(source);
+}
+END_TEST
+
+static void add_tests_of_keys(TCase *tc)
+{
+    tcase_add_test(tc, integer_keys_find_their_rows);
+    tcase_add_test(tc, integers_reach_from_the_least_to_the_unsigned_greatest);
+    tcase_add_test(tc, a_column_that_is_shown_with_zeros_has_the_same_keys);
+    tcase_add_test(tc, a_key_that_is_no_integer_is_absent);
+    tcase_add_test(tc, keys_that_are_no_integers_ask_nobody);
+    tcase_add_test(tc, string_keys_find_their_rows);
+    tcase_add_test(tc, string_keys_are_looked_up_by_the_index);
+    tcase_add_test(tc, keys_are_any_bytes_where_the_column_is);
+    tcase_add_test(tc, characters_of_four_bytes_come_through);
+    tcase_add_test(
+        tc, a_row_that_only_the_collation_takes_for_a_key_fails_it_alone);
+    tcase_add_test(tc, a_key_that_stands_twice_is_answered_twice);
+    tcase_add_test(tc, a_key_with_two_rows_fails);
+    tcase_add_test(tc, batches_of_every_size_are_answered);
+    tcase_add_test(tc, a_null_is_not_an_empty_row_and_not_an_absent_one);
+    tcase_add_test(tc, values_come_whole_up_to_the_limit);
+    tcase_add_test(tc, a_value_over_the_limit_is_too_big_for_its_key_alone);
+    tcase_add_test(tc, a_value_of_any_type_is_its_text);
+}
+
+static void add_tests_of_failures(TCase *tc)
+{
+    tcase_add_test(tc, a_query_must_give_two_columns);
+    tcase_add_test(tc, a_query_that_writes_is_not_run);
+    tcase_add_test(tc,
+                   the_servers_error_is_the_reason_and_passes_with_its_cause);
+    tcase_add_test(tc, a_statement_over_its_time_leaves_nothing_half_read);
+    tcase_add_test(tc, rows_before_an_error_do_not_count);
+    tcase_add_test(tc, a_connection_killed_while_idle_is_opened_again);
+    tcase_add_test(tc, a_connection_killed_in_a_query_is_tried_once_again);
+    tcase_add_test(tc, what_is_killed_twice_fails);
+    tcase_add_test(tc, a_query_that_is_killed_fails_at_once);
+    tcase_add_test(
+        tc, a_query_that_nobody_waits_for_is_killed_before_its_slot_is_free);
+    tcase_add_test(tc, the_reason_of_a_refused_login_has_no_password);
+    tcase_add_test(tc, no_tls_where_it_is_required_is_a_failure);
+}
+
+int main(void)
+{
+    TCase *tc = tcase_create("mysql");
+
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    add_tests_of_keys(tc);
+    add_tests_of_failures(tc);
+    tcase_add_test(tc, each_load_reads_the_present);
+    tcase_add_test(tc, the_session_is_as_promised);
+    tcase_add_test(tc, a_connection_in_a_transaction_is_not_fit);
+    tcase_add_test(tc,
+                   a_connection_is_not_inherited_and_not_reopened_by_itself);
+    tcase_add_test(tc, a_lost_query_is_ended_over_a_new_connection);
+    tcase_add_test(tc, a_connection_of_another_server_is_not_killed);
+    tcase_add_test(tc, an_error_of_the_server_leaves_nothing_lost);
+    tcase_add_test(tc, closing_the_source_closes_its_connections);
+    tcase_add_test(tc, many_threads_get_their_own_rows);
+    return run_tests("mysql", tc);
+}

@@ -1,0 +1,484 @@
+/* Keys that nobody expects, against a server: that they read no table, and that
+ * one of them fails nothing but itself. Needs SHED_TEST_MYSQL. */
+#include <stdio.h>
+#include <string.h>
+
+#include "support/mysql_testing.h"
+
+static struct site site;
+
+static void set_up(void)
+{
+    open_site(&site, getenv("SHED_TEST_MYSQL"));
+}
+
+static void tear_down(void)
+{
+    close_site(&site);
+}
+
+enum { MANY = 100 };
+
+/* The mode of the keys, in an option of its own: one loader, so that there is
+ * one connection, and batches of MANY. */
+static struct shed_source *open_by(const char *query, enum shed_mysql_key key)
+{
+    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+
+    load.max_loads = 1;
+    load.max_batch = MANY;
+    o.source = &load;
+    o.key = key;
+    return open_source(&site, query, &o);
+}
+
+/* Load a key whose value is a number of the session's. */
+static unsigned long load_number(struct shed_source *source, const char *key)
+{
+    char text[32] = "";
+    struct ask ask;
+
+    load_key(source, &ask, key);
+    ck_assert_msg(ask.loaded.value != NULL, "%s", ask.loaded.error.reason);
+    ck_assert_int_eq(shed_value_kind(ask.loaded.value), SHED_ROW);
+    ck_assert_uint_lt(shed_value_size(ask.loaded.value), sizeof(text));
+    memcpy(text, shed_value_data(ask.loaded.value),
+           shed_value_size(ask.loaded.value));
+    shed_value_unref(ask.loaded.value);
+    return strtoul(text, NULL, 10);
+}
+
+/* A query of table t whose value is a number of the session's. */
+static const char *number_query(const char *number)
+{
+    static char query[2 * TEXT_BYTES];
+
+    snprintf(query, sizeof(query), "SELECT k, %s FROM t WHERE k IN (?)",
+             number);
+    return query;
+}
+
+/* ---------------------------------------------------------- rows that are read
+ */
+
+enum { ROWS = 20000, HOSTILE = 8 };
+
+static const struct {
+    const char *type, *row; /* row: of the number n */
+    enum shed_mysql_key mode;
+    const char *key; /* one that has a row */
+    const char *hostile[HOSTILE];
+} tables[] = {
+    {"INT",
+     "n",
+     SHED_MYSQL_INTEGER,
+     "42",
+     {"99999999999999999999", "18446744073709551615", "99999999999", "-1",
+      "042", "x", "1e3", "42.0"}},
+    {"TINYINT UNSIGNED",
+     "n MOD 256",
+     SHED_MYSQL_INTEGER,
+     "42",
+     {"99999999999999999999", "256", "-1", "-9223372036854775808"}},
+    {"BIGINT",
+     "n",
+     SHED_MYSQL_INTEGER,
+     "42",
+     {"99999999999999999999", "18446744073709551615", "-1"}},
+    {"DECIMAL(10,0)",
+     "n",
+     SHED_MYSQL_INTEGER,
+     "42",
+     {"99999999999999999999", "18446744073709551615", "10000000000", "-1"}},
+    {"DATE",
+     "DATE_ADD('2000-01-01', INTERVAL n DAY)",
+     SHED_MYSQL_STRING,
+     "2000-02-01",
+     {"abc", "99999999999999999999", "", "2000-2-1", "2000-02-30", "2000-99-99",
+      "0000-00-00", "\xff\xfe"}},
+    {"DATETIME(3)",
+     "DATE_ADD('2000-01-01', INTERVAL n SECOND)",
+     SHED_MYSQL_STRING,
+     "2000-01-01 00:00:42.000",
+     {"abc", "99999999999999999999", "2000-01-01", "2000-01-01 00:00:42",
+      "2000-01-01 00:00:99.000"}},
+    {"VARCHAR(20) COLLATE utf8mb4_bin",
+     "n",
+     SHED_MYSQL_STRING,
+     "42",
+     {"99999999999999999999", "\xff\xfe", "\xf0\x9f\x8f\x94", "042",
+      "0123456789012345678901234567890123456789"}},
+};
+
+/* The server's own numbers tell: a twenty-digit key used to read every row. */
+START_TEST(keys_that_no_row_has_read_no_table)
+{
+    struct shed_source *source;
+    struct ask asks[HOSTILE + 1];
+    const char *keys[HOSTILE + 1];
+    unsigned long before;
+    size_t count = 0;
+
+    make_numbers(&site, ROWS);
+    run_sql(&site, "CREATE TABLE t (k %s, KEY (k))", tables[_i].type);
+    run_sql(&site, "INSERT INTO t SELECT DISTINCT %s FROM num", tables[_i].row);
+    run_sql(&site, "INSERT INTO t SELECT NULL FROM num");
+    source = open_by(number_query(session_sum(&site, "Handler_read%")),
+                     tables[_i].mode);
+    keys[count++] = tables[_i].key;
+    for (size_t i = 0; i < HOSTILE && tables[_i].hostile[i] != NULL; i++)
+        if (tables[_i].hostile[i][0] != '\0')
+            keys[count++] = tables[_i].hostile[i];
+    before = load_number(source, tables[_i].key);
+    load_keys(source, asks, keys, count);
+    assert_kind(&asks[0], SHED_ROW);
+    for (size_t i = 1; i < count; i++)
+        assert_kind(&asks[i], SHED_ABSENT);
+    load_keys(source, asks, keys + 1, count - 1);
+    for (size_t i = 0; i < count - 1; i++)
+        assert_kind(&asks[i], SHED_ABSENT);
+    ck_assert_uint_lt(load_number(source, tables[_i].key) - before, ROWS / 2);
+    shed_source_close(source);
+}
+END_TEST
+
+static const struct {
+    const char *type;
+    const char *row; /* a value of the type */
+    bool is_for_integers, is_for_strings;
+} modes[] = {
+    {"INT", "42", true, false},
+    {"BIGINT UNSIGNED", "42", true, false},
+    {"YEAR", "2042", true, false},
+    {"DECIMAL(20,0)", "42", true, false},
+    {"VARCHAR(9)", "'42'", false, true},
+    {"CHAR(9)", "'42'", false, true},
+    {"VARBINARY(9)", "'42'", false, true},
+    {"TEXT", "'42'", false, true},
+    {"ENUM('41', '42')", "'42'", false, true},
+    {"DATE", "'2042-01-01'", false, true},
+    {"DATETIME", "'2042-01-01 00:00:00'", false, true},
+    {"DECIMAL(10,2)", "42", false, false},
+    {"FLOAT", "42", false, false},
+    {"DOUBLE", "42", false, false},
+    {"TIMESTAMP NULL", "'2030-01-01 00:00:00'", false, false},
+    {"TIME", "'00:00:42'", false, false},
+    {"BIT(8)", "42", false, false},
+};
+
+static void try_mode(enum shed_mysql_key mode, const char *key, bool is_right,
+                     const char *other)
+{
+    struct shed_source *source =
+        open_by("SELECT k, 'row' FROM t WHERE k IN (?)", mode);
+    unsigned long id;
+    struct ask ask;
+
+    load_key(source, &ask, key);
+    id = only_connection(&site);
+    if (is_right)
+        assert_text(&ask, "row");
+    else
+        assert_failure(&ask, other);
+    /* A wrong mode is no reason to connect again for each load. */
+    load_key(source, &ask, key);
+    ck_assert_uint_eq(only_connection(&site), id);
+    shed_value_unref(ask.loaded.value);
+    shed_source_close(source);
+    wait_sql(&site, 0,
+             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = "
+             "DATABASE() AND id <> CONNECTION_ID()");
+}
+
+START_TEST(the_mode_of_the_keys_is_the_columns)
+{
+    bool is_any = modes[_i].is_for_integers || modes[_i].is_for_strings;
+    char text[TEXT_BYTES];
+
+    run_sql(&site, "CREATE TABLE t (k %s)", modes[_i].type);
+    run_sql(&site, "INSERT INTO t VALUES (%s)", modes[_i].row);
+    snprintf(text, sizeof(text), "%s", modes[_i].row);
+    if (text[0] == '\'') {
+        snprintf(text, sizeof(text), "%.*s", (int)strlen(modes[_i].row) - 2,
+                 modes[_i].row + 1);
+        try_mode(SHED_MYSQL_INTEGER, "42", modes[_i].is_for_integers,
+                 is_any ? "key = SHED_MYSQL_STRING" : "type of the key column");
+    } else {
+        try_mode(SHED_MYSQL_INTEGER, text, modes[_i].is_for_integers,
+                 "type of the key column");
+    }
+    try_mode(SHED_MYSQL_STRING, text, modes[_i].is_for_strings,
+             is_any ? "key = SHED_MYSQL_INTEGER" : "type of the key column");
+}
+END_TEST
+
+static const struct {
+    const char *type;
+    const char *least, *greatest, *below, *above;
+} ends[] = {
+    {"TINYINT", "-128", "127", "-129", "128"},
+    {"TINYINT UNSIGNED", "0", "255", "-1", "256"},
+    {"SMALLINT", "-32768", "32767", "-32769", "32768"},
+    {"MEDIUMINT", "-8388608", "8388607", "-8388609", "8388608"},
+    {"MEDIUMINT UNSIGNED", "0", "16777215", "-1", "16777216"},
+    {"INT", "-2147483648", "2147483647", "-2147483649", "2147483648"},
+    {"INT UNSIGNED", "0", "4294967295", "-1", "4294967296"},
+    {"INT ZEROFILL", "0", "4294967295", "-1", "4294967296"},
+    {"BIGINT", "-9223372036854775808", "9223372036854775807",
+     "-9223372036854775809", "9223372036854775808"},
+    {"BIGINT UNSIGNED", "0", "18446744073709551615", "-1",
+     "18446744073709551616"},
+    {"YEAR", "1901", "2155", "1900", "2156"},
+    {"YEAR", "0", "2042", "42", "99"},
+    {"DECIMAL(3,0)", "-999", "999", "-1000", "1000"},
+    {"DECIMAL(3,0) UNSIGNED", "0", "999", "-1", "1000"},
+};
+
+START_TEST(the_ends_of_an_integer_type_are_found_and_nothing_beyond)
+{
+    const char *keys[] = {ends[_i].least, ends[_i].greatest, ends[_i].below,
+                          ends[_i].above};
+    struct shed_source *source;
+    struct ask asks[4];
+
+    run_sql(&site, "CREATE TABLE t (k %s PRIMARY KEY)", ends[_i].type);
+    run_sql(&site, "INSERT INTO t VALUES (%s), (%s)", ends[_i].least,
+            ends[_i].greatest);
+    source =
+        open_by("SELECT k, 'row' FROM t WHERE k IN (?)", SHED_MYSQL_INTEGER);
+    load_keys(source, asks, keys, 4);
+    assert_text(&asks[0], "row");
+    assert_text(&asks[1], "row");
+    assert_kind(&asks[2], SHED_ABSENT);
+    assert_kind(&asks[3], SHED_ABSENT);
+    shed_source_close(source);
+}
+END_TEST
+
+/* Absence is not what a table was before it was altered. */
+START_TEST(a_column_that_has_grown_has_new_keys)
+{
+    static const char *const keys[] = {"5", "3000000000"};
+    struct shed_source *source;
+    struct ask asks[2];
+
+    run_sql(&site, "CREATE TABLE t (k INT PRIMARY KEY)");
+    run_sql(&site, "INSERT INTO t VALUES (5)");
+    source =
+        open_by("SELECT k, 'row' FROM t WHERE k IN (?)", SHED_MYSQL_INTEGER);
+    load_keys(source, asks, keys, 2);
+    assert_text(&asks[0], "row");
+    assert_kind(&asks[1], SHED_ABSENT);
+    run_sql(&site, "ALTER TABLE t MODIFY k BIGINT");
+    run_sql(&site, "INSERT INTO t VALUES (3000000000)");
+    /* alone, or in company */
+    load_keys(source, asks, keys + _i, 2 - (size_t)_i);
+    for (size_t i = 0; i < 2 - (size_t)_i; i++)
+        assert_text(&asks[i], "row");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_column_that_has_become_a_number_is_asked_for_no_strings)
+{
+    struct shed_source *source;
+    struct ask ask;
+
+    run_sql(&site, "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY)");
+    run_sql(&site, "INSERT INTO t VALUES ('5')");
+    source =
+        open_by("SELECT k, 'row' FROM t WHERE k IN (?)", SHED_MYSQL_STRING);
+    load_key(source, &ask, "5");
+    assert_text(&ask, "row");
+    run_sql(&site, "ALTER TABLE t MODIFY k INT");
+    load_key(source, &ask, "5");
+    assert_failure(&ask, "key = SHED_MYSQL_INTEGER");
+    shed_source_close(source);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- odd keys */
+
+#define NO_LATIN1 "\xd0\xb6" /* a letter that latin1 has not */
+
+static char names[MANY][32];
+static const char *keys[MANY];
+
+/* Keys of the form "wordN", of which those below rows have a row. */
+static void make_keys(size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof(names[i]), "word%zu", i);
+        keys[i] = names[i];
+    }
+}
+
+static void make_latin1(unsigned rows)
+{
+    make_numbers(&site, rows);
+    run_sql(&site, "CREATE TABLE t (k VARCHAR(20) CHARACTER SET latin1 COLLATE "
+                   "latin1_bin PRIMARY KEY)");
+    run_sql(&site, "INSERT INTO t SELECT CONCAT('word', n) FROM num");
+}
+
+START_TEST(a_key_that_the_column_cannot_hold_fails_alone)
+{
+    enum { KEYS = 21, ROWS_THERE = 15, LOG = 5 };
+    struct ask asks[KEYS];
+    struct shed_source *source;
+    unsigned long before, id;
+
+    make_latin1(ROWS_THERE);
+    make_keys(KEYS);
+    keys[_i] = NO_LATIN1;
+    source = open_by(number_query(session_count(&site, "Execute")),
+                     SHED_MYSQL_STRING);
+    before = load_number(source, "word14");
+    id = only_connection(&site);
+    load_keys(source, asks, keys, KEYS);
+    for (int i = 0; i < KEYS; i++) {
+        if (i == _i)
+            assert_failure(&asks[i], "MySQL: ");
+        else
+            assert_kind(&asks[i], i < ROWS_THERE ? SHED_ROW : SHED_ABSENT);
+    }
+    ck_assert_uint_le(load_number(source, "word14") - before, 2 + 2 * LOG);
+    ck_assert_uint_eq(only_connection(&site), id);
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(many_odd_keys_do_not_multiply_the_queries)
+{
+    enum { ODD = 3, LOG = 7 }; /* every third; two to the seventh is over 100 */
+    static struct ask asks[MANY];
+    struct shed_source *source;
+    unsigned long before;
+
+    make_latin1(MANY);
+    make_keys(MANY);
+    for (size_t i = 0; i < MANY; i += ODD)
+        snprintf(names[i], sizeof(names[i]), NO_LATIN1 "%zu", i);
+    source = open_by(number_query(session_count(&site, "Execute")),
+                     SHED_MYSQL_STRING);
+    before = load_number(source, "word1");
+    load_keys(source, asks, keys, MANY);
+    for (size_t i = 0; i < MANY; i++) {
+        if (asks[i].loaded.value != NULL && i % ODD != 0)
+            assert_kind(&asks[i], SHED_ROW);
+        else
+            assert_failure(&asks[i], "MySQL: ");
+    }
+    ck_assert_uint_le(load_number(source, "word1") - before, 2 + 6 * LOG);
+    shed_source_close(source);
+}
+END_TEST
+
+/* The rows of the others have been sent when the error comes. */
+START_TEST(a_key_whose_row_cannot_be_made_fails_alone)
+{
+    enum { KEYS = 10, WITHOUT = 6 };
+    struct ask asks[KEYS];
+    struct shed_source *source;
+
+    make_latin1(KEYS);
+    make_keys(KEYS);
+    run_sql(&site, "CREATE TABLE twice (k VARCHAR(20), v TEXT)");
+    run_sql(&site, "INSERT INTO twice SELECT CONCAT('word', n), n FROM num");
+    run_sql(&site, "INSERT INTO twice VALUES ('word%d', 'x')", WITHOUT);
+    source = open_by("SELECT k, (SELECT v FROM twice WHERE twice.k = t.k) FROM "
+                     "t WHERE k IN (?)",
+                     SHED_MYSQL_STRING);
+    load_keys(source, asks, keys, KEYS);
+    for (int i = 0; i < KEYS; i++) {
+        if (i == WITHOUT)
+            assert_failure(&asks[i], "(1242)");
+        else
+            assert_text(&asks[i], keys[i] + strlen("word"));
+    }
+    shed_source_close(source);
+}
+END_TEST
+
+static void make_careless(void)
+{
+    run_sql(&site, "CREATE TABLE t (k VARCHAR(20) COLLATE utf8mb4_general_ci "
+                   "PRIMARY KEY)");
+    run_sql(&site, "INSERT INTO t SELECT CONCAT('WORD', n) FROM num");
+    run_sql(&site, "INSERT INTO t VALUES ('counter')");
+}
+
+START_TEST(a_key_that_only_the_collation_finds_fails_alone)
+{
+    enum { KEYS = 20, LOG = 5 };
+    struct ask asks[KEYS];
+    struct shed_source *source;
+    unsigned long before;
+
+    make_numbers(&site, 1);
+    make_careless();
+    make_keys(KEYS);
+    keys[KEYS - 1] = "counter";
+    source = open_by(number_query(session_count(&site, "Execute")),
+                     SHED_MYSQL_STRING);
+    before = load_number(source, "counter");
+    load_keys(source, asks, keys, KEYS);
+    assert_failure(&asks[0], "collation");
+    for (int i = 1; i < KEYS - 1; i++)
+        assert_kind(&asks[i], SHED_ABSENT);
+    assert_kind(&asks[KEYS - 1], SHED_ROW);
+    ck_assert_uint_le(load_number(source, "counter") - before, 2 + 2 * LOG);
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(many_that_only_the_collation_finds_do_not_multiply_the_queries)
+{
+    enum { LOG = 7 };
+    static struct ask asks[MANY];
+    struct shed_source *source;
+    unsigned long before;
+
+    make_numbers(&site, MANY);
+    make_careless();
+    make_keys(MANY);
+    source = open_by(number_query(session_count(&site, "Execute")),
+                     SHED_MYSQL_STRING);
+    before = load_number(source, "counter");
+    load_keys(source, asks, keys, MANY);
+    for (size_t i = 0; i < MANY; i++)
+        assert_failure(&asks[i], "collation");
+    ck_assert_uint_le(load_number(source, "counter") - before, 2 + 6 * LOG);
+    shed_source_close(source);
+}
+END_TEST
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+int main(void)
+{
+    enum { TIMEOUT_S = 60, ODD_PLACES = 21 };
+    TCase *tc = tcase_create("mysql_keys");
+
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_set_timeout(tc, TIMEOUT_S);
+    tcase_add_loop_test(tc, keys_that_no_row_has_read_no_table, 0,
+                        COUNT(tables));
+    tcase_add_loop_test(tc, the_mode_of_the_keys_is_the_columns, 0,
+                        COUNT(modes));
+    tcase_add_loop_test(
+        tc, the_ends_of_an_integer_type_are_found_and_nothing_beyond, 0,
+        COUNT(ends));
+    tcase_add_loop_test(tc, a_column_that_has_grown_has_new_keys, 0, 2);
+    tcase_add_test(tc,
+                   a_column_that_has_become_a_number_is_asked_for_no_strings);
+    tcase_add_loop_test(tc, a_key_that_the_column_cannot_hold_fails_alone, 0,
+                        ODD_PLACES);
+    tcase_add_test(tc, many_odd_keys_do_not_multiply_the_queries);
+    tcase_add_test(tc, a_key_whose_row_cannot_be_made_fails_alone);
+    tcase_add_test(tc, a_key_that_only_the_collation_finds_fails_alone);
+    tcase_add_test(
+        tc, many_that_only_the_collation_finds_do_not_multiply_the_queries);
+    return run_tests("mysql_keys", tc);
+}

@@ -1,0 +1,158 @@
+/* SIGPIPE and the MySQL source: what becomes of the program's setting of it,
+ * and that the guard raises none. Needs SHED_TEST_MYSQL. With Oracle's client
+ * library a write to a closed connection raises it; MariaDB's asks the system
+ * not to. Each test is a process that has not used the library before. */
+#include <signal.h>
+#include <string.h>
+
+#include <sys/socket.h>
+
+#include "mysql/uri.h"
+#include "support/mysql_testing.h"
+
+static volatile sig_atomic_t handled;
+
+static void note_signal(int number)
+{
+    (void)number;
+    handled++;
+}
+
+static void set_sigpipe(void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler};
+
+    ck_assert_int_eq(sigaction(SIGPIPE, &action, NULL), 0);
+}
+
+static void (*sigpipe_now(void))(int)
+{
+    struct sigaction action;
+
+    ck_assert_int_eq(sigaction(SIGPIPE, NULL, &action), 0);
+    return action.sa_handler;
+}
+
+static void open_and_close_source(void)
+{
+    struct shed_source *source;
+
+    ck_assert_int_eq(
+        shed_mysql_source_open("mysql://nowhere/x", "(?)", NULL, &source, NULL),
+        SHED_OK);
+    shed_source_close(source);
+}
+
+/* A connection of the program's, which is dead and does not know it. */
+static MYSQL *dead_connection(void)
+{
+    const char *text = getenv("SHED_TEST_MYSQL");
+    MYSQL *mysql = mysql_init(NULL);
+    struct shed_mysql_uri uri;
+
+    ck_assert_ptr_nonnull(text);
+    ck_assert_ptr_nonnull(mysql);
+    ck_assert_int_eq(shed_mysql_uri_parse(text, &uri, NULL), SHED_OK);
+    ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
+                                     uri.database, uri.port, uri.socket,
+                                     0) != NULL,
+                  "%s", mysql_error(mysql));
+    shed_mysql_uri_fini(&uri);
+    ck_assert_int_eq(mysql_query(mysql, "BEGIN"), 0);
+    ck_assert_int_eq(shutdown((int)mysql->net.fd, SHUT_RDWR), 0);
+    return mysql;
+}
+
+static void guard_fails(MYSQL *mysql)
+{
+    struct shed_fence fence = {.number = 1};
+
+    ck_assert_int_eq(shed_mysql_fence(mysql, "stock", 5, &fence, NULL, NULL),
+                     SHED_ESOURCE);
+}
+
+static bool is_pending(void)
+{
+    sigset_t pending;
+
+    ck_assert_int_eq(sigpending(&pending), 0);
+    return sigismember(&pending, SIGPIPE) == 1;
+}
+
+static bool is_blocked(void)
+{
+    sigset_t blocked;
+
+    ck_assert_int_eq(pthread_sigmask(SIG_SETMASK, NULL, &blocked), 0);
+    return sigismember(&blocked, SIGPIPE) == 1;
+}
+
+START_TEST(a_dropped_connection_does_not_end_the_program)
+{
+    MYSQL *mysql;
+
+    set_sigpipe(SIG_DFL);
+    open_and_close_source();
+    mysql = dead_connection();
+    ck_assert_int_ne(mysql_query(mysql, "DO 1"), 0);
+    mysql_close(mysql);
+    /* as after the program's own first use */
+    ck_assert(sigpipe_now() == SIG_IGN);
+}
+END_TEST
+
+START_TEST(a_handler_of_the_programs_stays)
+{
+    set_sigpipe(note_signal);
+    open_and_close_source();
+    ck_assert(sigpipe_now() == note_signal);
+}
+END_TEST
+
+START_TEST(the_guard_raises_no_sigpipe)
+{
+    MYSQL *mysql;
+
+    open_and_close_source();
+    mysql = dead_connection();
+    set_sigpipe(_i == 0 ? note_signal : SIG_DFL);
+    guard_fails(mysql);
+    ck_assert_int_eq(handled, 0);
+    ck_assert(!is_pending());
+    ck_assert(!is_blocked());
+    mysql_close(mysql);
+}
+END_TEST
+
+START_TEST(a_sigpipe_that_was_pending_before_the_guard_is_pending_after)
+{
+    MYSQL *mysql;
+    sigset_t sigpipe;
+
+    open_and_close_source();
+    mysql = dead_connection();
+    set_sigpipe(note_signal);
+    ck_assert_int_eq(sigemptyset(&sigpipe), 0);
+    ck_assert_int_eq(sigaddset(&sigpipe, SIGPIPE), 0);
+    ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, &sigpipe, NULL), 0);
+    ck_assert_int_eq(raise(SIGPIPE), 0);
+    guard_fails(mysql);
+    ck_assert(is_pending());
+    ck_assert(is_blocked());
+    ck_assert_int_eq(pthread_sigmask(SIG_UNBLOCK, &sigpipe, NULL), 0);
+    ck_assert_int_eq(handled, 1);
+    mysql_close(mysql);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("mysql_signals");
+
+    tcase_add_test(tc, a_dropped_connection_does_not_end_the_program);
+    tcase_add_test(tc, a_handler_of_the_programs_stays);
+    tcase_add_loop_test(tc, the_guard_raises_no_sigpipe, 0, 2);
+    tcase_add_test(
+        tc, a_sigpipe_that_was_pending_before_the_guard_is_pending_after);
+    return run_tests("mysql_signals", tc);
+}

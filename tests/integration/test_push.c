@@ -1,0 +1,42 @@
+/* What a client knows of the server that it is connected to. */
+#include "redis/push.h"
+
+#include "client/client.h"
+#include "support/lock_rig.h"
+
+static unsigned long uptime_s(const struct server *s)
+{
+    char text[32];
+
+    server_info(s, "uptime_in_seconds", text, sizeof(text));
+    return strtoul(text, NULL, 10);
+}
+
+/* Asked when its clock has just reached the next second: in whole seconds it is
+ * one second old, though it may have started a moment ago. */
+START_TEST(no_server_is_taken_for_older_than_it_is)
+{
+    uint64_t begin_ms = shed_now_ms(), age_ms = UINT64_MAX;
+    struct server server = {0};
+    struct shed_client *client;
+
+    server_start(&server);
+    while (uptime_s(&server) < 1)
+        usleep(1000);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    WAIT_FOR((age_ms = shed_push_server_age_ms(client->airport.push)) !=
+             UINT64_MAX);
+    ck_assert_uint_le(age_ms, shed_now_ms() - begin_ms);
+    shed_client_close(client);
+    server_stop(&server);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("push");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, no_server_is_taken_for_older_than_it_is);
+    return run_tests("push", tc);
+}

@@ -1,0 +1,580 @@
+/* The Lua scripts on a real Redis, named by SHED_TEST_REDIS. Each scenario runs
+ * there and on the twin at once: replies and what stands in the store
+ * afterwards are those of the table and equal. */
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/entry.h"
+#include "support/reply_testing.h"
+#include "support/scenarios.h"
+#include "support/testing.h"
+
+#define CLIENTS 4
+#define NAME_BYTES 256
+#define CALL_NUMBER "4711"
+#define ARGS_MAX (TWIN_ARGS_MAX + 6)
+
+struct redis_store {
+    struct store store;
+    redisContext *main;
+    redisContext *channel[CLIENTS]; /* of processes */
+    redisContext *data[CLIENTS];    /* of clients that are tracked */
+    redisContext *push[CLIENTS];
+    char key[64];
+    char refresh_key[64];
+};
+
+static char memory_limit[32]; /* of the server, to be restored */
+
+/* -------------------------------------------------------------- connections */
+
+static redisContext *connect_to(const char *uri)
+{
+    const struct timeval patience = {.tv_sec = 10};
+    char text[NAME_BYTES], *port;
+    redisContext *c;
+
+    snprintf(text, sizeof(text), "%s", uri);
+    text[strcspn(text, "?")] = '\0';
+    if (strncmp(text, "unix:", 5) == 0) {
+        const char *path = text + 5;
+
+        c = redisConnectUnixWithTimeout(
+            strncmp(path, "//", 2) == 0 ? path + 2 : path, patience);
+    } else {
+        ck_assert_msg(strncmp(text, "redis://", 8) == 0, "SHED_TEST_REDIS=%s",
+                      uri);
+        text[8 + strcspn(text + 8, "/")] = '\0';
+        port = strrchr(text + 8, ':');
+        ck_assert_ptr_nonnull(port);
+        *port++ = '\0';
+        c = redisConnectWithTimeout(text + 8, (int)strtol(port, NULL, 10),
+                                    patience);
+    }
+    ck_assert_msg(c != NULL && c->err == 0, "cannot connect to %s", uri);
+    ck_assert_int_eq(redisSetTimeout(c, patience), REDIS_OK);
+    return c;
+}
+
+static redisContext *connect_anew(void)
+{
+    const char *uri = getenv("SHED_TEST_REDIS");
+    const char *db;
+    redisContext *c;
+    redisReply *reply;
+
+    ck_assert_msg(uri != NULL && *uri != '\0',
+                  "SHED_TEST_REDIS names no server, as in "
+                  "unix:/tmp/redis.sock?db=0");
+    c = connect_to(uri);
+    db = strstr(uri, "?db=");
+    reply = redisCommand(c, "SELECT %s", db != NULL ? db + 4 : "0");
+    ck_assert(reply != NULL && reply->type == REDIS_REPLY_STATUS);
+    freeReplyObject(reply);
+    return c;
+}
+
+static redisReply *take(redisContext *c, redisReply *reply)
+{
+    ck_assert_msg(reply != NULL, "no reply: %s", c->errstr);
+    return reply;
+}
+
+/* The reply of a command that must not fail. */
+#define run(c, ...) checked(c, redisCommand(c, __VA_ARGS__))
+
+static redisReply *checked(redisContext *c, redisReply *reply)
+{
+    take(c, reply);
+    ck_assert_msg(reply->type != REDIS_REPLY_ERROR, "%s", reply->str);
+    return reply;
+}
+
+static long long integer(redisReply *reply)
+{
+    long long value = reply->integer;
+
+    freeReplyObject(reply);
+    return value;
+}
+
+/* A client as the library has it: its reads are tracked where it asks for it,
+ * its pushes go to a connection of their own. */
+static void open_client(struct redis_store *s, unsigned client)
+{
+    long long id;
+
+    s->push[client] = connect_anew();
+    s->data[client] = connect_anew();
+    id = integer(run(s->push[client], "CLIENT ID"));
+    freeReplyObject(run(s->push[client], "SUBSCRIBE __redis__:invalidate"));
+    freeReplyObject(
+        run(s->data[client], "CLIENT TRACKING ON REDIRECT %lld OPTIN", id));
+}
+
+/* -------------------------------------------------------- Redis as a store */
+
+static struct redis_store *redis_of(struct store *store)
+{
+    return (struct redis_store *)store;
+}
+
+static void add_part(struct twin_reply *out, const redisReply *r)
+{
+    struct twin_bytes *part = &out->part[out->count++];
+
+    if (r->type == REDIS_REPLY_INTEGER) {
+        out->integer = r->integer;
+        twin_bytes_number(part, (uint64_t)r->integer);
+    } else {
+        twin_bytes_set(part, r->str, (size_t)r->len);
+    }
+}
+
+static void convert(const redisReply *r, struct twin_reply *out)
+{
+    out->count = 0;
+    out->type = TWIN_PARTS;
+    if (r->type == REDIS_REPLY_INTEGER) {
+        out->type = TWIN_INTEGER;
+        out->integer = r->integer;
+    } else if (r->type == REDIS_REPLY_ERROR) {
+        out->type = strstr(r->str, "OOM") != NULL ? TWIN_OOM : TWIN_ERROR;
+        twin_bytes_set(&out->part[0], r->str,
+                       (size_t)r->len < TWIN_BYTES_MAX ? (size_t)r->len
+                                                       : TWIN_BYTES_MAX);
+    } else {
+        ck_assert_int_eq(r->type, REDIS_REPLY_ARRAY);
+        ck_assert_uint_le(r->elements, 3);
+        for (size_t i = 0; i < r->elements; i++)
+            add_part(out, r->element[i]);
+    }
+}
+
+/* The script's own reply, inside what carries the number of the call. */
+static const redisReply *open_reply(const redisReply *whole)
+{
+    if (whole->type == REDIS_REPLY_ERROR)
+        return whole;
+    ck_assert_int_eq(whole->type, REDIS_REPLY_ARRAY);
+    ck_assert_uint_eq(whole->elements, 2);
+    ck_assert_str_eq(whole->element[0]->str, CALL_NUMBER);
+    return whole->element[1];
+}
+
+static redisReply *evaluate(struct redis_store *s, redisContext *c,
+                            const struct twin_call *call)
+{
+    bool has_two = call->script == SHED_SCRIPT_INVALIDATE ||
+                   call->script == SHED_SCRIPT_PUT;
+    const char *argv[ARGS_MAX] = {"EVALSHA",
+                                  shed_script_texts[call->script].sha1,
+                                  has_two ? "2" : "1", s->key, s->refresh_key};
+    size_t sizes[ARGS_MAX];
+    size_t argc = has_two ? 5 : 4;
+
+    for (size_t i = 0; i < argc; i++)
+        sizes[i] = strlen(argv[i]);
+    for (size_t i = 0; i < call->argc; i++) {
+        argv[argc] = (const char *)call->argv[i].at;
+        sizes[argc++] = call->argv[i].size;
+    }
+    argv[argc] = CALL_NUMBER;
+    sizes[argc++] = strlen(CALL_NUMBER);
+    return take(c, redisCommandArgv(c, (int)argc, argv, sizes));
+}
+
+static void redis_call(struct store *store, const struct twin_call *call,
+                       struct twin_reply *out)
+{
+    struct redis_store *s = redis_of(store);
+    redisContext *c = s->main;
+    redisReply *reply;
+
+    if (call->is_tracked) {
+        ck_assert_uint_lt(call->client, CLIENTS);
+        if (s->data[call->client] == NULL)
+            open_client(s, call->client);
+        c = s->data[call->client];
+        freeReplyObject(run(c, "CLIENT CACHING YES"));
+    }
+    reply = evaluate(s, c, call);
+    convert(open_reply(reply), out);
+    freeReplyObject(reply);
+}
+
+static uint64_t read_clock(redisContext *c)
+{
+    redisReply *reply = run(c, "TIME");
+    uint64_t now_ms = strtoull(reply->element[0]->str, NULL, 10) * 1000 +
+                      strtoull(reply->element[1]->str, NULL, 10) / 1000;
+
+    freeReplyObject(reply);
+    return now_ms;
+}
+
+static void redis_get(struct store *store, struct store_state *out)
+{
+    struct redis_store *s = redis_of(store);
+    redisReply *reply = take(s->main, redisCommand(s->main, "GET %s", s->key));
+    long long pttl = integer(run(s->main, "PTTL %s", s->key));
+
+    out->type = reply->type == REDIS_REPLY_STRING ? STORE_STRING
+                : reply->type == REDIS_REPLY_NIL  ? STORE_ABSENT
+                                                  : STORE_OTHER;
+    if (out->type == STORE_STRING)
+        twin_bytes_set(&out->bytes, reply->str, (size_t)reply->len);
+    out->has_ttl = pttl >= 0;
+    out->pttl_ms = (uint64_t)pttl;
+    out->now_ms = read_clock(s->main);
+    freeReplyObject(reply);
+}
+
+static void redis_set(struct store *store, const struct twin_bytes *bytes,
+                      bool keep_ttl)
+{
+    struct redis_store *s = redis_of(store);
+
+    freeReplyObject(run(s->main, keep_ttl ? "SET %s %b KEEPTTL" : "SET %s %b",
+                        s->key, bytes->at, bytes->size));
+}
+
+static void redis_set_list(struct store *store)
+{
+    struct redis_store *s = redis_of(store);
+
+    freeReplyObject(run(s->main, "DEL %s", s->key));
+    freeReplyObject(run(s->main, "RPUSH %s one", s->key));
+}
+
+static void redis_set_refresh(struct store *store)
+{
+    struct redis_store *s = redis_of(store);
+
+    freeReplyObject(run(s->main, "SET %s token", s->refresh_key));
+}
+
+static void redis_del(struct store *store)
+{
+    struct redis_store *s = redis_of(store);
+
+    freeReplyObject(run(s->main, "DEL %s", s->key));
+}
+
+static void redis_set_pttl(struct store *store, uint64_t pttl_ms)
+{
+    struct redis_store *s = redis_of(store);
+
+    if (pttl_ms == 0)
+        ck_assert_int_eq(integer(run(s->main, "PERSIST %s", s->key)), 1);
+    else
+        ck_assert_int_eq(integer(run(s->main, "PEXPIRE %s %llu", s->key,
+                                     (unsigned long long)pttl_ms)),
+                         1);
+}
+
+static void redis_set_full(struct store *store, bool is_full)
+{
+    struct redis_store *s = redis_of(store);
+
+    freeReplyObject(
+        run(s->main, "CONFIG SET maxmemory %s", is_full ? "1" : memory_limit));
+}
+
+/* Wait until Redis knows of the subscription, or of its end. */
+static void await_subscribers(struct redis_store *s, unsigned process,
+                              long long count)
+{
+    const uint64_t deadline = test_deadline_ms();
+    long long now;
+
+    do {
+        redisReply *reply =
+            run(s->main, "PUBSUB NUMSUB snowshed:process:%016x", process);
+
+        now = reply->element[1]->integer;
+        freeReplyObject(reply);
+    } while (now != count && shed_now_ms() < deadline);
+    ck_assert_int_eq(now, count);
+}
+
+static void redis_set_channel(struct store *store, unsigned process,
+                              bool is_open)
+{
+    struct redis_store *s = redis_of(store);
+
+    ck_assert_uint_lt(process, CLIENTS);
+    if (s->channel[process] != NULL)
+        redisFree(s->channel[process]);
+    s->channel[process] = NULL;
+    if (is_open) {
+        s->channel[process] = connect_anew();
+        freeReplyObject(run(s->channel[process],
+                            "SUBSCRIBE snowshed:process:%016x", process));
+    }
+    await_subscribers(s, process, is_open);
+}
+
+/* What was sent before the pong was there before the ping. */
+static bool redis_take_pushes(struct store *store, unsigned client)
+{
+    redisContext *c = redis_of(store)->push[client];
+    bool was_pushed = false;
+
+    if (c == NULL)
+        return false;
+    ck_assert_int_eq(redisAppendCommand(c, "PING"), REDIS_OK);
+    for (;;) {
+        void *next = NULL;
+        redisReply *reply;
+        bool is_pong;
+
+        ck_assert_int_eq(redisGetReply(c, &next), REDIS_OK);
+        reply = next;
+        is_pong = strcmp(reply->element[0]->str, "pong") == 0;
+        freeReplyObject(reply);
+        if (is_pong)
+            return was_pushed;
+        was_pushed = true;
+    }
+}
+
+static void load_scripts(redisContext *c)
+{
+    for (size_t i = 0; i < SHED_SCRIPTS; i++) {
+        redisReply *reply = run(c, "SCRIPT LOAD %b", shed_script_texts[i].text,
+                                shed_script_texts[i].size);
+
+        ck_assert_str_eq(reply->str, shed_script_texts[i].sha1);
+        freeReplyObject(reply);
+    }
+}
+
+static void open_redis(struct redis_store *s)
+{
+    *s = (struct redis_store){
+        .store = {redis_call, redis_get, redis_set, redis_set_list,
+                  redis_set_refresh, redis_del, redis_set_pttl, redis_set_full,
+                  redis_set_channel, redis_take_pushes},
+        .main = connect_anew()};
+    snprintf(s->key, sizeof(s->key), "scripts:{%ld}", (long)getpid());
+    snprintf(s->refresh_key, sizeof(s->refresh_key), "scripts:{%ld}:refresh",
+             (long)getpid());
+    load_scripts(s->main);
+    freeReplyObject(run(s->main, "DEL %s %s", s->key, s->refresh_key));
+}
+
+static void close_one(redisContext *c)
+{
+    if (c != NULL)
+        redisFree(c);
+}
+
+static void close_redis(struct redis_store *s)
+{
+    freeReplyObject(run(s->main, "DEL %s %s", s->key, s->refresh_key));
+    for (size_t i = 0; i < CLIENTS; i++) {
+        close_one(s->channel[i]);
+        close_one(s->data[i]);
+        close_one(s->push[i]);
+    }
+    redisFree(s->main);
+}
+
+/* ---------------------------------------------------------------- the tests */
+
+/* Whatever a script has left has a ttl; others may set what they like. */
+static void check_ttl(const char *step, const char *reply,
+                      const struct store_state *state)
+{
+    if (strncmp(reply, "LEAD", 4) == 0 || strncmp(step, "put", 3) == 0)
+        ck_assert_msg(state->type == STORE_ABSENT || state->has_ttl,
+                      "%s left a key without a ttl", step);
+}
+
+static void run_step(const struct scenario *scenario, size_t i,
+                     struct store *twin, struct store *redis)
+{
+    const char *step = scenario->steps[i][0];
+    const char *expected = scenario->steps[i][1];
+    char ours[STEP_TEXT_BYTES], theirs[STEP_TEXT_BYTES];
+    struct store_state a, b;
+    const char *difference;
+
+    scenario_step(redis, step, theirs);
+    ck_assert_msg(strcmp(theirs, expected) == 0,
+                  "%s: step %zu, %s: Redis: %s, expected: %s", scenario->name,
+                  i, step, theirs, expected);
+    scenario_step(twin, step, ours);
+    ck_assert_msg(strcmp(ours, theirs) == 0,
+                  "%s: step %zu, %s: the twin: %s, Redis: %s", scenario->name,
+                  i, step, ours, theirs);
+    twin->get(twin, &a);
+    redis->get(redis, &b);
+    difference = scenario_difference(&a, &b);
+    ck_assert_msg(difference == NULL,
+                  "%s: after step %zu, %s: twin and Redis differ in %s",
+                  scenario->name, i, step, difference);
+    check_ttl(step, theirs, &b);
+}
+
+START_TEST(redis_and_the_twin_do_what_the_scenario_says)
+{
+    const struct scenario *scenario = &scenarios[_i];
+    struct redis_store redis;
+    struct twin_store twin;
+
+    open_redis(&redis);
+    twin_store_init(&twin);
+    for (size_t i = 0; i < SCENARIO_STEPS_MAX; i++)
+        if (scenario->steps[i][0] != NULL)
+            run_step(scenario, i, &twin.store, &redis.store);
+    close_redis(&redis);
+}
+END_TEST
+
+static void expect_reply(struct redis_store *s, const char *step,
+                         const char *expected)
+{
+    char reply[STEP_TEXT_BYTES];
+
+    scenario_step(&s->store, step, reply);
+    ck_assert_str_eq(reply, expected);
+}
+
+START_TEST(who_may_not_ask_for_subscribers_waits_for_the_lease_to_end)
+{
+    struct redis_store redis;
+
+    open_redis(&redis);
+    freeReplyObject(
+        run(redis.main, "ACL SETUSER shedtest on nopass ~* &* +@all -pubsub"));
+    freeReplyObject(run(redis.main, "AUTH shedtest any"));
+    expect_reply(&redis, "acquire 1 1 A", "LEAD A new");
+    expect_reply(&redis, "acquire 2 1 B", "WAIT");
+    expect_reply(&redis, "age 21000", "OK");
+    expect_reply(&redis, "acquire 2 1 B", "LEAD A takeover");
+    close_redis(&redis);
+}
+END_TEST
+
+static bool is_denied(const char *text)
+{
+    char wire[STEP_TEXT_BYTES + 4];
+    struct shed_reply *reply;
+    bool is;
+
+    (void)snprintf(wire, sizeof(wire), "-%s\r\n", text);
+    reply = parse_reply(wire);
+    is = shed_reply_code(reply) == SHED_EDENIED;
+    shed_reply_free(reply);
+    return is;
+}
+
+START_TEST(who_may_not_read_the_key_gets_an_error_that_says_so)
+{
+    struct redis_store redis;
+    char reply[STEP_TEXT_BYTES];
+
+    open_redis(&redis);
+    expect_reply(&redis, "acquire 1 1 A", "LEAD A new");
+    freeReplyObject(
+        run(redis.main, "ACL SETUSER shedtest on nopass ~* &* +@all -get"));
+    freeReplyObject(run(redis.main, "AUTH shedtest any"));
+    scenario_step(&redis.store, "publish A row 30000", reply);
+    /* every server has its own words for it; the library must know them */
+    ck_assert_msg(strncmp(reply, "ERROR ", 6) == 0 && is_denied(reply + 6),
+                  "%s", reply);
+    freeReplyObject(run(redis.main, "ACL SETUSER shedtest +get"));
+    expect_reply(&redis, "publish A row 30000", "STORED");
+    close_redis(&redis);
+}
+END_TEST
+
+START_TEST(a_push_comes_when_a_value_expires)
+{
+    const uint64_t deadline = test_deadline_ms();
+    struct redis_store redis;
+    bool was_pushed;
+
+    open_redis(&redis);
+    expect_reply(&redis, "put row 30000", "1");
+    expect_reply(&redis, "acquire 2 1 B tracked", "HIT V row");
+    expect_reply(&redis, "pttl 1", "OK");
+    do /* Redis finds out when somebody reads it, at the latest */
+        freeReplyObject(run(redis.main, "EXISTS %s", redis.key));
+    while (!(was_pushed = redis_take_pushes(&redis.store, 2)) &&
+           shed_now_ms() < deadline);
+    ck_assert(was_pushed);
+    close_redis(&redis);
+}
+END_TEST
+
+START_TEST(a_payload_with_every_byte_comes_back)
+{
+    unsigned char payload[100];
+    struct redis_store redis;
+    struct twin_call call;
+    struct twin_reply reply;
+    struct shed_entry entry;
+
+    for (size_t i = 0; i < sizeof(payload); i++)
+        payload[i] = (unsigned char)(i * 3);
+    open_redis(&redis);
+    twin_make_put(&call, 0, payload, sizeof(payload), 30000);
+    redis_call(&redis.store, &call, &reply);
+    twin_make_acquire(&call, 0, &(struct twin_owner){.process = 1}, true,
+                      &(struct twin_lease_times){20000, 80000, 0}, NULL);
+    redis_call(&redis.store, &call, &reply);
+    ck_assert(twin_bytes_are(&reply.part[0], "HIT"));
+    ck_assert_int_eq(shed_entry_decode(twin_key(0), reply.part[1].at,
+                                       reply.part[1].size, &entry),
+                     SHED_ENTRY_OK);
+    ck_assert_uint_eq(entry.payload_size, sizeof(payload));
+    ck_assert_mem_eq(entry.payload, payload, sizeof(payload));
+    ck_assert_uint_eq(entry.until_ms - entry.written_ms, 30000);
+    close_redis(&redis);
+}
+END_TEST
+
+/* Before all tests, and after them even where one has failed. */
+static void save_server(void)
+{
+    redisContext *c = connect_anew();
+    redisReply *limit = run(c, "CONFIG GET maxmemory");
+    redisReply *policy = run(c, "CONFIG GET maxmemory-policy");
+
+    snprintf(memory_limit, sizeof(memory_limit), "%s", limit->element[1]->str);
+    ck_assert_str_eq(policy->element[1]->str, "noeviction");
+    freeReplyObject(limit);
+    freeReplyObject(policy);
+    redisFree(c);
+}
+
+static void restore_server(void)
+{
+    redisContext *c = connect_anew();
+
+    freeReplyObject(run(c, "CONFIG SET maxmemory %s", memory_limit));
+    freeReplyObject(run(c, "ACL DELUSER shedtest"));
+    redisFree(c);
+}
+
+int main(void)
+{
+    TCase *tc = tcase_create("scripts");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_unchecked_fixture(tc, save_server, restore_server);
+    tcase_add_loop_test(tc, redis_and_the_twin_do_what_the_scenario_says, 0,
+                        (int)scenario_count);
+    tcase_add_test(tc,
+                   who_may_not_ask_for_subscribers_waits_for_the_lease_to_end);
+    tcase_add_test(tc, who_may_not_read_the_key_gets_an_error_that_says_so);
+    tcase_add_test(tc, a_push_comes_when_a_value_expires);
+    tcase_add_test(tc, a_payload_with_every_byte_comes_back);
+    return run_tests("scripts", tc);
+}

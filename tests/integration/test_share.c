@@ -1,0 +1,363 @@
+/* LEASE and QUORUM share a lock with clients that set it with SET NX PX and a
+ * token of their own: what is theirs is waited for and never touched. Here the
+ * test is the other client; test_share_clients.c has real ones. */
+#include <snowshed/stats.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support/lock_rig.h"
+
+enum { LEASE_MS = 1000, SERVERS = 3, LOOKS = 3 };
+
+/* What clients write: npm's redlock, redis-py's Lock, redsync, some script. And
+ * what looks like a record of ours, but has another length. */
+static const char *const tokens[] = {
+    "9d1f4c52e16a4dcb84c1b1c1ed4be0a4",
+    "\x9c\x01\xf4\xff\x80\x10\x07\x7f\x20\x9c\x01\xf4\xff\x80\x10\x07",
+    "Jm9eUZIXA5Vx8S2qVNmPDA==",
+    "1",
+    "",
+    "LK1holder--holder--0123456789abcdef0123456789abcde",
+    "LK1holder--holder--0123456789abcdef0123456789abcdef0",
+    "LK2holder--holder--0123456789abcdef0123456789abcdef"};
+
+enum { TOKENS = sizeof(tokens) / sizeof(*tokens) };
+
+static struct server server;
+static struct shed_client *client;
+static struct shed_lock *lock, *other;
+
+static struct shed_lock_options exact(enum shed_lock_algorithm algorithm)
+{
+    struct shed_lock_options o = options_of(algorithm);
+
+    o.exact_key = 1;
+    return o;
+}
+
+static void set_up(void)
+{
+    struct shed_lock_options o = exact(SHED_LOCK_LEASE);
+
+    server = (struct server){0};
+    server_start(&server);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    lock = open_lock(client, &o);
+    other = open_lock(client, &o);
+}
+
+static void tear_down(void)
+{
+    shed_lock_close(lock);
+    shed_lock_close(other);
+    shed_client_close(client);
+    server_stop(&server);
+}
+
+/* ------------------------------------------------------- the other client */
+
+/* The two scripts that such clients have; both return 1 if the token is what
+ * is at the key. */
+#define RELEASE                                                                \
+    "if redis.call('get', KEYS[1]) == ARGV[1] then "                           \
+    "return redis.call('del', KEYS[1]) else return 0 end"
+#define EXTEND                                                                 \
+    "if redis.call('get', KEYS[1]) == ARGV[1] then "                           \
+    "return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end"
+
+/* ttl_ms 0: without an end. */
+static bool their_acquire(const char *token, unsigned ttl_ms)
+{
+    redisReply *reply =
+        ttl_ms == 0 ? server_run(&server, "SET %s %s NX", LOCK_NAME, token)
+                    : server_run(&server, "SET %s %s NX PX %u", LOCK_NAME,
+                                 token, ttl_ms);
+    bool is_set = reply->type == REDIS_REPLY_STATUS;
+
+    freeReplyObject(reply);
+    return is_set;
+}
+
+static bool their_release(const char *token)
+{
+    return server_int(&server, "EVAL %s 1 %s %s", RELEASE, LOCK_NAME, token) ==
+           1;
+}
+
+static bool their_extend(const char *token, unsigned ttl_ms)
+{
+    return server_int(&server, "EVAL %s 1 %s %s %u", EXTEND, LOCK_NAME, token,
+                      ttl_ms) == 1;
+}
+
+/* Whether the key holds exactly this. */
+static bool holds(const char *token)
+{
+    redisReply *reply = server_run(&server, "GET %s", LOCK_NAME);
+    bool is_so = reply->str != NULL && reply->len == strlen(token) &&
+                 memcmp(reply->str, token, reply->len) == 0;
+
+    freeReplyObject(reply);
+    return is_so;
+}
+
+static uint64_t tries_of(struct shed_lock *l)
+{
+    struct shed_lock_stats stats;
+
+    ck_assert_int_eq(shed_lock_stats_read(l, &stats, sizeof(stats), NULL),
+                     SHED_OK);
+    return stats.tries;
+}
+
+/* A waiter that has looked a few times, and still waits. */
+static void start_waiting(struct waiter *w, struct shed_lock *l)
+{
+    waiter_start(w, l, PLENTY_MS);
+    WAIT_FOR(tries_of(l) >= LOOKS || atomic_load(&w->has_ended));
+    ck_assert_msg(!atomic_load(&w->has_ended), "%s", shed_code_name(w->code));
+}
+
+/* ------------------------------------------------------ they have it first */
+
+START_TEST(a_lock_without_an_end_is_waited_for_until_its_release)
+{
+    const char *token = tokens[_i];
+    struct waiter w;
+
+    ck_assert(their_acquire(token, 0));
+    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    start_waiting(&w, lock);
+    ck_assert(holds(token));
+    ck_assert_int_eq(server_int(&server, "PTTL %s", LOCK_NAME), -1);
+    ck_assert(their_release(token));
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_int_eq(w.release_code, SHED_OK);
+}
+END_TEST
+
+START_TEST(a_wait_ends_at_its_limit)
+{
+    ck_assert(their_acquire("a", 0));
+    expect_acquire(lock, 50, SHED_ETIMEDOUT);
+    ck_assert(holds("a"));
+}
+END_TEST
+
+/* The one who holds it may have died. */
+START_TEST(a_lock_that_ends_is_waited_for_until_then)
+{
+    ck_assert(their_acquire("a", 300));
+    acquire(lock, PLENTY_MS);
+    ck_assert(!holds("a"));
+    ck_assert_int_eq(server_int(&server, "STRLEN %s", LOCK_NAME), 51);
+    release(lock);
+}
+END_TEST
+
+START_TEST(their_time_is_theirs)
+{
+    enum { TTL_MS = 10000000 };
+    struct waiter w;
+
+    ck_assert(their_acquire("a", TTL_MS));
+    start_waiting(&w, lock);
+    ck_assert_int_gt(server_int(&server, "PTTL %s", LOCK_NAME), TTL_MS / 2);
+    ck_assert(their_extend("a", 2 * TTL_MS));
+    ck_assert_int_gt(server_int(&server, "PTTL %s", LOCK_NAME), TTL_MS);
+    ck_assert(their_release("a"));
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+}
+END_TEST
+
+/* It tracks the key; and it suspects nobody of having died. */
+START_TEST(a_waiter_is_told_of_a_release)
+{
+    struct waiter w;
+    char tracked[32];
+
+    ck_assert(their_acquire("a", 0));
+    start_waiting(&w, lock);
+    server_info(&server, "tracking_total_keys", tracked, sizeof(tracked));
+    ck_assert_str_ne(tracked, "0");
+    ck_assert_int_eq(
+        server_int(&server, "EXISTS lock:={%s}%s:s", LOCK_NAME, LOCK_NAME), 0);
+    ck_assert(their_release("a"));
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+}
+END_TEST
+
+START_TEST(a_key_of_another_type_is_no_lock)
+{
+    server_do(&server, "RPUSH %s a", LOCK_NAME);
+    expect_acquire(lock, 1000, SHED_EINVAL);
+}
+END_TEST
+
+/* So the first of the queue does not lose its place for not taking what it
+ * could not take. */
+START_TEST(an_offer_of_a_fair_lock_ends_when_they_take_it)
+{
+    struct shed_lock_options o = exact(SHED_LOCK_LEASE);
+    struct shed_lock *fair;
+    struct waiter w;
+
+    o.fair = 1;
+    fair = open_lock(client, &o);
+    ck_assert(their_acquire("a", 0));
+    start_waiting(&w, fair);
+    ck_assert_int_eq(
+        server_int(&server, "ZCARD lock:={%s}%s:q", LOCK_NAME, LOCK_NAME), 1);
+    server_do(&server, "SET lock:={%s}%s:o somebody", LOCK_NAME, LOCK_NAME);
+    WAIT_FOR(server_int(&server, "EXISTS lock:={%s}%s:o", LOCK_NAME,
+                        LOCK_NAME) == 0);
+    ck_assert(their_release("a"));
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_lock_close(fair);
+}
+END_TEST
+
+/* ------------------------------------------------------- we have it first */
+
+START_TEST(ours_is_no_business_of_theirs)
+{
+    for (unsigned i = 0; i < TOKENS; i++) {
+        acquire(lock, 0);
+        ck_assert(!their_acquire(tokens[i], LEASE_MS));
+        ck_assert(!their_extend(tokens[i], 1));
+        ck_assert(!their_release(tokens[i]));
+        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+        release(lock);
+        ck_assert(their_acquire(tokens[i], 0));
+        ck_assert(their_release(tokens[i]));
+    }
+}
+END_TEST
+
+/* Our lease ended, or somebody removed it, and they were next. */
+START_TEST(what_is_theirs_now_is_lost)
+{
+    acquire(lock, 0);
+    server_do(&server, "DEL %s", LOCK_NAME);
+    ck_assert(their_acquire(tokens[_i], 0));
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    ck_assert(holds(tokens[_i]));
+    ck_assert(their_release(tokens[_i]));
+    acquire(lock, PLENTY_MS);
+    server_do(&server, "DEL %s", LOCK_NAME);
+    ck_assert(their_acquire(tokens[_i], 0));
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    ck_assert(holds(tokens[_i]));
+    ck_assert_int_eq(server_int(&server, "PTTL %s", LOCK_NAME), -1);
+}
+END_TEST
+
+/* With them between, too. */
+START_TEST(the_numbers_of_our_holders_grow)
+{
+    uint64_t first;
+
+    acquire(lock, 0);
+    first = fence_of(lock);
+    release(lock);
+    ck_assert(their_acquire("a", 0));
+    ck_assert(their_release("a"));
+    acquire(other, PLENTY_MS);
+    ck_assert_uint_gt(fence_of(other), first);
+    release(other);
+}
+END_TEST
+
+/* ---------------------------------------------------------- several servers */
+
+static struct server servers[SERVERS];
+
+/* A server has a voice when it is older than a lease; a client may take it for
+ * two seconds younger than it says. */
+static bool is_old(const struct server *s)
+{
+    enum { MARGIN_S = 3 };
+    char text[32];
+
+    server_info(s, "uptime_in_seconds", text, sizeof(text));
+    return strtoul(text, NULL, 10) >= LEASE_MS / 1000 + MARGIN_S;
+}
+
+static struct shed_lock *open_quorum(struct shed_client **clients)
+{
+    struct shed_lock_options o = exact(SHED_LOCK_QUORUM);
+    struct shed_lock *quorum;
+
+    o.lease_ms = LEASE_MS;
+    for (unsigned i = 0; i < SERVERS; i++) {
+        servers[i] = (struct server){0};
+        server_start(&servers[i]);
+        clients[i] = open_client(&servers[i], SHED_WAIT_AUTO);
+    }
+    for (unsigned i = 0; i < SERVERS; i++)
+        WAIT_FOR(is_old(&servers[i]));
+    ck_assert_int_eq(shed_lock_open(clients, SERVERS, LOCK_NAME,
+                                    strlen(LOCK_NAME), &o, &quorum, NULL),
+                     SHED_OK);
+    return quorum;
+}
+
+static void close_quorum(struct shed_lock *quorum, struct shed_client **clients)
+{
+    shed_lock_close(quorum);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        shed_client_close(clients[i]);
+        server_stop(&servers[i]);
+    }
+}
+
+/* A minority of theirs is a try that failed, or that is under way: it does not
+ * keep us out, and is left alone. */
+START_TEST(a_quorum_counts_the_servers_that_they_do_not_have)
+{
+    struct shed_client *clients[SERVERS];
+    struct shed_lock *quorum = open_quorum(clients);
+    struct waiter w;
+
+    server_do(&servers[0], "SET %s a", LOCK_NAME);
+    acquire(quorum, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_extend(quorum, 0, NULL), SHED_OK);
+    release(quorum);
+    ck_assert_int_eq(server_int(&servers[0], "STRLEN %s", LOCK_NAME), 1);
+    WAIT_FOR(server_int(&servers[1], "EXISTS %s", LOCK_NAME) == 0);
+    server_do(&servers[1], "SET %s a", LOCK_NAME);
+    start_waiting(&w, quorum);
+    ck_assert_int_eq(server_int(&servers[1], "STRLEN %s", LOCK_NAME), 1);
+    server_do(&servers[0], "DEL %s", LOCK_NAME);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    ck_assert_int_eq(server_int(&servers[1], "STRLEN %s", LOCK_NAME), 1);
+    close_quorum(quorum, clients);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("share");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(
+        tc, a_lock_without_an_end_is_waited_for_until_its_release, 0, TOKENS);
+    tcase_add_test(tc, a_wait_ends_at_its_limit);
+    tcase_add_test(tc, a_lock_that_ends_is_waited_for_until_then);
+    tcase_add_test(tc, their_time_is_theirs);
+    tcase_add_test(tc, a_waiter_is_told_of_a_release);
+    tcase_add_test(tc, a_key_of_another_type_is_no_lock);
+    tcase_add_test(tc, an_offer_of_a_fair_lock_ends_when_they_take_it);
+    tcase_add_test(tc, ours_is_no_business_of_theirs);
+    tcase_add_loop_test(tc, what_is_theirs_now_is_lost, 0, TOKENS);
+    tcase_add_test(tc, the_numbers_of_our_holders_grow);
+    tcase_add_test(tc, a_quorum_counts_the_servers_that_they_do_not_have);
+    return run_tests("share", tc);
+}

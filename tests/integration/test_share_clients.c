@@ -1,0 +1,452 @@
+/*
+ * LEASE and QUORUM share a lock with the standard clients of other languages:
+ * processes of ours, of redis-py's Lock and of npm's redlock contend for one,
+ * on one server and on five.
+ *
+ * usage: test_share_clients python | npm DIR    DIR has npm's packages, or will
+ *
+ * In a directory each holder does what two must not do at a time: it makes the
+ * file "inside", or reports in "overlaps" that there is one; adds one to the
+ * number in "counter", by reading and writing; adds its name to "log"; removes
+ * "inside". A release that finds the lock lost is reported in "lost", where it
+ * is one of ours in "ended": the leases of the others outlast the test, but
+ * ours ends where a process stands still for longer. All go on until there is a
+ * file "stop".
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/lock_rig.h"
+#include "base/random.h"
+#include "fault/torture_pulse.h"
+
+enum {
+    SERVERS = 5,
+    EACH = 3,             /* processes of each kind */
+    ENTRIES_MIN = 6,      /* of each process */
+    CHANGES_MIN = 10,     /* from ours to another's, and back */
+    OURS_LEASE_MS = 5000, /* at first */
+    TRIES_MAX = 3,        /* each with a lease twice as long */
+    PAUSE_US = 50000,     /* of ours; the others look every 100 ms or so */
+    PATH_BYTES = 128,
+    CONTENDERS_MAX = 3 * EACH
+};
+
+enum kind { OURS, PYTHON, NPM };
+
+static const char *const kind_names[] = {"ours", "python", "npm"};
+
+struct contender {
+    enum kind kind;
+    char name[24];
+    pid_t pid;
+    unsigned entries;
+};
+
+static struct server servers[SERVERS];
+static unsigned server_count;
+static char dir[SERVER_PATH_BYTES]; /* goes with the first server's */
+static struct contender contenders[CONTENDERS_MAX];
+static unsigned contender_count;
+static bool has_npm;
+static unsigned lease_ms;          /* of ours */
+static struct pulse *pulses;       /* of the contenders, shared with them */
+static struct torture_pulse watch; /* of this process and the servers */
+
+/* ------------------------------------------------------------ the directory */
+
+static const char *in_dir(const char *file, char path[PATH_BYTES])
+{
+    snprintf(path, PATH_BYTES, "%s/%s", dir, file);
+    return path;
+}
+
+static void append(const char *file, const char *text)
+{
+    char path[PATH_BYTES];
+    FILE *out = fopen(in_dir(file, path), "a");
+
+    ck_assert_ptr_nonnull(out);
+    fprintf(out, "%s\n", text);
+    ck_assert_int_eq(fclose(out), 0);
+}
+
+static void write_counter(unsigned number)
+{
+    char path[PATH_BYTES];
+    FILE *out = fopen(in_dir("counter", path), "w");
+
+    ck_assert_ptr_nonnull(out);
+    fprintf(out, "%u", number);
+    ck_assert_int_eq(fclose(out), 0);
+}
+
+static unsigned read_counter(void)
+{
+    char path[PATH_BYTES];
+    FILE *in = fopen(in_dir("counter", path), "r");
+    unsigned number = 0;
+
+    ck_assert_ptr_nonnull(in);
+    ck_assert_int_eq(fscanf(in, "%u", &number), 1);
+    fclose(in);
+    return number;
+}
+
+static bool exists(const char *file)
+{
+    char path[PATH_BYTES];
+
+    return access(in_dir(file, path), F_OK) == 0;
+}
+
+/* There must not be such a file; its text is the failure's. */
+static void expect_none(const char *file)
+{
+    char path[PATH_BYTES], text[256];
+    FILE *in = fopen(in_dir(file, path), "r");
+
+    if (in == NULL)
+        return;
+    text[fread(text, 1, sizeof(text) - 1, in)] = '\0';
+    fclose(in);
+    ck_abort_msg("%s:\n%s", file, text);
+}
+
+/* ----------------------------------------------------------- our contenders */
+
+static void enter(const char *name)
+{
+    char path[PATH_BYTES];
+    int fd = open(in_dir("inside", path), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    unsigned number;
+
+    if (fd < 0)
+        append("overlaps", name);
+    else
+        close(fd);
+    number = read_counter();
+    usleep(1000);
+    write_counter(number + 1);
+    append("log", name);
+    unlink(path);
+}
+
+static struct shed_lock *open_ours(void)
+{
+    struct shed_lock_options o =
+        options_of(server_count == 1 ? SHED_LOCK_LEASE : SHED_LOCK_QUORUM);
+    struct shed_client *clients[SERVERS];
+    struct shed_lock *lock;
+
+    o.exact_key = 1;
+    o.lease_ms = lease_ms;
+    for (unsigned i = 0; i < server_count; i++)
+        clients[i] = open_client(&servers[i], SHED_WAIT_AUTO);
+    ck_assert_int_eq(shed_lock_open(clients, server_count, LOCK_NAME,
+                                    strlen(LOCK_NAME), &o, &lock, NULL),
+                     SHED_OK);
+    return lock;
+}
+
+/* A failure here fails the test by the status. */
+static _Noreturn void contend(const char *name, struct pulse *pulse)
+{
+    struct shed_lock *lock = open_ours();
+    struct shed_error err;
+
+    pulse_start(pulse);
+    while (!exists("stop")) {
+        int code = shed_lock_acquire(lock, PLENTY_MS, &err);
+        if (code != SHED_OK) {
+            fprintf(stderr, "%s: %s\n", name, err.reason);
+            _exit(EXIT_FAILURE);
+        }
+        enter(name);
+        /* one that is not confirmed follows */
+        if (shed_lock_release(lock, &err) == SHED_ELOST)
+            append("ended", err.reason);
+        usleep((useconds_t)(shed_random_jitter() % PAUSE_US));
+    }
+    pulse_stop(pulse);
+    shed_lock_close(lock);
+    _exit(EXIT_SUCCESS);
+}
+
+/* --------------------------------------------------------------- processes */
+
+static _Noreturn void exec_foreign(const struct contender *c)
+{
+    const char *argv[SERVERS + 6] = {
+        c->kind == PYTHON ? SHARE "/python" : "node",
+        c->kind == PYTHON ? SHARE "/contend.py" : SHARE "/contend.js", c->name,
+        dir, LOCK_NAME};
+    size_t n = 5;
+
+    for (unsigned i = 0; i < server_count; i++)
+        argv[n++] = servers[i].socket;
+    execvp(argv[0], (char *const *)(size_t)argv);
+    fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
+    _exit(EXIT_FAILURE);
+}
+
+static void start(enum kind kind)
+{
+    struct contender *c = &contenders[contender_count++];
+
+    c->kind = kind;
+    snprintf(c->name, sizeof(c->name), "%s%u", kind_names[kind],
+             contender_count);
+    c->pid = fork();
+    ck_assert_int_ge(c->pid, 0);
+    if (c->pid > 0)
+        return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (kind == OURS)
+        contend(c->name, &pulses[contender_count - 1]);
+    exec_foreign(c);
+}
+
+/* None may end before it is told to. */
+static bool has_one_ended(void)
+{
+    for (unsigned i = 0; i < contender_count; i++) {
+        siginfo_t info = {0};
+        ck_assert_int_eq(waitid(P_PID, (id_t)contenders[i].pid, &info,
+                                WEXITED | WNOHANG | WNOWAIT),
+                         0);
+        if (info.si_pid != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Returns: one that has failed, or NULL. */
+static const char *join_all(void)
+{
+    const char *failed = NULL;
+
+    append("stop", "");
+    for (unsigned i = 0; i < contender_count; i++) {
+        int status = -1;
+        ck_assert_int_eq(waitpid(contenders[i].pid, &status, 0),
+                         contenders[i].pid);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            failed = contenders[i].name;
+    }
+    return failed;
+}
+
+/* ------------------------------------------------------------ what happened */
+
+struct tally {
+    unsigned entries;
+    unsigned given, taken; /* from ours to another kind, and back */
+};
+
+static struct contender *find(const char *name)
+{
+    for (unsigned i = 0; i < contender_count; i++)
+        if (strcmp(contenders[i].name, name) == 0)
+            return &contenders[i];
+    ck_abort_msg("who is '%s'?", name);
+}
+
+static struct tally read_log(void)
+{
+    struct tally tally = {0};
+    char path[PATH_BYTES], name[24];
+    FILE *in = fopen(in_dir("log", path), "r");
+    enum kind last = OURS;
+
+    for (unsigned i = 0; i < contender_count; i++)
+        contenders[i].entries = 0;
+    while (in != NULL && fscanf(in, "%23s", name) == 1) {
+        struct contender *c = find(name);
+        c->entries++;
+        tally.entries++;
+        tally.given += last == OURS && c->kind != OURS;
+        tally.taken += last != OURS && c->kind == OURS;
+        last = c->kind;
+    }
+    if (in != NULL)
+        fclose(in);
+    return tally;
+}
+
+/* Each was in often enough, and the lock went to and fro. */
+static bool is_enough(void)
+{
+    struct tally tally = read_log();
+
+    for (unsigned i = 0; i < contender_count; i++)
+        if (contenders[i].entries < ENTRIES_MIN)
+            return false;
+    return tally.given >= CHANGES_MIN && tally.taken >= CHANGES_MIN;
+}
+
+/* A server of a quorum has a voice when it is older than a lease; a client may
+ * take it for two seconds younger than it says. */
+static bool is_old(const struct server *s)
+{
+    enum { MARGIN_S = 3 };
+    char text[32];
+
+    server_info(s, "uptime_in_seconds", text, sizeof(text));
+    return strtoul(text, NULL, 10) >= lease_ms / 1000 + MARGIN_S;
+}
+
+static void start_servers(unsigned count)
+{
+    for (server_count = 0; server_count < count; server_count++) {
+        servers[server_count] = (struct server){0};
+        server_start(&servers[server_count]);
+    }
+    for (unsigned i = 0; i < count && count > 1; i++)
+        while (!is_old(&servers[i]))
+            usleep(10000);
+    snprintf(dir, sizeof(dir), "%s/share", servers[0].dir);
+    ck_assert_int_eq(mkdir(dir, 0700), 0);
+    write_counter(0);
+}
+
+static void stop_servers(void)
+{
+    for (unsigned i = 0; i < server_count; i++)
+        server_stop(&servers[i]);
+}
+
+/* A limit of the test's own tells who never got the lock. */
+static void wait_until_enough(void)
+{
+    enum { TIMES = 12 }; /* as long as what must happen in a moment may take */
+    uint64_t begin_ms = shed_now_ms();
+    uint64_t patience_ms = TIMES * (test_deadline_ms() - begin_ms);
+
+    while (!is_enough()) {
+        if (has_one_ended() || exists("overlaps") || exists("ended"))
+            return; /* judge tells why */
+        for (unsigned i = 0; i < contender_count; i++)
+            ck_assert_msg(shed_now_ms() - begin_ms < patience_ms ||
+                              contenders[i].entries >= ENTRIES_MIN,
+                          "%s had it %u times in %llu ms", contenders[i].name,
+                          contenders[i].entries,
+                          (unsigned long long)patience_ms);
+        usleep(10000);
+    }
+}
+
+static void start_contenders(void)
+{
+    pulses = mmap(NULL, sizeof(*pulses) * CONTENDERS_MAX,
+                  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(pulses, MAP_FAILED);
+    contender_count = 0;
+    for (unsigned i = 0; i < EACH; i++) {
+        start(OURS);
+        start(PYTHON);
+        if (has_npm)
+            start(NPM);
+    }
+}
+
+/* For how long one of ours, or a server, has stood still, ms. */
+static uint64_t stall_ms(void)
+{
+    uint64_t longest_ms = pulse_longest_ms(&watch.own);
+
+    for (unsigned i = 0; i < contender_count; i++) {
+        uint64_t ms = atomic_load(&pulses[i].longest_ms);
+        if (ms > longest_ms)
+            longest_ms = ms;
+    }
+    return longest_ms;
+}
+
+/* Returns: false if a lease of ours has ended, and a process has stood still
+ * for so long that this says nothing; nor does what followed. */
+static bool judge(const char *failed)
+{
+    enum { PART = 4 }; /* a lease is renewed at a third of it */
+    struct tally tally = read_log();
+
+    if (exists("ended") && stall_ms() > lease_ms / PART)
+        return false;
+    expect_none("ended");
+    expect_none("overlaps");
+    expect_none("lost");
+    ck_assert_msg(failed == NULL, "%s has failed", failed);
+    ck_assert_uint_eq(read_counter(), tally.entries);
+    for (unsigned i = 0; i < server_count; i++)
+        WAIT_FOR(server_int(&servers[i], "EXISTS %s", LOCK_NAME) == 0);
+    return true;
+}
+
+static bool try_with(unsigned count)
+{
+    bool is_valid;
+
+    start_servers(count);
+    start_contenders();
+    torture_pulse_start(&watch, servers, count);
+    wait_until_enough();
+    is_valid = judge(join_all());
+    if (!is_valid)
+        (void)fprintf(stderr, "again: a process stood still for %llu ms\n",
+                      (unsigned long long)stall_ms());
+    torture_pulse_stop(&watch);
+    stop_servers();
+    munmap(pulses, sizeof(*pulses) * CONTENDERS_MAX);
+    return is_valid;
+}
+
+START_TEST(no_two_have_it_and_each_gets_it)
+{
+    static const unsigned counts[] = {1, SERVERS};
+    unsigned tries = 0;
+
+    lease_ms = OURS_LEASE_MS;
+    while (!try_with(counts[_i])) {
+        ck_assert_uint_lt(++tries, TRIES_MAX);
+        lease_ms *= 2;
+    }
+}
+END_TEST
+
+/* The packages are in a directory of the build's; 77, which ctest knows, where
+ * they cannot be had. */
+static int install_npm(const char *modules_dir)
+{
+    char command[1024], modules[512];
+    int status;
+
+    snprintf(command, sizeof(command), SHARE "/install_npm '%s'", modules_dir);
+    status = system(command);
+    snprintf(modules, sizeof(modules), "%s/node_modules", modules_dir);
+    setenv("NODE_PATH", modules, 1);
+    has_npm = true;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    TCase *tc = tcase_create("share with clients");
+    int status = EXIT_SUCCESS;
+
+    if (argc == 3 && strcmp(argv[1], "npm") == 0)
+        status = install_npm(argv[2]);
+    else if (argc != 2 || strcmp(argv[1], "python") != 0)
+        status = EXIT_FAILURE;
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, no_two_have_it_and_each_gets_it, 0, 2);
+    return status != EXIT_SUCCESS ? status
+                                  : run_tests("share with clients", tc);
+}

@@ -1,0 +1,379 @@
+/* Puts, invalidations and failed loads on a real Redis: what may be answered
+ * and kept afterwards. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/entry.h"
+#include "support/rig.h"
+
+static struct rig rig;
+
+/* -------------------------------------------------------------------- puts */
+
+START_TEST(what_was_put_is_got_without_a_load)
+{
+    rig_up(&rig);
+    put(rig.cache, "k", "mine");
+    expect_origin(rig.cache, "k", "mine", SHED_FROM_REDIS);
+    put(rig.cache, "k", "");
+    expect_origin(rig.cache, "k", "", SHED_FROM_REDIS);
+    ck_assert_uint_eq(table_loads(&rig.table), 0);
+    ck_assert_uint_eq(stats_of(rig.cache).puts, 2);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_put_is_read_by_another_client)
+{
+    struct peer peer;
+
+    rig_up(&rig);
+    peer_open(&peer, &rig);
+    expect_text(peer.cache, "k", "k@1");
+    put(rig.cache, "k", "mine");
+    expect_origin(peer.cache, "k", "mine", SHED_FROM_REDIS);
+    peer_close(&peer);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_put_ends_a_load_under_way)
+{
+    struct getter before = {0};
+
+    rig_up(&rig);
+    table_hold(&rig.table);
+    getter_start(&before, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    put(rig.cache, "k", "mine");
+    table_release(&rig.table);
+    getter_expect(&before, "mine", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "mine", SHED_FROM_REDIS);
+    ck_assert_uint_eq(stats_of(rig.cache).publishes_superseded, 1);
+    rig_down(&rig);
+}
+END_TEST
+
+/* ----------------------------------------------------------- invalidations */
+
+START_TEST(after_an_invalidation_the_row_is_read_anew)
+{
+    rig_up(&rig);
+    expect_text(rig.cache, "k", "k@1");
+    table_update(&rig.table);
+    expect_text(rig.cache, "k", "k@1");
+    invalidate(rig.cache, "k");
+    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 0);
+    expect_text(rig.cache, "k", "k@2");
+    ck_assert_uint_eq(stats_of(rig.cache).invalidations, 1);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(an_invalidation_ends_absence_too)
+{
+    rig_up(&rig);
+    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    invalidate(rig.cache, "absent");
+    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{absent}"), 0);
+    rig_down(&rig);
+}
+END_TEST
+
+/* The old row is being loaded while the key is ended, by end. */
+static void end_during_a_load(void (*end)(void))
+{
+    struct getter before = {0};
+
+    rig_up(&rig);
+    table_hold(&rig.table);
+    getter_start(&before, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    table_update(&rig.table);
+    end();
+    table_release(&rig.table);
+    getter_expect(&before, "k@1", SHED_UNPUBLISHED);
+    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 0);
+    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
+    ck_assert_uint_eq(stats_of(rig.cache).publishes_invalidated, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).unpublished, 0);
+    ck_assert_uint_eq(stats_of(rig.cache).published, 1);
+    rig_down(&rig);
+}
+
+static void by_invalidate(void)
+{
+    invalidate(rig.cache, "k");
+}
+
+static void by_del(void)
+{
+    ck_assert_int_eq(server_int(&rig.server, "DEL t:{k}"), 1);
+}
+
+static void by_flush(void)
+{
+    server_do(&rig.server, "FLUSHALL");
+}
+
+START_TEST(nothing_loaded_before_an_invalidation_is_kept_after_it)
+{
+    end_during_a_load(by_invalidate);
+}
+END_TEST
+
+START_TEST(nothing_loaded_before_a_plain_del_is_kept_after_it)
+{
+    end_during_a_load(by_del);
+}
+END_TEST
+
+START_TEST(nothing_loaded_before_a_flush_is_kept_after_it)
+{
+    end_during_a_load(by_flush);
+}
+END_TEST
+
+START_TEST(who_comes_after_an_invalidation_does_not_wait_for_the_older_load)
+{
+    struct getter before = {0}, after = {0};
+
+    rig_up(&rig);
+    table_hold(&rig.table);
+    getter_start(&before, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    table_update(&rig.table);
+    invalidate(rig.cache, "k");
+    getter_start(&after, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 2);
+    table_release(&rig.table);
+    getter_expect(&after, "k@2", SHED_FROM_LOAD);
+    getter_join(&before);
+    ck_assert_int_eq(before.code, SHED_OK);
+    shed_value_unref(before.value);
+    expect_text(rig.cache, "k", "k@2");
+    ck_assert_uint_eq(stats_of(rig.cache).joins, 0);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(who_comes_after_a_del_gets_the_new_row)
+{
+    struct getter before = {0}, after = {0};
+
+    rig_up(&rig);
+    table_hold(&rig.table);
+    getter_start(&before, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    table_update(&rig.table);
+    by_del();
+    getter_start(&after, rig.cache, "k");
+    WAIT_FOR(stats_of(rig.cache).joins == 1);
+    table_release(&rig.table);
+    getter_expect(&before, "k@1", SHED_UNPUBLISHED);
+    getter_expect(&after, "k@2", SHED_FROM_LOAD);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
+{
+    struct getter before = {0}, after = {0};
+    struct peer peer;
+
+    rig_up(&rig);
+    peer_open(&peer, &rig);
+    table_hold(&rig.table);
+    getter_start(&before, peer.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    table_update(&rig.table);
+    invalidate(rig.cache, "k");
+    getter_start(&after, rig.cache, "k");
+    WAIT_FOR(table_running(&rig.table) == 2);
+    table_release(&rig.table);
+    getter_expect(&after, "k@2", SHED_FROM_LOAD);
+    getter_join(&before);
+    ck_assert_int_eq(before.code, SHED_OK);
+    shed_value_unref(before.value);
+    expect_text(rig.cache, "k", "k@2");
+    expect_text(peer.cache, "k", "k@2");
+    peer_close(&peer);
+    rig_down(&rig);
+}
+END_TEST
+
+struct reader {
+    pthread_t thread;
+    atomic_bool *is_stopping;
+};
+
+static void *read_on(void *arg)
+{
+    const struct reader *r = arg;
+
+    while (!atomic_load(r->is_stopping)) {
+        struct shed_value *value = NULL;
+        (void)!shed_get(rig.cache, "k", 1, 0, &value, NULL);
+        shed_value_unref(value);
+    }
+    return NULL;
+}
+
+/* The row that is got after an invalidation is never older than it. */
+START_TEST(own_writes_are_seen_among_readers)
+{
+    enum { READERS = 4, WRITES = 300 };
+    atomic_bool is_stopping = false;
+    struct reader readers[READERS];
+    char text[32];
+
+    rig_up(&rig);
+    for (int i = 0; i < READERS; i++) {
+        readers[i].is_stopping = &is_stopping;
+        ck_assert_int_eq(
+            pthread_create(&readers[i].thread, NULL, read_on, &readers[i]), 0);
+    }
+    for (unsigned i = 2; i < WRITES; i++) {
+        table_update(&rig.table);
+        invalidate(rig.cache, "k");
+        snprintf(text, sizeof(text), "k@%u", i);
+        expect_text(rig.cache, "k", text);
+    }
+    atomic_store(&is_stopping, true);
+    for (int i = 0; i < READERS; i++)
+        pthread_join(readers[i].thread, NULL);
+    rig_down(&rig);
+}
+END_TEST
+
+/* ------------------------------------------------------------ failed loads */
+
+START_TEST(the_sources_reason_reaches_all_callers_here)
+{
+    struct getter getters[5] = {0};
+
+    rig_up(&rig);
+    table_hold(&rig.table);
+    for (size_t i = 0; i < 5; i++)
+        getter_start(&getters[i], rig.cache, "fail");
+    WAIT_FOR(stats_of(rig.cache).misses == 5 && table_running(&rig.table) == 1);
+    table_release(&rig.table);
+    for (size_t i = 0; i < 5; i++) {
+        getter_join(&getters[i]);
+        ck_assert_int_eq(getters[i].code, SHED_ESOURCE);
+        ck_assert_str_eq(getters[i].error.reason, "the table is on fire");
+    }
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(stats_of(rig.cache).load_failures, 1);
+    ck_assert_uint_eq(stats_of(rig.cache).errors_source, 5);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(who_waits_elsewhere_hears_of_a_failed_load)
+{
+    struct getter here = {0}, there = {0};
+    struct peer peer;
+
+    rig_init(&rig);
+    rig.cache_options.failure_ttl_ms = 60000;
+    rig_open(&rig);
+    peer_open(&peer, &rig);
+    table_hold(&rig.table);
+    getter_start(&here, rig.cache, "fail");
+    WAIT_FOR(table_running(&rig.table) == 1);
+    getter_start(&there, peer.cache, "fail");
+    WAIT_FOR(stats_of(peer.cache).waits == 1);
+    table_release(&rig.table);
+    getter_join(&here);
+    getter_join(&there);
+    ck_assert_int_eq(here.code, SHED_ESOURCE);
+    ck_assert_int_eq(there.code, SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(there.error.reason, "the table is on fire"));
+    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    peer_close(&peer);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(a_failed_load_is_tried_again_after_its_ttl)
+{
+    rig_init(&rig);
+    rig.cache_options.failure_ttl_ms = 100;
+    rig_open(&rig);
+    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
+    WAIT_FOR(server_int(&rig.server, "EXISTS t:{fail}") == 0);
+    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
+    ck_assert_uint_eq(table_loads(&rig.table), 2);
+    rig_down(&rig);
+}
+END_TEST
+
+START_TEST(without_a_failure_ttl_the_next_caller_loads)
+{
+    rig_init(&rig);
+    rig.cache_options.failure_ttl_ms = 0;
+    rig_open(&rig);
+    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
+    WAIT_FOR(server_int(&rig.server, "DBSIZE") == 0);
+    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
+    ck_assert_uint_eq(table_loads(&rig.table), 2);
+    rig_down(&rig);
+}
+END_TEST
+
+/* It has a load begin, unless its time is over before a loader is there. */
+static void ask_for_k(void)
+{
+    struct shed_value *value = NULL;
+
+    ck_assert_int_ne(shed_get(rig.cache, "k", 1, 0, &value, NULL), SHED_EINVAL);
+    shed_value_unref(value);
+}
+
+START_TEST(a_load_past_its_timeout_fails_its_callers_and_frees_the_key)
+{
+    struct shed_error err = {0};
+
+    rig_init(&rig);
+    rig.source_options.load_timeout_ms = 50;
+    rig.cache_options.failure_ttl_ms = 1;
+    rig_open(&rig);
+    table_hold(&rig.table);
+    expect_code(rig.cache, "k", SHED_ESOURCE, &err);
+    ck_assert_ptr_nonnull(strstr(err.reason, "load timeout"));
+    WAIT_FOR(server_int(&rig.server, "EXISTS t:{k}") == 0);
+    WAIT_FOR((ask_for_k(), table_running(&rig.table) == 2));
+    table_release(&rig.table);
+    rig_down(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("writes");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, what_was_put_is_got_without_a_load);
+    tcase_add_test(tc, a_put_is_read_by_another_client);
+    tcase_add_test(tc, a_put_ends_a_load_under_way);
+    tcase_add_test(tc, after_an_invalidation_the_row_is_read_anew);
+    tcase_add_test(tc, an_invalidation_ends_absence_too);
+    tcase_add_test(tc, nothing_loaded_before_an_invalidation_is_kept_after_it);
+    tcase_add_test(tc, nothing_loaded_before_a_plain_del_is_kept_after_it);
+    tcase_add_test(tc, nothing_loaded_before_a_flush_is_kept_after_it);
+    tcase_add_test(
+        tc, who_comes_after_an_invalidation_does_not_wait_for_the_older_load);
+    tcase_add_test(tc, who_comes_after_a_del_gets_the_new_row);
+    tcase_add_test(tc,
+                   a_second_client_is_not_given_what_the_first_has_invalidated);
+    tcase_add_test(tc, own_writes_are_seen_among_readers);
+    tcase_add_test(tc, the_sources_reason_reaches_all_callers_here);
+    tcase_add_test(tc, who_waits_elsewhere_hears_of_a_failed_load);
+    tcase_add_test(tc, a_failed_load_is_tried_again_after_its_ttl);
+    tcase_add_test(tc, without_a_failure_ttl_the_next_caller_loads);
+    tcase_add_test(tc,
+                   a_load_past_its_timeout_fails_its_callers_and_frees_the_key);
+    return run_tests("writes", tc);
+}

@@ -1,0 +1,347 @@
+/* The world of the simulated locks. Its one invariant: all that happens is an
+ * event, and all chance comes from the seed. */
+#include "sim/lock_sim.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SERVER_MS UINT64_C(1700000000000) /* the servers' clock */
+#define CLOCK_MS UINT64_C(5000000)        /* a process's */
+#define CALLS_MS 300                      /* calls come within */
+#define FAULTS_MS 350                     /* faults begin within */
+#define SETTLE_MS 400         /* they have ended, and their effects, after */
+#define SERVERS_APART_MS 5000 /* their clocks, at most */
+#define LOOK_MS 40            /* at holds whose renewals are rare */
+#define STEPS_MAX 6000
+
+/* ----------------------------------------------------------------- chance */
+
+uint64_t sim_draw(struct sim *s, uint64_t below)
+{
+    /* splitmix64 */
+    uint64_t z = s->random += 0x9e3779b97f4a7c15;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    z ^= z >> 31;
+    return below > 0 ? z % below : z;
+}
+
+bool sim_chance(struct sim *s, unsigned pct)
+{
+    return pct > 0 && sim_draw(s, 100) < pct;
+}
+
+uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high)
+{
+    return low + sim_draw(s, high - low + 1);
+}
+
+void sim_trace(const struct sim *s, const char *what, unsigned process,
+               size_t server, uint64_t number)
+{
+    if (s->is_tracing)
+        fprintf(stderr,
+                "%6" PRIu64 " %-12s process %u server %zu %" PRIu64 "\n",
+                s->now_ms, what, process, server, number);
+}
+
+/* ----------------------------------------------------------------- clocks */
+
+uint64_t sim_local_ms(const struct sim *s, unsigned p)
+{
+    const struct sim_process *process = &s->process[p];
+
+    return CLOCK_MS + process->offset_ms +
+           s->now_ms * (uint64_t)(1000 + process->drift_pm) / 1000;
+}
+
+/* Two commands are never executed at the same microsecond. */
+void sim_tick(struct sim *s, unsigned i)
+{
+    struct sim_server *server = &s->server[i];
+    uint64_t now_us =
+        (uint64_t)((int64_t)(SERVER_MS + s->now_ms) + server->jump_ms) * 1000;
+    uint64_t last_us = server->twin.now_us;
+
+    if (last_us >= now_us && last_us < now_us + 1000)
+        server->twin.now_us = last_us + 1;
+    else
+        server->twin.now_us = now_us;
+}
+
+/* ----------------------------------------------------------------- events */
+
+void sim_plan(struct sim *s, uint64_t delay_ms, struct sim_event event)
+{
+    if (s->event_count == SIM_EVENTS)
+        sim_fail(s, "more events than fit");
+    event.at_ms = s->now_ms + delay_ms;
+    event.order = ++s->event_order;
+    s->event[s->event_count++] = event;
+}
+
+static struct sim_event take_next(struct sim *s)
+{
+    struct sim_event next;
+    size_t best = 0;
+
+    for (size_t i = 1; i < s->event_count; i++)
+        if (s->event[i].at_ms < s->event[best].at_ms ||
+            (s->event[i].at_ms == s->event[best].at_ms &&
+             s->event[i].order < s->event[best].order))
+            best = i;
+    next = s->event[best];
+    s->event[best] = s->event[--s->event_count];
+    return next;
+}
+
+/* Events of a process that is stopped wait for it; those of a server that is
+ * frozen, too. */
+static bool is_put_off(struct sim *s, const struct sim_event *e)
+{
+    static const bool is_process_s[] = {
+        [SIM_CALL] = true,  [SIM_RELEASE] = true, [SIM_EXTEND] = true,
+        [SIM_POST] = true,  [SIM_TIMER] = true,   [SIM_REPLY] = true,
+        [SIM_PUSH] = true,  [SIM_UP] = true,      [SIM_DOWN] = true,
+        [SIM_CLOSE] = true, [SIM_LOOK] = false};
+    uint64_t until_ms = 0;
+
+    if (is_process_s[e->type])
+        until_ms = s->process[e->process].stalled_until_ms;
+    if (e->type == SIM_EXECUTE || e->type == SIM_UP)
+        if (s->server[e->server].frozen_until_ms > until_ms)
+            until_ms = s->server[e->server].frozen_until_ms;
+    if (until_ms <= s->now_ms)
+        return false;
+    sim_plan(s, until_ms - s->now_ms, *e);
+    return true;
+}
+
+static void happen(struct sim *s, const struct sim_event *e)
+{
+    switch (e->type) {
+    case SIM_CALL:
+        sim_on_call(s, (unsigned)e->index);
+        break;
+    case SIM_RELEASE:
+        sim_on_release(s, e->index);
+        break;
+    case SIM_EXTEND:
+        sim_on_extend(s, e->index);
+        break;
+    case SIM_POST:
+        sim_on_post(s, (unsigned)e->index);
+        break;
+    case SIM_TIMER:
+        sim_on_timer(s, e);
+        break;
+    case SIM_EXECUTE:
+        sim_on_execute(s, e);
+        break;
+    case SIM_REPLY:
+        sim_on_reply(s, e);
+        break;
+    case SIM_BREAK:
+        sim_on_break(s, e);
+        break;
+    case SIM_PUSH:
+        sim_on_push(s, e);
+        break;
+    case SIM_UP:
+        sim_on_up(s, e);
+        break;
+    case SIM_DOWN:
+        sim_on_epoch(s, e->process, e->server);
+        break;
+    case SIM_EXPIRE_KEYS:
+        sim_on_expire(s, e->server);
+        break;
+    case SIM_FAULT:
+        sim_on_fault(s, e);
+        break;
+    case SIM_START:
+        sim_on_start(s, e);
+        break;
+    case SIM_CLOSE:
+        sim_on_close(s, (unsigned)e->index);
+        break;
+    case SIM_LOOK:
+        sim_check_holds(s);
+        break;
+    }
+}
+
+/* --------------------------------------------------------------- schedule */
+
+static void plan_faults(struct sim *s, enum sim_fault fault, unsigned most)
+{
+    uint64_t count = sim_between(s, 0, most);
+
+    while (count-- > 0)
+        sim_plan(s, sim_between(s, 1, FAULTS_MS),
+                 (struct sim_event){
+                     .type = SIM_FAULT,
+                     .fault = fault,
+                     .process = (unsigned)sim_draw(s, s->process_count),
+                     .server = (unsigned)sim_draw(s, s->server_count)});
+}
+
+static void plan_calls(struct sim *s)
+{
+    for (unsigned i = 0; i < s->mode->calls; i++) {
+        unsigned handle = (unsigned)sim_draw(s, s->handle_count);
+        sim_plan(s, sim_between(s, 1, s->mode->is_crowd ? 20 : CALLS_MS),
+                 (struct sim_event){.type = SIM_CALL,
+                                    .process = s->handle[handle].process,
+                                    .index = handle});
+    }
+    for (uint64_t i = sim_between(s, 0, s->mode->closes); i > 0; i--) {
+        unsigned handle = (unsigned)sim_draw(s, s->handle_count);
+        sim_plan(s, sim_between(s, 50, FAULTS_MS),
+                 (struct sim_event){.type = SIM_CLOSE,
+                                    .process = s->handle[handle].process,
+                                    .index = handle});
+    }
+    for (uint64_t ms = LOOK_MS;
+         s->mode->lease_ms > 0 && ms < FAULTS_MS + SETTLE_MS; ms += LOOK_MS)
+        sim_plan(s, ms, (struct sim_event){.type = SIM_LOOK});
+    sim_plan(s, s->faults_end_ms - s->now_ms + 3 * s->options.lease_ms,
+             (struct sim_event){.type = SIM_LOOK});
+}
+
+static void plan_all_faults(struct sim *s)
+{
+    const struct sim_mode *m = s->mode;
+
+    if (m->outage_ms > 0)
+        sim_plan(s, 5,
+                 (struct sim_event){.type = SIM_FAULT, .fault = SIM_OUTAGE});
+    plan_faults(s, SIM_CUT, m->cuts);
+    plan_faults(s, SIM_KILL, m->kills);
+    plan_faults(s, SIM_STALL, m->stalls);
+    plan_faults(s, SIM_RESTART, m->restarts);
+    plan_faults(s, SIM_WIPE, m->wipes);
+    plan_faults(s, SIM_FREEZE, m->freezes);
+    plan_faults(s, SIM_FLUSH, m->flushes);
+    plan_faults(s, SIM_JUMP, m->jumps);
+}
+
+static void choose_algorithm(struct sim *s)
+{
+    static const enum shed_lock_algorithm algorithms[] = {
+        SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP,
+        SHED_LOCK_LEASE, SHED_LOCK_LEASE,  SHED_LOCK_QUORUM};
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+
+    do
+        s->algorithm = (enum sim_algorithm)sim_draw(s, SIM_ALGORITHMS);
+    while ((s->mode->algorithms >> s->algorithm & 1) == 0);
+    o.algorithm = algorithms[s->algorithm];
+    o.fair = s->algorithm == SIM_FAIR;
+    o.lease_ms =
+        s->mode->lease_ms > 0 ? s->mode->lease_ms : sim_between(s, 100, 300);
+    o.watchdog = s->mode->is_calm || s->mode->is_prompt || sim_chance(s, 80);
+    o.max_hold_ms = s->mode->is_calm || s->mode->is_prompt || !sim_chance(s, 20)
+                        ? 0
+                        : sim_between(s, 50, 300);
+    /* what breaks a session and stops its process as well, passes for a death
+     */
+    o.death_grace_ms =
+        s->mode->stalls > 0 && s->mode->cuts + s->mode->restarts > 0
+            ? 0
+            : sim_between(s, 120, 200);
+    s->is_watched = sim_chance(s, 60);
+    s->options = o;
+    s->way = shed_lock_way_of(&s->options);
+    s->server_count =
+        s->algorithm == SIM_QUORUM ? (sim_chance(s, 60) ? SIM_SERVERS : 3) : 1;
+}
+
+/* Where servers lose their data, their clocks keep the numbers growing, if they
+ * are no farther apart than a lease. */
+static void start_servers(struct sim *s)
+{
+    uint64_t apart_ms =
+        s->mode->wipes > 0 ? s->options.lease_ms / 2 : SERVERS_APART_MS;
+
+    for (unsigned i = 0; i < s->server_count; i++) {
+        s->server[i].runs = i + 1;
+        memset(s->server[i].twin.run, 'a' + (int)i, SHED_RUN_BYTES);
+        s->server[i].jump_ms = (int64_t)sim_draw(s, apart_ms);
+        sim_tick(s, i);
+    }
+}
+
+static void start_processes(struct sim *s)
+{
+    unsigned count = (unsigned)sim_between(s, s->mode->is_crowd ? 2 : 1, 4);
+
+    if (s->mode->processes > 0)
+        count = s->mode->processes;
+    for (s->process_count = 0; s->process_count < count; s->process_count++) {
+        unsigned p = s->process_count;
+        struct sim_process *process = &s->process[p];
+        process->is_alive = true;
+        process->has_pushes = !sim_chance(s, s->mode->no_push_pct);
+        process->is_settled = !process->has_pushes;
+        process->offset_ms = sim_draw(s, 1000000);
+        process->drift_pm =
+            (int)(s->mode->drift_pm * sim_draw(s, 3)) - (int)s->mode->drift_pm;
+        process->skew_ms = sim_draw(s, s->mode->skew_ms + 1);
+        for (unsigned i = 0; i < s->server_count; i++)
+            sim_plan(
+                s, s->mode->is_calm ? 0 : sim_between(s, 0, 3),
+                (struct sim_event){.type = SIM_UP, .process = p, .server = i});
+        sim_open_handle(s, p);
+        if (sim_chance(s, 50) && s->handle_count + count - p < SIM_HANDLES)
+            sim_open_handle(s, p);
+    }
+}
+
+static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
+{
+    memset(s, 0, offsetof(struct sim, handle));
+    for (size_t i = 0; i < SIM_HANDLES; i++)
+        s->handle[i].life = SIM_UNUSED;
+    for (size_t i = 0; i < SIM_REQUESTS; i++)
+        s->request[i].is_used = false;
+    s->mode = mode;
+    s->seed = s->random = seed;
+    (void)sim_draw(s, 0);
+    s->now_ms = 10000; /* every server is older than a lease */
+    s->faults_end_ms = s->now_ms + FAULTS_MS + SETTLE_MS;
+    s->calls_end_ms = s->now_ms + CALLS_MS;
+    s->is_tracing = getenv("SHED_SIM_TRACE") != NULL;
+    choose_algorithm(s);
+    start_servers(s);
+    start_processes(s);
+    sim_trace(s, "algorithm", s->process_count, s->server_count, s->algorithm);
+    s->has_twins = s->server_count > 1 && sim_chance(s, mode->twins_pct);
+    s->twins_ms = s->now_ms + sim_draw(s, 100);
+    s->refusal = (struct shed_error){.code = SHED_EINVAL,
+                                     .reason = "two servers are one"};
+}
+
+void sim_run(struct sim *s, const struct sim_mode *mode, uint64_t seed)
+{
+    unsigned steps = 0;
+
+    set_up(s, mode, seed);
+    plan_calls(s);
+    plan_all_faults(s);
+    while (s->event_count > 0) {
+        struct sim_event e = take_next(s);
+
+        s->now_ms = e.at_ms;
+        if (++steps > STEPS_MAX)
+            sim_fail(s, "it does not come to rest");
+        if (is_put_off(s, &e))
+            continue;
+        happen(s, &e);
+        sim_check_world(s);
+    }
+    sim_check_end(s);
+}

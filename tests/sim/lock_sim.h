@@ -1,0 +1,292 @@
+/*
+ * The simulation of locks: processes with handles of one lock, each a machine
+ * with its voters, one to five servers (lock_twin), and a network between them;
+ * virtual time, one event at a time, and the invariants after each. A schedule
+ * follows from its seed.
+ */
+#ifndef LOCK_SIM_H
+#define LOCK_SIM_H
+
+#include "lock/machine.h"
+#include "support/lock_twin.h"
+
+#define SIM_SERVERS 5
+#define SIM_PROCESSES 6
+#define SIM_HANDLES 8
+#define SIM_CALLS 400
+#define SIM_REQUESTS 192
+#define SIM_EVENTS 768
+
+/* How long a command waits for its answer. */
+#define SIM_TIMEOUT_MS UINT64_C(60)
+
+enum sim_algorithm {
+    SIM_SETNX,
+    SIM_EXPIRE,
+    SIM_TIMESTAMP,
+    SIM_LEASE,
+    SIM_FAIR,
+    SIM_QUORUM,
+    SIM_ALGORITHMS
+};
+
+/* What can go wrong, in percent of the occasions or as the most that a schedule
+ * has of it. */
+struct sim_mode {
+    const char *name;
+    unsigned algorithms; /* a bit each; one is drawn */
+    unsigned calls;
+    unsigned latency_ms;  /* one way, at most */
+    unsigned short_pct;   /* of what may go the short way */
+    unsigned no_push_pct; /* processes that wait by the timer alone */
+    unsigned push_lost_pct, push_twice_pct;
+    unsigned twice_pct; /* commands of the short way that come twice */
+    unsigned lost_pct;  /* replies without which a connection breaks */
+    unsigned cuts, kills, stalls, restarts, wipes, freezes, flushes, jumps;
+    unsigned closes;                                 /* handles */
+    unsigned extend_pct, advance_pct, forgotten_pct; /* of the holds */
+    unsigned twins_pct;    /* schedules in which two servers are one */
+    unsigned processes;    /* 0: one to four */
+    unsigned lease_ms;     /* 0: any */
+    unsigned push_late_ms; /* beyond a latency */
+    unsigned outage_ms;    /* of the first server, from the beginning */
+    unsigned hold_ms;      /* at most; 0: any */
+    unsigned drift_pm;     /* of a process's clock, at most, in thousandths */
+    unsigned skew_ms;      /* of wall clocks, at most */
+    bool is_calm;          /* nothing goes wrong: nothing is lost */
+    bool is_crowd;         /* each handle wants the lock again and again */
+    bool breaks_exclusion; /* what goes wrong is more than a lock can bear */
+    bool breaks_numbers;
+    bool is_prompt; /* a release is followed by an acquire at once */
+};
+
+struct sim_process {
+    bool is_alive, has_pushes, is_settled;
+    uint64_t stalled_until_ms, stalled_ms;
+    uint64_t offset_ms; /* of its clock */
+    int drift_pm;
+    uint64_t skew_ms;    /* of its wall clock */
+    uint64_t changed_ms; /* when a session began or ended */
+    struct {
+        bool is_up;
+        uint64_t number; /* of the connection */
+        char run[SHED_RUN_BYTES];
+    } session[SIM_SERVERS];
+};
+
+struct sim_server {
+    struct lock_twin twin;
+    bool is_down;
+    uint64_t frozen_until_ms;
+    uint64_t since_ms; /* of this run */
+    uint64_t runs;
+    int64_t jump_ms;  /* of its clock */
+    bool is_expiring; /* that is planned */
+};
+
+struct sim_handle {
+    enum { SIM_UNUSED, SIM_IN_USE, SIM_GONE } life;
+    unsigned process;
+    struct shed_lock_words words;
+    struct shed_lock_machine machine;
+    struct shed_voter voter[SIM_SERVERS];
+    uint64_t timer_at_ms; /* by the process's clock */
+    uint64_t timer;       /* the one that counts */
+    bool is_posted;
+    uint64_t generation;       /* of the last hold that was seen */
+    uint64_t ended_generation; /* of the last that was given back */
+    uint64_t lost_generation;  /* the last whose loss was told */
+    uint64_t round_since_ms;   /* the one that is under way, and which it is */
+    uint64_t round_asked_ms;
+    unsigned round_numberings;
+    uint64_t extended_generation; /* of the last hold that was extended */
+    uint64_t closing_ms;          /* 0: it is not */
+    uint64_t stalled_ms;          /* of the process, then */
+    uint64_t busy_calls;          /* that must end before it is closed */
+};
+
+enum sim_call_state {
+    SIM_FREE,
+    SIM_TRYING, /* the short way */
+    SIM_WAITING,
+    SIM_HOLDING,
+    SIM_ENDED
+};
+
+/* A call of the application's: an acquire and what follows it, or one more
+ * operation. */
+struct sim_call {
+    struct shed_lock_request request; /* first */
+    enum sim_call_state state;
+    struct sim *sim;
+    unsigned handle;
+    unsigned answers;
+    uint64_t begun_ms, asked_ms; /* the second by the process's clock */
+    uint64_t must_end_ms;
+    unsigned epochs;
+    uint64_t generation;
+    uint64_t stalled_ms; /* of the process, at the beginning */
+    uint64_t number;     /* the last that was written back for it */
+    uint32_t below;      /* the servers that knew no higher one, a bit each */
+    bool is_unsure; /* a renewal without an answer may have been executed */
+    struct shed_talk talk; /* the short way's */
+};
+
+enum sim_event_type {
+    SIM_CALL,
+    SIM_RELEASE,
+    SIM_EXTEND,
+    SIM_POST,
+    SIM_TIMER,
+    SIM_EXECUTE,
+    SIM_REPLY,
+    SIM_BREAK, /* an answer is overdue */
+    SIM_PUSH,
+    SIM_UP,   /* a session is there */
+    SIM_DOWN, /* a process hears that one is not */
+    SIM_EXPIRE_KEYS,
+    SIM_FAULT,
+    SIM_START, /* a server is back */
+    SIM_CLOSE,
+    SIM_LOOK /* at the holds that last */
+};
+
+enum sim_fault {
+    SIM_CUT,
+    SIM_KILL,
+    SIM_STALL,
+    SIM_RESTART,
+    SIM_WIPE,
+    SIM_OUTAGE,
+    SIM_FREEZE,
+    SIM_FLUSH,
+    SIM_JUMP
+};
+
+struct sim_event {
+    uint64_t at_ms, order;
+    enum sim_event_type type;
+    unsigned process, server;
+    size_t index;    /* of the handle, call, request */
+    uint64_t number; /* of the timer, connection, request */
+    enum sim_fault fault;
+};
+
+/* A command under way. */
+struct sim_request {
+    bool is_used;
+    uint64_t number;
+    unsigned process, server, handle;
+    uint64_t session;
+    size_t call;     /* the short way's; SIM_CALLS: a voter's */
+    unsigned copies; /* of it, that are still to be executed */
+    bool has_reply;
+    bool is_broken;  /* its answer will not come */
+    bool is_dropped; /* nor will it be executed */
+    bool was_sent;
+    unsigned pending; /* events that need it */
+    size_t for_call;  /* whose holder it names; SIM_CALLS: none's */
+    struct lock_twin_call command;
+    struct lock_twin_reply reply;
+};
+
+struct sim {
+    const struct sim_mode *mode;
+    uint64_t seed, random;
+    uint64_t now_ms;
+    bool is_tracing;
+    enum sim_algorithm algorithm;
+    const struct shed_lock_way *way;
+    struct shed_lock_options options;
+    struct shed_error refusal;
+    bool has_twins; /* two servers are one, which is known from then on */
+    uint64_t twins_ms;
+    bool is_watched; /* somebody wants to hear of losses */
+    size_t server_count;
+    unsigned process_count, handle_count;
+    uint64_t faults_end_ms, calls_end_ms;
+    struct sim_server server[SIM_SERVERS];
+    struct sim_process process[SIM_PROCESSES];
+    size_t event_count, call_count;
+    uint64_t event_order, last_number, commands;
+    uint64_t floor; /* numbers of later holders are above it */
+    uint64_t advanced, advanced_ms;
+    uint64_t idle_since_ms; /* no server has it */
+    uint64_t stuck_ms;      /* since when it has had no end */
+    uint64_t freed_ms; /* since when nobody has held it; 0: somebody does */
+    unsigned grants, last_holder;
+    uint64_t cohort_since_ms; /* taken by that one alone, with others waiting */
+    bool has_deaths;
+    /* large, and not cleared */
+    struct sim_handle handle[SIM_HANDLES];
+    struct sim_call call[SIM_CALLS + 1]; /* the last is nobody's */
+    struct sim_request request[SIM_REQUESTS];
+    struct sim_event event[SIM_EVENTS];
+};
+
+/* Run one schedule to its end. A broken invariant ends the test. */
+void sim_run(struct sim *sim, const struct sim_mode *mode, uint64_t seed);
+
+/* lock_sim.c: chance, events, clocks. */
+uint64_t sim_draw(struct sim *sim, uint64_t below); /* 0: any 64 bits */
+bool sim_chance(struct sim *sim, unsigned pct);
+uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high);
+void sim_plan(struct sim *sim, uint64_t delay_ms, struct sim_event event);
+uint64_t sim_local_ms(const struct sim *sim, unsigned process);
+void sim_trace(const struct sim *sim, const char *what, unsigned process,
+               size_t server, uint64_t number);
+
+/* lock_sim_net.c: commands, sessions, servers. */
+void sim_send(struct sim *sim, unsigned handle, unsigned server, size_t call,
+              const struct shed_talk *talk, const struct shed_args *args);
+void sim_on_execute(struct sim *sim, const struct sim_event *event);
+void sim_on_break(struct sim *sim, const struct sim_event *event);
+void sim_on_up(struct sim *sim, const struct sim_event *event);
+void sim_on_start(struct sim *sim, const struct sim_event *event);
+void sim_on_expire(struct sim *sim, unsigned server);
+void sim_on_fault(struct sim *sim, const struct sim_event *event);
+void sim_tick(struct sim *sim, unsigned server);
+
+/* lock_sim_process.c: handles, calls. */
+void sim_open_handle(struct sim *sim, unsigned process);
+void sim_on_call(struct sim *sim, unsigned handle);
+void sim_on_release(struct sim *sim, size_t call);
+void sim_on_extend(struct sim *sim, size_t call);
+void sim_on_close(struct sim *sim, unsigned handle);
+void sim_on_post(struct sim *sim, unsigned handle);
+void sim_on_timer(struct sim *sim, const struct sim_event *event);
+void sim_on_reply(struct sim *sim, const struct sim_event *event);
+void sim_on_push(struct sim *sim, const struct sim_event *event);
+void sim_on_epoch(struct sim *sim, unsigned process, unsigned server);
+
+/* lock_sim_talk.c: between a machine and the network. */
+void sim_ask(struct sim *sim, unsigned handle, unsigned server);
+/* Say what comes next; false: the talk is over. */
+bool sim_say(struct sim *sim, unsigned handle, unsigned server, size_t call,
+             struct shed_talk *talk);
+/* Hear a reply, and go on; true: the talk is over. */
+bool sim_hear(struct sim *sim, const struct sim_request *request,
+              struct shed_talk *talk);
+
+/* lock_sim_left.c. */
+void sim_check_orphans(struct sim *sim);
+void sim_check_server(struct sim *sim, unsigned server);
+bool sim_is_leftover(const struct shed_voter *voter,
+                     const struct shed_lock_holder *holder);
+
+/* lock_sim_check.c: each ends the test where an invariant is broken. */
+void sim_check_grant(struct sim *sim, unsigned handle);
+void sim_check_step(struct sim *sim, unsigned handle,
+                    const struct shed_lock_act *act, bool was_gone);
+void sim_check_answer(struct sim *sim, const struct sim_call *call);
+void sim_check_world(struct sim *sim);
+bool sim_is_alive(const struct sim *sim, unsigned handle);
+size_t sim_find_call(const struct sim *sim,
+                     const struct shed_lock_holder *holder);
+void sim_check_holds(struct sim *sim);
+void sim_check_end(struct sim *sim);
+
+__attribute__((format(printf, 2, 3), noreturn)) void
+sim_fail(const struct sim *sim, const char *format, ...);
+
+#endif

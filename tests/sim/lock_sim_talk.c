@@ -1,0 +1,90 @@
+/* Talks: what server.c does between a machine and a network. Its invariant: a
+ * talk that was asked ends once, by a reply. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "sim/lock_sim.h"
+
+#define WALL_MS UINT64_C(1700000000000)
+
+static void identify(const struct sim *s, unsigned p, unsigned server,
+                     struct shed_push_identity *identity)
+{
+    char text[SHED_ENTRY_PROCESS_BYTES + 1];
+
+    memset(identity, ' ', sizeof(*identity));
+    if (!s->process[p].session[server].is_up || !s->process[p].has_pushes)
+        return;
+    snprintf(text, sizeof(text), "%016x", p);
+    memcpy(identity->process, text, sizeof(identity->process));
+    memcpy(identity->run, s->process[p].session[server].run, SHED_RUN_BYTES);
+}
+
+static void read_clocks(const struct sim *s, unsigned h, struct shed_talk *talk)
+{
+    talk->now_ms = sim_local_ms(s, s->handle[h].process);
+    talk->wall_ms =
+        WALL_MS + s->now_ms + s->process[s->handle[h].process].skew_ms;
+}
+
+/* Returns: false: the talk is over. */
+bool sim_say(struct sim *s, unsigned h, unsigned server, size_t call,
+             struct shed_talk *talk)
+{
+    struct shed_args args = {0};
+
+    identify(s, s->handle[h].process, server, &talk->identity);
+    read_clocks(s, h, talk);
+    if (!talk->way->say(talk, &args))
+        return false;
+    sim_send(s, h, server, call, talk, &args);
+    return true;
+}
+
+static bool is_too_young(const struct sim *s, unsigned server,
+                         struct shed_talk *talk)
+{
+    if (!shed_quorum_is_too_young(s->server_count, talk,
+                                  s->now_ms - s->server[server].since_ms))
+        return false;
+    (void)shed_fail(&talk->error, SHED_EREDIS, "too young");
+    (void)shed_talk_end(talk, SHED_TALK_FAILED);
+    return true;
+}
+
+void sim_ask(struct sim *s, unsigned h, unsigned server)
+{
+    static const char *const ops[] = {"asks for", "extends", "gives back",
+                                      "undoes", "advances"};
+    struct shed_talk *talk = &s->handle[h].voter[server].talk;
+
+    sim_trace(s, ops[talk->op], s->handle[h].process, server,
+              talk->holder.token[0]);
+    if (is_too_young(s, server, talk) ||
+        !sim_say(s, h, server, SIM_CALLS, talk))
+        sim_send(s, h, server, SIM_CALLS, talk, NULL);
+}
+
+/* Returns: whether the talk is over. */
+bool sim_hear(struct sim *s, const struct sim_request *r,
+              struct shed_talk *talk)
+{
+    struct lock_twin_memory memory;
+    bool goes_on;
+
+    if (r->is_broken) {
+        if (talk->op == SHED_LOCK_OP_EXTEND)
+            s->call[sim_find_call(s, &talk->holder)].is_unsure = true;
+        (void)shed_fail(&talk->error, SHED_EREDIS, "the connection broke");
+        (void)shed_talk_end(talk, SHED_TALK_FAILED);
+        return true;
+    }
+    read_clocks(s, r->handle, talk);
+    goes_on = talk->way->hear(talk, lock_twin_say(&r->reply, &memory));
+    if (goes_on && sim_say(s, r->handle, r->server, r->call, talk))
+        return false;
+    if (talk->end == SHED_TALK_YES && r->call == SIM_CALLS)
+        (void)is_too_young(s, r->server, talk);
+    return true;
+}

@@ -1,0 +1,243 @@
+/* The invariants of the simulation. They know what was promised, and nothing of
+ * how it is kept. */
+#include <check.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/entry.h"
+#include "sim/sim_world.h"
+
+enum {
+    TYPE_AT = 5,
+    VERSION_AT = 8,
+    PROCESS_AT = 24,
+    WRITTEN_AT = 40,
+    UNTIL_AT = 48,
+    FLIGHT_AT = 56
+};
+
+/* A waiter's slowest poll, and twice that for what a poll begins. */
+#define POLL_MS UINT64_C(150)
+#define SETTLE_MS 3000
+
+void sim_fail(const struct sim *sim, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    ck_abort_msg("%s, at %llu ms. Again: SHED_SIM_MODE=%s SHED_SIM_SEED=%llu "
+                 "SHED_SIM_TRACE=1 ./test_sim",
+                 text, (unsigned long long)sim->now_ms, sim->mode->name,
+                 (unsigned long long)sim->seed);
+    abort();
+}
+
+static bool is_ours(const struct twin_slot *slot)
+{
+    return slot->type == TWIN_STRING &&
+           slot->bytes.size >= SHED_ENTRY_HEADER_BYTES &&
+           memcmp(slot->bytes.at, "\xf5shd", 4) == 0;
+}
+
+void sim_check_store(const struct sim *sim)
+{
+    for (size_t i = 0; i < SIM_KEYS; i++) {
+        const struct twin_slot *slot = &sim->twin.slot[i];
+        unsigned char type;
+
+        if (!is_ours(slot))
+            continue;
+        if (!slot->has_ttl)
+            sim_fail(sim, "key %zu has no ttl", i);
+        type = slot->bytes.at[TYPE_AT];
+        if ((type == SHED_ENTRY_VALUE || type == SHED_ENTRY_NEGATIVE) &&
+            sim_version_of(&slot->bytes) < sim->floor[i])
+            sim_fail(sim, "stale set: key %zu holds %llu, %llu is out", i,
+                     (unsigned long long)sim_version_of(&slot->bytes),
+                     (unsigned long long)sim->floor[i] - 1);
+    }
+}
+
+static void check_promptness(const struct sim *sim,
+                             const struct sim_caller *caller)
+{
+    uint64_t since = sim->stored_ms[caller->key];
+
+    if (since < caller->joined_ms)
+        since = caller->joined_ms;
+    /* a push, a look of somebody else's that is under way, one's own */
+    if (sim->now_ms > since + 6 * sim->mode->latency_ms)
+        sim_fail(sim, "a waiter was told late, by %llu ms",
+                 (unsigned long long)(sim->now_ms - since));
+}
+
+void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
+                      enum shed_flight_answer answer, uint64_t version)
+{
+    if (sim->mode->answer_max_ms > 0 &&
+        sim->now_ms - caller->joined_ms > sim->mode->answer_max_ms)
+        sim_fail(sim, "a caller waited %llu ms",
+                 (unsigned long long)(sim->now_ms - caller->joined_ms));
+    if (answer == SHED_ANSWER_FAILURE) {
+        if (sim->mode->is_strict && sim->mode->fail_pct == 0)
+            sim_fail(sim, "a caller failed and nothing had");
+        return;
+    }
+    if (version < caller->oldest)
+        sim_fail(sim, "a caller got %llu, which was out before it came (%llu)",
+                 (unsigned long long)version,
+                 (unsigned long long)caller->oldest);
+    if (version > sim->row[caller->key])
+        sim_fail(sim, "a caller got a version that is not committed");
+    if (version < sim->process[caller->process].own[caller->key] &&
+        caller->oldest > version)
+        sim_fail(sim, "a process read older than its own write");
+    if (sim->mode->is_prompt)
+        check_promptness(sim, caller);
+}
+
+void sim_check_load(struct sim *sim, const struct sim_flight *flight,
+                    bool is_leased)
+{
+    const unsigned char *version = flight->owner.version;
+
+    if (sim->killed_ms > 0 && sim->reloaded_ms == 0)
+        sim->reloaded_ms = sim->now_ms;
+    if (!is_leased) {
+        if (sim->mode->is_strict)
+            sim_fail(sim, "a load without a lease and without need");
+        return;
+    }
+    if (!sim->mode->is_strict)
+        return;
+    for (size_t i = 0; i < sim->version_count; i++)
+        if (memcmp(sim->version[i], version, sizeof(sim->version[i])) == 0)
+            sim_fail(sim, "two loads under one lease record, key %zu",
+                     flight->key);
+    if (sim->version_count == SIM_VERSIONS)
+        sim_fail(sim, "more data versions than fit");
+    memcpy(sim->version[sim->version_count++], version, 16);
+}
+
+void sim_check_owner(const struct sim *sim, const struct twin_slot *before,
+                     const struct twin_call *call)
+{
+    const struct twin_slot *after = &sim->twin.slot[call->key];
+    const unsigned char *record = before->bytes.at;
+
+    if (call->script != SHED_SCRIPT_FAIL && call->script != SHED_SCRIPT_RENEW)
+        return;
+    if (after->type == before->type &&
+        (after->type != TWIN_STRING ||
+         (after->bytes.size == before->bytes.size &&
+          memcmp(after->bytes.at, record, before->bytes.size) == 0)))
+        return;
+    if (before->type == TWIN_ABSENT || !is_ours(before) ||
+        record[TYPE_AT] != SHED_ENTRY_LEASE ||
+        memcmp(record + VERSION_AT, call->argv[0].at, 16) != 0 ||
+        memcmp(record + PROCESS_AT, call->argv[1].at, 16) != 0 ||
+        memcmp(record + FLIGHT_AT, call->argv[2].at, 8) != 0)
+        sim_fail(sim, "who was not the holder changed key %zu", call->key);
+}
+
+void sim_check_look(const struct sim *sim, const struct sim_flight *flight)
+{
+    if (sim->mode->looks_max > 0 && flight->looks > sim->mode->looks_max)
+        sim_fail(sim, "a waiter looked %u times, key %zu", flight->looks,
+                 flight->key);
+}
+
+static bool is_led(const struct twin_call *call, const struct twin_reply *reply)
+{
+    return call->script == SHED_SCRIPT_ACQUIRE && reply->type == TWIN_PARTS &&
+           twin_bytes_are(&reply->part[0], "LEAD");
+}
+
+/* A lease that lasts, of a holder that is there, is nobody else's. The record
+ * tells. */
+void sim_check_takeover(const struct sim *sim, const struct twin_slot *before,
+                        const struct twin_call *call,
+                        const struct twin_reply *reply)
+{
+    const unsigned char *record = before->bytes.at;
+    uint64_t now = sim->twin.now_ms;
+    char holder[17] = "";
+    bool is_gone;
+
+    if (!is_led(call, reply) || !is_ours(before) ||
+        record[TYPE_AT] != SHED_ENTRY_LEASE || sim->mode->jumps > 0)
+        return;
+    if (memcmp(record + PROCESS_AT, call->argv[1].at, 16) == 0 &&
+        memcmp(record + FLIGHT_AT, call->argv[2].at, 8) == 0)
+        return;
+    if (memcmp(record + VERSION_AT, reply->part[1].at, 16) != 0)
+        sim_fail(sim, "a takeover lost the load before it, key %zu", call->key);
+    memcpy(holder, record + PROCESS_AT, 16);
+    is_gone = !sim->mode->no_channels &&
+              (sim->twin.channels >> strtoul(holder, NULL, 16) & 1) == 0;
+    if (now < twin_get_u64(record + UNTIL_AT) &&
+        !(is_gone &&
+          now - twin_get_u64(record + WRITTEN_AT) >= sim->lease.grace_ms))
+        sim_fail(sim, "a lease that lasts was taken over, key %zu", call->key);
+}
+
+/* How long a caller can wait once nothing goes wrong any more: a lease that is
+ * left behind, the load under way, one of its own. */
+static uint64_t longest_wait_ms(const struct sim *sim)
+{
+    if (sim->mode->is_burst && sim->mode->is_strict)
+        return sim->mode->fixed_load_ms + POLL_MS + 8 * sim->mode->latency_ms;
+    /* a lease that nobody holds begins again when the clock was set back */
+    return (sim->mode->jumps + 1) * sim->lease.lease_ms +
+           3 * sim->policy.load_timeout_ms + 2 * POLL_MS + SETTLE_MS;
+}
+
+static void check_replacement(const struct sim *sim)
+{
+    uint64_t bound =
+        sim->mode->no_channels ? sim->lease.lease_ms : sim->lease.grace_ms;
+
+    if (sim->killed_ms == 0)
+        sim_fail(sim, "nobody was killed");
+    if (sim->reloaded_ms == 0 ||
+        sim->reloaded_ms - sim->killed_ms >
+            bound + POLL_MS + 4 * sim->mode->latency_ms + 5)
+        sim_fail(sim, "a dead loader was replaced after %lld ms",
+                 (long long)(sim->reloaded_ms - sim->killed_ms));
+}
+
+void sim_check_end(const struct sim *sim)
+{
+    uint64_t bound = longest_wait_ms(sim);
+
+    for (size_t i = 0; i < sim->caller_count; i++) {
+        const struct sim_caller *caller = &sim->caller[i];
+        uint64_t since = caller->joined_ms;
+
+        if (caller->state == SIM_WAITS)
+            sim_fail(sim, "caller %zu of key %zu was never answered", i,
+                     caller->key);
+        if (!sim->mode->is_strict && since < sim->faults_end_ms)
+            since = sim->faults_end_ms;
+        if (caller->state == SIM_ANSWERED &&
+            caller->answered_ms > since + bound)
+            sim_fail(sim, "caller %zu was answered after %llu ms", i,
+                     (unsigned long long)(caller->answered_ms - since));
+    }
+    for (size_t i = 0; i < SIM_FLIGHTS; i++)
+        if (sim->flight[i].number != 0)
+            sim_fail(sim, "a flight is left over in state %d",
+                     (int)sim->flight[i].machine.state);
+    if (sim->mode->is_strict && sim->version_count != sim->absences)
+        sim_fail(sim, "%zu loads for %llu expiries", sim->version_count,
+                 (unsigned long long)sim->absences);
+    if (sim->mode->is_strict && sim->takeovers > 0)
+        sim_fail(sim, "a live holder was taken over");
+    if (sim->mode->is_holder_killed)
+        check_replacement(sim);
+}

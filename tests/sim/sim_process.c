@@ -1,0 +1,443 @@
+/* The processes of the simulation: each drives the flights of its callers. Its
+ * one invariant: it does what a machine says, in the order that it says. */
+#include "sim/sim_world.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/entry.h"
+
+static void give(struct sim *s, struct sim_flight *f,
+                 struct shed_flight_event event);
+
+/* ------------------------------------------------------------------ flights */
+
+static struct sim_flight *find_flight(struct sim *s, const struct sim_event *e)
+{
+    struct sim_flight *f = &s->flight[e->index];
+
+    return f->number == e->number && s->process[f->process].is_alive ? f : NULL;
+}
+
+static uint64_t newest_of(const struct sim *s, const struct sim_flight *f)
+{
+    for (size_t i = f->caller_count; i > 0; i--)
+        if (f->caller[i - 1] < SIM_CALLERS &&
+            s->caller[f->caller[i - 1]].state == SIM_WAITS)
+            return i;
+    return 0;
+}
+
+static void answer(struct sim *s, struct sim_flight *f,
+                   const struct shed_flight_act *act)
+{
+    uint64_t version = act->answer == SHED_ANSWER_ENTRY ? f->entry : f->loaded;
+
+    for (size_t i = 0; i < act->answer_upto && i < f->caller_count; i++) {
+        struct sim_caller *caller = &s->caller[f->caller[i]];
+
+        if (caller->state != SIM_WAITS)
+            continue;
+        sim_trace(s, "answers", f->process, f->key, version);
+        sim_check_answer(s, caller, act->answer, version);
+        caller->state = SIM_ANSWERED;
+        caller->answered_ms = s->now_ms;
+        f->looks = 0;
+    }
+}
+
+static void plan_load(struct sim *s, struct sim_flight *f, uint64_t number)
+{
+    uint64_t lasts = sim_between(s, 5, s->lease.lease_ms / 2), snapshot;
+    struct sim_request *r;
+    size_t index;
+
+    r = sim_make_request(s, &index);
+    r->what = SHED_SEND_LOAD;
+    r->number = number;
+    r->process = f->process;
+    r->flight = (size_t)(f - s->flight);
+    r->flight_number = f->number;
+    r->call.key = f->key;
+    r->has_failed = sim_chance(s, s->mode->fail_pct);
+    if (sim_chance(s, s->mode->slow_pct))
+        lasts += sim_between(s, 0, 2 * s->lease.lease_ms);
+    if (s->mode->overdue_pct == 0 && lasts >= s->policy.load_timeout_ms)
+        lasts = s->policy.load_timeout_ms - 1;
+    if (sim_chance(s, s->mode->overdue_pct))
+        lasts = s->policy.load_timeout_ms + sim_between(s, 0, 300);
+    if (s->mode->fixed_load_ms > 0)
+        lasts = s->mode->fixed_load_ms;
+    snapshot = sim_between(s, 0, lasts);
+    sim_plan_request(s, snapshot, SIM_LOAD_READ, index);
+    sim_plan_request(s, lasts, SIM_LOAD_END, index);
+}
+
+static void send_load(struct sim *s, struct sim_flight *f, uint64_t number)
+{
+    if (sim_chance(s, s->mode->refuse_pct)) {
+        give(s, f,
+             (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
+                                        .request = number});
+        return;
+    }
+    sim_trace(s, "loads", f->process, f->key, f->machine.is_leased);
+    sim_check_load(s, f, f->machine.is_leased);
+    plan_load(s, f, number);
+    if (s->mode->is_holder_killed && !s->is_kill_planned)
+        sim_plan(s, sim_between(s, 1, s->mode->fixed_load_ms / 2),
+                 (struct sim_event){.type = SIM_FAULT,
+                                    .fault = SIM_KILL,
+                                    .process = f->process});
+    s->is_kill_planned = true;
+}
+
+static void make_version(struct sim *s, unsigned char version[16])
+{
+    for (size_t i = 0; i < 16; i += 8)
+        shed_entry_put_u64(version + i, sim_draw(s, 0));
+}
+
+static void make_publish(struct sim *s, const struct sim_flight *f,
+                         struct twin_call *call)
+{
+    char payload[24];
+    int size = snprintf(payload, sizeof(payload), "%" PRIu64, f->loaded);
+
+    /* each fourth version of a row is "no such row" */
+    twin_make_publish(call, f->key, f->owner.version, f->loaded % 4 != 0,
+                      payload, (size_t)size,
+                      s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1));
+}
+
+static void make_call(struct sim *s, struct sim_flight *f,
+                      enum shed_flight_send what, struct twin_call *call)
+{
+    struct twin_owner asks = f->owner;
+
+    if (what == SHED_SEND_ACQUIRE) {
+        make_version(s, asks.version);
+        twin_make_acquire(call, f->key, &asks, !s->mode->no_channels, &s->lease,
+                          f->has_seen ? &f->seen : NULL);
+        f->has_seen = false;
+        f->looks++;
+        sim_check_look(s, f);
+        call->is_tracked = s->process[f->process].has_pushes;
+    } else if (what == SHED_SEND_PUBLISH) {
+        make_publish(s, f, call);
+    } else if (what == SHED_SEND_RENEW) {
+        twin_make_renew(call, f->key, &f->owner, s->lease.lease_ms);
+    } else {
+        twin_make_fail(call, f->key, &f->owner, "why",
+                       what == SHED_SEND_FAIL ? s->failure_ttl_ms : 0);
+    }
+    call->client = f->process;
+}
+
+static void send_to_store(struct sim *s, struct sim_flight *f,
+                          const struct shed_flight_act *act)
+{
+    size_t index;
+    struct sim_request *r = sim_make_request(s, &index);
+
+    r->what = act->send;
+    r->number = act->request;
+    r->process = f->process;
+    r->flight = (size_t)(f - s->flight);
+    r->flight_number = f->number;
+    make_call(s, f, act->send, &r->call);
+    sim_transmit(s, index);
+}
+
+static void obey(struct sim *s, struct sim_flight *f,
+                 const struct shed_flight_act *act)
+{
+    if (act->answer != SHED_ANSWER_NOTHING)
+        answer(s, f, act);
+    if (act->detach)
+        f->is_detached = true;
+    if (act->set_timer) {
+        f->timer = ++s->event_order;
+        sim_plan(s, act->timer_ms,
+                 (struct sim_event){.type = SIM_TIMER,
+                                    .process = f->process,
+                                    .key = f->key,
+                                    .index = (size_t)(f - s->flight),
+                                    .number = f->number,
+                                    .timer = f->timer});
+    }
+    if (act->send == SHED_SEND_LOAD)
+        send_load(s, f, act->request);
+    else if (act->send != SHED_SEND_NOTHING)
+        send_to_store(s, f, act);
+    if (f->number == 0 || f->machine.state != SHED_FLIGHT_OVER)
+        return;
+    if (newest_of(s, f) != 0)
+        sim_fail(s, "a flight is over and somebody waits");
+    f->number = 0;
+}
+
+static void give(struct sim *s, struct sim_flight *f,
+                 struct shed_flight_event event)
+{
+    struct shed_flight_act act;
+
+    f->machine.newest = newest_of(s, f);
+    f->machine.has_pushes = s->process[f->process].has_pushes;
+    act = shed_flight_step(&f->machine, &event, s->now_ms, sim_draw(s, 0));
+    if (s->is_tracing)
+        fprintf(stderr,
+                "%6" PRIu64 "   flight %" PRIu64 " (p%u k%zu) event %d -> "
+                "state %d send %d answer %d upto %" PRIu64 "\n",
+                s->now_ms, f->number, f->process, f->key, event.type,
+                f->machine.state, act.send, act.answer, act.answer_upto);
+    obey(s, f, &act);
+}
+
+/* ------------------------------------------------------------------ replies */
+
+uint64_t sim_version_of(const struct twin_bytes *entry)
+{
+    char text[24] = "";
+    size_t size = entry->size - SHED_ENTRY_HEADER_BYTES;
+
+    if (size < sizeof(text))
+        memcpy(text, entry->at + SHED_ENTRY_HEADER_BYTES, size);
+    return strtoull(text, NULL, 10);
+}
+
+static bool is_sound(const struct sim_flight *f, const struct twin_bytes *bytes)
+{
+    struct shed_entry entry;
+
+    return shed_entry_decode(twin_key(f->key), bytes->at, bytes->size,
+                             &entry) == SHED_ENTRY_OK;
+}
+
+/* What shows bytes that do not decode must replace just these. */
+static enum shed_flight_event_type read_entry(struct sim_flight *f,
+                                              const struct twin_bytes *bytes,
+                                              enum shed_flight_event_type good,
+                                              enum shed_flight_event_type bad)
+{
+    if (is_sound(f, bytes)) {
+        f->entry = sim_version_of(bytes);
+        return good;
+    }
+    twin_bytes_set(&f->seen, bytes->at, SHED_ENTRY_HEADER_BYTES);
+    f->has_seen = bad == SHED_EV_CORRUPT;
+    return bad;
+}
+
+static enum shed_flight_event_type
+translate_acquire(struct sim *s, struct sim_flight *f,
+                  const struct twin_reply *reply)
+{
+    const struct twin_bytes *word = &reply->part[0];
+
+    if (twin_bytes_are(word, "WAIT"))
+        return SHED_EV_WAIT;
+    if (twin_bytes_are(word, "HIT"))
+        return read_entry(f, &reply->part[1], SHED_EV_HIT, SHED_EV_CORRUPT);
+    if (twin_bytes_are(word, "FAILED"))
+        return is_sound(f, &reply->part[1])
+                   ? SHED_EV_MARKER
+                   : read_entry(f, &reply->part[1], SHED_EV_MARKER,
+                                SHED_EV_CORRUPT);
+    memcpy(f->owner.version, reply->part[1].at, sizeof(f->owner.version));
+    if (twin_bytes_are(&reply->part[2], "takeover"))
+        s->takeovers++;
+    return SHED_EV_LEAD;
+}
+
+static enum shed_flight_event_type
+translate_publish(struct sim_flight *f, const struct twin_reply *reply)
+{
+    if (twin_bytes_are(&reply->part[0], "STORED"))
+        return SHED_EV_STORED;
+    if (twin_bytes_are(&reply->part[0], "SUPERSEDED"))
+        return read_entry(f, &reply->part[1], SHED_EV_SUPERSEDED,
+                          SHED_EV_INVALIDATED);
+    return SHED_EV_INVALIDATED;
+}
+
+static void on_flight_reply(struct sim *s, struct sim_flight *f,
+                            const struct sim_request *r)
+{
+    struct shed_flight_event event = {.request = r->number};
+
+    if (r->is_lost || r->reply.type == TWIN_OOM) {
+        event.type = SHED_EV_TROUBLE;
+        event.trouble = r->is_refused ? SHED_TROUBLE_DOWN
+                        : r->is_lost  ? SHED_TROUBLE_PASSING
+                                      : SHED_TROUBLE_NO_WRITE;
+    } else if (r->what == SHED_SEND_ACQUIRE) {
+        /* a late reply is not for us any more */
+        if (f->machine.request != r->number)
+            return;
+        event.type = translate_acquire(s, f, &r->reply);
+        event.wait_ms = (uint64_t)r->reply.integer;
+    } else if (r->what == SHED_SEND_PUBLISH) {
+        event.type = translate_publish(f, &r->reply);
+    } else if (r->what == SHED_SEND_RENEW) {
+        event.type =
+            r->reply.integer == 1 ? SHED_EV_RENEWED : SHED_EV_LEASE_LOST;
+    } else {
+        event.type = SHED_EV_ENDED;
+    }
+    give(s, f, event);
+}
+
+static void detach(struct sim *s, unsigned process, size_t key)
+{
+    for (size_t i = 0; i < SIM_FLIGHTS; i++)
+        if (s->flight[i].number != 0 && s->flight[i].process == process &&
+            s->flight[i].key == key)
+            s->flight[i].is_detached = true;
+}
+
+void sim_send_invalidation(struct sim *s, unsigned process, size_t key,
+                           uint64_t version)
+{
+    size_t index;
+    struct sim_request *r = sim_make_request(s, &index);
+
+    r->what = SHED_SEND_NOTHING;
+    r->process = process;
+    r->version = version;
+    twin_make_invalidate(&r->call, key);
+    r->call.client = process;
+    sim_transmit(s, index);
+}
+
+void sim_on_reply(struct sim *s, size_t index)
+{
+    struct sim_request *r = &s->request[index];
+    struct sim_flight *f = &s->flight[r->flight];
+    struct sim_process *p = &s->process[r->process];
+    size_t key = r->call.key;
+
+    if (!p->is_alive)
+        return;
+    if (r->what != SHED_SEND_NOTHING) {
+        if (r->flight_number != 0 && f->number == r->flight_number)
+            on_flight_reply(s, f, r);
+        return;
+    }
+    if (r->is_lost) {
+        sim_send_invalidation(s, r->process, key, r->version);
+        return;
+    }
+    detach(s, r->process, key);
+    if (p->own[key] < r->version)
+        p->own[key] = r->version;
+}
+
+/* ------------------------------------------------------------------ callers */
+
+static struct sim_flight *join_flight(struct sim *s, unsigned process,
+                                      size_t key, bool *is_new)
+{
+    struct sim_flight *free_one = NULL;
+
+    *is_new = false;
+    for (size_t i = 0; i < SIM_FLIGHTS; i++) {
+        struct sim_flight *f = &s->flight[i];
+
+        if (f->number == 0)
+            free_one = f;
+        else if (f->process == process && f->key == key && !f->is_detached)
+            return f;
+    }
+    if (free_one == NULL)
+        sim_fail(s, "more flights than fit");
+    *is_new = true;
+    free_one->number = ++s->last_flight;
+    free_one->process = process;
+    free_one->key = key;
+    free_one->is_detached = false;
+    free_one->has_seen = false;
+    free_one->looks = 0;
+    free_one->caller_count = 0;
+    free_one->owner =
+        (struct twin_owner){.process = process, .flight = free_one->number};
+    shed_flight_init(&free_one->machine, &s->policy);
+    return free_one;
+}
+
+unsigned sim_pick_process(struct sim *s)
+{
+    unsigned nth = (unsigned)sim_draw(s, s->alive_count), p = 0;
+
+    for (;; p++)
+        if (s->process[p].is_alive && nth-- == 0)
+            return p;
+}
+
+void sim_on_call(struct sim *s, const struct sim_event *e)
+{
+    struct sim_caller *caller = &s->caller[s->caller_count];
+    unsigned process =
+        s->process[e->process].is_alive ? e->process : sim_pick_process(s);
+    struct sim_flight *f;
+    bool is_new;
+
+    *caller = (struct sim_caller){.key = e->key,
+                                  .process = process,
+                                  .joined_ms = s->now_ms,
+                                  .oldest = s->floor[e->key]};
+    if (caller->oldest < s->process[process].own[e->key])
+        caller->oldest = s->process[process].own[e->key];
+    f = join_flight(s, process, e->key, &is_new);
+    f->caller[f->caller_count++] = s->caller_count;
+    if (sim_chance(s, s->mode->leave_pct))
+        sim_plan(
+            s, sim_between(s, 1, 300),
+            (struct sim_event){.type = SIM_LEAVE, .index = s->caller_count});
+    s->caller_count++;
+    sim_trace(s, "calls", process, e->key, f->number);
+    if (is_new)
+        give(s, f, (struct shed_flight_event){.type = SHED_EV_START});
+}
+
+/* ------------------------------------------------------------------- source */
+
+void sim_on_load_end(struct sim *s, size_t index)
+{
+    struct sim_request *r = &s->request[index];
+    struct sim_flight *f = &s->flight[r->flight];
+
+    if (!s->process[r->process].is_alive || f->number != r->flight_number)
+        return;
+    if (f->machine.state == SHED_FLIGHT_LOADING)
+        f->loaded = r->version;
+    give(s, f,
+         (struct shed_flight_event){.type = r->has_failed ? SHED_EV_LOAD_FAILED
+                                                          : SHED_EV_LOADED,
+                                    .request = r->number});
+}
+
+/* ------------------------------------------------------- pushes and timers */
+
+void sim_on_push(struct sim *s, const struct sim_event *e)
+{
+    const struct sim_process *p = &s->process[e->process];
+
+    if (!p->is_alive || p->epoch != e->number)
+        return;
+    for (size_t i = 0; i < SIM_FLIGHTS; i++)
+        if (s->flight[i].number != 0 && s->flight[i].process == e->process &&
+            s->flight[i].key == e->key)
+            give(s, &s->flight[i],
+                 (struct shed_flight_event){.type = SHED_EV_PUSH});
+}
+
+void sim_on_timer(struct sim *s, const struct sim_event *e)
+{
+    struct sim_flight *f = find_flight(s, e);
+
+    if (f != NULL && f->timer == e->timer)
+        give(s, f, (struct shed_flight_event){.type = SHED_EV_TIMER});
+}

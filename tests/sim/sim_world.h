@@ -1,0 +1,226 @@
+/*
+ * The simulation: processes with their flights, the twin of the store, a
+ * database of row versions, and a network between them; virtual time, one event
+ * at a time, and the invariants after each. A schedule follows from its seed.
+ *
+ * A row's value is the number of its version, which each commit increments. A
+ * version is out when a DEL (by whatever program) has been executed after a
+ * newer one was committed; floor is the oldest version that is not out.
+ */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cache/flight.h"
+#include "support/twin.h"
+
+#define SIM_KEYS 3
+#define SIM_FLIGHTS 256
+#define SIM_CALLERS 256
+#define SIM_EVENTS 2048
+#define SIM_REQUESTS 512
+#define SIM_VERSIONS 1024
+#define SIM_JUMP_MS                                                            \
+    UINT64_C(30000) /* of the server's clock, either way, at most */
+
+/* What can go wrong, in percent of the occasions or as the most that a schedule
+ * has of it. */
+struct sim_mode {
+    const char *name;
+    unsigned calls;
+    unsigned writes;
+    uint64_t latency_ms; /* one way, at most */
+    uint64_t ttl_ms;     /* of values, at most */
+    unsigned lost_pct;   /* requests, before or after their effect */
+    unsigned late_pct;   /* of the lost: their effect comes later still */
+    unsigned no_push_pct;
+    unsigned twice_pct; /* pushes that come twice */
+    unsigned fail_pct;  /* loads */
+    unsigned refuse_pct;
+    unsigned slow_pct;    /* loads longer than a lease */
+    unsigned overdue_pct; /* loads longer than load_timeout */
+    unsigned leave_pct;   /* callers whose own deadline passes */
+    unsigned kills, stalls, downs, fulls, epochs, flushes, jumps, corruptions,
+        foreigners;
+    bool is_strict; /* nothing goes wrong: one load per data version, and none
+                       but those of fail_pct fails */
+    bool is_prompt; /* and pushes tell waiters at once */
+    uint64_t fixed_load_ms;  /* of every load; 0: random */
+    uint64_t fixed_lease_ms; /* 0: random */
+    uint64_t answer_max_ms;  /* the longest that a caller may wait; 0: any */
+    unsigned looks_max;      /* of a waiter with pushes; 0: any number */
+    bool is_burst;           /* all calls come at the beginning */
+    bool no_channels;
+    bool is_holder_killed; /* while the first load runs */
+};
+
+struct sim_caller {
+    size_t key;
+    unsigned process;
+    uint64_t joined_ms;
+    uint64_t oldest; /* that it may be given */
+    enum { SIM_WAITS, SIM_ANSWERED, SIM_LEFT } state;
+    uint64_t answered_ms;
+};
+
+struct sim_flight {
+    uint64_t number; /* 0: not in use */
+    unsigned process;
+    size_t key;
+    bool is_detached;
+    struct shed_flight machine;
+    struct twin_owner owner;
+    unsigned looks; /* since callers were last answered */
+    bool has_seen;
+    struct twin_bytes seen; /* to be corrupt */
+    uint64_t loaded;        /* version */
+    uint64_t entry;         /* version in the last entry */
+    uint64_t timer;         /* the one that counts */
+    size_t caller_count;
+    size_t caller[SIM_CALLERS]; /* the caller of number i + 1 */
+};
+
+struct sim_process {
+    bool is_alive, has_pushes;
+    uint64_t stalled_until_ms;
+    uint64_t epoch;
+    uint64_t own[SIM_KEYS]; /* newest version that its invalidation was for */
+};
+
+enum sim_event_type {
+    SIM_CALL,
+    SIM_LEAVE,
+    SIM_COMMIT,
+    SIM_DEL,     /* by a program of another language */
+    SIM_EXECUTE, /* a request reaches the store */
+    SIM_REPLY,
+    SIM_TIMER,
+    SIM_PUSH,
+    SIM_LOAD_READ, /* the snapshot */
+    SIM_LOAD_END,
+    SIM_FAULT,
+    SIM_MEND,
+    SIM_CYCLE /* the store removes what has expired */
+};
+
+enum sim_fault {
+    SIM_KILL,
+    SIM_STALL,
+    SIM_DOWN,
+    SIM_FULL,
+    SIM_EPOCH,
+    SIM_FLUSH,
+    SIM_JUMP,
+    SIM_CORRUPT,
+    SIM_FOREIGN
+};
+
+struct sim_event {
+    uint64_t at_ms;
+    uint64_t order;
+    enum sim_event_type type;
+    unsigned process;
+    size_t key;
+    size_t index;    /* of the flight, caller or request */
+    uint64_t number; /* of the flight or epoch */
+    uint64_t timer;
+    enum sim_fault fault;
+};
+
+/* Something under way between a process and the store, or a load. */
+struct sim_request {
+    bool is_used, is_lost;
+    bool is_refused;            /* the store is down */
+    enum shed_flight_send what; /* NOTHING: an invalidation */
+    uint64_t number;            /* as the flight counts */
+    unsigned process;
+    size_t flight;
+    uint64_t flight_number;
+    uint64_t version; /* that an invalidation is for, or that a load has read */
+    bool has_failed;  /* a load */
+    unsigned pending; /* events that need it */
+    struct twin_call call;
+    struct twin_reply reply;
+};
+
+struct sim {
+    const struct sim_mode *mode;
+    uint64_t seed, random;
+    uint64_t now_ms;
+    struct shed_flight_policy policy;
+    struct twin_lease_times lease;
+    uint64_t ttl_ms, failure_ttl_ms;
+    uint64_t faults_end_ms;
+    struct twin twin;
+    bool is_down;
+    bool is_tracing;
+    bool is_kill_planned;
+    uint64_t row[SIM_KEYS];   /* newest committed version */
+    uint64_t floor[SIM_KEYS]; /* oldest that is not out */
+    uint64_t last_flight;
+    unsigned process_count, alive_count;
+    struct sim_process process[TWIN_PROCESSES];
+    size_t caller_count, event_count;
+    uint64_t event_order;
+    /* what is counted for the invariants */
+    uint64_t absences; /* that an acquire has met */
+    uint64_t takeovers, stored_ms[SIM_KEYS];
+    uint64_t killed_ms, reloaded_ms; /* the first holder; the load after it */
+    size_t version_count;
+    /* large, and not cleared */
+    unsigned char version[SIM_VERSIONS][16]; /* that were loaded under */
+    struct sim_flight flight[SIM_FLIGHTS];
+    struct sim_caller caller[SIM_CALLERS];
+    struct sim_request request[SIM_REQUESTS];
+    struct sim_event event[SIM_EVENTS];
+};
+
+/* Run one schedule to its end. A broken invariant ends the test. */
+void sim_run(struct sim *sim, const struct sim_mode *mode, uint64_t seed);
+
+/* sim_world.c, for sim_process.c: chance, events, requests. */
+uint64_t sim_draw(struct sim *sim, uint64_t below); /* 0: any 64 bits */
+bool sim_chance(struct sim *sim, unsigned pct);
+uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high);
+void sim_trace(const struct sim *sim, const char *what, unsigned process,
+               size_t key, uint64_t number);
+void sim_plan(struct sim *sim, uint64_t delay_ms, struct sim_event event);
+void sim_plan_request(struct sim *sim, uint64_t delay_ms,
+                      enum sim_event_type type, size_t index);
+struct sim_request *sim_make_request(struct sim *sim, size_t *index);
+void sim_transmit(struct sim *sim, size_t index);
+
+/* sim_process.c. */
+unsigned sim_pick_process(struct sim *sim);
+void sim_send_invalidation(struct sim *sim, unsigned process, size_t key,
+                           uint64_t version);
+void sim_on_call(struct sim *sim, const struct sim_event *event);
+void sim_on_reply(struct sim *sim, size_t request);
+void sim_on_load_end(struct sim *sim, size_t request);
+void sim_on_push(struct sim *sim, const struct sim_event *event);
+void sim_on_timer(struct sim *sim, const struct sim_event *event);
+
+/* sim_check.c: each ends the test where an invariant is broken. */
+void sim_check_store(const struct sim *sim);
+void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
+                      enum shed_flight_answer answer, uint64_t version);
+void sim_check_load(struct sim *sim, const struct sim_flight *flight,
+                    bool is_leased);
+void sim_check_look(const struct sim *sim, const struct sim_flight *flight);
+void sim_check_takeover(const struct sim *sim, const struct twin_slot *before,
+                        const struct twin_call *call,
+                        const struct twin_reply *reply);
+void sim_check_owner(const struct sim *sim, const struct twin_slot *before,
+                     const struct twin_call *call);
+void sim_check_end(const struct sim *sim);
+
+__attribute__((format(printf, 2, 3), noreturn)) void
+sim_fail(const struct sim *sim, const char *format, ...);
+
+/* The version that an entry holds. */
+uint64_t sim_version_of(const struct twin_bytes *entry);
+
+#endif

@@ -1,0 +1,125 @@
+# shellcheck shell=bash
+#
+# What the tests of the demo programs share: expectations, the database by SQL,
+# and a look at processes. Source it, with set -eum, SHED_TEST_REDIS and
+# SHED_TEST_MYSQL set; $root is the tree.
+#
+#   scratch          a directory that goes when the script ends
+#   background       an id to be killed then, if set
+#   fail, expect     count a failure; compare numbers
+#   sql              run statements in the database of SHED_TEST_MYSQL
+#   refuses          a program ends with 2 and names what it refuses
+#   await            a condition, with a deadline
+#   ends_with        a signal to a program ends its children too
+#   end_tests        the exit status
+
+failures=0
+wait_s=$((30 * ${SHED_TEST_SCALE:-1}))
+scratch=$(mktemp -d)
+background=""
+
+clean_up()
+{
+    [ -z "$background" ] || kill -KILL "$background" 2>/dev/null || true
+    rm -rf "$scratch"
+}
+trap clean_up EXIT
+
+fail()
+{
+    echo "FAILED: $1"
+    failures=$((failures + 1))
+}
+
+# expect WHAT LEFT OPERATOR RIGHT : a comparison of numbers.
+expect()
+{
+    if awk -v a="$2" -v b="$4" "BEGIN { exit !(a != \"\" && a + 0 $3 b + 0) }"
+    then
+        echo "ok: $1: $2 $3 $4"
+    else
+        fail "$1: ${2:-(nothing)} $3 $4"
+    fi
+}
+
+end_tests()
+{
+    [ "$failures" -eq 0 ] || echo "$failures failures"
+    exit $((failures > 0))
+}
+
+# ---------------------------------------------------------------- database
+
+# shellcheck source=servers.sh
+. "${root:?}/tests/support/servers.sh"
+
+# sql [FILE...] : run statements of files, or of the standard input; what they
+# select comes without headings.
+sql()
+{
+    run_sql "${SHED_TEST_MYSQL:?is not set}" "$@" | tail -n +2
+}
+
+# ----------------------------------------------------------------- options
+
+# refuses WORD COMMAND... : exit 2, and a complaint with the word in it.
+refuses()
+{
+    local word=$1 status=0
+    shift
+    "$@" >"$scratch/table" 2>"$scratch/complaint" || status=$?
+    expect "status of $*" "$status" == 2
+    grep -qF -e "$word" "$scratch/complaint" ||
+        fail "$*: the complaint does not name $word"
+    [ ! -s "$scratch/table" ] || fail "$*: it prints a table"
+}
+
+# --------------------------------------------------------------- processes
+
+children_of()
+{
+    cat "/proc/$1/task/$1/children" 2>/dev/null || true
+}
+
+# Ended, or waiting only for its status to be read.
+has_ended()
+{
+    ! grep -q '^State:[[:space:]]*[^Z]' "/proc/$1/status" 2>/dev/null
+}
+
+# await COMMAND... : until it succeeds; fails after wait_s.
+await()
+{
+    local deadline=$((SECONDS + wait_s))
+    until "$@"; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep 0.02
+    done
+}
+
+# has_children PID COUNT : at least so many.
+has_children()
+{
+    [ "$(children_of "$1" | wc -w)" -ge "$2" ]
+}
+
+# ends_with SIGNAL STATUS CHILDREN COMMAND... : a signal to the program alone,
+# when it has so many children, ends it with the status, and them too.
+ends_with()
+{
+    local name=$1 status=$2 count=$3 got=0 children child
+    shift 3
+    # Not through a function: $! must be the program itself.
+    "$@" >/dev/null 2>&1 &
+    background=$!
+    await has_children "$background" "$count" || fail "$name: no children"
+    children=$(children_of "$background")
+    kill "-$name" "$background"
+    await has_ended "$background" || fail "$name: it goes on"
+    for child in $children; do
+        await has_ended "$child" || fail "$name: child $child stays"
+    done
+    wait "$background" 2>/dev/null || got=$?
+    background=""
+    expect "$name: status" "$got" == "$status"
+}

@@ -1,0 +1,150 @@
+/* Handles and waiters of the lock tests. */
+#include "support/lock_rig.h"
+
+#include <string.h>
+
+enum { SILENCE_MS = 60000 };
+
+static atomic_uint_fast64_t grants;
+
+struct shed_client *open_client(const struct server *server, uint64_t wait)
+{
+    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client *client;
+    struct shed_error err;
+
+    o.wait = wait;
+    o.connect_timeout_ms = o.command_timeout_ms = SILENCE_MS;
+    ck_assert_msg(shed_client_open(server->uri, &o, &client, &err) == SHED_OK,
+                  "%s", err.reason);
+    return client;
+}
+
+struct shed_lock_options options_of(enum shed_lock_algorithm algorithm)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+
+    o.algorithm = (uint64_t)algorithm;
+    return o;
+}
+
+struct shed_lock *open_lock(struct shed_client *client,
+                            const struct shed_lock_options *options)
+{
+    struct shed_lock *lock;
+    struct shed_error err;
+
+    ck_assert_msg(shed_lock_open(&client, 1, LOCK_NAME, strlen(LOCK_NAME),
+                                 options, &lock, &err) == SHED_OK,
+                  "%s", err.reason);
+    return lock;
+}
+
+void expect_acquire(struct shed_lock *lock, uint64_t wait_ms, int code)
+{
+    struct shed_error err = {.reason = "no reason"};
+    int got = shed_lock_acquire(lock, wait_ms, &err);
+
+    ck_assert_msg(got == code, "%s instead of %s: %s", shed_code_name(got),
+                  shed_code_name(code), err.reason);
+    if (code != SHED_OK)
+        ck_assert_int_eq(err.code, code);
+}
+
+void acquire(struct shed_lock *lock, uint64_t wait_ms)
+{
+    expect_acquire(lock, wait_ms, SHED_OK);
+}
+
+void release(struct shed_lock *lock)
+{
+    struct shed_error err;
+    int code = shed_lock_release(lock, &err);
+
+    ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err.reason);
+}
+
+uint64_t fence_of(struct shed_lock *lock)
+{
+    struct shed_fence fence;
+
+    ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_OK);
+    ck_assert_uint_gt(fence.number, 0);
+    return fence.number;
+}
+
+static void *wait_and_hold(void *arg)
+{
+    struct waiter *w = arg;
+
+    w->code = shed_lock_acquire(w->lock, w->wait_ms, NULL);
+    if (w->code == SHED_OK)
+        w->order = atomic_fetch_add(&grants, 1) + 1;
+    atomic_store(&w->has_ended, true);
+    while (!atomic_load(&w->may_go))
+        usleep(1000);
+    if (w->code == SHED_OK)
+        w->release_code = shed_lock_release(w->lock, NULL);
+    return NULL;
+}
+
+void waiter_start(struct waiter *w, struct shed_lock *lock, uint64_t wait_ms)
+{
+    *w = (struct waiter){.lock = lock, .wait_ms = wait_ms};
+    ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_and_hold, w), 0);
+}
+
+void waiter_join(struct waiter *w)
+{
+    atomic_store(&w->may_go, true);
+    ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
+}
+
+static void *extend(void *arg)
+{
+    struct waiter *w = arg;
+
+    w->code = shed_lock_extend(w->lock, w->wait_ms, NULL);
+    return NULL;
+}
+
+void extender_start(struct waiter *w, struct shed_lock *lock, uint64_t lease_ms)
+{
+    *w = (struct waiter){.lock = lock, .wait_ms = lease_ms};
+    ck_assert_int_eq(pthread_create(&w->thread, NULL, extend, w), 0);
+}
+
+static void note(void *user, struct shed_lock *lock, int code,
+                 const struct shed_error *reason)
+{
+    struct outcome *out = user;
+
+    (void)lock;
+    ck_assert((reason == NULL) == (code == SHED_OK));
+    atomic_store(&out->code, code);
+    atomic_fetch_add(&out->calls, 1);
+}
+
+void acquire_async(struct shed_lock *lock, uint64_t wait_ms,
+                   struct outcome *out)
+{
+    ck_assert_int_eq(shed_lock_acquire_async(lock, wait_ms, note, out, NULL),
+                     SHED_OK);
+}
+
+void acquire_for_all(struct shed_lock *lock)
+{
+    struct outcome out = {0};
+
+    acquire_async(lock, PLENTY_MS, &out);
+    WAIT_FOR(atomic_load(&out.calls) == 1);
+    ck_assert_int_eq(atomic_load(&out.code), SHED_OK);
+}
+
+void count_loss(void *counter, struct shed_lock *lock,
+                const struct shed_error *reason)
+{
+    (void)lock;
+    ck_assert_int_eq(reason->code, SHED_ELOST);
+    atomic_fetch_add((atomic_uint *)counter, 1);
+}

@@ -1,0 +1,319 @@
+/* See mysql_testing.h. */
+#include "support/mysql_testing.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mysql/uri.h"
+
+/* ------------------------------------------------------------ the server */
+
+static void connect_admin(struct site *site, const char *text)
+{
+    struct shed_mysql_uri uri;
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_mysql_uri_parse(text, &uri, &err) == SHED_OK, "%s",
+                  err.reason);
+    site->admin = mysql_init(NULL);
+    ck_assert_ptr_nonnull(site->admin);
+    ck_assert_int_eq(
+        mysql_options(site->admin, MYSQL_SET_CHARSET_NAME, "utf8mb4"), 0);
+    ck_assert_msg(mysql_real_connect(site->admin, uri.host, uri.user,
+                                     uri.password, NULL, uri.port, uri.socket,
+                                     0) != NULL,
+                  "%s", mysql_error(site->admin));
+    shed_mysql_uri_fini(&uri);
+}
+
+/* The URI with the site's database in place of its own. */
+static void make_uri(struct site *site, const char *text)
+{
+    const char *authority = text + strlen("mysql://");
+    const char *slash = strchr(authority, '/');
+    const char *parameters = strchr(slash, '?');
+
+    snprintf(site->uri, sizeof(site->uri), "%.*s/%s%s", (int)(slash - text),
+             text, site->database, parameters != NULL ? parameters : "");
+}
+
+void open_site(struct site *site, const char *uri)
+{
+    ck_assert_msg(uri != NULL, "SHED_TEST_MYSQL is not set: the URI of a "
+                               "server where databases may be made");
+    snprintf(site->database, sizeof(site->database), "shed_test_%ld",
+             (long)getpid());
+    connect_admin(site, uri);
+    make_uri(site, uri);
+    run_sql(site, "DROP DATABASE IF EXISTS %s", site->database);
+    run_sql(site, "CREATE DATABASE %s CHARACTER SET utf8mb4", site->database);
+    run_sql(site, "USE %s", site->database);
+}
+
+void make_words(struct site *site)
+{
+    run_sql(site, "CREATE TABLE word (k VARCHAR(100) COLLATE utf8mb4_bin "
+                  "PRIMARY KEY, v TEXT)");
+    run_sql(site, "INSERT INTO word VALUES ('a', 'A'), ('b', 'B')");
+}
+
+void close_site(struct site *site)
+{
+    run_sql(site, "DROP DATABASE %s", site->database);
+    mysql_close(site->admin);
+}
+
+static void query(struct site *site, const char *sql)
+{
+    ck_assert_msg(mysql_query(site->admin, sql) == 0, "%s: %s", sql,
+                  mysql_error(site->admin));
+}
+
+void run_sql(struct site *site, const char *format, ...)
+{
+    char sql[TEXT_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(sql, sizeof(sql), format, args);
+    va_end(args);
+    query(site, sql);
+}
+
+static unsigned long take_number(struct site *site)
+{
+    MYSQL_RES *result = mysql_store_result(site->admin);
+    unsigned long number;
+    MYSQL_ROW row;
+
+    ck_assert_ptr_nonnull(result);
+    row = mysql_fetch_row(result);
+    ck_assert(row != NULL && row[0] != NULL);
+    number = strtoul(row[0], NULL, 10);
+    mysql_free_result(result);
+    return number;
+}
+
+unsigned long ask_sql(struct site *site, const char *format, ...)
+{
+    char sql[TEXT_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(sql, sizeof(sql), format, args);
+    va_end(args);
+    query(site, sql);
+    return take_number(site);
+}
+
+void wait_sql(struct site *site, unsigned long wanted, const char *sql)
+{
+    uint64_t deadline_ms = test_deadline_ms();
+
+    while (ask_sql(site, "%s", sql) != wanted) {
+        ck_assert_msg(shed_now_ms() < deadline_ms, "not %lu: %s", wanted, sql);
+        sched_yield();
+    }
+}
+
+void make_numbers(struct site *site, unsigned count)
+{
+    run_sql(site, "CREATE TABLE num (n INT PRIMARY KEY)");
+    run_sql(site, "INSERT INTO num VALUES (0)");
+    for (unsigned have = 1; have < count; have *= 2)
+        run_sql(site, "INSERT INTO num SELECT n + %u FROM num WHERE n < %u",
+                have, count - have);
+}
+
+bool is_mariadb(const struct site *site)
+{
+    return strstr(mysql_get_server_info(site->admin), "MariaDB") != NULL;
+}
+
+static char session_sql[TEXT_BYTES];
+
+const char *session_sum(const struct site *site, const char *name)
+{
+    snprintf(session_sql, sizeof(session_sql),
+             "(SELECT CAST(SUM(variable_value) AS UNSIGNED) FROM "
+             "%s.session_status WHERE variable_name LIKE '%s')",
+             is_mariadb(site) ? "information_schema" : "performance_schema",
+             name);
+    return session_sql;
+}
+
+const char *session_count(const struct site *site, const char *command)
+{
+    char name[TEXT_BYTES];
+
+    snprintf(name, sizeof(name), "Com_stmt_%s", command);
+    if (is_mariadb(site))
+        return session_sum(site, name);
+    /* MySQL's performance_schema knows no variables of commands. */
+    snprintf(
+        session_sql, sizeof(session_sql),
+        "(SELECT SUM(count_star) FROM performance_schema."
+        "events_statements_summary_by_thread_by_event_name WHERE thread_id "
+        "= PS_CURRENT_THREAD_ID() AND event_name LIKE "
+        "'statement/com/%s%%')",
+        command);
+    return session_sql;
+}
+
+#define CONNECTIONS                                                            \
+    "FROM information_schema.processlist WHERE db = '%s' AND "                 \
+    "id <> CONNECTION_ID()"
+
+unsigned long count_connections(struct site *site)
+{
+    return ask_sql(site, "SELECT COUNT(*) " CONNECTIONS, site->database);
+}
+
+#define SLEEPERS "SELECT COUNT(*) " CONNECTIONS " AND info LIKE '%%SLEEP(%%'"
+
+unsigned long count_sleepers(struct site *site)
+{
+    return ask_sql(site, SLEEPERS, site->database);
+}
+
+void wait_sleepers(struct site *site, unsigned long wanted)
+{
+    char sql[TEXT_BYTES];
+
+    snprintf(sql, sizeof(sql), SLEEPERS, site->database);
+    wait_sql(site, wanted, sql);
+}
+
+unsigned long only_connection(struct site *site)
+{
+    ck_assert_uint_eq(count_connections(site), 1);
+    return ask_sql(site, "SELECT id " CONNECTIONS, site->database);
+}
+
+/* -------------------------------------------------------------- the source */
+
+struct shed_source *open_source(struct site *site, const char *query,
+                                const struct shed_mysql_options *options)
+{
+    struct shed_source *source;
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_mysql_source_open(site->uri, query, options, &source,
+                                         &err) == SHED_OK,
+                  "%s", err.reason);
+    return source;
+}
+
+static void note_loaded(struct shed_job *job, struct shed_loaded *loaded)
+{
+    struct ask *ask = (struct ask *)job;
+
+    ask->loaded = *loaded;
+    shed_gate_open(&ask->gate, 1);
+}
+
+static void queue_ask(struct shed_source *source, struct ask *ask,
+                      const void *key, size_t size)
+{
+    ask->job = (struct shed_job){.key = key,
+                                 .key_size = size,
+                                 .deadline_ms = UINT64_MAX,
+                                 .value_limit_bytes = SIZE_MAX,
+                                 .settle = note_loaded};
+    ck_assert_int_eq(shed_gate_init(&ask->gate, 1, NULL), SHED_OK);
+    ck_assert_int_eq(shed_source_queue(source, &ask->job, NULL), SHED_OK);
+}
+
+void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
+               size_t size)
+{
+    queue_ask(source, ask, key, size);
+    shed_source_wake(source);
+}
+
+void end_ask(struct ask *ask)
+{
+    enum { LONGEST = 3 }; /* a query of a test may take some seconds */
+    uint64_t now_ms = shed_now_ms();
+    uint64_t patience_ms = (test_deadline_ms() - now_ms) * LONGEST;
+
+    ck_assert(shed_gate_wait(&ask->gate, now_ms + patience_ms));
+    shed_gate_fini(&ask->gate);
+}
+
+void load_key(struct shed_source *source, struct ask *ask, const char *key)
+{
+    begin_ask(source, ask, key, strlen(key));
+    end_ask(ask);
+}
+
+void load_keys(struct shed_source *source, struct ask *asks,
+               const char *const *keys, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        queue_ask(source, &asks[i], keys[i], strlen(keys[i]));
+    shed_source_wake(source);
+    for (size_t i = 0; i < count; i++)
+        end_ask(&asks[i]);
+}
+
+void open_connection(struct site *site, struct shed_mysql_connection *c,
+                     struct shed_mysql_config *config)
+{
+    struct shed_mysql_failure failure;
+
+    *config = (struct shed_mysql_config){.connect_timeout_s = 5,
+                                         .read_timeout_s = 5,
+                                         .write_timeout_s = 5,
+                                         .statement_limit_ms = 60000};
+    ck_assert_int_eq(shed_mysql_uri_parse(site->uri, &config->uri, NULL),
+                     SHED_OK);
+    *c = (struct shed_mysql_connection){.config = config};
+    ck_assert_msg(shed_mysql_connection_open(c, &failure), "%s",
+                  failure.error.reason);
+}
+
+void close_connection(struct shed_mysql_connection *c,
+                      struct shed_mysql_config *config)
+{
+    shed_mysql_connection_close(c);
+    shed_mysql_uri_fini(&config->uri);
+}
+
+/* ----------------------------------------------------------- what is loaded */
+
+void assert_kind(struct ask *ask, enum shed_kind kind)
+{
+    ck_assert_msg(ask->loaded.value != NULL, "%.*s: %s", (int)ask->job.key_size,
+                  (const char *)ask->job.key, ask->loaded.error.reason);
+    ck_assert_int_eq(shed_value_kind(ask->loaded.value), kind);
+    shed_value_unref(ask->loaded.value);
+}
+
+void assert_row(struct ask *ask, const void *data, size_t size)
+{
+    struct shed_value *value = ask->loaded.value;
+
+    if (value != NULL && shed_value_kind(value) == SHED_ROW) {
+        ck_assert_uint_eq(shed_value_size(value), size);
+        if (size > 0)
+            ck_assert_int_eq(memcmp(shed_value_data(value), data, size), 0);
+    }
+    assert_kind(ask, SHED_ROW);
+}
+
+void assert_text(struct ask *ask, const char *text)
+{
+    assert_row(ask, text, strlen(text));
+}
+
+void assert_failure(struct ask *ask, const char *why)
+{
+    ck_assert_ptr_null(ask->loaded.value);
+    ck_assert_int_eq(ask->loaded.error.code, SHED_ESOURCE);
+    ck_assert_msg(strstr(ask->loaded.error.reason, why) != NULL, "%s",
+                  ask->loaded.error.reason);
+}

@@ -1,0 +1,182 @@
+/* See own_mariadb.h. Linux: a child that dies with its parent is prctl's. */
+#include "support/own_mariadb.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include "mysql/compat.h"
+#include "support/testing.h"
+
+#define NORMAL_AUTHENTICATION "--auth-root-authentication-method=normal"
+
+enum { OPTION_BYTES = 128, OPTIONS_MAX = 24, START_PATIENCE = 2 };
+
+/* Become a program whose output goes to the log. Servers stand in sbin, which
+ * is not in everybody's PATH. */
+_Noreturn static void become(const struct own_mariadb *server, char **argv)
+{
+    char path[1024], log[OPTION_BYTES];
+    int fd;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    snprintf(log, sizeof(log), "%s/log", server->dir);
+    fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (fd >= 0) {
+        (void)dup2(fd, STDOUT_FILENO);
+        (void)dup2(fd, STDERR_FILENO);
+    }
+    snprintf(path, sizeof(path), "%s:/usr/local/sbin:/usr/sbin",
+             getenv("PATH"));
+    (void)setenv("PATH", path, 1);
+    (void)execvp(argv[0], argv);
+    perror(argv[0]); /* to the log */
+    _exit(EXIT_FAILURE);
+}
+
+/* Run a program in the background. An option that ends in '=' gets the
+ * directory. */
+static pid_t spawn(const struct own_mariadb *server, const char *program,
+                   const char *const *options)
+{
+    static char texts[OPTIONS_MAX][OPTION_BYTES];
+    char *argv[OPTIONS_MAX + 1] = {0};
+    size_t count = 0;
+    pid_t pid;
+
+    snprintf(texts[count], OPTION_BYTES, "%s", program);
+    argv[count] = texts[count];
+    for (; *options != NULL; options++) {
+        ck_assert_uint_lt(++count, OPTIONS_MAX);
+        snprintf(texts[count], OPTION_BYTES, "%s%s", *options,
+                 (*options)[strlen(*options) - 1] == '=' ? server->dir : "");
+        argv[count] = texts[count];
+    }
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        become(server, argv);
+    return pid;
+}
+
+const char *own_mariadb_keep_log(const struct own_mariadb *server,
+                                 const char *name)
+{
+    static char kept[OPTION_BYTES];
+    char log[OPTION_BYTES];
+
+    snprintf(log, sizeof(log), "%s/%s", server->dir, name);
+    snprintf(kept, sizeof(kept), "%s.log", server->dir);
+    return rename(log, kept) == 0 ? kept : "no log";
+}
+
+static void run_to_its_end(const struct own_mariadb *server,
+                           const char *program, const char *const *options)
+{
+    int status = 0;
+    pid_t pid = spawn(server, program, options);
+
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    if (status != 0)
+        ck_abort_msg("%s failed: see %s", program,
+                     own_mariadb_keep_log(server, "log"));
+}
+
+void own_mariadb_install(struct own_mariadb *server)
+{
+    /* --force: without it the machine's own name must resolve. */
+    static const char *const options[] = {"--no-defaults",
+                                          "--user=root",
+                                          NORMAL_AUTHENTICATION,
+                                          "--skip-test-db",
+                                          "--force",
+                                          "--datadir=",
+                                          NULL};
+
+    *server = (struct own_mariadb){.dir = "/tmp/shed_mariadb_XXXXXX"};
+    ck_assert_ptr_nonnull(mkdtemp(server->dir));
+    snprintf(server->uri, sizeof(server->uri),
+             "mysql://root@/mysql?socket=%s/socket", server->dir);
+    run_to_its_end(server, "mariadb-install-db", options);
+}
+
+static bool answers(const struct own_mariadb *server)
+{
+    MYSQL *mysql = mysql_init(NULL);
+    char path[OPTION_BYTES];
+    bool is_there;
+
+    ck_assert_ptr_nonnull(mysql);
+    snprintf(path, sizeof(path), "%s/socket", server->dir);
+    is_there =
+        mysql_real_connect(mysql, NULL, "root", NULL, NULL, 0, path, 0) != NULL;
+    mysql_close(mysql);
+    return is_there;
+}
+
+void own_mariadb_start(struct own_mariadb *server)
+{
+    /* A server that starts clears the directory for temporary tables: another
+     * one's tables too, if they share it, and that one crashes. */
+    static const char *const options[] = {"--no-defaults",
+                                          "--user=root",
+                                          "--skip-networking",
+                                          "--skip-name-resolve",
+                                          "--skip-log-bin",
+                                          "--performance-schema=OFF",
+                                          "--innodb-buffer-pool-size=16M",
+                                          "--innodb-flush-log-at-trx-commit=2",
+                                          "--innodb-fast-shutdown=2",
+                                          "--key-buffer-size=1M",
+                                          "--socket=socket",
+                                          "--pid-file=pid",
+                                          "--tmpdir=",
+                                          "--datadir=",
+                                          NULL};
+    uint64_t now_ms = shed_now_ms();
+    uint64_t patience_ms = (test_deadline_ms() - now_ms) * START_PATIENCE;
+
+    server->pid = spawn(server, "mariadbd", options);
+    while (!answers(server)) {
+        if (shed_now_ms() >= now_ms + patience_ms ||
+            waitpid(server->pid, NULL, WNOHANG) != 0)
+            ck_abort_msg("mariadbd does not start: see %s",
+                         own_mariadb_keep_log(server, "log"));
+        sched_yield();
+    }
+}
+
+void own_mariadb_signal(struct own_mariadb *server, int number)
+{
+    int options = number == SIGSTOP ? WUNTRACED : 0;
+
+    if (server->pid == 0)
+        return;
+    ck_assert_int_eq(kill(server->pid, number), 0);
+    if (number == SIGCONT)
+        return;
+    ck_assert_int_eq(waitpid(server->pid, NULL, options), server->pid);
+    if (number != SIGSTOP)
+        server->pid = 0;
+}
+
+void own_mariadb_remove(struct own_mariadb *server)
+{
+    char *argv[] = {"rm", "-rf", server->dir, NULL};
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        (void)execvp(argv[0], argv);
+        _exit(127);
+    }
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}

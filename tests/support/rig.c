@@ -1,0 +1,333 @@
+/* The table and the cache on it. */
+#include "support/rig.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ----------------------------------------------------------------- the table
+ */
+
+static bool begins(const void *key, size_t size, const char *word)
+{
+    return size >= strlen(word) && memcmp(key, word, strlen(word)) == 0;
+}
+
+static void answer(struct shed_load *load, size_t i, unsigned version)
+{
+    static const char big[4096];
+    char row[SHED_KEY_MAX_BYTES + 32];
+    size_t size;
+    const char *key = shed_load_key(load, i, &size);
+
+    if (begins(key, size, "absent"))
+        shed_load_absent(load, i);
+    else if (begins(key, size, "null"))
+        shed_load_null(load, i);
+    else if (begins(key, size, "empty"))
+        shed_load_value(load, i, NULL, 0);
+    else if (begins(key, size, "fail"))
+        shed_load_fail(load, i, "the table is on fire");
+    else if (begins(key, size, "big"))
+        shed_load_value(load, i, big, sizeof(big));
+    else {
+        memcpy(row, key, size);
+        size += (size_t)snprintf(row + size, 32, "@%u", version);
+        shed_load_value(load, i, row, size);
+    }
+}
+
+static void finish(struct table *t, struct shed_load *load, unsigned version)
+{
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        answer(load, i, version);
+    pthread_mutex_lock(&t->mu);
+    t->running--;
+    pthread_mutex_unlock(&t->mu);
+    shed_load_done(load);
+}
+
+static bool park_locked(struct table *t, struct shed_load *load)
+{
+    if (!t->is_held || !t->is_async || t->parked_count == TABLE_PARKED_MAX)
+        return false;
+    t->parked[t->parked_count++] = (struct parked){load, t->version};
+    return true;
+}
+
+void table_load(void *user, void *thread, struct shed_load *load)
+{
+    struct table *t = user;
+    unsigned version;
+    bool is_parked;
+
+    (void)thread;
+    pthread_mutex_lock(&t->mu);
+    version = t->version;
+    t->loads++;
+    t->keys += (unsigned)shed_load_count(load);
+    if (++t->running > t->most_running)
+        t->most_running = t->running;
+    is_parked = park_locked(t, load);
+    while (!is_parked && t->is_held)
+        pthread_cond_wait(&t->changed, &t->mu);
+    pthread_mutex_unlock(&t->mu);
+    if (!is_parked)
+        finish(t, load, version);
+}
+
+void table_hold(struct table *t)
+{
+    pthread_mutex_lock(&t->mu);
+    t->is_held = true;
+    pthread_mutex_unlock(&t->mu);
+}
+
+void table_release(struct table *t)
+{
+    pthread_mutex_lock(&t->mu);
+    t->is_held = false;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->mu);
+    /* nothing is parked any more */
+    for (size_t i = 0; i < t->parked_count; i++)
+        finish(t, t->parked[i].load, t->parked[i].version);
+    t->parked_count = 0;
+}
+
+void table_update(struct table *t)
+{
+    pthread_mutex_lock(&t->mu);
+    t->version++;
+    pthread_mutex_unlock(&t->mu);
+}
+
+unsigned table_loads(struct table *t)
+{
+    unsigned loads;
+
+    pthread_mutex_lock(&t->mu);
+    loads = t->loads;
+    pthread_mutex_unlock(&t->mu);
+    return loads;
+}
+
+unsigned table_running(struct table *t)
+{
+    unsigned running;
+
+    pthread_mutex_lock(&t->mu);
+    running = t->running;
+    pthread_mutex_unlock(&t->mu);
+    return running;
+}
+
+/* ------------------------------------------------------------------ the rig */
+
+void rig_init(struct rig *r)
+{
+    *r = (struct rig){.table = {.mu = PTHREAD_MUTEX_INITIALIZER,
+                                .changed = PTHREAD_COND_INITIALIZER,
+                                .version = 1},
+                      .client_options = SHED_CLIENT_OPTIONS_INIT,
+                      .source_options = SHED_SOURCE_OPTIONS_INIT,
+                      .cache_options = SHED_CACHE_OPTIONS_INIT};
+    r->cache_options.ttl_jitter_pct = 0;
+    r->cache_options.timeout_ms = scaled_ms(RIG_TIMEOUT_MS);
+    r->client_options.connect_timeout_ms = scaled_ms(RIG_SILENCE_MS);
+    r->client_options.command_timeout_ms = scaled_ms(RIG_SILENCE_MS);
+    server_start(&r->server);
+}
+
+static void open_client(struct rig *r, struct shed_client **client,
+                        struct shed_cache **cache)
+{
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_client_open(r->uri != NULL ? r->uri : r->server.uri,
+                                   &r->client_options, client, &err) == SHED_OK,
+                  "%s", err.reason);
+    ck_assert_msg(shed_cache_open(*client, "t", r->source, &r->cache_options,
+                                  cache, &err) == SHED_OK,
+                  "%s", err.reason);
+}
+
+void rig_open(struct rig *r)
+{
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_source_open(table_load, &r->table, &r->source_options,
+                                   &r->source, &err) == SHED_OK,
+                  "%s", err.reason);
+    open_client(r, &r->client, &r->cache);
+}
+
+void rig_close(struct rig *r)
+{
+    shed_cache_close(r->cache);
+    shed_source_close(r->source);
+    shed_client_close(r->client);
+}
+
+void rig_up(struct rig *r)
+{
+    rig_init(r);
+    rig_open(r);
+}
+
+void rig_down(struct rig *r)
+{
+    rig_close(r);
+    server_check_ttls(&r->server);
+    server_stop(&r->server);
+}
+
+void peer_open(struct peer *p, struct rig *r)
+{
+    open_client(r, &p->client, &p->cache);
+}
+
+void peer_close(struct peer *p)
+{
+    shed_cache_close(p->cache);
+    shed_client_close(p->client);
+}
+
+void wait_for_pushes(struct rig *r)
+{
+    WAIT_FOR(server_clients(&r->server, "flags=t") > 0);
+}
+
+/* ------------------------------------------------------------- expectations */
+
+uint64_t scaled_ms(uint64_t ms)
+{
+    const char *text = getenv("SHED_TEST_SCALE");
+    uint64_t scale = text != NULL ? strtoull(text, NULL, 10) : 1;
+
+    return ms * (scale > 0 ? scale : 1);
+}
+
+void check_text(struct shed_value *value, const char *text)
+{
+    const char *row;
+    size_t size;
+
+    ck_assert_ptr_nonnull(value);
+    ck_assert_int_eq(shed_value_kind(value), SHED_ROW);
+    size = shed_value_size(value);
+    row = size > 0 ? shed_value_data(value) : "";
+    ck_assert_msg(size == strlen(text) && memcmp(row, text, size) == 0,
+                  "'%.*s' and not '%s'", (int)size, row, text);
+}
+
+static struct shed_value *get(struct shed_cache *cache, const char *key)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+    int code = shed_get(cache, key, strlen(key), 0, &value, &err);
+
+    ck_assert_msg(code == SHED_OK, "%s: %s: %s", key, shed_code_name(code),
+                  err.reason);
+    return value;
+}
+
+void expect_text(struct shed_cache *cache, const char *key, const char *text)
+{
+    struct shed_value *value = get(cache, key);
+
+    check_text(value, text);
+    shed_value_unref(value);
+}
+
+void expect_origin(struct shed_cache *cache, const char *key, const char *text,
+                   enum shed_origin origin)
+{
+    struct shed_value *value = get(cache, key);
+
+    check_text(value, text);
+    ck_assert_int_eq(shed_value_origin(value), origin);
+    shed_value_unref(value);
+}
+
+void expect_kind(struct shed_cache *cache, const char *key, enum shed_kind kind)
+{
+    struct shed_value *value = get(cache, key);
+
+    ck_assert_int_eq(shed_value_kind(value), kind);
+    ck_assert_uint_eq(shed_value_size(value), 0);
+    ck_assert_ptr_null(shed_value_data(value));
+    shed_value_unref(value);
+}
+
+void expect_code(struct shed_cache *cache, const char *key, int code,
+                 struct shed_error *err)
+{
+    struct shed_value *value = NULL;
+    struct shed_error unused = {0};
+
+    if (err == NULL)
+        err = &unused;
+    ck_assert_int_eq(shed_get(cache, key, strlen(key), 0, &value, err), code);
+    ck_assert_ptr_null(value);
+    ck_assert_int_eq(err->code, code);
+    ck_assert_uint_gt(strlen(err->reason), 0);
+}
+
+void invalidate(struct shed_cache *cache, const char *key)
+{
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_invalidate(cache, key, strlen(key), 0, &err) == SHED_OK,
+                  "%s", err.reason);
+}
+
+void put(struct shed_cache *cache, const char *key, const char *text)
+{
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_put(cache, key, strlen(key), text, strlen(text), 0,
+                           &err) == SHED_OK,
+                  "%s", err.reason);
+}
+
+struct shed_stats stats_of(struct shed_cache *cache)
+{
+    struct shed_stats stats;
+
+    ck_assert_int_eq(shed_stats_read(cache, &stats, sizeof(stats), NULL),
+                     SHED_OK);
+    return stats;
+}
+
+/* ------------------------------------------------------------------ getters */
+
+static void *run_getter(void *arg)
+{
+    struct getter *g = arg;
+
+    g->code = shed_get(g->cache, g->key, strlen(g->key), g->timeout_ms,
+                       &g->value, &g->error);
+    return NULL;
+}
+
+void getter_start(struct getter *g, struct shed_cache *cache, const char *key)
+{
+    g->cache = cache;
+    g->key = key;
+    ck_assert_int_eq(pthread_create(&g->thread, NULL, run_getter, g), 0);
+}
+
+void getter_join(struct getter *g)
+{
+    pthread_join(g->thread, NULL);
+}
+
+void getter_expect(struct getter *g, const char *text, enum shed_origin origin)
+{
+    getter_join(g);
+    ck_assert_msg(g->code == SHED_OK, "%s: %s", g->key, g->error.reason);
+    check_text(g->value, text);
+    ck_assert_int_eq(shed_value_origin(g->value), origin);
+    shed_value_unref(g->value);
+}

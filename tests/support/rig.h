@@ -1,0 +1,124 @@
+/* What the tests of a whole cache share: a server, a client, a cache, and a
+ * table in memory as its source, whose loads can be held up and counted. */
+#ifndef RIG_H
+#define RIG_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <snowshed/snowshed.h>
+#include <snowshed/stats.h>
+
+#include "support/server.h"
+#include "support/testing.h"
+
+/* The table. A key that begins with "absent", "null", "empty", "fail" or "big"
+ * has such a row; every other one has "KEY@VERSION". A load reads the version
+ * when it begins, and answers when the table is not held. */
+#define TABLE_PARKED_MAX 128
+
+struct table {
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    /* under mu */
+    unsigned version;
+    bool is_held;
+    bool is_async; /* loads that are held have left their thread */
+    struct parked {
+        struct shed_load *load;
+        unsigned version;
+    } parked[TABLE_PARKED_MAX];
+    size_t parked_count;
+    unsigned loads, keys, running, most_running;
+};
+
+struct rig {
+    struct server server;
+    struct table table;
+    /* to be changed before rig_open */
+    struct shed_client_options client_options;
+    struct shed_source_options source_options;
+    struct shed_cache_options cache_options;
+    const char *uri; /* NULL: the server's */
+    struct shed_client *client;
+    struct shed_source *source;
+    struct shed_cache *cache;
+};
+
+/* Longer than a call takes that is to succeed, and than a server is silent, on
+ * a machine on which a process can stop for seconds. */
+#define RIG_TIMEOUT_MS 120000
+#define RIG_SILENCE_MS 60000
+
+/* Defaults but for these times, a running server and nothing open. */
+void rig_init(struct rig *r);
+
+/* Client, source and cache "t". */
+void rig_open(struct rig *r);
+void rig_close(struct rig *r);
+
+/* Both, and the end of both; every key of the server must have a ttl then. */
+void rig_up(struct rig *r);
+void rig_down(struct rig *r);
+
+/* A client of its own with a cache on the same table. */
+struct peer {
+    struct shed_client *client;
+    struct shed_cache *cache;
+};
+void peer_open(struct peer *p, struct rig *r);
+void peer_close(struct peer *p);
+
+/* The table. */
+void table_hold(struct table *t);
+void table_release(struct table *t);
+void table_update(struct table *t);
+unsigned table_loads(struct table *t);
+unsigned table_running(struct table *t);
+shed_load_fn table_load;
+
+/* A get that must succeed, and its value's text; or must fail with code. */
+void expect_text(struct shed_cache *cache, const char *key, const char *text);
+void expect_origin(struct shed_cache *cache, const char *key, const char *text,
+                   enum shed_origin origin);
+void expect_kind(struct shed_cache *cache, const char *key,
+                 enum shed_kind kind);
+void expect_code(struct shed_cache *cache, const char *key, int code,
+                 struct shed_error *err);
+void check_text(struct shed_value *value, const char *text);
+void invalidate(struct shed_cache *cache, const char *key);
+void put(struct shed_cache *cache, const char *key, const char *text);
+struct shed_stats stats_of(struct shed_cache *cache);
+
+/* A get on a thread of its own. */
+struct getter {
+    pthread_t thread;
+    struct shed_cache *cache;
+    const char *key;
+    uint64_t timeout_ms;
+    int code;
+    struct shed_value *value;
+    struct shed_error error;
+};
+void getter_start(struct getter *g, struct shed_cache *cache, const char *key);
+void getter_join(struct getter *g); /* the value is still to be given back */
+void getter_expect(struct getter *g, const char *text, enum shed_origin origin);
+
+/* Wait until something holds. */
+#define WAIT_FOR(condition)                                                    \
+    do {                                                                       \
+        uint64_t wait_end_ms = test_deadline_ms();                             \
+        while (!(condition)) {                                                 \
+            ck_assert_msg(shed_now_ms() < wait_end_ms, "still not: %s",        \
+                          #condition);                                         \
+            usleep(1000);                                                      \
+        }                                                                      \
+    } while (0)
+
+/* A time to compare with, where all is slow. */
+uint64_t scaled_ms(uint64_t ms);
+
+/* Wait until the client of r gets pushes. */
+void wait_for_pushes(struct rig *r);
+
+#endif

@@ -1,0 +1,712 @@
+/* The scenarios, and how a step of one is made into a call. */
+#include "support/scenarios.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/entry.h"
+
+#define WRITTEN_AT 40
+#define UNTIL_AT 48
+#define WORDS_MAX 8
+#define LONG_GRACE_MS 60000
+#define SLACK_MS 5000
+#define TWIN_START_MS 1700000000000
+
+static const struct twin_lease_times times = {.lease_ms = 20000,
+                                              .record_ms = 80000};
+
+const struct scenario scenarios[] = {
+    {"who comes first leads, the next waits",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"open 1", "OK"},
+      {"acquire 2 1 B", "WAIT"},
+      {"acquire 1 2 C", "WAIT"},
+      {"publish A row 30000", "STORED"},
+      {"acquire 2 1 B", "HIT V row"}}},
+    {"no such row is an answer",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"publish A - 30000", "STORED"},
+      {"acquire 2 1 B", "HIT N "}}},
+    {"a retry after a lost reply is mine, with the version of the record",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"age 15000", "OK"},
+      {"acquire 1 1 B", "LEAD A mine"},
+      {"publish A row 30000", "STORED"}}},
+    {"mine is mine even when it has run out",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"age 21000", "OK"},
+      {"acquire 1 1 B", "LEAD A mine"},
+      {"open 1", "OK"},
+      {"acquire 2 1 C", "WAIT"}}},
+    {"a dead holder is replaced",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "WAIT"},
+      {"close 1", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"publish A row 30000", "STORED"}}},
+    {"a young record is left alone",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B young", "WAIT"},
+      {"age 19000", "OK"},
+      {"acquire 2 1 B young", "WAIT"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"a holder without a channel keeps its lease to the end",
+     {{"acquire 1 1 A nochannel", "LEAD A new"},
+      {"acquire 2 1 B", "WAIT"},
+      {"age 21000", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"a live holder's lease ends too",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"age 21000", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"a takeover has the life of a new record",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"pttl 30000", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"acquire 1 1 C nochannel", "LEAD A takeover"}}},
+    {"a record without a ttl is taken over",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"persist", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"a record that lives longer than any may is taken over",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"pttl 4300000", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"a dead holder's record from the future is no young one",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"age -30000", "OK"},
+      {"acquire 2 1 B young", "LEAD A takeover"}}},
+    {"a record from the future lasts for one lease from now",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"age -30000", "OK"},
+      {"acquire 2 1 B", "WAIT"},
+      {"age 19000", "OK"},
+      {"acquire 2 1 B", "WAIT"},
+      {"age 2000", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"so does that of a holder without a channel, by its own length",
+     {{"acquire 1 1 A nochannel", "LEAD A new"},
+      {"age -700000", "OK"},
+      {"acquire 2 1 B", "WAIT"},
+      {"age 21000", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"a renewed lease from the future too",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"age 300000", "OK"},
+      {"renew 1 1 A", "1"},
+      {"age -30000", "OK"},
+      {"acquire 2 1 B", "WAIT"},
+      {"age 21000", "OK"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"del ends a lease and its version",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"del", "OK"},
+      {"publish A old 30000", "INVALIDATED"},
+      {"acquire 2 1 B", "LEAD B new"},
+      {"publish A old 30000", "INVALIDATED"},
+      {"publish B row 30000", "STORED"},
+      {"acquire 1 1 C", "HIT V row"}}},
+    {"invalidate ends a lease and its version",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"invalidate", "1"},
+      {"publish A old 30000", "INVALIDATED"},
+      {"renew 1 1 A", "0"},
+      {"fail 1 1 A why 500", "0"},
+      {"invalidate", "0"}}},
+    {"the first finisher wins, the holder or not",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"publish A first 30000", "STORED"},
+      {"publish A second 30000", "SUPERSEDED V first"}}},
+    {"after a del who was taken over stores nothing either",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"del", "OK"},
+      {"publish A old 30000", "INVALIDATED"},
+      {"fail 2 1 A why 500", "0"}}},
+    {"a publish that is sent twice is superseded by itself",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"publish A row 30000", "STORED"},
+      {"publish A row 30000", "SUPERSEDED V row"}}},
+    {"a marker stands in the way of a late publish",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"fail 2 1 A why 5000", "1"},
+      {"publish A row 30000", "INVALIDATED"},
+      {"acquire 3 1 C", "FAILED F why"}}},
+    {"a marker from the future is replaced",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"fail 1 1 A why 5000", "1"},
+      {"age -30000", "OK"},
+      {"acquire 2 1 B", "LEAD B new"}}},
+    {"a marker is put by the present holder only",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"fail 1 1 A why 5000", "0"},
+      {"fail 2 2 A why 5000", "0"},
+      {"fail 2 1 B why 5000", "0"},
+      {"fail 2 1 A why 5000", "1"},
+      {"fail 2 1 A why 5000", "0"}}},
+    {"a release leaves nothing",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"fail 1 1 A why 0", "1"},
+      {"publish A row 30000", "INVALIDATED"},
+      {"acquire 2 1 B", "LEAD B new"}}},
+    {"fail and renew leave values alone",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"publish A row 30000", "STORED"},
+      {"fail 1 1 A why 500", "0"},
+      {"fail 1 1 A why 0", "0"},
+      {"renew 1 1 A", "0"},
+      {"acquire 2 1 B", "HIT V row"}}},
+    {"a renewal moves the lease and not the life of the record",
+     {{"acquire 1 1 A nochannel", "LEAD A new"},
+      {"pttl 50000", "OK"},
+      {"age 19000", "OK"},
+      {"renew 1 1 A", "1"},
+      {"acquire 2 1 B", "WAIT"}}},
+    {"a renewal is the present holder's",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"renew 1 1 A", "0"},
+      {"renew 2 2 A", "0"},
+      {"renew 2 1 B", "0"},
+      {"renew 2 1 A", "1"}}},
+    {"a ttl of 0 keeps nothing and ends the lease",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"publish A row 0", "STORED"},
+      {"publish A row 0", "INVALIDATED"},
+      {"acquire 2 1 B", "LEAD B new"}}},
+    {"a put ends a lease",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"put new 30000", "1"},
+      {"renew 1 1 A", "0"},
+      {"publish A old 30000", "SUPERSEDED V new"},
+      {"acquire 2 1 B", "HIT V new"}}},
+    {"a put replaces what stands there, of any type",
+     {{"list", "OK"},
+      {"put one 30000", "1"},
+      {"put two 40000", "1"},
+      {"acquire 2 1 B", "HIT V two"}}},
+    {"a foreign text is replaced",
+     {{"set hello", "OK"},
+      {"publish A row 30000", "INVALIDATED"},
+      {"fail 1 1 A why 500", "0"},
+      {"renew 1 1 A", "0"},
+      {"acquire 1 1 A", "LEAD A foreign"},
+      {"publish A row 30000", "STORED"}}},
+    {"another type is replaced",
+     {{"list", "OK"},
+      {"publish A row 30000", "INVALIDATED"},
+      {"fail 1 1 A why 500", "0"},
+      {"renew 1 1 A", "0"},
+      {"acquire 1 1 A", "LEAD A foreign"},
+      {"invalidate", "1"}}},
+    {"corrupt bytes are given out until they are known to be so",
+     {{"put row 30000", "1"},
+      {"flip", "OK"},
+      {"acquire 1 1 A", "HIT V ros"},
+      {"acquire 1 1 A seen", "LEAD A corrupt"},
+      {"acquire 2 1 B", "LEAD A takeover"}}},
+    {"corrupt bytes that are gone are not replaced",
+     {{"put row 30000", "1"},
+      {"acquire 1 1 A other", "HIT V row"},
+      {"del", "OK"},
+      {"acquire 1 1 A other", "LEAD A new"}}},
+    {"without memory a lease is refused, and a value is not stored",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"full", "OK"},
+      {"publish A row 30000", "OOM"},
+      {"renew 1 1 A", "OOM"},
+      {"acquire 2 1 B", "OOM"},
+      {"room", "OK"},
+      {"publish A row 30000", "STORED"}}},
+    {"without memory what is there is still given out",
+     {{"put row 30000", "1"},
+      {"full", "OK"},
+      {"acquire 1 1 A", "HIT V row"},
+      {"acquire 1 1 A seen", "OOM"},
+      {"room", "OK"},
+      {"del", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"fail 1 1 A why 5000", "1"},
+      {"full", "OK"},
+      {"acquire 2 1 B", "FAILED F why"},
+      {"room", "OK"}}},
+    {"without memory another's lease is waited for, and one's own kept",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"full", "OK"},
+      {"acquire 2 1 B tracked", "WAIT"},
+      {"acquire 1 1 C", "LEAD A mine"},
+      {"pushes 2", "0"},
+      {"fail 1 1 A why 0", "1"},
+      {"pushes 2", "1"},
+      {"acquire 2 1 B tracked", "OOM"},
+      {"room", "OK"}}},
+    {"without memory what is not ours is not replaced",
+     {{"set hello", "OK"},
+      {"full", "OK"},
+      {"acquire 1 1 A", "OOM"},
+      {"room", "OK"}}},
+    {"without memory a lease is still released",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"full", "OK"},
+      {"fail 1 1 A why 500", "OOM"},
+      {"fail 1 1 A why 0", "1"},
+      {"acquire 1 2 B", "OOM"},
+      {"room", "OK"},
+      {"acquire 1 2 B", "LEAD B new"}}},
+    {"without memory an old value is superseded and a lost version is lost",
+     {{"put row 30000", "1"},
+      {"full", "OK"},
+      {"publish A row 30000", "SUPERSEDED V row"},
+      {"invalidate", "1"},
+      {"publish A row 30000", "INVALIDATED"},
+      {"room", "OK"}}},
+    {"a put without memory removes what is older",
+     {{"put old 30000", "1"},
+      {"full", "OK"},
+      {"put new 30000", "OOM"},
+      {"room", "OK"},
+      {"acquire 1 1 A", "LEAD A new"}}},
+    {"no such row can be first as well",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "LEAD A takeover"},
+      {"publish A - 30000", "STORED"},
+      {"publish A row 30000", "SUPERSEDED N "}}},
+    {"what is shorter than a header is foreign",
+     {{"put row 30000", "1"},
+      {"cut 40", "OK"},
+      {"acquire 1 1 A", "LEAD A foreign"}}},
+    {"a text that reads like an entry is foreign",
+     {{"set aaaaaVaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+       "OK"},
+      {"publish A row 30000", "INVALIDATED"},
+      {"acquire 1 1 A", "LEAD A foreign"}}},
+    {"an invalidation ends a refresh",
+     {{"put row 30000", "1"},
+      {"refresh", "OK"},
+      {"invalidate", "2"},
+      {"invalidate", "0"}}},
+    {"a put ends a refresh",
+     {{"refresh", "OK"}, {"put row 30000", "1"}, {"invalidate", "1"}}},
+    {"a waiter is pushed when the value comes",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A tracked", "LEAD A new"},
+      {"acquire 2 1 B tracked", "WAIT"},
+      {"pushes 2", "0"},
+      {"publish A row 30000", "STORED"},
+      {"pushes 2", "1"},
+      {"pushes 1", "0"},
+      {"pushes 2", "0"}}},
+    {"a waiter is pushed at a del, a failure and a renewal",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B tracked", "WAIT"},
+      {"renew 1 1 A", "1"},
+      {"pushes 2", "1"},
+      {"acquire 2 1 B tracked", "WAIT"},
+      {"fail 1 1 A why 5000", "1"},
+      {"pushes 2", "1"},
+      {"acquire 2 1 B tracked", "FAILED F why"},
+      {"del", "OK"},
+      {"pushes 2", "1"}}},
+    {"who leads an absent key is not pushed",
+     {{"acquire 1 1 A tracked", "LEAD A new"},
+      {"del", "OK"},
+      {"pushes 1", "0"}}},
+    {"who does not ask to be tracked is not pushed",
+     {{"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new"},
+      {"acquire 2 1 B", "WAIT"},
+      {"del", "OK"},
+      {"pushes 2", "0"}}},
+};
+
+const size_t scenario_count = sizeof(scenarios) / sizeof(*scenarios);
+
+/* ------------------------------------------------------------------- steps */
+
+struct words {
+    char text[STEP_TEXT_BYTES];
+    char *at[WORDS_MAX];
+    size_t count;
+};
+
+static void split(struct words *words, const char *step)
+{
+    char *save = NULL;
+
+    words->count = 0;
+    snprintf(words->text, sizeof(words->text), "%s", step);
+    for (char *word = strtok_r(words->text, " ", &save);
+         word != NULL && words->count < WORDS_MAX;
+         word = strtok_r(NULL, " ", &save))
+        words->at[words->count++] = word;
+}
+
+static bool has(const struct words *words, const char *word)
+{
+    for (size_t i = 1; i < words->count; i++)
+        if (strcmp(words->at[i], word) == 0)
+            return true;
+    return false;
+}
+
+static const char *word_at(const struct words *words, size_t i)
+{
+    ck_assert_msg(i < words->count, "%s: a word is missing", words->at[0]);
+    return words->at[i];
+}
+
+static uint64_t number_at(const struct words *words, size_t i)
+{
+    return (uint64_t)strtoll(word_at(words, i), NULL, 10);
+}
+
+static struct twin_owner owner_at(const struct words *words, size_t i)
+{
+    struct twin_owner owner = {.process = (unsigned)number_at(words, i),
+                               .flight = number_at(words, i + 1)};
+
+    memset(owner.version, *word_at(words, i + 2), sizeof(owner.version));
+    return owner;
+}
+
+static void make_acquire(struct store *store, const struct words *words,
+                         struct twin_call *call)
+{
+    struct twin_owner owner = owner_at(words, 1);
+    struct twin_lease_times t = times;
+    struct store_state now;
+    struct twin_bytes seen = {.size = 0};
+
+    store->get(store, &now);
+    if (has(words, "seen"))
+        twin_bytes_set(&seen, now.bytes.at, SHED_ENTRY_HEADER_BYTES);
+    if (has(words, "other"))
+        twin_bytes_set(&seen, "other bytes", 11);
+    if (has(words, "young"))
+        t.grace_ms = LONG_GRACE_MS;
+    twin_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen);
+    call->client = owner.process;
+    call->is_tracked = has(words, "tracked");
+}
+
+/* Returns false if the step is no script's. */
+static bool make_call(struct store *store, const struct words *words,
+                      struct twin_call *call)
+{
+    const char *verb = words->at[0];
+    struct twin_owner owner;
+    const char *row;
+
+    if (strcmp(verb, "acquire") == 0) {
+        make_acquire(store, words, call);
+    } else if (strcmp(verb, "publish") == 0) {
+        unsigned char version[16];
+
+        memset(version, *word_at(words, 1), sizeof(version));
+        row = word_at(words, 2);
+        if (strcmp(row, "-") == 0)
+            twin_make_publish(call, 0, version, false, "", 0,
+                              number_at(words, 3));
+        else
+            twin_make_publish(call, 0, version, true, row, strlen(row),
+                              number_at(words, 3));
+    } else if (strcmp(verb, "fail") == 0) {
+        owner = owner_at(words, 1);
+        twin_make_fail(call, 0, &owner, word_at(words, 4), number_at(words, 5));
+    } else if (strcmp(verb, "renew") == 0) {
+        owner = owner_at(words, 1);
+        twin_make_renew(call, 0, &owner, times.lease_ms);
+    } else if (strcmp(verb, "put") == 0) {
+        row = word_at(words, 1);
+        twin_make_put(call, 0, row, strlen(row), number_at(words, 2));
+    } else if (strcmp(verb, "invalidate") == 0) {
+        twin_make_invalidate(call, 0);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void change_bytes(struct store *store, const struct words *words)
+{
+    struct store_state now;
+
+    store->get(store, &now);
+    ck_assert_int_eq(now.type, STORE_STRING);
+    if (strcmp(words->at[0], "flip") == 0) {
+        now.bytes.at[now.bytes.size - 1] ^= 4; /* w becomes s */
+    } else if (strcmp(words->at[0], "cut") == 0) {
+        now.bytes.size = (size_t)number_at(words, 1);
+    } else {
+        for (size_t at = WRITTEN_AT; at <= UNTIL_AT; at += 8)
+            shed_entry_put_u64(now.bytes.at + at,
+                               twin_get_u64(now.bytes.at + at) -
+                                   number_at(words, 1));
+    }
+    store->set(store, &now.bytes, true);
+}
+
+/* What others do: they answer OK. Returns false for an unknown verb. */
+static bool interfere(struct store *store, const struct words *words)
+{
+    const char *verb = words->at[0];
+    struct twin_bytes text;
+
+    if (strcmp(verb, "set") == 0) {
+        twin_bytes_set(&text, word_at(words, 1), strlen(word_at(words, 1)));
+        store->set(store, &text, false);
+    } else if (strcmp(verb, "flip") == 0 || strcmp(verb, "cut") == 0 ||
+               strcmp(verb, "age") == 0) {
+        change_bytes(store, words);
+    } else if (strcmp(verb, "list") == 0) {
+        store->set_list(store);
+    } else if (strcmp(verb, "refresh") == 0) {
+        store->set_refresh(store);
+    } else if (strcmp(verb, "del") == 0) {
+        store->del(store);
+    } else if (strcmp(verb, "persist") == 0) {
+        store->set_pttl(store, 0);
+    } else if (strcmp(verb, "pttl") == 0) {
+        store->set_pttl(store, number_at(words, 1));
+    } else if (strcmp(verb, "full") == 0 || strcmp(verb, "room") == 0) {
+        store->set_full(store, *verb == 'f');
+    } else if (strcmp(verb, "open") == 0 || strcmp(verb, "close") == 0) {
+        store->set_channel(store, (unsigned)number_at(words, 1), *verb == 'o');
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* ----------------------------------------------------------------- replies */
+
+static void describe_parts(const struct twin_reply *reply,
+                           char out[STEP_TEXT_BYTES])
+{
+    const struct twin_bytes *part = reply->part;
+    int used = snprintf(out, STEP_TEXT_BYTES, "%.*s", (int)part[0].size,
+                        (const char *)part[0].at);
+
+    if (twin_bytes_are(&part[0], "LEAD"))
+        snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
+                 part[1].at[0], (int)part[2].size, (const char *)part[2].at);
+    else if (!twin_bytes_are(&part[0], "WAIT") && reply->count == 2)
+        snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
+                 part[1].at[5], (int)part[1].size - SHED_ENTRY_HEADER_BYTES,
+                 (const char *)part[1].at + SHED_ENTRY_HEADER_BYTES);
+}
+
+static void describe(const struct twin_reply *reply, char out[STEP_TEXT_BYTES])
+{
+    if (reply->type == TWIN_PARTS)
+        describe_parts(reply, out);
+    else if (reply->type == TWIN_INTEGER)
+        snprintf(out, STEP_TEXT_BYTES, "%lld", reply->integer);
+    else if (reply->type == TWIN_OOM)
+        snprintf(out, STEP_TEXT_BYTES, "OOM");
+    else
+        snprintf(out, STEP_TEXT_BYTES, "ERROR %.*s", (int)reply->part[0].size,
+                 (const char *)reply->part[0].at);
+}
+
+/* A wait is as long as the lease has to run. */
+static void check_wait(struct store *store, const struct twin_reply *reply)
+{
+    struct store_state now;
+    uint64_t left;
+
+    if (reply->type != TWIN_PARTS || !twin_bytes_are(&reply->part[0], "WAIT"))
+        return;
+    store->get(store, &now);
+    left = twin_get_u64(now.bytes.at + UNTIL_AT) - now.now_ms;
+    ck_assert_int_gt(reply->integer, 0);
+    ck_assert_uint_ge((uint64_t)reply->integer, left);
+    ck_assert_uint_le((uint64_t)reply->integer, left + SLACK_MS);
+}
+
+void scenario_step(struct store *store, const char *step,
+                   char out[STEP_TEXT_BYTES])
+{
+    static struct twin_call call;
+    static struct twin_reply reply;
+    struct words words;
+
+    split(&words, step);
+    if (make_call(store, &words, &call)) {
+        store->call(store, &call, &reply);
+        describe(&reply, out);
+        check_wait(store, &reply);
+    } else if (strcmp(words.at[0], "pushes") == 0) {
+        snprintf(out, STEP_TEXT_BYTES, "%d",
+                 store->take_pushes(store, (unsigned)number_at(&words, 1)));
+    } else {
+        ck_assert_msg(interfere(store, &words), "no such step: %s", step);
+        snprintf(out, STEP_TEXT_BYTES, "OK");
+    }
+}
+
+/* ------------------------------------------------------------------ states */
+
+static bool are_near(uint64_t a, uint64_t b)
+{
+    int64_t apart = (int64_t)(a - b);
+
+    return apart >= -SLACK_MS && apart <= SLACK_MS;
+}
+
+static bool is_entry(const struct twin_bytes *bytes)
+{
+    return bytes->size >= SHED_ENTRY_HEADER_BYTES &&
+           memcmp(bytes->at, "\xf5shd", 4) == 0;
+}
+
+static const char *entries_difference(const struct store_state *a,
+                                      const struct store_state *b)
+{
+    const unsigned char *x = a->bytes.at, *y = b->bytes.at;
+
+    if (memcmp(x, y, WRITTEN_AT) != 0 ||
+        memcmp(x + UNTIL_AT + 8, y + UNTIL_AT + 8,
+               a->bytes.size - UNTIL_AT - 8) != 0)
+        return "bytes";
+    if (!are_near(twin_get_u64(x + WRITTEN_AT) - a->now_ms,
+                  twin_get_u64(y + WRITTEN_AT) - b->now_ms))
+        return "time of writing";
+    if (!are_near(twin_get_u64(x + UNTIL_AT) - a->now_ms,
+                  twin_get_u64(y + UNTIL_AT) - b->now_ms))
+        return "end";
+    return NULL;
+}
+
+const char *scenario_difference(const struct store_state *a,
+                                const struct store_state *b)
+{
+    if (a->type != b->type)
+        return "type";
+    if (a->type == STORE_ABSENT)
+        return NULL;
+    if (a->has_ttl != b->has_ttl ||
+        (a->has_ttl && !are_near(a->pttl_ms, b->pttl_ms)))
+        return "ttl";
+    if (a->type == STORE_OTHER)
+        return NULL;
+    if (a->bytes.size != b->bytes.size)
+        return "size";
+    if (is_entry(&a->bytes) && is_entry(&b->bytes))
+        return entries_difference(a, b);
+    return memcmp(a->bytes.at, b->bytes.at, a->bytes.size) == 0 ? NULL
+                                                                : "bytes";
+}
+
+/* --------------------------------------------------------- twin as a store */
+
+static struct twin *twin_of(struct store *store)
+{
+    return &((struct twin_store *)store)->twin;
+}
+
+static void twin_store_call(struct store *store, const struct twin_call *call,
+                            struct twin_reply *reply)
+{
+    twin_call(twin_of(store), call, reply);
+}
+
+static void twin_store_get(struct store *store, struct store_state *out)
+{
+    struct twin *twin = twin_of(store);
+    const struct twin_slot *slot = twin_peek(twin, 0);
+
+    out->type = slot->type == TWIN_ABSENT   ? STORE_ABSENT
+                : slot->type == TWIN_STRING ? STORE_STRING
+                                            : STORE_OTHER;
+    out->bytes = slot->bytes;
+    out->has_ttl = slot->has_ttl;
+    out->pttl_ms = slot->expires_ms - twin->now_ms;
+    out->now_ms = twin->now_ms;
+}
+
+static void twin_store_set(struct store *store, const struct twin_bytes *bytes,
+                           bool keep_ttl)
+{
+    struct twin_slot *slot = &twin_of(store)->slot[0];
+    bool had_ttl = slot->has_ttl;
+
+    twin_set(twin_of(store), 0, bytes->at, bytes->size);
+    slot->has_ttl = keep_ttl && had_ttl;
+}
+
+static void twin_store_set_list(struct store *store)
+{
+    struct twin_slot *slot = &twin_of(store)->slot[0];
+
+    twin_set(twin_of(store), 0, "", 0);
+    slot->type = TWIN_LIST;
+}
+
+static void twin_store_set_refresh(struct store *store)
+{
+    twin_of(store)->refresh[0] = (struct twin_slot){.type = TWIN_STRING};
+}
+
+static void twin_store_del(struct store *store)
+{
+    twin_del(twin_of(store), 0);
+}
+
+static void twin_store_set_pttl(struct store *store, uint64_t pttl_ms)
+{
+    struct twin_slot *slot = &twin_of(store)->slot[0];
+
+    slot->has_ttl = pttl_ms > 0;
+    slot->expires_ms = twin_of(store)->now_ms + pttl_ms;
+}
+
+static void twin_store_set_full(struct store *store, bool is_full)
+{
+    twin_of(store)->is_full = is_full;
+}
+
+static void twin_store_set_channel(struct store *store, unsigned process,
+                                   bool is_open)
+{
+    uint64_t bit = UINT64_C(1) << process;
+
+    if (is_open)
+        twin_of(store)->channels |= bit;
+    else
+        twin_of(store)->channels &= ~bit;
+}
+
+static bool twin_store_take_pushes(struct store *store, unsigned client)
+{
+    uint64_t bit = UINT64_C(1) << client;
+    bool was_pushed = (twin_of(store)->pushed[0] & bit) != 0;
+
+    twin_of(store)->pushed[0] &= ~bit;
+    return was_pushed;
+}
+
+void twin_store_init(struct twin_store *store)
+{
+    *store = (struct twin_store){
+        .store = {twin_store_call, twin_store_get, twin_store_set,
+                  twin_store_set_list, twin_store_set_refresh, twin_store_del,
+                  twin_store_set_pttl, twin_store_set_full,
+                  twin_store_set_channel, twin_store_take_pushes},
+        .twin = {.now_ms = TWIN_START_MS}};
+}

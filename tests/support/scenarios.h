@@ -1,0 +1,79 @@
+/*
+ * Scenarios of the scripts: what is called, and what must come back. Each runs
+ * on any store: on the twin and on a real Redis.
+ *
+ * A step is a line of words, its expected reply another:
+ *   acquire PROCESS FLIGHT VERSION [tracked] [nochannel] [young] [seen]
+ *           (VERSION is a letter; young: with a long grace; seen: what stands
+ *           there was seen to be corrupt)  -> LEAD VERSION HOW | WAIT |
+ *           HIT ENTRY | FAILED ENTRY
+ *   publish VERSION ROW TTL (ROW - : no such row)
+ *           -> STORED | SUPERSEDED ENTRY | INVALIDATED
+ *   fail PROCESS FLIGHT VERSION REASON TTL     -> 1 | 0
+ *   renew PROCESS FLIGHT VERSION               -> 1 | 0
+ *   put ROW TTL, invalidate                    -> number
+ *   set TEXT, list, del, persist, flip, cut SIZE, age MS, pttl MS: by others;
+ *           flip changes the last byte, cut shortens, age moves an entry's
+ *           times to the past    refresh: somebody takes the refresh lease
+ *   full, room: memory    open PROCESS, close PROCESS: channels
+ *   pushes CLIENT                              -> 1 | 0
+ * ENTRY is its type and payload. A client has the number of its process. OOM is
+ * the reply where memory is refused.
+ */
+#ifndef SCENARIOS_H
+#define SCENARIOS_H
+
+#include "support/twin.h"
+
+#define SCENARIO_STEPS_MAX 12
+
+struct scenario {
+    const char *name;
+    const char *steps[SCENARIO_STEPS_MAX][2];
+};
+
+extern const struct scenario scenarios[];
+extern const size_t scenario_count;
+
+struct store_state {
+    enum { STORE_ABSENT, STORE_STRING, STORE_OTHER } type;
+    struct twin_bytes bytes;
+    bool has_ttl;
+    uint64_t pttl_ms;
+    uint64_t now_ms;
+};
+
+/* What a scenario runs on. All concern one key. */
+struct store {
+    void (*call)(struct store *, const struct twin_call *, struct twin_reply *);
+    void (*get)(struct store *, struct store_state *out);
+    void (*set)(struct store *, const struct twin_bytes *, bool keep_ttl);
+    void (*set_list)(struct store *);
+    void (*set_refresh)(struct store *); /* the key of the refresh lease */
+    void (*del)(struct store *);
+    void (*set_pttl)(struct store *, uint64_t pttl_ms); /* 0: none */
+    void (*set_full)(struct store *, bool is_full);
+    void (*set_channel)(struct store *, unsigned process, bool is_open);
+    bool (*take_pushes)(struct store *, unsigned client);
+};
+
+#define STEP_TEXT_BYTES 256
+
+/* Run one step; out gets the reply in the words of the table. */
+void scenario_step(struct store *store, const char *step,
+                   char out[STEP_TEXT_BYTES]);
+
+/* How two states differ, NULL if they do not. Times may by a few seconds,
+ * which a slow machine needs between two steps. */
+const char *scenario_difference(const struct store_state *a,
+                                const struct store_state *b);
+
+/* The twin as a store. */
+struct twin_store {
+    struct store store;
+    struct twin twin;
+};
+
+void twin_store_init(struct twin_store *store);
+
+#endif

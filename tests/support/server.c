@@ -1,0 +1,534 @@
+/* Private servers. The one invariant: what was started is gone when the test
+ * is, its directory included, but for the log of a test that failed. */
+#define _GNU_SOURCE /* accept4, pipe2, memmem */
+#include "support/server.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/testing.h"
+
+/* ----------------------------------------------------------------- servers */
+
+#define LOG_NAME "log"
+
+/* What is in it is sockets, a log, and a directory of append-only files. The
+ * file called kept, if any, stays. */
+static void remove_dir(const char *name, const char *kept)
+{
+    DIR *dir = opendir(name);
+    char path[PATH_MAX];
+
+    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            strcmp(e->d_name, kept) == 0)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", name, e->d_name);
+        if (unlink(path) != 0)
+            remove_dir(path, "");
+    }
+    if (dir != NULL)
+        closedir(dir);
+    rmdir(name);
+}
+
+/* Nothing of the test's is to be held open here, of other servers' guardians
+ * least of all. */
+static void close_all_but(int kept)
+{
+    enum { FDS_MAX = 256 };
+
+    for (int fd = STDERR_FILENO + 1; fd < FDS_MAX; fd++)
+        if (fd != kept)
+            close(fd);
+}
+
+/* Returns whether the test got to server_stop. */
+static bool wait_for_the_end(int pipe_end)
+{
+    ssize_t n;
+    char byte;
+
+    do
+        n = read(pipe_end, &byte, 1);
+    while (n < 0);
+    return n == 1;
+}
+
+/* Check ends a failed test without a word: so the directory is removed by a
+ * process that waits for the end of all who hold the other end of its pipe. */
+static void start_guardian(struct server *s)
+{
+    int ends[2];
+
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    s->guardian = fork();
+    ck_assert_int_ge(s->guardian, 0);
+    if (s->guardian == 0) {
+        setsid(); /* Check kills the test's whole group */
+        close_all_but(ends[0]);
+        remove_dir(s->dir, wait_for_the_end(ends[0]) ? "" : LOG_NAME);
+        if (access(s->dir, F_OK) == 0)
+            fprintf(stderr, "the log of a failed test's Redis: %s/%s\n", s->dir,
+                    LOG_NAME);
+        _exit(0);
+    }
+    close(ends[0]);
+    s->guarded = ends[1];
+}
+
+static _Noreturn void exec_server(const struct server *s)
+{
+    const char *argv[SERVER_OPTIONS_MAX + 24] = {"redis-server",
+                                                 "--port",
+                                                 "0",
+                                                 "--unixsocket",
+                                                 s->socket,
+                                                 "--dir",
+                                                 s->dir,
+                                                 "--logfile",
+                                                 LOG_NAME,
+                                                 "--save",
+                                                 "",
+                                                 "--appendonly",
+                                                 "no",
+                                                 "--enable-debug-command",
+                                                 "yes"};
+    size_t n = 15;
+
+    for (size_t i = 0; s->options[i] != NULL; i++)
+        argv[n++] = s->options[i];
+    if (s->password != NULL) {
+        argv[n++] = "--requirepass";
+        argv[n++] = s->password;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    execvp(argv[0], (char *const *)(size_t)argv);
+    perror("redis-server, which is looked for in PATH");
+    _exit(EXIT_FAILURE);
+}
+
+static redisContext *connect_to(const struct server *s)
+{
+    const struct timeval patience = {.tv_sec = 20};
+    redisContext *c = redisConnectUnixWithTimeout(s->socket, patience);
+
+    if (c == NULL || c->err != 0 || redisSetTimeout(c, patience) != REDIS_OK) {
+        redisFree(c);
+        return NULL;
+    }
+    if (s->password != NULL)
+        freeReplyObject(redisCommand(c, "AUTH %s", s->password));
+    return c;
+}
+
+static bool answers(const struct server *s)
+{
+    redisContext *c = connect_to(s);
+    redisReply *reply = c != NULL ? redisCommand(c, "PING") : NULL;
+    bool is_well = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+
+    freeReplyObject(reply);
+    redisFree(c);
+    return is_well;
+}
+
+void server_start_again(struct server *s)
+{
+    uint64_t deadline_ms = test_deadline_ms();
+    int status;
+
+    unlink(s->socket);
+    s->pid = fork();
+    ck_assert_int_ge(s->pid, 0);
+    if (s->pid == 0)
+        exec_server(s);
+    while (!answers(s)) {
+        ck_assert_msg(waitpid(s->pid, &status, WNOHANG) == 0,
+                      "redis-server ended at its start, with wait status %d",
+                      status);
+        ck_assert_msg(shed_now_ms() < deadline_ms, "no answer from Redis");
+        usleep(1000);
+    }
+}
+
+void server_start(struct server *s)
+{
+    snprintf(s->dir, sizeof(s->dir), "/tmp/snowshed-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(s->dir));
+    snprintf(s->socket, sizeof(s->socket), "%s/redis.sock", s->dir);
+    snprintf(s->uri, sizeof(s->uri), "unix:%s", s->socket);
+    start_guardian(s);
+    server_start_again(s);
+}
+
+void server_kill(struct server *s)
+{
+    if (s->pid > 0) {
+        kill(s->pid, SIGKILL);
+        waitpid(s->pid, NULL, 0);
+    }
+    s->pid = 0;
+}
+
+void server_stop(struct server *s)
+{
+    server_kill(s);
+    /* if it cannot be told, the log is kept */
+    (void)!write(s->guarded, "", 1);
+    close(s->guarded);
+    waitpid(s->guardian, NULL, 0);
+}
+
+void server_freeze(struct server *s)
+{
+    int status;
+
+    ck_assert_int_eq(kill(s->pid, SIGSTOP), 0);
+    ck_assert_int_eq(waitpid(s->pid, &status, WUNTRACED), s->pid);
+    ck_assert(WIFSTOPPED(status));
+}
+
+void server_thaw(struct server *s)
+{
+    ck_assert_int_eq(kill(s->pid, SIGCONT), 0);
+}
+
+/* ---------------------------------------------------------------- commands */
+
+static redisReply *run(const struct server *s, const char *format,
+                       va_list arguments)
+{
+    redisContext *c = connect_to(s);
+    redisReply *reply;
+
+    ck_assert_msg(c != NULL, "cannot connect to the test's Redis");
+    reply = redisvCommand(c, format, arguments);
+    ck_assert_msg(reply != NULL, "no reply to %s: %s", format, c->errstr);
+    redisFree(c);
+    return reply;
+}
+
+redisReply *server_run(const struct server *s, const char *format, ...)
+{
+    redisReply *reply;
+    va_list arguments;
+
+    va_start(arguments, format);
+    reply = run(s, format, arguments);
+    va_end(arguments);
+    return reply;
+}
+
+static long long integer(redisReply *reply, const char *format)
+{
+    long long value = reply->integer;
+
+    ck_assert_msg(reply->type != REDIS_REPLY_ERROR, "%s: %s", format,
+                  reply->str);
+    freeReplyObject(reply);
+    return value;
+}
+
+long long server_int(const struct server *s, const char *format, ...)
+{
+    redisReply *reply;
+    va_list arguments;
+
+    va_start(arguments, format);
+    reply = run(s, format, arguments);
+    va_end(arguments);
+    return integer(reply, format);
+}
+
+void server_do(const struct server *s, const char *format, ...)
+{
+    redisReply *reply;
+    va_list arguments;
+
+    va_start(arguments, format);
+    reply = run(s, format, arguments);
+    va_end(arguments);
+    (void)integer(reply, format);
+}
+
+void server_info(const struct server *s, const char *field, char *value,
+                 size_t size)
+{
+    redisReply *reply = server_run(s, "INFO");
+    char name[64];
+    const char *at;
+
+    snprintf(name, sizeof(name), "\n%s:", field);
+    ck_assert_int_eq(reply->type, REDIS_REPLY_STRING);
+    at = strstr(reply->str, name);
+    ck_assert_msg(at != NULL, "INFO tells no %s", field);
+    at += strlen(name);
+    snprintf(value, size, "%.*s", (int)strcspn(at, "\r\n"), at);
+    freeReplyObject(reply);
+}
+
+long long server_calls(const struct server *s, const char *command)
+{
+    redisReply *reply = server_run(s, "INFO commandstats");
+    char name[64];
+    const char *at;
+    long long calls = 0;
+
+    snprintf(name, sizeof(name), "cmdstat_%s:calls=", command);
+    ck_assert_int_eq(reply->type, REDIS_REPLY_STRING);
+    at = strstr(reply->str, name);
+    if (at != NULL)
+        calls = strtoll(at + strlen(name), NULL, 10);
+    freeReplyObject(reply);
+    return calls;
+}
+
+int server_clients(const struct server *s, const char *text)
+{
+    redisReply *reply = server_run(s, "CLIENT LIST");
+    int count = 0;
+
+    for (char *rest = reply->str, *line;
+         (line = strtok_r(rest, "\n", &rest)) != NULL;)
+        count += strstr(line, text) != NULL;
+    freeReplyObject(reply);
+    return count;
+}
+
+void server_check_ttls(const struct server *s)
+{
+    redisReply *keys = server_run(s, "KEYS *");
+
+    for (size_t i = 0; i < keys->elements; i++) {
+        const redisReply *key = keys->element[i];
+        ck_assert_msg(server_int(s, "PTTL %b", key->str, (size_t)key->len) !=
+                          -1,
+                      "%s stands for ever", key->str);
+    }
+    freeReplyObject(keys);
+}
+
+/* ------------------------------------------------------------------- proxy */
+
+#define CHUNK_BYTES 65536
+
+struct pair {
+    int client, upstream; /* -1: free */
+    char held[CHUNK_BYTES];
+    size_t size, sent;
+    uint64_t due_ms;
+    char copy[CHUNK_BYTES]; /* DOUBLE: of what was held last */
+    size_t copy_size;
+    bool is_callers; /* the last request: it reads an entry or runs a script */
+};
+
+static void open_socket_name(struct sockaddr_un *name, const char *path)
+{
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(name->sun_path, sizeof(name->sun_path), "%s", path);
+}
+
+static void close_pair(struct pair *pair)
+{
+    close(pair->client);
+    close(pair->upstream);
+    pair->client = pair->upstream = -1;
+    pair->size = pair->sent = pair->copy_size = 0;
+}
+
+static void accept_pair(struct proxy *p, struct pair *pair)
+{
+    struct sockaddr_un name;
+
+    pair->client = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (pair->client < 0)
+        return;
+    atomic_fetch_add(&p->accepted, 1);
+    pair->upstream = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    open_socket_name(&name, p->server->socket);
+    if (connect(pair->upstream, (struct sockaddr *)&name, sizeof(name)) != 0)
+        close_pair(pair);
+}
+
+/* Whether bytes are for a caller, not for the set-up or the session. */
+static bool is_of_caller(const char *bytes, size_t size)
+{
+    static const char *const names[] = {"$3\r\nGET\r\n", "$4\r\nEVAL\r\n",
+                                        "$7\r\nEVALSHA\r\n"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (memmem(bytes, size, names[i], strlen(names[i])) != NULL)
+            return true;
+    return false;
+}
+
+static void pass_request(struct proxy *p, struct pair *pair)
+{
+    char bytes[CHUNK_BYTES];
+    ssize_t n = recv(pair->client, bytes, sizeof(bytes), 0);
+    int mode = atomic_load(&p->mode);
+
+    atomic_fetch_add(&p->requests, 1);
+    if (n > 0 && (mode == PROXY_SWALLOW ||
+                  (mode == PROXY_SWALLOW_SUBSCRIBE &&
+                   memmem(bytes, (size_t)n, "SUBSCRIBE", 9) != NULL)))
+        return;
+    pair->is_callers = n > 0 && is_of_caller(bytes, (size_t)n);
+    if (n > 0 && pair->copy_size > 0) {
+        if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) < 0)
+            n = 0;
+        pair->copy_size = 0;
+        if (n > 0 && mode == PROXY_STAND_IN)
+            return;
+    }
+    if (n <= 0 || send(pair->upstream, bytes, (size_t)n, MSG_NOSIGNAL) != n)
+        close_pair(pair);
+}
+
+/* Read from the server into held, which is empty. */
+static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
+{
+    ssize_t n = recv(pair->upstream, pair->held, sizeof(pair->held), 0);
+    unsigned every = atomic_load(&p->every);
+    int mode = atomic_load(&p->mode);
+
+    if (n <= 0) {
+        close_pair(pair);
+        return;
+    }
+    pair->size = (size_t)n;
+    pair->due_ms = shed_now_ms();
+    if (mode == PROXY_DELAY && (every < 2 || ++*reads % every == 0))
+        pair->due_ms += atomic_load(&p->delay_ms);
+    if (mode == PROXY_DROP)
+        pair->size = 0;
+    if (mode == PROXY_DOUBLE || (mode == PROXY_STAND_IN && pair->is_callers)) {
+        memcpy(pair->copy, pair->held, pair->size);
+        pair->copy_size = pair->size;
+    }
+    if (mode == PROXY_ANSWER) {
+        pair->size = strlen(p->text);
+        memcpy(pair->held, p->text, pair->size);
+    }
+}
+
+static void pass_reply(struct proxy *p, struct pair *pair)
+{
+    int mode = atomic_load(&p->mode);
+    bool is_cut = mode == PROXY_CUT || mode == PROXY_CUT_ONE;
+    size_t left = pair->size - pair->sent;
+    size_t n = mode == PROXY_DRIP || is_cut ? 1 : left;
+
+    if (mode == PROXY_CUT_ONE)
+        atomic_store(&p->mode, PROXY_PASS);
+    if (send(pair->client, pair->held + pair->sent, n, MSG_NOSIGNAL) !=
+            (ssize_t)n ||
+        is_cut) {
+        close_pair(pair);
+        return;
+    }
+    pair->sent += n;
+    pair->due_ms = shed_now_ms() + atomic_load(&p->delay_ms);
+    if (pair->sent == pair->size)
+        pair->size = pair->sent = 0;
+}
+
+static void serve_pair(struct proxy *p, struct pair *pair,
+                       const struct pollfd *fds, unsigned *reads)
+{
+    if (pair->client >= 0 && fds[0].revents != 0)
+        pass_request(p, pair);
+    if (pair->client >= 0 && fds[1].revents != 0)
+        take_reply(p, pair, reads);
+    if (pair->client >= 0 && pair->size > 0 && shed_now_ms() >= pair->due_ms)
+        pass_reply(p, pair);
+}
+
+static void *run_proxy(void *arg)
+{
+    struct proxy *p = arg;
+    struct pair *pairs = calloc(PROXY_PAIRS_MAX, sizeof(*pairs));
+    unsigned reads = 0;
+
+    for (size_t i = 0; i < PROXY_PAIRS_MAX; i++)
+        pairs[i].client = pairs[i].upstream = -1;
+    while (!atomic_load(&p->is_stopping)) {
+        struct pollfd fds[1 + 2 * PROXY_PAIRS_MAX] = {{p->listener, POLLIN, 0}};
+        struct pair *unused = NULL;
+
+        for (size_t i = 0; i < PROXY_PAIRS_MAX; i++) {
+            struct pollfd *fd = &fds[1 + 2 * i];
+            fd[0] = (struct pollfd){pairs[i].client, POLLIN, 0};
+            /* the next reply waits until this one is passed on */
+            fd[1] = (struct pollfd){pairs[i].size == 0 ? pairs[i].upstream : -1,
+                                    POLLIN, 0};
+            if (pairs[i].client < 0)
+                unused = &pairs[i];
+        }
+        if (unused == NULL)
+            fds[0].fd = -1;
+        (void)poll(fds, 1 + 2 * PROXY_PAIRS_MAX, 1);
+        for (size_t i = 0; i < PROXY_PAIRS_MAX; i++)
+            serve_pair(p, &pairs[i], &fds[1 + 2 * i], &reads);
+        if (unused != NULL && fds[0].revents != 0)
+            accept_pair(p, unused);
+    }
+    for (size_t i = 0; i < PROXY_PAIRS_MAX; i++)
+        if (pairs[i].client >= 0)
+            close_pair(&pairs[i]);
+    free(pairs);
+    return NULL;
+}
+
+void proxy_listen(struct proxy *p, const struct server *s)
+{
+    struct sockaddr_un name;
+
+    p->server = s;
+    snprintf(p->socket, sizeof(p->socket), "%s/proxy.sock", s->dir);
+    snprintf(p->uri, sizeof(p->uri), "unix:%s", p->socket);
+    p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    open_socket_name(&name, p->socket);
+    ck_assert_int_eq(bind(p->listener, (struct sockaddr *)&name, sizeof(name)),
+                     0);
+    ck_assert_int_eq(listen(p->listener, PROXY_PAIRS_MAX), 0);
+}
+
+void proxy_serve(struct proxy *p)
+{
+    ck_assert_int_eq(pthread_create(&p->thread, NULL, run_proxy, p), 0);
+}
+
+void proxy_start(struct proxy *p, const struct server *s)
+{
+    proxy_listen(p, s);
+    proxy_serve(p);
+}
+
+void proxy_set(struct proxy *p, enum proxy_mode mode, unsigned delay_ms,
+               const char *text)
+{
+    if (text != NULL)
+        p->text = text;
+    atomic_store(&p->delay_ms, delay_ms);
+    atomic_store(&p->mode, mode);
+}
+
+void proxy_stop(struct proxy *p)
+{
+    atomic_store(&p->is_stopping, true);
+    pthread_join(p->thread, NULL);
+    close(p->listener);
+}

@@ -1,0 +1,571 @@
+/* The twin of the store. Its one invariant: each script here is the .lua file
+ * of its name, step by step; test_scripts compares them. */
+#include "support/twin.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/entry.h"
+
+/* src/entry.h's layout */
+enum {
+    TYPE_AT = 5,
+    FLAGS_AT = 7,
+    VERSION_AT = 8,
+    PROCESS_AT = 24,
+    WRITTEN_AT = 40,
+    UNTIL_AT = 48,
+    FLIGHT_AT = 56,
+    ID_BYTES = 16
+};
+
+#define LONGEST_RECORD_MS 4200000
+
+static const unsigned char magic[] = {0xf5, 's', 'h', 'd', 2};
+
+/* ------------------------------------------------------------------- bytes */
+
+void twin_bytes_set(struct twin_bytes *out, const void *bytes, size_t size)
+{
+    if (size > sizeof(out->at))
+        abort(); /* a test that wants more needs a larger bound */
+    out->size = size;
+    if (size > 0)
+        memcpy(out->at, bytes, size);
+}
+
+static void append(struct twin_bytes *out, const void *bytes, size_t size)
+{
+    if (size > sizeof(out->at) - out->size)
+        abort();
+    memcpy(out->at + out->size, bytes, size);
+    out->size += size;
+}
+
+static void append_u64(struct twin_bytes *out, uint64_t value)
+{
+    unsigned char bytes[8];
+
+    shed_entry_put_u64(bytes, value);
+    append(out, bytes, sizeof(bytes));
+}
+
+void twin_bytes_number(struct twin_bytes *out, uint64_t number)
+{
+    char text[24];
+    int size = snprintf(text, sizeof(text), "%" PRIu64, number);
+
+    twin_bytes_set(out, text, (size_t)size);
+}
+
+bool twin_bytes_are(const struct twin_bytes *bytes, const char *text)
+{
+    return bytes->size == strlen(text) &&
+           memcmp(bytes->at, text, bytes->size) == 0;
+}
+
+static bool are_equal(const struct twin_bytes *a, const unsigned char *at,
+                      size_t size)
+{
+    return a->size == size && memcmp(a->at, at, size) == 0;
+}
+
+static uint64_t number_of(const struct twin_bytes *bytes)
+{
+    char text[24] = "";
+
+    if (bytes->size < sizeof(text))
+        memcpy(text, bytes->at, bytes->size);
+    return strtoull(text, NULL, 10);
+}
+
+uint64_t twin_get_u64(const unsigned char *at)
+{
+    uint64_t value = 0;
+
+    for (int i = 0; i < 8; i++)
+        value = value << 8 | at[i];
+    return value;
+}
+
+/* ---------------------------------------------------------------- the keys */
+
+static void touch(struct twin *t, size_t key)
+{
+    t->pushed[key] |= t->slot[key].trackers;
+    t->slot[key].trackers = 0;
+}
+
+static void expire(struct twin *t, struct twin_slot *slot)
+{
+    if (slot->type == TWIN_ABSENT || !slot->has_ttl ||
+        t->now_ms < slot->expires_ms)
+        return;
+    slot->type = TWIN_ABSENT;
+    if (slot >= t->slot && slot < t->slot + TWIN_KEYS)
+        touch(t, (size_t)(slot - t->slot));
+}
+
+void twin_expire(struct twin *t)
+{
+    for (size_t i = 0; i < TWIN_KEYS; i++) {
+        expire(t, &t->slot[i]);
+        expire(t, &t->refresh[i]);
+    }
+}
+
+const struct twin_slot *twin_peek(struct twin *t, size_t key)
+{
+    expire(t, &t->slot[key]);
+    return &t->slot[key];
+}
+
+void twin_del(struct twin *t, size_t key)
+{
+    expire(t, &t->slot[key]);
+    if (t->slot[key].type == TWIN_ABSENT)
+        return;
+    t->slot[key].type = TWIN_ABSENT;
+    touch(t, key);
+}
+
+void twin_set(struct twin *t, size_t key, const void *bytes, size_t size)
+{
+    struct twin_slot *slot = &t->slot[key];
+
+    slot->type = TWIN_STRING;
+    slot->has_ttl = false;
+    twin_bytes_set(&slot->bytes, bytes, size);
+    touch(t, key);
+}
+
+void twin_flush(struct twin *t)
+{
+    for (size_t i = 0; i < TWIN_KEYS; i++) {
+        t->slot[i].type = TWIN_ABSENT;
+        t->refresh[i].type = TWIN_ABSENT;
+        touch(t, i);
+    }
+}
+
+static void set_px(struct twin *t, size_t key, const struct twin_bytes *bytes,
+                   uint64_t ttl_ms)
+{
+    struct twin_slot *slot = &t->slot[key];
+
+    slot->type = TWIN_STRING;
+    slot->bytes = *bytes;
+    slot->has_ttl = true;
+    slot->expires_ms = t->now_ms + ttl_ms;
+    touch(t, key);
+}
+
+/* ------------------------------------------------------------- entry.lua */
+
+/* As read() there: 'f' for what is none of ours, 0 for nothing. */
+static unsigned char read_key(struct twin *t, const struct twin_call *call)
+{
+    struct twin_slot *slot = &t->slot[call->key];
+
+    expire(t, slot);
+    /* what is absent, or of another type, is tracked too */
+    if (call->is_tracked)
+        slot->trackers |= UINT64_C(1) << call->client;
+    if (slot->type == TWIN_ABSENT)
+        return 0;
+    if (slot->type == TWIN_LIST || slot->bytes.size < SHED_ENTRY_HEADER_BYTES ||
+        memcmp(slot->bytes.at, magic, sizeof(magic)) != 0)
+        return 'f';
+    return slot->bytes.at[TYPE_AT];
+}
+
+static void say(struct twin_reply *reply, const char *word)
+{
+    reply->type = TWIN_PARTS;
+    reply->count = 1;
+    twin_bytes_set(&reply->part[0], word, strlen(word));
+}
+
+static void say_integer(struct twin_reply *reply, long long integer)
+{
+    reply->type = TWIN_INTEGER;
+    reply->integer = integer;
+}
+
+static void say_entry(struct twin_reply *reply, const char *word,
+                      const struct twin_bytes *bytes)
+{
+    say(reply, word);
+    reply->count = 2;
+    reply->part[1] = *bytes;
+}
+
+/* Whether memory is there; if not, the script ends with an error. */
+static bool has_room(const struct twin *t, struct twin_reply *reply)
+{
+    if (t->is_full)
+        reply->type = TWIN_OOM;
+    return !t->is_full;
+}
+
+/* As store() there, with head, tail and payload from argv. */
+static bool store(struct twin *t, const struct twin_call *call,
+                  const struct twin_bytes *argv, uint64_t ttl_ms,
+                  struct twin_reply *reply)
+{
+    struct twin_bytes entry = argv[0];
+
+    if (!has_room(t, reply))
+        return false;
+    append_u64(&entry, t->now_ms);
+    append_u64(&entry, t->now_ms + ttl_ms);
+    append(&entry, argv[1].at, argv[1].size);
+    append(&entry, argv[2].at, argv[2].size);
+    set_px(t, call->key, &entry, ttl_ms);
+    return true;
+}
+
+/* Whether the lease record at the key has this version, process and flight. */
+static bool is_owned(const struct twin *t, const struct twin_call *call)
+{
+    const unsigned char *at = t->slot[call->key].bytes.at;
+
+    return are_equal(&call->argv[0], at + VERSION_AT, ID_BYTES) &&
+           are_equal(&call->argv[1], at + PROCESS_AT, ID_BYTES) &&
+           are_equal(&call->argv[2], at + FLIGHT_AT, 8);
+}
+
+/* ----------------------------------------------------------- acquire.lua */
+
+static void say_lead(struct twin_reply *reply, const unsigned char *version,
+                     const char *how)
+{
+    say(reply, "LEAD");
+    reply->count = 3;
+    twin_bytes_set(&reply->part[1], version, ID_BYTES);
+    twin_bytes_set(&reply->part[2], how, strlen(how));
+}
+
+static void lead(struct twin *t, const struct twin_call *call,
+                 const unsigned char *version, const char *how,
+                 struct twin_reply *reply)
+{
+    struct twin_bytes record = {0};
+
+    if (!has_room(t, reply))
+        return;
+    say_lead(reply, version, how);
+    append(&record, magic, sizeof(magic));
+    append(&record, "L", 1);
+    append(&record, call->argv[3].at, call->argv[3].size);
+    append(&record, reply->part[1].at, ID_BYTES);
+    append(&record, call->argv[1].at, call->argv[1].size);
+    append_u64(&record, t->now_ms);
+    append_u64(&record, t->now_ms + number_of(&call->argv[4]));
+    append(&record, call->argv[2].at, call->argv[2].size);
+    set_px(t, call->key, &record, number_of(&call->argv[5]));
+}
+
+static bool is_gone(const struct twin *t, const unsigned char *record)
+{
+    char id[ID_BYTES + 1] = "";
+
+    if ((record[FLAGS_AT] & SHED_ENTRY_HAS_CHANNEL) == 0)
+        return false;
+    memcpy(id, record + PROCESS_AT, ID_BYTES);
+    return (t->channels >> strtoull(id, NULL, 16) % TWIN_PROCESSES & 1) == 0;
+}
+
+static bool is_over(const struct twin *t, const struct twin_call *call)
+{
+    const struct twin_slot *slot = &t->slot[call->key];
+    const unsigned char *record = slot->bytes.at;
+    uint64_t written = twin_get_u64(record + WRITTEN_AT);
+    uint64_t until = twin_get_u64(record + UNTIL_AT);
+
+    if (!slot->has_ttl || slot->expires_ms - t->now_ms > LONGEST_RECORD_MS)
+        return true;
+    if (t->now_ms >= until)
+        return true;
+    return (t->now_ms < written ||
+            t->now_ms - written >= number_of(&call->argv[6])) &&
+           is_gone(t, record);
+}
+
+static bool set_times(struct twin *t, const struct twin_call *call,
+                      uint64_t length_ms, struct twin_reply *reply)
+{
+    unsigned char *record = t->slot[call->key].bytes.at;
+
+    if (!has_room(t, reply))
+        return false;
+    shed_entry_put_u64(record + WRITTEN_AT, t->now_ms);
+    shed_entry_put_u64(record + UNTIL_AT, t->now_ms + length_ms);
+    touch(t, call->key);
+    return true;
+}
+
+static void say_wait(struct twin *t, const struct twin_call *call,
+                     struct twin_reply *reply)
+{
+    const unsigned char *record = t->slot[call->key].bytes.at;
+    uint64_t written = twin_get_u64(record + WRITTEN_AT);
+    uint64_t until = twin_get_u64(record + UNTIL_AT);
+
+    if (t->now_ms < written) {
+        if (!set_times(t, call, until - written, reply))
+            return;
+        until = t->now_ms + (until - written);
+    }
+    say(reply, "WAIT");
+    reply->integer = (long long)(until - t->now_ms);
+    reply->count = 2;
+    twin_bytes_number(&reply->part[1], (uint64_t)reply->integer);
+}
+
+static void meet_lease(struct twin *t, const struct twin_call *call,
+                       struct twin_reply *reply)
+{
+    unsigned char *record = t->slot[call->key].bytes.at;
+
+    if (are_equal(&call->argv[1], record + PROCESS_AT, ID_BYTES) &&
+        are_equal(&call->argv[2], record + FLIGHT_AT, 8)) {
+        if (t->is_full)
+            say_lead(reply, record + VERSION_AT, "mine");
+        else
+            lead(t, call, record + VERSION_AT, "mine", reply);
+    } else if (is_over(t, call)) {
+        lead(t, call, record + VERSION_AT, "takeover", reply);
+    } else {
+        say_wait(t, call, reply);
+    }
+}
+
+static void acquire(struct twin *t, const struct twin_call *call,
+                    struct twin_reply *reply)
+{
+    struct twin_slot *slot = &t->slot[call->key];
+    const struct twin_bytes *seen = &call->argv[7];
+    const unsigned char *version = call->argv[0].at;
+    unsigned char kind;
+
+    expire(t, slot);
+    if (slot->type == TWIN_ABSENT) {
+        if (t->is_full) /* SET was refused, and what is absent was read */
+            (void)read_key(t, call);
+        lead(t, call, version, "new", reply);
+        return;
+    }
+    kind = read_key(t, call);
+    if (kind == 'L' && slot->bytes.size == SHED_ENTRY_HEADER_BYTES)
+        meet_lease(t, call, reply);
+    else if (seen->size > 0 && kind != 'f' && slot->bytes.size >= seen->size &&
+             memcmp(slot->bytes.at, seen->at, seen->size) == 0)
+        lead(t, call, version, "corrupt", reply);
+    else if (kind == 'V' || kind == 'N')
+        say_entry(reply, "HIT", &slot->bytes);
+    else if (kind == 'F' &&
+             t->now_ms < twin_get_u64(slot->bytes.at + WRITTEN_AT))
+        lead(t, call, version, "new", reply);
+    else if (kind == 'F')
+        say_entry(reply, "FAILED", &slot->bytes);
+    else
+        lead(t, call, version, "foreign", reply);
+}
+
+/* ------------------------------------------------------ the other scripts */
+
+static void publish(struct twin *t, const struct twin_call *call,
+                    struct twin_reply *reply)
+{
+    struct twin_slot *slot = &t->slot[call->key];
+    unsigned char kind = read_key(t, call);
+    uint64_t ttl_ms = number_of(&call->argv[4]);
+
+    if (kind == 'V' || kind == 'N') {
+        say_entry(reply, "SUPERSEDED", &slot->bytes);
+        return;
+    }
+    say(reply, "INVALIDATED");
+    if (kind != 'L' ||
+        !are_equal(&call->argv[0], slot->bytes.at + VERSION_AT, ID_BYTES))
+        return;
+    if (ttl_ms == 0)
+        twin_del(t, call->key);
+    else if (!store(t, call, call->argv + 1, ttl_ms, reply))
+        return;
+    say(reply, "STORED");
+}
+
+static void fail(struct twin *t, const struct twin_call *call,
+                 struct twin_reply *reply)
+{
+    uint64_t ttl_ms = number_of(&call->argv[6]);
+
+    say_integer(reply, 0);
+    if (read_key(t, call) != 'L' || !is_owned(t, call))
+        return;
+    say_integer(reply, 1);
+    if (ttl_ms == 0)
+        twin_del(t, call->key);
+    else
+        store(t, call, call->argv + 3, ttl_ms, reply);
+}
+
+static void renew(struct twin *t, const struct twin_call *call,
+                  struct twin_reply *reply)
+{
+    say_integer(reply, 0);
+    if (read_key(t, call) == 'L' && is_owned(t, call) &&
+        set_times(t, call, number_of(&call->argv[3]), reply))
+        say_integer(reply, 1);
+}
+
+static void invalidate(struct twin *t, const struct twin_call *call,
+                       struct twin_reply *reply)
+{
+    twin_expire(t);
+    say_integer(reply, (t->slot[call->key].type != TWIN_ABSENT) +
+                           (t->refresh[call->key].type != TWIN_ABSENT));
+    twin_del(t, call->key);
+    t->refresh[call->key].type = TWIN_ABSENT;
+}
+
+static void put(struct twin *t, const struct twin_call *call,
+                struct twin_reply *reply)
+{
+    say_integer(reply, 1);
+    if (!store(t, call, call->argv, number_of(&call->argv[3]), reply))
+        twin_del(t, call->key);
+    t->refresh[call->key].type = TWIN_ABSENT;
+}
+
+void twin_call(struct twin *t, const struct twin_call *call,
+               struct twin_reply *reply)
+{
+    static void (*const scripts[])(struct twin *, const struct twin_call *,
+                                   struct twin_reply *) = {
+        [SHED_SCRIPT_ACQUIRE] = acquire,
+        [SHED_SCRIPT_PUBLISH] = publish,
+        [SHED_SCRIPT_FAIL] = fail,
+        [SHED_SCRIPT_RENEW] = renew,
+        [SHED_SCRIPT_INVALIDATE] = invalidate,
+        [SHED_SCRIPT_PUT] = put,
+    };
+
+    reply->count = 0;
+    scripts[call->script](t, call, reply);
+}
+
+/* --------------------------------------------------------------- arguments */
+
+static struct twin_bytes *add(struct twin_call *call)
+{
+    return &call->argv[call->argc++];
+}
+
+struct shed_entry_key twin_key(size_t key)
+{
+    static const char names[TWIN_KEYS + 1] = "01234567";
+
+    return (struct shed_entry_key){&names[key], 1};
+}
+
+static void begin(struct twin_call *call, enum shed_script script, size_t key)
+{
+    call->script = script;
+    call->key = key;
+    call->client = 0;
+    call->is_tracked = false;
+    call->argc = 0;
+}
+
+static void add_owner(struct twin_call *call, const struct twin_owner *owner)
+{
+    char id[ID_BYTES + 1];
+    unsigned char flight[8];
+
+    snprintf(id, sizeof(id), "%016x", owner->process);
+    shed_entry_put_u64(flight, owner->flight);
+    twin_bytes_set(add(call), owner->version, ID_BYTES);
+    twin_bytes_set(add(call), id, ID_BYTES);
+    twin_bytes_set(add(call), flight, sizeof(flight));
+}
+
+static void add_entry(struct twin_call *call, enum shed_entry_type type,
+                      const void *payload, size_t size)
+{
+    static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "nonce";
+    struct shed_entry entry = {
+        .type = type, .payload = payload, .payload_size = size};
+    struct shed_entry_parts parts;
+
+    shed_entry_encode(twin_key(call->key), &entry, nonce, &parts);
+    twin_bytes_set(add(call), parts.head, sizeof(parts.head));
+    twin_bytes_set(add(call), parts.tail, sizeof(parts.tail));
+    twin_bytes_set(add(call), payload, size);
+}
+
+void twin_make_acquire(struct twin_call *call, size_t key,
+                       const struct twin_owner *owner, bool has_channel,
+                       const struct twin_lease_times *times,
+                       const struct twin_bytes *seen)
+{
+    const unsigned char flags[2] = {0,
+                                    has_channel ? SHED_ENTRY_HAS_CHANNEL : 0};
+
+    begin(call, SHED_SCRIPT_ACQUIRE, key);
+    add_owner(call, owner);
+    twin_bytes_set(add(call), flags, sizeof(flags));
+    twin_bytes_number(add(call), times->lease_ms);
+    twin_bytes_number(add(call), times->record_ms);
+    twin_bytes_number(add(call), times->grace_ms);
+    if (seen != NULL)
+        *add(call) = *seen;
+    else
+        twin_bytes_set(add(call), "", 0);
+}
+
+void twin_make_publish(struct twin_call *call, size_t key,
+                       const unsigned char *version, bool is_row,
+                       const void *payload, size_t size, uint64_t ttl_ms)
+{
+    begin(call, SHED_SCRIPT_PUBLISH, key);
+    twin_bytes_set(add(call), version, ID_BYTES);
+    add_entry(call, is_row ? SHED_ENTRY_VALUE : SHED_ENTRY_NEGATIVE, payload,
+              size);
+    twin_bytes_number(add(call), ttl_ms);
+}
+
+void twin_make_fail(struct twin_call *call, size_t key,
+                    const struct twin_owner *owner, const char *reason,
+                    uint64_t ttl_ms)
+{
+    begin(call, SHED_SCRIPT_FAIL, key);
+    add_owner(call, owner);
+    add_entry(call, SHED_ENTRY_FAILURE, reason, strlen(reason));
+    twin_bytes_number(add(call), ttl_ms);
+}
+
+void twin_make_renew(struct twin_call *call, size_t key,
+                     const struct twin_owner *owner, uint64_t lease_ms)
+{
+    begin(call, SHED_SCRIPT_RENEW, key);
+    add_owner(call, owner);
+    twin_bytes_number(add(call), lease_ms);
+}
+
+void twin_make_invalidate(struct twin_call *call, size_t key)
+{
+    begin(call, SHED_SCRIPT_INVALIDATE, key);
+}
+
+void twin_make_put(struct twin_call *call, size_t key, const void *payload,
+                   size_t size, uint64_t ttl_ms)
+{
+    begin(call, SHED_SCRIPT_PUT, key);
+    add_entry(call, SHED_ENTRY_VALUE, payload, size);
+    twin_bytes_number(add(call), ttl_ms);
+}

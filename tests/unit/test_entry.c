@@ -1,0 +1,289 @@
+/* entry: what encode makes, decode returns; what anybody else makes is told
+ * from it, byte by byte. */
+#include "cache/entry.h"
+
+#include <string.h>
+
+#include "support/testing.h"
+
+#define ROOM_BYTES 256
+
+static const struct shed_entry_key key = {"t:{k}", 5};
+
+static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "0123456789abcde";
+
+struct bytes {
+    unsigned char at[ROOM_BYTES];
+    size_t size;
+};
+
+/* What the scripts do: the times between the parts, the payload behind. */
+static struct bytes assemble(const struct shed_entry *entry)
+{
+    struct shed_entry_parts parts;
+    struct bytes made = {.size = SHED_ENTRY_HEADER_BYTES + entry->payload_size};
+
+    shed_entry_encode(key, entry, nonce, &parts);
+    memcpy(made.at, parts.head, SHED_ENTRY_HEAD_BYTES);
+    shed_entry_put_u64(made.at + 40, entry->written_ms);
+    shed_entry_put_u64(made.at + 48, entry->until_ms);
+    memcpy(made.at + 56, parts.tail, SHED_ENTRY_TAIL_BYTES);
+    if (entry->payload_size > 0)
+        memcpy(made.at + SHED_ENTRY_HEADER_BYTES, entry->payload,
+               entry->payload_size);
+    return made;
+}
+
+static struct shed_entry make_row(const char *text)
+{
+    return (struct shed_entry){.type = SHED_ENTRY_VALUE,
+                               .flags = SHED_ENTRY_ROW_VERSION,
+                               .cost_ms = 50,
+                               .written_ms = 1700000000000,
+                               .until_ms = 1700000060000,
+                               .row_version = UINT64_MAX - 1,
+                               .payload = (const unsigned char *)text,
+                               .payload_size = strlen(text)};
+}
+
+static enum shed_entry_state decode(const struct bytes *bytes)
+{
+    struct shed_entry entry;
+
+    return shed_entry_decode(key, bytes->at, bytes->size, &entry);
+}
+
+START_TEST(what_encode_makes_decode_returns)
+{
+    struct shed_entry row = make_row("a row"), out;
+    struct bytes bytes = assemble(&row);
+
+    ck_assert_int_eq(shed_entry_decode(key, bytes.at, bytes.size, &out),
+                     SHED_ENTRY_OK);
+    ck_assert_int_eq(out.type, row.type);
+    ck_assert_uint_eq(out.flags, row.flags);
+    ck_assert_uint_eq(out.cost_ms, row.cost_ms);
+    ck_assert_uint_eq(out.written_ms, row.written_ms);
+    ck_assert_uint_eq(out.until_ms, row.until_ms);
+    ck_assert_uint_eq(out.row_version, row.row_version);
+    ck_assert_uint_eq(out.payload_size, row.payload_size);
+    ck_assert_mem_eq(out.payload, "a row", 5);
+}
+END_TEST
+
+START_TEST(the_layout_is_the_documented_one)
+{
+    struct shed_entry row = make_row("xy");
+    struct bytes bytes = assemble(&row);
+
+    ck_assert_mem_eq(bytes.at, "\xf5shd\x02V\x00\x02", 8);
+    ck_assert_mem_eq(bytes.at + 8, nonce, sizeof(nonce));
+    ck_assert_mem_eq(bytes.at + 24, "\0\0\0\x02\0\0\0\x32", 8);
+    ck_assert_mem_eq(bytes.at + 56, "\xff\xff\xff\xff\xff\xff\xff\xfe", 8);
+    ck_assert_mem_eq(bytes.at + 64, "xy", 2);
+}
+END_TEST
+
+START_TEST(the_checksum_is_the_one_that_other_hosts_have_written)
+{
+    static const unsigned char known[8] = {0x87, 0x41, 0x69, 0x36,
+                                           0x47, 0x92, 0xa5, 0x4d};
+    struct shed_entry row = make_row("a row");
+    struct bytes bytes = assemble(&row);
+
+    ck_assert_mem_eq(bytes.at + 32, known, sizeof(known));
+}
+END_TEST
+
+START_TEST(no_such_row_and_a_failure_come_back_too)
+{
+    struct shed_entry entry = make_row(""), out;
+    struct bytes bytes;
+
+    entry.type = SHED_ENTRY_NEGATIVE;
+    bytes = assemble(&entry);
+    ck_assert_int_eq(shed_entry_decode(key, bytes.at, bytes.size, &out),
+                     SHED_ENTRY_OK);
+    ck_assert_int_eq(out.type, SHED_ENTRY_NEGATIVE);
+    ck_assert_uint_eq(out.payload_size, 0);
+    entry = make_row("the table is gone");
+    entry.type = SHED_ENTRY_FAILURE;
+    bytes = assemble(&entry);
+    ck_assert_int_eq(shed_entry_decode(key, bytes.at, bytes.size, &out),
+                     SHED_ENTRY_OK);
+    ck_assert_int_eq(out.type, SHED_ENTRY_FAILURE);
+    ck_assert_uint_eq(out.payload_size, 17);
+}
+END_TEST
+
+START_TEST(a_payload_with_our_magic_is_a_payload)
+{
+    struct shed_entry inner = make_row("in"), outer = make_row(""), out;
+    struct bytes first = assemble(&inner), second;
+
+    outer.payload = first.at;
+    outer.payload_size = first.size;
+    second = assemble(&outer);
+    ck_assert_int_eq(shed_entry_decode(key, second.at, second.size, &out),
+                     SHED_ENTRY_OK);
+    ck_assert_uint_eq(out.payload_size, first.size);
+    ck_assert_mem_eq(out.payload, first.at, first.size);
+}
+END_TEST
+
+/* Each single bit, except in the times, which the server writes. */
+START_TEST(no_flipped_bit_passes_for_an_entry)
+{
+    struct shed_entry row = make_row("a row");
+    const struct bytes good = assemble(&row);
+
+    for (size_t bit = 0; bit < good.size * 8; bit++) {
+        struct bytes bad = good;
+
+        if (bit / 8 >= 40 && bit / 8 < 56)
+            continue;
+        bad.at[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        ck_assert_msg(decode(&bad) != SHED_ENTRY_OK, "bit %zu", bit);
+    }
+}
+END_TEST
+
+START_TEST(the_times_are_not_under_the_checksum)
+{
+    struct shed_entry row = make_row("a row"), out;
+    struct bytes bytes = assemble(&row);
+
+    shed_entry_put_u64(bytes.at + 40, 1);
+    shed_entry_put_u64(bytes.at + 48, 2);
+    ck_assert_int_eq(shed_entry_decode(key, bytes.at, bytes.size, &out),
+                     SHED_ENTRY_OK);
+    ck_assert_uint_eq(out.written_ms, 1);
+    ck_assert_uint_eq(out.until_ms, 2);
+}
+END_TEST
+
+/* What a doubled reply hands to the next reader. */
+START_TEST(the_entry_of_another_key_is_corrupt_whatever_it_says)
+{
+    static const struct shed_entry_key others[] = {
+        {"t:{l}", 5}, {"t:{k", 4}, {"t:{kk}", 6}, {"u:{k}", 5}, {"", 0}};
+    static const enum shed_entry_type types[] = {
+        SHED_ENTRY_VALUE, SHED_ENTRY_NEGATIVE, SHED_ENTRY_FAILURE};
+    struct shed_entry entry = make_row(""), out;
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+        struct bytes bytes;
+
+        entry.type = types[i];
+        bytes = assemble(&entry);
+        ck_assert_int_eq(decode(&bytes), SHED_ENTRY_OK);
+        for (size_t j = 0; j < sizeof(others) / sizeof(*others); j++)
+            ck_assert_int_eq(
+                shed_entry_decode(others[j], bytes.at, bytes.size, &out),
+                SHED_ENTRY_CORRUPT);
+    }
+}
+END_TEST
+
+START_TEST(a_flipped_bit_is_corrupt_and_not_foreign)
+{
+    struct shed_entry row = make_row("a row");
+    struct bytes bytes = assemble(&row);
+
+    bytes.at[bytes.size - 1] ^= 1;
+    ck_assert_int_eq(decode(&bytes), SHED_ENTRY_CORRUPT);
+    bytes = assemble(&row);
+    bytes.at[8] ^= 1;
+    ck_assert_int_eq(decode(&bytes), SHED_ENTRY_CORRUPT);
+}
+END_TEST
+
+START_TEST(every_shorter_piece_is_refused)
+{
+    struct shed_entry row = make_row("a row");
+    struct bytes bytes = assemble(&row);
+
+    while (bytes.size-- > 0) {
+        enum shed_entry_state state = decode(&bytes);
+
+        ck_assert_int_eq(state, bytes.size < SHED_ENTRY_HEADER_BYTES
+                                    ? SHED_ENTRY_FOREIGN
+                                    : SHED_ENTRY_CORRUPT);
+    }
+}
+END_TEST
+
+START_TEST(bytes_behind_the_payload_are_corrupt)
+{
+    struct shed_entry row = make_row("a row");
+    struct bytes bytes = assemble(&row);
+
+    bytes.size++;
+    ck_assert_int_eq(decode(&bytes), SHED_ENTRY_CORRUPT);
+}
+END_TEST
+
+START_TEST(unknown_formats_and_types_are_foreign)
+{
+    struct shed_entry row = make_row("a row");
+    struct bytes bytes = assemble(&row);
+
+    bytes.at[5] = 'X';
+    ck_assert_int_eq(decode(&bytes), SHED_ENTRY_FOREIGN);
+    bytes.at[5] = 'V';
+    bytes.at[4] = 1; /* the format before */
+    ck_assert_int_eq(decode(&bytes), SHED_ENTRY_FOREIGN);
+    ck_assert_int_eq(shed_entry_decode(key, "", 0, &(struct shed_entry){0}),
+                     SHED_ENTRY_FOREIGN);
+}
+END_TEST
+
+START_TEST(a_lease_has_a_header_and_nothing_behind_it)
+{
+    struct bytes bytes = {.at = "\xf5shd\x02L\x00\x04", .size = 64};
+    struct shed_entry out;
+
+    shed_entry_put_u64(bytes.at + 48, 4711);
+    ck_assert_int_eq(shed_entry_decode(key, bytes.at, 64, &out), SHED_ENTRY_OK);
+    ck_assert_int_eq(out.type, SHED_ENTRY_LEASE);
+    ck_assert_uint_eq(out.flags, SHED_ENTRY_HAS_CHANNEL);
+    ck_assert_uint_eq(out.until_ms, 4711);
+    ck_assert_int_eq(shed_entry_decode(key, bytes.at, 65, &out),
+                     SHED_ENTRY_FOREIGN);
+}
+END_TEST
+
+/* Two stores of one row must not be taken for the same. */
+START_TEST(another_nonce_makes_another_checksum)
+{
+    static const unsigned char other[SHED_ENTRY_VERSION_BYTES] = "other";
+    struct shed_entry row = make_row("a row");
+    struct shed_entry_parts first, second;
+
+    shed_entry_encode(key, &row, nonce, &first);
+    shed_entry_encode(key, &row, other, &second);
+    ck_assert_int_ne(memcmp(first.head + 32, second.head + 32, 8), 0);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("entry");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, what_encode_makes_decode_returns);
+    tcase_add_test(tc, the_layout_is_the_documented_one);
+    tcase_add_test(tc, the_checksum_is_the_one_that_other_hosts_have_written);
+    tcase_add_test(tc, no_such_row_and_a_failure_come_back_too);
+    tcase_add_test(tc, a_payload_with_our_magic_is_a_payload);
+    tcase_add_test(tc, no_flipped_bit_passes_for_an_entry);
+    tcase_add_test(tc, the_times_are_not_under_the_checksum);
+    tcase_add_test(tc, the_entry_of_another_key_is_corrupt_whatever_it_says);
+    tcase_add_test(tc, a_flipped_bit_is_corrupt_and_not_foreign);
+    tcase_add_test(tc, every_shorter_piece_is_refused);
+    tcase_add_test(tc, bytes_behind_the_payload_are_corrupt);
+    tcase_add_test(tc, unknown_formats_and_types_are_foreign);
+    tcase_add_test(tc, a_lease_has_a_header_and_nothing_behind_it);
+    tcase_add_test(tc, another_nonce_makes_another_checksum);
+    return run_tests("entry", tc);
+}

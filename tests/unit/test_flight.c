@@ -1,0 +1,783 @@
+/* flight: each step of the slow path by itself; test_sim drives many at once.
+ * A rig is a flight, a made-up clock, and the number of the last send. */
+#include "cache/flight.h"
+
+#include "support/testing.h"
+
+#define LEASE_MS 3000
+#define LOAD_TIMEOUT_MS 10000
+#define LAST_RANDOM (UINT64_MAX - 1)
+
+struct rig {
+    struct shed_flight_policy policy;
+    struct shed_flight flight;
+    struct shed_flight_act act;
+    uint64_t now_ms;
+    uint64_t random;
+    uint64_t callers;
+    uint64_t sent; /* the number of the last send but a renewal */
+};
+
+static struct rig rig;
+
+static void set_up(void)
+{
+    rig = (struct rig){.policy = {.lease_ms = LEASE_MS,
+                                  .load_timeout_ms = LOAD_TIMEOUT_MS,
+                                  .load_when_down = true},
+                       .now_ms = 5000};
+    shed_flight_init(&rig.flight, &rig.policy);
+}
+
+static void step(struct shed_flight_event event)
+{
+    rig.act = shed_flight_step(&rig.flight, &event, rig.now_ms, rig.random);
+    if (rig.act.send != SHED_SEND_NOTHING && rig.act.send != SHED_SEND_RENEW)
+        rig.sent = rig.act.request;
+}
+
+static void event(enum shed_flight_event_type type)
+{
+    step((struct shed_flight_event){.type = type});
+}
+
+static void reply(enum shed_flight_event_type type)
+{
+    step((struct shed_flight_event){.type = type, .request = rig.sent});
+}
+
+static void reply_wait(uint64_t wait_ms)
+{
+    step((struct shed_flight_event){
+        .type = SHED_EV_WAIT, .request = rig.sent, .wait_ms = wait_ms});
+}
+
+static void trouble(enum shed_trouble kind)
+{
+    step((struct shed_flight_event){
+        .type = SHED_EV_TROUBLE, .request = rig.sent, .trouble = kind});
+}
+
+static void join(void)
+{
+    rig.flight.newest = ++rig.callers;
+}
+
+static void leave_all(void)
+{
+    rig.flight.newest = 0;
+}
+
+static void expect(enum shed_flight_send send, enum shed_flight_answer answer,
+                   uint64_t upto)
+{
+    ck_assert_int_eq(rig.act.send, send);
+    ck_assert_int_eq(rig.act.answer, answer);
+    ck_assert_uint_eq(rig.act.answer_upto, upto);
+}
+
+static void expect_nothing(void)
+{
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_NOTHING, 0);
+}
+
+static void expect_state(enum shed_flight_state state)
+{
+    ck_assert_int_eq(rig.flight.state, state);
+}
+
+/* One caller, whose flight has sent its acquire. */
+static void start(void)
+{
+    set_up();
+    join();
+    event(SHED_EV_START);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+
+static void start_loading(void)
+{
+    start();
+    reply(SHED_EV_LEAD);
+    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
+}
+
+static void start_publishing(void)
+{
+    start_loading();
+    reply(SHED_EV_LOADED);
+    expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
+}
+
+START_TEST(a_hit_answers_the_caller_and_ends_the_flight)
+{
+    start();
+    reply(SHED_EV_HIT);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 1);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_hit_is_not_for_who_came_after_the_look_began)
+{
+    start();
+    join();
+    reply(SHED_EV_HIT);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
+    reply(SHED_EV_HIT);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 2);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(what_is_stored_is_for_all_who_came_before_the_publish)
+{
+    start_loading();
+    join();
+    reply(SHED_EV_LOADED);
+    join();
+    reply(SHED_EV_STORED);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_LOADED, 2);
+}
+END_TEST
+
+START_TEST(what_was_invalidated_is_only_for_who_came_before_the_load)
+{
+    start();
+    join();
+    reply(SHED_EV_LEAD);
+    join();
+    reply(SHED_EV_LOADED);
+    reply(SHED_EV_INVALIDATED);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 2);
+}
+END_TEST
+
+START_TEST(a_value_that_superseded_ours_is_for_who_came_before_the_publish)
+{
+    start_publishing();
+    join();
+    reply(SHED_EV_SUPERSEDED);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
+}
+END_TEST
+
+START_TEST(who_comes_after_a_value_does_not_join_the_flight)
+{
+    start();
+    reply(SHED_EV_HIT);
+    ck_assert(rig.act.detach);
+    start_publishing();
+    ck_assert(!rig.act.detach);
+    reply(SHED_EV_STORED);
+    ck_assert(rig.act.detach);
+    start_publishing();
+    reply(SHED_EV_INVALIDATED);
+    ck_assert(!rig.act.detach);
+}
+END_TEST
+
+START_TEST(a_reply_with_another_number_does_nothing)
+{
+    static const enum shed_flight_event_type replies[] = {
+        SHED_EV_LEAD, SHED_EV_HIT,    SHED_EV_CORRUPT, SHED_EV_MARKER,
+        SHED_EV_WAIT, SHED_EV_STORED, SHED_EV_TROUBLE};
+
+    start();
+    for (size_t i = 0; i < sizeof(replies) / sizeof(*replies); i++) {
+        step((struct shed_flight_event){.type = replies[i],
+                                        .request = rig.sent + 1});
+        expect_nothing();
+        expect_state(SHED_FLIGHT_ACQUIRING);
+    }
+}
+END_TEST
+
+START_TEST(a_reply_that_comes_twice_counts_once)
+{
+    start();
+    reply(SHED_EV_LEAD);
+    step((struct shed_flight_event){.type = SHED_EV_LEAD, .request = 1});
+    expect_nothing();
+    expect_state(SHED_FLIGHT_LOADING);
+}
+END_TEST
+
+START_TEST(a_waiter_looks_again_at_a_push)
+{
+    start();
+    reply_wait(LEASE_MS);
+    expect_state(SHED_FLIGHT_WAITING);
+    event(SHED_EV_PUSH);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(a_waiter_looks_again_at_its_timer)
+{
+    start();
+    reply_wait(LEASE_MS);
+    ck_assert(rig.act.set_timer);
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(a_push_that_overtakes_the_reply_is_not_lost)
+{
+    start();
+    event(SHED_EV_PUSH);
+    expect_nothing();
+    reply_wait(LEASE_MS);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(a_push_counts_for_one_look)
+{
+    start();
+    event(SHED_EV_PUSH);
+    reply_wait(LEASE_MS);
+    reply_wait(LEASE_MS);
+    expect_nothing();
+    expect_state(SHED_FLIGHT_WAITING);
+}
+END_TEST
+
+START_TEST(without_pushes_a_waiter_polls_from_5_to_100_ms)
+{
+    uint64_t longest = 0;
+
+    start();
+    for (int i = 0; i < 20; i++) {
+        rig.random = LAST_RANDOM;
+        reply_wait(LEASE_MS);
+        ck_assert(rig.act.set_timer);
+        ck_assert_uint_le(rig.act.timer_ms, i == 0 ? 5 : 100);
+        if (rig.act.timer_ms > longest)
+            longest = rig.act.timer_ms;
+        event(SHED_EV_TIMER);
+    }
+    ck_assert_uint_gt(longest, 5);
+}
+END_TEST
+
+START_TEST(with_pushes_a_waiter_polls_slowly)
+{
+    start();
+    rig.flight.has_pushes = true;
+    for (int i = 0; i < 10; i++) {
+        rig.random = (uint64_t)i * 17;
+        reply_wait(LEASE_MS);
+        ck_assert_uint_ge(rig.act.timer_ms, 25);
+        ck_assert_uint_le(rig.act.timer_ms, 150);
+        event(SHED_EV_TIMER);
+    }
+}
+END_TEST
+
+START_TEST(a_waiter_looks_as_soon_as_the_lease_has_run_out)
+{
+    start();
+    rig.flight.has_pushes = true;
+    reply_wait(3);
+    ck_assert_uint_eq(rig.act.timer_ms, 4);
+}
+END_TEST
+
+START_TEST(a_flight_that_waits_for_nobody_ends)
+{
+    start();
+    leave_all();
+    reply_wait(LEASE_MS);
+    event(SHED_EV_TIMER);
+    expect_nothing();
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_marker_ends_all_who_wait)
+{
+    start();
+    join();
+    reply(SHED_EV_MARKER);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 2);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_corrupt_entry_is_replaced_a_few_times_at_most)
+{
+    int looks = 0;
+
+    start();
+    do {
+        reply(SHED_EV_CORRUPT);
+        looks++;
+    } while (rig.act.send == SHED_SEND_ACQUIRE && looks < 100);
+    ck_assert_int_gt(looks, 1);
+    ck_assert_int_lt(looks, 10);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
+}
+END_TEST
+
+START_TEST(corrupt_entries_with_a_lease_between_them_are_not_in_a_row)
+{
+    start();
+    for (int i = 0; i < 20; i++) {
+        reply(SHED_EV_CORRUPT);
+        expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+        reply_wait(LEASE_MS);
+        event(SHED_EV_TIMER);
+    }
+}
+END_TEST
+
+START_TEST(a_failed_load_ends_all_and_puts_a_marker)
+{
+    start_loading();
+    join();
+    reply(SHED_EV_LOAD_FAILED);
+    expect(SHED_SEND_FAIL, SHED_ANSWER_FAILURE, 2);
+    reply(SHED_EV_ENDED);
+    expect_nothing();
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_refused_load_gives_the_lease_back_without_a_marker)
+{
+    start_loading();
+    reply(SHED_EV_LOAD_REFUSED);
+    expect(SHED_SEND_RELEASE, SHED_ANSWER_FAILURE, 1);
+}
+END_TEST
+
+START_TEST(who_joins_while_the_lease_is_being_ended_looks_then)
+{
+    start_loading();
+    reply(SHED_EV_LOAD_FAILED);
+    join();
+    reply(SHED_EV_ENDED);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(a_lost_fail_is_sent_again)
+{
+    start_loading();
+    reply(SHED_EV_LOAD_FAILED);
+    trouble(SHED_TROUBLE_PASSING);
+    ck_assert(rig.act.set_timer);
+    expect_state(SHED_FLIGHT_FAILING);
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_FAIL, SHED_ANSWER_NOTHING, 0);
+    reply(SHED_EV_ENDED);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_lost_release_is_sent_again_as_a_release)
+{
+    start_loading();
+    reply(SHED_EV_LOAD_REFUSED);
+    trouble(SHED_TROUBLE_PASSING);
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_RELEASE, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(a_fail_is_not_sent_for_ever)
+{
+    int sends = 1;
+
+    start_loading();
+    reply(SHED_EV_LOAD_FAILED);
+    while (rig.flight.state == SHED_FLIGHT_FAILING && sends < 100) {
+        trouble(SHED_TROUBLE_PASSING);
+        event(SHED_EV_TIMER);
+        sends++;
+    }
+    ck_assert_int_lt(sends, 10);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+/* Out of memory, Redis still deletes. */
+START_TEST(a_marker_that_is_refused_becomes_a_release)
+{
+    start_loading();
+    reply(SHED_EV_LOAD_FAILED);
+    trouble(SHED_TROUBLE_NO_WRITE);
+    expect(SHED_SEND_RELEASE, SHED_ANSWER_NOTHING, 0);
+    trouble(SHED_TROUBLE_NO_WRITE);
+    expect_nothing();
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_lease_is_renewed_at_a_third)
+{
+    start_loading();
+    ck_assert(rig.act.set_timer);
+    ck_assert_uint_eq(rig.act.timer_ms, LEASE_MS / 3);
+    rig.now_ms += LEASE_MS / 3;
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
+    ck_assert(rig.act.set_timer);
+    ck_assert_uint_eq(rig.act.timer_ms, LEASE_MS / 3);
+}
+END_TEST
+
+START_TEST(a_lost_renewal_is_followed_by_the_next)
+{
+    start_loading();
+    for (int i = 0; i < 3; i++) {
+        rig.now_ms += LEASE_MS / 3;
+        event(SHED_EV_TIMER);
+        expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
+        step((struct shed_flight_event){.type = SHED_EV_TROUBLE,
+                                        .request = rig.act.request,
+                                        .trouble = SHED_TROUBLE_PASSING});
+        expect_nothing();
+        expect_state(SHED_FLIGHT_LOADING);
+    }
+}
+END_TEST
+
+START_TEST(a_lost_lease_is_not_renewed_but_the_load_goes_on)
+{
+    start_loading();
+    rig.now_ms += LEASE_MS / 3;
+    event(SHED_EV_TIMER);
+    step((struct shed_flight_event){.type = SHED_EV_LEASE_LOST,
+                                    .request = rig.act.request});
+    rig.now_ms += LEASE_MS / 3;
+    event(SHED_EV_TIMER);
+    expect_nothing();
+    ck_assert_uint_eq(rig.act.timer_ms, LOAD_TIMEOUT_MS - LEASE_MS / 3 * 2);
+    reply(SHED_EV_LOADED);
+    expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
+{
+    uint64_t renewal;
+
+    start_loading();
+    event(SHED_EV_TIMER);
+    renewal = rig.act.request;
+    join();
+    reply(SHED_EV_LOADED);
+    reply(SHED_EV_INVALIDATED);
+    reply(SHED_EV_LEAD);
+    step((struct shed_flight_event){.type = SHED_EV_LEASE_LOST,
+                                    .request = renewal});
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(the_last_renewal_does_not_reach_past_the_load_timeout)
+{
+    start_loading();
+    rig.now_ms += LOAD_TIMEOUT_MS - 10;
+    event(SHED_EV_TIMER);
+    ck_assert_uint_eq(rig.act.timer_ms, 10);
+}
+END_TEST
+
+START_TEST(an_overdue_load_fails_its_callers_and_is_left_alone)
+{
+    start_loading();
+    join();
+    rig.now_ms += LOAD_TIMEOUT_MS;
+    event(SHED_EV_TIMER);
+    ck_assert_int_eq(rig.act.send, SHED_SEND_FAIL);
+    ck_assert_int_eq(rig.act.answer, SHED_ANSWER_FAILURE);
+    ck_assert_uint_ge(rig.act.answer_upto, 2);
+    ck_assert(rig.act.detach);
+    expect_state(SHED_FLIGHT_ABANDONED);
+}
+END_TEST
+
+START_TEST(an_abandoned_load_ends_however_it_ends)
+{
+    static const enum shed_flight_event_type ends[] = {
+        SHED_EV_LOADED, SHED_EV_LOAD_FAILED, SHED_EV_LOAD_REFUSED};
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+        uint64_t load;
+
+        start_loading();
+        load = rig.sent;
+        rig.now_ms += LOAD_TIMEOUT_MS;
+        event(SHED_EV_TIMER);
+        step((struct shed_flight_event){.type = ends[i], .request = load});
+        expect_nothing();
+        expect_state(SHED_FLIGHT_OVER);
+    }
+}
+END_TEST
+
+START_TEST(a_load_has_the_longest_timeout_without_overflow)
+{
+    set_up();
+    rig.policy.load_timeout_ms = UINT64_MAX;
+    join();
+    event(SHED_EV_START);
+    reply(SHED_EV_LEAD);
+    rig.now_ms += LEASE_MS;
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
+    expect_state(SHED_FLIGHT_LOADING);
+}
+END_TEST
+
+START_TEST(a_lost_acquire_is_sent_again_after_a_moment)
+{
+    start();
+    rig.random = LAST_RANDOM;
+    trouble(SHED_TROUBLE_PASSING);
+    ck_assert(rig.act.set_timer);
+    ck_assert_uint_le(rig.act.timer_ms, 10);
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(troubles_that_do_not_pass_count_as_down)
+{
+    int troubles = 0;
+
+    start();
+    do {
+        trouble(SHED_TROUBLE_PASSING);
+        event(SHED_EV_TIMER);
+        troubles++;
+    } while (rig.flight.state == SHED_FLIGHT_ACQUIRING && troubles < 100);
+    ck_assert_int_gt(troubles, 1);
+    ck_assert_int_lt(troubles, 10);
+    expect_state(SHED_FLIGHT_LOADING);
+}
+END_TEST
+
+START_TEST(with_redis_down_the_row_comes_from_the_source)
+{
+    start();
+    trouble(SHED_TROUBLE_DOWN);
+    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
+    join();
+    reply(SHED_EV_LOADED);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 1);
+}
+END_TEST
+
+START_TEST(with_redis_down_and_no_leave_to_load_all_fail)
+{
+    start();
+    rig.policy.load_when_down = false;
+    trouble(SHED_TROUBLE_DOWN);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(with_redis_down_nothing_is_loaded_for_nobody)
+{
+    start();
+    leave_all();
+    trouble(SHED_TROUBLE_DOWN);
+    ck_assert_int_eq(rig.act.send, SHED_SEND_NOTHING);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_load_without_a_lease_renews_and_ends_none)
+{
+    start();
+    trouble(SHED_TROUBLE_DOWN);
+    ck_assert_uint_eq(rig.act.timer_ms, LOAD_TIMEOUT_MS);
+    reply(SHED_EV_LOAD_FAILED);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(what_is_denied_is_not_tried_again)
+{
+    start();
+    trouble(SHED_TROUBLE_DENIED);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_lost_publish_is_sent_again_with_a_later_cutoff)
+{
+    start_publishing();
+    join();
+    trouble(SHED_TROUBLE_PASSING);
+    expect_nothing();
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
+    reply(SHED_EV_STORED);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_LOADED, 2);
+}
+END_TEST
+
+START_TEST(a_publish_that_cannot_be_sent_still_answers_its_callers)
+{
+    start_publishing();
+    join();
+    trouble(SHED_TROUBLE_DOWN);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 1);
+}
+END_TEST
+
+START_TEST(a_publish_refused_by_memory_releases_the_lease)
+{
+    start_publishing();
+    trouble(SHED_TROUBLE_NO_WRITE);
+    expect(SHED_SEND_RELEASE, SHED_ANSWER_UNPUBLISHED, 1);
+    reply(SHED_EV_ENDED);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(late_timers_and_pushes_disturb_nothing)
+{
+    start_publishing();
+    event(SHED_EV_TIMER);
+    expect_nothing();
+    event(SHED_EV_PUSH);
+    expect_nothing();
+    reply(SHED_EV_STORED);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_LOADED, 1);
+    event(SHED_EV_TIMER);
+    event(SHED_EV_PUSH);
+    expect_nothing();
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_flight_that_is_over_can_start_again)
+{
+    start();
+    reply(SHED_EV_HIT);
+    join();
+    event(SHED_EV_START);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    reply(SHED_EV_HIT);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 2);
+}
+END_TEST
+
+START_TEST(a_publish_is_not_sent_for_ever)
+{
+    int sends = 1;
+
+    start_publishing();
+    while (rig.flight.state == SHED_FLIGHT_PUBLISHING && sends < 100) {
+        trouble(SHED_TROUBLE_PASSING);
+        event(SHED_EV_TIMER);
+        sends++;
+    }
+    ck_assert_int_lt(sends, 10);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(troubles_with_an_answer_between_them_are_not_in_a_row)
+{
+    start();
+    for (int i = 0; i < 20; i++) {
+        trouble(SHED_TROUBLE_PASSING);
+        event(SHED_EV_TIMER);
+        expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+        reply_wait(LEASE_MS);
+        event(SHED_EV_TIMER);
+        expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    }
+}
+END_TEST
+
+static void add_tests_1(TCase *tc)
+{
+    tcase_add_test(tc, a_hit_answers_the_caller_and_ends_the_flight);
+    tcase_add_test(tc, a_hit_is_not_for_who_came_after_the_look_began);
+    tcase_add_test(tc, what_is_stored_is_for_all_who_came_before_the_publish);
+    tcase_add_test(tc,
+                   what_was_invalidated_is_only_for_who_came_before_the_load);
+    tcase_add_test(
+        tc, a_value_that_superseded_ours_is_for_who_came_before_the_publish);
+    tcase_add_test(tc, who_comes_after_a_value_does_not_join_the_flight);
+    tcase_add_test(tc, a_reply_with_another_number_does_nothing);
+    tcase_add_test(tc, a_reply_that_comes_twice_counts_once);
+    tcase_add_test(tc, a_waiter_looks_again_at_a_push);
+    tcase_add_test(tc, a_waiter_looks_again_at_its_timer);
+    tcase_add_test(tc, a_push_that_overtakes_the_reply_is_not_lost);
+    tcase_add_test(tc, a_push_counts_for_one_look);
+}
+
+static void add_tests_2(TCase *tc)
+{
+    tcase_add_test(tc, without_pushes_a_waiter_polls_from_5_to_100_ms);
+    tcase_add_test(tc, with_pushes_a_waiter_polls_slowly);
+    tcase_add_test(tc, a_waiter_looks_as_soon_as_the_lease_has_run_out);
+    tcase_add_test(tc, a_flight_that_waits_for_nobody_ends);
+    tcase_add_test(tc, a_marker_ends_all_who_wait);
+    tcase_add_test(tc, a_corrupt_entry_is_replaced_a_few_times_at_most);
+    tcase_add_test(tc,
+                   corrupt_entries_with_a_lease_between_them_are_not_in_a_row);
+    tcase_add_test(tc, a_failed_load_ends_all_and_puts_a_marker);
+    tcase_add_test(tc, a_refused_load_gives_the_lease_back_without_a_marker);
+    tcase_add_test(tc, who_joins_while_the_lease_is_being_ended_looks_then);
+    tcase_add_test(tc, a_lost_fail_is_sent_again);
+    tcase_add_test(tc, a_lost_release_is_sent_again_as_a_release);
+}
+
+static void add_tests_3(TCase *tc)
+{
+    tcase_add_test(tc, a_fail_is_not_sent_for_ever);
+    tcase_add_test(tc, a_marker_that_is_refused_becomes_a_release);
+    tcase_add_test(tc, a_lease_is_renewed_at_a_third);
+    tcase_add_test(tc, a_lost_renewal_is_followed_by_the_next);
+    tcase_add_test(tc, a_lost_lease_is_not_renewed_but_the_load_goes_on);
+    tcase_add_test(tc, a_renewal_of_the_lease_before_says_nothing_of_this_one);
+    tcase_add_test(tc, the_last_renewal_does_not_reach_past_the_load_timeout);
+    tcase_add_test(tc, an_overdue_load_fails_its_callers_and_is_left_alone);
+    tcase_add_test(tc, an_abandoned_load_ends_however_it_ends);
+    tcase_add_test(tc, a_load_has_the_longest_timeout_without_overflow);
+    tcase_add_test(tc, a_lost_acquire_is_sent_again_after_a_moment);
+    tcase_add_test(tc, troubles_that_do_not_pass_count_as_down);
+}
+
+static void add_tests_4(TCase *tc)
+{
+    tcase_add_test(tc, with_redis_down_the_row_comes_from_the_source);
+    tcase_add_test(tc, with_redis_down_and_no_leave_to_load_all_fail);
+    tcase_add_test(tc, with_redis_down_nothing_is_loaded_for_nobody);
+    tcase_add_test(tc, a_load_without_a_lease_renews_and_ends_none);
+    tcase_add_test(tc, what_is_denied_is_not_tried_again);
+    tcase_add_test(tc, a_lost_publish_is_sent_again_with_a_later_cutoff);
+    tcase_add_test(tc, a_publish_that_cannot_be_sent_still_answers_its_callers);
+    tcase_add_test(tc, a_publish_refused_by_memory_releases_the_lease);
+    tcase_add_test(tc, late_timers_and_pushes_disturb_nothing);
+    tcase_add_test(tc, a_flight_that_is_over_can_start_again);
+    tcase_add_test(tc, a_publish_is_not_sent_for_ever);
+    tcase_add_test(tc, troubles_with_an_answer_between_them_are_not_in_a_row);
+}
+
+int main(void)
+{
+    TCase *tc = tcase_create("flight");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    add_tests_1(tc);
+    add_tests_2(tc);
+    add_tests_3(tc);
+    add_tests_4(tc);
+    return run_tests("flight", tc);
+}

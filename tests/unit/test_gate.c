@@ -1,0 +1,203 @@
+/* gate: who waits goes on when all has happened, or at the deadline. */
+#include "base/gate.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "support/testing.h"
+
+/* A thread that counts one thing at each gate that it is shown. */
+struct opener {
+    pthread_t thread;
+    struct shed_gate *_Atomic gate; /* NULL: none is shown */
+    atomic_bool is_over;
+};
+
+static void *open_gates(void *user)
+{
+    struct opener *opener = user;
+    struct shed_gate *gate;
+
+    while (!atomic_load(&opener->is_over)) {
+        gate = atomic_exchange(&opener->gate, NULL);
+        if (gate != NULL)
+            shed_gate_open(gate, 1);
+        else
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void start_opener(struct opener *opener)
+{
+    atomic_init(&opener->gate, NULL);
+    atomic_init(&opener->is_over, false);
+    ck_assert_int_eq(pthread_create(&opener->thread, NULL, open_gates, opener),
+                     0);
+}
+
+static void stop_opener(struct opener *opener)
+{
+    atomic_store(&opener->is_over, true);
+    ck_assert_int_eq(pthread_join(opener->thread, NULL), 0);
+}
+
+START_TEST(a_gate_with_nothing_pending_is_open)
+{
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 0, NULL), SHED_OK);
+    ck_assert(shed_gate_wait(&gate, 0));
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+START_TEST(a_deadline_that_has_passed_ends_the_wait_at_once)
+{
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
+    ck_assert(!shed_gate_wait(&gate, 0));
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+START_TEST(a_wait_lasts_until_its_deadline)
+{
+    uint64_t deadline_ms = shed_now_ms() + 30;
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
+    ck_assert(!shed_gate_wait(&gate, deadline_ms));
+    ck_assert_uint_ge(shed_now_ms(), deadline_ms);
+    ck_assert_uint_lt(shed_now_ms(), test_deadline_ms());
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+START_TEST(a_wait_longer_than_one_sleep_lasts_until_its_deadline)
+{
+    uint64_t deadline_ms = shed_now_ms() + 1100;
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
+    ck_assert(!shed_gate_wait(&gate, deadline_ms));
+    ck_assert_uint_ge(shed_now_ms(), deadline_ms);
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+static uint64_t thread_cpu_ms(void)
+{
+    struct timespec used;
+
+    ck_assert_int_eq(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used), 0);
+    return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
+}
+
+START_TEST(a_waiter_sleeps_instead_of_looking_all_the_time)
+{
+    enum { WAIT_MS = 200 };
+    uint64_t before_ms = thread_cpu_ms();
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
+    ck_assert(!shed_gate_wait(&gate, shed_now_ms() + WAIT_MS));
+    ck_assert_uint_lt(thread_cpu_ms() - before_ms, WAIT_MS / 4);
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+START_TEST(one_of_two_does_not_open_the_gate)
+{
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 2, NULL), SHED_OK);
+    shed_gate_open(&gate, 1);
+    ck_assert(!shed_gate_wait(&gate, 0));
+    shed_gate_open(&gate, 1);
+    ck_assert(shed_gate_wait(&gate, 0));
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+START_TEST(several_are_counted_at_once)
+{
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 5, NULL), SHED_OK);
+    shed_gate_open(&gate, 5);
+    ck_assert(shed_gate_wait(&gate, 0));
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+START_TEST(counting_too_many_leaves_it_open)
+{
+    struct shed_gate gate;
+
+    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
+    shed_gate_open(&gate, 2);
+    ck_assert(shed_gate_wait(&gate, 0));
+    shed_gate_fini(&gate);
+}
+END_TEST
+
+START_TEST(a_waiter_is_woken_long_before_its_deadline)
+{
+    uint64_t deadline_ms = test_deadline_ms();
+    struct opener opener;
+    struct shed_gate gate;
+
+    start_opener(&opener);
+    /* Two rounds, each of which may find the waiter asleep or not yet. */
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
+        atomic_store(&opener.gate, &gate);
+        ck_assert(shed_gate_wait(&gate, UINT64_MAX));
+        shed_gate_fini(&gate);
+    }
+    ck_assert_uint_lt(shed_now_ms(), deadline_ms);
+    stop_opener(&opener);
+}
+END_TEST
+
+/* A sanitizer sees it if the opener touches a gate that is gone. */
+START_TEST(a_gate_may_go_as_soon_as_the_wait_is_over)
+{
+    enum { ROUNDS = 5000 };
+    struct opener opener;
+    struct shed_gate *gate;
+
+    start_opener(&opener);
+    for (int i = 0; i < ROUNDS; i++) {
+        gate = malloc(sizeof(*gate));
+        ck_assert_ptr_nonnull(gate);
+        ck_assert_int_eq(shed_gate_init(gate, 1, NULL), SHED_OK);
+        atomic_store(&opener.gate, gate);
+        ck_assert(shed_gate_wait(gate, test_deadline_ms()));
+        shed_gate_fini(gate);
+        free(gate);
+    }
+    stop_opener(&opener);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("gate");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_gate_with_nothing_pending_is_open);
+    tcase_add_test(tc, a_deadline_that_has_passed_ends_the_wait_at_once);
+    tcase_add_test(tc, a_wait_lasts_until_its_deadline);
+    tcase_add_test(tc, a_wait_longer_than_one_sleep_lasts_until_its_deadline);
+    tcase_add_test(tc, a_waiter_sleeps_instead_of_looking_all_the_time);
+    tcase_add_test(tc, one_of_two_does_not_open_the_gate);
+    tcase_add_test(tc, several_are_counted_at_once);
+    tcase_add_test(tc, counting_too_many_leaves_it_open);
+    tcase_add_test(tc, a_waiter_is_woken_long_before_its_deadline);
+    tcase_add_test(tc, a_gate_may_go_as_soon_as_the_wait_is_over);
+    return run_tests("gate", tc);
+}

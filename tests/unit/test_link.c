@@ -1,0 +1,372 @@
+/* Connections, the shared ones and the reactor's, against a server that says
+ * what it is told to, by a clock that can be put forward. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "redis/link.h"
+#include "redis/pipe.h"
+#include "support/testing.h"
+
+#define GOOD "$4\r\ngood\r\n"
+#define PEERS 8
+#define STRAY "$5\r\nstray\r\n"
+
+/* The command timeout of the tests that put the clock forward: in real time it
+ * never passes. */
+#define TIMEOUT_MS ((uint64_t)600000)
+#define CALLS 5
+
+/* ---------------------------------------------------------------- the clock */
+
+static atomic_uint_fast64_t put_forward_ms;
+static atomic_bool is_timer_hasty;
+
+uint64_t __real_shed_now_ms(void);
+uint64_t __wrap_shed_now_ms(void);
+void __real_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+
+uint64_t __wrap_shed_now_ms(void)
+{
+    return __real_shed_now_ms() + atomic_load(&put_forward_ms);
+}
+
+/* A hasty timer runs in each turn of the loop, and so whenever it is due. */
+void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
+{
+    __real_shed_timer_set(timer, atomic_load(&is_timer_hasty) ? 1 : delay_ms);
+}
+
+/* --------------------------------------------------------------- the server */
+
+struct fake;
+
+/* Answers ROLE, and what else comes at once on a connection, with GOOD. */
+struct fake {
+    void (*answer)(struct fake *fake, int peer); /* all but ROLE; NULL: once */
+    char path[100];
+    int listener;
+    atomic_int peer; /* the connection of now */
+    pthread_t thread;
+    int peers[PEERS];
+    size_t count;
+    atomic_uint said; /* answers to other commands than ROLE */
+};
+
+static void say_good(int peer)
+{
+    /* on a connection that is closed already, it is nobody's */
+    (void)send(peer, GOOD, strlen(GOOD), MSG_NOSIGNAL);
+}
+
+static void answer_once(struct fake *fake, int peer)
+{
+    say_good(peer);
+    atomic_fetch_add(&fake->said, 1);
+}
+
+static void *serve(void *arg)
+{
+    struct fake *fake = arg;
+    char bytes[4096];
+    ssize_t size;
+    int peer;
+
+    while ((peer = accept(fake->listener, NULL, NULL)) >= 0) {
+        atomic_store(&fake->peer, peer);
+        while ((size = recv(peer, bytes, sizeof(bytes) - 1, 0)) > 0) {
+            bytes[size] = '\0';
+            if (strstr(bytes, "ROLE") != NULL)
+                say_good(peer);
+            else if (fake->answer != NULL)
+                fake->answer(fake, peer);
+            else
+                answer_once(fake, peer);
+        }
+        /* closed by stop: the test sends on it, too */
+        if (fake->count < PEERS)
+            fake->peers[fake->count++] = peer;
+    }
+    return NULL;
+}
+
+static void start(struct fake *fake)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+
+    (void)snprintf(fake->path, sizeof(fake->path), "/tmp/shed-link-%ld.sock",
+                   (long)getpid());
+    memcpy(name.sun_path, fake->path, strlen(fake->path) + 1);
+    (void)unlink(fake->path);
+    fake->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fake->listener, 0);
+    ck_assert_int_eq(
+        bind(fake->listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    ck_assert_int_eq(listen(fake->listener, 5), 0);
+    ck_assert_int_eq(pthread_create(&fake->thread, NULL, serve, fake), 0);
+}
+
+static void stop(struct fake *fake)
+{
+    (void)shutdown(fake->listener, SHUT_RDWR);
+    (void)pthread_join(fake->thread, NULL);
+    while (fake->count > 0)
+        close(fake->peers[--fake->count]);
+    close(fake->listener);
+    (void)unlink(fake->path);
+}
+
+static void get_good(struct shed_links *links)
+{
+    struct shed_args args = {0};
+    struct shed_reply *reply = NULL;
+    struct shed_error err = {SHED_OK, ""};
+    size_t size = 0;
+    const char *bytes;
+
+    shed_args_add_text(&args, "GET");
+    shed_args_add_text(&args, "key");
+    ck_assert_msg(shed_links_call(links, &args, 1, &reply, NULL,
+                                  test_deadline_ms(), &err) == SHED_OK,
+                  "%s", err.reason);
+    bytes = shed_reply_bytes(reply, &size);
+    ck_assert_msg(size == 4 && memcmp(bytes, "good", 4) == 0,
+                  "another answer: %.*s", (int)size, bytes);
+    shed_reply_free(reply);
+}
+
+/* Until the link counts as idle, by the clock that it goes by. */
+static void let_it_idle(void)
+{
+    const uint64_t idle_ms = 10;
+    uint64_t end_ms = shed_now_ms() + idle_ms;
+
+    while (shed_now_ms() < end_ms)
+        ;
+}
+
+START_TEST(what_comes_between_two_calls_answers_neither)
+{
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct fake fake = {.peer = -1};
+    struct shed_address *address = NULL;
+    struct shed_links *links = NULL;
+    struct shed_error err;
+    char uri[120];
+
+    start(&fake);
+    options.links = 1;
+    (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
+    ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
+    ck_assert_int_eq(shed_links_create(address, &options, &links, &err),
+                     SHED_OK);
+    get_good(links);
+    let_it_idle();
+    /* on a unix socket it is there as soon as it is sent */
+    ck_assert_int_gt(
+        send(atomic_load(&fake.peer), STRAY, strlen(STRAY), MSG_NOSIGNAL), 0);
+    get_good(links);
+    get_good(links);
+    shed_links_destroy(links);
+    stop(&fake);
+    shed_address_destroy(address);
+}
+END_TEST
+
+/* ----------------------------------------------------------- slow replies */
+
+static void put_forward(uint64_t by_ms)
+{
+    atomic_fetch_add(&put_forward_ms, by_ms);
+}
+
+/* Once it is in time, twice too late. */
+#define LONG_MS (TIMEOUT_MS / 10 * 6)
+
+static bool is_all_read(int peer)
+{
+    int unread = 0;
+
+    return ioctl(peer, TIOCOUTQ, &unread) != 0 || unread == 0;
+}
+
+/* Each reply in time, all together not. */
+static void trickle(struct fake *fake, int peer)
+{
+    for (unsigned i = 0; i < CALLS; i++) {
+        put_forward(LONG_MS);
+        answer_once(fake, peer);
+        while (!is_all_read(peer))
+            usleep(1000);
+    }
+}
+
+START_TEST(a_link_is_not_silent_while_replies_come)
+{
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct fake fake = {.peer = -1, .answer = trickle};
+    struct shed_address *address = NULL;
+    struct shed_links *links = NULL;
+    struct shed_reply *replies[CALLS] = {NULL};
+    struct shed_args args[CALLS] = {{0}};
+    struct shed_error err = {SHED_OK, ""};
+    char uri[120];
+
+    start(&fake);
+    options.links = 1;
+    options.command_timeout_ms = TIMEOUT_MS;
+    (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
+    ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
+    ck_assert_int_eq(shed_links_create(address, &options, &links, &err),
+                     SHED_OK);
+    for (size_t i = 0; i < CALLS; i++)
+        shed_args_add_text(&args[i], "PING");
+    ck_assert_msg(shed_links_call(links, args, CALLS, replies, NULL,
+                                  shed_now_ms() + 2 * CALLS * TIMEOUT_MS,
+                                  &err) == SHED_OK,
+                  "%s", err.reason);
+    for (size_t i = 0; i < CALLS; i++)
+        shed_reply_free(replies[i]);
+    shed_links_destroy(links);
+    stop(&fake);
+    shed_address_destroy(address);
+}
+END_TEST
+
+/* A connection of the reactor's, and the calls on it. */
+struct piped {
+    struct fake fake;
+    struct shed_reactor *reactor;
+    struct shed_address *address;
+    struct shed_client_options options;
+    struct shed_pipe *pipe;
+    struct shed_call calls[CALLS];
+    bool is_stopped; /* the loop, with each reply, until the next is there */
+    atomic_uint answered, failed;
+};
+
+static struct piped piped;
+
+static void on_answer(void *arg, struct shed_reply *reply,
+                      enum shed_trouble trouble, const struct shed_error *err)
+{
+    unsigned nth = atomic_load(&piped.answered) + 1;
+
+    (void)arg;
+    (void)trouble;
+    (void)err;
+    if (reply == NULL) {
+        atomic_fetch_add(&piped.failed, 1);
+        return;
+    }
+    atomic_store(&piped.answered, nth);
+    if (!piped.is_stopped || nth == CALLS)
+        return;
+    while (atomic_load(&piped.fake.said) <= nth)
+        usleep(1000);
+    put_forward(2 * TIMEOUT_MS);
+}
+
+static void call_all(void *arg)
+{
+    struct shed_args args = {0};
+
+    (void)arg;
+    atomic_store(&is_timer_hasty, true);
+    shed_args_add_text(&args, "PING");
+    for (size_t i = 0; i < CALLS; i++)
+        shed_pipe_call(piped.pipe, &piped.calls[i], &args, on_answer, NULL);
+}
+
+static void on_gone(void *arg, const struct shed_error *why)
+{
+    (void)arg;
+    (void)why;
+}
+
+static void on_stray(void *arg, struct shed_reply *reply)
+{
+    (void)arg;
+    (void)reply;
+    atomic_fetch_add(&piped.failed, 1);
+}
+
+/* Each reply when the last was heard. Where the loop is stopped, that is while
+ * it waits in on_answer. */
+static void answer_piped(struct fake *fake, int peer)
+{
+    for (unsigned i = 0; i < CALLS; i++) {
+        if (!piped.is_stopped)
+            put_forward(LONG_MS);
+        answer_once(fake, peer);
+        while (atomic_load(&piped.answered) <= i &&
+               atomic_load(&piped.failed) == 0)
+            usleep(1000);
+    }
+}
+
+static void open_piped(void *arg)
+{
+    static const struct shed_pipe_hooks hooks = {NULL, call_all, on_gone,
+                                                 on_gone, on_stray};
+    struct shed_error err;
+
+    (void)arg;
+    ck_assert_int_eq(shed_pipe_create(piped.reactor, piped.address,
+                                      &piped.options, &hooks, &piped.pipe,
+                                      &err),
+                     SHED_OK);
+    shed_pipe_open(piped.pipe);
+}
+
+static void close_piped(void *arg)
+{
+    (void)arg;
+    shed_pipe_close(piped.pipe);
+}
+
+/* 0: each reply comes in time, all together do not. 1: the loop does not run
+ * for longer than the timeout, while the next reply is there to be read. */
+START_TEST(a_connection_of_the_loop_is_not_silent_while_replies_come)
+{
+    struct shed_error err = {SHED_OK, ""};
+    char uri[120];
+
+    piped = (struct piped){.fake = {.peer = -1, .answer = answer_piped},
+                           .options = SHED_CLIENT_OPTIONS_INIT,
+                           .is_stopped = _i == 1};
+    piped.options.command_timeout_ms = TIMEOUT_MS;
+    piped.options.connect_timeout_ms = TIMEOUT_MS;
+    start(&piped.fake);
+    (void)snprintf(uri, sizeof(uri), "unix:%s", piped.fake.path);
+    ck_assert_int_eq(shed_address_create(uri, &piped.address, &err), SHED_OK);
+    ck_assert_int_eq(shed_reactor_start(&piped.reactor, &err), SHED_OK);
+    shed_reactor_run(piped.reactor, open_piped, NULL);
+    while (atomic_load(&piped.answered) < CALLS &&
+           atomic_load(&piped.failed) == 0)
+        usleep(1000);
+    ck_assert_uint_eq(atomic_load(&piped.failed), 0);
+    shed_reactor_run(piped.reactor, close_piped, NULL);
+    shed_reactor_stop(piped.reactor);
+    stop(&piped.fake);
+    shed_address_destroy(piped.address);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("link");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, what_comes_between_two_calls_answers_neither);
+    tcase_add_test(tc, a_link_is_not_silent_while_replies_come);
+    tcase_add_loop_test(
+        tc, a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2);
+    return run_tests("link", tc);
+}

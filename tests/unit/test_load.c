@@ -1,0 +1,1146 @@
+/* load: the queue, its batches, the bound on loads, and how jobs settle. */
+#include "cache/load.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/pulse.h"
+#include "support/testing.h"
+
+/* ------------------------------------------------------- what can fail */
+
+/* Linked with --wrap: memory and threads can be out. */
+int __real_pthread_create(pthread_t *, const pthread_attr_t *,
+                          void *(*)(void *), void *);
+void *__real_calloc(size_t count, size_t size);
+void *__real_malloc(size_t size);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+
+static atomic_bool threads_are_out;
+static atomic_bool memory_is_out; /* for loader threads */
+static _Thread_local bool is_loader;
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg)
+{
+    if (atomic_load(&threads_are_out))
+        return EAGAIN;
+    return __real_pthread_create(thread, attr, run, arg);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if (is_loader && atomic_load(&memory_is_out))
+        return NULL;
+    return __real_calloc(count, size);
+}
+
+void *__wrap_malloc(size_t size)
+{
+    if (is_loader && atomic_load(&memory_is_out))
+        return NULL;
+    return __real_malloc(size);
+}
+
+/* --------------------------------------------------------------- the desk */
+
+enum { LOADS_MAX = 4096, KEYS_MAX = 4096 };
+
+/* A source whose loads stay on a desk until the test finishes them. */
+struct desk {
+    struct shed_source *source;
+    bool blocks;     /* its function waits for the end of its load */
+    bool is_instant; /* loads are answered at once */
+
+    pthread_mutex_t mu;
+    pthread_cond_t change;
+    /* under mu */
+    struct shed_load *loads[LOADS_MAX];
+    size_t counts[LOADS_MAX]; /* of their keys */
+    bool is_ended[LOADS_MAX];
+    size_t load_count; /* that ever began */
+    size_t open;       /* under way */
+    size_t most_open;
+    size_t starts, stops; /* of threads */
+    size_t closes, open_at_close;
+    bool is_blocked[LOADS_MAX]; /* SIGTERM and SIGPIPE, in the load */
+    void *threads[LOADS_MAX];
+};
+
+static struct desk desk = {.mu = PTHREAD_MUTEX_INITIALIZER,
+                           .change = PTHREAD_COND_INITIALIZER};
+
+static struct pulse pulse;
+
+/* A job, and what became of it. */
+struct order {
+    struct shed_job job;
+    char key[24]; /* "k" and any size_t */
+    atomic_uint settled;
+    struct shed_loaded loaded;
+};
+
+static struct order orders[KEYS_MAX];
+
+static void note_settled(struct shed_job *job, struct shed_loaded *loaded)
+{
+    struct order *order = (struct order *)job;
+
+    order->loaded = *loaded;
+    atomic_fetch_add(&order->settled, 1);
+}
+
+static struct order *make_order(size_t i)
+{
+    struct order *order = &orders[i];
+
+    snprintf(order->key, sizeof(order->key), "k%zu", i);
+    order->job = (struct shed_job){.key = order->key,
+                                   .key_size = strlen(order->key),
+                                   .deadline_ms = UINT64_MAX,
+                                   .value_limit_bytes = 100,
+                                   .settle = note_settled};
+    return order;
+}
+
+static struct order *submit(size_t i)
+{
+    struct order *order = make_order(i);
+
+    ck_assert_int_eq(shed_source_submit(desk.source, &order->job, NULL),
+                     SHED_OK);
+    return order;
+}
+
+/* Jobs that come together. */
+static void submit_burst(size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(
+            shed_source_queue(desk.source, &make_order(i)->job, NULL), SHED_OK);
+    shed_source_wake(desk.source);
+}
+
+static void wait_settled(struct order *order)
+{
+    uint64_t deadline_ms = test_deadline_ms();
+
+    while (atomic_load(&order->settled) == 0) {
+        ck_assert_msg(shed_now_ms() < deadline_ms, "%s does not settle",
+                      order->key);
+        sched_yield();
+    }
+    ck_assert_uint_eq(atomic_load(&order->settled), 1);
+}
+
+static void answer_all(struct shed_load *load)
+{
+    const void *key;
+    size_t size;
+
+    for (size_t i = 0; i < shed_load_count(load); i++) {
+        key = shed_load_key(load, i, &size);
+        shed_load_value(load, i, key, size);
+    }
+}
+
+static void end_load(size_t i)
+{
+    struct shed_load *load;
+
+    pthread_mutex_lock(&desk.mu);
+    load = desk.loads[i];
+    desk.open--;
+    pthread_mutex_unlock(&desk.mu);
+    answer_all(load);
+    shed_load_done(load);
+    pthread_mutex_lock(&desk.mu);
+    desk.is_ended[i] = true;
+    pthread_cond_broadcast(&desk.change);
+    pthread_mutex_unlock(&desk.mu);
+}
+
+static void put_on_desk(void *user, void *thread, struct shed_load *load)
+{
+    sigset_t now;
+    size_t i;
+
+    (void)user;
+    (void)pthread_sigmask(SIG_BLOCK, NULL, &now);
+    pthread_mutex_lock(&desk.mu);
+    i = desk.load_count;
+    ck_assert_uint_lt(i, LOADS_MAX);
+    desk.loads[i] = load;
+    desk.counts[i] = shed_load_count(load);
+    desk.is_blocked[i] =
+        sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGPIPE) == 1;
+    desk.threads[i] = thread;
+    if (++desk.open > desk.most_open)
+        desk.most_open = desk.open;
+    desk.load_count++;
+    pthread_cond_broadcast(&desk.change);
+    while (desk.blocks && !desk.is_ended[i] && !desk.is_instant)
+        pthread_cond_wait(&desk.change, &desk.mu);
+    pthread_mutex_unlock(&desk.mu);
+    if (desk.is_instant)
+        end_load(i);
+}
+
+static void wait_loads(size_t count)
+{
+    uint64_t deadline_ms = test_deadline_ms();
+
+    pthread_mutex_lock(&desk.mu);
+    while (desk.load_count < count) {
+        pthread_mutex_unlock(&desk.mu);
+        ck_assert_msg(shed_now_ms() < deadline_ms, "no load %zu begins", count);
+        sched_yield();
+        pthread_mutex_lock(&desk.mu);
+    }
+    pthread_mutex_unlock(&desk.mu);
+}
+
+static void *start_at_desk(void *user)
+{
+    (void)user;
+    is_loader = true;
+    pthread_mutex_lock(&desk.mu);
+    desk.starts++;
+    pthread_mutex_unlock(&desk.mu);
+    return &is_loader;
+}
+
+static void stop_at_desk(void *user, void *thread)
+{
+    (void)user;
+    ck_assert_ptr_eq(thread, &is_loader);
+    pthread_mutex_lock(&desk.mu);
+    desk.stops++;
+    pthread_mutex_unlock(&desk.mu);
+}
+
+static void close_desk(void *user)
+{
+    ck_assert_ptr_eq(user, &desk);
+    pthread_mutex_lock(&desk.mu);
+    desk.open_at_close = desk.open;
+    desk.closes++;
+    pthread_mutex_unlock(&desk.mu);
+}
+
+static struct shed_source_options desk_options(void)
+{
+    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+
+    o.thread_start = start_at_desk;
+    o.thread_stop = stop_at_desk;
+    o.on_close = close_desk;
+    return o;
+}
+
+static void open_desk(const struct shed_source_options *options)
+{
+    ck_assert_int_eq(
+        shed_source_open(put_on_desk, &desk, options, &desk.source, NULL),
+        SHED_OK);
+}
+
+static void unref_values(size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        shed_value_unref(orders[i].loaded.value);
+}
+
+/* What began at begin_ms did not wait for a batch; or the machine stood still
+ * for a part of that time. */
+static void check_no_wait(uint64_t begin_ms,
+                          const struct shed_source_options *o)
+{
+    enum { PART = 5 };
+    uint64_t took_ms = shed_now_ms() - begin_ms;
+    uint64_t stall_ms = pulse_longest_ms(&pulse);
+
+    ck_assert_msg(took_ms < o->batch_wait_ms ||
+                      stall_ms > o->batch_wait_ms / PART,
+                  "it took %llu ms, though the machine stood still for at most "
+                  "%llu ms",
+                  (unsigned long long)took_ms, (unsigned long long)stall_ms);
+    pulse_reset(&pulse);
+}
+
+/* ---------------------------------------------------------------- batches */
+
+START_TEST(a_lone_key_does_not_wait_for_company)
+{
+    struct shed_source_options o = desk_options();
+    uint64_t begin_ms;
+
+    o.batch_wait_ms = 1000;
+    open_desk(&o);
+    pulse_start(&pulse);
+    begin_ms = shed_now_ms();
+    submit(0);
+    wait_loads(1);
+    check_no_wait(begin_ms, &o);
+    pulse_stop(&pulse);
+    end_load(0);
+    shed_source_close(desk.source);
+    unref_values(1);
+}
+END_TEST
+
+START_TEST(keys_that_come_while_a_load_runs_share_a_batch)
+{
+    struct shed_source_options o = desk_options();
+    uint64_t begin_ms;
+
+    o.batch_wait_ms = 1000;
+    o.max_batch = 3;
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    pulse_start(&pulse);
+    begin_ms = shed_now_ms();
+    for (size_t i = 1; i <= 3; i++)
+        submit(i);
+    wait_loads(2);
+    check_no_wait(begin_ms, &o);
+    pulse_stop(&pulse);
+    ck_assert_uint_eq(desk.counts[1], 3);
+    end_load(0);
+    end_load(1);
+    shed_source_close(desk.source);
+    unref_values(4);
+}
+END_TEST
+
+START_TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
+{
+    struct shed_source_options o = desk_options();
+    uint64_t begin_ms;
+
+    o.batch_wait_ms = 30;
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    begin_ms = shed_now_ms();
+    submit(1);
+    wait_loads(2);
+    ck_assert_uint_ge(shed_now_ms() - begin_ms + 1, o.batch_wait_ms);
+    end_load(0);
+    end_load(1);
+    shed_source_close(desk.source);
+    unref_values(2);
+}
+END_TEST
+
+START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
+{
+    /* each may end the load before the wait begins */
+    enum { ROUNDS = 20, YIELDS_MS = 100 };
+    struct shed_source_options o = desk_options();
+    uint64_t begin_ms;
+
+    o.batch_wait_ms = 1000;
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    pulse_start(&pulse);
+    for (size_t i = 1; i <= ROUNDS; i++) {
+        submit(i);
+        begin_ms = shed_now_ms();
+        for (size_t yields = 0;
+             yields < i * i && shed_now_ms() < begin_ms + YIELDS_MS; yields++)
+            sched_yield();
+        begin_ms = shed_now_ms();
+        end_load(i - 1);
+        wait_loads(i + 1);
+        check_no_wait(begin_ms, &o);
+    }
+    pulse_stop(&pulse);
+    end_load(ROUNDS);
+    shed_source_close(desk.source);
+    unref_values(ROUNDS + 1);
+}
+END_TEST
+
+START_TEST(keys_that_come_together_share_a_batch)
+{
+    struct shed_source_options o = desk_options();
+
+    /* So many that the thread which the first one starts is there before the
+     * last one is queued. */
+    o.max_batch = KEYS_MAX;
+    open_desk(&o);
+    submit_burst(KEYS_MAX);
+    wait_loads(1);
+    ck_assert_uint_eq(desk.counts[0], KEYS_MAX);
+    end_load(0);
+    shed_source_close(desk.source);
+    unref_values(KEYS_MAX);
+}
+END_TEST
+
+START_TEST(a_batch_has_at_most_max_batch_keys)
+{
+    struct shed_source_options o = desk_options();
+    size_t keys = 0;
+
+    o.max_batch = 7;
+    o.batch_wait_ms = 0;
+    desk.is_instant = true;
+    open_desk(&o);
+    submit_burst(30);
+    for (size_t i = 0; i < 30; i++)
+        wait_settled(&orders[i]);
+    for (size_t i = 0; i < desk.load_count; i++) {
+        ck_assert_uint_le(desk.counts[i], 7);
+        keys += desk.counts[i];
+    }
+    ck_assert_uint_eq(keys, 30);
+    shed_source_close(desk.source);
+    unref_values(30);
+}
+END_TEST
+
+START_TEST(the_first_of_a_batch_tells_its_size)
+{
+    struct shed_source_options o = desk_options();
+    size_t sizes = 0, firsts = 0;
+
+    o.max_loads = 1;
+    o.max_batch = 10;
+    desk.is_instant = true;
+    open_desk(&o);
+    submit_burst(10);
+    for (size_t i = 0; i < 10; i++) {
+        wait_settled(&orders[i]);
+        sizes += orders[i].loaded.batch_keys;
+        firsts += orders[i].loaded.batch_keys > 0;
+    }
+    ck_assert_uint_eq(sizes, 10);
+    ck_assert_uint_eq(firsts, desk.load_count);
+    shed_source_close(desk.source);
+    unref_values(10);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- bounds */
+
+START_TEST(a_burst_is_loaded_by_as_many_threads_as_may_be)
+{
+    struct shed_source_options o = desk_options();
+
+    o.max_loads = 3;
+    o.max_batch = 1;
+    desk.blocks = true;
+    open_desk(&o);
+    submit_burst(5);
+    wait_loads(3);
+    for (size_t i = 0; i < 5; i++) {
+        wait_loads(i + 1);
+        end_load(i);
+    }
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.most_open, 3);
+    ck_assert_uint_eq(desk.starts, 3);
+    unref_values(5);
+}
+END_TEST
+
+/* Ends loads in order, from a thread of the test. */
+static void *end_loads(void *arg)
+{
+    size_t count = *(size_t *)arg;
+
+    for (size_t i = 0; i < count; i++) {
+        wait_loads(i + 1);
+        end_load(i);
+    }
+    return NULL;
+}
+
+START_TEST(a_load_counts_until_it_is_done_wherever_that_is)
+{
+    enum { KEYS = 500 };
+    struct shed_source_options o = desk_options();
+    size_t count = KEYS;
+    pthread_t ender;
+
+    o.max_loads = 2;
+    o.max_batch = 1;
+    open_desk(&o);
+    submit_burst(KEYS);
+    ck_assert_int_eq(pthread_create(&ender, NULL, end_loads, &count), 0);
+    for (size_t i = 0; i < KEYS; i++)
+        wait_settled(&orders[i]);
+    ck_assert_int_eq(pthread_join(ender, NULL), 0);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.load_count, KEYS);
+    ck_assert_uint_eq(desk.most_open, 2);
+    unref_values(KEYS);
+}
+END_TEST
+
+START_TEST(a_key_beyond_the_queue_is_refused_at_once)
+{
+    struct shed_source_options o = desk_options();
+    struct shed_error err;
+
+    o.max_loads = 1;
+    o.queue_limit = 2;
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    submit(1);
+    submit(2);
+    ck_assert_int_eq(shed_source_submit(desk.source, &make_order(3)->job, &err),
+                     SHED_EBUSY);
+    ck_assert_int_eq(err.code, SHED_EBUSY);
+    ck_assert_ptr_nonnull(strstr(err.reason, "queue is full: 2 keys"));
+    end_load(0);
+    wait_loads(2);
+    end_load(1);
+    wait_settled(&orders[2]);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(atomic_load(&orders[3].settled), 0);
+    unref_values(3);
+}
+END_TEST
+
+START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
+{
+    struct shed_source_options o = desk_options();
+    struct order *late = make_order(1);
+
+    o.max_loads = 1;
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    late->job.deadline_ms = shed_now_ms();
+    ck_assert_int_eq(shed_source_submit(desk.source, &late->job, NULL),
+                     SHED_OK);
+    submit(2);
+    end_load(0);
+    wait_settled(late);
+    ck_assert_ptr_null(late->loaded.value);
+    ck_assert_int_eq(late->loaded.error.code, SHED_ETIMEDOUT);
+    ck_assert_uint_eq(late->loaded.batch_keys, 0);
+    wait_loads(2);
+    ck_assert_uint_eq(desk.counts[1], 1);
+    end_load(1);
+    wait_settled(&orders[2]);
+    ck_assert_ptr_nonnull(orders[2].loaded.value);
+    shed_source_close(desk.source);
+    unref_values(3);
+}
+END_TEST
+
+START_TEST(a_queue_of_late_jobs_alone_calls_nobody)
+{
+    struct shed_source_options o = desk_options();
+    struct order *late = make_order(0);
+
+    late->job.deadline_ms = 0;
+    open_desk(&o);
+    ck_assert_int_eq(shed_source_submit(desk.source, &late->job, NULL),
+                     SHED_OK);
+    wait_settled(late);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.load_count, 0);
+}
+END_TEST
+
+START_TEST(a_load_has_the_time_of_its_last_job)
+{
+    struct shed_source_options o = desk_options();
+    uint64_t now_ms = shed_now_ms();
+
+    o.load_timeout_ms = 60000;
+    open_desk(&o);
+    make_order(0)->job.deadline_ms = now_ms + 20000;
+    make_order(1)->job.deadline_ms = now_ms + 30000;
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_int_eq(shed_source_queue(desk.source, &orders[i].job, NULL),
+                         SHED_OK);
+    shed_source_wake(desk.source);
+    wait_loads(1);
+    ck_assert_uint_gt(shed_load_remaining_ms(desk.loads[0]), 20000);
+    ck_assert_uint_le(shed_load_remaining_ms(desk.loads[0]), 30000);
+    end_load(0);
+    shed_source_close(desk.source);
+    unref_values(2);
+}
+END_TEST
+
+START_TEST(a_load_has_load_timeout_at_most)
+{
+    struct shed_source_options o = desk_options();
+
+    o.load_timeout_ms = 20000;
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    ck_assert_uint_gt(shed_load_remaining_ms(desk.loads[0]), 0);
+    ck_assert_uint_le(shed_load_remaining_ms(desk.loads[0]), 20000);
+    end_load(0);
+    shed_source_close(desk.source);
+    unref_values(1);
+}
+END_TEST
+
+START_TEST(a_load_past_its_time_has_none_left)
+{
+    struct shed_source_options o = desk_options();
+
+    o.load_timeout_ms = 1;
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    for (uint64_t end_ms = test_deadline_ms();
+         shed_load_remaining_ms(desk.loads[0]) > 0;)
+        ck_assert_uint_lt(shed_now_ms(), end_ms);
+    end_load(0);
+    shed_source_close(desk.source);
+    unref_values(1);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- answers */
+
+/* One load of count keys, each answered by fn, then done. */
+static void load_answered(size_t count,
+                          void (*fn)(struct shed_load *load, size_t i))
+{
+    struct shed_source_options o = desk_options();
+
+    open_desk(&o);
+    submit_burst(count);
+    wait_loads(1);
+    for (size_t i = 0; i < shed_load_count(desk.loads[0]); i++)
+        fn(desk.loads[0], i);
+    shed_load_done(desk.loads[0]);
+    shed_source_close(desk.source);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_uint_eq(atomic_load(&orders[i].settled), 1);
+}
+
+static void assert_failed(size_t i, enum shed_code code, const char *reason)
+{
+    ck_assert_ptr_null(orders[i].loaded.value);
+    ck_assert_int_eq(orders[i].loaded.error.code, code);
+    ck_assert_ptr_nonnull(strstr(orders[i].loaded.error.reason, reason));
+}
+
+static void answer_in_kinds(struct shed_load *load, size_t i)
+{
+    if (i == 0)
+        shed_load_value(load, i, "a\0b", 3);
+    else if (i == 1)
+        shed_load_null(load, i);
+    else if (i == 2)
+        shed_load_absent(load, i);
+    else if (i == 3)
+        shed_load_value(load, i, NULL, 0);
+}
+
+START_TEST(each_key_gets_its_kind_of_answer)
+{
+    static const enum shed_kind kinds[] = {SHED_ROW, SHED_NULL, SHED_ABSENT,
+                                           SHED_ROW};
+    struct shed_value *value;
+
+    load_answered(4, answer_in_kinds);
+    for (size_t i = 0; i < 4; i++) {
+        value = orders[i].loaded.value;
+        ck_assert_ptr_nonnull(value);
+        ck_assert_int_eq(shed_value_kind(value), kinds[i]);
+        ck_assert_int_eq(shed_value_origin(value), SHED_UNPUBLISHED);
+        ck_assert_uint_eq(shed_value_size(value), i == 0 ? 3 : 0);
+    }
+    ck_assert_mem_eq(shed_value_data(orders[0].loaded.value), "a\0b", 3);
+    unref_values(4);
+}
+END_TEST
+
+static void answer_nothing(struct shed_load *load, size_t i)
+{
+    (void)load;
+    (void)i;
+}
+
+START_TEST(a_key_without_an_answer_fails)
+{
+    load_answered(2, answer_nothing);
+    assert_failed(0, SHED_ESOURCE, "the source gave no answer for this key");
+    assert_failed(1, SHED_ESOURCE, "the source gave no answer for this key");
+}
+END_TEST
+
+static void answer_twice(struct shed_load *load, size_t i)
+{
+    if (i == 0) {
+        shed_load_value(load, i, "x", 1);
+        shed_load_fail(load, i, "the result broke off");
+    } else {
+        shed_load_fail(load, i, "not yet");
+        shed_load_value(load, i, "x", 1);
+        shed_load_value(load, i, "yz", 2);
+    }
+}
+
+START_TEST(the_last_answer_counts)
+{
+    load_answered(2, answer_twice);
+    assert_failed(0, SHED_ESOURCE, "the result broke off");
+    ck_assert_uint_eq(shed_value_size(orders[1].loaded.value), 2);
+    unref_values(2);
+}
+END_TEST
+
+static void answer_at_the_limit(struct shed_load *load, size_t i)
+{
+    static const char bytes[101];
+
+    shed_load_value(load, i, bytes, i == 0 ? 100 : 101);
+}
+
+START_TEST(a_value_over_the_limit_fails_its_key_alone)
+{
+    load_answered(2, answer_at_the_limit);
+    ck_assert_uint_eq(shed_value_size(orders[0].loaded.value), 100);
+    assert_failed(1, SHED_ETOOBIG, "the value has 101 bytes, the limit is 100");
+    unref_values(1);
+}
+END_TEST
+
+static void answer_too_big(struct shed_load *load, size_t i)
+{
+    shed_load_too_big(load, i, i == 0 ? "a mile of it" : NULL);
+}
+
+START_TEST(a_source_can_say_itself_that_a_value_is_too_big)
+{
+    load_answered(2, answer_too_big);
+    assert_failed(0, SHED_ETOOBIG, "a mile of it");
+    assert_failed(1, SHED_ETOOBIG, "the source gave no reason");
+}
+END_TEST
+
+static void answer_beyond(struct shed_load *load, size_t i)
+{
+    size_t size = 1;
+
+    shed_load_value(load, i + 1, "x", 1);
+    shed_load_fail(load, i + 1, "x");
+    shed_load_too_big(load, i + 1, "x");
+    ck_assert_ptr_null(shed_load_key(load, i + 1, &size));
+    ck_assert_uint_eq(size, 0);
+    shed_load_fail(load, i, NULL);
+}
+
+START_TEST(answers_to_keys_that_are_not_there_do_nothing)
+{
+    load_answered(1, answer_beyond);
+    assert_failed(0, SHED_ESOURCE, "the source gave no reason");
+}
+END_TEST
+
+static void *answer_often(void *load)
+{
+    enum { TIMES = 200 };
+
+    for (int i = 0; i < TIMES; i++)
+        answer_all(load);
+    return NULL;
+}
+
+START_TEST(one_load_is_answered_by_several_threads)
+{
+    enum { THREADS = 4, KEYS = 16 };
+    struct shed_source_options o = desk_options();
+    pthread_t threads[THREADS];
+
+    open_desk(&o);
+    submit_burst(KEYS);
+    wait_loads(1);
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, answer_often, desk.loads[0]), 0);
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    end_load(0);
+    shed_source_close(desk.source);
+    for (size_t i = 0; i < KEYS; i++)
+        ck_assert_mem_eq(shed_value_data(orders[i].loaded.value), orders[i].key,
+                         orders[i].job.key_size);
+    unref_values(KEYS);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- threads */
+
+#define SUBMITTERS ((size_t)8)
+#define EACH ((size_t)400)
+
+static void *submit_many(void *arg)
+{
+    size_t first = *(size_t *)arg;
+
+    for (size_t i = first; i < first + EACH; i++)
+        submit(i);
+    return NULL;
+}
+
+START_TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
+{
+    struct shed_source_options o = desk_options();
+    pthread_t threads[SUBMITTERS];
+    size_t firsts[SUBMITTERS];
+    size_t keys = 0;
+
+    o.max_batch = 16;
+    o.batch_wait_ms = 1;
+    desk.is_instant = true;
+    open_desk(&o);
+    for (size_t i = 0; i < SUBMITTERS; i++) {
+        firsts[i] = i * EACH;
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, submit_many, &firsts[i]), 0);
+    }
+    for (size_t i = 0; i < SUBMITTERS; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    shed_source_close(desk.source);
+    for (size_t i = 0; i < SUBMITTERS * EACH; i++) {
+        ck_assert_uint_eq(atomic_load(&orders[i].settled), 1);
+        ck_assert_uint_eq(shed_value_size(orders[i].loaded.value),
+                          orders[i].job.key_size);
+        ck_assert_mem_eq(shed_value_data(orders[i].loaded.value), orders[i].key,
+                         orders[i].job.key_size);
+        keys += orders[i].loaded.batch_keys;
+    }
+    ck_assert_uint_eq(keys, SUBMITTERS * EACH);
+    ck_assert_uint_le(desk.most_open, o.max_loads);
+    unref_values(SUBMITTERS * EACH);
+}
+END_TEST
+
+START_TEST(threads_start_with_the_first_key_and_not_before)
+{
+    struct shed_source_options o = desk_options();
+
+    desk.is_instant = true;
+    open_desk(&o);
+    ck_assert_uint_eq(desk.starts, 0);
+    submit(0);
+    wait_settled(&orders[0]);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.starts, 1);
+    ck_assert_uint_eq(desk.stops, 1);
+    unref_values(1);
+}
+END_TEST
+
+START_TEST(a_loader_has_all_signals_blocked_and_what_thread_start_made)
+{
+    struct shed_source_options o = desk_options();
+
+    desk.is_instant = true;
+    open_desk(&o);
+    submit(0);
+    wait_settled(&orders[0]);
+    shed_source_close(desk.source);
+    ck_assert(desk.is_blocked[0]);
+    ck_assert_ptr_nonnull(desk.threads[0]);
+    unref_values(1);
+}
+END_TEST
+
+START_TEST(without_a_thread_a_key_is_refused)
+{
+    struct shed_source_options o = desk_options();
+    struct shed_error err;
+
+    open_desk(&o);
+    atomic_store(&threads_are_out, true);
+    ck_assert_int_eq(shed_source_submit(desk.source, &make_order(0)->job, &err),
+                     SHED_ENOMEM);
+    atomic_store(&threads_are_out, false);
+    submit(1);
+    wait_loads(1);
+    ck_assert_uint_eq(desk.counts[0], 1);
+    end_load(0);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(atomic_load(&orders[0].settled), 0);
+    unref_values(2);
+}
+END_TEST
+
+START_TEST(one_thread_carries_on_where_no_other_can_be_had)
+{
+    struct shed_source_options o = desk_options();
+
+    o.max_batch = 1;
+    desk.blocks = true;
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    atomic_store(&threads_are_out, true);
+    submit(1);
+    end_load(0);
+    wait_loads(2);
+    end_load(1);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.starts, 1);
+    unref_values(2);
+}
+END_TEST
+
+START_TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
+{
+    struct shed_source_options o = desk_options();
+
+    o.max_loads = 1;
+    desk.is_instant = true;
+    atomic_store(&memory_is_out, true);
+    open_desk(&o);
+    submit_burst(3);
+    for (size_t i = 0; i < 3; i++) {
+        wait_settled(&orders[i]);
+        assert_failed(i, SHED_ENOMEM, "out of memory");
+    }
+    atomic_store(&memory_is_out, false);
+    submit(3);
+    wait_settled(&orders[3]);
+    ck_assert_ptr_nonnull(orders[3].loaded.value);
+    shed_source_close(desk.source);
+    unref_values(4);
+}
+END_TEST
+
+static void load_without_memory(void *user, void *thread,
+                                struct shed_load *load)
+{
+    (void)user;
+    (void)thread;
+    atomic_store(&memory_is_out, true);
+    shed_load_value(load, 0, "x", 1);
+    atomic_store(&memory_is_out, false);
+    shed_load_done(load);
+}
+
+START_TEST(without_memory_for_a_value_its_key_fails)
+{
+    struct shed_source_options o = desk_options();
+
+    ck_assert_int_eq(
+        shed_source_open(load_without_memory, &desk, &o, &desk.source, NULL),
+        SHED_OK);
+    submit(0);
+    wait_settled(&orders[0]);
+    assert_failed(0, SHED_ENOMEM, "out of memory");
+    shed_source_close(desk.source);
+}
+END_TEST
+
+/* ------------------------------------------------------------ its end */
+
+/* Ends the first load, but not before a close that does not wait for it would
+ * have been over. */
+static void *end_load_late(void *arg)
+{
+    enum { LATE_MS = 50 };
+    uint64_t end_ms = shed_now_ms() + LATE_MS;
+    bool is_over = false;
+
+    (void)arg;
+    while (!is_over && shed_now_ms() < end_ms) {
+        sched_yield();
+        pthread_mutex_lock(&desk.mu);
+        is_over = desk.closes > 0;
+        pthread_mutex_unlock(&desk.mu);
+    }
+    end_load(0);
+    return NULL;
+}
+
+START_TEST(closing_waits_for_a_load_that_another_thread_ends)
+{
+    struct shed_source_options o = desk_options();
+    pthread_t ender;
+
+    open_desk(&o);
+    submit(0);
+    wait_loads(1);
+    ck_assert_int_eq(pthread_create(&ender, NULL, end_load_late, NULL), 0);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.open_at_close, 0);
+    ck_assert_int_eq(pthread_join(ender, NULL), 0);
+    unref_values(1);
+}
+END_TEST
+
+static void *close_source(void *arg)
+{
+    (void)arg;
+    shed_source_close(desk.source);
+    return NULL;
+}
+
+START_TEST(closing_waits_for_what_runs_and_for_what_is_queued)
+{
+    struct shed_source_options o = desk_options();
+    pthread_t closer;
+
+    o.max_loads = 1;
+    o.max_batch = 1;
+    open_desk(&o);
+    submit_burst(3);
+    wait_loads(1);
+    ck_assert_int_eq(pthread_create(&closer, NULL, close_source, NULL), 0);
+    for (size_t i = 0; i < 3; i++) {
+        wait_loads(i + 1);
+        end_load(i);
+    }
+    ck_assert_int_eq(pthread_join(closer, NULL), 0);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_uint_eq(atomic_load(&orders[i].settled), 1);
+    ck_assert_uint_eq(desk.closes, 1);
+    ck_assert_uint_eq(desk.stops, desk.starts);
+    unref_values(3);
+}
+END_TEST
+
+START_TEST(a_source_lives_as_long_as_somebody_holds_it)
+{
+    struct shed_source_options o = desk_options();
+
+    desk.is_instant = true;
+    open_desk(&o);
+    shed_source_ref(desk.source);
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.closes, 0);
+    submit(0);
+    wait_settled(&orders[0]);
+    shed_source_unref(desk.source);
+    ck_assert_uint_eq(desk.closes, 1);
+    unref_values(1);
+}
+END_TEST
+
+START_TEST(closing_nothing_is_allowed)
+{
+    shed_source_close(NULL);
+}
+END_TEST
+
+START_TEST(options_out_of_range_are_named)
+{
+    static const struct {
+        size_t at;
+        uint64_t value;
+        const char *name;
+    } bad[] = {
+#define FIELD(name) offsetof(struct shed_source_options, name)
+        {FIELD(max_loads), 0, "max_loads"},
+        {FIELD(max_loads), 1025, "max_loads"},
+        {FIELD(max_batch), 0, "max_batch"},
+        {FIELD(max_batch), 10001, "max_batch"},
+        {FIELD(batch_wait_ms), 1001, "batch_wait_ms"},
+        {FIELD(queue_limit), 0, "queue_limit"},
+        {FIELD(queue_limit), 10000001, "queue_limit"},
+        {FIELD(load_timeout_ms), 0, "load_timeout_ms"},
+        {FIELD(load_timeout_ms), 3600001, "load_timeout_ms"}};
+#undef FIELD
+    struct shed_source_options o;
+    struct shed_error err;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        o = desk_options();
+        memcpy((char *)&o + bad[i].at, &bad[i].value, sizeof(bad[i].value));
+        desk.source = (struct shed_source *)&desk;
+        ck_assert_int_eq(
+            shed_source_open(put_on_desk, &desk, &o, &desk.source, &err),
+            SHED_EINVAL);
+        ck_assert_ptr_null(desk.source);
+        ck_assert_ptr_nonnull(strstr(err.reason, bad[i].name));
+    }
+}
+END_TEST
+
+START_TEST(a_source_without_a_function_is_refused)
+{
+    struct shed_error err;
+
+    ck_assert_int_eq(shed_source_open(NULL, NULL, NULL, &desk.source, &err),
+                     SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "load is NULL"));
+    ck_assert_int_eq(shed_source_open(put_on_desk, NULL, NULL, NULL, &err),
+                     SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "out is NULL"));
+}
+END_TEST
+
+static void add_tests_of_batches(TCase *tc)
+{
+    tcase_add_test(tc, a_lone_key_does_not_wait_for_company);
+    tcase_add_test(tc, keys_that_come_while_a_load_runs_share_a_batch);
+    tcase_add_test(tc, a_batch_that_does_not_fill_goes_after_batch_wait);
+    tcase_add_test(tc, a_batch_goes_at_once_when_the_last_other_load_ends);
+    tcase_add_test(tc, keys_that_come_together_share_a_batch);
+    tcase_add_test(tc, a_batch_has_at_most_max_batch_keys);
+    tcase_add_test(tc, the_first_of_a_batch_tells_its_size);
+    tcase_add_test(tc, a_burst_is_loaded_by_as_many_threads_as_may_be);
+    tcase_add_test(tc, a_load_counts_until_it_is_done_wherever_that_is);
+    tcase_add_test(tc, a_key_beyond_the_queue_is_refused_at_once);
+    tcase_add_test(tc, a_job_that_is_late_in_the_queue_is_not_loaded);
+    tcase_add_test(tc, a_queue_of_late_jobs_alone_calls_nobody);
+    tcase_add_test(tc, a_load_has_the_time_of_its_last_job);
+    tcase_add_test(tc, a_load_has_load_timeout_at_most);
+    tcase_add_test(tc, a_load_past_its_time_has_none_left);
+}
+
+static void add_tests_of_answers(TCase *tc)
+{
+    tcase_add_test(tc, each_key_gets_its_kind_of_answer);
+    tcase_add_test(tc, a_key_without_an_answer_fails);
+    tcase_add_test(tc, the_last_answer_counts);
+    tcase_add_test(tc, a_value_over_the_limit_fails_its_key_alone);
+    tcase_add_test(tc, a_source_can_say_itself_that_a_value_is_too_big);
+    tcase_add_test(tc, answers_to_keys_that_are_not_there_do_nothing);
+    tcase_add_test(tc, one_load_is_answered_by_several_threads);
+}
+
+int main(void)
+{
+    TCase *tc = tcase_create("load");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    add_tests_of_batches(tc);
+    add_tests_of_answers(tc);
+    tcase_add_test(tc,
+                   every_job_of_many_threads_settles_once_with_its_own_answer);
+    tcase_add_test(tc, threads_start_with_the_first_key_and_not_before);
+    tcase_add_test(tc,
+                   a_loader_has_all_signals_blocked_and_what_thread_start_made);
+    tcase_add_test(tc, without_a_thread_a_key_is_refused);
+    tcase_add_test(tc, one_thread_carries_on_where_no_other_can_be_had);
+    tcase_add_test(tc, without_memory_for_a_load_its_keys_fail_one_by_one);
+    tcase_add_test(tc, without_memory_for_a_value_its_key_fails);
+    tcase_add_test(tc, closing_waits_for_a_load_that_another_thread_ends);
+    tcase_add_test(tc, closing_waits_for_what_runs_and_for_what_is_queued);
+    tcase_add_test(tc, a_source_lives_as_long_as_somebody_holds_it);
+    tcase_add_test(tc, closing_nothing_is_allowed);
+    tcase_add_test(tc, options_out_of_range_are_named);
+    tcase_add_test(tc, a_source_without_a_function_is_refused);
+    return run_tests("load", tc);
+}

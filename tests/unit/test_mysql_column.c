@@ -1,0 +1,195 @@
+/* Key columns without a server: which keys each type can hold. */
+#include <string.h>
+
+#include "mysql/column.h"
+#include "support/testing.h"
+
+static struct shed_mysql_column column(enum enum_field_types type,
+                                       unsigned flags, unsigned long length,
+                                       unsigned decimals)
+{
+    MYSQL_FIELD field = {
+        .type = type, .flags = flags, .length = length, .decimals = decimals};
+    struct shed_mysql_column out;
+
+    shed_mysql_column_read(&field, &out);
+    return out;
+}
+
+static bool holds_integer(const struct shed_mysql_column *c, const char *key)
+{
+    struct shed_mysql_integer number;
+
+    return shed_mysql_integer_parse(key, strlen(key), &number) &&
+           shed_mysql_column_holds_integer(c, &number);
+}
+
+/* ----------------------------------------------------------------- integers */
+
+static const struct {
+    enum enum_field_types type;
+    unsigned flags;
+    unsigned long length;
+    const char *below, *least, *greatest, *above; /* NULL: no key is */
+} ranges[] = {
+    {MYSQL_TYPE_TINY, 0, 4, "-129", "-128", "127", "128"},
+    {MYSQL_TYPE_TINY, UNSIGNED_FLAG, 3, "-1", "0", "255", "256"},
+    {MYSQL_TYPE_SHORT, 0, 6, "-32769", "-32768", "32767", "32768"},
+    {MYSQL_TYPE_SHORT, UNSIGNED_FLAG, 5, "-1", "0", "65535", "65536"},
+    {MYSQL_TYPE_INT24, 0, 9, "-8388609", "-8388608", "8388607", "8388608"},
+    {MYSQL_TYPE_INT24, UNSIGNED_FLAG, 8, "-1", "0", "16777215", "16777216"},
+    {MYSQL_TYPE_LONG, 0, 11, "-2147483649", "-2147483648", "2147483647",
+     "2147483648"},
+    {MYSQL_TYPE_LONG, UNSIGNED_FLAG, 10, "-1", "0", "4294967295", "4294967296"},
+    {MYSQL_TYPE_LONGLONG, 0, 20, NULL, "-9223372036854775808",
+     "9223372036854775807", "9223372036854775808"},
+    {MYSQL_TYPE_LONGLONG, UNSIGNED_FLAG, 20, "-1", "0", "18446744073709551615",
+     NULL},
+    {MYSQL_TYPE_NEWDECIMAL, 0, 2, "-10", "-9", "9", "10"},
+    {MYSQL_TYPE_NEWDECIMAL, UNSIGNED_FLAG, 1, "-1", "0", "9", "10"},
+    {MYSQL_TYPE_NEWDECIMAL, 0, 11, "-10000000000", "-9999999999", "9999999999",
+     "10000000000"},
+    {MYSQL_TYPE_NEWDECIMAL, 0, 20, NULL, "-9223372036854775808",
+     "9999999999999999999", "10000000000000000000"},
+    {MYSQL_TYPE_NEWDECIMAL, UNSIGNED_FLAG, 20, "-1", "0",
+     "18446744073709551615", NULL},
+    {MYSQL_TYPE_NEWDECIMAL, 0, 66, NULL, "-9223372036854775808",
+     "18446744073709551615", NULL},
+};
+
+START_TEST(integers_reach_as_far_as_the_type)
+{
+    struct shed_mysql_column c =
+        column(ranges[_i].type, ranges[_i].flags, ranges[_i].length, 0);
+
+    ck_assert_ptr_null(shed_mysql_column_problem(&c, true));
+    ck_assert(holds_integer(&c, ranges[_i].least));
+    ck_assert(holds_integer(&c, ranges[_i].greatest));
+    ck_assert(ranges[_i].below == NULL || !holds_integer(&c, ranges[_i].below));
+    ck_assert(ranges[_i].above == NULL || !holds_integer(&c, ranges[_i].above));
+}
+END_TEST
+
+/* The server reads 42 as 2042. */
+START_TEST(years_are_written_in_full)
+{
+    static const char *const years[] = {"0", "1901", "2042", "2155"};
+    static const char *const others[] = {"-1", "1", "42", "99", "1900", "2156"};
+    struct shed_mysql_column c =
+        column(MYSQL_TYPE_YEAR, UNSIGNED_FLAG | ZEROFILL_FLAG, 4, 0);
+
+    ck_assert_ptr_null(shed_mysql_column_problem(&c, true));
+    for (size_t i = 0; i < sizeof(years) / sizeof(*years); i++)
+        ck_assert_msg(holds_integer(&c, years[i]), "%s", years[i]);
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        ck_assert_msg(!holds_integer(&c, others[i]), "%s", others[i]);
+}
+END_TEST
+
+/* -------------------------------------------------------------------- times */
+
+static const struct {
+    enum enum_field_types type;
+    unsigned decimals;
+    const char *key;
+    bool is_held;
+} times[] = {
+    {MYSQL_TYPE_DATE, 0, "2024-02-29", true},
+    {MYSQL_TYPE_DATE, 0, "0000-00-00", true},
+    {MYSQL_TYPE_DATE, 0, "9999-12-31", true},
+    {MYSQL_TYPE_DATE, 0, "2024-13-01", false},
+    {MYSQL_TYPE_DATE, 0, "2024-12-32", false},
+    {MYSQL_TYPE_DATE, 0, "2024-2-29", false},
+    {MYSQL_TYPE_DATE, 0, "20240229", false},
+    {MYSQL_TYPE_DATE, 0, "2024/02/29", false},
+    {MYSQL_TYPE_DATE, 0, "2024-02-29 00:00:00", false},
+    {MYSQL_TYPE_DATE, 0, " 2024-02-29", false},
+    {MYSQL_TYPE_DATE, 0, "2024-02-2a", false},
+    {MYSQL_TYPE_DATE, 0, "abc", false},
+    {MYSQL_TYPE_DATETIME, 0, "2024-02-29 23:59:59", true},
+    {MYSQL_TYPE_DATETIME, 0, "2024-02-29 24:00:00", false},
+    {MYSQL_TYPE_DATETIME, 0, "2024-02-29 23:60:00", false},
+    {MYSQL_TYPE_DATETIME, 0, "2024-02-29 23:00:60", false},
+    {MYSQL_TYPE_DATETIME, 0, "2024-02-29T23:00:00", false},
+    {MYSQL_TYPE_DATETIME, 0, "2024-02-29 23:59:59.0", false},
+    {MYSQL_TYPE_DATETIME, 0, "2024-02-29", false},
+    {MYSQL_TYPE_DATETIME, 3, "2024-02-29 23:59:59.999", true},
+    {MYSQL_TYPE_DATETIME, 3, "2024-02-29 23:59:59", false},
+    {MYSQL_TYPE_DATETIME, 3, "2024-02-29 23:59:59.99", false},
+    {MYSQL_TYPE_DATETIME, 6, "2024-02-29 23:59:59.999999", true},
+};
+
+START_TEST(times_are_held_as_the_server_writes_them)
+{
+    struct shed_mysql_column c =
+        column(times[_i].type, 0, 0, times[_i].decimals);
+
+    ck_assert_ptr_null(shed_mysql_column_problem(&c, false));
+    ck_assert_msg(shed_mysql_column_holds_string(&c, times[_i].key,
+                                                 strlen(times[_i].key)) ==
+                      times[_i].is_held,
+                  "%s", times[_i].key);
+}
+END_TEST
+
+/* -------------------------------------------------------------------- modes */
+
+START_TEST(a_mode_that_is_not_the_columns_is_refused_with_the_right_one)
+{
+    struct shed_mysql_column number = column(MYSQL_TYPE_LONG, 0, 11, 0);
+    struct shed_mysql_column text = column(MYSQL_TYPE_VAR_STRING, 0, 80, 0);
+
+    ck_assert_ptr_nonnull(strstr(shed_mysql_column_problem(&number, false),
+                                 "SHED_MYSQL_INTEGER"));
+    ck_assert_ptr_nonnull(
+        strstr(shed_mysql_column_problem(&text, true), "SHED_MYSQL_STRING"));
+    ck_assert_ptr_null(shed_mysql_column_problem(&text, false));
+    ck_assert(shed_mysql_column_holds_string(&text, "\0\xff", 2));
+}
+END_TEST
+
+static const struct {
+    enum enum_field_types type;
+    unsigned flags, decimals;
+} refused[] = {
+    {MYSQL_TYPE_FLOAT, 0, 31},
+    {MYSQL_TYPE_DOUBLE, 0, 31},
+    {MYSQL_TYPE_NEWDECIMAL, 0, 2},
+    {MYSQL_TYPE_NEWDECIMAL, ZEROFILL_FLAG | UNSIGNED_FLAG, 0},
+    {MYSQL_TYPE_TIMESTAMP, 0, 0},
+    {MYSQL_TYPE_TIME, 0, 0},
+    {MYSQL_TYPE_DATETIME, 0, 31},
+    {MYSQL_TYPE_BIT, UNSIGNED_FLAG, 0},
+    {MYSQL_TYPE_GEOMETRY, 0, 0},
+    {MYSQL_TYPE_JSON, 0, 0},
+    {MYSQL_TYPE_NULL, 0, 0},
+};
+
+START_TEST(types_that_are_not_compared_as_they_are_written_are_refused)
+{
+    struct shed_mysql_column c =
+        column(refused[_i].type, refused[_i].flags, 10, refused[_i].decimals);
+
+    ck_assert_ptr_nonnull(shed_mysql_column_problem(&c, false));
+    ck_assert_ptr_nonnull(shed_mysql_column_problem(&c, true));
+}
+END_TEST
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+int main(void)
+{
+    TCase *tc = tcase_create("mysql_column");
+
+    tcase_add_loop_test(tc, integers_reach_as_far_as_the_type, 0,
+                        COUNT(ranges));
+    tcase_add_test(tc, years_are_written_in_full);
+    tcase_add_loop_test(tc, times_are_held_as_the_server_writes_them, 0,
+                        COUNT(times));
+    tcase_add_test(
+        tc, a_mode_that_is_not_the_columns_is_refused_with_the_right_one);
+    tcase_add_loop_test(
+        tc, types_that_are_not_compared_as_they_are_written_are_refused, 0,
+        COUNT(refused));
+    return run_tests("mysql_column", tc);
+}

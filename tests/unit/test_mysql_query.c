@@ -1,0 +1,512 @@
+/* The MySQL source without a server: queries and their "(?)", integer keys,
+ * URIs, and what shed_mysql_source_open refuses. */
+#include <snowshed/mysql.h>
+
+#include <string.h>
+
+#include "mysql/connection.h"
+#include "mysql/query.h"
+#include "mysql/uri.h"
+#include "support/testing.h"
+
+/* ------------------------------------------------------------------ queries */
+
+/* Expand text for room keys; "" if it is refused, the reason in err. */
+static const char *expand(const char *text, size_t room, struct shed_error *err)
+{
+    static char out[512];
+    struct shed_mysql_query query;
+    char *expanded;
+    size_t size;
+
+    if (shed_mysql_query_parse(text, &query, err) != SHED_OK)
+        return "";
+    expanded = shed_mysql_query_expand(&query, room, &size);
+    ck_assert_ptr_nonnull(expanded);
+    ck_assert_uint_eq(strlen(expanded), size);
+    ck_assert_uint_lt(size, sizeof(out));
+    memcpy(out, expanded, size + 1);
+    free(expanded);
+    shed_mysql_query_fini(&query);
+    return out;
+}
+
+START_TEST(placeholder_becomes_as_many_as_are_wanted)
+{
+    const char *text = "SELECT k, v FROM t WHERE k IN (?) LIMIT 9";
+
+    ck_assert_str_eq(expand(text, 1, NULL), text);
+    ck_assert_str_eq(expand(text, 4, NULL),
+                     "SELECT k, v FROM t WHERE k IN (?,?,?,?) LIMIT 9");
+    ck_assert_str_eq(expand("(?)", 2, NULL), "(?,?)");
+}
+END_TEST
+
+START_TEST(rooms_are_powers_of_two_up_to_the_largest_batch)
+{
+    ck_assert_uint_eq(shed_mysql_query_room(1, 100), 1);
+    ck_assert_uint_eq(shed_mysql_query_room(2, 100), 2);
+    ck_assert_uint_eq(shed_mysql_query_room(3, 100), 4);
+    ck_assert_uint_eq(shed_mysql_query_room(64, 100), 64);
+    ck_assert_uint_eq(shed_mysql_query_room(65, 100), 100);
+    ck_assert_uint_eq(shed_mysql_query_room(100, 100), 100);
+    ck_assert_uint_eq(shed_mysql_query_room(10000, 10000), 10000);
+}
+END_TEST
+
+/* Each holds one placeholder at its end, and one that is none before. */
+static const char *const hiding_places[] = {
+    "SELECT '(?)', v FROM t WHERE k IN (?)",
+    "SELECT 'it''s (?)', v FROM t WHERE k IN (?)",
+    "SELECT '\\'(?)', v FROM t WHERE k IN (?)",
+    "SELECT \"(?)\", v FROM t WHERE k IN (?)",
+    "SELECT \"'(?)\", v FROM t WHERE k IN (?)",
+    "SELECT \"\\\"(?)\", v FROM t WHERE k IN (?)",
+    "SELECT `(?)`, v FROM t WHERE k IN (?)",
+    "SELECT `a\\`, v FROM t WHERE k IN (?)",
+    "SELECT `a``(?)`, v FROM t WHERE k IN (?)",
+    "SELECT k, v /* (?) ' */ FROM t WHERE k IN (?)",
+    "SELECT k, v /**/ FROM t WHERE k IN (?)",
+    "SELECT k, v -- (?) '\n FROM t WHERE k IN (?)",
+    "SELECT k, v --\n FROM t WHERE k IN (?)",
+    "SELECT k, v # (?) \"\n FROM t WHERE k IN (?)",
+    "SELECT '?', v FROM t WHERE k IN (?)",
+};
+
+START_TEST(quoted_and_commented_placeholders_are_none)
+{
+    const char *text = hiding_places[_i];
+    struct shed_mysql_query query;
+    struct shed_error err = {0};
+    int code = shed_mysql_query_parse(text, &query, &err);
+
+    ck_assert_msg(code == SHED_OK, "%s: %s", text, err.reason);
+    ck_assert_uint_eq(query.head_size, strlen(text) - strlen("(?)"));
+    shed_mysql_query_fini(&query);
+}
+END_TEST
+
+START_TEST(what_the_server_reads_is_no_comment)
+{
+    /* 1--1 is arithmetic, an executable comment is executed. */
+    ck_assert_str_eq(expand("SELECT k, 1--1 FROM t WHERE k IN (?)", 2, NULL),
+                     "SELECT k, 1--1 FROM t WHERE k IN (?,?)");
+    ck_assert_str_eq(
+        expand("SELECT /*!50000 k, v */ FROM t WHERE k IN (?)", 2, NULL),
+        "SELECT /*!50000 k, v */ FROM t WHERE k IN (?,?)");
+    ck_assert_str_eq(expand("SELECT k, v FROM t WHERE k IN /*!(?)*/", 2, NULL),
+                     "SELECT k, v FROM t WHERE k IN /*!(?,?)*/");
+    ck_assert_str_eq(expand("SELECT k, v FROM t WHERE k IN /*M!(?)*/", 2, NULL),
+                     "SELECT k, v FROM t WHERE k IN /*M!(?,?)*/");
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    const char *names; /* what the reason must say */
+} bad_queries[] = {
+    {"SELECT k, v FROM t", "no \"(?)\""},
+    {"", "no \"(?)\""},
+    {"SELECT k, v FROM t WHERE k IN '(?)'", "no \"(?)\""},
+    {"SELECT k, v FROM t -- WHERE k IN (?)", "no \"(?)\""},
+    {"SELECT k, v FROM t WHERE k IN (?) OR v IN (?)", "two \"(?)\""},
+    {"SELECT k, v FROM t WHERE k IN /*!(?)*/ OR v IN (?)", "two \"(?)\""},
+    {"SELECT k, v FROM t WHERE k = ?", "besides"},
+    {"SELECT k, v FROM t WHERE k IN (?) AND v > ?", "besides"},
+    {"SELECT k, v FROM t WHERE k IN ( ? )", "besides"},
+    {"SELECT 'k, v FROM t WHERE k IN (?)", "no end"},
+    {"SELECT 'k\\", "no end"},
+    {"SELECT `k, v FROM t WHERE k IN (?)", "no end"},
+    {"SELECT k, v /* FROM t WHERE k IN (?)", "no end"},
+};
+
+START_TEST(queries_without_one_clear_placeholder_are_refused)
+{
+    const char *text = bad_queries[_i].text;
+    struct shed_error err = {0};
+
+    ck_assert_str_eq(expand(text, 1, &err), "");
+    ck_assert_int_eq(err.code, SHED_EINVAL);
+    ck_assert_msg(strstr(err.reason, bad_queries[_i].names) != NULL, "%s: %s",
+                  text, err.reason);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- integers */
+
+static const struct {
+    const char *text;
+    uint64_t bits;
+    bool is_unsigned;
+} integers[] = {
+    {"0", 0, true},
+    {"42", 42, true},
+    {"-7", (uint64_t)-7, false},
+    {"9223372036854775807", INT64_MAX, true},
+    {"-9223372036854775808", (uint64_t)INT64_MIN, false},
+    {"18446744073709551615", UINT64_MAX, true},
+};
+
+START_TEST(integers_are_parsed_and_written_alike)
+{
+    struct shed_mysql_integer value = {0};
+    char text[SHED_MYSQL_INTEGER_BYTES];
+    size_t size = strlen(integers[_i].text);
+
+    ck_assert(shed_mysql_integer_parse(integers[_i].text, size, &value));
+    ck_assert_uint_eq(value.bits, integers[_i].bits);
+    ck_assert_int_eq(value.is_unsigned, integers[_i].is_unsigned);
+    ck_assert_uint_eq(shed_mysql_integer_write(text, &value), size);
+    ck_assert_mem_eq(text, integers[_i].text, size);
+}
+END_TEST
+
+static const char *const no_integers[] = {
+    "",
+    "-",
+    "+1",
+    "042",
+    "00",
+    "-0",
+    "-07",
+    " 1",
+    "1 ",
+    "0x1",
+    "1e3",
+    "1.0",
+    "abc",
+    "--1",
+    "1-",
+    "12a",
+    "\xd9\xa1",
+    "18446744073709551616",
+    "-9223372036854775809",
+    "99999999999999999999",
+    "184467440737095516150",
+};
+
+START_TEST(what_a_server_would_not_write_is_no_integer)
+{
+    struct shed_mysql_integer value;
+    const char *text = no_integers[_i];
+
+    ck_assert_msg(!shed_mysql_integer_parse(text, strlen(text), &value), "%s",
+                  text);
+}
+END_TEST
+
+START_TEST(zero_byte_ends_no_integer)
+{
+    struct shed_mysql_integer value;
+
+    ck_assert(!shed_mysql_integer_parse("4\0002", 3, &value));
+    ck_assert(!shed_mysql_integer_parse("42", 3, &value));
+    ck_assert(shed_mysql_integer_parse("42", 1, &value));
+    ck_assert_uint_eq(value.bits, 4);
+}
+END_TEST
+
+/* ------------------------------------------------------------------- errors */
+
+static const struct {
+    unsigned number;
+    const char *sqlstate;
+    bool is_by_key;
+} errors[] = {
+    {1267, "HY000", true},  /* no such character in the column's set */
+    {1270, "HY000", true},  /* the same */
+    {1271, "HY000", true},  /* the same */
+    {3988, "HY000", true},  /* the same, MySQL */
+    {1242, "21000", true},  /* a subquery with two rows */
+    {1690, "22003", true},  /* out of range */
+    {1644, "45000", true},  /* a function of the user's signals */
+    {1146, "42S02", false}, /* no such table */
+    {1142, "42000", false}, /* not allowed */
+    {1205, "HY000", false}, /* lock wait */
+    {1213, "40001", false}, /* deadlock */
+    {1040, "08004", false}, /* too many connections */
+    {1317, "70100", false}, /* killed */
+    {1969, "70100", false}, /* over its time, MariaDB */
+    {3024, "HY000", false}, /* over its time, MySQL */
+    {2013, "HY000", false}, /* connection lost */
+    {2013, "22000", false},
+};
+
+START_TEST(errors_that_other_keys_may_not_meet_are_known)
+{
+    ck_assert_int_eq(
+        shed_mysql_is_by_key(errors[_i].number, errors[_i].sqlstate),
+        errors[_i].is_by_key);
+}
+END_TEST
+
+START_TEST(a_plugin_that_is_missing_is_explained)
+{
+    static const struct shed_mysql_config config = {.read_timeout_s = 1,
+                                                    .write_timeout_s = 1};
+    struct shed_mysql_failure failure;
+
+    shed_mysql_failure_set(&failure, &config, 2059,
+                           "Authentication plugin 'mysql_native_password' "
+                           "cannot be loaded",
+                           0);
+    ck_assert_ptr_nonnull(
+        strstr(failure.error.reason, "Connector/C (2059): Auth"));
+    ck_assert_int_eq(failure.error.code, SHED_ESOURCE);
+    ck_assert(!failure.is_passing);
+}
+END_TEST
+
+/* --------------------------------------------------------------------- URIs */
+
+#define ck_same(a, b)                                                          \
+    ck_assert_msg(((a) == NULL) == ((b) == NULL) &&                            \
+                      ((a) == NULL || strcmp(a, b) == 0),                      \
+                  "%s: %s is not %s", uris[_i].text, (a) != NULL ? (a) : "-",  \
+                  (b) != NULL ? (b) : "-")
+
+static const struct {
+    const char *text, *user, *password, *host, *socket, *database;
+    unsigned port;
+} uris[] = {
+    {"mysql://db.example/shop", NULL, NULL, "db.example", NULL, "shop", 3306},
+    {"mysql://u@h:3307/d", "u", NULL, "h", NULL, "d", 3307},
+    {"mysql://u:p@h/d", "u", "p", "h", NULL, "d", 3306},
+    {"mysql://u:@h/d", "u", "", "h", NULL, "d", 3306},
+    {"mysql://u:a%3ab%40%2F%25@h/d", "u", "a:b@/%", "h", NULL, "d", 3306},
+    {"mysql://u:a:b@h/d", "u", "a:b", "h", NULL, "d", 3306},
+    {"mysql://u:a@b@h/d", "u", "a@b", "h", NULL, "d", 3306},
+    {"mysql://[::1]:4000/d", NULL, NULL, "::1", NULL, "d", 4000},
+    {"mysql://[::1]/d", NULL, NULL, "::1", NULL, "d", 3306},
+    {"mysql:///d?socket=/run/my.sock", NULL, NULL, NULL, "/run/my.sock", "d",
+     3306},
+    {"mysql://u:p@/d?socket=/run/my%20db.sock", "u", "p", NULL,
+     "/run/my db.sock", "d", 3306},
+    {"mysql://h:65535/gr%C3%BCn", NULL, NULL, "h", NULL, "gr\xc3\xbcn", 65535},
+};
+
+START_TEST(uris_are_taken_apart)
+{
+    struct shed_mysql_uri uri;
+    struct shed_error err = {0};
+    int code = shed_mysql_uri_parse(uris[_i].text, &uri, &err);
+
+    ck_assert_msg(code == SHED_OK, "%s: %s", uris[_i].text, err.reason);
+    ck_same(uri.user, uris[_i].user);
+    ck_same(uri.password, uris[_i].password);
+    ck_same(uri.host, uris[_i].host);
+    ck_same(uri.socket, uris[_i].socket);
+    ck_same(uri.database, uris[_i].database);
+    ck_assert_uint_eq(uri.port, uris[_i].port);
+    shed_mysql_uri_fini(&uri);
+    ck_assert_ptr_null(uri.text);
+}
+END_TEST
+
+/* Their password is "s3cret", so that the test can look for it. */
+static const struct {
+    const char *text;
+    const char *names;
+} bad_uris[] = {
+    {"", "mysql://"},
+    {"redis://u:s3cret@h/d", "mysql://"},
+    {"mysql:/u:s3cret@h/d", "mysql://"},
+    {"mysql://u:s3cret@h", "database"},
+    {"mysql://u:s3cret@h/", "database"},
+    {"mysql://u:s3cret@h/d/e", "database"},
+    {"mysql://u:12/s3cret@h", "database"}, /* a '/' that is not encoded */
+    {"mysql://u:s3cret@h/d%2", "database"},
+    {"mysql://u:s3cret@h/d%00e", "database"},
+    {"mysql://u:s3cret@/d", "host or a socket"},
+    {"mysql:///d", "host or a socket"},
+    {"mysql://u:s3cret@h/d?socket=/s", "host or a socket"},
+    {"mysql://u:s3cret@/d?socket=s", "socket"},
+    {"mysql://u:s3cret@/d?socket=", "socket"},
+    {"mysql://u:s3cret@/d?socket=/s&ssl=1", "parameter"},
+    {"mysql://u:s3cret@h/d?ssl=1", "parameter"},
+    {"mysql://u:s3cret@h:0/d", "port"},
+    {"mysql://u:s3cret@h:65536/d", "port"},
+    {"mysql://u:s3cret@h:/d", "port"},
+    {"mysql://u:s3cret@h:33x6/d", "port"},
+    {"mysql://u:s3cret@h:99999999999999999999/d", "port"},
+    {"mysql://u:s3cret@:3306/d?socket=/s", "port"},
+    {"mysql://u:s3cret@[::1/d", "host"},
+    {"mysql://u:s3cret@[::1]x/d", "host"},
+    {"mysql://:s3cret@h/d", "user"},
+    {"mysql://@h/d", "user"},
+    {"mysql://%zz:s3cret@h/d", "user"},
+    {"mysql://u:s3cret%@h/d", "password"},
+    {"mysql://u:s3cret%00@h/d", "password"},
+};
+
+START_TEST(bad_uris_are_refused_without_a_word_of_the_password)
+{
+    const char *text = bad_uris[_i].text;
+    struct shed_error err = {0};
+    struct shed_mysql_uri uri;
+
+    ck_assert_msg(shed_mysql_uri_parse(text, &uri, &err) == SHED_EINVAL, "%s",
+                  text);
+    ck_assert_int_eq(err.code, SHED_EINVAL);
+    ck_assert_msg(strstr(err.reason, bad_uris[_i].names) != NULL, "%s: %s",
+                  text, err.reason);
+    ck_assert_ptr_null(strstr(err.reason, "s3cret"));
+    ck_assert_ptr_null(uri.text);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ opening */
+
+#define GOOD_URI "mysql://u:s3cret@127.0.0.1:1/d"
+#define GOOD_QUERY "SELECT k, v FROM t WHERE k IN (?)"
+
+static int open_with(const struct shed_mysql_options *options,
+                     struct shed_error *err)
+{
+    struct shed_source *source = (struct shed_source *)&source;
+    int code =
+        shed_mysql_source_open(GOOD_URI, GOOD_QUERY, options, &source, err);
+
+    ck_assert_int_eq(source != NULL, code == SHED_OK);
+    shed_source_close(source);
+    return code;
+}
+
+START_TEST(source_opens_while_no_server_is_there)
+{
+    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_error err = {0};
+
+    ck_assert_msg(open_with(NULL, &err) == SHED_OK, "%s", err.reason);
+    ck_assert_msg(open_with(&options, &err) == SHED_OK, "%s", err.reason);
+}
+END_TEST
+
+static const struct {
+    const char *names;
+    size_t offset; /* of the field */
+    uint64_t bad[3];
+} ranges[] = {
+    {"key", offsetof(struct shed_mysql_options, key), {2, 3, UINT64_MAX}},
+    {"connect_timeout_ms",
+     offsetof(struct shed_mysql_options, connect_timeout_ms),
+     {999, 600001, 1500}},
+    {"read_timeout_ms",
+     offsetof(struct shed_mysql_options, read_timeout_ms),
+     {0, 3600001, 1001}},
+    {"write_timeout_ms",
+     offsetof(struct shed_mysql_options, write_timeout_ms),
+     {0, 3600001, 1999}},
+    {"value_limit_bytes",
+     offsetof(struct shed_mysql_options, value_limit_bytes),
+     {0, 256 * 1024 * 1024 + 1, UINT64_MAX}},
+};
+
+START_TEST(options_out_of_range_are_named)
+{
+    for (size_t i = 0; i < 3; i++) {
+        struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
+        struct shed_error err = {0};
+        memcpy((char *)&options + ranges[_i].offset, &ranges[_i].bad[i],
+               sizeof(uint64_t));
+        ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
+        ck_assert_msg(strstr(err.reason, ranges[_i].names) != NULL, "%s",
+                      err.reason);
+    }
+}
+END_TEST
+
+static void *no_start(void *user)
+{
+    return user;
+}
+
+START_TEST(callbacks_and_options_of_the_load_are_checked)
+{
+    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_error err = {0};
+
+    options.source = &load;
+    load.thread_start = no_start;
+    ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "callbacks"));
+    load.thread_start = NULL;
+    load.max_batch = 0;
+    ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "max_batch"));
+}
+END_TEST
+
+START_TEST(tls_key_without_its_certificate_is_refused)
+{
+    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_error err = {0};
+
+    options.tls_key = "/nowhere/key.pem";
+    ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "tls_cert"));
+}
+END_TEST
+
+START_TEST(missing_arguments_are_named)
+{
+    struct shed_source *source;
+    struct shed_error err = {0};
+
+    ck_assert_int_eq(
+        shed_mysql_source_open(NULL, GOOD_QUERY, NULL, &source, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "uri"));
+    ck_assert_ptr_null(source);
+    ck_assert_int_eq(
+        shed_mysql_source_open(GOOD_URI, NULL, NULL, &source, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "query"));
+    ck_assert_int_eq(
+        shed_mysql_source_open(GOOD_URI, GOOD_QUERY, NULL, NULL, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "out"));
+    ck_assert_int_eq(
+        shed_mysql_source_open(GOOD_URI, "SELECT 1", NULL, &source, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_null(source);
+    ck_assert_int_eq(
+        shed_mysql_source_open("mysql://h", GOOD_QUERY, NULL, &source, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_null(source);
+}
+END_TEST
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+int main(void)
+{
+    TCase *tc = tcase_create("mysql_query");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, placeholder_becomes_as_many_as_are_wanted);
+    tcase_add_test(tc, rooms_are_powers_of_two_up_to_the_largest_batch);
+    tcase_add_loop_test(tc, quoted_and_commented_placeholders_are_none, 0,
+                        COUNT(hiding_places));
+    tcase_add_test(tc, what_the_server_reads_is_no_comment);
+    tcase_add_loop_test(tc, queries_without_one_clear_placeholder_are_refused,
+                        0, COUNT(bad_queries));
+    tcase_add_loop_test(tc, integers_are_parsed_and_written_alike, 0,
+                        COUNT(integers));
+    tcase_add_loop_test(tc, what_a_server_would_not_write_is_no_integer, 0,
+                        COUNT(no_integers));
+    tcase_add_test(tc, zero_byte_ends_no_integer);
+    tcase_add_loop_test(tc, errors_that_other_keys_may_not_meet_are_known, 0,
+                        COUNT(errors));
+    tcase_add_test(tc, a_plugin_that_is_missing_is_explained);
+    tcase_add_loop_test(tc, uris_are_taken_apart, 0, COUNT(uris));
+    tcase_add_loop_test(tc, bad_uris_are_refused_without_a_word_of_the_password,
+                        0, COUNT(bad_uris));
+    tcase_add_test(tc, source_opens_while_no_server_is_there);
+    tcase_add_loop_test(tc, options_out_of_range_are_named, 0, COUNT(ranges));
+    tcase_add_test(tc, callbacks_and_options_of_the_load_are_checked);
+    tcase_add_test(tc, tls_key_without_its_certificate_is_refused);
+    tcase_add_test(tc, missing_arguments_are_named);
+    return run_tests("mysql_query", tc);
+}

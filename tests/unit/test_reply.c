@@ -1,0 +1,196 @@
+/* Replies: each accessor on each type, and what the errors of Redis mean, in
+ * the words of its sources. */
+#include <stdio.h>
+
+#include "support/reply_testing.h"
+
+struct kind {
+    const char *wire;
+    const char *bytes, *error; /* NULL: none */
+    long long integer;
+    size_t count;
+    bool is_nil;
+};
+
+static const struct kind kinds[] = {
+    {"$3\r\nabc\r\n", "abc", NULL, -1, 0, false},
+    {"$0\r\n\r\n", "", NULL, -1, 0, false},
+    {"+OK\r\n", "OK", NULL, -1, 0, false},
+    {"-ERR no\r\n", NULL, "ERR no", -1, 0, false},
+    {":7\r\n", NULL, NULL, 7, 0, false},
+    {":0\r\n", NULL, NULL, 0, 0, false},
+    {"$-1\r\n", NULL, NULL, -1, 0, true},
+    {"*-1\r\n", NULL, NULL, -1, 0, true},
+    {"*2\r\n:1\r\n$1\r\na\r\n", NULL, NULL, -1, 2, false},
+    {"*0\r\n", NULL, NULL, -1, 0, false},
+};
+
+START_TEST(a_reply_of_another_type_reads_as_nothing)
+{
+    const struct kind *k = &kinds[_i];
+    struct shed_reply *reply = parse_reply(k->wire);
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    ck_assert_int_eq(bytes != NULL, k->bytes != NULL);
+    if (bytes != NULL) {
+        ck_assert_uint_eq(size, strlen(k->bytes));
+        ck_assert_mem_eq(bytes, k->bytes, size);
+    }
+    ck_assert_pstr_eq(shed_reply_error(reply), k->error);
+    ck_assert_int_eq(shed_reply_integer(reply), k->integer);
+    ck_assert_uint_eq(shed_reply_count(reply), k->count);
+    ck_assert_int_eq(shed_reply_is_nil(reply), k->is_nil);
+    ck_assert_ptr_null(shed_reply_at(reply, k->count));
+    shed_reply_free(reply);
+}
+END_TEST
+
+START_TEST(no_reply_reads_as_nothing)
+{
+    size_t size;
+
+    ck_assert_ptr_null(shed_reply_bytes(NULL, &size));
+    ck_assert_ptr_null(shed_reply_error(NULL));
+    ck_assert_int_eq(shed_reply_integer(NULL), -1);
+    ck_assert_uint_eq(shed_reply_count(NULL), 0);
+    ck_assert(!shed_reply_is_nil(NULL));
+    ck_assert(!shed_reply_begins(NULL, ""));
+    ck_assert_ptr_null(shed_reply_take(NULL, 0));
+    shed_reply_free(NULL);
+}
+END_TEST
+
+START_TEST(what_is_taken_out_of_an_array_outlives_it)
+{
+    struct shed_reply *reply = parse_reply("*2\r\n$1\r\na\r\n:5\r\n");
+    struct shed_reply *taken = shed_reply_take(reply, 0);
+
+    ck_assert_ptr_null(shed_reply_at(reply, 0));
+    ck_assert_int_eq(shed_reply_integer(shed_reply_at(reply, 1)), 5);
+    shed_reply_free(reply);
+    ck_assert(shed_reply_begins(taken, "a"));
+    ck_assert(!shed_reply_begins(taken, "ab"));
+    shed_reply_free(taken);
+}
+END_TEST
+
+struct meaning {
+    const char *error;
+    enum shed_trouble trouble;
+    enum shed_code code;
+};
+
+static const struct meaning meanings[] = {
+    {"LOADING Redis is loading the dataset in memory", SHED_TROUBLE_PASSING,
+     SHED_EREDIS},
+    {"BUSY Redis is busy running a script.", SHED_TROUBLE_PASSING, SHED_EREDIS},
+    {"MASTERDOWN Link with MASTER is down", SHED_TROUBLE_PASSING, SHED_EREDIS},
+    {"CLUSTERDOWN The cluster is down", SHED_TROUBLE_PASSING, SHED_EREDIS},
+    {"TRYAGAIN Multiple keys request during rehashing of slot",
+     SHED_TROUBLE_PASSING, SHED_EREDIS},
+    {"ERR max number of clients reached", SHED_TROUBLE_PASSING, SHED_EREDIS},
+    {"OOM command not allowed when used memory > 'maxmemory'.",
+     SHED_TROUBLE_NO_WRITE, SHED_EREDIS},
+    /* as an error inside a script comes back from Redis 6 */
+    {"ERR Error running script (call to f_1): @user_script:1: -OOM command "
+     "not allowed",
+     SHED_TROUBLE_NO_WRITE, SHED_EREDIS},
+    {"MISCONF Redis is configured to save RDB snapshots", SHED_TROUBLE_NO_WRITE,
+     SHED_EREDIS},
+    {"NOREPLICAS Not enough good replicas to write.", SHED_TROUBLE_NO_WRITE,
+     SHED_EREDIS},
+    {"READONLY You can't write against a read only replica.",
+     SHED_TROUBLE_PASSING, SHED_EREDIS},
+    {"NOAUTH Authentication required.", SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"ERR Protocol error: unauthenticated multibulk length",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"ERR Protocol error: unauthenticated bulk length", SHED_TROUBLE_DENIED,
+     SHED_EDENIED},
+    {"WRONGPASS invalid username-password pair or user is disabled.",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"ERR invalid password", SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"NOPERM this user has no permissions to run the 'get' command",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"ERR The user executing the script can't run this command or subcommand",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"ERR ACL failure in script: User u has no permissions to run the 'get' "
+     "command",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"ERR unknown command 'FOO'", SHED_TROUBLE_DOWN, SHED_EREDIS},
+    {"WRONGTYPE Operation against a key holding the wrong kind of value",
+     SHED_TROUBLE_DOWN, SHED_EREDIS},
+};
+
+START_TEST(an_error_means_what_its_code_says)
+{
+    const struct meaning *m = &meanings[_i];
+    char wire[256];
+    struct shed_reply *reply;
+
+    (void)snprintf(wire, sizeof(wire), "-%s\r\n", m->error);
+    reply = parse_reply(wire);
+    ck_assert_int_eq(shed_reply_trouble(reply), m->trouble);
+    ck_assert_int_eq(shed_reply_code(reply), m->code);
+    shed_reply_free(reply);
+}
+END_TEST
+
+/* Of a command, and from inside a script: in Redis 7, and in Redis 6. */
+START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
+{
+    static const char *const errors[] = {
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-READONLY You can't write against a read only replica. script: f, on "
+        "@user_script:1.\r\n",
+        "-ERR Error running script (call to f_1): @user_script:1: -READONLY "
+        "You can't write against a read only replica.\r\n",
+        "-MASTERDOWN Link with MASTER is down\r\n"};
+    struct shed_reply *reply = parse_reply("-OOM not READONLY\r\n");
+
+    ck_assert(!shed_reply_is_no_primary(reply));
+    shed_reply_free(reply);
+    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+        reply = parse_reply(errors[i]);
+        ck_assert(shed_reply_is_no_primary(reply));
+        ck_assert_int_eq(shed_reply_trouble(reply), SHED_TROUBLE_PASSING);
+        shed_reply_free(reply);
+    }
+}
+END_TEST
+
+START_TEST(a_role_is_the_primary_s_or_another)
+{
+    static const struct {
+        const char *reply;
+        bool is_other;
+    } rows[] = {{"*1\r\n$6\r\nmaster\r\n", false},
+                {"*1\r\n$5\r\nslave\r\n", true},
+                {"*1\r\n$8\r\nsentinel\r\n", true},
+                {"-NOPERM no\r\n", false},
+                {"*0\r\n", false},
+                {"+OK\r\n", false}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct shed_reply *reply = parse_reply(rows[i].reply);
+        ck_assert(shed_reply_is_other_role(reply) == rows[i].is_other);
+        shed_reply_free(reply);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("reply");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, a_reply_of_another_type_reads_as_nothing, 0,
+                        sizeof(kinds) / sizeof(*kinds));
+    tcase_add_test(tc, no_reply_reads_as_nothing);
+    tcase_add_test(tc, what_is_taken_out_of_an_array_outlives_it);
+    tcase_add_loop_test(tc, an_error_means_what_its_code_says, 0,
+                        sizeof(meanings) / sizeof(*meanings));
+    tcase_add_test(tc, a_replica_that_refuses_to_be_written_is_no_primary);
+    tcase_add_test(tc, a_role_is_the_primary_s_or_another);
+    return run_tests("reply", tc);
+}

@@ -1,0 +1,508 @@
+/*
+ * How the algorithms talk, without a server: an in-memory store with a clock of
+ * its own executes their commands, one at a time, in thousands of orders, while
+ * processes die at any moment. (The scripts of LEASE are tested on a server.)
+ * And the counting of a majority.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "lock/quorum.h"
+#include "support/reply_testing.h"
+#include "support/testing.h"
+
+enum {
+    PROCESSES = 4,
+    RUNS = 500,
+    STEPS = 400,
+    LEASE_MS = 1000,
+    SKEW_MS = 5000
+};
+
+/* ------------------------------------------------------------- the store */
+
+struct store {
+    bool is_set;
+    char bytes[64];
+    uint64_t ends_ms; /* 0: never */
+    uint64_t now_ms;
+};
+
+static void expire(struct store *s)
+{
+    if (s->is_set && s->ends_ms != 0 && s->now_ms >= s->ends_ms)
+        s->is_set = false;
+}
+
+static void put(struct store *s, const struct shed_args *args, int i,
+                uint64_t ttl_ms)
+{
+    s->is_set = true;
+    snprintf(s->bytes, sizeof(s->bytes), "%.*s", (int)args->size[i],
+             args->at[i]);
+    s->ends_ms = ttl_ms == 0 ? 0 : s->now_ms + ttl_ms;
+}
+
+static bool is(const struct shed_args *args, int i, const char *text)
+{
+    return args->size[i] == strlen(text) &&
+           memcmp(args->at[i], text, args->size[i]) == 0;
+}
+
+static uint64_t number(const struct shed_args *args, int i)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.*s", (int)args->size[i], args->at[i]);
+    return strtoull(text, NULL, 10);
+}
+
+/* repair and swap: KEYS from 3, ARGV from 4 */
+static bool run_script(struct store *s, enum shed_script script,
+                       const struct shed_args *args)
+{
+    ck_assert(script == SHED_SCRIPT_LOCK_REPAIR ||
+              script == SHED_SCRIPT_LOCK_SWAP);
+    if (!s->is_set || !is(args, 4, s->bytes) ||
+        (script == SHED_SCRIPT_LOCK_REPAIR && s->ends_ms != 0))
+        return false;
+    put(s, args, 5, number(args, 6));
+    s->is_set = args->size[5] > 0;
+    return true;
+}
+
+static const char *value(const struct store *s, char *out, size_t size)
+{
+    if (!s->is_set)
+        return "$-1\r\n";
+    snprintf(out, size, "$%zu\r\n%s\r\n", strlen(s->bytes), s->bytes);
+    return out;
+}
+
+/* A command's reply, as it is on the wire. */
+static const char *execute(struct store *s, enum shed_script script,
+                           const struct shed_args *args)
+{
+    static char out[128];
+    long long integer = 0;
+    bool was_set;
+
+    expire(s);
+    was_set = s->is_set;
+    if (is(args, 0, "GET"))
+        return value(s, out, sizeof(out));
+    if (is(args, 0, "GETSET")) {
+        const char *old = value(s, out, sizeof(out));
+        put(s, args, 2, 0);
+        return old;
+    }
+    if (is(args, 0, "SETNX")) {
+        integer = !was_set;
+        if (!was_set)
+            put(s, args, 2, 0);
+    } else if (is(args, 0, "DEL")) {
+        integer = was_set;
+        s->is_set = false;
+    } else if (is(args, 0, "EXPIRE") || is(args, 0, "PEXPIRE")) {
+        integer = was_set;
+        s->ends_ms =
+            s->now_ms + number(args, 2) * (is(args, 0, "EXPIRE") ? 1000 : 1);
+    } else if (is(args, 0, "PTTL")) {
+        integer = !was_set          ? -2
+                  : s->ends_ms == 0 ? -1
+                                    : (long long)(s->ends_ms - s->now_ms);
+    } else {
+        ck_assert(is(args, 0, "EVALSHA"));
+        integer = run_script(s, script, args);
+    }
+    snprintf(out, sizeof(out), ":%lld\r\n", integer);
+    return out;
+}
+
+/* ---------------------------------------------------------- the processes */
+
+enum state { IDLE, TALKING, HOLDING };
+
+struct process {
+    enum state state;
+    struct shed_talk talk;
+    uint64_t skew_ms;
+    unsigned skips;
+    uint64_t wait_until_ms; /* IDLE: after a no */
+    uint64_t safe_until_ms; /* HOLDING */
+};
+
+struct world {
+    struct store store;
+    struct process process[PROCESSES];
+    uint64_t random;
+    bool has_crashes;
+    unsigned entries, overlaps;
+};
+
+static uint64_t draw(struct world *w, uint64_t below)
+{
+    /* xorshift64*, Vigna 2014 */
+    w->random ^= w->random >> 12;
+    w->random ^= w->random << 25;
+    w->random ^= w->random >> 27;
+    return (w->random * 2685821657736338717U >> 33) % below;
+}
+
+static void begin(struct world *w, struct process *p, enum shed_lock_op op)
+{
+    struct shed_lock_holder holder = p->talk.holder;
+
+    if (op == SHED_LOCK_OP_ACQUIRE) {
+        memset(&holder, 0, sizeof(holder));
+        snprintf(holder.token_hex, sizeof(holder.token_hex), "%032llx",
+                 (unsigned long long)draw(w, UINT32_MAX));
+        p->safe_until_ms = w->store.now_ms + LEASE_MS;
+    }
+    shed_talk_begin(&p->talk, op, &holder);
+    p->talk.lease_ms = LEASE_MS;
+    p->state = TALKING;
+}
+
+static void enter(struct world *w, struct process *p)
+{
+    for (unsigned i = 0; i < PROCESSES; i++)
+        w->overlaps += w->process[i].state == HOLDING &&
+                       w->store.now_ms < w->process[i].safe_until_ms;
+    p->state = HOLDING;
+    w->entries++;
+}
+
+static void end_talk(struct world *w, struct process *p)
+{
+    ck_assert_int_ne(p->talk.end, SHED_TALK_FAILED);
+    ck_assert_int_ne(p->talk.end, SHED_TALK_WRONG);
+    if (p->talk.op == SHED_LOCK_OP_ACQUIRE && p->talk.end == SHED_TALK_YES) {
+        enter(w, p);
+        return;
+    }
+    p->state = IDLE;
+    p->wait_until_ms = w->store.now_ms + draw(w, 30);
+}
+
+static void talk(struct world *w, struct process *p)
+{
+    struct shed_args args = {0};
+    struct shed_reply *reply;
+    bool goes_on;
+
+    p->talk.now_ms = w->store.now_ms;
+    p->talk.wall_ms = w->store.now_ms + p->skew_ms;
+    if (!p->talk.way->say(&p->talk, &args)) {
+        end_talk(w, p);
+        return;
+    }
+    reply = parse_reply(execute(&w->store, p->talk.script, &args));
+    goes_on = p->talk.way->hear(&p->talk, reply);
+    shed_reply_free(reply);
+    if (!goes_on)
+        end_talk(w, p);
+}
+
+/* For so long that the release comes in time. SETNX's has no end. */
+static bool is_safe(const struct world *w, const struct process *p)
+{
+    enum { MARGIN_MS = 20 };
+
+    return !p->talk.way->has_lease ||
+           w->store.now_ms + MARGIN_MS < p->safe_until_ms;
+}
+
+static void step(struct world *w, struct process *p)
+{
+    enum { ONE_IN_SOME = 4, ONE_IN_MANY = 60 };
+
+    if (w->has_crashes && draw(w, ONE_IN_MANY) == 0) {
+        p->state = IDLE; /* another in its place */
+        p->talk.memory = (struct shed_lock_memory){0};
+        return;
+    }
+    if (p->state == TALKING)
+        talk(w, p);
+    else if (p->state == IDLE && w->store.now_ms >= p->wait_until_ms)
+        begin(w, p, SHED_LOCK_OP_ACQUIRE);
+    else if (p->state == HOLDING && !is_safe(w, p))
+        p->state = IDLE; /* to release it could remove another's */
+    else if (p->state == HOLDING && draw(w, ONE_IN_SOME) == 0)
+        begin(w, p, SHED_LOCK_OP_RELEASE);
+}
+
+static bool is_talking(const struct world *w)
+{
+    for (unsigned i = 0; i < PROCESSES; i++)
+        if (w->process[i].state == TALKING)
+            return true;
+    return false;
+}
+
+/* Who lives can be slow between two commands, but not for longer than some ms.
+ */
+static void move(struct world *w, struct process *p)
+{
+    enum { MOST_SKIPS = 10 };
+
+    if (p->skips < MOST_SKIPS && draw(w, 2) == 0) {
+        p->skips++;
+        return;
+    }
+    p->skips = 0;
+    step(w, p);
+}
+
+/* Every process may move once in a round of 1 ms at most, in any order. */
+static void run(struct world *w, const struct shed_lock_way *way,
+                const struct shed_lock_words *words, uint64_t seed)
+{
+    w->random = seed * 2654435761U + 1;
+    w->store.now_ms = 1000000;
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        w->process[i].talk.way = way;
+        w->process[i].talk.words = words;
+    }
+    for (unsigned i = 0; i < STEPS; i++) {
+        uint64_t first = draw(w, PROCESSES);
+        for (unsigned j = 0; j < PROCESSES; j++)
+            move(w, &w->process[(first + j) % PROCESSES]);
+        w->store.now_ms += draw(w, 2);
+        if (!is_talking(w) && draw(w, 20) == 0) /* leases end */
+            w->store.now_ms += draw(w, 2) * LEASE_MS / 2;
+    }
+}
+
+static const struct shed_lock_way *const ways[] = {
+    &shed_lock_setnx, &shed_lock_expire, &shed_lock_timestamp};
+enum { SETNX, EXPIRE, TIMESTAMP, WAYS };
+
+static struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
+static const struct shed_lock_words words = {.key = {{"k", 1}},
+                                             .options = &options};
+
+START_TEST(no_order_of_commands_lets_two_in)
+{
+    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+        struct world w = {0};
+        run(&w, ways[_i], &words, seed);
+        ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
+        ck_assert_msg(w.entries > STEPS / 40, "seed %llu: %u entries",
+                      (unsigned long long)seed, w.entries);
+    }
+}
+END_TEST
+
+/* Those that have an end get over a death at any command. */
+START_TEST(a_death_at_any_command_is_got_over)
+{
+    for (uint64_t seed = 1; seed <= RUNS; seed++) {
+        struct world w = {.has_crashes = true};
+        run(&w, ways[_i], &words, seed);
+        ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
+        /* it is taken again, whatever stands there */
+        w.has_crashes = false;
+        w.store.now_ms += LEASE_MS + 2;
+        w.entries = 0;
+        for (unsigned i = 0; i < PROCESSES; i++)
+            w.process[i].state = IDLE;
+        for (unsigned i = 0; i < STEPS && w.entries == 0; i++) {
+            step(&w, &w.process[0]);
+            w.store.now_ms++;
+        }
+        ck_assert_msg(w.entries == 1, "seed %llu", (unsigned long long)seed);
+    }
+}
+END_TEST
+
+START_TEST(setnx_stands_for_ever_when_its_holder_dies)
+{
+    struct world w = {0};
+    unsigned entries;
+
+    run(&w, ways[SETNX], &words, 1);
+    while (w.process[0].state != HOLDING)
+        for (unsigned i = 0; i < PROCESSES; i++) {
+            step(&w, &w.process[i]);
+            w.store.now_ms++;
+        }
+    w.process[0].state = IDLE;
+    w.store.now_ms += 1000 * LEASE_MS;
+    entries = w.entries;
+    for (unsigned i = 0; i < STEPS; i++)
+        step(&w, &w.process[i % PROCESSES]);
+    ck_assert_uint_eq(w.entries, entries);
+}
+END_TEST
+
+START_TEST(clocks_that_differ_let_two_in)
+{
+    struct world w = {0};
+
+    w.process[1].skew_ms = SKEW_MS;
+    run(&w, ways[TIMESTAMP], &words, 1);
+    ck_assert_uint_gt(w.overlaps, 0);
+}
+END_TEST
+
+/* The first takes it, the second when its lease has ended; then the first
+ * releases. Returns: whether the second's lock still stands. */
+static bool outlives_release(const struct shed_lock_way *way)
+{
+    struct world w = {.random = 1, .store = {.now_ms = 1000}};
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct process *p = &w.process[i];
+        p->talk.way = way;
+        p->talk.words = &words;
+        begin(&w, p, SHED_LOCK_OP_ACQUIRE);
+        while (p->state == TALKING)
+            talk(&w, p);
+        ck_assert_int_eq(p->state, HOLDING);
+        w.store.now_ms += i == 0 ? LEASE_MS + 2 : 1;
+    }
+    begin(&w, &w.process[0], SHED_LOCK_OP_RELEASE);
+    while (w.process[0].state == TALKING)
+        talk(&w, &w.process[0]);
+    return w.store.is_set;
+}
+
+START_TEST(past_its_lease_expire_removes_another_s_lock)
+{
+    ck_assert(!outlives_release(ways[EXPIRE]));
+}
+END_TEST
+
+START_TEST(past_its_end_timestamp_leaves_another_s_lock_alone)
+{
+    ck_assert(outlives_release(ways[TIMESTAMP]));
+}
+END_TEST
+
+/* A holder that reads another's value at the key leaves it alone. */
+START_TEST(what_is_another_s_is_not_extended)
+{
+    struct world w = {0};
+    struct process *p = &w.process[0];
+
+    run(&w, ways[_i], &words, 1);
+    w.store.is_set = false;
+    begin(&w, p, SHED_LOCK_OP_ACQUIRE);
+    while (p->state == TALKING)
+        talk(&w, p);
+    ck_assert_int_eq(p->state, HOLDING);
+    snprintf(w.store.bytes, sizeof(w.store.bytes), "99999999");
+    begin(&w, p, SHED_LOCK_OP_EXTEND);
+    while (p->state == TALKING)
+        talk(&w, p);
+    ck_assert_int_eq(p->talk.end, SHED_TALK_NO);
+    ck_assert_str_eq(w.store.bytes, "99999999");
+}
+END_TEST
+
+/* -------------------------------------------------------------- the majority
+ */
+
+static struct shed_talk ended(enum shed_talk_end end, uint64_t fence,
+                              uint64_t look_ms)
+{
+    return (struct shed_talk){.end = end, .fence = fence, .look_ms = look_ms};
+}
+
+static enum shed_verdict count_of(enum shed_lock_op op, const char *answers)
+{
+    struct shed_tally tally;
+
+    shed_tally_init(&tally, op, 5);
+    for (const char *a = answers; *a != '\0'; a++) {
+        struct shed_talk talk = ended(*a == 'y'   ? SHED_TALK_YES
+                                      : *a == 'n' ? SHED_TALK_NO
+                                      : *a == 'f' ? SHED_TALK_FAILED
+                                                  : SHED_TALK_WRONG,
+                                      1, 1);
+        shed_tally_add(&tally, &talk);
+    }
+    return shed_tally_verdict(&tally);
+}
+
+static enum shed_verdict count(const char *answers)
+{
+    return count_of(SHED_LOCK_OP_ACQUIRE, answers);
+}
+
+START_TEST(a_bare_majority_of_which_one_is_silent_is_not_lost_yet)
+{
+    ck_assert_int_eq(count_of(SHED_LOCK_OP_EXTEND, "yynnf"),
+                     SHED_VERDICT_FAILED);
+    ck_assert_int_eq(count_of(SHED_LOCK_OP_EXTEND, "yynn"), SHED_VERDICT_OPEN);
+    ck_assert_int_eq(count_of(SHED_LOCK_OP_EXTEND, "yynnn"), SHED_VERDICT_NO);
+    ck_assert_int_eq(count_of(SHED_LOCK_OP_RELEASE, "ynfff"),
+                     SHED_VERDICT_FAILED);
+}
+END_TEST
+
+START_TEST(a_verdict_comes_as_soon_as_it_can_and_no_sooner)
+{
+    ck_assert_int_eq(count(""), SHED_VERDICT_OPEN);
+    ck_assert_int_eq(count("yy"), SHED_VERDICT_OPEN);
+    ck_assert_int_eq(count("yyy"), SHED_VERDICT_YES);
+    ck_assert_int_eq(count("yynn"), SHED_VERDICT_OPEN);
+    ck_assert_int_eq(count("yynny"), SHED_VERDICT_YES);
+    ck_assert_int_eq(count("nnn"), SHED_VERDICT_NO);
+    ck_assert_int_eq(count("ff"), SHED_VERDICT_OPEN);
+    ck_assert_int_eq(count("fff"), SHED_VERDICT_FAILED);
+    ck_assert_int_eq(count("fffnn"), SHED_VERDICT_FAILED);
+    ck_assert_int_eq(count("ffn"), SHED_VERDICT_NO);
+    ck_assert_int_eq(count("www"), SHED_VERDICT_WRONG);
+    ck_assert_int_eq(count("wwf"), SHED_VERDICT_FAILED);
+}
+END_TEST
+
+START_TEST(a_tally_keeps_the_highest_number_and_the_soonest_look)
+{
+    struct shed_tally tally;
+    const struct shed_talk talks[] = {
+        ended(SHED_TALK_YES, 9, 0), ended(SHED_TALK_YES, 7, 0),
+        ended(SHED_TALK_NO, 0, 50), ended(SHED_TALK_NO, 0, 20)};
+
+    shed_tally_init(&tally, SHED_LOCK_OP_ACQUIRE, 5);
+    for (size_t i = 0; i < sizeof(talks) / sizeof(*talks); i++)
+        shed_tally_add(&tally, &talks[i]);
+    ck_assert_uint_eq(tally.fence, 9);
+    ck_assert_uint_eq(tally.look_ms, 20);
+    shed_tally_close(&tally, "silent");
+    ck_assert_uint_eq(tally.failed, 1);
+    ck_assert_str_eq(tally.error.reason, "silent");
+}
+END_TEST
+
+START_TEST(a_lease_is_safe_for_less_than_it_lasts)
+{
+    ck_assert_uint_eq(shed_lock_valid_until_ms(1000, 30000),
+                      1000 + 30000 - 302);
+    ck_assert_uint_eq(shed_lock_valid_until_ms(1000, 2), 1000);
+    ck_assert_uint_eq(shed_lock_patience_ms(30000, 1000), 1000);
+    ck_assert_uint_eq(shed_lock_patience_ms(10000, 1000), 500);
+    ck_assert_uint_eq(shed_lock_patience_ms(10, 1000), 10);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("talk");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, no_order_of_commands_lets_two_in, 0, WAYS);
+    tcase_add_loop_test(tc, a_death_at_any_command_is_got_over, EXPIRE, WAYS);
+    tcase_add_test(tc, setnx_stands_for_ever_when_its_holder_dies);
+    tcase_add_test(tc, past_its_lease_expire_removes_another_s_lock);
+    tcase_add_test(tc, past_its_end_timestamp_leaves_another_s_lock_alone);
+    tcase_add_test(tc, clocks_that_differ_let_two_in);
+    tcase_add_loop_test(tc, what_is_another_s_is_not_extended, 0, WAYS);
+    tcase_add_test(tc, a_bare_majority_of_which_one_is_silent_is_not_lost_yet);
+    tcase_add_test(tc, a_verdict_comes_as_soon_as_it_can_and_no_sooner);
+    tcase_add_test(tc, a_tally_keeps_the_highest_number_and_the_soonest_look);
+    tcase_add_test(tc, a_lease_is_safe_for_less_than_it_lasts);
+    return run_tests("talk", tc);
+}

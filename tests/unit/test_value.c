@@ -1,0 +1,190 @@
+/* value: a payload that does not change and goes with its last reference. */
+#include "base/value.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "support/testing.h"
+
+/* The linker puts this in malloc's place. */
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+static bool is_memory_out;
+
+void *__wrap_malloc(size_t size)
+{
+    return is_memory_out ? NULL : __real_malloc(size);
+}
+
+static void count_free(void *owner)
+{
+    atomic_uint *frees = owner;
+
+    atomic_fetch_add(frees, 1);
+}
+
+START_TEST(a_value_is_a_copy_of_its_data)
+{
+    char data[] = "row\0one";
+    struct shed_value *value =
+        shed_value_create(SHED_ROW, SHED_FROM_LOAD, data, sizeof(data));
+
+    ck_assert_ptr_nonnull(value);
+    memset(data, 'x', sizeof(data));
+    ck_assert_uint_eq(shed_value_size(value), sizeof(data));
+    ck_assert_mem_eq(shed_value_data(value), "row\0one", sizeof(data));
+    shed_value_unref(value);
+}
+END_TEST
+
+START_TEST(a_value_tells_what_it_is_and_where_it_is_from)
+{
+    struct shed_value *value =
+        shed_value_create(SHED_ABSENT, SHED_UNPUBLISHED, NULL, 0);
+
+    ck_assert_ptr_nonnull(value);
+    ck_assert_int_eq(shed_value_kind(value), SHED_ABSENT);
+    ck_assert_int_eq(shed_value_origin(value), SHED_UNPUBLISHED);
+    ck_assert_uint_eq(shed_value_age_ms(value), 0);
+    value->age_ms = 77;
+    ck_assert_uint_eq(shed_value_age_ms(value), 77);
+    shed_value_unref(value);
+}
+END_TEST
+
+START_TEST(an_empty_row_has_no_data)
+{
+    struct shed_value *made =
+        shed_value_create(SHED_ROW, SHED_FROM_LOAD, "", 0);
+    struct shed_value *wrapped =
+        shed_value_wrap(SHED_ROW, SHED_FROM_REDIS, "", 0, NULL, NULL);
+
+    ck_assert_ptr_nonnull(made);
+    ck_assert_ptr_nonnull(wrapped);
+    ck_assert_int_eq(shed_value_kind(made), SHED_ROW);
+    ck_assert_ptr_null(shed_value_data(made));
+    ck_assert_ptr_null(shed_value_data(wrapped));
+    shed_value_unref(made);
+    shed_value_unref(wrapped);
+}
+END_TEST
+
+START_TEST(a_wrapped_value_shows_its_owners_bytes)
+{
+    atomic_uint frees = 0;
+    struct shed_value *value = shed_value_wrap(SHED_ROW, SHED_FROM_REDIS,
+                                               "bytes", 5, &frees, count_free);
+
+    ck_assert_ptr_nonnull(value);
+    ck_assert_uint_eq(shed_value_size(value), 5);
+    ck_assert_mem_eq(shed_value_data(value), "bytes", 5);
+    shed_value_unref(value);
+}
+END_TEST
+
+START_TEST(the_last_reference_frees_the_owner_once)
+{
+    atomic_uint frees = 0;
+    struct shed_value *value = shed_value_wrap(SHED_ROW, SHED_FROM_REDIS,
+                                               "bytes", 5, &frees, count_free);
+
+    ck_assert_ptr_nonnull(value);
+    ck_assert_ptr_eq(shed_value_ref(value), value);
+    shed_value_unref(value);
+    ck_assert_uint_eq(frees, 0);
+    shed_value_unref(value);
+    ck_assert_uint_eq(frees, 1);
+}
+END_TEST
+
+START_TEST(no_value_may_be_given_back)
+{
+    shed_value_unref(NULL);
+}
+END_TEST
+
+START_TEST(no_memory_is_no_value)
+{
+    struct shed_value *value;
+
+    is_memory_out = true;
+    value = shed_value_create(SHED_ROW, SHED_FROM_LOAD, "x", 1);
+    is_memory_out = false; /* Check needs some. */
+    ck_assert_ptr_null(value);
+}
+END_TEST
+
+START_TEST(without_memory_the_owner_stays_the_callers)
+{
+    atomic_uint frees = 0;
+    struct shed_value *value;
+
+    is_memory_out = true;
+    value =
+        shed_value_wrap(SHED_ROW, SHED_FROM_REDIS, "x", 1, &frees, count_free);
+    is_memory_out = false;
+    ck_assert_ptr_null(value);
+    ck_assert_uint_eq(frees, 0);
+}
+END_TEST
+
+START_TEST(a_size_that_overflows_is_no_value)
+{
+    ck_assert_ptr_null(
+        shed_value_create(SHED_ROW, SHED_FROM_LOAD, "x", SIZE_MAX));
+}
+END_TEST
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+/* Holds a reference of its own, and gives it back at the end. */
+static void *borrow(void *user)
+{
+    struct shed_value *value = user;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        (void)shed_value_ref(value);
+        shed_value_unref(value);
+    }
+    shed_value_unref(value);
+    return NULL;
+}
+
+START_TEST(threads_that_share_a_value_free_it_once)
+{
+    atomic_uint frees = 0;
+    pthread_t threads[THREADS];
+    struct shed_value *value = shed_value_wrap(SHED_ROW, SHED_FROM_REDIS,
+                                               "bytes", 5, &frees, count_free);
+
+    ck_assert_ptr_nonnull(value);
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, borrow, shed_value_ref(value)),
+            0);
+    shed_value_unref(value);
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    ck_assert_uint_eq(frees, 1);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("value");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_value_is_a_copy_of_its_data);
+    tcase_add_test(tc, a_value_tells_what_it_is_and_where_it_is_from);
+    tcase_add_test(tc, an_empty_row_has_no_data);
+    tcase_add_test(tc, a_wrapped_value_shows_its_owners_bytes);
+    tcase_add_test(tc, the_last_reference_frees_the_owner_once);
+    tcase_add_test(tc, no_value_may_be_given_back);
+    tcase_add_test(tc, no_memory_is_no_value);
+    tcase_add_test(tc, without_memory_the_owner_stays_the_callers);
+    tcase_add_test(tc, a_size_that_overflows_is_no_value);
+    tcase_add_test(tc, threads_that_share_a_value_free_it_once);
+    return run_tests("value", tc);
+}

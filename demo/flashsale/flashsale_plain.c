@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "flashsale_ways.h"
 #include "common/redis.h"
+#include "flashsale_ways.h"
 
 #define TTL_S 300
 

@@ -2,8 +2,8 @@
 #ifndef DEMO_FLASHSALE_TILL_H
 #define DEMO_FLASHSALE_TILL_H
 
-#include "flashsale_sale.h"
 #include "common/statements.h"
+#include "flashsale_sale.h"
 
 /* Connect. Returns NULL with why on failure: of missing tables, it names the
  * files that bring them. */

@@ -3,8 +3,8 @@
 #ifndef DEMO_FLASHSALE_WAYS_H
 #define DEMO_FLASHSALE_WAYS_H
 
-#include "flashsale_till.h"
 #include "common/ways.h"
+#include "flashsale_till.h"
 
 /* Without a lock; under SETNX and EXPIRE; with snowshed's lease and guard. */
 extern const struct way flashsale_none, flashsale_expire, flashsale_snowshed;

@@ -2,8 +2,8 @@
 #ifndef DEMO_SEATS_LEDGER_H
 #define DEMO_SEATS_LEDGER_H
 
-#include "seats_hall.h"
 #include "common/statements.h"
+#include "seats_hall.h"
 
 #define PRICE_CENTS 1200
 

@@ -3,8 +3,8 @@
 #ifndef DEMO_SEATS_WAYS_H
 #define DEMO_SEATS_WAYS_H
 
-#include "seats_hall.h"
 #include "common/ways.h"
+#include "seats_hall.h"
 
 /* A seat that looks free is charged and then written as his. */
 extern const struct way seats_plain;

@@ -170,8 +170,8 @@ int shed_cache_open(struct shed_client *client, const char *name,
     cache->source = source;
     cache->options = o;
     memcpy(cache->name, name, strlen(name) + 1);
-    code = shed_runner_create(&client->airport, source, &o, &cache->counters,
-                              &cache->runner, err);
+    code = shed_flights_create(&client->airport, source, &o, &cache->counters,
+                               &cache->flights, err);
     if (code != SHED_OK) {
         free(cache);
         return code;
@@ -186,7 +186,7 @@ void shed_cache_close(struct shed_cache *cache)
     if (cache == NULL)
         return;
     if (shed_client_check(cache->client, NULL) == SHED_OK) {
-        shed_runner_close(cache->runner);
+        shed_flights_close(cache->flights);
         shed_source_unref(cache->source);
     }
     free(cache);
@@ -213,9 +213,9 @@ static struct shed_value *read_reply(struct shed_cache *cache,
 
     *code = SHED_OK;
     if (shed_reply_error(reply) == NULL) {
-        value =
-            shed_exchange_value(cache->client->airport.push, &cache->counters,
-                                shed_cache_entry_key(key), reply, &state);
+        value = shed_flight_redis_value(
+            cache->client->airport.session, &cache->counters,
+            shed_cache_entry_key(key), reply, &state);
         if (value == NULL && state == SHED_ENTRY_CORRUPT)
             shed_links_doubt(cache->client->links, use);
         if (value == NULL && state == SHED_ENTRY_OK)
@@ -239,9 +239,10 @@ static int after_failed_get(const struct shed_cache *cache, int code)
 }
 
 /* One GET in this thread. */
-static struct shed_value *look(struct shed_cache *cache,
-                               const struct shed_key *key, uint64_t deadline_ms,
-                               int *code, struct shed_error *err)
+static struct shed_value *try_get(struct shed_cache *cache,
+                                  const struct shed_key *key,
+                                  uint64_t deadline_ms, int *code,
+                                  struct shed_error *err)
 {
     struct shed_args args = {0};
     struct shed_reply *reply = NULL;
@@ -264,35 +265,36 @@ static int timed_out(struct shed_error *err)
                      "the deadline passed before the value was at hand");
 }
 
-static int fly(struct shed_cache *cache, const struct shed_key *key,
-               uint64_t deadline_ms, struct shed_value **out,
-               struct shed_error *err)
+static int get_slow(struct shed_cache *cache, const struct shed_key *key,
+                    uint64_t deadline_ms, struct shed_value **out,
+                    struct shed_error *err)
 {
-    struct shed_gate gate;
-    struct shed_caller caller = {.gate = &gate};
+    struct shed_latch latch;
+    struct shed_caller caller = {.latch = &latch};
     struct shed_post *starts = NULL;
-    int code = shed_gate_init(&gate, 1, err);
+    int code = shed_latch_init(&latch, 1, err);
 
     if (code != SHED_OK)
         return code;
     shed_count(&cache->counters.misses, 1);
-    code = shed_runner_join(cache->runner, key, &caller, &starts, err);
+    code = shed_flights_join(cache->flights, key, &caller, &starts, err);
     if (code != SHED_OK)
         goto done;
-    shed_runner_start(cache->runner, starts);
-    if (!shed_gate_wait(&gate, deadline_ms)) {
+    shed_flights_start(cache->flights, starts);
+    if (!shed_latch_wait(&latch, deadline_ms)) {
         if (shed_table_leave(cache->client->airport.table, &caller)) {
             code = timed_out(err);
             goto done;
         }
-        (void)shed_gate_wait(&gate, UINT64_MAX); /* the answer is on its way */
+        (void)shed_latch_wait(&latch,
+                              UINT64_MAX); /* the answer is on its way */
     }
     code = (int)caller.code;
     *out = caller.value;
     if (code != SHED_OK)
         (void)shed_fail(err, caller.code, "%s", caller.error.reason);
 done:
-    shed_gate_fini(&gate);
+    shed_latch_fini(&latch);
     return code;
 }
 
@@ -317,13 +319,13 @@ int shed_get(struct shed_cache *cache, const void *key, size_t key_size,
     shed_cache_name_key(cache, key, key_size, &named);
     if (!shed_table_has(cache->client->airport.table, named.key.redis,
                         named.key.redis_size))
-        *out = look(cache, &named.key, deadline_ms, &code, err);
+        *out = try_get(cache, &named.key, deadline_ms, &code, err);
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
         return SHED_OK;
     }
     if (code == SHED_OK) {
-        code = fly(cache, &named.key, deadline_ms, out, err);
+        code = get_slow(cache, &named.key, deadline_ms, out, err);
         shed_histogram_add(&cache->counters.miss_us, shed_now_us() - start_us);
     }
     shed_count_code(&cache->counters, (enum shed_code)code);
@@ -392,8 +394,8 @@ static void fail_item(struct batch *b, size_t i, int code)
 
 /* All GETs in one pipeline. Afterwards an item has its value, or the code of
  * its failure, or must fly: SHED_OK without a value. */
-static void look_many(struct shed_cache *cache, struct batch *b,
-                      uint64_t deadline_ms)
+static void try_get_many(struct shed_cache *cache, struct batch *b,
+                         uint64_t deadline_ms)
 {
     struct shed_error why = {0};
     struct shed_link_use use;
@@ -419,76 +421,76 @@ static void look_many(struct shed_cache *cache, struct batch *b,
     }
 }
 
-static bool must_fly(const struct batch *b, size_t i)
+static bool is_miss(const struct batch *b, size_t i)
 {
     return b->items[i].code == SHED_OK && b->items[i].value == NULL;
 }
 
 /* Join a flight for each item that must fly. Those for which it failed count
  * as answered. */
-static void board_many(struct shed_cache *cache, struct batch *b,
-                       struct shed_gate *gate)
+static void join_many(struct shed_cache *cache, struct batch *b,
+                      struct shed_latch *latch)
 {
     struct shed_post *starts = NULL;
 
     for (size_t i = 0; i < b->count; i++) {
         struct shed_caller *caller = &b->callers[i];
         int code;
-        if (!must_fly(b, i))
+        if (!is_miss(b, i))
             continue;
         shed_count(&cache->counters.misses, 1);
-        caller->gate = gate;
-        code = shed_runner_join(cache->runner, &b->named[i].key, caller,
-                                &starts, &caller->error);
+        caller->latch = latch;
+        code = shed_flights_join(cache->flights, &b->named[i].key, caller,
+                                 &starts, &caller->error);
         if (code == SHED_OK)
             continue;
-        caller->gate = NULL;
+        caller->latch = NULL;
         fail_item(b, i, code);
-        shed_gate_open(gate, 1);
+        shed_latch_count_down(latch, 1);
     }
-    shed_runner_start(cache->runner, starts);
+    shed_flights_start(cache->flights, starts);
 }
 
 /* At the deadline: leave the flights; then all that is still to come is what
  * is being answered at this moment. */
 static void leave_many(struct shed_cache *cache, struct batch *b,
-                       struct shed_gate *gate)
+                       struct shed_latch *latch)
 {
     for (size_t i = 0; i < b->count; i++) {
         struct shed_caller *caller = &b->callers[i];
-        if (caller->gate == NULL ||
+        if (caller->latch == NULL ||
             !shed_table_leave(cache->client->airport.table, caller))
             continue;
         caller->code = (enum shed_code)timed_out(&caller->error);
-        shed_gate_open(gate, 1);
+        shed_latch_count_down(latch, 1);
     }
-    (void)shed_gate_wait(gate, UINT64_MAX);
+    (void)shed_latch_wait(latch, UINT64_MAX);
 }
 
-static int fly_many(struct shed_cache *cache, struct batch *b,
-                    uint64_t deadline_ms, struct shed_error *err)
+static int get_slow_many(struct shed_cache *cache, struct batch *b,
+                         uint64_t deadline_ms, struct shed_error *err)
 {
-    struct shed_gate gate;
+    struct shed_latch latch;
     size_t flying = 0;
     int code;
 
     for (size_t i = 0; i < b->count; i++)
-        flying += must_fly(b, i);
+        flying += is_miss(b, i);
     if (flying == 0)
         return SHED_OK;
-    code = shed_gate_init(&gate, flying, err);
+    code = shed_latch_init(&latch, flying, err);
     if (code != SHED_OK)
         return code;
-    board_many(cache, b, &gate);
-    if (!shed_gate_wait(&gate, deadline_ms))
-        leave_many(cache, b, &gate);
+    join_many(cache, b, &latch);
+    if (!shed_latch_wait(&latch, deadline_ms))
+        leave_many(cache, b, &latch);
     for (size_t i = 0; i < b->count; i++) {
-        if (b->callers[i].gate == NULL)
+        if (b->callers[i].latch == NULL)
             continue;
         b->items[i].code = b->callers[i].code;
         b->items[i].value = b->callers[i].value;
     }
-    shed_gate_fini(&gate);
+    shed_latch_fini(&latch);
     return SHED_OK;
 }
 
@@ -525,10 +527,10 @@ int shed_get_many(struct shed_cache *cache, struct shed_item *items,
         return code;
     }
     deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
-    look_many(cache, &b, deadline_ms);
-    code = fly_many(cache, &b, deadline_ms, err);
+    try_get_many(cache, &b, deadline_ms);
+    code = get_slow_many(cache, &b, deadline_ms, err);
     for (size_t i = 0; code != SHED_OK && i < count; i++) {
-        if (!must_fly(&b, i))
+        if (!is_miss(&b, i))
             continue;
         b.callers[i].error = (struct shed_error){SHED_ENOMEM, "memory is out"};
         fail_item(&b, i, code);

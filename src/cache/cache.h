@@ -4,8 +4,8 @@
 
 #include <snowshed/snowshed.h>
 
-#include "client/client.h"
 #include "cache/entry.h"
+#include "client/client.h"
 
 /* NAME:{KEY}, one byte for an escape. */
 #define SHED_REDIS_KEY_MAX_BYTES (SHED_NAME_MAX_BYTES + SHED_KEY_MAX_BYTES + 4)
@@ -16,7 +16,7 @@ struct shed_cache {
     struct shed_source *source;
     struct shed_cache_options options;
     char name[SHED_NAME_MAX_BYTES + 1];
-    struct shed_runner *runner;
+    struct shed_flights *flights;
     /* atomic */
     struct shed_counters counters;
 };

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/gate.h"
+#include "base/latch.h"
 #include "base/value.h"
 
 /* The ranges that snowshed.h states. */

@@ -18,7 +18,7 @@
 struct shard {
     pthread_mutex_t mu;
     /* under mu */
-    struct shed_seats *chain[CHAINS];
+    struct shed_waiters *chain[CHAINS];
 };
 
 struct shed_table {
@@ -27,7 +27,7 @@ struct shed_table {
 };
 
 static struct shard *find_shard(struct shed_table *t, const char *key,
-                                size_t size, struct shed_seats ***chain)
+                                size_t size, struct shed_waiters ***chain)
 {
     uint64_t hash = XXH3_64bits(key, size);
     struct shard *shard = &t->shard[hash % SHARDS];
@@ -36,17 +36,19 @@ static struct shard *find_shard(struct shed_table *t, const char *key,
     return shard;
 }
 
-static bool is_of(const struct shed_seats *seats, const char *key, size_t size)
+static bool is_of(const struct shed_waiters *waiters, const char *key,
+                  size_t size)
 {
-    return seats->key_size == size && memcmp(seats->key, key, size) == 0;
+    return waiters->key_size == size && memcmp(waiters->key, key, size) == 0;
 }
 
-static struct shed_seats *find_locked(struct shed_seats *seats, const char *key,
-                                      size_t size)
+static struct shed_waiters *find_locked(struct shed_waiters *waiters,
+                                        const char *key, size_t size)
 {
-    while (seats != NULL && (seats->is_detached || !is_of(seats, key, size)))
-        seats = seats->next;
-    return seats;
+    while (waiters != NULL &&
+           (waiters->is_detached || !is_of(waiters, key, size)))
+        waiters = waiters->next;
+    return waiters;
 }
 
 static size_t shard_number(const struct shed_table *t,
@@ -55,15 +57,15 @@ static size_t shard_number(const struct shed_table *t,
     return (size_t)(shard - t->shard);
 }
 
-static void sit_locked(struct shed_seats *seats, struct shed_caller *caller,
-                       size_t shard)
+static void add_waiter_locked(struct shed_waiters *waiters,
+                              struct shed_caller *caller, size_t shard)
 {
     caller->shard = shard;
-    caller->seats = seats;
-    caller->number = ++seats->last_number;
+    caller->waiters = waiters;
+    caller->number = ++waiters->last_number;
     caller->next = NULL;
-    *seats->last = caller;
-    seats->last = &caller->next;
+    *waiters->last = caller;
+    waiters->last = &caller->next;
 }
 
 struct shed_table *shed_table_create(void)
@@ -92,7 +94,7 @@ void shed_table_destroy(struct shed_table *t)
 
 bool shed_table_has(struct shed_table *t, const char *key, size_t size)
 {
-    struct shed_seats **chain;
+    struct shed_waiters **chain;
     struct shard *shard;
     bool has;
 
@@ -108,170 +110,175 @@ bool shed_table_has(struct shed_table *t, const char *key, size_t size)
 bool shed_table_join(struct shed_table *t, const char *key, size_t size,
                      struct shed_caller *caller)
 {
-    struct shed_seats **chain, *seats;
+    struct shed_waiters **chain, *waiters;
     struct shard *shard;
 
     if (atomic_load(&t->flights) == 0)
         return false;
     shard = find_shard(t, key, size, &chain);
     pthread_mutex_lock(&shard->mu);
-    seats = find_locked(*chain, key, size);
-    if (seats != NULL)
-        sit_locked(seats, caller, shard_number(t, shard));
+    waiters = find_locked(*chain, key, size);
+    if (waiters != NULL)
+        add_waiter_locked(waiters, caller, shard_number(t, shard));
     pthread_mutex_unlock(&shard->mu);
-    return seats != NULL;
+    return waiters != NULL;
 }
 
-bool shed_table_insert(struct shed_table *t, struct shed_seats *seats,
+bool shed_table_insert(struct shed_table *t, struct shed_waiters *waiters,
                        struct shed_caller *caller)
 {
-    struct shed_seats **chain, *there;
-    struct shard *shard = find_shard(t, seats->key, seats->key_size, &chain);
+    struct shed_waiters **chain, *there;
+    struct shard *shard =
+        find_shard(t, waiters->key, waiters->key_size, &chain);
 
-    seats->last = &seats->first;
+    waiters->last = &waiters->first;
     pthread_mutex_lock(&shard->mu);
-    there = find_locked(*chain, seats->key, seats->key_size);
+    there = find_locked(*chain, waiters->key, waiters->key_size);
     if (there == NULL) {
-        seats->next = *chain;
-        *chain = there = seats;
+        waiters->next = *chain;
+        *chain = there = waiters;
         atomic_fetch_add(&t->flights, 1);
     }
-    sit_locked(there, caller, shard_number(t, shard));
+    add_waiter_locked(there, caller, shard_number(t, shard));
     pthread_mutex_unlock(&shard->mu);
-    return there == seats;
+    return there == waiters;
 }
 
 bool shed_table_leave(struct shed_table *t, struct shed_caller *caller)
 {
-    /* by number: the seats may be gone, the shard is not */
+    /* by number: the waiters may be gone, the shard is not */
     struct shard *shard = &t->shard[caller->shard];
-    struct shed_seats *seats;
+    struct shed_waiters *waiters;
 
     pthread_mutex_lock(&shard->mu);
-    seats = caller->seats;
-    if (seats != NULL) {
-        struct shed_caller **at = &seats->first;
+    waiters = caller->waiters;
+    if (waiters != NULL) {
+        struct shed_caller **at = &waiters->first;
         while (*at != caller)
             at = &(*at)->next;
         *at = caller->next;
         if (caller->next == NULL)
-            seats->last = at;
+            waiters->last = at;
     }
     pthread_mutex_unlock(&shard->mu);
-    return seats != NULL;
+    return waiters != NULL;
 }
 
-uint64_t shed_table_newest(struct shed_table *t, struct shed_seats *seats)
+uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
 {
-    struct shed_seats **chain;
-    struct shard *shard = find_shard(t, seats->key, seats->key_size, &chain);
+    struct shed_waiters **chain;
+    struct shard *shard =
+        find_shard(t, waiters->key, waiters->key_size, &chain);
     uint64_t newest;
 
     pthread_mutex_lock(&shard->mu);
     /* who joined last may have left: then a number that nobody has does no
        harm, because it is at least that of whoever is left */
-    newest = seats->first != NULL ? seats->last_number : 0;
+    newest = waiters->first != NULL ? waiters->last_number : 0;
     pthread_mutex_unlock(&shard->mu);
     return newest;
 }
 
 struct shed_caller *shed_table_take(struct shed_table *t,
-                                    struct shed_seats *seats, uint64_t upto)
+                                    struct shed_waiters *waiters, uint64_t upto)
 {
-    struct shed_seats **chain;
-    struct shard *shard = find_shard(t, seats->key, seats->key_size, &chain);
+    struct shed_waiters **chain;
+    struct shard *shard =
+        find_shard(t, waiters->key, waiters->key_size, &chain);
     struct shed_caller *taken, **at;
 
     pthread_mutex_lock(&shard->mu);
-    taken = seats->first;
+    taken = waiters->first;
     at = &taken;
     while (*at != NULL && (*at)->number <= upto) {
-        (*at)->seats = NULL;
+        (*at)->waiters = NULL;
         at = &(*at)->next;
     }
-    seats->first = *at;
+    waiters->first = *at;
     *at = NULL;
-    if (seats->first == NULL)
-        seats->last = &seats->first;
+    if (waiters->first == NULL)
+        waiters->last = &waiters->first;
     pthread_mutex_unlock(&shard->mu);
     return taken;
 }
 
 void shed_table_detach(struct shed_table *t, const char *key, size_t size)
 {
-    struct shed_seats **chain, *seats;
+    struct shed_waiters **chain, *waiters;
     struct shard *shard;
 
     if (atomic_load(&t->flights) == 0)
         return;
     shard = find_shard(t, key, size, &chain);
     pthread_mutex_lock(&shard->mu);
-    seats = find_locked(*chain, key, size);
-    if (seats != NULL)
-        seats->is_detached = true;
+    waiters = find_locked(*chain, key, size);
+    if (waiters != NULL)
+        waiters->is_detached = true;
     pthread_mutex_unlock(&shard->mu);
 }
 
-void shed_table_detach_seats(struct shed_table *t, struct shed_seats *seats)
+void shed_table_detach_waiters(struct shed_table *t,
+                               struct shed_waiters *waiters)
 {
-    struct shed_seats **chain;
-    struct shard *shard = find_shard(t, seats->key, seats->key_size, &chain);
+    struct shed_waiters **chain;
+    struct shard *shard =
+        find_shard(t, waiters->key, waiters->key_size, &chain);
 
     pthread_mutex_lock(&shard->mu);
-    seats->is_detached = true;
+    waiters->is_detached = true;
     pthread_mutex_unlock(&shard->mu);
 }
 
-bool shed_table_remove(struct shed_table *t, struct shed_seats *seats)
+bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
 {
-    struct shed_seats **at;
-    struct shard *shard = find_shard(t, seats->key, seats->key_size, &at);
+    struct shed_waiters **at;
+    struct shard *shard = find_shard(t, waiters->key, waiters->key_size, &at);
     bool is_empty;
 
     pthread_mutex_lock(&shard->mu);
-    is_empty = seats->first == NULL;
+    is_empty = waiters->first == NULL;
     if (is_empty) {
-        while (*at != seats)
+        while (*at != waiters)
             at = &(*at)->next;
-        *at = seats->next;
+        *at = waiters->next;
         atomic_fetch_sub(&t->flights, 1);
     }
     pthread_mutex_unlock(&shard->mu);
     return is_empty;
 }
 
-struct shed_seats *shed_table_next_of(struct shed_table *t,
-                                      struct shed_seats *previous,
-                                      const char *key, size_t size)
+struct shed_waiters *shed_table_next_of(struct shed_table *t,
+                                        struct shed_waiters *previous,
+                                        const char *key, size_t size)
 {
-    struct shed_seats **chain, *seats;
+    struct shed_waiters **chain, *waiters;
     struct shard *shard = find_shard(t, key, size, &chain);
 
     pthread_mutex_lock(&shard->mu);
-    seats = previous == NULL ? *chain : previous->next;
-    while (seats != NULL && !is_of(seats, key, size))
-        seats = seats->next;
+    waiters = previous == NULL ? *chain : previous->next;
+    while (waiters != NULL && !is_of(waiters, key, size))
+        waiters = waiters->next;
     pthread_mutex_unlock(&shard->mu);
-    return seats;
+    return waiters;
 }
 
 void shed_table_each(struct shed_table *t,
-                     void (*visit)(struct shed_seats *seats))
+                     void (*visit)(struct shed_waiters *waiters))
 {
     for (size_t i = 0; i < SHARDS * CHAINS; i++) {
         struct shard *shard = &t->shard[i / CHAINS];
-        struct shed_seats *seats, *next;
+        struct shed_waiters *waiters, *next;
 
         if (atomic_load(&t->flights) == 0)
             return;
         pthread_mutex_lock(&shard->mu);
-        seats = shard->chain[i % CHAINS];
+        waiters = shard->chain[i % CHAINS];
         pthread_mutex_unlock(&shard->mu);
-        for (; seats != NULL; seats = next) {
+        for (; waiters != NULL; waiters = next) {
             pthread_mutex_lock(&shard->mu);
-            next = seats->next;
+            next = waiters->next;
             pthread_mutex_unlock(&shard->mu);
-            visit(seats);
+            visit(waiters);
         }
     }
 }

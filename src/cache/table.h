@@ -2,7 +2,7 @@
  * Joins the callers of a key to the one flight that this process has for it.
  *
  * A caller lives on its thread's stack, and is reached through its flight's
- * seats until it is taken (to be answered) or leaves (its deadline passed).
+ * waiters until it is taken (to be answered) or leaves (its deadline passed).
  */
 #ifndef SHED_TABLE_H
 #define SHED_TABLE_H
@@ -13,32 +13,32 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/gate.h"
+#include "base/latch.h"
 
 struct shed_table;
-struct shed_seats;
+struct shed_waiters;
 
 struct shed_caller {
-    struct shed_gate *gate; /* set by the caller; opened by 1 at the answer */
+    struct shed_latch *latch; /* set by the caller; opened by 1 at the answer */
     /* the answer */
     enum shed_code code;
     struct shed_value *value;
     struct shed_error error;
     /* the table's, under the shard's mu */
     size_t shard;
-    struct shed_seats *seats; /* NULL once taken */
+    struct shed_waiters *waiters; /* NULL once taken */
     struct shed_caller *next;
     uint64_t number;
 };
 
 /* The callers of one flight; part of the flight's memory. */
-struct shed_seats {
+struct shed_waiters {
     /* set at creation */
     const char *key;
     size_t key_size;
     /* under the shard's mu */
-    struct shed_seats *next; /* in the chain */
-    bool is_detached;        /* nobody may join any more */
+    struct shed_waiters *next; /* in the chain */
+    bool is_detached;          /* nobody may join any more */
     struct shed_caller *first;
     struct shed_caller **last;
     uint64_t last_number;
@@ -55,40 +55,42 @@ bool shed_table_has(struct shed_table *table, const char *key, size_t size);
 bool shed_table_join(struct shed_table *table, const char *key, size_t size,
                      struct shed_caller *caller);
 
-/* Join the key's flight, or make seats the key's and join them.
- * Returns: true if it was seats. */
-bool shed_table_insert(struct shed_table *table, struct shed_seats *seats,
+/* Join the key's flight, or make waiters the key's and join them.
+ * Returns: true if it was waiters. */
+bool shed_table_insert(struct shed_table *table, struct shed_waiters *waiters,
                        struct shed_caller *caller);
 
 /* Returns: true if caller was still waiting, and is gone; false: it is
- * answered, or is about to be: its gate opens in a moment. */
+ * answered, or is about to be: its latch is released in a moment. */
 bool shed_table_leave(struct shed_table *table, struct shed_caller *caller);
 
 /* The number of the newest caller that waits, 0 for none. */
-uint64_t shed_table_newest(struct shed_table *table, struct shed_seats *seats);
+uint64_t shed_table_newest(struct shed_table *table,
+                           struct shed_waiters *waiters);
 
 /* Take the callers up to a number out, to answer them; a list by next. */
 struct shed_caller *shed_table_take(struct shed_table *table,
-                                    struct shed_seats *seats, uint64_t upto);
+                                    struct shed_waiters *waiters,
+                                    uint64_t upto);
 
 /* From now on callers start a flight of their own. */
 void shed_table_detach(struct shed_table *table, const char *key, size_t size);
-void shed_table_detach_seats(struct shed_table *table,
-                             struct shed_seats *seats);
+void shed_table_detach_waiters(struct shed_table *table,
+                               struct shed_waiters *waiters);
 
-/* Take seats out of the table, if nobody sits there.
+/* Take waiters out of the table, if nobody sits there.
  * Returns: false if somebody does. */
-bool shed_table_remove(struct shed_table *table, struct shed_seats *seats);
+bool shed_table_remove(struct shed_table *table, struct shed_waiters *waiters);
 
 /* The flights of a key, detached ones included, one after the other: the first
  * with previous NULL. Only on the thread that removes flights. */
-struct shed_seats *shed_table_next_of(struct shed_table *table,
-                                      struct shed_seats *previous,
-                                      const char *key, size_t size);
+struct shed_waiters *shed_table_next_of(struct shed_table *table,
+                                        struct shed_waiters *previous,
+                                        const char *key, size_t size);
 
 /* Visit all flights; visit may remove the one that it is given. On the same
  * thread. */
 void shed_table_each(struct shed_table *table,
-                     void (*visit)(struct shed_seats *seats));
+                     void (*visit)(struct shed_waiters *waiters));
 
 #endif

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/cache.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "cache/freshness.h"
 #include "base/random.h"
+#include "cache/cache.h"
+#include "cache/freshness.h"
 
 #define REFRESH_SUFFIX ":refresh"
 

@@ -53,7 +53,7 @@ static void on_change(void *arg, const char *key, size_t size)
 {
     struct shed_client *client = arg;
 
-    shed_runner_on_change(&client->airport, key, size);
+    shed_flights_on_change(&client->airport, key, size);
     shed_hall_change(client->hall, key, size);
 }
 
@@ -61,7 +61,7 @@ static void on_epoch(void *arg)
 {
     struct shed_client *client = arg;
 
-    shed_runner_on_epoch(&client->airport);
+    shed_flights_on_epoch(&client->airport);
     shed_hall_epoch(client->hall);
 }
 
@@ -147,14 +147,14 @@ static void open_session(void *arg)
 {
     struct shed_client *client = arg;
 
-    shed_push_open(client->airport.push);
+    shed_session_open(client->airport.session);
 }
 
 static void close_session(void *arg)
 {
     struct shed_client *client = arg;
 
-    shed_push_close(client->airport.push);
+    shed_session_close(client->airport.session);
 }
 
 /* The session's timers belong to the loop, so it is made there. */
@@ -169,11 +169,12 @@ static void create_session(void *arg)
 {
     struct session *s = arg;
     struct shed_client *client = s->client;
-    struct shed_push_hooks hooks = {client, on_change, on_epoch, on_standing};
+    struct shed_session_hooks hooks = {client, on_change, on_epoch,
+                                       on_standing};
 
-    s->code = shed_push_create(client->airport.reactor, client->address,
-                               s->options, client->airport.process, &hooks,
-                               &client->airport.push, s->err);
+    s->code = shed_session_create(client->airport.reactor, client->address,
+                                  s->options, client->airport.process, &hooks,
+                                  &client->airport.session, s->err);
     if (s->code == SHED_OK)
         open_session(client);
 }
@@ -246,7 +247,7 @@ void shed_client_close(struct shed_client *client)
         return;
     if (client->pid != getpid()) {
         /* the thread that could close the session is the parent's */
-        shed_push_forget(client->airport.push);
+        shed_session_forget(client->airport.session);
         shed_reactor_forget(client->airport.reactor);
     } else if (client->airport.reactor != NULL) {
         shed_hall_close_guests(client->hall);

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "cache/flights.h"
 #include "client/hall.h"
 #include "redis/link.h"
-#include "cache/runner.h"
 
 /* How the client stands with Redis. */
 enum shed_standing {

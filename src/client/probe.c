@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/client.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "client/client.h"
 
 #define TIMEOUT_MAX_MS 3600000
 #define KEY_MAX_BYTES (SHED_KEY_MAX_BYTES + 32)

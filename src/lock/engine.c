@@ -64,7 +64,7 @@ void shed_lock_count_release(struct shed_lock *l, int code)
 bool shed_lock_is_settled(const struct shed_lock *l)
 {
     return !l->way->has_tokens || l->count > 1 ||
-           shed_push_is_settled(l->home->airport.push);
+           shed_session_is_settled(l->home->airport.session);
 }
 
 /* A majority of servers that are one is none. They tell when they are connected
@@ -73,8 +73,9 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 {
     for (size_t i = 1; i < l->count; i++)
         for (size_t j = 0; j < i; j++)
-            if (shed_push_is_same_server(l->server[j].client->airport.push,
-                                         l->server[i].client->airport.push)) {
+            if (shed_session_is_same_server(
+                    l->server[j].client->airport.session,
+                    l->server[i].client->airport.session)) {
                 (void)shed_fail(err, SHED_EINVAL,
                                 "clients %zu and %zu of the quorum are of one "
                                 "server: take independent ones",
@@ -96,7 +97,7 @@ static void set_timer(struct shed_lock *l, uint64_t at_ms)
 }
 
 static void perform(struct shed_lock *l, const struct shed_lock_act *act,
-                    struct shed_gate *closer)
+                    struct shed_latch *closer)
 {
     for (size_t i = 0; i < l->count; i++)
         if ((act->ask >> i & 1) != 0)
@@ -109,7 +110,7 @@ static void perform(struct shed_lock *l, const struct shed_lock_act *act,
         r->done(r);
     }
     if (act->is_over)
-        shed_gate_open(closer, 1); /* the lock is gone now */
+        shed_latch_count_down(closer, 1); /* the lock is gone now */
 }
 
 static void drive(struct shed_lock *l, struct shed_lock_event event)
@@ -118,11 +119,11 @@ static void drive(struct shed_lock *l, struct shed_lock_event event)
     struct shed_lock_facts facts = {
         .now_ms = shed_now_ms(),
         .random = shed_random_jitter(),
-        .is_pushed = shed_push_is_on(l->home->airport.push),
+        .is_pushed = shed_session_is_on(l->home->airport.session),
         .is_settled = shed_lock_is_settled(l),
         .refusal = has_twins(l, &wrong) ? &wrong : NULL};
     struct shed_lock_act act;
-    struct shed_gate *closer;
+    struct shed_latch *closer;
     bool is_other_time;
 
     assert(shed_reactor_is_here(l->home->airport.reactor));
@@ -245,18 +246,18 @@ int shed_lock_engine_open(struct shed_lock *l, struct shed_error *err)
 
 void shed_lock_engine_close(struct shed_lock *l)
 {
-    struct shed_gate gate;
+    struct shed_latch latch;
     struct shed_error unused;
 
-    while (shed_gate_init(&gate, 1, &unused) != SHED_OK)
+    while (shed_latch_init(&latch, 1, &unused) != SHED_OK)
         ; /* as in shed_reactor_run: it needs no memory */
     pthread_mutex_lock(&l->mu);
-    l->closing = &gate;
+    l->closing = &latch;
     shed_lock_machine_close(&l->machine);
     wake_locked(l);
     pthread_mutex_unlock(&l->mu);
-    (void)shed_gate_wait(&gate, UINT64_MAX);
-    shed_gate_fini(&gate);
+    (void)shed_latch_wait(&latch, UINT64_MAX);
+    shed_latch_fini(&latch);
     for (size_t i = 0; i < l->count; i++)
         shed_lock_server_close(&l->server[i]);
     shed_reactor_run(l->home->airport.reactor, destroy_timer, l);

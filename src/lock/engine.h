@@ -7,9 +7,9 @@
 
 #include <pthread.h>
 
+#include "base/stats.h"
 #include "lock/machine.h"
 #include "lock/server.h"
-#include "base/stats.h"
 
 struct shed_lock {
     /* set at creation */
@@ -33,7 +33,7 @@ struct shed_lock {
     uint64_t held_since_us;      /* of that one; 0: its end was counted */
     uint64_t timer_at_ms;        /* the timer runs until then */
     bool is_posted;
-    struct shed_gate *closing; /* to be opened when all is over */
+    struct shed_latch *closing; /* to be opened when all is over */
 
     struct shed_post post;
     /* home reactor */

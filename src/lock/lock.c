@@ -10,11 +10,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/gate.h"
+#include "base/latch.h"
+#include "base/random.h"
 #include "lock/engine.h"
 #include "lock/keys.h"
 #include "lock/short.h"
-#include "base/random.h"
 
 /* The ranges that lock.h states. */
 #define LEASE_MIN_MS 10
@@ -185,28 +185,28 @@ void shed_lock_close(struct shed_lock *l)
 /* A request that a thread waits for. */
 struct waiting_request {
     struct shed_lock_request request;
-    struct shed_gate gate;
+    struct shed_latch latch;
 };
 
 static void on_done(struct shed_lock_request *r)
 {
-    shed_gate_open(&((struct waiting_request *)(void *)r)->gate, 1);
+    shed_latch_count_down(&((struct waiting_request *)(void *)r)->latch, 1);
 }
 
 static int submit_and_wait(struct shed_lock *l, struct waiting_request *w,
                            struct shed_error *err)
 {
-    int code = shed_gate_init(&w->gate, 1, err);
+    int code = shed_latch_init(&w->latch, 1, err);
 
     if (code != SHED_OK)
         return code;
     w->request.done = on_done;
     if (shed_lock_submit(l, &w->request))
         /* the engine ends it by its deadline and the connections' timeouts */
-        (void)shed_gate_wait(&w->gate, UINT64_MAX);
+        (void)shed_latch_wait(&w->latch, UINT64_MAX);
     else
         w->request.code = shed_lock_fail_closed(&w->request.error);
-    shed_gate_fini(&w->gate);
+    shed_latch_fini(&w->latch);
     if (w->request.code != SHED_OK && err != NULL)
         *err = w->request.error;
     return w->request.code;

@@ -12,9 +12,9 @@ static bool is_home(const struct shed_lock_server *s)
     return s->client->airport.reactor == s->home;
 }
 
-static struct shed_push *push_of(const struct shed_lock_server *s)
+static struct shed_session *push_of(const struct shed_lock_server *s)
 {
-    return s->client->airport.push;
+    return s->client->airport.session;
 }
 
 /* ------------------------------------------------------------------ talks */
@@ -33,7 +33,7 @@ static void end_posted(struct shed_post *post)
  * one lease it has no voice. */
 static bool is_too_young(struct shed_lock_server *s)
 {
-    uint64_t age_ms = shed_push_server_age_ms(push_of(s));
+    uint64_t age_ms = shed_session_server_age_ms(push_of(s));
 
     if (!shed_quorum_is_too_young(s->count, s->talk, age_ms))
         return false;
@@ -55,7 +55,7 @@ static bool say(struct shed_lock_server *s)
 
     if (is_too_young(s) || !shed_talk_say(s->talk, push_of(s), &args))
         return false;
-    shed_pipe_call(shed_push_pipe(push_of(s)), &s->call, &args, on_reply, s);
+    shed_pipe_call(shed_session_pipe(push_of(s)), &s->call, &args, on_reply, s);
     return true;
 }
 

@@ -134,11 +134,11 @@ static void read_clocks(struct shed_talk *talk)
     talk->now_ms = shed_now_ms();
 }
 
-bool shed_talk_say(struct shed_talk *talk, struct shed_push *push,
+bool shed_talk_say(struct shed_talk *talk, struct shed_session *session,
                    struct shed_args *args)
 {
     *args = (struct shed_args){0};
-    shed_push_identify(push, &talk->identity);
+    shed_session_identify(session, &talk->identity);
     read_clocks(talk);
     return talk->way->say(talk, args);
 }
@@ -156,11 +156,11 @@ bool shed_talk_hear(struct shed_talk *talk, const struct shed_reply *reply,
 }
 
 void shed_talk_carry(struct shed_talk *talk, struct shed_links *links,
-                     struct shed_push *push, uint64_t deadline_ms)
+                     struct shed_session *session, uint64_t deadline_ms)
 {
     struct shed_args args;
 
-    while (shed_talk_say(talk, push, &args)) {
+    while (shed_talk_say(talk, session, &args)) {
         struct shed_error err;
         struct shed_reply *reply = NULL;
         bool goes_on;

@@ -12,8 +12,8 @@
 #include <snowshed/lock.h>
 
 #include "cache/flight.h"
-#include "redis/push.h"
 #include "redis/script.h"
+#include "redis/session.h"
 
 #define SHED_TOKEN_BYTES 16
 #define SHED_TOKEN_HEX_BYTES ((size_t)2 * SHED_TOKEN_BYTES)
@@ -97,7 +97,7 @@ struct shed_talk {
     struct shed_lock_memory memory; /* also of the answer */
     /* how this process is known to the server, and its clocks; set before each
      * command by whoever carries the talk */
-    struct shed_push_identity identity;
+    struct shed_identity identity;
     uint64_t wall_ms, now_ms;
     /* under way: the algorithm's own */
     int step;
@@ -178,11 +178,11 @@ struct shed_links;
 
 /* Carry a talk on in the caller's thread; may_repeat ones only. */
 void shed_talk_carry(struct shed_talk *talk, struct shed_links *links,
-                     struct shed_push *push, uint64_t deadline_ms);
+                     struct shed_session *session, uint64_t deadline_ms);
 
 /* The same step by step, for the reactor: what to send next, and what came
  * (NULL: nothing, err says why). Both return false when the talk is over. */
-bool shed_talk_say(struct shed_talk *talk, struct shed_push *push,
+bool shed_talk_say(struct shed_talk *talk, struct shed_session *session,
                    struct shed_args *args);
 bool shed_talk_hear(struct shed_talk *talk, const struct shed_reply *reply,
                     const struct shed_error *err);

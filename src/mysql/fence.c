@@ -22,9 +22,9 @@
 
 #include <snowshed/mysql.h>
 
+#include "base/error.h"
 #include "mysql/compat.h"
 #include "mysql/connection.h"
-#include "base/error.h"
 
 /* Values are bound anew for each place: VALUES(number) is deprecated in MySQL,
  * and its successor, an alias for the new row, is unknown to MariaDB.

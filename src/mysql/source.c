@@ -13,13 +13,13 @@
 #include <string.h>
 
 #include "base/backoff.h"
-#include "mysql/batch.h"
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "mysql/batch.h"
 #include "mysql/compat.h"
 #include "mysql/connection.h"
-#include "base/error.h"
 #include "mysql/query.h"
-#include "base/random.h"
 #include "mysql/statement.h"
 #include "mysql/uri.h"
 

@@ -13,7 +13,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/gate.h"
+#include "base/latch.h"
 #include "base/random.h"
 
 #define DEFAULT_PORT "6379"

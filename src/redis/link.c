@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/gate.h"
+#include "base/latch.h"
 #include "redis/dial.h"
 
 /* Requests that may share a link at a time; more are refused. Powers of two,
@@ -58,17 +58,17 @@ struct batch {
 };
 
 struct request {
-    struct shed_gate gate; /* opened when the outcome is set */
+    struct shed_latch latch; /* opened when the outcome is set */
     struct shed_reply **replies;
     size_t expected;
     size_t received;
     uint64_t deadline_ms;
     struct shed_error error;
-    /* under the link's mu until the gate opens */
+    /* under the link's mu until the latch is released */
     enum outcome outcome;
-    bool has_gate;
+    bool has_latch;
     uint64_t connection;  /* from which the replies came */
-    struct request *next; /* among those whose gate is to be opened */
+    struct request *next; /* among those whose latch is to be counted down */
 };
 
 struct slot {
@@ -92,7 +92,7 @@ struct link {
     struct shed_buffer queued; /* behind what the leader sends */
     struct slot *slots;        /* a ring, oldest first */
     size_t slots_capacity, slots_first, slots_count;
-    struct request *settled; /* their gates open when mu is free */
+    struct request *settled; /* their latches are released when mu is free */
 
     /* the leader's */
     struct shed_wire wire;
@@ -157,7 +157,7 @@ static void settle_locked(struct link *l, struct request *r,
                           enum outcome outcome)
 {
     r->outcome = outcome;
-    if (!r->has_gate)
+    if (!r->has_latch)
         return;
     r->next = l->settled;
     l->settled = r;
@@ -173,7 +173,7 @@ static void unlock_and_wake(struct link *l)
     pthread_mutex_unlock(&l->mu);
     for (; r != NULL; r = next) {
         next = r->next;
-        shed_gate_open(&r->gate, 1); /* r is gone now */
+        shed_latch_count_down(&r->latch, 1); /* r is gone now */
     }
 }
 
@@ -432,7 +432,7 @@ static void hand_over_locked(struct link *l)
 /* Lead the link until me has its outcome or its deadline has passed. */
 static void lead_locked(struct link *l, struct request *me)
 {
-    me->has_gate = false; /* whoever leads is not waiting at its gate */
+    me->has_latch = false; /* whoever leads is not waiting at its latch */
     me->outcome = OUTCOME_NONE;
     while (me->outcome == OUTCOME_NONE) {
         if (l->wire.fd < 0)
@@ -450,13 +450,13 @@ static void lead_locked(struct link *l, struct request *me)
     hand_over_locked(l);
 }
 
-/* Wait at the gate until the outcome is known or it is ours to lead; at the
+/* Wait at the latch until the outcome is known or it is ours to lead; at the
  * deadline, give up. */
 static void follow(struct link *l, struct request *me)
 {
     bool is_settled;
 
-    if (!shed_gate_wait(&me->gate, me->deadline_ms)) {
+    if (!shed_latch_wait(&me->latch, me->deadline_ms)) {
         pthread_mutex_lock(&l->mu);
         is_settled = me->outcome != OUTCOME_NONE;
         if (!is_settled)
@@ -464,7 +464,7 @@ static void follow(struct link *l, struct request *me)
         pthread_mutex_unlock(&l->mu);
         if (!is_settled)
             return;
-        (void)shed_gate_wait(&me->gate, UINT64_MAX); /* opens in a moment */
+        (void)shed_latch_wait(&me->latch, UINT64_MAX); /* opens in a moment */
     }
     if (me->outcome != OUTCOME_LEADER)
         return;
@@ -509,19 +509,19 @@ static int run_locked(struct link *l, struct request *me,
                       const struct shed_buffer *commands,
                       struct shed_error *err)
 {
-    bool has_gate = l->is_led;
+    bool has_latch = l->is_led;
     uint64_t now_ms = shed_now_ms();
     int code = SHED_OK;
 
-    me->has_gate = has_gate;
-    if (has_gate)
-        code = shed_gate_init(&me->gate, 1, err);
+    me->has_latch = has_latch;
+    if (has_latch)
+        code = shed_latch_init(&me->latch, 1, err);
     if (code != SHED_OK) {
         pthread_mutex_unlock(&l->mu);
         return code;
     }
     code = append_locked(l, me, commands, now_ms, err);
-    if (code == SHED_OK && !has_gate) {
+    if (code == SHED_OK && !has_latch) {
         l->is_led = true;
         if (l->wire.fd >= 0 &&
             (is_left(l) || (now_ms - l->last_used_ms >= IDLE_MS &&
@@ -531,10 +531,10 @@ static int run_locked(struct link *l, struct request *me,
         l->last_used_ms = now_ms;
     }
     unlock_and_wake(l);
-    if (code == SHED_OK && has_gate)
+    if (code == SHED_OK && has_latch)
         follow(l, me);
-    if (has_gate)
-        shed_gate_fini(&me->gate);
+    if (has_latch)
+        shed_latch_fini(&me->latch);
     return code == SHED_OK ? conclude(me, err) : code;
 }
 

@@ -9,7 +9,7 @@
 #include <uv.h>
 
 #include "base/error.h"
-#include "base/gate.h"
+#include "base/latch.h"
 
 struct shed_reactor {
     uv_loop_t loop;
@@ -160,7 +160,7 @@ void shed_reactor_post_all(struct shed_reactor *r, struct shed_post *posts)
 
 struct waiting_post {
     struct shed_post post;
-    struct shed_gate gate;
+    struct shed_latch latch;
     void (*run)(void *arg);
     void *arg;
 };
@@ -170,7 +170,7 @@ static void run_waiting(struct shed_post *post)
     struct waiting_post *w = (struct waiting_post *)(void *)post;
 
     w->run(w->arg);
-    shed_gate_open(&w->gate, 1);
+    shed_latch_count_down(&w->latch, 1);
 }
 
 void shed_reactor_run(struct shed_reactor *r, void (*run)(void *arg), void *arg)
@@ -181,11 +181,11 @@ void shed_reactor_run(struct shed_reactor *r, void (*run)(void *arg), void *arg)
 
     /* glibc's condition variables need no memory: this cannot fail there, and
      * where it can, there is nothing better to do than to try again */
-    while (shed_gate_init(&w.gate, 1, &unused) != SHED_OK)
+    while (shed_latch_init(&w.latch, 1, &unused) != SHED_OK)
         ;
     shed_reactor_post(r, &w.post);
-    (void)shed_gate_wait(&w.gate, UINT64_MAX);
-    shed_gate_fini(&w.gate);
+    (void)shed_latch_wait(&w.latch, UINT64_MAX);
+    shed_latch_fini(&w.latch);
 }
 
 bool shed_reactor_is_here(const struct shed_reactor *r)

@@ -16,11 +16,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/mysql_testing.h"
-#include "support/server.h"
 #include "fault/torture_check.h"
 #include "fault/torture_contender.h"
 #include "fault/torture_pulse.h"
+#include "support/mysql_testing.h"
+#include "support/server.h"
 
 enum {
     LEASE_MS = 1000,

@@ -222,7 +222,7 @@ START_TEST(a_restart_has_ended_what_was_lost_before)
     own_mariadb_signal(&server, SIGSTOP);
     /* Its read has timed out when it tries to connect again, which goes
      * unanswered: a second connection stands in the listener's queue. */
-    ck_assert(!shed_gate_wait(&ask.gate, shed_now_ms() + 2500));
+    ck_assert(!shed_latch_wait(&ask.gate, shed_now_ms() + 2500));
     own_mariadb_signal(&server, SIGKILL);
     own_mariadb_start(&server);
     end_ask(&ask);

@@ -14,8 +14,8 @@
 
 #include <snowshed/lock.h>
 
-#include "support/pulse.h"
 #include "fault/torture_judge.h"
+#include "support/pulse.h"
 
 enum { CONTENDERS = 4, TORTURE_SERVERS_MAX = 5 };
 

@@ -3,9 +3,9 @@
 #ifndef TORTURE_PULSE_H
 #define TORTURE_PULSE_H
 
+#include "fault/torture_contender.h"
 #include "support/pulse.h"
 #include "support/server.h"
-#include "fault/torture_contender.h"
 
 struct torture_watch {
     const struct server *server;

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "mysql/uri.h"
 #include "support/mysql_testing.h"
-#include "base/random.h"
 
 enum { LEVELS = 2 };
 static const char *const levels[LEVELS] = {"READ COMMITTED", "REPEATABLE READ"};

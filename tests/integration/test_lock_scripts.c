@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "redis/push.h"
 #include "redis/script.h"
+#include "redis/session.h"
 #include "support/server.h"
 #include "support/testing.h"
 

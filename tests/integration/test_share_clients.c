@@ -24,9 +24,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/lock_rig.h"
 #include "base/random.h"
 #include "fault/torture_pulse.h"
+#include "support/lock_rig.h"
 
 enum {
     SERVERS = 5,

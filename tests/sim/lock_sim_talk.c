@@ -9,7 +9,7 @@
 #define WALL_MS UINT64_C(1700000000000)
 
 static void identify(const struct sim *s, unsigned p, unsigned server,
-                     struct shed_push_identity *identity)
+                     struct shed_identity *identity)
 {
     char text[SHED_ENTRY_PROCESS_BYTES + 1];
 

@@ -212,7 +212,7 @@ static void note_loaded(struct shed_job *job, struct shed_loaded *loaded)
     struct ask *ask = (struct ask *)job;
 
     ask->loaded = *loaded;
-    shed_gate_open(&ask->gate, 1);
+    shed_latch_count_down(&ask->gate, 1);
 }
 
 static void queue_ask(struct shed_source *source, struct ask *ask,
@@ -223,7 +223,7 @@ static void queue_ask(struct shed_source *source, struct ask *ask,
                                  .deadline_ms = UINT64_MAX,
                                  .value_limit_bytes = SIZE_MAX,
                                  .settle = note_loaded};
-    ck_assert_int_eq(shed_gate_init(&ask->gate, 1, NULL), SHED_OK);
+    ck_assert_int_eq(shed_latch_init(&ask->gate, 1, NULL), SHED_OK);
     ck_assert_int_eq(shed_source_queue(source, &ask->job, NULL), SHED_OK);
 }
 
@@ -240,8 +240,8 @@ void end_ask(struct ask *ask)
     uint64_t now_ms = shed_now_ms();
     uint64_t patience_ms = (test_deadline_ms() - now_ms) * LONGEST;
 
-    ck_assert(shed_gate_wait(&ask->gate, now_ms + patience_ms));
-    shed_gate_fini(&ask->gate);
+    ck_assert(shed_latch_wait(&ask->gate, now_ms + patience_ms));
+    shed_latch_fini(&ask->gate);
 }
 
 void load_key(struct shed_source *source, struct ask *ask, const char *key)

@@ -8,12 +8,12 @@
 
 #include <snowshed/mysql.h>
 
-#include "base/gate.h"
+#include "base/latch.h"
+#include "base/value.h"
 #include "cache/load.h"
 #include "mysql/compat.h"
 #include "mysql/connection.h"
 #include "support/testing.h"
-#include "base/value.h"
 
 enum { TEXT_BYTES = 512 };
 
@@ -76,7 +76,7 @@ void close_connection(struct shed_mysql_connection *c,
 /* A key that is loaded. */
 struct ask {
     struct shed_job job;
-    struct shed_gate gate;
+    struct shed_latch gate;
     struct shed_loaded loaded;
 };
 

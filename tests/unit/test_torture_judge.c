@@ -1,7 +1,7 @@
 /* The judge of the lock torture, on records made by hand. */
-#include "support/testing.h"
 #include "fault/torture_check.h"
 #include "fault/torture_judge.h"
+#include "support/testing.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 

@@ -1,9 +1,9 @@
 /*
  * Waiting for a number of things. Its one invariant: who counts touches the
- * gate under its lock only, so once wait has seen the last thing counted (it
- * looks under the lock too), the gate may be finished.
+ * latch under its lock only, so once wait has seen the last thing counted (it
+ * looks under the lock too), the latch may be finished.
  */
-#include "base/gate.h"
+#include "base/latch.h"
 
 #include <time.h>
 
@@ -30,33 +30,33 @@ int shed_cond_init(pthread_cond_t *cond)
     return rc;
 }
 
-int shed_gate_init(struct shed_gate *gate, size_t pending,
-                   struct shed_error *err)
+int shed_latch_init(struct shed_latch *latch, size_t pending,
+                    struct shed_error *err)
 {
-    gate->pending = pending;
-    if (pthread_mutex_init(&gate->mu, NULL) != 0)
+    latch->pending = pending;
+    if (pthread_mutex_init(&latch->mu, NULL) != 0)
         return shed_fail_nomem(err, "a mutex");
-    if (shed_cond_init(&gate->cond) != 0) {
-        (void)pthread_mutex_destroy(&gate->mu);
+    if (shed_cond_init(&latch->cond) != 0) {
+        (void)pthread_mutex_destroy(&latch->mu);
         return shed_fail_nomem(err, "a condition variable");
     }
     return SHED_OK;
 }
 
-void shed_gate_fini(struct shed_gate *gate)
+void shed_latch_fini(struct shed_latch *latch)
 {
-    (void)pthread_cond_destroy(&gate->cond);
-    (void)pthread_mutex_destroy(&gate->mu);
+    (void)pthread_cond_destroy(&latch->cond);
+    (void)pthread_mutex_destroy(&latch->mu);
 }
 
-void shed_gate_open(struct shed_gate *gate, size_t count)
+void shed_latch_count_down(struct shed_latch *latch, size_t count)
 {
-    (void)pthread_mutex_lock(&gate->mu);
-    gate->pending -= count < gate->pending ? count : gate->pending;
-    /* Under the lock: after it, the waiter may have finished the gate. */
-    if (gate->pending == 0)
-        (void)pthread_cond_signal(&gate->cond);
-    (void)pthread_mutex_unlock(&gate->mu);
+    (void)pthread_mutex_lock(&latch->mu);
+    latch->pending -= count < latch->pending ? count : latch->pending;
+    /* Under the lock: after it, the waiter may have finished the latch. */
+    if (latch->pending == 0)
+        (void)pthread_cond_signal(&latch->cond);
+    (void)pthread_mutex_unlock(&latch->mu);
 }
 
 /* The instant that is ms from now, by the condition variable's clock. */
@@ -82,19 +82,19 @@ void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t left_ms)
     (void)pthread_cond_timedwait(cond, mu, &until);
 }
 
-bool shed_gate_wait(struct shed_gate *gate, uint64_t deadline_ms)
+bool shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
 {
     bool is_open;
     uint64_t left_ms;
 
-    (void)pthread_mutex_lock(&gate->mu);
-    while (gate->pending > 0) {
+    (void)pthread_mutex_lock(&latch->mu);
+    while (latch->pending > 0) {
         left_ms = shed_left_ms(deadline_ms, shed_now_ms());
         if (left_ms == 0)
             break;
-        shed_cond_wait(&gate->cond, &gate->mu, left_ms);
+        shed_cond_wait(&latch->cond, &latch->mu, left_ms);
     }
-    is_open = gate->pending == 0;
-    (void)pthread_mutex_unlock(&gate->mu);
+    is_open = latch->pending == 0;
+    (void)pthread_mutex_unlock(&latch->mu);
     return is_open;
 }

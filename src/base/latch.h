@@ -1,13 +1,13 @@
 /*
- * A gate: one thread waits until a number of things have happened, or until a
+ * A latch: one thread waits until a number of things have happened, or until a
  * deadline. It lives on the waiter's stack: open does not touch it after the
  * last thing is counted.
  *
  * pthread_cond_clockwait is not in C11's POSIX, so the condition variable is
  * bound to the monotonic clock when it is made.
  */
-#ifndef SHED_GATE_H
-#define SHED_GATE_H
+#ifndef SHED_LATCH_H
+#define SHED_LATCH_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -16,13 +16,13 @@
 
 #include <snowshed/snowshed.h>
 
-struct shed_gate {
+struct shed_latch {
     pthread_mutex_t mu;
     pthread_cond_t cond;
     size_t pending; /* under mu */
 };
 
-/* A condition variable on the monotonic clock, for what a gate does not fit.
+/* A condition variable on the monotonic clock, for what a latch does not fit.
  * Returns: 0, or an errno. */
 SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
 
@@ -31,15 +31,15 @@ void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
                     uint64_t left_ms);
 
 /* Returns: SHED_OK, SHED_ENOMEM. */
-SHED_MUST_CHECK int shed_gate_init(struct shed_gate *gate, size_t pending,
-                                   struct shed_error *err);
-void shed_gate_fini(struct shed_gate *gate);
+SHED_MUST_CHECK int shed_latch_init(struct shed_latch *latch, size_t pending,
+                                    struct shed_error *err);
+void shed_latch_fini(struct shed_latch *latch);
 
 /* Count things as having happened (or as never going to); any thread. */
-void shed_gate_open(struct shed_gate *gate, size_t count);
+void shed_latch_count_down(struct shed_latch *latch, size_t count);
 
 /* Wait. Returns: true when all have happened, false at the deadline
  * (shed_now_ms; UINT64_MAX waits without one). */
-bool shed_gate_wait(struct shed_gate *gate, uint64_t deadline_ms);
+bool shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
 
 #endif

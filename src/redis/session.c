@@ -3,7 +3,7 @@
  * since CLIENT TRACKING was answered, because the server ends tracking silently
  * when either goes.
  */
-#include "redis/push.h"
+#include "redis/session.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cache/entry.h"
 #include "base/error.h"
+#include "cache/entry.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 #define PROCESS_CHANNEL "snowshed:process:"
@@ -23,9 +23,9 @@
 #define CHANNELS 2
 #define MS_PER_S 1000
 
-struct shed_push {
+struct shed_session {
     struct shed_reactor *reactor;
-    struct shed_push_hooks hooks;
+    struct shed_session_hooks hooks;
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL where waiting is by timer alone */
     struct shed_timer *ping;
@@ -50,16 +50,16 @@ struct shed_push {
     struct shed_post follow; /* when a link has left the server */
     atomic_bool is_following;
     pthread_mutex_t mu;
-    struct shed_push_identity identity; /* under mu */
-    char run[SHED_RUN_BYTES];           /* the same; of the server; blanks: not
-                                           known */
-    _Atomic uint64_t server_since_ms;   /* by our clock; 0: not known */
+    struct shed_identity identity;    /* under mu */
+    char run[SHED_RUN_BYTES];         /* the same; of the server; blanks: not
+                                         known */
+    _Atomic uint64_t server_since_ms; /* by our clock; 0: not known */
     /* server's clock less ours; any thread */
     _Atomic int64_t clock_offset_ms;
 };
 
 /* NULL: it is not known. */
-static void set_run(struct shed_push *p, const char *run)
+static void set_run(struct shed_session *p, const char *run)
 {
     pthread_mutex_lock(&p->mu);
     if (run != NULL)
@@ -69,7 +69,7 @@ static void set_run(struct shed_push *p, const char *run)
     pthread_mutex_unlock(&p->mu);
 }
 
-static void update_identity(struct shed_push *p)
+static void update_identity(struct shed_session *p)
 {
     bool is_known = p->channels == CHANNELS && p->run[0] != ' ';
 
@@ -83,7 +83,7 @@ static void update_identity(struct shed_push *p)
     pthread_mutex_unlock(&p->mu);
 }
 
-static void begin_epoch(struct shed_push *p, bool is_on)
+static void begin_epoch(struct shed_session *p, bool is_on)
 {
     p->is_on = is_on;
     atomic_store(&p->is_settled, true);
@@ -92,7 +92,7 @@ static void begin_epoch(struct shed_push *p, bool is_on)
     p->waiting = NULL;
 }
 
-static void end_epoch(struct shed_push *p)
+static void end_epoch(struct shed_session *p)
 {
     update_identity(p);
     begin_epoch(p, false);
@@ -101,7 +101,7 @@ static void end_epoch(struct shed_push *p)
 /* What has not come by now may never come. */
 static void settle(void *arg)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     if (!atomic_load(&p->is_settled))
         begin_epoch(p, p->is_on);
@@ -119,7 +119,7 @@ static void ignore(void *arg, struct shed_reply *reply,
 }
 
 /* So that a first call does not have to be made twice. */
-static void load_scripts(struct shed_push *p)
+static void load_scripts(struct shed_session *p)
 {
     for (int i = 0; i < SHED_SCRIPTS; i++) {
         struct shed_args args = {0};
@@ -144,7 +144,7 @@ static int64_t number(const struct shed_reply *reply)
 static void on_time(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
     int64_t server_ms =
         number(shed_reply_at(reply, 0)) * MS_PER_S +
         number(shed_reply_at(reply, 1)) / MS_PER_S; /* it counts in us */
@@ -155,7 +155,7 @@ static void on_time(void *arg, struct shed_reply *reply,
         atomic_store(&p->clock_offset_ms, server_ms - (int64_t)shed_now_ms());
 }
 
-static void ask_time(struct shed_push *p)
+static void ask_time(struct shed_session *p)
 {
     struct shed_args args = {0};
 
@@ -168,7 +168,7 @@ static void ask_time(struct shed_push *p)
 static void on_role(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     (void)trouble;
     (void)err;
@@ -178,7 +178,7 @@ static void on_role(void *arg, struct shed_reply *reply,
 
 /* A server that has become a replica goes on answering: gets alone would not
  * find out. */
-static void ask_role(struct shed_push *p)
+static void ask_role(struct shed_session *p)
 {
     struct shed_args args = {0};
 
@@ -204,7 +204,7 @@ static const char *find_info(const char *text, size_t size, const char *name)
 static void on_info(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
     size_t size = 0;
     const char *text = shed_reply_bytes(reply, &size);
     const char *run = find_info(text, size, "run_id:");
@@ -224,7 +224,7 @@ static void on_info(void *arg, struct shed_reply *reply,
     update_identity(p);
 }
 
-static void ask_info(struct shed_push *p)
+static void ask_info(struct shed_session *p)
 {
     struct shed_args args = {0};
 
@@ -235,12 +235,12 @@ static void ask_info(struct shed_push *p)
     shed_pipe_call(p->commands, &p->info, &args, on_info, p);
 }
 
-static void start_tracking(struct shed_push *p);
+static void start_tracking(struct shed_session *p);
 
 static void on_tracking(void *arg, struct shed_reply *reply,
                         enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     (void)trouble;
     (void)err;
@@ -255,7 +255,7 @@ static void on_tracking(void *arg, struct shed_reply *reply,
 }
 
 /* Once both connections are there, whichever came last. */
-static void start_tracking(struct shed_push *p)
+static void start_tracking(struct shed_session *p)
 {
     struct shed_args args = {0};
 
@@ -272,7 +272,7 @@ static void start_tracking(struct shed_push *p)
 
 static void on_commands_open(void *arg)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     p->hooks.on_standing(p->hooks.arg, NULL);
     ask_info(p);
@@ -283,7 +283,7 @@ static void on_commands_open(void *arg)
 
 static void on_commands_unreached(void *arg, const struct shed_error *why)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     p->hooks.on_standing(p->hooks.arg, why);
     settle(p);
@@ -291,7 +291,7 @@ static void on_commands_unreached(void *arg, const struct shed_error *why)
 
 static void on_commands_lost(void *arg, const struct shed_error *why)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     p->hooks.on_standing(p->hooks.arg, why);
     set_run(p, NULL);
@@ -301,7 +301,7 @@ static void on_commands_lost(void *arg, const struct shed_error *why)
 
 static void on_commands_push(void *arg, struct shed_reply *reply)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     (void)reply;
     shed_pipe_drop(p->commands, "a reply that nobody asked for");
@@ -313,7 +313,7 @@ static void on_client_id(void *arg, struct shed_reply *reply,
                          enum shed_trouble trouble,
                          const struct shed_error *err)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
     struct shed_args args = {0};
 
     (void)trouble;
@@ -334,14 +334,14 @@ static void on_client_id(void *arg, struct shed_reply *reply,
 /* It is no call, so the pipe does not see that its answer does not come. */
 static void on_unsubscribed(void *arg)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     shed_pipe_drop(p->pushes, "no answer to SUBSCRIBE");
 }
 
 static void on_pushes_open(void *arg)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
     struct shed_args args = {0};
 
     p->channels = 0;
@@ -361,7 +361,7 @@ static void on_pushes_unreached(void *arg, const struct shed_error *why)
 
 static void on_pushes_lost(void *arg, const struct shed_error *why)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     (void)why;
     p->channels = 0;
@@ -369,7 +369,7 @@ static void on_pushes_lost(void *arg, const struct shed_error *why)
     end_epoch(p);
 }
 
-static void on_invalidate(struct shed_push *p, const struct shed_reply *keys)
+static void on_invalidate(struct shed_session *p, const struct shed_reply *keys)
 {
     /* nil: the whole database was flushed */
     if (shed_reply_is_nil(keys))
@@ -384,7 +384,7 @@ static void on_invalidate(struct shed_push *p, const struct shed_reply *keys)
 
 static void on_push(void *arg, struct shed_reply *reply)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     p->is_silent = false;
     if (shed_reply_error(reply) != NULL) {
@@ -404,7 +404,7 @@ static void on_push(void *arg, struct shed_reply *reply)
 
 static void on_ping(void *arg)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
     struct shed_args args = {0};
 
     shed_timer_set(p->ping, PING_MS);
@@ -424,7 +424,7 @@ static void on_ping(void *arg)
 
 /* ------------------------------------------------------------ a failover */
 
-static void follow(struct shed_push *p)
+static void follow(struct shed_session *p)
 {
     shed_pipe_follow(p->commands);
     if (p->pushes != NULL)
@@ -433,9 +433,9 @@ static void follow(struct shed_push *p)
 
 static void follow_posted(struct shed_post *post)
 {
-    struct shed_push *p =
-        (struct shed_push *)(void *)((char *)post -
-                                     offsetof(struct shed_push, follow));
+    struct shed_session *p =
+        (struct shed_session *)(void *)((char *)post -
+                                        offsetof(struct shed_session, follow));
 
     atomic_store(&p->is_following, false);
     follow(p);
@@ -445,7 +445,7 @@ static void follow_posted(struct shed_post *post)
  * too. */
 static void on_leave(void *arg)
 {
-    struct shed_push *p = arg;
+    struct shed_session *p = arg;
 
     if (shed_reactor_is_here(p->reactor))
         follow(p);
@@ -455,12 +455,14 @@ static void on_leave(void *arg)
 
 /* -------------------------------------------------------- begin and end */
 
-int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
-                     const struct shed_client_options *options,
-                     const char *process, const struct shed_push_hooks *hooks,
-                     struct shed_push **out, struct shed_error *err)
+int shed_session_create(struct shed_reactor *reactor,
+                        struct shed_address *address,
+                        const struct shed_client_options *options,
+                        const char *process,
+                        const struct shed_session_hooks *hooks,
+                        struct shed_session **out, struct shed_error *err)
 {
-    struct shed_push *p = calloc(1, sizeof(*p));
+    struct shed_session *p = calloc(1, sizeof(*p));
     struct shed_pipe_hooks on_commands = {p, on_commands_open, on_commands_lost,
                                           on_commands_unreached,
                                           on_commands_push};
@@ -497,7 +499,7 @@ int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
         code = shed_pipe_create(reactor, address, options, &on_pushes,
                                 &p->pushes, err);
     if (code != SHED_OK) {
-        shed_push_close(p);
+        shed_session_close(p);
         return code;
     }
     address->on_leave = on_leave;
@@ -506,7 +508,7 @@ int shed_push_create(struct shed_reactor *reactor, struct shed_address *address,
     return SHED_OK;
 }
 
-void shed_push_open(struct shed_push *p)
+void shed_session_open(struct shed_session *p)
 {
     shed_timer_set(p->ping, PING_MS);
     shed_pipe_open(p->commands);
@@ -514,7 +516,7 @@ void shed_push_open(struct shed_push *p)
         shed_pipe_open(p->pushes);
 }
 
-void shed_push_close(struct shed_push *p)
+void shed_session_close(struct shed_session *p)
 {
     if (p == NULL)
         return;
@@ -526,7 +528,7 @@ void shed_push_close(struct shed_push *p)
     free(p);
 }
 
-void shed_push_forget(struct shed_push *p)
+void shed_session_forget(struct shed_session *p)
 {
     if (p == NULL)
         return;
@@ -534,33 +536,33 @@ void shed_push_forget(struct shed_push *p)
     shed_pipe_forget(p->pushes);
 }
 
-struct shed_pipe *shed_push_pipe(struct shed_push *p)
+struct shed_pipe *shed_session_pipe(struct shed_session *p)
 {
     return p->commands;
 }
 
-bool shed_push_is_on(const struct shed_push *p)
+bool shed_session_is_on(const struct shed_session *p)
 {
     return p->is_on;
 }
 
-bool shed_push_is_settled(const struct shed_push *p)
+bool shed_session_is_settled(const struct shed_session *p)
 {
     return atomic_load(&p->is_settled);
 }
 
-void shed_push_await(struct shed_push *p, struct shed_post *post)
+void shed_session_await(struct shed_session *p, struct shed_post *post)
 {
     post->next = p->waiting;
     p->waiting = post;
 }
 
-bool shed_push_has_channel(const struct shed_push *p)
+bool shed_session_has_channel(const struct shed_session *p)
 {
     return p->channels == CHANNELS;
 }
 
-bool shed_push_is_same_server(struct shed_push *a, struct shed_push *b)
+bool shed_session_is_same_server(struct shed_session *a, struct shed_session *b)
 {
     char run[SHED_RUN_BYTES];
     bool is_same;
@@ -574,22 +576,22 @@ bool shed_push_is_same_server(struct shed_push *a, struct shed_push *b)
     return is_same;
 }
 
-uint64_t shed_push_server_ms(const struct shed_push *p)
+uint64_t shed_session_server_ms(const struct shed_session *p)
 {
     int64_t offset = atomic_load(&p->clock_offset_ms);
 
     return offset == 0 ? 0 : (uint64_t)((int64_t)shed_now_ms() + offset);
 }
 
-void shed_push_identify(struct shed_push *p,
-                        struct shed_push_identity *identity)
+void shed_session_identify(struct shed_session *p,
+                           struct shed_identity *identity)
 {
     pthread_mutex_lock(&p->mu);
     *identity = p->identity;
     pthread_mutex_unlock(&p->mu);
 }
 
-uint64_t shed_push_server_age_ms(const struct shed_push *p)
+uint64_t shed_session_server_age_ms(const struct shed_session *p)
 {
     uint64_t since_ms = atomic_load(&p->server_since_ms);
 

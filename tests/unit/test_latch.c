@@ -1,5 +1,5 @@
-/* gate: who waits goes on when all has happened, or at the deadline. */
-#include "base/gate.h"
+/* latch: who waits goes on when all has happened, or at the deadline. */
+#include "base/latch.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -7,22 +7,22 @@
 
 #include "support/testing.h"
 
-/* A thread that counts one thing at each gate that it is shown. */
+/* A thread that counts one thing at each latch that it is shown. */
 struct opener {
     pthread_t thread;
-    struct shed_gate *_Atomic gate; /* NULL: none is shown */
+    struct shed_latch *_Atomic latch; /* NULL: none is shown */
     atomic_bool is_over;
 };
 
 static void *open_gates(void *user)
 {
     struct opener *opener = user;
-    struct shed_gate *gate;
+    struct shed_latch *latch;
 
     while (!atomic_load(&opener->is_over)) {
-        gate = atomic_exchange(&opener->gate, NULL);
-        if (gate != NULL)
-            shed_gate_open(gate, 1);
+        latch = atomic_exchange(&opener->latch, NULL);
+        if (latch != NULL)
+            shed_latch_count_down(latch, 1);
         else
             sched_yield();
     }
@@ -31,7 +31,7 @@ static void *open_gates(void *user)
 
 static void start_opener(struct opener *opener)
 {
-    atomic_init(&opener->gate, NULL);
+    atomic_init(&opener->latch, NULL);
     atomic_init(&opener->is_over, false);
     ck_assert_int_eq(pthread_create(&opener->thread, NULL, open_gates, opener),
                      0);
@@ -45,46 +45,46 @@ static void stop_opener(struct opener *opener)
 
 START_TEST(a_gate_with_nothing_pending_is_open)
 {
-    struct shed_gate gate;
+    struct shed_latch latch;
 
-    ck_assert_int_eq(shed_gate_init(&gate, 0, NULL), SHED_OK);
-    ck_assert(shed_gate_wait(&gate, 0));
-    shed_gate_fini(&gate);
+    ck_assert_int_eq(shed_latch_init(&latch, 0, NULL), SHED_OK);
+    ck_assert(shed_latch_wait(&latch, 0));
+    shed_latch_fini(&latch);
 }
 END_TEST
 
 START_TEST(a_deadline_that_has_passed_ends_the_wait_at_once)
 {
-    struct shed_gate gate;
+    struct shed_latch latch;
 
-    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
-    ck_assert(!shed_gate_wait(&gate, 0));
-    shed_gate_fini(&gate);
+    ck_assert_int_eq(shed_latch_init(&latch, 1, NULL), SHED_OK);
+    ck_assert(!shed_latch_wait(&latch, 0));
+    shed_latch_fini(&latch);
 }
 END_TEST
 
 START_TEST(a_wait_lasts_until_its_deadline)
 {
     uint64_t deadline_ms = shed_now_ms() + 30;
-    struct shed_gate gate;
+    struct shed_latch latch;
 
-    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
-    ck_assert(!shed_gate_wait(&gate, deadline_ms));
+    ck_assert_int_eq(shed_latch_init(&latch, 1, NULL), SHED_OK);
+    ck_assert(!shed_latch_wait(&latch, deadline_ms));
     ck_assert_uint_ge(shed_now_ms(), deadline_ms);
     ck_assert_uint_lt(shed_now_ms(), test_deadline_ms());
-    shed_gate_fini(&gate);
+    shed_latch_fini(&latch);
 }
 END_TEST
 
 START_TEST(a_wait_longer_than_one_sleep_lasts_until_its_deadline)
 {
     uint64_t deadline_ms = shed_now_ms() + 1100;
-    struct shed_gate gate;
+    struct shed_latch latch;
 
-    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
-    ck_assert(!shed_gate_wait(&gate, deadline_ms));
+    ck_assert_int_eq(shed_latch_init(&latch, 1, NULL), SHED_OK);
+    ck_assert(!shed_latch_wait(&latch, deadline_ms));
     ck_assert_uint_ge(shed_now_ms(), deadline_ms);
-    shed_gate_fini(&gate);
+    shed_latch_fini(&latch);
 }
 END_TEST
 
@@ -100,47 +100,47 @@ START_TEST(a_waiter_sleeps_instead_of_looking_all_the_time)
 {
     enum { WAIT_MS = 200 };
     uint64_t before_ms = thread_cpu_ms();
-    struct shed_gate gate;
+    struct shed_latch latch;
 
-    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
-    ck_assert(!shed_gate_wait(&gate, shed_now_ms() + WAIT_MS));
+    ck_assert_int_eq(shed_latch_init(&latch, 1, NULL), SHED_OK);
+    ck_assert(!shed_latch_wait(&latch, shed_now_ms() + WAIT_MS));
     ck_assert_uint_lt(thread_cpu_ms() - before_ms, WAIT_MS / 4);
-    shed_gate_fini(&gate);
+    shed_latch_fini(&latch);
 }
 END_TEST
 
 START_TEST(one_of_two_does_not_open_the_gate)
 {
-    struct shed_gate gate;
+    struct shed_latch latch;
 
-    ck_assert_int_eq(shed_gate_init(&gate, 2, NULL), SHED_OK);
-    shed_gate_open(&gate, 1);
-    ck_assert(!shed_gate_wait(&gate, 0));
-    shed_gate_open(&gate, 1);
-    ck_assert(shed_gate_wait(&gate, 0));
-    shed_gate_fini(&gate);
+    ck_assert_int_eq(shed_latch_init(&latch, 2, NULL), SHED_OK);
+    shed_latch_count_down(&latch, 1);
+    ck_assert(!shed_latch_wait(&latch, 0));
+    shed_latch_count_down(&latch, 1);
+    ck_assert(shed_latch_wait(&latch, 0));
+    shed_latch_fini(&latch);
 }
 END_TEST
 
 START_TEST(several_are_counted_at_once)
 {
-    struct shed_gate gate;
+    struct shed_latch latch;
 
-    ck_assert_int_eq(shed_gate_init(&gate, 5, NULL), SHED_OK);
-    shed_gate_open(&gate, 5);
-    ck_assert(shed_gate_wait(&gate, 0));
-    shed_gate_fini(&gate);
+    ck_assert_int_eq(shed_latch_init(&latch, 5, NULL), SHED_OK);
+    shed_latch_count_down(&latch, 5);
+    ck_assert(shed_latch_wait(&latch, 0));
+    shed_latch_fini(&latch);
 }
 END_TEST
 
 START_TEST(counting_too_many_leaves_it_open)
 {
-    struct shed_gate gate;
+    struct shed_latch latch;
 
-    ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
-    shed_gate_open(&gate, 2);
-    ck_assert(shed_gate_wait(&gate, 0));
-    shed_gate_fini(&gate);
+    ck_assert_int_eq(shed_latch_init(&latch, 1, NULL), SHED_OK);
+    shed_latch_count_down(&latch, 2);
+    ck_assert(shed_latch_wait(&latch, 0));
+    shed_latch_fini(&latch);
 }
 END_TEST
 
@@ -148,37 +148,37 @@ START_TEST(a_waiter_is_woken_long_before_its_deadline)
 {
     uint64_t deadline_ms = test_deadline_ms();
     struct opener opener;
-    struct shed_gate gate;
+    struct shed_latch latch;
 
     start_opener(&opener);
     /* Two rounds, each of which may find the waiter asleep or not yet. */
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(shed_gate_init(&gate, 1, NULL), SHED_OK);
-        atomic_store(&opener.gate, &gate);
-        ck_assert(shed_gate_wait(&gate, UINT64_MAX));
-        shed_gate_fini(&gate);
+        ck_assert_int_eq(shed_latch_init(&latch, 1, NULL), SHED_OK);
+        atomic_store(&opener.latch, &latch);
+        ck_assert(shed_latch_wait(&latch, UINT64_MAX));
+        shed_latch_fini(&latch);
     }
     ck_assert_uint_lt(shed_now_ms(), deadline_ms);
     stop_opener(&opener);
 }
 END_TEST
 
-/* A sanitizer sees it if the opener touches a gate that is gone. */
+/* A sanitizer sees it if the opener touches a latch that is gone. */
 START_TEST(a_gate_may_go_as_soon_as_the_wait_is_over)
 {
     enum { ROUNDS = 5000 };
     struct opener opener;
-    struct shed_gate *gate;
+    struct shed_latch *latch;
 
     start_opener(&opener);
     for (int i = 0; i < ROUNDS; i++) {
-        gate = malloc(sizeof(*gate));
-        ck_assert_ptr_nonnull(gate);
-        ck_assert_int_eq(shed_gate_init(gate, 1, NULL), SHED_OK);
-        atomic_store(&opener.gate, gate);
-        ck_assert(shed_gate_wait(gate, test_deadline_ms()));
-        shed_gate_fini(gate);
-        free(gate);
+        latch = malloc(sizeof(*latch));
+        ck_assert_ptr_nonnull(latch);
+        ck_assert_int_eq(shed_latch_init(latch, 1, NULL), SHED_OK);
+        atomic_store(&opener.latch, latch);
+        ck_assert(shed_latch_wait(latch, test_deadline_ms()));
+        shed_latch_fini(latch);
+        free(latch);
     }
     stop_opener(&opener);
 }
@@ -186,7 +186,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("gate");
+    TCase *tc = tcase_create("latch");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_gate_with_nothing_pending_is_open);
@@ -199,5 +199,5 @@ int main(void)
     tcase_add_test(tc, counting_too_many_leaves_it_open);
     tcase_add_test(tc, a_waiter_is_woken_long_before_its_deadline);
     tcase_add_test(tc, a_gate_may_go_as_soon_as_the_wait_is_over);
-    return run_tests("gate", tc);
+    return run_tests("latch", tc);
 }

@@ -2,25 +2,25 @@
  * What a flight says to Redis, and what it hears: the sends of its machine
  * become calls of scripts, their replies become its events. Reactor thread.
  */
-#ifndef SHED_EXCHANGE_H
-#define SHED_EXCHANGE_H
+#ifndef SHED_FLIGHT_REDIS_H
+#define SHED_FLIGHT_REDIS_H
 
 #include <stdbool.h>
 
 #include <snowshed/snowshed.h>
 
+#include "base/stats.h"
 #include "cache/entry.h"
 #include "cache/flight.h"
 #include "cache/load.h"
-#include "redis/push.h"
-#include "base/stats.h"
+#include "redis/session.h"
 
 /* Room for the decimal digits of 64 bits. */
 #define SHED_DIGITS 24
 
 /* What all flights of a cache have in common. */
-struct shed_exchange_settings {
-    struct shed_push *push;
+struct shed_flight_redis_settings {
+    struct shed_session *session;
     const char *process; /* id, SHED_ENTRY_PROCESS_BYTES */
     const struct shed_cache_options *options;
     struct shed_counters *counters;
@@ -28,15 +28,14 @@ struct shed_exchange_settings {
 };
 
 /* Borrows all that is passed. record_ms is how long a lease record lives. */
-void shed_exchange_settings_init(struct shed_exchange_settings *settings,
-                                 struct shed_push *push, const char *process,
-                                 const struct shed_cache_options *options,
-                                 struct shed_counters *counters,
-                                 uint64_t record_ms);
+void shed_flight_redis_settings_init(
+    struct shed_flight_redis_settings *settings, struct shed_session *session,
+    const char *process, const struct shed_cache_options *options,
+    struct shed_counters *counters, uint64_t record_ms);
 
-struct shed_exchange {
+struct shed_flight_redis {
     /* set by the flight's owner; the rest begins as zero */
-    const struct shed_exchange_settings *settings;
+    const struct shed_flight_redis_settings *settings;
     struct shed_entry_key key;
     unsigned char number[8]; /* of the flight, as the scripts want it */
     const struct shed_loaded *loaded; /* what is to be published */
@@ -59,25 +58,26 @@ struct shed_exchange {
 /* Send what the machine wants: ACQUIRE, PUBLISH, FAIL or RELEASE. Its reply
  * becomes an event with the number of the request, never before the return.
  * No other may be under way. */
-void shed_exchange_send(struct shed_exchange *exchange,
-                        enum shed_flight_send what, uint64_t request);
+void shed_flight_redis_send(struct shed_flight_redis *exchange,
+                            enum shed_flight_send what, uint64_t request);
 
 /* Send a renewal, unless the last one is still under way. */
-void shed_exchange_renew(struct shed_exchange *exchange, uint64_t request);
+void shed_flight_redis_renew(struct shed_flight_redis *exchange,
+                             uint64_t request);
 
 /* Whether something is still to come back. */
-bool shed_exchange_is_busy(const struct shed_exchange *exchange);
+bool shed_flight_redis_is_busy(const struct shed_flight_redis *exchange);
 
-void shed_exchange_fini(struct shed_exchange *exchange);
+void shed_flight_redis_fini(struct shed_flight_redis *exchange);
 
 /* The value of key's entry in a reply, which is taken over on success; counts
  * it as a hit. Any thread. Returns: NULL if it does not decode to a row or its
  * absence (*state says why), or for want of memory (then *state is
  * SHED_ENTRY_OK). */
-struct shed_value *shed_exchange_value(const struct shed_push *push,
-                                       struct shed_counters *counters,
-                                       struct shed_entry_key key,
-                                       struct shed_reply *reply,
-                                       enum shed_entry_state *state);
+struct shed_value *shed_flight_redis_value(const struct shed_session *session,
+                                           struct shed_counters *counters,
+                                           struct shed_entry_key key,
+                                           struct shed_reply *reply,
+                                           enum shed_entry_state *state);
 
 #endif

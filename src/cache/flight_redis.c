@@ -3,33 +3,33 @@
  * one renewal are under way; each that ends makes one event, unless the flight
  * is done with it.
  */
-#include "cache/exchange.h"
+#include "cache/flight_redis.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cache/freshness.h"
 #include "base/random.h"
 #include "base/value.h"
+#include "cache/freshness.h"
 
 #define US_PER_MS 1000
 
 /* ----------------------------------------------------------------- values */
 
-static uint64_t age_ms(const struct shed_push *push, uint64_t written_ms)
+static uint64_t age_ms(const struct shed_session *session, uint64_t written_ms)
 {
-    uint64_t server_ms = shed_push_server_ms(push);
+    uint64_t server_ms = shed_session_server_ms(session);
 
     return shed_left_ms(server_ms, written_ms);
 }
 
-struct shed_value *shed_exchange_value(const struct shed_push *push,
-                                       struct shed_counters *counters,
-                                       struct shed_entry_key key,
-                                       struct shed_reply *reply,
-                                       enum shed_entry_state *state)
+struct shed_value *shed_flight_redis_value(const struct shed_session *session,
+                                           struct shed_counters *counters,
+                                           struct shed_entry_key key,
+                                           struct shed_reply *reply,
+                                           enum shed_entry_state *state)
 {
     struct shed_entry entry;
     struct shed_value *value;
@@ -52,7 +52,7 @@ struct shed_value *shed_exchange_value(const struct shed_push *push,
                             entry.payload_size, reply, shed_reply_free);
     if (value == NULL)
         return NULL;
-    value->age_ms = age_ms(push, entry.written_ms);
+    value->age_ms = age_ms(session, entry.written_ms);
     shed_count(kind == SHED_ABSENT ? &counters->negative_hits : &counters->hits,
                1);
     return value;
@@ -60,14 +60,14 @@ struct shed_value *shed_exchange_value(const struct shed_push *push,
 
 /* -------------------------------------------------------- what comes back */
 
-static void drop_entry(struct shed_exchange *x)
+static void drop_entry(struct shed_flight_redis *x)
 {
     shed_value_unref(x->entry);
     x->entry = NULL;
 }
 
 /* An error reply, or none at all. */
-static void on_trouble(struct shed_exchange *x, uint64_t request,
+static void on_trouble(struct shed_flight_redis *x, uint64_t request,
                        struct shed_reply *reply, enum shed_trouble trouble,
                        const struct shed_error *err)
 {
@@ -86,7 +86,7 @@ static void on_trouble(struct shed_exchange *x, uint64_t request,
 }
 
 /* Keep the beginning of a corrupt entry, by which acquire may replace it. */
-static void remember_corrupt(struct shed_exchange *x,
+static void remember_corrupt(struct shed_flight_redis *x,
                              const struct shed_reply *reply)
 {
     size_t size = 0;
@@ -97,7 +97,7 @@ static void remember_corrupt(struct shed_exchange *x,
         memcpy(x->seen, bytes, x->seen_size);
 }
 
-static bool fail_corrupt(struct shed_exchange *x)
+static bool fail_corrupt(struct shed_flight_redis *x)
 {
     (void)shed_fail(&x->error, SHED_EREDIS,
                     "the entry in Redis is corrupt, and comes back so");
@@ -106,14 +106,14 @@ static bool fail_corrupt(struct shed_exchange *x)
 
 /* The entry in the second place of a reply. Returns: false if it does not
  * decode. */
-static bool take_entry(struct shed_exchange *x, struct shed_reply *reply)
+static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
 {
     struct shed_reply *bytes = shed_reply_take(reply, 1);
     enum shed_entry_state state;
 
     drop_entry(x);
-    x->entry = shed_exchange_value(x->settings->push, x->settings->counters,
-                                   x->key, bytes, &state);
+    x->entry = shed_flight_redis_value(
+        x->settings->session, x->settings->counters, x->key, bytes, &state);
     if (x->entry != NULL)
         return true;
     if (state == SHED_ENTRY_CORRUPT)
@@ -123,7 +123,8 @@ static bool take_entry(struct shed_exchange *x, struct shed_reply *reply)
 }
 
 /* Returns: false if it does not decode. */
-static bool take_marker(struct shed_exchange *x, const struct shed_reply *reply)
+static bool take_marker(struct shed_flight_redis *x,
+                        const struct shed_reply *reply)
 {
     struct shed_entry entry;
     size_t size = 0;
@@ -145,7 +146,8 @@ static bool take_marker(struct shed_exchange *x, const struct shed_reply *reply)
     return true;
 }
 
-static void take_lease(struct shed_exchange *x, const struct shed_reply *reply)
+static void take_lease(struct shed_flight_redis *x,
+                       const struct shed_reply *reply)
 {
     struct shed_counters *c = x->settings->counters;
     const struct shed_reply *how = shed_reply_at(reply, 2);
@@ -168,7 +170,7 @@ static void take_lease(struct shed_exchange *x, const struct shed_reply *reply)
 static void on_acquired(void *arg, struct shed_reply *reply,
                         enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_exchange *x = arg;
+    struct shed_flight_redis *x = arg;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
     struct shed_flight_event event = {.request = x->call_request};
 
@@ -195,7 +197,7 @@ static void on_published(void *arg, struct shed_reply *reply,
                          enum shed_trouble trouble,
                          const struct shed_error *err)
 {
-    struct shed_exchange *x = arg;
+    struct shed_flight_redis *x = arg;
     struct shed_counters *c = x->settings->counters;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
     struct shed_flight_event event = {.request = x->call_request};
@@ -220,7 +222,7 @@ static void on_published(void *arg, struct shed_reply *reply,
 static void on_ended(void *arg, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_exchange *x = arg;
+    struct shed_flight_redis *x = arg;
     struct shed_flight_event event = {.type = SHED_EV_ENDED,
                                       .request = x->call_request};
 
@@ -236,7 +238,7 @@ static void on_ended(void *arg, struct shed_reply *reply,
 static void on_renewed(void *arg, struct shed_reply *reply,
                        enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_exchange *x = arg;
+    struct shed_flight_redis *x = arg;
     struct shed_flight_event event = {.type = SHED_EV_RENEWED,
                                       .request = x->renew_request};
 
@@ -252,7 +254,7 @@ static void on_renewed(void *arg, struct shed_reply *reply,
 static void on_call(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_exchange *x = arg;
+    struct shed_flight_redis *x = arg;
 
     if (x->sent == SHED_SEND_ACQUIRE)
         on_acquired(arg, reply, trouble, err);
@@ -276,7 +278,8 @@ static void add_number(struct shed_args *args, char digits[SHED_DIGITS],
     shed_args_add_text(args, digits);
 }
 
-static void add_holder(struct shed_args *args, const struct shed_exchange *x)
+static void add_holder(struct shed_args *args,
+                       const struct shed_flight_redis *x)
 {
     shed_args_add(args, x->settings->process, SHED_ENTRY_PROCESS_BYTES);
     shed_args_add(args, x->number, sizeof(x->number));
@@ -291,14 +294,14 @@ static void add_parts(struct shed_args *args,
     shed_args_add(args, entry->payload, entry->payload_size);
 }
 
-static void put_call(struct shed_exchange *x, const struct shed_args *args)
+static void put_call(struct shed_flight_redis *x, const struct shed_args *args)
 {
-    shed_pipe_call(shed_push_pipe(x->settings->push), &x->call, args, on_call,
-                   x);
+    shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, args,
+                   on_call, x);
 }
 
 static void begin(struct shed_args *args, enum shed_script script,
-                  const struct shed_exchange *x)
+                  const struct shed_flight_redis *x)
 {
     shed_script_begin(args, script, "1");
     shed_args_add(args, x->key.at, x->key.size);
@@ -317,11 +320,11 @@ static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
         token[i] = (unsigned char)shed_random_jitter();
 }
 
-static void send_acquire(struct shed_exchange *x)
+static void send_acquire(struct shed_flight_redis *x)
 {
-    const struct shed_exchange_settings *r = x->settings;
+    const struct shed_flight_redis_settings *r = x->settings;
     unsigned flags =
-        shed_push_has_channel(r->push) ? SHED_ENTRY_HAS_CHANNEL : 0;
+        shed_session_has_channel(r->session) ? SHED_ENTRY_HAS_CHANNEL : 0;
     unsigned char flag_bytes[] = {0, (unsigned char)flags};
     unsigned char version[SHED_ENTRY_VERSION_BYTES];
     struct shed_args args;
@@ -338,7 +341,7 @@ static void send_acquire(struct shed_exchange *x)
     put_call(x, &args);
 }
 
-static uint64_t ttl_ms(const struct shed_exchange *x)
+static uint64_t ttl_ms(const struct shed_flight_redis *x)
 {
     const struct shed_cache_options *o = x->settings->options;
 
@@ -347,7 +350,7 @@ static uint64_t ttl_ms(const struct shed_exchange *x)
         o->ttl_jitter_pct, shed_random_jitter());
 }
 
-static void send_publish(struct shed_exchange *x)
+static void send_publish(struct shed_flight_redis *x)
 {
     const struct shed_value *v = x->loaded->value;
     uint64_t cost_ms = x->loaded->cost_us / US_PER_MS;
@@ -372,7 +375,7 @@ static void send_publish(struct shed_exchange *x)
 }
 
 /* How long a failure answers others: jittered down to half. */
-static uint64_t failure_ttl_ms(const struct shed_exchange *x)
+static uint64_t failure_ttl_ms(const struct shed_flight_redis *x)
 {
     const uint64_t half_pct = 50;
 
@@ -382,7 +385,7 @@ static uint64_t failure_ttl_ms(const struct shed_exchange *x)
                                  shed_random_jitter());
 }
 
-static void send_fail(struct shed_exchange *x)
+static void send_fail(struct shed_flight_redis *x)
 {
     struct shed_entry entry = {
         .type = SHED_ENTRY_FAILURE,
@@ -404,7 +407,7 @@ static void send_fail(struct shed_exchange *x)
     put_call(x, &args);
 }
 
-static void send_call(struct shed_exchange *x)
+static void send_call(struct shed_flight_redis *x)
 {
     if (x->sent == SHED_SEND_ACQUIRE)
         send_acquire(x);
@@ -414,15 +417,15 @@ static void send_call(struct shed_exchange *x)
         send_fail(x);
 }
 
-void shed_exchange_send(struct shed_exchange *x, enum shed_flight_send what,
-                        uint64_t request)
+void shed_flight_redis_send(struct shed_flight_redis *x,
+                            enum shed_flight_send what, uint64_t request)
 {
     x->sent = what;
     x->call_request = request;
     send_call(x);
 }
 
-void shed_exchange_renew(struct shed_exchange *x, uint64_t request)
+void shed_flight_redis_renew(struct shed_flight_redis *x, uint64_t request)
 {
     struct shed_args args;
 
@@ -433,27 +436,28 @@ void shed_exchange_renew(struct shed_exchange *x, uint64_t request)
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     shed_args_add_text(&args, x->settings->lease_ms);
-    shed_pipe_call(shed_push_pipe(x->settings->push), &x->renew_call, &args,
-                   on_renewed, x);
+    shed_pipe_call(shed_session_pipe(x->settings->session), &x->renew_call,
+                   &args, on_renewed, x);
 }
 
-bool shed_exchange_is_busy(const struct shed_exchange *x)
+bool shed_flight_redis_is_busy(const struct shed_flight_redis *x)
 {
     return x->call.fn != NULL || x->renew_call.fn != NULL;
 }
 
-void shed_exchange_fini(struct shed_exchange *x)
+void shed_flight_redis_fini(struct shed_flight_redis *x)
 {
     drop_entry(x);
 }
 
-void shed_exchange_settings_init(struct shed_exchange_settings *s,
-                                 struct shed_push *push, const char *process,
-                                 const struct shed_cache_options *options,
-                                 struct shed_counters *counters,
-                                 uint64_t record_ms)
+void shed_flight_redis_settings_init(struct shed_flight_redis_settings *s,
+                                     struct shed_session *session,
+                                     const char *process,
+                                     const struct shed_cache_options *options,
+                                     struct shed_counters *counters,
+                                     uint64_t record_ms)
 {
-    s->push = push;
+    s->session = session;
     s->process = process;
     s->options = options;
     s->counters = counters;

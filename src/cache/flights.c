@@ -3,7 +3,7 @@
  * reactor thread only; a flight is freed only when it is over, out of the
  * table, and nothing that was sent for it is still to come back.
  */
-#include "cache/runner.h"
+#include "cache/flights.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -19,14 +19,14 @@
  * what was loaded. */
 #define RECORD_MARGIN_MS 5000
 
-struct shed_runner {
+struct shed_flights {
     /* set at creation */
     struct shed_airport *airport;
     struct shed_source *source;
     struct shed_cache_options options;
     struct shed_counters *counters;
     struct shed_flight_policy policy;
-    struct shed_exchange_settings settings;
+    struct shed_flight_redis_settings settings;
     struct shed_timer *wake; /* wakes the source after a turn of the loop */
 
     pthread_mutex_t mu;
@@ -37,13 +37,13 @@ struct shed_runner {
 
 /* One flight, its callers, and what it is made of. */
 struct run {
-    struct shed_seats seats; /* first: a run is found by its seats */
-    struct shed_runner *runner;
+    struct shed_waiters waiters; /* first: a run is found by its waiters */
+    struct shed_flights *flights;
     struct shed_post post; /* its start, or its load's end */
     struct shed_key key;   /* redis points behind this struct */
     /* reactor thread only */
     struct shed_flight flight;
-    struct shed_exchange exchange; /* with Redis */
+    struct shed_flight_redis exchange; /* with Redis */
     struct shed_timer *timer;
     uint64_t load_request;
     bool is_loading;
@@ -66,7 +66,7 @@ static void give(struct shed_caller *caller, struct shed_value *value,
         caller->code = error->code;
         caller->error = *error;
     }
-    shed_gate_open(caller->gate, 1); /* caller is gone now */
+    shed_latch_count_down(caller->latch, 1); /* caller is gone now */
 }
 
 static void answer(struct run *run, enum shed_flight_answer what, uint64_t upto)
@@ -80,7 +80,7 @@ static void answer(struct run *run, enum shed_flight_answer what, uint64_t upto)
         value = run->loaded.value;
     if (what == SHED_ANSWER_LOADED)
         value->origin = SHED_FROM_LOAD;
-    caller = shed_table_take(run->runner->airport->table, &run->seats, upto);
+    caller = shed_table_take(run->flights->airport->table, &run->waiters, upto);
     for (; caller != NULL; caller = next) {
         next = caller->next;
         give(caller, value, &run->exchange.error);
@@ -115,7 +115,7 @@ static void on_loaded(struct shed_post *post)
                                       .request = run->load_request};
 
     run->is_loading = false;
-    count_load(run->runner->counters, &run->loaded);
+    count_load(run->flights->counters, &run->loaded);
     if (run->loaded.value == NULL) {
         event.type = SHED_EV_LOAD_FAILED;
         run->exchange.error = run->loaded.error;
@@ -130,13 +130,13 @@ static void settle(struct shed_job *job, struct shed_loaded *loaded)
 
     run->loaded = *loaded;
     run->post.run = on_loaded;
-    shed_reactor_post(run->runner->airport->reactor, &run->post);
+    shed_reactor_post(run->flights->airport->reactor, &run->post);
 }
 
 /* Returns: false if the source refused. */
 static bool start_load(struct run *run, uint64_t request)
 {
-    const struct shed_runner *r = run->runner;
+    const struct shed_flights *r = run->flights;
 
     drop_loaded(run);
     run->load_request = request;
@@ -157,7 +157,7 @@ static bool start_load(struct run *run, uint64_t request)
 
 static void wake_source(void *arg)
 {
-    struct shed_runner *r = arg;
+    struct shed_flights *r = arg;
 
     shed_source_wake(r->source);
 }
@@ -166,9 +166,9 @@ static void wake_source(void *arg)
 
 static void destroy(struct run *run)
 {
-    struct shed_runner *r = run->runner;
+    struct shed_flights *r = run->flights;
 
-    shed_exchange_fini(&run->exchange);
+    shed_flight_redis_fini(&run->exchange);
     drop_loaded(run);
     shed_timer_destroy(run->timer);
     free(run);
@@ -182,11 +182,11 @@ static void destroy(struct run *run)
  * back; true if somebody came in the last moment. */
 static bool goes_on(struct run *run)
 {
-    if (run->seats.key == NULL)
+    if (run->waiters.key == NULL)
         return false; /* out of the table already */
-    if (!shed_table_remove(run->runner->airport->table, &run->seats))
+    if (!shed_table_remove(run->flights->airport->table, &run->waiters))
         return true;
-    run->seats.key = NULL;
+    run->waiters.key = NULL;
     return false;
 }
 
@@ -194,7 +194,7 @@ static void perform(struct run *run, const struct shed_flight_act *act,
                     struct shed_flight_event *next)
 {
     if (act->detach)
-        shed_table_detach_seats(run->runner->airport->table, &run->seats);
+        shed_table_detach_waiters(run->flights->airport->table, &run->waiters);
     if (act->answer != SHED_ANSWER_NOTHING)
         answer(run, act->answer, act->answer_upto);
     if (act->set_timer)
@@ -208,13 +208,13 @@ static void perform(struct run *run, const struct shed_flight_act *act,
                                                .request = act->request};
         break;
     case SHED_SEND_RENEW:
-        shed_exchange_renew(&run->exchange, act->request);
+        shed_flight_redis_renew(&run->exchange, act->request);
         break;
     case SHED_SEND_ACQUIRE:
     case SHED_SEND_PUBLISH:
     case SHED_SEND_FAIL:
     case SHED_SEND_RELEASE:
-        shed_exchange_send(&run->exchange, act->send, act->request);
+        shed_flight_redis_send(&run->exchange, act->send, act->request);
         break;
     }
 }
@@ -227,25 +227,26 @@ static void drive(struct run *run, struct shed_flight_event event)
     while (again) {
         struct shed_flight_event next = none;
         struct shed_flight_act act;
-        if (run->seats.key != NULL)
+        if (run->waiters.key != NULL)
             run->flight.newest =
-                shed_table_newest(run->runner->airport->table, &run->seats);
-        run->flight.has_pushes = shed_push_is_on(run->runner->airport->push);
+                shed_table_newest(run->flights->airport->table, &run->waiters);
+        run->flight.has_pushes =
+            shed_session_is_on(run->flights->airport->session);
         act = shed_flight_step(&run->flight, &event, shed_now_ms(),
                                shed_random_jitter());
         if (event.type == SHED_EV_WAIT && run->flight.waits == 1)
-            shed_count(&run->runner->counters->waits, 1);
+            shed_count(&run->flights->counters->waits, 1);
         /* one that was invalidated has a counter of its own */
         if (act.answer == SHED_ANSWER_UNPUBLISHED &&
             event.type != SHED_EV_INVALIDATED)
-            shed_count(&run->runner->counters->unpublished, 1);
+            shed_count(&run->flights->counters->unpublished, 1);
         perform(run, &act, &next);
         event = next;
         again = next.type != SHED_EV_START ||
                 (run->flight.state == SHED_FLIGHT_OVER && goes_on(run));
     }
-    if (run->seats.key == NULL && !shed_exchange_is_busy(&run->exchange) &&
-        !run->is_loading)
+    if (run->waiters.key == NULL &&
+        !shed_flight_redis_is_busy(&run->exchange) && !run->is_loading)
         destroy(run);
 }
 
@@ -262,7 +263,7 @@ static void on_timer(void *arg)
         run->flight.state == SHED_FLIGHT_OVER)
         return;
     if (run->flight.state == SHED_FLIGHT_WAITING)
-        shed_count(&run->runner->counters->polls, 1);
+        shed_count(&run->flights->counters->polls, 1);
     if (run->flight.state == SHED_FLIGHT_LOADING &&
         shed_now_ms() >= run->flight.load_deadline_ms)
         (void)shed_fail(&run->exchange.error, SHED_ESOURCE,
@@ -273,36 +274,36 @@ static void on_timer(void *arg)
 static void push(struct run *run)
 {
     if (run->flight.state == SHED_FLIGHT_WAITING)
-        shed_count(&run->runner->counters->pushes, 1);
+        shed_count(&run->flights->counters->pushes, 1);
     if (run->flight.state == SHED_FLIGHT_WAITING ||
         run->flight.state == SHED_FLIGHT_ACQUIRING)
         drive(run, (struct shed_flight_event){.type = SHED_EV_PUSH});
 }
 
-void shed_runner_on_change(void *arg, const char *key, size_t size)
+void shed_flights_on_change(void *arg, const char *key, size_t size)
 {
     struct shed_airport *airport = arg;
-    struct shed_seats *seats =
+    struct shed_waiters *waiters =
         shed_table_next_of(airport->table, NULL, key, size);
 
-    while (seats != NULL) {
-        struct shed_seats *next =
-            shed_table_next_of(airport->table, seats, key, size);
-        push((struct run *)(void *)seats);
-        seats = next;
+    while (waiters != NULL) {
+        struct shed_waiters *next =
+            shed_table_next_of(airport->table, waiters, key, size);
+        push((struct run *)(void *)waiters);
+        waiters = next;
     }
 }
 
-static void push_seats(struct shed_seats *seats)
+static void push_waiters(struct shed_waiters *waiters)
 {
-    push((struct run *)(void *)seats);
+    push((struct run *)(void *)waiters);
 }
 
-void shed_runner_on_epoch(void *arg)
+void shed_flights_on_epoch(void *arg)
 {
     struct shed_airport *airport = arg;
 
-    shed_table_each(airport->table, push_seats);
+    shed_table_each(airport->table, push_waiters);
 }
 
 /* -------------------------------------------------------- begin and end */
@@ -311,15 +312,15 @@ static void start(struct shed_post *post)
 {
     struct run *run =
         (struct run *)(void *)((char *)post - offsetof(struct run, post));
-    struct shed_push *session = run->runner->airport->push;
+    struct shed_session *session = run->flights->airport->session;
 
     /* a lease that names no channel outlives its holder */
-    if (!shed_push_is_settled(session)) {
-        shed_push_await(session, post);
+    if (!shed_session_is_settled(session)) {
+        shed_session_await(session, post);
         return;
     }
     run->timer =
-        shed_timer_create(run->runner->airport->reactor, on_timer, run);
+        shed_timer_create(run->flights->airport->reactor, on_timer, run);
     if (run->timer == NULL) {
         (void)shed_fail_nomem(&run->exchange.error, "a flight's timer");
         do
@@ -331,7 +332,8 @@ static void start(struct shed_post *post)
     drive(run, (struct shed_flight_event){.type = SHED_EV_START});
 }
 
-static struct run *create_run(struct shed_runner *r, const struct shed_key *key)
+static struct run *create_run(struct shed_flights *r,
+                              const struct shed_key *key)
 {
     struct run *run = calloc(1, sizeof(*run) + key->redis_size);
 
@@ -340,25 +342,25 @@ static struct run *create_run(struct shed_runner *r, const struct shed_key *key)
     memcpy(run + 1, key->redis, key->redis_size);
     run->key = *key;
     run->key.redis = (char *)(run + 1);
-    run->seats.key = run->key.redis;
-    run->seats.key_size = key->redis_size;
-    run->runner = r;
+    run->waiters.key = run->key.redis;
+    run->waiters.key_size = key->redis_size;
+    run->flights = r;
     run->post.run = start;
     run->exchange =
-        (struct shed_exchange){.settings = &r->settings,
-                               .key = {run->key.redis, run->key.redis_size},
-                               .loaded = &run->loaded,
-                               .on_event = on_event,
-                               .arg = run};
+        (struct shed_flight_redis){.settings = &r->settings,
+                                   .key = {run->key.redis, run->key.redis_size},
+                                   .loaded = &run->loaded,
+                                   .on_event = on_event,
+                                   .arg = run};
     shed_entry_put_u64(run->exchange.number,
                        atomic_fetch_add(&r->airport->last_flight, 1) + 1);
     shed_flight_init(&run->flight, &r->policy);
     return run;
 }
 
-int shed_runner_join(struct shed_runner *r, const struct shed_key *key,
-                     struct shed_caller *caller, struct shed_post **starts,
-                     struct shed_error *err)
+int shed_flights_join(struct shed_flights *r, const struct shed_key *key,
+                      struct shed_caller *caller, struct shed_post **starts,
+                      struct shed_error *err)
 {
     struct shed_table *table = r->airport->table;
     struct run *run;
@@ -373,7 +375,7 @@ int shed_runner_join(struct shed_runner *r, const struct shed_key *key,
     pthread_mutex_lock(&r->mu);
     r->runs++;
     pthread_mutex_unlock(&r->mu);
-    if (shed_table_insert(table, &run->seats, caller)) {
+    if (shed_table_insert(table, &run->waiters, caller)) {
         run->post.next = *starts;
         *starts = &run->post;
         return SHED_OK;
@@ -383,31 +385,32 @@ int shed_runner_join(struct shed_runner *r, const struct shed_key *key,
     return SHED_OK;
 }
 
-void shed_runner_start(struct shed_runner *r, struct shed_post *starts)
+void shed_flights_start(struct shed_flights *r, struct shed_post *starts)
 {
     shed_reactor_post_all(r->airport->reactor, starts);
 }
 
 static void create_timer(void *arg)
 {
-    struct shed_runner *r = arg;
+    struct shed_flights *r = arg;
 
     r->wake = shed_timer_create(r->airport->reactor, wake_source, r);
 }
 
 static void destroy_timer(void *arg)
 {
-    struct shed_runner *r = arg;
+    struct shed_flights *r = arg;
 
     shed_timer_destroy(r->wake);
 }
 
-int shed_runner_create(struct shed_airport *airport, struct shed_source *source,
-                       const struct shed_cache_options *options,
-                       struct shed_counters *counters, struct shed_runner **out,
-                       struct shed_error *err)
+int shed_flights_create(struct shed_airport *airport,
+                        struct shed_source *source,
+                        const struct shed_cache_options *options,
+                        struct shed_counters *counters,
+                        struct shed_flights **out, struct shed_error *err)
 {
-    struct shed_runner *r = calloc(1, sizeof(*r));
+    struct shed_flights *r = calloc(1, sizeof(*r));
 
     *out = NULL;
     if (r == NULL)
@@ -420,8 +423,8 @@ int shed_runner_create(struct shed_airport *airport, struct shed_source *source,
         .lease_ms = options->lease_ms,
         .load_timeout_ms = shed_source_load_timeout_ms(source),
         .load_when_down = options->redis_down == SHED_DOWN_SOURCE};
-    shed_exchange_settings_init(
-        &r->settings, airport->push, airport->process, &r->options, counters,
+    shed_flight_redis_settings_init(
+        &r->settings, airport->session, airport->process, &r->options, counters,
         r->policy.load_timeout_ms + options->lease_ms + RECORD_MARGIN_MS);
     if (pthread_mutex_init(&r->mu, NULL) != 0)
         goto fail;
@@ -442,7 +445,7 @@ fail:
     return shed_fail_nomem(err, "a cache");
 }
 
-void shed_runner_close(struct shed_runner *r)
+void shed_flights_close(struct shed_flights *r)
 {
     if (r == NULL)
         return;

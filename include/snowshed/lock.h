@@ -149,10 +149,9 @@ struct shed_lock_options {
  *
  * clients is an array of count clients: one, or with SHED_LOCK_QUORUM an odd
  * number from 3 to SHED_LOCK_CLIENTS_MAX, each of an independent server
- * (clients of one server are refused when they acquire). They must outlive the
- * lock, but for this: closing the first of them releases and closes its locks,
- * whose handles must not be used any more, not even to close them. name is any
- * 1 to SHED_LOCK_NAME_MAX_BYTES bytes. options may be NULL.
+ * (clients of one server are refused when they acquire). The lock keeps them
+ * alive until it is closed. name is any 1 to SHED_LOCK_NAME_MAX_BYTES bytes.
+ * options may be NULL.
  *
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
  * numbers to be had), SHED_EFORKED; then *out is NULL.

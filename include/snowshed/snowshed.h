@@ -153,12 +153,12 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
                  struct shed_client **out, struct shed_error *err);
 
 /*
- * Close a client, and with it its connections and its thread.
+ * Give up the caller's hold on a client. Its caches and locks keep it alive and
+ * go on working; when the last of them has been closed, its connections and its
+ * thread end. So handles may be closed in any order, each exactly once.
  *
- * Close its caches first and let no call be under way. Locks of it that are
- * still open are released and closed; their handles are gone then, for
- * shed_lock_close too. NULL is allowed. In a forked child it frees the child's
- * memory and leaves the parent's connections alone.
+ * NULL is allowed. In a forked child it frees the child's memory and leaves the
+ * parent's connections alone. Not to be called on a thread of the library.
  */
 SHED_API void shed_client_close(struct shed_client *client);
 
@@ -393,7 +393,8 @@ struct shed_cache_options {
  * Open a cache: name is what its keys begin with in Redis, where the entry of
  * KEY is NAME:{KEY}. A name is 1 to SHED_NAME_MAX_BYTES of printable ASCII
  * without space, '{' and '}'. The name "lock" is refused: locks have keys of
- * that form. Two caches of a process must not share a name.
+ * that form. No two caches of a process may have one name; of one client they
+ * are refused.
  *
  * source is used until the cache is closed. options may be NULL.
  *
@@ -407,7 +408,7 @@ shed_cache_open(struct shed_client *client, const char *name,
                 struct shed_cache **out, struct shed_error *err);
 
 /* Close a cache; no call may be under way on it. Waits for its loads to be
- * done. NULL is allowed. */
+ * done. NULL is allowed. Not to be called on a thread of the library. */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 
 /*

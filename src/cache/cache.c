@@ -144,6 +144,7 @@ int shed_cache_open(struct shed_client *client, const char *name,
                     struct shed_cache **out, struct shed_error *err)
 {
     struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    char prefix[SHED_NAME_MAX_BYTES + 2];
     struct shed_cache *cache;
     int code;
 
@@ -170,12 +171,14 @@ int shed_cache_open(struct shed_client *client, const char *name,
     cache->source = source;
     cache->options = o;
     memcpy(cache->name, name, strlen(name) + 1);
-    code = shed_flights_create(&client->airport, source, &o, &cache->counters,
+    (void)snprintf(prefix, sizeof(prefix), "%s:", name);
+    code = shed_flights_create(client, source, prefix, &o, &cache->counters,
                                &cache->flights, err);
     if (code != SHED_OK) {
         free(cache);
         return code;
     }
+    (void)shed_client_ref(client);
     shed_source_ref(source);
     *out = cache;
     return SHED_OK;
@@ -189,6 +192,7 @@ void shed_cache_close(struct shed_cache *cache)
         shed_flights_close(cache->flights);
         shed_source_unref(cache->source);
     }
+    shed_client_unref(cache->client);
     free(cache);
 }
 
@@ -213,9 +217,9 @@ static struct shed_value *read_reply(struct shed_cache *cache,
 
     *code = SHED_OK;
     if (shed_reply_error(reply) == NULL) {
-        value = shed_flight_redis_value(
-            cache->client->airport.session, &cache->counters,
-            shed_cache_entry_key(key), reply, &state);
+        value =
+            shed_flight_redis_value(cache->client->session, &cache->counters,
+                                    shed_cache_entry_key(key), reply, &state);
         if (value == NULL && state == SHED_ENTRY_CORRUPT)
             shed_links_doubt(cache->client->links, use);
         if (value == NULL && state == SHED_ENTRY_OK)
@@ -282,7 +286,7 @@ static int get_slow(struct shed_cache *cache, const struct shed_key *key,
         goto done;
     shed_flights_start(cache->flights, starts);
     if (!shed_latch_wait(&latch, deadline_ms)) {
-        if (shed_table_leave(cache->client->airport.table, &caller)) {
+        if (shed_flights_leave(cache->flights, &caller)) {
             code = timed_out(err);
             goto done;
         }
@@ -317,8 +321,7 @@ int shed_get(struct shed_cache *cache, const void *key, size_t key_size,
     start_us = shed_now_us();
     deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
     shed_cache_name_key(cache, key, key_size, &named);
-    if (!shed_table_has(cache->client->airport.table, named.key.redis,
-                        named.key.redis_size))
+    if (!shed_flights_has(cache->flights, &named.key))
         *out = try_get(cache, &named.key, deadline_ms, &code, err);
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
@@ -459,7 +462,7 @@ static void leave_many(struct shed_cache *cache, struct batch *b,
     for (size_t i = 0; i < b->count; i++) {
         struct shed_caller *caller = &b->callers[i];
         if (caller->latch == NULL ||
-            !shed_table_leave(cache->client->airport.table, caller))
+            !shed_flights_leave(cache->flights, caller))
             continue;
         caller->code = (enum shed_code)timed_out(&caller->error);
         shed_latch_count_down(latch, 1);

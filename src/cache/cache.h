@@ -5,6 +5,7 @@
 #include <snowshed/snowshed.h>
 
 #include "cache/entry.h"
+#include "cache/flights.h"
 #include "client/client.h"
 
 /* NAME:{KEY}, one byte for an escape. */

@@ -32,7 +32,6 @@
 
 #define SHED_ENTRY_HEADER_BYTES 64
 #define SHED_ENTRY_VERSION_BYTES 16
-#define SHED_ENTRY_PROCESS_BYTES 16
 #define SHED_ENTRY_HEAD_BYTES 40 /* what stands before the times */
 #define SHED_ENTRY_TAIL_BYTES 8  /* what stands behind them */
 

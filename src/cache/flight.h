@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/trouble.h"
+
 enum shed_flight_state {
     SHED_FLIGHT_ACQUIRING,  /* an acquire is under way */
     SHED_FLIGHT_WAITING,    /* another holds the lease, or Redis had a passing
@@ -52,15 +54,6 @@ enum shed_flight_event_type {
     /* at any time */
     SHED_EV_TIMER,
     SHED_EV_PUSH /* the key may have changed in Redis */
-};
-
-enum shed_trouble {
-    SHED_TROUBLE_PASSING,  /* the reply was lost, Redis loads or is busy, or
-                              its server is a replica now: the same request
-                              can be sent again */
-    SHED_TROUBLE_DOWN,     /* cannot be reached, and not for some time */
-    SHED_TROUBLE_NO_WRITE, /* reads are answered, writes are refused */
-    SHED_TROUBLE_DENIED    /* we may not: no retry will help */
 };
 
 struct shed_flight_event {

@@ -281,7 +281,7 @@ static void add_number(struct shed_args *args, char digits[SHED_DIGITS],
 static void add_holder(struct shed_args *args,
                        const struct shed_flight_redis *x)
 {
-    shed_args_add(args, x->settings->process, SHED_ENTRY_PROCESS_BYTES);
+    shed_args_add(args, x->settings->process, SHED_PROCESS_BYTES);
     shed_args_add(args, x->number, sizeof(x->number));
 }
 

@@ -21,7 +21,7 @@
 /* What all flights of a cache have in common. */
 struct shed_flight_redis_settings {
     struct shed_session *session;
-    const char *process; /* id, SHED_ENTRY_PROCESS_BYTES */
+    const char *process; /* id, SHED_PROCESS_BYTES */
     const struct shed_cache_options *options;
     struct shed_counters *counters;
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];

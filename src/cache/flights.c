@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,23 +22,26 @@
 
 struct shed_flights {
     /* set at creation */
-    struct shed_airport *airport;
+    struct shed_client *client;
     struct shed_source *source;
     struct shed_cache_options options;
     struct shed_counters *counters;
     struct shed_flight_policy policy;
     struct shed_flight_redis_settings settings;
+    struct shed_table *table;
     struct shed_timer *wake; /* wakes the source after a turn of the loop */
+    struct shed_listener listener; /* of the cache's keys */
+    char prefix[SHED_NAME_MAX_BYTES + 2];
 
     pthread_mutex_t mu;
     pthread_cond_t idle;
     /* under mu */
-    size_t runs;
+    size_t tasks;
 };
 
 /* One flight, its callers, and what it is made of. */
-struct run {
-    struct shed_waiters waiters; /* first: a run is found by its waiters */
+struct task {
+    struct shed_waiters waiters; /* first: a task is found by its waiters */
     struct shed_flights *flights;
     struct shed_post post; /* its start, or its load's end */
     struct shed_key key;   /* redis points behind this struct */
@@ -52,7 +56,7 @@ struct run {
     struct shed_loaded loaded;
 };
 
-static void drive(struct run *run, struct shed_flight_event event);
+static void drive(struct task *task, struct shed_flight_event event);
 
 /* ---------------------------------------------------------------- answers */
 
@@ -69,28 +73,29 @@ static void give(struct shed_caller *caller, struct shed_value *value,
     shed_latch_count_down(caller->latch, 1); /* caller is gone now */
 }
 
-static void answer(struct run *run, enum shed_flight_answer what, uint64_t upto)
+static void answer(struct task *task, enum shed_flight_answer what,
+                   uint64_t upto)
 {
     struct shed_value *value = NULL;
     struct shed_caller *caller, *next;
 
     if (what == SHED_ANSWER_ENTRY)
-        value = run->exchange.entry;
+        value = task->exchange.entry;
     else if (what != SHED_ANSWER_FAILURE)
-        value = run->loaded.value;
+        value = task->loaded.value;
     if (what == SHED_ANSWER_LOADED)
         value->origin = SHED_FROM_LOAD;
-    caller = shed_table_take(run->flights->airport->table, &run->waiters, upto);
+    caller = shed_table_take(task->flights->table, &task->waiters, upto);
     for (; caller != NULL; caller = next) {
         next = caller->next;
-        give(caller, value, &run->exchange.error);
+        give(caller, value, &task->exchange.error);
     }
 }
 
-static void drop_loaded(struct run *run)
+static void drop_loaded(struct task *task)
 {
-    shed_value_unref(run->loaded.value);
-    run->loaded.value = NULL;
+    shed_value_unref(task->loaded.value);
+    task->loaded.value = NULL;
 }
 
 /* ---------------------------------------------------------------- the load */
@@ -109,117 +114,117 @@ static void count_load(struct shed_counters *c, const struct shed_loaded *l)
 
 static void on_loaded(struct shed_post *post)
 {
-    struct run *run =
-        (struct run *)(void *)((char *)post - offsetof(struct run, post));
+    struct task *task =
+        (struct task *)(void *)((char *)post - offsetof(struct task, post));
     struct shed_flight_event event = {.type = SHED_EV_LOADED,
-                                      .request = run->load_request};
+                                      .request = task->load_request};
 
-    run->is_loading = false;
-    count_load(run->flights->counters, &run->loaded);
-    if (run->loaded.value == NULL) {
+    task->is_loading = false;
+    count_load(task->flights->counters, &task->loaded);
+    if (task->loaded.value == NULL) {
         event.type = SHED_EV_LOAD_FAILED;
-        run->exchange.error = run->loaded.error;
+        task->exchange.error = task->loaded.error;
     }
-    drive(run, event);
+    drive(task, event);
 }
 
 static void settle(struct shed_job *job, struct shed_loaded *loaded)
 {
-    struct run *run =
-        (struct run *)(void *)((char *)job - offsetof(struct run, job));
+    struct task *task =
+        (struct task *)(void *)((char *)job - offsetof(struct task, job));
 
-    run->loaded = *loaded;
-    run->post.run = on_loaded;
-    shed_reactor_post(run->flights->airport->reactor, &run->post);
+    task->loaded = *loaded;
+    task->post.run = on_loaded;
+    shed_reactor_post(task->flights->client->reactor, &task->post);
 }
 
 /* Returns: false if the source refused. */
-static bool start_load(struct run *run, uint64_t request)
+static bool start_load(struct task *task, uint64_t request)
 {
-    const struct shed_flights *r = run->flights;
+    const struct shed_flights *fs = task->flights;
 
-    drop_loaded(run);
-    run->load_request = request;
-    run->job = (struct shed_job){
-        .key = run->key.redis + run->key.at,
-        .key_size = run->key.size,
+    drop_loaded(task);
+    task->load_request = request;
+    task->job = (struct shed_job){
+        .key = task->key.redis + task->key.at,
+        .key_size = task->key.size,
         .deadline_ms =
-            shed_deadline_ms(shed_now_ms(), r->policy.load_timeout_ms),
-        .value_limit_bytes = (size_t)r->options.value_limit_bytes,
+            shed_deadline_ms(shed_now_ms(), fs->policy.load_timeout_ms),
+        .value_limit_bytes = (size_t)fs->options.value_limit_bytes,
         .settle = settle};
-    if (shed_source_queue(r->source, &run->job, &run->exchange.error) !=
+    if (shed_source_queue(fs->source, &task->job, &task->exchange.error) !=
         SHED_OK)
         return false;
-    run->is_loading = true;
-    shed_timer_set(r->wake, 0); /* with what else this turn brings */
+    task->is_loading = true;
+    shed_timer_set(fs->wake, 0); /* with what else this turn brings */
     return true;
 }
 
 static void wake_source(void *arg)
 {
-    struct shed_flights *r = arg;
+    struct shed_flights *fs = arg;
 
-    shed_source_wake(r->source);
+    shed_source_wake(fs->source);
 }
 
 /* --------------------------------------------------------------- the drive */
 
-static void destroy(struct run *run)
+static void destroy(struct task *task)
 {
-    struct shed_flights *r = run->flights;
+    struct shed_flights *fs = task->flights;
 
-    shed_flight_redis_fini(&run->exchange);
-    drop_loaded(run);
-    shed_timer_destroy(run->timer);
-    free(run);
-    pthread_mutex_lock(&r->mu);
-    if (--r->runs == 0)
-        pthread_cond_broadcast(&r->idle);
-    pthread_mutex_unlock(&r->mu);
+    shed_flight_redis_fini(&task->exchange);
+    drop_loaded(task);
+    shed_timer_destroy(task->timer);
+    free(task);
+    pthread_mutex_lock(&fs->mu);
+    if (--fs->tasks == 0)
+        pthread_cond_broadcast(&fs->idle);
+    pthread_mutex_unlock(&fs->mu);
 }
 
 /* Returns: false if it is out of the table, to be freed when the last call is
  * back; true if somebody came in the last moment. */
-static bool goes_on(struct run *run)
+static bool goes_on(struct task *task)
 {
-    if (run->waiters.key == NULL)
+    if (task->waiters.key == NULL)
         return false; /* out of the table already */
-    if (!shed_table_remove(run->flights->airport->table, &run->waiters))
+    if (!shed_table_remove(task->flights->table, &task->waiters))
         return true;
-    run->waiters.key = NULL;
+    task->waiters.key = NULL;
     return false;
 }
 
-static void perform(struct run *run, const struct shed_flight_act *act,
+static void perform(struct task *task, const struct shed_flight_act *act,
                     struct shed_flight_event *next)
 {
     if (act->detach)
-        shed_table_detach_waiters(run->flights->airport->table, &run->waiters);
+        shed_table_detach_waiters(task->flights->table, &task->waiters);
     if (act->answer != SHED_ANSWER_NOTHING)
-        answer(run, act->answer, act->answer_upto);
+        answer(task, act->answer, act->answer_upto);
     if (act->set_timer)
-        shed_timer_set(run->timer, act->timer_ms);
+        shed_timer_set(task->timer, act->timer_ms);
     switch (act->send) {
     case SHED_SEND_NOTHING:
         break;
     case SHED_SEND_LOAD:
-        if (!start_load(run, act->request))
+        if (!start_load(task, act->request))
             *next = (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
                                                .request = act->request};
         break;
     case SHED_SEND_RENEW:
-        shed_flight_redis_renew(&run->exchange, act->request);
+        shed_flight_redis_renew(&task->exchange, act->request);
         break;
     case SHED_SEND_ACQUIRE:
     case SHED_SEND_PUBLISH:
     case SHED_SEND_FAIL:
     case SHED_SEND_RELEASE:
-        shed_flight_redis_send(&run->exchange, act->send, act->request);
+        shed_flight_redis_send(&task->exchange, act->send, act->request);
         break;
     }
 }
 
-static void drive(struct run *run, struct shed_flight_event event)
+static void drive(struct task *task, struct shed_flight_event event)
 {
     const struct shed_flight_event none = {.type = SHED_EV_START};
     bool again = true;
@@ -227,27 +232,27 @@ static void drive(struct run *run, struct shed_flight_event event)
     while (again) {
         struct shed_flight_event next = none;
         struct shed_flight_act act;
-        if (run->waiters.key != NULL)
-            run->flight.newest =
-                shed_table_newest(run->flights->airport->table, &run->waiters);
-        run->flight.has_pushes =
-            shed_session_is_on(run->flights->airport->session);
-        act = shed_flight_step(&run->flight, &event, shed_now_ms(),
+        if (task->waiters.key != NULL)
+            task->flight.newest =
+                shed_table_newest(task->flights->table, &task->waiters);
+        task->flight.has_pushes =
+            shed_session_is_on(task->flights->client->session);
+        act = shed_flight_step(&task->flight, &event, shed_now_ms(),
                                shed_random_jitter());
-        if (event.type == SHED_EV_WAIT && run->flight.waits == 1)
-            shed_count(&run->flights->counters->waits, 1);
+        if (event.type == SHED_EV_WAIT && task->flight.waits == 1)
+            shed_count(&task->flights->counters->waits, 1);
         /* one that was invalidated has a counter of its own */
         if (act.answer == SHED_ANSWER_UNPUBLISHED &&
             event.type != SHED_EV_INVALIDATED)
-            shed_count(&run->flights->counters->unpublished, 1);
-        perform(run, &act, &next);
+            shed_count(&task->flights->counters->unpublished, 1);
+        perform(task, &act, &next);
         event = next;
         again = next.type != SHED_EV_START ||
-                (run->flight.state == SHED_FLIGHT_OVER && goes_on(run));
+                (task->flight.state == SHED_FLIGHT_OVER && goes_on(task));
     }
-    if (run->waiters.key == NULL &&
-        !shed_flight_redis_is_busy(&run->exchange) && !run->is_loading)
-        destroy(run);
+    if (task->waiters.key == NULL &&
+        !shed_flight_redis_is_busy(&task->exchange) && !task->is_loading)
+        destroy(task);
 }
 
 static void on_event(void *arg, struct shed_flight_event event)
@@ -257,204 +262,263 @@ static void on_event(void *arg, struct shed_flight_event event)
 
 static void on_timer(void *arg)
 {
-    struct run *run = arg;
+    struct task *task = arg;
 
-    if (run->flight.state == SHED_FLIGHT_ABANDONED ||
-        run->flight.state == SHED_FLIGHT_OVER)
+    if (task->flight.state == SHED_FLIGHT_ABANDONED ||
+        task->flight.state == SHED_FLIGHT_OVER)
         return;
-    if (run->flight.state == SHED_FLIGHT_WAITING)
-        shed_count(&run->flights->counters->polls, 1);
-    if (run->flight.state == SHED_FLIGHT_LOADING &&
-        shed_now_ms() >= run->flight.load_deadline_ms)
-        (void)shed_fail(&run->exchange.error, SHED_ESOURCE,
+    if (task->flight.state == SHED_FLIGHT_WAITING)
+        shed_count(&task->flights->counters->polls, 1);
+    if (task->flight.state == SHED_FLIGHT_LOADING &&
+        shed_now_ms() >= task->flight.load_deadline_ms)
+        (void)shed_fail(&task->exchange.error, SHED_ESOURCE,
                         "the source has not answered within its load timeout");
-    drive(run, (struct shed_flight_event){.type = SHED_EV_TIMER});
+    drive(task, (struct shed_flight_event){.type = SHED_EV_TIMER});
 }
 
-static void push(struct run *run)
+static void push(struct task *task)
 {
-    if (run->flight.state == SHED_FLIGHT_WAITING)
-        shed_count(&run->flights->counters->pushes, 1);
-    if (run->flight.state == SHED_FLIGHT_WAITING ||
-        run->flight.state == SHED_FLIGHT_ACQUIRING)
-        drive(run, (struct shed_flight_event){.type = SHED_EV_PUSH});
+    if (task->flight.state == SHED_FLIGHT_WAITING)
+        shed_count(&task->flights->counters->pushes, 1);
+    if (task->flight.state == SHED_FLIGHT_WAITING ||
+        task->flight.state == SHED_FLIGHT_ACQUIRING)
+        drive(task, (struct shed_flight_event){.type = SHED_EV_PUSH});
 }
 
-void shed_flights_on_change(void *arg, const char *key, size_t size)
+static struct shed_flights *flights_of(struct shed_listener *listener)
 {
-    struct shed_airport *airport = arg;
-    struct shed_waiters *waiters =
-        shed_table_next_of(airport->table, NULL, key, size);
+    return (
+        struct shed_flights *)(void *)((char *)listener -
+                                       offsetof(struct shed_flights, listener));
+}
+
+static void on_change(struct shed_listener *listener, const char *key,
+                      size_t size)
+{
+    struct shed_table *table = flights_of(listener)->table;
+    struct shed_waiters *waiters = shed_table_next_of(table, NULL, key, size);
 
     while (waiters != NULL) {
         struct shed_waiters *next =
-            shed_table_next_of(airport->table, waiters, key, size);
-        push((struct run *)(void *)waiters);
+            shed_table_next_of(table, waiters, key, size);
+        push((struct task *)(void *)waiters);
         waiters = next;
     }
 }
 
 static void push_waiters(struct shed_waiters *waiters)
 {
-    push((struct run *)(void *)waiters);
+    push((struct task *)(void *)waiters);
 }
 
-void shed_flights_on_epoch(void *arg)
+static void on_epoch(struct shed_listener *listener)
 {
-    struct shed_airport *airport = arg;
-
-    shed_table_each(airport->table, push_waiters);
+    shed_table_each(flights_of(listener)->table, push_waiters);
 }
 
 /* -------------------------------------------------------- begin and end */
 
 static void start(struct shed_post *post)
 {
-    struct run *run =
-        (struct run *)(void *)((char *)post - offsetof(struct run, post));
-    struct shed_session *session = run->flights->airport->session;
+    struct task *task =
+        (struct task *)(void *)((char *)post - offsetof(struct task, post));
+    struct shed_session *session = task->flights->client->session;
 
     /* a lease that names no channel outlives its holder */
     if (!shed_session_is_settled(session)) {
         shed_session_await(session, post);
         return;
     }
-    run->timer =
-        shed_timer_create(run->flights->airport->reactor, on_timer, run);
-    if (run->timer == NULL) {
-        (void)shed_fail_nomem(&run->exchange.error, "a flight's timer");
+    task->timer =
+        shed_timer_create(task->flights->client->reactor, on_timer, task);
+    if (task->timer == NULL) {
+        (void)shed_fail_nomem(&task->exchange.error, "a flight's timer");
         do
-            answer(run, SHED_ANSWER_FAILURE, UINT64_MAX);
-        while (goes_on(run));
-        destroy(run);
+            answer(task, SHED_ANSWER_FAILURE, UINT64_MAX);
+        while (goes_on(task));
+        destroy(task);
         return;
     }
-    drive(run, (struct shed_flight_event){.type = SHED_EV_START});
+    drive(task, (struct shed_flight_event){.type = SHED_EV_START});
 }
 
-static struct run *create_run(struct shed_flights *r,
-                              const struct shed_key *key)
+static struct task *create_task(struct shed_flights *fs,
+                                const struct shed_key *key)
 {
-    struct run *run = calloc(1, sizeof(*run) + key->redis_size);
+    struct task *task = calloc(1, sizeof(*task) + key->redis_size);
 
-    if (run == NULL)
+    if (task == NULL)
         return NULL;
-    memcpy(run + 1, key->redis, key->redis_size);
-    run->key = *key;
-    run->key.redis = (char *)(run + 1);
-    run->waiters.key = run->key.redis;
-    run->waiters.key_size = key->redis_size;
-    run->flights = r;
-    run->post.run = start;
-    run->exchange =
-        (struct shed_flight_redis){.settings = &r->settings,
-                                   .key = {run->key.redis, run->key.redis_size},
-                                   .loaded = &run->loaded,
-                                   .on_event = on_event,
-                                   .arg = run};
-    shed_entry_put_u64(run->exchange.number,
-                       atomic_fetch_add(&r->airport->last_flight, 1) + 1);
-    shed_flight_init(&run->flight, &r->policy);
-    return run;
+    memcpy(task + 1, key->redis, key->redis_size);
+    task->key = *key;
+    task->key.redis = (char *)(task + 1);
+    task->waiters.key = task->key.redis;
+    task->waiters.key_size = key->redis_size;
+    task->flights = fs;
+    task->post.run = start;
+    task->exchange = (struct shed_flight_redis){
+        .settings = &fs->settings,
+        .key = {task->key.redis, task->key.redis_size},
+        .loaded = &task->loaded,
+        .on_event = on_event,
+        .arg = task};
+    shed_entry_put_u64(task->exchange.number,
+                       atomic_fetch_add(&fs->client->last_flight, 1) + 1);
+    shed_flight_init(&task->flight, &fs->policy);
+    return task;
 }
 
-int shed_flights_join(struct shed_flights *r, const struct shed_key *key,
+int shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
                       struct shed_caller *caller, struct shed_post **starts,
                       struct shed_error *err)
 {
-    struct shed_table *table = r->airport->table;
-    struct run *run;
+    struct shed_table *table = fs->table;
+    struct task *task;
 
     if (shed_table_join(table, key->redis, key->redis_size, caller)) {
-        shed_count(&r->counters->joins, 1);
+        shed_count(&fs->counters->joins, 1);
         return SHED_OK;
     }
-    run = create_run(r, key);
-    if (run == NULL)
+    task = create_task(fs, key);
+    if (task == NULL)
         return shed_fail_nomem(err, "a flight");
-    pthread_mutex_lock(&r->mu);
-    r->runs++;
-    pthread_mutex_unlock(&r->mu);
-    if (shed_table_insert(table, &run->waiters, caller)) {
-        run->post.next = *starts;
-        *starts = &run->post;
+    pthread_mutex_lock(&fs->mu);
+    fs->tasks++;
+    pthread_mutex_unlock(&fs->mu);
+    if (shed_table_insert(table, &task->waiters, caller)) {
+        task->post.next = *starts;
+        *starts = &task->post;
         return SHED_OK;
     }
-    shed_count(&r->counters->joins, 1);
-    destroy(run);
+    shed_count(&fs->counters->joins, 1);
+    destroy(task);
     return SHED_OK;
 }
 
-void shed_flights_start(struct shed_flights *r, struct shed_post *starts)
+void shed_flights_start(struct shed_flights *fs, struct shed_post *starts)
 {
-    shed_reactor_post_all(r->airport->reactor, starts);
+    shed_reactor_post_all(fs->client->reactor, starts);
 }
 
-static void create_timer(void *arg)
+bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
 {
-    struct shed_flights *r = arg;
-
-    r->wake = shed_timer_create(r->airport->reactor, wake_source, r);
+    return shed_table_has(fs->table, key->redis, key->redis_size);
 }
 
-static void destroy_timer(void *arg)
+bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller)
 {
-    struct shed_flights *r = arg;
-
-    shed_timer_destroy(r->wake);
+    return shed_table_leave(fs->table, caller);
 }
 
-int shed_flights_create(struct shed_airport *airport,
-                        struct shed_source *source,
+void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
+{
+    shed_table_detach(fs->table, key->redis, key->redis_size);
+}
+
+/* What belongs to the reactor. */
+struct opening {
+    struct shed_flights *flights;
+    int code;
+    struct shed_error *err;
+};
+
+static void open_on_reactor(void *arg)
+{
+    struct opening *o = arg;
+    struct shed_flights *fs = o->flights;
+
+    fs->wake = shed_timer_create(fs->client->reactor, wake_source, fs);
+    if (fs->wake == NULL) {
+        o->code = shed_fail_nomem(o->err, "a cache");
+    } else if (!shed_listeners_add(fs->client->listeners, &fs->listener)) {
+        shed_timer_destroy(fs->wake);
+        o->code = shed_fail(o->err, SHED_EINVAL,
+                            "cache name: this client has a cache of that name");
+    }
+}
+
+static void close_on_reactor(void *arg)
+{
+    struct shed_flights *fs = arg;
+
+    shed_listeners_remove(fs->client->listeners, &fs->listener);
+    shed_timer_destroy(fs->wake);
+}
+
+static int open_parts(struct shed_flights *fs, struct shed_error *err)
+{
+    struct opening o = {fs, SHED_OK, err};
+
+    if (pthread_mutex_init(&fs->mu, NULL) != 0)
+        return shed_fail_nomem(err, "a cache");
+    if (shed_cond_init(&fs->idle) != 0)
+        goto fail_mutex;
+    fs->table = shed_table_create();
+    if (fs->table == NULL)
+        goto fail_cond;
+    shed_reactor_run(fs->client->reactor, open_on_reactor, &o);
+    if (o.code == SHED_OK)
+        return SHED_OK;
+    shed_table_destroy(fs->table);
+    pthread_cond_destroy(&fs->idle);
+    pthread_mutex_destroy(&fs->mu);
+    return o.code;
+
+fail_cond:
+    pthread_cond_destroy(&fs->idle);
+fail_mutex:
+    pthread_mutex_destroy(&fs->mu);
+    return shed_fail_nomem(err, "a cache");
+}
+
+int shed_flights_create(struct shed_client *client, struct shed_source *source,
+                        const char *prefix,
                         const struct shed_cache_options *options,
                         struct shed_counters *counters,
                         struct shed_flights **out, struct shed_error *err)
 {
-    struct shed_flights *r = calloc(1, sizeof(*r));
+    struct shed_flights *fs = calloc(1, sizeof(*fs));
+    int code;
 
     *out = NULL;
-    if (r == NULL)
+    if (fs == NULL)
         return shed_fail_nomem(err, "a cache");
-    r->airport = airport;
-    r->source = source;
-    r->options = *options;
-    r->counters = counters;
-    r->policy = (struct shed_flight_policy){
+    fs->client = client;
+    fs->source = source;
+    fs->options = *options;
+    fs->counters = counters;
+    fs->policy = (struct shed_flight_policy){
         .lease_ms = options->lease_ms,
         .load_timeout_ms = shed_source_load_timeout_ms(source),
         .load_when_down = options->redis_down == SHED_DOWN_SOURCE};
     shed_flight_redis_settings_init(
-        &r->settings, airport->session, airport->process, &r->options, counters,
-        r->policy.load_timeout_ms + options->lease_ms + RECORD_MARGIN_MS);
-    if (pthread_mutex_init(&r->mu, NULL) != 0)
-        goto fail;
-    if (shed_cond_init(&r->idle) != 0)
-        goto fail_mutex;
-    shed_reactor_run(airport->reactor, create_timer, r);
-    if (r->wake == NULL)
-        goto fail_cond;
-    *out = r;
-    return SHED_OK;
-
-fail_cond:
-    pthread_cond_destroy(&r->idle);
-fail_mutex:
-    pthread_mutex_destroy(&r->mu);
-fail:
-    free(r);
-    return shed_fail_nomem(err, "a cache");
+        &fs->settings, client->session, client->process, &fs->options, counters,
+        fs->policy.load_timeout_ms + options->lease_ms + RECORD_MARGIN_MS);
+    (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s", prefix);
+    fs->listener = (struct shed_listener){.key = fs->prefix,
+                                          .key_size = strlen(fs->prefix),
+                                          .is_prefix = true,
+                                          .on_change = on_change,
+                                          .on_epoch = on_epoch};
+    code = open_parts(fs, err);
+    if (code == SHED_OK)
+        *out = fs;
+    else
+        free(fs);
+    return code;
 }
 
-void shed_flights_close(struct shed_flights *r)
+void shed_flights_close(struct shed_flights *fs)
 {
-    if (r == NULL)
+    if (fs == NULL)
         return;
-    pthread_mutex_lock(&r->mu);
-    while (r->runs > 0)
-        pthread_cond_wait(&r->idle, &r->mu);
-    pthread_mutex_unlock(&r->mu);
-    shed_reactor_run(r->airport->reactor, destroy_timer, r);
-    pthread_cond_destroy(&r->idle);
-    pthread_mutex_destroy(&r->mu);
-    free(r);
+    pthread_mutex_lock(&fs->mu);
+    while (fs->tasks > 0)
+        pthread_cond_wait(&fs->idle, &fs->mu);
+    pthread_mutex_unlock(&fs->mu);
+    shed_reactor_run(fs->client->reactor, close_on_reactor, fs);
+    shed_table_destroy(fs->table);
+    pthread_cond_destroy(&fs->idle);
+    pthread_mutex_destroy(&fs->mu);
+    free(fs);
 }

@@ -1,7 +1,7 @@
 /*
  * Runs flights on the reactor thread: turns what the state machine wants into
  * calls of scripts, of the source and of timers, and what comes back into
- * events. One flights per cache.
+ * events. A cache has one of these.
  */
 #ifndef SHED_FLIGHTS_H
 #define SHED_FLIGHTS_H
@@ -11,16 +11,8 @@
 #include "base/stats.h"
 #include "cache/flight_redis.h"
 #include "cache/table.h"
+#include "client/client.h"
 #include "redis/reactor.h"
-
-/* What the flights of all caches of a client share. */
-struct shed_airport {
-    struct shed_reactor *reactor;
-    struct shed_session *session;
-    struct shed_table *table;
-    char process[SHED_ENTRY_PROCESS_BYTES + 1];
-    _Atomic uint64_t last_flight;
-};
 
 /* A key as Redis has it, NAME:{KEY}, and where KEY stands in it. */
 struct shed_key {
@@ -32,12 +24,14 @@ struct shed_key {
 
 struct shed_flights;
 
-/* What is passed must outlive the flights. Returns: SHED_OK, SHED_ENOMEM. */
-SHED_MUST_CHECK int
-shed_flights_create(struct shed_airport *airport, struct shed_source *source,
-                    const struct shed_cache_options *options,
-                    struct shed_counters *counters, struct shed_flights **out,
-                    struct shed_error *err);
+/* Begin to fly for the cache whose keys begin with prefix. What is passed must
+ * outlive the flights.
+ * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
+ * this prefix. */
+SHED_MUST_CHECK int shed_flights_create(
+    struct shed_client *client, struct shed_source *source, const char *prefix,
+    const struct shed_cache_options *options, struct shed_counters *counters,
+    struct shed_flights **out, struct shed_error *err);
 
 /* Wait until its flights are over, and free it. NULL is allowed. */
 void shed_flights_close(struct shed_flights *flights);
@@ -54,8 +48,16 @@ SHED_MUST_CHECK int shed_flights_join(struct shed_flights *flights,
                                       struct shed_error *err);
 void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
-/* The hooks of the push session. Reactor thread. */
-void shed_flights_on_change(void *airport, const char *key, size_t size);
-void shed_flights_on_epoch(void *airport);
+/* Whether a flight of the key can be joined now. Any thread. */
+bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
+
+/* Returns: true if caller was still waiting, and is gone; false: it has been
+ * answered, or its latch will be released in a moment. */
+bool shed_flights_leave(struct shed_flights *flights,
+                        struct shed_caller *caller);
+
+/* From now on callers of the key start a flight of their own. Any thread. */
+void shed_flights_detach(struct shed_flights *flights,
+                         const struct shed_key *key);
 
 #endif

@@ -13,7 +13,7 @@
 /* Flights are as many as keys that are being looked for, hits are none: chains
  * stay short with tens of thousands of them. */
 #define SHARDS ((size_t)16)
-#define CHAINS ((size_t)1024)
+#define CHAINS ((size_t)256)
 
 struct shard {
     pthread_mutex_t mu;

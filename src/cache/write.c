@@ -27,8 +27,7 @@ static int write_entry(struct shed_cache *cache, enum shed_script script,
                                       &is_repeated, deadline_ms, err);
     const char *text = shed_reply_error(reply);
 
-    shed_table_detach(cache->client->airport.table, named->key.redis,
-                      named->key.redis_size);
+    shed_flights_detach(cache->flights, &named->key);
     if (code == SHED_OK && text != NULL)
         code =
             shed_fail(err, shed_reply_code(reply), "Redis refused the %s: %s",
@@ -241,8 +240,7 @@ int shed_invalidate_many(struct shed_cache *cache,
         cache->client->links, s.args, count, s.replies, &is_repeated,
         shed_cache_deadline_ms(cache, timeout_ms), err);
     for (size_t i = 0; i < count; i++)
-        shed_table_detach(cache->client->airport.table, s.keys[i].redis,
-                          s.keys[i].redis_size);
+        shed_flights_detach(cache->flights, &s.keys[i]);
     if (code == SHED_OK)
         code = conclude(&s, err);
     else

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/stats.h"
 
 /* The ranges that snowshed.h states. */
 #define TIMEOUT_MAX_MS 600000
@@ -39,13 +40,13 @@ static int check_options(const struct shed_client_options *o,
 }
 
 /* The id by which leases name this process. */
-static int draw_process(struct shed_airport *airport, struct shed_error *err)
+static int draw_process(struct shed_client *client, struct shed_error *err)
 {
-    unsigned char bytes[SHED_ENTRY_PROCESS_BYTES / 2];
+    unsigned char bytes[SHED_PROCESS_BYTES / 2];
     int code = shed_random_token(bytes, sizeof(bytes), err);
 
     for (size_t i = 0; code == SHED_OK && i < sizeof(bytes); i++)
-        (void)snprintf(airport->process + 2 * i, 3, "%02x", bytes[i]);
+        (void)snprintf(client->process + 2 * i, 3, "%02x", bytes[i]);
     return code;
 }
 
@@ -53,16 +54,14 @@ static void on_change(void *arg, const char *key, size_t size)
 {
     struct shed_client *client = arg;
 
-    shed_flights_on_change(&client->airport, key, size);
-    shed_hall_change(client->hall, key, size);
+    shed_listeners_change(client->listeners, key, size);
 }
 
 static void on_epoch(void *arg)
 {
     struct shed_client *client = arg;
 
-    shed_flights_on_epoch(&client->airport);
-    shed_hall_epoch(client->hall);
+    shed_listeners_epoch(client->listeners);
 }
 
 /* ------------------------------------------------------------- its standing */
@@ -147,18 +146,18 @@ static void open_session(void *arg)
 {
     struct shed_client *client = arg;
 
-    shed_session_open(client->airport.session);
+    shed_session_open(client->session);
 }
 
 static void close_session(void *arg)
 {
     struct shed_client *client = arg;
 
-    shed_session_close(client->airport.session);
+    shed_session_close(client->session);
 }
 
 /* The session's timers belong to the loop, so it is made there. */
-struct session {
+struct session_start {
     struct shed_client *client;
     const struct shed_client_options *options;
     int code;
@@ -167,14 +166,14 @@ struct session {
 
 static void create_session(void *arg)
 {
-    struct session *s = arg;
+    struct session_start *s = arg;
     struct shed_client *client = s->client;
     struct shed_session_hooks hooks = {client, on_change, on_epoch,
                                        on_standing};
 
-    s->code = shed_session_create(client->airport.reactor, client->address,
-                                  s->options, client->airport.process, &hooks,
-                                  &client->airport.session, s->err);
+    s->code =
+        shed_session_create(client->reactor, client->address, s->options,
+                            client->process, &hooks, &client->session, s->err);
     if (s->code == SHED_OK)
         open_session(client);
 }
@@ -183,25 +182,41 @@ static int build(struct shed_client *client, const char *uri,
                  const struct shed_client_options *options,
                  struct shed_error *err)
 {
-    struct session session = {client, options, SHED_OK, err};
+    struct session_start session = {client, options, SHED_OK, err};
     int code = shed_address_create(uri, &client->address, err);
 
     if (code == SHED_OK)
-        code = draw_process(&client->airport, err);
+        code = draw_process(client, err);
     if (code == SHED_OK)
         code = shed_links_create(client->address, options, &client->links, err);
     if (code == SHED_OK) {
-        client->airport.table = shed_table_create();
-        client->hall = shed_hall_create();
-        if (client->airport.table == NULL || client->hall == NULL)
+        client->listeners = shed_listeners_create();
+        if (client->listeners == NULL)
             code = shed_fail_nomem(err, "a client");
     }
     if (code == SHED_OK)
-        code = shed_reactor_start(&client->airport.reactor, err);
+        code = shed_reactor_start(&client->reactor, err);
     if (code != SHED_OK)
         return code;
-    shed_reactor_run(client->airport.reactor, create_session, &session);
+    shed_reactor_run(client->reactor, create_session, &session);
     return session.code;
+}
+
+static void destroy(struct shed_client *client)
+{
+    if (client->pid != getpid()) {
+        /* the thread that could close the session is the parent's */
+        shed_session_forget(client->session);
+        shed_reactor_forget(client->reactor);
+    } else if (client->reactor != NULL) {
+        shed_reactor_run(client->reactor, close_session, client);
+        shed_reactor_stop(client->reactor);
+    }
+    shed_links_destroy(client->links);
+    shed_listeners_destroy(client->listeners);
+    shed_address_destroy(client->address);
+    pthread_mutex_destroy(&client->mu);
+    free(client);
 }
 
 int shed_client_open(const char *uri, const struct shed_client_options *options,
@@ -228,38 +243,35 @@ int shed_client_open(const char *uri, const struct shed_client_options *options,
         return shed_fail_nomem(err, "a client");
     }
     client->pid = getpid();
+    atomic_init(&client->holds, 1);
     client->command_timeout_ms = o.command_timeout_ms;
     client->has_channel = o.wait != SHED_WAIT_POLL;
     client->on_log = o.on_log;
     client->log_user = o.log_user;
     code = build(client, uri, &o, err);
     if (code != SHED_OK) {
-        shed_client_close(client);
+        destroy(client);
         return code;
     }
     *out = client;
     return SHED_OK;
 }
 
+struct shed_client *shed_client_ref(struct shed_client *client)
+{
+    atomic_fetch_add(&client->holds, 1);
+    return client;
+}
+
+void shed_client_unref(struct shed_client *client)
+{
+    if (client != NULL && atomic_fetch_sub(&client->holds, 1) == 1)
+        destroy(client);
+}
+
 void shed_client_close(struct shed_client *client)
 {
-    if (client == NULL)
-        return;
-    if (client->pid != getpid()) {
-        /* the thread that could close the session is the parent's */
-        shed_session_forget(client->airport.session);
-        shed_reactor_forget(client->airport.reactor);
-    } else if (client->airport.reactor != NULL) {
-        shed_hall_close_guests(client->hall);
-        shed_reactor_run(client->airport.reactor, close_session, client);
-        shed_reactor_stop(client->airport.reactor);
-    }
-    shed_links_destroy(client->links);
-    shed_table_destroy(client->airport.table);
-    shed_hall_destroy(client->hall);
-    shed_address_destroy(client->address);
-    pthread_mutex_destroy(&client->mu);
-    free(client);
+    shed_client_unref(client);
 }
 
 int shed_client_check(const struct shed_client *client, struct shed_error *err)

@@ -1,14 +1,19 @@
-/* The inside of a client: what its caches use. */
+/*
+ * The inside of a client: what its caches and locks use. It is counted: the
+ * program has one hold, each cache and each lock another, and the last to give
+ * its hold up closes it.
+ */
 #ifndef SHED_CLIENT_H
 #define SHED_CLIENT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "cache/flights.h"
-#include "client/hall.h"
+#include "client/listeners.h"
 #include "redis/link.h"
+#include "redis/session.h"
 
 /* How the client stands with Redis. */
 enum shed_standing {
@@ -23,12 +28,17 @@ struct shed_client {
     pid_t pid;
     struct shed_address *address;
     struct shed_links *links;
-    struct shed_airport airport;
-    struct shed_hall *hall;
+    struct shed_reactor *reactor;
+    struct shed_session *session;
+    struct shed_listeners *listeners;
+    char process[SHED_PROCESS_BYTES + 1]; /* how others name this process */
     uint64_t command_timeout_ms;
     bool has_channel; /* unless it waits by timer alone */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
     void *log_user;
+    /* atomic */
+    atomic_uint holds;
+    _Atomic uint64_t last_flight; /* the number of the newest flight */
     pthread_mutex_t mu;
     /* under mu */
     enum shed_standing standing;
@@ -41,5 +51,11 @@ bool shed_client_is_up(struct shed_client *client);
 /* Returns: SHED_OK; SHED_EFORKED in a child of the process that opened it. */
 SHED_MUST_CHECK int shed_client_check(const struct shed_client *client,
                                       struct shed_error *err);
+
+/* Take another hold. Any thread; returns client. */
+struct shed_client *shed_client_ref(struct shed_client *client);
+
+/* Give a hold up. Any thread but the reactor's; NULL is allowed. */
+void shed_client_unref(struct shed_client *client);
 
 #endif

@@ -103,7 +103,7 @@ int shed_client_probe(struct shed_client *client, enum shed_use use,
     if (code != SHED_OK)
         return code;
     (void)snprintf(channel, sizeof(channel), "snowshed:process:%s",
-                   client->airport.process);
+                   client->process);
     shed_script_begin(&args, SHED_SCRIPT_PROBE, "0");
     shed_args_add_text(&args, uses[use].word);
     shed_args_add(&args, key, name_key(key, use, name, name_size));

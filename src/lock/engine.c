@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/latch.h"
 #include "base/random.h"
 
 /* --------------------------------------------------------------- counting */
@@ -64,7 +65,7 @@ void shed_lock_count_release(struct shed_lock *l, int code)
 bool shed_lock_is_settled(const struct shed_lock *l)
 {
     return !l->way->has_tokens || l->count > 1 ||
-           shed_session_is_settled(l->home->airport.session);
+           shed_session_is_settled(l->home->session);
 }
 
 /* A majority of servers that are one is none. They tell when they are connected
@@ -73,9 +74,8 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 {
     for (size_t i = 1; i < l->count; i++)
         for (size_t j = 0; j < i; j++)
-            if (shed_session_is_same_server(
-                    l->server[j].client->airport.session,
-                    l->server[i].client->airport.session)) {
+            if (shed_session_is_same_server(l->server[j].client->session,
+                                            l->server[i].client->session)) {
                 (void)shed_fail(err, SHED_EINVAL,
                                 "clients %zu and %zu of the quorum are of one "
                                 "server: take independent ones",
@@ -119,14 +119,14 @@ static void drive(struct shed_lock *l, struct shed_lock_event event)
     struct shed_lock_facts facts = {
         .now_ms = shed_now_ms(),
         .random = shed_random_jitter(),
-        .is_pushed = shed_session_is_on(l->home->airport.session),
+        .is_pushed = shed_session_is_on(l->home->session),
         .is_settled = shed_lock_is_settled(l),
         .refusal = has_twins(l, &wrong) ? &wrong : NULL};
     struct shed_lock_act act;
     struct shed_latch *closer;
     bool is_other_time;
 
-    assert(shed_reactor_is_here(l->home->airport.reactor));
+    assert(shed_reactor_is_here(l->home->reactor));
     pthread_mutex_lock(&l->mu);
     if (event.type == SHED_LOCK_EV_WAKE)
         l->is_posted = false;
@@ -179,7 +179,7 @@ static void wake_locked(struct shed_lock *l)
     if (l->is_posted)
         return;
     l->is_posted = true;
-    shed_reactor_post(l->home->airport.reactor, &l->post);
+    shed_reactor_post(l->home->reactor, &l->post);
 }
 
 void shed_lock_changed_locked(struct shed_lock *l)
@@ -207,7 +207,7 @@ static void create_timer(void *arg)
 {
     struct shed_lock *l = arg;
 
-    l->timer = shed_timer_create(l->home->airport.reactor, on_timer, l);
+    l->timer = shed_timer_create(l->home->reactor, on_timer, l);
 }
 
 static void destroy_timer(void *arg)
@@ -221,7 +221,7 @@ static void open_server(struct shed_lock *l, size_t i)
 {
     struct shed_lock_server *server = &l->server[i];
 
-    server->home = l->home->airport.reactor;
+    server->home = l->home->reactor;
     server->count = l->count;
     server->on_answer = on_answer;
     server->on_change = on_change;
@@ -236,7 +236,7 @@ int shed_lock_engine_open(struct shed_lock *l, struct shed_error *err)
                            l->home->command_timeout_ms, l->home->address->text);
     l->post.run = on_post;
     l->timer_at_ms = UINT64_MAX;
-    shed_reactor_run(l->home->airport.reactor, create_timer, l);
+    shed_reactor_run(l->home->reactor, create_timer, l);
     if (l->timer == NULL)
         return shed_fail_nomem(err, "a lock's timer");
     for (size_t i = 0; i < l->count; i++)
@@ -260,5 +260,5 @@ void shed_lock_engine_close(struct shed_lock *l)
     shed_latch_fini(&latch);
     for (size_t i = 0; i < l->count; i++)
         shed_lock_server_close(&l->server[i]);
-    shed_reactor_run(l->home->airport.reactor, destroy_timer, l);
+    shed_reactor_run(l->home->reactor, destroy_timer, l);
 }

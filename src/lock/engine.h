@@ -18,7 +18,6 @@ struct shed_lock {
     struct shed_lock_options options;
     struct shed_lock_words words;
     const struct shed_lock_way *way;
-    struct shed_guest guest;
     const char *name; /* in the first of the words' keys */
     size_t name_size;
     size_t count;

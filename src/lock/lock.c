@@ -87,15 +87,10 @@ static int check_clients(struct shed_client *const *clients, size_t count,
 
 static void destroy(struct shed_lock *l)
 {
+    for (size_t i = 0; i < l->count; i++)
+        shed_client_unref(l->server[i].client);
     pthread_mutex_destroy(&l->mu);
     free(l);
-}
-
-static void close_guest(struct shed_guest *guest)
-{
-    shed_lock_close(
-        (struct shed_lock *)(void *)((char *)guest -
-                                     offsetof(struct shed_lock, guest)));
 }
 
 static struct shed_lock *create(struct shed_client *const *clients,
@@ -119,9 +114,8 @@ static struct shed_lock *create(struct shed_client *const *clients,
     l->way = shed_lock_way_of(options);
     l->count = count;
     l->voter = (struct shed_voter *)(void *)&l->server[count];
-    l->guest.close = close_guest;
     for (size_t i = 0; i < count; i++)
-        l->server[i].client = clients[i];
+        l->server[i].client = shed_client_ref(clients[i]);
     /* the keys are behind the handle, in one piece */
     l->name = shed_lock_keys_name(&l->words, l->way->has_tokens, name,
                                   name_size, (char *)(l + 1) + servers_bytes);
@@ -164,7 +158,6 @@ int shed_lock_open(struct shed_client *const *clients, size_t count,
         destroy(l);
         return code;
     }
-    shed_hall_enter(l->home->hall, &l->guest);
     *out = l;
     return SHED_OK;
 }
@@ -173,10 +166,8 @@ void shed_lock_close(struct shed_lock *l)
 {
     if (l == NULL)
         return;
-    if (l->pid == getpid()) {
-        shed_hall_leave(l->home->hall, &l->guest);
+    if (l->pid == getpid())
         shed_lock_engine_close(l);
-    }
     destroy(l);
 }
 
@@ -234,7 +225,7 @@ static int enter(struct shed_lock *l, struct shed_owner **self,
 
     if (code != SHED_OK)
         return code;
-    if (shed_reactor_is_here(l->home->airport.reactor))
+    if (shed_reactor_is_here(l->home->reactor))
         return shed_fail(err, SHED_EINVAL,
                          "this call blocks: it must not be made from a "
                          "callback");

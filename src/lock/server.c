@@ -9,12 +9,12 @@
 
 static bool is_home(const struct shed_lock_server *s)
 {
-    return s->client->airport.reactor == s->home;
+    return s->client->reactor == s->home;
 }
 
 static struct shed_session *push_of(const struct shed_lock_server *s)
 {
-    return s->client->airport.session;
+    return s->client->session;
 }
 
 /* ------------------------------------------------------------------ talks */
@@ -95,16 +95,16 @@ void shed_lock_server_ask(struct shed_lock_server *s)
     if (is_home(s))
         go(s);
     else
-        shed_reactor_post(s->client->airport.reactor, &s->go);
+        shed_reactor_post(s->client->reactor, &s->go);
 }
 
 /* ---------------------------------------------------------------- changes */
 
-static struct shed_lock_server *server_of(struct shed_watch *watch)
+static struct shed_lock_server *server_of(struct shed_listener *listener)
 {
-    return (struct shed_lock_server *)(void *)((char *)watch -
+    return (struct shed_lock_server *)(void *)((char *)listener -
                                                offsetof(struct shed_lock_server,
-                                                        watch));
+                                                        listener));
 }
 
 static void tell(struct shed_post *post)
@@ -130,28 +130,31 @@ static void change(struct shed_lock_server *s, bool is_epoch)
         shed_reactor_post(s->home, &s->change);
 }
 
-static void on_change(struct shed_watch *watch)
+static void on_change(struct shed_listener *listener, const char *key,
+                      size_t size)
 {
-    change(server_of(watch), false);
+    (void)key;
+    (void)size;
+    change(server_of(listener), false);
 }
 
-static void on_epoch(struct shed_watch *watch)
+static void on_epoch(struct shed_listener *listener)
 {
-    change(server_of(watch), true);
+    change(server_of(listener), true);
 }
 
-static void watch(void *arg)
+static void listen_on_reactor(void *arg)
 {
     struct shed_lock_server *s = arg;
 
-    shed_hall_watch(s->client->hall, &s->watch);
+    (void)shed_listeners_add(s->client->listeners, &s->listener);
 }
 
-static void unwatch(void *arg)
+static void leave_on_reactor(void *arg)
 {
     struct shed_lock_server *s = arg;
 
-    shed_hall_unwatch(s->client->hall, &s->watch);
+    shed_listeners_remove(s->client->listeners, &s->listener);
 }
 
 void shed_lock_server_open(struct shed_lock_server *s)
@@ -159,15 +162,15 @@ void shed_lock_server_open(struct shed_lock_server *s)
     s->go.run = go_posted;
     s->back.run = end_posted;
     s->change.run = tell;
-    s->watch =
-        (struct shed_watch){.key = s->talk->words->key[SHED_LOCK_KEY].at,
-                            .key_size = s->talk->words->key[SHED_LOCK_KEY].size,
-                            .on_change = on_change,
-                            .on_epoch = on_epoch};
-    shed_reactor_run(s->client->airport.reactor, watch, s);
+    s->listener = (struct shed_listener){
+        .key = s->talk->words->key[SHED_LOCK_KEY].at,
+        .key_size = s->talk->words->key[SHED_LOCK_KEY].size,
+        .on_change = on_change,
+        .on_epoch = on_epoch};
+    shed_reactor_run(s->client->reactor, listen_on_reactor, s);
 }
 
 void shed_lock_server_close(struct shed_lock_server *s)
 {
-    shed_reactor_run(s->client->airport.reactor, unwatch, s);
+    shed_reactor_run(s->client->reactor, leave_on_reactor, s);
 }

@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 
 #include "client/client.h"
-#include "client/hall.h"
 #include "lock/talk.h"
 
 struct shed_lock_server {
@@ -30,7 +29,7 @@ struct shed_lock_server {
     struct shed_call call;
     struct shed_post go, back;
     /* the client's reactor; the flags atomic */
-    struct shed_watch watch;
+    struct shed_listener listener;
     struct shed_post change;
     atomic_bool is_changing, is_epoch;
 };

@@ -29,7 +29,7 @@ static void carry(struct shed_lock *l, struct shed_talk *talk)
 {
     talk->way = l->way;
     talk->words = &l->words;
-    shed_talk_carry(talk, l->home->links, l->home->airport.session,
+    shed_talk_carry(talk, l->home->links, l->home->session,
                     shed_now_ms() + l->home->command_timeout_ms);
 }
 

@@ -11,7 +11,6 @@
 
 #include <snowshed/lock.h>
 
-#include "cache/flight.h"
 #include "redis/script.h"
 #include "redis/session.h"
 

@@ -7,7 +7,7 @@
 
 #include <snowshed/snowshed.h>
 
-#include "cache/flight.h"
+#include "base/trouble.h"
 
 struct shed_reply; /* a redisReply */
 

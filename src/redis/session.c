@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cache/entry.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 #define PROCESS_CHANNEL "snowshed:process:"
@@ -31,7 +30,7 @@ struct shed_session {
     struct shed_timer *ping;
     struct shed_timer *subscribing; /* ends the wait for SUBSCRIBE's answer */
     uint64_t command_timeout_ms;
-    char channel[sizeof(PROCESS_CHANNEL) + SHED_ENTRY_PROCESS_BYTES];
+    char channel[sizeof(PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
     char client_id[24];  /* of pushes, in decimal; empty when not known */
     char tracked_id[24]; /* to which tracking was asked to redirect */
     unsigned channels;   /* subscribed to */
@@ -485,7 +484,7 @@ int shed_session_create(struct shed_reactor *reactor,
     p->follow.run = follow_posted;
     atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
     (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
-                   SHED_ENTRY_PROCESS_BYTES, process);
+                   SHED_PROCESS_BYTES, process);
     p->command_timeout_ms = options->command_timeout_ms;
     p->ping = shed_timer_create(reactor, on_ping, p);
     p->subscribing = shed_timer_create(reactor, on_unsubscribed, p);

@@ -16,9 +16,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cache/entry.h"
 #include "redis/pipe.h"
 #include "redis/script.h"
+
+/* The id by which others name this process: hexadecimal digits. */
+#define SHED_PROCESS_BYTES 16
 
 struct shed_session;
 
@@ -34,7 +36,7 @@ struct shed_session_hooks {
     void (*on_standing)(void *arg, const struct shed_error *why);
 };
 
-/* process is SHED_ENTRY_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM.
+/* process is SHED_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM.
  */
 SHED_MUST_CHECK int
 shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
@@ -71,7 +73,7 @@ bool shed_session_has_channel(const struct shed_session *session);
 #define SHED_RUN_BYTES 16
 
 struct shed_identity {
-    char process[SHED_ENTRY_PROCESS_BYTES];
+    char process[SHED_PROCESS_BYTES];
     char run[SHED_RUN_BYTES];
 };
 

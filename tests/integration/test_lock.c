@@ -130,7 +130,8 @@ START_TEST(without_pushes_a_waiter_polls)
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
     shed_lock_close(a);
-    shed_client_close(poller); /* and with it b */
+    shed_lock_close(b);
+    shed_client_close(poller);
 }
 END_TEST
 
@@ -345,8 +346,7 @@ START_TEST(closing_ends_what_waits_and_releases_what_is_held)
         ck_assert_uint_eq(atomic_load(&waiting[i].calls), 1);
         ck_assert_int_eq(atomic_load(&waiting[i].code), SHED_ECLOSED);
     }
-    shed_client_close(client); /* and with it a */
-    client = NULL;
+    shed_lock_close(a);
     b = open_lock(other, &o);
     acquire(b, 0);
     shed_lock_close(b);

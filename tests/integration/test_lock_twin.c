@@ -229,7 +229,7 @@ static void begin(struct shed_talk *talk, const struct scenario *scenario,
                   enum shed_lock_op op, char letter, unsigned side)
 {
     struct shed_lock_holder holder = {.wait_ms = WAIT_MS};
-    char process[SHED_ENTRY_PROCESS_BYTES + 1];
+    char process[SHED_PROCESS_BYTES + 1];
 
     memset(holder.token, letter, sizeof(holder.token));
     memset(holder.token_hex, letter, sizeof(holder.token_hex) - 1);

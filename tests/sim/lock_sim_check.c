@@ -415,13 +415,12 @@ static bool is_record_of(const struct sim *s, unsigned h, unsigned server)
     enum { PROCESS_AT = 19, RUN_AT = 35 };
     const struct lock_twin *twin = &s->server[server].twin;
     const char *record = twin->lock.value.at;
-    char process[SHED_ENTRY_PROCESS_BYTES + 1];
+    char process[SHED_PROCESS_BYTES + 1];
 
     if (!s->process[s->handle[h].process].has_pushes)
         return true;
     snprintf(process, sizeof(process), "%016x", s->handle[h].process);
-    return memcmp(record + PROCESS_AT, process, SHED_ENTRY_PROCESS_BYTES) ==
-               0 &&
+    return memcmp(record + PROCESS_AT, process, SHED_PROCESS_BYTES) == 0 &&
            memcmp(record + RUN_AT, twin->run, SHED_RUN_BYTES) == 0;
 }
 

@@ -11,7 +11,7 @@
 static void identify(const struct sim *s, unsigned p, unsigned server,
                      struct shed_identity *identity)
 {
-    char text[SHED_ENTRY_PROCESS_BYTES + 1];
+    char text[SHED_PROCESS_BYTES + 1];
 
     memset(identity, ' ', sizeof(*identity));
     if (!s->process[p].session[server].is_up || !s->process[p].has_pushes)

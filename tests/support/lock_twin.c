@@ -150,7 +150,7 @@ static void take(struct lock_twin *t, const struct lock_twin_call *c,
     uint64_t was;
 
     memcpy(record.at + TOKEN_AT, c->arg[0].at, SHED_TOKEN_BYTES);
-    memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_ENTRY_PROCESS_BYTES);
+    memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_PROCESS_BYTES);
     memcpy(record.at + RUN_AT, c->arg[2].at, SHED_RUN_BYTES);
     set_lock(t, &record, lock_twin_number(&c->arg[3]));
     reply->type = LOCK_TWIN_HELD;
@@ -178,9 +178,9 @@ static uint64_t age_of(struct lock_twin *t, struct lock_twin_slot *mark,
 
 static bool has_no_subscriber(const struct lock_twin *t, const char *process)
 {
-    char text[SHED_ENTRY_PROCESS_BYTES + 1] = "";
+    char text[SHED_PROCESS_BYTES + 1] = "";
 
-    memcpy(text, process, SHED_ENTRY_PROCESS_BYTES);
+    memcpy(text, process, SHED_PROCESS_BYTES);
     return text[0] == ' ' ||
            (t->channels >> strtoul(text, NULL, HEXADECIMAL) & 1) == 0;
 }
@@ -235,7 +235,7 @@ static const char *process_of(const struct lock_twin_text *member)
 
 static uint64_t wait_of(const struct lock_twin_text *member)
 {
-    enum { WAIT_AT = SHED_TOKEN_BYTES + SHED_ENTRY_PROCESS_BYTES };
+    enum { WAIT_AT = SHED_TOKEN_BYTES + SHED_PROCESS_BYTES };
     struct lock_twin_text wait =
         lock_twin_text(member->at + WAIT_AT, member->size - WAIT_AT);
 
@@ -310,13 +310,13 @@ static struct lock_twin_text absent_names(const struct lock_twin *t)
         const char *process = process_of(&t->queue[i].member);
         size_t at = 0;
         while (at < names.size &&
-               memcmp(names.at + at, process, SHED_ENTRY_PROCESS_BYTES) != 0)
-            at += SHED_ENTRY_PROCESS_BYTES;
+               memcmp(names.at + at, process, SHED_PROCESS_BYTES) != 0)
+            at += SHED_PROCESS_BYTES;
         if (at < names.size || process[0] == ' ' ||
             !has_no_subscriber(t, process))
             continue;
-        memcpy(names.at + names.size, process, SHED_ENTRY_PROCESS_BYTES);
-        names.size += SHED_ENTRY_PROCESS_BYTES;
+        memcpy(names.at + names.size, process, SHED_PROCESS_BYTES);
+        names.size += SHED_PROCESS_BYTES;
     }
     return names;
 }
@@ -464,7 +464,7 @@ static long long extend(struct lock_twin *t, const struct lock_twin_call *c)
     t->trackers |= UINT32_C(1) << c->client;
     if (!is_token(&t->lock, c->arg[0].at))
         return 0;
-    memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_ENTRY_PROCESS_BYTES);
+    memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_PROCESS_BYTES);
     memcpy(record.at + RUN_AT, c->arg[2].at, SHED_RUN_BYTES);
     set_lock(t, &record, lease_ms);
     if (lease_ms == 0)

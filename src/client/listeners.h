@@ -1,0 +1,52 @@
+/*
+ * Who in this process hears of changed keys and of new epochs: a lock, of its
+ * own key; a cache, of all keys that begin with its name.
+ *
+ * Reactor thread only, except for create and destroy.
+ */
+#ifndef SHED_CLIENT_LISTENERS_H
+#define SHED_CLIENT_LISTENERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <snowshed/snowshed.h>
+
+struct shed_listeners;
+
+/* Part of its owner's memory, which must stay until it has been removed. */
+struct shed_listener {
+    const char *key;
+    size_t key_size;
+    bool is_prefix; /* it hears of every key that begins with key */
+    void (*on_change)(struct shed_listener *listener, const char *key,
+                      size_t size);
+    /* pushes have begun or ended, or some were lost: look at everything */
+    void (*on_epoch)(struct shed_listener *listener);
+    /* the registry's */
+    struct shed_listener *next;
+};
+
+/* Returns: NULL when memory is out. */
+struct shed_listeners *shed_listeners_create(void);
+
+/* NULL is allowed. */
+void shed_listeners_destroy(struct shed_listeners *listeners);
+
+/* Returns: false, and nothing is added: the prefix is another listener's. One
+ * of a single key is always added. */
+bool shed_listeners_add(struct shed_listeners *listeners,
+                        struct shed_listener *listener);
+
+/* A listener that was never added may be given. */
+void shed_listeners_remove(struct shed_listeners *listeners,
+                           struct shed_listener *listener);
+
+/* Tell whoever listens to this key. */
+void shed_listeners_change(struct shed_listeners *listeners, const char *key,
+                           size_t size);
+
+/* Tell everybody. */
+void shed_listeners_epoch(struct shed_listeners *listeners);
+
+#endif

@@ -1,0 +1,185 @@
+/* Handles may be closed in any order: what still needs another keeps it alive,
+ * works until it is closed itself, and leaves nothing behind. A sanitizer sees
+ * what is used too late or never freed. Needs SHED_TEST_REDIS. */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <snowshed/lock.h>
+#include <snowshed/snowshed.h>
+
+#include "support/testing.h"
+
+enum { CLIENT, SOURCE, CACHE, LOCK, HANDLES };
+#define ORDERS 24 /* of four handles */
+
+static struct shed_client *client;
+static struct shed_source *source;
+static struct shed_cache *cache;
+static struct shed_lock *lock;
+static atomic_uint sources_closed;
+
+static void require(int code, const struct shed_error *err)
+{
+    ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err->reason);
+}
+
+static const char *redis_uri(void)
+{
+    const char *uri = getenv("SHED_TEST_REDIS");
+
+    ck_assert_msg(uri != NULL, "SHED_TEST_REDIS names no Redis");
+    return uri;
+}
+
+static void load(void *user, void *thread, struct shed_load *l)
+{
+    (void)user;
+    (void)thread;
+    for (size_t i = 0; i < shed_load_count(l); i++)
+        shed_load_value(l, i, "row", 3);
+    shed_load_done(l);
+}
+
+static void count_close(void *user)
+{
+    atomic_fetch_add((atomic_uint *)user, 1);
+}
+
+static void open_all(void)
+{
+    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_error err;
+
+    o.on_close = count_close;
+    require(shed_client_open(redis_uri(), NULL, &client, &err), &err);
+    require(shed_source_open(load, &sources_closed, &o, &source, &err), &err);
+    require(shed_cache_open(client, "handles", source, NULL, &cache, &err),
+            &err);
+    require(shed_lock_open(&client, 1, "handles", 7, NULL, &lock, &err), &err);
+}
+
+static void use_cache(void)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err;
+
+    require(shed_invalidate(cache, "k", 1, 0, &err), &err);
+    require(shed_get(cache, "k", 1, 0, &value, &err), &err);
+    ck_assert_uint_eq(shed_value_size(value), 3);
+    shed_value_unref(value);
+}
+
+static void use_lock(void)
+{
+    struct shed_error err;
+
+    require(shed_lock_acquire(lock, 20000, &err), &err);
+    require(shed_lock_release(lock, &err), &err);
+}
+
+static void close_one(int which)
+{
+    switch (which) {
+    case CLIENT:
+        shed_client_close(client);
+        break;
+    case SOURCE:
+        shed_source_close(source);
+        break;
+    case CACHE:
+        shed_cache_close(cache);
+        break;
+    case LOCK:
+        shed_lock_close(lock);
+        break;
+    }
+}
+
+/* The n-th order of the four, in the factorial number system. */
+static void order_of(int n, int order[HANDLES])
+{
+    int left[HANDLES] = {CLIENT, SOURCE, CACHE, LOCK};
+
+    for (int i = 0; i < HANDLES; i++) {
+        int count = HANDLES - i, at = n % count;
+        n /= count;
+        order[i] = left[at];
+        memmove(&left[at], &left[at + 1],
+                (size_t)(count - at - 1) * sizeof(*left));
+    }
+}
+
+START_TEST(handles_close_in_any_order)
+{
+    int order[HANDLES];
+    bool is_open[HANDLES] = {true, true, true, true};
+
+    order_of(_i, order);
+    open_all();
+    for (int i = 0; i < HANDLES; i++) {
+        if (is_open[CACHE])
+            use_cache();
+        if (is_open[LOCK])
+            use_lock();
+        close_one(order[i]);
+        is_open[order[i]] = false;
+    }
+    ck_assert_uint_eq(atomic_load(&sources_closed), 1);
+}
+END_TEST
+
+/* The hold outlives the client's handle, and ends with the lock's. */
+START_TEST(a_lock_is_held_until_its_own_handle_is_closed)
+{
+    struct shed_client *other = NULL;
+    struct shed_lock *rival = NULL;
+    struct shed_error err;
+
+    open_all();
+    require(shed_client_open(redis_uri(), NULL, &other, &err), &err);
+    require(shed_lock_open(&other, 1, "handles", 7, NULL, &rival, &err), &err);
+    require(shed_lock_acquire(lock, 20000, &err), &err);
+    shed_client_close(client);
+    ck_assert_int_eq(shed_lock_acquire(rival, 0, &err), SHED_ETIMEDOUT);
+    shed_lock_close(lock);
+    require(shed_lock_acquire(rival, 20000, &err), &err);
+    shed_lock_close(rival);
+    shed_client_close(other);
+    shed_cache_close(cache);
+    shed_source_close(source);
+}
+END_TEST
+
+/* Both would answer from flights of their own, and invalidations of the one
+ * would not reach the other's. */
+START_TEST(a_client_has_one_cache_of_a_name)
+{
+    struct shed_cache *twin = NULL;
+    struct shed_error err;
+
+    open_all();
+    ck_assert_int_eq(
+        shed_cache_open(client, "handles", source, NULL, &twin, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_null(twin);
+    ck_assert_ptr_nonnull(strstr(err.reason, "cache of that name"));
+    shed_cache_close(cache);
+    require(shed_cache_open(client, "handles", source, NULL, &cache, &err),
+            &err);
+    use_cache();
+    for (int i = 0; i < HANDLES; i++)
+        close_one(i);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("handles");
+
+    tcase_add_loop_test(tc, handles_close_in_any_order, 0, ORDERS);
+    tcase_add_test(tc, a_lock_is_held_until_its_own_handle_is_closed);
+    tcase_add_test(tc, a_client_has_one_cache_of_a_name);
+    return run_tests("handles", tc);
+}

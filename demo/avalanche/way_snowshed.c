@@ -47,10 +47,10 @@ static void load(void *user, void *db, struct shed_load *load)
     bool is_good = ids != NULL && rows != NULL && db != NULL;
 
     for (size_t i = 0; is_good && i < count; i++) {
-        size_t size;
-        const char *key = shed_load_key(load, i, &size);
+        struct shed_bytes asked = shed_load_key(load, i);
+        const char *key = asked.data;
         char text[KEY_BYTES] = "";
-        memcpy(text, key, size < KEY_BYTES ? size : KEY_BYTES - 1);
+        memcpy(text, key, asked.size < KEY_BYTES ? asked.size : KEY_BYTES - 1);
         ids[i] = strtoull(text, NULL, 10);
     }
     is_good = is_good && database_load(db, p->settings->record, ids, count,
@@ -59,7 +59,7 @@ static void load(void *user, void *db, struct shed_load *load)
         if (!is_good)
             shed_load_fail(load, i, why);
         else if (rows[i].is_there)
-            shed_load_value(load, i, rows[i].text, rows[i].size);
+            shed_load_value(load, i, shed_bytes(rows[i].text, rows[i].size));
         else
             shed_load_absent(load, i);
     }
@@ -132,11 +132,11 @@ static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,
     for (size_t i = 0; i < count; i++) {
         int n =
             snprintf(keys[i], KEY_BYTES, "%llu", (unsigned long long)ids[i]);
-        items[i] = (struct shed_item){.key = keys[i], .key_size = (size_t)n};
+        items[i] = (struct shed_item){.key = shed_bytes(keys[i], (size_t)n)};
     }
     if (count == 1)
-        code = shed_get(p->cache, keys[0], items[0].key_size, TIMEOUT_MS,
-                        &items[0].value, &err);
+        code =
+            shed_get(p->cache, items[0].key, TIMEOUT_MS, &items[0].value, &err);
     else
         code = shed_get_many(p->cache, items, count, TIMEOUT_MS, &err);
     for (size_t i = 0; i < count; i++)

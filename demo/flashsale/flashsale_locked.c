@@ -70,8 +70,9 @@ static int open_lock(struct shop *s, struct shed_error *err)
         options.algorithm = SHED_LOCK_EXPIRE;
         options.lease_ms = EXPIRE_LEASE_MS;
     }
-    return shed_lock_open(&s->client, 1, s->lock_name, s->lock_name_size,
-                          &options, &s->lock, err);
+    return shed_lock_open(s->client,
+                          shed_bytes(s->lock_name, s->lock_name_size), &options,
+                          &s->lock, err);
 }
 
 static struct shop *open_shop(const struct settings *settings, bool is_guarded,
@@ -95,7 +96,7 @@ static struct shop *open_shop(const struct settings *settings, bool is_guarded,
                          is_guarded ? SALE_LEASE_NAME : SALE_SETNX_NAME, item);
     s->key_size = (size_t)snprintf(s->key, NAME_BYTES, "%llu", item);
     client.command_timeout_ms = ANSWER_TIMEOUT_MS;
-    source.key = SHED_MYSQL_INTEGER;
+    source.key = SHED_MYSQL_KEY_INTEGER;
     if (shed_client_open(settings->redis_uri, &client, &s->client, &err) ||
         shed_mysql_source_open(s->sale->plan.mysql_uri, query, &source,
                                &s->source, &err) ||
@@ -159,10 +160,11 @@ static bool is_sold_out(struct shop *s)
     struct shed_value *value = NULL;
     bool is_none;
 
-    if (shed_get(s->cache, s->key, s->key_size, 0, &value, NULL) != SHED_OK)
+    if (shed_get(s->cache, shed_bytes(s->key, s->key_size), 0, &value, NULL) !=
+        SHED_OK)
         return false;
     /* A number as text, "0" if all goes well, and never "07". */
-    is_none = shed_value_kind(value) == SHED_ROW &&
+    is_none = shed_value_kind(value) == SHED_KIND_ROW &&
               shed_value_size(value) > 0 &&
               *(const char *)shed_value_data(value) <= '0';
     shed_value_unref(value);
@@ -187,8 +189,9 @@ static enum statement_code ask_guard(struct thread *t,
                                      const struct shed_fence *fence)
 {
     struct shop *s = t->shop;
-    int code = shed_mysql_fence(statements_mysql(t->till), s->lock_name,
-                                s->lock_name_size, fence, &t->newest, &t->err);
+    int code = shed_mysql_fence(statements_mysql(t->till),
+                                shed_bytes(s->lock_name, s->lock_name_size),
+                                fence, &t->newest, &t->err);
 
     switch (code) {
     case SHED_OK:
@@ -256,8 +259,8 @@ static enum answer sell_alone(struct thread *t, uint64_t buyer)
                            : sell_rewriting(t->till, s->sale->plan.item, buyer);
     sale_end_alone(t->clerk);
     if (answer < ANSWERS &&
-        shed_invalidate(s->cache, s->key, s->key_size, ANSWER_TIMEOUT_MS,
-                        &t->err) != SHED_OK)
+        shed_invalidate(s->cache, shed_bytes(s->key, s->key_size),
+                        ANSWER_TIMEOUT_MS, &t->err) != SHED_OK)
         return ANSWER_FAILED;
     return answer;
 }

@@ -95,8 +95,9 @@ static void *enter_booth(void *process, char *why, size_t size)
 
 static enum statement_code ask_guard(struct thread *t)
 {
-    int code = shed_mysql_fence(statements_mysql(t->sql), t->name, t->name_size,
-                                &t->fence, &t->newest, &t->err);
+    int code = shed_mysql_fence(statements_mysql(t->sql),
+                                shed_bytes(t->name, t->name_size), &t->fence,
+                                &t->newest, &t->err);
 
     if (code == SHED_OK || code == SHED_ETIMEDOUT)
         t->newest = 0;
@@ -159,8 +160,8 @@ static int open_lock(struct thread *t)
     options.watchdog = 0; /* a hold is to end when nobody pays */
     t->name_size = (size_t)snprintf(t->name, NAME_BYTES, "seat:%llu",
                                     (unsigned long long)t->seat);
-    return shed_lock_open(&t->booth->client, 1, t->name, t->name_size, &options,
-                          &t->lock, &t->err);
+    return shed_lock_open(t->booth->client, shed_bytes(t->name, t->name_size),
+                          &options, &t->lock, &t->err);
 }
 
 /* Returns ANSWER_NONE if the seat is held.

@@ -1,7 +1,7 @@
 /*
  * Distributed locks: one holder at a time of all processes and hosts.
  *
- *     if (shed_lock_open(&client, 1, "invoices", 8, NULL, &lock, &err) ||
+ *     if (shed_lock_open(client, shed_str("invoices"), NULL, &lock, &err) ||
  *         shed_lock_acquire(lock, 2000, &err))
  *         ... err says why not
  *     ... work ...
@@ -85,10 +85,7 @@ enum shed_lock_algorithm {
     /* SET NX PX of a random token; release and extend compare it. Fencing
      * tokens. A failover can forget it. Shared with other languages by
      * exact_key, see above. */
-    SHED_LOCK_LEASE,
-    /* The same on a majority of several independent servers.
-     * Source: redis.io, "Distributed Locks with Redis" (Redlock). */
-    SHED_LOCK_QUORUM
+    SHED_LOCK_LEASE
 };
 
 /*
@@ -147,20 +144,34 @@ struct shed_lock_options {
 /*
  * Open a handle to the lock of a name. Nothing is sent yet.
  *
- * clients is an array of count clients: one, or with SHED_LOCK_QUORUM an odd
- * number from 3 to SHED_LOCK_CLIENTS_MAX, each of an independent server
- * (clients of one server are refused when they acquire). The lock keeps them
- * alive until it is closed. name is any 1 to SHED_LOCK_NAME_MAX_BYTES bytes.
- * options may be NULL.
+ * The lock keeps the client alive until it is closed. name is any 1 to
+ * SHED_LOCK_NAME_MAX_BYTES bytes. options may be NULL.
  *
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
  * numbers to be had), SHED_EFORKED; then *out is NULL.
  */
-SHED_API SHED_MUST_CHECK int
-shed_lock_open(struct shed_client *const *clients, size_t count,
-               const void *name, size_t name_size,
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_open(struct shed_client *client, struct shed_bytes name,
                const struct shed_lock_options *options, struct shed_lock **out,
                struct shed_error *err);
+
+/*
+ * Open a handle to a lock that is kept on a majority of several independent
+ * servers (Redlock: redis.io, "Distributed Locks with Redis"), so that it
+ * outlives the failure of a minority. The algorithm is SHED_LOCK_LEASE on each.
+ *
+ * clients is an array of an odd number of clients, 1 to SHED_LOCK_CLIENTS_MAX,
+ * each of its own server (clients of one server are refused when they acquire).
+ * The lock keeps them alive. The first client's library thread drives it.
+ *
+ * Returns: as shed_lock_open; SHED_EINVAL also for a count or an algorithm that
+ * does not fit.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_open_quorum(struct shed_client *const *clients, size_t count,
+                      struct shed_bytes name,
+                      const struct shed_lock_options *options,
+                      struct shed_lock **out, struct shed_error *err);
 
 /*
  * Close a handle: release the lock if it is held, by whomever. No other call
@@ -195,14 +206,15 @@ SHED_API void shed_lock_close(struct shed_lock *lock);
  * until Redis can be asked again or a lease has passed (SHED_LOCK_TIMESTAMP:
  * until it has; SHED_LOCK_SETNX: for ever, if the handle is closed before).
  */
-SHED_API SHED_MUST_CHECK int shed_lock_acquire(struct shed_lock *lock,
-                                               uint64_t wait_ms,
-                                               struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
+                  struct shed_error *err);
 
 /* How an asynchronous acquire ended: code is what shed_lock_acquire would have
  * returned; reason is valid during the call, and NULL with SHED_OK. On a
  * thread of the library: it must not block. */
-typedef void shed_lock_done_fn(void *user, struct shed_lock *lock, int code,
+typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
+                               enum shed_code code,
                                const struct shed_error *reason);
 
 /*
@@ -217,11 +229,10 @@ typedef void shed_lock_done_fn(void *user, struct shed_lock *lock, int code,
  * SHED_ECLOSED (called from a done while the lock is being closed),
  * SHED_EFORKED.
  */
-SHED_API SHED_MUST_CHECK int shed_lock_acquire_async(struct shed_lock *lock,
-                                                     uint64_t wait_ms,
-                                                     shed_lock_done_fn *done,
-                                                     void *user,
-                                                     struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_acquire_async(struct shed_lock *lock, uint64_t wait_ms,
+                        shed_lock_done_fn *done, void *user,
+                        struct shed_error *err);
 
 /*
  * Release the lock: the last release of as many as there were acquires removes
@@ -237,15 +248,15 @@ SHED_API SHED_MUST_CHECK int shed_lock_acquire_async(struct shed_lock *lock,
  * SHED_EDENIED, SHED_ENOMEM: as these. SHED_EINVAL (lock is NULL; called on a
  * thread of the library), SHED_EFORKED: it is held as before.
  */
-SHED_API SHED_MUST_CHECK int shed_lock_release(struct shed_lock *lock,
-                                               struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_release(struct shed_lock *lock, struct shed_error *err);
 
 /*
  * Let the lease last lease_ms from now (0: the option's); from then on the
  * watchdog renews with this length. With the watchdog nothing has to be
  * extended; without one, this is how Redis is asked whether the lock still
  * stands. A lease that has ended is not revived, even if nobody took the lock.
- * With SHED_LOCK_QUORUM lease_ms must not exceed the option's: so long a server
+ * With a quorum lease_ms must not exceed the option's: so long a server
  * that restarted keeps silent.
  *
  * Blocks: as shed_lock_release.
@@ -254,19 +265,19 @@ SHED_API SHED_MUST_CHECK int shed_lock_release(struct shed_lock *lock,
  * would have, see shed_lock_remaining_ms; SHED_EINVAL, SHED_EDENIED,
  * SHED_ENOMEM, SHED_EFORKED.
  */
-SHED_API SHED_MUST_CHECK int shed_lock_extend(struct shed_lock *lock,
-                                              uint64_t lease_ms,
-                                              struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_extend(struct shed_lock *lock, uint64_t lease_ms,
+                 struct shed_error *err);
 
 /* Milliseconds for which the hold of this thread (or of the process) is still
  * safe, less a margin for clocks that drift; 0 when there is none.
  * SHED_LOCK_SETNX: UINT64_MAX while held. Asks nobody. */
-SHED_API uint64_t shed_lock_remaining_ms(struct shed_lock *lock);
+SHED_API uint64_t shed_lock_remaining_ms(const struct shed_lock *lock);
 
 /* Returns: 1 while this thread (or the process) holds the lock and its lease
  * has not ended, by the clock of this host, as far as is known here; else 0.
  * Asks nobody: shed_lock_extend does. */
-SHED_API int shed_lock_is_mine(struct shed_lock *lock);
+SHED_API int shed_lock_is_mine(const struct shed_lock *lock);
 
 /*
  * A fencing token: number grows with every holder of a lock, as long as Redis
@@ -282,9 +293,9 @@ struct shed_fence {
  * Returns: SHED_OK and *out; SHED_ELOST: there is no such hold; SHED_EFORKED;
  * SHED_EINVAL: the algorithm has no tokens (the first three); then *out is
  * zero. */
-SHED_API SHED_MUST_CHECK int shed_lock_fence(struct shed_lock *lock,
-                                             struct shed_fence *out,
-                                             struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code shed_lock_fence(struct shed_lock *lock,
+                                                        struct shed_fence *out,
+                                                        struct shed_error *err);
 
 /*
  * Let numbers of later holders be above number. For when what is written to
@@ -296,9 +307,9 @@ SHED_API SHED_MUST_CHECK int shed_lock_fence(struct shed_lock *lock,
  * Returns: SHED_OK; SHED_EINVAL (no tokens; number of 2^52 or more),
  * SHED_EREDIS, SHED_ETIMEDOUT, SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */
-SHED_API SHED_MUST_CHECK int shed_lock_advance(struct shed_lock *lock,
-                                               uint64_t number,
-                                               struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_advance(struct shed_lock *lock, uint64_t number,
+                  struct shed_error *err);
 
 #ifdef __cplusplus
 }

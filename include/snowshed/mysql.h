@@ -22,10 +22,10 @@ extern "C" {
 
 /* What keys are; it must suit the type of the key column, see below. */
 enum shed_mysql_key {
-    SHED_MYSQL_STRING = 0, /* bytes, compared byte for byte: for a column of
+    SHED_MYSQL_KEY_STRING = 0, /* bytes, compared byte for byte: for a column of
                               text or bytes, DATE or DATETIME */
-    SHED_MYSQL_INTEGER = 1 /* decimal integers of 64 bits, "42": for a column of
-                              an integer type, YEAR or DECIMAL(n,0) */
+    SHED_MYSQL_KEY_INTEGER = 1 /* decimal integers of 64 bits, "42": for a
+                              column of an integer type, YEAR or DECIMAL(n,0) */
 };
 
 /* Fill it with SHED_MYSQL_OPTIONS_INIT. Texts are copied. */
@@ -51,7 +51,7 @@ struct shed_mysql_options {
 
 #define SHED_MYSQL_OPTIONS_INIT                                                \
     {                                                                          \
-        sizeof(struct shed_mysql_options), NULL, SHED_MYSQL_STRING, 2000,      \
+        sizeof(struct shed_mysql_options), NULL, SHED_MYSQL_KEY_STRING, 2000,  \
             10000, 10000, 1048576, NULL, NULL, NULL                            \
     }
 
@@ -67,13 +67,14 @@ struct shed_mysql_options {
  *     SELECT id, name FROM item WHERE id IN (?)
  *
  * A key without a row is absent, one with two rows fails, a row whose value is
- * NULL is SHED_NULL. An error of the server fails the keys of the batch; if it
- * is one that depends on the keys (a character that the column's character set
- * has not, say), the batch is asked for again in halves, so that only that key
- * fails. Queries for halves are bounded, to six for each time that a batch can
- * be halved; beyond it, keys fail together with the odd ones among them. Loader
- * threads have a connection each, opened with the first load (so the server
- * need not be up now), in autocommit, utf8mb4, opened again after a failure.
+ * NULL is SHED_KIND_NULL. An error of the server fails the keys of the batch;
+ * if it is one that depends on the keys (a character that the column's
+ * character set has not, say), the batch is asked for again in halves, so that
+ * only that key fails. Queries for halves are bounded, to six for each time
+ * that a batch can be halved; beyond it, keys fail together with the odd ones
+ * among them. Loader threads have a connection each, opened with the first load
+ * (so the server need not be up now), in autocommit, utf8mb4, opened again
+ * after a failure.
  *
  * The first column that query selects has to be the one that it compares with
  * the keys, as it is in the table: its type tells which keys a row can have.
@@ -101,7 +102,7 @@ struct shed_mysql_options {
  * Returns: SHED_OK and *out, to be closed with shed_source_close; SHED_EINVAL
  * (uri, query, options), SHED_ENOMEM; then *out is NULL.
  */
-SHED_API SHED_MUST_CHECK int
+SHED_API SHED_MUST_CHECK enum shed_code
 shed_mysql_source_open(const char *uri, const char *query,
                        const struct shed_mysql_options *options,
                        struct shed_source **out, struct shed_error *err);
@@ -114,8 +115,8 @@ shed_mysql_source_open(const char *uri, const char *query,
  *
  *     if (shed_lock_fence(lock, &fence, &err) == SHED_OK &&
  *         mysql_query(mysql, "BEGIN") == 0 &&
- *         shed_mysql_fence(mysql, "stock:7", 7, &fence, &newest, &err) ==
- *             SHED_OK)
+ *         shed_mysql_fence(mysql, shed_str("stock:7"), &fence, &newest, &err)
+ * == SHED_OK)
  *         ... UPDATE ..., COMMIT
  *     else
  *         ROLLBACK
@@ -154,11 +155,10 @@ shed_mysql_source_open(const char *uri, const char *query,
  * repeat the whole transaction. SHED_ESOURCE: the server failed. SHED_EINVAL,
  * SHED_ENOMEM.
  */
-SHED_API SHED_MUST_CHECK int shed_mysql_fence(void *mysql, const void *resource,
-                                              size_t resource_size,
-                                              const struct shed_fence *fence,
-                                              uint64_t *newest,
-                                              struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_mysql_fence(void *mysql, struct shed_bytes resource,
+                 const struct shed_fence *fence, uint64_t *newest,
+                 struct shed_error *err);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifndef SHED_API
 #if defined(__GNUC__)
@@ -47,6 +48,41 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* -------------------------------------------------------------- version */
+
+#define SHED_VERSION_MAJOR 0
+#define SHED_VERSION_MINOR 2
+#define SHED_VERSION_PATCH 0
+
+/* Returns: the version of the library that is linked, "0.2.0" say; static. */
+SHED_API const char *shed_version(void);
+
+/* ---------------------------------------------------------------- bytes */
+
+/*
+ * A key, a name or a payload: size bytes of any value, not terminated. It
+ * borrows them: they must stay until the call that it is passed to returns.
+ */
+struct shed_bytes {
+    const void *data;
+    size_t size;
+};
+
+static inline struct shed_bytes shed_bytes(const void *data, size_t size)
+{
+    struct shed_bytes bytes;
+
+    bytes.data = data;
+    bytes.size = size;
+    return bytes;
+}
+
+/* A terminated text, without its end; NULL is no bytes. */
+static inline struct shed_bytes shed_str(const char *text)
+{
+    return shed_bytes(text, text != NULL ? strlen(text) : 0);
+}
 
 /* ------------------------------------------------------------- failures */
 
@@ -81,7 +117,7 @@ struct shed_error {
 
 /* Returns: the name of an enum shed_code, "SHED_EBUSY" say; static, never NULL.
  */
-SHED_API const char *shed_code_name(int code);
+SHED_API const char *shed_code_name(enum shed_code code);
 
 /* --------------------------------------------------------------- client */
 
@@ -148,7 +184,7 @@ struct shed_client_options {
  * Returns: SHED_OK and *out; SHED_EINVAL (uri, options), SHED_ENOMEM,
  * SHED_EBUSY (no thread or descriptor to be had); then *out is NULL.
  */
-SHED_API SHED_MUST_CHECK int
+SHED_API SHED_MUST_CHECK enum shed_code
 shed_client_open(const char *uri, const struct shed_client_options *options,
                  struct shed_client **out, struct shed_error *err);
 
@@ -175,10 +211,10 @@ struct shed_client_status {
  * asks nobody. Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library
  * knows), SHED_EFORKED.
  */
-SHED_API SHED_MUST_CHECK int shed_client_status(struct shed_client *client,
-                                                struct shed_client_status *out,
-                                                size_t size,
-                                                struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_client_status_read(struct shed_client *client,
+                        struct shed_client_status *out, size_t size,
+                        struct shed_error *err);
 
 /* What a name in Redis is used for. */
 enum shed_use {
@@ -202,9 +238,9 @@ enum shed_use {
  * database is refused), SHED_EREDIS (it cannot be reached, or is a replica),
  * SHED_ETIMEDOUT, SHED_EINVAL, SHED_EBUSY, SHED_ENOMEM, SHED_EFORKED.
  */
-SHED_API SHED_MUST_CHECK int
+SHED_API SHED_MUST_CHECK enum shed_code
 shed_client_probe(struct shed_client *client, enum shed_use use,
-                  const void *name, size_t name_size, uint64_t timeout_ms,
+                  struct shed_bytes name, uint64_t timeout_ms,
                   struct shed_error *err);
 
 /* --------------------------------------------------------------- source */
@@ -231,9 +267,9 @@ typedef void shed_load_fn(void *user, void *thread, struct shed_load *load);
  * caches, an invalidation in between): each is answered for itself. */
 SHED_API size_t shed_load_count(const struct shed_load *load);
 
-/* The i-th key and its length in *size; valid until shed_load_done. */
-SHED_API const void *shed_load_key(const struct shed_load *load, size_t i,
-                                   size_t *size);
+/* The i-th key; valid until shed_load_done. No bytes beyond the last. */
+SHED_API struct shed_bytes shed_load_key(const struct shed_load *load,
+                                         size_t i);
 
 /* Milliseconds left of the source's load_timeout_ms; 0 when that is past. A
  * source should give up then, and fail what is open. (Callers may have given up
@@ -250,7 +286,7 @@ SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
  * reason is a terminated text without secrets; it reaches the callers.
  */
 SHED_API void shed_load_value(struct shed_load *load, size_t i,
-                              const void *data, size_t size);
+                              struct shed_bytes row);
 SHED_API void shed_load_null(struct shed_load *load, size_t i);
 SHED_API void shed_load_absent(struct shed_load *load, size_t i);
 SHED_API void shed_load_too_big(struct shed_load *load, size_t i,
@@ -298,7 +334,7 @@ struct shed_source_options {
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM; then *out is NULL and
  * on_close is not called.
  */
-SHED_API SHED_MUST_CHECK int
+SHED_API SHED_MUST_CHECK enum shed_code
 shed_source_open(shed_load_fn *load, void *user,
                  const struct shed_source_options *options,
                  struct shed_source **out, struct shed_error *err);
@@ -315,28 +351,32 @@ SHED_API void shed_source_close(struct shed_source *source);
 struct shed_value;
 
 enum shed_kind {
-    SHED_ROW,   /* data and size are the row's */
-    SHED_NULL,  /* the row is there and its value is NULL */
-    SHED_ABSENT /* there is no such row */
+    SHED_KIND_ROW,   /* data and size are the row's */
+    SHED_KIND_NULL,  /* the row is there and its value is NULL */
+    SHED_KIND_ABSENT /* there is no such row */
 };
 
 enum shed_origin {
-    SHED_FROM_REDIS, /* it stood in Redis */
-    SHED_FROM_LOAD,  /* loaded during this call and published */
-    SHED_UNPUBLISHED /* loaded during this call, not kept: invalidated
+    SHED_ORIGIN_REDIS,      /* it stood in Redis */
+    SHED_ORIGIN_LOAD,       /* loaded during this call and published */
+    SHED_ORIGIN_UNPUBLISHED /* loaded during this call, not kept: invalidated
                         meanwhile, or Redis could not be written */
 };
 
+/* Of NULL: SHED_KIND_ABSENT. */
 SHED_API enum shed_kind shed_value_kind(const struct shed_value *value);
 
-/* The payload, NULL where the size is 0. It is not terminated. */
+/* The payload, NULL where the size is 0 and of NULL. It is not terminated. */
 SHED_API const void *shed_value_data(const struct shed_value *value);
+
+/* The payload's length in bytes; of NULL: 0. */
 SHED_API size_t shed_value_size(const struct shed_value *value);
 
 /* Milliseconds since it was published, by the server's clock as this process
- * knows it; 0 for SHED_UNPUBLISHED. */
+ * knows it; 0 for SHED_ORIGIN_UNPUBLISHED. */
 SHED_API uint64_t shed_value_age_ms(const struct shed_value *value);
 
+/* Of NULL: SHED_ORIGIN_UNPUBLISHED. */
 SHED_API enum shed_origin shed_value_origin(const struct shed_value *value);
 
 /* Take another reference; returns value. */
@@ -354,8 +394,8 @@ struct shed_cache;
  * refuses the password, the database or a command is no such case: a get is
  * SHED_EDENIED then, so that a wrong configuration does not go unnoticed. */
 enum shed_redis_down {
-    SHED_DOWN_SOURCE = 0, /* load from the source, within its bounds */
-    SHED_DOWN_FAIL = 1    /* return SHED_EREDIS */
+    SHED_REDIS_DOWN_SOURCE = 0, /* load from the source, within its bounds */
+    SHED_REDIS_DOWN_FAIL = 1    /* return SHED_EREDIS */
 };
 
 /* Fill it with SHED_CACHE_OPTIONS_INIT. */
@@ -383,11 +423,14 @@ struct shed_cache_options {
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
-            5000, 1048576, SHED_DOWN_SOURCE                                    \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE                              \
     }
 
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
 #define SHED_KEY_MAX_BYTES 1024 /* longest key */
+
+/* As timeout_ms of a call: the timeout_ms of the cache's options. */
+#define SHED_TIMEOUT_DEFAULT ((uint64_t)0)
 
 /*
  * Open a cache: name is what its keys begin with in Redis, where the entry of
@@ -401,7 +444,7 @@ struct shed_cache_options {
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EFORKED; then *out
  * is NULL.
  */
-SHED_API SHED_MUST_CHECK int
+SHED_API SHED_MUST_CHECK enum shed_code
 shed_cache_open(struct shed_client *client, const char *name,
                 struct shed_source *source,
                 const struct shed_cache_options *options,
@@ -414,25 +457,24 @@ SHED_API void shed_cache_close(struct shed_cache *cache);
 /*
  * Get the value of a key: from Redis, or from the source, loaded once for all.
  *
- * key is any 1 to SHED_KEY_MAX_BYTES bytes. timeout_ms counts from now; 0 is
- * the cache's own. The value was current at some instant during the call.
+ * key is any 1 to SHED_KEY_MAX_BYTES bytes. timeout_ms counts from now;
+ * SHED_TIMEOUT_DEFAULT is the cache's own. The value was current at some
+ * instant during the call.
  *
  * Blocks: until answered, timeout_ms at most.
  * Returns: SHED_OK and *out, a reference of yours (whose kind may be
- * SHED_ABSENT); SHED_EINVAL, SHED_ETIMEDOUT, SHED_EBUSY (the source's queue is
- * full), SHED_ESOURCE (the load failed, here or elsewhere), SHED_ETOOBIG,
- * SHED_EREDIS (only with SHED_DOWN_FAIL), SHED_EDENIED, SHED_ENOMEM,
- * SHED_ECLOSED, SHED_EFORKED; then *out is NULL.
+ * SHED_KIND_ABSENT); SHED_EINVAL, SHED_ETIMEDOUT, SHED_EBUSY (the source's
+ * queue is full), SHED_ESOURCE (the load failed, here or elsewhere),
+ * SHED_ETOOBIG, SHED_EREDIS (only with SHED_REDIS_DOWN_FAIL), SHED_EDENIED,
+ * SHED_ENOMEM, SHED_ECLOSED, SHED_EFORKED; then *out is NULL.
  */
-SHED_API SHED_MUST_CHECK int shed_get(struct shed_cache *cache, const void *key,
-                                      size_t key_size, uint64_t timeout_ms,
-                                      struct shed_value **out,
-                                      struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_get(struct shed_cache *cache, struct shed_bytes key, uint64_t timeout_ms,
+         struct shed_value **out, struct shed_error *err);
 
 /* One key of shed_get_many: you set the key, the call sets the rest. */
 struct shed_item {
-    const void *key;
-    size_t key_size;
+    struct shed_bytes key;
     struct shed_value *value; /* a reference of yours; NULL on failure */
     enum shed_code code;      /* as shed_get returns it for this key */
 };
@@ -444,15 +486,15 @@ struct shed_item {
  *
  * A key may stand in items more than once. count 0 is allowed.
  *
- * Blocks: until all are answered, timeout_ms at most (0: the cache's own).
+ * Blocks: until all are answered, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
  * Returns: SHED_OK if every item is; else the code of the first item that is
  * not, with its reason in err. Items are always all set, and those that were
  * answered hold values, unless SHED_EINVAL (then every value is NULL).
  */
-SHED_API SHED_MUST_CHECK int shed_get_many(struct shed_cache *cache,
-                                           struct shed_item *items,
-                                           size_t count, uint64_t timeout_ms,
-                                           struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
+              uint64_t timeout_ms, struct shed_error *err);
 
 /*
  * Store a row that you have just committed, and end loads under way.
@@ -460,15 +502,15 @@ SHED_API SHED_MUST_CHECK int shed_get_many(struct shed_cache *cache,
  * Call it after COMMIT. Two puts of one key can arrive in the wrong order:
  * where two writers may meet, prefer shed_invalidate.
  *
- * Blocks: one round trip, timeout_ms at most (0: the cache's own).
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
  * Returns: SHED_OK; SHED_EINVAL, SHED_ETOOBIG: nothing was written;
  * SHED_ETIMEDOUT, SHED_EREDIS: it may have been written or not: repeat it, or
  * call shed_invalidate; SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */
-SHED_API SHED_MUST_CHECK int shed_put(struct shed_cache *cache, const void *key,
-                                      size_t key_size, const void *data,
-                                      size_t data_size, uint64_t timeout_ms,
-                                      struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
+         uint64_t timeout_ms, struct shed_error *err);
 
 /*
  * Remove the entry of a key and revoke the lease of a load under way, so that
@@ -479,21 +521,15 @@ SHED_API SHED_MUST_CHECK int shed_put(struct shed_cache *cache, const void *key,
  * where it failed, as far as Redis allows. A DEL of the key by any other
  * program does the same.
  *
- * Blocks: one round trip, timeout_ms at most (0: the cache's own).
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
  * Returns: SHED_OK; SHED_EINVAL; SHED_ETIMEDOUT, SHED_EREDIS: it may have been
  * removed or not: repeat it, else the old row can be read until its ttl ends;
  * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */
-SHED_API SHED_MUST_CHECK int shed_invalidate(struct shed_cache *cache,
-                                             const void *key, size_t key_size,
-                                             uint64_t timeout_ms,
-                                             struct shed_error *err);
-
-/* Bytes of the caller's. */
-struct shed_bytes {
-    const void *data;
-    size_t size;
-};
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
+                uint64_t timeout_ms, struct shed_error *err);
 
 /*
  * Invalidate many keys in one pipeline, with what shed_invalidate promises for
@@ -502,13 +538,14 @@ struct shed_bytes {
  * A key may stand in keys more than once. count 0 is allowed, SHED_MANY_MAX is
  * the most. Others can see some of the keys removed before the rest.
  *
- * Blocks: one round trip, timeout_ms at most (0: the cache's own).
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
  * Returns: SHED_OK if it is so for every key; SHED_EINVAL, of too many keys or
  * of one that is wrong (err says which): nothing was removed; SHED_ETIMEDOUT,
  * SHED_EREDIS: any of them may have been removed or not: repeat it with all;
  * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */
-SHED_API SHED_MUST_CHECK int
+SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
                      size_t count, uint64_t timeout_ms, struct shed_error *err);
 

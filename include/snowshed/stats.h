@@ -97,14 +97,12 @@ struct shed_lock_stats {
  *
  * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows).
  */
-SHED_API SHED_MUST_CHECK int shed_stats_read(struct shed_cache *cache,
-                                             struct shed_stats *out,
-                                             size_t size,
-                                             struct shed_error *err);
-SHED_API SHED_MUST_CHECK int shed_lock_stats_read(struct shed_lock *lock,
-                                                  struct shed_lock_stats *out,
-                                                  size_t size,
-                                                  struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_stats_read(const struct shed_cache *cache, struct shed_stats *out,
+                size_t size, struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
+                     size_t size, struct shed_error *err);
 
 /*
  * Write the statistics of count caches, or locks, as Prometheus text

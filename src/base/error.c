@@ -14,10 +14,18 @@
 /* No options struct of any version is longer: a size beyond it is garbage. */
 #define OPTIONS_MAX_BYTES ((size_t)4096)
 
-const char *shed_code_name(int code)
+#define TEXT(number) #number
+#define VERSION(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
+
+const char *shed_version(void)
+{
+    return VERSION(SHED_VERSION_MAJOR, SHED_VERSION_MINOR, SHED_VERSION_PATCH);
+}
+
+const char *shed_code_name(enum shed_code code)
 {
     /* Without a default, so that the compiler names a forgotten code. */
-    switch ((enum shed_code)code) {
+    switch (code) {
     case SHED_OK:
         return "SHED_OK";
     case SHED_EINVAL:
@@ -73,8 +81,8 @@ static bool is_zero(const unsigned char *bytes, size_t size)
     return true;
 }
 
-int shed_options_take(void *out, size_t out_size, const void *given,
-                      const char *what, struct shed_error *err)
+enum shed_code shed_options_take(void *out, size_t out_size, const void *given,
+                                 const char *what, struct shed_error *err)
 {
     size_t size;
 
@@ -101,8 +109,8 @@ int shed_options_take(void *out, size_t out_size, const void *given,
     return SHED_OK;
 }
 
-int shed_check_range(uint64_t value, uint64_t lo, uint64_t hi, const char *what,
-                     struct shed_error *err)
+enum shed_code shed_check_range(uint64_t value, uint64_t lo, uint64_t hi,
+                                const char *what, struct shed_error *err)
 {
     if (value >= lo && value <= hi)
         return SHED_OK;

@@ -14,7 +14,7 @@ shed_error_set(struct shed_error *err, enum shed_code code, const char *format,
  * return shed_fail(err, SHED_EINVAL, "..."). A macro, because compilers and
  * analyzers then see that what fails does not return SHED_OK. */
 #define shed_fail(err, code, ...)                                              \
-    (shed_error_set(err, code, __VA_ARGS__), (int)(code))
+    (shed_error_set(err, code, __VA_ARGS__), (enum shed_code)(code))
 
 /* The same for memory that is out; says what it was wanted for. */
 #define shed_fail_nomem(err, what)                                             \
@@ -24,12 +24,14 @@ shed_error_set(struct shed_error *err, enum shed_code code, const char *format,
  * a larger one than ours must be zero beyond what we know, a smaller one gets
  * our defaults behind its end. out holds the defaults on entry. what names the
  * struct in the reason. The structs begin with their size. */
-SHED_MUST_CHECK int shed_options_take(void *out, size_t out_size,
-                                      const void *given, const char *what,
-                                      struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_options_take(void *out, size_t out_size,
+                                                 const void *given,
+                                                 const char *what,
+                                                 struct shed_error *err);
 
 /* Check lo <= value <= hi; what names the field in the reason. */
-SHED_MUST_CHECK int shed_check_range(uint64_t value, uint64_t lo, uint64_t hi,
-                                     const char *what, struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_check_range(uint64_t value, uint64_t lo,
+                                                uint64_t hi, const char *what,
+                                                struct shed_error *err);
 
 #endif

@@ -24,15 +24,16 @@ struct shed_latch {
 
 /* A condition variable on the monotonic clock, for what a latch does not fit.
  * Returns: 0, or an errno. */
-SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
+SHED_MUST_CHECK enum shed_code shed_cond_init(pthread_cond_t *cond);
 
 /* Wait for at most left_ms (and possibly less: look again). */
 void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
                     uint64_t left_ms);
 
 /* Returns: SHED_OK, SHED_ENOMEM. */
-SHED_MUST_CHECK int shed_latch_init(struct shed_latch *latch, size_t pending,
-                                    struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_latch_init(struct shed_latch *latch,
+                                               size_t pending,
+                                               struct shed_error *err);
 void shed_latch_fini(struct shed_latch *latch);
 
 /* Count things as having happened (or as never going to); any thread. */

@@ -20,7 +20,7 @@
 /* getrandom is atomic up to so many bytes once the kernel's pool is seeded. */
 #define TOKEN_MAX_BYTES ((size_t)256)
 
-int shed_random_token(void *out, size_t size, struct shed_error *err)
+enum shed_code shed_random_token(void *out, size_t size, struct shed_error *err)
 {
     ssize_t got;
 

@@ -10,8 +10,8 @@
 
 /* Fill out with size (at most 256) bytes that nobody can guess.
  * Returns: SHED_OK, SHED_EBUSY if the kernel has none to give. */
-SHED_MUST_CHECK int shed_random_token(void *out, size_t size,
-                                      struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_random_token(void *out, size_t size,
+                                                 struct shed_error *err);
 
 /* 64 bits for jitter; never for a token. */
 uint64_t shed_random_jitter(void);

@@ -99,8 +99,9 @@ void shed_lock_counters_read(const struct shed_lock_counters *counters,
     read_histogram(&counters->hold_us, &out->hold_us);
 }
 
-int shed_stats_check(const char *call, const void *thing, const void *out,
-                     size_t size, size_t known, struct shed_error *err)
+enum shed_code shed_stats_check(const char *call, const void *thing,
+                                const void *out, size_t size, size_t known,
+                                struct shed_error *err)
 {
     if (thing == NULL || out == NULL)
         return shed_fail(err, SHED_EINVAL, "%s: %s is NULL", call,

@@ -42,9 +42,9 @@ void shed_count_code(struct shed_counters *counters, enum shed_code code);
 
 /* Fail with SHED_EINVAL where a public read was called wrongly; thing is NULL,
  * or out, or size is more than known. */
-SHED_MUST_CHECK int shed_stats_check(const char *call, const void *thing,
-                                     const void *out, size_t size, size_t known,
-                                     struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_stats_check(const char *call, const void *thing, const void *out,
+                 size_t size, size_t known, struct shed_error *err);
 
 void shed_counters_read(const struct shed_counters *counters,
                         struct shed_stats *out);

@@ -55,27 +55,27 @@ struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
 
 enum shed_kind shed_value_kind(const struct shed_value *value)
 {
-    return value->kind;
+    return value != NULL ? value->kind : SHED_KIND_ABSENT;
 }
 
 const void *shed_value_data(const struct shed_value *value)
 {
-    return value->data;
+    return value != NULL ? value->data : NULL;
 }
 
 size_t shed_value_size(const struct shed_value *value)
 {
-    return value->size;
+    return value != NULL ? value->size : 0;
 }
 
 uint64_t shed_value_age_ms(const struct shed_value *value)
 {
-    return value->age_ms;
+    return value != NULL ? value->age_ms : 0;
 }
 
 enum shed_origin shed_value_origin(const struct shed_value *value)
 {
-    return value->origin;
+    return value != NULL ? value->origin : SHED_ORIGIN_UNPUBLISHED;
 }
 
 struct shed_value *shed_value_ref(struct shed_value *value)

@@ -25,8 +25,8 @@
 
 /* ----------------------------------------------------------------- checks */
 
-static int check_options(const struct shed_cache_options *o,
-                         struct shed_error *err)
+static enum shed_code check_options(const struct shed_cache_options *o,
+                                    struct shed_error *err)
 {
     const struct {
         uint64_t value, lo, hi;
@@ -40,9 +40,10 @@ static int check_options(const struct shed_cache_options *o,
         {o->grace_ms, 0, GRACE_MAX_MS, "cache grace_ms"},
         {o->timeout_ms, 1, TIMEOUT_MAX_MS, "cache timeout_ms"},
         {o->value_limit_bytes, 1, VALUE_MAX_BYTES, "cache value_limit_bytes"},
-        {o->redis_down, SHED_DOWN_SOURCE, SHED_DOWN_FAIL, "cache redis_down"},
+        {o->redis_down, SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL,
+         "cache redis_down"},
     };
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && code == SHED_OK; i++)
         code = shed_check_range(rows[i].value, rows[i].lo, rows[i].hi,
@@ -50,7 +51,7 @@ static int check_options(const struct shed_cache_options *o,
     return code;
 }
 
-static int check_name(const char *name, struct shed_error *err)
+static enum shed_code check_name(const char *name, struct shed_error *err)
 {
     size_t size = name != NULL ? strnlen(name, SHED_NAME_MAX_BYTES + 1) : 0;
 
@@ -80,21 +81,23 @@ static int check_name(const char *name, struct shed_error *err)
     return SHED_OK;
 }
 
-int shed_cache_check_key(const void *key, size_t size, struct shed_error *err)
+enum shed_code shed_cache_check_key(struct shed_bytes key,
+                                    struct shed_error *err)
 {
-    if (key == NULL)
+    if (key.data == NULL)
         return shed_fail(err, SHED_EINVAL, "key: is NULL");
-    if (size == 0)
+    if (key.size == 0)
         return shed_fail(err, SHED_EINVAL, "key: is empty");
-    if (size > SHED_KEY_MAX_BYTES)
+    if (key.size > SHED_KEY_MAX_BYTES)
         return shed_fail(err, SHED_EINVAL,
-                         "key: has %zu bytes, the limit is %d", size,
+                         "key: has %zu bytes, the limit is %d", key.size,
                          SHED_KEY_MAX_BYTES);
     return SHED_OK;
 }
 
-int shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
-                          struct shed_error *err)
+enum shed_code shed_cache_check_call(const struct shed_cache *cache,
+                                     uint64_t timeout_ms,
+                                     struct shed_error *err)
 {
     if (cache == NULL)
         return shed_fail(err, SHED_EINVAL, "cache: is NULL");
@@ -114,10 +117,10 @@ uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
 /* The braces keep an entry and its side keys on one node of a cluster: what
  * stands between them is hashed, unless it is empty. So a KEY must not begin
  * with the closing one; it is escaped then, and so is the escape. */
-void shed_cache_name_key(const struct shed_cache *cache, const void *key,
-                         size_t size, struct shed_named_key *out)
+void shed_cache_name_key(const struct shed_cache *cache, struct shed_bytes key,
+                         struct shed_named_key *out)
 {
-    char first = *(const char *)key;
+    char first = *(const char *)key.data;
     char *at = out->bytes;
     size_t name_size = strlen(cache->name);
 
@@ -127,26 +130,26 @@ void shed_cache_name_key(const struct shed_cache *cache, const void *key,
     *at++ = '{';
     if (first == '}' || first == '\\')
         *at++ = '\\';
-    memcpy(at, key, size);
-    out->key =
-        (struct shed_key){.redis = out->bytes,
-                          .redis_size = (size_t)(at - out->bytes) + size + 1,
-                          .at = (size_t)(at - out->bytes),
-                          .size = size};
-    at[size] = '}';
+    memcpy(at, key.data, key.size);
+    out->key = (struct shed_key){.redis = out->bytes,
+                                 .redis_size =
+                                     (size_t)(at - out->bytes) + key.size + 1,
+                                 .at = (size_t)(at - out->bytes),
+                                 .size = key.size};
+    at[key.size] = '}';
 }
 
 /* ------------------------------------------------------------ open, close */
 
-int shed_cache_open(struct shed_client *client, const char *name,
-                    struct shed_source *source,
-                    const struct shed_cache_options *options,
-                    struct shed_cache **out, struct shed_error *err)
+enum shed_code shed_cache_open(struct shed_client *client, const char *name,
+                               struct shed_source *source,
+                               const struct shed_cache_options *options,
+                               struct shed_cache **out, struct shed_error *err)
 {
     struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
     char prefix[SHED_NAME_MAX_BYTES + 2];
     struct shed_cache *cache;
-    int code;
+    enum shed_code code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_cache_open: out is NULL");
@@ -206,11 +209,10 @@ struct shed_entry_key shed_cache_entry_key(const struct shed_key *key)
 /* What a reply to GET means. Returns: the value, taken over; NULL if the slow
  * path must look (*code is SHED_OK) or the call has failed. What is not the
  * key's entry may be the answer to another GET: then use is to be doubted. */
-static struct shed_value *read_reply(struct shed_cache *cache,
-                                     const struct shed_key *key,
-                                     struct shed_reply *reply,
-                                     const struct shed_link_use *use, int *code,
-                                     struct shed_error *err)
+static struct shed_value *
+read_reply(struct shed_cache *cache, const struct shed_key *key,
+           struct shed_reply *reply, const struct shed_link_use *use,
+           enum shed_code *code, struct shed_error *err)
 {
     enum shed_entry_state state;
     struct shed_value *value = NULL;
@@ -235,9 +237,10 @@ static struct shed_value *read_reply(struct shed_cache *cache,
 
 /* Whether a failed GET leaves the decision to the slow path, which knows what
  * to do without Redis. */
-static int after_failed_get(const struct shed_cache *cache, int code)
+static enum shed_code after_failed_get(const struct shed_cache *cache,
+                                       enum shed_code code)
 {
-    bool can_load = cache->options.redis_down == SHED_DOWN_SOURCE;
+    bool can_load = cache->options.redis_down == SHED_REDIS_DOWN_SOURCE;
 
     return code == SHED_EREDIS && can_load ? SHED_OK : code;
 }
@@ -245,7 +248,7 @@ static int after_failed_get(const struct shed_cache *cache, int code)
 /* One GET in this thread. */
 static struct shed_value *try_get(struct shed_cache *cache,
                                   const struct shed_key *key,
-                                  uint64_t deadline_ms, int *code,
+                                  uint64_t deadline_ms, enum shed_code *code,
                                   struct shed_error *err)
 {
     struct shed_args args = {0};
@@ -263,20 +266,20 @@ static struct shed_value *try_get(struct shed_cache *cache,
     return read_reply(cache, key, reply, &use, code, err);
 }
 
-static int timed_out(struct shed_error *err)
+static enum shed_code timed_out(struct shed_error *err)
 {
     return shed_fail(err, SHED_ETIMEDOUT,
                      "the deadline passed before the value was at hand");
 }
 
-static int get_slow(struct shed_cache *cache, const struct shed_key *key,
-                    uint64_t deadline_ms, struct shed_value **out,
-                    struct shed_error *err)
+static enum shed_code get_slow(struct shed_cache *cache,
+                               const struct shed_key *key, uint64_t deadline_ms,
+                               struct shed_value **out, struct shed_error *err)
 {
     struct shed_latch latch;
     struct shed_caller caller = {.latch = &latch};
     struct shed_post *starts = NULL;
-    int code = shed_latch_init(&latch, 1, err);
+    enum shed_code code = shed_latch_init(&latch, 1, err);
 
     if (code != SHED_OK)
         return code;
@@ -293,7 +296,7 @@ static int get_slow(struct shed_cache *cache, const struct shed_key *key,
         (void)shed_latch_wait(&latch,
                               UINT64_MAX); /* the answer is on its way */
     }
-    code = (int)caller.code;
+    code = caller.code;
     *out = caller.value;
     if (code != SHED_OK)
         (void)shed_fail(err, caller.code, "%s", caller.error.reason);
@@ -302,25 +305,25 @@ done:
     return code;
 }
 
-int shed_get(struct shed_cache *cache, const void *key, size_t key_size,
-             uint64_t timeout_ms, struct shed_value **out,
-             struct shed_error *err)
+enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
+                        uint64_t timeout_ms, struct shed_value **out,
+                        struct shed_error *err)
 {
     struct shed_named_key named;
     uint64_t start_us, deadline_ms;
-    int code;
+    enum shed_code code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_get: out is NULL");
     *out = NULL;
     code = shed_cache_check_call(cache, timeout_ms, err);
     if (code == SHED_OK)
-        code = shed_cache_check_key(key, key_size, err);
+        code = shed_cache_check_key(key, err);
     if (code != SHED_OK)
         return code;
     start_us = shed_now_us();
     deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
-    shed_cache_name_key(cache, key, key_size, &named);
+    shed_cache_name_key(cache, key, &named);
     if (!shed_flights_has(cache->flights, &named.key))
         *out = try_get(cache, &named.key, deadline_ms, &code, err);
     if (*out != NULL) {
@@ -331,7 +334,7 @@ int shed_get(struct shed_cache *cache, const void *key, size_t key_size,
         code = get_slow(cache, &named.key, deadline_ms, out, err);
         shed_histogram_add(&cache->counters.miss_us, shed_now_us() - start_us);
     }
-    shed_count_code(&cache->counters, (enum shed_code)code);
+    shed_count_code(&cache->counters, code);
     return code;
 }
 
@@ -356,7 +359,7 @@ static void destroy_batch(struct batch *b)
     free(b->callers);
 }
 
-static int create_batch(struct batch *b, struct shed_error *err)
+static enum shed_code create_batch(struct batch *b, struct shed_error *err)
 {
     b->named = malloc(b->count * sizeof(*b->named));
     b->args = calloc(b->count, sizeof(*b->args));
@@ -369,10 +372,10 @@ static int create_batch(struct batch *b, struct shed_error *err)
     return shed_fail_nomem(err, "shed_get_many");
 }
 
-static int check_items(struct shed_item *items, size_t count,
-                       struct shed_error *err)
+static enum shed_code check_items(struct shed_item *items, size_t count,
+                                  struct shed_error *err)
 {
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     if (items == NULL && count > 0)
         return shed_fail(err, SHED_EINVAL, "shed_get_many: items is NULL");
@@ -385,14 +388,14 @@ static int check_items(struct shed_item *items, size_t count,
                          "shed_get_many: %zu keys, the limit is %d", count,
                          SHED_MANY_MAX);
     for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = shed_cache_check_key(items[i].key, items[i].key_size, err);
+        code = shed_cache_check_key(items[i].key, err);
     return code;
 }
 
-static void fail_item(struct batch *b, size_t i, int code)
+static void fail_item(struct batch *b, size_t i, enum shed_code code)
 {
-    b->items[i].code = (enum shed_code)code;
-    b->callers[i].code = (enum shed_code)code;
+    b->items[i].code = code;
+    b->callers[i].code = code;
 }
 
 /* All GETs in one pipeline. Afterwards an item has its value, or the code of
@@ -402,11 +405,10 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
 {
     struct shed_error why = {0};
     struct shed_link_use use;
-    int code;
+    enum shed_code code;
 
     for (size_t i = 0; i < b->count; i++) {
-        shed_cache_name_key(cache, b->items[i].key, b->items[i].key_size,
-                            &b->named[i]);
+        shed_cache_name_key(cache, b->items[i].key, &b->named[i]);
         shed_args_add_text(&b->args[i], "GET");
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);
@@ -414,11 +416,11 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     code = shed_links_call(cache->client->links, b->args, b->count, b->replies,
                            &use, deadline_ms, &why);
     for (size_t i = 0; i < b->count; i++) {
-        int item_code = after_failed_get(cache, code);
+        enum shed_code item_code = after_failed_get(cache, code);
         if (code == SHED_OK)
             b->items[i].value = read_reply(
                 cache, &b->named[i].key, b->replies[i], &use, &item_code, &why);
-        b->items[i].code = (enum shed_code)item_code;
+        b->items[i].code = item_code;
         if (item_code != SHED_OK)
             b->callers[i].error = why;
     }
@@ -438,7 +440,7 @@ static void join_many(struct shed_cache *cache, struct batch *b,
 
     for (size_t i = 0; i < b->count; i++) {
         struct shed_caller *caller = &b->callers[i];
-        int code;
+        enum shed_code code;
         if (!is_miss(b, i))
             continue;
         shed_count(&cache->counters.misses, 1);
@@ -464,18 +466,19 @@ static void leave_many(struct shed_cache *cache, struct batch *b,
         if (caller->latch == NULL ||
             !shed_flights_leave(cache->flights, caller))
             continue;
-        caller->code = (enum shed_code)timed_out(&caller->error);
+        caller->code = timed_out(&caller->error);
         shed_latch_count_down(latch, 1);
     }
     (void)shed_latch_wait(latch, UINT64_MAX);
 }
 
-static int get_slow_many(struct shed_cache *cache, struct batch *b,
-                         uint64_t deadline_ms, struct shed_error *err)
+static enum shed_code get_slow_many(struct shed_cache *cache, struct batch *b,
+                                    uint64_t deadline_ms,
+                                    struct shed_error *err)
 {
     struct shed_latch latch;
     size_t flying = 0;
-    int code;
+    enum shed_code code;
 
     for (size_t i = 0; i < b->count; i++)
         flying += is_miss(b, i);
@@ -498,10 +501,10 @@ static int get_slow_many(struct shed_cache *cache, struct batch *b,
 }
 
 /* The first item that failed decides. */
-static int conclude(struct shed_cache *cache, struct batch *b,
-                    struct shed_error *err)
+static enum shed_code conclude(struct shed_cache *cache, struct batch *b,
+                               struct shed_error *err)
 {
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     for (size_t i = 0; i < b->count; i++) {
         shed_count_code(&cache->counters, b->items[i].code);
@@ -513,12 +516,13 @@ static int conclude(struct shed_cache *cache, struct batch *b,
     return code;
 }
 
-int shed_get_many(struct shed_cache *cache, struct shed_item *items,
-                  size_t count, uint64_t timeout_ms, struct shed_error *err)
+enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
+                             size_t count, uint64_t timeout_ms,
+                             struct shed_error *err)
 {
     struct batch b = {.items = items, .count = count};
     uint64_t deadline_ms;
-    int code = check_items(items, count, err);
+    enum shed_code code = check_items(items, count, err);
 
     if (code == SHED_OK)
         code = shed_cache_check_call(cache, timeout_ms, err);
@@ -526,7 +530,7 @@ int shed_get_many(struct shed_cache *cache, struct shed_item *items,
         code = create_batch(&b, err);
     if (code != SHED_OK || count == 0) {
         for (size_t i = 0; items != NULL && i < count; i++)
-            items[i].code = (enum shed_code)code;
+            items[i].code = code;
         return code;
     }
     deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
@@ -545,11 +549,12 @@ int shed_get_many(struct shed_cache *cache, struct shed_item *items,
 
 /* -------------------------------------------------------------- statistics */
 
-int shed_stats_read(struct shed_cache *cache, struct shed_stats *out,
-                    size_t size, struct shed_error *err)
+enum shed_code shed_stats_read(const struct shed_cache *cache,
+                               struct shed_stats *out, size_t size,
+                               struct shed_error *err)
 {
     struct shed_stats all;
-    int code =
+    enum shed_code code =
         shed_stats_check("shed_stats_read", cache, out, size, sizeof(all), err);
 
     if (code != SHED_OK)

@@ -29,19 +29,19 @@ struct shed_named_key {
 };
 
 /* Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */
-SHED_MUST_CHECK int shed_cache_check_call(const struct shed_cache *cache,
-                                          uint64_t timeout_ms,
-                                          struct shed_error *err);
-SHED_MUST_CHECK int shed_cache_check_key(const void *key, size_t size,
-                                         struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
+                      struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_cache_check_key(struct shed_bytes key,
+                                                    struct shed_error *err);
 
 /* When a call that begins now has to end; timeout_ms 0: the cache's own. */
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
                                 uint64_t timeout_ms);
 
 /* key must have been checked. */
-void shed_cache_name_key(const struct shed_cache *cache, const void *key,
-                         size_t size, struct shed_named_key *out);
+void shed_cache_name_key(const struct shed_cache *cache, struct shed_bytes key,
+                         struct shed_named_key *out);
 
 struct shed_entry_key shed_cache_entry_key(const struct shed_key *key);
 

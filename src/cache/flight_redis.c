@@ -33,7 +33,7 @@ struct shed_value *shed_flight_redis_value(const struct shed_session *session,
 {
     struct shed_entry entry;
     struct shed_value *value;
-    enum shed_kind kind = SHED_ROW;
+    enum shed_kind kind = SHED_KIND_ROW;
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
@@ -42,18 +42,19 @@ struct shed_value *shed_flight_redis_value(const struct shed_session *session,
     if (*state != SHED_ENTRY_OK)
         return NULL;
     if (entry.type == SHED_ENTRY_NEGATIVE)
-        kind = SHED_ABSENT;
+        kind = SHED_KIND_ABSENT;
     else if (entry.type != SHED_ENTRY_VALUE) {
         *state = SHED_ENTRY_FOREIGN; /* a lease or a marker is no value */
         return NULL;
     } else if (entry.flags & SHED_ENTRY_NULL)
-        kind = SHED_NULL;
-    value = shed_value_wrap(kind, SHED_FROM_REDIS, entry.payload,
+        kind = SHED_KIND_NULL;
+    value = shed_value_wrap(kind, SHED_ORIGIN_REDIS, entry.payload,
                             entry.payload_size, reply, shed_reply_free);
     if (value == NULL)
         return NULL;
     value->age_ms = age_ms(session, entry.written_ms);
-    shed_count(kind == SHED_ABSENT ? &counters->negative_hits : &counters->hits,
+    shed_count(kind == SHED_KIND_ABSENT ? &counters->negative_hits
+                                        : &counters->hits,
                1);
     return value;
 }
@@ -345,9 +346,10 @@ static uint64_t ttl_ms(const struct shed_flight_redis *x)
 {
     const struct shed_cache_options *o = x->settings->options;
 
-    return shed_freshness_ttl_ms(
-        x->loaded->value->kind == SHED_ABSENT ? o->negative_ttl_ms : o->ttl_ms,
-        o->ttl_jitter_pct, shed_random_jitter());
+    return shed_freshness_ttl_ms(x->loaded->value->kind == SHED_KIND_ABSENT
+                                     ? o->negative_ttl_ms
+                                     : o->ttl_ms,
+                                 o->ttl_jitter_pct, shed_random_jitter());
 }
 
 static void send_publish(struct shed_flight_redis *x)
@@ -355,8 +357,9 @@ static void send_publish(struct shed_flight_redis *x)
     const struct shed_value *v = x->loaded->value;
     uint64_t cost_ms = x->loaded->cost_us / US_PER_MS;
     struct shed_entry entry = {
-        .type = v->kind == SHED_ABSENT ? SHED_ENTRY_NEGATIVE : SHED_ENTRY_VALUE,
-        .flags = v->kind == SHED_NULL ? SHED_ENTRY_NULL : 0,
+        .type = v->kind == SHED_KIND_ABSENT ? SHED_ENTRY_NEGATIVE
+                                            : SHED_ENTRY_VALUE,
+        .flags = v->kind == SHED_KIND_NULL ? SHED_ENTRY_NULL : 0,
         .cost_ms = cost_ms < UINT32_MAX ? (uint32_t)cost_ms : UINT32_MAX,
         .payload = v->data,
         .payload_size = v->size};

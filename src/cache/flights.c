@@ -84,7 +84,7 @@ static void answer(struct task *task, enum shed_flight_answer what,
     else if (what != SHED_ANSWER_FAILURE)
         value = task->loaded.value;
     if (what == SHED_ANSWER_LOADED)
-        value->origin = SHED_FROM_LOAD;
+        value->origin = SHED_ORIGIN_LOAD;
     caller = shed_table_take(task->flights->table, &task->waiters, upto);
     for (; caller != NULL; caller = next) {
         next = caller->next;
@@ -368,9 +368,11 @@ static struct task *create_task(struct shed_flights *fs,
     return task;
 }
 
-int shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
-                      struct shed_caller *caller, struct shed_post **starts,
-                      struct shed_error *err)
+enum shed_code shed_flights_join(struct shed_flights *fs,
+                                 const struct shed_key *key,
+                                 struct shed_caller *caller,
+                                 struct shed_post **starts,
+                                 struct shed_error *err)
 {
     struct shed_table *table = fs->table;
     struct task *task;
@@ -418,7 +420,7 @@ void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
 /* What belongs to the reactor. */
 struct opening {
     struct shed_flights *flights;
-    int code;
+    enum shed_code code;
     struct shed_error *err;
 };
 
@@ -445,7 +447,8 @@ static void close_on_reactor(void *arg)
     shed_timer_destroy(fs->wake);
 }
 
-static int open_parts(struct shed_flights *fs, struct shed_error *err)
+static enum shed_code open_parts(struct shed_flights *fs,
+                                 struct shed_error *err)
 {
     struct opening o = {fs, SHED_OK, err};
 
@@ -471,14 +474,13 @@ fail_mutex:
     return shed_fail_nomem(err, "a cache");
 }
 
-int shed_flights_create(struct shed_client *client, struct shed_source *source,
-                        const char *prefix,
-                        const struct shed_cache_options *options,
-                        struct shed_counters *counters,
-                        struct shed_flights **out, struct shed_error *err)
+enum shed_code shed_flights_create(
+    struct shed_client *client, struct shed_source *source, const char *prefix,
+    const struct shed_cache_options *options, struct shed_counters *counters,
+    struct shed_flights **out, struct shed_error *err)
 {
     struct shed_flights *fs = calloc(1, sizeof(*fs));
-    int code;
+    enum shed_code code;
 
     *out = NULL;
     if (fs == NULL)
@@ -490,7 +492,7 @@ int shed_flights_create(struct shed_client *client, struct shed_source *source,
     fs->policy = (struct shed_flight_policy){
         .lease_ms = options->lease_ms,
         .load_timeout_ms = shed_source_load_timeout_ms(source),
-        .load_when_down = options->redis_down == SHED_DOWN_SOURCE};
+        .load_when_down = options->redis_down == SHED_REDIS_DOWN_SOURCE};
     shed_flight_redis_settings_init(
         &fs->settings, client->session, client->process, &fs->options, counters,
         fs->policy.load_timeout_ms + options->lease_ms + RECORD_MARGIN_MS);

@@ -28,7 +28,7 @@ struct shed_flights;
  * outlive the flights.
  * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
  * this prefix. */
-SHED_MUST_CHECK int shed_flights_create(
+SHED_MUST_CHECK enum shed_code shed_flights_create(
     struct shed_client *client, struct shed_source *source, const char *prefix,
     const struct shed_cache_options *options, struct shed_counters *counters,
     struct shed_flights **out, struct shed_error *err);
@@ -41,11 +41,11 @@ void shed_flights_close(struct shed_flights *flights);
  * reactor's.
  * Returns: SHED_OK: caller's gate will open, unless it leaves. SHED_ENOMEM: it
  * will not. */
-SHED_MUST_CHECK int shed_flights_join(struct shed_flights *flights,
-                                      const struct shed_key *key,
-                                      struct shed_caller *caller,
-                                      struct shed_post **starts,
-                                      struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_flights_join(struct shed_flights *flights,
+                                                 const struct shed_key *key,
+                                                 struct shed_caller *caller,
+                                                 struct shed_post **starts,
+                                                 struct shed_error *err);
 void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
 /* Whether a flight of the key can be joined now. Any thread. */

@@ -66,12 +66,11 @@ size_t shed_load_count(const struct shed_load *load)
     return load->count;
 }
 
-const void *shed_load_key(const struct shed_load *load, size_t i, size_t *size)
+struct shed_bytes shed_load_key(const struct shed_load *load, size_t i)
 {
-    *size = i < load->count ? load->jobs[i]->key_size : 0;
     if (i >= load->count)
-        return NULL;
-    return load->jobs[i]->key;
+        return shed_bytes(NULL, 0);
+    return shed_bytes(load->jobs[i]->key, load->jobs[i]->key_size);
 }
 
 uint64_t shed_load_remaining_ms(const struct shed_load *load)
@@ -94,7 +93,7 @@ static void answer(struct shed_load *load, size_t i, struct shed_value *value,
 }
 
 static void answer_value(struct shed_load *load, size_t i, enum shed_kind kind,
-                         const void *data, size_t size)
+                         struct shed_bytes row)
 {
     struct shed_value *value = NULL;
     struct shed_error error;
@@ -103,32 +102,32 @@ static void answer_value(struct shed_load *load, size_t i, enum shed_kind kind,
     if (i >= load->count)
         return;
     limit = load->jobs[i]->value_limit_bytes;
-    if (size > limit) {
+    if (row.size > limit) {
         (void)shed_fail(&error, SHED_ETOOBIG,
-                        "the value has %zu bytes, the limit is %zu", size,
+                        "the value has %zu bytes, the limit is %zu", row.size,
                         limit);
     } else {
-        value = shed_value_create(kind, SHED_UNPUBLISHED, data, size);
+        value = shed_value_create(kind, SHED_ORIGIN_UNPUBLISHED, row.data,
+                                  row.size);
         if (value == NULL)
             (void)shed_fail_nomem(&error, "a loaded value");
     }
     answer(load, i, value, value == NULL ? &error : NULL);
 }
 
-void shed_load_value(struct shed_load *load, size_t i, const void *data,
-                     size_t size)
+void shed_load_value(struct shed_load *load, size_t i, struct shed_bytes row)
 {
-    answer_value(load, i, SHED_ROW, data, size);
+    answer_value(load, i, SHED_KIND_ROW, row);
 }
 
 void shed_load_null(struct shed_load *load, size_t i)
 {
-    answer_value(load, i, SHED_NULL, NULL, 0);
+    answer_value(load, i, SHED_KIND_NULL, shed_bytes(NULL, 0));
 }
 
 void shed_load_absent(struct shed_load *load, size_t i)
 {
-    answer_value(load, i, SHED_ABSENT, NULL, 0);
+    answer_value(load, i, SHED_KIND_ABSENT, shed_bytes(NULL, 0));
 }
 
 static void answer_failure(struct shed_load *load, size_t i,
@@ -301,7 +300,7 @@ static void *run_loader(void *arg);
 
 /* Start a loader. All signals are blocked in it: the program's are for its own
  * threads, and a SIGPIPE that a source raises stays pending there. */
-static int start_thread_locked(struct shed_source *s)
+static enum shed_code start_thread_locked(struct shed_source *s)
 {
     sigset_t all, before;
     int failure;
@@ -388,10 +387,10 @@ static void *run_loader(void *arg)
     return NULL;
 }
 
-int shed_source_queue(struct shed_source *s, struct shed_job *job,
-                      struct shed_error *err)
+enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
+                                 struct shed_error *err)
 {
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     pthread_mutex_lock(&s->mu);
     if (s->queued >= s->options.queue_limit)
@@ -421,10 +420,10 @@ void shed_source_wake(struct shed_source *s)
     pthread_mutex_unlock(&s->mu);
 }
 
-int shed_source_submit(struct shed_source *s, struct shed_job *job,
-                       struct shed_error *err)
+enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
+                                  struct shed_error *err)
 {
-    int code = shed_source_queue(s, job, err);
+    enum shed_code code = shed_source_queue(s, job, err);
 
     if (code == SHED_OK)
         shed_source_wake(s);
@@ -433,10 +432,10 @@ int shed_source_submit(struct shed_source *s, struct shed_job *job,
 
 /* -------------------------------------------------------- begin and end */
 
-static int check_options(const struct shed_source_options *o,
-                         struct shed_error *err)
+static enum shed_code check_options(const struct shed_source_options *o,
+                                    struct shed_error *err)
 {
-    int code =
+    enum shed_code code =
         shed_check_range(o->max_loads, 1, LOADS_MAX, "source max_loads", err);
 
     if (code == SHED_OK)
@@ -455,7 +454,7 @@ static int check_options(const struct shed_source_options *o,
 }
 
 /* Make the lock and what is waited for under it. Returns 0, or an errno. */
-static int init_sync(struct shed_source *s)
+static enum shed_code init_sync(struct shed_source *s)
 {
     enum { CONDITIONS = 3 };
     pthread_cond_t *conds[CONDITIONS] = {&s->work, &s->grown, &s->quiet};
@@ -477,13 +476,14 @@ static int init_sync(struct shed_source *s)
     return failure;
 }
 
-int shed_source_open(shed_load_fn *load, void *user,
-                     const struct shed_source_options *options,
-                     struct shed_source **out, struct shed_error *err)
+enum shed_code shed_source_open(shed_load_fn *load, void *user,
+                                const struct shed_source_options *options,
+                                struct shed_source **out,
+                                struct shed_error *err)
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
     struct shed_source *s = NULL;
-    int code;
+    enum shed_code code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_source_open: out is NULL");

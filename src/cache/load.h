@@ -12,7 +12,7 @@
 
 struct shed_loaded {
     /* the loaded value, a reference for the receiver: kind and payload, its
-     * origin SHED_UNPUBLISHED; NULL: failed as error says */
+     * origin SHED_ORIGIN_UNPUBLISHED; NULL: failed as error says */
     struct shed_value *value;
     struct shed_error error;
     uint64_t cost_us;  /* how long the load took */
@@ -43,15 +43,15 @@ uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
  * before it returns.
  * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ENOMEM (no
  * thread could be started): it will not. */
-SHED_MUST_CHECK int shed_source_submit(struct shed_source *source,
-                                       struct shed_job *job,
-                                       struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_source_submit(struct shed_source *source,
+                                                  struct shed_job *job,
+                                                  struct shed_error *err);
 
 /* The same in two steps, so that jobs which come together share a batch: queue
  * each, then wake once. */
-SHED_MUST_CHECK int shed_source_queue(struct shed_source *source,
-                                      struct shed_job *job,
-                                      struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_source_queue(struct shed_source *source,
+                                                 struct shed_job *job,
+                                                 struct shed_error *err);
 void shed_source_wake(struct shed_source *source);
 
 #endif

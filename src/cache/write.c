@@ -16,15 +16,16 @@
 
 /* Call a script on the entry of a key; whatever comes of it, callers that come
  * now do not join a flight from before. */
-static int write_entry(struct shed_cache *cache, enum shed_script script,
-                       struct shed_args *args,
-                       const struct shed_named_key *named, uint64_t deadline_ms,
-                       struct shed_error *err)
+static enum shed_code write_entry(struct shed_cache *cache,
+                                  enum shed_script script,
+                                  struct shed_args *args,
+                                  const struct shed_named_key *named,
+                                  uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_reply *reply = NULL;
     bool is_repeated; /* which does no harm here */
-    int code = shed_links_call_script(cache->client->links, args, 1, &reply,
-                                      &is_repeated, deadline_ms, err);
+    enum shed_code code = shed_links_call_script(
+        cache->client->links, args, 1, &reply, &is_repeated, deadline_ms, err);
     const char *text = shed_reply_error(reply);
 
     shed_flights_detach(cache->flights, &named->key);
@@ -33,7 +34,7 @@ static int write_entry(struct shed_cache *cache, enum shed_script script,
             shed_fail(err, shed_reply_code(reply), "Redis refused the %s: %s",
                       shed_script_texts[script].name, text);
     shed_reply_free(reply);
-    shed_count_code(&cache->counters, (enum shed_code)code);
+    shed_count_code(&cache->counters, code);
     return code;
 }
 
@@ -50,47 +51,48 @@ add_keys(struct shed_args *args, const struct shed_named_key *named,
     shed_args_add(args, refresh, size + strlen(REFRESH_SUFFIX));
 }
 
-static int check_write(struct shed_cache *cache, const void *key,
-                       size_t key_size, uint64_t timeout_ms,
-                       struct shed_error *err)
+static enum shed_code check_write(struct shed_cache *cache,
+                                  struct shed_bytes key, uint64_t timeout_ms,
+                                  struct shed_error *err)
 {
-    int code = shed_cache_check_call(cache, timeout_ms, err);
+    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
 
-    return code == SHED_OK ? shed_cache_check_key(key, key_size, err) : code;
+    return code == SHED_OK ? shed_cache_check_key(key, err) : code;
 }
 
-int shed_put(struct shed_cache *cache, const void *key, size_t key_size,
-             const void *data, size_t data_size, uint64_t timeout_ms,
-             struct shed_error *err)
+enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
+                        struct shed_bytes row, uint64_t timeout_ms,
+                        struct shed_error *err)
 {
-    struct shed_entry entry = {
-        .type = SHED_ENTRY_VALUE, .payload = data, .payload_size = data_size};
+    struct shed_entry entry = {.type = SHED_ENTRY_VALUE,
+                               .payload = row.data,
+                               .payload_size = row.size};
     char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     struct shed_entry_parts parts;
     struct shed_named_key named;
     struct shed_args args;
     char ttl[24];
-    int code = check_write(cache, key, key_size, timeout_ms, err);
+    enum shed_code code = check_write(cache, key, timeout_ms, err);
 
     if (code != SHED_OK)
         return code;
-    if (data == NULL && data_size > 0)
-        return shed_fail(err, SHED_EINVAL, "shed_put: data is NULL");
-    if (data_size > cache->options.value_limit_bytes)
-        return shed_fail(
-            err, SHED_ETOOBIG, "the value has %zu bytes, the limit is %llu",
-            data_size, (unsigned long long)cache->options.value_limit_bytes);
+    if (row.data == NULL && row.size > 0)
+        return shed_fail(err, SHED_EINVAL, "shed_put: row is NULL");
+    if (row.size > cache->options.value_limit_bytes)
+        return shed_fail(err, SHED_ETOOBIG,
+                         "the value has %zu bytes, the limit is %llu", row.size,
+                         (unsigned long long)cache->options.value_limit_bytes);
     code = shed_random_token(nonce, sizeof(nonce), err);
     if (code != SHED_OK)
         return code;
-    shed_cache_name_key(cache, key, key_size, &named);
+    shed_cache_name_key(cache, key, &named);
     shed_entry_encode(shed_cache_entry_key(&named.key), &entry, nonce, &parts);
     shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
     add_keys(&args, &named, refresh);
     shed_args_add(&args, parts.head, sizeof(parts.head));
     shed_args_add(&args, parts.tail, sizeof(parts.tail));
-    shed_args_add(&args, data, data_size);
+    shed_args_add(&args, row.data, row.size);
     (void)snprintf(ttl, sizeof(ttl), "%llu",
                    (unsigned long long)shed_freshness_ttl_ms(
                        cache->options.ttl_ms, cache->options.ttl_jitter_pct,
@@ -101,17 +103,17 @@ int shed_put(struct shed_cache *cache, const void *key, size_t key_size,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
 }
 
-int shed_invalidate(struct shed_cache *cache, const void *key, size_t key_size,
-                    uint64_t timeout_ms, struct shed_error *err)
+enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
+                               uint64_t timeout_ms, struct shed_error *err)
 {
     char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
     struct shed_named_key named;
     struct shed_args args;
-    int code = check_write(cache, key, key_size, timeout_ms, err);
+    enum shed_code code = check_write(cache, key, timeout_ms, err);
 
     if (code != SHED_OK)
         return code;
-    shed_cache_name_key(cache, key, key_size, &named);
+    shed_cache_name_key(cache, key, &named);
     shed_script_begin(&args, SHED_SCRIPT_INVALIDATE, "2");
     add_keys(&args, &named, refresh);
     shed_count(&cache->counters.invalidations, 1);
@@ -153,9 +155,9 @@ static size_t names_size(const struct shed_cache *cache,
     return size;
 }
 
-static int create_sweep(const struct shed_cache *cache,
-                        const struct shed_bytes *keys, struct sweep *s,
-                        struct shed_error *err)
+static enum shed_code create_sweep(const struct shed_cache *cache,
+                                   const struct shed_bytes *keys,
+                                   struct sweep *s, struct shed_error *err)
 {
     s->names = malloc(names_size(cache, keys, s->count));
     s->keys = malloc(s->count * sizeof(*s->keys));
@@ -176,7 +178,7 @@ static void fill_sweep(const struct shed_cache *cache,
     for (size_t i = 0; i < s->count; i++) {
         struct shed_named_key named;
         struct shed_key *key = &s->keys[i];
-        shed_cache_name_key(cache, keys[i].data, keys[i].size, &named);
+        shed_cache_name_key(cache, keys[i], &named);
         *key = named.key;
         key->redis = memcpy(at, named.bytes, key->redis_size);
         at += key->redis_size;
@@ -188,8 +190,8 @@ static void fill_sweep(const struct shed_cache *cache,
     }
 }
 
-static int check_keys(const struct shed_bytes *keys, size_t count,
-                      struct shed_error *err)
+static enum shed_code check_keys(const struct shed_bytes *keys, size_t count,
+                                 struct shed_error *err)
 {
     struct shed_error why;
 
@@ -201,14 +203,14 @@ static int check_keys(const struct shed_bytes *keys, size_t count,
                          "shed_invalidate_many: %zu keys, the limit is %d",
                          count, SHED_MANY_MAX);
     for (size_t i = 0; i < count; i++)
-        if (shed_cache_check_key(keys[i].data, keys[i].size, &why) != SHED_OK)
+        if (shed_cache_check_key(keys[i], &why) != SHED_OK)
             return shed_fail(err, SHED_EINVAL, "key %zu of %zu: %s", i + 1,
                              count, why.reason);
     return SHED_OK;
 }
 
 /* The first key that Redis refused decides. */
-static int conclude(const struct sweep *s, struct shed_error *err)
+static enum shed_code conclude(const struct sweep *s, struct shed_error *err)
 {
     for (size_t i = 0; i < s->count; i++) {
         const char *text = shed_reply_error(s->replies[i]);
@@ -220,13 +222,13 @@ static int conclude(const struct sweep *s, struct shed_error *err)
     return SHED_OK;
 }
 
-int shed_invalidate_many(struct shed_cache *cache,
-                         const struct shed_bytes *keys, size_t count,
-                         uint64_t timeout_ms, struct shed_error *err)
+enum shed_code shed_invalidate_many(struct shed_cache *cache,
+                                    const struct shed_bytes *keys, size_t count,
+                                    uint64_t timeout_ms, struct shed_error *err)
 {
     struct sweep s = {.count = count};
     bool is_repeated; /* which does no harm here */
-    int code = shed_cache_check_call(cache, timeout_ms, err);
+    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
 
     if (code == SHED_OK)
         code = check_keys(keys, count, err);
@@ -245,7 +247,7 @@ int shed_invalidate_many(struct shed_cache *cache,
         code = conclude(&s, err);
     else
         s.count = 0; /* there are no replies */
-    shed_count_code(&cache->counters, (enum shed_code)code);
+    shed_count_code(&cache->counters, code);
     destroy_sweep(&s);
     return code;
 }

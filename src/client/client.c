@@ -16,11 +16,12 @@
 #define RECONNECT_MIN_MAX_MS 60000
 #define LINKS_MAX 64
 
-static int check_options(const struct shed_client_options *o,
-                         struct shed_error *err)
+static enum shed_code check_options(const struct shed_client_options *o,
+                                    struct shed_error *err)
 {
-    int code = shed_check_range(o->connect_timeout_ms, 1, TIMEOUT_MAX_MS,
-                                "client connect_timeout_ms", err);
+    enum shed_code code =
+        shed_check_range(o->connect_timeout_ms, 1, TIMEOUT_MAX_MS,
+                         "client connect_timeout_ms", err);
 
     if (code == SHED_OK)
         code = shed_check_range(o->command_timeout_ms, 1, TIMEOUT_MAX_MS,
@@ -40,10 +41,11 @@ static int check_options(const struct shed_client_options *o,
 }
 
 /* The id by which leases name this process. */
-static int draw_process(struct shed_client *client, struct shed_error *err)
+static enum shed_code draw_process(struct shed_client *client,
+                                   struct shed_error *err)
 {
     unsigned char bytes[SHED_PROCESS_BYTES / 2];
-    int code = shed_random_token(bytes, sizeof(bytes), err);
+    enum shed_code code = shed_random_token(bytes, sizeof(bytes), err);
 
     for (size_t i = 0; code == SHED_OK && i < sizeof(bytes); i++)
         (void)snprintf(client->process + 2 * i, 3, "%02x", bytes[i]);
@@ -120,13 +122,13 @@ bool shed_client_is_up(struct shed_client *client)
     return is_up;
 }
 
-int shed_client_status(struct shed_client *client,
-                       struct shed_client_status *out, size_t size,
-                       struct shed_error *err)
+enum shed_code shed_client_status_read(struct shed_client *client,
+                                       struct shed_client_status *out,
+                                       size_t size, struct shed_error *err)
 {
     struct shed_client_status all = {0};
-    int code = shed_stats_check("shed_client_status", client, out, size,
-                                sizeof(all), err);
+    enum shed_code code = shed_stats_check("shed_client_status_read", client,
+                                           out, size, sizeof(all), err);
 
     if (code == SHED_OK)
         code = shed_client_check(client, err);
@@ -160,7 +162,7 @@ static void close_session(void *arg)
 struct session_start {
     struct shed_client *client;
     const struct shed_client_options *options;
-    int code;
+    enum shed_code code;
     struct shed_error *err;
 };
 
@@ -178,12 +180,12 @@ static void create_session(void *arg)
         open_session(client);
 }
 
-static int build(struct shed_client *client, const char *uri,
-                 const struct shed_client_options *options,
-                 struct shed_error *err)
+static enum shed_code build(struct shed_client *client, const char *uri,
+                            const struct shed_client_options *options,
+                            struct shed_error *err)
 {
     struct session_start session = {client, options, SHED_OK, err};
-    int code = shed_address_create(uri, &client->address, err);
+    enum shed_code code = shed_address_create(uri, &client->address, err);
 
     if (code == SHED_OK)
         code = draw_process(client, err);
@@ -219,12 +221,14 @@ static void destroy(struct shed_client *client)
     free(client);
 }
 
-int shed_client_open(const char *uri, const struct shed_client_options *options,
-                     struct shed_client **out, struct shed_error *err)
+enum shed_code shed_client_open(const char *uri,
+                                const struct shed_client_options *options,
+                                struct shed_client **out,
+                                struct shed_error *err)
 {
     struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client;
-    int code;
+    enum shed_code code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_client_open: out is NULL");
@@ -274,7 +278,8 @@ void shed_client_close(struct shed_client *client)
     shed_client_unref(client);
 }
 
-int shed_client_check(const struct shed_client *client, struct shed_error *err)
+enum shed_code shed_client_check(const struct shed_client *client,
+                                 struct shed_error *err)
 {
     if (client->pid == getpid())
         return SHED_OK;

@@ -49,8 +49,8 @@ struct shed_client {
 bool shed_client_is_up(struct shed_client *client);
 
 /* Returns: SHED_OK; SHED_EFORKED in a child of the process that opened it. */
-SHED_MUST_CHECK int shed_client_check(const struct shed_client *client,
-                                      struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_client_check(const struct shed_client *client, struct shed_error *err);
 
 /* Take another hold. Any thread; returns client. */
 struct shed_client *shed_client_ref(struct shed_client *client);

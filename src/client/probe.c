@@ -17,20 +17,20 @@ static const struct {
             [SHED_USE_LOCK] = {"lock", "lock:{", "}"},
             [SHED_USE_TEXT_LOCK] = {"text", "", ""}};
 
-static int check(const struct shed_client *client, enum shed_use use,
-                 const void *name, size_t name_size, uint64_t timeout_ms,
-                 struct shed_error *err)
+static enum shed_code check(const struct shed_client *client, enum shed_use use,
+                            struct shed_bytes name, uint64_t timeout_ms,
+                            struct shed_error *err)
 {
-    if (client == NULL || name == NULL)
+    if (client == NULL || name.data == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_client_probe: %s is NULL",
                          client == NULL ? "client" : "name");
     if ((size_t)use >= sizeof(uses) / sizeof(*uses))
         return shed_fail(err, SHED_EINVAL, "shed_client_probe: no such use");
-    if (name_size == 0 || name_size > SHED_KEY_MAX_BYTES)
+    if (name.size == 0 || name.size > SHED_KEY_MAX_BYTES)
         return shed_fail(err, SHED_EINVAL,
                          "shed_client_probe: the name has %zu bytes, must be "
                          "1 to %d",
-                         name_size, SHED_KEY_MAX_BYTES);
+                         name.size, SHED_KEY_MAX_BYTES);
     if (timeout_ms > TIMEOUT_MAX_MS)
         return shed_fail(err, SHED_EINVAL, "timeout_ms: is over its limit, %d",
                          TIMEOUT_MAX_MS);
@@ -45,18 +45,18 @@ static size_t add(char *key, size_t at, const void *bytes, size_t size)
 
 /* The first key that a use of the name has. Returns its size. */
 static size_t name_key(char key[KEY_MAX_BYTES], enum shed_use use,
-                       const void *name, size_t name_size)
+                       struct shed_bytes name)
 {
     size_t size = add(key, 0, uses[use].before, strlen(uses[use].before));
 
-    size = add(key, size, name, name_size);
+    size = add(key, size, name.data, name.size);
     return add(key, size, uses[use].behind, strlen(uses[use].behind));
 }
 
 /* Say what is missing, as much of it as fits. A key can be any bytes. */
-static int tell_missing(const struct shed_client *client,
-                        const struct shed_reply *missing,
-                        struct shed_error *err)
+static enum shed_code tell_missing(const struct shed_client *client,
+                                   const struct shed_reply *missing,
+                                   struct shed_error *err)
 {
     char list[SHED_REASON_BYTES] = "";
     size_t at = 0;
@@ -77,8 +77,9 @@ static int tell_missing(const struct shed_client *client,
                      client->address->text, list);
 }
 
-static int conclude(const struct shed_client *client,
-                    const struct shed_reply *reply, struct shed_error *err)
+static enum shed_code conclude(const struct shed_client *client,
+                               const struct shed_reply *reply,
+                               struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
 
@@ -90,11 +91,11 @@ static int conclude(const struct shed_client *client,
     return SHED_OK;
 }
 
-int shed_client_probe(struct shed_client *client, enum shed_use use,
-                      const void *name, size_t name_size, uint64_t timeout_ms,
-                      struct shed_error *err)
+enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
+                                 struct shed_bytes name, uint64_t timeout_ms,
+                                 struct shed_error *err)
 {
-    int code = check(client, use, name, name_size, timeout_ms, err);
+    enum shed_code code = check(client, use, name, timeout_ms, err);
     struct shed_reply *reply = NULL;
     struct shed_args args;
     char key[KEY_MAX_BYTES], channel[64];
@@ -106,7 +107,7 @@ int shed_client_probe(struct shed_client *client, enum shed_use use,
                    client->process);
     shed_script_begin(&args, SHED_SCRIPT_PROBE, "0");
     shed_args_add_text(&args, uses[use].word);
-    shed_args_add(&args, key, name_key(key, use, name, name_size));
+    shed_args_add(&args, key, name_key(key, use, name));
     shed_args_add_text(&args, client->has_channel ? channel : "");
     code = shed_links_call_script(
         client->links, &args, 1, &reply, &unused,

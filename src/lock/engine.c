@@ -51,7 +51,7 @@ static void count_locked(struct shed_lock *l)
     count(&l->counters.renewal_failures, &c->renewal_failures);
 }
 
-void shed_lock_count_release(struct shed_lock *l, int code)
+void shed_lock_count_release(struct shed_lock *l, enum shed_code code)
 {
     if (code == SHED_OK)
         shed_count(&l->counters.released, 1);
@@ -230,7 +230,8 @@ static void open_server(struct shed_lock *l, size_t i)
     shed_lock_server_open(server);
 }
 
-int shed_lock_engine_open(struct shed_lock *l, struct shed_error *err)
+enum shed_code shed_lock_engine_open(struct shed_lock *l,
+                                     struct shed_error *err)
 {
     shed_lock_machine_init(&l->machine, l->voter, l->count, l->way, &l->words,
                            l->home->command_timeout_ms, l->home->address->text);

@@ -44,8 +44,8 @@ struct shed_lock {
 /* Make the timer, and hear of changes. The lock's fields set at creation are.
  * Not on a reactor thread.
  * Returns: SHED_OK, SHED_ENOMEM (then there is nothing to close). */
-SHED_MUST_CHECK int shed_lock_engine_open(struct shed_lock *lock,
-                                          struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_lock_engine_open(struct shed_lock *lock,
+                                                     struct shed_error *err);
 
 /* End what waits with SHED_ECLOSED, release what is held, and stop. */
 void shed_lock_engine_close(struct shed_lock *lock);
@@ -66,6 +66,6 @@ void shed_lock_changed_locked(struct shed_lock *lock);
 bool shed_lock_is_settled(const struct shed_lock *lock);
 
 /* How a release ended. Any thread. */
-void shed_lock_count_release(struct shed_lock *lock, int code);
+void shed_lock_count_release(struct shed_lock *lock, enum shed_code code);
 
 #endif

@@ -22,15 +22,14 @@
 #define HOLD_MAX_MS ((uint64_t)315360000000) /* ten years */
 #define GRACE_MAX_MS 60000
 #define NUMBER_MAX (((uint64_t)1 << 52) - 1)
-#define QUORUM_MIN 3
 
 /* ---------------------------------------------------------------- opening */
 
-static int check_options(const struct shed_lock_options *o,
-                         struct shed_error *err)
+static enum shed_code check_options(const struct shed_lock_options *o,
+                                    struct shed_error *err)
 {
-    int code = shed_check_range(o->algorithm, SHED_LOCK_SETNX, SHED_LOCK_QUORUM,
-                                "lock algorithm", err);
+    enum shed_code code = shed_check_range(
+        o->algorithm, SHED_LOCK_SETNX, SHED_LOCK_LEASE, "lock algorithm", err);
 
     if (code == SHED_OK)
         code = shed_check_range(o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS,
@@ -55,34 +54,43 @@ static int check_options(const struct shed_lock_options *o,
     return code;
 }
 
-static int check_clients(struct shed_client *const *clients, size_t count,
-                         bool is_quorum, struct shed_error *err)
+/* A quorum of one is a lock on that server. */
+static enum shed_code check_count(size_t count,
+                                  const struct shed_lock_options *o,
+                                  struct shed_error *err)
 {
-    if (clients == NULL || count == 0)
-        return shed_fail(err, SHED_EINVAL, "shed_lock_open: no client");
-    if (!is_quorum && count != 1)
+    if (count % 2 == 0 || count > SHED_LOCK_CLIENTS_MAX)
         return shed_fail(err, SHED_EINVAL,
-                         "this algorithm takes one client, not %zu", count);
-    if (is_quorum &&
-        (count < QUORUM_MIN || count > SHED_LOCK_CLIENTS_MAX || count % 2 == 0))
-        return shed_fail(err, SHED_EINVAL,
-                         "a quorum takes an odd number of clients, 3 to %d, "
+                         "a quorum takes an odd number of clients, at most %d, "
                          "not %zu",
                          SHED_LOCK_CLIENTS_MAX, count);
-    for (size_t i = 0; i < count; i++) {
-        int code = clients[i] == NULL
-                       ? shed_fail(err, SHED_EINVAL,
-                                   "shed_lock_open: client %zu is NULL", i)
-                       : shed_client_check(clients[i], err);
+    if (count > 1 && o->algorithm != SHED_LOCK_LEASE)
+        return shed_fail(err, SHED_EINVAL,
+                         "a quorum takes SHED_LOCK_LEASE only");
+    if (count > 1 && o->fair != 0)
+        return shed_fail(err, SHED_EINVAL, "a quorum cannot be fair");
+    return SHED_OK;
+}
+
+static enum shed_code check_clients(struct shed_client *const *clients,
+                                    size_t count, struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+
+    if (clients == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_lock_open: clients is NULL");
+    for (size_t i = 0; i < count && code == SHED_OK; i++) {
+        if (clients[i] == NULL)
+            return shed_fail(err, SHED_EINVAL,
+                             "shed_lock_open: client %zu is NULL", i);
+        code = shed_client_check(clients[i], err);
         for (size_t j = 0; code == SHED_OK && j < i; j++)
             if (clients[j] == clients[i])
                 code =
                     shed_fail(err, SHED_EINVAL,
                               "clients %zu and %zu of a quorum are one", j, i);
-        if (code != SHED_OK)
-            return code;
     }
-    return SHED_OK;
+    return code;
 }
 
 static void destroy(struct shed_lock *l)
@@ -123,14 +131,15 @@ static struct shed_lock *create(struct shed_client *const *clients,
     return l;
 }
 
-int shed_lock_open(struct shed_client *const *clients, size_t count,
-                   const void *name, size_t name_size,
-                   const struct shed_lock_options *options,
-                   struct shed_lock **out, struct shed_error *err)
+enum shed_code shed_lock_open_quorum(struct shed_client *const *clients,
+                                     size_t count, struct shed_bytes name,
+                                     const struct shed_lock_options *options,
+                                     struct shed_lock **out,
+                                     struct shed_error *err)
 {
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
     struct shed_lock *l;
-    int code;
+    enum shed_code code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_lock_open: out is NULL");
@@ -140,15 +149,16 @@ int shed_lock_open(struct shed_client *const *clients, size_t count,
     if (code == SHED_OK)
         code = check_options(&o, err);
     if (code == SHED_OK)
-        code =
-            check_clients(clients, count, o.algorithm == SHED_LOCK_QUORUM, err);
-    if (code == SHED_OK && (name == NULL || name_size == 0 ||
-                            name_size > SHED_LOCK_NAME_MAX_BYTES))
+        code = check_count(count, &o, err);
+    if (code == SHED_OK)
+        code = check_clients(clients, count, err);
+    if (code == SHED_OK && (name.data == NULL || name.size == 0 ||
+                            name.size > SHED_LOCK_NAME_MAX_BYTES))
         code = shed_fail(err, SHED_EINVAL, "a lock's name is 1 to %d bytes",
                          SHED_LOCK_NAME_MAX_BYTES);
     if (code != SHED_OK)
         return code;
-    l = create(clients, count, name, name_size, &o);
+    l = create(clients, count, name.data, name.size, &o);
     if (l == NULL)
         return shed_fail_nomem(err, "a lock");
     code = shed_random_token(l->words.handle, sizeof(l->words.handle), err);
@@ -160,6 +170,14 @@ int shed_lock_open(struct shed_client *const *clients, size_t count,
     }
     *out = l;
     return SHED_OK;
+}
+
+enum shed_code shed_lock_open(struct shed_client *client,
+                              struct shed_bytes name,
+                              const struct shed_lock_options *options,
+                              struct shed_lock **out, struct shed_error *err)
+{
+    return shed_lock_open_quorum(&client, 1, name, options, out, err);
 }
 
 void shed_lock_close(struct shed_lock *l)
@@ -184,10 +202,11 @@ static void on_done(struct shed_lock_request *r)
     shed_latch_count_down(&((struct waiting_request *)(void *)r)->latch, 1);
 }
 
-static int submit_and_wait(struct shed_lock *l, struct waiting_request *w,
-                           struct shed_error *err)
+static enum shed_code submit_and_wait(struct shed_lock *l,
+                                      struct waiting_request *w,
+                                      struct shed_error *err)
 {
-    int code = shed_latch_init(&w->latch, 1, err);
+    enum shed_code code = shed_latch_init(&w->latch, 1, err);
 
     if (code != SHED_OK)
         return code;
@@ -203,14 +222,14 @@ static int submit_and_wait(struct shed_lock *l, struct waiting_request *w,
     return w->request.code;
 }
 
-static int fail_forked(struct shed_error *err)
+static enum shed_code fail_forked(struct shed_error *err)
 {
     return shed_fail(err, SHED_EFORKED,
                      "the lock was opened before fork: open one in the child");
 }
 
 /* What every call that may block begins with. */
-static int check(const struct shed_lock *l, struct shed_error *err)
+static enum shed_code check(const struct shed_lock *l, struct shed_error *err)
 {
     if (l == NULL)
         return shed_fail(err, SHED_EINVAL,
@@ -218,10 +237,10 @@ static int check(const struct shed_lock *l, struct shed_error *err)
     return l->pid == getpid() ? SHED_OK : fail_forked(err);
 }
 
-static int enter(struct shed_lock *l, struct shed_owner **self,
-                 struct shed_error *err)
+static enum shed_code enter(struct shed_lock *l, struct shed_owner **self,
+                            struct shed_error *err)
 {
-    int code = check(l, err);
+    enum shed_code code = check(l, err);
 
     if (code != SHED_OK)
         return code;
@@ -235,13 +254,14 @@ static int enter(struct shed_lock *l, struct shed_owner **self,
 
 /* ---------------------------------------------------------------- acquire */
 
-static int check_wait(uint64_t wait_ms, struct shed_error *err)
+static enum shed_code check_wait(uint64_t wait_ms, struct shed_error *err)
 {
     return shed_check_range(wait_ms, 0, SHED_LOCK_WAIT_MAX_MS, "lock wait_ms",
                             err);
 }
 
-static int enter_again_locked(struct shed_lock *l, struct shed_error *err)
+static enum shed_code enter_again_locked(struct shed_lock *l,
+                                         struct shed_error *err)
 {
     if (l->machine.hold.count == UINT32_MAX)
         return shed_fail(err, SHED_EBUSY, "the lock was entered 2^32 times");
@@ -249,9 +269,10 @@ static int enter_again_locked(struct shed_lock *l, struct shed_error *err)
     return SHED_OK;
 }
 
-static int begin_request(struct shed_lock *l, struct shed_lock_request *r,
-                         struct shed_owner *owner, uint64_t wait_ms,
-                         struct shed_error *err)
+static enum shed_code begin_request(struct shed_lock *l,
+                                    struct shed_lock_request *r,
+                                    struct shed_owner *owner, uint64_t wait_ms,
+                                    struct shed_error *err)
 {
     *r = (struct shed_lock_request){
         .op = SHED_LOCK_OP_ACQUIRE,
@@ -276,7 +297,7 @@ static void count_acquire(struct shed_lock *l,
 
 /* What can be said without asking Redis, and whether the short way is open. */
 static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
-                        uint64_t wait_ms, bool *may_try, int *code,
+                        uint64_t wait_ms, bool *may_try, enum shed_code *code,
                         struct shed_error *err)
 {
     bool is_answered = true;
@@ -298,13 +319,13 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
     return is_answered;
 }
 
-int shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
-                      struct shed_error *err)
+enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
+                                 struct shed_error *err)
 {
     struct waiting_request w;
     struct shed_owner *self = NULL;
     bool may_try = false;
-    int code = enter(l, &self, err);
+    enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK)
         code = check_wait(wait_ms, err);
@@ -337,12 +358,12 @@ static void on_async_done(struct shed_lock_request *r)
     free(a);
 }
 
-int shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
-                            shed_lock_done_fn *done, void *user,
-                            struct shed_error *err)
+enum shed_code shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
+                                       shed_lock_done_fn *done, void *user,
+                                       struct shed_error *err)
 {
     struct async_request *a;
-    int code = check(l, err);
+    enum shed_code code = check(l, err);
 
     if (code == SHED_OK)
         code = check_wait(wait_ms, err);
@@ -373,7 +394,8 @@ int shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
  */
 
 /* Under mu. Why this thread has no hold. */
-static int fail_lost_locked(const struct shed_lock *l, struct shed_error *err)
+static enum shed_code fail_lost_locked(const struct shed_lock *l,
+                                       struct shed_error *err)
 {
     if (l->machine.hold.is_held &&
         !shed_hold_is_safe(&l->machine.hold, shed_now_ms()))
@@ -395,7 +417,8 @@ static int fail_lost_locked(const struct shed_lock *l, struct shed_error *err)
 /* Leave once. Returns: true if that was the last time, and hold is what was
  * held. */
 static bool leave(struct shed_lock *l, const struct shed_owner *self,
-                  struct shed_hold *hold, int *code, struct shed_error *err)
+                  struct shed_hold *hold, enum shed_code *code,
+                  struct shed_error *err)
 {
     bool is_last = false;
 
@@ -417,11 +440,11 @@ static bool leave(struct shed_lock *l, const struct shed_owner *self,
     return is_last;
 }
 
-int shed_lock_release(struct shed_lock *l, struct shed_error *err)
+enum shed_code shed_lock_release(struct shed_lock *l, struct shed_error *err)
 {
     struct shed_owner *self = NULL;
     struct shed_hold hold = {0};
-    int code = enter(l, &self, err);
+    enum shed_code code = enter(l, &self, err);
 
     if (code != SHED_OK || !leave(l, self, &hold, &code, err))
         return code;
@@ -437,12 +460,12 @@ int shed_lock_release(struct shed_lock *l, struct shed_error *err)
     return code;
 }
 
-int shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
-                     struct shed_error *err)
+enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
+                                struct shed_error *err)
 {
     struct shed_owner *self = NULL;
     struct waiting_request w = {.request = {.op = SHED_LOCK_OP_EXTEND}};
-    int code = enter(l, &self, err);
+    enum shed_code code = enter(l, &self, err);
 
     if (code != SHED_OK)
         return code;
@@ -462,13 +485,13 @@ int shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     return code != SHED_OK ? code : submit_and_wait(l, &w, err);
 }
 
-int shed_lock_advance(struct shed_lock *l, uint64_t number,
-                      struct shed_error *err)
+enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
+                                 struct shed_error *err)
 {
     struct shed_owner *self = NULL;
     struct waiting_request w = {
         .request = {.op = SHED_LOCK_OP_ADVANCE, .number = number}};
-    int code = enter(l, &self, err);
+    enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK && !l->way->has_tokens)
         code =
@@ -480,33 +503,35 @@ int shed_lock_advance(struct shed_lock *l, uint64_t number,
 
 /* ------------------------------------------------------------ what is known */
 
-uint64_t shed_lock_remaining_ms(struct shed_lock *l)
+uint64_t shed_lock_remaining_ms(const struct shed_lock *l)
 {
     struct shed_owner *self = shed_owner_self();
     uint64_t now_ms = shed_now_ms();
+    /* a mutex changes nothing that a caller can see */
+    pthread_mutex_t *mu = (pthread_mutex_t *)&l->mu;
     uint64_t left_ms = 0;
 
     if (l == NULL || l->pid != getpid())
         return 0;
-    pthread_mutex_lock(&l->mu);
+    pthread_mutex_lock(mu);
     if (shed_hold_is_mine(&l->machine.hold, self))
         left_ms = l->machine.hold.valid_until_ms == UINT64_MAX
                       ? UINT64_MAX
                       : shed_left_ms(l->machine.hold.valid_until_ms, now_ms);
-    pthread_mutex_unlock(&l->mu);
+    pthread_mutex_unlock(mu);
     return left_ms;
 }
 
-int shed_lock_is_mine(struct shed_lock *l)
+int shed_lock_is_mine(const struct shed_lock *l)
 {
     return shed_lock_remaining_ms(l) > 0;
 }
 
-int shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
-                    struct shed_error *err)
+enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
+                               struct shed_error *err)
 {
     struct shed_owner *self = NULL;
-    int code;
+    enum shed_code code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_lock_fence: out is NULL");
@@ -532,12 +557,13 @@ int shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
 
 /* -------------------------------------------------------------- statistics */
 
-int shed_lock_stats_read(struct shed_lock *l, struct shed_lock_stats *out,
-                         size_t size, struct shed_error *err)
+enum shed_code shed_lock_stats_read(const struct shed_lock *l,
+                                    struct shed_lock_stats *out, size_t size,
+                                    struct shed_error *err)
 {
     struct shed_lock_stats all;
-    int code = shed_stats_check("shed_lock_stats_read", l, out, size,
-                                sizeof(all), err);
+    enum shed_code code = shed_stats_check("shed_lock_stats_read", l, out, size,
+                                           sizeof(all), err);
 
     if (code != SHED_OK)
         return code;

@@ -84,7 +84,7 @@ static void end_overdue(struct shed_lock_machine *m)
                             m->where);
         if (r->may_be_left || (r->is_tried && m->options->fair != 0))
             shed_lock_cancel(m, &r->holder);
-        shed_lock_answer(m, r, (int)r->error.code);
+        shed_lock_answer(m, r, r->error.code);
     }
 }
 
@@ -216,7 +216,7 @@ static void refuse_all(struct shed_lock_machine *m,
         if (r->is_tried) /* before that was known */
             shed_lock_cancel(m, &r->holder);
         r->error = *why;
-        shed_lock_answer(m, r, (int)why->code);
+        shed_lock_answer(m, r, why->code);
     }
 }
 

@@ -117,7 +117,7 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
     if (!m->rules.is_alone || verdict == SHED_VERDICT_WRONG)
         shed_lock_cancel(m, &r->holder);
     if (verdict == SHED_VERDICT_WRONG) {
-        shed_lock_answer(m, r, (int)r->error.code);
+        shed_lock_answer(m, r, r->error.code);
     } else if (r == m->acquires.first) {
         m->attempts++;
         m->retry_at_ms = m->now_ms + delay_ms + shed_lock_split_ms(m);
@@ -199,12 +199,12 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
 
 /* ---------------------------------- the end of an extend, release, advance */
 
-static int code_of(const struct shed_lock_machine *m, enum shed_verdict verdict)
+static enum shed_code code_of(const struct shed_lock_machine *m,
+                              enum shed_verdict verdict)
 {
     if (verdict == SHED_VERDICT_YES)
         return SHED_OK;
-    return verdict == SHED_VERDICT_NO ? SHED_ELOST
-                                      : (int)m->round.tally.error.code;
+    return verdict == SHED_VERDICT_NO ? SHED_ELOST : m->round.tally.error.code;
 }
 
 /* Servers that do not have the lock: they had granted it to one that did not

@@ -33,11 +33,12 @@ static void carry(struct shed_lock *l, struct shed_talk *talk)
                     shed_now_ms() + l->home->command_timeout_ms);
 }
 
-static int talk_code(const struct shed_talk *talk, int when_no)
+static enum shed_code talk_code(const struct shed_talk *talk,
+                                enum shed_code when_no)
 {
     if (talk->end == SHED_TALK_YES)
         return SHED_OK;
-    return talk->end == SHED_TALK_NO ? when_no : (int)talk->error.code;
+    return talk->end == SHED_TALK_NO ? when_no : talk->error.code;
 }
 
 static unsigned read_epochs(struct shed_lock *l)
@@ -102,19 +103,19 @@ bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r)
     }
     if (talk.end == SHED_TALK_WRONG) {
         r->error = talk.error;
-        r->code = (int)talk.error.code;
+        r->code = talk.error.code;
         return true;
     }
     if (talk.end == SHED_TALK_NO && r->holder.wait_ms == 0 &&
         l->options.fair == 0) {
-        r->code = (int)r->error.code;
+        r->code = r->error.code;
         return true;
     }
     hand_over(l, r, &talk, grant.asked_ms);
     return false;
 }
 
-int shed_lock_fail_unconfirmed(struct shed_error *err)
+enum shed_code shed_lock_fail_unconfirmed(struct shed_error *err)
 {
     return shed_fail(err, SHED_EREDIS,
                      "Redis broke off during the release: the lock is gone, "
@@ -122,14 +123,14 @@ int shed_lock_fail_unconfirmed(struct shed_error *err)
 }
 
 /* It was ours here, and not in Redis. */
-static int fail_gone(struct shed_error *err)
+static enum shed_code fail_gone(struct shed_error *err)
 {
     return shed_fail(err, SHED_ELOST,
                      "the lock was lost: its lease ended, or it was removed");
 }
 
 bool shed_lock_release_short(struct shed_lock *l, const struct shed_hold *hold,
-                             int *code, struct shed_error *err)
+                             enum shed_code *code, struct shed_error *err)
 {
     uint64_t begin_ms = shed_now_ms();
     struct shed_talk talk = {0};

@@ -21,9 +21,9 @@ bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r);
 /* Release what was held until now. Returns: true if that was the answer, which
  * is in code; false: it is to be asked of the engine. */
 bool shed_lock_release_short(struct shed_lock *l, const struct shed_hold *hold,
-                             int *code, struct shed_error *err);
+                             enum shed_code *code, struct shed_error *err);
 
 /* Fail a release that was sent twice: the first may have been carried out. */
-int shed_lock_fail_unconfirmed(struct shed_error *err);
+enum shed_code shed_lock_fail_unconfirmed(struct shed_error *err);
 
 #endif

@@ -62,7 +62,7 @@ static struct shed_lock_queue *queue_of(struct shed_lock_machine *m,
 }
 
 void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
-                      int code)
+                      enum shed_code code)
 {
     take_out(queue_of(m, r), r);
     if (r->op == SHED_LOCK_OP_ACQUIRE) {
@@ -82,7 +82,7 @@ bool shed_lock_machine_add(struct shed_lock_machine *m,
     return true;
 }
 
-int shed_lock_fail_closed(struct shed_error *err)
+enum shed_code shed_lock_fail_closed(struct shed_error *err)
 {
     return shed_fail(err, SHED_ECLOSED, "the lock is closed");
 }

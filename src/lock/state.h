@@ -52,7 +52,7 @@ struct shed_lock_request {
                          if a later one finds it another's */
     /* The answer. What error says of an ACQUIRE is the answer if it does not
      * ask Redis in time. */
-    int code;
+    enum shed_code code;
     struct shed_error error;
     void (*done)(struct shed_lock_request *request);
 };
@@ -183,13 +183,13 @@ uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
 uint64_t shed_lock_machine_hold_due_ms(const struct shed_lock_machine *m);
 
 /* Say in err that the lock is closed. Returns: SHED_ECLOSED. */
-int shed_lock_fail_closed(struct shed_error *err);
+enum shed_code shed_lock_fail_closed(struct shed_error *err);
 
 /* Within a step. */
 
 /* Answer a request: out of its queue, and into the act. */
 void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
-                      int code);
+                      enum shed_code code);
 
 /* Lose a hold whose lease has ended. It can end while a command hangs that
  * would renew it. */

@@ -25,16 +25,16 @@ shed_lock_way_of(const struct shed_lock_options *options)
     case SHED_LOCK_TIMESTAMP:
         return &shed_lock_timestamp;
     case SHED_LOCK_LEASE:
-    case SHED_LOCK_QUORUM: /* on each of its servers */
         break;
     }
     return &shed_lock_lease;
 }
 
-int shed_lock_holder_init(struct shed_lock_holder *holder, uint64_t wait_ms,
-                          struct shed_error *err)
+enum shed_code shed_lock_holder_init(struct shed_lock_holder *holder,
+                                     uint64_t wait_ms, struct shed_error *err)
 {
-    int code = shed_random_token(holder->token, sizeof(holder->token), err);
+    enum shed_code code =
+        shed_random_token(holder->token, sizeof(holder->token), err);
 
     for (size_t i = 0; i < sizeof(holder->token); i++)
         (void)snprintf(holder->token_hex + 2 * i, 3, "%02x", holder->token[i]);
@@ -105,14 +105,14 @@ void shed_talk_refuse(struct shed_talk *talk)
 bool shed_talk_fail(struct shed_talk *talk, const struct shed_reply *reply)
 {
     const char *text = shed_reply_error(reply);
-    int code;
+    enum shed_code code;
 
     if (shed_reply_begins(reply, "WRONGTYPE")) {
         shed_talk_refuse(talk);
         return shed_talk_end(talk, SHED_TALK_WRONG);
     }
-    code = text != NULL ? (int)shed_reply_code(reply) : SHED_EREDIS;
-    (void)shed_fail(&talk->error, (enum shed_code)code, "Redis: %s",
+    code = text != NULL ? shed_reply_code(reply) : SHED_EREDIS;
+    (void)shed_fail(&talk->error, code, "Redis: %s",
                     text != NULL ? text : "a reply of an unknown form");
     return shed_talk_end(talk, code == SHED_EDENIED ? SHED_TALK_WRONG
                                                     : SHED_TALK_FAILED);

@@ -138,9 +138,9 @@ const struct shed_lock_way *
 shed_lock_way_of(const struct shed_lock_options *options);
 
 /* Draw a new token. Returns: SHED_OK, SHED_EBUSY. */
-SHED_MUST_CHECK int shed_lock_holder_init(struct shed_lock_holder *holder,
-                                          uint64_t wait_ms,
-                                          struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_lock_holder_init(struct shed_lock_holder *holder, uint64_t wait_ms,
+                      struct shed_error *err);
 
 /* For the ways. The i-th key. */
 void shed_talk_add_key(const struct shed_talk *talk, struct shed_args *args,

@@ -32,7 +32,9 @@ static void take_keys(struct shed_mysql_batch *batch, size_t count)
     for (size_t i = 0; i < count; i++) {
         struct shed_mysql_asked *key = &batch->keys[i];
         key->index = i;
-        key->data = shed_load_key(batch->load, i, &key->size);
+        struct shed_bytes asked = shed_load_key(batch->load, i);
+        key->data = asked.data;
+        key->size = asked.size;
         if (batch->is_integer &&
             !shed_mysql_integer_parse(key->data, key->size, &key->number))
             shed_load_absent(batch->load, i);
@@ -113,7 +115,7 @@ static void answer(struct shed_load *load, size_t i,
     else if (row->is_null)
         shed_load_null(load, i);
     else
-        shed_load_value(load, i, row->value, row->value_size);
+        shed_load_value(load, i, shed_bytes(row->value, row->value_size));
 }
 
 /* -------------------------------------------------------------------- parts */

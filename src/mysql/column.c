@@ -122,12 +122,12 @@ const char *shed_mysql_column_problem(const struct shed_mysql_column *column,
     case SHED_MYSQL_DIGITS:
         return is_integer ? NULL
                           : "MySQL: the key column holds integers: open the "
-                            "source with key = SHED_MYSQL_INTEGER";
+                            "source with key = SHED_MYSQL_KEY_INTEGER";
     case SHED_MYSQL_BYTES:
     case SHED_MYSQL_DATE:
     case SHED_MYSQL_DATETIME:
         return is_integer ? "MySQL: the key column does not hold integers: "
-                            "open the source with key = SHED_MYSQL_STRING"
+                            "open the source with key = SHED_MYSQL_KEY_STRING"
                           : NULL;
     case SHED_MYSQL_OTHER:
         break;

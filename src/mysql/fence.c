@@ -66,8 +66,7 @@ enum {
 
 struct call {
     MYSQL *mysql;
-    const void *resource;
-    size_t resource_size;
+    struct shed_bytes resource;
     const struct shed_fence *fence;
     struct shed_error *err;
 };
@@ -91,7 +90,7 @@ static const struct remedy {
 };
 
 /* Say why the server or the library did not do as asked. */
-static int explain(const struct call *call, MYSQL_STMT *stmt)
+static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
     /* The timeouts of the connection are the caller's, and not known here: no
      * failure is to be taken for one. */
@@ -115,7 +114,7 @@ static int explain(const struct call *call, MYSQL_STMT *stmt)
                      failure.error.reason);
 }
 
-static int refuse_table(const struct call *call)
+static enum shed_code refuse_table(const struct call *call)
 {
     return shed_fail(call->err, SHED_ESOURCE,
                      "fencing guard: MySQL: the table snowshed_fence does not "
@@ -125,24 +124,24 @@ static int refuse_table(const struct call *call)
 
 /* ----------------------------------------------------------------- checks */
 
-static int check_arguments(const struct call *call)
+static enum shed_code check_arguments(const struct call *call)
 {
     if (call->mysql == NULL)
         return shed_fail(call->err, SHED_EINVAL,
                          "fencing guard: there is no connection");
-    if (call->resource == NULL || call->resource_size == 0 ||
-        call->resource_size > RESOURCE_MAX_BYTES)
+    if (call->resource.data == NULL || call->resource.size == 0 ||
+        call->resource.size > RESOURCE_MAX_BYTES)
         return shed_fail(call->err, SHED_EINVAL,
                          "fencing guard: a resource has 1 to %d bytes, not %zu",
                          RESOURCE_MAX_BYTES,
-                         call->resource != NULL ? call->resource_size : 0);
+                         call->resource.data != NULL ? call->resource.size : 0);
     if (call->fence == NULL || call->fence->number == 0)
         return shed_fail(call->err, SHED_EINVAL,
                          "fencing guard: there is no token: nothing is held");
     return SHED_OK;
 }
 
-static int check_connection(const struct call *call)
+static enum shed_code check_connection(const struct call *call)
 {
     const MYSQL *mysql = call->mysql;
 
@@ -167,7 +166,7 @@ static int check_connection(const struct call *call)
 
 /* An error of an earlier statement can have ended the transaction without a
  * word to the library, and tables that are not InnoDB's begin none. */
-static int check_transaction(const struct call *call)
+static enum shed_code check_transaction(const struct call *call)
 {
     if ((call->mysql->server_status & SERVER_STATUS_IN_TRANS) != 0)
         return SHED_OK;
@@ -201,8 +200,8 @@ static void bind_number(MYSQL_BIND *bind, const uint64_t *number)
 
 /* Prepare and execute a statement on the caller's connection. *stmt is to be
  * closed in any case: without that nothing else can run there. */
-static int run(const struct call *call, const char *sql, MYSQL_BIND *binds,
-               MYSQL_STMT **stmt)
+static enum shed_code run(const struct call *call, const char *sql,
+                          MYSQL_BIND *binds, MYSQL_STMT **stmt)
 {
     *stmt = mysql_stmt_init(call->mysql);
     if (*stmt == NULL)
@@ -221,14 +220,15 @@ static void close_statement(MYSQL_STMT *stmt)
 }
 
 /* Move the row of the resource forward to the token, if that is forward. */
-static int record(const struct call *call)
+static enum shed_code record(const struct call *call)
 {
     const struct shed_fence *fence = call->fence;
     MYSQL_BIND binds[RECORD_PARAMETERS];
     MYSQL_STMT *stmt = NULL;
-    int code;
+    enum shed_code code;
 
-    bind_bytes(&binds[RECORD_RESOURCE], call->resource, call->resource_size);
+    bind_bytes(&binds[RECORD_RESOURCE], call->resource.data,
+               call->resource.size);
     bind_number(&binds[RECORD_NUMBER], &fence->number);
     bind_bytes(&binds[RECORD_OWNER], fence->owner, sizeof(fence->owner));
     bind_number(&binds[RECORD_OWNER_IF_ABOVE], &fence->number);
@@ -241,8 +241,8 @@ static int record(const struct call *call)
 }
 
 /* Read the one row of an executed READ, and the end of it. */
-static int fetch(const struct call *call, MYSQL_STMT *stmt,
-                 struct shed_fence *seen)
+static enum shed_code fetch(const struct call *call, MYSQL_STMT *stmt,
+                            struct shed_fence *seen)
 {
     unsigned long owner_size = 0;
     MYSQL_BIND binds[COLUMNS];
@@ -264,13 +264,14 @@ static int fetch(const struct call *call, MYSQL_STMT *stmt,
     return explain(call, stmt);
 }
 
-static int read_newest(const struct call *call, struct shed_fence *seen)
+static enum shed_code read_newest(const struct call *call,
+                                  struct shed_fence *seen)
 {
     MYSQL_STMT *stmt = NULL;
     MYSQL_BIND bind;
-    int code;
+    enum shed_code code;
 
-    bind_bytes(&bind, call->resource, call->resource_size);
+    bind_bytes(&bind, call->resource.data, call->resource.size);
     code = run(call, READ, &bind, &stmt);
     if (code == SHED_OK)
         code = fetch(call, stmt, seen);
@@ -324,7 +325,8 @@ static void end_hold(const struct hold *hold)
 
 /* ------------------------------------------------------------------ guard */
 
-static int judge(const struct call *call, const struct shed_fence *seen)
+static enum shed_code judge(const struct call *call,
+                            const struct shed_fence *seen)
 {
     const struct shed_fence *fence = call->fence;
 
@@ -343,9 +345,9 @@ static int judge(const struct call *call, const struct shed_fence *seen)
     return SHED_OK;
 }
 
-static int guard(const struct call *call, struct shed_fence *seen)
+static enum shed_code guard(const struct call *call, struct shed_fence *seen)
 {
-    int code = check_arguments(call);
+    enum shed_code code = check_arguments(call);
 
     if (code == SHED_OK)
         code = check_connection(call);
@@ -360,14 +362,14 @@ static int guard(const struct call *call, struct shed_fence *seen)
     return code;
 }
 
-int shed_mysql_fence(void *mysql, const void *resource, size_t resource_size,
-                     const struct shed_fence *fence, uint64_t *newest,
-                     struct shed_error *err)
+enum shed_code shed_mysql_fence(void *mysql, struct shed_bytes resource,
+                                const struct shed_fence *fence,
+                                uint64_t *newest, struct shed_error *err)
 {
-    struct call call = {mysql, resource, resource_size, fence, err};
+    struct call call = {mysql, resource, fence, err};
     struct shed_fence seen = {0};
     struct hold hold;
-    int code;
+    enum shed_code code;
 
     hold_sigpipe(&hold);
     code = guard(&call, &seen);

@@ -71,8 +71,8 @@ static const char *skip_token(const char *at)
 }
 
 /* Find the placeholder: *out is NULL if there is none. */
-static int find_placeholder(const char *text, const char **out,
-                            struct shed_error *err)
+static enum shed_code find_placeholder(const char *text, const char **out,
+                                       struct shed_error *err)
 {
     *out = NULL;
     for (const char *at = text; *at != '\0';) {
@@ -99,11 +99,12 @@ static int find_placeholder(const char *text, const char **out,
     return SHED_OK;
 }
 
-int shed_mysql_query_parse(const char *text, struct shed_mysql_query *out,
-                           struct shed_error *err)
+enum shed_code shed_mysql_query_parse(const char *text,
+                                      struct shed_mysql_query *out,
+                                      struct shed_error *err)
 {
     const char *placeholder;
-    int code;
+    enum shed_code code;
 
     *out = (struct shed_mysql_query){0};
     code = find_placeholder(text, &placeholder, err);

@@ -17,9 +17,9 @@ struct shed_mysql_query {
 /* Find the one "(?)" that stands outside of quotes and comments.
  * Returns: SHED_OK and *out, to be given to fini; SHED_EINVAL (none, two,
  * another '?', a quote or comment without end), SHED_ENOMEM. */
-SHED_MUST_CHECK int shed_mysql_query_parse(const char *text,
-                                           struct shed_mysql_query *out,
-                                           struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_mysql_query_parse(const char *text, struct shed_mysql_query *out,
+                       struct shed_error *err);
 void shed_mysql_query_fini(struct shed_mysql_query *query);
 
 /* The number of keys for which a query is expanded that is to take count of

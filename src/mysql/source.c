@@ -358,10 +358,10 @@ static void init_library(void)
 }
 
 /* The library counts timeouts in whole seconds. */
-static int check_seconds(uint64_t ms, uint64_t max_ms, const char *what,
-                         struct shed_error *err)
+static enum shed_code check_seconds(uint64_t ms, uint64_t max_ms,
+                                    const char *what, struct shed_error *err)
 {
-    int code = shed_check_range(ms, MS_PER_S, max_ms, what, err);
+    enum shed_code code = shed_check_range(ms, MS_PER_S, max_ms, what, err);
 
     if (code == SHED_OK && ms % MS_PER_S != 0)
         code = shed_fail(err, SHED_EINVAL,
@@ -369,11 +369,12 @@ static int check_seconds(uint64_t ms, uint64_t max_ms, const char *what,
     return code;
 }
 
-static int check_options(const struct shed_mysql_options *o,
-                         struct shed_error *err)
+static enum shed_code check_options(const struct shed_mysql_options *o,
+                                    struct shed_error *err)
 {
-    int code = shed_check_range(o->key, SHED_MYSQL_STRING, SHED_MYSQL_INTEGER,
-                                "MySQL key", err);
+    enum shed_code code =
+        shed_check_range(o->key, SHED_MYSQL_KEY_STRING, SHED_MYSQL_KEY_INTEGER,
+                         "MySQL key", err);
 
     if (code == SHED_OK)
         code = check_seconds(o->connect_timeout_ms, CONNECT_TIMEOUT_MAX_MS,
@@ -393,13 +394,13 @@ static int check_options(const struct shed_mysql_options *o,
     return code;
 }
 
-static int take_options(const struct shed_mysql_options *given,
-                        struct shed_mysql_options *o,
-                        struct shed_source_options *source,
-                        struct shed_error *err)
+static enum shed_code take_options(const struct shed_mysql_options *given,
+                                   struct shed_mysql_options *o,
+                                   struct shed_source_options *source,
+                                   struct shed_error *err)
 {
-    int code = shed_options_take(o, sizeof(*o), given,
-                                 "struct shed_mysql_options", err);
+    enum shed_code code = shed_options_take(o, sizeof(*o), given,
+                                            "struct shed_mysql_options", err);
 
     if (code == SHED_OK)
         code = check_options(o, err);
@@ -424,13 +425,14 @@ static bool copy_text(char **to, const char *from)
     return from == NULL || *to != NULL;
 }
 
-static int fill_source(struct mysql_source *s, const char *uri,
-                       const char *query, const struct shed_mysql_options *o,
-                       const struct shed_source_options *source,
-                       struct shed_error *err)
+static enum shed_code fill_source(struct mysql_source *s, const char *uri,
+                                  const char *query,
+                                  const struct shed_mysql_options *o,
+                                  const struct shed_source_options *source,
+                                  struct shed_error *err)
 {
     struct shed_mysql_config *c = &s->config;
-    int code = shed_mysql_uri_parse(uri, &c->uri, err);
+    enum shed_code code = shed_mysql_uri_parse(uri, &c->uri, err);
 
     if (code == SHED_OK)
         code = shed_mysql_query_parse(query, &s->select.query, err);
@@ -444,13 +446,14 @@ static int fill_source(struct mysql_source *s, const char *uri,
     c->read_timeout_s = (unsigned)(o->read_timeout_ms / MS_PER_S);
     c->write_timeout_s = (unsigned)(o->write_timeout_ms / MS_PER_S);
     c->statement_limit_ms = source->load_timeout_ms;
-    s->select.is_integer = o->key == SHED_MYSQL_INTEGER;
+    s->select.is_integer = o->key == SHED_MYSQL_KEY_INTEGER;
     s->select.max_keys = (size_t)source->max_batch;
     s->select.value_limit_bytes = (size_t)o->value_limit_bytes;
     return SHED_OK;
 }
 
-static int create_source(struct mysql_source **out, struct shed_error *err)
+static enum shed_code create_source(struct mysql_source **out,
+                                    struct shed_error *err)
 {
     struct mysql_source *s = calloc(1, sizeof(*s));
 
@@ -462,14 +465,15 @@ static int create_source(struct mysql_source **out, struct shed_error *err)
     return SHED_OK;
 }
 
-int shed_mysql_source_open(const char *uri, const char *query,
-                           const struct shed_mysql_options *options,
-                           struct shed_source **out, struct shed_error *err)
+enum shed_code shed_mysql_source_open(const char *uri, const char *query,
+                                      const struct shed_mysql_options *options,
+                                      struct shed_source **out,
+                                      struct shed_error *err)
 {
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
     struct mysql_source *s = NULL;
-    int code;
+    enum shed_code code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "MySQL source: out is NULL");

@@ -82,8 +82,8 @@ static bool parse_port(const char *text, unsigned *port)
 }
 
 /* user[:password], already cut out. */
-static int parse_user(char *text, struct shed_mysql_uri *out,
-                      struct shed_error *err)
+static enum shed_code parse_user(char *text, struct shed_mysql_uri *out,
+                                 struct shed_error *err)
 {
     char *password = cut(text, ':', false);
 
@@ -102,8 +102,8 @@ static int parse_user(char *text, struct shed_mysql_uri *out,
 }
 
 /* host[:port], or [host]:port for an address of IPv6. */
-static int parse_host(char *text, struct shed_mysql_uri *out,
-                      struct shed_error *err)
+static enum shed_code parse_host(char *text, struct shed_mysql_uri *out,
+                                 struct shed_error *err)
 {
     char *port = NULL;
 
@@ -128,8 +128,8 @@ static int parse_host(char *text, struct shed_mysql_uri *out,
     return SHED_OK;
 }
 
-static int parse_parameters(char *text, struct shed_mysql_uri *out,
-                            struct shed_error *err)
+static enum shed_code parse_parameters(char *text, struct shed_mysql_uri *out,
+                                       struct shed_error *err)
 {
     if (text == NULL)
         return SHED_OK;
@@ -145,8 +145,8 @@ static int parse_parameters(char *text, struct shed_mysql_uri *out,
     return SHED_OK;
 }
 
-static int parse_database(char *text, struct shed_mysql_uri *out,
-                          struct shed_error *err)
+static enum shed_code parse_database(char *text, struct shed_mysql_uri *out,
+                                     struct shed_error *err)
 {
     if (text == NULL || *text == '\0')
         return shed_fail(err, SHED_EINVAL, "MySQL URI: it names no database");
@@ -161,13 +161,13 @@ static int parse_database(char *text, struct shed_mysql_uri *out,
 }
 
 /* text is what follows mysql://. */
-static int parse_parts(char *text, struct shed_mysql_uri *out,
-                       struct shed_error *err)
+static enum shed_code parse_parts(char *text, struct shed_mysql_uri *out,
+                                  struct shed_error *err)
 {
     char *parameters = cut(text, '?', false);
     char *database = cut(text, '/', false);
     char *host = cut(text, '@', true);
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     if (host != NULL)
         code = parse_user(text, out, err);
@@ -184,10 +184,11 @@ static int parse_parts(char *text, struct shed_mysql_uri *out,
     return code;
 }
 
-int shed_mysql_uri_parse(const char *text, struct shed_mysql_uri *out,
-                         struct shed_error *err)
+enum shed_code shed_mysql_uri_parse(const char *text,
+                                    struct shed_mysql_uri *out,
+                                    struct shed_error *err)
 {
-    int code;
+    enum shed_code code;
 
     *out = (struct shed_mysql_uri){.port = DEFAULT_PORT};
     if (strncmp(text, SCHEME, strlen(SCHEME)) != 0)

@@ -19,9 +19,9 @@ struct shed_mysql_uri {
 /* Parse mysql://[user[:password]@]host[:port]/database, or without host and
  * with ?socket=/path. No reason quotes the URI: a password stands in it.
  * Returns: SHED_OK and *out, to be given to fini; SHED_EINVAL, SHED_ENOMEM. */
-SHED_MUST_CHECK int shed_mysql_uri_parse(const char *text,
-                                         struct shed_mysql_uri *out,
-                                         struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_mysql_uri_parse(const char *text,
+                                                    struct shed_mysql_uri *out,
+                                                    struct shed_error *err);
 
 /* Free it; nothing of the password stays in memory. What parse failed on, or
  * all zero, may be given too. */

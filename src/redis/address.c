@@ -35,8 +35,9 @@ static int hex_digit(char c)
 
 /* Copy [begin, end) with its percent-encoding undone. An encoded NUL is
  * refused, because what comes out is a terminated text. */
-static int decode(const char *begin, const char *end, const char *what,
-                  char **out, struct shed_error *err)
+static enum shed_code decode(const char *begin, const char *end,
+                             const char *what, char **out,
+                             struct shed_error *err)
 {
     char *text = malloc((size_t)(end - begin) + 1);
     char *to = text;
@@ -63,9 +64,9 @@ static int decode(const char *begin, const char *end, const char *what,
     return SHED_OK;
 }
 
-static int parse_number(const char *begin, const char *end, const char *what,
-                        unsigned long min, unsigned long max,
-                        struct shed_error *err)
+static enum shed_code parse_number(const char *begin, const char *end,
+                                   const char *what, unsigned long min,
+                                   unsigned long max, struct shed_error *err)
 {
     unsigned long n = 0;
 
@@ -83,11 +84,12 @@ fail:
                      min, max);
 }
 
-static int parse_db(struct shed_address *a, const char *text,
-                    struct shed_error *err)
+static enum shed_code parse_db(struct shed_address *a, const char *text,
+                               struct shed_error *err)
 {
     size_t size = strlen(text);
-    int code = parse_number(text, text + size, "database", 0, DB_MAX, err);
+    enum shed_code code =
+        parse_number(text, text + size, "database", 0, DB_MAX, err);
 
     if (code == SHED_OK && size < sizeof(a->db))
         memcpy(a->db, text, size + 1);
@@ -95,12 +97,12 @@ static int parse_db(struct shed_address *a, const char *text,
 }
 
 /* [user][:password]@ */
-static int parse_user(struct shed_address *a, const char *begin,
-                      const char *end, struct shed_error *err)
+static enum shed_code parse_user(struct shed_address *a, const char *begin,
+                                 const char *end, struct shed_error *err)
 {
     const char *colon = memchr(begin, ':', (size_t)(end - begin));
     const char *user_end = colon != NULL ? colon : end;
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     if (user_end > begin)
         code = decode(begin, user_end, "user", &a->user, err);
@@ -114,13 +116,13 @@ static int parse_user(struct shed_address *a, const char *begin,
 }
 
 /* host[:port][/db]; an IPv6 address stands in brackets */
-static int parse_host(struct shed_address *a, const char *c,
-                      struct shed_error *err)
+static enum shed_code parse_host(struct shed_address *a, const char *c,
+                                 struct shed_error *err)
 {
     const char *end = c + strcspn(c, "/");
     const char *host_end = end;
     const char *port = NULL;
-    int code;
+    enum shed_code code;
 
     if (*c == '[') {
         host_end = memchr(c, ']', (size_t)(end - c));
@@ -156,13 +158,13 @@ static int parse_host(struct shed_address *a, const char *c,
 }
 
 /* /path[?db=n] */
-static int parse_path(struct shed_address *a, const char *c,
-                      struct shed_error *err)
+static enum shed_code parse_path(struct shed_address *a, const char *c,
+                                 struct shed_error *err)
 {
     const char *end = c + strcspn(c, "?");
     struct sockaddr_un *un = (struct sockaddr_un *)(void *)&a->name;
     char *path = NULL;
-    int code;
+    enum shed_code code;
 
     if (*c != '/')
         return shed_fail(err, SHED_EINVAL,
@@ -206,7 +208,7 @@ static void resolve(struct shed_address *a)
     freeaddrinfo(list);
 }
 
-static int make_text(struct shed_address *a, struct shed_error *err)
+static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
 {
     const char *path =
         ((const struct sockaddr_un *)(const void *)&a->name)->sun_path;
@@ -233,13 +235,13 @@ static const char *last_at(const char *c, int is_unix)
     return end > c ? end - 1 : NULL;
 }
 
-static int parse(struct shed_address *a, const char *uri,
-                 struct shed_error *err)
+static enum shed_code parse(struct shed_address *a, const char *uri,
+                            struct shed_error *err)
 {
     int is_unix = strncmp(uri, "unix:", 5) == 0;
     const char *c = uri + (is_unix ? 5 : 8);
     const char *at;
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     if (strncmp(uri, "rediss://", 9) == 0)
         return shed_fail(err, SHED_EINVAL,
@@ -264,11 +266,11 @@ static int parse(struct shed_address *a, const char *uri,
     return code;
 }
 
-int shed_address_create(const char *uri, struct shed_address **out,
-                        struct shed_error *err)
+enum shed_code shed_address_create(const char *uri, struct shed_address **out,
+                                   struct shed_error *err)
 {
     struct shed_address *a;
-    int code;
+    enum shed_code code;
 
     *out = NULL;
     if (uri == NULL)
@@ -312,10 +314,11 @@ void shed_address_destroy(struct shed_address *a)
 
 /* ------------------------------------------------------------- the lookup */
 
-int shed_address_get(struct shed_address *a, struct sockaddr_storage *out,
-                     socklen_t *size, struct shed_error *err)
+enum shed_code shed_address_get(struct shed_address *a,
+                                struct sockaddr_storage *out, socklen_t *size,
+                                struct shed_error *err)
 {
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     pthread_mutex_lock(&a->mu);
     *out = a->name;

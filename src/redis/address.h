@@ -37,18 +37,19 @@ struct shed_address {
 
 /* Parse a URI (its grammar stands at shed_client_open) and try to resolve it.
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM. */
-SHED_MUST_CHECK int shed_address_create(const char *uri,
-                                        struct shed_address **out,
-                                        struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_address_create(const char *uri,
+                                                   struct shed_address **out,
+                                                   struct shed_error *err);
 void shed_address_destroy(struct shed_address *address);
 
 /* The functions below are for any thread. */
 
 /* Copy out what the host name resolves to. Returns: SHED_OK; SHED_EREDIS (it
  * has not resolved yet). */
-SHED_MUST_CHECK int shed_address_get(struct shed_address *address,
-                                     struct sockaddr_storage *out,
-                                     socklen_t *size, struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
+                                                struct sockaddr_storage *out,
+                                                socklen_t *size,
+                                                struct shed_error *err);
 
 bool shed_address_is_known(struct shed_address *address);
 

@@ -38,12 +38,12 @@ int shed_dial_wait(int fd, short events, uint64_t deadline_ms)
     }
 }
 
-static int hear_all(struct shed_wire *w, struct shed_setup *setup,
-                    struct shed_error *err)
+static enum shed_code hear_all(struct shed_wire *w, struct shed_setup *setup,
+                               struct shed_error *err)
 {
     struct shed_reply *reply = NULL;
     enum shed_trouble unused;
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     while (code == SHED_OK && !shed_setup_is_done(setup)) {
         enum shed_wire_io io = shed_wire_next(w, &reply, err);
@@ -58,9 +58,9 @@ static int hear_all(struct shed_wire *w, struct shed_setup *setup,
 }
 
 /* Send and receive once, waiting for the socket. */
-static int exchange(struct shed_wire *w, struct shed_setup *setup,
-                    uint64_t deadline_ms, bool *is_silent,
-                    struct shed_error *err)
+static enum shed_code exchange(struct shed_wire *w, struct shed_setup *setup,
+                               uint64_t deadline_ms, bool *is_silent,
+                               struct shed_error *err)
 {
     enum shed_wire_io sent = shed_wire_flush(w, err);
     short events = sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN;
@@ -77,12 +77,12 @@ static int exchange(struct shed_wire *w, struct shed_setup *setup,
     return hear_all(w, setup, err);
 }
 
-static int set_up(struct shed_wire *w, struct shed_address *address,
-                  uint64_t deadline_ms, struct dialled *dialled,
-                  struct shed_error *err)
+static enum shed_code set_up(struct shed_wire *w, struct shed_address *address,
+                             uint64_t deadline_ms, struct dialled *dialled,
+                             struct shed_error *err)
 {
     struct shed_setup setup;
-    int code;
+    enum shed_code code;
 
     shed_setup_begin(&setup, address);
     code = shed_setup_say(&setup, &w->out, err);
@@ -96,11 +96,11 @@ static int set_up(struct shed_wire *w, struct shed_address *address,
     return code;
 }
 
-static int dial(struct shed_wire *w, struct shed_address *address,
-                uint64_t deadline_ms, struct dialled *dialled,
-                struct shed_error *err)
+static enum shed_code dial(struct shed_wire *w, struct shed_address *address,
+                           uint64_t deadline_ms, struct dialled *dialled,
+                           struct shed_error *err)
 {
-    int code = shed_wire_open(w, address, err);
+    enum shed_code code = shed_wire_open(w, address, err);
 
     *dialled = (struct dialled){0};
     if (code != SHED_OK)
@@ -121,11 +121,12 @@ static int dial(struct shed_wire *w, struct shed_address *address,
 
 /* ------------------------------------------------------- whether to connect */
 
-static int check_pause(struct shed_dialler *d, struct shed_error *err)
+static enum shed_code check_pause(struct shed_dialler *d,
+                                  struct shed_error *err)
 {
     uint64_t now_ms = shed_now_ms();
     uint64_t pause_ms = shed_address_pause_ms(d->address);
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     if (pause_ms > 0)
         return shed_fail(err, SHED_EREDIS,
@@ -195,13 +196,14 @@ static void note_silence(struct shed_dialler *d,
     note_failure(d, SILENCE_WEIGHT, failure);
 }
 
-int shed_dial(struct shed_dialler *d, struct shed_wire *w, unsigned *term,
-              uint64_t deadline_ms, struct shed_error *err)
+enum shed_code shed_dial(struct shed_dialler *d, struct shed_wire *w,
+                         unsigned *term, uint64_t deadline_ms,
+                         struct shed_error *err)
 {
     uint64_t limit_ms = shed_deadline_ms(shed_now_ms(), d->connect_timeout_ms);
     uint64_t until_ms = deadline_ms < limit_ms ? deadline_ms : limit_ms;
     struct dialled dialled;
-    int code = check_pause(d, err);
+    enum shed_code code = check_pause(d, err);
 
     if (code != SHED_OK)
         return code;
@@ -223,9 +225,10 @@ int shed_dial(struct shed_dialler *d, struct shed_wire *w, unsigned *term,
 
 /* ------------------------------------------------------------ begin and end */
 
-int shed_dialler_init(struct shed_dialler *d, struct shed_address *address,
-                      const struct shed_client_options *options,
-                      struct shed_error *err)
+enum shed_code shed_dialler_init(struct shed_dialler *d,
+                                 struct shed_address *address,
+                                 const struct shed_client_options *options,
+                                 struct shed_error *err)
 {
     *d =
         (struct shed_dialler){.address = address,

@@ -27,10 +27,10 @@ struct shed_dialler {
 };
 
 /* address must outlive it. Returns: SHED_OK, SHED_ENOMEM. */
-SHED_MUST_CHECK int shed_dialler_init(struct shed_dialler *dialler,
-                                      struct shed_address *address,
-                                      const struct shed_client_options *options,
-                                      struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_dialler_init(struct shed_dialler *dialler, struct shed_address *address,
+                  const struct shed_client_options *options,
+                  struct shed_error *err);
 void shed_dialler_fini(struct shed_dialler *dialler);
 
 /*
@@ -41,9 +41,10 @@ void shed_dialler_fini(struct shed_dialler *dialler);
  * Returns: SHED_OK; SHED_EREDIS, SHED_EDENIED, SHED_EBUSY (descriptors),
  * SHED_ENOMEM: wire is closed.
  */
-SHED_MUST_CHECK int shed_dial(struct shed_dialler *dialler,
-                              struct shed_wire *wire, unsigned *term,
-                              uint64_t deadline_ms, struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_dial(struct shed_dialler *dialler,
+                                         struct shed_wire *wire, unsigned *term,
+                                         uint64_t deadline_ms,
+                                         struct shed_error *err);
 
 /* A connection of it was answered; or not, for the whole command timeout. */
 void shed_dialler_hear(struct shed_dialler *dialler);

@@ -115,7 +115,7 @@ static struct slot *slot_at(struct link *l, size_t i)
     return &l->slots[(l->slots_first + i) & (l->slots_capacity - 1)];
 }
 
-static int grow_slots_locked(struct link *l, struct shed_error *err)
+static enum shed_code grow_slots_locked(struct link *l, struct shed_error *err)
 {
     size_t capacity =
         l->slots_capacity > 0 ? l->slots_capacity * 2 : FIRST_SLOTS;
@@ -137,11 +137,11 @@ static int grow_slots_locked(struct link *l, struct shed_error *err)
     return SHED_OK;
 }
 
-static int append_locked(struct link *l, struct request *r,
-                         const struct shed_buffer *commands, uint64_t now_ms,
-                         struct shed_error *err)
+static enum shed_code append_locked(struct link *l, struct request *r,
+                                    const struct shed_buffer *commands,
+                                    uint64_t now_ms, struct shed_error *err)
 {
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     if (l->slots_count == l->slots_capacity)
         code = grow_slots_locked(l, err);
@@ -313,7 +313,7 @@ static void close_if_unanswered_locked(struct link *l)
 static void connect_locked(struct link *l, uint64_t deadline_ms)
 {
     struct shed_error why;
-    int code;
+    enum shed_code code;
 
     unlock_and_wake(l);
     code = shed_dial(&l->links->dialler, &l->wire, &l->term, deadline_ms, &why);
@@ -493,7 +493,7 @@ static struct link *choose(struct shed_links *links)
     return best;
 }
 
-static int conclude(struct request *me, struct shed_error *err)
+static enum shed_code conclude(struct request *me, struct shed_error *err)
 {
     if (me->outcome == OUTCOME_DONE)
         return SHED_OK;
@@ -505,13 +505,13 @@ static int conclude(struct request *me, struct shed_error *err)
 }
 
 /* Begun with mu, ended without. */
-static int run_locked(struct link *l, struct request *me,
-                      const struct shed_buffer *commands,
-                      struct shed_error *err)
+static enum shed_code run_locked(struct link *l, struct request *me,
+                                 const struct shed_buffer *commands,
+                                 struct shed_error *err)
 {
     bool has_latch = l->is_led;
     uint64_t now_ms = shed_now_ms();
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     me->has_latch = has_latch;
     if (has_latch)
@@ -591,15 +591,15 @@ static bool open_replies(const struct batch *b, struct shed_reply **replies)
     return true;
 }
 
-static int call_once(struct shed_links *links, const struct batch *b,
-                     struct shed_reply **replies, struct shed_link_use *use,
-                     uint64_t deadline_ms, bool *was_connected,
-                     struct shed_error *err)
+static enum shed_code call_once(struct shed_links *links, const struct batch *b,
+                                struct shed_reply **replies,
+                                struct shed_link_use *use, uint64_t deadline_ms,
+                                bool *was_connected, struct shed_error *err)
 {
     struct link *l = choose(links);
     struct request me = {
         .replies = replies, .expected = b->count, .deadline_ms = deadline_ms};
-    int code;
+    enum shed_code code;
 
     atomic_fetch_add_explicit(&l->users, 1, memory_order_relaxed);
     pthread_mutex_lock(&l->mu);
@@ -615,9 +615,9 @@ static int call_once(struct shed_links *links, const struct batch *b,
     return SHED_EREDIS;
 }
 
-static int append_numbered(struct shed_buffer *bytes,
-                           const struct shed_args *args, uint64_t number,
-                           struct shed_error *err)
+static enum shed_code append_numbered(struct shed_buffer *bytes,
+                                      const struct shed_args *args,
+                                      uint64_t number, struct shed_error *err)
 {
     struct shed_args numbered = *args;
     char digits[SHED_SCRIPT_DIGITS];
@@ -626,10 +626,10 @@ static int append_numbered(struct shed_buffer *bytes,
     return shed_buffer_append(bytes, &numbered, err);
 }
 
-static int create_batch(struct shed_links *links, struct batch *b,
-                        struct shed_error *err)
+static enum shed_code create_batch(struct shed_links *links, struct batch *b,
+                                   struct shed_error *err)
 {
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     b->number = atomic_fetch_add_explicit(&links->last_number, b->count,
                                           memory_order_relaxed) +
@@ -652,16 +652,16 @@ static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
 
 /* With the connection that was tried first perhaps long dead, one more try on
  * a new one decides; and so it does after a replica has refused. */
-static int send_all(struct shed_links *links, const struct batch *b,
-                    struct shed_reply **replies, struct shed_link_use *use,
-                    bool *is_repeated, uint64_t deadline_ms,
-                    struct shed_error *err)
+static enum shed_code send_all(struct shed_links *links, const struct batch *b,
+                               struct shed_reply **replies,
+                               struct shed_link_use *use, bool *is_repeated,
+                               uint64_t deadline_ms, struct shed_error *err)
 {
     bool was_lost = false, was_refused = false;
 
     for (;;) {
         bool was_connected = false;
-        int code =
+        enum shed_code code =
             call_once(links, b, replies, use, deadline_ms, &was_connected, err);
         bool is_refused =
             code == SHED_OK && any_is_no_primary(replies, b->count);
@@ -678,13 +678,14 @@ static int send_all(struct shed_links *links, const struct batch *b,
     }
 }
 
-static int call(struct shed_links *links, const struct shed_args *commands,
-                size_t count, struct shed_reply **replies,
-                struct shed_link_use *use, bool *is_repeated,
-                uint64_t deadline_ms, struct shed_error *err)
+static enum shed_code call(struct shed_links *links,
+                           const struct shed_args *commands, size_t count,
+                           struct shed_reply **replies,
+                           struct shed_link_use *use, bool *is_repeated,
+                           uint64_t deadline_ms, struct shed_error *err)
 {
     struct batch b = {.commands = commands, .count = count};
-    int code;
+    enum shed_code code;
 
     *is_repeated = false;
     if (count == 0)
@@ -696,10 +697,11 @@ static int call(struct shed_links *links, const struct shed_args *commands,
     return code;
 }
 
-int shed_links_call(struct shed_links *links, const struct shed_args *commands,
-                    size_t count, struct shed_reply **replies,
-                    struct shed_link_use *use, uint64_t deadline_ms,
-                    struct shed_error *err)
+enum shed_code shed_links_call(struct shed_links *links,
+                               const struct shed_args *commands, size_t count,
+                               struct shed_reply **replies,
+                               struct shed_link_use *use, uint64_t deadline_ms,
+                               struct shed_error *err)
 {
     struct shed_link_use unused;
     bool is_repeated;
@@ -716,13 +718,14 @@ static bool is_any_unknown(struct shed_reply **replies, size_t count)
     return false;
 }
 
-int shed_links_call_script(struct shed_links *links, struct shed_args *args,
-                           size_t count, struct shed_reply **replies,
-                           bool *is_repeated, uint64_t deadline_ms,
-                           struct shed_error *err)
+enum shed_code shed_links_call_script(struct shed_links *links,
+                                      struct shed_args *args, size_t count,
+                                      struct shed_reply **replies,
+                                      bool *is_repeated, uint64_t deadline_ms,
+                                      struct shed_error *err)
 {
     struct shed_link_use use;
-    int code =
+    enum shed_code code =
         call(links, args, count, replies, &use, is_repeated, deadline_ms, err);
 
     if (code != SHED_OK || !is_any_unknown(replies, count))
@@ -735,9 +738,10 @@ int shed_links_call_script(struct shed_links *links, struct shed_args *args,
                 err);
 }
 
-int shed_links_create(struct shed_address *address,
-                      const struct shed_client_options *options,
-                      struct shed_links **out, struct shed_error *err)
+enum shed_code shed_links_create(struct shed_address *address,
+                                 const struct shed_client_options *options,
+                                 struct shed_links **out,
+                                 struct shed_error *err)
 {
     struct shed_links *links = calloc(1, sizeof(*links));
     size_t count = (size_t)options->links;

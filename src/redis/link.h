@@ -26,10 +26,10 @@ struct shed_link_use {
 
 /* address must outlive the links. No connection is made yet.
  * Returns: SHED_OK; SHED_ENOMEM. */
-SHED_MUST_CHECK int shed_links_create(struct shed_address *address,
-                                      const struct shed_client_options *options,
-                                      struct shed_links **out,
-                                      struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_links_create(struct shed_address *address,
+                  const struct shed_client_options *options,
+                  struct shed_links **out, struct shed_error *err);
 
 /* No call may be under way. */
 void shed_links_destroy(struct shed_links *links);
@@ -48,23 +48,21 @@ void shed_links_go_on(struct shed_links *links);
  * reply within the command timeout), SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM.
  * *use (NULL is allowed) is set with the former.
  */
-SHED_MUST_CHECK int shed_links_call(struct shed_links *links,
-                                    const struct shed_args *commands,
-                                    size_t count, struct shed_reply **replies,
-                                    struct shed_link_use *use,
-                                    uint64_t deadline_ms,
-                                    struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_links_call(struct shed_links *links, const struct shed_args *commands,
+                size_t count, struct shed_reply **replies,
+                struct shed_link_use *use, uint64_t deadline_ms,
+                struct shed_error *err);
 
 /* The same for calls of one script, begun with shed_script_begin; all once more
  * and the first by text if the server has lost it. replies are the script's
  * own. *is_repeated: they were sent twice, and may have been carried out before
  * they were answered. */
-SHED_MUST_CHECK int shed_links_call_script(struct shed_links *links,
-                                           struct shed_args *args, size_t count,
-                                           struct shed_reply **replies,
-                                           bool *is_repeated,
-                                           uint64_t deadline_ms,
-                                           struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_links_call_script(struct shed_links *links, struct shed_args *args,
+                       size_t count, struct shed_reply **replies,
+                       bool *is_repeated, uint64_t deadline_ms,
+                       struct shed_error *err);
 
 /* A reply that came by use reads as the answer to another call. The connection
  * is closed, and what is under way on it goes once more over a new one; but not

@@ -599,10 +599,11 @@ void shed_pipe_leave(struct shed_pipe *p)
 
 /* -------------------------------------------------------- begin and end */
 
-int shed_pipe_create(struct shed_reactor *reactor, struct shed_address *address,
-                     const struct shed_client_options *options,
-                     const struct shed_pipe_hooks *hooks,
-                     struct shed_pipe **out, struct shed_error *err)
+enum shed_code shed_pipe_create(struct shed_reactor *reactor,
+                                struct shed_address *address,
+                                const struct shed_client_options *options,
+                                const struct shed_pipe_hooks *hooks,
+                                struct shed_pipe **out, struct shed_error *err)
 {
     struct shed_pipe *p = calloc(1, sizeof(*p));
 

@@ -51,12 +51,11 @@ struct shed_pipe_hooks {
 };
 
 /* Returns: SHED_OK, SHED_ENOMEM. Connects when opened. */
-SHED_MUST_CHECK int shed_pipe_create(struct shed_reactor *reactor,
-                                     struct shed_address *address,
-                                     const struct shed_client_options *options,
-                                     const struct shed_pipe_hooks *hooks,
-                                     struct shed_pipe **out,
-                                     struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_pipe_create(struct shed_reactor *reactor, struct shed_address *address,
+                 const struct shed_client_options *options,
+                 const struct shed_pipe_hooks *hooks, struct shed_pipe **out,
+                 struct shed_error *err);
 
 /* Begin to connect, and stay connected. */
 void shed_pipe_open(struct shed_pipe *pipe);

@@ -66,7 +66,7 @@ static void *run_loop(void *arg)
 }
 
 /* The program's signals are for its own threads. */
-static int start_thread(struct shed_reactor *r)
+static enum shed_code start_thread(struct shed_reactor *r)
 {
     sigset_t all, before;
     int failure;
@@ -85,7 +85,8 @@ static void finish_loop(struct shed_reactor *r)
     (void)uv_loop_close(&r->loop);
 }
 
-int shed_reactor_start(struct shed_reactor **out, struct shed_error *err)
+enum shed_code shed_reactor_start(struct shed_reactor **out,
+                                  struct shed_error *err)
 {
     struct shed_reactor *r = calloc(1, sizeof(*r));
 

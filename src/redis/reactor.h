@@ -20,8 +20,8 @@ struct shed_post {
 
 /* Start the thread. Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY (no thread or
  * descriptor). */
-SHED_MUST_CHECK int shed_reactor_start(struct shed_reactor **out,
-                                       struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_reactor_start(struct shed_reactor **out,
+                                                  struct shed_error *err);
 
 /* Run what has been posted, end the thread, free it. Sockets and timers must
  * have been closed by what was posted. NULL is allowed. */

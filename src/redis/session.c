@@ -454,12 +454,11 @@ static void on_leave(void *arg)
 
 /* -------------------------------------------------------- begin and end */
 
-int shed_session_create(struct shed_reactor *reactor,
-                        struct shed_address *address,
-                        const struct shed_client_options *options,
-                        const char *process,
-                        const struct shed_session_hooks *hooks,
-                        struct shed_session **out, struct shed_error *err)
+enum shed_code
+shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
+                    const struct shed_client_options *options,
+                    const char *process, const struct shed_session_hooks *hooks,
+                    struct shed_session **out, struct shed_error *err)
 {
     struct shed_session *p = calloc(1, sizeof(*p));
     struct shed_pipe_hooks on_commands = {p, on_commands_open, on_commands_lost,
@@ -467,7 +466,7 @@ int shed_session_create(struct shed_reactor *reactor,
                                           on_commands_push};
     struct shed_pipe_hooks on_pushes = {p, on_pushes_open, on_pushes_lost,
                                         on_pushes_unreached, on_push};
-    int code;
+    enum shed_code code;
 
     *out = NULL;
     if (p == NULL)

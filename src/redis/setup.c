@@ -36,10 +36,10 @@ void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
         (void)add(s, "ROLE");
 }
 
-int shed_setup_say(const struct shed_setup *s, struct shed_buffer *out,
-                   struct shed_error *err)
+enum shed_code shed_setup_say(const struct shed_setup *s,
+                              struct shed_buffer *out, struct shed_error *err)
 {
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     for (size_t i = 0; i < s->count && code == SHED_OK; i++)
         code = shed_buffer_append(out, &s->command[i], err);
@@ -47,8 +47,10 @@ int shed_setup_say(const struct shed_setup *s, struct shed_buffer *out,
 }
 
 /* Whoever may not ask goes on: the first write tells. */
-static int hear_role(struct shed_setup *s, const struct shed_reply *reply,
-                     enum shed_trouble *trouble, struct shed_error *err)
+static enum shed_code hear_role(struct shed_setup *s,
+                                const struct shed_reply *reply,
+                                enum shed_trouble *trouble,
+                                struct shed_error *err)
 {
     s->is_no_primary = shed_reply_is_other_role(reply);
     if (s->is_no_primary) {
@@ -64,8 +66,9 @@ static int hear_role(struct shed_setup *s, const struct shed_reply *reply,
 
 /* AUTH or SELECT was refused. A server that is not up to it yet says so; every
  * other refusal is of what the operator has configured. */
-static int refuse(const struct shed_setup *s, const struct shed_reply *reply,
-                  enum shed_trouble *trouble, struct shed_error *err)
+static enum shed_code refuse(const struct shed_setup *s,
+                             const struct shed_reply *reply,
+                             enum shed_trouble *trouble, struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
     /* what a server does not know it repeats, a password too */
@@ -81,8 +84,10 @@ static int refuse(const struct shed_setup *s, const struct shed_reply *reply,
         (int)(size < SHED_REASON_BYTES ? size : SHED_REASON_BYTES), text);
 }
 
-int shed_setup_hear(struct shed_setup *s, const struct shed_reply *reply,
-                    enum shed_trouble *trouble, struct shed_error *err)
+enum shed_code shed_setup_hear(struct shed_setup *s,
+                               const struct shed_reply *reply,
+                               enum shed_trouble *trouble,
+                               struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
 

@@ -26,16 +26,16 @@ struct shed_setup {
 void shed_setup_begin(struct shed_setup *setup, struct shed_address *address);
 
 /* Append all the commands. Returns as shed_buffer_append does. */
-SHED_MUST_CHECK int shed_setup_say(const struct shed_setup *setup,
-                                   struct shed_buffer *out,
-                                   struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_setup_say(const struct shed_setup *setup,
+                                              struct shed_buffer *out,
+                                              struct shed_error *err);
 
 /* Take the next reply. Returns: SHED_OK; else the connection is to be closed,
  * and *trouble says whether another try can help. */
-SHED_MUST_CHECK int shed_setup_hear(struct shed_setup *setup,
-                                    const struct shed_reply *reply,
-                                    enum shed_trouble *trouble,
-                                    struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_setup_hear(struct shed_setup *setup,
+                                               const struct shed_reply *reply,
+                                               enum shed_trouble *trouble,
+                                               struct shed_error *err);
 
 bool shed_setup_is_done(const struct shed_setup *setup);
 

@@ -34,7 +34,8 @@ void shed_args_add_text(struct shed_args *args, const char *text)
     shed_args_add(args, text, strlen(text));
 }
 
-static int reserve(struct shed_buffer *b, size_t more, struct shed_error *err)
+static enum shed_code reserve(struct shed_buffer *b, size_t more,
+                              struct shed_error *err)
 {
     size_t capacity = b->capacity > 0 ? b->capacity : FIRST_CAPACITY;
     char *at;
@@ -54,10 +55,10 @@ static int reserve(struct shed_buffer *b, size_t more, struct shed_error *err)
     return SHED_OK;
 }
 
-static int append_bytes(struct shed_buffer *b, const char *bytes, size_t size,
-                        struct shed_error *err)
+static enum shed_code append_bytes(struct shed_buffer *b, const char *bytes,
+                                   size_t size, struct shed_error *err)
 {
-    int code = reserve(b, size, err);
+    enum shed_code code = reserve(b, size, err);
 
     if (code != SHED_OK || size == 0)
         return code;
@@ -66,20 +67,22 @@ static int append_bytes(struct shed_buffer *b, const char *bytes, size_t size,
     return SHED_OK;
 }
 
-int shed_buffer_add(struct shed_buffer *b, const struct shed_buffer *more,
-                    struct shed_error *err)
+enum shed_code shed_buffer_add(struct shed_buffer *b,
+                               const struct shed_buffer *more,
+                               struct shed_error *err)
 {
     return append_bytes(b, more->at, more->size, err);
 }
 
-int shed_buffer_append(struct shed_buffer *b, const struct shed_args *args,
-                       struct shed_error *err)
+enum shed_code shed_buffer_append(struct shed_buffer *b,
+                                  const struct shed_args *args,
+                                  struct shed_error *err)
 {
     char *command = NULL;
     /* hiredis takes the arguments as const char **, and changes nothing */
     long long size = redisFormatCommandArgv(
         &command, args->count, (const char **)(size_t)args->at, args->size);
-    int code;
+    enum shed_code code;
 
     if (size < 0 || command == NULL)
         return shed_fail_nomem(err, "a Redis command");
@@ -111,8 +114,8 @@ static int move_from_stdio(int fd)
     return moved;
 }
 
-static int connect_failure(const struct shed_address *a, int failure,
-                           struct shed_error *err)
+static enum shed_code connect_failure(const struct shed_address *a, int failure,
+                                      struct shed_error *err)
 {
     char text[64];
 
@@ -122,13 +125,13 @@ static int connect_failure(const struct shed_address *a, int failure,
                      text);
 }
 
-int shed_wire_open(struct shed_wire *w, struct shed_address *a,
-                   struct shed_error *err)
+enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
+                              struct shed_error *err)
 {
     struct sockaddr_storage name;
     socklen_t size;
     int on = 1;
-    int code = shed_address_get(a, &name, &size, err);
+    enum shed_code code = shed_address_get(a, &name, &size, err);
 
     if (code != SHED_OK)
         return code;
@@ -156,8 +159,9 @@ int shed_wire_open(struct shed_wire *w, struct shed_address *a,
     return SHED_OK;
 }
 
-int shed_wire_connected(struct shed_wire *w, const struct shed_address *a,
-                        struct shed_error *err)
+enum shed_code shed_wire_connected(struct shed_wire *w,
+                                   const struct shed_address *a,
+                                   struct shed_error *err)
 {
     int failure = 0;
     socklen_t size = sizeof(failure);
@@ -225,8 +229,8 @@ enum shed_wire_io shed_wire_fill_waiting(struct shed_wire *w,
     return fill(w, 0, err);
 }
 
-int shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
-                    struct shed_error *err)
+enum shed_code shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
+                               struct shed_error *err)
 {
     const uint64_t ms_per_s = 1000, us_per_ms = 1000;
     struct timeval limit = {.tv_sec = (time_t)(limit_ms / ms_per_s),

@@ -44,14 +44,14 @@ struct shed_buffer {
 
 /* Append a formatted command.
  * Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY (limit): nothing is appended. */
-SHED_MUST_CHECK int shed_buffer_append(struct shed_buffer *buffer,
-                                       const struct shed_args *args,
-                                       struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_buffer_append(struct shed_buffer *buffer,
+                                                  const struct shed_args *args,
+                                                  struct shed_error *err);
 
 /* Append what stands in more. Returns as append does. */
-SHED_MUST_CHECK int shed_buffer_add(struct shed_buffer *buffer,
-                                    const struct shed_buffer *more,
-                                    struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_buffer_add(struct shed_buffer *buffer,
+                                               const struct shed_buffer *more,
+                                               struct shed_error *err);
 void shed_buffer_fini(struct shed_buffer *buffer);
 
 enum shed_wire_io {
@@ -75,14 +75,14 @@ void shed_wire_init(struct shed_wire *wire);
  * shed_wire_connected.
  * Returns: SHED_OK; SHED_EREDIS, SHED_EBUSY (descriptors), SHED_ENOMEM: the
  * wire is closed. */
-SHED_MUST_CHECK int shed_wire_open(struct shed_wire *wire,
-                                   struct shed_address *address,
-                                   struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_wire_open(struct shed_wire *wire,
+                                              struct shed_address *address,
+                                              struct shed_error *err);
 
 /* Returns: SHED_OK; SHED_EREDIS: close it. */
-SHED_MUST_CHECK int shed_wire_connected(struct shed_wire *wire,
-                                        const struct shed_address *address,
-                                        struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_wire_connected(struct shed_wire *wire, const struct shed_address *address,
+                    struct shed_error *err);
 
 /* Send what is in out. */
 enum shed_wire_io shed_wire_flush(struct shed_wire *wire,
@@ -96,8 +96,9 @@ enum shed_wire_io shed_wire_fill(struct shed_wire *wire,
  * less than poll and then read. AGAIN when nothing has come by then. */
 enum shed_wire_io shed_wire_fill_waiting(struct shed_wire *wire,
                                          struct shed_error *err);
-SHED_MUST_CHECK int shed_wire_block(struct shed_wire *wire, uint64_t limit_ms,
-                                    struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_wire_block(struct shed_wire *wire,
+                                               uint64_t limit_ms,
+                                               struct shed_error *err);
 
 /* The next whole reply: DONE and *reply, AGAIN (there is none yet), LOST (what
  * came is not RESP). */

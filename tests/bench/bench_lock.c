@@ -56,7 +56,7 @@ static const struct {
     [EXPIRE] = {"EXPIRE", SHED_LOCK_EXPIRE, "setnx pttl expire del evalsha"},
     [TIMESTAMP] = {"TIMESTAMP", SHED_LOCK_TIMESTAMP, "setnx get getset del"},
     [LEASE] = {"LEASE", SHED_LOCK_LEASE, "evalsha eval"},
-    [QUORUM] = {"QUORUM", SHED_LOCK_QUORUM, "evalsha eval"}};
+    [QUORUM] = {"QUORUM", SHED_LOCK_LEASE, "evalsha eval"}};
 
 /* Shared by all processes. */
 struct stage {
@@ -180,8 +180,8 @@ static struct shed_lock *open_lock(enum way way)
         if (shed_client_open(uri, NULL, &clients[i], &err) != SHED_OK)
             die(uri, err.reason);
     }
-    if (shed_lock_open(clients, count, NAME, strlen(NAME), &o, &lock, &err) !=
-        SHED_OK)
+    if (shed_lock_open_quorum(clients, count, shed_str(NAME), &o, &lock,
+                              &err) != SHED_OK)
         die(ways[way].name, err.reason);
     return lock;
 }

@@ -46,7 +46,7 @@ enum {
 #define E SHED_LOCK_EXPIRE
 #define T SHED_LOCK_TIMESTAMP
 #define L SHED_LOCK_LEASE
-#define Q SHED_LOCK_QUORUM
+#define Q TORTURE_QUORUM
 
 static const struct cell all_cells[] = {
     {.algorithm = S, .fault = FAULT_NONE},
@@ -134,7 +134,7 @@ static struct {
 
 static bool is_quorum(const struct cell *cell)
 {
-    return cell->algorithm == SHED_LOCK_QUORUM;
+    return cell->algorithm == TORTURE_QUORUM;
 }
 
 /* A port of 127.0.0.1 that nobody listens on. */
@@ -220,7 +220,8 @@ static void start_contenders(const struct cell *cell)
 {
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
 
-    o.algorithm = (uint64_t)cell->algorithm;
+    o.algorithm = cell->algorithm == TORTURE_QUORUM ? SHED_LOCK_LEASE
+                                                    : (uint64_t)cell->algorithm;
     o.lease_ms = scene.lease_ms;
     o.watchdog = cell->fault != FAULT_OVERRUN;
     for (unsigned i = 0; i < CONTENDERS; i++) {

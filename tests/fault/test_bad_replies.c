@@ -50,8 +50,9 @@ START_TEST(a_server_that_never_knows_a_script_is_done_without)
     expect_text(rig.cache, "k", "k@1");
     before = scripts_called();
     proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
-    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
-    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, &err), SHED_EREDIS);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, &err),
+                     SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
     ck_assert_int_le(scripts_called() - before, CALLS_MAX);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
@@ -68,8 +69,8 @@ START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
     o.fair = (uint64_t)_i; /* such a lock asks by way of the reactor */
     rig_open(&rig);
     expect_text(rig.cache, "k", "k@1");
-    ck_assert_int_eq(shed_lock_open(&rig.client, 1, "job", 3, &o, &lock, &err),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_lock_open(rig.client, shed_str("job"), &o, &lock, &err), SHED_OK);
     proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
     ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
@@ -100,19 +101,21 @@ START_TEST(a_doubled_reply_is_no_other_keys_value)
     unsigned before;
 
     rig_open(&rig);
-    ck_assert_int_eq(
-        shed_get(rig.cache, first[_i], strlen(first[_i]), 0, &value, NULL),
-        SHED_OK);
+    ck_assert_int_eq(shed_get(rig.cache,
+                              shed_bytes(first[_i], strlen(first[_i])), 0,
+                              &value, NULL),
+                     SHED_OK);
     shed_value_unref(value);
     expect_text(rig.cache, "b", "b@1");
     before = atomic_load(&proxy.accepted);
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
-    ck_assert_int_eq(
-        shed_get(rig.cache, first[_i], strlen(first[_i]), 0, &value, NULL),
-        SHED_OK);
+    ck_assert_int_eq(shed_get(rig.cache,
+                              shed_bytes(first[_i], strlen(first[_i])), 0,
+                              &value, NULL),
+                     SHED_OK);
     shed_value_unref(value);
-    expect_origin(rig.cache, "b", "b@1", SHED_FROM_REDIS);
-    expect_origin(rig.cache, "b", "b@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "b", "b@1", SHED_ORIGIN_REDIS);
+    expect_origin(rig.cache, "b", "b@1", SHED_ORIGIN_REDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     ck_assert_uint_eq(table_loads(&rig.table), 2);
     ck_assert_uint_gt(atomic_load(&proxy.accepted), before);
@@ -122,9 +125,9 @@ END_TEST
 
 START_TEST(a_doubled_reply_shifts_no_value_of_many)
 {
-    struct shed_item items[] = {{.key = "b", .key_size = 1},
-                                {.key = "c", .key_size = 1},
-                                {.key = "d", .key_size = 1}};
+    struct shed_item items[] = {{.key = {"b", sizeof("b") - 1}},
+                                {.key = {"c", sizeof("c") - 1}},
+                                {.key = {"d", sizeof("d") - 1}}};
 
     rig_open(&rig);
     expect_text(rig.cache, "a", "a@1");
@@ -152,7 +155,7 @@ static void *read_own_keys(void *arg)
         struct shed_value *value = NULL;
         snprintf(key, sizeof(key), "k%u.%u", *number, i % 10);
         snprintf(text, sizeof(text), "%s@1", key);
-        if (shed_get(rig.cache, key, strlen(key), 0, &value, NULL) == SHED_OK)
+        if (shed_get(rig.cache, shed_str(key), 0, &value, NULL) == SHED_OK)
             check_text(value, text);
         shed_value_unref(value);
     }
@@ -193,11 +196,11 @@ START_TEST(what_is_damaged_and_cannot_be_replaced_costs_few_connections)
     before = atomic_load(&proxy.accepted);
     start_ms = shed_now_ms();
     for (int i = 0; i < GETS; i++)
-        expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+        expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_le(atomic_load(&proxy.accepted) - before,
                       1 + (shed_now_ms() - start_ms) / APART_MS);
     server_do(&rig.server, "CONFIG SET maxmemory 0");
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_LOAD);
 }
 END_TEST
 
@@ -209,8 +212,8 @@ static struct shed_lock *open_lock(struct shed_client *client, const char *name,
     struct shed_error err = {0};
 
     o.fair = fair;
-    ck_assert_msg(shed_lock_open(&client, 1, name, strlen(name), &o, &lock,
-                                 &err) == SHED_OK,
+    ck_assert_msg(shed_lock_open(client, shed_str(name), &o, &lock, &err) ==
+                      SHED_OK,
                   "%s", err.reason);
     return lock;
 }
@@ -261,7 +264,7 @@ START_TEST(a_length_that_nobody_asked_for_ends_the_connection_at_once)
     expect_text(rig.cache, "k", "k@1");
     lock = open_lock(rig.client, "job", 0);
     proxy_set(&proxy, PROXY_ANSWER, 0, heads[_i]);
-    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     shed_lock_close(lock);

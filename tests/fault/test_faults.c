@@ -57,11 +57,11 @@ START_TEST(a_server_that_was_killed_and_came_back_empty_is_used_again)
     expect_text(rig.cache, "k", "k@1");
     server_kill(&rig.server);
     table_update(&rig.table);
-    expect_origin(rig.cache, "k", "k@2", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&rig.server);
     WAIT_FOR((expect_text(rig.cache, "k", "k@2"),
               server_int(&rig.server, "EXISTS t:{k}") == 1));
-    expect_origin(rig.cache, "k", "k@2", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     rig_down(&rig);
 }
 END_TEST
@@ -71,14 +71,16 @@ START_TEST(with_the_fail_policy_a_dead_server_is_an_error)
     struct shed_error err = {0};
 
     rig_init_hasty();
-    rig.cache_options.redis_down = SHED_DOWN_FAIL;
+    rig.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     rig_open(&rig);
     server_kill(&rig.server);
     expect_code(rig.cache, "k", SHED_EREDIS, &err);
     ck_assert_uint_eq(table_loads(&rig.table), 0);
     ck_assert_uint_eq(stats_of(rig.cache).errors_redis, 1);
-    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, &err), SHED_EREDIS);
-    ck_assert_int_eq(shed_put(rig.cache, "k", 1, "v", 1, 0, &err), SHED_EREDIS);
+    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, &err),
+                     SHED_EREDIS);
+    ck_assert_int_eq(shed_put(rig.cache, shed_str("k"), shed_str("v"), 0, &err),
+                     SHED_EREDIS);
     server_start_again(&rig.server);
     rig_down(&rig);
 }
@@ -95,13 +97,14 @@ START_TEST(a_server_that_stands_still_holds_nobody_beyond_the_deadline)
     server_freeze(&rig.server);
     for (int i = 0; i < 5; i++) {
         uint64_t start_ms = shed_now_ms();
-        int code = shed_get(rig.cache, "k", 1, timeout_ms, &value, NULL);
+        enum shed_code code =
+            shed_get(rig.cache, shed_str("k"), timeout_ms, &value, NULL);
         ck_assert(code == SHED_ETIMEDOUT || code == SHED_OK);
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms() - start_ms,
                           timeout_ms + scaled_ms(500));
         start_ms = shed_now_ms();
-        code = shed_invalidate(rig.cache, "k", 1, timeout_ms, NULL);
+        code = shed_invalidate(rig.cache, shed_str("k"), timeout_ms, NULL);
         ck_assert(code == SHED_ETIMEDOUT || code == SHED_EREDIS);
         ck_assert_uint_lt(shed_now_ms() - start_ms,
                           timeout_ms + scaled_ms(500));
@@ -118,7 +121,7 @@ START_TEST(a_server_that_stands_still_is_done_without)
     rig_open(&rig);
     expect_text(rig.cache, "k", "k@1");
     server_freeze(&rig.server);
-    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     server_thaw(&rig.server);
     wait_for_redis();
     rig_down(&rig);
@@ -147,14 +150,14 @@ static void crowd_without_redis(bool is_async)
              table_running(&rig.table) >= MAX_LOADS);
     /* one more, which comes after all of them, does not get its turn */
     ck_assert_int_eq(
-        shed_get(rig.cache, "last", 4, scaled_ms(300), &value, NULL),
+        shed_get(rig.cache, shed_str("last"), scaled_ms(300), &value, NULL),
         SHED_ETIMEDOUT);
     ck_assert_uint_eq(table_running(&rig.table), MAX_LOADS);
     table_release(&rig.table);
     for (int i = 0; i < THREADS; i++) {
         char text[32];
         snprintf(text, sizeof(text), "k%d@1", i);
-        getter_expect(&getters[i], text, SHED_UNPUBLISHED);
+        getter_expect(&getters[i], text, SHED_ORIGIN_UNPUBLISHED);
     }
     ck_assert_uint_eq(rig.table.most_running, MAX_LOADS);
     WAIT_FOR(table_loads(&rig.table) == THREADS + 1);
@@ -185,12 +188,13 @@ START_TEST(after_an_invalidation_that_failed_nobody_here_joins_the_older_load)
     getter_start(&before, rig.cache, "k");
     WAIT_FOR(table_running(&rig.table) == 1);
     table_update(&rig.table);
-    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, NULL), SHED_EREDIS);
+    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, NULL),
+                     SHED_EREDIS);
     getter_start(&after, rig.cache, "k");
     WAIT_FOR(table_running(&rig.table) == 2);
     table_release(&rig.table);
-    getter_expect(&before, "k@1", SHED_UNPUBLISHED);
-    getter_expect(&after, "k@2", SHED_UNPUBLISHED);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    getter_expect(&after, "k@2", SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&rig.server);
     rig_down(&rig);
 }
@@ -208,12 +212,12 @@ START_TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
     WAIT_FOR(table_running(&rig.table) == 1);
     server_do(&rig.server, "CONFIG SET maxmemory 1");
     table_release(&rig.table);
-    getter_expect(&getter, "k@1", SHED_UNPUBLISHED);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
     WAIT_FOR(server_int(&rig.server, "EXISTS t:{k}") == 0);
     ck_assert_uint_eq(stats_of(rig.cache).unpublished, 1);
-    expect_origin(rig.cache, "l", "l@1", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&rig.server, "CONFIG SET maxmemory 0");
-    expect_origin(rig.cache, "l", "l@1", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_LOAD);
     rig_down(&rig);
 }
 END_TEST
@@ -243,9 +247,10 @@ START_TEST(a_replica_is_done_without)
     expect_text(rig.cache, "k", "k@1");
     server_do(&rig.server, "CONFIG SET replica-serve-stale-data yes");
     server_do(&rig.server, "REPLICAOF 127.0.0.1 1");
-    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, NULL), SHED_EREDIS);
-    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
-    expect_origin(rig.cache, "l", "l@1", SHED_UNPUBLISHED);
+    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, NULL),
+                     SHED_EREDIS);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&rig.server, "REPLICAOF NO ONE");
     wait_for_redis();
     rig_down(&rig);
@@ -258,8 +263,8 @@ START_TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
     rig_open(&rig);
     expect_text(rig.cache, "k", "k@1");
     server_do(&rig.server, "CLIENT PAUSE 100000 WRITE");
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
-    expect_origin(rig.cache, "l", "l@1", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&rig.server, "CLIENT UNPAUSE");
     wait_for_redis();
     rig_down(&rig);
@@ -271,7 +276,7 @@ START_TEST(a_server_that_loads_its_data_is_done_without)
     up_behind_proxy();
     expect_text(rig.cache, "k", "k@1");
     proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
-    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
     down_behind_proxy();
@@ -309,7 +314,7 @@ static void *read_own_keys(void *arg)
         struct shed_value *value = NULL;
         snprintf(key, sizeof(key), "k%u.%u", *number, i % 40);
         snprintf(text, sizeof(text), "%s@1", key);
-        if (shed_get(rig.cache, key, strlen(key), 1 + i % 4, &value, NULL) ==
+        if (shed_get(rig.cache, shed_str(key), 1 + i % 4, &value, NULL) ==
             SHED_OK)
             check_text(value, text);
         shed_value_unref(value);
@@ -347,7 +352,7 @@ static void survive(enum proxy_mode mode, unsigned delay_ms, const char *text)
     up_behind_proxy();
     expect_text(rig.cache, "k", "k@1");
     proxy_set(&proxy, mode, delay_ms, text);
-    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
     down_behind_proxy();
@@ -396,9 +401,9 @@ START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     proxy_set(&proxy, PROXY_SWALLOW_SUBSCRIBE, 0, NULL);
     rig.uri = proxy.uri;
     rig_open(&rig);
-    ck_assert_msg(shed_get(rig.cache, "k", 1, timeout_ms, &value, &err) ==
-                      SHED_OK,
-                  "%s", err.reason);
+    ck_assert_msg(
+        shed_get(rig.cache, shed_str("k"), timeout_ms, &value, &err) == SHED_OK,
+        "%s", err.reason);
     check_text(value, "k@1");
     shed_value_unref(value);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);

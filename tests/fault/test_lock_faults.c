@@ -567,7 +567,7 @@ START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
     lock = open_lock(client, &o);
     acquire(lock, PLENTY_MS);
     while (unheard < LOST_REPLIES) {
-        int code;
+        enum shed_code code;
         proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
         code = shed_lock_extend(lock, 0, NULL);
         unheard += code == SHED_EREDIS;
@@ -653,7 +653,7 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
     struct proxy proxy = {0};
     struct shed_client *client;
     struct shed_lock *lock;
-    int code;
+    enum shed_code code;
 
     proxy_start(&proxy, &server);
     ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
@@ -723,7 +723,7 @@ START_TEST(what_was_extended_too_late_is_given_back)
 END_TEST
 
 /* A callback that blocks, which it must not. */
-static void block_for(void *ms, struct shed_lock *lock, int code,
+static void block_for(void *ms, struct shed_lock *lock, enum shed_code code,
                       const struct shed_error *reason)
 {
     (void)lock;
@@ -745,7 +745,7 @@ START_TEST(an_answer_that_was_read_too_late_revives_nothing)
     o.watchdog = 0;
     block_ms = (useconds_t)o.lease_ms;
     lock = open_lock(client, &o);
-    ck_assert_int_eq(shed_lock_open(&client, 1, "b", 1, &o, &other, NULL),
+    ck_assert_int_eq(shed_lock_open(client, shed_str("b"), &o, &other, NULL),
                      SHED_OK);
     acquire_for_all(lock);
     server_freeze(&server);

@@ -121,7 +121,7 @@ static void demote(const struct server *s)
 
 static int try_to_invalidate(void)
 {
-    return shed_invalidate(rig.cache, "k", 1, 0, NULL);
+    return shed_invalidate(rig.cache, shed_str("k"), 0, NULL);
 }
 
 /* ---------------------------------------------------------------- following */
@@ -130,13 +130,13 @@ START_TEST(a_write_that_a_replica_refuses_is_made_where_the_address_leads)
 {
     init((enum way)_i);
     rig_open(&rig);
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     demote(&rig.server);
     point_to(&other);
     invalidate(rig.cache, "k"); /* at the first try */
     WAIT_FOR((expect_text(rig.cache, "k", "k@1"),
               server_int(&other, "EXISTS t:{k}") == 1));
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     /* the one that asks, and nobody else */
     WAIT_FOR(server_clients(&rig.server, "") == 1);
     WAIT_FOR(server_clients(&other, "flags=t") == 1);
@@ -155,7 +155,7 @@ START_TEST(a_load_is_published_where_the_address_leads)
     demote(&rig.server);
     point_to(&other);
     getter_start(&getter, rig.cache, "k");
-    getter_expect(&getter, "k@1", SHED_FROM_LOAD);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_int(&other, "EXISTS t:{k}"), 1);
     down();
 }
@@ -186,8 +186,8 @@ START_TEST(a_lock_is_acquired_where_the_address_leads)
 
     init((enum way)_i);
     rig_open(&rig);
-    ck_assert_int_eq(shed_lock_open(&rig.client, 1, "job", 3, &o, &lock, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_lock_open(rig.client, shed_str("job"), &o, &lock, NULL), SHED_OK);
     ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
     demote(&rig.server);
@@ -230,7 +230,7 @@ START_TEST(a_replica_that_is_all_there_is_suffers_no_storm)
     end_ms = shed_now_ms() + WHILE_MS;
     while (shed_now_ms() < end_ms) {
         ck_assert_int_eq(try_to_invalidate(), SHED_EREDIS);
-        expect_origin(rig.cache, "l", "l@1", SHED_UNPUBLISHED);
+        expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     }
     ck_assert_int_le(connections_of(&rig.server) - before, CONNECTIONS_MAX);
     server_do(&rig.server, "REPLICAOF NO ONE");
@@ -249,7 +249,7 @@ START_TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
     point_name_to("");
     rig.client_options.reconnect_max_ms = 50;
     rig_open(&rig);
-    expect_origin(rig.cache, "k", "k@1", SHED_UNPUBLISHED);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(try_to_invalidate(), SHED_EREDIS);
     point_name_to(rig.server.socket);
     WAIT_FOR((expect_text(rig.cache, "k", "k@1"),

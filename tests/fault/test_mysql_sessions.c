@@ -139,7 +139,7 @@ static void load_nothing(struct shed_source *source, size_t count)
     }
     load_keys(source, asks, keys, count);
     for (size_t i = 0; i < count; i++)
-        assert_kind(&asks[i], SHED_ABSENT);
+        assert_kind(&asks[i], SHED_KIND_ABSENT);
 }
 
 START_TEST(the_server_keeps_one_statement_for_each_power_of_two)

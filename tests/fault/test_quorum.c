@@ -28,9 +28,9 @@ static void open_waiting(struct quorum *q, const struct shed_lock_options *o,
         ck_assert_int_eq(
             shed_client_open(servers[i].uri, &co, &q->clients[i], NULL),
             SHED_OK);
-    ck_assert_msg(shed_lock_open(q->clients, SERVERS, LOCK_NAME,
-                                 strlen(LOCK_NAME), o, &q->lock,
-                                 &err) == SHED_OK,
+    ck_assert_msg(shed_lock_open_quorum(q->clients, SERVERS,
+                                        shed_str(LOCK_NAME), o, &q->lock,
+                                        &err) == SHED_OK,
                   "%s", err.reason);
 }
 
@@ -51,7 +51,7 @@ static atomic_uint losses;
 
 static void set_up(void)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
 
     for (unsigned i = 0; i < SERVERS; i++) {
         servers[i] = (struct server){0};
@@ -115,7 +115,7 @@ static uint64_t counter(unsigned i)
  * have not answered in time. */
 static void expect_refusal(uint64_t wait_ms)
 {
-    int code = shed_lock_acquire(b.lock, wait_ms, NULL);
+    enum shed_code code = shed_lock_acquire(b.lock, wait_ms, NULL);
 
     ck_assert_msg(code == SHED_ETIMEDOUT || code == SHED_EREDIS, "%s",
                   shed_code_name(code));
@@ -143,7 +143,7 @@ END_TEST
 START_TEST(it_is_not_to_be_had_before_the_servers_are_old_enough)
 {
     enum { HOUR_MS = 3600000 }; /* however slowly they have started */
-    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     unsigned old = 0;
     struct quorum c;
 
@@ -204,7 +204,7 @@ END_TEST
 /* For two leases, though one server has died. */
 static bool is_renewed(unsigned lease_ms)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     bool is_mine = true;
     struct quorum c;
     uint64_t end_ms;
@@ -284,7 +284,7 @@ END_TEST
 /* With a lease that nobody renews. */
 static void open_long(struct quorum *q, unsigned lease_ms)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
 
     o.lease_ms = lease_ms;
     o.watchdog = 0;
@@ -295,7 +295,7 @@ static void open_long(struct quorum *q, unsigned lease_ms)
 /* Returns: false if the lease has ended. */
 static bool is_extended(struct quorum *q)
 {
-    int code = shed_lock_extend(q->lock, 0, NULL);
+    enum shed_code code = shed_lock_extend(q->lock, 0, NULL);
 
     ck_assert_msg(code == SHED_OK || code == SHED_ELOST || code == SHED_EREDIS,
                   "%s", shed_code_name(code));
@@ -369,7 +369,7 @@ END_TEST
  * first.) */
 START_TEST(what_a_try_left_is_not_taken_from_the_one_that_won)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct quorum q;
     struct waiter w;
 
@@ -400,7 +400,7 @@ END_TEST
 
 START_TEST(clients_of_one_server_are_no_quorum)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_QUORUM);
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct server second = servers[1];
     struct shed_error err;
     struct quorum q;

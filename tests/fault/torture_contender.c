@@ -179,8 +179,9 @@ static void connect_all(void)
             give_up("a client", err.reason);
     /* who watches hears of the end of a lease, and does not release it then */
     lo.on_lost = lo.watchdog != 0 ? on_lost : NULL;
-    if (shed_lock_open(clients, play->servers, TORTURE_LOCK_NAME,
-                       strlen(TORTURE_LOCK_NAME), &lo, &lock, &err) != SHED_OK)
+    if (shed_lock_open_quorum(clients, play->servers,
+                              shed_str(TORTURE_LOCK_NAME), &lo, &lock,
+                              &err) != SHED_OK)
         give_up("the lock", err.reason);
     if (shed_mysql_uri_parse(play->mysql_uri, &uri, &err) != SHED_OK)
         give_up("the MySQL URI", err.reason);
@@ -203,12 +204,12 @@ static int write_in_transaction(const struct shed_fence *fence,
 {
     char sql[160];
     struct shed_error err;
-    int code = SHED_OK;
+    enum shed_code code = SHED_OK;
 
     say("BEGIN");
     if (fence->number != 0)
-        code = shed_mysql_fence(mysql, TORTURE_LOCK_NAME,
-                                strlen(TORTURE_LOCK_NAME), fence, newest, &err);
+        code = shed_mysql_fence(mysql, shed_str(TORTURE_LOCK_NAME), fence,
+                                newest, &err);
     if (code == SHED_OK) {
         (void)snprintf(sql, sizeof(sql),
                        "UPDATE torture_row SET contender = %u, entered_us = "
@@ -232,7 +233,7 @@ static uint64_t write_guarded(const struct shed_fence *fence,
                               uint64_t entered_us)
 {
     uint64_t newest = 0;
-    int code = SHED_ETIMEDOUT;
+    enum shed_code code = SHED_ETIMEDOUT;
 
     for (unsigned i = 0; i < ATTEMPTS && code == SHED_ETIMEDOUT; i++)
         code = write_in_transaction(fence, entered_us, &newest);
@@ -271,7 +272,7 @@ static bool is_victim(void)
                                           play->number);
 }
 
-static void ignore(int code)
+static void ignore(enum shed_code code)
 {
     (void)code;
 }

@@ -32,7 +32,7 @@ const struct fault_text fault_texts[FAULTS] = {
 bool has_tokens(const struct cell *cell)
 {
     return cell->algorithm == SHED_LOCK_LEASE ||
-           cell->algorithm == SHED_LOCK_QUORUM;
+           cell->algorithm == TORTURE_QUORUM;
 }
 
 static const struct cell *find(const struct cell *cells, size_t count,

@@ -41,10 +41,13 @@ struct fault_text {
 extern const struct fault_text fault_texts[FAULTS];
 
 enum { ALGORITHMS = 5 };
+/* Behind the algorithms: LEASE on a majority of several servers. */
+#define TORTURE_QUORUM (SHED_LOCK_LEASE + 1)
+
 extern const char *const algorithm_names[ALGORITHMS];
 
 struct cell {
-    enum shed_lock_algorithm algorithm;
+    unsigned algorithm; /* enum shed_lock_algorithm, or TORTURE_QUORUM */
     enum fault fault;
     /* what is promised, or known as a weakness */
     bool is_broken; /* two are inside at a time */

@@ -90,13 +90,13 @@ static void load(void *user, void *thread, struct shed_load *load)
     (void)user;
     (void)thread;
     for (size_t i = 0; i < shed_load_count(load); i++) {
-        size_t size;
-        const char *key = shed_load_key(load, i, &size);
-        if (size == 1 && *key == 's')
+        struct shed_bytes asked = shed_load_key(load, i);
+        const char *key = asked.data;
+        if (asked.size == 1 && *key == 's')
             usleep(SLOW_US); /* it has to be renewed */
-        if (size == 1 && *key == 'a')
-            shed_load_value(load, i, "row", 3);
-        else if (size == 1 && *key == 'f')
+        if (asked.size == 1 && *key == 'a')
+            shed_load_value(load, i, shed_str("row"));
+        else if (asked.size == 1 && *key == 'f')
             shed_load_fail(load, i, "no");
         else
             shed_load_absent(load, i);
@@ -104,13 +104,13 @@ static void load(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
-static void get(struct shed_cache *cache, const char *key, int code)
+static void get(struct shed_cache *cache, const char *key, enum shed_code code)
 {
     struct shed_value *value;
     struct shed_error err;
 
-    ck_assert_msg(shed_get(cache, key, strlen(key), 0, &value, &err) == code,
-                  "%s", err.reason);
+    ck_assert_msg(shed_get(cache, shed_str(key), 0, &value, &err) == code, "%s",
+                  err.reason);
     shed_value_unref(value);
 }
 
@@ -131,11 +131,13 @@ START_TEST(a_cache_needs_no_more_rights)
         get(cache, "a", SHED_OK);
         get(cache, "b", SHED_OK);
         get(cache, "f", SHED_ESOURCE);
-        ck_assert_int_eq(shed_put(cache, "a", 1, "new", 3, 0, NULL), SHED_OK);
+        ck_assert_int_eq(
+            shed_put(cache, shed_str("a"), shed_str("new"), 0, NULL), SHED_OK);
         get(cache, "a", SHED_OK);
         server_do(&server, "SET item:{a} foreign EX 100");
         get(cache, "a", SHED_OK);
-        ck_assert_int_eq(shed_invalidate(cache, "a", 1, 0, NULL), SHED_OK);
+        ck_assert_int_eq(shed_invalidate(cache, shed_str("a"), 0, NULL),
+                         SHED_OK);
         server_do(&server, "SCRIPT FLUSH");
     }
     WAIT_FOR(server_clients(&server, "flags=t") == 1);
@@ -154,8 +156,8 @@ static struct shed_lock *open_job(struct shed_client *client,
 
     o.lease_ms = LEASE_MS;
     o.fair = fair;
-    ck_assert_int_eq(shed_lock_open(&client, 1, "lock:job", 8, &o, &lock, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_lock_open(client, shed_str("lock:job"), &o, &lock, NULL), SHED_OK);
     return lock;
 }
 
@@ -246,8 +248,8 @@ static int probe(struct shed_client *client, enum shed_use use,
 {
     static const char *const names[] = {"item", "job", "lock:job"};
 
-    return shed_client_probe(client, use, names[use], strlen(names[use]), 0,
-                             err);
+    return shed_client_probe(
+        client, use, shed_bytes(names[use], strlen(names[use])), 0, err);
 }
 
 START_TEST(with_these_rights_nothing_is_missing)
@@ -341,8 +343,9 @@ START_TEST(a_server_that_is_not_there_is_told)
 {
     struct shed_client *client = open_shop();
 
-    ck_assert_int_eq(shed_client_probe(client, SHED_USE_CACHE, "", 0, 0, NULL),
-                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_client_probe(client, SHED_USE_CACHE, shed_bytes("", 0), 0, NULL),
+        SHED_EINVAL);
     server_kill(&server);
     WAIT_FOR(probe(client, SHED_USE_CACHE, NULL) == SHED_EREDIS);
     server_start_again(&server); /* without the user */

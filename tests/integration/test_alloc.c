@@ -59,7 +59,7 @@ static void load(void *user, void *thread, struct shed_load *load)
     (void)user;
     (void)thread;
     for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, "row", 3);
+        shed_load_value(load, i, shed_str("row"));
     shed_load_done(load);
 }
 
@@ -72,10 +72,10 @@ static void close_all(struct handles *h)
     *h = (struct handles){NULL, NULL, NULL, NULL};
 }
 
-static int open_all(struct handles *h, struct shed_error *err)
+static enum shed_code open_all(struct handles *h, struct shed_error *err)
 {
     /* without a check of Check's, which allocates; NULL is refused */
-    int code =
+    enum shed_code code =
         shed_client_open(getenv("SHED_TEST_REDIS"), NULL, &h->client, err);
 
     if (code == SHED_OK)
@@ -84,67 +84,69 @@ static int open_all(struct handles *h, struct shed_error *err)
         code = shed_cache_open(h->client, "alloc", h->source, NULL, &h->cache,
                                err);
     if (code == SHED_OK)
-        code = shed_lock_open(&h->client, 1, "alloc", 5, NULL, &h->lock, err);
+        code =
+            shed_lock_open(h->client, shed_str("alloc"), NULL, &h->lock, err);
     return code;
 }
 
-static int invalidate(struct handles *h, struct shed_error *err)
+static enum shed_code invalidate(struct handles *h, struct shed_error *err)
 {
-    return shed_invalidate(h->cache, "a", 1, 0, err);
+    return shed_invalidate(h->cache, shed_str("a"), 0, err);
 }
 
-static int invalidate_many(struct handles *h, struct shed_error *err)
+static enum shed_code invalidate_many(struct handles *h, struct shed_error *err)
 {
     static const struct shed_bytes keys[] = {{"a", 1}, {"b", 1}, {"c", 1}};
 
     return shed_invalidate_many(h->cache, keys, 3, 0, err);
 }
 
-static int put(struct handles *h, struct shed_error *err)
+static enum shed_code put(struct handles *h, struct shed_error *err)
 {
-    return shed_put(h->cache, "a", 1, "row", 3, 0, err);
+    return shed_put(h->cache, shed_str("a"), shed_str("row"), 0, err);
 }
 
-static int get(struct handles *h, struct shed_error *err)
+static enum shed_code get(struct handles *h, struct shed_error *err)
 {
     struct shed_value *value = NULL;
-    int code = shed_get(h->cache, "a", 1, 0, &value, err);
+    enum shed_code code = shed_get(h->cache, shed_str("a"), 0, &value, err);
 
     shed_value_unref(value);
     return code;
 }
 
-static int get_many(struct handles *h, struct shed_error *err)
+static enum shed_code get_many(struct handles *h, struct shed_error *err)
 {
-    struct shed_item items[KEYS] = {{"a", 1, NULL, SHED_OK},
-                                    {"b", 1, NULL, SHED_OK},
-                                    {"c", 1, NULL, SHED_OK}};
-    int code = shed_get_many(h->cache, items, KEYS, 0, err);
+    struct shed_item items[KEYS] = {{{"a", 1}, NULL, SHED_OK},
+                                    {{"b", 1}, NULL, SHED_OK},
+                                    {{"c", 1}, NULL, SHED_OK}};
+    enum shed_code code = shed_get_many(h->cache, items, KEYS, 0, err);
 
     for (size_t i = 0; i < KEYS; i++)
         shed_value_unref(items[i].value);
     return code;
 }
 
-static int acquire(struct handles *h, struct shed_error *err)
+static enum shed_code acquire(struct handles *h, struct shed_error *err)
 {
     return shed_lock_acquire(h->lock, PATIENT_MS, err);
 }
 
-static int release(struct handles *h, struct shed_error *err)
+static enum shed_code release(struct handles *h, struct shed_error *err)
 {
     return shed_lock_release(h->lock, err);
 }
 
 /* What is held by us already is entered again, and left as often. */
-static int acquire_and_release(struct handles *h, struct shed_error *err)
+static enum shed_code acquire_and_release(struct handles *h,
+                                          struct shed_error *err)
 {
-    int code = acquire(h, err);
+    enum shed_code code = acquire(h, err);
 
     return code == SHED_OK ? release(h, err) : code;
 }
 
-static void ignore(void *user, struct shed_lock *lock, int code,
+static void ignore(void *user, struct shed_lock *lock, enum shed_code code,
                    const struct shed_error *reason)
 {
     (void)user;
@@ -154,12 +156,12 @@ static void ignore(void *user, struct shed_lock *lock, int code,
 }
 
 /* Refused or not, it is answered before the lock is closed. */
-static int acquire_async(struct handles *h, struct shed_error *err)
+static enum shed_code acquire_async(struct handles *h, struct shed_error *err)
 {
     return shed_lock_acquire_async(h->lock, 0, ignore, NULL, err);
 }
 
-static int close_and_open(struct handles *h, struct shed_error *err)
+static enum shed_code close_and_open(struct handles *h, struct shed_error *err)
 {
     close_all(h);
     return open_all(h, err);
@@ -167,13 +169,14 @@ static int close_and_open(struct handles *h, struct shed_error *err)
 
 /* Fail the first allocation of call, the second, and so on until none is left
  * to fail; before each, prepare. Returns how many there were. */
-static int sweep(struct handles *h,
-                 int (*prepare)(struct handles *, struct shed_error *),
-                 int (*call)(struct handles *, struct shed_error *))
+static enum shed_code
+sweep(struct handles *h,
+      enum shed_code (*prepare)(struct handles *, struct shed_error *),
+      enum shed_code (*call)(struct handles *, struct shed_error *))
 {
     for (int n = 0;; n++) {
         struct shed_error err = {SHED_OK, ""};
-        int code;
+        enum shed_code code;
         if (prepare != NULL)
             ck_assert_msg(prepare(h, &err) == SHED_OK, "%s", err.reason);
         has_failed = false;

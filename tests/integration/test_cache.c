@@ -13,8 +13,8 @@ static struct rig rig;
 START_TEST(a_miss_loads_and_the_next_get_is_a_hit)
 {
     rig_up(&rig);
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_LOAD);
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&rig.table), 1);
     ck_assert_uint_eq(stats_of(rig.cache).hits, 1);
     ck_assert_uint_eq(stats_of(rig.cache).misses, 1);
@@ -30,11 +30,11 @@ START_TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
 
     rig_up(&rig);
     for (int i = 0; i < 2; i++) {
-        expect_kind(rig.cache, "absent", SHED_ABSENT);
-        expect_kind(rig.cache, "null", SHED_NULL);
-        ck_assert_int_eq(shed_get(rig.cache, "empty", 5, 0, &value, NULL),
-                         SHED_OK);
-        ck_assert_int_eq(shed_value_kind(value), SHED_ROW);
+        expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
+        expect_kind(rig.cache, "null", SHED_KIND_NULL);
+        ck_assert_int_eq(
+            shed_get(rig.cache, shed_str("empty"), 0, &value, NULL), SHED_OK);
+        ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ROW);
         ck_assert_uint_eq(shed_value_size(value), 0);
         shed_value_unref(value);
     }
@@ -50,10 +50,10 @@ START_TEST(absence_is_kept_for_the_negative_ttl_only)
     rig_init(&rig);
     rig.cache_options.negative_ttl_ms = 50;
     rig_open(&rig);
-    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_int_le(server_int(&rig.server, "PTTL t:{absent}"), 50);
     WAIT_FOR(server_int(&rig.server, "EXISTS t:{absent}") == 0);
-    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(table_loads(&rig.table), 2);
     rig_down(&rig);
 }
@@ -64,9 +64,9 @@ START_TEST(absence_is_not_kept_with_a_negative_ttl_of_0)
     rig_init(&rig);
     rig.cache_options.negative_ttl_ms = 0;
     rig_open(&rig);
-    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
-    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(table_loads(&rig.table), 2);
     rig_down(&rig);
 }
@@ -105,8 +105,9 @@ START_TEST(keys_are_bytes_each_with_a_place_of_its_own)
     rig_up(&rig);
     for (size_t round = 0; round < 2; round++) {
         for (size_t i = 0; i < count; i++) {
-            ck_assert_int_eq(shed_get(rig.cache, keys[i].bytes, keys[i].size, 0,
-                                      &value, NULL),
+            ck_assert_int_eq(shed_get(rig.cache,
+                                      shed_bytes(keys[i].bytes, keys[i].size),
+                                      0, &value, NULL),
                              SHED_OK);
             ck_assert_uint_eq(shed_value_size(value), keys[i].size + 2);
             ck_assert_mem_eq(shed_value_data(value), keys[i].bytes,
@@ -131,13 +132,15 @@ START_TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
 
     memset(key, '}', sizeof(key));
     rig_up(&rig);
-    ck_assert_int_eq(
-        shed_get(rig.cache, key, SHED_KEY_MAX_BYTES, 0, &value, &err), SHED_OK);
+    ck_assert_int_eq(shed_get(rig.cache, shed_bytes(key, SHED_KEY_MAX_BYTES), 0,
+                              &value, &err),
+                     SHED_OK);
     ck_assert_uint_eq(shed_value_size(value), SHED_KEY_MAX_BYTES + 2);
     shed_value_unref(value);
-    ck_assert_int_eq(
-        shed_get(rig.cache, key, SHED_KEY_MAX_BYTES + 1, 0, &value, &err),
-        SHED_EINVAL);
+    ck_assert_int_eq(shed_get(rig.cache,
+                              shed_bytes(key, SHED_KEY_MAX_BYTES + 1), 0,
+                              &value, &err),
+                     SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "1025"));
     rig_down(&rig);
 }
@@ -185,11 +188,13 @@ START_TEST(age_counts_from_the_publish_by_the_servers_clock)
 
     start_ms = shed_now_ms(); /* before the clocks are compared */
     rig_up(&rig);
-    ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &value, NULL),
+                     SHED_OK);
     ck_assert_uint_eq(shed_value_age_ms(value), 0);
     shed_value_unref(value);
     do {
-        ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, NULL), SHED_OK);
+        ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &value, NULL),
+                         SHED_OK);
         age_ms = shed_value_age_ms(value);
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms(), end_ms);
@@ -205,8 +210,10 @@ START_TEST(values_outlive_cache_and_client)
     struct shed_value *loaded = NULL, *hit = NULL;
 
     rig_up(&rig);
-    ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &loaded, NULL), SHED_OK);
-    ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &hit, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &loaded, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &hit, NULL),
+                     SHED_OK);
     rig_down(&rig);
     check_text(loaded, "k@1");
     check_text(hit, "k@1");
@@ -224,7 +231,8 @@ static long long writes_so_far(void)
            server_calls(&rig.server, "evalsha");
 }
 
-static void refused(int code, struct shed_error *err, const char *why)
+static void refused(enum shed_code code, struct shed_error *err,
+                    const char *why)
 {
     ck_assert_int_eq(code, SHED_EINVAL);
     ck_assert_int_eq(err->code, SHED_EINVAL);
@@ -239,29 +247,36 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     const uint64_t too_long_ms = 3600001;
     struct shed_value *value = NULL;
     struct shed_error err = {0};
-    struct shed_item items[2] = {{.key = "a", .key_size = 1},
-                                 {.key = "", .key_size = 0}};
+    struct shed_item items[2] = {{.key = {"a", sizeof("a") - 1}},
+                                 {.key = {"", sizeof("") - 1}}};
     long long before;
 
     rig_up(&rig);
     wait_for_pushes(&rig);
     before = writes_so_far();
-    refused(shed_get(rig.cache, "", 0, 0, &value, &err), &err, "empty");
-    refused(shed_get(rig.cache, NULL, 1, 0, &value, &err), &err, "NULL");
-    refused(shed_get(rig.cache, key, sizeof(key), 0, &value, &err), &err,
-            "limit is 1024");
-    refused(shed_get(NULL, "k", 1, 0, &value, &err), &err, "cache: is NULL");
-    refused(shed_get(rig.cache, "k", 1, 0, NULL, &err), &err, "out is NULL");
-    refused(shed_get(rig.cache, "k", 1, too_long_ms, &value, &err), &err,
+    refused(shed_get(rig.cache, shed_str(""), 0, &value, &err), &err, "empty");
+    refused(shed_get(rig.cache, shed_bytes(NULL, 1), 0, &value, &err), &err,
+            "NULL");
+    refused(shed_get(rig.cache, shed_bytes(key, sizeof(key)), 0, &value, &err),
+            &err, "limit is 1024");
+    refused(shed_get(NULL, shed_str("k"), 0, &value, &err), &err,
+            "cache: is NULL");
+    refused(shed_get(rig.cache, shed_str("k"), 0, NULL, &err), &err,
+            "out is NULL");
+    refused(shed_get(rig.cache, shed_str("k"), too_long_ms, &value, &err), &err,
             "timeout_ms");
-    refused(shed_put(rig.cache, "", 0, "v", 1, 0, &err), &err, "empty");
-    refused(shed_put(rig.cache, key, sizeof(key), "v", 1, 0, &err), &err,
-            "1025");
-    refused(shed_put(rig.cache, "k", 1, NULL, 1, 0, &err), &err,
-            "data is NULL");
-    refused(shed_invalidate(rig.cache, "", 0, 0, &err), &err, "empty");
-    refused(shed_invalidate(rig.cache, NULL, 1, 0, &err), &err, "NULL");
-    refused(shed_invalidate(NULL, "k", 1, 0, &err), &err, "cache: is NULL");
+    refused(shed_put(rig.cache, shed_str(""), shed_str("v"), 0, &err), &err,
+            "empty");
+    refused(shed_put(rig.cache, shed_bytes(key, sizeof(key)), shed_str("v"), 0,
+                     &err),
+            &err, "1025");
+    refused(shed_put(rig.cache, shed_str("k"), shed_bytes(NULL, 1), 0, &err),
+            &err, "row is NULL");
+    refused(shed_invalidate(rig.cache, shed_str(""), 0, &err), &err, "empty");
+    refused(shed_invalidate(rig.cache, shed_bytes(NULL, 1), 0, &err), &err,
+            "NULL");
+    refused(shed_invalidate(NULL, shed_str("k"), 0, &err), &err,
+            "cache: is NULL");
     refused(shed_get_many(rig.cache, items, 2, 0, &err), &err, "empty");
     ck_assert_ptr_null(items[0].value);
     refused(shed_get_many(rig.cache, NULL, 2, 0, &err), &err, "items is NULL");
@@ -282,8 +297,9 @@ START_TEST(a_value_that_is_too_big_to_put_is_not_sent)
     rig_open(&rig);
     put(rig.cache, "k", "abc");
     before = writes_so_far();
-    ck_assert_int_eq(shed_put(rig.cache, "k", 1, "abcd", 4, 0, &err),
-                     SHED_ETOOBIG);
+    ck_assert_int_eq(
+        shed_put(rig.cache, shed_str("k"), shed_str("abcd"), 0, &err),
+        SHED_ETOOBIG);
     ck_assert_ptr_nonnull(strstr(err.reason, "4 bytes"));
     ck_assert_int_eq(writes_so_far(), before);
     expect_text(rig.cache, "k", "abc");
@@ -368,14 +384,14 @@ START_TEST(get_many_answers_each_key_as_a_get_does)
     rig_up(&rig);
     expect_text(rig.cache, "hit", "hit@1");
     for (size_t i = 0; i < COUNT; i++)
-        items[i] = (struct shed_item){keys[i], strlen(keys[i]), NULL, 0};
+        items[i] = (struct shed_item){.key = shed_str(keys[i])};
     ck_assert_int_eq(shed_get_many(rig.cache, items, COUNT, 0, NULL), SHED_OK);
     check_text(items[0].value, "hit@1");
     check_text(items[1].value, "cold@1");
     check_text(items[3].value, "cold@1");
     check_text(items[4].value, "hit@1");
-    ck_assert_int_eq(shed_value_kind(items[2].value), SHED_ABSENT);
-    ck_assert_int_eq(shed_value_kind(items[5].value), SHED_NULL);
+    ck_assert_int_eq(shed_value_kind(items[2].value), SHED_KIND_ABSENT);
+    ck_assert_int_eq(shed_value_kind(items[5].value), SHED_KIND_NULL);
     ck_assert_uint_eq(rig.table.keys, 4);
     for (size_t i = 0; i < COUNT; i++) {
         ck_assert_int_eq(items[i].code, SHED_OK);
@@ -388,7 +404,7 @@ END_TEST
 START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
 {
     struct shed_item items[] = {
-        {"a", 1, NULL, 0}, {"fail2", 5, NULL, 0}, {"fail1", 5, NULL, 0}};
+        {{"a", 1}, NULL, 0}, {{"fail2", 5}, NULL, 0}, {{"fail1", 5}, NULL, 0}};
     struct shed_error err = {0};
 
     rig_up(&rig);
@@ -420,7 +436,7 @@ static struct shed_item *make_items(size_t count, char (*keys)[24])
     ck_assert_ptr_nonnull(items);
     for (size_t i = 0; i < count; i++) {
         snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
-        items[i] = (struct shed_item){keys[i], strlen(keys[i]), NULL, 0};
+        items[i] = (struct shed_item){.key = shed_str(keys[i])};
     }
     return items;
 }
@@ -503,7 +519,7 @@ END_TEST
 
 START_TEST(get_many_returns_at_its_deadline_with_what_it_has)
 {
-    struct shed_item items[] = {{"hit", 3, NULL, 0}, {"cold", 4, NULL, 0}};
+    struct shed_item items[] = {{{"hit", 3}, NULL, 0}, {{"cold", 4}, NULL, 0}};
     struct shed_error err = {0};
 
     rig_up(&rig);
@@ -572,14 +588,14 @@ START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
     rig_up(&rig);
     table_hold(&rig.table);
     start_ms = shed_now_ms();
-    ck_assert_int_eq(shed_get(rig.cache, "k", 1, 40, &value, NULL),
+    ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 40, &value, NULL),
                      SHED_ETIMEDOUT);
     ck_assert_ptr_null(value);
     ck_assert_uint_ge(shed_now_ms() - start_ms, 40);
     ck_assert_uint_lt(shed_now_ms() - start_ms, 40 + scaled_ms(1000));
     table_release(&rig.table);
     WAIT_FOR(stats_of(rig.cache).published == 1);
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&rig.table), 1);
     ck_assert_uint_eq(stats_of(rig.cache).errors_timeout, 1);
     rig_down(&rig);
@@ -606,8 +622,8 @@ START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
     ck_assert_uint_eq(stats_of(rig.cache).errors_busy, 1);
     WAIT_FOR(server_int(&rig.server, "EXISTS t:{c}") == 0);
     table_release(&rig.table);
-    getter_expect(&first, "a@1", SHED_FROM_LOAD);
-    getter_expect(&queued, "b@1", SHED_FROM_LOAD);
+    getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
+    getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
     rig_down(&rig);
 }
 END_TEST
@@ -621,8 +637,8 @@ START_TEST(a_flipped_byte_is_found_counted_and_replaced)
     expect_text(rig.cache, "k", "k@1");
     table_update(&rig.table);
     server_do(&rig.server, "SETRANGE t:{k} 64 X");
-    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
-    expect_origin(rig.cache, "k", "k@2", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
     ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 0);
     rig_down(&rig);
@@ -639,7 +655,7 @@ START_TEST(a_truncated_entry_is_found_counted_and_replaced)
     server_do(&rig.server, "SET t:{k} %b", entry->str, (size_t)entry->len - 1);
     freeReplyObject(entry);
     table_update(&rig.table);
-    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
     rig_down(&rig);
 }
@@ -650,12 +666,12 @@ START_TEST(what_others_wrote_is_counted_and_replaced)
     rig_up(&rig);
     server_do(&rig.server, "SET t:{k} raw");
     server_do(&rig.server, "RPUSH t:{l} raw");
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_LOAD);
-    expect_origin(rig.cache, "l", "l@1", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 2);
     ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
-    expect_origin(rig.cache, "l", "l@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_REDIS);
     rig_down(&rig);
 }
 END_TEST
@@ -666,8 +682,8 @@ START_TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
     expect_text(rig.cache, "k", "k@1");
     table_update(&rig.table);
     server_do(&rig.server, "SETRANGE t:{k} 4 %b", "\1", (size_t)1);
-    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
-    expect_origin(rig.cache, "k", "k@2", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 1);
     ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
     rig_down(&rig);

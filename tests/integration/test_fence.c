@@ -68,14 +68,14 @@ static int guard(MYSQL *mysql, uint64_t number, unsigned char owner,
 {
     struct shed_fence fence = token(number, owner);
 
-    return shed_mysql_fence(mysql, "stock", 5, &fence, newest, NULL);
+    return shed_mysql_fence(mysql, shed_str("stock"), &fence, newest, NULL);
 }
 
 /* In a transaction of its own, that is committed when it may be. */
 static int transact(MYSQL *mysql, uint64_t number, unsigned char owner,
                     uint64_t *newest)
 {
-    int code;
+    enum shed_code code;
 
     say(mysql, "BEGIN");
     code = guard(mysql, number, owner, newest);
@@ -112,17 +112,22 @@ START_TEST(another_resource_has_numbers_of_its_own)
     memset(name, 'n', sizeof(name));
     ck_assert_int_eq(transact(mysql, 7, 'a', NULL), SHED_OK);
     say(mysql, "BEGIN");
-    ck_assert_int_eq(shed_mysql_fence(mysql, "\0'", 2, &fence, NULL, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_mysql_fence(mysql, name, 255, &fence, NULL, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_mysql_fence(mysql, name, 256, &fence, NULL, NULL),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_mysql_fence(mysql, name, 0, &fence, NULL, NULL),
-                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_mysql_fence(mysql, shed_bytes("\0'", 2), &fence, NULL, NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_mysql_fence(mysql, shed_bytes(name, 255), &fence, NULL, NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_mysql_fence(mysql, shed_bytes(name, 256), &fence, NULL, NULL),
+        SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_mysql_fence(mysql, shed_bytes(name, 0), &fence, NULL, NULL),
+        SHED_EINVAL);
     fence.number = 0;
-    ck_assert_int_eq(shed_mysql_fence(mysql, name, 9, &fence, NULL, NULL),
-                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_mysql_fence(mysql, shed_bytes(name, 9), &fence, NULL, NULL),
+        SHED_EINVAL);
     say(mysql, "COMMIT");
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 3);
     mysql_close(mysql);
@@ -177,7 +182,7 @@ struct call {
     pthread_t thread;
     MYSQL *mysql;
     uint64_t number;
-    int code;
+    enum shed_code code;
     atomic_bool has_ended;
 };
 
@@ -244,8 +249,9 @@ START_TEST(a_lock_wait_that_is_too_long_is_to_be_repeated)
     say(first, "BEGIN");
     ck_assert_int_eq(guard(first, 5, 'a', NULL), SHED_OK);
     say(second, "BEGIN");
-    ck_assert_int_eq(shed_mysql_fence(second, "stock", 5, &fence, NULL, &err),
-                     SHED_ETIMEDOUT);
+    ck_assert_int_eq(
+        shed_mysql_fence(second, shed_str("stock"), &fence, NULL, &err),
+        SHED_ETIMEDOUT);
     ck_assert_ptr_nonnull(strstr(err.reason, "repeat"));
     say(second, "ROLLBACK");
     say(first, "COMMIT");
@@ -263,8 +269,9 @@ START_TEST(without_its_table_it_says_what_makes_it)
 
     run_sql(&site, "DROP TABLE snowshed_fence");
     say(mysql, "BEGIN");
-    ck_assert_int_eq(shed_mysql_fence(mysql, "stock", 5, &fence, NULL, &err),
-                     SHED_ESOURCE);
+    ck_assert_int_eq(
+        shed_mysql_fence(mysql, shed_str("stock"), &fence, NULL, &err),
+        SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "sql/fence.sql"));
     say(mysql, "ROLLBACK");
     mysql_close(mysql);
@@ -286,7 +293,7 @@ struct writer {
 static int write_guarded(MYSQL *mysql, uint64_t number)
 {
     char sql[TEXT_BYTES];
-    int code;
+    enum shed_code code;
 
     say(mysql, "BEGIN");
     code = guard(mysql, number, (unsigned char)number, NULL);
@@ -308,7 +315,7 @@ static void *write_at_random(void *arg)
         /* tokens that mostly grow, as those of holders do, and come late */
         uint64_t number =
             1 + i * (NUMBERS / WRITES) + shed_random_jitter() % (NUMBERS / 4);
-        int code = write_guarded(w->mysql, number);
+        enum shed_code code = write_guarded(w->mysql, number);
         ck_assert(code == SHED_OK || code == SHED_ELOST ||
                   code == SHED_ETIMEDOUT);
         w->accepted += code == SHED_OK;

@@ -9,7 +9,7 @@
 #include "mysql/uri.h"
 #include "support/mysql_testing.h"
 
-#define STOCK "stock", 5
+#define STOCK shed_str("stock")
 
 /* Names of the levels, for loop tests. */
 enum { LEVELS = 2 };
@@ -98,17 +98,17 @@ static struct shed_fence token(uint64_t number)
     return fence;
 }
 
-static int guard(MYSQL *mysql, const void *resource, size_t size,
-                 uint64_t number, struct shed_error *err)
+static enum shed_code guard(MYSQL *mysql, struct shed_bytes resource,
+                            uint64_t number, struct shed_error *err)
 {
     struct shed_fence fence = token(number);
 
-    return shed_mysql_fence(mysql, resource, size, &fence, NULL, err);
+    return shed_mysql_fence(mysql, resource, &fence, NULL, err);
 }
 
 static int transact(MYSQL *mysql, uint64_t number)
 {
-    int code;
+    enum shed_code code;
 
     say(mysql, "BEGIN");
     code = guard(mysql, STOCK, number, NULL);
@@ -134,7 +134,7 @@ struct waiter {
     MYSQL *mysql;
     const char *resource;
     uint64_t number;
-    int code;
+    enum shed_code code;
     struct shed_error err;
 };
 
@@ -143,8 +143,7 @@ static void *run_waiter(void *arg)
     struct waiter *w = arg;
 
     mysql_thread_init();
-    w->code =
-        guard(w->mysql, w->resource, strlen(w->resource), w->number, &w->err);
+    w->code = guard(w->mysql, shed_str(w->resource), w->number, &w->err);
     mysql_thread_end();
     return NULL;
 }
@@ -186,14 +185,14 @@ static MYSQL *deadlock(MYSQL *first, MYSQL *second, struct shed_error *err)
 {
     struct waiter w = {.mysql = first, .resource = "b", .number = 6};
     struct shed_error own = {0};
-    int code;
+    enum shed_code code;
 
     say(first, "BEGIN");
     say(second, "BEGIN");
-    ck_assert_int_eq(guard(first, "a", 1, 5, NULL), SHED_OK);
-    ck_assert_int_eq(guard(second, "b", 1, 5, NULL), SHED_OK);
+    ck_assert_int_eq(guard(first, shed_str("a"), 5, NULL), SHED_OK);
+    ck_assert_int_eq(guard(second, shed_str("b"), 5, NULL), SHED_OK);
     begin_wait(&w);
-    code = guard(second, "a", 1, 6, &own);
+    code = guard(second, shed_str("a"), 6, &own);
     if (code == SHED_OK)
         say(second, "ROLLBACK");
     end_wait(&w);
@@ -429,8 +428,9 @@ START_TEST(what_is_none_is_refused)
     ck_assert_int_eq(shed_mysql_fence(NULL, STOCK, &fence, &newest, NULL),
                      SHED_EINVAL);
     ck_assert_uint_eq(newest, 0);
-    ck_assert_int_eq(shed_mysql_fence(mysql, NULL, 5, &fence, NULL, NULL),
-                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_mysql_fence(mysql, shed_bytes(NULL, 5), &fence, NULL, NULL),
+        SHED_EINVAL);
     ck_assert_int_eq(shed_mysql_fence(mysql, STOCK, NULL, NULL, NULL),
                      SHED_EINVAL);
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 0);
@@ -453,9 +453,9 @@ START_TEST(resources_are_bytes)
                "utf8mb4");
     for (size_t i = 0; i < NAMES; i++) {
         say(mysql, "BEGIN");
-        ck_assert_int_eq(
-            guard(mysql, names[i].data, names[i].size, NAMES - i, NULL),
-            SHED_OK);
+        ck_assert_int_eq(guard(mysql, shed_bytes(names[i].data, names[i].size),
+                               NAMES - i, NULL),
+                         SHED_OK);
         say(mysql, "COMMIT");
     }
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"),

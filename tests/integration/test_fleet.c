@@ -53,7 +53,7 @@ static void load(void *user, void *thread, struct shed_load *load)
     while (!atomic_load(&w->may_answer))
         usleep(500);
     for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, &version, sizeof(version));
+        shed_load_value(load, i, shed_bytes(&version, sizeof(version)));
     atomic_fetch_sub(&w->is_loading, 1);
     shed_load_done(load);
 }
@@ -62,7 +62,7 @@ static void get_once(struct worker *w, struct shed_cache *cache)
 {
     struct shed_value *value = NULL;
     unsigned version = 0;
-    int code = shed_get(cache, "k", 1, 0, &value, NULL);
+    enum shed_code code = shed_get(cache, shed_str("k"), 0, &value, NULL);
 
     if (code == SHED_OK) {
         memcpy(&version, shed_value_data(value), sizeof(version));
@@ -302,7 +302,8 @@ START_TEST(what_a_leader_loaded_before_a_del_is_never_published_however_late)
     let_answer(0);
     signal_leader(SIGCONT);
     check_worker(0, 1); /* it asked before the DEL */
-    ck_assert_int_eq(atomic_load(&fleet->workers[0].origin), SHED_UNPUBLISHED);
+    ck_assert_int_eq(atomic_load(&fleet->workers[0].origin),
+                     SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(atomic_load(&fleet->workers[0].invalidated), 1);
     ck_assert_int_eq(server_int(&server, "EXISTS t:{k}"), 0);
     go(1);

@@ -20,7 +20,7 @@ static struct shed_cache *cache;
 static struct shed_lock *lock;
 static atomic_uint sources_closed;
 
-static void require(int code, const struct shed_error *err)
+static void require(enum shed_code code, const struct shed_error *err)
 {
     ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err->reason);
 }
@@ -38,7 +38,7 @@ static void load(void *user, void *thread, struct shed_load *l)
     (void)user;
     (void)thread;
     for (size_t i = 0; i < shed_load_count(l); i++)
-        shed_load_value(l, i, "row", 3);
+        shed_load_value(l, i, shed_str("row"));
     shed_load_done(l);
 }
 
@@ -57,7 +57,8 @@ static void open_all(void)
     require(shed_source_open(load, &sources_closed, &o, &source, &err), &err);
     require(shed_cache_open(client, "handles", source, NULL, &cache, &err),
             &err);
-    require(shed_lock_open(&client, 1, "handles", 7, NULL, &lock, &err), &err);
+    require(shed_lock_open(client, shed_str("handles"), NULL, &lock, &err),
+            &err);
 }
 
 static void use_cache(void)
@@ -65,8 +66,8 @@ static void use_cache(void)
     struct shed_value *value = NULL;
     struct shed_error err;
 
-    require(shed_invalidate(cache, "k", 1, 0, &err), &err);
-    require(shed_get(cache, "k", 1, 0, &value, &err), &err);
+    require(shed_invalidate(cache, shed_str("k"), 0, &err), &err);
+    require(shed_get(cache, shed_str("k"), 0, &value, &err), &err);
     ck_assert_uint_eq(shed_value_size(value), 3);
     shed_value_unref(value);
 }
@@ -139,7 +140,8 @@ START_TEST(a_lock_is_held_until_its_own_handle_is_closed)
 
     open_all();
     require(shed_client_open(redis_uri(), NULL, &other, &err), &err);
-    require(shed_lock_open(&other, 1, "handles", 7, NULL, &rival, &err), &err);
+    require(shed_lock_open(other, shed_str("handles"), NULL, &rival, &err),
+            &err);
     require(shed_lock_acquire(lock, 20000, &err), &err);
     shed_client_close(client);
     ck_assert_int_eq(shed_lock_acquire(rival, 0, &err), SHED_ETIMEDOUT);

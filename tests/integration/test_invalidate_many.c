@@ -130,9 +130,10 @@ START_TEST(odd_keys_and_the_same_twice_are_removed)
                                       KEY("d\0e")};
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-        ck_assert_int_eq(
-            shed_put(rig.cache, keys[i].data, keys[i].size, "old", 3, 0, NULL),
-            SHED_OK);
+        ck_assert_int_eq(shed_put(rig.cache,
+                                  shed_bytes(keys[i].data, keys[i].size),
+                                  shed_str("old"), 0, NULL),
+                         SHED_OK);
     ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 4);
     invalidate_many(keys, sizeof(keys) / sizeof(*keys));
     ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
@@ -187,8 +188,8 @@ START_TEST(where_redis_is_gone_flights_are_left_all_the_same)
     getter_start(&after, rig.cache, "k");
     WAIT_FOR(table_running(&rig.table) == 2);
     table_release(&rig.table);
-    getter_expect(&before, "k@1", SHED_UNPUBLISHED);
-    getter_expect(&after, "k@2", SHED_UNPUBLISHED);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    getter_expect(&after, "k@2", SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&rig.server);
 }
 END_TEST

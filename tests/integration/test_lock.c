@@ -363,7 +363,7 @@ static void *close_lock(void *lock)
     return NULL;
 }
 
-static void refuse(void *user, struct shed_lock *lock, int code,
+static void refuse(void *user, struct shed_lock *lock, enum shed_code code,
                    const struct shed_error *reason)
 {
     (void)user;
@@ -1116,7 +1116,8 @@ START_TEST(locks_are_told_as_prometheus_text)
     size_t size;
 
     for (size_t i = 0; i < 2; i++)
-        ck_assert_int_eq(shed_lock_open(&client, 1, i == 0 ? "job" : "tax", 3,
+        ck_assert_int_eq(shed_lock_open(client,
+                                        shed_bytes(i == 0 ? "job" : "tax", 3),
                                         NULL, &locks[i], NULL),
                          SHED_OK);
     acquire(locks[1], 0);
@@ -1145,7 +1146,7 @@ START_TEST(a_counter_that_is_none_leaves_no_lock)
 END_TEST
 
 /* Who asks anew when he is told that it is closed is refused. */
-static void note_end(void *user, struct shed_lock *lock, int code,
+static void note_end(void *user, struct shed_lock *lock, enum shed_code code,
                      const struct shed_error *reason)
 {
     struct outcome *out = user;
@@ -1207,31 +1208,32 @@ START_TEST(a_call_that_is_wrong_says_so)
     struct shed_fence fence;
     char name[SHED_LOCK_NAME_MAX_BYTES + 1] = {0};
 
-    ck_assert_int_eq(shed_lock_open(two, 2, "a", 1, &o, &lock, NULL),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_open(two, 0, "a", 1, &o, &lock, NULL),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_open(NULL, 1, "a", 1, &o, &lock, NULL),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_open(&client, 1, "", 0, &o, &lock, NULL),
+    ck_assert_int_eq(
+        shed_lock_open_quorum(two, 2, shed_str("a"), &o, &lock, NULL),
+        SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_lock_open_quorum(two, 0, shed_str("a"), &o, &lock, NULL),
+        SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_lock_open_quorum(NULL, 1, shed_str("a"), &o, &lock, NULL),
+        SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_open(client, shed_str(""), &o, &lock, NULL),
                      SHED_EINVAL);
     ck_assert_int_eq(
-        shed_lock_open(&client, 1, name, sizeof(name), &o, &lock, NULL),
+        shed_lock_open(client, shed_bytes(name, sizeof(name)), &o, &lock, NULL),
         SHED_EINVAL);
-    o.algorithm = SHED_LOCK_QUORUM;
-    ck_assert_int_eq(shed_lock_open(two, 2, "a", 1, &o, &lock, NULL),
-                     SHED_EINVAL);
     o.fair = 1;
-    ck_assert_int_eq(shed_lock_open(&client, 1, "a", 1, &o, &lock, NULL),
+    o.algorithm = SHED_LOCK_SETNX;
+    ck_assert_int_eq(shed_lock_open(client, shed_str("a"), &o, &lock, NULL),
                      SHED_EINVAL);
     o = options_of(SHED_LOCK_LEASE);
     o.lease_ms = 9;
-    ck_assert_int_eq(shed_lock_open(&client, 1, "a", 1, &o, &lock, NULL),
+    ck_assert_int_eq(shed_lock_open(client, shed_str("a"), &o, &lock, NULL),
                      SHED_EINVAL);
     ck_assert_ptr_null(lock);
-    ck_assert_int_eq(
-        shed_lock_open(&client, 1, name, sizeof(name) - 1, NULL, &lock, NULL),
-        SHED_OK);
+    ck_assert_int_eq(shed_lock_open(client, shed_bytes(name, sizeof(name) - 1),
+                                    NULL, &lock, NULL),
+                     SHED_OK);
     expect_acquire(lock, SHED_LOCK_WAIT_MAX_MS + 1, SHED_EINVAL);
     acquire(lock, 0);
     shed_lock_close(lock);

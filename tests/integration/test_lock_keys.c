@@ -133,7 +133,7 @@ START_TEST(the_option_makes_the_name_the_key)
     shed_lock_close(bare);
     ck_assert(!stands("lock:{job}") && !stands("job"));
     o.exact_key = 2;
-    ck_assert_int_eq(shed_lock_open(&client, 1, "a", 1, &o, &bare, NULL),
+    ck_assert_int_eq(shed_lock_open(client, shed_str("a"), &o, &bare, NULL),
                      SHED_EINVAL);
     shed_client_close(client);
 }

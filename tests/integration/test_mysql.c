@@ -30,7 +30,7 @@ static struct shed_mysql_options integer_options(void)
 {
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
 
-    o.key = SHED_MYSQL_INTEGER;
+    o.key = SHED_MYSQL_KEY_INTEGER;
     return o;
 }
 
@@ -99,9 +99,9 @@ START_TEST(a_key_that_is_no_integer_is_absent)
     struct ask asks[3];
 
     load_by(ITEM, &o, asks, keys, 3);
-    assert_kind(&asks[0], SHED_ABSENT);
+    assert_kind(&asks[0], SHED_KIND_ABSENT);
     assert_text(&asks[1], "answer");
-    assert_kind(&asks[2], SHED_ABSENT);
+    assert_kind(&asks[2], SHED_KIND_ABSENT);
 }
 END_TEST
 
@@ -115,7 +115,7 @@ START_TEST(keys_that_are_no_integers_ask_nobody)
     load_keys(source, &ask, keys, 1);
     ck_assert_uint_eq(count_connections(&site), 0);
     shed_source_close(source);
-    assert_kind(&ask, SHED_ABSENT);
+    assert_kind(&ask, SHED_KIND_ABSENT);
 }
 END_TEST
 
@@ -127,8 +127,8 @@ START_TEST(string_keys_find_their_rows)
     load_by(WORD, NULL, asks, keys, 4);
     assert_text(&asks[0], "A");
     assert_text(&asks[1], "B");
-    assert_kind(&asks[2], SHED_ABSENT);
-    assert_kind(&asks[3], SHED_ABSENT);
+    assert_kind(&asks[2], SHED_KIND_ABSENT);
+    assert_kind(&asks[3], SHED_KIND_ABSENT);
 }
 END_TEST
 
@@ -183,7 +183,7 @@ START_TEST(keys_are_any_bytes_where_the_column_is)
     end_ask(&other);
     shed_source_close(source);
     assert_row(&ask, "\xfe\0", 2);
-    assert_kind(&other, SHED_ABSENT);
+    assert_kind(&other, SHED_KIND_ABSENT);
 }
 END_TEST
 
@@ -209,7 +209,7 @@ START_TEST(a_row_that_only_the_collation_takes_for_a_key_fails_it_alone)
     load_by("SELECT k, v FROM ci WHERE k IN (?)", NULL, asks, keys, 3);
     assert_failure(&asks[0], "collation");
     assert_text(&asks[1], "y");
-    assert_kind(&asks[2], SHED_ABSENT);
+    assert_kind(&asks[2], SHED_KIND_ABSENT);
 }
 END_TEST
 
@@ -222,8 +222,8 @@ START_TEST(a_key_that_stands_twice_is_answered_twice)
     assert_text(&asks[0], "B");
     assert_text(&asks[1], "A");
     assert_text(&asks[2], "B");
-    assert_kind(&asks[3], SHED_ABSENT);
-    assert_kind(&asks[4], SHED_ABSENT);
+    assert_kind(&asks[3], SHED_KIND_ABSENT);
+    assert_kind(&asks[4], SHED_KIND_ABSENT);
 }
 END_TEST
 
@@ -286,9 +286,9 @@ START_TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
     struct ask asks[3];
 
     load_by(ITEM, &o, asks, keys, 3);
-    assert_kind(&asks[0], SHED_NULL);
+    assert_kind(&asks[0], SHED_KIND_NULL);
     assert_row(&asks[1], "", 0);
-    assert_kind(&asks[2], SHED_ABSENT);
+    assert_kind(&asks[2], SHED_KIND_ABSENT);
 }
 END_TEST
 

@@ -41,7 +41,7 @@ static unsigned long load_number(struct shed_source *source, const char *key)
 
     load_key(source, &ask, key);
     ck_assert_msg(ask.loaded.value != NULL, "%s", ask.loaded.error.reason);
-    ck_assert_int_eq(shed_value_kind(ask.loaded.value), SHED_ROW);
+    ck_assert_int_eq(shed_value_kind(ask.loaded.value), SHED_KIND_ROW);
     ck_assert_uint_lt(shed_value_size(ask.loaded.value), sizeof(text));
     memcpy(text, shed_value_data(ask.loaded.value),
            shed_value_size(ask.loaded.value));
@@ -72,40 +72,40 @@ static const struct {
 } tables[] = {
     {"INT",
      "n",
-     SHED_MYSQL_INTEGER,
+     SHED_MYSQL_KEY_INTEGER,
      "42",
      {"99999999999999999999", "18446744073709551615", "99999999999", "-1",
       "042", "x", "1e3", "42.0"}},
     {"TINYINT UNSIGNED",
      "n MOD 256",
-     SHED_MYSQL_INTEGER,
+     SHED_MYSQL_KEY_INTEGER,
      "42",
      {"99999999999999999999", "256", "-1", "-9223372036854775808"}},
     {"BIGINT",
      "n",
-     SHED_MYSQL_INTEGER,
+     SHED_MYSQL_KEY_INTEGER,
      "42",
      {"99999999999999999999", "18446744073709551615", "-1"}},
     {"DECIMAL(10,0)",
      "n",
-     SHED_MYSQL_INTEGER,
+     SHED_MYSQL_KEY_INTEGER,
      "42",
      {"99999999999999999999", "18446744073709551615", "10000000000", "-1"}},
     {"DATE",
      "DATE_ADD('2000-01-01', INTERVAL n DAY)",
-     SHED_MYSQL_STRING,
+     SHED_MYSQL_KEY_STRING,
      "2000-02-01",
      {"abc", "99999999999999999999", "", "2000-2-1", "2000-02-30", "2000-99-99",
       "0000-00-00", "\xff\xfe"}},
     {"DATETIME(3)",
      "DATE_ADD('2000-01-01', INTERVAL n SECOND)",
-     SHED_MYSQL_STRING,
+     SHED_MYSQL_KEY_STRING,
      "2000-01-01 00:00:42.000",
      {"abc", "99999999999999999999", "2000-01-01", "2000-01-01 00:00:42",
       "2000-01-01 00:00:99.000"}},
     {"VARCHAR(20) COLLATE utf8mb4_bin",
      "n",
-     SHED_MYSQL_STRING,
+     SHED_MYSQL_KEY_STRING,
      "42",
      {"99999999999999999999", "\xff\xfe", "\xf0\x9f\x8f\x94", "042",
       "0123456789012345678901234567890123456789"}},
@@ -132,12 +132,12 @@ START_TEST(keys_that_no_row_has_read_no_table)
             keys[count++] = tables[_i].hostile[i];
     before = load_number(source, tables[_i].key);
     load_keys(source, asks, keys, count);
-    assert_kind(&asks[0], SHED_ROW);
+    assert_kind(&asks[0], SHED_KIND_ROW);
     for (size_t i = 1; i < count; i++)
-        assert_kind(&asks[i], SHED_ABSENT);
+        assert_kind(&asks[i], SHED_KIND_ABSENT);
     load_keys(source, asks, keys + 1, count - 1);
     for (size_t i = 0; i < count - 1; i++)
-        assert_kind(&asks[i], SHED_ABSENT);
+        assert_kind(&asks[i], SHED_KIND_ABSENT);
     ck_assert_uint_lt(load_number(source, tables[_i].key) - before, ROWS / 2);
     shed_source_close(source);
 }
@@ -202,14 +202,16 @@ START_TEST(the_mode_of_the_keys_is_the_columns)
     if (text[0] == '\'') {
         snprintf(text, sizeof(text), "%.*s", (int)strlen(modes[_i].row) - 2,
                  modes[_i].row + 1);
-        try_mode(SHED_MYSQL_INTEGER, "42", modes[_i].is_for_integers,
-                 is_any ? "key = SHED_MYSQL_STRING" : "type of the key column");
+        try_mode(SHED_MYSQL_KEY_INTEGER, "42", modes[_i].is_for_integers,
+                 is_any ? "key = SHED_MYSQL_KEY_STRING"
+                        : "type of the key column");
     } else {
-        try_mode(SHED_MYSQL_INTEGER, text, modes[_i].is_for_integers,
+        try_mode(SHED_MYSQL_KEY_INTEGER, text, modes[_i].is_for_integers,
                  "type of the key column");
     }
-    try_mode(SHED_MYSQL_STRING, text, modes[_i].is_for_strings,
-             is_any ? "key = SHED_MYSQL_INTEGER" : "type of the key column");
+    try_mode(SHED_MYSQL_KEY_STRING, text, modes[_i].is_for_strings,
+             is_any ? "key = SHED_MYSQL_KEY_INTEGER"
+                    : "type of the key column");
 }
 END_TEST
 
@@ -245,13 +247,13 @@ START_TEST(the_ends_of_an_integer_type_are_found_and_nothing_beyond)
     run_sql(&site, "CREATE TABLE t (k %s PRIMARY KEY)", ends[_i].type);
     run_sql(&site, "INSERT INTO t VALUES (%s), (%s)", ends[_i].least,
             ends[_i].greatest);
-    source =
-        open_by("SELECT k, 'row' FROM t WHERE k IN (?)", SHED_MYSQL_INTEGER);
+    source = open_by("SELECT k, 'row' FROM t WHERE k IN (?)",
+                     SHED_MYSQL_KEY_INTEGER);
     load_keys(source, asks, keys, 4);
     assert_text(&asks[0], "row");
     assert_text(&asks[1], "row");
-    assert_kind(&asks[2], SHED_ABSENT);
-    assert_kind(&asks[3], SHED_ABSENT);
+    assert_kind(&asks[2], SHED_KIND_ABSENT);
+    assert_kind(&asks[3], SHED_KIND_ABSENT);
     shed_source_close(source);
 }
 END_TEST
@@ -265,11 +267,11 @@ START_TEST(a_column_that_has_grown_has_new_keys)
 
     run_sql(&site, "CREATE TABLE t (k INT PRIMARY KEY)");
     run_sql(&site, "INSERT INTO t VALUES (5)");
-    source =
-        open_by("SELECT k, 'row' FROM t WHERE k IN (?)", SHED_MYSQL_INTEGER);
+    source = open_by("SELECT k, 'row' FROM t WHERE k IN (?)",
+                     SHED_MYSQL_KEY_INTEGER);
     load_keys(source, asks, keys, 2);
     assert_text(&asks[0], "row");
-    assert_kind(&asks[1], SHED_ABSENT);
+    assert_kind(&asks[1], SHED_KIND_ABSENT);
     run_sql(&site, "ALTER TABLE t MODIFY k BIGINT");
     run_sql(&site, "INSERT INTO t VALUES (3000000000)");
     /* alone, or in company */
@@ -288,12 +290,12 @@ START_TEST(a_column_that_has_become_a_number_is_asked_for_no_strings)
     run_sql(&site, "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY)");
     run_sql(&site, "INSERT INTO t VALUES ('5')");
     source =
-        open_by("SELECT k, 'row' FROM t WHERE k IN (?)", SHED_MYSQL_STRING);
+        open_by("SELECT k, 'row' FROM t WHERE k IN (?)", SHED_MYSQL_KEY_STRING);
     load_key(source, &ask, "5");
     assert_text(&ask, "row");
     run_sql(&site, "ALTER TABLE t MODIFY k INT");
     load_key(source, &ask, "5");
-    assert_failure(&ask, "key = SHED_MYSQL_INTEGER");
+    assert_failure(&ask, "key = SHED_MYSQL_KEY_INTEGER");
     shed_source_close(source);
 }
 END_TEST
@@ -333,7 +335,7 @@ START_TEST(a_key_that_the_column_cannot_hold_fails_alone)
     make_keys(KEYS);
     keys[_i] = NO_LATIN1;
     source = open_by(number_query(session_count(&site, "Execute")),
-                     SHED_MYSQL_STRING);
+                     SHED_MYSQL_KEY_STRING);
     before = load_number(source, "word14");
     id = only_connection(&site);
     load_keys(source, asks, keys, KEYS);
@@ -341,7 +343,8 @@ START_TEST(a_key_that_the_column_cannot_hold_fails_alone)
         if (i == _i)
             assert_failure(&asks[i], "MySQL: ");
         else
-            assert_kind(&asks[i], i < ROWS_THERE ? SHED_ROW : SHED_ABSENT);
+            assert_kind(&asks[i],
+                        i < ROWS_THERE ? SHED_KIND_ROW : SHED_KIND_ABSENT);
     }
     ck_assert_uint_le(load_number(source, "word14") - before, 2 + 2 * LOG);
     ck_assert_uint_eq(only_connection(&site), id);
@@ -361,12 +364,12 @@ START_TEST(many_odd_keys_do_not_multiply_the_queries)
     for (size_t i = 0; i < MANY; i += ODD)
         snprintf(names[i], sizeof(names[i]), NO_LATIN1 "%zu", i);
     source = open_by(number_query(session_count(&site, "Execute")),
-                     SHED_MYSQL_STRING);
+                     SHED_MYSQL_KEY_STRING);
     before = load_number(source, "word1");
     load_keys(source, asks, keys, MANY);
     for (size_t i = 0; i < MANY; i++) {
         if (asks[i].loaded.value != NULL && i % ODD != 0)
-            assert_kind(&asks[i], SHED_ROW);
+            assert_kind(&asks[i], SHED_KIND_ROW);
         else
             assert_failure(&asks[i], "MySQL: ");
     }
@@ -389,7 +392,7 @@ START_TEST(a_key_whose_row_cannot_be_made_fails_alone)
     run_sql(&site, "INSERT INTO twice VALUES ('word%d', 'x')", WITHOUT);
     source = open_by("SELECT k, (SELECT v FROM twice WHERE twice.k = t.k) FROM "
                      "t WHERE k IN (?)",
-                     SHED_MYSQL_STRING);
+                     SHED_MYSQL_KEY_STRING);
     load_keys(source, asks, keys, KEYS);
     for (int i = 0; i < KEYS; i++) {
         if (i == WITHOUT)
@@ -421,13 +424,13 @@ START_TEST(a_key_that_only_the_collation_finds_fails_alone)
     make_keys(KEYS);
     keys[KEYS - 1] = "counter";
     source = open_by(number_query(session_count(&site, "Execute")),
-                     SHED_MYSQL_STRING);
+                     SHED_MYSQL_KEY_STRING);
     before = load_number(source, "counter");
     load_keys(source, asks, keys, KEYS);
     assert_failure(&asks[0], "collation");
     for (int i = 1; i < KEYS - 1; i++)
-        assert_kind(&asks[i], SHED_ABSENT);
-    assert_kind(&asks[KEYS - 1], SHED_ROW);
+        assert_kind(&asks[i], SHED_KIND_ABSENT);
+    assert_kind(&asks[KEYS - 1], SHED_KIND_ROW);
     ck_assert_uint_le(load_number(source, "counter") - before, 2 + 2 * LOG);
     shed_source_close(source);
 }
@@ -444,7 +447,7 @@ START_TEST(many_that_only_the_collation_finds_do_not_multiply_the_queries)
     make_careless();
     make_keys(MANY);
     source = open_by(number_query(session_count(&site, "Execute")),
-                     SHED_MYSQL_STRING);
+                     SHED_MYSQL_KEY_STRING);
     before = load_number(source, "counter");
     load_keys(source, asks, keys, MANY);
     for (size_t i = 0; i < MANY; i++)

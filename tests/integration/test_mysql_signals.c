@@ -67,8 +67,9 @@ static void guard_fails(MYSQL *mysql)
 {
     struct shed_fence fence = {.number = 1};
 
-    ck_assert_int_eq(shed_mysql_fence(mysql, "stock", 5, &fence, NULL, NULL),
-                     SHED_ESOURCE);
+    ck_assert_int_eq(
+        shed_mysql_fence(mysql, shed_str("stock"), &fence, NULL, NULL),
+        SHED_ESOURCE);
 }
 
 static bool is_pending(void)

@@ -36,8 +36,8 @@ static void work_as_user(const char *rights)
     getter_start(&there, peer.cache, "k");
     WAIT_FOR(stats_of(peer.cache).polls > 2);
     table_release(&rig.table);
-    getter_expect(&here, "k@1", SHED_FROM_LOAD);
-    getter_expect(&there, "k@1", SHED_FROM_REDIS);
+    getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
+    getter_expect(&there, "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&rig.table), 1);
     ck_assert_uint_eq(stats_of(peer.cache).pushes, 0);
     ck_assert_int_eq(server_clients(&rig.server, "flags=t"), 0);
@@ -77,8 +77,8 @@ START_TEST(with_all_rights_waiters_are_pushed)
     getter_start(&there, peer.cache, "k");
     WAIT_FOR(stats_of(peer.cache).waits == 1);
     table_release(&rig.table);
-    getter_expect(&here, "k@1", SHED_FROM_LOAD);
-    getter_expect(&there, "k@1", SHED_FROM_REDIS);
+    getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
+    getter_expect(&there, "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_ge(stats_of(peer.cache).pushes, 1);
     peer_close(&peer);
     rig_down(&rig);
@@ -119,7 +119,8 @@ static void expect_refused_lock(uint64_t wait_ms)
     struct shed_lock *lock = NULL;
 
     ck_assert_int_eq(
-        shed_lock_open(&rig.client, 1, "job", 3, NULL, &lock, NULL), SHED_OK);
+        shed_lock_open(rig.client, shed_str("job"), NULL, &lock, NULL),
+        SHED_OK);
     ck_assert_int_eq(shed_lock_acquire(lock, wait_ms, NULL), SHED_EDENIED);
     shed_lock_close(lock);
 }
@@ -136,14 +137,15 @@ static void check_refused(const char *count_command, const char *secret)
     rig_open(&rig);
     for (int i = 0; i < GETS || shed_now_ms() < begin_ms + SPAN_MS; i++) {
         err.reason[0] = '\0';
-        ck_assert_int_eq(shed_get(rig.cache, "k", 1, 0, &value, &err),
+        ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &value, &err),
                          SHED_EDENIED);
         ck_assert_ptr_null(strstr(err.reason, secret));
     }
     ck_assert_uint_gt(strlen(err.reason), 0);
-    ck_assert_int_eq(shed_invalidate(rig.cache, "k", 1, 0, &err), SHED_EDENIED);
+    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, &err),
+                     SHED_EDENIED);
     ck_assert_ptr_null(strstr(err.reason, secret));
-    ck_assert_int_eq(shed_put(rig.cache, "k", 1, "v", 1, 0, &err),
+    ck_assert_int_eq(shed_put(rig.cache, shed_str("k"), shed_str("v"), 0, &err),
                      SHED_EDENIED);
     expect_refused_lock(0);
     expect_refused_lock(200);
@@ -201,7 +203,7 @@ START_TEST(a_server_without_auth_is_denied_and_the_password_not_told)
     server_start(&server);
     snprintf(uri, sizeof(uri), "unix://:hunter2@%s", server.socket);
     ck_assert_int_eq(shed_client_open(uri, NULL, &client, NULL), SHED_OK);
-    WAIT_FOR(shed_client_status(client, &status, sizeof(status), NULL) ==
+    WAIT_FOR(shed_client_status_read(client, &status, sizeof(status), NULL) ==
                  SHED_OK &&
              status.last.code == SHED_EDENIED);
     ck_assert_ptr_nonnull(strstr(status.last.reason, "AUTH"));
@@ -250,7 +252,8 @@ static bool is_up(void)
     struct shed_client_status status;
 
     ck_assert_int_eq(
-        shed_client_status(rig.client, &status, sizeof(status), NULL), SHED_OK);
+        shed_client_status_read(rig.client, &status, sizeof(status), NULL),
+        SHED_OK);
     return status.is_up == 1;
 }
 
@@ -305,7 +308,8 @@ START_TEST(each_change_of_the_standing_is_told_once)
     for (size_t i = 0; i < count; i++)
         ck_assert_int_eq(told.level[i], levels[i]);
     ck_assert_int_eq(
-        shed_client_status(rig.client, &status, sizeof(status), NULL), SHED_OK);
+        shed_client_status_read(rig.client, &status, sizeof(status), NULL),
+        SHED_OK);
     ck_assert_uint_eq(status.is_up, 0);
     ck_assert_int_eq(status.last.code, SHED_EDENIED);
     ck_assert_ptr_nonnull(strstr(told.text[count - 1], status.last.reason));
@@ -328,12 +332,12 @@ static void use_all(void)
     struct shed_value *value = NULL;
     struct shed_lock *lock = NULL;
 
-    (void)!shed_get(rig.cache, "k", 1, 0, &value, NULL);
+    (void)!shed_get(rig.cache, shed_str("k"), 0, &value, NULL);
     shed_value_unref(value);
-    (void)!shed_put(rig.cache, "k", 1, "v", 1, 0, NULL);
-    (void)!shed_invalidate(rig.cache, "k", 1, 0, NULL);
-    ck_assert_int_eq(shed_lock_open(&rig.client, 1, "zoo", 3, &o, &lock, NULL),
-                     SHED_OK);
+    (void)!shed_put(rig.cache, shed_str("k"), shed_str("v"), 0, NULL);
+    (void)!shed_invalidate(rig.cache, shed_str("k"), 0, NULL);
+    ck_assert_int_eq(
+        shed_lock_open(rig.client, shed_str("zoo"), &o, &lock, NULL), SHED_OK);
     ck_assert_int_ne(shed_lock_acquire(lock, 200, NULL), SHED_OK);
     shed_lock_close(lock);
 }
@@ -370,7 +374,7 @@ START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
     WAIT_FOR(table_running(&rig.table) == 1);
     server_do(&rig.server, "SCRIPT FLUSH");
     table_release(&rig.table); /* publish */
-    getter_expect(&getter, "k@1", SHED_FROM_LOAD);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     server_do(&rig.server, "SCRIPT FLUSH");
     invalidate(rig.cache, "k");
     ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 0);
@@ -436,8 +440,8 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
     is_renewed = table_loads(&rig.table) == 1 &&
                  stats_of(peer.cache).leases_taken_over == 0;
     if (is_renewed) {
-        ck_assert_int_eq(shed_value_origin(here.value), SHED_FROM_LOAD);
-        ck_assert_int_eq(shed_value_origin(there.value), SHED_FROM_REDIS);
+        ck_assert_int_eq(shed_value_origin(here.value), SHED_ORIGIN_LOAD);
+        ck_assert_int_eq(shed_value_origin(there.value), SHED_ORIGIN_REDIS);
     }
     check_text(here.value, "k@1");
     check_text(there.value, "k@1");
@@ -486,7 +490,7 @@ START_TEST(a_revoked_lease_is_noticed_and_counted)
     server_do(&rig.server, "DEL t:{k}");
     WAIT_FOR(stats_of(rig.cache).leases_lost == 1);
     table_release(&rig.table);
-    getter_expect(&getter, "k@1", SHED_UNPUBLISHED);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
     rig_down(&rig);
 }
 END_TEST
@@ -496,18 +500,19 @@ END_TEST
 static int use_in_child(void)
 {
     struct shed_value *value = NULL;
-    struct shed_item item = {"k", 1, NULL, 0};
+    struct shed_item item = {{"k", 1}, NULL, 0};
     struct shed_cache *cache = NULL;
     struct shed_error err = {0};
 
-    if (shed_get(rig.cache, "k", 1, 0, &value, &err) != SHED_EFORKED ||
+    if (shed_get(rig.cache, shed_str("k"), 0, &value, &err) != SHED_EFORKED ||
         strstr(err.reason, "fork") == NULL)
         return 1;
     if (shed_get_many(rig.cache, &item, 1, 0, NULL) != SHED_EFORKED)
         return 2;
-    if (shed_put(rig.cache, "k", 1, "v", 1, 0, NULL) != SHED_EFORKED)
+    if (shed_put(rig.cache, shed_str("k"), shed_str("v"), 0, NULL) !=
+        SHED_EFORKED)
         return 3;
-    if (shed_invalidate(rig.cache, "k", 1, 0, NULL) != SHED_EFORKED)
+    if (shed_invalidate(rig.cache, shed_str("k"), 0, NULL) != SHED_EFORKED)
         return 4;
     if (shed_cache_open(rig.client, "u", rig.source, NULL, &cache, NULL) !=
         SHED_EFORKED)
@@ -534,7 +539,7 @@ START_TEST(a_child_is_told_so_and_the_parent_goes_on)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);
-    expect_origin(rig.cache, "k", "k@1", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     expect_text(rig.cache, "l", "l@1");
     ck_assert_int_eq(server_clients(&rig.server, ""), before);
     rig_down(&rig);

@@ -290,7 +290,7 @@ static bool is_old(const struct server *s)
 
 static struct shed_lock *open_quorum(struct shed_client **clients)
 {
-    struct shed_lock_options o = exact(SHED_LOCK_QUORUM);
+    struct shed_lock_options o = exact(SHED_LOCK_LEASE);
     struct shed_lock *quorum;
 
     o.lease_ms = LEASE_MS;
@@ -301,8 +301,9 @@ static struct shed_lock *open_quorum(struct shed_client **clients)
     }
     for (unsigned i = 0; i < SERVERS; i++)
         WAIT_FOR(is_old(&servers[i]));
-    ck_assert_int_eq(shed_lock_open(clients, SERVERS, LOCK_NAME,
-                                    strlen(LOCK_NAME), &o, &quorum, NULL),
+    ck_assert_int_eq(shed_lock_open_quorum(clients, SERVERS,
+                                           shed_str(LOCK_NAME), &o, &quorum,
+                                           NULL),
                      SHED_OK);
     return quorum;
 }

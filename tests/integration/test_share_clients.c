@@ -142,8 +142,7 @@ static void enter(const char *name)
 
 static struct shed_lock *open_ours(void)
 {
-    struct shed_lock_options o =
-        options_of(server_count == 1 ? SHED_LOCK_LEASE : SHED_LOCK_QUORUM);
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *clients[SERVERS];
     struct shed_lock *lock;
 
@@ -151,8 +150,9 @@ static struct shed_lock *open_ours(void)
     o.lease_ms = lease_ms;
     for (unsigned i = 0; i < server_count; i++)
         clients[i] = open_client(&servers[i], SHED_WAIT_AUTO);
-    ck_assert_int_eq(shed_lock_open(clients, server_count, LOCK_NAME,
-                                    strlen(LOCK_NAME), &o, &lock, NULL),
+    ck_assert_int_eq(shed_lock_open_quorum(clients, server_count,
+                                           shed_str(LOCK_NAME), &o, &lock,
+                                           NULL),
                      SHED_OK);
     return lock;
 }
@@ -165,7 +165,7 @@ static _Noreturn void contend(const char *name, struct pulse *pulse)
 
     pulse_start(pulse);
     while (!exists("stop")) {
-        int code = shed_lock_acquire(lock, PLENTY_MS, &err);
+        enum shed_code code = shed_lock_acquire(lock, PLENTY_MS, &err);
         if (code != SHED_OK) {
             fprintf(stderr, "%s: %s\n", name, err.reason);
             _exit(EXIT_FAILURE);

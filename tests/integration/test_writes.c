@@ -15,9 +15,9 @@ START_TEST(what_was_put_is_got_without_a_load)
 {
     rig_up(&rig);
     put(rig.cache, "k", "mine");
-    expect_origin(rig.cache, "k", "mine", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "mine", SHED_ORIGIN_REDIS);
     put(rig.cache, "k", "");
-    expect_origin(rig.cache, "k", "", SHED_FROM_REDIS);
+    expect_origin(rig.cache, "k", "", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&rig.table), 0);
     ck_assert_uint_eq(stats_of(rig.cache).puts, 2);
     rig_down(&rig);
@@ -32,7 +32,7 @@ START_TEST(a_put_is_read_by_another_client)
     peer_open(&peer, &rig);
     expect_text(peer.cache, "k", "k@1");
     put(rig.cache, "k", "mine");
-    expect_origin(peer.cache, "k", "mine", SHED_FROM_REDIS);
+    expect_origin(peer.cache, "k", "mine", SHED_ORIGIN_REDIS);
     peer_close(&peer);
     rig_down(&rig);
 }
@@ -48,8 +48,8 @@ START_TEST(a_put_ends_a_load_under_way)
     WAIT_FOR(table_running(&rig.table) == 1);
     put(rig.cache, "k", "mine");
     table_release(&rig.table);
-    getter_expect(&before, "mine", SHED_FROM_REDIS);
-    expect_origin(rig.cache, "k", "mine", SHED_FROM_REDIS);
+    getter_expect(&before, "mine", SHED_ORIGIN_REDIS);
+    expect_origin(rig.cache, "k", "mine", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(stats_of(rig.cache).publishes_superseded, 1);
     rig_down(&rig);
 }
@@ -74,7 +74,7 @@ END_TEST
 START_TEST(an_invalidation_ends_absence_too)
 {
     rig_up(&rig);
-    expect_kind(rig.cache, "absent", SHED_ABSENT);
+    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
     invalidate(rig.cache, "absent");
     ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{absent}"), 0);
     rig_down(&rig);
@@ -93,9 +93,9 @@ static void end_during_a_load(void (*end)(void))
     table_update(&rig.table);
     end();
     table_release(&rig.table);
-    getter_expect(&before, "k@1", SHED_UNPUBLISHED);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 0);
-    expect_origin(rig.cache, "k", "k@2", SHED_FROM_LOAD);
+    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(rig.cache).publishes_invalidated, 1);
     ck_assert_uint_eq(stats_of(rig.cache).unpublished, 0);
     ck_assert_uint_eq(stats_of(rig.cache).published, 1);
@@ -148,7 +148,7 @@ START_TEST(who_comes_after_an_invalidation_does_not_wait_for_the_older_load)
     getter_start(&after, rig.cache, "k");
     WAIT_FOR(table_running(&rig.table) == 2);
     table_release(&rig.table);
-    getter_expect(&after, "k@2", SHED_FROM_LOAD);
+    getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     getter_join(&before);
     ck_assert_int_eq(before.code, SHED_OK);
     shed_value_unref(before.value);
@@ -171,8 +171,8 @@ START_TEST(who_comes_after_a_del_gets_the_new_row)
     getter_start(&after, rig.cache, "k");
     WAIT_FOR(stats_of(rig.cache).joins == 1);
     table_release(&rig.table);
-    getter_expect(&before, "k@1", SHED_UNPUBLISHED);
-    getter_expect(&after, "k@2", SHED_FROM_LOAD);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     rig_down(&rig);
 }
 END_TEST
@@ -192,7 +192,7 @@ START_TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
     getter_start(&after, rig.cache, "k");
     WAIT_FOR(table_running(&rig.table) == 2);
     table_release(&rig.table);
-    getter_expect(&after, "k@2", SHED_FROM_LOAD);
+    getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     getter_join(&before);
     ck_assert_int_eq(before.code, SHED_OK);
     shed_value_unref(before.value);
@@ -214,7 +214,7 @@ static void *read_on(void *arg)
 
     while (!atomic_load(r->is_stopping)) {
         struct shed_value *value = NULL;
-        (void)!shed_get(rig.cache, "k", 1, 0, &value, NULL);
+        (void)!shed_get(rig.cache, shed_str("k"), 0, &value, NULL);
         shed_value_unref(value);
     }
     return NULL;
@@ -328,7 +328,8 @@ static void ask_for_k(void)
 {
     struct shed_value *value = NULL;
 
-    ck_assert_int_ne(shed_get(rig.cache, "k", 1, 0, &value, NULL), SHED_EINVAL);
+    ck_assert_int_ne(shed_get(rig.cache, shed_str("k"), 0, &value, NULL),
+                     SHED_EINVAL);
     shed_value_unref(value);
 }
 

@@ -22,7 +22,7 @@ static void load_row(void *user, void *thread, struct shed_load *load)
     (void)user;
     (void)thread;
     for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, row, strlen(row));
+        shed_load_value(load, i, shed_str(row));
     shed_load_done(load);
 }
 
@@ -36,11 +36,11 @@ static int get_row(struct shed_client *client, struct shed_source *source,
 
     if (rc != SHED_OK)
         return rc;
-    rc = shed_invalidate(cache, key, strlen(key), 0, err);
+    rc = shed_invalidate(cache, shed_str(key), 0, err);
     if (rc == SHED_OK)
-        rc = shed_get(cache, key, strlen(key), 0, &value, err);
+        rc = shed_get(cache, shed_str(key), 0, &value, err);
     if (rc == SHED_OK) {
-        if (shed_value_kind(value) != SHED_ROW ||
+        if (shed_value_kind(value) != SHED_KIND_ROW ||
             shed_value_size(value) != strlen(row) ||
             memcmp(shed_value_data(value), row, strlen(row)) != 0) {
             (void)snprintf(err->reason, sizeof(err->reason), "another row");

@@ -233,7 +233,7 @@ static void choose_algorithm(struct sim *s)
 {
     static const enum shed_lock_algorithm algorithms[] = {
         SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP,
-        SHED_LOCK_LEASE, SHED_LOCK_LEASE,  SHED_LOCK_QUORUM};
+        SHED_LOCK_LEASE, SHED_LOCK_LEASE,  SHED_LOCK_LEASE};
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
 
     do

@@ -34,16 +34,17 @@ struct shed_lock *open_lock(struct shed_client *client,
     struct shed_lock *lock;
     struct shed_error err;
 
-    ck_assert_msg(shed_lock_open(&client, 1, LOCK_NAME, strlen(LOCK_NAME),
-                                 options, &lock, &err) == SHED_OK,
+    ck_assert_msg(shed_lock_open(client, shed_str(LOCK_NAME), options, &lock,
+                                 &err) == SHED_OK,
                   "%s", err.reason);
     return lock;
 }
 
-void expect_acquire(struct shed_lock *lock, uint64_t wait_ms, int code)
+void expect_acquire(struct shed_lock *lock, uint64_t wait_ms,
+                    enum shed_code code)
 {
     struct shed_error err = {.reason = "no reason"};
-    int got = shed_lock_acquire(lock, wait_ms, &err);
+    enum shed_code got = shed_lock_acquire(lock, wait_ms, &err);
 
     ck_assert_msg(got == code, "%s instead of %s: %s", shed_code_name(got),
                   shed_code_name(code), err.reason);
@@ -59,7 +60,7 @@ void acquire(struct shed_lock *lock, uint64_t wait_ms)
 void release(struct shed_lock *lock)
 {
     struct shed_error err;
-    int code = shed_lock_release(lock, &err);
+    enum shed_code code = shed_lock_release(lock, &err);
 
     ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err.reason);
 }
@@ -114,7 +115,7 @@ void extender_start(struct waiter *w, struct shed_lock *lock, uint64_t lease_ms)
     ck_assert_int_eq(pthread_create(&w->thread, NULL, extend, w), 0);
 }
 
-static void note(void *user, struct shed_lock *lock, int code,
+static void note(void *user, struct shed_lock *lock, enum shed_code code,
                  const struct shed_error *reason)
 {
     struct outcome *out = user;

@@ -42,7 +42,8 @@ struct shed_lock *open_lock(struct shed_client *client,
 /* They must succeed; and must fail with code. */
 void acquire(struct shed_lock *lock, uint64_t wait_ms);
 void release(struct shed_lock *lock);
-void expect_acquire(struct shed_lock *lock, uint64_t wait_ms, int code);
+void expect_acquire(struct shed_lock *lock, uint64_t wait_ms,
+                    enum shed_code code);
 uint64_t fence_of(struct shed_lock *lock);
 
 /* A thread that acquires; it keeps the lock until it may go on. */
@@ -50,7 +51,7 @@ struct waiter {
     pthread_t thread;
     struct shed_lock *lock;
     uint64_t wait_ms;
-    int code;
+    enum shed_code code;
     int release_code;
     uint64_t order; /* as the how manieth it got the lock, from 1 */
     atomic_bool has_ended;

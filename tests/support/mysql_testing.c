@@ -297,12 +297,12 @@ void assert_row(struct ask *ask, const void *data, size_t size)
 {
     struct shed_value *value = ask->loaded.value;
 
-    if (value != NULL && shed_value_kind(value) == SHED_ROW) {
+    if (value != NULL && shed_value_kind(value) == SHED_KIND_ROW) {
         ck_assert_uint_eq(shed_value_size(value), size);
         if (size > 0)
             ck_assert_int_eq(memcmp(shed_value_data(value), data, size), 0);
     }
-    assert_kind(ask, SHED_ROW);
+    assert_kind(ask, SHED_KIND_ROW);
 }
 
 void assert_text(struct ask *ask, const char *text)

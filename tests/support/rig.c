@@ -17,23 +17,23 @@ static void answer(struct shed_load *load, size_t i, unsigned version)
 {
     static const char big[4096];
     char row[SHED_KEY_MAX_BYTES + 32];
-    size_t size;
-    const char *key = shed_load_key(load, i, &size);
+    struct shed_bytes asked = shed_load_key(load, i);
+    const char *key = asked.data;
 
-    if (begins(key, size, "absent"))
+    if (begins(key, asked.size, "absent"))
         shed_load_absent(load, i);
-    else if (begins(key, size, "null"))
+    else if (begins(key, asked.size, "null"))
         shed_load_null(load, i);
-    else if (begins(key, size, "empty"))
-        shed_load_value(load, i, NULL, 0);
-    else if (begins(key, size, "fail"))
+    else if (begins(key, asked.size, "empty"))
+        shed_load_value(load, i, shed_bytes(NULL, 0));
+    else if (begins(key, asked.size, "fail"))
         shed_load_fail(load, i, "the table is on fire");
-    else if (begins(key, size, "big"))
-        shed_load_value(load, i, big, sizeof(big));
+    else if (begins(key, asked.size, "big"))
+        shed_load_value(load, i, shed_bytes(big, sizeof(big)));
     else {
-        memcpy(row, key, size);
-        size += (size_t)snprintf(row + size, 32, "@%u", version);
-        shed_load_value(load, i, row, size);
+        memcpy(row, key, asked.size);
+        asked.size += (size_t)snprintf(row + asked.size, 32, "@%u", version);
+        shed_load_value(load, i, shed_bytes(row, asked.size));
     }
 }
 
@@ -214,7 +214,7 @@ void check_text(struct shed_value *value, const char *text)
     size_t size;
 
     ck_assert_ptr_nonnull(value);
-    ck_assert_int_eq(shed_value_kind(value), SHED_ROW);
+    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ROW);
     size = shed_value_size(value);
     row = size > 0 ? shed_value_data(value) : "";
     ck_assert_msg(size == strlen(text) && memcmp(row, text, size) == 0,
@@ -225,7 +225,7 @@ static struct shed_value *get(struct shed_cache *cache, const char *key)
 {
     struct shed_value *value = NULL;
     struct shed_error err = {0};
-    int code = shed_get(cache, key, strlen(key), 0, &value, &err);
+    enum shed_code code = shed_get(cache, shed_str(key), 0, &value, &err);
 
     ck_assert_msg(code == SHED_OK, "%s: %s: %s", key, shed_code_name(code),
                   err.reason);
@@ -260,7 +260,7 @@ void expect_kind(struct shed_cache *cache, const char *key, enum shed_kind kind)
     shed_value_unref(value);
 }
 
-void expect_code(struct shed_cache *cache, const char *key, int code,
+void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
                  struct shed_error *err)
 {
     struct shed_value *value = NULL;
@@ -268,7 +268,7 @@ void expect_code(struct shed_cache *cache, const char *key, int code,
 
     if (err == NULL)
         err = &unused;
-    ck_assert_int_eq(shed_get(cache, key, strlen(key), 0, &value, err), code);
+    ck_assert_int_eq(shed_get(cache, shed_str(key), 0, &value, err), code);
     ck_assert_ptr_null(value);
     ck_assert_int_eq(err->code, code);
     ck_assert_uint_gt(strlen(err->reason), 0);
@@ -278,7 +278,7 @@ void invalidate(struct shed_cache *cache, const char *key)
 {
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_invalidate(cache, key, strlen(key), 0, &err) == SHED_OK,
+    ck_assert_msg(shed_invalidate(cache, shed_str(key), 0, &err) == SHED_OK,
                   "%s", err.reason);
 }
 
@@ -286,8 +286,8 @@ void put(struct shed_cache *cache, const char *key, const char *text)
 {
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_put(cache, key, strlen(key), text, strlen(text), 0,
-                           &err) == SHED_OK,
+    ck_assert_msg(shed_put(cache, shed_str(key), shed_str(text), 0, &err) ==
+                      SHED_OK,
                   "%s", err.reason);
 }
 
@@ -306,8 +306,8 @@ static void *run_getter(void *arg)
 {
     struct getter *g = arg;
 
-    g->code = shed_get(g->cache, g->key, strlen(g->key), g->timeout_ms,
-                       &g->value, &g->error);
+    g->code = shed_get(g->cache, shed_bytes(g->key, strlen(g->key)),
+                       g->timeout_ms, &g->value, &g->error);
     return NULL;
 }
 

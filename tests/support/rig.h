@@ -83,7 +83,7 @@ void expect_origin(struct shed_cache *cache, const char *key, const char *text,
                    enum shed_origin origin);
 void expect_kind(struct shed_cache *cache, const char *key,
                  enum shed_kind kind);
-void expect_code(struct shed_cache *cache, const char *key, int code,
+void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
                  struct shed_error *err);
 void check_text(struct shed_value *value, const char *text);
 void invalidate(struct shed_cache *cache, const char *key);
@@ -96,7 +96,7 @@ struct getter {
     struct shed_cache *cache;
     const char *key;
     uint64_t timeout_ms;
-    int code;
+    enum shed_code code;
     struct shed_value *value;
     struct shed_error error;
 };

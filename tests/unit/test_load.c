@@ -144,13 +144,8 @@ static void wait_settled(struct order *order)
 
 static void answer_all(struct shed_load *load)
 {
-    const void *key;
-    size_t size;
-
-    for (size_t i = 0; i < shed_load_count(load); i++) {
-        key = shed_load_key(load, i, &size);
-        shed_load_value(load, i, key, size);
-    }
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        shed_load_value(load, i, shed_load_key(load, i));
 }
 
 static void end_load(size_t i)
@@ -644,19 +639,19 @@ static void assert_failed(size_t i, enum shed_code code, const char *reason)
 static void answer_in_kinds(struct shed_load *load, size_t i)
 {
     if (i == 0)
-        shed_load_value(load, i, "a\0b", 3);
+        shed_load_value(load, i, shed_bytes("a\0b", 3));
     else if (i == 1)
         shed_load_null(load, i);
     else if (i == 2)
         shed_load_absent(load, i);
     else if (i == 3)
-        shed_load_value(load, i, NULL, 0);
+        shed_load_value(load, i, shed_bytes(NULL, 0));
 }
 
 START_TEST(each_key_gets_its_kind_of_answer)
 {
-    static const enum shed_kind kinds[] = {SHED_ROW, SHED_NULL, SHED_ABSENT,
-                                           SHED_ROW};
+    static const enum shed_kind kinds[] = {SHED_KIND_ROW, SHED_KIND_NULL,
+                                           SHED_KIND_ABSENT, SHED_KIND_ROW};
     struct shed_value *value;
 
     load_answered(4, answer_in_kinds);
@@ -664,7 +659,7 @@ START_TEST(each_key_gets_its_kind_of_answer)
         value = orders[i].loaded.value;
         ck_assert_ptr_nonnull(value);
         ck_assert_int_eq(shed_value_kind(value), kinds[i]);
-        ck_assert_int_eq(shed_value_origin(value), SHED_UNPUBLISHED);
+        ck_assert_int_eq(shed_value_origin(value), SHED_ORIGIN_UNPUBLISHED);
         ck_assert_uint_eq(shed_value_size(value), i == 0 ? 3 : 0);
     }
     ck_assert_mem_eq(shed_value_data(orders[0].loaded.value), "a\0b", 3);
@@ -689,12 +684,12 @@ END_TEST
 static void answer_twice(struct shed_load *load, size_t i)
 {
     if (i == 0) {
-        shed_load_value(load, i, "x", 1);
+        shed_load_value(load, i, shed_str("x"));
         shed_load_fail(load, i, "the result broke off");
     } else {
         shed_load_fail(load, i, "not yet");
-        shed_load_value(load, i, "x", 1);
-        shed_load_value(load, i, "yz", 2);
+        shed_load_value(load, i, shed_str("x"));
+        shed_load_value(load, i, shed_str("yz"));
     }
 }
 
@@ -711,7 +706,7 @@ static void answer_at_the_limit(struct shed_load *load, size_t i)
 {
     static const char bytes[101];
 
-    shed_load_value(load, i, bytes, i == 0 ? 100 : 101);
+    shed_load_value(load, i, shed_bytes(bytes, i == 0 ? 100 : 101));
 }
 
 START_TEST(a_value_over_the_limit_fails_its_key_alone)
@@ -738,13 +733,11 @@ END_TEST
 
 static void answer_beyond(struct shed_load *load, size_t i)
 {
-    size_t size = 1;
-
-    shed_load_value(load, i + 1, "x", 1);
+    shed_load_value(load, i + 1, shed_str("x"));
     shed_load_fail(load, i + 1, "x");
     shed_load_too_big(load, i + 1, "x");
-    ck_assert_ptr_null(shed_load_key(load, i + 1, &size));
-    ck_assert_uint_eq(size, 0);
+    ck_assert_ptr_null(shed_load_key(load, i + 1).data);
+    ck_assert_uint_eq(shed_load_key(load, i + 1).size, 0);
     shed_load_fail(load, i, NULL);
 }
 
@@ -933,7 +926,7 @@ static void load_without_memory(void *user, void *thread,
     (void)user;
     (void)thread;
     atomic_store(&memory_is_out, true);
-    shed_load_value(load, 0, "x", 1);
+    shed_load_value(load, 0, shed_str("x"));
     atomic_store(&memory_is_out, false);
     shed_load_done(load);
 }

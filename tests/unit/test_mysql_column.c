@@ -140,9 +140,9 @@ START_TEST(a_mode_that_is_not_the_columns_is_refused_with_the_right_one)
     struct shed_mysql_column text = column(MYSQL_TYPE_VAR_STRING, 0, 80, 0);
 
     ck_assert_ptr_nonnull(strstr(shed_mysql_column_problem(&number, false),
-                                 "SHED_MYSQL_INTEGER"));
-    ck_assert_ptr_nonnull(
-        strstr(shed_mysql_column_problem(&text, true), "SHED_MYSQL_STRING"));
+                                 "SHED_MYSQL_KEY_INTEGER"));
+    ck_assert_ptr_nonnull(strstr(shed_mysql_column_problem(&text, true),
+                                 "SHED_MYSQL_KEY_STRING"));
     ck_assert_ptr_null(shed_mysql_column_problem(&text, false));
     ck_assert(shed_mysql_column_holds_string(&text, "\0\xff", 2));
 }

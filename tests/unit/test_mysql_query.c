@@ -78,7 +78,7 @@ START_TEST(quoted_and_commented_placeholders_are_none)
     const char *text = hiding_places[_i];
     struct shed_mysql_query query;
     struct shed_error err = {0};
-    int code = shed_mysql_query_parse(text, &query, &err);
+    enum shed_code code = shed_mysql_query_parse(text, &query, &err);
 
     ck_assert_msg(code == SHED_OK, "%s: %s", text, err.reason);
     ck_assert_uint_eq(query.head_size, strlen(text) - strlen("(?)"));
@@ -289,7 +289,7 @@ START_TEST(uris_are_taken_apart)
 {
     struct shed_mysql_uri uri;
     struct shed_error err = {0};
-    int code = shed_mysql_uri_parse(uris[_i].text, &uri, &err);
+    enum shed_code code = shed_mysql_uri_parse(uris[_i].text, &uri, &err);
 
     ck_assert_msg(code == SHED_OK, "%s: %s", uris[_i].text, err.reason);
     ck_same(uri.user, uris[_i].user);
@@ -364,7 +364,7 @@ static int open_with(const struct shed_mysql_options *options,
                      struct shed_error *err)
 {
     struct shed_source *source = (struct shed_source *)&source;
-    int code =
+    enum shed_code code =
         shed_mysql_source_open(GOOD_URI, GOOD_QUERY, options, &source, err);
 
     ck_assert_int_eq(source != NULL, code == SHED_OK);

@@ -126,7 +126,7 @@ START_TEST(each_failure_counts_as_its_kind)
 {
     struct shed_stats stats;
 
-    for (int code = SHED_OK; code <= SHED_ELOST; code++) {
+    for (enum shed_code code = SHED_OK; code <= SHED_ELOST; code++) {
         shed_count_code(&counters, (enum shed_code)code);
         shed_counters_read(&counters, &stats);
         ck_assert_uint_eq(sum_of_errors(&stats), (uint64_t)code);

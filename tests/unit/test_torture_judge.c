@@ -85,7 +85,7 @@ static const struct checked {
     {{.algorithm = SHED_LOCK_LEASE, .verdict.disorders = 1},
      900,
      TORTURE_WRONG},
-    {{.algorithm = SHED_LOCK_QUORUM, .old_writes = 1}, 900, TORTURE_WRONG},
+    {{.algorithm = TORTURE_QUORUM, .old_writes = 1}, 900, TORTURE_WRONG},
     {{.algorithm = SHED_LOCK_LEASE, .recovered_ms = UINT64_MAX},
      90,
      TORTURE_WRONG},

@@ -29,7 +29,7 @@ START_TEST(a_value_is_a_copy_of_its_data)
 {
     char data[] = "row\0one";
     struct shed_value *value =
-        shed_value_create(SHED_ROW, SHED_FROM_LOAD, data, sizeof(data));
+        shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_LOAD, data, sizeof(data));
 
     ck_assert_ptr_nonnull(value);
     memset(data, 'x', sizeof(data));
@@ -42,11 +42,11 @@ END_TEST
 START_TEST(a_value_tells_what_it_is_and_where_it_is_from)
 {
     struct shed_value *value =
-        shed_value_create(SHED_ABSENT, SHED_UNPUBLISHED, NULL, 0);
+        shed_value_create(SHED_KIND_ABSENT, SHED_ORIGIN_UNPUBLISHED, NULL, 0);
 
     ck_assert_ptr_nonnull(value);
-    ck_assert_int_eq(shed_value_kind(value), SHED_ABSENT);
-    ck_assert_int_eq(shed_value_origin(value), SHED_UNPUBLISHED);
+    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ABSENT);
+    ck_assert_int_eq(shed_value_origin(value), SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(shed_value_age_ms(value), 0);
     value->age_ms = 77;
     ck_assert_uint_eq(shed_value_age_ms(value), 77);
@@ -57,13 +57,13 @@ END_TEST
 START_TEST(an_empty_row_has_no_data)
 {
     struct shed_value *made =
-        shed_value_create(SHED_ROW, SHED_FROM_LOAD, "", 0);
+        shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_LOAD, "", 0);
     struct shed_value *wrapped =
-        shed_value_wrap(SHED_ROW, SHED_FROM_REDIS, "", 0, NULL, NULL);
+        shed_value_wrap(SHED_KIND_ROW, SHED_ORIGIN_REDIS, "", 0, NULL, NULL);
 
     ck_assert_ptr_nonnull(made);
     ck_assert_ptr_nonnull(wrapped);
-    ck_assert_int_eq(shed_value_kind(made), SHED_ROW);
+    ck_assert_int_eq(shed_value_kind(made), SHED_KIND_ROW);
     ck_assert_ptr_null(shed_value_data(made));
     ck_assert_ptr_null(shed_value_data(wrapped));
     shed_value_unref(made);
@@ -74,7 +74,7 @@ END_TEST
 START_TEST(a_wrapped_value_shows_its_owners_bytes)
 {
     atomic_uint frees = 0;
-    struct shed_value *value = shed_value_wrap(SHED_ROW, SHED_FROM_REDIS,
+    struct shed_value *value = shed_value_wrap(SHED_KIND_ROW, SHED_ORIGIN_REDIS,
                                                "bytes", 5, &frees, count_free);
 
     ck_assert_ptr_nonnull(value);
@@ -87,7 +87,7 @@ END_TEST
 START_TEST(the_last_reference_frees_the_owner_once)
 {
     atomic_uint frees = 0;
-    struct shed_value *value = shed_value_wrap(SHED_ROW, SHED_FROM_REDIS,
+    struct shed_value *value = shed_value_wrap(SHED_KIND_ROW, SHED_ORIGIN_REDIS,
                                                "bytes", 5, &frees, count_free);
 
     ck_assert_ptr_nonnull(value);
@@ -110,7 +110,7 @@ START_TEST(no_memory_is_no_value)
     struct shed_value *value;
 
     is_memory_out = true;
-    value = shed_value_create(SHED_ROW, SHED_FROM_LOAD, "x", 1);
+    value = shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_LOAD, "x", 1);
     is_memory_out = false; /* Check needs some. */
     ck_assert_ptr_null(value);
 }
@@ -122,8 +122,8 @@ START_TEST(without_memory_the_owner_stays_the_callers)
     struct shed_value *value;
 
     is_memory_out = true;
-    value =
-        shed_value_wrap(SHED_ROW, SHED_FROM_REDIS, "x", 1, &frees, count_free);
+    value = shed_value_wrap(SHED_KIND_ROW, SHED_ORIGIN_REDIS, "x", 1, &frees,
+                            count_free);
     is_memory_out = false;
     ck_assert_ptr_null(value);
     ck_assert_uint_eq(frees, 0);
@@ -133,7 +133,7 @@ END_TEST
 START_TEST(a_size_that_overflows_is_no_value)
 {
     ck_assert_ptr_null(
-        shed_value_create(SHED_ROW, SHED_FROM_LOAD, "x", SIZE_MAX));
+        shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_LOAD, "x", SIZE_MAX));
 }
 END_TEST
 
@@ -156,7 +156,7 @@ START_TEST(threads_that_share_a_value_free_it_once)
 {
     atomic_uint frees = 0;
     pthread_t threads[THREADS];
-    struct shed_value *value = shed_value_wrap(SHED_ROW, SHED_FROM_REDIS,
+    struct shed_value *value = shed_value_wrap(SHED_KIND_ROW, SHED_ORIGIN_REDIS,
                                                "bytes", 5, &frees, count_free);
 
     ck_assert_ptr_nonnull(value);

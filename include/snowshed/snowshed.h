@@ -45,6 +45,12 @@
 #define SHED_MUST_CHECK
 #endif
 
+#if defined(__GNUC__)
+#define SHED_INLINE static inline __attribute__((unused))
+#else
+#define SHED_INLINE static inline
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -69,7 +75,12 @@ struct shed_bytes {
     size_t size;
 };
 
-static inline struct shed_bytes shed_bytes(const void *data, size_t size)
+/* In C++ the function hides the constructor of the struct, which is meant. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+SHED_INLINE struct shed_bytes shed_bytes(const void *data, size_t size)
 {
     struct shed_bytes bytes;
 
@@ -77,9 +88,12 @@ static inline struct shed_bytes shed_bytes(const void *data, size_t size)
     bytes.size = size;
     return bytes;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /* A terminated text, without its end; NULL is no bytes. */
-static inline struct shed_bytes shed_str(const char *text)
+SHED_INLINE struct shed_bytes shed_str(const char *text)
 {
     return shed_bytes(text, text != NULL ? strlen(text) : 0);
 }

@@ -72,22 +72,27 @@ struct shed_histogram {
     uint64_t sum; /* microseconds, or what is counted */
 };
 
+/*
+ * The two structs grow at their ends alone, by new counters, so that no field
+ * ever moves: a program that was compiled with an older header reads its own
+ * fields. struct shed_histogram is frozen, and so is the number of histograms.
+ */
 struct shed_stats {
-#define SHED_FIELD(field, help) uint64_t field;
-    SHED_COUNTERS(SHED_FIELD)
-#undef SHED_FIELD
     struct shed_histogram hit_us;     /* gets answered from Redis at once */
     struct shed_histogram miss_us;    /* gets that took the slow path */
     struct shed_histogram load_us;    /* calls of the source */
     struct shed_histogram batch_keys; /* keys per call of the source */
+#define SHED_FIELD(field, help) uint64_t field;
+    SHED_COUNTERS(SHED_FIELD)
+#undef SHED_FIELD
 };
 
 struct shed_lock_stats {
+    struct shed_histogram wait_us; /* from the call of an acquire to its hold */
+    struct shed_histogram hold_us; /* from a hold to its release or loss */
 #define SHED_FIELD(field, help) uint64_t field;
     SHED_LOCK_COUNTERS(SHED_FIELD)
 #undef SHED_FIELD
-    struct shed_histogram wait_us; /* from the call of an acquire to its hold */
-    struct shed_histogram hold_us; /* from a hold to its release or loss */
 };
 
 /*

@@ -1,0 +1,103 @@
+// A C++ program on snowshed.hpp, outside the tree: every class of the wrapper
+// is used once against a real Redis.
+//
+// usage: wrapper REDIS-URI
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include <snowshed/snowshed.hpp>
+
+static void require(bool holds, const char *what)
+{
+    if (holds)
+        return;
+    std::fprintf(stderr, "wrapper: %s\n", what);
+    std::exit(1);
+}
+
+template <class T> static T &require(shed::result<T> &result, const char *what)
+{
+    if (!result) {
+        std::fprintf(stderr, "wrapper: %s: %s: %s\n", what,
+                     shed_code_name(result.code()), result.error().reason);
+        std::exit(1);
+    }
+    return *result;
+}
+
+static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
+{
+    require(bool(cache.invalidate("a")), "invalidate");
+    auto loaded = cache.get("a");
+    require(require(loaded, "get").view() == "row of a", "the row");
+    require(loaded->origin() == SHED_ORIGIN_LOAD, "its origin");
+    shed::value copy = *loaded;
+    loaded = cache.get("a");
+    require(require(loaded, "get").origin() == SHED_ORIGIN_REDIS, "a hit");
+    require(copy.view() == loaded->view() && loads == 1, "one load");
+
+    auto absent = cache.get("absent");
+    require(require(absent, "absent").is_absent(), "no such row");
+    auto failed = cache.get("failed");
+    require(!failed && failed.code() == SHED_ESOURCE, "a failure");
+    require(std::string(failed.error().reason).find("on purpose") !=
+                std::string::npos,
+            "its reason");
+    require(cache.get("").code() == SHED_EINVAL, "an empty key");
+
+    require(bool(cache.put("b", "another row")), "put");
+    auto many = cache.get_many({"a", "b", "absent"});
+    require(many.size() == 3 && many[0] && many[1] && many[2], "get_many");
+    require(many[1]->view() == "another row", "the second of many");
+    require(many[2]->is_absent(), "the third of many");
+}
+
+static void use_lock(const shed::client &client)
+{
+    auto lock = shed::lock::open(client, "wrapper");
+    auto rival = shed::lock::open_quorum({&client}, "wrapper");
+    require(lock && rival, "locks");
+    {
+        auto hold = lock->acquire(10000);
+        require(require(hold, "acquire").is_mine(), "the hold");
+        require(hold->remaining_ms() > 0, "its time");
+        require(bool(hold->extend()), "extend");
+        auto fence = hold->fence();
+        require(require(fence, "fence").number > 0, "a token");
+        std::thread([&] {
+            auto refused = rival->acquire(0);
+            require(refused.code() == SHED_ETIMEDOUT, "exclusion");
+        }).join();
+    }
+    auto hold = rival->acquire(10000);
+    require(require(hold, "acquire after release").is_mine(), "the next hold");
+    require(bool(hold->release()), "release");
+}
+
+int main(int argc, char **argv)
+{
+    std::atomic<int> loads{0};
+
+    require(argc == 2, "usage: wrapper REDIS-URI");
+    auto client = shed::client::open(argv[1]);
+    require(client, "client");
+    auto source = shed::source::open([&loads](shed::batch batch) {
+        for (std::size_t i = 0; i < batch.count(); i++) {
+            loads++;
+            if (batch.key(i) == "absent")
+                batch.absent(i);
+            else if (batch.key(i) == "failed")
+                batch.fail(i, "on purpose");
+            else
+                batch.value(i, "row of " + std::string(batch.key(i)));
+        }
+    });
+    require(source, "source");
+    auto cache = shed::cache::open(*client, "wrapper", *source);
+    use_cache(require(cache, "cache"), loads);
+    use_lock(*client);
+    require(!shed::client::open("nonsense"), "a wrong URI");
+}

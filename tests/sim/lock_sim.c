@@ -247,10 +247,11 @@ static void choose_algorithm(struct sim *s)
     o.max_hold_ms = s->mode->is_calm || s->mode->is_prompt || !sim_chance(s, 20)
                         ? 0
                         : sim_between(s, 50, 300);
-    /* what breaks a session and stops its process as well, passes for a death
-     */
+    /* A process whose sessions are down at two looks passes for dead, and here
+     * commands time out sooner than a suspicion ends. */
     o.death_grace_ms =
-        s->mode->stalls > 0 && s->mode->cuts + s->mode->restarts > 0
+        s->mode->freezes > 0 ||
+                (s->mode->stalls > 0 && s->mode->cuts + s->mode->restarts > 0)
             ? 0
             : sim_between(s, 120, 200);
     s->is_watched = sim_chance(s, 60);

@@ -125,10 +125,10 @@ struct sim_call {
     uint64_t must_end_ms;
     unsigned epochs;
     uint64_t generation;
-    uint64_t stalled_ms; /* of the process, at the beginning */
-    uint64_t number;     /* the last that was written back for it */
-    uint32_t below;      /* the servers that knew no higher one, a bit each */
-    bool is_unsure; /* a renewal without an answer may have been executed */
+    uint64_t stalled_ms;   /* of the process, at the beginning */
+    uint64_t number;       /* the last that was written back for it */
+    uint32_t below;        /* the servers that knew no higher one, a bit each */
+    bool is_renewed_late;  /* on one server, after it was lost */
     struct shed_talk talk; /* the short way's */
 };
 

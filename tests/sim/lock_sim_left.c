@@ -70,8 +70,9 @@ static void check_orphan(struct sim *s, unsigned i)
     if (handle->life != SIM_IN_USE || handle->closing_ms != 0 ||
         (hold->is_held && is_same(&hold->holder, &call->request.holder)) ||
         is_busy_with(s, call->handle, i, &call->request.holder) ||
-        ((s->server_count > 1 || call->is_unsure) && call->generation > 0 &&
-         call->generation <= handle->machine.lost_generation))
+        (call->generation > 0 &&
+         call->generation <= handle->machine.lost_generation &&
+         !call->is_renewed_late))
         return;
     sim_fail(s, "server %u has what nobody holds, and nobody removes: %u", i,
              call->request.holder.token[0]);

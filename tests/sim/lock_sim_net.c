@@ -203,7 +203,8 @@ static void cut(struct sim *s, unsigned p, unsigned i, bool is_server_gone)
     struct sim_process *process = &s->process[p];
 
     for (size_t r = 0; r < SIM_REQUESTS; r++)
-        if (s->request[r].process == p && s->request[r].server == i &&
+        if (s->request[r].is_used && s->request[r].process == p &&
+            s->request[r].server == i &&
             (is_server_gone || s->request[r].call == SIM_CALLS ||
              sim_chance(s, 50))) /* the short way has its own connections */
             break_request(s, r, is_server_gone);

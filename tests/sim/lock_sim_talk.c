@@ -66,6 +66,16 @@ void sim_ask(struct sim *s, unsigned h, unsigned server)
         sim_send(s, h, server, SIM_CALLS, talk, NULL);
 }
 
+static void note_renewal(struct sim *s, const struct sim_request *r,
+                         const struct shed_talk *talk)
+{
+    struct sim_call *call = &s->call[sim_find_call(s, &talk->holder)];
+    uint64_t lost = s->handle[r->handle].machine.lost_generation;
+
+    call->is_renewed_late = s->server_count == 1 && call->generation > 0 &&
+                            call->generation <= lost;
+}
+
 /* Returns: whether the talk is over. */
 bool sim_hear(struct sim *s, const struct sim_request *r,
               struct shed_talk *talk)
@@ -74,14 +84,14 @@ bool sim_hear(struct sim *s, const struct sim_request *r,
     bool goes_on;
 
     if (r->is_broken) {
-        if (talk->op == SHED_LOCK_OP_EXTEND)
-            s->call[sim_find_call(s, &talk->holder)].is_unsure = true;
         (void)shed_fail(&talk->error, SHED_EREDIS, "the connection broke");
         (void)shed_talk_end(talk, SHED_TALK_FAILED);
         return true;
     }
     read_clocks(s, r->handle, talk);
     goes_on = talk->way->hear(talk, lock_twin_say(&r->reply, &memory));
+    if (talk->op == SHED_LOCK_OP_EXTEND && talk->end == SHED_TALK_YES)
+        note_renewal(s, r, talk);
     if (goes_on && sim_say(s, r->handle, r->server, r->call, talk))
         return false;
     if (talk->end == SHED_TALK_YES && r->call == SIM_CALLS)

@@ -418,10 +418,21 @@ START_TEST(without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused)
 }
 END_TEST
 
+START_TEST(without_memory_the_lock_of_a_dead_holder_is_taken)
+{
+    ck_assert(acquire(HOLDER, PROCESS, run_id));
+    ck_assert(!try_other());
+    server_do(&server, "CONFIG SET maxmemory 1");
+    ck_assert(!try_other());
+}
+END_TEST
+
+/* The first look sets a mark, the next one finds it. */
 START_TEST(without_memory_a_fair_lock_of_a_dead_holder_is_taken)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     server_do(&server, "CONFIG SET maxmemory 1");
+    ck_assert(!acquire_fair());
     ck_assert(!acquire_fair());
     ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 1);
 }
@@ -481,6 +492,7 @@ int main(void)
         tc, what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten);
     tcase_add_test(
         tc, without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused);
+    tcase_add_test(tc, without_memory_the_lock_of_a_dead_holder_is_taken);
     tcase_add_test(tc, without_memory_a_fair_lock_of_a_dead_holder_is_taken);
     tcase_add_test(tc, without_memory_the_first_waiter_keeps_its_place);
     tcase_add_test(tc, without_memory_a_foreign_lock_is_taken);

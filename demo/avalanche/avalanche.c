@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/cli.h"
+#include "common/place.h"
 #include "report.h"
 
 #define WAYS 3
@@ -83,7 +84,7 @@ static void parse_options(struct choice *c, int argc, char **argv)
     cli_choose(&cli, "protect", c->protect, way_names, WAYS, c->is_way);
     cli_choose(&cli, "scenario", c->scenario, scenario_names, SCENARIOS,
                c->is_scenario);
-    wrong = database_configure(c->options.mysql_uri);
+    wrong = place_parse(c->options.mysql_uri);
     if (wrong != NULL)
         cli_refuse(&cli, "mysql", wrong);
 }

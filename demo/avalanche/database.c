@@ -6,71 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/place.h"
+
 /* Room for a query: its frame and an id with its comma for each key. */
 #define QUERY_BYTES (256 + PAGE_MAX * 22)
-#define PART_BYTES 256
 
 struct database {
     MYSQL *mysql;
     char query[QUERY_BYTES];
 };
-
-static struct {
-    char user[PART_BYTES], password[PART_BYTES], host[PART_BYTES];
-    char socket[PART_BYTES], name[PART_BYTES];
-    unsigned port;
-} server;
-
-static void copy(char out[PART_BYTES], const char *begin, const char *end)
-{
-    size_t size = (size_t)(end - begin);
-
-    size = size < PART_BYTES ? size : PART_BYTES - 1;
-    memcpy(out, begin, size);
-    out[size] = '\0';
-}
-
-/* user[:password]@ */
-static const char *take_user(const char *c)
-{
-    const char *at = strchr(c, '@'), *colon;
-
-    if (at == NULL)
-        return c;
-    colon = memchr(c, ':', (size_t)(at - c));
-    copy(server.user, c, colon != NULL ? colon : at);
-    if (colon != NULL)
-        copy(server.password, colon + 1, at);
-    return at + 1;
-}
-
-const char *database_configure(const char *uri)
-{
-    const char *c, *slash, *question, *colon;
-
-    if (strncmp(uri, "mysql://", 8) != 0)
-        return "must begin with mysql://";
-    c = take_user(uri + 8);
-    slash = strchr(c, '/');
-    if (slash == NULL || slash[1] == '\0' || slash[1] == '?')
-        return "must name a database: mysql://user@host/database";
-    question = slash + strcspn(slash, "?");
-    copy(server.name, slash + 1, question);
-    colon = memchr(c, ':', (size_t)(slash - c));
-    copy(server.host, c, colon != NULL ? colon : slash);
-    if (colon != NULL)
-        server.port = (unsigned)strtoul(colon + 1, NULL, 10);
-    if (strncmp(question, "?socket=", 8) == 0)
-        copy(server.socket, question + 8, question + strlen(question));
-    else if (*question != '\0')
-        return "only ?socket=/path may follow the database";
-    return NULL;
-}
-
-static const char *or_null(const char *text)
-{
-    return text[0] != '\0' ? text : NULL;
-}
 
 struct database *database_open(char *why, size_t size)
 {
@@ -81,10 +25,7 @@ struct database *database_open(char *why, size_t size)
         (void)snprintf(why, size, "memory is out");
         return NULL;
     }
-    if (mysql_real_connect(db->mysql, or_null(server.host),
-                           or_null(server.user), or_null(server.password),
-                           server.name, server.port, or_null(server.socket),
-                           0) == NULL) {
+    if (!place_connect(db->mysql, 0)) {
         (void)snprintf(why, size, "database: %s", mysql_error(db->mysql));
         database_close(db);
         return NULL;

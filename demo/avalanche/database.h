@@ -7,21 +7,9 @@
 #include <stdint.h>
 
 #include "common/record.h"
-
-#define ROW_BYTES 200
-#define PAGE_MAX 1000
-
-struct row {
-    bool is_there;
-    size_t size;
-    char text[ROW_BYTES];
-};
+#include "common/ways.h"
 
 struct database;
-
-/* Parse the URI once; the parts are borrowed by every connection. Returns
- * NULL, or what is wrong with it. */
-const char *database_configure(const char *uri);
 
 /* Connect. Returns NULL on failure, with the reason in why. */
 struct database *database_open(char *why, size_t size);

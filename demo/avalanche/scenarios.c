@@ -17,6 +17,7 @@
 
 #include "common/fleet.h"
 #include "common/redis.h"
+#include "database.h"
 
 #define LONG_TTL_MS                                                            \
     600000 /* nothing expires but what the conductor expires                   \

@@ -11,6 +11,7 @@
 
 #include "common/redis.h"
 #include "common/ways.h"
+#include "database.h"
 
 #define RETRY_MS 10
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/ways.h"
+#include "database.h"
 
 #define TIMEOUT_MS 30000
 #define KEY_BYTES 24

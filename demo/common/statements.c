@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mysql/uri.h"
+#include "place.h"
 
 #define CONNECT_TIMEOUT_S 5
 #define ANSWER_TIMEOUT_S 60 /* above the server's wait for a row's lock */
@@ -26,21 +26,13 @@ struct statements {
     MYSQL_STMT *stmt[STATEMENTS_MAX];
 };
 
-static struct shed_mysql_uri server;
-
 bool statements_configure(const char *uri, char *why, size_t size)
 {
-    struct shed_error err = {0};
+    const char *wrong = place_parse(uri);
 
-    if (shed_mysql_uri_parse(uri, &server, &err) == SHED_OK)
-        return true;
-    (void)snprintf(why, size, "%s", err.reason);
-    return false;
-}
-
-void statements_forget(void)
-{
-    shed_mysql_uri_fini(&server);
+    if (wrong != NULL)
+        (void)snprintf(why, size, "the URI of the database %s", wrong);
+    return wrong == NULL;
 }
 
 /* ---------------------------------------------------------------- failures */
@@ -76,9 +68,7 @@ static bool connect_server(struct statements *s)
     if (mysql_options(s->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s) == 0 &&
         mysql_options(s->mysql, MYSQL_OPT_READ_TIMEOUT, &answer_s) == 0 &&
         mysql_options(s->mysql, MYSQL_OPT_WRITE_TIMEOUT, &answer_s) == 0 &&
-        mysql_real_connect(s->mysql, server.host, server.user, server.password,
-                           server.database, server.port, server.socket,
-                           CLIENT_FOUND_ROWS) != NULL)
+        place_connect(s->mysql, CLIENT_FOUND_ROWS))
         return true;
     (void)fail(s, mysql_errno(s->mysql), mysql_error(s->mysql));
     return false;

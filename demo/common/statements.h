@@ -27,7 +27,6 @@ struct statements;
 
 /* Parse the URI once; every connection uses it. Returns false with why. */
 bool statements_configure(const char *uri, char *why, size_t size);
-void statements_forget(void);
 
 /* Connect and prepare count texts, which live as long. files: what is to be
  * loaded when a table is missing. Returns NULL with why. */

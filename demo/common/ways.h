@@ -2,7 +2,21 @@
 #ifndef DEMO_WAYS_H
 #define DEMO_WAYS_H
 
-#include "avalanche/database.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record.h"
+
+/* Most rows of one call, and the longest of them. */
+#define PAGE_MAX 1000
+#define ROW_BYTES 200
+
+struct row {
+    bool is_there;
+    size_t size;
+    char text[ROW_BYTES];
+};
 
 struct settings {
     const char *redis_uri;

@@ -149,7 +149,6 @@ int main(int argc, char **argv)
         flashsale_json(json, &c.options, outcomes, count);
     is_good &= cli_close_output(&cli, "json", json);
     free(outcomes);
-    statements_forget();
     mysql_library_end();
     return is_good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -110,7 +110,6 @@ int main(int argc, char **argv)
     if (json != NULL)
         seats_json(json, &options, outcomes, SCENES);
     is_good &= cli_close_output(&cli, "json", json);
-    statements_forget();
     mysql_library_end();
     return is_good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 #
 # Options, checked before anything is installed or built. What a demo takes is
-# in the table that its program is compiled with: demo/NAME.def, a row a line.
+# in the table that its program is compiled with: demo/NAME/NAME.def, a row a line.
 # Source it, and define
 #
 #   complain TEXT       ends the script with 2 and the usage

@@ -13,8 +13,8 @@
 #define FAULTS_MS 350                     /* faults begin within */
 #define SETTLE_MS 400         /* they have ended, and their effects, after */
 #define SERVERS_APART_MS 5000 /* their clocks, at most */
-#define LOOK_MS 40            /* at holds whose renewals are rare */
-#define STEPS_MAX 6000
+#define LOOK_MS 30            /* at holds whose renewals are rare */
+#define STEPS_MAX 10000
 
 /* ----------------------------------------------------------------- chance */
 

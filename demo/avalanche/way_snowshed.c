@@ -127,7 +127,7 @@ static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,
     struct shed_item items[PAGE_MAX];
     char keys[PAGE_MAX][KEY_BYTES];
     struct shed_error err;
-    int code;
+    enum shed_code code;
 
     (void)did_load; /* the loader threads query, never the caller's */
     for (size_t i = 0; i < count; i++) {

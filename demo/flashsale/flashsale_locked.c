@@ -62,7 +62,7 @@ static void close_shop(void *arg)
     free(s);
 }
 
-static int open_lock(struct shop *s, struct shed_error *err)
+static enum shed_code open_lock(struct shop *s, struct shed_error *err)
 {
     struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
 
@@ -189,9 +189,9 @@ static enum statement_code ask_guard(struct thread *t,
                                      const struct shed_fence *fence)
 {
     struct shop *s = t->shop;
-    int code = shed_mysql_fence(statements_mysql(t->till),
-                                shed_bytes(s->lock_name, s->lock_name_size),
-                                fence, &t->newest, &t->err);
+    enum shed_code code = shed_mysql_fence(
+        statements_mysql(t->till), shed_bytes(s->lock_name, s->lock_name_size),
+        fence, &t->newest, &t->err);
 
     switch (code) {
     case SHED_OK:
@@ -237,7 +237,7 @@ static bool release(struct thread *t)
 {
     struct shed_lock *lock = t->shop->lock;
     uint64_t newest = t->newest;
-    int code = shed_lock_release(lock, &t->err);
+    enum shed_code code = shed_lock_release(lock, &t->err);
 
     t->newest = 0;
     if (code == SHED_ELOST)
@@ -278,7 +278,7 @@ static enum answer attempt(void *thread, uint64_t buyer, bool is_retry,
 {
     struct thread *t = thread;
     enum answer answer;
-    int code;
+    enum shed_code code;
 
     if (!is_retry && is_sold_out(t->shop))
         return ANSWER_TURNED_AWAY;

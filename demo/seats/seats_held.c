@@ -95,9 +95,9 @@ static void *enter_booth(void *process, char *why, size_t size)
 
 static enum statement_code ask_guard(struct thread *t)
 {
-    int code = shed_mysql_fence(statements_mysql(t->sql),
-                                shed_bytes(t->name, t->name_size), &t->fence,
-                                &t->newest, &t->err);
+    enum shed_code code = shed_mysql_fence(statements_mysql(t->sql),
+                                           shed_bytes(t->name, t->name_size),
+                                           &t->fence, &t->newest, &t->err);
 
     if (code == SHED_OK || code == SHED_ETIMEDOUT)
         t->newest = 0;
@@ -152,7 +152,7 @@ static enum statement_code sell_seat(struct thread *t)
 
 /* -------------------------------------------------------------------- hold */
 
-static int open_lock(struct thread *t)
+static enum shed_code open_lock(struct thread *t)
 {
     struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
 
@@ -170,7 +170,7 @@ static int open_lock(struct thread *t)
  * on nobody who held the seat before can pay for it. */
 static enum answer hold_seat(struct thread *t, uint64_t wait_ms)
 {
-    int code = shed_lock_acquire(t->lock, wait_ms, &t->err);
+    enum shed_code code = shed_lock_acquire(t->lock, wait_ms, &t->err);
     enum answer answer;
 
     if (code == SHED_OK)
@@ -188,7 +188,7 @@ static enum answer hold_seat(struct thread *t, uint64_t wait_ms)
 /* Returns ANSWER_LOST if the hold had ended before. */
 static enum answer give_back(struct thread *t)
 {
-    int code = shed_lock_release(t->lock, &t->err);
+    enum shed_code code = shed_lock_release(t->lock, &t->err);
 
     if (code == SHED_OK)
         return ANSWER_LEFT;
@@ -208,7 +208,7 @@ static enum answer give_back(struct thread *t)
 static enum answer pay(struct thread *t)
 {
     const struct plan *plan = &t->visit->plan;
-    int code = shed_lock_extend(t->lock, plan->limit_ms, &t->err);
+    enum shed_code code = shed_lock_extend(t->lock, plan->limit_ms, &t->err);
     enum answer answer;
 
     if (code != SHED_OK)

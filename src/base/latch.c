@@ -16,7 +16,7 @@ enum { MS_PER_S = 1000, NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
  * not: so the clock is looked at again after so long. */
 #define LONGEST_SLEEP_MS ((uint64_t)1000)
 
-enum shed_code shed_cond_init(pthread_cond_t *cond)
+int shed_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;
     int rc = pthread_condattr_init(&attr);

@@ -24,7 +24,7 @@ struct shed_latch {
 
 /* A condition variable on the monotonic clock, for what a latch does not fit.
  * Returns: 0, or an errno. */
-SHED_MUST_CHECK enum shed_code shed_cond_init(pthread_cond_t *cond);
+SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
 
 /* Wait for at most left_ms (and possibly less: look again). */
 void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,

@@ -300,7 +300,7 @@ static void *run_loader(void *arg);
 
 /* Start a loader. All signals are blocked in it: the program's are for its own
  * threads, and a SIGPIPE that a source raises stays pending there. */
-static enum shed_code start_thread_locked(struct shed_source *s)
+static int start_thread_locked(struct shed_source *s)
 {
     sigset_t all, before;
     int failure;
@@ -454,7 +454,7 @@ static enum shed_code check_options(const struct shed_source_options *o,
 }
 
 /* Make the lock and what is waited for under it. Returns 0, or an errno. */
-static enum shed_code init_sync(struct shed_source *s)
+static int init_sync(struct shed_source *s)
 {
     enum { CONDITIONS = 3 };
     pthread_cond_t *conds[CONDITIONS] = {&s->work, &s->grown, &s->quiet};

@@ -13,6 +13,7 @@
 #include "cache/freshness.h"
 
 #define REFRESH_SUFFIX ":refresh"
+#define REFRESH_BYTES (sizeof(REFRESH_SUFFIX) - 1)
 
 /* Call a script on the entry of a key; whatever comes of it, callers that come
  * now do not join a flight from before. */
@@ -48,7 +49,7 @@ add_keys(struct shed_args *args, const struct shed_named_key *named,
     memcpy(refresh, named->bytes, size);
     memcpy(refresh + size, REFRESH_SUFFIX, sizeof(REFRESH_SUFFIX));
     shed_args_add(args, named->bytes, size);
-    shed_args_add(args, refresh, size + strlen(REFRESH_SUFFIX));
+    shed_args_add(args, refresh, size + REFRESH_BYTES);
 }
 
 static enum shed_code check_write(struct shed_cache *cache,
@@ -182,8 +183,8 @@ static void fill_sweep(const struct shed_cache *cache,
         *key = named.key;
         key->redis = memcpy(at, named.bytes, key->redis_size);
         at += key->redis_size;
-        memcpy(at, REFRESH_SUFFIX, strlen(REFRESH_SUFFIX));
-        at += strlen(REFRESH_SUFFIX);
+        memcpy(at, REFRESH_SUFFIX, REFRESH_BYTES);
+        at += REFRESH_BYTES;
         shed_script_begin(&s->args[i], SHED_SCRIPT_INVALIDATE, "2");
         shed_args_add(&s->args[i], key->redis, key->redis_size);
         shed_args_add(&s->args[i], key->redis, (size_t)(at - key->redis));

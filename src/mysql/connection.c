@@ -189,8 +189,7 @@ static void note_handle_failure(struct shed_mysql_connection *c,
 /* ---------------------------------------------------------------- opening */
 
 /* Returns 0, or not. */
-static enum shed_code set_options(MYSQL *mysql,
-                                  const struct shed_mysql_config *config)
+static int set_options(MYSQL *mysql, const struct shed_mysql_config *config)
 {
     unsigned protocol =
         config->uri.socket != NULL ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;

@@ -66,7 +66,7 @@ static void *run_loop(void *arg)
 }
 
 /* The program's signals are for its own threads. */
-static enum shed_code start_thread(struct shed_reactor *r)
+static int start_thread(struct shed_reactor *r)
 {
     sigset_t all, before;
     int failure;

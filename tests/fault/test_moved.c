@@ -119,7 +119,7 @@ static void demote(const struct server *s)
     server_do(s, "REPLICAOF 127.0.0.1 1");
 }
 
-static int try_to_invalidate(void)
+static enum shed_code try_to_invalidate(void)
 {
     return shed_invalidate(rig.cache, shed_str("k"), 0, NULL);
 }

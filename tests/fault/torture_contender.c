@@ -199,8 +199,9 @@ static void say(const char *sql)
 
 /* The protected write: who entered when; the row that all write, and a line of
  * its history. */
-static int write_in_transaction(const struct shed_fence *fence,
-                                uint64_t entered_us, uint64_t *newest)
+static enum shed_code write_in_transaction(const struct shed_fence *fence,
+                                           uint64_t entered_us,
+                                           uint64_t *newest)
 {
     char sql[160];
     struct shed_error err;

@@ -243,8 +243,8 @@ END_TEST
 
 /* ------------------------------------------------------- asked beforehand */
 
-static int probe(struct shed_client *client, enum shed_use use,
-                 struct shed_error *err)
+static enum shed_code probe(struct shed_client *client, enum shed_use use,
+                            struct shed_error *err)
 {
     static const char *const names[] = {"item", "job", "lock:job"};
 

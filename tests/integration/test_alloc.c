@@ -169,10 +169,10 @@ static enum shed_code close_and_open(struct handles *h, struct shed_error *err)
 
 /* Fail the first allocation of call, the second, and so on until none is left
  * to fail; before each, prepare. Returns how many there were. */
-static enum shed_code
-sweep(struct handles *h,
-      enum shed_code (*prepare)(struct handles *, struct shed_error *),
-      enum shed_code (*call)(struct handles *, struct shed_error *))
+static int sweep(struct handles *h,
+                 enum shed_code (*prepare)(struct handles *,
+                                           struct shed_error *),
+                 enum shed_code (*call)(struct handles *, struct shed_error *))
 {
     for (int n = 0;; n++) {
         struct shed_error err = {SHED_OK, ""};

@@ -63,8 +63,8 @@ static struct shed_fence token(uint64_t number, unsigned char owner)
     return fence;
 }
 
-static int guard(MYSQL *mysql, uint64_t number, unsigned char owner,
-                 uint64_t *newest)
+static enum shed_code guard(MYSQL *mysql, uint64_t number, unsigned char owner,
+                            uint64_t *newest)
 {
     struct shed_fence fence = token(number, owner);
 
@@ -72,8 +72,8 @@ static int guard(MYSQL *mysql, uint64_t number, unsigned char owner,
 }
 
 /* In a transaction of its own, that is committed when it may be. */
-static int transact(MYSQL *mysql, uint64_t number, unsigned char owner,
-                    uint64_t *newest)
+static enum shed_code transact(MYSQL *mysql, uint64_t number,
+                               unsigned char owner, uint64_t *newest)
 {
     enum shed_code code;
 
@@ -290,7 +290,7 @@ struct writer {
 };
 
 /* One transaction: the guard, then the write that it protects. */
-static int write_guarded(MYSQL *mysql, uint64_t number)
+static enum shed_code write_guarded(MYSQL *mysql, uint64_t number)
 {
     char sql[TEXT_BYTES];
     enum shed_code code;

@@ -106,7 +106,7 @@ static enum shed_code guard(MYSQL *mysql, struct shed_bytes resource,
     return shed_mysql_fence(mysql, resource, &fence, NULL, err);
 }
 
-static int transact(MYSQL *mysql, uint64_t number)
+static enum shed_code transact(MYSQL *mysql, uint64_t number)
 {
     enum shed_code code;
 

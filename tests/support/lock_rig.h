@@ -52,7 +52,7 @@ struct waiter {
     struct shed_lock *lock;
     uint64_t wait_ms;
     enum shed_code code;
-    int release_code;
+    enum shed_code release_code;
     uint64_t order; /* as the how manieth it got the lock, from 1 */
     atomic_bool has_ended;
     atomic_bool may_go;

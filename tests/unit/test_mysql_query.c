@@ -360,8 +360,8 @@ END_TEST
 #define GOOD_URI "mysql://u:s3cret@127.0.0.1:1/d"
 #define GOOD_QUERY "SELECT k, v FROM t WHERE k IN (?)"
 
-static int open_with(const struct shed_mysql_options *options,
-                     struct shed_error *err)
+static enum shed_code open_with(const struct shed_mysql_options *options,
+                                struct shed_error *err)
 {
     struct shed_source *source = (struct shed_source *)&source;
     enum shed_code code =

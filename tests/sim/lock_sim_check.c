@@ -9,7 +9,7 @@
 #include "sim/lock_sim.h"
 
 #define POLL_MS 100 /* the slowest, without pushes */
-#define CALM_MS 60 /* a record is written again by then */
+#define CALM_MS 60  /* a record is written again by then */
 #define STUCK_MS 250
 #define COHORT_MS 35 /* far more than a handle may keep others out */
 

@@ -222,9 +222,9 @@ typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
  * is no asynchronous release: it takes a round trip to Redis, and belongs on a
  * thread that may block for so long, not on one of the library.)
  *
- * Calls back: done, exactly once if SHED_OK is returned, else never; never
- * before this function has returned its answer to the library's thread, but
- * maybe before the caller sees it.
+ * Calls back: done, exactly once if SHED_OK is returned, else never, on a thread
+ * of the library; it may run before this call has returned to you, so whatever
+ * it uses must be ready before.
  * Returns: SHED_OK: done will be called; SHED_EINVAL, SHED_ENOMEM,
  * SHED_ECLOSED (called from a done while the lock is being closed),
  * SHED_EFORKED.

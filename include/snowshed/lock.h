@@ -18,13 +18,13 @@
  * threads to wait for one lock, because only the first of them asks Redis. Two
  * handles of one name exclude each other as two processes do.
  *
- * Whose a hold is: of the thread that called shed_lock_acquire, which may
- * acquire again (each needs a release); or of the whole process, when
+ * Owner of a hold: the thread that called shed_lock_acquire, which may acquire
+ * again (each acquire needs a release); or the whole process, if
  * shed_lock_acquire_async got it: then any thread may release it, and nobody
- * enters again. Such a hold is nobody's in particular: whoever releases, ends
- * it, and be it a late second release of the hold before. So give each task of
- * an event loop a handle of its own. A thread that ends without a release
- * leaves the lock to the end of its lease.
+ * can enter it again. Any release ends such a hold, even a stray second release
+ * left over from the hold before, so give each task of an event loop its own
+ * handle. If a thread ends without a release, the lock lasts until its lease
+ * ends.
  *
  * Other languages: LEASE and QUORUM exclude, and are excluded by, every client
  * that takes a lock with SET KEY TOKEN NX PX and compares its token before it
@@ -46,7 +46,7 @@
  *   must not read it (redis-py's Lock.owned with decode_responses does).
  *
  * Handles are cheap: thousands may be open, or one may be opened for a single
- * use. With the last two algorithms a name leaves a counter in Redis for a day.
+ * use. With LEASE a name leaves a counter in Redis for a day.
  *
  * Threads, memory, fork, failure: as in snowshed.h.
  */
@@ -65,8 +65,9 @@ extern "C" {
 struct shed_lock;
 
 /* The first three speak the commands that other clients of these algorithms
- * speak, on a key that is exactly the lock's name. The last two use the keys
- * lock:{NAME} and what begins so; with exact_key the key NAME, and side keys
+ * speak, on a key that is exactly the lock's name. LEASE, on one server
+ * or on a quorum, uses the key lock:{NAME} and keys that begin with it; with
+ * exact_key it uses the key NAME, and side keys
  * that begin with lock:={TAG}NAME, where TAG is the part of NAME that a Redis
  * Cluster hashes (for a rare NAME whose part contains a '}': a number with the
  * same hash slot). */
@@ -74,8 +75,8 @@ enum shed_lock_algorithm {
     /* SETNX, DEL. Has no lease: a holder that dies holds it for ever. */
     SHED_LOCK_SETNX,
     /* SETNX, then EXPIRE; one found without a time to live is given one and
-     * taken. Who comes between another's two commands takes its lock; release
-     * is a plain DEL, which removes whatever stands there. */
+     * taken. A client that comes between another's two commands takes its
+     * lock; release is a plain DEL, which removes whatever is there. */
     SHED_LOCK_EXPIRE,
     /* SETNX of the time at which it ends, by the holder's own wall clock; one
      * that has ended is taken with GETSET. Hosts whose clocks differ take each
@@ -97,7 +98,7 @@ enum shed_lock_algorithm {
  * A loss is found out by a renewal (so up to a third of the lease later), by
  * shed_lock_extend, when Redis comes back, or at the lease's end. What was held
  * is over then, however often it was entered: nothing is to be released, and
- * the next acquire begins anew.
+ * the next acquire begins a new hold.
  */
 typedef void shed_lock_lost_fn(void *user, struct shed_lock *lock,
                                const struct shed_error *reason);
@@ -193,18 +194,19 @@ SHED_API void shed_lock_close(struct shed_lock *lock);
  * The thread that holds it may call this again; it counts.
  *
  * A client's first acquire waits, with wait_ms 0 too, until its session with
- * Redis stands or has failed (some ms): by that others see that a holder lives.
+ * Redis is up or has failed (a few ms): others see by it that a holder lives.
  *
  * Blocks: wait_ms, and for the last try command_timeout_ms at most, twice that
  * where something has to be given back before it. Not to be called on a thread
  * of the library.
  * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others had it all the time;
  * SHED_EREDIS: Redis (with QUORUM: a majority) could not be asked; SHED_EINVAL
- * (also: what stands at the key is no lock of this algorithm), SHED_EDENIED,
- * SHED_ENOMEM, SHED_EBUSY (no random numbers to be had, or 2^32 entries),
- * SHED_EFORKED. After SHED_EREDIS the lock may stand in Redis without a holder,
- * until Redis can be asked again or a lease has passed (SHED_LOCK_TIMESTAMP:
- * until it has; SHED_LOCK_SETNX: for ever, if the handle is closed before).
+ * (also: the key holds something that is no lock of this algorithm),
+ * SHED_EDENIED, SHED_ENOMEM, SHED_EBUSY (no random numbers to be had, or 2^32
+ * entries), SHED_EFORKED. After SHED_EREDIS the lock may exist in Redis without
+ * a holder, until Redis can be asked again or a lease has passed
+ * (SHED_LOCK_TIMESTAMP: until it has; SHED_LOCK_SETNX: for ever, if the handle
+ * is closed before).
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
@@ -220,11 +222,11 @@ typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
 /*
  * Acquire without blocking; the hold is the process's, not the thread's. (There
  * is no asynchronous release: it takes a round trip to Redis, and belongs on a
- * thread that may block for so long, not on one of the library.)
+ * thread that may block that long, not on one of the library.)
  *
- * Calls back: done, exactly once if SHED_OK is returned, else never, on a thread
- * of the library; it may run before this call has returned to you, so whatever
- * it uses must be ready before.
+ * Calls back: done, exactly once if SHED_OK is returned, else never, on a
+ * thread of the library; it may run before this call has returned to you, so
+ * whatever it uses must be ready before.
  * Returns: SHED_OK: done will be called; SHED_EINVAL, SHED_ENOMEM,
  * SHED_ECLOSED (called from a done while the lock is being closed),
  * SHED_EFORKED.
@@ -255,9 +257,9 @@ shed_lock_release(struct shed_lock *lock, struct shed_error *err);
  * Let the lease last lease_ms from now (0: the option's); from then on the
  * watchdog renews with this length. With the watchdog nothing has to be
  * extended; without one, this is how Redis is asked whether the lock still
- * stands. A lease that has ended is not revived, even if nobody took the lock.
- * With a quorum lease_ms must not exceed the option's: so long a server
- * that restarted keeps silent.
+ * exists. A lease that has ended is not revived, even if nobody took the lock.
+ * With a quorum lease_ms must not exceed the option's: a restarted server
+ * abstains for only that long.
  *
  * Blocks: as shed_lock_release.
  * Returns: SHED_OK; SHED_ELOST: this thread does not hold it any more;
@@ -300,7 +302,7 @@ SHED_API SHED_MUST_CHECK enum shed_code shed_lock_fence(struct shed_lock *lock,
 /*
  * Let numbers of later holders be above number. For when what is written to
  * has seen a higher number than the one that Redis gave: Redis lost its data,
- * or its clock went back. Release the lock, call this, acquire anew. It never
+ * or its clock went back. Release the lock, call this, acquire again. It never
  * lowers a number.
  *
  * Blocks: as shed_lock_release.

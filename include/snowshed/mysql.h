@@ -37,7 +37,7 @@ struct shed_mysql_options {
     uint64_t key;                /* enum shed_mysql_key */
     uint64_t connect_timeout_ms; /* [1000, 600000], whole seconds */
     uint64_t read_timeout_ms;    /* [1000, 3600000], whole seconds; a server
-                                    that says nothing for so long is left, its
+                                    that is silent this long is left, its
                                     query killed */
     uint64_t write_timeout_ms;   /* [1000, 3600000], whole seconds */
     uint64_t value_limit_bytes;  /* [1, 256 MiB]; a longer value is
@@ -132,9 +132,9 @@ shed_mysql_source_open(const char *uri, const char *query,
  *
  * Call it before any read of the transaction: it may wait, and what is read
  * after it has in it what earlier holders wrote; a snapshot of REPEATABLE READ
- * that was opened before it has not. Who takes several resources takes them in
- * one order, or meets deadlocks. A ROLLBACK TO a savepoint before it takes the
- * acceptance back too.
+ * that was opened before it has not. Take several resources always in the same
+ * order, or transactions deadlock. A ROLLBACK TO a savepoint before it takes
+ * the acceptance back too.
  *
  * mysql is the caller's connection, a MYSQL * of mysql.h (void * because the
  * two libraries name its struct differently), with a transaction open (or
@@ -150,7 +150,7 @@ shed_mysql_source_open(const char *uri, const char *query,
  * too old: the lock is another's by now, or this is its lawful holder and Redis
  * has lost its numbers. Nobody has to tell these apart: release the lock,
  * shed_lock_advance to *newest (which never lowers a number; without it the
- * second case fails until Redis' clock has come there), and acquire anew.
+ * second case fails until Redis' clock has come there), and acquire again.
  * SHED_ETIMEDOUT: a conflict (deadlock, lock wait timeout):
  * repeat the whole transaction. SHED_ESOURCE: the server failed. SHED_EINVAL,
  * SHED_ENOMEM.

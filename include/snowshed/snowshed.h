@@ -103,7 +103,7 @@ SHED_INLINE struct shed_bytes shed_str(const char *text)
 /* What the caller does next is what tells one code from another. */
 enum shed_code {
     SHED_OK = 0,
-    SHED_EINVAL,    /* the call is wrong: mend the program */
+    SHED_EINVAL,    /* the call is wrong: fix the program */
     SHED_ENOMEM,    /* memory is out: nothing has changed, try later */
     SHED_ETIMEDOUT, /* the deadline passed first: try again or give up */
     SHED_EBUSY,     /* a bound is reached (a queue, threads, descriptors,
@@ -115,7 +115,7 @@ enum shed_code {
                        operator */
     SHED_ECLOSED,   /* the client or the lock is being closed */
     SHED_EFORKED,   /* the client belongs to another process: open your own */
-    SHED_ELOST /* the lock is not yours any more: roll back, acquire anew */
+    SHED_ELOST /* the lock is not yours any more: roll back, acquire again */
 };
 
 #define SHED_REASON_BYTES 240
@@ -319,11 +319,11 @@ struct shed_source_options {
                                because of this process */
     uint64_t max_batch;     /* [1, 10000]; keys per load */
     uint64_t batch_wait_ms; /* [0, 1000]; while other loads run, a load that
-                               is not full waits so long for more keys */
+                               is not full waits this long for more keys */
     uint64_t queue_limit;   /* [1, 10000000]; keys that wait for a load; beyond
                                it callers get SHED_EBUSY at once */
     uint64_t load_timeout_ms; /* [1, 3600000]; the longest load; the lease
-                                 record lives so long */
+                                 record lives this long */
     /* Called on each loader thread when it starts and ends; may be NULL.
      * Their thread argument is what shed_load_fn gets. */
     void *(*thread_start)(void *user);
@@ -425,7 +425,7 @@ struct shed_cache_options {
                                  other callers, with jitter down to half; 0:
                                  the next caller loads again */
     uint64_t lease_ms;        /* [10, 600000]; a loader that is not heard of
-                                 for so long is replaced; one that died is
+                                 for this long is replaced; one that died is
                                  replaced at once where pushes work */
     uint64_t grace_ms;        /* [0, 60000]; a lease younger than this is not
                                  taken from a loader that seems to be dead */

@@ -207,14 +207,13 @@ static bool is_held_here(struct shed_lock_machine *m)
     return true;
 }
 
+/* What was tried before that was known is undone already. */
 static void refuse_all(struct shed_lock_machine *m,
                        const struct shed_error *why)
 {
     struct shed_lock_request *r;
 
     while ((r = m->acquires.first) != NULL) {
-        if (r->is_tried) /* before that was known */
-            shed_lock_cancel(m, &r->holder);
         r->error = *why;
         shed_lock_answer(m, r, why->code);
     }

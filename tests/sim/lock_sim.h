@@ -283,6 +283,7 @@ void sim_check_world(struct sim *sim);
 bool sim_is_alive(const struct sim *sim, unsigned handle);
 size_t sim_find_call(const struct sim *sim,
                      const struct shed_lock_holder *holder);
+void sim_check_epoch(struct sim *sim, unsigned handle, unsigned server);
 void sim_check_holds(struct sim *sim);
 void sim_check_end(struct sim *sim);
 

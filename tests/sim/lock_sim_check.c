@@ -104,6 +104,20 @@ static void check_cohort(struct sim *s, unsigned h)
                  (unsigned long long)(s->now_ms - s->cohort_since_ms));
 }
 
+/* In a fair lock nobody that came later gets it before. */
+static void check_order(struct sim *s, const struct shed_hold *hold)
+{
+    const struct sim_call *winner = &s->call[sim_find_call(s, &hold->holder)];
+
+    if (s->algorithm != SIM_FAIR || !s->mode->is_prompt || !s->mode->is_calm)
+        return;
+    for (size_t i = 0; i < s->call_count; i++)
+        if (s->call[i].state == SIM_WAITING &&
+            s->call[i].request.op == SHED_LOCK_OP_ACQUIRE &&
+            s->call[i].begun_ms + CALM_MS / 2 < winner->begun_ms)
+            sim_fail(s, "one that came later has it before");
+}
+
 void sim_check_grant(struct sim *s, unsigned h)
 {
     struct sim_handle *handle = &s->handle[h];
@@ -120,6 +134,7 @@ void sim_check_grant(struct sim *s, unsigned h)
     s->grants++;
     sim_trace(s, "holds", handle->process, h, hold->fence);
     check_number(s, h);
+    check_order(s, hold);
     if (s->server_count > 1)
         check_written_back(s, hold);
 }
@@ -313,10 +328,14 @@ static void check_length(struct sim *s, unsigned h)
     const struct sim_handle *handle = &s->handle[h];
     const struct shed_hold *hold = &handle->machine.hold;
 
-    if (s->options.watchdog == 0 && s->way->has_lease &&
-        handle->extended_generation != hold->generation &&
-        sim_local_ms(s, handle->process) > hold->since_ms + s->options.lease_ms)
-        sim_fail(s, "a hold lasts longer than its lease");
+    uint64_t most_ms = s->options.lease_ms;
+
+    if (s->options.watchdog != 0)
+        most_ms += s->options.max_hold_ms;
+    if ((s->options.watchdog == 0 || s->options.max_hold_ms > 0) &&
+        s->way->has_lease && handle->extended_generation != hold->generation &&
+        sim_local_ms(s, handle->process) > hold->since_ms + most_ms)
+        sim_fail(s, "a hold lasts longer than it may");
 }
 
 static void check_exclusion(struct sim *s)
@@ -393,8 +412,42 @@ static void check_stuck(struct sim *s)
         sim_fail(s, "a lock without an end is not repaired");
 }
 
+/* What is to be done at some time is done then. */
+static void check_lateness(struct sim *s, unsigned h)
+{
+    enum { LATE_MS = 3 };
+    const struct sim_handle *handle = &s->handle[h];
+    const struct shed_lock_machine *m = &handle->machine;
+    uint64_t now_ms = sim_local_ms(s, handle->process);
+
+    if (handle->life != SIM_IN_USE || !sim_is_alive(s, h) ||
+        s->process[handle->process].stalled_until_ms + LATE_MS > s->now_ms)
+        return;
+    if (s->is_watched && m->hold.is_held && m->hold.valid_until_ms < now_ms &&
+        m->hold.valid_until_ms + LATE_MS < now_ms)
+        sim_fail(s, "a lease has ended, and nobody has seen it");
+    if (s->server_count > 1 && m->state != SHED_LOCK_RESTING &&
+        now_ms >
+            handle->round_since_ms + s->options.lease_ms / 20 + 10 + LATE_MS)
+        sim_fail(s, "a round does not end");
+}
+
+void sim_check_epoch(struct sim *s, unsigned h, unsigned server)
+{
+    const struct shed_lock_machine *m = &s->handle[h].machine;
+
+    if (s->process[s->handle[h].process].session[server].is_up &&
+        s->handle[h].life == SIM_IN_USE && m->life == SHED_LOCK_OPEN &&
+        m->state == SHED_LOCK_RESTING &&
+        m->voter[server].state == SHED_VOTER_IDLE &&
+        m->voter[server].leftover_count > 0)
+        sim_fail(s, "a new session, and leftovers are not removed");
+}
+
 void sim_check_world(struct sim *s)
 {
+    for (unsigned h = 0; h < s->handle_count; h++)
+        check_lateness(s, h);
     if (!is_free(s))
         s->idle_since_ms = 0;
     else if (s->idle_since_ms == 0)

@@ -145,8 +145,11 @@ static void tell_all(struct sim *s, unsigned p, unsigned server,
                      enum shed_lock_event_type type)
 {
     for (unsigned h = 0; h < s->handle_count; h++)
-        if (s->handle[h].process == p)
+        if (s->handle[h].process == p) {
             drive(s, h, type, server);
+            if (type == SHED_LOCK_EV_EPOCH)
+                sim_check_epoch(s, h, server);
+        }
 }
 
 void sim_on_push(struct sim *s, const struct sim_event *e)

@@ -59,6 +59,9 @@ void sim_ask(struct sim *s, unsigned h, unsigned server)
                                       "undoes", "advances"};
     struct shed_talk *talk = &s->handle[h].voter[server].talk;
 
+    if (talk->op == SHED_LOCK_OP_ACQUIRE && s->way->has_tokens &&
+        s->server_count == 1 && !s->process[s->handle[h].process].is_settled)
+        sim_fail(s, "it asks before its session is known");
     sim_trace(s, ops[talk->op], s->handle[h].process, server,
               talk->holder.token[0]);
     if (is_too_young(s, server, talk) ||

@@ -158,7 +158,7 @@ static bool begin_renewal(struct shed_lock_machine *m)
 {
     struct shed_hold *hold = &m->hold;
 
-    if (shed_owner_has_ended(hold->owner))
+    if (shed_owner_has_ended(hold->owner) || m->now_ms >= hold->renew_until_ms)
         hold->renew_at_ms = UINT64_MAX;
     /* a bare token names no session, and cannot be written for the rest of its
      * time */

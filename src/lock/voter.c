@@ -99,14 +99,15 @@ bool shed_voter_has_room(const struct shed_voter *v)
 /* The newest first: whatever it is, somebody may wait for it. */
 bool shed_voter_clean(struct shed_voter *v, uint64_t now_ms)
 {
-    struct shed_talk question = v->talk;
+    struct shed_talk question;
 
     if (v->state != SHED_VOTER_IDLE)
-        return false;
+        return false; /* the talk is its server's reactor's */
     while (v->leftover_count > 0 && now_ms >= v->leftover[0].until_ms)
         drop(v, 0);
     if (v->leftover_count == 0)
         return false;
+    question = v->talk;
     shed_talk_begin(&question, SHED_LOCK_OP_UNDO,
                     &v->leftover[v->leftover_count - 1].holder);
     shed_voter_ask(v, SHED_VOTER_CLEANING, &question, now_ms);

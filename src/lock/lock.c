@@ -507,12 +507,12 @@ uint64_t shed_lock_remaining_ms(const struct shed_lock *l)
 {
     struct shed_owner *self = shed_owner_self();
     uint64_t now_ms = shed_now_ms();
-    /* a mutex changes nothing that a caller can see */
-    pthread_mutex_t *mu = (pthread_mutex_t *)&l->mu;
+    pthread_mutex_t *mu;
     uint64_t left_ms = 0;
 
     if (l == NULL || l->pid != getpid())
         return 0;
+    mu = (pthread_mutex_t *)&l->mu; /* it changes nothing that callers see */
     pthread_mutex_lock(mu);
     if (shed_hold_is_mine(&l->machine.hold, self))
         left_ms = l->machine.hold.valid_until_ms == UINT64_MAX

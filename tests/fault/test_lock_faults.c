@@ -15,6 +15,43 @@ enum { GRACE_MS = 1500 };
 
 static struct server server;
 
+/* A client is gone with the last of its locks: these are closed with it. */
+#define KEPT_MAX 64
+
+static struct {
+    struct shed_client *client;
+    struct shed_lock *lock;
+} kept[KEPT_MAX];
+
+static struct shed_lock *open_kept(struct shed_client *client,
+                                   const struct shed_lock_options *o)
+{
+    size_t i = 0;
+
+    while (i < KEPT_MAX && kept[i].lock != NULL)
+        i++;
+    ck_assert_uint_lt(i, KEPT_MAX);
+    kept[i].client = client;
+    kept[i].lock = open_lock(client, o);
+    return kept[i].lock;
+}
+
+static void close_lock(struct shed_lock *lock)
+{
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        if (kept[i].lock == lock)
+            kept[i].lock = NULL;
+    shed_lock_close(lock);
+}
+
+static void close_client(struct shed_client *client)
+{
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        if (kept[i].lock != NULL && kept[i].client == client)
+            close_lock(kept[i].lock);
+    shed_client_close(client);
+}
+
 static void set_up(void)
 {
     server = (struct server){0};
@@ -54,7 +91,7 @@ struct holder {
 static void hold(int told, const struct shed_lock_options *o)
 {
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_lock(client, o);
+    struct shed_lock *lock = open_kept(client, o);
 
     acquire(lock, PLENTY_MS);
     ck_assert_int_eq(write(told, "", 1), 1);
@@ -71,6 +108,7 @@ static void holder_start(struct holder *h, const struct shed_lock_options *o)
     ck_assert_int_ge(h->pid, 0);
     if (h->pid == 0)
         hold(h->told[1], o);
+    close(h->told[1]); /* if it dies, the read ends */
     ck_assert_int_eq(read(h->told[0], &byte, 1), 1);
 }
 
@@ -79,7 +117,6 @@ static void holder_kill(struct holder *h)
     ck_assert_int_eq(kill(h->pid, SIGKILL), 0);
     ck_assert_int_eq(waitpid(h->pid, NULL, 0), h->pid);
     close(h->told[0]);
-    close(h->told[1]);
 }
 
 static uint64_t scale(void)
@@ -117,7 +154,7 @@ START_TEST(a_dead_holder_is_replaced_long_before_its_lease_ends)
     o.fair = (uint64_t)_i;
     holder_start(&h, &o);
     client = open_client(&server, SHED_WAIT_AUTO);
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     waiter_start(&w, lock, PLENTY_MS);
     wait_until_asked(3);
     ck_assert(!atomic_load(&w.has_ended));
@@ -125,7 +162,7 @@ START_TEST(a_dead_holder_is_replaced_long_before_its_lease_ends)
     WAIT_FOR(atomic_load(&w.has_ended));
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -143,10 +180,10 @@ START_TEST(who_dies_as_soon_as_he_has_it_is_replaced_too)
         holder_start(&h, &o);
         holder_kill(&h);
         client = open_client(&server, SHED_WAIT_AUTO);
-        lock = open_lock(client, &o);
+        lock = open_kept(client, &o);
         acquire(lock, PLENTY_MS);
         release(lock);
-        shed_client_close(client);
+        close_client(client);
     }
 }
 END_TEST
@@ -158,7 +195,7 @@ static _Noreturn void wait_often(int told, const struct shed_lock_options *o)
 {
     static struct outcome outcomes[DEAD_WAITERS];
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_lock(client, o);
+    struct shed_lock *lock = open_kept(client, o);
 
     for (int i = 0; i < DEAD_WAITERS; i++)
         acquire_async(lock, PLENTY_MS, &outcomes[i]);
@@ -188,7 +225,7 @@ START_TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
         wait_often(waiting.told[1], &o);
     ck_assert_int_eq(read(waiting.told[0], &byte, 1), 1);
     client = open_client(&server, SHED_WAIT_AUTO);
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     waiter_start(&w, lock, PLENTY_MS);
     WAIT_FOR(server_int(&server, "ZCARD " LEASE_KEY ":q") == DEAD_WAITERS + 1);
     holder_kill(&waiting);
@@ -196,7 +233,7 @@ START_TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
     WAIT_FOR(atomic_load(&w.has_ended));
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -210,11 +247,11 @@ START_TEST(with_no_grace_only_the_lease_counts)
     o.death_grace_ms = 0;
     holder_start(&h, &o);
     client = open_client(&server, SHED_WAIT_AUTO);
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     holder_kill(&h);
     expect_acquire(lock, 600, SHED_ETIMEDOUT);
     ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 1);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -231,8 +268,8 @@ START_TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
     o.on_lost = count_loss;
     o.user = &losses;
     o.death_grace_ms = GRACE_MS * scale();
-    held = open_lock(a, &o);
-    wanted = open_lock(b, &o);
+    held = open_kept(a, &o);
+    wanted = open_kept(b, &o);
     WAIT_FOR(server_clients(&server, "sub=2") == 2);
     acquire(held, 0);
     waiter_start(&w, wanted, PLENTY_MS);
@@ -249,8 +286,8 @@ START_TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
     ck_assert_uint_eq(atomic_load(&losses), 0);
-    shed_client_close(a);
-    shed_client_close(b);
+    close_client(a);
+    close_client(b);
 }
 END_TEST
 
@@ -282,7 +319,7 @@ static void rival_start(struct rival *r, const struct shed_lock_options *o)
     uint64_t end_ms = shed_now_ms() + 2 * o->death_grace_ms;
 
     r->client = open_client(&server, SHED_WAIT_AUTO);
-    waiter_start(&r->waiter, open_lock(r->client, o), PLENTY_MS);
+    waiter_start(&r->waiter, open_kept(r->client, o), PLENTY_MS);
     do
         wait_until_asked(3);
     while (shed_now_ms() < end_ms);
@@ -293,7 +330,7 @@ static void rival_end(struct rival *r)
 {
     waiter_join(&r->waiter);
     ck_assert_int_eq(r->waiter.code, SHED_OK);
-    shed_client_close(r->client);
+    close_client(r->client);
 }
 
 START_TEST(a_holder_who_cannot_subscribe_any_more_keeps_the_lock)
@@ -306,7 +343,7 @@ START_TEST(a_holder_who_cannot_subscribe_any_more_keeps_the_lock)
 
     o.watchdog = (uint64_t)_i % 2;
     o.death_grace_ms = GRACE_MS * scale();
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, 0);
     left_ms = server_int(&server, "PTTL %s", LEASE_KEY);
     if (_i < 2)
@@ -318,7 +355,7 @@ START_TEST(a_holder_who_cannot_subscribe_any_more_keeps_the_lock)
         ck_assert_int_lt(server_int(&server, "PTTL %s", LEASE_KEY), left_ms);
     release(lock);
     rival_end(&rival);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -331,7 +368,7 @@ START_TEST(who_loses_pushes_while_he_acquires_keeps_the_lock)
     struct waiter w;
 
     o.watchdog = (uint64_t)_i;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, 0); /* all connections stand */
     release(lock);
     server_do(&server, "CLIENT PAUSE 60000 WRITE");
@@ -346,7 +383,7 @@ START_TEST(who_loses_pushes_while_he_acquires_keeps_the_lock)
     waiter_join(&w);
     ck_assert_int_eq(w.release_code, SHED_OK);
     rival_end(&rival);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -365,8 +402,8 @@ START_TEST(a_server_that_restarts_with_its_data_costs_no_lock)
     server_start(&server);
     a = open_client(&server, SHED_WAIT_AUTO);
     b = open_client(&server, SHED_WAIT_AUTO);
-    held = open_lock(a, &o);
-    wanted = open_lock(b, &o);
+    held = open_kept(a, &o);
+    wanted = open_kept(b, &o);
     WAIT_FOR(server_clients(&server, "sub=2") == 2);
     acquire(held, 0);
     waiter_start(&w, wanted, PLENTY_MS);
@@ -379,8 +416,8 @@ START_TEST(a_server_that_restarts_with_its_data_costs_no_lock)
     release(held);
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
-    shed_client_close(a);
-    shed_client_close(b);
+    close_client(a);
+    close_client(b);
 }
 END_TEST
 
@@ -393,7 +430,7 @@ START_TEST(a_server_that_forgets_is_found_out)
 
     o.on_lost = count_loss;
     o.user = &losses;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     WAIT_FOR(server_clients(&server, "sub=2") == 1);
     acquire(lock, 0);
     server_kill(&server);
@@ -404,7 +441,7 @@ START_TEST(a_server_that_forgets_is_found_out)
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
     acquire(lock, PLENTY_MS);
     release(lock);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -416,7 +453,7 @@ START_TEST(without_a_server_a_call_ends_and_says_so)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
 
     acquire(lock, PLENTY_MS);
     server_kill(&server);
@@ -429,7 +466,7 @@ START_TEST(without_a_server_a_call_ends_and_says_so)
     server_start_again(&server);
     acquire(lock, PLENTY_MS);
     release(lock);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -437,7 +474,7 @@ START_TEST(a_silent_server_is_left_after_the_command_timeout)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_client *client = open_timed(server.uri, 100);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
 
     acquire(lock, PLENTY_MS);
     server_freeze(&server);
@@ -445,7 +482,7 @@ START_TEST(a_silent_server_is_left_after_the_command_timeout)
     ck_assert_int_ne(shed_lock_acquire(lock, 0, NULL), SHED_OK);
     server_thaw(&server);
     acquire(lock, PLENTY_MS);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -461,8 +498,8 @@ START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
     struct shed_lock *lock, *free;
 
     o.lease_ms = 3600000;
-    lock = open_lock(client, &o);
-    free = open_lock(other, &o);
+    lock = open_kept(client, &o);
+    free = open_kept(other, &o);
     acquire(lock, PLENTY_MS);
     release(lock);
     for (unsigned i = 0; i < 3; i++) {
@@ -472,8 +509,8 @@ START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
         acquire(free, PLENTY_MS);
         release(free);
     }
-    shed_client_close(client);
-    shed_client_close(other);
+    close_client(client);
+    close_client(other);
 }
 END_TEST
 
@@ -488,13 +525,13 @@ START_TEST(a_release_that_never_came_is_made_again)
     proxy_start(&proxy, &server);
     client = open_timed(proxy.uri, 200);
     o.lease_ms = 3600000;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, PLENTY_MS);
     proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
-    shed_client_close(client);
+    close_client(client);
     proxy_stop(&proxy);
 }
 END_TEST
@@ -512,7 +549,7 @@ START_TEST(what_was_extended_is_given_back_however_late)
 
     ck_assert(admin != NULL && admin->err == 0);
     o.lease_ms = 500;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     do
         acquire(lock, PLENTY_MS);
     while (shed_lock_extend(lock, 3600000, NULL) == SHED_ELOST); /* too slow */
@@ -526,7 +563,7 @@ START_TEST(what_was_extended_is_given_back_however_late)
     ck_assert_int_eq(rename(away, server.socket), 0);
     WAIT_FOR(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) == 0);
     redisFree(admin);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -535,7 +572,7 @@ START_TEST(who_does_not_wait_tries_a_silent_server_once)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_timed(server.uri, SILENCE_MS);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     struct shed_lock_stats stats;
 
     acquire(lock, PLENTY_MS);
@@ -546,7 +583,7 @@ START_TEST(who_does_not_wait_tries_a_silent_server_once)
                      SHED_OK);
     ck_assert_uint_eq(stats.tries, 2);
     server_thaw(&server);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -564,7 +601,7 @@ START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
     proxy_start(&proxy, &server);
     client = open_timed(proxy.uri, PATIENCE_MS);
     o.watchdog = 0;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, PLENTY_MS);
     while (unheard < LOST_REPLIES) {
         enum shed_code code;
@@ -577,7 +614,7 @@ START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
     }
     release(lock);
     acquire(lock, PLENTY_MS);
-    shed_client_close(client);
+    close_client(client);
     proxy_stop(&proxy);
 }
 END_TEST
@@ -586,7 +623,7 @@ START_TEST(with_no_memory_it_is_refused_and_can_be_released)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
 
     acquire(lock, 0);
     server_do(&server, "CONFIG SET maxmemory 1");
@@ -595,7 +632,7 @@ START_TEST(with_no_memory_it_is_refused_and_can_be_released)
     server_do(&server, "CONFIG SET maxmemory 0");
     acquire(lock, PLENTY_MS);
     release(lock);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -610,7 +647,7 @@ START_TEST(with_no_memory_a_held_lock_is_kept)
 
     o.on_lost = count_loss;
     o.user = &losses;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, PLENTY_MS);
     server_do(&server, "CONFIG SET maxmemory 1");
     ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
@@ -621,7 +658,7 @@ START_TEST(with_no_memory_a_held_lock_is_kept)
     ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
     ck_assert_uint_eq(atomic_load(&losses), 0);
     release(lock);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -630,7 +667,7 @@ START_TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *a = open_client(&server, SHED_WAIT_AUTO);
     struct shed_client *b = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *held = open_lock(a, &o), *wanted = open_lock(b, &o);
+    struct shed_lock *held = open_kept(a, &o), *wanted = open_kept(b, &o);
     struct shed_error err;
 
     acquire(held, PLENTY_MS);
@@ -640,8 +677,8 @@ START_TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
     release(held);
     ck_assert_int_eq(shed_lock_acquire(wanted, 50, &err), SHED_EREDIS);
     ck_assert_msg(strstr(err.reason, "OOM") != NULL, "%s", err.reason);
-    shed_client_close(a);
-    shed_client_close(b);
+    close_client(a);
+    close_client(b);
 }
 END_TEST
 
@@ -657,7 +694,7 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
 
     proxy_start(&proxy, &server);
     ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     do { /* it may be another reply that is cut */
         acquire(lock, PLENTY_MS);
         proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
@@ -668,7 +705,7 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
     acquire(lock, PLENTY_MS);
     server_do(&server, "DEL " LEASE_KEY);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
-    shed_client_close(client);
+    close_client(client);
     proxy_stop(&proxy);
 }
 END_TEST
@@ -683,14 +720,14 @@ START_TEST(an_acquire_that_was_not_heard_of_is_given_back)
 
     proxy_start(&proxy, &server);
     client = open_timed(proxy.uri, SILENCE_MS);
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, PLENTY_MS);
     release(lock);
     proxy_set(&proxy, PROXY_DROP, 0, NULL);
     expect_acquire(lock, 50, SHED_EREDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
-    shed_client_close(client);
+    close_client(client);
     proxy_stop(&proxy);
 }
 END_TEST
@@ -709,7 +746,7 @@ START_TEST(what_was_extended_too_late_is_given_back)
     client = open_timed(proxy.uri, PATIENCE_MS);
     o.lease_ms = SHORT_MS;
     o.watchdog = 0;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire_for_all(lock);
     proxy_set(&proxy, PROXY_DELAY, LATE_MS, NULL);
     extender_start(&w, lock, LONG_MS);
@@ -717,7 +754,7 @@ START_TEST(what_was_extended_too_late_is_given_back)
     ck_assert_int_eq(w.code, SHED_ELOST);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
-    shed_client_close(client);
+    close_client(client);
     proxy_stop(&proxy);
 }
 END_TEST
@@ -744,7 +781,7 @@ START_TEST(an_answer_that_was_read_too_late_revives_nothing)
     o.lease_ms = 2000 * scale();
     o.watchdog = 0;
     block_ms = (useconds_t)o.lease_ms;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     ck_assert_int_eq(shed_lock_open(client, shed_str("b"), &o, &other, NULL),
                      SHED_OK);
     acquire_for_all(lock);
@@ -757,7 +794,7 @@ START_TEST(an_answer_that_was_read_too_late_revives_nothing)
     server_thaw(&server);
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_ELOST);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -775,7 +812,7 @@ START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
     o.on_lost = count_loss;
     o.user = &losses;
     o.watchdog = (uint64_t)_i;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire_for_all(lock);
     server_freeze(&server);
     extender_start(&w, lock, 0);
@@ -784,7 +821,7 @@ START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_ELOST);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -800,7 +837,7 @@ START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
     server_do(&server, "CONFIG SET requirepass hunter2");
     server.password = "hunter2";
     client = open_client(&server, SHED_WAIT_AUTO);
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     for (unsigned i = 0; i < 10; i++) {
         struct shed_error err;
         ck_assert_int_eq(
@@ -808,7 +845,7 @@ START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
             SHED_EDENIED);
         ck_assert_int_eq((int)err.code, SHED_EDENIED);
     }
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -820,10 +857,10 @@ START_TEST(who_may_not_ask_for_his_id_need_not_wait)
 
     server_do(&server, "ACL SETUSER default -client|id");
     client = open_client(&server, SHED_WAIT_AUTO);
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, 1000 * scale()); /* the timer behind is slower */
     release(lock);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -831,7 +868,7 @@ START_TEST(scripts_that_are_lost_are_sent_again)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     struct waiter w;
 
     acquire(lock, 0);
@@ -845,7 +882,7 @@ START_TEST(scripts_that_are_lost_are_sent_again)
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
     ck_assert_int_eq(w.release_code, SHED_OK);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 
@@ -853,7 +890,7 @@ START_TEST(a_child_can_do_nothing_with_it)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     int status;
     pid_t pid;
 
@@ -867,15 +904,15 @@ START_TEST(a_child_can_do_nothing_with_it)
             shed_lock_is_mine(lock) ||
             shed_lock_fence(lock, &fence, NULL) != SHED_EFORKED)
             _exit(1);
-        shed_lock_close(lock);
-        shed_client_close(client);
+        close_lock(lock);
+        close_client(client);
         _exit(0);
     }
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
     ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
     release(lock);
-    shed_client_close(client);
+    close_client(client);
 }
 END_TEST
 

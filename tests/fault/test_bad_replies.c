@@ -6,27 +6,27 @@
 
 #include <snowshed/lock.h>
 
-#include "support/rig.h"
+#include "support/fixture.h"
 
-static struct rig rig;
+static struct fixture fixture;
 static struct proxy proxy;
 
 static void set_up(void)
 {
-    rig_init(&rig);
+    fixture_init(&fixture);
     proxy = (struct proxy){0};
-    proxy_start(&proxy, &rig.server);
-    rig.uri = proxy.uri;
-    rig.client_options.links = 1;
-    rig.client_options.reconnect_max_ms = 50;
+    proxy_start(&proxy, &fixture.server);
+    fixture.uri = proxy.uri;
+    fixture.client_options.links = 1;
+    fixture.client_options.reconnect_max_ms = 50;
 }
 
 static void tear_down(void)
 {
-    rig_close(&rig);
+    fixture_close(&fixture);
     proxy_stop(&proxy);
-    server_check_ttls(&rig.server);
-    server_stop(&rig.server);
+    server_check_ttls(&fixture.server);
+    server_stop(&fixture.server);
 }
 
 /* ---------------------------------------------------------------- NOSCRIPT */
@@ -36,8 +36,8 @@ static void tear_down(void)
 /* Calls of scripts that the server has got, by digest and by text. */
 static long long scripts_called(void)
 {
-    return server_calls(&rig.server, "evalsha") +
-           server_calls(&rig.server, "eval");
+    return server_calls(&fixture.server, "evalsha") +
+           server_calls(&fixture.server, "eval");
 }
 
 START_TEST(a_server_that_never_knows_a_script_is_done_without)
@@ -46,17 +46,17 @@ START_TEST(a_server_that_never_knows_a_script_is_done_without)
     struct shed_error err = {0};
     long long before;
 
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
     before = scripts_called();
     proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, &err),
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
                      SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
     ck_assert_int_le(scripts_called() - before, CALLS_MAX);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    expect_text(rig.cache, "l", "l@1");
+    expect_text(fixture.cache, "l", "l@1");
 }
 END_TEST
 
@@ -67,10 +67,11 @@ START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
     struct shed_error err = {0};
 
     o.fair = (uint64_t)_i; /* such a lock asks by way of the reactor */
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
     ck_assert_int_eq(
-        shed_lock_open(rig.client, shed_str("job"), &o, &lock, &err), SHED_OK);
+        shed_lock_open(fixture.client, shed_str("job"), &o, &lock, &err),
+        SHED_OK);
     proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
     ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
@@ -83,13 +84,13 @@ END_TEST
 
 START_TEST(a_doubled_reply_confirms_no_other_invalidation)
 {
-    rig_open(&rig);
-    expect_text(rig.cache, "a", "a@1");
-    expect_text(rig.cache, "b", "b@1");
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "a", "a@1");
+    expect_text(fixture.cache, "b", "b@1");
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
-    invalidate(rig.cache, "a");
-    invalidate(rig.cache, "b");
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{b}"), 0);
+    invalidate(fixture.cache, "a");
+    invalidate(fixture.cache, "b");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{b}"), 0);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
 }
 END_TEST
@@ -100,26 +101,26 @@ START_TEST(a_doubled_reply_is_no_other_keys_value)
     struct shed_value *value = NULL;
     unsigned before;
 
-    rig_open(&rig);
-    ck_assert_int_eq(shed_get(rig.cache,
+    fixture_open(&fixture);
+    ck_assert_int_eq(shed_get(fixture.cache,
                               shed_bytes(first[_i], strlen(first[_i])), 0,
                               &value, NULL),
                      SHED_OK);
     shed_value_unref(value);
-    expect_text(rig.cache, "b", "b@1");
+    expect_text(fixture.cache, "b", "b@1");
     before = atomic_load(&proxy.accepted);
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
-    ck_assert_int_eq(shed_get(rig.cache,
+    ck_assert_int_eq(shed_get(fixture.cache,
                               shed_bytes(first[_i], strlen(first[_i])), 0,
                               &value, NULL),
                      SHED_OK);
     shed_value_unref(value);
-    expect_origin(rig.cache, "b", "b@1", SHED_ORIGIN_REDIS);
-    expect_origin(rig.cache, "b", "b@1", SHED_ORIGIN_REDIS);
+    expect_origin(fixture.cache, "b", "b@1", SHED_ORIGIN_REDIS);
+    expect_origin(fixture.cache, "b", "b@1", SHED_ORIGIN_REDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    ck_assert_uint_eq(table_loads(&rig.table), 2);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
     ck_assert_uint_gt(atomic_load(&proxy.accepted), before);
-    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 0);
 }
 END_TEST
 
@@ -129,14 +130,14 @@ START_TEST(a_doubled_reply_shifts_no_value_of_many)
                                 {.key = {"c", sizeof("c") - 1}},
                                 {.key = {"d", sizeof("d") - 1}}};
 
-    rig_open(&rig);
-    expect_text(rig.cache, "a", "a@1");
-    ck_assert_int_eq(shed_get_many(rig.cache, items, 3, 0, NULL), SHED_OK);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "a", "a@1");
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, NULL), SHED_OK);
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(items[i].value);
     proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
-    expect_text(rig.cache, "a", "a@1");
-    ck_assert_int_eq(shed_get_many(rig.cache, items, 3, 0, NULL), SHED_OK);
+    expect_text(fixture.cache, "a", "a@1");
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, NULL), SHED_OK);
     check_text(items[0].value, "b@1");
     check_text(items[1].value, "c@1");
     check_text(items[2].value, "d@1");
@@ -155,7 +156,7 @@ static void *read_own_keys(void *arg)
         struct shed_value *value = NULL;
         snprintf(key, sizeof(key), "k%u.%u", *number, i % 10);
         snprintf(text, sizeof(text), "%s@1", key);
-        if (shed_get(rig.cache, shed_str(key), 0, &value, NULL) == SHED_OK)
+        if (shed_get(fixture.cache, shed_str(key), 0, &value, NULL) == SHED_OK)
             check_text(value, text);
         shed_value_unref(value);
     }
@@ -168,8 +169,8 @@ START_TEST(doubled_replies_mislead_no_thread_on_the_same_link)
     pthread_t threads[THREADS];
     unsigned numbers[THREADS];
 
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
     proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
     for (unsigned i = 0; i < THREADS; i++) {
         numbers[i] = i;
@@ -179,7 +180,7 @@ START_TEST(doubled_replies_mislead_no_thread_on_the_same_link)
     for (size_t i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    expect_text(rig.cache, "k", "k@1");
+    expect_text(fixture.cache, "k", "k@1");
 }
 END_TEST
 
@@ -189,18 +190,18 @@ START_TEST(what_is_damaged_and_cannot_be_replaced_costs_few_connections)
     uint64_t start_ms;
     unsigned before;
 
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    server_do(&rig.server, "SETRANGE t:{k} 64 X");
-    server_do(&rig.server, "CONFIG SET maxmemory 1");
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_do(&fixture.server, "SETRANGE t:{k} 64 X");
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
     before = atomic_load(&proxy.accepted);
     start_ms = shed_now_ms();
     for (int i = 0; i < GETS; i++)
-        expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_le(atomic_load(&proxy.accepted) - before,
                       1 + (shed_now_ms() - start_ms) / APART_MS);
-    server_do(&rig.server, "CONFIG SET maxmemory 0");
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    server_do(&fixture.server, "CONFIG SET maxmemory 0");
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
 }
 END_TEST
 
@@ -224,14 +225,14 @@ START_TEST(a_doubled_reply_grants_no_other_lock)
     struct shed_lock *theirs, *first, *second;
     struct shed_error err = {0};
 
-    rig_open(&rig);
-    ck_assert_int_eq(shed_client_open(rig.server.uri, NULL, &other, NULL),
+    fixture_open(&fixture);
+    ck_assert_int_eq(shed_client_open(fixture.server.uri, NULL, &other, NULL),
                      SHED_OK);
     theirs = open_lock(other, "second", (uint64_t)_i);
-    first = open_lock(rig.client, "first", (uint64_t)_i);
-    second = open_lock(rig.client, "second", (uint64_t)_i);
+    first = open_lock(fixture.client, "first", (uint64_t)_i);
+    second = open_lock(fixture.client, "second", (uint64_t)_i);
     ck_assert_int_eq(shed_lock_acquire(theirs, 0, NULL), SHED_OK);
-    expect_text(rig.cache, "k", "k@1"); /* all is connected */
+    expect_text(fixture.cache, "k", "k@1"); /* all is connected */
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
     ck_assert_msg(shed_lock_acquire(first, 0, &err) == SHED_OK, "%s",
                   err.reason);
@@ -258,13 +259,13 @@ START_TEST(a_length_that_nobody_asked_for_ends_the_connection_at_once)
     struct shed_lock *lock;
     struct shed_error err = {0};
 
-    rig.client_options.command_timeout_ms = patience_ms;
-    rig.cache_options.timeout_ms = patience_ms;
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    lock = open_lock(rig.client, "job", 0);
+    fixture.client_options.command_timeout_ms = patience_ms;
+    fixture.cache_options.timeout_ms = patience_ms;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    lock = open_lock(fixture.client, "job", 0);
     proxy_set(&proxy, PROXY_ANSWER, 0, heads[_i]);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     shed_lock_close(lock);

@@ -9,60 +9,60 @@
 #include <unistd.h>
 
 #include "cache/entry.h"
-#include "support/rig.h"
+#include "support/fixture.h"
 
-static struct rig rig;
+static struct fixture fixture;
 static struct proxy proxy;
 
 /* A client that gives up soon, and comes back soon. */
-static void rig_init_hasty(void)
+static void fixture_init_hasty(void)
 {
-    rig_init(&rig);
-    rig.client_options.connect_timeout_ms = scaled_ms(100);
-    rig.client_options.command_timeout_ms = scaled_ms(100);
-    rig.client_options.reconnect_max_ms = 50;
+    fixture_init(&fixture);
+    fixture.client_options.connect_timeout_ms = scaled_ms(100);
+    fixture.client_options.command_timeout_ms = scaled_ms(100);
+    fixture.client_options.reconnect_max_ms = 50;
 }
 
 static void up_behind_proxy(void)
 {
-    rig_init_hasty();
-    proxy_start(&proxy, &rig.server);
-    rig.uri = proxy.uri;
-    rig_open(&rig);
+    fixture_init_hasty();
+    proxy_start(&proxy, &fixture.server);
+    fixture.uri = proxy.uri;
+    fixture_open(&fixture);
 }
 
 static void down_behind_proxy(void)
 {
-    rig_close(&rig);
+    fixture_close(&fixture);
     proxy_stop(&proxy);
-    server_check_ttls(&rig.server);
-    server_stop(&rig.server);
+    server_check_ttls(&fixture.server);
+    server_stop(&fixture.server);
 }
 
 /* Gets go through Redis again. */
 static void wait_for_redis(void)
 {
-    uint64_t before = stats_of(rig.cache).hits;
+    uint64_t before = stats_of(fixture.cache).hits;
 
-    WAIT_FOR((expect_text(rig.cache, "back", "back@1"),
-              stats_of(rig.cache).hits > before));
+    WAIT_FOR((expect_text(fixture.cache, "back", "back@1"),
+              stats_of(fixture.cache).hits > before));
 }
 
 /* --------------------------------------------------------- Redis goes away */
 
 START_TEST(a_server_that_was_killed_and_came_back_empty_is_used_again)
 {
-    rig_init_hasty();
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    server_kill(&rig.server);
-    table_update(&rig.table);
-    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
-    server_start_again(&rig.server);
-    WAIT_FOR((expect_text(rig.cache, "k", "k@2"),
-              server_int(&rig.server, "EXISTS t:{k}") == 1));
-    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_REDIS);
-    rig_down(&rig);
+    fixture_init_hasty();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_kill(&fixture.server);
+    table_update(&fixture.table);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    server_start_again(&fixture.server);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@2"),
+              server_int(&fixture.server, "EXISTS t:{k}") == 1));
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -70,19 +70,20 @@ START_TEST(with_the_fail_policy_a_dead_server_is_an_error)
 {
     struct shed_error err = {0};
 
-    rig_init_hasty();
-    rig.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
-    rig_open(&rig);
-    server_kill(&rig.server);
-    expect_code(rig.cache, "k", SHED_EREDIS, &err);
-    ck_assert_uint_eq(table_loads(&rig.table), 0);
-    ck_assert_uint_eq(stats_of(rig.cache).errors_redis, 1);
-    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, &err),
+    fixture_init_hasty();
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture_open(&fixture);
+    server_kill(&fixture.server);
+    expect_code(fixture.cache, "k", SHED_EREDIS, &err);
+    ck_assert_uint_eq(table_loads(&fixture.table), 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_redis, 1);
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
                      SHED_EREDIS);
-    ck_assert_int_eq(shed_put(rig.cache, shed_str("k"), shed_str("v"), 0, &err),
-                     SHED_EREDIS);
-    server_start_again(&rig.server);
-    rig_down(&rig);
+    ck_assert_int_eq(
+        shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, &err),
+        SHED_EREDIS);
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -91,40 +92,40 @@ START_TEST(a_server_that_stands_still_holds_nobody_beyond_the_deadline)
     const uint64_t timeout_ms = 60;
     struct shed_value *value = NULL;
 
-    rig_init(&rig);
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    server_freeze(&rig.server);
+    fixture_init(&fixture);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_freeze(&fixture.server);
     for (int i = 0; i < 5; i++) {
         uint64_t start_ms = shed_now_ms();
         enum shed_code code =
-            shed_get(rig.cache, shed_str("k"), timeout_ms, &value, NULL);
+            shed_get(fixture.cache, shed_str("k"), timeout_ms, &value, NULL);
         ck_assert(code == SHED_ETIMEDOUT || code == SHED_OK);
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms() - start_ms,
                           timeout_ms + scaled_ms(500));
         start_ms = shed_now_ms();
-        code = shed_invalidate(rig.cache, shed_str("k"), timeout_ms, NULL);
+        code = shed_invalidate(fixture.cache, shed_str("k"), timeout_ms, NULL);
         ck_assert(code == SHED_ETIMEDOUT || code == SHED_EREDIS);
         ck_assert_uint_lt(shed_now_ms() - start_ms,
                           timeout_ms + scaled_ms(500));
     }
-    server_thaw(&rig.server);
+    server_thaw(&fixture.server);
     wait_for_redis();
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(a_server_that_stands_still_is_done_without)
 {
-    rig_init_hasty();
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    server_freeze(&rig.server);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    server_thaw(&rig.server);
+    fixture_init_hasty();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_freeze(&fixture.server);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    server_thaw(&fixture.server);
     wait_for_redis();
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -135,34 +136,34 @@ static void crowd_without_redis(bool is_async)
     static char keys[THREADS][24];
     struct shed_value *value = NULL;
 
-    rig_init_hasty();
-    rig.table.is_async = is_async;
-    rig.source_options.max_loads = MAX_LOADS;
-    rig.source_options.max_batch = 1;
-    rig_open(&rig);
-    server_kill(&rig.server);
-    table_hold(&rig.table);
+    fixture_init_hasty();
+    fixture.table.is_async = is_async;
+    fixture.source_options.max_loads = MAX_LOADS;
+    fixture.source_options.max_batch = 1;
+    fixture_open(&fixture);
+    server_kill(&fixture.server);
+    table_hold(&fixture.table);
     for (int i = 0; i < THREADS; i++) {
         snprintf(keys[i], sizeof(keys[i]), "k%d", i);
-        getter_start(&getters[i], rig.cache, keys[i]);
+        getter_start(&getters[i], fixture.cache, keys[i]);
     }
-    WAIT_FOR(stats_of(rig.cache).misses == THREADS &&
-             table_running(&rig.table) >= MAX_LOADS);
+    WAIT_FOR(stats_of(fixture.cache).misses == THREADS &&
+             table_running(&fixture.table) >= MAX_LOADS);
     /* one more, which comes after all of them, does not get its turn */
     ck_assert_int_eq(
-        shed_get(rig.cache, shed_str("last"), scaled_ms(300), &value, NULL),
+        shed_get(fixture.cache, shed_str("last"), scaled_ms(300), &value, NULL),
         SHED_ETIMEDOUT);
-    ck_assert_uint_eq(table_running(&rig.table), MAX_LOADS);
-    table_release(&rig.table);
+    ck_assert_uint_eq(table_running(&fixture.table), MAX_LOADS);
+    table_release(&fixture.table);
     for (int i = 0; i < THREADS; i++) {
         char text[32];
         snprintf(text, sizeof(text), "k%d@1", i);
         getter_expect(&getters[i], text, SHED_ORIGIN_UNPUBLISHED);
     }
-    ck_assert_uint_eq(rig.table.most_running, MAX_LOADS);
-    WAIT_FOR(table_loads(&rig.table) == THREADS + 1);
-    server_start_again(&rig.server);
-    rig_down(&rig);
+    ck_assert_uint_eq(fixture.table.most_running, MAX_LOADS);
+    WAIT_FOR(table_loads(&fixture.table) == THREADS + 1);
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
 }
 
 START_TEST(without_redis_no_more_loads_run_at_a_time_than_may)
@@ -181,22 +182,22 @@ START_TEST(after_an_invalidation_that_failed_nobody_here_joins_the_older_load)
 {
     struct getter before = {0}, after = {0};
 
-    rig_init_hasty();
-    rig_open(&rig);
-    server_kill(&rig.server);
-    table_hold(&rig.table);
-    getter_start(&before, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    table_update(&rig.table);
-    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, NULL),
+    fixture_init_hasty();
+    fixture_open(&fixture);
+    server_kill(&fixture.server);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_update(&fixture.table);
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
                      SHED_EREDIS);
-    getter_start(&after, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 2);
-    table_release(&rig.table);
+    getter_start(&after, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 2);
+    table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     getter_expect(&after, "k@2", SHED_ORIGIN_UNPUBLISHED);
-    server_start_again(&rig.server);
-    rig_down(&rig);
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -206,19 +207,19 @@ START_TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
 {
     struct getter getter = {0};
 
-    rig_up(&rig);
-    table_hold(&rig.table);
-    getter_start(&getter, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    server_do(&rig.server, "CONFIG SET maxmemory 1");
-    table_release(&rig.table);
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
+    table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{k}") == 0);
-    ck_assert_uint_eq(stats_of(rig.cache).unpublished, 1);
-    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
-    server_do(&rig.server, "CONFIG SET maxmemory 0");
-    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_LOAD);
-    rig_down(&rig);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).unpublished, 1);
+    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
+    server_do(&fixture.server, "CONFIG SET maxmemory 0");
+    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -226,57 +227,57 @@ START_TEST(out_of_memory_a_failed_load_ends_its_lease_too)
 {
     struct getter getter = {0};
 
-    rig_up(&rig);
-    table_hold(&rig.table);
-    getter_start(&getter, rig.cache, "fail");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    server_do(&rig.server, "CONFIG SET maxmemory 1");
-    table_release(&rig.table);
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "fail");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
+    table_release(&fixture.table);
     getter_join(&getter);
     ck_assert_int_eq(getter.code, SHED_ESOURCE);
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{fail}") == 0);
-    rig_down(&rig);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{fail}") == 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
 /* What a replica has may be old. */
 START_TEST(a_replica_is_done_without)
 {
-    rig_init_hasty();
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    server_do(&rig.server, "CONFIG SET replica-serve-stale-data yes");
-    server_do(&rig.server, "REPLICAOF 127.0.0.1 1");
-    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, NULL),
+    fixture_init_hasty();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_do(&fixture.server, "CONFIG SET replica-serve-stale-data yes");
+    server_do(&fixture.server, "REPLICAOF 127.0.0.1 1");
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
                      SHED_EREDIS);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
-    server_do(&rig.server, "REPLICAOF NO ONE");
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
+    server_do(&fixture.server, "REPLICAOF NO ONE");
     wait_for_redis();
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
 {
-    rig_init_hasty();
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    server_do(&rig.server, "CLIENT PAUSE 100000 WRITE");
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
-    server_do(&rig.server, "CLIENT UNPAUSE");
+    fixture_init_hasty();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_do(&fixture.server, "CLIENT PAUSE 100000 WRITE");
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
+    server_do(&fixture.server, "CLIENT UNPAUSE");
     wait_for_redis();
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(a_server_that_loads_its_data_is_done_without)
 {
     up_behind_proxy();
-    expect_text(rig.cache, "k", "k@1");
+    expect_text(fixture.cache, "k", "k@1");
     proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
     down_behind_proxy();
@@ -286,12 +287,12 @@ END_TEST
 START_TEST(flushes_under_load_lose_nothing_but_entries)
 {
     enum { ROUNDS = 100 };
-    rig_up(&rig);
+    fixture_up(&fixture);
     for (int i = 0; i < ROUNDS; i++) {
         struct getter getters[4] = {0};
         for (size_t j = 0; j < 4; j++)
-            getter_start(&getters[j], rig.cache, j % 2 ? "a" : "b");
-        server_do(&rig.server, "FLUSHALL");
+            getter_start(&getters[j], fixture.cache, j % 2 ? "a" : "b");
+        server_do(&fixture.server, "FLUSHALL");
         for (size_t j = 0; j < 4; j++) {
             getter_join(&getters[j]);
             ck_assert_int_eq(getters[j].code, SHED_OK);
@@ -299,7 +300,7 @@ START_TEST(flushes_under_load_lose_nothing_but_entries)
             shed_value_unref(getters[j].value);
         }
     }
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -314,7 +315,7 @@ static void *read_own_keys(void *arg)
         struct shed_value *value = NULL;
         snprintf(key, sizeof(key), "k%u.%u", *number, i % 40);
         snprintf(text, sizeof(text), "%s@1", key);
-        if (shed_get(rig.cache, shed_str(key), 1 + i % 4, &value, NULL) ==
+        if (shed_get(fixture.cache, shed_str(key), 1 + i % 4, &value, NULL) ==
             SHED_OK)
             check_text(value, text);
         shed_value_unref(value);
@@ -338,7 +339,7 @@ START_TEST(a_late_reply_never_answers_another_call)
     }
     for (size_t i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    ck_assert_uint_gt(stats_of(rig.cache).errors_timeout, 0);
+    ck_assert_uint_gt(stats_of(fixture.cache).errors_timeout, 0);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
     down_behind_proxy();
@@ -350,9 +351,9 @@ END_TEST
 static void survive(enum proxy_mode mode, unsigned delay_ms, const char *text)
 {
     up_behind_proxy();
-    expect_text(rig.cache, "k", "k@1");
+    expect_text(fixture.cache, "k", "k@1");
     proxy_set(&proxy, mode, delay_ms, text);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
     down_behind_proxy();
@@ -396,18 +397,18 @@ START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     struct shed_value *value = NULL;
     struct shed_error err = {0};
 
-    rig_init_hasty();
-    proxy_start(&proxy, &rig.server);
+    fixture_init_hasty();
+    proxy_start(&proxy, &fixture.server);
     proxy_set(&proxy, PROXY_SWALLOW_SUBSCRIBE, 0, NULL);
-    rig.uri = proxy.uri;
-    rig_open(&rig);
-    ck_assert_msg(
-        shed_get(rig.cache, shed_str("k"), timeout_ms, &value, &err) == SHED_OK,
-        "%s", err.reason);
+    fixture.uri = proxy.uri;
+    fixture_open(&fixture);
+    ck_assert_msg(shed_get(fixture.cache, shed_str("k"), timeout_ms, &value,
+                           &err) == SHED_OK,
+                  "%s", err.reason);
     check_text(value, "k@1");
     shed_value_unref(value);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    wait_for_pushes(&rig); /* it is tried again */
+    wait_for_pushes(&fixture); /* it is tried again */
     down_behind_proxy();
 }
 END_TEST
@@ -451,28 +452,28 @@ START_TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
     int before;
 
     (void)count_descriptors(&before_is_cloexec); /* what the test inherited */
-    rig_init(&rig);
-    rig.client_options.links = 1;
+    fixture_init(&fixture);
+    fixture.client_options.links = 1;
     /* libuv keeps two descriptors of the process's for ever */
-    rig_open(&rig);
-    rig_close(&rig);
+    fixture_open(&fixture);
+    fixture_close(&fixture);
     before = count_descriptors(&are_cloexec);
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    wait_for_pushes(&rig);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
     for (int i = 0; i < RECONNECTS; i++) {
-        server_do(&rig.server, "CLIENT KILL TYPE normal SKIPME yes");
-        server_do(&rig.server, "CLIENT KILL TYPE pubsub");
-        expect_text(rig.cache, "k", "k@1");
+        server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+        server_do(&fixture.server, "CLIENT KILL TYPE pubsub");
+        expect_text(fixture.cache, "k", "k@1");
     }
-    wait_for_pushes(&rig);
+    wait_for_pushes(&fixture);
     WAIT_FOR(count_sockets() == CONNECTIONS);
     (void)count_descriptors(&are_cloexec);
     ck_assert(are_cloexec || !before_is_cloexec);
-    rig_close(&rig);
+    fixture_close(&fixture);
     ck_assert_int_eq(count_descriptors(&are_cloexec), before);
-    server_check_ttls(&rig.server);
-    server_stop(&rig.server);
+    server_check_ttls(&fixture.server);
+    server_stop(&fixture.server);
 }
 END_TEST
 
@@ -482,19 +483,19 @@ START_TEST(no_signal_is_raised_and_no_disposition_changed)
 
     ck_assert(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
     ck_assert_int_eq(sigaction(SIGPIPE, NULL, &before), 0);
-    rig_init_hasty();
-    rig_open(&rig);
+    fixture_init_hasty();
+    fixture_open(&fixture);
     for (int i = 0; i < 20; i++) {
-        expect_text(rig.cache, "k", "k@1");
-        server_do(&rig.server, "CLIENT KILL TYPE normal SKIPME yes");
-        server_do(&rig.server, "CLIENT KILL TYPE pubsub");
+        expect_text(fixture.cache, "k", "k@1");
+        server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+        server_do(&fixture.server, "CLIENT KILL TYPE pubsub");
     }
-    server_kill(&rig.server);
-    expect_text(rig.cache, "k", "k@1");
+    server_kill(&fixture.server);
+    expect_text(fixture.cache, "k", "k@1");
     ck_assert_int_eq(sigaction(SIGPIPE, NULL, &after), 0);
     ck_assert(after.sa_handler == before.sa_handler);
-    server_start_again(&rig.server);
-    rig_down(&rig);
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
 }
 END_TEST
 

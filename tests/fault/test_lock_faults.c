@@ -8,7 +8,7 @@
 
 #include <snowshed/stats.h>
 
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 /* Longer than a live process stops on a busy machine. */
 enum { GRACE_MS = 1500 };

@@ -9,11 +9,12 @@
 
 #include <snowshed/lock.h>
 
-#include "support/rig.h"
+#include "support/fixture.h"
 
 #define HOST "redis.moved.test"
 
-static struct rig rig;      /* with the server that is the primary at first */
+static struct fixture
+    fixture;                /* with the server that is the primary at first */
 static struct server other; /* the next one */
 static char path[SERVER_PATH_BYTES + 16], uri[SERVER_URI_BYTES + 64];
 
@@ -74,7 +75,8 @@ static void point_name_to(const char *socket)
     pthread_mutex_unlock(&name_mu);
 }
 
-/* ------------------------------------------------------------------ the rig */
+/* ------------------------------------------------------------------ the
+ * fixture */
 
 static void point_path_to(const struct server *s)
 {
@@ -96,21 +98,21 @@ enum way { BY_PATH, BY_NAME, WAYS };
 
 static void init(enum way way)
 {
-    rig_init(&rig);
+    fixture_init(&fixture);
     other = (struct server){0};
     server_start(&other);
-    snprintf(path, sizeof(path), "%s/moved.sock", rig.server.dir);
-    point_to(&rig.server);
+    snprintf(path, sizeof(path), "%s/moved.sock", fixture.server.dir);
+    point_to(&fixture.server);
     if (way == BY_PATH)
         snprintf(uri, sizeof(uri), "unix:%s", path);
     else
         snprintf(uri, sizeof(uri), "redis://%s", HOST);
-    rig.uri = uri;
+    fixture.uri = uri;
 }
 
 static void down(void)
 {
-    rig_down(&rig);
+    fixture_down(&fixture);
     server_stop(&other);
 }
 
@@ -121,7 +123,7 @@ static void demote(const struct server *s)
 
 static enum shed_code try_to_invalidate(void)
 {
-    return shed_invalidate(rig.cache, shed_str("k"), 0, NULL);
+    return shed_invalidate(fixture.cache, shed_str("k"), 0, NULL);
 }
 
 /* ---------------------------------------------------------------- following */
@@ -129,16 +131,16 @@ static enum shed_code try_to_invalidate(void)
 START_TEST(a_write_that_a_replica_refuses_is_made_where_the_address_leads)
 {
     init((enum way)_i);
-    rig_open(&rig);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    demote(&rig.server);
+    fixture_open(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    demote(&fixture.server);
     point_to(&other);
-    invalidate(rig.cache, "k"); /* at the first try */
-    WAIT_FOR((expect_text(rig.cache, "k", "k@1"),
+    invalidate(fixture.cache, "k"); /* at the first try */
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_int(&other, "EXISTS t:{k}") == 1));
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     /* the one that asks, and nobody else */
-    WAIT_FOR(server_clients(&rig.server, "") == 1);
+    WAIT_FOR(server_clients(&fixture.server, "") == 1);
     WAIT_FOR(server_clients(&other, "flags=t") == 1);
     down();
 }
@@ -149,12 +151,12 @@ START_TEST(a_load_is_published_where_the_address_leads)
     struct getter getter = {0};
 
     init((enum way)_i);
-    rig_open(&rig);
-    expect_text(rig.cache, "warm", "warm@1");
-    wait_for_pushes(&rig);
-    demote(&rig.server);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "warm", "warm@1");
+    wait_for_pushes(&fixture);
+    demote(&fixture.server);
     point_to(&other);
-    getter_start(&getter, rig.cache, "k");
+    getter_start(&getter, fixture.cache, "k");
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_int(&other, "EXISTS t:{k}"), 1);
     down();
@@ -164,15 +166,15 @@ END_TEST
 START_TEST(a_client_that_only_reads_leaves_a_replica_too)
 {
     init((enum way)_i);
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    wait_for_pushes(&rig);
-    demote(&rig.server);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+    demote(&fixture.server);
     point_to(&other);
     /* a link that nobody uses stays where it is */
-    WAIT_FOR((expect_text(rig.cache, "k", "k@1"),
-              server_clients(&rig.server, "") == 1));
-    WAIT_FOR((expect_text(rig.cache, "k", "k@1"),
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              server_clients(&fixture.server, "") == 1));
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_int(&other, "EXISTS t:{k}") == 1));
     down();
 }
@@ -185,12 +187,13 @@ START_TEST(a_lock_is_acquired_where_the_address_leads)
     struct shed_lock *lock = NULL;
 
     init((enum way)_i);
-    rig_open(&rig);
+    fixture_open(&fixture);
     ck_assert_int_eq(
-        shed_lock_open(rig.client, shed_str("job"), &o, &lock, NULL), SHED_OK);
+        shed_lock_open(fixture.client, shed_str("job"), &o, &lock, NULL),
+        SHED_OK);
     ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
-    demote(&rig.server);
+    demote(&fixture.server);
     point_to(&other);
     ck_assert_msg(shed_lock_acquire(lock, scaled_ms(3000), &err) == SHED_OK,
                   "%s", err.reason);
@@ -221,22 +224,22 @@ START_TEST(a_replica_that_is_all_there_is_suffers_no_storm)
     uint64_t end_ms;
 
     init(BY_PATH);
-    server_do(&rig.server, rights[_i]);
+    server_do(&fixture.server, rights[_i]);
     snprintf(uri, sizeof(uri), "unix://u:pw@%s", path);
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    demote(&rig.server);
-    before = connections_of(&rig.server);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    demote(&fixture.server);
+    before = connections_of(&fixture.server);
     end_ms = shed_now_ms() + WHILE_MS;
     while (shed_now_ms() < end_ms) {
         ck_assert_int_eq(try_to_invalidate(), SHED_EREDIS);
-        expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
+        expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     }
-    ck_assert_int_le(connections_of(&rig.server) - before, CONNECTIONS_MAX);
-    server_do(&rig.server, "REPLICAOF NO ONE");
+    ck_assert_int_le(connections_of(&fixture.server) - before, CONNECTIONS_MAX);
+    server_do(&fixture.server, "REPLICAOF NO ONE");
     WAIT_FOR(try_to_invalidate() == SHED_OK);
-    WAIT_FOR((expect_text(rig.cache, "l", "l@1"),
-              server_int(&rig.server, "EXISTS t:{l}") == 1));
+    WAIT_FOR((expect_text(fixture.cache, "l", "l@1"),
+              server_int(&fixture.server, "EXISTS t:{l}") == 1));
     down();
 }
 END_TEST
@@ -247,13 +250,13 @@ START_TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
 {
     init(BY_NAME);
     point_name_to("");
-    rig.client_options.reconnect_max_ms = 50;
-    rig_open(&rig);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture_open(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(try_to_invalidate(), SHED_EREDIS);
-    point_name_to(rig.server.socket);
-    WAIT_FOR((expect_text(rig.cache, "k", "k@1"),
-              server_int(&rig.server, "EXISTS t:{k}") == 1));
+    point_name_to(fixture.server.socket);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              server_int(&fixture.server, "EXISTS t:{k}") == 1));
     WAIT_FOR(try_to_invalidate() == SHED_OK);
     down();
 }

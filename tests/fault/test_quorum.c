@@ -1,7 +1,7 @@
 /* A lock on five servers: what a majority can do, what a minority can not. */
 #include <string.h>
 
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 enum { SERVERS = 5, MAJORITY = 3, LEASE_MS = 1000, LONG_LEASE_MS = 3000 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 #define COMMAND "ACL SETUSER shop "
 #define PASSWORD "PASSWORD"
@@ -141,7 +141,7 @@ START_TEST(a_cache_needs_no_more_rights)
         server_do(&server, "SCRIPT FLUSH");
     }
     WAIT_FOR(server_clients(&server, "flags=t") == 1);
-    WAIT_FOR(server_calls(&server, "ping") > 1); /* one was the rig's */
+    WAIT_FOR(server_calls(&server, "ping") > 1); /* one was the fixture's */
     shed_cache_close(cache);
     shed_source_close(source);
     shed_client_close(client);

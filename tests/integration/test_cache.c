@@ -4,23 +4,23 @@
 #include <unistd.h>
 
 #include "cache/entry.h"
-#include "support/rig.h"
+#include "support/fixture.h"
 
-static struct rig rig;
+static struct fixture fixture;
 
 /* ----------------------------------------------------------------- answers */
 
 START_TEST(a_miss_loads_and_the_next_get_is_a_hit)
 {
-    rig_up(&rig);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
-    ck_assert_uint_eq(stats_of(rig.cache).hits, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).misses, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).published, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).leases_won, 1);
-    rig_down(&rig);
+    fixture_up(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).hits, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).published, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).leases_won, 1);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -28,60 +28,61 @@ START_TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
 {
     struct shed_value *value = NULL;
 
-    rig_up(&rig);
+    fixture_up(&fixture);
     for (int i = 0; i < 2; i++) {
-        expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
-        expect_kind(rig.cache, "null", SHED_KIND_NULL);
+        expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+        expect_kind(fixture.cache, "null", SHED_KIND_NULL);
         ck_assert_int_eq(
-            shed_get(rig.cache, shed_str("empty"), 0, &value, NULL), SHED_OK);
+            shed_get(fixture.cache, shed_str("empty"), 0, &value, NULL),
+            SHED_OK);
         ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ROW);
         ck_assert_uint_eq(shed_value_size(value), 0);
         shed_value_unref(value);
     }
-    ck_assert_uint_eq(table_loads(&rig.table), 3);
-    ck_assert_uint_eq(stats_of(rig.cache).negative_hits, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).hits, 2);
-    rig_down(&rig);
+    ck_assert_uint_eq(table_loads(&fixture.table), 3);
+    ck_assert_uint_eq(stats_of(fixture.cache).negative_hits, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).hits, 2);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(absence_is_kept_for_the_negative_ttl_only)
 {
-    rig_init(&rig);
-    rig.cache_options.negative_ttl_ms = 50;
-    rig_open(&rig);
-    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
-    ck_assert_int_le(server_int(&rig.server, "PTTL t:{absent}"), 50);
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{absent}") == 0);
-    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
-    ck_assert_uint_eq(table_loads(&rig.table), 2);
-    rig_down(&rig);
+    fixture_init(&fixture);
+    fixture.cache_options.negative_ttl_ms = 50;
+    fixture_open(&fixture);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_int_le(server_int(&fixture.server, "PTTL t:{absent}"), 50);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{absent}") == 0);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(absence_is_not_kept_with_a_negative_ttl_of_0)
 {
-    rig_init(&rig);
-    rig.cache_options.negative_ttl_ms = 0;
-    rig_open(&rig);
-    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
-    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
-    ck_assert_uint_eq(table_loads(&rig.table), 2);
-    rig_down(&rig);
+    fixture_init(&fixture);
+    fixture.cache_options.negative_ttl_ms = 0;
+    fixture_open(&fixture);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(rows_are_kept_for_their_ttl)
 {
-    rig_init(&rig);
-    rig.cache_options.ttl_ms = 60;
-    rig_open(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    table_update(&rig.table);
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{k}") == 0);
-    expect_text(rig.cache, "k", "k@2");
-    rig_down(&rig);
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = 60;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
+    expect_text(fixture.cache, "k", "k@2");
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -102,25 +103,25 @@ START_TEST(keys_are_bytes_each_with_a_place_of_its_own)
     const size_t count = sizeof(keys) / sizeof(*keys);
     struct shed_value *value = NULL;
 
-    rig_up(&rig);
+    fixture_up(&fixture);
     for (size_t round = 0; round < 2; round++) {
         for (size_t i = 0; i < count; i++) {
-            ck_assert_int_eq(shed_get(rig.cache,
+            ck_assert_int_eq(shed_get(fixture.cache,
                                       shed_bytes(keys[i].bytes, keys[i].size),
                                       0, &value, NULL),
                              SHED_OK);
             ck_assert_uint_eq(shed_value_size(value), keys[i].size + 2);
             ck_assert_mem_eq(shed_value_data(value), keys[i].bytes,
                              keys[i].size);
-            ck_assert_int_eq(server_int(&rig.server, "EXISTS %b", keys[i].name,
-                                        keys[i].name_size),
+            ck_assert_int_eq(server_int(&fixture.server, "EXISTS %b",
+                                        keys[i].name, keys[i].name_size),
                              1);
             shed_value_unref(value);
         }
     }
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), (long long)count);
-    ck_assert_uint_eq(rig.table.keys, count);
-    rig_down(&rig);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), (long long)count);
+    ck_assert_uint_eq(fixture.table.keys, count);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -131,18 +132,19 @@ START_TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
     struct shed_error err = {0};
 
     memset(key, '}', sizeof(key));
-    rig_up(&rig);
-    ck_assert_int_eq(shed_get(rig.cache, shed_bytes(key, SHED_KEY_MAX_BYTES), 0,
-                              &value, &err),
+    fixture_up(&fixture);
+    ck_assert_int_eq(shed_get(fixture.cache,
+                              shed_bytes(key, SHED_KEY_MAX_BYTES), 0, &value,
+                              &err),
                      SHED_OK);
     ck_assert_uint_eq(shed_value_size(value), SHED_KEY_MAX_BYTES + 2);
     shed_value_unref(value);
-    ck_assert_int_eq(shed_get(rig.cache,
+    ck_assert_int_eq(shed_get(fixture.cache,
                               shed_bytes(key, SHED_KEY_MAX_BYTES + 1), 0,
                               &value, &err),
                      SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "1025"));
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -150,15 +152,15 @@ START_TEST(a_value_over_the_limit_fails_its_key_and_is_not_kept)
 {
     struct shed_error err = {0};
 
-    rig_init(&rig);
-    rig.cache_options.value_limit_bytes = 4095;
-    rig.cache_options.failure_ttl_ms = 0;
-    rig_open(&rig);
-    expect_code(rig.cache, "big", SHED_ETOOBIG, &err);
+    fixture_init(&fixture);
+    fixture.cache_options.value_limit_bytes = 4095;
+    fixture.cache_options.failure_ttl_ms = 0;
+    fixture_open(&fixture);
+    expect_code(fixture.cache, "big", SHED_ETOOBIG, &err);
     ck_assert_ptr_nonnull(strstr(err.reason, "4096"));
     ck_assert_ptr_nonnull(strstr(err.reason, "4095"));
-    WAIT_FOR(server_int(&rig.server, "DBSIZE") == 0);
-    rig_down(&rig);
+    WAIT_FOR(server_int(&fixture.server, "DBSIZE") == 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -166,18 +168,18 @@ START_TEST(others_hear_that_a_value_is_too_big_as_such)
 {
     struct peer peer;
 
-    rig_init(&rig);
-    rig.cache_options.value_limit_bytes = 4095;
-    rig.cache_options.failure_ttl_ms = 60000;
-    rig_open(&rig);
-    peer_open(&peer, &rig);
-    expect_code(rig.cache, "big", SHED_ETOOBIG, NULL);
-    WAIT_FOR(server_int(&rig.server, "STRLEN t:{big}") >
+    fixture_init(&fixture);
+    fixture.cache_options.value_limit_bytes = 4095;
+    fixture.cache_options.failure_ttl_ms = 60000;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    expect_code(fixture.cache, "big", SHED_ETOOBIG, NULL);
+    WAIT_FOR(server_int(&fixture.server, "STRLEN t:{big}") >
              SHED_ENTRY_HEADER_BYTES);
     expect_code(peer.cache, "big", SHED_ETOOBIG, NULL);
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
     peer_close(&peer);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -187,21 +189,21 @@ START_TEST(age_counts_from_the_publish_by_the_servers_clock)
     uint64_t start_ms, age_ms, end_ms = test_deadline_ms();
 
     start_ms = shed_now_ms(); /* before the clocks are compared */
-    rig_up(&rig);
-    ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &value, NULL),
+    fixture_up(&fixture);
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
                      SHED_OK);
     ck_assert_uint_eq(shed_value_age_ms(value), 0);
     shed_value_unref(value);
     do {
-        ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &value, NULL),
-                         SHED_OK);
+        ck_assert_int_eq(
+            shed_get(fixture.cache, shed_str("k"), 0, &value, NULL), SHED_OK);
         age_ms = shed_value_age_ms(value);
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms(), end_ms);
     } while (age_ms < 50);
     /* the two clocks tick apart, and the offset is good to a round trip */
     ck_assert_uint_le(age_ms, shed_now_ms() - start_ms + scaled_ms(20));
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -209,12 +211,12 @@ START_TEST(values_outlive_cache_and_client)
 {
     struct shed_value *loaded = NULL, *hit = NULL;
 
-    rig_up(&rig);
-    ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &loaded, NULL),
+    fixture_up(&fixture);
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &loaded, NULL),
                      SHED_OK);
-    ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &hit, NULL),
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &hit, NULL),
                      SHED_OK);
-    rig_down(&rig);
+    fixture_down(&fixture);
     check_text(loaded, "k@1");
     check_text(hit, "k@1");
     shed_value_unref(loaded);
@@ -226,9 +228,9 @@ END_TEST
 
 static long long writes_so_far(void)
 {
-    return server_calls(&rig.server, "get") +
-           server_calls(&rig.server, "eval") +
-           server_calls(&rig.server, "evalsha");
+    return server_calls(&fixture.server, "get") +
+           server_calls(&fixture.server, "eval") +
+           server_calls(&fixture.server, "evalsha");
 }
 
 static void refused(enum shed_code code, struct shed_error *err,
@@ -251,39 +253,44 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
                                  {.key = {"", sizeof("") - 1}}};
     long long before;
 
-    rig_up(&rig);
-    wait_for_pushes(&rig);
+    fixture_up(&fixture);
+    wait_for_pushes(&fixture);
     before = writes_so_far();
-    refused(shed_get(rig.cache, shed_str(""), 0, &value, &err), &err, "empty");
-    refused(shed_get(rig.cache, shed_bytes(NULL, 1), 0, &value, &err), &err,
+    refused(shed_get(fixture.cache, shed_str(""), 0, &value, &err), &err,
+            "empty");
+    refused(shed_get(fixture.cache, shed_bytes(NULL, 1), 0, &value, &err), &err,
             "NULL");
-    refused(shed_get(rig.cache, shed_bytes(key, sizeof(key)), 0, &value, &err),
-            &err, "limit is 1024");
+    refused(
+        shed_get(fixture.cache, shed_bytes(key, sizeof(key)), 0, &value, &err),
+        &err, "limit is 1024");
     refused(shed_get(NULL, shed_str("k"), 0, &value, &err), &err,
             "cache: is NULL");
-    refused(shed_get(rig.cache, shed_str("k"), 0, NULL, &err), &err,
+    refused(shed_get(fixture.cache, shed_str("k"), 0, NULL, &err), &err,
             "out is NULL");
-    refused(shed_get(rig.cache, shed_str("k"), too_long_ms, &value, &err), &err,
-            "timeout_ms");
-    refused(shed_put(rig.cache, shed_str(""), shed_str("v"), 0, &err), &err,
+    refused(shed_get(fixture.cache, shed_str("k"), too_long_ms, &value, &err),
+            &err, "timeout_ms");
+    refused(shed_put(fixture.cache, shed_str(""), shed_str("v"), 0, &err), &err,
             "empty");
-    refused(shed_put(rig.cache, shed_bytes(key, sizeof(key)), shed_str("v"), 0,
-                     &err),
+    refused(shed_put(fixture.cache, shed_bytes(key, sizeof(key)), shed_str("v"),
+                     0, &err),
             &err, "1025");
-    refused(shed_put(rig.cache, shed_str("k"), shed_bytes(NULL, 1), 0, &err),
-            &err, "row is NULL");
-    refused(shed_invalidate(rig.cache, shed_str(""), 0, &err), &err, "empty");
-    refused(shed_invalidate(rig.cache, shed_bytes(NULL, 1), 0, &err), &err,
+    refused(
+        shed_put(fixture.cache, shed_str("k"), shed_bytes(NULL, 1), 0, &err),
+        &err, "row is NULL");
+    refused(shed_invalidate(fixture.cache, shed_str(""), 0, &err), &err,
+            "empty");
+    refused(shed_invalidate(fixture.cache, shed_bytes(NULL, 1), 0, &err), &err,
             "NULL");
     refused(shed_invalidate(NULL, shed_str("k"), 0, &err), &err,
             "cache: is NULL");
-    refused(shed_get_many(rig.cache, items, 2, 0, &err), &err, "empty");
+    refused(shed_get_many(fixture.cache, items, 2, 0, &err), &err, "empty");
     ck_assert_ptr_null(items[0].value);
-    refused(shed_get_many(rig.cache, NULL, 2, 0, &err), &err, "items is NULL");
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
+    refused(shed_get_many(fixture.cache, NULL, 2, 0, &err), &err,
+            "items is NULL");
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     ck_assert_int_eq(writes_so_far(), before);
-    ck_assert_uint_eq(table_loads(&rig.table), 0);
-    rig_down(&rig);
+    ck_assert_uint_eq(table_loads(&fixture.table), 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -292,18 +299,18 @@ START_TEST(a_value_that_is_too_big_to_put_is_not_sent)
     struct shed_error err = {0};
     long long before;
 
-    rig_init(&rig);
-    rig.cache_options.value_limit_bytes = 3;
-    rig_open(&rig);
-    put(rig.cache, "k", "abc");
+    fixture_init(&fixture);
+    fixture.cache_options.value_limit_bytes = 3;
+    fixture_open(&fixture);
+    put(fixture.cache, "k", "abc");
     before = writes_so_far();
     ck_assert_int_eq(
-        shed_put(rig.cache, shed_str("k"), shed_str("abcd"), 0, &err),
+        shed_put(fixture.cache, shed_str("k"), shed_str("abcd"), 0, &err),
         SHED_ETOOBIG);
     ck_assert_ptr_nonnull(strstr(err.reason, "4 bytes"));
     ck_assert_int_eq(writes_so_far(), before);
-    expect_text(rig.cache, "k", "abc");
-    rig_down(&rig);
+    expect_text(fixture.cache, "k", "abc");
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -313,9 +320,9 @@ static void refused_cache(const char *name, struct shed_cache_options *options,
     struct shed_cache *cache = NULL;
     struct shed_error err = {0};
 
-    refused(
-        shed_cache_open(rig.client, name, rig.source, options, &cache, &err),
-        &err, why);
+    refused(shed_cache_open(fixture.client, name, fixture.source, options,
+                            &cache, &err),
+            &err, why);
     ck_assert_ptr_null(cache);
 }
 
@@ -329,7 +336,7 @@ START_TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
     static char name[SHED_NAME_MAX_BYTES + 2];
 
     memset(name, 'n', sizeof(name) - 1);
-    rig_up(&rig);
+    fixture_up(&fixture);
     refused_cache("a{b", NULL, "brace");
     refused_cache("a}", NULL, "brace");
     refused_cache("", NULL, "empty");
@@ -348,8 +355,8 @@ START_TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
     refused_cache("a", &o, "size");
     newer.known.size = sizeof(newer);
     refused_cache("a", &newer.known, "does not know");
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
-    rig_down(&rig);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -361,14 +368,14 @@ START_TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
     } newer = {SHED_CACHE_OPTIONS_INIT, 0};
     struct shed_cache *cache = NULL;
 
-    rig_up(&rig);
+    fixture_up(&fixture);
     newer.known.size = sizeof(newer);
-    ck_assert_int_eq(shed_cache_open(rig.client, "a", rig.source, &newer.known,
-                                     &cache, NULL),
+    ck_assert_int_eq(shed_cache_open(fixture.client, "a", fixture.source,
+                                     &newer.known, &cache, NULL),
                      SHED_OK);
     expect_text(cache, "k", "k@1");
     shed_cache_close(cache);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -381,23 +388,24 @@ START_TEST(get_many_answers_each_key_as_a_get_does)
     enum { COUNT = sizeof(keys) / sizeof(*keys) };
     struct shed_item items[COUNT];
 
-    rig_up(&rig);
-    expect_text(rig.cache, "hit", "hit@1");
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "hit", "hit@1");
     for (size_t i = 0; i < COUNT; i++)
         items[i] = (struct shed_item){.key = shed_str(keys[i])};
-    ck_assert_int_eq(shed_get_many(rig.cache, items, COUNT, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, COUNT, 0, NULL),
+                     SHED_OK);
     check_text(items[0].value, "hit@1");
     check_text(items[1].value, "cold@1");
     check_text(items[3].value, "cold@1");
     check_text(items[4].value, "hit@1");
     ck_assert_int_eq(shed_value_kind(items[2].value), SHED_KIND_ABSENT);
     ck_assert_int_eq(shed_value_kind(items[5].value), SHED_KIND_NULL);
-    ck_assert_uint_eq(rig.table.keys, 4);
+    ck_assert_uint_eq(fixture.table.keys, 4);
     for (size_t i = 0; i < COUNT; i++) {
         ck_assert_int_eq(items[i].code, SHED_OK);
         shed_value_unref(items[i].value);
     }
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -407,25 +415,26 @@ START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
         {{"a", 1}, NULL, 0}, {{"fail2", 5}, NULL, 0}, {{"fail1", 5}, NULL, 0}};
     struct shed_error err = {0};
 
-    rig_up(&rig);
-    ck_assert_int_eq(shed_get_many(rig.cache, items, 3, 0, &err), SHED_ESOURCE);
+    fixture_up(&fixture);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, &err),
+                     SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "key 2 of 3"));
     ck_assert_ptr_nonnull(strstr(err.reason, "the table is on fire"));
     check_text(items[0].value, "a@1");
     ck_assert_int_eq(items[1].code, SHED_ESOURCE);
     ck_assert_int_eq(items[2].code, SHED_ESOURCE);
     ck_assert_ptr_null(items[1].value);
-    ck_assert_uint_eq(stats_of(rig.cache).errors_source, 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_source, 2);
     shed_value_unref(items[0].value);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(get_many_of_nothing_succeeds)
 {
-    rig_up(&rig);
-    ck_assert_int_eq(shed_get_many(rig.cache, NULL, 0, 0, NULL), SHED_OK);
-    rig_down(&rig);
+    fixture_up(&fixture);
+    ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 0, 0, NULL), SHED_OK);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -458,15 +467,15 @@ START_TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
     static char keys[50][24];
     struct shed_item *items = make_items(50, keys);
 
-    rig_up(&rig);
-    ck_assert_int_eq(shed_get_many(rig.cache, items, 50, 0, NULL), SHED_OK);
+    fixture_up(&fixture);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 50, 0, NULL), SHED_OK);
     check_items(items, 50);
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
-    ck_assert_uint_eq(stats_of(rig.cache).loads, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).loaded_keys, 50);
-    ck_assert_uint_eq(stats_of(rig.cache).batch_keys.sum, 50);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).loads, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).loaded_keys, 50);
+    ck_assert_uint_eq(stats_of(fixture.cache).batch_keys.sum, 50);
     free(items);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -481,17 +490,17 @@ START_TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
         items[i].value = (struct shed_value *)(void *)keys[i];
         items[i].code = SHED_OK;
     }
-    rig_up(&rig);
-    refused(shed_get_many(rig.cache, items, COUNT, 0, &err), &err,
+    fixture_up(&fixture);
+    refused(shed_get_many(fixture.cache, items, COUNT, 0, &err), &err,
             "limit is 10000");
     for (size_t i = 0; i < COUNT; i++) {
         ck_assert_ptr_null(items[i].value);
         ck_assert_int_eq(items[i].code, SHED_EINVAL);
         shed_value_unref(items[i].value);
     }
-    ck_assert_uint_eq(table_loads(&rig.table), 0);
+    ck_assert_uint_eq(table_loads(&fixture.table), 0);
     free(items);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -500,20 +509,20 @@ START_TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
     static char keys[SHED_MANY_MAX][24];
     struct shed_item *items = make_items(SHED_MANY_MAX, keys);
 
-    rig_up(&rig);
-    ck_assert_int_eq(
-        shed_get_many(rig.cache, items, SHED_MANY_MAX, scaled_ms(60000), NULL),
-        SHED_OK);
+    fixture_up(&fixture);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
+                                   scaled_ms(60000), NULL),
+                     SHED_OK);
     check_items(items, SHED_MANY_MAX);
-    ck_assert_uint_le(rig.table.most_running, 4);
-    ck_assert_uint_le(table_loads(&rig.table), SHED_MANY_MAX / 20);
-    ck_assert_int_eq(
-        shed_get_many(rig.cache, items, SHED_MANY_MAX, scaled_ms(60000), NULL),
-        SHED_OK);
+    ck_assert_uint_le(fixture.table.most_running, 4);
+    ck_assert_uint_le(table_loads(&fixture.table), SHED_MANY_MAX / 20);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
+                                   scaled_ms(60000), NULL),
+                     SHED_OK);
     check_items(items, SHED_MANY_MAX);
-    ck_assert_uint_eq(stats_of(rig.cache).hits, SHED_MANY_MAX);
+    ck_assert_uint_eq(stats_of(fixture.cache).hits, SHED_MANY_MAX);
     free(items);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -522,17 +531,17 @@ START_TEST(get_many_returns_at_its_deadline_with_what_it_has)
     struct shed_item items[] = {{{"hit", 3}, NULL, 0}, {{"cold", 4}, NULL, 0}};
     struct shed_error err = {0};
 
-    rig_up(&rig);
-    expect_text(rig.cache, "hit", "hit@1");
-    table_hold(&rig.table);
-    ck_assert_int_eq(shed_get_many(rig.cache, items, 2, 30, &err),
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "hit", "hit@1");
+    table_hold(&fixture.table);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 30, &err),
                      SHED_ETIMEDOUT);
     check_text(items[0].value, "hit@1");
     ck_assert_int_eq(items[1].code, SHED_ETIMEDOUT);
     ck_assert_ptr_null(items[1].value);
     shed_value_unref(items[0].value);
-    table_release(&rig.table);
-    rig_down(&rig);
+    table_release(&fixture.table);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -544,39 +553,39 @@ static void run_crowd(void)
     enum { CROWD = 50 };
     static struct getter getters[CROWD];
 
-    table_hold(&rig.table);
+    table_hold(&fixture.table);
     for (int i = 0; i < CROWD; i++)
-        getter_start(&getters[i], rig.cache, "k");
-    WAIT_FOR(stats_of(rig.cache).misses == CROWD &&
-             table_running(&rig.table) == 1);
-    table_release(&rig.table);
+        getter_start(&getters[i], fixture.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).misses == CROWD &&
+             table_running(&fixture.table) == 1);
+    table_release(&fixture.table);
     for (int i = 0; i < CROWD; i++) {
         getter_join(&getters[i]);
         ck_assert_int_eq(getters[i].code, SHED_OK);
         check_text(getters[i].value, "k@1");
         shed_value_unref(getters[i].value);
     }
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
-    ck_assert_uint_eq(stats_of(rig.cache).joins, CROWD - 1);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).joins, CROWD - 1);
 }
 
 START_TEST(fifty_callers_cost_one_load)
 {
-    rig_up(&rig);
+    fixture_up(&fixture);
     run_crowd();
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(fifty_callers_cost_one_load_without_pushes_too)
 {
-    rig_init(&rig);
-    rig.client_options.wait = SHED_WAIT_POLL;
-    rig_open(&rig);
+    fixture_init(&fixture);
+    fixture.client_options.wait = SHED_WAIT_POLL;
+    fixture_open(&fixture);
     run_crowd();
-    ck_assert_int_eq(server_clients(&rig.server, "flags=P"), 0);
-    ck_assert_int_eq(server_clients(&rig.server, "flags=t"), 0);
-    rig_down(&rig);
+    ck_assert_int_eq(server_clients(&fixture.server, "flags=P"), 0);
+    ck_assert_int_eq(server_clients(&fixture.server, "flags=t"), 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -585,20 +594,20 @@ START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
     struct shed_value *value = NULL;
     uint64_t start_ms;
 
-    rig_up(&rig);
-    table_hold(&rig.table);
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
     start_ms = shed_now_ms();
-    ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 40, &value, NULL),
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 40, &value, NULL),
                      SHED_ETIMEDOUT);
     ck_assert_ptr_null(value);
     ck_assert_uint_ge(shed_now_ms() - start_ms, 40);
     ck_assert_uint_lt(shed_now_ms() - start_ms, 40 + scaled_ms(1000));
-    table_release(&rig.table);
-    WAIT_FOR(stats_of(rig.cache).published == 1);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
-    ck_assert_uint_eq(stats_of(rig.cache).errors_timeout, 1);
-    rig_down(&rig);
+    table_release(&fixture.table);
+    WAIT_FOR(stats_of(fixture.cache).published == 1);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, 1);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -607,24 +616,24 @@ START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
     struct getter first = {0}, queued = {0};
     struct shed_error err = {0};
 
-    rig_init(&rig);
-    rig.source_options.max_loads = 1;
-    rig.source_options.queue_limit = 1;
-    rig.source_options.batch_wait_ms = 0;
-    rig_open(&rig);
-    table_hold(&rig.table);
-    getter_start(&first, rig.cache, "a");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    getter_start(&queued, rig.cache, "b");
-    WAIT_FOR(stats_of(rig.cache).leases_won == 2);
-    expect_code(rig.cache, "c", SHED_EBUSY, &err);
+    fixture_init(&fixture);
+    fixture.source_options.max_loads = 1;
+    fixture.source_options.queue_limit = 1;
+    fixture.source_options.batch_wait_ms = 0;
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&first, fixture.cache, "a");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_start(&queued, fixture.cache, "b");
+    WAIT_FOR(stats_of(fixture.cache).leases_won == 2);
+    expect_code(fixture.cache, "c", SHED_EBUSY, &err);
     ck_assert_ptr_nonnull(strstr(err.reason, "queue is full"));
-    ck_assert_uint_eq(stats_of(rig.cache).errors_busy, 1);
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{c}") == 0);
-    table_release(&rig.table);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_busy, 1);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{c}") == 0);
+    table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
     getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -633,15 +642,15 @@ END_TEST
 
 START_TEST(a_flipped_byte_is_found_counted_and_replaced)
 {
-    rig_up(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    table_update(&rig.table);
-    server_do(&rig.server, "SETRANGE t:{k} 64 X");
-    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_LOAD);
-    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_REDIS);
-    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 0);
-    rig_down(&rig);
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    server_do(&fixture.server, "SETRANGE t:{k} 64 X");
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).foreign_entries, 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -649,60 +658,61 @@ START_TEST(a_truncated_entry_is_found_counted_and_replaced)
 {
     redisReply *entry;
 
-    rig_up(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    entry = server_run(&rig.server, "GET t:{k}");
-    server_do(&rig.server, "SET t:{k} %b", entry->str, (size_t)entry->len - 1);
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    entry = server_run(&fixture.server, "GET t:{k}");
+    server_do(&fixture.server, "SET t:{k} %b", entry->str,
+              (size_t)entry->len - 1);
     freeReplyObject(entry);
-    table_update(&rig.table);
-    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_LOAD);
-    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
-    rig_down(&rig);
+    table_update(&fixture.table);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(what_others_wrote_is_counted_and_replaced)
 {
-    rig_up(&rig);
-    server_do(&rig.server, "SET t:{k} raw");
-    server_do(&rig.server, "RPUSH t:{l} raw");
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_LOAD);
-    ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 2);
-    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    expect_origin(rig.cache, "l", "l@1", SHED_ORIGIN_REDIS);
-    rig_down(&rig);
+    fixture_up(&fixture);
+    server_do(&fixture.server, "SET t:{k} raw");
+    server_do(&fixture.server, "RPUSH t:{l} raw");
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(fixture.cache).foreign_entries, 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 0);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
 {
-    rig_up(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    table_update(&rig.table);
-    server_do(&rig.server, "SETRANGE t:{k} 4 %b", "\1", (size_t)1);
-    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_LOAD);
-    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_REDIS);
-    ck_assert_uint_eq(stats_of(rig.cache).foreign_entries, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 0);
-    rig_down(&rig);
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    server_do(&fixture.server, "SETRANGE t:{k} 4 %b", "\1", (size_t)1);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(stats_of(fixture.cache).foreign_entries, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(a_damaged_failure_marker_is_replaced)
 {
-    rig_init(&rig);
-    rig.cache_options.failure_ttl_ms = 60000;
-    rig_open(&rig);
-    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
-    WAIT_FOR(server_int(&rig.server, "STRLEN t:{fail}") >
+    fixture_init(&fixture);
+    fixture.cache_options.failure_ttl_ms = 60000;
+    fixture_open(&fixture);
+    expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
+    WAIT_FOR(server_int(&fixture.server, "STRLEN t:{fail}") >
              SHED_ENTRY_HEADER_BYTES);
-    server_do(&rig.server, "SETRANGE t:{fail} 64 X");
-    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
-    ck_assert_uint_eq(table_loads(&rig.table), 2);
-    ck_assert_uint_eq(stats_of(rig.cache).corrupt_entries, 1);
-    rig_down(&rig);
+    server_do(&fixture.server, "SETRANGE t:{fail} 64 X");
+    expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -710,12 +720,12 @@ START_TEST(the_payload_stands_behind_64_bytes_for_every_language)
 {
     redisReply *row;
 
-    rig_up(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    row = server_run(&rig.server, "GETRANGE t:{k} 64 -1");
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    row = server_run(&fixture.server, "GETRANGE t:{k} 64 -1");
     ck_assert_str_eq(row->str, "k@1");
     freeReplyObject(row);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -742,10 +752,10 @@ START_TEST(the_statistics_are_prometheus_text)
     static char text[65536];
     size_t size;
 
-    rig_up(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    expect_text(rig.cache, "k", "k@1");
-    size = shed_stats_prometheus(&rig.cache, 1, text, sizeof(text));
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    expect_text(fixture.cache, "k", "k@1");
+    size = shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
     ck_assert_uint_gt(size, 0);
     ck_assert_uint_lt(size, sizeof(text));
     ck_assert_uint_eq(strlen(text), size);
@@ -756,7 +766,7 @@ START_TEST(the_statistics_are_prometheus_text)
     for (char *rest = text, *line;
          (line = strtok_r(rest, "\n", &rest)) != NULL;)
         check_line(line);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/rig.h"
+#include "support/fixture.h"
 
 #define WORKERS_MAX 6
 
@@ -82,7 +82,7 @@ static _Noreturn void work(struct worker *w)
     struct shed_cache *cache = NULL;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    co.command_timeout_ms = scaled_ms(RIG_SILENCE_MS);
+    co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
         shed_source_open(load, w, NULL, &source, NULL) != SHED_OK ||
         shed_cache_open(client, "t", source, &options, &cache, NULL) != SHED_OK)
@@ -111,7 +111,7 @@ static void make_fleet(void)
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(fleet, MAP_FAILED);
     atomic_store(&fleet->version, 1);
-    options.timeout_ms = scaled_ms(RIG_TIMEOUT_MS);
+    options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     options.ttl_jitter_pct = 0;
     server_start(&server);
 }

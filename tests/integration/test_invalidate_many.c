@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/rig.h"
+#include "support/fixture.h"
 
-static struct rig rig;
+static struct fixture fixture;
 static struct proxy proxy;
 
 #define KEY(text)                                                              \
@@ -16,28 +16,28 @@ static struct proxy proxy;
 
 static void set_up(void)
 {
-    rig_init(&rig);
+    fixture_init(&fixture);
     proxy = (struct proxy){0};
-    proxy_start(&proxy, &rig.server);
-    rig.uri = proxy.uri;
-    rig.client_options.links = 1;
-    rig.client_options.reconnect_max_ms = 50;
-    rig_open(&rig);
+    proxy_start(&proxy, &fixture.server);
+    fixture.uri = proxy.uri;
+    fixture.client_options.links = 1;
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture_open(&fixture);
 }
 
 static void tear_down(void)
 {
-    rig_close(&rig);
+    fixture_close(&fixture);
     proxy_stop(&proxy);
-    server_check_ttls(&rig.server);
-    server_stop(&rig.server);
+    server_check_ttls(&fixture.server);
+    server_stop(&fixture.server);
 }
 
 static void invalidate_many(const struct shed_bytes *keys, size_t count)
 {
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_invalidate_many(rig.cache, keys, count, 0, &err) ==
+    ck_assert_msg(shed_invalidate_many(fixture.cache, keys, count, 0, &err) ==
                       SHED_OK,
                   "%s", err.reason);
 }
@@ -47,7 +47,7 @@ static void refused(const struct shed_bytes *keys, size_t count,
 {
     struct shed_error err = {0};
 
-    ck_assert_int_eq(shed_invalidate_many(rig.cache, keys, count, 0, &err),
+    ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, count, 0, &err),
                      SHED_EINVAL);
     ck_assert_msg(strstr(err.reason, why) != NULL, "'%s' lacks '%s'",
                   err.reason, why);
@@ -63,17 +63,17 @@ START_TEST(many_keys_are_removed_in_one_round_trip)
     for (int i = 0; i < COUNT; i++) {
         int size = snprintf(names[i], sizeof(names[i]), "k%d", i);
         keys[i] = (struct shed_bytes){names[i], (size_t)size};
-        put(rig.cache, names[i], "old");
+        put(fixture.cache, names[i], "old");
     }
-    server_do(&rig.server, "SET t:{k7}:refresh token PX 60000");
-    put(rig.cache, "other", "kept");
+    server_do(&fixture.server, "SET t:{k7}:refresh token PX 60000");
+    put(fixture.cache, "other", "kept");
     before = atomic_load(&proxy.requests);
     invalidate_many(keys, COUNT);
     ck_assert_uint_le(atomic_load(&proxy.requests) - before,
                       1 + OF_THE_SESSION);
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 1);
-    expect_text(rig.cache, "other", "kept");
-    ck_assert_uint_eq(stats_of(rig.cache).invalidations, COUNT);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 1);
+    expect_text(fixture.cache, "other", "kept");
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, COUNT);
 }
 END_TEST
 
@@ -87,14 +87,14 @@ START_TEST(as_many_keys_as_may_be_are_removed)
         int size = snprintf(names[i], sizeof(names[i]), "k%d", i);
         keys[i] = (struct shed_bytes){names[i], (size_t)size};
     }
-    put(rig.cache, names[0], "first");
-    put(rig.cache, names[SHED_MANY_MAX - 1], "last");
+    put(fixture.cache, names[0], "first");
+    put(fixture.cache, names[SHED_MANY_MAX - 1], "last");
     refused(keys, SHED_MANY_MAX + 1, "limit is 10000");
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 2);
-    ck_assert_msg(shed_invalidate_many(rig.cache, keys, SHED_MANY_MAX,
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 2);
+    ck_assert_msg(shed_invalidate_many(fixture.cache, keys, SHED_MANY_MAX,
                                        scaled_ms(60000), &err) == SHED_OK,
                   "%s", err.reason);
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
 }
 END_TEST
 
@@ -103,24 +103,24 @@ START_TEST(one_key_that_is_wrong_is_named_and_nothing_is_removed)
     static char too_long[SHED_KEY_MAX_BYTES + 1];
     struct shed_bytes keys[] = {KEY("a"), KEY("b"), {"", 0}};
 
-    put(rig.cache, "a", "old");
+    put(fixture.cache, "a", "old");
     refused(keys, 3, "key 3 of 3: key: is empty");
     keys[2] = (struct shed_bytes){NULL, 1};
     refused(keys, 3, "key 3 of 3: key: is NULL");
     keys[1] = (struct shed_bytes){too_long, sizeof(too_long)};
     refused(keys, 2, "key 2 of 2: key: has 1025 bytes");
     refused(NULL, 2, "keys is NULL");
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{a}"), 1);
-    ck_assert_uint_eq(stats_of(rig.cache).invalidations, 0);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{a}"), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
 }
 END_TEST
 
 START_TEST(no_keys_are_no_round_trip)
 {
-    expect_text(rig.cache, "a", "a@1");
+    expect_text(fixture.cache, "a", "a@1");
     invalidate_many(NULL, 0);
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{a}"), 1);
-    ck_assert_uint_eq(stats_of(rig.cache).invalidations, 0);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{a}"), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
 }
 END_TEST
 
@@ -130,13 +130,13 @@ START_TEST(odd_keys_and_the_same_twice_are_removed)
                                       KEY("d\0e")};
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-        ck_assert_int_eq(shed_put(rig.cache,
+        ck_assert_int_eq(shed_put(fixture.cache,
                                   shed_bytes(keys[i].data, keys[i].size),
                                   shed_str("old"), 0, NULL),
                          SHED_OK);
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 4);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 4);
     invalidate_many(keys, sizeof(keys) / sizeof(*keys));
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
 }
 END_TEST
 
@@ -145,19 +145,19 @@ START_TEST(loads_under_way_are_ended_for_each_key)
     const struct shed_bytes keys[] = {KEY("a"), KEY("b")};
     struct getter before[2] = {{0}}, after[2] = {{0}};
 
-    table_hold(&rig.table);
-    getter_start(&before[0], rig.cache, "a");
-    getter_start(&before[1], rig.cache, "b");
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{a} t:{b}") == 2 &&
-             table_running(&rig.table) > 0);
-    table_update(&rig.table);
+    table_hold(&fixture.table);
+    getter_start(&before[0], fixture.cache, "a");
+    getter_start(&before[1], fixture.cache, "b");
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{a} t:{b}") == 2 &&
+             table_running(&fixture.table) > 0);
+    table_update(&fixture.table);
     invalidate_many(keys, 2);
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{a} t:{b}"), 0);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{a} t:{b}"), 0);
     /* who comes now does not join the flights from before */
-    getter_start(&after[0], rig.cache, "a");
-    getter_start(&after[1], rig.cache, "b");
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{a} t:{b}") == 2);
-    table_release(&rig.table);
+    getter_start(&after[0], fixture.cache, "a");
+    getter_start(&after[1], fixture.cache, "b");
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{a} t:{b}") == 2);
+    table_release(&fixture.table);
     for (int i = 0; i < 2; i++) {
         getter_join(&before[i]);
         shed_value_unref(before[i].value);
@@ -165,8 +165,8 @@ START_TEST(loads_under_way_are_ended_for_each_key)
         check_text(after[i].value, i == 0 ? "a@2" : "b@2");
         shed_value_unref(after[i].value);
     }
-    expect_text(rig.cache, "a", "a@2");
-    expect_text(rig.cache, "b", "b@2");
+    expect_text(fixture.cache, "a", "a@2");
+    expect_text(fixture.cache, "b", "b@2");
 }
 END_TEST
 
@@ -176,21 +176,21 @@ START_TEST(where_redis_is_gone_flights_are_left_all_the_same)
     struct getter before = {0}, after = {0};
     struct shed_error err = {0};
 
-    expect_text(rig.cache, "warm", "warm@1");
-    server_kill(&rig.server);
-    table_hold(&rig.table);
-    getter_start(&before, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    table_update(&rig.table);
-    ck_assert_int_eq(shed_invalidate_many(rig.cache, keys, 2, 0, &err),
+    expect_text(fixture.cache, "warm", "warm@1");
+    server_kill(&fixture.server);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_update(&fixture.table);
+    ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, 2, 0, &err),
                      SHED_EREDIS);
     ck_assert_uint_gt(strlen(err.reason), 0);
-    getter_start(&after, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 2);
-    table_release(&rig.table);
+    getter_start(&after, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 2);
+    table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     getter_expect(&after, "k@2", SHED_ORIGIN_UNPUBLISHED);
-    server_start_again(&rig.server);
+    server_start_again(&fixture.server);
 }
 END_TEST
 
@@ -199,14 +199,14 @@ START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
     const struct shed_bytes keys[] = {KEY("a"), KEY("b"), KEY("c")};
     long long before;
 
-    wait_for_pushes(&rig); /* the session has loaded all scripts */
-    put(rig.cache, "a", "old");
-    put(rig.cache, "c", "old");
-    server_do(&rig.server, "SCRIPT FLUSH");
-    before = server_calls(&rig.server, "eval");
+    wait_for_pushes(&fixture); /* the session has loaded all scripts */
+    put(fixture.cache, "a", "old");
+    put(fixture.cache, "c", "old");
+    server_do(&fixture.server, "SCRIPT FLUSH");
+    before = server_calls(&fixture.server, "eval");
     invalidate_many(keys, 3);
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
-    ck_assert_int_eq(server_calls(&rig.server, "eval"), before + 1);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
+    ck_assert_int_eq(server_calls(&fixture.server, "eval"), before + 1);
 }
 END_TEST
 

@@ -4,7 +4,7 @@
 
 #include <snowshed/stats.h>
 
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 enum { SHORT_LEASE_MS = 300, LONGEST_LEASE_MS = 10000, MANY = 8 };
 

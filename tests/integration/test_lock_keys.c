@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "lock/keys.h"
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 static struct server server;
 

@@ -2,7 +2,7 @@
 #include "redis/session.h"
 
 #include "client/client.h"
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 static unsigned long uptime_s(const struct server *s)
 {

@@ -10,9 +10,9 @@
 #include <snowshed/stats.h>
 
 #include "cache/entry.h"
-#include "support/rig.h"
+#include "support/fixture.h"
 
-static struct rig rig;
+static struct fixture fixture;
 static char uri[SERVER_URI_BYTES + 64];
 
 /* ---------------------------------------------------------- what is allowed */
@@ -24,25 +24,25 @@ static void work_as_user(const char *rights)
     struct getter here = {0}, there = {0};
     struct peer peer;
 
-    rig_init(&rig);
-    server_do(&rig.server, rights);
-    snprintf(uri, sizeof(uri), "unix://u:pw@%s", rig.server.socket);
-    rig.uri = uri;
-    rig_open(&rig);
-    peer_open(&peer, &rig);
-    table_hold(&rig.table);
-    getter_start(&here, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
+    fixture_init(&fixture);
+    server_do(&fixture.server, rights);
+    snprintf(uri, sizeof(uri), "unix://u:pw@%s", fixture.server.socket);
+    fixture.uri = uri;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    table_hold(&fixture.table);
+    getter_start(&here, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
     getter_start(&there, peer.cache, "k");
     WAIT_FOR(stats_of(peer.cache).polls > 2);
-    table_release(&rig.table);
+    table_release(&fixture.table);
     getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
     getter_expect(&there, "k@1", SHED_ORIGIN_REDIS);
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_eq(stats_of(peer.cache).pushes, 0);
-    ck_assert_int_eq(server_clients(&rig.server, "flags=t"), 0);
+    ck_assert_int_eq(server_clients(&fixture.server, "flags=t"), 0);
     peer_close(&peer);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 
 START_TEST(without_the_right_to_track_waiters_poll)
@@ -68,20 +68,20 @@ START_TEST(with_all_rights_waiters_are_pushed)
     struct getter here = {0}, there = {0};
     struct peer peer;
 
-    rig_up(&rig);
-    peer_open(&peer, &rig);
-    WAIT_FOR(server_clients(&rig.server, "flags=t") == 2);
-    table_hold(&rig.table);
-    getter_start(&here, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
+    fixture_up(&fixture);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
+    table_hold(&fixture.table);
+    getter_start(&here, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
     getter_start(&there, peer.cache, "k");
     WAIT_FOR(stats_of(peer.cache).waits == 1);
-    table_release(&rig.table);
+    table_release(&fixture.table);
     getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
     getter_expect(&there, "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_ge(stats_of(peer.cache).pushes, 1);
     peer_close(&peer);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -92,25 +92,26 @@ START_TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
 {
     uint64_t before;
 
-    rig_init(&rig);
-    server_do(&rig.server, "ACL SETUSER u on >p@ss ~* &* +@all");
-    snprintf(uri, sizeof(uri), "unix://u:p%%40ss@%s?db=3", rig.server.socket);
-    rig.uri = uri;
-    rig_open(&rig);
+    fixture_init(&fixture);
+    server_do(&fixture.server, "ACL SETUSER u on >p@ss ~* &* +@all");
+    snprintf(uri, sizeof(uri), "unix://u:p%%40ss@%s?db=3",
+             fixture.server.socket);
+    fixture.uri = uri;
+    fixture_open(&fixture);
     for (int i = 0; i < 20; i++) {
-        expect_text(rig.cache, "k", "k@1");
-        invalidate(rig.cache, "k");
-        ck_assert_int_gt(server_int(&rig.server, "CLIENT KILL USER u"), 0);
+        expect_text(fixture.cache, "k", "k@1");
+        invalidate(fixture.cache, "k");
+        ck_assert_int_gt(server_int(&fixture.server, "CLIENT KILL USER u"), 0);
     }
     /* with both connections just lost, it may once come from the source alone
      */
-    before = stats_of(rig.cache).published;
-    WAIT_FOR((expect_text(rig.cache, "k", "k@1"),
-              stats_of(rig.cache).published > before));
-    ck_assert_int_eq(server_int(&rig.server, "DBSIZE"), 0);
-    server_do(&rig.server, "SWAPDB 0 3");
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 1);
-    rig_down(&rig);
+    before = stats_of(fixture.cache).published;
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              stats_of(fixture.cache).published > before));
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
+    server_do(&fixture.server, "SWAPDB 0 3");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -119,7 +120,7 @@ static void expect_refused_lock(uint64_t wait_ms)
     struct shed_lock *lock = NULL;
 
     ck_assert_int_eq(
-        shed_lock_open(rig.client, shed_str("job"), NULL, &lock, NULL),
+        shed_lock_open(fixture.client, shed_str("job"), NULL, &lock, NULL),
         SHED_OK);
     ck_assert_int_eq(shed_lock_acquire(lock, wait_ms, NULL), SHED_EDENIED);
     shed_lock_close(lock);
@@ -133,44 +134,46 @@ static void check_refused(const char *count_command, const char *secret)
     struct shed_error err = {0};
     uint64_t begin_ms = shed_now_ms(), spans;
 
-    rig.uri = uri;
-    rig_open(&rig);
+    fixture.uri = uri;
+    fixture_open(&fixture);
     for (int i = 0; i < GETS || shed_now_ms() < begin_ms + SPAN_MS; i++) {
         err.reason[0] = '\0';
-        ck_assert_int_eq(shed_get(rig.cache, shed_str("k"), 0, &value, &err),
-                         SHED_EDENIED);
+        ck_assert_int_eq(
+            shed_get(fixture.cache, shed_str("k"), 0, &value, &err),
+            SHED_EDENIED);
         ck_assert_ptr_null(strstr(err.reason, secret));
     }
     ck_assert_uint_gt(strlen(err.reason), 0);
-    ck_assert_int_eq(shed_invalidate(rig.cache, shed_str("k"), 0, &err),
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
                      SHED_EDENIED);
     ck_assert_ptr_null(strstr(err.reason, secret));
-    ck_assert_int_eq(shed_put(rig.cache, shed_str("k"), shed_str("v"), 0, &err),
-                     SHED_EDENIED);
+    ck_assert_int_eq(
+        shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, &err),
+        SHED_EDENIED);
     expect_refused_lock(0);
     expect_refused_lock(200);
     spans = (shed_now_ms() - begin_ms) / SPAN_MS; /* many where all is slow */
-    ck_assert_int_le(server_calls(&rig.server, count_command),
+    ck_assert_int_le(server_calls(&fixture.server, count_command),
                      TRIES_MAX * (long long)spans);
-    ck_assert_uint_eq(table_loads(&rig.table), 0);
-    rig_down(&rig);
+    ck_assert_uint_eq(table_loads(&fixture.table), 0);
+    fixture_down(&fixture);
 }
 
 START_TEST(a_wrong_password_is_denied_without_a_storm_and_never_told)
 {
-    rig_init(&rig);
-    server_do(&rig.server, "ACL SETUSER u on >right ~* &* +@all");
-    snprintf(uri, sizeof(uri), "unix://u:hunter2@%s", rig.server.socket);
+    fixture_init(&fixture);
+    server_do(&fixture.server, "ACL SETUSER u on >right ~* &* +@all");
+    snprintf(uri, sizeof(uri), "unix://u:hunter2@%s", fixture.server.socket);
     check_refused("auth", "hunter2");
 }
 END_TEST
 
 START_TEST(a_missing_password_is_denied)
 {
-    rig_init(&rig);
-    server_do(&rig.server, "CONFIG SET requirepass hunter2");
-    rig.server.password = "hunter2";
-    snprintf(uri, sizeof(uri), "%s", rig.server.uri);
+    fixture_init(&fixture);
+    server_do(&fixture.server, "CONFIG SET requirepass hunter2");
+    fixture.server.password = "hunter2";
+    snprintf(uri, sizeof(uri), "%s", fixture.server.uri);
     /* our own connections say AUTH once each */
     check_refused("select", "hunter2");
 }
@@ -178,17 +181,18 @@ END_TEST
 
 START_TEST(a_database_that_is_not_there_is_denied)
 {
-    rig_init(&rig);
-    server_do(&rig.server, "ACL SETUSER u on >hunter2 ~* &* +@all");
-    snprintf(uri, sizeof(uri), "unix://u:hunter2@%s?db=999", rig.server.socket);
+    fixture_init(&fixture);
+    server_do(&fixture.server, "ACL SETUSER u on >hunter2 ~* &* +@all");
+    snprintf(uri, sizeof(uri), "unix://u:hunter2@%s?db=999",
+             fixture.server.socket);
     check_refused("select", "hunter2");
 }
 END_TEST
 
 START_TEST(a_password_that_nobody_asks_for_is_denied)
 {
-    rig_init(&rig);
-    snprintf(uri, sizeof(uri), "unix://:hunter2@%s", rig.server.socket);
+    fixture_init(&fixture);
+    snprintf(uri, sizeof(uri), "unix://:hunter2@%s", fixture.server.socket);
     check_refused("auth", "hunter2");
 }
 END_TEST
@@ -252,7 +256,7 @@ static bool is_up(void)
     struct shed_client_status status;
 
     ck_assert_int_eq(
-        shed_client_status_read(rig.client, &status, sizeof(status), NULL),
+        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
         SHED_OK);
     return status.is_up == 1;
 }
@@ -262,8 +266,9 @@ static void expect_gauge(const char *line)
 {
     static char text[65536];
 
-    ck_assert_uint_lt(shed_stats_prometheus(&rig.cache, 1, text, sizeof(text)),
-                      sizeof(text));
+    ck_assert_uint_lt(
+        shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text)),
+        sizeof(text));
     ck_assert_ptr_nonnull(strstr(text, line));
 }
 
@@ -271,7 +276,7 @@ static long long connections(void)
 {
     char number[32];
 
-    server_info(&rig.server, "total_connections_received", number,
+    server_info(&fixture.server, "total_connections_received", number,
                 sizeof(number));
     return strtoll(number, NULL, 10);
 }
@@ -286,21 +291,21 @@ START_TEST(each_change_of_the_standing_is_told_once)
     struct shed_client_status status;
     long long before;
 
-    rig_init(&rig);
-    rig.client_options.on_log = write_down;
-    rig.client_options.log_user = &told;
-    rig.client_options.reconnect_max_ms = 20;
-    rig_open(&rig);
+    fixture_init(&fixture);
+    fixture.client_options.on_log = write_down;
+    fixture.client_options.log_user = &told;
+    fixture.client_options.reconnect_max_ms = 20;
+    fixture_open(&fixture);
     WAIT_FOR(is_up());
     expect_gauge("snowshed_redis_up{cache=\"t\"} 1\n");
-    server_kill(&rig.server);
+    server_kill(&fixture.server);
     WAIT_FOR(!is_up());
     expect_gauge("snowshed_redis_up{cache=\"t\"} 0\n");
-    server_start_again(&rig.server);
+    server_start_again(&fixture.server);
     WAIT_FOR(is_up());
-    server_do(&rig.server, "CONFIG SET requirepass hunter2");
-    rig.server.password = "hunter2";
-    server_do(&rig.server, "CLIENT KILL TYPE normal SKIPME yes");
+    server_do(&fixture.server, "CONFIG SET requirepass hunter2");
+    fixture.server.password = "hunter2";
+    server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
     WAIT_FOR(told_count() == count);
     before = connections();
     WAIT_FOR(connections() > before + TRIES);
@@ -308,13 +313,13 @@ START_TEST(each_change_of_the_standing_is_told_once)
     for (size_t i = 0; i < count; i++)
         ck_assert_int_eq(told.level[i], levels[i]);
     ck_assert_int_eq(
-        shed_client_status_read(rig.client, &status, sizeof(status), NULL),
+        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
         SHED_OK);
     ck_assert_uint_eq(status.is_up, 0);
     ck_assert_int_eq(status.last.code, SHED_EDENIED);
     ck_assert_ptr_nonnull(strstr(told.text[count - 1], status.last.reason));
-    rig_close(&rig);
-    server_stop(&rig.server);
+    fixture_close(&fixture);
+    server_stop(&fixture.server);
 }
 END_TEST
 
@@ -332,12 +337,13 @@ static void use_all(void)
     struct shed_value *value = NULL;
     struct shed_lock *lock = NULL;
 
-    (void)!shed_get(rig.cache, shed_str("k"), 0, &value, NULL);
+    (void)!shed_get(fixture.cache, shed_str("k"), 0, &value, NULL);
     shed_value_unref(value);
-    (void)!shed_put(rig.cache, shed_str("k"), shed_str("v"), 0, NULL);
-    (void)!shed_invalidate(rig.cache, shed_str("k"), 0, NULL);
+    (void)!shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, NULL);
+    (void)!shed_invalidate(fixture.cache, shed_str("k"), 0, NULL);
     ck_assert_int_eq(
-        shed_lock_open(rig.client, shed_str("zoo"), &o, &lock, NULL), SHED_OK);
+        shed_lock_open(fixture.client, shed_str("zoo"), &o, &lock, NULL),
+        SHED_OK);
     ck_assert_int_ne(shed_lock_acquire(lock, 200, NULL), SHED_OK);
     shed_lock_close(lock);
 }
@@ -346,19 +352,19 @@ START_TEST(where_we_are_refused_nothing_else_is_sent)
 {
     size_t count = sizeof(sent_commands) / sizeof(*sent_commands);
 
-    rig_init(&rig);
-    server_do(&rig.server, "ACL SETUSER u on >pw ~* &* +@all");
-    snprintf(uri, sizeof(uri), refused_uris[_i], rig.server.socket);
-    rig.uri = uri;
-    rig.client_options.reconnect_max_ms = 20;
-    rig_open(&rig);
+    fixture_init(&fixture);
+    server_do(&fixture.server, "ACL SETUSER u on >pw ~* &* +@all");
+    snprintf(uri, sizeof(uri), refused_uris[_i], fixture.server.socket);
+    fixture.uri = uri;
+    fixture.client_options.reconnect_max_ms = 20;
+    fixture_open(&fixture);
     /* which way each command goes depends on where the connections are */
     for (int i = 0; i < 10; i++)
         use_all();
     for (size_t i = 0; i < count; i++)
-        ck_assert_msg(server_calls(&rig.server, sent_commands[i]) == 0,
+        ck_assert_msg(server_calls(&fixture.server, sent_commands[i]) == 0,
                       "%s was executed", sent_commands[i]);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -366,32 +372,32 @@ START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
 {
     struct getter getter = {0};
 
-    rig_up(&rig);
-    expect_text(rig.cache, "warm", "warm@1");
-    server_do(&rig.server, "SCRIPT FLUSH");
-    table_hold(&rig.table);
-    getter_start(&getter, rig.cache, "k"); /* acquire */
-    WAIT_FOR(table_running(&rig.table) == 1);
-    server_do(&rig.server, "SCRIPT FLUSH");
-    table_release(&rig.table); /* publish */
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "warm", "warm@1");
+    server_do(&fixture.server, "SCRIPT FLUSH");
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k"); /* acquire */
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "SCRIPT FLUSH");
+    table_release(&fixture.table); /* publish */
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
-    server_do(&rig.server, "SCRIPT FLUSH");
-    invalidate(rig.cache, "k");
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 0);
-    server_do(&rig.server, "SCRIPT FLUSH");
-    put(rig.cache, "k", "mine");
-    expect_text(rig.cache, "k", "mine");
-    table_hold(&rig.table);
+    server_do(&fixture.server, "SCRIPT FLUSH");
+    invalidate(fixture.cache, "k");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    server_do(&fixture.server, "SCRIPT FLUSH");
+    put(fixture.cache, "k", "mine");
+    expect_text(fixture.cache, "k", "mine");
+    table_hold(&fixture.table);
     getter = (struct getter){0};
-    getter_start(&getter, rig.cache, "fail");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    server_do(&rig.server, "SCRIPT FLUSH");
-    table_release(&rig.table); /* fail */
+    getter_start(&getter, fixture.cache, "fail");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "SCRIPT FLUSH");
+    table_release(&fixture.table); /* fail */
     getter_join(&getter);
     ck_assert_int_eq(getter.code, SHED_ESOURCE);
-    WAIT_FOR(server_int(&rig.server, "STRLEN t:{fail}") !=
+    WAIT_FOR(server_int(&fixture.server, "STRLEN t:{fail}") !=
              SHED_ENTRY_HEADER_BYTES); /* the lease record's */
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -401,8 +407,8 @@ END_TEST
 static uint64_t lease_end_ms(const char *key)
 {
     enum { UNTIL_OFFSET = 48, LAST = 55 };
-    redisReply *bytes =
-        server_run(&rig.server, "GETRANGE %s %d %d", key, UNTIL_OFFSET, LAST);
+    redisReply *bytes = server_run(&fixture.server, "GETRANGE %s %d %d", key,
+                                   UNTIL_OFFSET, LAST);
     uint64_t end_ms = 0;
 
     for (size_t i = 0; i < (size_t)bytes->len; i++)
@@ -421,23 +427,23 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
     struct peer peer;
     bool is_renewed;
 
-    rig_init(&rig);
-    rig.cache_options.lease_ms = lease_ms;
-    rig_open(&rig);
-    peer_open(&peer, &rig);
-    table_hold(&rig.table);
-    getter_start(&here, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
+    fixture_init(&fixture);
+    fixture.cache_options.lease_ms = lease_ms;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    table_hold(&fixture.table);
+    getter_start(&here, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
     if (is_flushed)
-        server_do(&rig.server, "SCRIPT FLUSH");
+        server_do(&fixture.server, "SCRIPT FLUSH");
     getter_start(&there, peer.cache, "k");
     WAIT_FOR(stats_of(peer.cache).waits == 1);
     first_ms = lease_end_ms("t:{k}");
     WAIT_FOR(lease_end_ms("t:{k}") >= first_ms + LEASES * lease_ms);
-    table_release(&rig.table);
+    table_release(&fixture.table);
     getter_join(&here);
     getter_join(&there);
-    is_renewed = table_loads(&rig.table) == 1 &&
+    is_renewed = table_loads(&fixture.table) == 1 &&
                  stats_of(peer.cache).leases_taken_over == 0;
     if (is_renewed) {
         ck_assert_int_eq(shed_value_origin(here.value), SHED_ORIGIN_LOAD);
@@ -448,7 +454,7 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
     shed_value_unref(here.value);
     shed_value_unref(there.value);
     peer_close(&peer);
-    rig_down(&rig);
+    fixture_down(&fixture);
     return is_renewed;
 }
 
@@ -481,17 +487,17 @@ START_TEST(a_revoked_lease_is_noticed_and_counted)
 {
     struct getter getter = {0};
 
-    rig_init(&rig);
-    rig.cache_options.lease_ms = 100;
-    rig_open(&rig);
-    table_hold(&rig.table);
-    getter_start(&getter, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    server_do(&rig.server, "DEL t:{k}");
-    WAIT_FOR(stats_of(rig.cache).leases_lost == 1);
-    table_release(&rig.table);
+    fixture_init(&fixture);
+    fixture.cache_options.lease_ms = 100;
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "DEL t:{k}");
+    WAIT_FOR(stats_of(fixture.cache).leases_lost == 1);
+    table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -504,21 +510,22 @@ static int use_in_child(void)
     struct shed_cache *cache = NULL;
     struct shed_error err = {0};
 
-    if (shed_get(rig.cache, shed_str("k"), 0, &value, &err) != SHED_EFORKED ||
+    if (shed_get(fixture.cache, shed_str("k"), 0, &value, &err) !=
+            SHED_EFORKED ||
         strstr(err.reason, "fork") == NULL)
         return 1;
-    if (shed_get_many(rig.cache, &item, 1, 0, NULL) != SHED_EFORKED)
+    if (shed_get_many(fixture.cache, &item, 1, 0, NULL) != SHED_EFORKED)
         return 2;
-    if (shed_put(rig.cache, shed_str("k"), shed_str("v"), 0, NULL) !=
+    if (shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, NULL) !=
         SHED_EFORKED)
         return 3;
-    if (shed_invalidate(rig.cache, shed_str("k"), 0, NULL) != SHED_EFORKED)
+    if (shed_invalidate(fixture.cache, shed_str("k"), 0, NULL) != SHED_EFORKED)
         return 4;
-    if (shed_cache_open(rig.client, "u", rig.source, NULL, &cache, NULL) !=
-        SHED_EFORKED)
+    if (shed_cache_open(fixture.client, "u", fixture.source, NULL, &cache,
+                        NULL) != SHED_EFORKED)
         return 5;
-    shed_cache_close(rig.cache);
-    shed_client_close(rig.client);
+    shed_cache_close(fixture.cache);
+    shed_client_close(fixture.client);
     return 0;
 }
 
@@ -528,10 +535,10 @@ START_TEST(a_child_is_told_so_and_the_parent_goes_on)
     int status = -1;
     long long before;
 
-    rig_up(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    wait_for_pushes(&rig);
-    before = server_clients(&rig.server, "");
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+    before = server_clients(&fixture.server, "");
     child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0)
@@ -539,10 +546,10 @@ START_TEST(a_child_is_told_so_and_the_parent_goes_on)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);
-    expect_origin(rig.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    expect_text(rig.cache, "l", "l@1");
-    ck_assert_int_eq(server_clients(&rig.server, ""), before);
-    rig_down(&rig);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_text(fixture.cache, "l", "l@1");
+    ck_assert_int_eq(server_clients(&fixture.server, ""), before);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -554,14 +561,14 @@ START_TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
     int sockets = 0, status = -1;
     pid_t child;
 
-    rig_up(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    wait_for_pushes(&rig);
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
     child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
-        shed_cache_close(rig.cache);
-        shed_client_close(rig.client);
+        shed_cache_close(fixture.cache);
+        shed_client_close(fixture.client);
         for (int fd = 3; fd < 256; fd++) {
             ssize_t n;
             snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -573,7 +580,7 @@ START_TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 enum { LEASE_MS = 1000, SERVERS = 3, LOOKS = 3 };
 

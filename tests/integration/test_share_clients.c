@@ -26,7 +26,7 @@
 
 #include "base/random.h"
 #include "fault/torture_pulse.h"
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 enum {
     SERVERS = 5,

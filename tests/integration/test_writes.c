@@ -5,22 +5,22 @@
 #include <unistd.h>
 
 #include "cache/entry.h"
-#include "support/rig.h"
+#include "support/fixture.h"
 
-static struct rig rig;
+static struct fixture fixture;
 
 /* -------------------------------------------------------------------- puts */
 
 START_TEST(what_was_put_is_got_without_a_load)
 {
-    rig_up(&rig);
-    put(rig.cache, "k", "mine");
-    expect_origin(rig.cache, "k", "mine", SHED_ORIGIN_REDIS);
-    put(rig.cache, "k", "");
-    expect_origin(rig.cache, "k", "", SHED_ORIGIN_REDIS);
-    ck_assert_uint_eq(table_loads(&rig.table), 0);
-    ck_assert_uint_eq(stats_of(rig.cache).puts, 2);
-    rig_down(&rig);
+    fixture_up(&fixture);
+    put(fixture.cache, "k", "mine");
+    expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
+    put(fixture.cache, "k", "");
+    expect_origin(fixture.cache, "k", "", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(table_loads(&fixture.table), 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).puts, 2);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -28,13 +28,13 @@ START_TEST(a_put_is_read_by_another_client)
 {
     struct peer peer;
 
-    rig_up(&rig);
-    peer_open(&peer, &rig);
+    fixture_up(&fixture);
+    peer_open(&peer, &fixture);
     expect_text(peer.cache, "k", "k@1");
-    put(rig.cache, "k", "mine");
+    put(fixture.cache, "k", "mine");
     expect_origin(peer.cache, "k", "mine", SHED_ORIGIN_REDIS);
     peer_close(&peer);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -42,16 +42,16 @@ START_TEST(a_put_ends_a_load_under_way)
 {
     struct getter before = {0};
 
-    rig_up(&rig);
-    table_hold(&rig.table);
-    getter_start(&before, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    put(rig.cache, "k", "mine");
-    table_release(&rig.table);
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    put(fixture.cache, "k", "mine");
+    table_release(&fixture.table);
     getter_expect(&before, "mine", SHED_ORIGIN_REDIS);
-    expect_origin(rig.cache, "k", "mine", SHED_ORIGIN_REDIS);
-    ck_assert_uint_eq(stats_of(rig.cache).publishes_superseded, 1);
-    rig_down(&rig);
+    expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(stats_of(fixture.cache).publishes_superseded, 1);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -59,25 +59,25 @@ END_TEST
 
 START_TEST(after_an_invalidation_the_row_is_read_anew)
 {
-    rig_up(&rig);
-    expect_text(rig.cache, "k", "k@1");
-    table_update(&rig.table);
-    expect_text(rig.cache, "k", "k@1");
-    invalidate(rig.cache, "k");
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 0);
-    expect_text(rig.cache, "k", "k@2");
-    ck_assert_uint_eq(stats_of(rig.cache).invalidations, 1);
-    rig_down(&rig);
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    expect_text(fixture.cache, "k", "k@1");
+    invalidate(fixture.cache, "k");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    expect_text(fixture.cache, "k", "k@2");
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(an_invalidation_ends_absence_too)
 {
-    rig_up(&rig);
-    expect_kind(rig.cache, "absent", SHED_KIND_ABSENT);
-    invalidate(rig.cache, "absent");
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{absent}"), 0);
-    rig_down(&rig);
+    fixture_up(&fixture);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    invalidate(fixture.cache, "absent");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{absent}"), 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -86,35 +86,35 @@ static void end_during_a_load(void (*end)(void))
 {
     struct getter before = {0};
 
-    rig_up(&rig);
-    table_hold(&rig.table);
-    getter_start(&before, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    table_update(&rig.table);
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_update(&fixture.table);
     end();
-    table_release(&rig.table);
+    table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
-    ck_assert_int_eq(server_int(&rig.server, "EXISTS t:{k}"), 0);
-    expect_origin(rig.cache, "k", "k@2", SHED_ORIGIN_LOAD);
-    ck_assert_uint_eq(stats_of(rig.cache).publishes_invalidated, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).unpublished, 0);
-    ck_assert_uint_eq(stats_of(rig.cache).published, 1);
-    rig_down(&rig);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(fixture.cache).publishes_invalidated, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).unpublished, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).published, 1);
+    fixture_down(&fixture);
 }
 
 static void by_invalidate(void)
 {
-    invalidate(rig.cache, "k");
+    invalidate(fixture.cache, "k");
 }
 
 static void by_del(void)
 {
-    ck_assert_int_eq(server_int(&rig.server, "DEL t:{k}"), 1);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}"), 1);
 }
 
 static void by_flush(void)
 {
-    server_do(&rig.server, "FLUSHALL");
+    server_do(&fixture.server, "FLUSHALL");
 }
 
 START_TEST(nothing_loaded_before_an_invalidation_is_kept_after_it)
@@ -139,22 +139,22 @@ START_TEST(who_comes_after_an_invalidation_does_not_wait_for_the_older_load)
 {
     struct getter before = {0}, after = {0};
 
-    rig_up(&rig);
-    table_hold(&rig.table);
-    getter_start(&before, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    table_update(&rig.table);
-    invalidate(rig.cache, "k");
-    getter_start(&after, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 2);
-    table_release(&rig.table);
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_update(&fixture.table);
+    invalidate(fixture.cache, "k");
+    getter_start(&after, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 2);
+    table_release(&fixture.table);
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     getter_join(&before);
     ck_assert_int_eq(before.code, SHED_OK);
     shed_value_unref(before.value);
-    expect_text(rig.cache, "k", "k@2");
-    ck_assert_uint_eq(stats_of(rig.cache).joins, 0);
-    rig_down(&rig);
+    expect_text(fixture.cache, "k", "k@2");
+    ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -162,18 +162,18 @@ START_TEST(who_comes_after_a_del_gets_the_new_row)
 {
     struct getter before = {0}, after = {0};
 
-    rig_up(&rig);
-    table_hold(&rig.table);
-    getter_start(&before, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    table_update(&rig.table);
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_update(&fixture.table);
     by_del();
-    getter_start(&after, rig.cache, "k");
-    WAIT_FOR(stats_of(rig.cache).joins == 1);
-    table_release(&rig.table);
+    getter_start(&after, fixture.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).joins == 1);
+    table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -182,24 +182,24 @@ START_TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
     struct getter before = {0}, after = {0};
     struct peer peer;
 
-    rig_up(&rig);
-    peer_open(&peer, &rig);
-    table_hold(&rig.table);
+    fixture_up(&fixture);
+    peer_open(&peer, &fixture);
+    table_hold(&fixture.table);
     getter_start(&before, peer.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 1);
-    table_update(&rig.table);
-    invalidate(rig.cache, "k");
-    getter_start(&after, rig.cache, "k");
-    WAIT_FOR(table_running(&rig.table) == 2);
-    table_release(&rig.table);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_update(&fixture.table);
+    invalidate(fixture.cache, "k");
+    getter_start(&after, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 2);
+    table_release(&fixture.table);
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     getter_join(&before);
     ck_assert_int_eq(before.code, SHED_OK);
     shed_value_unref(before.value);
-    expect_text(rig.cache, "k", "k@2");
+    expect_text(fixture.cache, "k", "k@2");
     expect_text(peer.cache, "k", "k@2");
     peer_close(&peer);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -214,7 +214,7 @@ static void *read_on(void *arg)
 
     while (!atomic_load(r->is_stopping)) {
         struct shed_value *value = NULL;
-        (void)!shed_get(rig.cache, shed_str("k"), 0, &value, NULL);
+        (void)!shed_get(fixture.cache, shed_str("k"), 0, &value, NULL);
         shed_value_unref(value);
     }
     return NULL;
@@ -228,22 +228,22 @@ START_TEST(own_writes_are_seen_among_readers)
     struct reader readers[READERS];
     char text[32];
 
-    rig_up(&rig);
+    fixture_up(&fixture);
     for (int i = 0; i < READERS; i++) {
         readers[i].is_stopping = &is_stopping;
         ck_assert_int_eq(
             pthread_create(&readers[i].thread, NULL, read_on, &readers[i]), 0);
     }
     for (unsigned i = 2; i < WRITES; i++) {
-        table_update(&rig.table);
-        invalidate(rig.cache, "k");
+        table_update(&fixture.table);
+        invalidate(fixture.cache, "k");
         snprintf(text, sizeof(text), "k@%u", i);
-        expect_text(rig.cache, "k", text);
+        expect_text(fixture.cache, "k", text);
     }
     atomic_store(&is_stopping, true);
     for (int i = 0; i < READERS; i++)
         pthread_join(readers[i].thread, NULL);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -253,21 +253,22 @@ START_TEST(the_sources_reason_reaches_all_callers_here)
 {
     struct getter getters[5] = {0};
 
-    rig_up(&rig);
-    table_hold(&rig.table);
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
     for (size_t i = 0; i < 5; i++)
-        getter_start(&getters[i], rig.cache, "fail");
-    WAIT_FOR(stats_of(rig.cache).misses == 5 && table_running(&rig.table) == 1);
-    table_release(&rig.table);
+        getter_start(&getters[i], fixture.cache, "fail");
+    WAIT_FOR(stats_of(fixture.cache).misses == 5 &&
+             table_running(&fixture.table) == 1);
+    table_release(&fixture.table);
     for (size_t i = 0; i < 5; i++) {
         getter_join(&getters[i]);
         ck_assert_int_eq(getters[i].code, SHED_ESOURCE);
         ck_assert_str_eq(getters[i].error.reason, "the table is on fire");
     }
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
-    ck_assert_uint_eq(stats_of(rig.cache).load_failures, 1);
-    ck_assert_uint_eq(stats_of(rig.cache).errors_source, 5);
-    rig_down(&rig);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).load_failures, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_source, 5);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -276,50 +277,50 @@ START_TEST(who_waits_elsewhere_hears_of_a_failed_load)
     struct getter here = {0}, there = {0};
     struct peer peer;
 
-    rig_init(&rig);
-    rig.cache_options.failure_ttl_ms = 60000;
-    rig_open(&rig);
-    peer_open(&peer, &rig);
-    table_hold(&rig.table);
-    getter_start(&here, rig.cache, "fail");
-    WAIT_FOR(table_running(&rig.table) == 1);
+    fixture_init(&fixture);
+    fixture.cache_options.failure_ttl_ms = 60000;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    table_hold(&fixture.table);
+    getter_start(&here, fixture.cache, "fail");
+    WAIT_FOR(table_running(&fixture.table) == 1);
     getter_start(&there, peer.cache, "fail");
     WAIT_FOR(stats_of(peer.cache).waits == 1);
-    table_release(&rig.table);
+    table_release(&fixture.table);
     getter_join(&here);
     getter_join(&there);
     ck_assert_int_eq(here.code, SHED_ESOURCE);
     ck_assert_int_eq(there.code, SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(there.error.reason, "the table is on fire"));
-    ck_assert_uint_eq(table_loads(&rig.table), 1);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
     peer_close(&peer);
-    rig_down(&rig);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(a_failed_load_is_tried_again_after_its_ttl)
 {
-    rig_init(&rig);
-    rig.cache_options.failure_ttl_ms = 100;
-    rig_open(&rig);
-    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{fail}") == 0);
-    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
-    ck_assert_uint_eq(table_loads(&rig.table), 2);
-    rig_down(&rig);
+    fixture_init(&fixture);
+    fixture.cache_options.failure_ttl_ms = 100;
+    fixture_open(&fixture);
+    expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{fail}") == 0);
+    expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(without_a_failure_ttl_the_next_caller_loads)
 {
-    rig_init(&rig);
-    rig.cache_options.failure_ttl_ms = 0;
-    rig_open(&rig);
-    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
-    WAIT_FOR(server_int(&rig.server, "DBSIZE") == 0);
-    expect_code(rig.cache, "fail", SHED_ESOURCE, NULL);
-    ck_assert_uint_eq(table_loads(&rig.table), 2);
-    rig_down(&rig);
+    fixture_init(&fixture);
+    fixture.cache_options.failure_ttl_ms = 0;
+    fixture_open(&fixture);
+    expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
+    WAIT_FOR(server_int(&fixture.server, "DBSIZE") == 0);
+    expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -328,7 +329,7 @@ static void ask_for_k(void)
 {
     struct shed_value *value = NULL;
 
-    ck_assert_int_ne(shed_get(rig.cache, shed_str("k"), 0, &value, NULL),
+    ck_assert_int_ne(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
                      SHED_EINVAL);
     shed_value_unref(value);
 }
@@ -337,17 +338,17 @@ START_TEST(a_load_past_its_timeout_fails_its_callers_and_frees_the_key)
 {
     struct shed_error err = {0};
 
-    rig_init(&rig);
-    rig.source_options.load_timeout_ms = 50;
-    rig.cache_options.failure_ttl_ms = 1;
-    rig_open(&rig);
-    table_hold(&rig.table);
-    expect_code(rig.cache, "k", SHED_ESOURCE, &err);
+    fixture_init(&fixture);
+    fixture.source_options.load_timeout_ms = 50;
+    fixture.cache_options.failure_ttl_ms = 1;
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    expect_code(fixture.cache, "k", SHED_ESOURCE, &err);
     ck_assert_ptr_nonnull(strstr(err.reason, "load timeout"));
-    WAIT_FOR(server_int(&rig.server, "EXISTS t:{k}") == 0);
-    WAIT_FOR((ask_for_k(), table_running(&rig.table) == 2));
-    table_release(&rig.table);
-    rig_down(&rig);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
+    WAIT_FOR((ask_for_k(), table_running(&fixture.table) == 2));
+    table_release(&fixture.table);
+    fixture_down(&fixture);
 }
 END_TEST
 

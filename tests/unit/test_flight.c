@@ -1,5 +1,5 @@
 /* flight: each step of the slow path by itself; test_sim drives many at once.
- * A rig is a flight, a made-up clock, and the number of the last send. */
+ * A subject is a flight, a made-up clock, and the number of the last send. */
 #include "cache/flight.h"
 
 #include "support/testing.h"
@@ -8,7 +8,7 @@
 #define LOAD_TIMEOUT_MS 10000
 #define LAST_RANDOM (UINT64_MAX - 1)
 
-struct rig {
+struct subject {
     struct shed_flight_policy policy;
     struct shed_flight flight;
     struct shed_flight_act act;
@@ -18,22 +18,24 @@ struct rig {
     uint64_t sent; /* the number of the last send but a renewal */
 };
 
-static struct rig rig;
+static struct subject subject;
 
 static void set_up(void)
 {
-    rig = (struct rig){.policy = {.lease_ms = LEASE_MS,
-                                  .load_timeout_ms = LOAD_TIMEOUT_MS,
-                                  .load_when_down = true},
-                       .now_ms = 5000};
-    shed_flight_init(&rig.flight, &rig.policy);
+    subject = (struct subject){.policy = {.lease_ms = LEASE_MS,
+                                          .load_timeout_ms = LOAD_TIMEOUT_MS,
+                                          .load_when_down = true},
+                               .now_ms = 5000};
+    shed_flight_init(&subject.flight, &subject.policy);
 }
 
 static void step(struct shed_flight_event event)
 {
-    rig.act = shed_flight_step(&rig.flight, &event, rig.now_ms, rig.random);
-    if (rig.act.send != SHED_SEND_NOTHING && rig.act.send != SHED_SEND_RENEW)
-        rig.sent = rig.act.request;
+    subject.act = shed_flight_step(&subject.flight, &event, subject.now_ms,
+                                   subject.random);
+    if (subject.act.send != SHED_SEND_NOTHING &&
+        subject.act.send != SHED_SEND_RENEW)
+        subject.sent = subject.act.request;
 }
 
 static void event(enum shed_flight_event_type type)
@@ -43,37 +45,37 @@ static void event(enum shed_flight_event_type type)
 
 static void reply(enum shed_flight_event_type type)
 {
-    step((struct shed_flight_event){.type = type, .request = rig.sent});
+    step((struct shed_flight_event){.type = type, .request = subject.sent});
 }
 
 static void reply_wait(uint64_t wait_ms)
 {
     step((struct shed_flight_event){
-        .type = SHED_EV_WAIT, .request = rig.sent, .wait_ms = wait_ms});
+        .type = SHED_EV_WAIT, .request = subject.sent, .wait_ms = wait_ms});
 }
 
 static void trouble(enum shed_trouble kind)
 {
     step((struct shed_flight_event){
-        .type = SHED_EV_TROUBLE, .request = rig.sent, .trouble = kind});
+        .type = SHED_EV_TROUBLE, .request = subject.sent, .trouble = kind});
 }
 
 static void join(void)
 {
-    rig.flight.newest = ++rig.callers;
+    subject.flight.newest = ++subject.callers;
 }
 
 static void leave_all(void)
 {
-    rig.flight.newest = 0;
+    subject.flight.newest = 0;
 }
 
 static void expect(enum shed_flight_send send, enum shed_flight_answer answer,
                    uint64_t upto)
 {
-    ck_assert_int_eq(rig.act.send, send);
-    ck_assert_int_eq(rig.act.answer, answer);
-    ck_assert_uint_eq(rig.act.answer_upto, upto);
+    ck_assert_int_eq(subject.act.send, send);
+    ck_assert_int_eq(subject.act.answer, answer);
+    ck_assert_uint_eq(subject.act.answer_upto, upto);
 }
 
 static void expect_nothing(void)
@@ -83,7 +85,7 @@ static void expect_nothing(void)
 
 static void expect_state(enum shed_flight_state state)
 {
-    ck_assert_int_eq(rig.flight.state, state);
+    ck_assert_int_eq(subject.flight.state, state);
 }
 
 /* One caller, whose flight has sent its acquire. */
@@ -166,14 +168,14 @@ START_TEST(who_comes_after_a_value_does_not_join_the_flight)
 {
     start();
     reply(SHED_EV_HIT);
-    ck_assert(rig.act.detach);
+    ck_assert(subject.act.detach);
     start_publishing();
-    ck_assert(!rig.act.detach);
+    ck_assert(!subject.act.detach);
     reply(SHED_EV_STORED);
-    ck_assert(rig.act.detach);
+    ck_assert(subject.act.detach);
     start_publishing();
     reply(SHED_EV_INVALIDATED);
-    ck_assert(!rig.act.detach);
+    ck_assert(!subject.act.detach);
 }
 END_TEST
 
@@ -186,7 +188,7 @@ START_TEST(a_reply_with_another_number_does_nothing)
     start();
     for (size_t i = 0; i < sizeof(replies) / sizeof(*replies); i++) {
         step((struct shed_flight_event){.type = replies[i],
-                                        .request = rig.sent + 1});
+                                        .request = subject.sent + 1});
         expect_nothing();
         expect_state(SHED_FLIGHT_ACQUIRING);
     }
@@ -217,7 +219,7 @@ START_TEST(a_waiter_looks_again_at_its_timer)
 {
     start();
     reply_wait(LEASE_MS);
-    ck_assert(rig.act.set_timer);
+    ck_assert(subject.act.set_timer);
     event(SHED_EV_TIMER);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
@@ -250,12 +252,12 @@ START_TEST(without_pushes_a_waiter_polls_from_5_to_100_ms)
 
     start();
     for (int i = 0; i < 20; i++) {
-        rig.random = LAST_RANDOM;
+        subject.random = LAST_RANDOM;
         reply_wait(LEASE_MS);
-        ck_assert(rig.act.set_timer);
-        ck_assert_uint_le(rig.act.timer_ms, i == 0 ? 5 : 100);
-        if (rig.act.timer_ms > longest)
-            longest = rig.act.timer_ms;
+        ck_assert(subject.act.set_timer);
+        ck_assert_uint_le(subject.act.timer_ms, i == 0 ? 5 : 100);
+        if (subject.act.timer_ms > longest)
+            longest = subject.act.timer_ms;
         event(SHED_EV_TIMER);
     }
     ck_assert_uint_gt(longest, 5);
@@ -265,12 +267,12 @@ END_TEST
 START_TEST(with_pushes_a_waiter_polls_slowly)
 {
     start();
-    rig.flight.has_pushes = true;
+    subject.flight.has_pushes = true;
     for (int i = 0; i < 10; i++) {
-        rig.random = (uint64_t)i * 17;
+        subject.random = (uint64_t)i * 17;
         reply_wait(LEASE_MS);
-        ck_assert_uint_ge(rig.act.timer_ms, 25);
-        ck_assert_uint_le(rig.act.timer_ms, 150);
+        ck_assert_uint_ge(subject.act.timer_ms, 25);
+        ck_assert_uint_le(subject.act.timer_ms, 150);
         event(SHED_EV_TIMER);
     }
 }
@@ -279,9 +281,9 @@ END_TEST
 START_TEST(a_waiter_looks_as_soon_as_the_lease_has_run_out)
 {
     start();
-    rig.flight.has_pushes = true;
+    subject.flight.has_pushes = true;
     reply_wait(3);
-    ck_assert_uint_eq(rig.act.timer_ms, 4);
+    ck_assert_uint_eq(subject.act.timer_ms, 4);
 }
 END_TEST
 
@@ -314,7 +316,7 @@ START_TEST(a_corrupt_entry_is_replaced_a_few_times_at_most)
     do {
         reply(SHED_EV_CORRUPT);
         looks++;
-    } while (rig.act.send == SHED_SEND_ACQUIRE && looks < 100);
+    } while (subject.act.send == SHED_SEND_ACQUIRE && looks < 100);
     ck_assert_int_gt(looks, 1);
     ck_assert_int_lt(looks, 10);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
@@ -368,7 +370,7 @@ START_TEST(a_lost_fail_is_sent_again)
     start_loading();
     reply(SHED_EV_LOAD_FAILED);
     trouble(SHED_TROUBLE_PASSING);
-    ck_assert(rig.act.set_timer);
+    ck_assert(subject.act.set_timer);
     expect_state(SHED_FLIGHT_FAILING);
     event(SHED_EV_TIMER);
     expect(SHED_SEND_FAIL, SHED_ANSWER_NOTHING, 0);
@@ -393,7 +395,7 @@ START_TEST(a_fail_is_not_sent_for_ever)
 
     start_loading();
     reply(SHED_EV_LOAD_FAILED);
-    while (rig.flight.state == SHED_FLIGHT_FAILING && sends < 100) {
+    while (subject.flight.state == SHED_FLIGHT_FAILING && sends < 100) {
         trouble(SHED_TROUBLE_PASSING);
         event(SHED_EV_TIMER);
         sends++;
@@ -419,13 +421,13 @@ END_TEST
 START_TEST(a_lease_is_renewed_at_a_third)
 {
     start_loading();
-    ck_assert(rig.act.set_timer);
-    ck_assert_uint_eq(rig.act.timer_ms, LEASE_MS / 3);
-    rig.now_ms += LEASE_MS / 3;
+    ck_assert(subject.act.set_timer);
+    ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
+    subject.now_ms += LEASE_MS / 3;
     event(SHED_EV_TIMER);
     expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
-    ck_assert(rig.act.set_timer);
-    ck_assert_uint_eq(rig.act.timer_ms, LEASE_MS / 3);
+    ck_assert(subject.act.set_timer);
+    ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
 }
 END_TEST
 
@@ -433,11 +435,11 @@ START_TEST(a_lost_renewal_is_followed_by_the_next)
 {
     start_loading();
     for (int i = 0; i < 3; i++) {
-        rig.now_ms += LEASE_MS / 3;
+        subject.now_ms += LEASE_MS / 3;
         event(SHED_EV_TIMER);
         expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
         step((struct shed_flight_event){.type = SHED_EV_TROUBLE,
-                                        .request = rig.act.request,
+                                        .request = subject.act.request,
                                         .trouble = SHED_TROUBLE_PASSING});
         expect_nothing();
         expect_state(SHED_FLIGHT_LOADING);
@@ -448,14 +450,14 @@ END_TEST
 START_TEST(a_lost_lease_is_not_renewed_but_the_load_goes_on)
 {
     start_loading();
-    rig.now_ms += LEASE_MS / 3;
+    subject.now_ms += LEASE_MS / 3;
     event(SHED_EV_TIMER);
     step((struct shed_flight_event){.type = SHED_EV_LEASE_LOST,
-                                    .request = rig.act.request});
-    rig.now_ms += LEASE_MS / 3;
+                                    .request = subject.act.request});
+    subject.now_ms += LEASE_MS / 3;
     event(SHED_EV_TIMER);
     expect_nothing();
-    ck_assert_uint_eq(rig.act.timer_ms, LOAD_TIMEOUT_MS - LEASE_MS / 3 * 2);
+    ck_assert_uint_eq(subject.act.timer_ms, LOAD_TIMEOUT_MS - LEASE_MS / 3 * 2);
     reply(SHED_EV_LOADED);
     expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
 }
@@ -467,7 +469,7 @@ START_TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
 
     start_loading();
     event(SHED_EV_TIMER);
-    renewal = rig.act.request;
+    renewal = subject.act.request;
     join();
     reply(SHED_EV_LOADED);
     reply(SHED_EV_INVALIDATED);
@@ -482,9 +484,9 @@ END_TEST
 START_TEST(the_last_renewal_does_not_reach_past_the_load_timeout)
 {
     start_loading();
-    rig.now_ms += LOAD_TIMEOUT_MS - 10;
+    subject.now_ms += LOAD_TIMEOUT_MS - 10;
     event(SHED_EV_TIMER);
-    ck_assert_uint_eq(rig.act.timer_ms, 10);
+    ck_assert_uint_eq(subject.act.timer_ms, 10);
 }
 END_TEST
 
@@ -492,12 +494,12 @@ START_TEST(an_overdue_load_fails_its_callers_and_is_left_alone)
 {
     start_loading();
     join();
-    rig.now_ms += LOAD_TIMEOUT_MS;
+    subject.now_ms += LOAD_TIMEOUT_MS;
     event(SHED_EV_TIMER);
-    ck_assert_int_eq(rig.act.send, SHED_SEND_FAIL);
-    ck_assert_int_eq(rig.act.answer, SHED_ANSWER_FAILURE);
-    ck_assert_uint_ge(rig.act.answer_upto, 2);
-    ck_assert(rig.act.detach);
+    ck_assert_int_eq(subject.act.send, SHED_SEND_FAIL);
+    ck_assert_int_eq(subject.act.answer, SHED_ANSWER_FAILURE);
+    ck_assert_uint_ge(subject.act.answer_upto, 2);
+    ck_assert(subject.act.detach);
     expect_state(SHED_FLIGHT_ABANDONED);
 }
 END_TEST
@@ -511,8 +513,8 @@ START_TEST(an_abandoned_load_ends_however_it_ends)
         uint64_t load;
 
         start_loading();
-        load = rig.sent;
-        rig.now_ms += LOAD_TIMEOUT_MS;
+        load = subject.sent;
+        subject.now_ms += LOAD_TIMEOUT_MS;
         event(SHED_EV_TIMER);
         step((struct shed_flight_event){.type = ends[i], .request = load});
         expect_nothing();
@@ -524,11 +526,11 @@ END_TEST
 START_TEST(a_load_has_the_longest_timeout_without_overflow)
 {
     set_up();
-    rig.policy.load_timeout_ms = UINT64_MAX;
+    subject.policy.load_timeout_ms = UINT64_MAX;
     join();
     event(SHED_EV_START);
     reply(SHED_EV_LEAD);
-    rig.now_ms += LEASE_MS;
+    subject.now_ms += LEASE_MS;
     event(SHED_EV_TIMER);
     expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
     expect_state(SHED_FLIGHT_LOADING);
@@ -538,10 +540,10 @@ END_TEST
 START_TEST(a_lost_acquire_is_sent_again_after_a_moment)
 {
     start();
-    rig.random = LAST_RANDOM;
+    subject.random = LAST_RANDOM;
     trouble(SHED_TROUBLE_PASSING);
-    ck_assert(rig.act.set_timer);
-    ck_assert_uint_le(rig.act.timer_ms, 10);
+    ck_assert(subject.act.set_timer);
+    ck_assert_uint_le(subject.act.timer_ms, 10);
     event(SHED_EV_TIMER);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
@@ -556,7 +558,7 @@ START_TEST(troubles_that_do_not_pass_count_as_down)
         trouble(SHED_TROUBLE_PASSING);
         event(SHED_EV_TIMER);
         troubles++;
-    } while (rig.flight.state == SHED_FLIGHT_ACQUIRING && troubles < 100);
+    } while (subject.flight.state == SHED_FLIGHT_ACQUIRING && troubles < 100);
     ck_assert_int_gt(troubles, 1);
     ck_assert_int_lt(troubles, 10);
     expect_state(SHED_FLIGHT_LOADING);
@@ -577,7 +579,7 @@ END_TEST
 START_TEST(with_redis_down_and_no_leave_to_load_all_fail)
 {
     start();
-    rig.policy.load_when_down = false;
+    subject.policy.load_when_down = false;
     trouble(SHED_TROUBLE_DOWN);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
     expect_state(SHED_FLIGHT_OVER);
@@ -589,7 +591,7 @@ START_TEST(with_redis_down_nothing_is_loaded_for_nobody)
     start();
     leave_all();
     trouble(SHED_TROUBLE_DOWN);
-    ck_assert_int_eq(rig.act.send, SHED_SEND_NOTHING);
+    ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
     expect_state(SHED_FLIGHT_OVER);
 }
 END_TEST
@@ -598,7 +600,7 @@ START_TEST(a_load_without_a_lease_renews_and_ends_none)
 {
     start();
     trouble(SHED_TROUBLE_DOWN);
-    ck_assert_uint_eq(rig.act.timer_ms, LOAD_TIMEOUT_MS);
+    ck_assert_uint_eq(subject.act.timer_ms, LOAD_TIMEOUT_MS);
     reply(SHED_EV_LOAD_FAILED);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
     expect_state(SHED_FLIGHT_OVER);
@@ -679,7 +681,7 @@ START_TEST(a_publish_is_not_sent_for_ever)
     int sends = 1;
 
     start_publishing();
-    while (rig.flight.state == SHED_FLIGHT_PUBLISHING && sends < 100) {
+    while (subject.flight.state == SHED_FLIGHT_PUBLISHING && sends < 100) {
         trouble(SHED_TROUBLE_PASSING);
         event(SHED_EV_TIMER);
         sends++;

@@ -1,7 +1,7 @@
 /* What the tests of locks share: handles of one lock, that must open and be
  * acquired and released; threads that wait for one. */
-#ifndef LOCK_RIG_H
-#define LOCK_RIG_H
+#ifndef LOCK_FIXTURE_H
+#define LOCK_FIXTURE_H
 
 #include <pthread.h>
 #include <stdatomic.h>

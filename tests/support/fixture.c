@@ -1,5 +1,5 @@
 /* The table and the cache on it. */
-#include "support/rig.h"
+#include "support/fixture.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -122,24 +122,25 @@ unsigned table_running(struct table *t)
     return running;
 }
 
-/* ------------------------------------------------------------------ the rig */
+/* ------------------------------------------------------------------ the
+ * fixture */
 
-void rig_init(struct rig *r)
+void fixture_init(struct fixture *r)
 {
-    *r = (struct rig){.table = {.mu = PTHREAD_MUTEX_INITIALIZER,
-                                .changed = PTHREAD_COND_INITIALIZER,
-                                .version = 1},
-                      .client_options = SHED_CLIENT_OPTIONS_INIT,
-                      .source_options = SHED_SOURCE_OPTIONS_INIT,
-                      .cache_options = SHED_CACHE_OPTIONS_INIT};
+    *r = (struct fixture){.table = {.mu = PTHREAD_MUTEX_INITIALIZER,
+                                    .changed = PTHREAD_COND_INITIALIZER,
+                                    .version = 1},
+                          .client_options = SHED_CLIENT_OPTIONS_INIT,
+                          .source_options = SHED_SOURCE_OPTIONS_INIT,
+                          .cache_options = SHED_CACHE_OPTIONS_INIT};
     r->cache_options.ttl_jitter_pct = 0;
-    r->cache_options.timeout_ms = scaled_ms(RIG_TIMEOUT_MS);
-    r->client_options.connect_timeout_ms = scaled_ms(RIG_SILENCE_MS);
-    r->client_options.command_timeout_ms = scaled_ms(RIG_SILENCE_MS);
+    r->cache_options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
+    r->client_options.connect_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    r->client_options.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     server_start(&r->server);
 }
 
-static void open_client(struct rig *r, struct shed_client **client,
+static void open_client(struct fixture *r, struct shed_client **client,
                         struct shed_cache **cache)
 {
     struct shed_error err = {0};
@@ -152,7 +153,7 @@ static void open_client(struct rig *r, struct shed_client **client,
                   "%s", err.reason);
 }
 
-void rig_open(struct rig *r)
+void fixture_open(struct fixture *r)
 {
     struct shed_error err = {0};
 
@@ -162,27 +163,27 @@ void rig_open(struct rig *r)
     open_client(r, &r->client, &r->cache);
 }
 
-void rig_close(struct rig *r)
+void fixture_close(struct fixture *r)
 {
     shed_cache_close(r->cache);
     shed_source_close(r->source);
     shed_client_close(r->client);
 }
 
-void rig_up(struct rig *r)
+void fixture_up(struct fixture *r)
 {
-    rig_init(r);
-    rig_open(r);
+    fixture_init(r);
+    fixture_open(r);
 }
 
-void rig_down(struct rig *r)
+void fixture_down(struct fixture *r)
 {
-    rig_close(r);
+    fixture_close(r);
     server_check_ttls(&r->server);
     server_stop(&r->server);
 }
 
-void peer_open(struct peer *p, struct rig *r)
+void peer_open(struct peer *p, struct fixture *r)
 {
     open_client(r, &p->client, &p->cache);
 }
@@ -193,7 +194,7 @@ void peer_close(struct peer *p)
     shed_client_close(p->client);
 }
 
-void wait_for_pushes(struct rig *r)
+void wait_for_pushes(struct fixture *r)
 {
     WAIT_FOR(server_clients(&r->server, "flags=t") > 0);
 }

@@ -1,5 +1,5 @@
 /* Handles and waiters of the lock tests. */
-#include "support/lock_rig.h"
+#include "support/lock_fixture.h"
 
 #include <string.h>
 

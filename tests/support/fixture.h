@@ -1,7 +1,7 @@
 /* What the tests of a whole cache share: a server, a client, a cache, and a
  * table in memory as its source, whose loads can be held up and counted. */
-#ifndef RIG_H
-#define RIG_H
+#ifndef FIXTURE_H
+#define FIXTURE_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -32,10 +32,10 @@ struct table {
     unsigned loads, keys, running, most_running;
 };
 
-struct rig {
+struct fixture {
     struct server server;
     struct table table;
-    /* to be changed before rig_open */
+    /* to be changed before fixture_open */
     struct shed_client_options client_options;
     struct shed_source_options source_options;
     struct shed_cache_options cache_options;
@@ -47,26 +47,26 @@ struct rig {
 
 /* Longer than a call takes that is to succeed, and than a server is silent, on
  * a machine on which a process can stop for seconds. */
-#define RIG_TIMEOUT_MS 120000
-#define RIG_SILENCE_MS 60000
+#define FIXTURE_TIMEOUT_MS 120000
+#define FIXTURE_SILENCE_MS 60000
 
 /* Defaults but for these times, a running server and nothing open. */
-void rig_init(struct rig *r);
+void fixture_init(struct fixture *r);
 
 /* Client, source and cache "t". */
-void rig_open(struct rig *r);
-void rig_close(struct rig *r);
+void fixture_open(struct fixture *r);
+void fixture_close(struct fixture *r);
 
 /* Both, and the end of both; every key of the server must have a ttl then. */
-void rig_up(struct rig *r);
-void rig_down(struct rig *r);
+void fixture_up(struct fixture *r);
+void fixture_down(struct fixture *r);
 
 /* A client of its own with a cache on the same table. */
 struct peer {
     struct shed_client *client;
     struct shed_cache *cache;
 };
-void peer_open(struct peer *p, struct rig *r);
+void peer_open(struct peer *p, struct fixture *r);
 void peer_close(struct peer *p);
 
 /* The table. */
@@ -119,6 +119,6 @@ void getter_expect(struct getter *g, const char *text, enum shed_origin origin);
 uint64_t scaled_ms(uint64_t ms);
 
 /* Wait until the client of r gets pushes. */
-void wait_for_pushes(struct rig *r);
+void wait_for_pushes(struct fixture *r);
 
 #endif

@@ -158,14 +158,14 @@ END_TEST
  * would not reach the other's. */
 START_TEST(a_client_has_one_cache_of_a_name)
 {
-    struct shed_cache *twin = NULL;
+    struct shed_cache *second = NULL;
     struct shed_error err;
 
     open_all();
     ck_assert_int_eq(
-        shed_cache_open(client, "handles", source, NULL, &twin, &err),
+        shed_cache_open(client, "handles", source, NULL, &second, &err),
         SHED_EINVAL);
-    ck_assert_ptr_null(twin);
+    ck_assert_ptr_null(second);
     ck_assert_ptr_nonnull(strstr(err.reason, "cache of that name"));
     shed_cache_close(cache);
     require(shed_cache_open(client, "handles", source, NULL, &cache, &err),

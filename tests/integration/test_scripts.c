@@ -1,5 +1,5 @@
 /* The Lua scripts on a real Redis, named by SHED_TEST_REDIS. Each scenario runs
- * there and on the twin at once: replies and what stands in the store
+ * there and on the model at once: replies and what stands in the store
  * afterwards are those of the table and equal. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define CLIENTS 4
 #define NAME_BYTES 256
 #define CALL_NUMBER "4711"
-#define ARGS_MAX (TWIN_ARGS_MAX + 6)
+#define ARGS_MAX (MODEL_ARGS_MAX + 6)
 
 struct redis_store {
     struct store store;
@@ -122,30 +122,30 @@ static struct redis_store *redis_of(struct store *store)
     return (struct redis_store *)store;
 }
 
-static void add_part(struct twin_reply *out, const redisReply *r)
+static void add_part(struct model_reply *out, const redisReply *r)
 {
-    struct twin_bytes *part = &out->part[out->count++];
+    struct model_bytes *part = &out->part[out->count++];
 
     if (r->type == REDIS_REPLY_INTEGER) {
         out->integer = r->integer;
-        twin_bytes_number(part, (uint64_t)r->integer);
+        model_bytes_number(part, (uint64_t)r->integer);
     } else {
-        twin_bytes_set(part, r->str, (size_t)r->len);
+        model_bytes_set(part, r->str, (size_t)r->len);
     }
 }
 
-static void convert(const redisReply *r, struct twin_reply *out)
+static void convert(const redisReply *r, struct model_reply *out)
 {
     out->count = 0;
-    out->type = TWIN_PARTS;
+    out->type = MODEL_PARTS;
     if (r->type == REDIS_REPLY_INTEGER) {
-        out->type = TWIN_INTEGER;
+        out->type = MODEL_INTEGER;
         out->integer = r->integer;
     } else if (r->type == REDIS_REPLY_ERROR) {
-        out->type = strstr(r->str, "OOM") != NULL ? TWIN_OOM : TWIN_ERROR;
-        twin_bytes_set(&out->part[0], r->str,
-                       (size_t)r->len < TWIN_BYTES_MAX ? (size_t)r->len
-                                                       : TWIN_BYTES_MAX);
+        out->type = strstr(r->str, "OOM") != NULL ? MODEL_OOM : MODEL_ERROR;
+        model_bytes_set(&out->part[0], r->str,
+                        (size_t)r->len < MODEL_BYTES_MAX ? (size_t)r->len
+                                                         : MODEL_BYTES_MAX);
     } else {
         ck_assert_int_eq(r->type, REDIS_REPLY_ARRAY);
         ck_assert_uint_le(r->elements, 3);
@@ -166,7 +166,7 @@ static const redisReply *open_reply(const redisReply *whole)
 }
 
 static redisReply *evaluate(struct redis_store *s, redisContext *c,
-                            const struct twin_call *call)
+                            const struct model_call *call)
 {
     bool has_two = call->script == SHED_SCRIPT_INVALIDATE ||
                    call->script == SHED_SCRIPT_PUT;
@@ -187,8 +187,8 @@ static redisReply *evaluate(struct redis_store *s, redisContext *c,
     return take(c, redisCommandArgv(c, (int)argc, argv, sizes));
 }
 
-static void redis_call(struct store *store, const struct twin_call *call,
-                       struct twin_reply *out)
+static void redis_call(struct store *store, const struct model_call *call,
+                       struct model_reply *out)
 {
     struct redis_store *s = redis_of(store);
     redisContext *c = s->main;
@@ -226,14 +226,14 @@ static void redis_get(struct store *store, struct store_state *out)
                 : reply->type == REDIS_REPLY_NIL  ? STORE_ABSENT
                                                   : STORE_OTHER;
     if (out->type == STORE_STRING)
-        twin_bytes_set(&out->bytes, reply->str, (size_t)reply->len);
+        model_bytes_set(&out->bytes, reply->str, (size_t)reply->len);
     out->has_ttl = pttl >= 0;
     out->pttl_ms = (uint64_t)pttl;
     out->now_ms = read_clock(s->main);
     freeReplyObject(reply);
 }
 
-static void redis_set(struct store *store, const struct twin_bytes *bytes,
+static void redis_set(struct store *store, const struct model_bytes *bytes,
                       bool keep_ttl)
 {
     struct redis_store *s = redis_of(store);
@@ -396,7 +396,7 @@ static void check_ttl(const char *step, const char *reply,
 }
 
 static void run_step(const struct scenario *scenario, size_t i,
-                     struct store *twin, struct store *redis)
+                     struct store *model, struct store *redis)
 {
     const char *step = scenario->steps[i][0];
     const char *expected = scenario->steps[i][1];
@@ -408,30 +408,30 @@ static void run_step(const struct scenario *scenario, size_t i,
     ck_assert_msg(strcmp(theirs, expected) == 0,
                   "%s: step %zu, %s: Redis: %s, expected: %s", scenario->name,
                   i, step, theirs, expected);
-    scenario_step(twin, step, ours);
+    scenario_step(model, step, ours);
     ck_assert_msg(strcmp(ours, theirs) == 0,
-                  "%s: step %zu, %s: the twin: %s, Redis: %s", scenario->name,
+                  "%s: step %zu, %s: the model: %s, Redis: %s", scenario->name,
                   i, step, ours, theirs);
-    twin->get(twin, &a);
+    model->get(model, &a);
     redis->get(redis, &b);
     difference = scenario_difference(&a, &b);
     ck_assert_msg(difference == NULL,
-                  "%s: after step %zu, %s: twin and Redis differ in %s",
+                  "%s: after step %zu, %s: model and Redis differ in %s",
                   scenario->name, i, step, difference);
     check_ttl(step, theirs, &b);
 }
 
-START_TEST(redis_and_the_twin_do_what_the_scenario_says)
+START_TEST(redis_and_the_model_do_what_the_scenario_says)
 {
     const struct scenario *scenario = &scenarios[_i];
     struct redis_store redis;
-    struct twin_store twin;
+    struct model_store model;
 
     open_redis(&redis);
-    twin_store_init(&twin);
+    model_store_init(&model);
     for (size_t i = 0; i < SCENARIO_STEPS_MAX; i++)
         if (scenario->steps[i][0] != NULL)
-            run_step(scenario, i, &twin.store, &redis.store);
+            run_step(scenario, i, &model.store, &redis.store);
     close_redis(&redis);
 }
 END_TEST
@@ -517,20 +517,20 @@ START_TEST(a_payload_with_every_byte_comes_back)
 {
     unsigned char payload[100];
     struct redis_store redis;
-    struct twin_call call;
-    struct twin_reply reply;
+    struct model_call call;
+    struct model_reply reply;
     struct shed_entry entry;
 
     for (size_t i = 0; i < sizeof(payload); i++)
         payload[i] = (unsigned char)(i * 3);
     open_redis(&redis);
-    twin_make_put(&call, 0, payload, sizeof(payload), 30000);
+    model_make_put(&call, 0, payload, sizeof(payload), 30000);
     redis_call(&redis.store, &call, &reply);
-    twin_make_acquire(&call, 0, &(struct twin_owner){.process = 1}, true,
-                      &(struct twin_lease_times){20000, 80000, 0}, NULL);
+    model_make_acquire(&call, 0, &(struct model_owner){.process = 1}, true,
+                       &(struct model_lease_times){20000, 80000, 0}, NULL);
     redis_call(&redis.store, &call, &reply);
-    ck_assert(twin_bytes_are(&reply.part[0], "HIT"));
-    ck_assert_int_eq(shed_entry_decode(twin_key(0), reply.part[1].at,
+    ck_assert(model_bytes_are(&reply.part[0], "HIT"));
+    ck_assert_int_eq(shed_entry_decode(model_key(0), reply.part[1].at,
                                        reply.part[1].size, &entry),
                      SHED_ENTRY_OK);
     ck_assert_uint_eq(entry.payload_size, sizeof(payload));
@@ -569,7 +569,7 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_unchecked_fixture(tc, save_server, restore_server);
-    tcase_add_loop_test(tc, redis_and_the_twin_do_what_the_scenario_says, 0,
+    tcase_add_loop_test(tc, redis_and_the_model_do_what_the_scenario_says, 0,
                         (int)scenario_count);
     tcase_add_test(tc,
                    who_may_not_ask_for_subscribers_waits_for_the_lease_to_end);

@@ -64,12 +64,12 @@ void sim_tick(struct sim *s, unsigned i)
     struct sim_server *server = &s->server[i];
     uint64_t now_us =
         (uint64_t)((int64_t)(SERVER_MS + s->now_ms) + server->jump_ms) * 1000;
-    uint64_t last_us = server->twin.now_us;
+    uint64_t last_us = server->model.now_us;
 
     if (last_us >= now_us && last_us < now_us + 1000)
-        server->twin.now_us = last_us + 1;
+        server->model.now_us = last_us + 1;
     else
-        server->twin.now_us = now_us;
+        server->model.now_us = now_us;
 }
 
 /* ----------------------------------------------------------------- events */
@@ -270,7 +270,7 @@ static void start_servers(struct sim *s)
 
     for (unsigned i = 0; i < s->server_count; i++) {
         s->server[i].runs = i + 1;
-        memset(s->server[i].twin.run, 'a' + (int)i, SHED_RUN_BYTES);
+        memset(s->server[i].model.run, 'a' + (int)i, SHED_RUN_BYTES);
         s->server[i].jump_ms = (int64_t)sim_draw(s, apart_ms);
         sim_tick(s, i);
     }

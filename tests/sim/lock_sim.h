@@ -1,14 +1,14 @@
 /*
  * The simulation of locks: processes with handles of one lock, each a machine
- * with its voters, one to five servers (lock_twin), and a network between them;
- * virtual time, one event at a time, and the invariants after each. A schedule
- * follows from its seed.
+ * with its voters, one to five servers (lock_model), and a network between
+ * them; virtual time, one event at a time, and the invariants after each. A
+ * schedule follows from its seed.
  */
 #ifndef LOCK_SIM_H
 #define LOCK_SIM_H
 
 #include "lock/machine.h"
-#include "support/lock_twin.h"
+#include "support/lock_model.h"
 
 #define SIM_SERVERS 5
 #define SIM_PROCESSES 6
@@ -75,7 +75,7 @@ struct sim_process {
 };
 
 struct sim_server {
-    struct lock_twin twin;
+    struct lock_model model;
     bool is_down;
     uint64_t frozen_until_ms;
     uint64_t since_ms; /* of this run */
@@ -186,8 +186,8 @@ struct sim_request {
     bool was_sent;
     unsigned pending; /* events that need it */
     size_t for_call;  /* whose holder it names; SIM_CALLS: none's */
-    struct lock_twin_call command;
-    struct lock_twin_reply reply;
+    struct lock_model_call command;
+    struct lock_model_reply reply;
 };
 
 struct sim {

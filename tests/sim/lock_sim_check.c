@@ -366,9 +366,10 @@ static const struct sim_call *oldest_waiter(const struct sim *s)
 static bool is_free(const struct sim *s)
 {
     for (unsigned i = 0; i < s->server_count; i++)
-        if (s->server[i].twin.lock.is_set &&
-            (s->server[i].twin.lock.ends_ms == 0 ||
-             s->server[i].twin.lock.ends_ms >= s->server[i].twin.now_us / 1000))
+        if (s->server[i].model.lock.is_set &&
+            (s->server[i].model.lock.ends_ms == 0 ||
+             s->server[i].model.lock.ends_ms >=
+                 s->server[i].model.now_us / 1000))
             return false;
     return true;
 }
@@ -402,7 +403,7 @@ static void check_promptness(struct sim *s)
  */
 static void check_stuck(struct sim *s)
 {
-    const struct lock_twin_slot *lock = &s->server[0].twin.lock;
+    const struct lock_model_slot *lock = &s->server[0].model.lock;
     bool is_stuck = s->algorithm == SIM_EXPIRE && lock->is_set &&
                     lock->ends_ms == 0 && oldest_waiter(s) != NULL;
 
@@ -467,15 +468,15 @@ void sim_check_world(struct sim *s)
 static bool is_record_of(const struct sim *s, unsigned h, unsigned server)
 {
     enum { PROCESS_AT = 19, RUN_AT = 35 };
-    const struct lock_twin *twin = &s->server[server].twin;
-    const char *record = twin->lock.value.at;
+    const struct lock_model *model = &s->server[server].model;
+    const char *record = model->lock.value.at;
     char process[SHED_PROCESS_BYTES + 1];
 
     if (!s->process[s->handle[h].process].has_pushes)
         return true;
     snprintf(process, sizeof(process), "%016x", s->handle[h].process);
     return memcmp(record + PROCESS_AT, process, SHED_PROCESS_BYTES) == 0 &&
-           memcmp(record + RUN_AT, twin->run, SHED_RUN_BYTES) == 0;
+           memcmp(record + RUN_AT, model->run, SHED_RUN_BYTES) == 0;
 }
 
 static void check_hold(struct sim *s, unsigned h)
@@ -492,8 +493,8 @@ static void check_hold(struct sim *s, unsigned h)
         s->now_ms < s->process[s->handle[h].process].changed_ms + CALM_MS)
         return;
     for (unsigned i = 0; i < s->server_count; i++) {
-        const struct lock_twin *twin = &s->server[i].twin;
-        bool has_it = lock_twin_is_held_by(twin, &m->hold.holder);
+        const struct lock_model *model = &s->server[i].model;
+        bool has_it = lock_model_is_held_by(model, &m->hold.holder);
         if (!s->process[s->handle[h].process].session[i].is_up ||
             s->server[i].frozen_until_ms > s->now_ms ||
             m->voter[i].state != SHED_VOTER_IDLE)

@@ -22,11 +22,11 @@ bool sim_is_leftover(const struct shed_voter *v,
 }
 
 static const struct sim_call *call_of(const struct sim *s,
-                                      const struct lock_twin *twin)
+                                      const struct lock_model *model)
 {
     for (size_t i = 0; i < s->call_count; i++)
         if (s->call[i].request.op == SHED_LOCK_OP_ACQUIRE &&
-            lock_twin_is_held_by(twin, &s->call[i].request.holder))
+            lock_model_is_held_by(model, &s->call[i].request.holder))
             return &s->call[i];
     return NULL;
 }
@@ -55,15 +55,15 @@ static bool is_busy_with(const struct sim *s, unsigned h, unsigned i,
  * ended. */
 static void check_orphan(struct sim *s, unsigned i)
 {
-    const struct lock_twin *twin = &s->server[i].twin;
-    const struct sim_call *call = call_of(s, twin);
+    const struct lock_model *model = &s->server[i].model;
+    const struct sim_call *call = call_of(s, model);
     const struct sim_handle *handle;
     const struct shed_hold *hold;
 
     if (call == NULL || call->state != SIM_ENDED ||
         call->request.owner != NULL || !sim_is_alive(s, call->handle) ||
-        (twin->lock.ends_ms > 0 &&
-         twin->lock.ends_ms < twin->now_us / 1000 + REST_MS))
+        (model->lock.ends_ms > 0 &&
+         model->lock.ends_ms < model->now_us / 1000 + REST_MS))
         return;
     handle = &s->handle[call->handle];
     hold = &handle->machine.hold;
@@ -85,7 +85,7 @@ void sim_check_orphans(struct sim *s)
         (s->mode->outage_ms > 0 && s->way->has_lease))
         return;
     for (unsigned i = 0; i < s->server_count; i++)
-        if (s->server[i].twin.lock.is_set) {
+        if (s->server[i].model.lock.is_set) {
             sim_tick(s, i);
             check_orphan(s, i);
         }
@@ -95,16 +95,16 @@ void sim_check_orphans(struct sim *s)
  * was closed before Redis could be asked. */
 void sim_check_server(struct sim *s, unsigned i)
 {
-    struct lock_twin *twin = &s->server[i].twin;
+    struct lock_model *model = &s->server[i].model;
     const struct sim_call *call;
 
     sim_tick(s, i);
-    lock_twin_expire(twin);
-    if (s->way->has_tokens && twin->lock.is_set && twin->lock.ends_ms == 0)
+    lock_model_expire(model);
+    if (s->way->has_tokens && model->lock.is_set && model->lock.ends_ms == 0)
         sim_fail(s, "a record without an end");
-    if (twin->queue_count > 0 && twin->queue_ends_ms == 0)
+    if (model->queue_count > 0 && model->queue_ends_ms == 0)
         sim_fail(s, "a queue without an end");
-    call = call_of(s, twin);
+    call = call_of(s, model);
     if (call == NULL || !s->way->can_undo)
         return;
     if (sim_is_alive(s, call->handle) &&

@@ -77,7 +77,7 @@ static void note_number(struct sim *s, const struct sim_request *r)
     uint64_t number = (uint64_t)strtoull(r->command.arg[0].at, NULL, 10);
     struct sim_call *call = &s->call[r->for_call];
 
-    if (r->command.what != LOCK_TWIN_SCRIPT ||
+    if (r->command.what != LOCK_MODEL_SCRIPT ||
         r->command.script != SHED_SCRIPT_LOCK_ADVANCE ||
         r->for_call == SIM_CALLS)
         return;
@@ -108,7 +108,7 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
     }
     r->was_sent = true;
     r->for_call = sim_find_call(s, &talk->holder);
-    lock_twin_read(&r->command, talk->script, args);
+    lock_model_read(&r->command, talk->script, args);
     /* the short way's connections are not tracked */
     r->command.client = call < SIM_CALLS ? SIM_PROCESSES : r->process;
     if (!is_reachable(s, r)) {
@@ -130,11 +130,11 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
 
 static void deliver_pushes(struct sim *s, unsigned server)
 {
-    struct lock_twin *twin = &s->server[server].twin;
+    struct lock_model *model = &s->server[server].model;
 
     for (unsigned p = 0; p < s->process_count; p++) {
         unsigned copies = 1;
-        if ((twin->pushed >> p & 1) == 0 || !s->process[p].has_pushes ||
+        if ((model->pushed >> p & 1) == 0 || !s->process[p].has_pushes ||
             !s->process[p].session[server].is_up)
             continue;
         if (sim_chance(s, s->mode->push_lost_pct))
@@ -149,17 +149,17 @@ static void deliver_pushes(struct sim *s, unsigned server)
                          .server = server,
                          .number = s->process[p].session[server].number});
     }
-    twin->pushed = 0;
+    model->pushed = 0;
 }
 
 /* The server removes what has ended, some time later. */
 static void plan_expiry(struct sim *s, unsigned i)
 {
     struct sim_server *server = &s->server[i];
-    uint64_t now_ms = server->twin.now_us / 1000;
-    uint64_t ends_ms = server->twin.lock.ends_ms;
+    uint64_t now_ms = server->model.now_us / 1000;
+    uint64_t ends_ms = server->model.lock.ends_ms;
 
-    if (!server->twin.lock.is_set || ends_ms == 0 || server->is_expiring)
+    if (!server->model.lock.is_set || ends_ms == 0 || server->is_expiring)
         return;
     server->is_expiring = true;
     sim_plan(s,
@@ -171,7 +171,7 @@ void sim_on_expire(struct sim *s, unsigned i)
 {
     s->server[i].is_expiring = false;
     sim_tick(s, i);
-    lock_twin_expire(&s->server[i].twin);
+    lock_model_expire(&s->server[i].model);
     deliver_pushes(s, i);
     plan_expiry(s, i);
 }
@@ -183,7 +183,7 @@ void sim_on_execute(struct sim *s, const struct sim_event *e)
     r->pending--;
     if (!r->is_dropped) {
         sim_tick(s, r->server);
-        lock_twin_execute(&s->server[r->server].twin, &r->command, &r->reply);
+        lock_model_execute(&s->server[r->server].model, &r->command, &r->reply);
         sim_trace(s, "executes", r->process, r->server,
                   r->command.what * 100u + r->command.script);
         note_number(s, r);
@@ -208,8 +208,8 @@ static void cut(struct sim *s, unsigned p, unsigned i, bool is_server_gone)
             (is_server_gone || s->request[r].call == SIM_CALLS ||
              sim_chance(s, 50))) /* the short way has its own connections */
             break_request(s, r, is_server_gone);
-    s->server[i].twin.trackers &= ~(UINT32_C(1) << p);
-    s->server[i].twin.channels &= ~(UINT32_C(1) << p);
+    s->server[i].model.trackers &= ~(UINT32_C(1) << p);
+    s->server[i].model.channels &= ~(UINT32_C(1) << p);
     if (!process->session[i].is_up)
         return;
     sim_trace(s, "cut", p, i, 0);
@@ -246,11 +246,11 @@ void sim_on_up(struct sim *s, const struct sim_event *e)
     process->changed_ms = s->now_ms;
     process->session[e->server].is_up = true;
     process->session[e->server].number++;
-    memcpy(process->session[e->server].run, server->twin.run, SHED_RUN_BYTES);
+    memcpy(process->session[e->server].run, server->model.run, SHED_RUN_BYTES);
     if (!process->has_pushes)
         return;
     process->is_settled = true;
-    server->twin.channels |= UINT32_C(1) << e->process;
+    server->model.channels |= UINT32_C(1) << e->process;
     sim_on_epoch(s, e->process, e->server);
 }
 
@@ -274,8 +274,8 @@ void sim_on_start(struct sim *s, const struct sim_event *e)
     server->frozen_until_ms = 0;
     server->since_ms = s->now_ms;
     server->runs += SIM_SERVERS;
-    memset(server->twin.run, (int)('a' + server->runs % 26), SHED_RUN_BYTES);
-    server->twin.channels = server->twin.trackers = 0;
+    memset(server->model.run, (int)('a' + server->runs % 26), SHED_RUN_BYTES);
+    server->model.channels = server->model.trackers = 0;
     for (unsigned p = 0; p < s->process_count; p++)
         sim_plan(s, sim_between(s, 1, RECONNECT_MS),
                  (struct sim_event){
@@ -339,8 +339,8 @@ void sim_on_fault(struct sim *s, const struct sim_event *e)
         break;
     case SIM_WIPE:
         if (!server->is_down)
-            lock_twin_flush(&server->twin);
-        server->twin.pushed = 0;
+            lock_model_flush(&server->model);
+        server->model.pushed = 0;
         stop_server(s, e->server, sim_between(s, 1, DOWN_MS));
         break;
     case SIM_RESTART:
@@ -353,7 +353,7 @@ void sim_on_fault(struct sim *s, const struct sim_event *e)
         stop_server(s, e->server, s->mode->outage_ms);
         break;
     case SIM_FLUSH:
-        lock_twin_flush(&server->twin);
+        lock_model_flush(&server->model);
         deliver_pushes(s, e->server);
         break;
     case SIM_JUMP:

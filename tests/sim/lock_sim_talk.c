@@ -83,7 +83,7 @@ static void note_renewal(struct sim *s, const struct sim_request *r,
 bool sim_hear(struct sim *s, const struct sim_request *r,
               struct shed_talk *talk)
 {
-    struct lock_twin_memory memory;
+    struct lock_model_memory memory;
     bool goes_on;
 
     if (r->is_broken) {
@@ -92,7 +92,7 @@ bool sim_hear(struct sim *s, const struct sim_request *r,
         return true;
     }
     read_clocks(s, r->handle, talk);
-    goes_on = talk->way->hear(talk, lock_twin_say(&r->reply, &memory));
+    goes_on = talk->way->hear(talk, lock_model_say(&r->reply, &memory));
     if (talk->op == SHED_LOCK_OP_EXTEND && talk->end == SHED_TALK_YES)
         note_renewal(s, r, talk);
     if (goes_on && sim_say(s, r->handle, r->server, r->call, talk))

@@ -37,9 +37,9 @@ void sim_fail(const struct sim *sim, const char *format, ...)
     abort();
 }
 
-static bool is_ours(const struct twin_slot *slot)
+static bool is_ours(const struct model_slot *slot)
 {
-    return slot->type == TWIN_STRING &&
+    return slot->type == MODEL_STRING &&
            slot->bytes.size >= SHED_ENTRY_HEADER_BYTES &&
            memcmp(slot->bytes.at, "\xf5shd", 4) == 0;
 }
@@ -47,7 +47,7 @@ static bool is_ours(const struct twin_slot *slot)
 void sim_check_store(const struct sim *sim)
 {
     for (size_t i = 0; i < SIM_KEYS; i++) {
-        const struct twin_slot *slot = &sim->twin.slot[i];
+        const struct model_slot *slot = &sim->model.slot[i];
         unsigned char type;
 
         if (!is_ours(slot))
@@ -124,20 +124,20 @@ void sim_check_load(struct sim *sim, const struct sim_flight *flight,
     memcpy(sim->version[sim->version_count++], version, 16);
 }
 
-void sim_check_owner(const struct sim *sim, const struct twin_slot *before,
-                     const struct twin_call *call)
+void sim_check_owner(const struct sim *sim, const struct model_slot *before,
+                     const struct model_call *call)
 {
-    const struct twin_slot *after = &sim->twin.slot[call->key];
+    const struct model_slot *after = &sim->model.slot[call->key];
     const unsigned char *record = before->bytes.at;
 
     if (call->script != SHED_SCRIPT_FAIL && call->script != SHED_SCRIPT_RENEW)
         return;
     if (after->type == before->type &&
-        (after->type != TWIN_STRING ||
+        (after->type != MODEL_STRING ||
          (after->bytes.size == before->bytes.size &&
           memcmp(after->bytes.at, record, before->bytes.size) == 0)))
         return;
-    if (before->type == TWIN_ABSENT || !is_ours(before) ||
+    if (before->type == MODEL_ABSENT || !is_ours(before) ||
         record[TYPE_AT] != SHED_ENTRY_LEASE ||
         memcmp(record + VERSION_AT, call->argv[0].at, 16) != 0 ||
         memcmp(record + PROCESS_AT, call->argv[1].at, 16) != 0 ||
@@ -152,20 +152,21 @@ void sim_check_look(const struct sim *sim, const struct sim_flight *flight)
                  flight->key);
 }
 
-static bool is_led(const struct twin_call *call, const struct twin_reply *reply)
+static bool is_led(const struct model_call *call,
+                   const struct model_reply *reply)
 {
-    return call->script == SHED_SCRIPT_ACQUIRE && reply->type == TWIN_PARTS &&
-           twin_bytes_are(&reply->part[0], "LEAD");
+    return call->script == SHED_SCRIPT_ACQUIRE && reply->type == MODEL_PARTS &&
+           model_bytes_are(&reply->part[0], "LEAD");
 }
 
 /* A lease that lasts, of a holder that is there, is nobody else's. The record
  * tells. */
-void sim_check_takeover(const struct sim *sim, const struct twin_slot *before,
-                        const struct twin_call *call,
-                        const struct twin_reply *reply)
+void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
+                        const struct model_call *call,
+                        const struct model_reply *reply)
 {
     const unsigned char *record = before->bytes.at;
-    uint64_t now = sim->twin.now_ms;
+    uint64_t now = sim->model.now_ms;
     char holder[17] = "";
     bool is_gone;
 
@@ -179,10 +180,10 @@ void sim_check_takeover(const struct sim *sim, const struct twin_slot *before,
         sim_fail(sim, "a takeover lost the load before it, key %zu", call->key);
     memcpy(holder, record + PROCESS_AT, 16);
     is_gone = !sim->mode->no_channels &&
-              (sim->twin.channels >> strtoul(holder, NULL, 16) & 1) == 0;
-    if (now < twin_get_u64(record + UNTIL_AT) &&
+              (sim->model.channels >> strtoul(holder, NULL, 16) & 1) == 0;
+    if (now < model_get_u64(record + UNTIL_AT) &&
         !(is_gone &&
-          now - twin_get_u64(record + WRITTEN_AT) >= sim->lease.grace_ms))
+          now - model_get_u64(record + WRITTEN_AT) >= sim->lease.grace_ms))
         sim_fail(sim, "a lease that lasts was taken over, key %zu", call->key);
 }
 

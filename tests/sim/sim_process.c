@@ -101,26 +101,26 @@ static void make_version(struct sim *s, unsigned char version[16])
 }
 
 static void make_publish(struct sim *s, const struct sim_flight *f,
-                         struct twin_call *call)
+                         struct model_call *call)
 {
     char payload[24];
     int size = snprintf(payload, sizeof(payload), "%" PRIu64, f->loaded);
 
     /* each fourth version of a row is "no such row" */
-    twin_make_publish(call, f->key, f->owner.version, f->loaded % 4 != 0,
-                      payload, (size_t)size,
-                      s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1));
+    model_make_publish(call, f->key, f->owner.version, f->loaded % 4 != 0,
+                       payload, (size_t)size,
+                       s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1));
 }
 
 static void make_call(struct sim *s, struct sim_flight *f,
-                      enum shed_flight_send what, struct twin_call *call)
+                      enum shed_flight_send what, struct model_call *call)
 {
-    struct twin_owner asks = f->owner;
+    struct model_owner asks = f->owner;
 
     if (what == SHED_SEND_ACQUIRE) {
         make_version(s, asks.version);
-        twin_make_acquire(call, f->key, &asks, !s->mode->no_channels, &s->lease,
-                          f->has_seen ? &f->seen : NULL);
+        model_make_acquire(call, f->key, &asks, !s->mode->no_channels,
+                           &s->lease, f->has_seen ? &f->seen : NULL);
         f->has_seen = false;
         f->looks++;
         sim_check_look(s, f);
@@ -128,10 +128,10 @@ static void make_call(struct sim *s, struct sim_flight *f,
     } else if (what == SHED_SEND_PUBLISH) {
         make_publish(s, f, call);
     } else if (what == SHED_SEND_RENEW) {
-        twin_make_renew(call, f->key, &f->owner, s->lease.lease_ms);
+        model_make_renew(call, f->key, &f->owner, s->lease.lease_ms);
     } else {
-        twin_make_fail(call, f->key, &f->owner, "why",
-                       what == SHED_SEND_FAIL ? s->failure_ttl_ms : 0);
+        model_make_fail(call, f->key, &f->owner, "why",
+                        what == SHED_SEND_FAIL ? s->failure_ttl_ms : 0);
     }
     call->client = f->process;
 }
@@ -198,7 +198,7 @@ static void give(struct sim *s, struct sim_flight *f,
 
 /* ------------------------------------------------------------------ replies */
 
-uint64_t sim_version_of(const struct twin_bytes *entry)
+uint64_t sim_version_of(const struct model_bytes *entry)
 {
     char text[24] = "";
     size_t size = entry->size - SHED_ENTRY_HEADER_BYTES;
@@ -208,17 +208,18 @@ uint64_t sim_version_of(const struct twin_bytes *entry)
     return strtoull(text, NULL, 10);
 }
 
-static bool is_sound(const struct sim_flight *f, const struct twin_bytes *bytes)
+static bool is_sound(const struct sim_flight *f,
+                     const struct model_bytes *bytes)
 {
     struct shed_entry entry;
 
-    return shed_entry_decode(twin_key(f->key), bytes->at, bytes->size,
+    return shed_entry_decode(model_key(f->key), bytes->at, bytes->size,
                              &entry) == SHED_ENTRY_OK;
 }
 
 /* What shows bytes that do not decode must replace just these. */
 static enum shed_flight_event_type read_entry(struct sim_flight *f,
-                                              const struct twin_bytes *bytes,
+                                              const struct model_bytes *bytes,
                                               enum shed_flight_event_type good,
                                               enum shed_flight_event_type bad)
 {
@@ -226,38 +227,38 @@ static enum shed_flight_event_type read_entry(struct sim_flight *f,
         f->entry = sim_version_of(bytes);
         return good;
     }
-    twin_bytes_set(&f->seen, bytes->at, SHED_ENTRY_HEADER_BYTES);
+    model_bytes_set(&f->seen, bytes->at, SHED_ENTRY_HEADER_BYTES);
     f->has_seen = bad == SHED_EV_CORRUPT;
     return bad;
 }
 
 static enum shed_flight_event_type
 translate_acquire(struct sim *s, struct sim_flight *f,
-                  const struct twin_reply *reply)
+                  const struct model_reply *reply)
 {
-    const struct twin_bytes *word = &reply->part[0];
+    const struct model_bytes *word = &reply->part[0];
 
-    if (twin_bytes_are(word, "WAIT"))
+    if (model_bytes_are(word, "WAIT"))
         return SHED_EV_WAIT;
-    if (twin_bytes_are(word, "HIT"))
+    if (model_bytes_are(word, "HIT"))
         return read_entry(f, &reply->part[1], SHED_EV_HIT, SHED_EV_CORRUPT);
-    if (twin_bytes_are(word, "FAILED"))
+    if (model_bytes_are(word, "FAILED"))
         return is_sound(f, &reply->part[1])
                    ? SHED_EV_MARKER
                    : read_entry(f, &reply->part[1], SHED_EV_MARKER,
                                 SHED_EV_CORRUPT);
     memcpy(f->owner.version, reply->part[1].at, sizeof(f->owner.version));
-    if (twin_bytes_are(&reply->part[2], "takeover"))
+    if (model_bytes_are(&reply->part[2], "takeover"))
         s->takeovers++;
     return SHED_EV_LEAD;
 }
 
 static enum shed_flight_event_type
-translate_publish(struct sim_flight *f, const struct twin_reply *reply)
+translate_publish(struct sim_flight *f, const struct model_reply *reply)
 {
-    if (twin_bytes_are(&reply->part[0], "STORED"))
+    if (model_bytes_are(&reply->part[0], "STORED"))
         return SHED_EV_STORED;
-    if (twin_bytes_are(&reply->part[0], "SUPERSEDED"))
+    if (model_bytes_are(&reply->part[0], "SUPERSEDED"))
         return read_entry(f, &reply->part[1], SHED_EV_SUPERSEDED,
                           SHED_EV_INVALIDATED);
     return SHED_EV_INVALIDATED;
@@ -268,7 +269,7 @@ static void on_flight_reply(struct sim *s, struct sim_flight *f,
 {
     struct shed_flight_event event = {.request = r->number};
 
-    if (r->is_lost || r->reply.type == TWIN_OOM) {
+    if (r->is_lost || r->reply.type == MODEL_OOM) {
         event.type = SHED_EV_TROUBLE;
         event.trouble = r->is_refused ? SHED_TROUBLE_DOWN
                         : r->is_lost  ? SHED_TROUBLE_PASSING
@@ -307,7 +308,7 @@ void sim_send_invalidation(struct sim *s, unsigned process, size_t key,
     r->what = SHED_SEND_NOTHING;
     r->process = process;
     r->version = version;
-    twin_make_invalidate(&r->call, key);
+    model_make_invalidate(&r->call, key);
     r->call.client = process;
     sim_transmit(s, index);
 }
@@ -362,7 +363,7 @@ static struct sim_flight *join_flight(struct sim *s, unsigned process,
     free_one->looks = 0;
     free_one->caller_count = 0;
     free_one->owner =
-        (struct twin_owner){.process = process, .flight = free_one->number};
+        (struct model_owner){.process = process, .flight = free_one->number};
     shed_flight_init(&free_one->machine, &s->policy);
     return free_one;
 }

@@ -155,7 +155,7 @@ static void deliver_pushes(struct sim *s)
 {
     for (size_t key = 0; key < SIM_KEYS; key++) {
         for (unsigned p = 0; p < s->process_count; p++) {
-            bool was_sent = (s->twin.pushed[key] >> p & 1) != 0;
+            bool was_sent = (s->model.pushed[key] >> p & 1) != 0;
             unsigned copies = 1;
 
             if (!was_sent || !s->process[p].has_pushes)
@@ -171,7 +171,7 @@ static void deliver_pushes(struct sim *s)
                                             .key = key,
                                             .number = s->process[p].epoch});
         }
-        s->twin.pushed[key] = 0;
+        s->model.pushed[key] = 0;
     }
 }
 
@@ -184,19 +184,19 @@ static void put_out(struct sim *s, size_t key)
 static void on_execute(struct sim *s, size_t index)
 {
     struct sim_request *r = &s->request[index];
-    static struct twin_slot before;
+    static struct model_slot before;
 
-    before = *twin_peek(&s->twin, r->call.key);
-    if (before.type == TWIN_ABSENT && r->call.script == SHED_SCRIPT_ACQUIRE)
+    before = *model_peek(&s->model, r->call.key);
+    if (before.type == MODEL_ABSENT && r->call.script == SHED_SCRIPT_ACQUIRE)
         s->absences++;
-    twin_call(&s->twin, &r->call, &r->reply);
+    model_call(&s->model, &r->call, &r->reply);
     sim_check_owner(s, &before, &r->call);
     sim_check_takeover(s, &before, &r->call, &r->reply);
     sim_trace(s, "executes", r->process, r->call.key, r->call.script);
     if (r->call.script == SHED_SCRIPT_INVALIDATE)
         put_out(s, r->call.key);
-    if (r->call.script == SHED_SCRIPT_PUBLISH && r->reply.type == TWIN_PARTS &&
-        twin_bytes_are(&r->reply.part[0], "STORED"))
+    if (r->call.script == SHED_SCRIPT_PUBLISH && r->reply.type == MODEL_PARTS &&
+        model_bytes_are(&r->reply.part[0], "STORED"))
         s->stored_ms[r->call.key] = s->now_ms;
     if (!r->is_lost)
         sim_plan_request(s, latency(s), SIM_REPLY, index);
@@ -219,7 +219,7 @@ static void on_commit(struct sim *s, const struct sim_event *e)
 static void on_del(struct sim *s, const struct sim_event *e)
 {
     sim_trace(s, "deletes", 0, e->key, s->row[e->key]);
-    twin_del(&s->twin, e->key);
+    model_del(&s->model, e->key);
     put_out(s, e->key);
 }
 
@@ -230,16 +230,16 @@ static void end_epoch(struct sim *s, unsigned p)
     s->process[p].has_pushes = false;
     s->process[p].epoch++;
     for (size_t i = 0; i < SIM_KEYS; i++)
-        s->twin.slot[i].trackers &= ~(UINT64_C(1) << p);
+        s->model.slot[i].trackers &= ~(UINT64_C(1) << p);
 }
 
 static void begin_process(struct sim *s, bool has_pushes)
 {
-    if (s->process_count == TWIN_PROCESSES)
+    if (s->process_count == MODEL_PROCESSES)
         return;
     s->process[s->process_count].is_alive = true;
     s->process[s->process_count].has_pushes = has_pushes;
-    s->twin.channels |= UINT64_C(1) << s->process_count;
+    s->model.channels |= UINT64_C(1) << s->process_count;
     s->process_count++;
     s->alive_count++;
 }
@@ -251,7 +251,7 @@ static void kill_process(struct sim *s, unsigned p)
     sim_trace(s, "killed", p, 0, 0);
     s->process[p].is_alive = false;
     s->alive_count--;
-    s->twin.channels &= ~(UINT64_C(1) << p);
+    s->model.channels &= ~(UINT64_C(1) << p);
     end_epoch(s, p);
     for (size_t i = 0; i < SIM_FLIGHTS; i++)
         if (s->flight[i].number != 0 && s->flight[i].process == p)
@@ -273,9 +273,10 @@ static void stall_process(struct sim *s, unsigned p)
 
 static void corrupt_key(struct sim *s, size_t key)
 {
-    struct twin_slot *slot = &s->twin.slot[key];
+    struct model_slot *slot = &s->model.slot[key];
 
-    if (slot->type == TWIN_STRING && slot->bytes.size > SHED_ENTRY_HEADER_BYTES)
+    if (slot->type == MODEL_STRING &&
+        slot->bytes.size > SHED_ENTRY_HEADER_BYTES)
         slot->bytes.at[33] ^= 1; /* in the checksum */
 }
 
@@ -300,27 +301,27 @@ static void on_fault(struct sim *s, const struct sim_event *e)
         sim_plan(s, sim_between(s, 1, 300), mend);
         break;
     case SIM_FULL:
-        s->twin.is_full = true;
+        s->model.is_full = true;
         sim_plan(s, sim_between(s, 1, 300), mend);
         break;
     case SIM_EPOCH: /* its connections are lost, for a moment */
         end_epoch(s, p);
-        s->twin.channels &= ~(UINT64_C(1) << p);
+        s->model.channels &= ~(UINT64_C(1) << p);
         sim_plan(s, sim_between(s, 1, 100), mend);
         break;
     case SIM_FLUSH:
-        twin_flush(&s->twin);
+        model_flush(&s->model);
         for (size_t i = 0; i < SIM_KEYS; i++)
             put_out(s, i);
         break;
     case SIM_JUMP:
-        s->twin.now_ms += sim_between(s, 0, 2 * SIM_JUMP_MS) - SIM_JUMP_MS;
+        s->model.now_ms += sim_between(s, 0, 2 * SIM_JUMP_MS) - SIM_JUMP_MS;
         break;
     case SIM_CORRUPT:
         corrupt_key(s, e->key);
         break;
     case SIM_FOREIGN:
-        twin_set(&s->twin, e->key, "not ours", 8);
+        model_set(&s->model, e->key, "not ours", 8);
         put_out(s, e->key);
         break;
     }
@@ -333,13 +334,13 @@ static void on_mend(struct sim *s, const struct sim_event *e)
         s->is_down = false;
         break;
     case SIM_FULL:
-        s->twin.is_full = false;
+        s->model.is_full = false;
         break;
     default:
         if (!s->process[e->process].is_alive)
             break;
         s->process[e->process].has_pushes = true;
-        s->twin.channels |= UINT64_C(1) << e->process;
+        s->model.channels |= UINT64_C(1) << e->process;
     }
 }
 
@@ -403,7 +404,7 @@ static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     s->now_ms = 1000;
     s->faults_end_ms = s->now_ms + FAULTS_MS;
     s->is_tracing = getenv("SHED_SIM_TRACE") != NULL;
-    s->twin.now_ms = START_MS;
+    s->model.now_ms = START_MS;
     s->lease.lease_ms = mode->fixed_lease_ms > 0 ? mode->fixed_lease_ms
                                                  : sim_between(s, 200, 600);
     s->lease.grace_ms = sim_between(s, 20, 100);
@@ -486,7 +487,7 @@ static void happen(struct sim *s, const struct sim_event *e)
         on_mend(s, e);
         break;
     case SIM_CYCLE:
-        twin_expire(&s->twin);
+        model_expire(&s->model);
         if (s->event_count > 0)
             sim_plan(s, CYCLE_MS, *e);
         break;
@@ -505,7 +506,7 @@ void sim_run(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     while (s->event_count > 0) {
         struct sim_event e = take_next(s);
 
-        s->twin.now_ms += e.at_ms - s->now_ms;
+        s->model.now_ms += e.at_ms - s->now_ms;
         s->now_ms = e.at_ms;
         if (++steps > STEPS_MAX)
             sim_fail(s, "it does not come to rest");

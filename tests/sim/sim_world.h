@@ -1,5 +1,5 @@
 /*
- * The simulation: processes with their flights, the twin of the store, a
+ * The simulation: processes with their flights, the model of the store, a
  * database of row versions, and a network between them; virtual time, one event
  * at a time, and the invariants after each. A schedule follows from its seed.
  *
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "cache/flight.h"
-#include "support/twin.h"
+#include "support/model.h"
 
 #define SIM_KEYS 3
 #define SIM_FLIGHTS 256
@@ -72,13 +72,13 @@ struct sim_flight {
     size_t key;
     bool is_detached;
     struct shed_flight machine;
-    struct twin_owner owner;
+    struct model_owner owner;
     unsigned looks; /* since callers were last answered */
     bool has_seen;
-    struct twin_bytes seen; /* to be corrupt */
-    uint64_t loaded;        /* version */
-    uint64_t entry;         /* version in the last entry */
-    uint64_t timer;         /* the one that counts */
+    struct model_bytes seen; /* to be corrupt */
+    uint64_t loaded;         /* version */
+    uint64_t entry;          /* version in the last entry */
+    uint64_t timer;          /* the one that counts */
     size_t caller_count;
     size_t caller[SIM_CALLERS]; /* the caller of number i + 1 */
 };
@@ -142,8 +142,8 @@ struct sim_request {
     uint64_t version; /* that an invalidation is for, or that a load has read */
     bool has_failed;  /* a load */
     unsigned pending; /* events that need it */
-    struct twin_call call;
-    struct twin_reply reply;
+    struct model_call call;
+    struct model_reply reply;
 };
 
 struct sim {
@@ -151,10 +151,10 @@ struct sim {
     uint64_t seed, random;
     uint64_t now_ms;
     struct shed_flight_policy policy;
-    struct twin_lease_times lease;
+    struct model_lease_times lease;
     uint64_t ttl_ms, failure_ttl_ms;
     uint64_t faults_end_ms;
-    struct twin twin;
+    struct model model;
     bool is_down;
     bool is_tracing;
     bool is_kill_planned;
@@ -162,7 +162,7 @@ struct sim {
     uint64_t floor[SIM_KEYS]; /* oldest that is not out */
     uint64_t last_flight;
     unsigned process_count, alive_count;
-    struct sim_process process[TWIN_PROCESSES];
+    struct sim_process process[MODEL_PROCESSES];
     size_t caller_count, event_count;
     uint64_t event_order;
     /* what is counted for the invariants */
@@ -210,17 +210,17 @@ void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
 void sim_check_load(struct sim *sim, const struct sim_flight *flight,
                     bool is_leased);
 void sim_check_look(const struct sim *sim, const struct sim_flight *flight);
-void sim_check_takeover(const struct sim *sim, const struct twin_slot *before,
-                        const struct twin_call *call,
-                        const struct twin_reply *reply);
-void sim_check_owner(const struct sim *sim, const struct twin_slot *before,
-                     const struct twin_call *call);
+void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
+                        const struct model_call *call,
+                        const struct model_reply *reply);
+void sim_check_owner(const struct sim *sim, const struct model_slot *before,
+                     const struct model_call *call);
 void sim_check_end(const struct sim *sim);
 
 __attribute__((format(printf, 2, 3), noreturn)) void
 sim_fail(const struct sim *sim, const char *format, ...);
 
 /* The version that an entry holds. */
-uint64_t sim_version_of(const struct twin_bytes *entry);
+uint64_t sim_version_of(const struct model_bytes *entry);
 
 #endif

@@ -13,10 +13,10 @@
 #define WORDS_MAX 8
 #define LONG_GRACE_MS 60000
 #define SLACK_MS 5000
-#define TWIN_START_MS 1700000000000
+#define MODEL_START_MS 1700000000000
 
-static const struct twin_lease_times times = {.lease_ms = 20000,
-                                              .record_ms = 80000};
+static const struct model_lease_times times = {.lease_ms = 20000,
+                                               .record_ms = 80000};
 
 const struct scenario scenarios[] = {
     {"who comes first leads, the next waits",
@@ -375,41 +375,41 @@ static uint64_t number_at(const struct words *words, size_t i)
     return (uint64_t)strtoll(word_at(words, i), NULL, 10);
 }
 
-static struct twin_owner owner_at(const struct words *words, size_t i)
+static struct model_owner owner_at(const struct words *words, size_t i)
 {
-    struct twin_owner owner = {.process = (unsigned)number_at(words, i),
-                               .flight = number_at(words, i + 1)};
+    struct model_owner owner = {.process = (unsigned)number_at(words, i),
+                                .flight = number_at(words, i + 1)};
 
     memset(owner.version, *word_at(words, i + 2), sizeof(owner.version));
     return owner;
 }
 
 static void make_acquire(struct store *store, const struct words *words,
-                         struct twin_call *call)
+                         struct model_call *call)
 {
-    struct twin_owner owner = owner_at(words, 1);
-    struct twin_lease_times t = times;
+    struct model_owner owner = owner_at(words, 1);
+    struct model_lease_times t = times;
     struct store_state now;
-    struct twin_bytes seen = {.size = 0};
+    struct model_bytes seen = {.size = 0};
 
     store->get(store, &now);
     if (has(words, "seen"))
-        twin_bytes_set(&seen, now.bytes.at, SHED_ENTRY_HEADER_BYTES);
+        model_bytes_set(&seen, now.bytes.at, SHED_ENTRY_HEADER_BYTES);
     if (has(words, "other"))
-        twin_bytes_set(&seen, "other bytes", 11);
+        model_bytes_set(&seen, "other bytes", 11);
     if (has(words, "young"))
         t.grace_ms = LONG_GRACE_MS;
-    twin_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen);
+    model_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen);
     call->client = owner.process;
     call->is_tracked = has(words, "tracked");
 }
 
 /* Returns false if the step is no script's. */
 static bool make_call(struct store *store, const struct words *words,
-                      struct twin_call *call)
+                      struct model_call *call)
 {
     const char *verb = words->at[0];
-    struct twin_owner owner;
+    struct model_owner owner;
     const char *row;
 
     if (strcmp(verb, "acquire") == 0) {
@@ -420,22 +420,23 @@ static bool make_call(struct store *store, const struct words *words,
         memset(version, *word_at(words, 1), sizeof(version));
         row = word_at(words, 2);
         if (strcmp(row, "-") == 0)
-            twin_make_publish(call, 0, version, false, "", 0,
-                              number_at(words, 3));
+            model_make_publish(call, 0, version, false, "", 0,
+                               number_at(words, 3));
         else
-            twin_make_publish(call, 0, version, true, row, strlen(row),
-                              number_at(words, 3));
+            model_make_publish(call, 0, version, true, row, strlen(row),
+                               number_at(words, 3));
     } else if (strcmp(verb, "fail") == 0) {
         owner = owner_at(words, 1);
-        twin_make_fail(call, 0, &owner, word_at(words, 4), number_at(words, 5));
+        model_make_fail(call, 0, &owner, word_at(words, 4),
+                        number_at(words, 5));
     } else if (strcmp(verb, "renew") == 0) {
         owner = owner_at(words, 1);
-        twin_make_renew(call, 0, &owner, times.lease_ms);
+        model_make_renew(call, 0, &owner, times.lease_ms);
     } else if (strcmp(verb, "put") == 0) {
         row = word_at(words, 1);
-        twin_make_put(call, 0, row, strlen(row), number_at(words, 2));
+        model_make_put(call, 0, row, strlen(row), number_at(words, 2));
     } else if (strcmp(verb, "invalidate") == 0) {
-        twin_make_invalidate(call, 0);
+        model_make_invalidate(call, 0);
     } else {
         return false;
     }
@@ -455,7 +456,7 @@ static void change_bytes(struct store *store, const struct words *words)
     } else {
         for (size_t at = WRITTEN_AT; at <= UNTIL_AT; at += 8)
             shed_entry_put_u64(now.bytes.at + at,
-                               twin_get_u64(now.bytes.at + at) -
+                               model_get_u64(now.bytes.at + at) -
                                    number_at(words, 1));
     }
     store->set(store, &now.bytes, true);
@@ -465,10 +466,10 @@ static void change_bytes(struct store *store, const struct words *words)
 static bool interfere(struct store *store, const struct words *words)
 {
     const char *verb = words->at[0];
-    struct twin_bytes text;
+    struct model_bytes text;
 
     if (strcmp(verb, "set") == 0) {
-        twin_bytes_set(&text, word_at(words, 1), strlen(word_at(words, 1)));
+        model_bytes_set(&text, word_at(words, 1), strlen(word_at(words, 1)));
         store->set(store, &text, false);
     } else if (strcmp(verb, "flip") == 0 || strcmp(verb, "cut") == 0 ||
                strcmp(verb, "age") == 0) {
@@ -495,29 +496,29 @@ static bool interfere(struct store *store, const struct words *words)
 
 /* ----------------------------------------------------------------- replies */
 
-static void describe_parts(const struct twin_reply *reply,
+static void describe_parts(const struct model_reply *reply,
                            char out[STEP_TEXT_BYTES])
 {
-    const struct twin_bytes *part = reply->part;
+    const struct model_bytes *part = reply->part;
     int used = snprintf(out, STEP_TEXT_BYTES, "%.*s", (int)part[0].size,
                         (const char *)part[0].at);
 
-    if (twin_bytes_are(&part[0], "LEAD"))
+    if (model_bytes_are(&part[0], "LEAD"))
         snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
                  part[1].at[0], (int)part[2].size, (const char *)part[2].at);
-    else if (!twin_bytes_are(&part[0], "WAIT") && reply->count == 2)
+    else if (!model_bytes_are(&part[0], "WAIT") && reply->count == 2)
         snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
                  part[1].at[5], (int)part[1].size - SHED_ENTRY_HEADER_BYTES,
                  (const char *)part[1].at + SHED_ENTRY_HEADER_BYTES);
 }
 
-static void describe(const struct twin_reply *reply, char out[STEP_TEXT_BYTES])
+static void describe(const struct model_reply *reply, char out[STEP_TEXT_BYTES])
 {
-    if (reply->type == TWIN_PARTS)
+    if (reply->type == MODEL_PARTS)
         describe_parts(reply, out);
-    else if (reply->type == TWIN_INTEGER)
+    else if (reply->type == MODEL_INTEGER)
         snprintf(out, STEP_TEXT_BYTES, "%lld", reply->integer);
-    else if (reply->type == TWIN_OOM)
+    else if (reply->type == MODEL_OOM)
         snprintf(out, STEP_TEXT_BYTES, "OOM");
     else
         snprintf(out, STEP_TEXT_BYTES, "ERROR %.*s", (int)reply->part[0].size,
@@ -525,15 +526,15 @@ static void describe(const struct twin_reply *reply, char out[STEP_TEXT_BYTES])
 }
 
 /* A wait is as long as the lease has to run. */
-static void check_wait(struct store *store, const struct twin_reply *reply)
+static void check_wait(struct store *store, const struct model_reply *reply)
 {
     struct store_state now;
     uint64_t left;
 
-    if (reply->type != TWIN_PARTS || !twin_bytes_are(&reply->part[0], "WAIT"))
+    if (reply->type != MODEL_PARTS || !model_bytes_are(&reply->part[0], "WAIT"))
         return;
     store->get(store, &now);
-    left = twin_get_u64(now.bytes.at + UNTIL_AT) - now.now_ms;
+    left = model_get_u64(now.bytes.at + UNTIL_AT) - now.now_ms;
     ck_assert_int_gt(reply->integer, 0);
     ck_assert_uint_ge((uint64_t)reply->integer, left);
     ck_assert_uint_le((uint64_t)reply->integer, left + SLACK_MS);
@@ -542,8 +543,8 @@ static void check_wait(struct store *store, const struct twin_reply *reply)
 void scenario_step(struct store *store, const char *step,
                    char out[STEP_TEXT_BYTES])
 {
-    static struct twin_call call;
-    static struct twin_reply reply;
+    static struct model_call call;
+    static struct model_reply reply;
     struct words words;
 
     split(&words, step);
@@ -569,7 +570,7 @@ static bool are_near(uint64_t a, uint64_t b)
     return apart >= -SLACK_MS && apart <= SLACK_MS;
 }
 
-static bool is_entry(const struct twin_bytes *bytes)
+static bool is_entry(const struct model_bytes *bytes)
 {
     return bytes->size >= SHED_ENTRY_HEADER_BYTES &&
            memcmp(bytes->at, "\xf5shd", 4) == 0;
@@ -584,11 +585,11 @@ static const char *entries_difference(const struct store_state *a,
         memcmp(x + UNTIL_AT + 8, y + UNTIL_AT + 8,
                a->bytes.size - UNTIL_AT - 8) != 0)
         return "bytes";
-    if (!are_near(twin_get_u64(x + WRITTEN_AT) - a->now_ms,
-                  twin_get_u64(y + WRITTEN_AT) - b->now_ms))
+    if (!are_near(model_get_u64(x + WRITTEN_AT) - a->now_ms,
+                  model_get_u64(y + WRITTEN_AT) - b->now_ms))
         return "time of writing";
-    if (!are_near(twin_get_u64(x + UNTIL_AT) - a->now_ms,
-                  twin_get_u64(y + UNTIL_AT) - b->now_ms))
+    if (!are_near(model_get_u64(x + UNTIL_AT) - a->now_ms,
+                  model_get_u64(y + UNTIL_AT) - b->now_ms))
         return "end";
     return NULL;
 }
@@ -613,100 +614,100 @@ const char *scenario_difference(const struct store_state *a,
                                                                 : "bytes";
 }
 
-/* --------------------------------------------------------- twin as a store */
+/* --------------------------------------------------------- model as a store */
 
-static struct twin *twin_of(struct store *store)
+static struct model *model_of(struct store *store)
 {
-    return &((struct twin_store *)store)->twin;
+    return &((struct model_store *)store)->model;
 }
 
-static void twin_store_call(struct store *store, const struct twin_call *call,
-                            struct twin_reply *reply)
+static void model_store_call(struct store *store, const struct model_call *call,
+                             struct model_reply *reply)
 {
-    twin_call(twin_of(store), call, reply);
+    model_call(model_of(store), call, reply);
 }
 
-static void twin_store_get(struct store *store, struct store_state *out)
+static void model_store_get(struct store *store, struct store_state *out)
 {
-    struct twin *twin = twin_of(store);
-    const struct twin_slot *slot = twin_peek(twin, 0);
+    struct model *model = model_of(store);
+    const struct model_slot *slot = model_peek(model, 0);
 
-    out->type = slot->type == TWIN_ABSENT   ? STORE_ABSENT
-                : slot->type == TWIN_STRING ? STORE_STRING
-                                            : STORE_OTHER;
+    out->type = slot->type == MODEL_ABSENT   ? STORE_ABSENT
+                : slot->type == MODEL_STRING ? STORE_STRING
+                                             : STORE_OTHER;
     out->bytes = slot->bytes;
     out->has_ttl = slot->has_ttl;
-    out->pttl_ms = slot->expires_ms - twin->now_ms;
-    out->now_ms = twin->now_ms;
+    out->pttl_ms = slot->expires_ms - model->now_ms;
+    out->now_ms = model->now_ms;
 }
 
-static void twin_store_set(struct store *store, const struct twin_bytes *bytes,
-                           bool keep_ttl)
+static void model_store_set(struct store *store,
+                            const struct model_bytes *bytes, bool keep_ttl)
 {
-    struct twin_slot *slot = &twin_of(store)->slot[0];
+    struct model_slot *slot = &model_of(store)->slot[0];
     bool had_ttl = slot->has_ttl;
 
-    twin_set(twin_of(store), 0, bytes->at, bytes->size);
+    model_set(model_of(store), 0, bytes->at, bytes->size);
     slot->has_ttl = keep_ttl && had_ttl;
 }
 
-static void twin_store_set_list(struct store *store)
+static void model_store_set_list(struct store *store)
 {
-    struct twin_slot *slot = &twin_of(store)->slot[0];
+    struct model_slot *slot = &model_of(store)->slot[0];
 
-    twin_set(twin_of(store), 0, "", 0);
-    slot->type = TWIN_LIST;
+    model_set(model_of(store), 0, "", 0);
+    slot->type = MODEL_LIST;
 }
 
-static void twin_store_set_refresh(struct store *store)
+static void model_store_set_refresh(struct store *store)
 {
-    twin_of(store)->refresh[0] = (struct twin_slot){.type = TWIN_STRING};
+    model_of(store)->refresh[0] = (struct model_slot){.type = MODEL_STRING};
 }
 
-static void twin_store_del(struct store *store)
+static void model_store_del(struct store *store)
 {
-    twin_del(twin_of(store), 0);
+    model_del(model_of(store), 0);
 }
 
-static void twin_store_set_pttl(struct store *store, uint64_t pttl_ms)
+static void model_store_set_pttl(struct store *store, uint64_t pttl_ms)
 {
-    struct twin_slot *slot = &twin_of(store)->slot[0];
+    struct model_slot *slot = &model_of(store)->slot[0];
 
     slot->has_ttl = pttl_ms > 0;
-    slot->expires_ms = twin_of(store)->now_ms + pttl_ms;
+    slot->expires_ms = model_of(store)->now_ms + pttl_ms;
 }
 
-static void twin_store_set_full(struct store *store, bool is_full)
+static void model_store_set_full(struct store *store, bool is_full)
 {
-    twin_of(store)->is_full = is_full;
+    model_of(store)->is_full = is_full;
 }
 
-static void twin_store_set_channel(struct store *store, unsigned process,
-                                   bool is_open)
+static void model_store_set_channel(struct store *store, unsigned process,
+                                    bool is_open)
 {
     uint64_t bit = UINT64_C(1) << process;
 
     if (is_open)
-        twin_of(store)->channels |= bit;
+        model_of(store)->channels |= bit;
     else
-        twin_of(store)->channels &= ~bit;
+        model_of(store)->channels &= ~bit;
 }
 
-static bool twin_store_take_pushes(struct store *store, unsigned client)
+static bool model_store_take_pushes(struct store *store, unsigned client)
 {
     uint64_t bit = UINT64_C(1) << client;
-    bool was_pushed = (twin_of(store)->pushed[0] & bit) != 0;
+    bool was_pushed = (model_of(store)->pushed[0] & bit) != 0;
 
-    twin_of(store)->pushed[0] &= ~bit;
+    model_of(store)->pushed[0] &= ~bit;
     return was_pushed;
 }
 
-void twin_store_init(struct twin_store *store)
+void model_store_init(struct model_store *store)
 {
-    *store = (struct twin_store){
-        .store = {twin_store_call, twin_store_get, twin_store_set,
-                  twin_store_set_list, twin_store_set_refresh, twin_store_del,
-                  twin_store_set_pttl, twin_store_set_full,
-                  twin_store_set_channel, twin_store_take_pushes},
-        .twin = {.now_ms = TWIN_START_MS}};
+    *store = (struct model_store){
+        .store = {model_store_call, model_store_get, model_store_set,
+                  model_store_set_list, model_store_set_refresh,
+                  model_store_del, model_store_set_pttl, model_store_set_full,
+                  model_store_set_channel, model_store_take_pushes},
+        .model = {.now_ms = MODEL_START_MS}};
 }

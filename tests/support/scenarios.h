@@ -1,6 +1,6 @@
 /*
  * Scenarios of the scripts: what is called, and what must come back. Each runs
- * on any store: on the twin and on a real Redis.
+ * on any store: on the model and on a real Redis.
  *
  * A step is a line of words, its expected reply another:
  *   acquire PROCESS FLIGHT VERSION [tracked] [nochannel] [young] [seen]
@@ -23,7 +23,7 @@
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
 
-#include "support/twin.h"
+#include "support/model.h"
 
 #define SCENARIO_STEPS_MAX 12
 
@@ -37,7 +37,7 @@ extern const size_t scenario_count;
 
 struct store_state {
     enum { STORE_ABSENT, STORE_STRING, STORE_OTHER } type;
-    struct twin_bytes bytes;
+    struct model_bytes bytes;
     bool has_ttl;
     uint64_t pttl_ms;
     uint64_t now_ms;
@@ -45,9 +45,10 @@ struct store_state {
 
 /* What a scenario runs on. All concern one key. */
 struct store {
-    void (*call)(struct store *, const struct twin_call *, struct twin_reply *);
+    void (*call)(struct store *, const struct model_call *,
+                 struct model_reply *);
     void (*get)(struct store *, struct store_state *out);
-    void (*set)(struct store *, const struct twin_bytes *, bool keep_ttl);
+    void (*set)(struct store *, const struct model_bytes *, bool keep_ttl);
     void (*set_list)(struct store *);
     void (*set_refresh)(struct store *); /* the key of the refresh lease */
     void (*del)(struct store *);
@@ -68,12 +69,12 @@ void scenario_step(struct store *store, const char *step,
 const char *scenario_difference(const struct store_state *a,
                                 const struct store_state *b);
 
-/* The twin as a store. */
-struct twin_store {
+/* The model as a store. */
+struct model_store {
     struct store store;
-    struct twin twin;
+    struct model model;
 };
 
-void twin_store_init(struct twin_store *store);
+void model_store_init(struct model_store *store);
 
 #endif

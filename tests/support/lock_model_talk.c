@@ -1,22 +1,23 @@
-/* What a talk says to the twin, as a command, and what it hears, as a reply. */
+/* What a talk says to the model, as a command, and what it hears, as a reply.
+ */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "support/lock_twin.h"
+#include "support/lock_model.h"
 
 enum { MS_PER_S = 1000 };
 
-struct lock_twin_text lock_twin_text(const void *bytes, size_t size)
+struct lock_model_text lock_model_text(const void *bytes, size_t size)
 {
-    struct lock_twin_text text = {.size = size};
+    struct lock_model_text text = {.size = size};
 
-    assert(size < LOCK_TWIN_TEXT);
+    assert(size < LOCK_MODEL_TEXT);
     memcpy(text.at, bytes, size);
     return text;
 }
 
-uint64_t lock_twin_number(const struct lock_twin_text *text)
+uint64_t lock_model_number(const struct lock_model_text *text)
 {
     uint64_t number = 0;
 
@@ -31,33 +32,33 @@ static bool is_command(const struct shed_args *args, const char *text)
            memcmp(args->at[0], text, args->size[0]) == 0;
 }
 
-void lock_twin_read(struct lock_twin_call *c, enum shed_script script,
-                    const struct shed_args *args)
+void lock_model_read(struct lock_model_call *c, enum shed_script script,
+                     const struct shed_args *args)
 {
     static const char *const commands[] = {"SETNX",  "GET",  "GETSET", "DEL",
                                            "EXPIRE", "PTTL", "EVALSHA"};
     int keys = 1, at = 1;
 
-    c->what = LOCK_TWIN_SETNX;
+    c->what = LOCK_MODEL_SETNX;
     c->script = script;
     if (is_command(args, "PEXPIRE"))
-        c->what = LOCK_TWIN_EXPIRE;
+        c->what = LOCK_MODEL_EXPIRE;
     else
         while (!is_command(args, commands[c->what]))
             c->what++;
-    if (c->what == LOCK_TWIN_SCRIPT) {
+    if (c->what == LOCK_MODEL_SCRIPT) {
         keys = args->at[2][0] - '0';
         at = 3;
     }
     for (int i = at + keys; i < args->count; i++)
-        c->arg[i - at - keys] = lock_twin_text(args->at[i], args->size[i]);
+        c->arg[i - at - keys] = lock_model_text(args->at[i], args->size[i]);
     c->is_fair =
         (script == SHED_SCRIPT_LOCK_ACQUIRE && keys == 5) ||
         (script == SHED_SCRIPT_LOCK_RELEASE && args->count - at - keys == 4);
-    if (c->what == LOCK_TWIN_EXPIRE && is_command(args, "EXPIRE"))
+    if (c->what == LOCK_MODEL_EXPIRE && is_command(args, "EXPIRE"))
         c->arg[0].size = (size_t)snprintf(
-            c->arg[0].at, LOCK_TWIN_TEXT, "%llu",
-            (unsigned long long)lock_twin_number(&c->arg[0]) * MS_PER_S);
+            c->arg[0].at, LOCK_MODEL_TEXT, "%llu",
+            (unsigned long long)lock_model_number(&c->arg[0]) * MS_PER_S);
 }
 
 static redisReply string_of(const char *at, size_t size)
@@ -66,23 +67,23 @@ static redisReply string_of(const char *at, size_t size)
         .type = REDIS_REPLY_STRING, .str = (char *)(uintptr_t)at, .len = size};
 }
 
-const struct shed_reply *lock_twin_say(const struct lock_twin_reply *reply,
-                                       struct lock_twin_memory *m)
+const struct shed_reply *lock_model_say(const struct lock_model_reply *reply,
+                                        struct lock_model_memory *m)
 {
     static const char *const kinds[] = {"HELD", "TAKEN"};
     redisReply number = {.type = REDIS_REPLY_INTEGER,
                          .integer = reply->integer};
 
     m->whole = number;
-    if (reply->type == LOCK_TWIN_NIL) {
+    if (reply->type == LOCK_MODEL_NIL) {
         m->whole.type = REDIS_REPLY_NIL;
-    } else if (reply->type == LOCK_TWIN_STRING) {
+    } else if (reply->type == LOCK_MODEL_STRING) {
         m->whole = string_of(reply->string.at, reply->string.size);
-    } else if (reply->type != LOCK_TWIN_INTEGER) {
-        const char *kind = kinds[reply->type - LOCK_TWIN_HELD];
+    } else if (reply->type != LOCK_MODEL_INTEGER) {
+        const char *kind = kinds[reply->type - LOCK_MODEL_HELD];
         snprintf(m->digits, sizeof(m->digits), "%lld", reply->integer);
         m->part[0] = string_of(kind, strlen(kind));
-        m->part[1] = reply->type == LOCK_TWIN_HELD
+        m->part[1] = reply->type == LOCK_MODEL_HELD
                          ? string_of(m->digits, strlen(m->digits))
                          : number;
         m->parts[0] = &m->part[0];

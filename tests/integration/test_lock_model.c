@@ -1,4 +1,4 @@
-/* The twin of a lock's server against a real one: a table of scenarios, whose
+/* The model of a lock's server against a real one: a table of scenarios, whose
  * talks run on both. After each step both must have answered alike, and hold
  * the same. */
 #include <hiredis/hiredis.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/lock_twin.h"
+#include "support/lock_model.h"
 #include "support/server.h"
 #include "support/testing.h"
 
@@ -183,7 +183,7 @@ static const struct scenario scenarios[] = {
 };
 
 static struct server server;
-static struct lock_twin twin;
+static struct lock_model model;
 static struct shed_lock_options options;
 static struct shed_lock_words words = {.key = {{KEY, sizeof(KEY) - 1},
                                                {KEY ":f", sizeof(KEY) + 1},
@@ -193,7 +193,7 @@ static struct shed_lock_words words = {.key = {{KEY, sizeof(KEY) - 1},
                                                {KEY ":w", sizeof(KEY) + 1}},
                                        .options = &options};
 static redisContext *commands, *channels[SEVERAL];
-static uint64_t last_number[2]; /* of the real one, of the twin */
+static uint64_t last_number[2]; /* of the real one, of the model */
 static struct shed_lock_memory memory[2][SEVERAL];
 
 static void set_up(void)
@@ -204,9 +204,9 @@ static void set_up(void)
     server_start(&server);
     commands = redisConnectUnix(server.socket);
     ck_assert(commands != NULL && commands->err == 0);
-    twin = (struct lock_twin){0};
+    model = (struct lock_model){0};
     server_info(&server, "run_id", run, sizeof(run));
-    memcpy(twin.run, run, SHED_RUN_BYTES);
+    memcpy(model.run, run, SHED_RUN_BYTES);
 }
 
 static void tear_down(void)
@@ -242,7 +242,7 @@ static void begin(struct shed_talk *talk, const struct scenario *scenario,
                            .memory = memory[side][number_of_holder(letter)]};
     snprintf(process, sizeof(process), "%016x", number_of_holder(letter));
     memcpy(talk->identity.process, process, sizeof(talk->identity.process));
-    memcpy(talk->identity.run, twin.run, SHED_RUN_BYTES);
+    memcpy(talk->identity.run, model.run, SHED_RUN_BYTES);
     shed_talk_begin(talk, op, &holder);
 }
 
@@ -267,15 +267,15 @@ static bool hear_real(struct shed_talk *talk, struct shed_args *args)
     return goes_on;
 }
 
-static bool hear_twin(struct shed_talk *talk, const struct shed_args *args)
+static bool hear_model(struct shed_talk *talk, const struct shed_args *args)
 {
-    struct lock_twin_memory room;
-    struct lock_twin_call call = {0};
-    struct lock_twin_reply reply;
+    struct lock_model_memory room;
+    struct lock_model_call call = {0};
+    struct lock_model_reply reply;
 
-    lock_twin_read(&call, talk->script, args);
-    lock_twin_execute(&twin, &call, &reply);
-    return talk->way->hear(talk, lock_twin_say(&reply, &room));
+    lock_model_read(&call, talk->script, args);
+    lock_model_execute(&model, &call, &reply);
+    return talk->way->hear(talk, lock_model_say(&reply, &room));
 }
 
 static void carry(struct shed_talk *talk, unsigned side, uint64_t wall_ms)
@@ -289,7 +289,7 @@ static void carry(struct shed_talk *talk, unsigned side, uint64_t wall_ms)
         talk->now_ms = wall_ms;
         if (!talk->way->say(talk, &args))
             return;
-        goes_on = side == 0 ? hear_real(talk, &args) : hear_twin(talk, &args);
+        goes_on = side == 0 ? hear_real(talk, &args) : hear_model(talk, &args);
     }
 }
 
@@ -318,7 +318,7 @@ static void check_number(const struct shed_talk *talk, unsigned side)
 static void run_talk(const struct scenario *scenario, const struct step *step,
                      enum shed_lock_op op, const char *who)
 {
-    uint64_t wall_ms = twin.now_us / 1000;
+    uint64_t wall_ms = model.now_us / 1000;
     char letter = op == SHED_LOCK_OP_ADVANCE ? 'A' : who[0];
 
     for (unsigned side = 0; side < 2; side++) {
@@ -333,7 +333,7 @@ static void run_talk(const struct scenario *scenario, const struct step *step,
         memory[side][number_of_holder(letter)] = talk.memory;
         describe(&talk, end, sizeof(end));
         ck_assert_msg(strcmp(end, step->end) == 0, "%s: %s: %s: %s, not %s",
-                      scenario->name, step->what, side == 0 ? "redis" : "twin",
+                      scenario->name, step->what, side == 0 ? "redis" : "model",
                       end, step->end);
         check_number(&talk, side);
     }
@@ -361,29 +361,29 @@ static void set_channel(unsigned p, bool is_open)
         channels[p] = redisConnectUnix(server.socket);
         freeReplyObject(
             redisCommand(channels[p], "SUBSCRIBE snowshed:process:%016x", p));
-        twin.channels |= UINT32_C(1) << p;
+        model.channels |= UINT32_C(1) << p;
     } else {
         redisFree(channels[p]);
         channels[p] = NULL;
-        twin.channels &= ~(UINT32_C(1) << p);
+        model.channels &= ~(UINT32_C(1) << p);
     }
     wait_for_subscribers(p, is_open);
 }
 
-static void set_life(const char *suffix, struct lock_twin_slot *slot,
+static void set_life(const char *suffix, struct lock_model_slot *slot,
                      uint64_t life_ms)
 {
     server_do(&server, "PEXPIRE " KEY "%s %llu", suffix,
               (unsigned long long)life_ms);
-    slot->ends_ms = twin.now_us / 1000 + life_ms;
+    slot->ends_ms = model.now_us / 1000 + life_ms;
 }
 
 static void set_text(const char *text)
 {
     server_do(&server, "SET " KEY " %s", text);
-    twin.lock =
-        (struct lock_twin_slot){.is_set = true, .value.size = strlen(text)};
-    memcpy(twin.lock.value.at, text, strlen(text));
+    model.lock =
+        (struct lock_model_slot){.is_set = true, .value.size = strlen(text)};
+    memcpy(model.lock.value.at, text, strlen(text));
 }
 
 static void run_other(const char *verb, const char *word)
@@ -391,19 +391,19 @@ static void run_other(const char *verb, const char *word)
     if (strcmp(verb, "open") == 0 || strcmp(verb, "close") == 0) {
         set_channel(number_of_holder(word[0]), verb[0] == 'o');
     } else if (strcmp(verb, "life") == 0) {
-        set_life("", &twin.lock, strtoull(word, NULL, 10));
+        set_life("", &model.lock, strtoull(word, NULL, 10));
     } else if (strcmp(verb, "suspected") == 0) {
-        set_life(":s", &twin.suspicion,
+        set_life(":s", &model.suspicion,
                  2 * GRACE_MS + LOOK_MS - strtoull(word, NULL, 10));
     } else if (strcmp(verb, "persist") == 0) {
         server_do(&server, "PERSIST " KEY);
-        twin.lock.ends_ms = 0;
+        model.lock.ends_ms = 0;
     } else if (strcmp(verb, "set") == 0) {
         set_text(word);
     } else {
         ck_assert_str_eq(verb, "del");
         server_do(&server, "DEL " KEY);
-        twin.lock.is_set = false;
+        model.lock.is_set = false;
     }
 }
 
@@ -415,13 +415,13 @@ static void compare(const char *scenario, const char *step)
     redisReply *value = server_run(&server, "GET " KEY);
     redisReply *life = server_run(&server, "PTTL " KEY);
 
-    ck_assert_msg((value->type == REDIS_REPLY_STRING) == twin.lock.is_set,
+    ck_assert_msg((value->type == REDIS_REPLY_STRING) == model.lock.is_set,
                   "%s: %s: only one has it", scenario, step);
-    if (twin.lock.is_set) {
-        ck_assert_uint_eq(value->len, twin.lock.value.size);
-        ck_assert_msg(memcmp(value->str, twin.lock.value.at, value->len) == 0,
+    if (model.lock.is_set) {
+        ck_assert_uint_eq(value->len, model.lock.value.size);
+        ck_assert_msg(memcmp(value->str, model.lock.value.at, value->len) == 0,
                       "%s: %s: %s", scenario, step, value->str);
-        ck_assert_msg((life->integer == -1) == (twin.lock.ends_ms == 0),
+        ck_assert_msg((life->integer == -1) == (model.lock.ends_ms == 0),
                       "%s: %s: only one has an end", scenario, step);
     }
     freeReplyObject(value);
@@ -432,8 +432,8 @@ static void set_clock(void)
 {
     redisReply *reply = server_run(&server, "TIME");
 
-    twin.now_us = strtoull(reply->element[0]->str, NULL, 10) * 1000000 +
-                  strtoull(reply->element[1]->str, NULL, 10);
+    model.now_us = strtoull(reply->element[0]->str, NULL, 10) * 1000000 +
+                   strtoull(reply->element[1]->str, NULL, 10);
     freeReplyObject(reply);
 }
 
@@ -458,7 +458,7 @@ static void run_step(const struct scenario *scenario, const struct step *step)
     compare(scenario->name, step->what);
 }
 
-START_TEST(the_twin_does_what_redis_does)
+START_TEST(the_model_does_what_redis_does)
 {
     const struct scenario *scenario = &scenarios[_i];
 
@@ -473,11 +473,11 @@ END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock twin");
+    TCase *tc = tcase_create("lock model");
 
     tcase_set_timeout(tc, 30);
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_loop_test(tc, the_twin_does_what_redis_does, 0,
+    tcase_add_loop_test(tc, the_model_does_what_redis_does, 0,
                         (int)(sizeof(scenarios) / sizeof(*scenarios)));
-    return run_tests("lock twin", tc);
+    return run_tests("lock model", tc);
 }

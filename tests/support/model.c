@@ -1,6 +1,6 @@
-/* The twin of the store. Its one invariant: each script here is the .lua file
+/* The model of the store. Its one invariant: each script here is the .lua file
  * of its name, step by step; test_scripts compares them. */
-#include "support/twin.h"
+#include "support/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static const unsigned char magic[] = {0xf5, 's', 'h', 'd', 2};
 
 /* ------------------------------------------------------------------- bytes */
 
-void twin_bytes_set(struct twin_bytes *out, const void *bytes, size_t size)
+void model_bytes_set(struct model_bytes *out, const void *bytes, size_t size)
 {
     if (size > sizeof(out->at))
         abort(); /* a test that wants more needs a larger bound */
@@ -36,7 +36,7 @@ void twin_bytes_set(struct twin_bytes *out, const void *bytes, size_t size)
         memcpy(out->at, bytes, size);
 }
 
-static void append(struct twin_bytes *out, const void *bytes, size_t size)
+static void append(struct model_bytes *out, const void *bytes, size_t size)
 {
     if (size > sizeof(out->at) - out->size)
         abort();
@@ -44,7 +44,7 @@ static void append(struct twin_bytes *out, const void *bytes, size_t size)
     out->size += size;
 }
 
-static void append_u64(struct twin_bytes *out, uint64_t value)
+static void append_u64(struct model_bytes *out, uint64_t value)
 {
     unsigned char bytes[8];
 
@@ -52,27 +52,27 @@ static void append_u64(struct twin_bytes *out, uint64_t value)
     append(out, bytes, sizeof(bytes));
 }
 
-void twin_bytes_number(struct twin_bytes *out, uint64_t number)
+void model_bytes_number(struct model_bytes *out, uint64_t number)
 {
     char text[24];
     int size = snprintf(text, sizeof(text), "%" PRIu64, number);
 
-    twin_bytes_set(out, text, (size_t)size);
+    model_bytes_set(out, text, (size_t)size);
 }
 
-bool twin_bytes_are(const struct twin_bytes *bytes, const char *text)
+bool model_bytes_are(const struct model_bytes *bytes, const char *text)
 {
     return bytes->size == strlen(text) &&
            memcmp(bytes->at, text, bytes->size) == 0;
 }
 
-static bool are_equal(const struct twin_bytes *a, const unsigned char *at,
+static bool are_equal(const struct model_bytes *a, const unsigned char *at,
                       size_t size)
 {
     return a->size == size && memcmp(a->at, at, size) == 0;
 }
 
-static uint64_t number_of(const struct twin_bytes *bytes)
+static uint64_t number_of(const struct model_bytes *bytes)
 {
     char text[24] = "";
 
@@ -81,7 +81,7 @@ static uint64_t number_of(const struct twin_bytes *bytes)
     return strtoull(text, NULL, 10);
 }
 
-uint64_t twin_get_u64(const unsigned char *at)
+uint64_t model_get_u64(const unsigned char *at)
 {
     uint64_t value = 0;
 
@@ -92,70 +92,70 @@ uint64_t twin_get_u64(const unsigned char *at)
 
 /* ---------------------------------------------------------------- the keys */
 
-static void touch(struct twin *t, size_t key)
+static void touch(struct model *t, size_t key)
 {
     t->pushed[key] |= t->slot[key].trackers;
     t->slot[key].trackers = 0;
 }
 
-static void expire(struct twin *t, struct twin_slot *slot)
+static void expire(struct model *t, struct model_slot *slot)
 {
-    if (slot->type == TWIN_ABSENT || !slot->has_ttl ||
+    if (slot->type == MODEL_ABSENT || !slot->has_ttl ||
         t->now_ms < slot->expires_ms)
         return;
-    slot->type = TWIN_ABSENT;
-    if (slot >= t->slot && slot < t->slot + TWIN_KEYS)
+    slot->type = MODEL_ABSENT;
+    if (slot >= t->slot && slot < t->slot + MODEL_KEYS)
         touch(t, (size_t)(slot - t->slot));
 }
 
-void twin_expire(struct twin *t)
+void model_expire(struct model *t)
 {
-    for (size_t i = 0; i < TWIN_KEYS; i++) {
+    for (size_t i = 0; i < MODEL_KEYS; i++) {
         expire(t, &t->slot[i]);
         expire(t, &t->refresh[i]);
     }
 }
 
-const struct twin_slot *twin_peek(struct twin *t, size_t key)
+const struct model_slot *model_peek(struct model *t, size_t key)
 {
     expire(t, &t->slot[key]);
     return &t->slot[key];
 }
 
-void twin_del(struct twin *t, size_t key)
+void model_del(struct model *t, size_t key)
 {
     expire(t, &t->slot[key]);
-    if (t->slot[key].type == TWIN_ABSENT)
+    if (t->slot[key].type == MODEL_ABSENT)
         return;
-    t->slot[key].type = TWIN_ABSENT;
+    t->slot[key].type = MODEL_ABSENT;
     touch(t, key);
 }
 
-void twin_set(struct twin *t, size_t key, const void *bytes, size_t size)
+void model_set(struct model *t, size_t key, const void *bytes, size_t size)
 {
-    struct twin_slot *slot = &t->slot[key];
+    struct model_slot *slot = &t->slot[key];
 
-    slot->type = TWIN_STRING;
+    slot->type = MODEL_STRING;
     slot->has_ttl = false;
-    twin_bytes_set(&slot->bytes, bytes, size);
+    model_bytes_set(&slot->bytes, bytes, size);
     touch(t, key);
 }
 
-void twin_flush(struct twin *t)
+void model_flush(struct model *t)
 {
-    for (size_t i = 0; i < TWIN_KEYS; i++) {
-        t->slot[i].type = TWIN_ABSENT;
-        t->refresh[i].type = TWIN_ABSENT;
+    for (size_t i = 0; i < MODEL_KEYS; i++) {
+        t->slot[i].type = MODEL_ABSENT;
+        t->refresh[i].type = MODEL_ABSENT;
         touch(t, i);
     }
 }
 
-static void set_px(struct twin *t, size_t key, const struct twin_bytes *bytes,
+static void set_px(struct model *t, size_t key, const struct model_bytes *bytes,
                    uint64_t ttl_ms)
 {
-    struct twin_slot *slot = &t->slot[key];
+    struct model_slot *slot = &t->slot[key];
 
-    slot->type = TWIN_STRING;
+    slot->type = MODEL_STRING;
     slot->bytes = *bytes;
     slot->has_ttl = true;
     slot->expires_ms = t->now_ms + ttl_ms;
@@ -165,37 +165,38 @@ static void set_px(struct twin *t, size_t key, const struct twin_bytes *bytes,
 /* ------------------------------------------------------------- entry.lua */
 
 /* As read() there: 'f' for what is none of ours, 0 for nothing. */
-static unsigned char read_key(struct twin *t, const struct twin_call *call)
+static unsigned char read_key(struct model *t, const struct model_call *call)
 {
-    struct twin_slot *slot = &t->slot[call->key];
+    struct model_slot *slot = &t->slot[call->key];
 
     expire(t, slot);
     /* what is absent, or of another type, is tracked too */
     if (call->is_tracked)
         slot->trackers |= UINT64_C(1) << call->client;
-    if (slot->type == TWIN_ABSENT)
+    if (slot->type == MODEL_ABSENT)
         return 0;
-    if (slot->type == TWIN_LIST || slot->bytes.size < SHED_ENTRY_HEADER_BYTES ||
+    if (slot->type == MODEL_LIST ||
+        slot->bytes.size < SHED_ENTRY_HEADER_BYTES ||
         memcmp(slot->bytes.at, magic, sizeof(magic)) != 0)
         return 'f';
     return slot->bytes.at[TYPE_AT];
 }
 
-static void say(struct twin_reply *reply, const char *word)
+static void say(struct model_reply *reply, const char *word)
 {
-    reply->type = TWIN_PARTS;
+    reply->type = MODEL_PARTS;
     reply->count = 1;
-    twin_bytes_set(&reply->part[0], word, strlen(word));
+    model_bytes_set(&reply->part[0], word, strlen(word));
 }
 
-static void say_integer(struct twin_reply *reply, long long integer)
+static void say_integer(struct model_reply *reply, long long integer)
 {
-    reply->type = TWIN_INTEGER;
+    reply->type = MODEL_INTEGER;
     reply->integer = integer;
 }
 
-static void say_entry(struct twin_reply *reply, const char *word,
-                      const struct twin_bytes *bytes)
+static void say_entry(struct model_reply *reply, const char *word,
+                      const struct model_bytes *bytes)
 {
     say(reply, word);
     reply->count = 2;
@@ -203,19 +204,19 @@ static void say_entry(struct twin_reply *reply, const char *word,
 }
 
 /* Whether memory is there; if not, the script ends with an error. */
-static bool has_room(const struct twin *t, struct twin_reply *reply)
+static bool has_room(const struct model *t, struct model_reply *reply)
 {
     if (t->is_full)
-        reply->type = TWIN_OOM;
+        reply->type = MODEL_OOM;
     return !t->is_full;
 }
 
 /* As store() there, with head, tail and payload from argv. */
-static bool store(struct twin *t, const struct twin_call *call,
-                  const struct twin_bytes *argv, uint64_t ttl_ms,
-                  struct twin_reply *reply)
+static bool store(struct model *t, const struct model_call *call,
+                  const struct model_bytes *argv, uint64_t ttl_ms,
+                  struct model_reply *reply)
 {
-    struct twin_bytes entry = argv[0];
+    struct model_bytes entry = argv[0];
 
     if (!has_room(t, reply))
         return false;
@@ -228,7 +229,7 @@ static bool store(struct twin *t, const struct twin_call *call,
 }
 
 /* Whether the lease record at the key has this version, process and flight. */
-static bool is_owned(const struct twin *t, const struct twin_call *call)
+static bool is_owned(const struct model *t, const struct model_call *call)
 {
     const unsigned char *at = t->slot[call->key].bytes.at;
 
@@ -239,20 +240,20 @@ static bool is_owned(const struct twin *t, const struct twin_call *call)
 
 /* ----------------------------------------------------------- acquire.lua */
 
-static void say_lead(struct twin_reply *reply, const unsigned char *version,
+static void say_lead(struct model_reply *reply, const unsigned char *version,
                      const char *how)
 {
     say(reply, "LEAD");
     reply->count = 3;
-    twin_bytes_set(&reply->part[1], version, ID_BYTES);
-    twin_bytes_set(&reply->part[2], how, strlen(how));
+    model_bytes_set(&reply->part[1], version, ID_BYTES);
+    model_bytes_set(&reply->part[2], how, strlen(how));
 }
 
-static void lead(struct twin *t, const struct twin_call *call,
+static void lead(struct model *t, const struct model_call *call,
                  const unsigned char *version, const char *how,
-                 struct twin_reply *reply)
+                 struct model_reply *reply)
 {
-    struct twin_bytes record = {0};
+    struct model_bytes record = {0};
 
     if (!has_room(t, reply))
         return;
@@ -268,22 +269,22 @@ static void lead(struct twin *t, const struct twin_call *call,
     set_px(t, call->key, &record, number_of(&call->argv[5]));
 }
 
-static bool is_gone(const struct twin *t, const unsigned char *record)
+static bool is_gone(const struct model *t, const unsigned char *record)
 {
     char id[ID_BYTES + 1] = "";
 
     if ((record[FLAGS_AT] & SHED_ENTRY_HAS_CHANNEL) == 0)
         return false;
     memcpy(id, record + PROCESS_AT, ID_BYTES);
-    return (t->channels >> strtoull(id, NULL, 16) % TWIN_PROCESSES & 1) == 0;
+    return (t->channels >> strtoull(id, NULL, 16) % MODEL_PROCESSES & 1) == 0;
 }
 
-static bool is_over(const struct twin *t, const struct twin_call *call)
+static bool is_over(const struct model *t, const struct model_call *call)
 {
-    const struct twin_slot *slot = &t->slot[call->key];
+    const struct model_slot *slot = &t->slot[call->key];
     const unsigned char *record = slot->bytes.at;
-    uint64_t written = twin_get_u64(record + WRITTEN_AT);
-    uint64_t until = twin_get_u64(record + UNTIL_AT);
+    uint64_t written = model_get_u64(record + WRITTEN_AT);
+    uint64_t until = model_get_u64(record + UNTIL_AT);
 
     if (!slot->has_ttl || slot->expires_ms - t->now_ms > LONGEST_RECORD_MS)
         return true;
@@ -294,8 +295,8 @@ static bool is_over(const struct twin *t, const struct twin_call *call)
            is_gone(t, record);
 }
 
-static bool set_times(struct twin *t, const struct twin_call *call,
-                      uint64_t length_ms, struct twin_reply *reply)
+static bool set_times(struct model *t, const struct model_call *call,
+                      uint64_t length_ms, struct model_reply *reply)
 {
     unsigned char *record = t->slot[call->key].bytes.at;
 
@@ -307,12 +308,12 @@ static bool set_times(struct twin *t, const struct twin_call *call,
     return true;
 }
 
-static void say_wait(struct twin *t, const struct twin_call *call,
-                     struct twin_reply *reply)
+static void say_wait(struct model *t, const struct model_call *call,
+                     struct model_reply *reply)
 {
     const unsigned char *record = t->slot[call->key].bytes.at;
-    uint64_t written = twin_get_u64(record + WRITTEN_AT);
-    uint64_t until = twin_get_u64(record + UNTIL_AT);
+    uint64_t written = model_get_u64(record + WRITTEN_AT);
+    uint64_t until = model_get_u64(record + UNTIL_AT);
 
     if (t->now_ms < written) {
         if (!set_times(t, call, until - written, reply))
@@ -322,11 +323,11 @@ static void say_wait(struct twin *t, const struct twin_call *call,
     say(reply, "WAIT");
     reply->integer = (long long)(until - t->now_ms);
     reply->count = 2;
-    twin_bytes_number(&reply->part[1], (uint64_t)reply->integer);
+    model_bytes_number(&reply->part[1], (uint64_t)reply->integer);
 }
 
-static void meet_lease(struct twin *t, const struct twin_call *call,
-                       struct twin_reply *reply)
+static void meet_lease(struct model *t, const struct model_call *call,
+                       struct model_reply *reply)
 {
     unsigned char *record = t->slot[call->key].bytes.at;
 
@@ -343,16 +344,16 @@ static void meet_lease(struct twin *t, const struct twin_call *call,
     }
 }
 
-static void acquire(struct twin *t, const struct twin_call *call,
-                    struct twin_reply *reply)
+static void acquire(struct model *t, const struct model_call *call,
+                    struct model_reply *reply)
 {
-    struct twin_slot *slot = &t->slot[call->key];
-    const struct twin_bytes *seen = &call->argv[7];
+    struct model_slot *slot = &t->slot[call->key];
+    const struct model_bytes *seen = &call->argv[7];
     const unsigned char *version = call->argv[0].at;
     unsigned char kind;
 
     expire(t, slot);
-    if (slot->type == TWIN_ABSENT) {
+    if (slot->type == MODEL_ABSENT) {
         if (t->is_full) /* SET was refused, and what is absent was read */
             (void)read_key(t, call);
         lead(t, call, version, "new", reply);
@@ -367,7 +368,7 @@ static void acquire(struct twin *t, const struct twin_call *call,
     else if (kind == 'V' || kind == 'N')
         say_entry(reply, "HIT", &slot->bytes);
     else if (kind == 'F' &&
-             t->now_ms < twin_get_u64(slot->bytes.at + WRITTEN_AT))
+             t->now_ms < model_get_u64(slot->bytes.at + WRITTEN_AT))
         lead(t, call, version, "new", reply);
     else if (kind == 'F')
         say_entry(reply, "FAILED", &slot->bytes);
@@ -377,10 +378,10 @@ static void acquire(struct twin *t, const struct twin_call *call,
 
 /* ------------------------------------------------------ the other scripts */
 
-static void publish(struct twin *t, const struct twin_call *call,
-                    struct twin_reply *reply)
+static void publish(struct model *t, const struct model_call *call,
+                    struct model_reply *reply)
 {
-    struct twin_slot *slot = &t->slot[call->key];
+    struct model_slot *slot = &t->slot[call->key];
     unsigned char kind = read_key(t, call);
     uint64_t ttl_ms = number_of(&call->argv[4]);
 
@@ -393,14 +394,14 @@ static void publish(struct twin *t, const struct twin_call *call,
         !are_equal(&call->argv[0], slot->bytes.at + VERSION_AT, ID_BYTES))
         return;
     if (ttl_ms == 0)
-        twin_del(t, call->key);
+        model_del(t, call->key);
     else if (!store(t, call, call->argv + 1, ttl_ms, reply))
         return;
     say(reply, "STORED");
 }
 
-static void fail(struct twin *t, const struct twin_call *call,
-                 struct twin_reply *reply)
+static void fail(struct model *t, const struct model_call *call,
+                 struct model_reply *reply)
 {
     uint64_t ttl_ms = number_of(&call->argv[6]);
 
@@ -409,13 +410,13 @@ static void fail(struct twin *t, const struct twin_call *call,
         return;
     say_integer(reply, 1);
     if (ttl_ms == 0)
-        twin_del(t, call->key);
+        model_del(t, call->key);
     else
         store(t, call, call->argv + 3, ttl_ms, reply);
 }
 
-static void renew(struct twin *t, const struct twin_call *call,
-                  struct twin_reply *reply)
+static void renew(struct model *t, const struct model_call *call,
+                  struct model_reply *reply)
 {
     say_integer(reply, 0);
     if (read_key(t, call) == 'L' && is_owned(t, call) &&
@@ -423,30 +424,30 @@ static void renew(struct twin *t, const struct twin_call *call,
         say_integer(reply, 1);
 }
 
-static void invalidate(struct twin *t, const struct twin_call *call,
-                       struct twin_reply *reply)
+static void invalidate(struct model *t, const struct model_call *call,
+                       struct model_reply *reply)
 {
-    twin_expire(t);
-    say_integer(reply, (t->slot[call->key].type != TWIN_ABSENT) +
-                           (t->refresh[call->key].type != TWIN_ABSENT));
-    twin_del(t, call->key);
-    t->refresh[call->key].type = TWIN_ABSENT;
+    model_expire(t);
+    say_integer(reply, (t->slot[call->key].type != MODEL_ABSENT) +
+                           (t->refresh[call->key].type != MODEL_ABSENT));
+    model_del(t, call->key);
+    t->refresh[call->key].type = MODEL_ABSENT;
 }
 
-static void put(struct twin *t, const struct twin_call *call,
-                struct twin_reply *reply)
+static void put(struct model *t, const struct model_call *call,
+                struct model_reply *reply)
 {
     say_integer(reply, 1);
     if (!store(t, call, call->argv, number_of(&call->argv[3]), reply))
-        twin_del(t, call->key);
-    t->refresh[call->key].type = TWIN_ABSENT;
+        model_del(t, call->key);
+    t->refresh[call->key].type = MODEL_ABSENT;
 }
 
-void twin_call(struct twin *t, const struct twin_call *call,
-               struct twin_reply *reply)
+void model_call(struct model *t, const struct model_call *call,
+                struct model_reply *reply)
 {
-    static void (*const scripts[])(struct twin *, const struct twin_call *,
-                                   struct twin_reply *) = {
+    static void (*const scripts[])(struct model *, const struct model_call *,
+                                   struct model_reply *) = {
         [SHED_SCRIPT_ACQUIRE] = acquire,
         [SHED_SCRIPT_PUBLISH] = publish,
         [SHED_SCRIPT_FAIL] = fail,
@@ -461,19 +462,19 @@ void twin_call(struct twin *t, const struct twin_call *call,
 
 /* --------------------------------------------------------------- arguments */
 
-static struct twin_bytes *add(struct twin_call *call)
+static struct model_bytes *add(struct model_call *call)
 {
     return &call->argv[call->argc++];
 }
 
-struct shed_entry_key twin_key(size_t key)
+struct shed_entry_key model_key(size_t key)
 {
-    static const char names[TWIN_KEYS + 1] = "01234567";
+    static const char names[MODEL_KEYS + 1] = "01234567";
 
     return (struct shed_entry_key){&names[key], 1};
 }
 
-static void begin(struct twin_call *call, enum shed_script script, size_t key)
+static void begin(struct model_call *call, enum shed_script script, size_t key)
 {
     call->script = script;
     call->key = key;
@@ -482,19 +483,19 @@ static void begin(struct twin_call *call, enum shed_script script, size_t key)
     call->argc = 0;
 }
 
-static void add_owner(struct twin_call *call, const struct twin_owner *owner)
+static void add_owner(struct model_call *call, const struct model_owner *owner)
 {
     char id[ID_BYTES + 1];
     unsigned char flight[8];
 
     snprintf(id, sizeof(id), "%016x", owner->process);
     shed_entry_put_u64(flight, owner->flight);
-    twin_bytes_set(add(call), owner->version, ID_BYTES);
-    twin_bytes_set(add(call), id, ID_BYTES);
-    twin_bytes_set(add(call), flight, sizeof(flight));
+    model_bytes_set(add(call), owner->version, ID_BYTES);
+    model_bytes_set(add(call), id, ID_BYTES);
+    model_bytes_set(add(call), flight, sizeof(flight));
 }
 
-static void add_entry(struct twin_call *call, enum shed_entry_type type,
+static void add_entry(struct model_call *call, enum shed_entry_type type,
                       const void *payload, size_t size)
 {
     static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "nonce";
@@ -502,70 +503,70 @@ static void add_entry(struct twin_call *call, enum shed_entry_type type,
         .type = type, .payload = payload, .payload_size = size};
     struct shed_entry_parts parts;
 
-    shed_entry_encode(twin_key(call->key), &entry, nonce, &parts);
-    twin_bytes_set(add(call), parts.head, sizeof(parts.head));
-    twin_bytes_set(add(call), parts.tail, sizeof(parts.tail));
-    twin_bytes_set(add(call), payload, size);
+    shed_entry_encode(model_key(call->key), &entry, nonce, &parts);
+    model_bytes_set(add(call), parts.head, sizeof(parts.head));
+    model_bytes_set(add(call), parts.tail, sizeof(parts.tail));
+    model_bytes_set(add(call), payload, size);
 }
 
-void twin_make_acquire(struct twin_call *call, size_t key,
-                       const struct twin_owner *owner, bool has_channel,
-                       const struct twin_lease_times *times,
-                       const struct twin_bytes *seen)
+void model_make_acquire(struct model_call *call, size_t key,
+                        const struct model_owner *owner, bool has_channel,
+                        const struct model_lease_times *times,
+                        const struct model_bytes *seen)
 {
     const unsigned char flags[2] = {0,
                                     has_channel ? SHED_ENTRY_HAS_CHANNEL : 0};
 
     begin(call, SHED_SCRIPT_ACQUIRE, key);
     add_owner(call, owner);
-    twin_bytes_set(add(call), flags, sizeof(flags));
-    twin_bytes_number(add(call), times->lease_ms);
-    twin_bytes_number(add(call), times->record_ms);
-    twin_bytes_number(add(call), times->grace_ms);
+    model_bytes_set(add(call), flags, sizeof(flags));
+    model_bytes_number(add(call), times->lease_ms);
+    model_bytes_number(add(call), times->record_ms);
+    model_bytes_number(add(call), times->grace_ms);
     if (seen != NULL)
         *add(call) = *seen;
     else
-        twin_bytes_set(add(call), "", 0);
+        model_bytes_set(add(call), "", 0);
 }
 
-void twin_make_publish(struct twin_call *call, size_t key,
-                       const unsigned char *version, bool is_row,
-                       const void *payload, size_t size, uint64_t ttl_ms)
+void model_make_publish(struct model_call *call, size_t key,
+                        const unsigned char *version, bool is_row,
+                        const void *payload, size_t size, uint64_t ttl_ms)
 {
     begin(call, SHED_SCRIPT_PUBLISH, key);
-    twin_bytes_set(add(call), version, ID_BYTES);
+    model_bytes_set(add(call), version, ID_BYTES);
     add_entry(call, is_row ? SHED_ENTRY_VALUE : SHED_ENTRY_NEGATIVE, payload,
               size);
-    twin_bytes_number(add(call), ttl_ms);
+    model_bytes_number(add(call), ttl_ms);
 }
 
-void twin_make_fail(struct twin_call *call, size_t key,
-                    const struct twin_owner *owner, const char *reason,
-                    uint64_t ttl_ms)
+void model_make_fail(struct model_call *call, size_t key,
+                     const struct model_owner *owner, const char *reason,
+                     uint64_t ttl_ms)
 {
     begin(call, SHED_SCRIPT_FAIL, key);
     add_owner(call, owner);
     add_entry(call, SHED_ENTRY_FAILURE, reason, strlen(reason));
-    twin_bytes_number(add(call), ttl_ms);
+    model_bytes_number(add(call), ttl_ms);
 }
 
-void twin_make_renew(struct twin_call *call, size_t key,
-                     const struct twin_owner *owner, uint64_t lease_ms)
+void model_make_renew(struct model_call *call, size_t key,
+                      const struct model_owner *owner, uint64_t lease_ms)
 {
     begin(call, SHED_SCRIPT_RENEW, key);
     add_owner(call, owner);
-    twin_bytes_number(add(call), lease_ms);
+    model_bytes_number(add(call), lease_ms);
 }
 
-void twin_make_invalidate(struct twin_call *call, size_t key)
+void model_make_invalidate(struct model_call *call, size_t key)
 {
     begin(call, SHED_SCRIPT_INVALIDATE, key);
 }
 
-void twin_make_put(struct twin_call *call, size_t key, const void *payload,
-                   size_t size, uint64_t ttl_ms)
+void model_make_put(struct model_call *call, size_t key, const void *payload,
+                    size_t size, uint64_t ttl_ms)
 {
     begin(call, SHED_SCRIPT_PUT, key);
     add_entry(call, SHED_ENTRY_VALUE, payload, size);
-    twin_bytes_number(add(call), ttl_ms);
+    model_bytes_number(add(call), ttl_ms);
 }

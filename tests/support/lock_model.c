@@ -1,6 +1,6 @@
-/* The twin of a lock's server. Its invariant: it does what the scripts do, step
- * for step, and knows nothing of who asks. */
-#include "support/lock_twin.h"
+/* The model of a lock's server. Its invariant: it does what the scripts do,
+ * step for step, and knows nothing of who asks. */
+#include "support/lock_model.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -24,42 +24,42 @@ enum {
 
 /* ------------------------------------------------------------------ texts */
 
-static bool is_same(const struct lock_twin_text *a,
-                    const struct lock_twin_text *b)
+static bool is_same(const struct lock_model_text *a,
+                    const struct lock_model_text *b)
 {
     return a->size == b->size && memcmp(a->at, b->at, a->size) == 0;
 }
 
 /* ------------------------------------------------------------------- keys */
 
-static uint64_t now_ms(const struct lock_twin *t)
+static uint64_t now_ms(const struct lock_model *t)
 {
     return t->now_us / US_PER_MS;
 }
 
-static uint64_t us(struct lock_twin *t)
+static uint64_t us(struct lock_model *t)
 {
     return t->now_us;
 }
 
-static bool has_ended(const struct lock_twin *t, uint64_t ends_ms)
+static bool has_ended(const struct lock_model *t, uint64_t ends_ms)
 {
     return ends_ms != 0 && now_ms(t) > ends_ms;
 }
 
-static void end_slot(const struct lock_twin *t, struct lock_twin_slot *slot)
+static void end_slot(const struct lock_model *t, struct lock_model_slot *slot)
 {
     if (slot->is_set && has_ended(t, slot->ends_ms))
         slot->is_set = false;
 }
 
-static void push(struct lock_twin *t)
+static void push(struct lock_model *t)
 {
     t->pushed |= t->trackers;
     t->trackers = 0;
 }
 
-void lock_twin_expire(struct lock_twin *t)
+void lock_model_expire(struct lock_model *t)
 {
     if (t->lock.is_set && has_ended(t, t->lock.ends_ms)) {
         t->lock.is_set = false;
@@ -74,7 +74,7 @@ void lock_twin_expire(struct lock_twin *t)
         t->queue_count = 0;
 }
 
-void lock_twin_flush(struct lock_twin *t)
+void lock_model_flush(struct lock_model *t)
 {
     t->lock.is_set = t->suspicion.is_set = t->offer.is_set = t->waiters.is_set =
         t->has_counter = false;
@@ -82,22 +82,22 @@ void lock_twin_flush(struct lock_twin *t)
     push(t);
 }
 
-static void set(const struct lock_twin *t, struct lock_twin_slot *slot,
-                const struct lock_twin_text *value, uint64_t lease_ms)
+static void set(const struct lock_model *t, struct lock_model_slot *slot,
+                const struct lock_model_text *value, uint64_t lease_ms)
 {
     slot->is_set = true;
     slot->value = *value;
     slot->ends_ms = lease_ms > 0 ? now_ms(t) + lease_ms : 0;
 }
 
-static void set_lock(struct lock_twin *t, const struct lock_twin_text *value,
+static void set_lock(struct lock_model *t, const struct lock_model_text *value,
                      uint64_t lease_ms)
 {
     set(t, &t->lock, value, lease_ms);
     push(t);
 }
 
-static bool del_lock(struct lock_twin *t)
+static bool del_lock(struct lock_model *t)
 {
     bool was_set = t->lock.is_set;
 
@@ -107,8 +107,8 @@ static bool del_lock(struct lock_twin *t)
     return was_set;
 }
 
-static long long pttl(const struct lock_twin *t,
-                      const struct lock_twin_slot *slot)
+static long long pttl(const struct lock_model *t,
+                      const struct lock_model_slot *slot)
 {
     if (!slot->is_set)
         return -2;
@@ -117,19 +117,19 @@ static long long pttl(const struct lock_twin *t,
 
 /* ---------------------------------------------------------------- scripts */
 
-static bool is_record(const struct lock_twin_slot *slot)
+static bool is_record(const struct lock_model_slot *slot)
 {
     return slot->is_set && slot->value.size == RECORD_BYTES &&
            memcmp(slot->value.at, "LK1", TOKEN_AT) == 0;
 }
 
-static bool is_token(const struct lock_twin_slot *slot, const char *token)
+static bool is_token(const struct lock_model_slot *slot, const char *token)
 {
     return is_record(slot) &&
            memcmp(slot->value.at + TOKEN_AT, token, SHED_TOKEN_BYTES) == 0;
 }
 
-static uint64_t advance(struct lock_twin *t, uint64_t step, uint64_t number,
+static uint64_t advance(struct lock_model *t, uint64_t step, uint64_t number,
                         uint64_t clock, uint64_t *was)
 {
     uint64_t ahead_ms;
@@ -143,29 +143,29 @@ static uint64_t advance(struct lock_twin *t, uint64_t step, uint64_t number,
 }
 
 /* The arguments of acquire: token, process, run, lease, grace, who. */
-static void take(struct lock_twin *t, const struct lock_twin_call *c,
-                 struct lock_twin_reply *reply)
+static void take(struct lock_model *t, const struct lock_model_call *c,
+                 struct lock_model_reply *reply)
 {
-    struct lock_twin_text record = {.size = RECORD_BYTES, .at = "LK1"};
+    struct lock_model_text record = {.size = RECORD_BYTES, .at = "LK1"};
     uint64_t was;
 
     memcpy(record.at + TOKEN_AT, c->arg[0].at, SHED_TOKEN_BYTES);
     memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_PROCESS_BYTES);
     memcpy(record.at + RUN_AT, c->arg[2].at, SHED_RUN_BYTES);
-    set_lock(t, &record, lock_twin_number(&c->arg[3]));
-    reply->type = LOCK_TWIN_HELD;
+    set_lock(t, &record, lock_model_number(&c->arg[3]));
+    reply->type = LOCK_MODEL_HELD;
     reply->integer = (long long)advance(t, 1, us(t), us(t), &was);
 }
 
-static void tell_taken(struct lock_twin_reply *reply, uint64_t left_ms)
+static void tell_taken(struct lock_model_reply *reply, uint64_t left_ms)
 {
-    reply->type = LOCK_TWIN_TAKEN;
+    reply->type = LOCK_MODEL_TAKEN;
     reply->integer = (long long)left_ms;
 }
 
 /* One that would live for longer than its life begins again. */
-static uint64_t age_of(struct lock_twin *t, struct lock_twin_slot *mark,
-                       const struct lock_twin_text *what, uint64_t life_ms)
+static uint64_t age_of(struct lock_model *t, struct lock_model_slot *mark,
+                       const struct lock_model_text *what, uint64_t life_ms)
 {
     long long left_ms = pttl(t, mark);
 
@@ -176,7 +176,7 @@ static uint64_t age_of(struct lock_twin *t, struct lock_twin_slot *mark,
     return 0;
 }
 
-static bool has_no_subscriber(const struct lock_twin *t, const char *process)
+static bool has_no_subscriber(const struct lock_model *t, const char *process)
 {
     char text[SHED_PROCESS_BYTES + 1] = "";
 
@@ -185,18 +185,18 @@ static bool has_no_subscriber(const struct lock_twin *t, const char *process)
            (t->channels >> strtoul(text, NULL, HEXADECIMAL) & 1) == 0;
 }
 
-static bool is_absent(const struct lock_twin *t)
+static bool is_absent(const struct lock_model *t)
 {
     return has_no_subscriber(t, t->lock.value.at + PROCESS_AT) &&
            memcmp(t->lock.value.at + RUN_AT, t->run, SHED_RUN_BYTES) == 0;
 }
 
 /* Returns: false: it is there. */
-static bool is_leaving(struct lock_twin *t, uint64_t grace_ms,
+static bool is_leaving(struct lock_model *t, uint64_t grace_ms,
                        uint64_t *left_ms)
 {
-    struct lock_twin_text token =
-        lock_twin_text(t->lock.value.at + TOKEN_AT, SHED_TOKEN_BYTES);
+    struct lock_model_text token =
+        lock_model_text(t->lock.value.at + TOKEN_AT, SHED_TOKEN_BYTES);
     uint64_t age_ms;
 
     if (grace_ms == 0 || !is_absent(t)) {
@@ -210,11 +210,11 @@ static bool is_leaving(struct lock_twin *t, uint64_t grace_ms,
 
 /* ------------------------------------------------------------- the queue */
 
-static struct lock_twin_text member(const struct lock_twin_text *token,
-                                    const struct lock_twin_text *process,
-                                    const struct lock_twin_text *wait)
+static struct lock_model_text member(const struct lock_model_text *token,
+                                     const struct lock_model_text *process,
+                                     const struct lock_model_text *wait)
 {
-    struct lock_twin_text all = *token;
+    struct lock_model_text all = *token;
 
     memcpy(all.at + all.size, process->at, process->size);
     all.size += process->size;
@@ -223,33 +223,33 @@ static struct lock_twin_text member(const struct lock_twin_text *token,
     return all;
 }
 
-static struct lock_twin_text member_of(const struct lock_twin_call *c)
+static struct lock_model_text member_of(const struct lock_model_call *c)
 {
     return member(&c->arg[0], &c->arg[1], &c->arg[5]);
 }
 
-static const char *process_of(const struct lock_twin_text *member)
+static const char *process_of(const struct lock_model_text *member)
 {
     return member->at + SHED_TOKEN_BYTES;
 }
 
-static uint64_t wait_of(const struct lock_twin_text *member)
+static uint64_t wait_of(const struct lock_model_text *member)
 {
     enum { WAIT_AT = SHED_TOKEN_BYTES + SHED_PROCESS_BYTES };
-    struct lock_twin_text wait =
-        lock_twin_text(member->at + WAIT_AT, member->size - WAIT_AT);
+    struct lock_model_text wait =
+        lock_model_text(member->at + WAIT_AT, member->size - WAIT_AT);
 
-    return lock_twin_number(&wait);
+    return lock_model_number(&wait);
 }
 
-static void remove_place(struct lock_twin *t, size_t i)
+static void remove_place(struct lock_model *t, size_t i)
 {
     t->queue_count--;
     memmove(&t->queue[i], &t->queue[i + 1],
             (t->queue_count - i) * sizeof(t->queue[0]));
 }
 
-static void leave_queue(struct lock_twin *t, const struct lock_twin_text *who)
+static void leave_queue(struct lock_model *t, const struct lock_model_text *who)
 {
     for (size_t i = t->queue_count; i-- > 0;)
         if (is_same(&t->queue[i].member, who))
@@ -257,23 +257,23 @@ static void leave_queue(struct lock_twin *t, const struct lock_twin_text *who)
 }
 
 /* It may have joined before its process had a channel. */
-static void leave(struct lock_twin *t, const struct lock_twin_text *token,
-                  const struct lock_twin_text *process,
-                  const struct lock_twin_text *wait)
+static void leave(struct lock_model *t, const struct lock_model_text *token,
+                  const struct lock_model_text *process,
+                  const struct lock_model_text *wait)
 {
-    struct lock_twin_text blanks = lock_twin_text("                ", 16);
-    struct lock_twin_text named = member(token, process, wait);
-    struct lock_twin_text nameless = member(token, &blanks, wait);
+    struct lock_model_text blanks = lock_model_text("                ", 16);
+    struct lock_model_text named = member(token, process, wait);
+    struct lock_model_text nameless = member(token, &blanks, wait);
 
     leave_queue(t, &named);
     leave_queue(t, &nameless);
 }
 
 /* Nobody comes before one that was there, so the queue stays in order. */
-static void enlist(struct lock_twin *t, const struct lock_twin_call *c)
+static void enlist(struct lock_model *t, const struct lock_model_call *c)
 {
-    struct lock_twin_text me = member_of(c);
-    uint64_t ends_ms = now_ms(t) + lock_twin_number(&c->arg[5]) + SLACK_MS;
+    struct lock_model_text me = member_of(c);
+    uint64_t ends_ms = now_ms(t) + lock_model_number(&c->arg[5]) + SLACK_MS;
     size_t i = 0;
 
     while (i < t->queue_count && !is_same(&t->queue[i].member, &me))
@@ -281,18 +281,18 @@ static void enlist(struct lock_twin *t, const struct lock_twin_call *c)
     if (t->queue_count == 0)
         t->queue_ends_ms = 0;
     if (i == t->queue_count) {
-        assert(t->queue_count < LOCK_TWIN_QUEUE);
-        t->queue[t->queue_count++] = (struct lock_twin_place){me, us(t)};
+        assert(t->queue_count < LOCK_MODEL_QUEUE);
+        t->queue[t->queue_count++] = (struct lock_model_place){me, us(t)};
     }
     if (t->queue_ends_ms < ends_ms)
         t->queue_ends_ms = ends_ms;
 }
 
 /* NULL: the queue is empty. */
-static const struct lock_twin_text *first(struct lock_twin *t)
+static const struct lock_model_text *first(struct lock_model *t)
 {
     while (t->queue_count > 0) {
-        const struct lock_twin_place *head = &t->queue[0];
+        const struct lock_model_place *head = &t->queue[0];
         uint64_t life_ms = wait_of(&head->member) + SLACK_MS;
         if (us(t) < head->since_us + life_ms * US_PER_MS)
             return &head->member;
@@ -302,9 +302,9 @@ static const struct lock_twin_text *first(struct lock_twin *t)
 }
 
 /* The processes of the queue that are absent, each once. */
-static struct lock_twin_text absent_names(const struct lock_twin *t)
+static struct lock_model_text absent_names(const struct lock_model *t)
 {
-    struct lock_twin_text names = {0};
+    struct lock_model_text names = {0};
 
     for (size_t i = 0; i < t->queue_count; i++) {
         const char *process = process_of(&t->queue[i].member);
@@ -322,12 +322,12 @@ static struct lock_twin_text absent_names(const struct lock_twin *t)
 }
 
 /* Returns: false: the first is there, or cannot be seen. */
-static bool is_head_leaving(struct lock_twin *t,
-                            const struct lock_twin_text *head,
+static bool is_head_leaving(struct lock_model *t,
+                            const struct lock_model_text *head,
                             uint64_t grace_ms, uint64_t *left_ms)
 {
     const char *process = process_of(head);
-    struct lock_twin_text names;
+    struct lock_model_text names;
     uint64_t age_ms;
 
     if (grace_ms == 0 || process[0] == ' ' || !has_no_subscriber(t, process)) {
@@ -347,18 +347,18 @@ static bool is_head_leaving(struct lock_twin *t,
     return true;
 }
 
-static bool is_our_turn(struct lock_twin *t, const struct lock_twin_call *c,
+static bool is_our_turn(struct lock_model *t, const struct lock_model_call *c,
                         uint64_t *left_ms)
 {
-    const struct lock_twin_text *head;
+    const struct lock_model_text *head;
 
     while ((head = first(t)) != NULL &&
            memcmp(head->at, c->arg[0].at, SHED_TOKEN_BYTES) != 0) {
-        struct lock_twin_text other = *head;
+        struct lock_model_text other = *head;
         uint64_t gone_ms = 0;
         uint64_t age_ms = age_of(t, &t->offer, &other, OFFER_LIFE_MS);
         bool is_leaving_us =
-            is_head_leaving(t, &other, lock_twin_number(&c->arg[4]), &gone_ms);
+            is_head_leaving(t, &other, lock_model_number(&c->arg[4]), &gone_ms);
         if (age_ms < OFFER_MS && !(is_leaving_us && gone_ms == 0)) {
             *left_ms = OFFER_MS - age_ms;
             if (is_leaving_us && gone_ms < *left_ms)
@@ -370,8 +370,8 @@ static bool is_our_turn(struct lock_twin *t, const struct lock_twin_call *c,
     return true;
 }
 
-static void take_in_turn(struct lock_twin *t, const struct lock_twin_call *c,
-                         struct lock_twin_reply *reply)
+static void take_in_turn(struct lock_model *t, const struct lock_model_call *c,
+                         struct lock_model_reply *reply)
 {
     uint64_t left_ms;
 
@@ -386,9 +386,9 @@ static void take_in_turn(struct lock_twin *t, const struct lock_twin_call *c,
         leave(t, &c->arg[0], &c->arg[1], &c->arg[5]);
 }
 
-static void wait_for_foreign(struct lock_twin *t,
-                             const struct lock_twin_call *c,
-                             struct lock_twin_reply *reply)
+static void wait_for_foreign(struct lock_model *t,
+                             const struct lock_model_call *c,
+                             struct lock_model_reply *reply)
 {
     long long left_ms = pttl(t, &t->lock);
 
@@ -401,8 +401,8 @@ static void wait_for_foreign(struct lock_twin *t,
     tell_taken(reply, left_ms < 0 ? LOOK_MS : (uint64_t)left_ms);
 }
 
-static void acquire(struct lock_twin *t, const struct lock_twin_call *c,
-                    struct lock_twin_reply *reply)
+static void acquire(struct lock_model *t, const struct lock_model_call *c,
+                    struct lock_model_reply *reply)
 {
     uint64_t gone_ms = 0;
     uint64_t left_ms;
@@ -426,9 +426,9 @@ static void acquire(struct lock_twin *t, const struct lock_twin_call *c,
         return;
     }
     if (t->lock.ends_ms == 0)
-        t->lock.ends_ms = now_ms(t) + lock_twin_number(&c->arg[3]);
+        t->lock.ends_ms = now_ms(t) + lock_model_number(&c->arg[3]);
     left_ms = (uint64_t)pttl(t, &t->lock);
-    is_going = is_leaving(t, lock_twin_number(&c->arg[4]), &gone_ms);
+    is_going = is_leaving(t, lock_model_number(&c->arg[4]), &gone_ms);
     if (is_going && gone_ms == 0) {
         take_in_turn(t, c, reply);
         return;
@@ -441,7 +441,7 @@ static void acquire(struct lock_twin *t, const struct lock_twin_call *c,
 }
 
 /* token, handle, and in a fair lock the time and the process */
-static long long release(struct lock_twin *t, const struct lock_twin_call *c)
+static long long release(struct lock_model *t, const struct lock_model_call *c)
 {
     if (c->is_fair)
         leave(t, &c->arg[0], &c->arg[3], &c->arg[2]);
@@ -455,11 +455,11 @@ static long long release(struct lock_twin *t, const struct lock_twin_call *c)
 }
 
 /* token, process, run, lease */
-static long long extend(struct lock_twin *t, const struct lock_twin_call *c)
+static long long extend(struct lock_model *t, const struct lock_model_call *c)
 {
     uint64_t ends_ms = t->lock.ends_ms;
-    uint64_t lease_ms = lock_twin_number(&c->arg[3]);
-    struct lock_twin_text record = t->lock.value;
+    uint64_t lease_ms = lock_model_number(&c->arg[3]);
+    struct lock_model_text record = t->lock.value;
 
     t->trackers |= UINT32_C(1) << c->client;
     if (!is_token(&t->lock, c->arg[0].at))
@@ -473,7 +473,7 @@ static long long extend(struct lock_twin *t, const struct lock_twin_call *c)
 }
 
 /* what was set, what is to be set, lease */
-static long long swap(struct lock_twin *t, const struct lock_twin_call *c)
+static long long swap(struct lock_model *t, const struct lock_model_call *c)
 {
     t->trackers |= UINT32_C(1) << c->client;
     if (!t->lock.is_set || !is_same(&t->lock.value, &c->arg[0]))
@@ -483,21 +483,21 @@ static long long swap(struct lock_twin *t, const struct lock_twin_call *c)
     else if (c->arg[2].at[0] == '0')
         set_lock(t, &c->arg[1], 0);
     else
-        set_lock(t, &t->lock.value, lock_twin_number(&c->arg[2]));
+        set_lock(t, &t->lock.value, lock_model_number(&c->arg[2]));
     return 1;
 }
 
-static long long repair(struct lock_twin *t, const struct lock_twin_call *c)
+static long long repair(struct lock_model *t, const struct lock_model_call *c)
 {
     t->trackers |= UINT32_C(1) << c->client;
     if (pttl(t, &t->lock) != -1 || !is_same(&t->lock.value, &c->arg[0]))
         return 0;
-    set_lock(t, &c->arg[1], lock_twin_number(&c->arg[2]));
+    set_lock(t, &c->arg[1], lock_model_number(&c->arg[2]));
     return 1;
 }
 
-static void run_script(struct lock_twin *t, const struct lock_twin_call *c,
-                       struct lock_twin_reply *reply)
+static void run_script(struct lock_model *t, const struct lock_model_call *c,
+                       struct lock_model_reply *reply)
 {
     uint64_t was;
 
@@ -512,7 +512,7 @@ static void run_script(struct lock_twin *t, const struct lock_twin_call *c,
         reply->integer = extend(t, c);
         return;
     case SHED_SCRIPT_LOCK_ADVANCE:
-        (void)advance(t, 0, lock_twin_number(&c->arg[0]), us(t), &was);
+        (void)advance(t, 0, lock_model_number(&c->arg[0]), us(t), &was);
         reply->integer = (long long)was;
         return;
     case SHED_SCRIPT_LOCK_SWAP:
@@ -528,55 +528,55 @@ static void run_script(struct lock_twin *t, const struct lock_twin_call *c,
 
 /* --------------------------------------------------------------- commands */
 
-static void get(struct lock_twin *t, struct lock_twin_reply *reply)
+static void get(struct lock_model *t, struct lock_model_reply *reply)
 {
-    reply->type = t->lock.is_set ? LOCK_TWIN_STRING : LOCK_TWIN_NIL;
+    reply->type = t->lock.is_set ? LOCK_MODEL_STRING : LOCK_MODEL_NIL;
     reply->string = t->lock.value;
 }
 
-void lock_twin_execute(struct lock_twin *t, const struct lock_twin_call *c,
-                       struct lock_twin_reply *reply)
+void lock_model_execute(struct lock_model *t, const struct lock_model_call *c,
+                        struct lock_model_reply *reply)
 {
     bool was_set;
 
-    lock_twin_expire(t);
+    lock_model_expire(t);
     was_set = t->lock.is_set;
-    *reply = (struct lock_twin_reply){.type = LOCK_TWIN_INTEGER};
+    *reply = (struct lock_model_reply){.type = LOCK_MODEL_INTEGER};
     switch (c->what) {
-    case LOCK_TWIN_SETNX:
+    case LOCK_MODEL_SETNX:
         reply->integer = !was_set;
         if (!was_set)
             set_lock(t, &c->arg[0], 0);
         break;
-    case LOCK_TWIN_GETSET:
+    case LOCK_MODEL_GETSET:
         get(t, reply);
         set_lock(t, &c->arg[0], 0);
         break;
-    case LOCK_TWIN_GET:
+    case LOCK_MODEL_GET:
         t->trackers |= UINT32_C(1) << c->client;
         get(t, reply);
         break;
-    case LOCK_TWIN_DEL:
+    case LOCK_MODEL_DEL:
         reply->integer = del_lock(t);
         break;
-    case LOCK_TWIN_EXPIRE: /* in ms */
+    case LOCK_MODEL_EXPIRE: /* in ms */
         reply->integer = was_set;
-        t->lock.ends_ms = now_ms(t) + lock_twin_number(&c->arg[0]);
+        t->lock.ends_ms = now_ms(t) + lock_model_number(&c->arg[0]);
         break;
-    case LOCK_TWIN_PTTL:
+    case LOCK_MODEL_PTTL:
         t->trackers |= UINT32_C(1) << c->client;
         reply->integer = pttl(t, &t->lock);
         break;
-    case LOCK_TWIN_SCRIPT:
+    case LOCK_MODEL_SCRIPT:
         run_script(t, c, reply);
         break;
     }
 }
 
-bool lock_twin_is_held_by(const struct lock_twin *t,
-                          const struct shed_lock_holder *holder)
+bool lock_model_is_held_by(const struct lock_model *t,
+                           const struct shed_lock_holder *holder)
 {
-    const struct lock_twin_slot *slot = &t->lock;
+    const struct lock_model_slot *slot = &t->lock;
 
     if (!slot->is_set || has_ended(t, slot->ends_ms))
         return false;

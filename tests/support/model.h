@@ -1,0 +1,113 @@
+/*
+ * A model of the store, in memory and with virtual time: what the scripts of
+ * src/redis/ do to a key, byte for byte, with the same arguments. test_scripts
+ * holds it against a real Redis; test_sim runs on it.
+ *
+ * Keys, processes and clients are small numbers. A client is a connection with
+ * tracking; the process p has the id of 16 hexadecimal digits that is p.
+ */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cache/entry.h"
+#include "redis/script.h"
+
+#define MODEL_KEYS 8
+#define MODEL_PROCESSES 64
+#define MODEL_BYTES_MAX 192
+#define MODEL_ARGS_MAX 8
+
+struct model_bytes {
+    size_t size;
+    unsigned char at[MODEL_BYTES_MAX];
+};
+
+struct model_slot {
+    enum { MODEL_ABSENT, MODEL_STRING, MODEL_LIST } type;
+    struct model_bytes bytes; /* of a string */
+    bool has_ttl;
+    uint64_t expires_ms;
+    uint64_t trackers; /* clients that have read it since it last changed */
+};
+
+struct model {
+    uint64_t now_ms; /* the server's clock */
+    bool is_full;    /* writes that need memory are refused */
+    struct model_slot slot[MODEL_KEYS];
+    struct model_slot refresh[MODEL_KEYS];
+    uint64_t channels;           /* processes that are subscribed, a bit each */
+    uint64_t pushed[MODEL_KEYS]; /* clients that were sent a push; a reader
+                                   takes them out */
+};
+
+struct model_call {
+    enum shed_script script;
+    size_t key;
+    unsigned client;
+    bool is_tracked; /* CLIENT CACHING YES came before it */
+    size_t argc;
+    struct model_bytes argv[MODEL_ARGS_MAX];
+};
+
+struct model_reply {
+    enum { MODEL_PARTS, MODEL_INTEGER, MODEL_OOM, MODEL_ERROR } type;
+    size_t count; /* of parts */
+    struct model_bytes part[3];
+    long long integer; /* the number; of WAIT, its ms */
+};
+
+/* By what the entries of a key are known as its own. */
+struct shed_entry_key model_key(size_t key);
+
+void model_call(struct model *model, const struct model_call *call,
+                struct model_reply *reply);
+
+/* The commands of others. */
+void model_del(struct model *model, size_t key);
+void model_set(struct model *model, size_t key, const void *bytes, size_t size);
+void model_flush(struct model *model);
+
+/* Remove the keys whose time is over, as the server does sooner or later. */
+void model_expire(struct model *model);
+
+/* What stands at a key now. */
+const struct model_slot *model_peek(struct model *model, size_t key);
+
+/* Arguments and calls. */
+void model_bytes_set(struct model_bytes *out, const void *bytes, size_t size);
+void model_bytes_number(struct model_bytes *out, uint64_t number);
+bool model_bytes_are(const struct model_bytes *bytes, const char *text);
+uint64_t model_get_u64(const unsigned char *at);
+
+struct model_owner {
+    unsigned process;
+    uint64_t flight;
+    unsigned char version[16];
+};
+
+struct model_lease_times {
+    uint64_t lease_ms, record_ms, grace_ms;
+};
+
+/* seen is the beginning of an entry seen to be corrupt, or NULL. */
+void model_make_acquire(struct model_call *call, size_t key,
+                        const struct model_owner *owner, bool has_channel,
+                        const struct model_lease_times *times,
+                        const struct model_bytes *seen);
+void model_make_publish(struct model_call *call, size_t key,
+                        const unsigned char *version, bool is_row,
+                        const void *payload, size_t size, uint64_t ttl_ms);
+void model_make_fail(struct model_call *call, size_t key,
+                     const struct model_owner *owner, const char *reason,
+                     uint64_t ttl_ms);
+void model_make_renew(struct model_call *call, size_t key,
+                      const struct model_owner *owner, uint64_t lease_ms);
+void model_make_invalidate(struct model_call *call, size_t key);
+void model_make_put(struct model_call *call, size_t key, const void *payload,
+                    size_t size, uint64_t ttl_ms);
+
+#endif

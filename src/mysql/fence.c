@@ -12,19 +12,16 @@
  * changes nothing, which looks like a refusal unless the connection has
  * CLIENT_FOUND_ROWS, and the connection is the caller's.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 #include <snowshed/mysql.h>
 
 #include "base/error.h"
 #include "mysql/compat.h"
 #include "mysql/connection.h"
+#include "mysql/sigpipe.h"
 
 /* Values are bound anew for each place: VALUES(number) is deprecated in MySQL,
  * and its successor, an alias for the new row, is unknown to MariaDB.
@@ -279,50 +276,6 @@ static enum shed_code read_newest(const struct call *call,
     return code;
 }
 
-/* ---------------------------------------------------------------- SIGPIPE */
-
-/* Oracle's library writes to a connection that the server has closed in such a
- * way that the thread gets a SIGPIPE. What the guard causes must not reach the
- * program, whatever that has the signal set to. */
-struct hold {
-    sigset_t before;
-    bool was_pending; /* then it is somebody else's */
-    bool is_on;
-};
-
-static bool is_sigpipe_pending(void)
-{
-    sigset_t pending;
-
-    return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
-}
-
-static void hold_sigpipe(struct hold *hold)
-{
-    sigset_t sigpipe;
-
-    (void)sigemptyset(&sigpipe);
-    (void)sigaddset(&sigpipe, SIGPIPE);
-    hold->was_pending = is_sigpipe_pending();
-    hold->is_on = pthread_sigmask(SIG_BLOCK, &sigpipe, &hold->before) == 0;
-}
-
-/* Take the one that came meanwhile, then let others through as before. */
-static void end_hold(const struct hold *hold)
-{
-    static const struct timespec no_time;
-    sigset_t sigpipe;
-
-    if (!hold->is_on)
-        return;
-    (void)sigemptyset(&sigpipe);
-    (void)sigaddset(&sigpipe, SIGPIPE);
-    if (!hold->was_pending && is_sigpipe_pending())
-        while (sigtimedwait(&sigpipe, NULL, &no_time) < 0 && errno == EINTR)
-            continue;
-    (void)pthread_sigmask(SIG_SETMASK, &hold->before, NULL);
-}
-
 /* ------------------------------------------------------------------ guard */
 
 static enum shed_code judge(const struct call *call,
@@ -368,12 +321,12 @@ enum shed_code shed_mysql_fence(void *mysql, struct shed_bytes resource,
 {
     struct call call = {mysql, resource, fence, err};
     struct shed_fence seen = {0};
-    struct hold hold;
+    struct shed_mysql_sigpipe sigpipe;
     enum shed_code code;
 
-    hold_sigpipe(&hold);
+    shed_mysql_sigpipe_block(&sigpipe);
     code = guard(&call, &seen);
-    end_hold(&hold);
+    shed_mysql_sigpipe_restore(&sigpipe);
     if (newest != NULL)
         *newest = code == SHED_OK || code == SHED_ELOST ? seen.number : 0;
     return code;

@@ -11,19 +11,7 @@
 #include <snowshed/snowshed.h>
 
 #include "mysql/compat.h"
-#include "mysql/uri.h"
-
-/* The same for all connections of a source. */
-struct shed_mysql_config {
-    struct shed_mysql_uri uri;
-    unsigned connect_timeout_s;
-    unsigned read_timeout_s;
-    unsigned write_timeout_s;
-    uint64_t statement_limit_ms; /* after which the server ends a query */
-    char *tls_ca;                /* these may be NULL */
-    char *tls_cert;
-    char *tls_key;
-};
+#include "mysql/config.h"
 
 #define SHED_MYSQL_SERVER_BYTES 256
 

@@ -4,13 +4,13 @@
  * when no query of it can be alive in the server, so that max_loads bounds the
  * queries there, those included that nobody waits for any more.
  */
-#include "mysql/source.h"
-
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <snowshed/mysql.h>
 
 #include "base/backoff.h"
 #include "base/clock.h"
@@ -18,19 +18,10 @@
 #include "base/random.h"
 #include "mysql/batch.h"
 #include "mysql/compat.h"
+#include "mysql/config.h"
 #include "mysql/connection.h"
 #include "mysql/query.h"
 #include "mysql/statement.h"
-#include "mysql/uri.h"
-
-enum { MS_PER_S = 1000 };
-
-/* The ranges that mysql.h states. */
-enum {
-    CONNECT_TIMEOUT_MAX_MS = 600000,
-    IO_TIMEOUT_MAX_MS = 3600000,
-    VALUE_LIMIT_MAX_BYTES = 256 * 1024 * 1024
-};
 
 /* The pause after a connection that could not be opened: the first, and the
  * longest. */
@@ -330,11 +321,8 @@ static void destroy_source(void *user)
 {
     struct mysql_source *s = user;
 
-    shed_mysql_uri_fini(&s->config.uri);
+    shed_mysql_config_fini(&s->config);
     shed_mysql_query_fini(&s->select.query);
-    free(s->config.tls_ca);
-    free(s->config.tls_cert);
-    free(s->config.tls_key);
     pthread_mutex_destroy(&s->pacer.mu);
     free(s);
 }
@@ -357,53 +345,13 @@ static void init_library(void)
         (void)sigaction(SIGPIPE, &before, NULL);
 }
 
-/* The library counts timeouts in whole seconds. */
-static enum shed_code check_seconds(uint64_t ms, uint64_t max_ms,
-                                    const char *what, struct shed_error *err)
-{
-    enum shed_code code = shed_check_range(ms, MS_PER_S, max_ms, what, err);
-
-    if (code == SHED_OK && ms % MS_PER_S != 0)
-        code = shed_fail(err, SHED_EINVAL,
-                         "%s is not a whole number of seconds", what);
-    return code;
-}
-
-static enum shed_code check_options(const struct shed_mysql_options *o,
-                                    struct shed_error *err)
-{
-    enum shed_code code =
-        shed_check_range(o->key, SHED_MYSQL_KEY_STRING, SHED_MYSQL_KEY_INTEGER,
-                         "MySQL key", err);
-
-    if (code == SHED_OK)
-        code = check_seconds(o->connect_timeout_ms, CONNECT_TIMEOUT_MAX_MS,
-                             "MySQL connect_timeout_ms", err);
-    if (code == SHED_OK)
-        code = check_seconds(o->read_timeout_ms, IO_TIMEOUT_MAX_MS,
-                             "MySQL read_timeout_ms", err);
-    if (code == SHED_OK)
-        code = check_seconds(o->write_timeout_ms, IO_TIMEOUT_MAX_MS,
-                             "MySQL write_timeout_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->value_limit_bytes, 1, VALUE_LIMIT_MAX_BYTES,
-                                "MySQL value_limit_bytes", err);
-    if (code == SHED_OK && (o->tls_cert == NULL) != (o->tls_key == NULL))
-        code = shed_fail(err, SHED_EINVAL,
-                         "MySQL tls_cert and tls_key go together");
-    return code;
-}
-
 static enum shed_code take_options(const struct shed_mysql_options *given,
                                    struct shed_mysql_options *o,
                                    struct shed_source_options *source,
                                    struct shed_error *err)
 {
-    enum shed_code code = shed_options_take(o, sizeof(*o), given,
-                                            "struct shed_mysql_options", err);
+    enum shed_code code = shed_mysql_options_take(given, o, err);
 
-    if (code == SHED_OK)
-        code = check_options(o, err);
     if (code == SHED_OK)
         code = shed_options_take(source, sizeof(*source), o->source,
                                  "struct shed_source_options", err);
@@ -418,34 +366,19 @@ static enum shed_code take_options(const struct shed_mysql_options *given,
     return code;
 }
 
-/* Copy a text that may be NULL. Returns false if memory is out. */
-static bool copy_text(char **to, const char *from)
-{
-    *to = from != NULL ? strdup(from) : NULL;
-    return from == NULL || *to != NULL;
-}
-
 static enum shed_code fill_source(struct mysql_source *s, const char *uri,
                                   const char *query,
                                   const struct shed_mysql_options *o,
                                   const struct shed_source_options *source,
                                   struct shed_error *err)
 {
-    struct shed_mysql_config *c = &s->config;
-    enum shed_code code = shed_mysql_uri_parse(uri, &c->uri, err);
+    enum shed_code code = shed_mysql_config_init(&s->config, uri, o, err);
 
     if (code == SHED_OK)
         code = shed_mysql_query_parse(query, &s->select.query, err);
     if (code != SHED_OK)
         return code;
-    if (!copy_text(&c->tls_ca, o->tls_ca) ||
-        !copy_text(&c->tls_cert, o->tls_cert) ||
-        !copy_text(&c->tls_key, o->tls_key))
-        return shed_fail_nomem(err, "a MySQL source");
-    c->connect_timeout_s = (unsigned)(o->connect_timeout_ms / MS_PER_S);
-    c->read_timeout_s = (unsigned)(o->read_timeout_ms / MS_PER_S);
-    c->write_timeout_s = (unsigned)(o->write_timeout_ms / MS_PER_S);
-    c->statement_limit_ms = source->load_timeout_ms;
+    s->config.statement_limit_ms = source->load_timeout_ms;
     s->select.is_integer = o->key == SHED_MYSQL_KEY_INTEGER;
     s->select.max_keys = (size_t)source->max_batch;
     s->select.value_limit_bytes = (size_t)o->value_limit_bytes;
@@ -470,7 +403,7 @@ enum shed_code shed_mysql_source_open(const char *uri, const char *query,
                                       struct shed_source **out,
                                       struct shed_error *err)
 {
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_mysql_options o;
     struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
     struct mysql_source *s = NULL;
     enum shed_code code;

@@ -1,0 +1,102 @@
+/* The options that a source and shed_mysql_connect share. The ranges are those
+ * that snowshed/mysql.h states. */
+#include "mysql/config.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum {
+    MS_PER_S = 1000,
+    CONNECT_TIMEOUT_MAX_MS = 600000,
+    IO_TIMEOUT_MAX_MS = 3600000,
+    VALUE_LIMIT_MAX_BYTES = 256 * 1024 * 1024
+};
+
+/* The library counts timeouts in whole seconds. */
+static enum shed_code check_seconds(uint64_t ms, uint64_t max_ms,
+                                    const char *what, struct shed_error *err)
+{
+    enum shed_code code = shed_check_range(ms, MS_PER_S, max_ms, what, err);
+
+    if (code == SHED_OK && ms % MS_PER_S != 0)
+        code = shed_fail(err, SHED_EINVAL,
+                         "%s is not a whole number of seconds", what);
+    return code;
+}
+
+static enum shed_code check_options(const struct shed_mysql_options *o,
+                                    struct shed_error *err)
+{
+    enum shed_code code =
+        shed_check_range(o->key, SHED_MYSQL_KEY_STRING, SHED_MYSQL_KEY_INTEGER,
+                         "MySQL key", err);
+
+    if (code == SHED_OK)
+        code = check_seconds(o->connect_timeout_ms, CONNECT_TIMEOUT_MAX_MS,
+                             "MySQL connect_timeout_ms", err);
+    if (code == SHED_OK)
+        code = check_seconds(o->read_timeout_ms, IO_TIMEOUT_MAX_MS,
+                             "MySQL read_timeout_ms", err);
+    if (code == SHED_OK)
+        code = check_seconds(o->write_timeout_ms, IO_TIMEOUT_MAX_MS,
+                             "MySQL write_timeout_ms", err);
+    if (code == SHED_OK)
+        code = shed_check_range(o->value_limit_bytes, 1, VALUE_LIMIT_MAX_BYTES,
+                                "MySQL value_limit_bytes", err);
+    if (code == SHED_OK && (o->tls_cert == NULL) != (o->tls_key == NULL))
+        code = shed_fail(err, SHED_EINVAL,
+                         "MySQL tls_cert and tls_key go together");
+    return code;
+}
+
+enum shed_code shed_mysql_options_take(const struct shed_mysql_options *given,
+                                       struct shed_mysql_options *out,
+                                       struct shed_error *err)
+{
+    enum shed_code code;
+
+    *out = (struct shed_mysql_options)SHED_MYSQL_OPTIONS_INIT;
+    code = shed_options_take(out, sizeof(*out), given,
+                             "struct shed_mysql_options", err);
+    return code == SHED_OK ? check_options(out, err) : code;
+}
+
+/* Copy a text that may be NULL. Returns false if memory is out. */
+static bool copy_text(char **to, const char *from)
+{
+    *to = from != NULL ? strdup(from) : NULL;
+    return from == NULL || *to != NULL;
+}
+
+enum shed_code shed_mysql_config_init(struct shed_mysql_config *out,
+                                      const char *uri,
+                                      const struct shed_mysql_options *options,
+                                      struct shed_error *err)
+{
+    enum shed_code code;
+
+    *out = (struct shed_mysql_config){
+        .connect_timeout_s = (unsigned)(options->connect_timeout_ms / MS_PER_S),
+        .read_timeout_s = (unsigned)(options->read_timeout_ms / MS_PER_S),
+        .write_timeout_s = (unsigned)(options->write_timeout_ms / MS_PER_S)};
+    code = shed_mysql_uri_parse(uri, &out->uri, err);
+    if (code != SHED_OK)
+        return code;
+    if (!copy_text(&out->tls_ca, options->tls_ca) ||
+        !copy_text(&out->tls_cert, options->tls_cert) ||
+        !copy_text(&out->tls_key, options->tls_key))
+        return shed_fail_nomem(err, "a MySQL connection's options");
+    return SHED_OK;
+}
+
+void shed_mysql_config_fini(struct shed_mysql_config *config)
+{
+    shed_mysql_uri_fini(&config->uri);
+    free(config->tls_ca);
+    free(config->tls_cert);
+    free(config->tls_key);
+    *config = (struct shed_mysql_config){0};
+}

@@ -1,0 +1,42 @@
+/*
+ * What connections are opened with: the URI, the timeouts and the TLS files of
+ * struct shed_mysql_options, checked and copied.
+ */
+#ifndef SHED_MYSQL_CONFIG_H
+#define SHED_MYSQL_CONFIG_H
+
+#include <stdint.h>
+
+#include <snowshed/mysql.h>
+
+#include "mysql/uri.h"
+
+struct shed_mysql_config {
+    struct shed_mysql_uri uri;
+    unsigned connect_timeout_s;
+    unsigned read_timeout_s;
+    unsigned write_timeout_s;
+    uint64_t statement_limit_ms; /* after which the server ends a query */
+    char *tls_ca;                /* these may be NULL */
+    char *tls_cert;
+    char *tls_key;
+};
+
+/* Copy the options that the caller gave (NULL: the defaults) and check them.
+ * Returns: SHED_OK, SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code
+shed_mysql_options_take(const struct shed_mysql_options *given,
+                        struct shed_mysql_options *out, struct shed_error *err);
+
+/* Parse the URI and copy what the options say of connections, which have been
+ * checked. Returns: SHED_OK, SHED_EINVAL, SHED_ENOMEM; *out is given to fini in
+ * any case. */
+SHED_MUST_CHECK enum shed_code
+shed_mysql_config_init(struct shed_mysql_config *out, const char *uri,
+                       const struct shed_mysql_options *options,
+                       struct shed_error *err);
+
+/* Free it; all zero may be given too. */
+void shed_mysql_config_fini(struct shed_mysql_config *config);
+
+#endif

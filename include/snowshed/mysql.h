@@ -107,6 +107,57 @@ shed_mysql_source_open(const char *uri, const char *query,
                        const struct shed_mysql_options *options,
                        struct shed_source **out, struct shed_error *err);
 
+/* ------------------------------------------------------------- connecting */
+
+/*
+ * Connect a handle of the program's to the server that a URI names: for the
+ * program's own writes, and for shed_mysql_fence.
+ *
+ *     MYSQL *mysql = mysql_init(NULL);
+ *
+ *     if (shed_mysql_connect(mysql, uri, NULL, 0, &err) != SHED_OK)
+ *         fprintf(stderr, "%s\n", err.reason);
+ *     ...
+ *     mysql_close(mysql);
+ *
+ * uri is as in shed_mysql_source_open. options may be NULL; of them the
+ * timeouts and the TLS files are used, as for a source, and the rest is only
+ * checked. client_flags are those of mysql_real_connect: 0, CLIENT_FOUND_ROWS,
+ * ... The connection's character set is utf8mb4; it does not reconnect by
+ * itself, the server cannot ask it for files (LOAD DATA LOCAL), and programs
+ * that this one starts do not inherit it. Its session is as the server makes
+ * it. What was set with mysql_options before, and is not named here, holds.
+ *
+ * A statement can wait for another transaction's row lock for as long as the
+ * server's innodb_lock_wait_timeout says, 50 s by default. If read_timeout_ms
+ * (10 s by default) is less, such a statement ends with the loss of the
+ * connection, and for a COMMIT it is unknown whether it was done. Set it to
+ * more, or the server's to less.
+ *
+ * mysql is a MYSQL * (see shed_mysql_fence) from mysql_init that is not
+ * connected. It may be NULL, so that mysql_init need not be checked: then the
+ * call fails with SHED_ENOMEM.
+ *
+ * Ownership: mysql stays the caller's, who closes it with mysql_close whether
+ * or not this call succeeds. The library keeps a copy of the password in it
+ * until then.
+ * Blocks: for the host name's lookup, for connect_timeout_ms, and then for
+ * read_timeout_ms for each answer of a server that lets it in slowly.
+ * Threads: any, with one handle used by one thread at a time. mysql.h wants
+ * mysql_library_init called before there are threads, and mysql_thread_end by
+ * each thread that ends. No SIGPIPE is raised.
+ * Returns: SHED_OK. SHED_ESOURCE: the server cannot be reached, refuses the
+ * user, or has no such database; or a TLS file or the server's certificate is
+ * not right. Close the handle, and try again later. SHED_EINVAL: uri, options,
+ * or mysql is connected already. SHED_ENOMEM. The reason holds no password;
+ * mysql_errno(mysql) is the number of the server's or the library's error, 0
+ * if it was not asked.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_mysql_connect(void *mysql, const char *uri,
+                   const struct shed_mysql_options *options,
+                   unsigned long client_flags, struct shed_error *err);
+
 /* ---------------------------------------------------------------- fencing */
 
 /*

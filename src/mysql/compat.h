@@ -53,11 +53,11 @@ static inline int shed_mysql_require_tls(MYSQL *mysql)
     return mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
 }
 
-/* It is off unless asked for, and from 8.0.34 on the option writes a warning
- * to the standard error of the program. */
+/* Not by the option, which from 8.0.34 on writes a warning to the standard
+ * error of the program. */
 static inline int shed_mysql_forbid_reconnect(MYSQL *mysql)
 {
-    (void)mysql;
+    mysql->reconnect = false;
     return 0;
 }
 

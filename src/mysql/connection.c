@@ -285,32 +285,37 @@ static void set_cloexec(int fd)
         (void)fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
 }
 
-static bool connect_handle(struct shed_mysql_connection *c,
-                           struct shed_mysql_failure *failure)
+bool shed_mysql_handle_connect(MYSQL *mysql,
+                               const struct shed_mysql_config *config,
+                               unsigned long flags,
+                               struct shed_mysql_failure *failure)
 {
-    const struct shed_mysql_uri *uri = &c->config->uri;
+    const struct shed_mysql_uri *uri = &config->uri;
     uint64_t began_ms = shed_now_ms();
 
-    c->mysql = mysql_init(NULL);
-    if (c->mysql == NULL || set_options(c->mysql, c->config) != 0) {
+    if (mysql == NULL || set_options(mysql, config) != 0) {
         *failure = (struct shed_mysql_failure){0};
         (void)shed_fail_nomem(&failure->error, "a MySQL connection");
         return false;
     }
-    if (mysql_real_connect(c->mysql, uri->host, uri->user, uri->password,
-                           uri->database, uri->port, uri->socket, 0) == NULL) {
-        note_handle_failure(c, failure, began_ms);
+    if (mysql_real_connect(mysql, uri->host, uri->user, uri->password,
+                           uri->database, uri->port, uri->socket,
+                           flags) == NULL) {
+        shed_mysql_failure_set(failure, config, mysql_errno(mysql),
+                               mysql_error(mysql), shed_now_ms() - began_ms);
         return false;
     }
-    set_cloexec((int)c->mysql->net.fd);
+    set_cloexec((int)mysql->net.fd);
     return true;
 }
 
 bool shed_mysql_connection_open(struct shed_mysql_connection *c,
                                 struct shed_mysql_failure *failure)
 {
-    bool is_open = connect_handle(c, failure);
+    bool is_open;
 
+    c->mysql = mysql_init(NULL);
+    is_open = shed_mysql_handle_connect(c->mysql, c->config, 0, failure);
     if (is_open) {
         c->place.id = mysql_thread_id(c->mysql);
         c->place.opened_ms = shed_now_ms();

@@ -43,6 +43,13 @@ struct shed_mysql_failure {
     struct shed_error error; /* SHED_ESOURCE or SHED_ENOMEM, with the reason */
 };
 
+/* Connect a handle that is not connected. mysql may be NULL: then memory is
+ * out. flags are mysql_real_connect's. */
+SHED_MUST_CHECK bool
+shed_mysql_handle_connect(MYSQL *mysql, const struct shed_mysql_config *config,
+                          unsigned long flags,
+                          struct shed_mysql_failure *failure);
+
 /* Open a closed connection: utf8mb4, autocommit, statement time limit. */
 SHED_MUST_CHECK bool
 shed_mysql_connection_open(struct shed_mysql_connection *c,

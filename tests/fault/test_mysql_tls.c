@@ -183,29 +183,61 @@ static void tear_down(void)
     "SELECT variable_name, variable_value FROM "                               \
     "information_schema.session_status WHERE variable_name IN (?)"
 
-/* Load a key by a source of its own, with this authority and certificate of
- * ours, files of the directory; NULL: none. */
+/* The options, and the paths that they point to. */
+struct tls {
+    struct shed_mysql_options options;
+    struct path ca, cert, key;
+};
+
+/* With this authority and certificate of ours, files of the server's directory;
+ * NULL: none. */
+static void set_tls(struct tls *tls, const char *ca, const char *our)
+{
+    char name[PATH_BYTES / 2];
+
+    *tls = (struct tls){.options = SHED_MYSQL_OPTIONS_INIT};
+    if (ca != NULL) {
+        tls->ca = path_of(ca);
+        tls->options.tls_ca = tls->ca.text;
+    }
+    if (our == NULL)
+        return;
+    snprintf(name, sizeof(name), "%s.pem", our);
+    tls->cert = path_of(name);
+    snprintf(name, sizeof(name), "%s.key", our);
+    tls->key = path_of(name);
+    tls->options.tls_cert = tls->cert.text;
+    tls->options.tls_key = tls->key.text;
+}
+
+/* Load a key by a source of its own. */
 static void load_tls(struct ask *ask, const char *query, const char *key,
                      const char *ca, const char *our)
 {
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct path ca_path = path_of(ca != NULL ? ca : ""), cert_path, key_path;
     struct shed_source *source;
-    char name[PATH_BYTES / 2];
+    struct tls tls;
 
-    o.tls_ca = ca != NULL ? ca_path.text : NULL;
-    if (our != NULL) {
-        snprintf(name, sizeof(name), "%s.pem", our);
-        cert_path = path_of(name);
-        snprintf(name, sizeof(name), "%s.key", our);
-        key_path = path_of(name);
-        o.tls_cert = cert_path.text;
-        o.tls_key = key_path.text;
-    }
-    ck_assert_int_eq(shed_mysql_source_open(uri, query, &o, &source, NULL),
-                     SHED_OK);
+    set_tls(&tls, ca, our);
+    ck_assert_int_eq(
+        shed_mysql_source_open(uri, query, &tls.options, &source, NULL),
+        SHED_OK);
     load_key(source, ask, key);
     shed_source_close(source);
+}
+
+/* Connect a handle of the program's. is_tls: whether it speaks TLS. */
+static enum shed_code connect_tls(const char *ca, const char *our, bool *is_tls,
+                                  struct shed_error *err)
+{
+    MYSQL *mysql = mysql_init(NULL);
+    enum shed_code code;
+    struct tls tls;
+
+    set_tls(&tls, ca, our);
+    code = shed_mysql_connect(mysql, uri, &tls.options, 0, err);
+    *is_tls = code == SHED_OK && mysql_get_ssl_cipher(mysql) != NULL;
+    mysql_close(mysql);
+    return code;
 }
 
 START_TEST(the_right_authority_is_believed)
@@ -268,6 +300,23 @@ START_TEST(a_certificate_of_ours_is_shown)
 }
 END_TEST
 
+START_TEST(a_connection_of_the_programs_uses_the_same_files)
+{
+    struct shed_error err;
+    bool is_tls;
+
+    run_sql(&site, "ALTER USER reader@'%%' REQUIRE SUBJECT '/CN=client'");
+    ck_assert_msg(connect_tls("ca.pem", "client", &is_tls, &err) == SHED_OK,
+                  "%s", err.reason);
+    ck_assert(is_tls);
+    ck_assert_int_eq(connect_tls("ca.pem", NULL, &is_tls, &err), SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(err.reason, "(1045)"));
+    ck_assert_int_eq(connect_tls("other.pem", "client", &is_tls, &err),
+                     SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(err.reason, "certificate"));
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("mysql_tls");
@@ -280,5 +329,6 @@ int main(void)
     tcase_add_test(tc, a_certificate_of_another_name_is_not_believed);
     tcase_add_test(tc, without_its_file_an_authority_is_not_believed);
     tcase_add_test(tc, a_certificate_of_ours_is_shown);
+    tcase_add_test(tc, a_connection_of_the_programs_uses_the_same_files);
     return run_tests("mysql_tls", tc);
 }

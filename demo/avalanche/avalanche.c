@@ -75,7 +75,8 @@ static const struct cli cli = {.program = "avalanche",
 
 static void parse_options(struct choice *c, int argc, char **argv)
 {
-    const char *way_names[WAYS], *wrong;
+    const char *way_names[WAYS];
+    struct shed_error err;
 
     cli_parse(&cli, c, argc, argv);
     assert(c->options.page <= PAGE_MAX);
@@ -84,9 +85,8 @@ static void parse_options(struct choice *c, int argc, char **argv)
     cli_choose(&cli, "protect", c->protect, way_names, WAYS, c->is_way);
     cli_choose(&cli, "scenario", c->scenario, scenario_names, SCENARIOS,
                c->is_scenario);
-    wrong = place_parse(c->options.mysql_uri);
-    if (wrong != NULL)
-        cli_refuse(&cli, "mysql", wrong);
+    if (place_use(c->options.mysql_uri, &err) == SHED_EINVAL)
+        cli_refuse(&cli, "mysql", err.reason);
 }
 
 static size_t run_all(const struct choice *c, struct outcome *outcomes)

@@ -19,14 +19,15 @@ struct database {
 struct database *database_open(char *why, size_t size)
 {
     struct database *db = calloc(1, sizeof(*db));
+    struct shed_error err;
 
-    if (db == NULL || (db->mysql = mysql_init(NULL)) == NULL) {
-        free(db);
+    if (db == NULL) {
         (void)snprintf(why, size, "memory is out");
         return NULL;
     }
-    if (!place_connect(db->mysql, 0)) {
-        (void)snprintf(why, size, "database: %s", mysql_error(db->mysql));
+    db->mysql = mysql_init(NULL);
+    if (place_connect(db->mysql, 0, &err) != SHED_OK) {
+        (void)snprintf(why, size, "database: %s", err.reason);
         database_close(db);
         return NULL;
     }

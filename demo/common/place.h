@@ -3,16 +3,17 @@
 #define DEMO_PLACE_H
 
 #include <mysql.h>
-#include <stdbool.h>
-#include <stddef.h>
 
-/* Parse mysql://[user[:password]@]host[:port]/database[?socket=/path], with its
- * percent-encoding, once; every connection of the process uses it.
- * Returns: NULL, or what is wrong with it. */
-const char *place_parse(const char *uri);
+#include <snowshed/mysql.h>
 
-/* Connect a handle there; flags are mysql_real_connect's. Returns false, and
- * mysql_error says why. */
-bool place_connect(MYSQL *mysql, unsigned long flags);
+/* Set the URI, which is not copied and which every connection of the process
+ * uses, and try it: connect once. Returns: as shed_mysql_connect; SHED_EINVAL
+ * is a wrong URI. */
+enum shed_code place_use(const char *uri, struct shed_error *err);
+
+/* Connect a handle there; flags are mysql_real_connect's. Returns: as
+ * shed_mysql_connect. */
+enum shed_code place_connect(MYSQL *mysql, unsigned long flags,
+                             struct shed_error *err);
 
 #endif

@@ -15,25 +15,13 @@
 
 #include "place.h"
 
-#define CONNECT_TIMEOUT_S 5
-#define ANSWER_TIMEOUT_S 60 /* above the server's wait for a row's lock */
-
 struct statements {
     MYSQL *mysql;
     const char *files;
     size_t count;
-    char why[160];
+    char why[SHED_REASON_BYTES + sizeof("database: ")];
     MYSQL_STMT *stmt[STATEMENTS_MAX];
 };
-
-bool statements_configure(const char *uri, char *why, size_t size)
-{
-    const char *wrong = place_parse(uri);
-
-    if (wrong != NULL)
-        (void)snprintf(why, size, "the URI of the database %s", wrong);
-    return wrong == NULL;
-}
 
 /* ---------------------------------------------------------------- failures */
 
@@ -63,14 +51,11 @@ static enum statement_code fail_statement(struct statements *s,
 
 static bool connect_server(struct statements *s)
 {
-    unsigned connect_s = CONNECT_TIMEOUT_S, answer_s = ANSWER_TIMEOUT_S;
+    struct shed_error err;
 
-    if (mysql_options(s->mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s) == 0 &&
-        mysql_options(s->mysql, MYSQL_OPT_READ_TIMEOUT, &answer_s) == 0 &&
-        mysql_options(s->mysql, MYSQL_OPT_WRITE_TIMEOUT, &answer_s) == 0 &&
-        place_connect(s->mysql, CLIENT_FOUND_ROWS))
+    if (place_connect(s->mysql, CLIENT_FOUND_ROWS, &err) == SHED_OK)
         return true;
-    (void)fail(s, mysql_errno(s->mysql), mysql_error(s->mysql));
+    (void)snprintf(s->why, sizeof(s->why), "database: %s", err.reason);
     return false;
 }
 

@@ -25,11 +25,8 @@ enum statement_code {
 
 struct statements;
 
-/* Parse the URI once; every connection uses it. Returns false with why. */
-bool statements_configure(const char *uri, char *why, size_t size);
-
-/* Connect and prepare count texts, which live as long. files: what is to be
- * loaded when a table is missing. Returns NULL with why. */
+/* Connect (see place.h) and prepare count texts, which live as long. files:
+ * what is to be loaded when a table is missing. Returns NULL with why. */
 struct statements *statements_open(const char *const *texts, size_t count,
                                    const char *files, char *why, size_t size);
 void statements_close(struct statements *s);

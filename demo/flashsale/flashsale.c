@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/cli.h"
+#include "common/place.h"
 #include "flashsale_report.h"
 
 #define WAYS 3
@@ -125,14 +126,14 @@ int main(int argc, char **argv)
                                    .seed = 1}};
     struct outcome *outcomes;
     size_t count = 0;
-    char why[160] = "";
+    struct shed_error err;
     bool is_good;
     FILE *json;
 
     cli_parse(&cli, &c.options, argc, argv);
     choose_ways(&c);
-    if (!statements_configure(c.options.mysql_uri, why, sizeof(why)))
-        cli_refuse(&cli, "mysql", why);
+    if (place_use(c.options.mysql_uri, &err) == SHED_EINVAL)
+        cli_refuse(&cli, "mysql", err.reason);
     json = cli_open_output(&cli, "json", c.options.json);
     for (size_t way = 0; way < WAYS; way++)
         count += runs_of(&c, way);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/cli.h"
+#include "common/place.h"
 #include "seats_report.h"
 #include "seats_scenes.h"
 
@@ -93,13 +94,13 @@ int main(int argc, char **argv)
                               .kills = 10,
                               .seed = 1};
     static struct outcome outcomes[SCENES];
-    char why[160] = "";
+    struct shed_error err;
     bool is_good;
     FILE *json;
 
     cli_parse(&cli, &options, argc, argv);
-    if (!statements_configure(options.mysql_uri, why, sizeof(why)))
-        cli_refuse(&cli, "mysql", why);
+    if (place_use(options.mysql_uri, &err) == SHED_EINVAL)
+        cli_refuse(&cli, "mysql", err.reason);
     json = cli_open_output(&cli, "json", options.json);
     if (mysql_library_init(0, NULL, NULL) != 0)
         return EXIT_FAILURE;

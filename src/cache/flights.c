@@ -6,12 +6,12 @@
 #include "cache/flights.h"
 
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
@@ -41,7 +41,7 @@ struct shed_flights {
 
 /* One flight, its callers, and what it is made of. */
 struct task {
-    struct shed_waiters waiters; /* first: a task is found by its waiters */
+    struct shed_waiters waiters;
     struct shed_flights *flights;
     struct shed_post post; /* its start, or its load's end */
     struct shed_key key;   /* redis points behind this struct */
@@ -114,8 +114,7 @@ static void count_load(struct shed_counters *c, const struct shed_loaded *l)
 
 static void on_loaded(struct shed_post *post)
 {
-    struct task *task =
-        (struct task *)(void *)((char *)post - offsetof(struct task, post));
+    struct task *task = shed_container_of(post, struct task, post);
     struct shed_flight_event event = {.type = SHED_EV_LOADED,
                                       .request = task->load_request};
 
@@ -130,8 +129,7 @@ static void on_loaded(struct shed_post *post)
 
 static void settle(struct shed_job *job, struct shed_loaded *loaded)
 {
-    struct task *task =
-        (struct task *)(void *)((char *)job - offsetof(struct task, job));
+    struct task *task = shed_container_of(job, struct task, job);
 
     task->loaded = *loaded;
     task->post.run = on_loaded;
@@ -287,9 +285,7 @@ static void push(struct task *task)
 
 static struct shed_flights *flights_of(struct shed_listener *listener)
 {
-    return (
-        struct shed_flights *)(void *)((char *)listener -
-                                       offsetof(struct shed_flights, listener));
+    return shed_container_of(listener, struct shed_flights, listener);
 }
 
 static void on_change(struct shed_listener *listener, const char *key,
@@ -301,14 +297,14 @@ static void on_change(struct shed_listener *listener, const char *key,
     while (waiters != NULL) {
         struct shed_waiters *next =
             shed_table_next_of(table, waiters, key, size);
-        push((struct task *)(void *)waiters);
+        push(shed_container_of(waiters, struct task, waiters));
         waiters = next;
     }
 }
 
 static void push_waiters(struct shed_waiters *waiters)
 {
-    push((struct task *)(void *)waiters);
+    push(shed_container_of(waiters, struct task, waiters));
 }
 
 static void on_epoch(struct shed_listener *listener)
@@ -320,8 +316,7 @@ static void on_epoch(struct shed_listener *listener)
 
 static void start(struct shed_post *post)
 {
-    struct task *task =
-        (struct task *)(void *)((char *)post - offsetof(struct task, post));
+    struct task *task = shed_container_of(post, struct task, post);
     struct shed_session *session = task->flights->client->session;
 
     /* a lease that names no channel outlives its holder */

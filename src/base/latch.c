@@ -1,7 +1,7 @@
 /*
- * Waiting for a number of things. Its one invariant: who counts touches the
- * latch under its lock only, so once wait has seen the last thing counted (it
- * looks under the lock too), the latch may be finished.
+ * Waiting for a number of things. Its one invariant: counting touches the latch
+ * under its lock only, so once wait has seen the last thing counted (it looks
+ * under the lock too), the latch may be finished.
  */
 #include "base/latch.h"
 
@@ -12,8 +12,8 @@
 
 enum { MS_PER_S = 1000, NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 
-/* Deadlines count the time of a suspended machine and condition variables do
- * not: so the clock is looked at again after so long. */
+/* Deadlines count the time that a machine is suspended, and condition variables
+ * do not: so a sleep ends after this long, and the clock is read again. */
 #define LONGEST_SLEEP_MS ((uint64_t)1000)
 
 int shed_cond_init(pthread_cond_t *cond)
@@ -89,6 +89,10 @@ bool shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
 
     (void)pthread_mutex_lock(&latch->mu);
     while (latch->pending > 0) {
+        if (deadline_ms == UINT64_MAX) {
+            (void)pthread_cond_wait(&latch->cond, &latch->mu);
+            continue;
+        }
         left_ms = shed_left_ms(deadline_ms, shed_now_ms());
         if (left_ms == 0)
             break;

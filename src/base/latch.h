@@ -1,7 +1,7 @@
 /*
  * A latch: one thread waits until a number of things have happened, or until a
- * deadline. It lives on the waiter's stack: open does not touch it after the
- * last thing is counted.
+ * deadline. It lives on the waiter's stack: counting does not touch it after
+ * the last thing was counted.
  *
  * pthread_cond_clockwait is not in C11's POSIX, so the condition variable is
  * bound to the monotonic clock when it is made.
@@ -30,10 +30,21 @@ SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
 void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
                     uint64_t left_ms);
 
-/* Returns: SHED_OK, SHED_ENOMEM. */
+/* A latch whose making cannot fail. Its clock is the wall clock, so it may only
+ * be waited for without a deadline. */
+#define SHED_LATCH_INIT(count)                                                 \
+    {                                                                          \
+        .mu = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER,     \
+        .pending = (count)                                                     \
+    }
+
+/* Make a latch that can be waited for until a deadline.
+ * Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code shed_latch_init(struct shed_latch *latch,
                                                size_t pending,
                                                struct shed_error *err);
+
+/* Nobody waits, or will count. */
 void shed_latch_fini(struct shed_latch *latch);
 
 /* Count things as having happened (or as never going to); any thread. */

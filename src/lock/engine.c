@@ -247,11 +247,8 @@ enum shed_code shed_lock_engine_open(struct shed_lock *l,
 
 void shed_lock_engine_close(struct shed_lock *l)
 {
-    struct shed_latch latch;
-    struct shed_error unused;
+    struct shed_latch latch = SHED_LATCH_INIT(1);
 
-    while (shed_latch_init(&latch, 1, &unused) != SHED_OK)
-        ; /* as in shed_reactor_run: it needs no memory */
     pthread_mutex_lock(&l->mu);
     l->closing = &latch;
     shed_lock_machine_close(&l->machine);

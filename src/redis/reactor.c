@@ -176,14 +176,11 @@ static void run_waiting(struct shed_post *post)
 
 void shed_reactor_run(struct shed_reactor *r, void (*run)(void *arg), void *arg)
 {
-    struct waiting_post w = {
-        .post = {run_waiting, NULL}, .run = run, .arg = arg};
-    struct shed_error unused;
+    struct waiting_post w = {.post = {run_waiting, NULL},
+                             .latch = SHED_LATCH_INIT(1),
+                             .run = run,
+                             .arg = arg};
 
-    /* glibc's condition variables need no memory: this cannot fail there, and
-     * where it can, there is nothing better to do than to try again */
-    while (shed_latch_init(&w.latch, 1, &unused) != SHED_OK)
-        ;
     shed_reactor_post(r, &w.post);
     (void)shed_latch_wait(&w.latch, UINT64_MAX);
     shed_latch_fini(&w.latch);

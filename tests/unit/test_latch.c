@@ -1,4 +1,4 @@
-/* latch: who waits goes on when all has happened, or at the deadline. */
+/* latch: a waiter goes on when all has happened, or at the deadline. */
 #include "base/latch.h"
 
 #include <sched.h>
@@ -7,6 +7,9 @@
 
 #include "support/testing.h"
 
+/* Long enough that a waiter which does not sleep is seen by its CPU time. */
+enum { LATE_MS = 200 };
+
 /* A thread that counts one thing at each latch that it is shown. */
 struct opener {
     pthread_t thread;
@@ -14,7 +17,7 @@ struct opener {
     atomic_bool is_over;
 };
 
-static void *open_gates(void *user)
+static void *open_latches(void *user)
 {
     struct opener *opener = user;
     struct shed_latch *latch;
@@ -33,8 +36,8 @@ static void start_opener(struct opener *opener)
 {
     atomic_init(&opener->latch, NULL);
     atomic_init(&opener->is_over, false);
-    ck_assert_int_eq(pthread_create(&opener->thread, NULL, open_gates, opener),
-                     0);
+    ck_assert_int_eq(
+        pthread_create(&opener->thread, NULL, open_latches, opener), 0);
 }
 
 static void stop_opener(struct opener *opener)
@@ -43,7 +46,7 @@ static void stop_opener(struct opener *opener)
     ck_assert_int_eq(pthread_join(opener->thread, NULL), 0);
 }
 
-START_TEST(a_gate_with_nothing_pending_is_open)
+START_TEST(a_latch_with_nothing_pending_is_open)
 {
     struct shed_latch latch;
 
@@ -109,7 +112,32 @@ START_TEST(a_waiter_sleeps_instead_of_looking_all_the_time)
 }
 END_TEST
 
-START_TEST(one_of_two_does_not_open_the_gate)
+static void *count_late(void *latch)
+{
+    struct shed_latch pause;
+
+    ck_assert_int_eq(shed_latch_init(&pause, 1, NULL), SHED_OK);
+    ck_assert(!shed_latch_wait(&pause, shed_now_ms() + LATE_MS));
+    shed_latch_fini(&pause);
+    shed_latch_count_down(latch, 1);
+    return NULL;
+}
+
+START_TEST(a_waiter_without_a_deadline_sleeps_at_a_static_latch)
+{
+    struct shed_latch latch = SHED_LATCH_INIT(1);
+    uint64_t before_ms = thread_cpu_ms();
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, count_late, &latch), 0);
+    ck_assert(shed_latch_wait(&latch, UINT64_MAX));
+    ck_assert_uint_lt(thread_cpu_ms() - before_ms, LATE_MS / 4);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    shed_latch_fini(&latch);
+}
+END_TEST
+
+START_TEST(one_of_two_does_not_open_the_latch)
 {
     struct shed_latch latch;
 
@@ -164,7 +192,7 @@ START_TEST(a_waiter_is_woken_long_before_its_deadline)
 END_TEST
 
 /* A sanitizer sees it if the opener touches a latch that is gone. */
-START_TEST(a_gate_may_go_as_soon_as_the_wait_is_over)
+START_TEST(a_latch_may_go_as_soon_as_the_wait_is_over)
 {
     enum { ROUNDS = 5000 };
     struct opener opener;
@@ -189,15 +217,16 @@ int main(void)
     TCase *tc = tcase_create("latch");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_gate_with_nothing_pending_is_open);
+    tcase_add_test(tc, a_latch_with_nothing_pending_is_open);
     tcase_add_test(tc, a_deadline_that_has_passed_ends_the_wait_at_once);
     tcase_add_test(tc, a_wait_lasts_until_its_deadline);
     tcase_add_test(tc, a_wait_longer_than_one_sleep_lasts_until_its_deadline);
     tcase_add_test(tc, a_waiter_sleeps_instead_of_looking_all_the_time);
-    tcase_add_test(tc, one_of_two_does_not_open_the_gate);
+    tcase_add_test(tc, a_waiter_without_a_deadline_sleeps_at_a_static_latch);
+    tcase_add_test(tc, one_of_two_does_not_open_the_latch);
     tcase_add_test(tc, several_are_counted_at_once);
     tcase_add_test(tc, counting_too_many_leaves_it_open);
     tcase_add_test(tc, a_waiter_is_woken_long_before_its_deadline);
-    tcase_add_test(tc, a_gate_may_go_as_soon_as_the_wait_is_over);
+    tcase_add_test(tc, a_latch_may_go_as_soon_as_the_wait_is_over);
     return run_tests("latch", tc);
 }

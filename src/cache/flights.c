@@ -324,16 +324,6 @@ static void start(struct shed_post *post)
         shed_session_await(session, post);
         return;
     }
-    task->timer =
-        shed_timer_create(task->flights->client->reactor, on_timer, task);
-    if (task->timer == NULL) {
-        (void)shed_fail_nomem(&task->exchange.error, "a flight's timer");
-        do
-            answer(task, SHED_ANSWER_FAILURE, UINT64_MAX);
-        while (goes_on(task));
-        destroy(task);
-        return;
-    }
     drive(task, (struct shed_flight_event){.type = SHED_EV_START});
 }
 
@@ -344,6 +334,11 @@ static struct task *create_task(struct shed_flights *fs,
 
     if (task == NULL)
         return NULL;
+    task->timer = shed_timer_create(fs->client->reactor, on_timer, task);
+    if (task->timer == NULL) {
+        free(task);
+        return NULL;
+    }
     memcpy(task + 1, key->redis, key->redis_size);
     task->key = *key;
     task->key.redis = (char *)(task + 1);
@@ -424,14 +419,9 @@ static void open_on_reactor(void *arg)
     struct opening *o = arg;
     struct shed_flights *fs = o->flights;
 
-    fs->wake = shed_timer_create(fs->client->reactor, wake_source, fs);
-    if (fs->wake == NULL) {
-        o->code = shed_fail_nomem(o->err, "a cache");
-    } else if (!shed_listeners_add(fs->client->listeners, &fs->listener)) {
-        shed_timer_destroy(fs->wake);
+    if (!shed_listeners_add(fs->client->listeners, &fs->listener))
         o->code = shed_fail(o->err, SHED_EINVAL,
                             "cache name: this client has a cache of that name");
-    }
 }
 
 static void close_on_reactor(void *arg)
@@ -449,24 +439,26 @@ static enum shed_code open_parts(struct shed_flights *fs,
 
     if (pthread_mutex_init(&fs->mu, NULL) != 0)
         return shed_fail_nomem(err, "a cache");
-    if (shed_cond_init(&fs->idle) != 0)
+    if (shed_cond_init(&fs->idle) != 0) {
+        o.code = shed_fail_nomem(err, "a cache");
         goto fail_mutex;
+    }
     fs->table = shed_table_create();
-    if (fs->table == NULL)
-        goto fail_cond;
+    fs->wake = shed_timer_create(fs->client->reactor, wake_source, fs);
+    if (fs->table == NULL || fs->wake == NULL) {
+        o.code = shed_fail_nomem(err, "a cache");
+        goto fail;
+    }
     shed_reactor_run(fs->client->reactor, open_on_reactor, &o);
     if (o.code == SHED_OK)
         return SHED_OK;
+fail:
+    shed_timer_destroy(fs->wake);
     shed_table_destroy(fs->table);
-    pthread_cond_destroy(&fs->idle);
-    pthread_mutex_destroy(&fs->mu);
-    return o.code;
-
-fail_cond:
     pthread_cond_destroy(&fs->idle);
 fail_mutex:
     pthread_mutex_destroy(&fs->mu);
-    return shed_fail_nomem(err, "a cache");
+    return o.code;
 }
 
 enum shed_code shed_flights_create(

@@ -24,6 +24,8 @@ struct shed_reactor {
 };
 
 struct shed_timer {
+    struct shed_reactor *reactor;
+    bool is_in_loop; /* since it was first set */
     uv_timer_t uv;
     void (*run)(void *arg);
     void *arg;
@@ -210,8 +212,7 @@ struct shed_timer *shed_timer_create(struct shed_reactor *r,
 
     if (t == NULL)
         return NULL;
-    (void)uv_timer_init(&r->loop, &t->uv); /* cannot fail */
-    t->uv.data = t;
+    t->reactor = r;
     t->run = run;
     t->arg = arg;
     return t;
@@ -219,14 +220,20 @@ struct shed_timer *shed_timer_create(struct shed_reactor *r,
 
 void shed_timer_set(struct shed_timer *t, uint64_t delay_ms)
 {
+    if (!t->is_in_loop) {
+        (void)uv_timer_init(&t->reactor->loop, &t->uv); /* cannot fail */
+        t->uv.data = t;
+        t->is_in_loop = true;
+    }
     /* the loop's idea of now may be old when much has just been run */
-    uv_update_time(t->uv.loop);
+    uv_update_time(&t->reactor->loop);
     (void)uv_timer_start(&t->uv, on_timer, delay_ms, 0);
 }
 
 void shed_timer_stop(struct shed_timer *t)
 {
-    (void)uv_timer_stop(&t->uv);
+    if (t->is_in_loop)
+        (void)uv_timer_stop(&t->uv);
 }
 
 static void on_timer_closed(uv_handle_t *handle)
@@ -236,6 +243,8 @@ static void on_timer_closed(uv_handle_t *handle)
 
 void shed_timer_destroy(struct shed_timer *t)
 {
-    if (t != NULL)
+    if (t != NULL && t->is_in_loop)
         uv_close((uv_handle_t *)&t->uv, on_timer_closed);
+    else
+        free(t);
 }

@@ -44,12 +44,19 @@ void shed_reactor_run(struct shed_reactor *reactor, void (*run)(void *arg),
 /* Whether the calling thread is the loop's. */
 bool shed_reactor_is_here(const struct shed_reactor *reactor);
 
-/* Timers: reactor thread only. One shot each; setting one that runs replaces
- * it. destroy takes NULL. create returns NULL when memory is out. */
+/* A timer, of one shot. Any thread, so that a failure can be told where the
+ * timer is asked for. Returns NULL when memory is out. */
 struct shed_timer *shed_timer_create(struct shed_reactor *reactor,
                                      void (*run)(void *arg), void *arg);
+
+/* Start it; one that runs already is replaced. Reactor thread only. */
 void shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+
+/* Reactor thread only. */
 void shed_timer_stop(struct shed_timer *timer);
+
+/* Stop and free it. Reactor thread only, any thread for one that was never
+ * set. NULL is allowed. */
 void shed_timer_destroy(struct shed_timer *timer);
 
 /* For src/redis alone: the uv_loop_t. */

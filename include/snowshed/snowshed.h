@@ -143,10 +143,14 @@ enum shed_wait {
 };
 
 enum shed_log_level {
-    SHED_LOG_INFO,    /* connected */
-    SHED_LOG_WARNING, /* the connection is lost, or cannot be made */
-    SHED_LOG_ERROR    /* Redis refuses the password or the database */
+    SHED_LOG_INFO,    /* as it should be: connected, say */
+    SHED_LOG_WARNING, /* trouble, of which the library takes care: the
+                         connection was lost, a load failed */
+    SHED_LOG_ERROR    /* somebody must do something: Redis refuses the password
+                         or the database */
 };
+
+struct shed_event; /* snowshed/event.h */
 
 /*
  * How one process talks to Redis. Fill it with SHED_CLIENT_OPTIONS_INIT, which
@@ -164,21 +168,24 @@ struct shed_client_options {
                                     doubles up to this, with full jitter */
     uint64_t links;              /* [1, 64]; connections that threads share */
     uint64_t wait;               /* enum shed_wait */
-    /* Told once when the client's standing with Redis changes: it is connected,
-     * it is not, it is refused. text is one line, without secrets, and gone
-     * afterwards. Called on the client's own thread, with no lock held, never
-     * before shed_client_open was called nor after shed_client_close has
-     * returned; all else of the client waits meanwhile, so it returns soon, and
-     * calls nothing of the client but shed_client_status. NULL: nobody is
-     * told. */
+    /* Told of what an operator wants to know: once when the client is connected
+     * to Redis, loses it, or is refused; and of troubles of its caches and
+     * locks, each kind SHED_EVENTS_PER_SECOND times a second at most
+     * (snowshed/event.h lists them, with their levels). text is one line,
+     * without secrets or payloads, and gone afterwards. It is called as
+     * on_event is. NULL: nobody is told. */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
     void *log_user; /* passed to it */
+    /* Told of every event: a shed_event_fn, see snowshed/event.h for what it may
+     * do. NULL: nobody is told. */
+    void (*on_event)(void *user, const struct shed_event *event);
+    void *event_user; /* passed to it */
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 2,           \
-            SHED_WAIT_AUTO, NULL, NULL                                         \
+            SHED_WAIT_AUTO, NULL, NULL, NULL, NULL                             \
     }
 
 /*

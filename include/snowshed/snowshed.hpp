@@ -32,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include <snowshed/event.h>
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 
@@ -148,6 +149,21 @@ class value
   private:
     struct shed_value *value_;
 };
+
+using event = ::shed_event;
+
+/*
+ * Have f called with each event of a client that is opened with these options:
+ * see snowshed/event.h for what it may do. It must not throw. f is borrowed: it
+ * must live until the client, its caches and its locks are gone.
+ */
+template <class F> void on_event(shed_client_options &options, F &f) noexcept
+{
+    options.event_user = &f;
+    options.on_event = [](void *user, const struct shed_event *e) noexcept {
+        (*static_cast<F *>(user))(*e);
+    };
+}
 
 class client
 {

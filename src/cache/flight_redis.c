@@ -59,6 +59,20 @@ struct shed_value *shed_flight_redis_value(const struct shed_session *session,
     return value;
 }
 
+void shed_flight_redis_tell(const struct shed_flight_redis *x,
+                            enum shed_event_kind kind, enum shed_code outcome,
+                            uint64_t duration_us, const char *reason)
+{
+    const struct shed_event event = {.kind = kind,
+                                     .outcome = outcome,
+                                     .name = x->settings->name,
+                                     .key = x->user_key,
+                                     .duration_us = duration_us,
+                                     .reason = reason};
+
+    shed_events_tell(x->settings->events, &event);
+}
+
 /* -------------------------------------------------------- what comes back */
 
 static void drop_entry(struct shed_flight_redis *x)
@@ -96,6 +110,8 @@ static void remember_corrupt(struct shed_flight_redis *x,
     x->seen_size = size < sizeof(x->seen) ? size : sizeof(x->seen);
     if (x->seen_size > 0)
         memcpy(x->seen, bytes, x->seen_size);
+    shed_flight_redis_tell(x, SHED_EVENT_CORRUPT_ENTRY, SHED_EREDIS, 0,
+                           "its length or checksum is wrong");
 }
 
 static bool fail_corrupt(struct shed_flight_redis *x)
@@ -158,10 +174,13 @@ static void take_lease(struct shed_flight_redis *x,
     if (version != NULL && size == sizeof(x->version))
         memcpy(x->version, version, size);
     x->seen_size = 0;
-    if (shed_reply_begins(how, "takeover"))
+    if (shed_reply_begins(how, "takeover")) {
         shed_count(&c->leases_taken_over, 1);
-    else if (!shed_reply_begins(how, "mine"))
+        shed_flight_redis_tell(x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
+                               "its loader was dead, or silent for a lease");
+    } else if (!shed_reply_begins(how, "mine")) {
         shed_count(&c->leases_won, 1);
+    }
     if (shed_reply_begins(how, "foreign"))
         shed_count(&c->foreign_entries, 1);
     if (shed_reply_begins(how, "corrupt"))
@@ -210,9 +229,13 @@ static void on_published(void *arg, struct shed_reply *reply,
         event.type =
             take_entry(x, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
         shed_count(&c->publishes_superseded, 1);
+        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
+                               "another value was stored while it was loaded");
     } else if (shed_reply_begins(kind, "INVALIDATED")) {
         event.type = SHED_EV_INVALIDATED;
         shed_count(&c->publishes_invalidated, 1);
+        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
+                               "the key was invalidated while it was loaded");
     } else {
         on_trouble(x, x->call_request, reply, trouble, err);
         return;
@@ -454,17 +477,9 @@ void shed_flight_redis_fini(struct shed_flight_redis *x)
 }
 
 void shed_flight_redis_settings_init(struct shed_flight_redis_settings *s,
-                                     struct shed_session *session,
-                                     const char *process,
-                                     const struct shed_cache_options *options,
-                                     struct shed_counters *counters,
                                      uint64_t record_ms)
 {
-    s->session = session;
-    s->process = process;
-    s->options = options;
-    s->counters = counters;
-    write_number(s->lease_ms, options->lease_ms);
-    write_number(s->grace_ms, options->grace_ms);
+    write_number(s->lease_ms, s->options->lease_ms);
+    write_number(s->grace_ms, s->options->grace_ms);
     write_number(s->record_ms, record_ms);
 }

@@ -13,6 +13,7 @@
 #include "cache/entry.h"
 #include "cache/flight.h"
 #include "cache/load.h"
+#include "client/events.h"
 #include "redis/session.h"
 
 /* Room for the decimal digits of 64 bits. */
@@ -24,20 +25,22 @@ struct shed_flight_redis_settings {
     const char *process; /* id, SHED_PROCESS_BYTES */
     const struct shed_cache_options *options;
     struct shed_counters *counters;
+    struct shed_events *events;
+    struct shed_bytes name; /* of the cache */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
 };
 
-/* Borrows all that is passed. record_ms is how long a lease record lives. */
+/* Set what the options say; the pointers are for the owner to set before.
+ * record_ms is how long a lease record lives. */
 void shed_flight_redis_settings_init(
-    struct shed_flight_redis_settings *settings, struct shed_session *session,
-    const char *process, const struct shed_cache_options *options,
-    struct shed_counters *counters, uint64_t record_ms);
+    struct shed_flight_redis_settings *settings, uint64_t record_ms);
 
 struct shed_flight_redis {
     /* set by the flight's owner; the rest begins as zero */
     const struct shed_flight_redis_settings *settings;
     struct shed_entry_key key;
-    unsigned char number[8]; /* of the flight, as the scripts want it */
+    struct shed_bytes user_key; /* as its callers know it; in key */
+    unsigned char number[8];    /* of the flight, as the scripts want it */
     const struct shed_loaded *loaded; /* what is to be published */
     void (*on_event)(void *arg, struct shed_flight_event event);
     void *arg;
@@ -64,6 +67,11 @@ void shed_flight_redis_send(struct shed_flight_redis *exchange,
 /* Send a renewal, unless the last one is still under way. */
 void shed_flight_redis_renew(struct shed_flight_redis *exchange,
                              uint64_t request);
+
+/* Tell the client's events of something about this key. */
+void shed_flight_redis_tell(const struct shed_flight_redis *exchange,
+                            enum shed_event_kind kind, enum shed_code outcome,
+                            uint64_t duration_us, const char *reason);
 
 /* Whether something is still to come back. */
 bool shed_flight_redis_is_busy(const struct shed_flight_redis *exchange);

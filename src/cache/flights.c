@@ -112,6 +112,16 @@ static void count_load(struct shed_counters *c, const struct shed_loaded *l)
         shed_count(&c->load_failures, 1);
 }
 
+static void tell_load(const struct task *task)
+{
+    const struct shed_loaded *l = &task->loaded;
+    bool has_failed = l->value == NULL;
+
+    shed_flight_redis_tell(&task->exchange, SHED_EVENT_LOAD_FINISHED,
+                           has_failed ? l->error.code : SHED_OK, l->cost_us,
+                           has_failed ? l->error.reason : NULL);
+}
+
 static void on_loaded(struct shed_post *post)
 {
     struct task *task = shed_container_of(post, struct task, post);
@@ -120,6 +130,7 @@ static void on_loaded(struct shed_post *post)
 
     task->is_loading = false;
     count_load(task->flights->counters, &task->loaded);
+    tell_load(task);
     if (task->loaded.value == NULL) {
         event.type = SHED_EV_LOAD_FAILED;
         task->exchange.error = task->loaded.error;
@@ -222,6 +233,17 @@ static void perform(struct task *task, const struct shed_flight_act *act,
     }
 }
 
+/* Redis could not take what was loaded. */
+static void note_unpublished(const struct task *task)
+{
+    const struct shed_error *why = &task->exchange.error;
+
+    shed_count(&task->flights->counters->unpublished, 1);
+    shed_flight_redis_tell(&task->exchange, SHED_EVENT_PUBLISH_REFUSED,
+                           why->code != SHED_OK ? why->code : SHED_EREDIS, 0,
+                           why->reason);
+}
+
 static void drive(struct task *task, struct shed_flight_event event)
 {
     const struct shed_flight_event none = {.type = SHED_EV_START};
@@ -239,10 +261,10 @@ static void drive(struct task *task, struct shed_flight_event event)
                                shed_random_jitter());
         if (event.type == SHED_EV_WAIT && task->flight.waits == 1)
             shed_count(&task->flights->counters->waits, 1);
-        /* one that was invalidated has a counter of its own */
+        /* one that was invalidated is counted where that is heard */
         if (act.answer == SHED_ANSWER_UNPUBLISHED &&
             event.type != SHED_EV_INVALIDATED)
-            shed_count(&task->flights->counters->unpublished, 1);
+            note_unpublished(task);
         perform(task, &act, &next);
         event = next;
         again = next.type != SHED_EV_START ||
@@ -349,6 +371,7 @@ static struct task *create_task(struct shed_flights *fs,
     task->exchange = (struct shed_flight_redis){
         .settings = &fs->settings,
         .key = {task->key.redis, task->key.redis_size},
+        .user_key = {task->key.redis + task->key.at, task->key.size},
         .loaded = &task->loaded,
         .on_event = on_event,
         .arg = task};
@@ -480,10 +503,17 @@ enum shed_code shed_flights_create(
         .lease_ms = options->lease_ms,
         .load_timeout_ms = shed_source_load_timeout_ms(source),
         .load_when_down = options->redis_down == SHED_REDIS_DOWN_SOURCE};
-    shed_flight_redis_settings_init(
-        &fs->settings, client->session, client->process, &fs->options, counters,
-        fs->policy.load_timeout_ms + options->lease_ms + RECORD_MARGIN_MS);
     (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s", prefix);
+    fs->settings = (struct shed_flight_redis_settings){
+        .session = client->session,
+        .process = client->process,
+        .options = &fs->options,
+        .counters = counters,
+        .events = client->events,
+        .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
+    shed_flight_redis_settings_init(&fs->settings, fs->policy.load_timeout_ms +
+                                                       options->lease_ms +
+                                                       RECORD_MARGIN_MS);
     fs->listener = (struct shed_listener){.key = fs->prefix,
                                           .key_size = strlen(fs->prefix),
                                           .is_prefix = true,

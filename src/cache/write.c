@@ -104,6 +104,16 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
 }
 
+static void tell_invalidated(const struct shed_cache *cache,
+                             struct shed_bytes key)
+{
+    const struct shed_event event = {.kind = SHED_EVENT_INVALIDATED,
+                                     .name = shed_str(cache->name),
+                                     .key = key};
+
+    shed_events_tell(cache->client->events, &event);
+}
+
 enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
                                uint64_t timeout_ms, struct shed_error *err)
 {
@@ -118,8 +128,11 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
     shed_script_begin(&args, SHED_SCRIPT_INVALIDATE, "2");
     add_keys(&args, &named, refresh);
     shed_count(&cache->counters.invalidations, 1);
-    return write_entry(cache, SHED_SCRIPT_INVALIDATE, &args, &named,
+    code = write_entry(cache, SHED_SCRIPT_INVALIDATE, &args, &named,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
+    if (code == SHED_OK)
+        tell_invalidated(cache, key);
+    return code;
 }
 
 /* ---------------------------------------------------------- invalidate_many */
@@ -248,6 +261,8 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
         code = conclude(&s, err);
     else
         s.count = 0; /* there are no replies */
+    for (size_t i = 0; code == SHED_OK && i < count; i++)
+        tell_invalidated(cache, keys[i]);
     shed_count_code(&cache->counters, code);
     destroy_sweep(&s);
     return code;

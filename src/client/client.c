@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/stats.h"
@@ -68,40 +69,44 @@ static void on_epoch(void *arg)
 
 /* ------------------------------------------------------------- its standing */
 
-static void tell(const struct shed_client *client, enum shed_standing standing,
-                 const char *reason)
+static enum shed_standing standing_of(const struct shed_error *why)
 {
-    char text[SHED_REASON_BYTES + 32];
+    if (why == NULL)
+        return SHED_STANDING_UP;
+    return why->code == SHED_EDENIED ? SHED_STANDING_REFUSED
+                                     : SHED_STANDING_DOWN;
+}
 
-    if (client->on_log == NULL)
-        return;
-    if (standing == SHED_STANDING_UP) {
-        (void)snprintf(text, sizeof(text), "connected to Redis %s",
-                       client->address->text);
-        client->on_log(client->log_user, SHED_LOG_INFO, text);
-        return;
+/* why: as the session has it, NULL: connected. before_us: how long it stood
+ * otherwise. */
+static void tell(const struct shed_client *client, const struct shed_error *why,
+                 uint64_t before_us)
+{
+    struct shed_event event = {.kind = SHED_EVENT_CONNECTED,
+                               .duration_us = before_us,
+                               .reason = client->address->text};
+
+    if (why != NULL) {
+        event.kind = SHED_EVENT_DISCONNECTED;
+        event.outcome = why->code;
+        event.reason = why->reason;
     }
-    (void)snprintf(text, sizeof(text), "%s: %s",
-                   standing == SHED_STANDING_REFUSED ? "refused by Redis"
-                                                     : "without Redis",
-                   reason);
-    client->on_log(client->log_user,
-                   standing == SHED_STANDING_REFUSED ? SHED_LOG_ERROR
-                                                     : SHED_LOG_WARNING,
-                   text);
+    shed_events_tell(client->events, &event);
 }
 
 static void on_standing(void *arg, const struct shed_error *why)
 {
     struct shed_client *client = arg;
-    enum shed_standing standing = SHED_STANDING_UP;
-    bool has_changed;
+    enum shed_standing standing = standing_of(why);
+    uint64_t now_us = shed_now_us(), before_us;
+    bool was_up, has_changed;
 
-    if (why != NULL)
-        standing = why->code == SHED_EDENIED ? SHED_STANDING_REFUSED
-                                             : SHED_STANDING_DOWN;
     pthread_mutex_lock(&client->mu);
+    was_up = client->standing == SHED_STANDING_UP;
     has_changed = client->standing != standing;
+    before_us = now_us - client->standing_since_us;
+    if (was_up != (why == NULL))
+        client->standing_since_us = now_us;
     client->standing = standing;
     if (why != NULL)
         client->last = *why;
@@ -109,7 +114,7 @@ static void on_standing(void *arg, const struct shed_error *why)
     if (why == NULL)
         shed_links_go_on(client->links);
     if (has_changed)
-        tell(client, standing, why != NULL ? why->reason : NULL);
+        tell(client, why, was_up || why == NULL ? before_us : 0);
 }
 
 bool shed_client_is_up(struct shed_client *client)
@@ -144,18 +149,12 @@ enum shed_code shed_client_status_read(struct shed_client *client,
 
 /* ------------------------------------------------------------ begin and end */
 
-static void open_session(void *arg)
-{
-    struct shed_client *client = arg;
-
-    shed_session_open(client->session);
-}
-
 static void close_session(void *arg)
 {
     struct shed_client *client = arg;
 
     shed_session_close(client->session);
+    shed_events_close(client->events);
 }
 
 /* The session's timers belong to the loop, so it is made there. */
@@ -177,7 +176,7 @@ static void create_session(void *arg)
         shed_session_create(client->reactor, client->address, s->options,
                             client->process, &hooks, &client->session, s->err);
     if (s->code == SHED_OK)
-        open_session(client);
+        shed_session_open(client->session);
 }
 
 static enum shed_code build(struct shed_client *client, const char *uri,
@@ -198,6 +197,9 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     }
     if (code == SHED_OK)
         code = shed_reactor_start(&client->reactor, err);
+    if (code == SHED_OK)
+        code =
+            shed_events_create(client->reactor, options, &client->events, err);
     if (code != SHED_OK)
         return code;
     shed_reactor_run(client->reactor, create_session, &session);
@@ -214,6 +216,7 @@ static void destroy(struct shed_client *client)
         shed_reactor_run(client->reactor, close_session, client);
         shed_reactor_stop(client->reactor);
     }
+    shed_events_destroy(client->events);
     shed_links_destroy(client->links);
     shed_listeners_destroy(client->listeners);
     shed_address_destroy(client->address);
@@ -250,8 +253,7 @@ enum shed_code shed_client_open(const char *uri,
     atomic_init(&client->holds, 1);
     client->command_timeout_ms = o.command_timeout_ms;
     client->has_channel = o.wait != SHED_WAIT_POLL;
-    client->on_log = o.on_log;
-    client->log_user = o.log_user;
+    client->standing_since_us = shed_now_us();
     code = build(client, uri, &o, err);
     if (code != SHED_OK) {
         destroy(client);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "client/events.h"
 #include "client/listeners.h"
 #include "redis/link.h"
 #include "redis/session.h"
@@ -31,17 +32,17 @@ struct shed_client {
     struct shed_reactor *reactor;
     struct shed_session *session;
     struct shed_listeners *listeners;
+    struct shed_events *events;
     char process[SHED_PROCESS_BYTES + 1]; /* how others name this process */
     uint64_t command_timeout_ms;
     bool has_channel; /* unless it waits by timer alone */
-    void (*on_log)(void *user, enum shed_log_level level, const char *text);
-    void *log_user;
     /* atomic */
     atomic_uint holds;
     _Atomic uint64_t last_flight; /* the number of the newest flight */
     pthread_mutex_t mu;
     /* under mu */
     enum shed_standing standing;
+    uint64_t standing_since_us;
     struct shed_error last; /* why it was last not up */
 };
 

@@ -77,12 +77,10 @@ static void use_lock(const shed::client &client)
     require(bool(hold->release()), "release");
 }
 
-int main(int argc, char **argv)
+static void use_all(const char *uri, const shed_client_options &options,
+                    std::atomic<int> &loads)
 {
-    std::atomic<int> loads{0};
-
-    require(argc == 2, "usage: wrapper REDIS-URI");
-    auto client = shed::client::open(argv[1]);
+    auto client = shed::client::open(uri, &options);
     require(client, "client");
     auto source = shed::source::open([&loads](shed::batch batch) {
         for (std::size_t i = 0; i < batch.count(); i++) {
@@ -100,4 +98,20 @@ int main(int argc, char **argv)
     use_cache(require(cache, "cache"), loads);
     use_lock(*client);
     require(!shed::client::open("nonsense"), "a wrong URI");
+}
+
+int main(int argc, char **argv)
+{
+    std::atomic<int> loads{0}, told{0};
+    shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    auto count = [&told](const shed::event &event) {
+        const char *kind = shed_event_kind_name(event.kind);
+        if (kind == std::string("load finished"))
+            told++;
+    };
+
+    require(argc == 2, "usage: wrapper REDIS-URI");
+    shed::on_event(options, count);
+    use_all(argv[1], options, loads);
+    require(told == loads, "an event of each load");
 }

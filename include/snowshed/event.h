@@ -1,0 +1,123 @@
+/*
+ * What happens inside a client, told as it happens: for metrics, traces and
+ * alarms of your own.
+ *
+ *     static void on_event(void *user, const struct shed_event *event)
+ *     {
+ *         if (event->kind == SHED_EVENT_LOCK_LOST)
+ *             atomic_fetch_add((atomic_ulong *)user, 1);
+ *     }
+ *     ...
+ *     options.on_event = on_event;
+ *     options.event_user = &losses;
+ *
+ * The statistics (snowshed/stats.h) count everything; events say which key or
+ * lock it was, and why. A hit is no event. What an operator should see is
+ * passed to on_log as well, as one line of text.
+ *
+ * Growth: a newer library may know more kinds, which come after those listed
+ * here, and more fields, which come after those declared here; no field moves
+ * and no kind changes its number. So ignore a kind that you do not know. Before
+ * reading a field that was not in the first version of the struct, check that
+ * size covers it: the library may be older than the header.
+ */
+#ifndef SNOWSHED_EVENT_H
+#define SNOWSHED_EVENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * In each second at most this many events of one kind are told by one client;
+ * a kind's troubles (outcome other than SHED_OK) are counted apart from its
+ * successes. The rest is left out, and told as one SHED_EVENT_SUPPRESSED at
+ * the end of the second. Both on_event and on_log are limited in this way.
+ */
+#define SHED_EVENTS_PER_SECOND 20
+
+/* What happened. Behind each kind: what its fields hold, where that does not
+ * follow from the struct; and the level at which on_log is told, if it is. */
+enum shed_event_kind {
+    /* count events of the kind about were left out, because there were too many
+     * or because memory was out. Level: that of what was left out. */
+    SHED_EVENT_SUPPRESSED = 0,
+    /* The client is connected to Redis. reason: to which address; duration:
+     * for how long it was not. INFO. */
+    SHED_EVENT_CONNECTED = 1,
+    /* The connection was lost, or could not be made, or Redis refuses the
+     * client; told once until that changes. outcome: SHED_EREDIS, SHED_EDENIED
+     * or another; duration: for how long it was connected. WARNING; ERROR with
+     * SHED_EDENIED. */
+    SHED_EVENT_DISCONNECTED = 2,
+    /* The source is done with a key. outcome: how; duration: how long the load
+     * of its batch took. WARNING if it failed. */
+    SHED_EVENT_LOAD_FINISHED = 3,
+    /* This process took over the load of a key whose loader was dead, or had
+     * been silent for a lease. WARNING. */
+    SHED_EVENT_TAKEOVER = 4,
+    /* A loaded value was given to its callers and not stored. outcome:
+     * SHED_ELOST if the key was invalidated, or another value was stored, while
+     * it was loaded, which is normal, INFO; else why Redis could not take it,
+     * WARNING. */
+    SHED_EVENT_PUBLISH_REFUSED = 5,
+    /* An entry whose length or checksum is wrong was found in Redis. It is
+     * loaded again and replaced. outcome: SHED_EREDIS. WARNING. */
+    SHED_EVENT_CORRUPT_ENTRY = 6,
+    /* This process invalidated a key. */
+    SHED_EVENT_INVALIDATED = 7,
+    /* A hold of a lock began. duration: how long the acquire took. */
+    SHED_EVENT_LOCK_ACQUIRED = 8,
+    /* The hold that has just begun was taken over, before its lease ended, from
+     * a holder that was dead. WARNING. */
+    SHED_EVENT_LOCK_TAKEN_OVER = 9,
+    /* A hold ended with its release. duration: how long it lasted. outcome:
+     * SHED_OK; SHED_EREDIS or another if Redis did not confirm it, WARNING. */
+    SHED_EVENT_LOCK_RELEASED = 10,
+    /* A hold was lost. outcome: SHED_ELOST; duration: how long it lasted.
+     * WARNING. */
+    SHED_EVENT_LOCK_LOST = 11
+};
+
+struct shed_event {
+    size_t size; /* of the struct, as the library knows it */
+    enum shed_event_kind kind;
+    enum shed_code outcome; /* SHED_OK, unless the kind says otherwise */
+    struct shed_bytes name; /* of the cache or lock; empty if of neither */
+    struct shed_bytes key;  /* of the entry; empty if of none */
+    uint64_t duration_us;   /* 0 unless the kind says what it is */
+    const char *reason;     /* terminated text without secrets or payloads, for
+                               people; its wording may change; never NULL */
+    uint64_t count;         /* SUPPRESSED: how many were left out; else 1 */
+    uint64_t about;         /* SUPPRESSED: the enum shed_event_kind that they
+                               were of; else kind */
+};
+
+/*
+ * Told of events, if it is set in the options of a client.
+ *
+ * It is called on the client's own thread, one event at a time, in the order in
+ * which they happened there, with no lock held; for a lock of several clients,
+ * on the thread of the first. All else of the client waits meanwhile, and at a
+ * moment after the event: what it tells of may have changed again. It must
+ * return soon. It must not close a handle, nor call a function that blocks;
+ * shed_client_status_read, the statistics and shed_lock_acquire_async may be
+ * called. It is not called after the last handle of the client was closed.
+ *
+ * event and all that it points to are gone when it returns.
+ */
+typedef void shed_event_fn(void *user, const struct shed_event *event);
+
+/* Returns: a kind in words, "lock lost" say; static, never NULL. */
+SHED_API const char *shed_event_kind_name(enum shed_event_kind kind);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,507 @@
+/* Events: each kind is told when the thing itself happens, with the name, the
+ * key and the reason; on one thread, and not more often than was promised. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <snowshed/event.h>
+
+#include "support/fixture.h"
+
+#define EVENTS_MAX 4096
+#define TEXT_BYTES 320
+
+/* ------------------------------------------------------------ what was told */
+
+struct seen {
+    enum shed_event_kind kind;
+    enum shed_code outcome;
+    uint64_t duration_us, count, about;
+    char name[TEXT_BYTES], key[TEXT_BYTES], reason[TEXT_BYTES];
+};
+
+static struct {
+    pthread_mutex_t mu;
+    /* under mu */
+    size_t count;
+    struct seen event[EVENTS_MAX];
+    bool is_called; /* at this moment */
+    pthread_t thread;
+    size_t lines;
+    enum shed_log_level level[EVENTS_MAX];
+    char line[EVENTS_MAX][2 * TEXT_BYTES];
+} told = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+static struct fixture fixture;
+
+static void copy_text(char *out, struct shed_bytes text)
+{
+    snprintf(out, TEXT_BYTES, "%.*s", (int)text.size, (const char *)text.data);
+}
+
+/* All are called on one thread, one at a time. */
+static void check_thread_locked(void)
+{
+    ck_assert(!told.is_called);
+    if (told.count + told.lines > 0)
+        ck_assert(pthread_equal(told.thread, pthread_self()));
+    told.thread = pthread_self();
+}
+
+static void on_event(void *user, const struct shed_event *e)
+{
+    struct seen *seen;
+
+    ck_assert_ptr_eq(user, &told);
+    ck_assert_uint_eq(e->size, sizeof(*e));
+    ck_assert_ptr_nonnull(e->reason);
+    pthread_mutex_lock(&told.mu);
+    check_thread_locked();
+    told.is_called = true;
+    ck_assert_uint_lt(told.count, EVENTS_MAX);
+    seen = &told.event[told.count++];
+    *seen = (struct seen){.kind = e->kind,
+                          .outcome = e->outcome,
+                          .duration_us = e->duration_us,
+                          .count = e->count,
+                          .about = e->about};
+    copy_text(seen->name, e->name);
+    copy_text(seen->key, e->key);
+    copy_text(seen->reason, shed_str(e->reason));
+    told.is_called = false;
+    pthread_mutex_unlock(&told.mu);
+}
+
+static void on_log(void *user, enum shed_log_level level, const char *text)
+{
+    ck_assert_ptr_eq(user, &told);
+    pthread_mutex_lock(&told.mu);
+    check_thread_locked();
+    ck_assert_uint_lt(told.lines, EVENTS_MAX);
+    told.level[told.lines] = level;
+    snprintf(told.line[told.lines++], sizeof(told.line[0]), "%s", text);
+    pthread_mutex_unlock(&told.mu);
+}
+
+/* The i-th event of a kind; NULL: there is none. Events are only added. */
+static const struct seen *find(enum shed_event_kind kind, size_t i)
+{
+    const struct seen *found = NULL;
+
+    pthread_mutex_lock(&told.mu);
+    for (size_t j = 0; j < told.count && found == NULL; j++)
+        if (told.event[j].kind == kind && i-- == 0)
+            found = &told.event[j];
+    pthread_mutex_unlock(&told.mu);
+    return found;
+}
+
+/* The i-th event of a kind, as soon as it was told. */
+static const struct seen *await(enum shed_event_kind kind, size_t i)
+{
+    WAIT_FOR(find(kind, i) != NULL);
+    return find(kind, i);
+}
+
+static void expect_entry(const struct seen *seen, const char *key,
+                         enum shed_code outcome)
+{
+    ck_assert_str_eq(seen->name, "t");
+    ck_assert_str_eq(seen->key, key);
+    ck_assert_msg(seen->outcome == outcome, "%s: %s",
+                  shed_code_name(seen->outcome), seen->reason);
+    ck_assert_uint_eq(seen->count, 1);
+    ck_assert_uint_eq(seen->about, seen->kind);
+}
+
+/* A line of the log that has these words, and its level. */
+static bool has_line(const char *words, enum shed_log_level level)
+{
+    bool has = false;
+
+    pthread_mutex_lock(&told.mu);
+    for (size_t i = 0; i < told.lines; i++)
+        has |= strstr(told.line[i], words) != NULL && told.level[i] == level;
+    pthread_mutex_unlock(&told.mu);
+    return has;
+}
+
+static void init(void)
+{
+    fixture_init(&fixture);
+    fixture.client_options.on_event = on_event;
+    fixture.client_options.event_user = &told;
+    fixture.client_options.on_log = on_log;
+    fixture.client_options.log_user = &told;
+    fixture.client_options.reconnect_max_ms = 20;
+}
+
+static void up(void)
+{
+    init();
+    fixture_open(&fixture);
+    (void)await(SHED_EVENT_CONNECTED, 0);
+}
+
+/* -------------------------------------------------------- the connection */
+
+START_TEST(connects_and_disconnects_are_told_with_their_reason)
+{
+    const struct seen *seen;
+
+    up();
+    seen = await(SHED_EVENT_CONNECTED, 0);
+    ck_assert_ptr_nonnull(strstr(seen->reason, fixture.server.socket));
+    ck_assert_str_eq(seen->name, "");
+    server_kill(&fixture.server);
+    seen = await(SHED_EVENT_DISCONNECTED, 0);
+    ck_assert_int_eq(seen->outcome, SHED_EREDIS);
+    ck_assert_uint_gt(seen->duration_us, 0);
+    ck_assert_uint_gt(strlen(seen->reason), 0);
+    server_start_again(&fixture.server);
+    (void)await(SHED_EVENT_CONNECTED, 1);
+    server_do(&fixture.server, "CONFIG SET requirepass hunter2");
+    fixture.server.password = "hunter2";
+    server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+    WAIT_FOR(has_line("refused by Redis", SHED_LOG_ERROR));
+    ck_assert(has_line("connected to Redis", SHED_LOG_INFO));
+    ck_assert(has_line("without Redis", SHED_LOG_WARNING));
+    /* it may have been lost before it was refused */
+    for (size_t i = 1; seen->outcome != SHED_EDENIED; i++)
+        seen = await(SHED_EVENT_DISCONNECTED, i);
+    fixture_close(&fixture);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+/* -------------------------------------------------------------- the loads */
+
+START_TEST(a_load_is_told_with_its_key_and_duration)
+{
+    const struct seen *seen;
+
+    up();
+    expect_text(fixture.cache, "42", "42@1");
+    seen = await(SHED_EVENT_LOAD_FINISHED, 0);
+    expect_entry(seen, "42", SHED_OK);
+    ck_assert_str_eq(seen->reason, "");
+    fixture_down(&fixture);
+    ck_assert_uint_eq(told.lines, 1); /* connected */
+}
+END_TEST
+
+START_TEST(a_failed_load_is_told_with_the_reason_of_the_source)
+{
+    const struct seen *seen;
+
+    up();
+    expect_code(fixture.cache, "fail1", SHED_ESOURCE, NULL);
+    seen = await(SHED_EVENT_LOAD_FINISHED, 0);
+    expect_entry(seen, "fail1", SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(seen->reason, "the table is on fire"));
+    WAIT_FOR(has_line("load failed: t, key fail1: the table is on fire",
+                      SHED_LOG_WARNING));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_hit_is_no_event)
+{
+    enum { GETS = 50 };
+    size_t before;
+
+    up();
+    expect_text(fixture.cache, "42", "42@1");
+    (void)await(SHED_EVENT_LOAD_FINISHED, 0);
+    before = told.count;
+    for (int i = 0; i < GETS; i++)
+        expect_origin(fixture.cache, "42", "42@1", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+    ck_assert_uint_eq(told.count, before);
+}
+END_TEST
+
+/* A process that holds the lease of "k" until it is killed. */
+static pid_t start_loader(void)
+{
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct shed_value *value = NULL;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        table_hold(&fixture.table);
+        fixture_open(&fixture);
+        (void)!shed_get(fixture.cache, shed_str("k"), 0, &value, NULL);
+        _exit(1);
+    }
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 1);
+    return pid;
+}
+
+START_TEST(the_takeover_of_a_dead_loader_is_told)
+{
+    const struct seen *seen;
+    pid_t pid;
+
+    init();
+    pid = start_loader();
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    seen = await(SHED_EVENT_TAKEOVER, 0);
+    expect_entry(seen, "k", SHED_OK);
+    ck_assert_uint_gt(strlen(seen->reason), 0);
+    WAIT_FOR(has_line("load taken over: t, key k: ", SHED_LOG_WARNING));
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------- the entries */
+
+START_TEST(a_value_that_was_invalidated_while_it_was_loaded_is_refused)
+{
+    const struct seen *seen;
+    struct getter getter = {0};
+
+    up();
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "42");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    invalidate(fixture.cache, "42");
+    table_release(&fixture.table);
+    getter_expect(&getter, "42@1", SHED_ORIGIN_UNPUBLISHED);
+    seen = await(SHED_EVENT_PUBLISH_REFUSED, 0);
+    expect_entry(seen, "42", SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(seen->reason, "invalidated"));
+    WAIT_FOR(has_line("publish refused: t, key 42: ", SHED_LOG_INFO));
+    expect_entry(await(SHED_EVENT_INVALIDATED, 0), "42", SHED_OK);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_value_after_another_was_put_is_refused)
+{
+    struct getter getter = {0};
+    const struct seen *seen;
+
+    up();
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "42");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    put(fixture.cache, "42", "put");
+    table_release(&fixture.table);
+    getter_expect(&getter, "put", SHED_ORIGIN_REDIS);
+    seen = await(SHED_EVENT_PUBLISH_REFUSED, 0);
+    expect_entry(seen, "42", SHED_ELOST);
+    ck_assert_ptr_nonnull(strstr(seen->reason, "another value"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_value_that_redis_cannot_store_is_a_trouble)
+{
+    struct getter getter = {0};
+    const struct seen *seen;
+
+    up();
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "42");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
+    table_release(&fixture.table);
+    getter_expect(&getter, "42@1", SHED_ORIGIN_UNPUBLISHED);
+    seen = await(SHED_EVENT_PUBLISH_REFUSED, 0);
+    expect_entry(seen, "42", SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(seen->reason, "OOM"));
+    WAIT_FOR(has_line("publish refused: t, key 42: ", SHED_LOG_WARNING));
+    server_do(&fixture.server, "CONFIG SET maxmemory 0");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_corrupt_entry_is_told_and_replaced)
+{
+    up();
+    put(fixture.cache, "42", "row");
+    server_do(&fixture.server, "SETRANGE t:{42} 64 R");
+    expect_text(fixture.cache, "42", "42@1");
+    expect_entry(await(SHED_EVENT_CORRUPT_ENTRY, 0), "42", SHED_EREDIS);
+    WAIT_FOR(has_line("corrupt entry: t, key 42: ", SHED_LOG_WARNING));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_an_operator_may_see_is_printable)
+{
+    struct shed_value *value = NULL;
+
+    up();
+    ck_assert_int_eq(
+        shed_get(fixture.cache, shed_bytes("fail\n\0\xff", 7), 0, &value, NULL),
+        SHED_ESOURCE);
+    WAIT_FOR(has_line("load failed: t, key fail???: ", SHED_LOG_WARNING));
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* -------------------------------------------------------------- the limits */
+
+#define STORM 1000
+
+static void invalidate_storm(void)
+{
+    static struct shed_bytes keys[STORM];
+    static char text[STORM][8];
+
+    for (size_t i = 0; i < STORM; i++) {
+        snprintf(text[i], sizeof(text[i]), "%zu", i);
+        keys[i] = shed_str(text[i]);
+    }
+    ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, STORM, 0, NULL),
+                     SHED_OK);
+}
+
+/* How many of a kind were told, or told to have been left out. */
+static uint64_t accounted_for(enum shed_event_kind kind, uint64_t *singly)
+{
+    uint64_t sum = 0;
+
+    *singly = 0;
+    pthread_mutex_lock(&told.mu);
+    for (size_t i = 0; i < told.count; i++) {
+        const struct seen *e = &told.event[i];
+        if (e->about != kind)
+            continue;
+        sum += e->count;
+        *singly += e->kind == kind;
+    }
+    pthread_mutex_unlock(&told.mu);
+    return sum;
+}
+
+START_TEST(a_storm_is_told_as_a_few_and_a_number)
+{
+    uint64_t begin_ms, seconds, singly = 0;
+    const struct seen *seen;
+
+    up();
+    begin_ms = shed_now_ms();
+    invalidate_storm();
+    seconds = (shed_now_ms() - begin_ms) / 1000 + 1;
+    WAIT_FOR(accounted_for(SHED_EVENT_INVALIDATED, &singly) == STORM);
+    ck_assert_uint_ge(singly, SHED_EVENTS_PER_SECOND);
+    ck_assert_uint_le(singly, seconds * SHED_EVENTS_PER_SECOND);
+    seen = await(SHED_EVENT_SUPPRESSED, 0);
+    ck_assert_uint_eq(seen->about, SHED_EVENT_INVALIDATED);
+    ck_assert_uint_gt(seen->count, 1);
+    ck_assert_uint_gt(strlen(seen->reason), 0);
+    ck_assert_uint_eq(told.lines, 1); /* an invalidation is no line, nor many */
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_was_left_out_is_told_before_the_end)
+{
+    uint64_t singly = 0;
+
+    up();
+    invalidate_storm();
+    fixture_down(&fixture);
+    ck_assert_uint_eq(accounted_for(SHED_EVENT_INVALIDATED, &singly), STORM);
+}
+END_TEST
+
+START_TEST(failures_are_told_though_successes_are_many)
+{
+    enum { KEYS = 2 * SHED_EVENTS_PER_SECOND + 1 };
+    struct shed_item items[KEYS];
+    char text[KEYS][8];
+
+    up();
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(text[i], sizeof(text[i]), "%s%zu",
+                 i == KEYS - 1 ? "fail" : "k", i);
+        items[i].key = shed_str(text[i]);
+    }
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, 0, NULL),
+                     SHED_ESOURCE);
+    for (size_t i = 0; i < KEYS; i++)
+        shed_value_unref(items[i].value);
+    WAIT_FOR(has_line("load failed: t, key fail", SHED_LOG_WARNING));
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* -------------------------------------------------------- what a hook may do
+ */
+
+static void on_event_that_asks(void *user, const struct shed_event *event)
+{
+    struct shed_client_status status;
+    struct shed_stats stats;
+
+    (void)user;
+    if (event->kind != SHED_EVENT_LOAD_FINISHED)
+        return;
+    ck_assert_int_eq(
+        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_stats_read(fixture.cache, &stats, sizeof(stats), NULL), SHED_OK);
+    ck_assert_uint_eq(stats.loaded_keys, 1);
+    pthread_mutex_lock(&told.mu);
+    told.count++;
+    pthread_mutex_unlock(&told.mu);
+}
+
+START_TEST(a_hook_may_read_the_status_and_the_statistics)
+{
+    init();
+    fixture.client_options.on_event = on_event_that_asks;
+    fixture.client_options.on_log = NULL;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "42", "42@1");
+    fixture_down(&fixture);
+    ck_assert_uint_eq(told.count, 1);
+}
+END_TEST
+
+START_TEST(each_kind_has_a_name)
+{
+    for (int i = SHED_EVENT_SUPPRESSED; i <= SHED_EVENT_LOCK_LOST; i++)
+        for (int j = SHED_EVENT_SUPPRESSED; j < i; j++)
+            ck_assert_str_ne(shed_event_kind_name((enum shed_event_kind)i),
+                             shed_event_kind_name((enum shed_event_kind)j));
+    ck_assert_str_eq(shed_event_kind_name((enum shed_event_kind)1000),
+                     "unknown event");
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("events");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, connects_and_disconnects_are_told_with_their_reason);
+    tcase_add_test(tc, a_load_is_told_with_its_key_and_duration);
+    tcase_add_test(tc, a_failed_load_is_told_with_the_reason_of_the_source);
+    tcase_add_test(tc, a_hit_is_no_event);
+    tcase_add_test(tc, the_takeover_of_a_dead_loader_is_told);
+    tcase_add_test(tc,
+                   a_value_that_was_invalidated_while_it_was_loaded_is_refused);
+    tcase_add_test(tc, a_value_after_another_was_put_is_refused);
+    tcase_add_test(tc, a_value_that_redis_cannot_store_is_a_trouble);
+    tcase_add_test(tc, a_corrupt_entry_is_told_and_replaced);
+    tcase_add_test(tc, what_an_operator_may_see_is_printable);
+    tcase_add_test(tc, a_storm_is_told_as_a_few_and_a_number);
+    tcase_add_test(tc, what_was_left_out_is_told_before_the_end);
+    tcase_add_test(tc, failures_are_told_though_successes_are_many);
+    tcase_add_test(tc, a_hook_may_read_the_status_and_the_statistics);
+    tcase_add_test(tc, each_kind_has_a_name);
+    return run_tests("events", tc);
+}

@@ -5,12 +5,15 @@
 # is behind it hands the number of the call, which is the last of ARGV, back with
 # the reply, so that a client whose connection has got out of step (a server or
 # proxy has doubled a reply) does not take it for the answer to another call.
+# The texts are an array in the order of enum shed_script; the file does not
+# compile if one of the two has what the other has not.
 # Bytes, not literals: C promises no literal of more than 4095 characters.
 
 file(READ ${CMAKE_CURRENT_LIST_DIR}/entry.lua entry_prelude)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/lock.lua lock_prelude)
 set(arrays "")
 set(rows "")
+list(LENGTH SCRIPTS count)
 foreach(file ${SCRIPTS})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} body)
@@ -30,12 +33,18 @@ foreach(file ${SCRIPTS})
   string(REGEX REPLACE "(..)" "0x\\1, " bytes "${hex}")
   string(APPEND arrays
     "static const char ${name}[] = {\n    ${bytes}0};\n\n")
+  string(TOUPPER ${name} row)
   string(APPEND rows
-    "    {\"${name}\", ${name}, sizeof(${name}) - 1,\n     \"${sha1}\"},\n")
+    "    [SHED_SCRIPT_${row}] = {\"${name}\", ${name}, sizeof(${name}) - 1,\n"
+    "     \"${sha1}\"},\n")
 endforeach()
 file(WRITE ${OUT} "/* Made by embed.cmake. */
 #include \"redis/script.h\"
 
-${arrays}const struct shed_script_text shed_script_texts[] = {
+${arrays}const struct shed_script_text shed_script_texts[SHED_SCRIPTS] = {
 ${rows}};
+
+_Static_assert(${count} == SHED_SCRIPTS,
+               \"a script without an enumerator of enum shed_script, or the \"
+               \"other way round\");
 ")

@@ -13,6 +13,8 @@
 /* Room for the decimal digits of a call's number. */
 #define SHED_SCRIPT_DIGITS 24
 
+/* One for each .lua file that is a script, by its name: the build puts the texts
+ * in this order. */
 enum shed_script {
     SHED_SCRIPT_ACQUIRE,
     SHED_SCRIPT_PUBLISH,
@@ -26,10 +28,9 @@ enum shed_script {
     SHED_SCRIPT_LOCK_ADVANCE,
     SHED_SCRIPT_LOCK_REPAIR,
     SHED_SCRIPT_LOCK_SWAP,
-    SHED_SCRIPT_PROBE
+    SHED_SCRIPT_PROBE,
+    SHED_SCRIPTS /* how many there are */
 };
-
-#define SHED_SCRIPTS 13
 
 struct shed_script_text {
     const char *name;
@@ -38,8 +39,7 @@ struct shed_script_text {
     const char *sha1; /* 40 hexadecimal digits */
 };
 
-/* In the order of enum shed_script. */
-extern const struct shed_script_text shed_script_texts[];
+extern const struct shed_script_text shed_script_texts[SHED_SCRIPTS];
 
 /* Begin a call by digest (EVALSHA) with so many keys ("1", "2"); the keys and
  * then the arguments follow with shed_args_add. Pipes and links number it. */

@@ -1,13 +1,16 @@
 # Turn the Lua scripts into a C file: cmake -DOUT= -DSCRIPTS= -P.
 #
 # The text of a script is a prelude (lock.lua for lock_*.lua, else entry.lua) and
-# its own, as the body of a function; its SHA-1 is by which Redis knows it. What
-# is behind it hands the number of the call, which is the last of ARGV, back with
-# the reply, so that a client whose connection has got out of step (a server or
-# proxy has doubled a reply) does not take it for the answer to another call.
+# its own, as the body of a function; Redis knows it by its SHA-1. A line behind it
+# returns the number of the call, which is the last of ARGV, with the reply, so
+# that a client whose connection has got out of step (a server or proxy has
+# doubled a reply) does not take it for the answer to another call. The number is
+# not taken out of ARGV, which would cost 4 % of a lock's acquire and release: a
+# script must not conclude anything from the length of ARGV.
+#
 # The texts are an array in the order of enum shed_script; the file does not
 # compile if one of the two has what the other has not.
-# Bytes, not literals: C promises no literal of more than 4095 characters.
+# They are bytes, not literals: C promises no literal of more than 4095 characters.
 
 file(READ ${CMAKE_CURRENT_LIST_DIR}/entry.lua entry_prelude)
 file(READ ${CMAKE_CURRENT_LIST_DIR}/lock.lua lock_prelude)
@@ -23,8 +26,7 @@ foreach(file ${SCRIPTS})
     set(prelude "${entry_prelude}")
   endif()
   string(CONCAT text "${prelude}" "local function reply()\n" "${body}" "end\n"
-    "local number = table.remove(ARGV)\n"
-    "return {number, (reply())}\n")
+    "return {ARGV[#ARGV], (reply())}\n")
   string(SHA1 sha1 "${text}")
   string(HEX "${text}" hex)
   if(hex MATCHES "^(..)*[89a-f].(..)*$")

@@ -36,28 +36,13 @@ local function read(key)
     }
 end
 
--- Whether a reply is the error that memory is out.
-local function is_no_memory(reply)
-    return reply.err and string.find(reply.err, 'OOM', 1, true)
-end
-
--- A member of the queue of a fair lock: the token, the process as in a record,
--- and how long it waits, ms.
-local NO_PROCESS = string.rep(' ', 16)
-local function member(token, process, wait) return token .. process .. wait end
-
-local function parse_member(bytes)
-    return {
-        token = string.sub(bytes, 1, 16),
-        process = string.sub(bytes, 17, 32),
-        wait = tonumber(string.sub(bytes, 33)) or 0,
-    }
-end
-
--- Leave the queue. A waiter may have joined it before its process had a channel.
+-- Leave the queue of a fair lock. A member of it is the token, the process as in
+-- a record, and how long it waits, ms. A waiter may have joined before its
+-- process had a channel.
+local NO_PROCESS = '                '
 local function leave(queue, token, process, wait)
-    redis.call('ZREM', queue, member(token, process, wait),
-        member(token, NO_PROCESS, wait))
+    redis.call('ZREM', queue, token .. process .. wait,
+        token .. NO_PROCESS .. wait)
 end
 
 local function is_held_by(key, token)
@@ -68,16 +53,18 @@ end
 -- The counter of fencing numbers does not go below the server's clock, so it
 -- grows even where it was lost. It is kept until the clock has been beyond it
 -- for a day: that is how far the clock may be set back after it was lost.
-local COUNTER_MS = 86400000
+local COUNTER_MS = '86400000'
 
--- Let the counter be number at least, and one more than it was by step 1; clock
--- is us(). Only writes, so that the counter is not tracked. Returns it, or the
--- error that it is none; and what it was, with the step.
+-- Let the counter be number at least, and one more than it was by step '1'; clock
+-- is us(). Only writes, so that the counter is not tracked. Returns it as text
+-- (to format a number costs as much as a command), or the error that it is none;
+-- and what it was, with the step.
 local function advance(counter, step, number, clock)
     local was = redis.pcall('INCRBY', counter, step)
     if type(was) == 'table' then return was end
     local now = math.max(was, number)
-    local ahead = math.max(0, now - clock) / 1000
-    redis.call('SET', counter, whole(now), 'PX', whole(COUNTER_MS + ahead))
-    return now, was
+    local text, life = whole(now), COUNTER_MS
+    if now > clock then life = whole(COUNTER_MS + (now - clock) / 1000) end
+    redis.call('SET', counter, text, 'PX', life)
+    return text, was
 end

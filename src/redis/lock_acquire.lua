@@ -16,13 +16,7 @@
 -- it is refused even where the lock is another's; then the script reads, and
 -- whoever waits waits for the release or the end of the lease.
 
-local K, token, grace = KEYS[1], ARGV[1], tonumber(ARGV[5])
--- How long a lock is kept for the first of the queue before he loses his place,
--- and for how much longer than he said he may stand there.
-local OFFER_MS, SLACK_MS = 250, 1000
-local OFFER_LIFE_MS = 10 * OFFER_MS
--- How often a waiter looks, at the slowest.
-local LOOK_MS = 100
+local K, token = KEYS[1], ARGV[1]
 
 local function take(...)
     local record = MAGIC .. token .. ARGV[2] .. ARGV[3]
@@ -30,11 +24,31 @@ local function take(...)
     if not done then return nil end
     if done.err then return done end
     local clock = us()
-    local number = advance(KEYS[2], 1, clock, clock)
-    if type(number) == 'number' then return {'HELD', whole(number)} end
+    local number = advance(KEYS[2], '1', clock, clock)
+    if type(number) == 'string' then return {'HELD', number} end
     redis.call('DEL', K) -- he would not know that he holds it
     return number
 end
+
+-- A free lock is taken here: what follows makes a dozen functions, which would
+-- cost as much as the commands do.
+local me = KEYS[5] and token .. ARGV[2] .. ARGV[6] -- in the queue
+local no_memory = false
+if not me then
+    local held = take('NX')
+    if held and not (held.err and string.find(held.err, 'OOM', 1, true)) then
+        return held
+    end
+    no_memory = held ~= nil
+end
+
+local grace = tonumber(ARGV[5])
+-- How long a lock is kept for the first of the queue before he loses his place,
+-- and for how much longer than he said he may stand there.
+local OFFER_MS, SLACK_MS = 250, 1000
+local OFFER_LIFE_MS = 10 * OFFER_MS
+-- How often a waiter looks, at the slowest.
+local LOOK_MS = 100
 
 -- For how long mark has stood for what, in ms; it is set if it does not. One
 -- that was for something else begins again, and so does one that would live for
@@ -76,9 +90,16 @@ local function until_gone(held)
     return left > 0 and left or 0
 end
 
+local function parse_member(bytes)
+    return {
+        token = string.sub(bytes, 1, 16),
+        process = string.sub(bytes, 17, 32),
+        wait = tonumber(string.sub(bytes, 33)) or 0,
+    }
+end
+
 -- Whose turn it is: the first in the queue that has not waited for longer than
 -- it said.
-local me = KEYS[5] and member(token, ARGV[2], ARGV[6])
 local function first()
     while true do
         local head = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
@@ -168,8 +189,6 @@ local function take_in_turn(...)
     return held
 end
 
-local no_memory = false
-
 -- A foreign holder is no process that could be missed, and may keep the lock
 -- without an end. What was offered could not be taken meanwhile.
 local function wait_for_foreign()
@@ -183,11 +202,6 @@ local function wait_for_foreign()
     return {'TAKEN', left < 0 and LOOK_MS or left}
 end
 
-if not me then
-    local held = take('NX')
-    if held and not is_no_memory(held) then return held end
-    no_memory = held ~= nil
-end
 local held = read(K)
 if held == 'wrong type' then return {'WRONGTYPE'} end
 if not held then return take_in_turn() end

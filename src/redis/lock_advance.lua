@@ -3,5 +3,5 @@
 -- ARGV  1 the number
 -- Returns what the counter was
 
-local now, was = advance(KEYS[1], 0, tonumber(ARGV[1]), us())
+local now, was = advance(KEYS[1], '0', tonumber(ARGV[1]), us())
 return was or now -- an error

@@ -3,12 +3,13 @@
 --       the queue
 -- ARGV  1 token   2 the handle
 --       only with a queue: 3 how long the caller waits, ms   4 its process
+--       (behind them is the call's number: without a queue it is the third)
 -- Returns 1 if the lock was the token's, 2 if besides somebody waits for it by
 --         another handle and there is no queue, 0 if it was not the token's
 
-if ARGV[3] then leave(KEYS[2], ARGV[1], ARGV[4], ARGV[3]) end
+if ARGV[4] then leave(KEYS[2], ARGV[1], ARGV[4], ARGV[3]) end
 if not is_held_by(KEYS[1], ARGV[1]) then return 0 end
 redis.call('DEL', KEYS[1])
-if ARGV[3] then return 1 end
+if ARGV[4] then return 1 end
 local waiter = redis.call('GET', KEYS[2])
 return waiter and waiter ~= ARGV[2] and 2 or 1

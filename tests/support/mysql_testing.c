@@ -147,7 +147,7 @@ const char *session_sum(const struct site *site, const char *name)
 
 const char *session_count(const struct site *site, const char *command)
 {
-    char name[TEXT_BYTES];
+    char name[64];
 
     snprintf(name, sizeof(name), "Com_stmt_%s", command);
     if (is_mariadb(site))

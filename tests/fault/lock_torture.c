@@ -288,15 +288,6 @@ static void read_records(void)
 
 /* ------------------------------------------------------------- conditions */
 
-#define WAIT_FOR(condition, what)                                              \
-    do {                                                                       \
-        uint64_t wait_end_ms = test_deadline_ms();                             \
-        while (!(condition)) {                                                 \
-            ck_assert_msg(shed_now_ms() < wait_end_ms, "still not: " what);    \
-            usleep(NAP_US);                                                    \
-        }                                                                      \
-    } while (0)
-
 static unsigned entries(void)
 {
     return atomic_load(&scene.stage->entries);
@@ -307,7 +298,7 @@ static void wait_for_entries(unsigned more)
     unsigned last = entries(), wanted = last + more;
 
     while (last < wanted) {
-        WAIT_FOR(entries() != last, "another entry");
+        WAIT_UNTIL(entries() != last, "another entry");
         last = entries();
     }
 }
@@ -317,10 +308,10 @@ static void wait_for_entries_of_others(void)
 {
     unsigned victim = atomic_load(&scene.stage->victim);
 
-    WAIT_FOR((read_records(),
-              torture_next_entry_us(scene.records, scene.record_count, victim,
-                                    scene.fault_us)) != 0,
-             "an entry of another");
+    WAIT_UNTIL((read_records(),
+                torture_next_entry_us(scene.records, scene.record_count, victim,
+                                      scene.fault_us)) != 0,
+               "an entry of another");
     wait_for_entries(CALM_ENTRIES);
 }
 
@@ -329,7 +320,7 @@ static unsigned catch_holder(void)
 {
     atomic_store(&scene.stage->victim, TORTURE_NOBODY);
     atomic_store(&scene.stage->shall_stay, true);
-    WAIT_FOR(atomic_load(&scene.stage->victim) != TORTURE_NOBODY, "a holder");
+    WAIT_UNTIL(atomic_load(&scene.stage->victim) != TORTURE_NOBODY, "a holder");
     return atomic_load(&scene.stage->victim);
 }
 
@@ -420,7 +411,7 @@ static void overrun(void)
 static unsigned wait_for_hook(enum torture_hook hook)
 {
     atomic_store(&scene.stage->hook, hook);
-    WAIT_FOR(atomic_load(&scene.stage->hooked) != TORTURE_NOBODY, "the hook");
+    WAIT_UNTIL(atomic_load(&scene.stage->hooked) != TORTURE_NOBODY, "the hook");
     return atomic_load(&scene.stage->hooked);
 }
 
@@ -471,7 +462,7 @@ static void send_late_getset(void)
     bury(dead);
     note_fault();
     (void)catch_holder();
-    WAIT_FOR(atomic_load(&scene.stage->hooked) != TORTURE_NOBODY, "the hook");
+    WAIT_UNTIL(atomic_load(&scene.stage->hooked) != TORTURE_NOBODY, "the hook");
     wait_for_loss();
     let_go();
     atomic_store(&scene.stage->victim, dead);
@@ -517,7 +508,7 @@ static bool is_replicating(void)
  * address of the primary, which dies. */
 static void fail_over(void)
 {
-    WAIT_FOR(is_replicating(), "a replica");
+    WAIT_UNTIL(is_replicating(), "a replica");
     server_do(&scene.replica, "REPLICAOF NO ONE");
     server_do(&scene.replica, "DEL %s lock:{%s}", TORTURE_LOCK_NAME,
               TORTURE_LOCK_NAME); /* cut off when nobody had it */
@@ -543,7 +534,7 @@ static void hurt_servers(void (*hurt)(struct server *), size_t count)
 {
     (void)catch_holder();
     /* it may have begun with a bare majority; the watchdog gets the others */
-    WAIT_FOR(stands_everywhere(), "the lock on all servers");
+    WAIT_UNTIL(stands_everywhere(), "the lock on all servers");
     for (size_t i = 0; i < count; i++)
         hurt(&scene.servers[i]);
     observe();
@@ -633,9 +624,9 @@ static void end_contenders(void)
     for (unsigned i = 0; i < CONTENDERS; i++) {
         if (scene.contenders[i] == 0)
             continue;
-        WAIT_FOR(waitpid(scene.contenders[i], &status, WNOHANG) ==
-                     scene.contenders[i],
-                 "the end of a contender");
+        WAIT_UNTIL(waitpid(scene.contenders[i], &status, WNOHANG) ==
+                       scene.contenders[i],
+                   "the end of a contender");
         ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0,
                       "contender %u failed", i);
     }

@@ -119,13 +119,6 @@ static void holder_kill(struct holder *h)
     close(h->told[0]);
 }
 
-static uint64_t scale(void)
-{
-    const char *text = getenv("SHED_TEST_SCALE");
-
-    return text != NULL ? strtoull(text, NULL, 10) : 1;
-}
-
 /* How often waiters have asked for it; the server forgets that with a restart.
  */
 static long long asked(void)
@@ -267,7 +260,7 @@ START_TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
 
     o.on_lost = count_loss;
     o.user = &losses;
-    o.death_grace_ms = GRACE_MS * scale();
+    o.death_grace_ms = scaled_ms(GRACE_MS);
     held = open_kept(a, &o);
     wanted = open_kept(b, &o);
     WAIT_FOR(server_clients(&server, "sub=2") == 2);
@@ -342,7 +335,7 @@ START_TEST(a_holder_who_cannot_subscribe_any_more_keeps_the_lock)
     long long left_ms;
 
     o.watchdog = (uint64_t)_i % 2;
-    o.death_grace_ms = GRACE_MS * scale();
+    o.death_grace_ms = scaled_ms(GRACE_MS);
     lock = open_kept(client, &o);
     acquire(lock, 0);
     left_ms = server_int(&server, "PTTL %s", LEASE_KEY);
@@ -778,7 +771,7 @@ START_TEST(an_answer_that_was_read_too_late_revives_nothing)
     struct shed_lock *lock, *other;
     struct waiter w;
 
-    o.lease_ms = 2000 * scale();
+    o.lease_ms = scaled_ms(2000);
     o.watchdog = 0;
     block_ms = (useconds_t)o.lease_ms;
     lock = open_kept(client, &o);
@@ -858,7 +851,7 @@ START_TEST(who_may_not_ask_for_his_id_need_not_wait)
     server_do(&server, "ACL SETUSER default -client|id");
     client = open_client(&server, SHED_WAIT_AUTO);
     lock = open_kept(client, &o);
-    acquire(lock, 1000 * scale()); /* the timer behind is slower */
+    acquire(lock, scaled_ms(1000)); /* the timer behind is slower */
     release(lock);
     close_client(client);
 }

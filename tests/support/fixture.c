@@ -201,14 +201,6 @@ void wait_for_pushes(struct fixture *r)
 
 /* ------------------------------------------------------------- expectations */
 
-uint64_t scaled_ms(uint64_t ms)
-{
-    const char *text = getenv("SHED_TEST_SCALE");
-    uint64_t scale = text != NULL ? strtoull(text, NULL, 10) : 1;
-
-    return ms * (scale > 0 ? scale : 1);
-}
-
 void check_text(struct shed_value *value, const char *text)
 {
     const char *row;

@@ -104,20 +104,6 @@ void getter_start(struct getter *g, struct shed_cache *cache, const char *key);
 void getter_join(struct getter *g); /* the value is still to be given back */
 void getter_expect(struct getter *g, const char *text, enum shed_origin origin);
 
-/* Wait until something holds. */
-#define WAIT_FOR(condition)                                                    \
-    do {                                                                       \
-        uint64_t wait_end_ms = test_deadline_ms();                             \
-        while (!(condition)) {                                                 \
-            ck_assert_msg(shed_now_ms() < wait_end_ms, "still not: %s",        \
-                          #condition);                                         \
-            usleep(1000);                                                      \
-        }                                                                      \
-    } while (0)
-
-/* A time to compare with, where all is slow. */
-uint64_t scaled_ms(uint64_t ms);
-
 /* Wait until the client of r gets pushes. */
 void wait_for_pushes(struct fixture *r);
 

@@ -20,17 +20,6 @@
 #define LOCK_NAME "job"
 #define LEASE_KEY "lock:{job}"
 
-/* Wait until something holds. */
-#define WAIT_FOR(condition)                                                    \
-    do {                                                                       \
-        uint64_t wait_end_ms = test_deadline_ms();                             \
-        while (!(condition)) {                                                 \
-            ck_assert_msg(shed_now_ms() < wait_end_ms, "still not: %s",        \
-                          #condition);                                         \
-            usleep(1000);                                                      \
-        }                                                                      \
-    } while (0)
-
 /* A client that waits longer for a reply than a process stops on a busy
  * machine.
  */

@@ -1,17 +1,18 @@
-/* What the test programs share: their main function, and how long to wait for
- * what must happen. */
+/* What all test programs share: their main function, and waiting for
+ * conditions. */
 #ifndef TESTING_H
 #define TESTING_H
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <check.h>
 
 #include "base/clock.h"
 
-/* How long a test may take: it ends what hangs. Longer than what it waits for,
- * so that a wait which fails can say so. */
+/* How long a single test may take; it ends tests that hang. Longer than
+ * test_deadline_ms, so that a wait that fails can report what it waited for. */
 enum { TEST_TIMEOUT_S = 480 };
 
 /* Run the tests of tc as a program. */
@@ -29,16 +30,41 @@ static inline int run_tests(const char *name, TCase *tc)
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* The instant at which what takes a moment has failed: far away, because on a
- * busy machine a process can stop for seconds, and a virtual machine was seen
- * to stop for 28. SHED_TEST_SCALE multiplies it where everything is slow. */
-static inline uint64_t test_deadline_ms(void)
+/* SHED_TEST_SCALE: how many times slower than usual everything is. */
+static inline uint64_t test_scale(void)
 {
-    enum { PATIENCE_MS = 60000 };
     const char *text = getenv("SHED_TEST_SCALE");
     uint64_t scale = text != NULL ? strtoull(text, NULL, 10) : 1;
 
-    return shed_now_ms() + PATIENCE_MS * (scale > 0 ? scale : 1);
+    return scale > 0 ? scale : 1;
 }
+
+/* A time that stays long enough where everything is slow. */
+static inline uint64_t scaled_ms(uint64_t ms)
+{
+    return ms * test_scale();
+}
+
+/* When something that takes a moment must be considered to have failed: far
+ * away, because on a busy machine a process can stop for seconds, and a virtual
+ * machine was seen to stop for 28. */
+static inline uint64_t test_deadline_ms(void)
+{
+    enum { PATIENCE_MS = 60000 };
+
+    return shed_now_ms() + scaled_ms(PATIENCE_MS);
+}
+
+/* Wait until the condition holds; what names it if it never does. */
+#define WAIT_UNTIL(condition, what)                                            \
+    do {                                                                       \
+        uint64_t wait_end_ms = test_deadline_ms();                             \
+        while (!(condition)) {                                                 \
+            ck_assert_msg(shed_now_ms() < wait_end_ms, "still not: %s", what); \
+            usleep(1000);                                                      \
+        }                                                                      \
+    } while (0)
+
+#define WAIT_FOR(condition) WAIT_UNTIL(condition, #condition)
 
 #endif

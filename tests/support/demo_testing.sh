@@ -7,6 +7,7 @@
 #   scratch          a directory that goes when the script ends
 #   background       an id to be killed then, if set
 #   fail, expect     count a failure; compare numbers
+#   with_database    a Redis URI, but another database of that server
 #   sql              run statements in the database of SHED_TEST_MYSQL
 #   refuses          a program ends with 2 and names what it refuses
 #   await            a condition, with a deadline
@@ -52,6 +53,16 @@ end_tests()
 
 # shellcheck source=servers.sh
 . "${root:?}/tests/support/servers.sh"
+
+# with_database URI NUMBER : the same Redis, but that database of it.
+with_database()
+{
+    local rest=${1#redis://}
+    case $1 in
+    unix:*) echo "${1%%\?*}?db=$2" ;;
+    redis://*) echo "redis://${rest%%/*}/$2" ;;
+    esac
+}
 
 # sql [FILE...] : run statements of files, or of the standard input; what they
 # select comes without headings.

@@ -1,0 +1,60 @@
+/*
+ * A source that is not MySQL: a function of yours, called with the missing keys
+ * in batches, on threads of the library. Here it knows two exchange rates.
+ *
+ *     cc own_source.c -o own_source $(pkg-config --cflags --libs snowshed)
+ *     ./own_source [REDIS-URI]
+ */
+#include <snowshed/snowshed.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const rates[][2] = {{"CHF", "0.94"}, {"USD", "1.08"}};
+
+static void load_rates(void *user, void *thread, struct shed_load *load)
+{
+    (void)user, (void)thread; /* nothing was given to shed_source_open */
+    for (size_t i = 0; i < shed_load_count(load); i++) {
+        struct shed_bytes key = shed_load_key(load, i);
+        shed_load_absent(load, i); /* the last answer for a key counts */
+        for (size_t r = 0; r < sizeof(rates) / sizeof(rates[0]); r++)
+            if (key.size == 3 && memcmp(key.data, rates[r][0], 3) == 0)
+                shed_load_value(load, i, shed_str(rates[r][1]));
+    }
+    shed_load_done(load); /* a key without an answer would have failed */
+}
+
+static enum shed_code print_rate(struct shed_cache *cache, const char *currency,
+                                 struct shed_error *err)
+{
+    struct shed_value *value = NULL;
+
+    if (shed_get(cache, shed_str(currency), SHED_TIMEOUT_DEFAULT, &value, err))
+        return err->code;
+    if (shed_value_kind(value) == SHED_KIND_ABSENT)
+        printf("%s: unknown\n", currency);
+    else
+        printf("%s: %.*s\n", currency, (int)shed_value_size(value),
+               (const char *)shed_value_data(value));
+    shed_value_unref(value);
+    return SHED_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct shed_client *client = NULL;
+    struct shed_source *source = NULL;
+    struct shed_cache *cache = NULL;
+    struct shed_error err = {SHED_OK, ""};
+
+    if (shed_client_open(argc > 1 ? argv[1] : "redis://localhost", NULL,
+                         &client, &err) ||
+        shed_source_open(load_rates, NULL, NULL, &source, &err) ||
+        shed_cache_open(client, "rate", source, NULL, &cache, &err) ||
+        print_rate(cache, "USD", &err) || print_rate(cache, "XXX", &err))
+        fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+    return err.code == SHED_OK ? 0 : 1;
+}

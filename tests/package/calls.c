@@ -1,0 +1,309 @@
+/*
+ * The functions of the public headers that no program of demo/hello calls, and
+ * program.c neither: each is called once against a real Redis, and what comes
+ * back is checked. It is C and C++ alike.
+ *
+ * usage: calls REDIS-URI
+ */
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <snowshed/lock.h>
+#include <snowshed/snowshed.h>
+#include <snowshed/stats.h>
+
+/* End the program unless the call had this code. */
+static void expect(const char *call, enum shed_code code, enum shed_code wanted,
+                   const struct shed_error *err)
+{
+    if (code == wanted)
+        return;
+    (void)fprintf(stderr, "calls: %s: %s, not %s: %s\n", call,
+                  shed_code_name(code), shed_code_name(wanted),
+                  code != SHED_OK ? err->reason : "");
+    exit(1);
+}
+
+static void require(int holds, const char *what)
+{
+    if (holds)
+        return;
+    (void)fprintf(stderr, "calls: it does not hold that %s\n", what);
+    exit(1);
+}
+
+/* --------------------------------------------------------------- the cache */
+
+static int is_key(const struct shed_load *load, size_t i, const char *text)
+{
+    struct shed_bytes key = shed_load_key(load, i);
+
+    return key.size == strlen(text) && memcmp(key.data, text, key.size) == 0;
+}
+
+static void load_rows(void *user, void *thread, struct shed_load *load)
+{
+    (void)user;
+    (void)thread;
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        if (shed_load_remaining_ms(load) == 0)
+            shed_load_fail(load, i, "too late");
+        else if (is_key(load, i, "null"))
+            shed_load_null(load, i);
+        else if (is_key(load, i, "long"))
+            shed_load_too_big(load, i, "it is long");
+        else if (is_key(load, i, "failed"))
+            shed_load_fail(load, i, "on purpose");
+        else
+            shed_load_value(load, i, shed_str("loaded"));
+    shed_load_done(load);
+}
+
+static void invalidate_all(struct shed_cache *cache)
+{
+    const struct shed_bytes keys[] = {shed_str("row"), shed_str("null"),
+                                      shed_str("long"), shed_str("failed")};
+    struct shed_error err;
+
+    expect("shed_invalidate_many",
+           shed_invalidate_many(cache, keys, sizeof(keys) / sizeof(*keys),
+                                SHED_TIMEOUT_DEFAULT, &err),
+           SHED_OK, &err);
+}
+
+static struct shed_value *get(struct shed_cache *cache, const char *key,
+                              enum shed_code wanted)
+{
+    struct shed_value *value;
+    struct shed_error err;
+
+    expect(key,
+           shed_get(cache, shed_str(key), SHED_TIMEOUT_DEFAULT, &value, &err),
+           wanted, &err);
+    return value;
+}
+
+static int holds_text(const struct shed_value *value, const char *text)
+{
+    return shed_value_size(value) == strlen(text) &&
+           memcmp(shed_value_data(value), text, strlen(text)) == 0;
+}
+
+static void use_answers(struct shed_cache *cache)
+{
+    struct shed_value *value = get(cache, "null", SHED_OK);
+
+    require(shed_value_kind(value) == SHED_KIND_NULL, "the row is NULL");
+    shed_value_unref(value);
+    require(get(cache, "long", SHED_ETOOBIG) == NULL, "a failure has no value");
+    require(get(cache, "failed", SHED_ESOURCE) == NULL, "nor has this one");
+}
+
+static void use_put(struct shed_cache *cache)
+{
+    struct shed_value *value, *again;
+    struct shed_error err;
+
+    expect("shed_put",
+           shed_put(cache, shed_str("row"), shed_str("put"),
+                    SHED_TIMEOUT_DEFAULT, &err),
+           SHED_OK, &err);
+    value = get(cache, "row", SHED_OK);
+    again = shed_value_ref(value);
+    shed_value_unref(value);
+    require(holds_text(again, "put"), "what was put is found");
+    require(shed_value_origin(again) == SHED_ORIGIN_REDIS, "it is in Redis");
+    require(shed_value_age_ms(again) < 600000, "it is young");
+    shed_value_unref(again);
+    invalidate_all(cache);
+    value = get(cache, "row", SHED_OK);
+    require(holds_text(value, "loaded"), "it was invalidated");
+    shed_value_unref(value);
+}
+
+static void use_cache_stats(struct shed_cache *cache)
+{
+    struct shed_cache *caches[] = {cache};
+    struct shed_stats stats;
+    struct shed_error err;
+    size_t length = shed_stats_prometheus(caches, 1, NULL, 0);
+    char *text = (char *)malloc(length + 1);
+
+    expect("shed_stats_read",
+           shed_stats_read(cache, &stats, sizeof(stats), &err), SHED_OK, &err);
+    require(stats.puts == 1 && stats.hits == 1, "one put and one hit");
+    require(text != NULL, "there is memory");
+    require(shed_stats_prometheus(caches, 1, text, length + 1) == length,
+            "the text is as long as it said");
+    require(strstr(text, "snowshed_puts_total{cache=\"calls\"} 1\n") != NULL,
+            "the put is counted in the text");
+    free(text);
+}
+
+static void use_cache(struct shed_client *client)
+{
+    struct shed_source *source = NULL;
+    struct shed_cache *cache = NULL;
+    struct shed_error err;
+
+    expect(
+        "shed_client_probe",
+        shed_client_probe(client, SHED_USE_CACHE, shed_str("calls"), 0, &err),
+        SHED_OK, &err);
+    expect("shed_source_open",
+           shed_source_open(load_rows, NULL, NULL, &source, &err), SHED_OK,
+           &err);
+    expect("shed_cache_open",
+           shed_cache_open(client, "calls", source, NULL, &cache, &err),
+           SHED_OK, &err);
+    invalidate_all(cache);
+    use_answers(cache);
+    use_put(cache);
+    use_cache_stats(cache);
+    shed_cache_close(cache);
+    shed_source_close(source);
+}
+
+/* ---------------------------------------------------------------- the lock */
+
+static void use_hold(struct shed_lock *lock)
+{
+    struct shed_fence fence, later;
+    struct shed_error err;
+
+    expect("shed_lock_acquire", shed_lock_acquire(lock, 10000, &err), SHED_OK,
+           &err);
+    expect("shed_lock_extend", shed_lock_extend(lock, 60000, &err), SHED_OK,
+           &err);
+    require(shed_lock_remaining_ms(lock) > 30000, "the lease was extended");
+    expect("shed_lock_fence", shed_lock_fence(lock, &fence, &err), SHED_OK,
+           &err);
+    expect("shed_lock_release", shed_lock_release(lock, &err), SHED_OK, &err);
+    expect("shed_lock_advance",
+           shed_lock_advance(lock, fence.number + 1000, &err), SHED_OK, &err);
+    expect("shed_lock_acquire", shed_lock_acquire(lock, 10000, &err), SHED_OK,
+           &err);
+    expect("shed_lock_fence", shed_lock_fence(lock, &later, &err), SHED_OK,
+           &err);
+    require(later.number > fence.number + 1000, "the number was advanced");
+    expect("shed_lock_release", shed_lock_release(lock, &err), SHED_OK, &err);
+}
+
+struct done {
+    sem_t is_done;
+    enum shed_code code;
+};
+
+static void note_done(void *user, struct shed_lock *lock, enum shed_code code,
+                      const struct shed_error *reason)
+{
+    struct done *done = (struct done *)user;
+
+    (void)lock;
+    (void)reason;
+    done->code = code;
+    (void)sem_post(&done->is_done);
+}
+
+static void use_async(struct shed_lock *lock)
+{
+    struct done done;
+    struct shed_error err = {SHED_OK, "see the callback"};
+
+    require(sem_init(&done.is_done, 0, 0) == 0, "there is a semaphore");
+    expect("shed_lock_acquire_async",
+           shed_lock_acquire_async(lock, 10000, note_done, &done, &err),
+           SHED_OK, &err);
+    while (sem_wait(&done.is_done) != 0)
+        continue;
+    expect("the callback", done.code, SHED_OK, &err);
+    expect("shed_lock_release", shed_lock_release(lock, &err), SHED_OK, &err);
+    (void)sem_destroy(&done.is_done);
+}
+
+static void use_lock_stats(struct shed_lock *lock)
+{
+    struct shed_lock *locks[] = {lock};
+    struct shed_lock_stats stats;
+    struct shed_error err;
+    size_t length = shed_lock_stats_prometheus(locks, 1, NULL, 0);
+    char *text = (char *)malloc(length + 1);
+
+    expect("shed_lock_stats_read",
+           shed_lock_stats_read(lock, &stats, sizeof(stats), &err), SHED_OK,
+           &err);
+    require(stats.acquired == 3 && stats.released == 3, "there were 3 holds");
+    require(text != NULL, "there is memory");
+    require(shed_lock_stats_prometheus(locks, 1, text, length + 1) == length,
+            "the text is as long as it said");
+    require(strstr(text, "snowshed_lock_acquired_total{lock=\"calls\"} 3\n") !=
+                NULL,
+            "the holds are counted in the text");
+    free(text);
+}
+
+static void use_lock(struct shed_client *client)
+{
+    struct shed_lock *lock = NULL;
+    struct shed_error err;
+
+    expect("shed_lock_open",
+           shed_lock_open(client, shed_str("calls"), NULL, &lock, &err),
+           SHED_OK, &err);
+    use_hold(lock);
+    use_async(lock);
+    use_lock_stats(lock);
+    shed_lock_close(lock);
+}
+
+/* A quorum of one server, which is the smallest. */
+static void use_quorum(struct shed_client *client)
+{
+    struct shed_lock *lock = NULL;
+    struct shed_error err;
+
+    expect("shed_lock_open_quorum",
+           shed_lock_open_quorum(&client, 1, shed_str("calls:quorum"), NULL,
+                                 &lock, &err),
+           SHED_OK, &err);
+    expect("shed_lock_acquire", shed_lock_acquire(lock, 10000, &err), SHED_OK,
+           &err);
+    expect("shed_lock_release", shed_lock_release(lock, &err), SHED_OK, &err);
+    shed_lock_close(lock);
+}
+
+/* After an acquire, which waits until the client stands well with Redis. */
+static void use_status(struct shed_client *client)
+{
+    struct shed_client_status status;
+    struct shed_error err;
+
+    expect("shed_client_status_read",
+           shed_client_status_read(client, &status, sizeof(status), &err),
+           SHED_OK, &err);
+    require(status.is_up == 1, "the client is connected");
+}
+
+int main(int argc, char **argv)
+{
+    struct shed_client *client = NULL;
+    struct shed_error err;
+    char version[32];
+
+    if (argc < 2)
+        return 2;
+    (void)snprintf(version, sizeof(version), "%d.%d.%d", SHED_VERSION_MAJOR,
+                   SHED_VERSION_MINOR, SHED_VERSION_PATCH);
+    require(strcmp(shed_version(), version) == 0,
+            "the library has the version of its header");
+    expect("shed_client_open", shed_client_open(argv[1], NULL, &client, &err),
+           SHED_OK, &err);
+    use_lock(client);
+    use_quorum(client);
+    use_status(client);
+    use_cache(client);
+    shed_client_close(client);
+    return 0;
+}

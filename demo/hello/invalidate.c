@@ -1,0 +1,67 @@
+/*
+ * Change a row in a transaction, COMMIT, then invalidate its entry: whatever
+ * process gets the row from then on gets the new one.
+ *
+ *     cc invalidate.c -o invalidate \
+ *         $(pkg-config --cflags --libs snowshed-mysql libmariadb)
+ *     ./invalidate [REDIS-URI [MYSQL-URI]]
+ */
+#include <mysql.h> /* of libmariadb, or of mysqlclient */
+#include <snowshed/mysql.h>
+#include <stdio.h>
+
+static enum shed_code print_price(struct shed_cache *prices,
+                                  struct shed_error *err)
+{
+    struct shed_value *value = NULL;
+    if (shed_get(prices, shed_str("42"), SHED_TIMEOUT_DEFAULT, &value, err))
+        return err->code;
+    printf("item 42 costs %.*s cents\n", (int)shed_value_size(value),
+           (const char *)shed_value_data(value));
+    shed_value_unref(value);
+    return SHED_OK;
+}
+
+static enum shed_code raise_price(struct shed_cache *prices, MYSQL *mysql,
+                                  struct shed_error *err)
+{
+    if (mysql_query(mysql, "BEGIN") ||
+        mysql_query(mysql, "UPDATE item SET price_cents = price_cents + 1"
+                           " WHERE id = 42") ||
+        mysql_query(mysql, "COMMIT")) {
+        snprintf(err->reason, sizeof(err->reason), "%s", mysql_error(mysql));
+        err->code = SHED_ESOURCE;
+        mysql_query(mysql, "ROLLBACK");
+    }
+    /* after a failure, too: a COMMIT without an answer may have been done */
+    if (shed_invalidate(prices, shed_str("42"), SHED_TIMEOUT_DEFAULT, err))
+        fputs("the old price may be read until its ttl ends\n", stderr);
+    return err->code;
+}
+
+int main(int argc, char **argv)
+{
+    const char *redis = argc > 1 ? argv[1] : "redis://localhost";
+    const char *uri = argc > 2 ? argv[2] : "mysql://shop:secret@localhost/shop";
+    const char *query = "SELECT id, price_cents FROM item WHERE id IN (?)";
+    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
+    MYSQL *mysql = mysql_init(NULL);
+    struct shed_client *client = NULL;
+    struct shed_source *source = NULL;
+    struct shed_cache *prices = NULL;
+    struct shed_error err = {SHED_OK, ""};
+
+    options.key = SHED_MYSQL_KEY_INTEGER;
+    if (shed_client_open(redis, NULL, &client, &err) ||
+        shed_mysql_source_open(uri, query, &options, &source, &err) ||
+        shed_cache_open(client, "price", source, NULL, &prices, &err) ||
+        shed_mysql_connect(mysql, uri, NULL, 0, &err) ||
+        print_price(prices, &err) || raise_price(prices, mysql, &err) ||
+        print_price(prices, &err))
+        fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);
+    shed_cache_close(prices);
+    shed_source_close(source);
+    shed_client_close(client);
+    mysql_close(mysql); /* NULL is allowed */
+    return err.code == SHED_OK ? 0 : 1;
+}

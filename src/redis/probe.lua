@@ -21,7 +21,7 @@ local suffixes = {
     text = {''}
 }
 local commands = {
-    cache = {'get', 'set', 'setrange', 'del', 'unlink', 'pttl'},
+    cache = {'get', 'set', 'setrange', 'del', 'unlink', 'pttl', 'pexpire'},
     lock = {'get', 'set', 'del', 'pttl', 'pexpire', 'incrby', 'zadd', 'zrange',
         'zrem'},
     text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset', 'expire'}

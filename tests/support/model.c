@@ -295,17 +295,14 @@ static bool is_over(const struct model *t, const struct model_call *call)
            is_gone(t, record);
 }
 
-static bool set_times(struct model *t, const struct model_call *call,
-                      uint64_t length_ms, struct model_reply *reply)
+static void set_times(struct model *t, const struct model_call *call,
+                      uint64_t length_ms)
 {
     unsigned char *record = t->slot[call->key].bytes.at;
 
-    if (!has_room(t, reply))
-        return false;
     shed_entry_put_u64(record + WRITTEN_AT, t->now_ms);
     shed_entry_put_u64(record + UNTIL_AT, t->now_ms + length_ms);
     touch(t, call->key);
-    return true;
 }
 
 static void say_wait(struct model *t, const struct model_call *call,
@@ -316,8 +313,7 @@ static void say_wait(struct model *t, const struct model_call *call,
     uint64_t until = model_get_u64(record + UNTIL_AT);
 
     if (t->now_ms < written) {
-        if (!set_times(t, call, until - written, reply))
-            return;
+        set_times(t, call, until - written);
         until = t->now_ms + (until - written);
     }
     say(reply, "WAIT");
@@ -419,9 +415,10 @@ static void renew(struct model *t, const struct model_call *call,
                   struct model_reply *reply)
 {
     say_integer(reply, 0);
-    if (read_key(t, call) == 'L' && is_owned(t, call) &&
-        set_times(t, call, number_of(&call->argv[3]), reply))
-        say_integer(reply, 1);
+    if (read_key(t, call) != 'L' || !is_owned(t, call))
+        return;
+    set_times(t, call, number_of(&call->argv[3]));
+    say_integer(reply, 1);
 }
 
 static void invalidate(struct model *t, const struct model_call *call,

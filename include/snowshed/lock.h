@@ -93,7 +93,8 @@ enum shed_lock_algorithm {
  * A hold was lost: its lease ended without a renewal, or it is another's by
  * now. Called once per lost hold, on a thread of the library, with no lock
  * held; reason is valid during the call. Set a flag: it must not block, nor
- * call a function that does. The library does not stop the work.
+ * call a function that does. The library does not stop the work. A loss that
+ * shed_lock_release is the first to find is told by its SHED_ELOST alone.
  *
  * A loss is found out by a renewal (so up to a third of the lease later), by
  * shed_lock_extend, when Redis comes back, or at the lease's end. What was held

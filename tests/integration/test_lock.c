@@ -425,7 +425,8 @@ static bool is_renewed(struct shed_lock_options *o)
     ck_assert_int_eq(w.code, SHED_OK);
     shed_lock_close(a);
     shed_lock_close(b);
-    ck_assert_uint_eq(atomic_load(&losses), is_mine ? 0 : 1);
+    /* none if the release told of it first */
+    ck_assert_uint_le(atomic_load(&losses), is_mine ? 0 : 1);
     o->on_lost = NULL;
     return is_mine;
 }

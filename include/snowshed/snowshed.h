@@ -239,10 +239,12 @@ shed_client_status_read(struct shed_client *client,
 
 /* What a name in Redis is used for. */
 enum shed_use {
-    SHED_USE_CACHE,    /* a cache of this name */
-    SHED_USE_LOCK,     /* a lock of this name, LEASE or QUORUM, that does not
-                          have exact_key set */
-    SHED_USE_TEXT_LOCK /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
+    SHED_USE_CACHE,     /* a cache of this name */
+    SHED_USE_LOCK,      /* a lock of this name, LEASE or QUORUM, that does not
+                           have exact_key set */
+    SHED_USE_TEXT_LOCK, /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
+    SHED_USE_EXACT_LOCK /* a lock of this name, LEASE or QUORUM, that has
+                           exact_key set */
 };
 
 /*

@@ -5,17 +5,19 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/tag.h"
 #include "client/client.h"
 
 #define TIMEOUT_MAX_MS 3600000
-#define KEY_MAX_BYTES (SHED_KEY_MAX_BYTES + 32)
+#define KEY_MAX_BYTES (2 * SHED_KEY_MAX_BYTES + 32)
 
-/* How the keys of a use are named, and what the script calls it. */
+/* How the first key of a use is named, and what the script calls the use. */
 static const struct {
     const char *word, *before, *behind;
 } uses[] = {[SHED_USE_CACHE] = {"cache", "", ":{snowshed:probe}"},
             [SHED_USE_LOCK] = {"lock", "lock:{", "}"},
-            [SHED_USE_TEXT_LOCK] = {"text", "", ""}};
+            [SHED_USE_TEXT_LOCK] = {"text", "", ""},
+            [SHED_USE_EXACT_LOCK] = {"lock", "", ""}};
 
 static enum shed_code check(const struct shed_client *client, enum shed_use use,
                             struct shed_bytes name, uint64_t timeout_ms,
@@ -51,6 +53,23 @@ static size_t name_key(char key[KEY_MAX_BYTES], enum shed_use use,
 
     size = add(key, size, name.data, name.size);
     return add(key, size, uses[use].behind, strlen(uses[use].behind));
+}
+
+/* What the names of the other keys begin with. Returns its size. */
+static size_t name_sides(char key[KEY_MAX_BYTES], enum shed_use use,
+                         struct shed_bytes name)
+{
+    static const char before[] = "lock:={";
+    struct shed_tag tag;
+    size_t size;
+
+    if (use != SHED_USE_EXACT_LOCK)
+        return name_key(key, use, name);
+    shed_tag_set(&tag, name.data, name.size);
+    size = add(key, 0, before, sizeof(before) - 1);
+    size = add(key, size, tag.at, tag.size);
+    size = add(key, size, "}", 1);
+    return add(key, size, name.data, name.size);
 }
 
 /* Say what is missing, as much of it as fits. A key can be any bytes. */
@@ -98,7 +117,7 @@ enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
     enum shed_code code = check(client, use, name, timeout_ms, err);
     struct shed_reply *reply = NULL;
     struct shed_args args;
-    char key[KEY_MAX_BYTES], channel[64];
+    char key[KEY_MAX_BYTES], sides[KEY_MAX_BYTES], channel[64];
     bool unused;
 
     if (code != SHED_OK)
@@ -109,6 +128,7 @@ enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
     shed_args_add_text(&args, uses[use].word);
     shed_args_add(&args, key, name_key(key, use, name));
     shed_args_add_text(&args, client->has_channel ? channel : "");
+    shed_args_add(&args, sides, name_sides(sides, use, name));
     code = shed_links_call_script(
         client->links, &args, 1, &reply, &unused,
         shed_deadline_ms(shed_now_ms(), timeout_ms > 0

@@ -2,6 +2,7 @@
 -- ARGV  1 'cache', 'lock' (LEASE and QUORUM) or 'text' (the other algorithms)
 --       2 the first of its keys
 --       3 the channel of a process, or '' where none is subscribed to
+--       4 what the names of its other keys begin with
 -- Returns the names of what is missing. A server before Redis 7 cannot tell:
 --         then nothing.
 -- The key is none of KEYS, because the server would refuse the whole call.
@@ -50,7 +51,7 @@ end
 -- then no command would be granted.
 local before = #missing
 for _, suffix in ipairs(suffixes[ARGV[1]]) do
-    local key = ARGV[2] .. suffix
+    local key = suffix == '' and ARGV[2] or ARGV[4] .. suffix
     if #missing == before then need('~' .. key, 'evalsha', 'x', '1', key) end
 end
 if #missing > before then return missing end

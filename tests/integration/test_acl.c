@@ -247,7 +247,7 @@ END_TEST
 static enum shed_code probe(struct shed_client *client, enum shed_use use,
                             struct shed_error *err)
 {
-    static const char *const names[] = {"item", "job", "lock:job"};
+    static const char *const names[] = {"item", "job", "lock:job", "lock:{b}x"};
 
     return shed_client_probe(
         client, use, shed_bytes(names[use], strlen(names[use])), 0, err);
@@ -257,7 +257,7 @@ START_TEST(with_these_rights_nothing_is_missing)
 {
     struct shed_client *client = open_shop();
 
-    for (unsigned use = SHED_USE_CACHE; use <= SHED_USE_TEXT_LOCK; use++) {
+    for (unsigned use = SHED_USE_CACHE; use <= SHED_USE_EXACT_LOCK; use++) {
         struct shed_error err = {0};
         ck_assert_msg(probe(client, use, &err) == SHED_OK, "%s", err.reason);
     }
@@ -271,7 +271,7 @@ static bool is_named(struct shed_client *client, const char *right)
 {
     struct shed_error err = {0};
 
-    for (unsigned use = SHED_USE_CACHE; use <= SHED_USE_TEXT_LOCK; use++)
+    for (unsigned use = SHED_USE_CACHE; use <= SHED_USE_EXACT_LOCK; use++)
         if (probe(client, use, &err) == SHED_EDENIED &&
             strstr(err.reason, right) != NULL)
             return true;
@@ -309,6 +309,10 @@ START_TEST(keys_and_channels_that_are_missing_are_named)
     } rows[] = {
         {"ACL SETUSER shop resetkeys ~lock:*", "~item:{snowshed:probe}"},
         {"ACL SETUSER shop resetkeys ~item:* ~lock:{job}", "~lock:{job}:f"},
+        {"ACL SETUSER shop resetkeys ~item:* ~lock:{job}* ~lock:={b}*",
+         "~lock:{b}x"},
+        {"ACL SETUSER shop resetkeys ~item:* ~lock:{job}* ~lock:{b}x",
+         "~lock:={b}lock:{b}x:f"},
         {"ACL SETUSER shop ~item:* ~lock:* resetchannels "
          "&__redis__:invalidate",
          "&snowshed:process:*"},

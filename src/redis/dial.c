@@ -1,5 +1,5 @@
-/* Connecting. Its one invariant: a wire that is handed out has been set up, and
- * nothing has come on it that was not asked for. */
+/* Connecting in the caller's thread, and the pause after a failure. Its one
+ * invariant: what fails is noted once, for all the connections together. */
 #include "redis/dial.h"
 
 #include <poll.h>
@@ -8,17 +8,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "redis/setup.h"
-
-/* A server that says nothing costs each call a whole timeout, one that refuses
- * a connection costs nothing: so the former is left alone for longer. */
-#define SILENCE_WEIGHT 5
-
-/* What a failure says about the server. */
-struct dialled {
-    bool is_silent;     /* nothing came from it until the deadline */
-    bool is_no_primary; /* by its own account */
-};
 
 /* -------------------------------------------------------------- connecting */
 
@@ -38,85 +27,18 @@ int shed_dial_wait(int fd, short events, uint64_t deadline_ms)
     }
 }
 
-static enum shed_code hear_all(struct shed_wire *w, struct shed_setup *setup,
-                               struct shed_error *err)
+/* Drive it until it is set up or has failed; at until_ms it has failed. */
+static void drive(struct shed_conn *c, uint64_t until_ms)
 {
-    struct shed_reply *reply = NULL;
-    enum shed_trouble unused;
-    enum shed_code code = SHED_OK;
-
-    while (code == SHED_OK && !shed_setup_is_done(setup)) {
-        enum shed_wire_io io = shed_wire_next(w, &reply, err);
-        if (io == SHED_WIRE_AGAIN)
-            return SHED_OK;
-        if (io == SHED_WIRE_LOST)
-            return SHED_EREDIS;
-        code = shed_setup_hear(setup, reply, &unused, err);
-        shed_reply_free(reply);
+    shed_conn_start(c, shed_address_term(c->address), shed_now_ms());
+    while (c->state == SHED_CONN_CONNECTING ||
+           c->state == SHED_CONN_SETTING_UP) {
+        int events = shed_dial_wait(c->wire.fd, shed_conn_want(c), until_ms);
+        if (events != 0)
+            shed_conn_ready(c, events);
+        else
+            shed_conn_tick(c, shed_conn_due_ms(c));
     }
-    return code;
-}
-
-/* Send and receive once, waiting for the socket. */
-static enum shed_code exchange(struct shed_wire *w, struct shed_setup *setup,
-                               uint64_t deadline_ms, bool *is_silent,
-                               struct shed_error *err)
-{
-    enum shed_wire_io sent = shed_wire_flush(w, err);
-    short events = sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN;
-
-    if (sent == SHED_WIRE_LOST)
-        return SHED_EREDIS;
-    *is_silent = shed_dial_wait(w->fd, events, deadline_ms) == 0;
-    if (*is_silent)
-        return shed_fail(err, SHED_EREDIS,
-                         "Redis %s: no answer to %s within the connect timeout",
-                         setup->address->text, shed_setup_awaited(setup));
-    if (shed_wire_fill(w, err) == SHED_WIRE_LOST)
-        return SHED_EREDIS;
-    return hear_all(w, setup, err);
-}
-
-static enum shed_code set_up(struct shed_wire *w, struct shed_address *address,
-                             uint64_t deadline_ms, struct dialled *dialled,
-                             struct shed_error *err)
-{
-    struct shed_setup setup;
-    enum shed_code code;
-
-    shed_setup_begin(&setup, address);
-    code = shed_setup_say(&setup, &w->out, err);
-    while (code == SHED_OK && !shed_setup_is_done(&setup))
-        code = exchange(w, &setup, deadline_ms, &dialled->is_silent, err);
-    dialled->is_no_primary = setup.is_no_primary;
-    if (code == SHED_OK && !shed_wire_is_quiet(w))
-        code =
-            shed_fail(err, SHED_EREDIS,
-                      "Redis %s: a reply that nobody asked for", address->text);
-    return code;
-}
-
-static enum shed_code dial(struct shed_wire *w, struct shed_address *address,
-                           uint64_t deadline_ms, struct dialled *dialled,
-                           struct shed_error *err)
-{
-    enum shed_code code = shed_wire_open(w, address, err);
-
-    *dialled = (struct dialled){0};
-    if (code != SHED_OK)
-        return code;
-    dialled->is_silent = shed_dial_wait(w->fd, POLLOUT, deadline_ms) == 0;
-    if (dialled->is_silent)
-        code = shed_fail(err, SHED_EREDIS,
-                         "Redis %s: no connection within the connect timeout",
-                         address->text);
-    else
-        code = shed_wire_connected(w, address, err);
-    if (code == SHED_OK)
-        code = set_up(w, address, deadline_ms, dialled, err);
-    if (code != SHED_OK)
-        shed_wire_close(w);
-    return code;
 }
 
 /* ------------------------------------------------------- whether to connect */
@@ -165,7 +87,7 @@ void shed_dialler_hear(struct shed_dialler *d)
 void shed_dialler_hear_nothing(struct shed_dialler *d,
                                const struct shed_error *failure)
 {
-    note_failure(d, SILENCE_WEIGHT, failure);
+    note_failure(d, SHED_CONN_SILENCE_WEIGHT, failure);
 }
 
 void shed_dialler_go_on(struct shed_dialler *d)
@@ -193,33 +115,43 @@ static void note_silence(struct shed_dialler *d,
         now_ms - since_ms < d->connect_timeout_ms)
         return;
     atomic_store(&d->silent_since_ms, 0);
-    note_failure(d, SILENCE_WEIGHT, failure);
+    note_failure(d, SHED_CONN_SILENCE_WEIGHT, failure);
 }
 
-enum shed_code shed_dial(struct shed_dialler *d, struct shed_wire *w,
-                         unsigned *term, uint64_t deadline_ms,
-                         struct shed_error *err)
+/* is_cut_short: by the caller's deadline, before the connect timeout. */
+static void note(struct shed_dialler *d, const struct shed_conn_failure *f,
+                 bool is_cut_short)
 {
-    uint64_t limit_ms = shed_deadline_ms(shed_now_ms(), d->connect_timeout_ms);
+    if (f->is_silent && is_cut_short)
+        note_silence(d, &f->error);
+    else if (f->error.code != SHED_ENOMEM)
+        note_failure(d, f->is_silent ? SHED_CONN_SILENCE_WEIGHT : 1, &f->error);
+}
+
+enum shed_code shed_dial(struct shed_dialler *d, struct shed_conn *c,
+                         uint64_t deadline_ms, struct shed_error *err)
+{
+    uint64_t limit_ms = shed_deadline_ms(shed_now_ms(), c->connect_timeout_ms);
     uint64_t until_ms = deadline_ms < limit_ms ? deadline_ms : limit_ms;
-    struct dialled dialled;
     enum shed_code code = check_pause(d, err);
+    struct shed_error why;
 
     if (code != SHED_OK)
         return code;
     shed_address_await(d->address, until_ms);
-    *term = shed_address_term(d->address);
-    code = dial(w, d->address, until_ms, &dialled, err);
-    if (code == SHED_OK)
-        code = shed_wire_block(w, d->command_timeout_ms, err);
-    if (dialled.is_silent && deadline_ms < limit_ms)
-        note_silence(d, err);
-    else if (code != SHED_OK && code != SHED_ENOMEM)
-        note_failure(d, dialled.is_silent ? SILENCE_WEIGHT : 1, err);
-    if (dialled.is_no_primary)
-        shed_dialler_leave(d, *term);
-    if (code != SHED_OK)
-        shed_wire_close(w);
+    drive(c, until_ms);
+    if (c->state == SHED_CONN_OPEN &&
+        shed_wire_block(&c->wire, c->command_timeout_ms, &why) != SHED_OK)
+        shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
+    if (c->state == SHED_CONN_OPEN)
+        return SHED_OK;
+    note(d, &c->failure, deadline_ms < limit_ms);
+    if (c->failure.is_no_primary)
+        shed_dialler_leave(d, c->term);
+    if (err != NULL)
+        *err = c->failure.error;
+    code = c->failure.error.code;
+    shed_conn_close(c);
     return code;
 }
 
@@ -233,7 +165,6 @@ enum shed_code shed_dialler_init(struct shed_dialler *d,
     *d =
         (struct shed_dialler){.address = address,
                               .connect_timeout_ms = options->connect_timeout_ms,
-                              .command_timeout_ms = options->command_timeout_ms,
                               .reconnect_min_ms = options->reconnect_min_ms,
                               .reconnect_max_ms = options->reconnect_max_ms};
     if (pthread_mutex_init(&d->mu, NULL) != 0)

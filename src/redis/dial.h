@@ -9,12 +9,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "redis/wire.h"
+#include "redis/conn.h"
 
 struct shed_dialler {
     /* set at creation */
     struct shed_address *address;
-    uint64_t connect_timeout_ms, command_timeout_ms;
+    uint64_t connect_timeout_ms;
     uint64_t reconnect_min_ms, reconnect_max_ms;
     /* atomic */
     atomic_uint failures; /* in a row, weighed */
@@ -34,15 +34,16 @@ shed_dialler_init(struct shed_dialler *dialler, struct shed_address *address,
 void shed_dialler_fini(struct shed_dialler *dialler);
 
 /*
- * Connect wire, which is closed, and set the connection up, until deadline_ms
- * (shed_now_ms) or the connect timeout, unless there is a pause after a
- * failure. *term is the address's when it began.
+ * Connect conn, which is closed, and set it up, until deadline_ms (shed_now_ms)
+ * or the connect timeout, unless there is a pause after a failure. Touches all
+ * of conn but its queue. Receiving on it may then block
+ * (shed_wire_fill_waiting).
  *
  * Returns: SHED_OK; SHED_EREDIS, SHED_EDENIED, SHED_EBUSY (descriptors),
- * SHED_ENOMEM: wire is closed.
+ * SHED_ENOMEM: conn is closed.
  */
 SHED_MUST_CHECK enum shed_code shed_dial(struct shed_dialler *dialler,
-                                         struct shed_wire *wire, unsigned *term,
+                                         struct shed_conn *conn,
                                          uint64_t deadline_ms,
                                          struct shed_error *err);
 

@@ -1,11 +1,11 @@
 /*
- * Shared connections. Its invariants: replies go to slots in the order in which
- * their commands were appended; a connection that timed out or that nobody
- * reads any more is closed, so that no late reply can meet a later call.
+ * Shared connections. Its invariants: replies go to calls in the order in which
+ * their commands were queued; a connection that timed out or that nobody reads
+ * any more is closed, so that no late reply can meet a later call.
  *
- * A request lives on its caller's stack. It is reached through its slot, and
- * only under the link's mutex; who gives up takes it out of the slot, which
- * then swallows the replies.
+ * A request lives on its caller's stack. It is reached through the calls of the
+ * connection's queue, and only under the link's mutex; a request that gives up
+ * removes itself from its calls, whose replies are then thrown away.
  */
 #include "redis/link.h"
 
@@ -19,12 +19,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "redis/conn.h"
 #include "redis/dial.h"
 
-/* Requests that may share a link at a time; more are refused. Powers of two,
- * because the ring counts with a mask. */
-#define SLOTS_MAX ((size_t)65536)
-#define FIRST_SLOTS ((size_t)64)
 /* Replies parsed between two takes of the mutex. */
 #define PARSE_BATCH 64
 
@@ -53,7 +50,8 @@ enum outcome {
 struct batch {
     const struct shed_args *commands;
     size_t count;
-    uint64_t number; /* of the first */
+    struct shed_conn_call *calls; /* as many */
+    struct shed_conn_call single; /* where they are one */
     struct shed_buffer bytes;
 };
 
@@ -71,12 +69,6 @@ struct request {
     struct request *next; /* among those whose latch is to be counted down */
 };
 
-struct slot {
-    struct request *request; /* NULL: given up */
-    size_t missing;          /* replies still to come */
-    uint64_t since_ms;       /* when it was appended */
-};
-
 struct link {
     struct shed_links *links;
     atomic_size_t users; /* requests that are in a slot, for choosing */
@@ -84,74 +76,25 @@ struct link {
     pthread_mutex_t mu;
     /* under mu */
     bool is_led;
-    uint64_t doubt_ms;         /* shed_now_ms; not to be doubted before */
-    bool is_out_of_step;       /* the leader is to close the connection */
-    uint64_t connection;       /* counted: which it is */
-    uint64_t heard_ms;         /* when the last reply came */
-    uint64_t last_used_ms;     /* when somebody last found it idle */
-    struct shed_buffer queued; /* behind what the leader sends */
-    struct slot *slots;        /* a ring, oldest first */
-    size_t slots_capacity, slots_first, slots_count;
+    uint64_t doubt_ms;       /* shed_now_ms; not to be doubted before */
+    bool is_out_of_step;     /* the leader is to close the connection */
+    uint64_t connection;     /* counted: which it is */
+    uint64_t last_used_ms;   /* when somebody last found it idle */
     struct request *settled; /* their latches are released when mu is free */
 
-    /* the leader's */
-    struct shed_wire wire;
-    unsigned term; /* of the address, when it was connected */
+    /* its queue is under mu, the rest is the leader's */
+    struct shed_conn conn;
 };
 
 struct shed_links {
     /* set at creation */
     struct shed_dialler dialler;
-    uint64_t command_timeout_ms;
     size_t count;
     struct link *link;
     atomic_uint_fast64_t last_number; /* of the commands */
 };
 
-/* ------------------------------------------------------------- the slots */
-
-static struct slot *slot_at(struct link *l, size_t i)
-{
-    return &l->slots[(l->slots_first + i) & (l->slots_capacity - 1)];
-}
-
-static enum shed_code grow_slots_locked(struct link *l, struct shed_error *err)
-{
-    size_t capacity =
-        l->slots_capacity > 0 ? l->slots_capacity * 2 : FIRST_SLOTS;
-    struct slot *slots;
-
-    if (capacity > SLOTS_MAX)
-        return shed_fail(err, SHED_EBUSY,
-                         "Redis: %zu calls wait on a connection already",
-                         l->slots_count);
-    slots = malloc(capacity * sizeof(*slots));
-    if (slots == NULL)
-        return shed_fail_nomem(err, "a Redis call");
-    for (size_t i = 0; i < l->slots_count; i++)
-        slots[i] = *slot_at(l, i);
-    free(l->slots);
-    l->slots = slots;
-    l->slots_capacity = capacity;
-    l->slots_first = 0;
-    return SHED_OK;
-}
-
-static enum shed_code append_locked(struct link *l, struct request *r,
-                                    const struct shed_buffer *commands,
-                                    uint64_t now_ms, struct shed_error *err)
-{
-    enum shed_code code = SHED_OK;
-
-    if (l->slots_count == l->slots_capacity)
-        code = grow_slots_locked(l, err);
-    if (code == SHED_OK)
-        code = shed_buffer_add(&l->queued, commands, err);
-    if (code != SHED_OK)
-        return code;
-    *slot_at(l, l->slots_count++) = (struct slot){r, r->expected, now_ms};
-    return SHED_OK;
-}
+/* ---------------------------------------------------------- the requests */
 
 static void settle_locked(struct link *l, struct request *r,
                           enum outcome outcome)
@@ -177,20 +120,17 @@ static void unlock_and_wake(struct link *l)
     }
 }
 
-static void deliver_locked(struct link *l, struct shed_reply *reply)
+static void deliver_locked(struct link *l, const struct shed_conn_call *call,
+                           struct shed_reply *reply)
 {
-    struct slot *slot = slot_at(l, 0);
-    struct request *r = slot->request;
+    struct request *r = call->owner;
 
-    if (r != NULL)
-        r->replies[r->received++] = reply;
-    else
+    if (r == NULL) {
         shed_reply_free(reply);
-    if (--slot->missing > 0)
         return;
-    l->slots_first = (l->slots_first + 1) & (l->slots_capacity - 1);
-    l->slots_count--;
-    if (r == NULL)
+    }
+    r->replies[call->index] = reply;
+    if (++r->received < r->expected)
         return;
     r->connection = l->connection;
     settle_locked(l, r, OUTCOME_DONE);
@@ -206,20 +146,21 @@ static void free_all(struct shed_reply **replies, size_t count)
 
 static void close_locked(struct link *l)
 {
-    shed_wire_close(&l->wire);
+    shed_conn_close(&l->conn);
     l->connection++;
     l->is_out_of_step = false;
 }
 
-/* The connection is of no use any more: nor are the commands on it. */
+/* The connection is of no use any more: nor are the calls on it. A request of
+ * several is told once. */
 static void lose_locked(struct link *l, const struct shed_error *why)
 {
+    struct shed_conn_call call;
+
     close_locked(l);
-    l->queued.size = 0;
-    for (; l->slots_count > 0; l->slots_count--) {
-        struct request *r = slot_at(l, 0)->request;
-        l->slots_first = (l->slots_first + 1) & (l->slots_capacity - 1);
-        if (r == NULL)
+    while (shed_conn_pop(&l->conn.queue, &call)) {
+        struct request *r = call.owner;
+        if (r == NULL || r->outcome == OUTCOME_LOST)
             continue;
         r->error = *why;
         settle_locked(l, r, OUTCOME_LOST);
@@ -228,17 +169,6 @@ static void lose_locked(struct link *l, const struct shed_error *why)
 
 /* --------------------------------------------------------------- leading */
 
-/* Take over what was queued behind the bytes that are sent. */
-static void take_queued_locked(struct link *l)
-{
-    struct shed_buffer empty = l->wire.out;
-
-    if (l->wire.out.size > 0 || l->queued.size == 0)
-        return;
-    l->wire.out = l->queued;
-    l->queued = empty;
-}
-
 /* Parse what has been read. */
 static enum shed_wire_io parse(struct link *l, struct shed_reply **replies,
                                size_t *count, struct shed_error *err)
@@ -246,7 +176,7 @@ static enum shed_wire_io parse(struct link *l, struct shed_reply **replies,
     enum shed_wire_io io = SHED_WIRE_DONE;
 
     for (*count = 0; *count < PARSE_BATCH && io == SHED_WIRE_DONE;) {
-        io = shed_wire_next(&l->wire, &replies[*count], err);
+        io = shed_wire_next(&l->conn.wire, &replies[*count], err);
         if (io == SHED_WIRE_DONE)
             (*count)++;
     }
@@ -257,9 +187,8 @@ static enum shed_wire_io parse(struct link *l, struct shed_reply **replies,
  * give or take what has passed since the command was appended. */
 static bool is_patient(const struct link *l, uint64_t deadline_ms)
 {
-    uint64_t timeout_ms = l->links->command_timeout_ms;
-
-    return shed_left_ms(deadline_ms, shed_now_ms()) + SLACK_MS >= timeout_ms;
+    return shed_left_ms(deadline_ms, shed_now_ms()) + SLACK_MS >=
+           l->conn.command_timeout_ms;
 }
 
 /* Send and receive once, without mu; waits for the socket if need be, at most
@@ -268,7 +197,7 @@ static enum shed_wire_io exchange(struct link *l, uint64_t deadline_ms,
                                   struct shed_reply **replies, size_t *count,
                                   struct shed_error *err)
 {
-    enum shed_wire_io sent = shed_wire_flush(&l->wire, err);
+    enum shed_wire_io sent = shed_wire_flush(&l->conn.wire, err);
     enum shed_wire_io io;
 
     if (sent == SHED_WIRE_LOST)
@@ -277,36 +206,26 @@ static enum shed_wire_io exchange(struct link *l, uint64_t deadline_ms,
     if (io == SHED_WIRE_LOST || *count > 0)
         return io;
     if (sent == SHED_WIRE_DONE && is_patient(l, deadline_ms))
-        io = shed_wire_fill_waiting(&l->wire, err);
-    else if (shed_dial_wait(l->wire.fd,
+        io = shed_wire_fill_waiting(&l->conn.wire, err);
+    else if (shed_dial_wait(l->conn.wire.fd,
                             sent == SHED_WIRE_AGAIN ? POLLIN | POLLOUT : POLLIN,
                             deadline_ms) == 0)
         return SHED_WIRE_AGAIN;
     else
-        io = shed_wire_fill(&l->wire, err);
+        io = shed_wire_fill(&l->conn.wire, err);
     return io == SHED_WIRE_DONE ? parse(l, replies, count, err) : io;
 }
 
-/* When the oldest command counts as unanswered. While replies to those before
- * it keep coming, the server is not silent. */
-static uint64_t patience_end_locked(struct link *l)
-{
-    uint64_t since_ms = slot_at(l, 0)->since_ms;
-
-    return (since_ms > l->heard_ms ? since_ms : l->heard_ms) +
-           l->links->command_timeout_ms;
-}
-
-static void close_if_unanswered_locked(struct link *l)
+static void close_if_silent_locked(struct link *l)
 {
     struct shed_error why;
 
-    if (l->slots_count == 0 || shed_now_ms() < patience_end_locked(l))
+    shed_conn_tick(&l->conn, shed_now_ms());
+    if (l->conn.state != SHED_CONN_FAILED)
         return;
-    (void)shed_fail(&why, SHED_EREDIS, "Redis %s: no reply within %llu ms",
-                    l->links->dialler.address->text,
-                    (unsigned long long)l->links->command_timeout_ms);
-    shed_dialler_hear_nothing(&l->links->dialler, &why);
+    why = l->conn.failure.error;
+    if (l->conn.failure.is_silent)
+        shed_dialler_hear_nothing(&l->links->dialler, &why);
     lose_locked(l, &why);
 }
 
@@ -316,52 +235,47 @@ static void connect_locked(struct link *l, uint64_t deadline_ms)
     enum shed_code code;
 
     unlock_and_wake(l);
-    code = shed_dial(&l->links->dialler, &l->wire, &l->term, deadline_ms, &why);
+    code = shed_dial(&l->links->dialler, &l->conn, deadline_ms, &why);
     pthread_mutex_lock(&l->mu);
     if (code != SHED_OK)
         lose_locked(l, &why);
 }
 
-static enum shed_wire_io out_of_step(struct shed_error *err)
-{
-    (void)shed_fail(err, SHED_EREDIS,
-                    "Redis: a reply that answers another call");
-    return SHED_WIRE_LOST;
-}
-
-static bool is_left(const struct link *l)
-{
-    return l->term != shed_address_term(l->links->dialler.address);
-}
-
-static void lose_left_locked(struct link *l)
+static bool lose_if_left_locked(struct link *l)
 {
     struct shed_error why;
 
-    (void)shed_fail(&why, SHED_EREDIS, "Redis %s is not a primary any more",
-                    l->links->dialler.address->text);
+    if (!shed_conn_is_left(&l->conn, &why))
+        return false;
     lose_locked(l, &why);
+    return true;
 }
 
-/* Hand out what came. */
-static enum shed_wire_io deliver_all_locked(struct link *l,
-                                            struct shed_reply **replies,
-                                            size_t count,
-                                            struct shed_error *err)
+/* Hand out what came. Returns: false when it is out of step. */
+static bool deliver_all_locked(struct link *l, struct shed_reply **replies,
+                               size_t count, struct shed_error *err)
 {
-    enum shed_wire_io io = SHED_WIRE_DONE;
+    uint64_t now_ms = shed_now_ms();
+    bool is_in_step = !l->is_out_of_step;
 
-    if (l->is_out_of_step)
-        io = out_of_step(err);
+    if (!is_in_step)
+        (void)shed_conn_out_of_step(err);
     for (size_t i = 0; i < count; i++) {
-        if (l->slots_count > 0 && !l->is_out_of_step) {
-            deliver_locked(l, replies[i]);
-            continue;
+        enum shed_conn_match match = SHED_CONN_UNASKED;
+        struct shed_conn_call call;
+        if (is_in_step)
+            match = shed_conn_match(&l->conn, now_ms, &replies[i], &call, err);
+        if (match == SHED_CONN_ANSWER) {
+            deliver_locked(l, &call, replies[i]);
+        } else if (match == SHED_CONN_UNASKED) {
+            shed_reply_free(replies[i]);
+            (void)shed_conn_out_of_step(err);
+            is_in_step = false;
+        } else if (match == SHED_CONN_OUT_OF_STEP) {
+            is_in_step = false;
         }
-        shed_reply_free(replies[i]);
-        io = out_of_step(err);
     }
-    return io;
+    return is_in_step;
 }
 
 /* One round with mu released in between. */
@@ -369,38 +283,37 @@ static void lead_once_locked(struct link *l, struct request *me)
 {
     struct shed_reply *replies[PARSE_BATCH];
     struct shed_error why;
-    uint64_t until_ms = patience_end_locked(l);
+    uint64_t until_ms = shed_conn_silent_at_ms(&l->conn);
     size_t count = 0;
     enum shed_wire_io io;
 
     if (me->deadline_ms < until_ms)
         until_ms = me->deadline_ms;
-    take_queued_locked(l);
+    (void)shed_conn_take(&l->conn);
     unlock_and_wake(l);
     io = exchange(l, until_ms, replies, &count, &why);
     for (size_t i = 0; i < count; i++)
         if (shed_reply_is_no_primary(replies[i]))
-            shed_dialler_leave(&l->links->dialler, l->term);
+            shed_dialler_leave(&l->links->dialler, l->conn.term);
     pthread_mutex_lock(&l->mu);
-    if (count > 0) {
+    if (count > 0)
         shed_dialler_hear(&l->links->dialler);
-        l->heard_ms = shed_now_ms();
-    }
-    if (deliver_all_locked(l, replies, count, &why) == SHED_WIRE_LOST ||
-        io == SHED_WIRE_LOST)
+    if (!deliver_all_locked(l, replies, count, &why) || io == SHED_WIRE_LOST)
         lose_locked(l, &why);
-    else if (is_left(l))
-        lose_left_locked(l);
-    else
-        close_if_unanswered_locked(l);
+    else if (!lose_if_left_locked(l))
+        close_if_silent_locked(l);
 }
 
-/* Out of its slot: the replies, if they still come, are nobody's. */
+/* Out of its calls: the replies, if they still come, are nobody's. */
 static void give_up_locked(struct link *l, struct request *r)
 {
-    for (size_t i = 0; i < l->slots_count; i++)
-        if (slot_at(l, i)->request == r)
-            slot_at(l, i)->request = NULL;
+    for (size_t i = 0; i < l->conn.queue.count; i++) {
+        struct shed_conn_call *call = shed_conn_call_at(&l->conn, i);
+        if (call->owner != r)
+            continue;
+        call->owner = NULL;
+        call->again = NULL;
+    }
 }
 
 /* Let the oldest request that still waits lead; before it wakes, what is
@@ -409,13 +322,12 @@ static void hand_over_locked(struct link *l)
 {
     struct shed_error why;
 
-    for (size_t i = 0; i < l->slots_count; i++) {
-        struct request *next = slot_at(l, i)->request;
+    for (size_t i = 0; i < l->conn.queue.count; i++) {
+        struct request *next = shed_conn_call_at(&l->conn, i)->owner;
         if (next == NULL)
             continue;
-        take_queued_locked(l);
-        if (l->wire.fd >= 0 &&
-            shed_wire_flush(&l->wire, &why) == SHED_WIRE_LOST)
+        if (l->conn.state == SHED_CONN_OPEN && shed_conn_take(&l->conn) &&
+            shed_wire_flush(&l->conn.wire, &why) == SHED_WIRE_LOST)
             lose_locked(l, &why);
         else {
             settle_locked(l, next, OUTCOME_LEADER);
@@ -423,7 +335,7 @@ static void hand_over_locked(struct link *l)
         }
         return;
     }
-    if (l->slots_count > 0) {
+    if (l->conn.queue.count > 0) {
         (void)shed_fail(&why, SHED_EREDIS, "Redis: given up");
         lose_locked(l, &why);
     }
@@ -435,11 +347,9 @@ static void lead_locked(struct link *l, struct request *me)
     me->has_latch = false; /* whoever leads is not waiting at its latch */
     me->outcome = OUTCOME_NONE;
     while (me->outcome == OUTCOME_NONE) {
-        if (l->wire.fd < 0)
+        if (l->conn.state == SHED_CONN_CLOSED)
             connect_locked(l, me->deadline_ms);
-        else if (is_left(l))
-            lose_left_locked(l);
-        else
+        else if (!lose_if_left_locked(l))
             lead_once_locked(l, me);
         if (me->outcome == OUTCOME_NONE && shed_now_ms() >= me->deadline_ms)
             break;
@@ -497,17 +407,30 @@ static enum shed_code conclude(struct request *me, struct shed_error *err)
 {
     if (me->outcome == OUTCOME_DONE)
         return SHED_OK;
-    free_all(me->replies, me->received);
+    free_all(me->replies, me->expected);
     if (me->outcome == OUTCOME_LOST)
         return shed_fail(err, me->error.code, "%s", me->error.reason);
     return shed_fail(err, SHED_ETIMEDOUT,
                      "the deadline passed before Redis answered");
 }
 
+/* A connection that was left, or on which something came while nobody asked, is
+ * closed before it is used. */
+static void check_idle_locked(struct link *l, uint64_t now_ms)
+{
+    struct shed_error unused;
+
+    if (l->conn.state == SHED_CONN_OPEN &&
+        (shed_conn_is_left(&l->conn, &unused) ||
+         (now_ms - l->last_used_ms >= IDLE_MS &&
+          !shed_conn_is_quiet(&l->conn))))
+        close_locked(l);
+    l->last_used_ms = now_ms;
+}
+
 /* Begun with mu, ended without. */
 static enum shed_code run_locked(struct link *l, struct request *me,
-                                 const struct shed_buffer *commands,
-                                 struct shed_error *err)
+                                 const struct batch *b, struct shed_error *err)
 {
     bool has_latch = l->is_led;
     uint64_t now_ms = shed_now_ms();
@@ -520,15 +443,11 @@ static enum shed_code run_locked(struct link *l, struct request *me,
         pthread_mutex_unlock(&l->mu);
         return code;
     }
-    code = append_locked(l, me, commands, now_ms, err);
+    code = shed_conn_send(&l->conn, &b->bytes, b->calls, b->count, now_ms, err);
     if (code == SHED_OK && !has_latch) {
         l->is_led = true;
-        if (l->wire.fd >= 0 &&
-            (is_left(l) || (now_ms - l->last_used_ms >= IDLE_MS &&
-                            !shed_wire_is_quiet(&l->wire))))
-            close_locked(l);
+        check_idle_locked(l, now_ms);
         lead_locked(l, me);
-        l->last_used_ms = now_ms;
     }
     unlock_and_wake(l);
     if (code == SHED_OK && has_latch)
@@ -544,20 +463,11 @@ static void drop_locked(struct link *l, const struct shed_link_use *use)
 {
     struct shed_error why;
 
-    (void)out_of_step(&why);
+    (void)shed_conn_out_of_step(&why);
     if (l->connection == use->connection && l->is_led)
         l->is_out_of_step = true; /* the wire is the leader's */
     else if (l->connection == use->connection)
         lose_locked(l, &why);
-}
-
-static void drop(struct shed_links *links, const struct shed_link_use *use)
-{
-    struct link *l = &links->link[use->link];
-
-    pthread_mutex_lock(&l->mu);
-    drop_locked(l, use);
-    unlock_and_wake(l);
 }
 
 void shed_links_doubt(struct shed_links *links, const struct shed_link_use *use)
@@ -573,25 +483,7 @@ void shed_links_doubt(struct shed_links *links, const struct shed_link_use *use)
     unlock_and_wake(l);
 }
 
-/* Take the scripts' own replies out of those that carry the numbers of their
- * calls. Returns: false if one carries another. */
-static bool open_replies(const struct batch *b, struct shed_reply **replies)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        struct shed_reply *whole = replies[i];
-        if (b->commands[i].script == NULL)
-            continue;
-        if (!shed_script_is_reply(whole, b->number + i))
-            return false;
-        if (shed_reply_error(whole) != NULL)
-            continue;
-        replies[i] = shed_reply_take(whole, 1);
-        shed_reply_free(whole);
-    }
-    return true;
-}
-
-static enum shed_code call_once(struct shed_links *links, const struct batch *b,
+static enum shed_code call_once(struct shed_links *links, struct batch *b,
                                 struct shed_reply **replies,
                                 struct shed_link_use *use, uint64_t deadline_ms,
                                 bool *was_connected, struct shed_error *err)
@@ -601,44 +493,53 @@ static enum shed_code call_once(struct shed_links *links, const struct batch *b,
         .replies = replies, .expected = b->count, .deadline_ms = deadline_ms};
     enum shed_code code;
 
+    memset(replies, 0, b->count * sizeof(*replies));
+    for (size_t i = 0; i < b->count; i++)
+        b->calls[i].owner = &me;
     atomic_fetch_add_explicit(&l->users, 1, memory_order_relaxed);
     pthread_mutex_lock(&l->mu);
-    *was_connected = l->is_led || l->wire.fd >= 0;
-    code = run_locked(l, &me, &b->bytes, err);
+    *was_connected = l->is_led || l->conn.state == SHED_CONN_OPEN;
+    code = run_locked(l, &me, b, err);
     atomic_fetch_sub_explicit(&l->users, 1, memory_order_relaxed);
     *use = (struct shed_link_use){(size_t)(l - links->link), me.connection};
-    if (code != SHED_OK || open_replies(b, replies))
-        return code;
-    free_all(me.replies, me.received);
-    drop(links, use);
-    (void)out_of_step(err);
-    return SHED_EREDIS;
+    return code;
 }
 
-static enum shed_code append_numbered(struct shed_buffer *bytes,
-                                      const struct shed_args *args,
-                                      uint64_t number, struct shed_error *err)
+static enum shed_code add_call(struct shed_links *links, struct batch *b,
+                               size_t i, struct shed_error *err)
 {
-    struct shed_args numbered = *args;
-    char digits[SHED_SCRIPT_DIGITS];
+    const struct shed_args *args = &b->commands[i];
+    struct shed_conn_call *call = &b->calls[i];
 
-    shed_script_number(&numbered, number, digits);
-    return shed_buffer_append(bytes, &numbered, err);
+    *call = (struct shed_conn_call){.index = i};
+    if (args->script != NULL) {
+        call->again = args;
+        call->number = atomic_fetch_add_explicit(&links->last_number, 1,
+                                                 memory_order_relaxed) +
+                       1;
+    }
+    return shed_conn_format(&b->bytes, args, call->number, false, err);
 }
 
-static enum shed_code create_batch(struct shed_links *links, struct batch *b,
-                                   struct shed_error *err)
+static void fini_batch(struct batch *b)
+{
+    shed_buffer_fini(&b->bytes);
+    if (b->calls != &b->single)
+        free(b->calls);
+}
+
+static enum shed_code init_batch(struct shed_links *links, struct batch *b,
+                                 const struct shed_args *commands, size_t count,
+                                 struct shed_error *err)
 {
     enum shed_code code = SHED_OK;
 
-    b->number = atomic_fetch_add_explicit(&links->last_number, b->count,
-                                          memory_order_relaxed) +
-                1;
-    for (size_t i = 0; i < b->count && code == SHED_OK; i++)
-        code = b->commands[i].script == NULL
-                   ? shed_buffer_append(&b->bytes, &b->commands[i], err)
-                   : append_numbered(&b->bytes, &b->commands[i], b->number + i,
-                                     err);
+    *b = (struct batch){.commands = commands, .count = count};
+    b->calls = count == 1 ? &b->single : malloc(count * sizeof(*b->calls));
+    if (b->calls == NULL)
+        return shed_fail_nomem(err, "a Redis call");
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = add_call(links, b, i, err);
     return code;
 }
 
@@ -652,7 +553,7 @@ static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
 
 /* With the connection that was tried first perhaps long dead, one more try on
  * a new one decides; and so it does after a replica has refused. */
-static enum shed_code send_all(struct shed_links *links, const struct batch *b,
+static enum shed_code send_all(struct shed_links *links, struct batch *b,
                                struct shed_reply **replies,
                                struct shed_link_use *use, bool *is_repeated,
                                uint64_t deadline_ms, struct shed_error *err)
@@ -684,16 +585,16 @@ static enum shed_code call(struct shed_links *links,
                            struct shed_link_use *use, bool *is_repeated,
                            uint64_t deadline_ms, struct shed_error *err)
 {
-    struct batch b = {.commands = commands, .count = count};
+    struct batch b;
     enum shed_code code;
 
     *is_repeated = false;
     if (count == 0)
         return SHED_OK;
-    code = create_batch(links, &b, err);
+    code = init_batch(links, &b, commands, count, err);
     if (code == SHED_OK)
         code = send_all(links, &b, replies, use, is_repeated, deadline_ms, err);
-    shed_buffer_fini(&b.bytes);
+    fini_batch(&b);
     return code;
 }
 
@@ -710,31 +611,15 @@ enum shed_code shed_links_call(struct shed_links *links,
                 &is_repeated, deadline_ms, err);
 }
 
-static bool is_any_unknown(struct shed_reply **replies, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (shed_script_is_unknown(replies[i]))
-            return true;
-    return false;
-}
-
 enum shed_code shed_links_call_script(struct shed_links *links,
-                                      struct shed_args *args, size_t count,
-                                      struct shed_reply **replies,
+                                      const struct shed_args *args,
+                                      size_t count, struct shed_reply **replies,
                                       bool *is_repeated, uint64_t deadline_ms,
                                       struct shed_error *err)
 {
-    struct shed_link_use use;
-    enum shed_code code =
-        call(links, args, count, replies, &use, is_repeated, deadline_ms, err);
+    struct shed_link_use unused;
 
-    if (code != SHED_OK || !is_any_unknown(replies, count))
-        return code;
-    for (size_t i = 0; i < count; i++)
-        shed_reply_free(replies[i]);
-    memset(replies, 0, count * sizeof(struct shed_reply *));
-    shed_script_by_text(&args[0]); /* which makes it known to the others */
-    return call(links, args, count, replies, &use, is_repeated, deadline_ms,
+    return call(links, args, count, replies, &unused, is_repeated, deadline_ms,
                 err);
 }
 
@@ -752,12 +637,11 @@ enum shed_code shed_links_create(struct shed_address *address,
         free(links);
         return shed_fail_nomem(err, "the Redis links");
     }
-    links->command_timeout_ms = options->command_timeout_ms;
     links->link = calloc(count, sizeof(*links->link));
     for (; links->link != NULL && links->count < count; links->count++) {
         struct link *l = &links->link[links->count];
         l->links = links;
-        shed_wire_init(&l->wire);
+        shed_conn_init(&l->conn, address, options);
         if (pthread_mutex_init(&l->mu, NULL) != 0)
             break;
     }
@@ -780,9 +664,7 @@ void shed_links_destroy(struct shed_links *links)
         return;
     for (size_t i = 0; links->link != NULL && i < links->count; i++) {
         struct link *l = &links->link[i];
-        shed_wire_close(&l->wire);
-        shed_buffer_fini(&l->queued);
-        free(l->slots);
+        shed_conn_fini(&l->conn);
         pthread_mutex_destroy(&l->mu);
     }
     free(links->link);

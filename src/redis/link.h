@@ -54,12 +54,12 @@ shed_links_call(struct shed_links *links, const struct shed_args *commands,
                 struct shed_link_use *use, uint64_t deadline_ms,
                 struct shed_error *err);
 
-/* The same for calls of one script, begun with shed_script_begin; all once more
- * and the first by text if the server has lost it. replies are the script's
+/* The same for calls of scripts, begun with shed_script_begin. Those whose
+ * script the server has lost go once more, by text. replies are the scripts'
  * own. *is_repeated: they were sent twice, and may have been carried out before
  * they were answered. */
 SHED_MUST_CHECK enum shed_code
-shed_links_call_script(struct shed_links *links, struct shed_args *args,
+shed_links_call_script(struct shed_links *links, const struct shed_args *args,
                        size_t count, struct shed_reply **replies,
                        bool *is_repeated, uint64_t deadline_ms,
                        struct shed_error *err);

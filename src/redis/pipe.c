@@ -1,11 +1,13 @@
 /*
- * The reactor's connections. Its invariants: each call's fn is called exactly
- * once and from the loop; a connection that failed in any way is closed before
- * anybody hears of it.
+ * The reactor's connections: a conn, driven by the loop. Its invariants: each
+ * call's fn is called exactly once and from the loop; a connection that failed
+ * in any way is closed before anybody hears of it.
  */
 #include "redis/pipe.h"
 
+#include <assert.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <uv.h>
 
@@ -13,22 +15,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "redis/conn.h"
 #include "redis/script.h"
-#include "redis/setup.h"
-
-/* Calls that may wait at a time; more fail at once. */
-#define CALLS_MAX ((size_t)1000000)
-
-/* A server that says nothing is left alone for longer than one that refuses a
- * connection at once. */
-#define SILENCE_WEIGHT 5
 
 enum state {
     PIPE_NEW,        /* not opened yet */
     PIPE_LOOKING_UP, /* where the host name leads, until the timer ends it */
-    PIPE_CONNECTING, /* a socket is, until the timer ends it */
-    PIPE_SETTING_UP, /* the same, until the last answer of the set-up */
-    PIPE_OPEN,       /* commands can go */
+    PIPE_UP,         /* the conn is not closed: its state says more */
     PIPE_PAUSED,     /* no connection until the timer ends the pause */
     PIPE_CLOSED      /* for good */
 };
@@ -46,15 +39,12 @@ struct shed_pipe {
     struct shed_pipe_hooks hooks;
 
     enum state state;
-    unsigned term; /* of the address, when it began to connect */
-    struct shed_wire wire;
+    struct shed_conn conn;
+    bool is_open;    /* on_open was called, on_lost was not yet */
     uv_poll_t *poll; /* NULL without a socket */
+    unsigned term;   /* of the address, when it began to connect */
     struct shed_timer *timer;
-    struct shed_setup setup;
-    struct shed_buffer queued; /* until the connection is open */
-    struct calls calls;        /* without a reply yet, oldest first */
-    uint64_t heard_ms;         /* when the last reply to one came */
-    struct calls failed;       /* to be told so by the loop */
+    struct calls failed; /* to be told so by the loop */
     struct shed_timer *fail_timer;
     struct shed_error why; /* the last failure */
     uint64_t last_number;  /* of the calls of scripts */
@@ -70,7 +60,11 @@ struct lookup {
 };
 
 static void on_timer(void *arg);
-static void lose(struct shed_pipe *p, enum shed_trouble trouble);
+
+static bool is_open(const struct shed_pipe *p)
+{
+    return p->state == PIPE_UP && p->conn.state == SHED_CONN_OPEN;
+}
 
 static void init_calls(struct calls *c)
 {
@@ -108,14 +102,14 @@ static void fail_call(struct shed_pipe *p, struct shed_call *call,
     shed_timer_set(p->fail_timer, 0);
 }
 
-/* The call is its owner's again before fn runs: it may make it anew. */
+/* The call is its owner's again before fn runs, which may make it again. */
 static void end_call(struct shed_call *call, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *why)
 {
     shed_pipe_fn *fn = call->fn;
 
-    free(call->by_text);
-    call->by_text = NULL;
+    free(call->kept);
+    call->kept = NULL;
     call->fn = NULL;
     fn(call->arg, reply, trouble, why);
 }
@@ -123,7 +117,7 @@ static void end_call(struct shed_call *call, struct shed_reply *reply,
 static void tell_failed(void *arg)
 {
     struct shed_pipe *p = arg;
-    /* as many as there are now: what is failed anew waits for the next turn */
+    /* as many as there are now: what fails meanwhile waits for the next turn */
     size_t count = p->failed.count;
     struct shed_error why = p->why;
 
@@ -140,6 +134,7 @@ static void on_poll_closed(uv_handle_t *handle)
     free(handle);
 }
 
+/* libuv wants its handle stopped before the socket is closed. */
 static void drop_socket(struct shed_pipe *p)
 {
     if (p->poll != NULL) {
@@ -147,28 +142,16 @@ static void drop_socket(struct shed_pipe *p)
         uv_close((uv_handle_t *)p->poll, on_poll_closed);
         p->poll = NULL;
     }
-    shed_wire_close(&p->wire);
+    shed_conn_close(&p->conn);
 }
 
-static void on_ready(uv_poll_t *poll, int status, int events);
-
-static void watch(struct shed_pipe *p, int events)
+static void fail_all(struct shed_pipe *p, struct shed_conn_queue *queue,
+                     enum shed_trouble trouble)
 {
-    if (uv_poll_start(p->poll, events, on_ready) != 0) {
-        (void)shed_fail(&p->why, SHED_EREDIS, "Redis: cannot watch a socket");
-        lose(p, SHED_TROUBLE_PASSING);
-    }
-}
+    struct shed_conn_call expected;
 
-static void flush(struct shed_pipe *p)
-{
-    enum shed_wire_io io = shed_wire_flush(&p->wire, &p->why);
-
-    if (io == SHED_WIRE_LOST)
-        lose(p, SHED_TROUBLE_PASSING);
-    else
-        watch(p,
-              io == SHED_WIRE_AGAIN ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+    while (shed_conn_pop(queue, &expected))
+        fail_call(p, expected.owner, trouble);
 }
 
 static void pause_ms(struct shed_pipe *p, uint64_t delay_ms)
@@ -177,17 +160,22 @@ static void pause_ms(struct shed_pipe *p, uint64_t delay_ms)
     shed_timer_set(p->timer, delay_ms);
 }
 
-/* The connection is of no use any more. Calls that were sent end as trouble
- * says; a new connection follows after a pause. */
-static void lose(struct shed_pipe *p, enum shed_trouble trouble)
+/* The connection, or the try to make one, has failed. The calls that were made
+ * end as that says; a new connection follows after a pause. */
+static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
 {
-    bool was_open = p->state == PIPE_OPEN;
-    struct shed_error why = p->why;
-    struct shed_call *call;
+    struct shed_error why = failure->error;
+    enum shed_trouble trouble = failure->trouble;
+    bool was_open = p->is_open, is_no_primary = failure->is_no_primary;
 
+    assert(p->state == PIPE_UP || p->state == PIPE_LOOKING_UP);
+    /* Do not make the next caller wait as long for a silent server. A
+     * connection that worked is likely to be back in a moment. */
+    if (failure->is_silent)
+        p->failures += SHED_CONN_SILENCE_WEIGHT;
     drop_socket(p);
-    p->queued.size = 0;
-    /* A connection that worked is likely to be back in a moment. */
+    p->is_open = false;
+    p->why = why;
     p->pause_trouble = trouble;
     pause_ms(p, shed_backoff_ms(p->failures++, p->options.reconnect_min_ms,
                                 p->options.reconnect_max_ms,
@@ -196,181 +184,138 @@ static void lose(struct shed_pipe *p, enum shed_trouble trouble)
         p->hooks.on_lost(p->hooks.arg, &why);
     else
         p->hooks.on_unreached(p->hooks.arg, &why);
-    while ((call = pop_call(&p->calls)) != NULL)
-        fail_call(p, call, trouble);
+    fail_all(p, &p->conn.queue, trouble);
+    if (is_no_primary)
+        shed_pipe_leave(p);
+}
+
+/* The same for what is not the conn's own finding: why is set. */
+static void give_up(struct shed_pipe *p, enum shed_trouble trouble)
+{
+    struct shed_conn_failure failure = {.error = p->why, .trouble = trouble};
+
+    lose(p, &failure);
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events);
+
+/* Wait for what the conn wants. */
+static void watch(struct shed_pipe *p)
+{
+    int events = shed_conn_want(&p->conn) & POLLIN ? UV_READABLE : 0;
+
+    if (shed_conn_want(&p->conn) & POLLOUT)
+        events |= UV_WRITABLE;
+    if (uv_poll_start(p->poll, events, on_ready) == 0)
+        return;
+    (void)shed_fail(&p->why, SHED_EREDIS, "Redis: cannot watch a socket");
+    give_up(p, SHED_TROUBLE_PASSING);
 }
 
 /* --------------------------------------------------------------- replies */
 
-static bool append(struct shed_pipe *p, const struct shed_args *args);
-
-/* The server was flushed of its scripts. Once only: one that does not know a
- * text either is no server that we can use. */
-static void repeat_by_text(struct shed_pipe *p, struct shed_call *call)
+static void deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
+                    struct shed_reply *reply)
 {
-    struct shed_args *args = call->by_text;
-
-    call->by_text = NULL;
-    call->since_ms = shed_now_ms();
-    if (append(p, args))
-        push_call(&p->calls, call);
-    else
-        fail_call(p, call, SHED_TROUBLE_DOWN);
-    free(args);
-}
-
-/* All that comes from now on would answer something else. */
-static void lose_step(struct shed_pipe *p, struct shed_call *call)
-{
-    (void)shed_fail(&p->why, SHED_EREDIS,
-                    "Redis: a reply that answers another call");
-    fail_call(p, call, SHED_TROUBLE_PASSING);
-    lose(p, SHED_TROUBLE_PASSING);
-}
-
-static void deliver(struct shed_pipe *p, struct shed_reply *reply)
-{
-    struct shed_call *call = pop_call(&p->calls);
-
-    if (call == NULL) {
-        p->hooks.on_push(p->hooks.arg, reply);
-        return;
-    }
-    p->heard_ms = shed_now_ms();
-    if (call->by_text != NULL && shed_script_is_unknown(reply)) {
-        repeat_by_text(p, call);
-        return;
-    }
-    if (call->number != 0 && !shed_script_is_reply(reply, call->number)) {
-        lose_step(p, call);
-        return;
-    }
-    if (call->number != 0 && shed_reply_error(reply) == NULL)
-        reply = shed_reply_at(reply, 1);
     if (shed_reply_error(reply) == NULL)
         p->failures = 0;
     else if (shed_reply_is_no_primary(reply))
         shed_pipe_leave(p);
-    end_call(call, reply, SHED_TROUBLE_PASSING, &p->why);
+    end_call(expected->owner, reply, SHED_TROUBLE_PASSING, &p->why);
 }
 
-/* The connection is as it should be: what the session begins with goes before
- * what has been waiting. */
+/* The connection is set up: what the session begins with goes before what has
+ * been waiting. */
 static void start_session(struct shed_pipe *p)
 {
-    struct calls waiting = p->calls;
+    struct shed_conn_queue waiting = p->conn.queue;
 
-    if (!shed_wire_is_quiet(&p->wire)) {
-        (void)shed_fail(&p->why, SHED_EREDIS,
-                        "Redis %s: a reply that nobody asked for",
-                        p->address->text);
-        lose(p, SHED_TROUBLE_PASSING);
-        return;
-    }
-    init_calls(&p->calls);
-    p->state = PIPE_OPEN;
-    p->hooks.on_open(p->hooks.arg);
-    for (struct shed_call *call; (call = pop_call(&waiting)) != NULL;)
-        push_call(&p->calls, call);
-    if (p->state != PIPE_OPEN ||
-        shed_buffer_add(&p->wire.out, &p->queued, &p->why) != SHED_OK) {
-        lose(p, SHED_TROUBLE_PASSING);
-        return;
-    }
-    shed_buffer_fini(&p->queued);
+    p->conn.queue = (struct shed_conn_queue){0};
+    p->is_open = true;
     shed_timer_set(p->timer, p->options.command_timeout_ms);
-    flush(p);
+    p->hooks.on_open(p->hooks.arg);
+    if (is_open(p) &&
+        shed_conn_send_queue(&p->conn, &waiting, &p->why) == SHED_OK)
+        return;
+    if (is_open(p))
+        give_up(p, SHED_TROUBLE_PASSING);
+    fail_all(p, &waiting, SHED_TROUBLE_PASSING);
 }
 
-static void hear_setup(struct shed_pipe *p, const struct shed_reply *reply)
+/* Hand out what the conn has read, until it is lost or there is no more; what
+ * is called back may drop it. */
+static void drain(struct shed_pipe *p)
 {
-    enum shed_trouble trouble;
-
-    if (shed_setup_hear(&p->setup, reply, &trouble, &p->why) != SHED_OK) {
-        lose(p, trouble);
-        if (p->setup.is_no_primary)
-            shed_pipe_leave(p);
-    } else if (shed_setup_is_done(&p->setup))
-        start_session(p);
-}
-
-static bool is_connected(const struct shed_pipe *p)
-{
-    return p->state == PIPE_SETTING_UP || p->state == PIPE_OPEN;
-}
-
-static void receive(struct shed_pipe *p)
-{
+    struct shed_conn_call expected;
     struct shed_reply *reply = NULL;
-    enum shed_wire_io io = shed_wire_fill(&p->wire, &p->why);
 
-    while (io == SHED_WIRE_DONE && is_connected(p)) {
-        io = shed_wire_next(&p->wire, &reply, &p->why);
-        if (io != SHED_WIRE_DONE)
+    while (is_open(p)) {
+        enum shed_conn_event event =
+            shed_conn_next(&p->conn, shed_now_ms(), &reply, &expected);
+        if (event == SHED_CONN_NOTHING)
             break;
-        if (p->state == PIPE_SETTING_UP)
-            hear_setup(p, reply);
+        if (event == SHED_CONN_REPLY)
+            deliver(p, &expected, reply);
         else
-            deliver(p, reply);
+            p->hooks.on_push(p->hooks.arg, reply);
         shed_reply_free(reply);
     }
-    if (io == SHED_WIRE_LOST && is_connected(p))
-        lose(p, SHED_TROUBLE_PASSING);
 }
 
-static void start_setup(struct shed_pipe *p)
+/* After anything that may have changed the conn. */
+static void follow_conn(struct shed_pipe *p)
 {
-    shed_setup_begin(&p->setup, p->address);
-    if (shed_setup_is_done(&p->setup)) {
+    if (is_open(p) && !p->is_open)
         start_session(p);
+    drain(p);
+    if (p->state != PIPE_UP)
         return;
-    }
-    p->state = PIPE_SETTING_UP;
-    if (shed_setup_say(&p->setup, &p->wire.out, &p->why) != SHED_OK)
-        lose(p, SHED_TROUBLE_PASSING);
+    if (p->conn.state == SHED_CONN_FAILED)
+        lose(p, &p->conn.failure);
     else
-        flush(p);
+        watch(p);
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct shed_pipe *p = poll->data;
+    int ready = events & UV_WRITABLE ? POLLOUT : 0;
 
-    (void)status; /* an error shows when the socket is used */
-    if (p->state == PIPE_CONNECTING) {
-        if (shed_wire_connected(&p->wire, p->address, &p->why) != SHED_OK)
-            lose(p, SHED_TROUBLE_DOWN);
-        else
-            start_setup(p);
-        return;
-    }
+    /* an error shows when the socket is used */
     if (events & UV_READABLE || status != 0)
-        receive(p);
-    if (is_connected(p) && events & UV_WRITABLE)
-        flush(p);
+        ready |= POLLIN;
+    shed_conn_ready(&p->conn, ready);
+    follow_conn(p);
 }
 
 /* ------------------------------------------------------------ connecting */
 
+static bool open_poll(struct shed_pipe *p)
+{
+    p->poll = calloc(1, sizeof(*p->poll));
+    if (p->poll != NULL && uv_poll_init(shed_reactor_loop(p->reactor), p->poll,
+                                        p->conn.wire.fd) == 0) {
+        p->poll->data = p;
+        return true;
+    }
+    free(p->poll);
+    p->poll = NULL;
+    return false;
+}
+
 static void open_socket(struct shed_pipe *p)
 {
-    p->state = PIPE_CONNECTING;
-    if (shed_wire_open(&p->wire, p->address, &p->why) != SHED_OK)
-        goto fail;
-    p->poll = calloc(1, sizeof(*p->poll));
-    if (p->poll == NULL ||
-        uv_poll_init(shed_reactor_loop(p->reactor), p->poll, p->wire.fd) != 0) {
+    p->state = PIPE_UP;
+    shed_conn_start(&p->conn, p->term, shed_now_ms());
+    if (p->conn.state == SHED_CONN_FAILED) {
+        lose(p, &p->conn.failure);
+    } else if (!open_poll(p)) {
         (void)shed_fail(&p->why, SHED_EREDIS, "Redis: cannot watch a socket");
-        free(p->poll);
-        p->poll = NULL;
-        goto fail;
+        give_up(p, SHED_TROUBLE_DOWN);
+    } else {
+        shed_timer_set(p->timer, p->options.connect_timeout_ms);
+        watch(p);
     }
-    p->poll->data = p;
-    shed_timer_set(p->timer, p->options.connect_timeout_ms);
-    watch(p, UV_WRITABLE);
-    return;
-fail:
-    lose(p, SHED_TROUBLE_DOWN);
 }
 
 /* Where the lookup has failed, the address before it will do. */
@@ -446,40 +391,19 @@ static void start_connecting(struct shed_pipe *p)
         open_socket(p);
 }
 
-/* For how long the oldest call has waited while no reply came. */
-static uint64_t silent_ms(const struct shed_pipe *p)
+/* Calls do not set the timer, so it runs at least once in a command timeout. */
+static void check_conn(struct shed_pipe *p)
 {
-    const struct shed_call *oldest = p->calls.first;
+    uint64_t left_ms;
 
-    if (oldest == NULL)
-        return 0;
-    return shed_now_ms() -
-           (oldest->since_ms > p->heard_ms ? oldest->since_ms : p->heard_ms);
-}
-
-static void check_replies(struct shed_pipe *p)
-{
-    uint64_t limit_ms = p->options.command_timeout_ms;
-    uint64_t heard_ms = p->heard_ms;
-    uint64_t so_far_ms;
-
-    /* The loop runs timers before it looks at sockets: after this process was
-       stopped for long, the reply may be there unread. */
-    if (silent_ms(p) >= limit_ms)
-        receive(p);
-    if (p->state != PIPE_OPEN)
+    shed_conn_tick(&p->conn, shed_now_ms());
+    follow_conn(p);
+    if (p->state != PIPE_UP)
         return;
-    so_far_ms = silent_ms(p);
-    if (so_far_ms < limit_ms || p->heard_ms != heard_ms) {
-        shed_timer_set(p->timer,
-                       so_far_ms < limit_ms ? limit_ms - so_far_ms : 0);
-        return;
-    }
-    (void)shed_fail(&p->why, SHED_EREDIS, "Redis %s: no reply within %llu ms",
-                    p->address->text, (unsigned long long)limit_ms);
-    /* a caller that has waited this long shall not wait again */
-    p->failures += SILENCE_WEIGHT;
-    lose(p, SHED_TROUBLE_DOWN);
+    left_ms = shed_left_ms(shed_conn_due_ms(&p->conn), shed_now_ms());
+    shed_timer_set(p->timer, left_ms < p->options.command_timeout_ms
+                                 ? left_ms
+                                 : p->options.command_timeout_ms);
 }
 
 static void on_timer(void *arg)
@@ -490,23 +414,8 @@ static void on_timer(void *arg)
     case PIPE_LOOKING_UP:
         end_lookup(p, p->term, NULL, "no answer to the lookup of the name");
         break;
-    case PIPE_CONNECTING:
-        (void)shed_fail(&p->why, SHED_EREDIS,
-                        "Redis %s: no connection within %llu ms",
-                        p->address->text,
-                        (unsigned long long)p->options.connect_timeout_ms);
-        lose(p, SHED_TROUBLE_DOWN);
-        break;
-    case PIPE_SETTING_UP:
-        (void)shed_fail(&p->why, SHED_EREDIS,
-                        "Redis %s: no answer to %s within %llu ms",
-                        p->address->text, shed_setup_awaited(&p->setup),
-                        (unsigned long long)p->options.connect_timeout_ms);
-        p->failures += SILENCE_WEIGHT;
-        lose(p, SHED_TROUBLE_DOWN);
-        break;
-    case PIPE_OPEN:
-        check_replies(p);
+    case PIPE_UP:
+        check_conn(p);
         break;
     case PIPE_PAUSED:
         start_connecting(p);
@@ -519,72 +428,73 @@ static void on_timer(void *arg)
 
 /* ------------------------------------------------------------- the calls */
 
-static bool append(struct shed_pipe *p, const struct shed_args *args)
+/* call is NULL for what is answered by pushes. */
+static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
+                                const struct shed_args *args)
 {
-    bool is_open = p->state == PIPE_OPEN;
-    bool was_idle = p->wire.out.size == 0;
+    struct shed_conn_call expected = {.owner = call};
+    struct shed_buffer bytes = {0};
+    enum shed_code code;
 
-    if (shed_buffer_append(is_open ? &p->wire.out : &p->queued, args,
-                           &p->why) != SHED_OK)
-        return false;
-    /* sent by the loop when it has run what it is at, with what comes by then
-       in one go */
-    if (is_open && was_idle && p->poll != NULL)
-        watch(p, UV_READABLE | UV_WRITABLE);
-    return !is_open || p->state == PIPE_OPEN;
+    if (args->script != NULL) {
+        expected.number = ++p->last_number;
+        expected.again = call->kept = shed_script_keep(args);
+    }
+    code = shed_conn_format(&bytes, args, expected.number,
+                            args->script != NULL && expected.again == NULL,
+                            &p->why);
+    if (code == SHED_OK)
+        code = shed_conn_send(&p->conn, &bytes, &expected, call != NULL,
+                              shed_now_ms(), &p->why);
+    shed_buffer_fini(&bytes);
+    return code;
 }
 
-static bool append_call(struct shed_pipe *p, struct shed_call *call,
-                        const struct shed_args *args)
+/* What is queued is sent by the loop when it has run what it is at, with what
+ * comes by then in one go. */
+static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
+                                const struct shed_args *args)
 {
-    struct shed_args numbered = *args;
-    char digits[SHED_SCRIPT_DIGITS];
+    bool was_idle = !(shed_conn_want(&p->conn) & POLLOUT);
+    enum shed_code code = send_args(p, call, args);
 
-    if (args->script == NULL)
-        return append(p, args);
-    call->number = ++p->last_number;
-    shed_script_number(&numbered, call->number, digits);
-    call->by_text = shed_script_keep(&numbered);
-    shed_script_by_text(call->by_text != NULL ? call->by_text : &numbered);
-    return append(p, &numbered);
+    if (code == SHED_OK && is_open(p) && was_idle)
+        watch(p);
+    return code;
 }
 
 void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
-    *call = (struct shed_call){.fn = fn, .arg = arg, .since_ms = shed_now_ms()};
+    *call = (struct shed_call){.fn = fn, .arg = arg};
     if (p->state == PIPE_PAUSED)
         fail_call(p, call, p->pause_trouble);
-    else if (p->state == PIPE_CLOSED || p->calls.count >= CALLS_MAX ||
-             !append_call(p, call, args))
+    else if (p->state == PIPE_CLOSED || send_soon(p, call, args) != SHED_OK)
         fail_call(p, call, SHED_TROUBLE_DOWN);
-    else
-        push_call(&p->calls, call);
 }
 
 void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
 {
-    if (p->state == PIPE_OPEN && !append(p, args))
-        lose(p, SHED_TROUBLE_PASSING);
+    if (is_open(p) && send_soon(p, NULL, args) != SHED_OK)
+        give_up(p, SHED_TROUBLE_PASSING);
 }
 
 void shed_pipe_drop(struct shed_pipe *p, const char *why)
 {
-    if (p->state != PIPE_OPEN)
+    if (!is_open(p))
         return;
     (void)shed_fail(&p->why, SHED_EREDIS, "Redis: connection dropped: %s", why);
-    lose(p, SHED_TROUBLE_PASSING);
+    give_up(p, SHED_TROUBLE_PASSING);
 }
 
 void shed_pipe_follow(struct shed_pipe *p)
 {
     if (p->term == shed_address_term(p->address) ||
-        (p->state != PIPE_LOOKING_UP && p->state != PIPE_CONNECTING &&
-         !is_connected(p)))
+        (p->state != PIPE_LOOKING_UP && p->state != PIPE_UP))
         return;
     (void)shed_fail(&p->why, SHED_EREDIS, "Redis %s is not a primary any more",
                     p->address->text);
-    lose(p, SHED_TROUBLE_PASSING);
+    give_up(p, SHED_TROUBLE_PASSING);
     /* At once, so that what is called meanwhile is queued. */
     if (shed_address_pause_ms(p->address) == 0)
         start_connecting(p);
@@ -614,8 +524,7 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
     p->address = address;
     p->options = *options;
     p->hooks = *hooks;
-    shed_wire_init(&p->wire);
-    init_calls(&p->calls);
+    shed_conn_init(&p->conn, address, options);
     init_calls(&p->failed);
     p->timer = shed_timer_create(reactor, on_timer, p);
     p->fail_timer = shed_timer_create(reactor, tell_failed, p);
@@ -639,7 +548,7 @@ void shed_pipe_close(struct shed_pipe *p)
         return;
     p->state = PIPE_CLOSED;
     drop_socket(p);
-    shed_buffer_fini(&p->queued);
+    shed_conn_fini(&p->conn);
     shed_timer_destroy(p->timer);
     shed_timer_destroy(p->fail_timer);
     if (p->lookup != NULL)
@@ -650,5 +559,5 @@ void shed_pipe_close(struct shed_pipe *p)
 void shed_pipe_forget(struct shed_pipe *p)
 {
     if (p != NULL)
-        shed_wire_forget(&p->wire);
+        shed_wire_forget(&p->conn.wire);
 }

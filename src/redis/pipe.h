@@ -31,10 +31,8 @@ struct shed_call {
     struct shed_call *next;
     shed_pipe_fn *fn;
     void *arg;
-    struct shed_args *by_text; /* what to send if it is a script that the
-                                  server does not know; NULL: nothing */
-    uint64_t number;           /* of a script's call; 0: a plain command */
-    uint64_t since_ms;
+    struct shed_args *kept;    /* what to send if it is a script that the server
+                                  does not know; NULL: nothing */
     enum shed_trouble trouble; /* of one that has failed */
 };
 

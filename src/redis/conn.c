@@ -1,0 +1,494 @@
+/*
+ * One connection. Its invariants: replies answer calls in the order in which
+ * the calls were queued, so bytes are sent in that order, each once; nothing of
+ * a caller's is sent before the whole set-up has been accepted; and after any
+ * failure the connection is closed, never repaired, so that no late reply can
+ * meet a later call.
+ *
+ * The state only moves forward: CLOSED, CONNECTING, SETTING_UP, OPEN, and from
+ * each of them to FAILED; close leads back. A failure does not close the socket
+ * itself, because its owner may still have to take it out of a loop, or wait
+ * for a thread that is sending on it.
+ *
+ * Bytes are in two places: those that wait in queue.bytes, those that are being
+ * sent in wire.out. They are moved when wire.out is empty and at no other time:
+ * moved over an unsent rest, the rest would be lost, and all replies after it
+ * would answer other calls. So a thread may queue under the owner's mutex while
+ * another one sends without it.
+ *
+ * Each call of a script carries a number that comes back with its reply. A
+ * server or proxy that doubles a reply shifts all that follow; the next number
+ * tells. A script that the server has lost (NOSCRIPT) was not executed: the
+ * call goes once more, by text, behind what was queued meanwhile.
+ */
+#include "redis/conn.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "redis/script.h"
+
+#define FIRST_CALLS ((size_t)64)
+
+_Static_assert((SHED_CONN_CALLS_MAX & (SHED_CONN_CALLS_MAX - 1)) == 0 &&
+                   (FIRST_CALLS & (FIRST_CALLS - 1)) == 0,
+               "the ring counts with a mask");
+
+void shed_conn_init(struct shed_conn *c, struct shed_address *address,
+                    const struct shed_client_options *options)
+{
+    *c = (struct shed_conn){.address = address,
+                            .connect_timeout_ms = options->connect_timeout_ms,
+                            .command_timeout_ms = options->command_timeout_ms};
+    shed_wire_init(&c->wire);
+}
+
+void shed_conn_close(struct shed_conn *c)
+{
+    shed_wire_close(&c->wire);
+    c->state = SHED_CONN_CLOSED;
+}
+
+void shed_conn_fini(struct shed_conn *c)
+{
+    shed_conn_close(c);
+    shed_buffer_fini(&c->queue.bytes);
+    free(c->queue.call);
+    c->queue = (struct shed_conn_queue){0};
+}
+
+/* -------------------------------------------------------------- failures */
+
+void shed_conn_fail(struct shed_conn *c, enum shed_trouble trouble,
+                    const struct shed_error *why)
+{
+    assert(c->state != SHED_CONN_CLOSED);
+    c->state = SHED_CONN_FAILED;
+    c->failure = (struct shed_conn_failure){.error = *why, .trouble = trouble};
+}
+
+static void fail_silent(struct shed_conn *c, const char *what,
+                        const char *awaited, uint64_t limit_ms)
+{
+    struct shed_error why;
+
+    (void)shed_fail(&why, SHED_EREDIS, "Redis %s: %s%s within %llu ms",
+                    c->address->text, what, awaited,
+                    (unsigned long long)limit_ms);
+    shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
+    c->failure.is_silent = true;
+}
+
+enum shed_code shed_conn_out_of_step(struct shed_error *err)
+{
+    return shed_fail(err, SHED_EREDIS,
+                     "Redis: a reply that answers another call");
+}
+
+bool shed_conn_is_left(const struct shed_conn *c, struct shed_error *why)
+{
+    if (c->state == SHED_CONN_CLOSED ||
+        c->term == shed_address_term(c->address))
+        return false;
+    (void)shed_fail(why, SHED_EREDIS, "Redis %s is not a primary any more",
+                    c->address->text);
+    return true;
+}
+
+/* ------------------------------------------------- from socket to set up */
+
+void shed_conn_start(struct shed_conn *c, unsigned term, uint64_t now_ms)
+{
+    struct shed_error why;
+    enum shed_code code;
+
+    assert(c->state == SHED_CONN_CLOSED && c->wire.fd < 0);
+    c->state = SHED_CONN_CONNECTING;
+    c->term = term;
+    c->end_ms = now_ms + c->connect_timeout_ms;
+    code = shed_wire_open(&c->wire, c->address, &why);
+    if (code != SHED_OK)
+        shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
+}
+
+static void open_if_set_up(struct shed_conn *c)
+{
+    struct shed_error why;
+
+    if (!shed_setup_is_done(&c->setup))
+        return;
+    if (shed_conn_is_quiet(c)) {
+        c->state = SHED_CONN_OPEN;
+        return;
+    }
+    (void)shed_fail(&why, SHED_EREDIS,
+                    "Redis %s: a reply that nobody asked for",
+                    c->address->text);
+    shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+}
+
+/* Send what is in wire.out, and what is queued behind it once that may go. */
+static void flush(struct shed_conn *c)
+{
+    struct shed_error why;
+    enum shed_wire_io io = SHED_WIRE_DONE;
+
+    if (c->wire.out.size > 0)
+        io = shed_wire_flush(&c->wire, &why);
+    while (io == SHED_WIRE_DONE && c->state == SHED_CONN_OPEN &&
+           shed_conn_take(c))
+        io = shed_wire_flush(&c->wire, &why);
+    if (io == SHED_WIRE_LOST)
+        shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+}
+
+static void finish_connecting(struct shed_conn *c)
+{
+    struct shed_error why;
+
+    if (shed_wire_connected(&c->wire, c->address, &why) != SHED_OK) {
+        shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
+        return;
+    }
+    shed_setup_begin(&c->setup, c->address);
+    c->state = SHED_CONN_SETTING_UP;
+    if (shed_setup_say(&c->setup, &c->wire.out, &why) != SHED_OK)
+        shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+    else
+        open_if_set_up(c);
+    if (c->state != SHED_CONN_FAILED)
+        flush(c);
+}
+
+static void hear_setup(struct shed_conn *c, const struct shed_reply *reply)
+{
+    struct shed_error why;
+    enum shed_trouble trouble;
+
+    if (shed_setup_hear(&c->setup, reply, &trouble, &why) == SHED_OK) {
+        open_if_set_up(c);
+        return;
+    }
+    shed_conn_fail(c, trouble, &why);
+    c->failure.is_no_primary = c->setup.is_no_primary;
+}
+
+/* Read once. While it is being set up, the replies are heard here. */
+static void receive(struct shed_conn *c)
+{
+    struct shed_error why;
+    enum shed_wire_io io = shed_wire_fill(&c->wire, &why);
+
+    while (io == SHED_WIRE_DONE && c->state == SHED_CONN_SETTING_UP) {
+        struct shed_reply *reply = NULL;
+        io = shed_wire_next(&c->wire, &reply, &why);
+        if (io == SHED_WIRE_DONE)
+            hear_setup(c, reply);
+        shed_reply_free(reply);
+    }
+    if (io == SHED_WIRE_LOST && c->state != SHED_CONN_FAILED)
+        shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+}
+
+short shed_conn_want(const struct shed_conn *c)
+{
+    bool is_unsent = c->wire.out.size > 0 ||
+                     (c->state == SHED_CONN_OPEN && c->queue.bytes.size > 0);
+
+    if (c->state == SHED_CONN_CONNECTING)
+        return POLLOUT;
+    return is_unsent ? POLLIN | POLLOUT : POLLIN;
+}
+
+void shed_conn_ready(struct shed_conn *c, int events)
+{
+    assert(c->state != SHED_CONN_CLOSED && c->state != SHED_CONN_FAILED);
+    if (c->state == SHED_CONN_CONNECTING) {
+        finish_connecting(c);
+        return;
+    }
+    if (events & (POLLIN | POLLERR | POLLHUP))
+        receive(c);
+    if (c->state != SHED_CONN_FAILED && events & POLLOUT)
+        flush(c);
+}
+
+bool shed_conn_is_quiet(const struct shed_conn *c)
+{
+    return shed_wire_is_quiet(&c->wire);
+}
+
+/* --------------------------------------------------------------- silence */
+
+uint64_t shed_conn_silent_at_ms(const struct shed_conn *c)
+{
+    const struct shed_conn_queue *q = &c->queue;
+    uint64_t since_ms;
+
+    if (q->count == 0)
+        return UINT64_MAX;
+    since_ms = q->call[q->first].since_ms;
+    return (since_ms > q->heard_ms ? since_ms : q->heard_ms) +
+           c->command_timeout_ms;
+}
+
+uint64_t shed_conn_due_ms(const struct shed_conn *c)
+{
+    switch (c->state) {
+    case SHED_CONN_CONNECTING:
+    case SHED_CONN_SETTING_UP:
+        return c->end_ms;
+    case SHED_CONN_OPEN:
+        return shed_conn_silent_at_ms(c);
+    case SHED_CONN_CLOSED:
+    case SHED_CONN_FAILED:
+        break;
+    }
+    return UINT64_MAX;
+}
+
+/* A process that was stopped for long finds the time over before it has looked
+ * at the socket: the reply may be there unread. */
+static void check_replies(struct shed_conn *c)
+{
+    if (c->queue.is_last_look) {
+        fail_silent(c, "no reply", "", c->command_timeout_ms);
+        return;
+    }
+    c->queue.is_last_look = true;
+    receive(c);
+}
+
+void shed_conn_tick(struct shed_conn *c, uint64_t now_ms)
+{
+    if (now_ms < shed_conn_due_ms(c))
+        return;
+    if (c->state == SHED_CONN_CONNECTING)
+        fail_silent(c, "no connection", "", c->connect_timeout_ms);
+    else if (c->state == SHED_CONN_SETTING_UP)
+        fail_silent(c, "no answer to ", shed_setup_awaited(&c->setup),
+                    c->connect_timeout_ms);
+    else
+        check_replies(c);
+}
+
+/* ------------------------------------------------------------- the queue */
+
+struct shed_conn_call *shed_conn_call_at(struct shed_conn *c, size_t i)
+{
+    struct shed_conn_queue *q = &c->queue;
+
+    assert(i < q->count);
+    return &q->call[(q->first + i) & (q->capacity - 1)];
+}
+
+/* Make room for so many calls more. */
+static enum shed_code reserve(struct shed_conn *c, size_t more,
+                              struct shed_error *err)
+{
+    struct shed_conn_queue *q = &c->queue;
+    size_t capacity = q->capacity > 0 ? q->capacity : FIRST_CALLS;
+    struct shed_conn_call *calls;
+
+    if (more > SHED_CONN_CALLS_MAX - q->count)
+        return shed_fail(err, SHED_EBUSY,
+                         "Redis: %zu calls wait on a connection already",
+                         q->count);
+    while (capacity < q->count + more)
+        capacity *= 2;
+    if (capacity == q->capacity)
+        return SHED_OK;
+    calls = malloc(capacity * sizeof(*calls));
+    if (calls == NULL)
+        return shed_fail_nomem(err, "a Redis call");
+    for (size_t i = 0; i < q->count; i++)
+        calls[i] = *shed_conn_call_at(c, i);
+    free(q->call);
+    q->call = calls;
+    q->capacity = capacity;
+    q->first = 0;
+    return SHED_OK;
+}
+
+static void push(struct shed_conn_queue *q, const struct shed_conn_call *call)
+{
+    assert(q->count < q->capacity);
+    q->call[(q->first + q->count++) & (q->capacity - 1)] = *call;
+}
+
+static struct shed_conn_call pop(struct shed_conn_queue *q)
+{
+    struct shed_conn_call call;
+
+    assert(q->count > 0);
+    call = q->call[q->first];
+    q->first = (q->first + 1) & (q->capacity - 1);
+    q->count--;
+    return call;
+}
+
+enum shed_code shed_conn_format(struct shed_buffer *buffer,
+                                const struct shed_args *args, uint64_t number,
+                                bool is_by_text, struct shed_error *err)
+{
+    struct shed_args numbered = *args;
+    char digits[SHED_SCRIPT_DIGITS];
+
+    if (number == 0)
+        return shed_buffer_append(buffer, args, err);
+    shed_script_number(&numbered, number, digits);
+    if (is_by_text)
+        shed_script_by_text(&numbered);
+    return shed_buffer_append(buffer, &numbered, err);
+}
+
+enum shed_code shed_conn_send(struct shed_conn *c,
+                              const struct shed_buffer *bytes,
+                              const struct shed_conn_call *calls, size_t count,
+                              uint64_t now_ms, struct shed_error *err)
+{
+    enum shed_code code = reserve(c, count, err);
+
+    if (code == SHED_OK)
+        code = shed_buffer_add(&c->queue.bytes, bytes, err);
+    for (size_t i = 0; code == SHED_OK && i < count; i++) {
+        struct shed_conn_call call = calls[i];
+        call.since_ms = now_ms;
+        push(&c->queue, &call);
+    }
+    return code;
+}
+
+enum shed_code shed_conn_send_queue(struct shed_conn *c,
+                                    struct shed_conn_queue *more,
+                                    struct shed_error *err)
+{
+    enum shed_code code = reserve(c, more->count, err);
+
+    if (code == SHED_OK)
+        code = shed_buffer_add(&c->queue.bytes, &more->bytes, err);
+    if (code != SHED_OK)
+        return code;
+    while (more->count > 0) {
+        struct shed_conn_call call = pop(more);
+        push(&c->queue, &call);
+    }
+    shed_buffer_fini(&more->bytes);
+    free(more->call);
+    *more = (struct shed_conn_queue){0};
+    return SHED_OK;
+}
+
+bool shed_conn_take(struct shed_conn *c)
+{
+    struct shed_buffer empty = c->wire.out;
+
+    if (c->wire.out.size > 0)
+        return true;
+    if (c->queue.bytes.size == 0)
+        return false;
+    c->wire.out = c->queue.bytes;
+    c->queue.bytes = empty;
+    return true;
+}
+
+bool shed_conn_pop(struct shed_conn_queue *q, struct shed_conn_call *call)
+{
+    q->is_last_look = false;
+    shed_buffer_fini(&q->bytes);
+    if (q->count > 0) {
+        *call = pop(q);
+        return true;
+    }
+    free(q->call);
+    *q = (struct shed_conn_queue){0};
+    return false;
+}
+
+/* --------------------------------------------------------------- replies */
+
+/* Only once: a server that does not know a text either is of no use. */
+static bool repeat_by_text(struct shed_conn *c, uint64_t now_ms)
+{
+    struct shed_conn_call call = *shed_conn_call_at(c, 0);
+    struct shed_buffer bytes = {0};
+    struct shed_error unused;
+    enum shed_code code =
+        shed_conn_format(&bytes, call.again, call.number, true, &unused);
+
+    call.again = NULL;
+    if (code == SHED_OK)
+        code = shed_conn_send(c, &bytes, &call, 1, now_ms, &unused);
+    shed_buffer_fini(&bytes);
+    if (code == SHED_OK)
+        (void)pop(&c->queue); /* what it was before */
+    return code == SHED_OK;
+}
+
+/* The script's own part of a reply that begins with the call's number. */
+static void unwrap(struct shed_reply **reply)
+{
+    struct shed_reply *whole = *reply;
+
+    if (shed_reply_error(whole) != NULL)
+        return;
+    *reply = shed_reply_take(whole, 1);
+    shed_reply_free(whole);
+}
+
+enum shed_conn_match shed_conn_match(struct shed_conn *c, uint64_t now_ms,
+                                     struct shed_reply **reply,
+                                     struct shed_conn_call *call,
+                                     struct shed_error *err)
+{
+    struct shed_conn_queue *q = &c->queue;
+    const struct shed_conn_call *oldest;
+
+    if (q->count == 0)
+        return SHED_CONN_UNASKED;
+    q->heard_ms = now_ms;
+    q->is_last_look = false;
+    oldest = shed_conn_call_at(c, 0);
+    if (oldest->number != 0 && !shed_script_is_reply(*reply, oldest->number)) {
+        shed_reply_free(*reply);
+        *reply = NULL;
+        (void)shed_conn_out_of_step(err);
+        return SHED_CONN_OUT_OF_STEP;
+    }
+    if (oldest->again != NULL && shed_script_is_unknown(*reply) &&
+        repeat_by_text(c, now_ms)) {
+        shed_reply_free(*reply);
+        *reply = NULL;
+        return SHED_CONN_REPEATED;
+    }
+    *call = pop(q);
+    if (call->number != 0)
+        unwrap(reply);
+    return SHED_CONN_ANSWER;
+}
+
+enum shed_conn_event shed_conn_next(struct shed_conn *c, uint64_t now_ms,
+                                    struct shed_reply **reply,
+                                    struct shed_conn_call *call)
+{
+    struct shed_error why;
+
+    while (c->state == SHED_CONN_OPEN) {
+        enum shed_wire_io io = shed_wire_next(&c->wire, reply, &why);
+        enum shed_conn_match match;
+        if (io == SHED_WIRE_AGAIN)
+            break;
+        match = io == SHED_WIRE_LOST
+                    ? SHED_CONN_OUT_OF_STEP
+                    : shed_conn_match(c, now_ms, reply, call, &why);
+        if (match == SHED_CONN_ANSWER)
+            return SHED_CONN_REPLY;
+        if (match == SHED_CONN_UNASKED)
+            return SHED_CONN_PUSH;
+        if (match == SHED_CONN_OUT_OF_STEP)
+            shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+    }
+    return SHED_CONN_NOTHING;
+}

@@ -1,0 +1,210 @@
+/*
+ * One connection to Redis: the socket, how it begins, which call each reply
+ * answers, and when it counts as dead. A link puts threads on it, a pipe the
+ * loop.
+ *
+ * It has no thread and no loop, and it never waits: its owner waits for
+ * shed_conn_want() until shed_conn_due_ms(), and tells it what the time is.
+ *
+ * Not thread-safe by itself. A link drives it from several threads at a time,
+ * so its parts have owners of their own: `queue` belongs to the mutex of the
+ * link, `wire.out` to whichever thread sends, the rest to the one that
+ * receives. Each function below says which parts it touches.
+ */
+#ifndef SHED_REDIS_CONN_H
+#define SHED_REDIS_CONN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+#include "redis/setup.h"
+#include "redis/wire.h"
+
+/* Replies that may be expected at a time; further calls are refused. A power
+ * of two, because the ring counts with a mask. */
+#define SHED_CONN_CALLS_MAX ((size_t)1 << 20)
+
+/* A server that is silent costs each call a whole timeout, one that refuses a
+ * connection costs nothing: so silence counts as this many failures where the
+ * pause before the next try is chosen. */
+#define SHED_CONN_SILENCE_WEIGHT 5
+
+enum shed_conn_state {
+    SHED_CONN_CLOSED,     /* no socket; start opens one */
+    SHED_CONN_CONNECTING, /* the socket is not known to be connected yet */
+    SHED_CONN_SETTING_UP, /* AUTH, SELECT and ROLE are not all answered */
+    SHED_CONN_OPEN,       /* set up: what is queued may be sent */
+    SHED_CONN_FAILED      /* of no use any more: failure says why; close it */
+};
+
+/* A reply that is expected. */
+struct shed_conn_call {
+    void *owner;     /* NULL: nobody wants the reply any more */
+    size_t index;    /* which of the owner's replies it is */
+    uint64_t number; /* of a script's call, repeated by its reply; 0: none */
+    /* The call without its number, to be sent by text if the server does not
+     * know the script. Borrowed until the reply is there. NULL: do not. */
+    const struct shed_args *again;
+    uint64_t since_ms; /* set by send */
+};
+
+/* Calls without a reply, oldest first, and bytes that nobody has begun to
+ * send. {0} is an empty one. */
+struct shed_conn_queue {
+    struct shed_conn_call *call; /* a ring */
+    size_t capacity, first, count;
+    struct shed_buffer bytes;
+    uint64_t heard_ms; /* when the last reply came */
+    bool is_last_look; /* silent for too long, and looked at once more */
+};
+
+/* Why a connection is FAILED. */
+struct shed_conn_failure {
+    struct shed_error error;
+    enum shed_trouble trouble; /* what it means for a call that was made */
+    bool is_silent;            /* nothing came for a whole timeout */
+    bool is_no_primary;        /* by the server's own account */
+};
+
+struct shed_conn {
+    /* set at creation */
+    struct shed_address *address;
+    uint64_t connect_timeout_ms, command_timeout_ms;
+
+    struct shed_conn_queue queue;
+
+    enum shed_conn_state state;
+    unsigned term;   /* of the address, when the socket was opened */
+    uint64_t end_ms; /* CONNECTING, SETTING_UP: when it has taken too long */
+    struct shed_wire wire;
+    struct shed_setup setup;
+    struct shed_conn_failure failure;
+};
+
+/* A closed connection. It borrows address. */
+void shed_conn_init(struct shed_conn *conn, struct shed_address *address,
+                    const struct shed_client_options *options);
+
+/* Close it and free what it has. No call may be in its queue whose owner waits
+ * for it. */
+void shed_conn_fini(struct shed_conn *conn);
+
+/* ------------------------------------------------- from socket to set up
+ *
+ * These touch all but the queue. Afterwards the state may be FAILED. */
+
+/* Begin to connect a closed one. term is the address's, of which the host name
+ * was looked up. */
+void shed_conn_start(struct shed_conn *conn, unsigned term, uint64_t now_ms);
+
+/* What to wait for: POLLIN, POLLOUT. Once it is open it looks at the queue,
+ * too. */
+short shed_conn_want(const struct shed_conn *conn);
+
+/* When shed_conn_tick is to be called if nothing happens before. Once it is
+ * open it looks at the queue, too. UINT64_MAX: not at all. */
+uint64_t shed_conn_due_ms(const struct shed_conn *conn);
+
+/* The socket is ready for events (poll's; an error counts as POLLIN). Connects
+ * and sets up; once it is open, sends what is queued and reads once: the
+ * replies are then for shed_conn_next. */
+void shed_conn_ready(struct shed_conn *conn, int events);
+
+/* See whether it has been silent for too long. Something may have been read
+ * then: shed_conn_next. */
+void shed_conn_tick(struct shed_conn *conn, uint64_t now_ms);
+
+/* Whether nothing has come that is still unread: without a call under way it
+ * must be so, because what came unasked would answer the next call. */
+bool shed_conn_is_quiet(const struct shed_conn *conn);
+
+/* Declare it dead: *why is kept, the socket is left open until close. */
+void shed_conn_fail(struct shed_conn *conn, enum shed_trouble trouble,
+                    const struct shed_error *why);
+
+/* Close the socket. What is queued stays, and goes over the next one. */
+void shed_conn_close(struct shed_conn *conn);
+
+/* ------------------------------------------------------------ the queue */
+
+/* Append a command to buffer: a script's with its number, if that is not 0, and
+ * by text instead of by digest if so wished.
+ * Returns as shed_buffer_append does. */
+SHED_MUST_CHECK enum shed_code
+shed_conn_format(struct shed_buffer *buffer, const struct shed_args *args,
+                 uint64_t number, bool is_by_text, struct shed_error *err);
+
+/* Queue bytes that make so many calls, in any state; 0 calls if the replies
+ * come as pushes. Touches the queue alone.
+ * Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY: nothing is queued. */
+SHED_MUST_CHECK enum shed_code
+shed_conn_send(struct shed_conn *conn, const struct shed_buffer *bytes,
+               const struct shed_conn_call *calls, size_t count,
+               uint64_t now_ms, struct shed_error *err);
+
+/* Queue what is in more behind what is queued, and empty it. Returns as
+ * shed_conn_send does: more is unchanged. */
+SHED_MUST_CHECK enum shed_code
+shed_conn_send_queue(struct shed_conn *conn, struct shed_conn_queue *more,
+                     struct shed_error *err);
+
+/* Take the queued bytes over to be sent, unless some are being sent still.
+ * Touches queue.bytes and wire.out. Returns: whether there is something to
+ * send (shed_wire_flush). */
+bool shed_conn_take(struct shed_conn *conn);
+
+/* What a reply is. */
+enum shed_conn_match {
+    SHED_CONN_ANSWER,     /* to *call, which is out of the queue */
+    SHED_CONN_REPEATED,   /* the server had lost a script; the call goes again
+                             by text. The reply is freed. */
+    SHED_CONN_UNASKED,    /* no call expects one: a push, or an error */
+    SHED_CONN_OUT_OF_STEP /* it answers another call, and so would all that
+                             come after it. The reply is freed; the connection
+                             is to be closed. */
+};
+
+/* Find out which call a reply answers. Of a script's reply, *reply becomes the
+ * script's own part. Touches the queue alone. */
+enum shed_conn_match shed_conn_match(struct shed_conn *conn, uint64_t now_ms,
+                                     struct shed_reply **reply,
+                                     struct shed_conn_call *call,
+                                     struct shed_error *err);
+
+/* The error by which owners hear of OUT_OF_STEP. Returns: its code. */
+enum shed_code shed_conn_out_of_step(struct shed_error *err);
+
+/* The i-th call of the queue, 0 being the oldest. */
+struct shed_conn_call *shed_conn_call_at(struct shed_conn *conn, size_t i);
+
+/* After a failure: take the oldest call out of a queue; nothing of it will be
+ * sent. Returns: false when there is none, and the queue is empty. */
+bool shed_conn_pop(struct shed_conn_queue *queue, struct shed_conn_call *call);
+
+/* When the oldest call counts as unanswered; UINT64_MAX without a call. Replies
+ * to those before it are signs of life. Touches the queue alone. */
+uint64_t shed_conn_silent_at_ms(const struct shed_conn *conn);
+
+/* ------------------------------------------------ all of it, by one thread */
+
+enum shed_conn_event {
+    SHED_CONN_NOTHING, /* until the socket is ready, or FAILED */
+    SHED_CONN_REPLY,   /* *reply to *call */
+    SHED_CONN_PUSH     /* *reply that no call expects */
+};
+
+/* The next of what has been read. Ownership: *reply is the caller's. */
+enum shed_conn_event shed_conn_next(struct shed_conn *conn, uint64_t now_ms,
+                                    struct shed_reply **reply,
+                                    struct shed_conn_call *call);
+
+/* --------------------------------------------------------------- failover */
+
+/* Whether the address has been left since the socket was opened: the server is
+ * not a primary any more. *why is set if so. */
+bool shed_conn_is_left(const struct shed_conn *conn, struct shed_error *why);
+
+#endif

@@ -176,8 +176,8 @@ struct shed_client_options {
      * on_event is. NULL: nobody is told. */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
     void *log_user; /* passed to it */
-    /* Told of every event: a shed_event_fn, see snowshed/event.h for what it may
-     * do. NULL: nobody is told. */
+    /* Told of every event: a shed_event_fn, see snowshed/event.h for what it
+     * may do. NULL: nobody is told. */
     void (*on_event)(void *user, const struct shed_event *event);
     void *event_user; /* passed to it */
 };

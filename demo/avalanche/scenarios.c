@@ -380,14 +380,18 @@ static bool await_hot_row(struct conductor *c)
     return true;
 }
 
-/* Stop the process if it is loading, so that it still is when it is killed. */
+/* Stop the process if it is loading, so that it still is when it is killed. A
+ * load while the row stands is of no use: with plain locks, one that missed the
+ * row before it was stored can have the lock after that, and nobody waits for
+ * what it loads. */
 static bool stop_loader(struct conductor *c, pid_t pid)
 {
     int status;
 
     if (kill(pid, SIGSTOP) != 0 || waitpid(pid, &status, WUNTRACED) != pid)
         die("a backend process", "cannot be stopped");
-    if (atomic_load(&c->record->loading_pid) == (int32_t)pid)
+    if (atomic_load(&c->record->loading_pid) == (int32_t)pid &&
+        !has_row(c, HOT_ID))
         return true;
     (void)kill(pid, SIGCONT);
     return false;

@@ -276,7 +276,7 @@ int main(void)
 {
     TCase *tc = tcase_create("bad replies");
 
-    tcase_set_timeout(tc, 20);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, a_server_that_never_knows_a_script_is_done_without);
     tcase_add_loop_test(tc, a_lock_on_a_server_that_never_knows_a_script_fails,

@@ -266,7 +266,7 @@ int main(void)
 {
     TCase *tc = tcase_create("moved");
 
-    tcase_set_timeout(tc, 30);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(
         tc, a_write_that_a_replica_refuses_is_made_where_the_address_leads, 0,
         WAYS);

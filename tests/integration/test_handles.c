@@ -180,6 +180,7 @@ int main(void)
 {
     TCase *tc = tcase_create("handles");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, handles_close_in_any_order, 0, ORDERS);
     tcase_add_test(tc, a_lock_is_held_until_its_own_handle_is_closed);
     tcase_add_test(tc, a_client_has_one_cache_of_a_name);

@@ -214,7 +214,7 @@ int main(void)
 {
     TCase *tc = tcase_create("invalidate_many");
 
-    tcase_set_timeout(tc, 30);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, many_keys_are_removed_in_one_round_trip);
     tcase_add_test(tc, as_many_keys_as_may_be_are_removed);

@@ -475,7 +475,7 @@ int main(void)
 {
     TCase *tc = tcase_create("lock model");
 
-    tcase_set_timeout(tc, 30);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, the_model_does_what_redis_does, 0,
                         (int)(sizeof(scenarios) / sizeof(*scenarios)));

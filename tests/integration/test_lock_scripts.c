@@ -468,7 +468,7 @@ int main(void)
 {
     TCase *tc = tcase_create("lock scripts");
 
-    tcase_set_timeout(tc, 30);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, who_is_absent_for_the_grace_is_gone);
     tcase_add_test(tc, who_is_there_stays);

@@ -461,11 +461,11 @@ END_TEST
 
 int main(void)
 {
-    enum { TIMEOUT_S = 60, ODD_PLACES = 21 };
+    enum { ODD_PLACES = 21 };
     TCase *tc = tcase_create("mysql_keys");
 
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TIMEOUT_S);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, keys_that_no_row_has_read_no_table, 0,
                         COUNT(tables));
     tcase_add_loop_test(tc, the_mode_of_the_keys_is_the_columns, 0,

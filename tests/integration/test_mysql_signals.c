@@ -150,6 +150,7 @@ int main(void)
 {
     TCase *tc = tcase_create("mysql_signals");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_dropped_connection_does_not_end_the_program);
     tcase_add_test(tc, a_handler_of_the_programs_stays);
     tcase_add_loop_test(tc, the_guard_raises_no_sigpipe, 0, 2);

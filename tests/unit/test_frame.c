@@ -154,6 +154,7 @@ int main(void)
 {
     TCase *tc = tcase_create("frame");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, what_redis_says_passes_in_pieces_of_any_length);
     tcase_add_test(tc, a_reply_says_nothing_about_the_next);
     tcase_add_test(tc, what_nobody_can_have_asked_for_ends_with_its_head);

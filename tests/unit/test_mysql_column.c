@@ -181,6 +181,7 @@ int main(void)
 {
     TCase *tc = tcase_create("mysql_column");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, integers_reach_as_far_as_the_type, 0,
                         COUNT(ranges));
     tcase_add_test(tc, years_are_written_in_full);

@@ -48,6 +48,11 @@
  * Handles are cheap: thousands may be open, or one may be opened for a single
  * use. With LEASE a name leaves a counter in Redis for a day.
  *
+ * Upgrading from 0.1: it cannot read the queue of a fair lock that this version
+ * writes. While a waiter of this version is the first there, an acquire of 0.1
+ * fails with SHED_EREDIS; so stop the processes of 0.1 that use a fair lock
+ * before the first of this version starts.
+ *
  * Threads, memory, fork, failure: as in snowshed.h.
  */
 #ifndef SNOWSHED_LOCK_H

@@ -91,10 +91,11 @@ local function until_gone(held)
 end
 
 local function parse_member(bytes)
+    local has_process = #bytes > 32 -- a member of version 0.1 names none
     return {
         token = string.sub(bytes, 1, 16),
-        process = string.sub(bytes, 17, 32),
-        wait = tonumber(string.sub(bytes, 33)) or 0,
+        process = has_process and string.sub(bytes, 17, 32) or NO_PROCESS,
+        wait = tonumber(string.sub(bytes, has_process and 33 or 17)) or 0,
     }
 end
 

@@ -325,6 +325,16 @@ START_TEST(a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it)
 }
 END_TEST
 
+/* Its members of the queue name no process. */
+START_TEST(a_waiter_of_version_0_1_keeps_its_turn)
+{
+    enlist(HOLDER, "");
+    ck_assert(!acquire_fair());
+    ck_assert_int_eq(server_int(&server, "EXISTS " KEY ":s"), 0);
+    ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 2);
+}
+END_TEST
+
 /* It joined before its process was subscribed, and leaves with its name. */
 START_TEST(a_waiter_that_gives_up_leaves_nothing_in_the_queue)
 {
@@ -485,6 +495,7 @@ int main(void)
                    a_waiter_that_comes_back_within_the_grace_keeps_its_turn);
     tcase_add_test(
         tc, a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it);
+    tcase_add_test(tc, a_waiter_of_version_0_1_keeps_its_turn);
     tcase_add_test(tc, a_waiter_that_gives_up_leaves_nothing_in_the_queue);
     tcase_add_test(tc,
                    without_memory_a_lock_is_extended_and_its_record_rewritten);

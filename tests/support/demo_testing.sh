@@ -1,18 +1,18 @@
 # shellcheck shell=bash
 #
-# What the tests of the demo programs share: expectations, the database by SQL,
-# and a look at processes. Source it, with set -eum, SHED_TEST_REDIS and
-# SHED_TEST_MYSQL set; $root is the tree.
+# What the tests of the demo programs share: expectations, SQL, and looking at
+# processes. Source it with set -eum, SHED_TEST_REDIS and SHED_TEST_MYSQL set;
+# $root is the tree.
 #
-#   scratch          a directory that goes when the script ends
-#   background       an id to be killed then, if set
+#   scratch          a directory that is removed when the script ends
+#   background       the id of a process that is killed then, if set
 #   fail, expect     count a failure; compare numbers
 #   with_database    a Redis URI, but another database of that server
 #   sql              run statements in the database of SHED_TEST_MYSQL
-#   refuses          a program ends with 2 and names what it refuses
-#   await            a condition, with a deadline
-#   ends_with        a signal to a program ends its children too
-#   end_tests        the exit status
+#   refuses          a program exits with 2 and names what it refuses
+#   await            wait for a condition, with a deadline
+#   ends_with        a signal to a program also ends its children
+#   end_tests        exit with the status of the test
 
 failures=0
 wait_s=$((30 * ${SHED_TEST_SCALE:-1}))
@@ -73,7 +73,7 @@ sql()
 
 # ----------------------------------------------------------------- options
 
-# refuses WORD COMMAND... : exit 2, and a complaint with the word in it.
+# refuses WORD COMMAND... : exits with 2; the error contains the word.
 refuses()
 {
     local word=$1 status=0
@@ -81,8 +81,8 @@ refuses()
     "$@" >"$scratch/table" 2>"$scratch/complaint" || status=$?
     expect "status of $*" "$status" == 2
     grep -qF -e "$word" "$scratch/complaint" ||
-        fail "$*: the complaint does not name $word"
-    [ ! -s "$scratch/table" ] || fail "$*: it prints a table"
+        fail "$*: the error does not name $word"
+    [ ! -s "$scratch/table" ] || fail "$*: prints a table"
 }
 
 # --------------------------------------------------------------- processes
@@ -92,13 +92,13 @@ children_of()
     cat "/proc/$1/task/$1/children" 2>/dev/null || true
 }
 
-# Ended, or waiting only for its status to be read.
+# It has ended, or is a zombie.
 has_ended()
 {
     ! grep -q '^State:[[:space:]]*[^Z]' "/proc/$1/status" 2>/dev/null
 }
 
-# await COMMAND... : until it succeeds; fails after wait_s.
+# await COMMAND... : waits until it succeeds; fails after wait_s.
 await()
 {
     local deadline=$((SECONDS + wait_s))
@@ -108,14 +108,14 @@ await()
     done
 }
 
-# has_children PID COUNT : at least so many.
+# has_children PID COUNT : at least this many.
 has_children()
 {
     [ "$(children_of "$1" | wc -w)" -ge "$2" ]
 }
 
-# ends_with SIGNAL STATUS CHILDREN COMMAND... : a signal to the program alone,
-# when it has so many children, ends it with the status, and them too.
+# ends_with SIGNAL STATUS CHILDREN COMMAND... : once the program has this many
+# children, a signal to it alone ends it with the status, and the children too.
 ends_with()
 {
     local name=$1 status=$2 count=$3 got=0 children child
@@ -126,9 +126,9 @@ ends_with()
     await has_children "$background" "$count" || fail "$name: no children"
     children=$(children_of "$background")
     kill "-$name" "$background"
-    await has_ended "$background" || fail "$name: it goes on"
+    await has_ended "$background" || fail "$name: it does not end"
     for child in $children; do
-        await has_ended "$child" || fail "$name: child $child stays"
+        await has_ended "$child" || fail "$name: child $child is left"
     done
     wait "$background" 2>/dev/null || got=$?
     background=""

@@ -1,16 +1,18 @@
 # shellcheck shell=bash
 #
-# Options, checked before anything is installed or built. What a demo takes is
-# in the table that its program is compiled with: demo/NAME/NAME.def, a row a line.
-# Source it, and define
+# Checks options before anything is installed or built. The options of a demo
+# are in the table that its program is compiled with: demo/NAME/NAME.def, one row
+# per line. Source this file and define
 #
-#   complain TEXT       ends the script with 2 and the usage
+#   complain TEXT       prints the usage and TEXT, and exits with 2
 #
-#   check_options TABLE WORD...    each an option of the table with its value;
-#                                  in $checked they are as the program wants them
-#   check_uri OPTION URI           of --redis or --mysql
-#   split_option WORD...           $name and $value of the first option, and
-#                                  $taken, how many words these are
+# It has
+#
+#   check_options TABLE WORD...    checks options of the table with their values
+#                                  and puts them into $checked, for the program
+#   check_uri OPTION URI           checks the value of --redis or --mysql
+#   split_option WORD...           puts the first option into $name and $value,
+#                                  and the number of its words into $taken
 
 # split_option WORD... : --name VALUE or --name=VALUE.
 split_option()
@@ -20,7 +22,7 @@ split_option()
     case $1 in
     *=*) value=${1#*=} ;;
     *)
-        case ${2---} in --*) complain "$name wants a value" ;; esac
+        case ${2---} in --*) complain "$name needs a value" ;; esac
         value=$2
         taken=2
         ;;
@@ -42,7 +44,7 @@ check_options()
     done
 }
 
-# find_row TABLE OPTION : its kind, and what it is limited to.
+# find_row TABLE OPTION : its kind and its limits.
 find_row()
 {
     local pattern='^([A-Z]+)\("([a-z-]+)", [a-z_.]+(, "?([^")]*)"?)?\)$' line
@@ -54,8 +56,8 @@ find_row()
     return 1
 }
 
-# check_value OPTION VALUE ROW ; a file is named from where we were called, and
-# the program runs elsewhere.
+# check_value OPTION VALUE ROW : the name of a file is relative to the caller's
+# directory, and the program runs in another one.
 check_value()
 {
     local limits
@@ -77,8 +79,8 @@ refuse_number()
     complain "$1 must be a number from $2 to $3"
 }
 
-# is_number TEXT LEAST MOST : digits. Up to 2^64 - 1, beyond what bash counts
-# with, so by length and then by letters.
+# is_number TEXT LEAST MOST : digits only. Numbers go up to 2^64 - 1, which bash
+# cannot represent, so they are compared by length and then as text.
 is_number()
 {
     local digits
@@ -99,7 +101,7 @@ is_real()
         awk "BEGIN { exit !($1 >= $2 && $1 <= $3) }"
 }
 
-# check_list OPTION LIST WORD... : some of the words, with commas.
+# check_list OPTION LIST WORD... : some of the words, separated by commas.
 check_list()
 {
     local option=$1 list=$2 word
@@ -108,7 +110,7 @@ check_list()
         case " $* " in
         *" $word "*) [ -n "$word" ] && continue ;;
         esac
-        complain "$option does not know '$word'; it takes $* (with commas)"
+        complain "$option does not know '$word', only $* (separated by commas)"
     done <<<"$list,"
 }
 
@@ -129,7 +131,7 @@ check_output()
     elif [ -e "$2" ]; then
         [ -w "$2" ] || complain "$1 $2 cannot be written"
     else
-        [ -n "$2" ] || complain "$1 wants the name of a file"
-        [ -w "$(dirname -- "$2")" ] || complain "$1 $2 cannot be made"
+        [ -n "$2" ] || complain "$1 needs the name of a file"
+        [ -w "$(dirname -- "$2")" ] || complain "$1 $2 cannot be created"
     fi
 }

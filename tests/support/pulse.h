@@ -1,6 +1,6 @@
-/* Tells a test whether the machine let it run: a thread that naps for a moment,
- * over and over, and keeps the longest time that this took. Where that is long,
- * what was late says nothing about the library. */
+/* Tells a test whether the machine let it run: a thread sleeps for a moment
+ * again and again, and remembers the longest time that this took. Where that is
+ * long, a late event says nothing about the library. */
 #ifndef PULSE_H
 #define PULSE_H
 
@@ -12,21 +12,21 @@
 struct pulse {
     pthread_t thread;
     atomic_bool is_over;
-    atomic_uint_fast64_t last_ms; /* when it was last awake */
+    atomic_uint_fast64_t last_ms; /* when it last ran */
     atomic_uint_fast64_t longest_ms;
 };
 
 void pulse_start(struct pulse *p);
 void pulse_stop(struct pulse *p);
 
-/* Count from here. */
+/* Forget the longest time. */
 void pulse_reset(struct pulse *p);
 
-/* How long this process has stood still at a time since then. Any process may
- * ask, if the pulse is in memory that they share. */
+/* The longest time for which this process did not run since then. Other
+ * processes may ask too, if the pulse is in shared memory. */
 uint64_t pulse_longest_ms(struct pulse *p);
 
-/* Note that something took that long. */
+/* Count a pause of this length. */
 void pulse_note(struct pulse *p, uint64_t ms);
 
 #endif

@@ -1,4 +1,4 @@
-/* A reply as Redis would write it, for tests without one. */
+/* Replies as Redis would send them, for tests without a server. */
 #ifndef REPLY_TESTING_H
 #define REPLY_TESTING_H
 
@@ -8,7 +8,7 @@
 #include "redis/reply.h"
 #include "support/testing.h"
 
-/* To be freed with shed_reply_free. */
+/* Free it with shed_reply_free. */
 static inline struct shed_reply *parse_reply(const char *wire)
 {
     redisReader *reader = redisReaderCreate();

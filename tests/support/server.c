@@ -1,5 +1,5 @@
 /* Private servers. The one invariant: what was started is gone when the test
- * is, its directory included, but for the log of a test that failed. */
+ * ends, its directory included, except the log of a test that failed. */
 #define _GNU_SOURCE /* accept4, pipe2, memmem */
 #include "support/server.h"
 
@@ -23,8 +23,8 @@
 
 #define LOG_NAME "log"
 
-/* What is in it is sockets, a log, and a directory of append-only files. The
- * file called kept, if any, stays. */
+/* Remove a directory of sockets, a log and directories of append-only files.
+ * The file called kept, if there is one, stays. */
 static void remove_dir(const char *name, const char *kept)
 {
     DIR *dir = opendir(name);
@@ -43,8 +43,8 @@ static void remove_dir(const char *name, const char *kept)
     rmdir(name);
 }
 
-/* Nothing of the test's is to be held open here, of other servers' guardians
- * least of all. */
+/* A guardian must hold nothing of the test open, least of all the pipes of
+ * other servers' guardians. */
 static void close_all_but(int kept)
 {
     enum { FDS_MAX = 256 };
@@ -66,8 +66,8 @@ static bool wait_for_the_end(int pipe_end)
     return n == 1;
 }
 
-/* Check ends a failed test without a word: so the directory is removed by a
- * process that waits for the end of all who hold the other end of its pipe. */
+/* Check ends a failed test without notice. So the directory is removed by a
+ * process that waits until nobody holds the other end of its pipe. */
 static void start_guardian(struct server *s)
 {
     int ends[2];
@@ -115,7 +115,7 @@ static _Noreturn void exec_server(const struct server *s)
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     execvp(argv[0], (char *const *)(size_t)argv);
-    perror("redis-server, which is looked for in PATH");
+    perror("redis-server (it must be in PATH)");
     _exit(EXIT_FAILURE);
 }
 
@@ -156,7 +156,7 @@ void server_start_again(struct server *s)
         exec_server(s);
     while (!answers(s)) {
         ck_assert_msg(waitpid(s->pid, &status, WNOHANG) == 0,
-                      "redis-server ended at its start, with wait status %d",
+                      "redis-server ended while starting, with wait status %d",
                       status);
         ck_assert_msg(shed_now_ms() < deadline_ms, "no answer from Redis");
         usleep(1000);
@@ -185,7 +185,7 @@ void server_kill(struct server *s)
 void server_stop(struct server *s)
 {
     server_kill(s);
-    /* if it cannot be told, the log is kept */
+    /* if this fails, only the log is kept */
     (void)!write(s->guarded, "", 1);
     close(s->guarded);
     waitpid(s->guardian, NULL, 0);
@@ -273,7 +273,7 @@ void server_info(const struct server *s, const char *field, char *value,
     snprintf(name, sizeof(name), "\n%s:", field);
     ck_assert_int_eq(reply->type, REDIS_REPLY_STRING);
     at = strstr(reply->str, name);
-    ck_assert_msg(at != NULL, "INFO tells no %s", field);
+    ck_assert_msg(at != NULL, "INFO has no field %s", field);
     at += strlen(name);
     snprintf(value, size, "%.*s", (int)strcspn(at, "\r\n"), at);
     freeReplyObject(reply);
@@ -315,7 +315,7 @@ void server_check_ttls(const struct server *s)
         const redisReply *key = keys->element[i];
         ck_assert_msg(server_int(s, "PTTL %b", key->str, (size_t)key->len) !=
                           -1,
-                      "%s stands for ever", key->str);
+                      "%s has no time to live", key->str);
     }
     freeReplyObject(keys);
 }
@@ -329,9 +329,9 @@ struct pair {
     char held[CHUNK_BYTES];
     size_t size, sent;
     uint64_t due_ms;
-    char copy[CHUNK_BYTES]; /* DOUBLE: of what was held last */
+    char copy[CHUNK_BYTES]; /* DOUBLE: what was held last */
     size_t copy_size;
-    bool is_callers; /* the last request: it reads an entry or runs a script */
+    bool is_callers; /* the last request reads an entry or runs a script */
 };
 
 static void open_socket_name(struct sockaddr_un *name, const char *path)
@@ -362,7 +362,7 @@ static void accept_pair(struct proxy *p, struct pair *pair)
         close_pair(pair);
 }
 
-/* Whether bytes are for a caller, not for the set-up or the session. */
+/* Whether a request is made for a caller, not by the set-up or the session. */
 static bool is_of_caller(const char *bytes, size_t size)
 {
     static const char *const names[] = {"$3\r\nGET\r\n", "$4\r\nEVAL\r\n",
@@ -397,7 +397,7 @@ static void pass_request(struct proxy *p, struct pair *pair)
         close_pair(pair);
 }
 
-/* Read from the server into held, which is empty. */
+/* Read replies from the server into held, which is empty. */
 static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
 {
     ssize_t n = recv(pair->upstream, pair->held, sizeof(pair->held), 0);

@@ -1,6 +1,6 @@
-/* A redis-server of the test's own, in a directory of its own, on a unix
- * socket; and a proxy before it that spoils replies. Both end with the test,
- * however that ends. */
+/* A private redis-server on a unix socket, in its own directory; and a proxy in
+ * front of it that spoils replies. Both end with the test, however that ends.
+ */
 #ifndef SERVER_H
 #define SERVER_H
 
@@ -21,42 +21,51 @@ struct server {
     char dir[32];
     char socket[SERVER_PATH_BYTES];
     char uri[SERVER_URI_BYTES];
-    const char *options[SERVER_OPTIONS_MAX]; /* beyond ours; ends with NULL */
+    const char *options[SERVER_OPTIONS_MAX]; /* additional; ends with NULL */
     const char *password;
     pid_t pid;
     pid_t guardian; /* removes dir */
-    int guarded;    /* open as long as dir is needed */
+    int guarded;    /* a descriptor that is open as long as dir is needed */
 };
 
-/* Start it and wait until it answers; a server that does not is a failure.
- * Fill options and password before. */
+/* Start it and wait until it answers; the test fails if it does not. Set
+ * options and password first. */
 void server_start(struct server *s);
+
+/* Kill it and remove its directory. */
 void server_stop(struct server *s);
 
-/* SIGKILL, and again as it was but empty. */
+/* End it with SIGKILL. */
 void server_kill(struct server *s);
+
+/* Start a killed server with the same options; it is empty. */
 void server_start_again(struct server *s);
 
+/* Stop the process with SIGSTOP. */
 void server_freeze(struct server *s);
+
+/* Let it continue. */
 void server_thaw(struct server *s);
 
-/* One command, in hiredis's format (so %b too), on a connection of its own;
- * error replies come back as such, no reply is a failure. */
+/* Run a command, in hiredis's format (including %b), on a new connection. An
+ * error reply is returned like any other; the test fails if none comes. */
 redisReply *server_run(const struct server *s, const char *format, ...);
 
-/* The same where the reply must be no error: its integer, or nothing. */
+/* Run a command that must not fail, and return its integer. */
 long long server_int(const struct server *s, const char *format, ...);
+
+/* Run a command that must not fail. */
 void server_do(const struct server *s, const char *format, ...);
 
-/* The value of a field of INFO, cut to size; a field that is not there is a
- * failure. */
+/* The value of a field of INFO, cut to size; the test fails if there is no such
+ * field. */
 void server_info(const struct server *s, const char *field, char *value,
                  size_t size);
 
-/* How often a command has been executed: "get", "evalsha". */
+/* How often a command, for example "get", has been executed. */
 long long server_calls(const struct server *s, const char *command);
 
-/* How many clients' CLIENT LIST lines hold text. */
+/* How many lines of CLIENT LIST contain text. */
 int server_clients(const struct server *s, const char *text);
 
 /* Fail if a key of the server has no time to live. */
@@ -64,19 +73,19 @@ void server_check_ttls(const struct server *s);
 
 enum proxy_mode {
     PROXY_PASS,
-    PROXY_DELAY,    /* each read of the server's is passed on after delay_ms */
+    PROXY_DELAY,    /* each chunk of replies is passed on after delay_ms */
     PROXY_DRIP,     /* one byte every delay_ms */
     PROXY_CUT,      /* the first byte of a reply, then the end */
-    PROXY_CUT_ONE,  /* of the next reply; then PASS */
-    PROXY_ANSWER,   /* text in place of what the server says */
-    PROXY_DOUBLE,   /* each read of the server's is kept, and comes again before
-                       the next request is passed on */
-    PROXY_STAND_IN, /* the same of replies to GET and scripts only, and that
-                       request is not passed on; without the set-up's replies
-                       doubled, a new connection is in step */
-    PROXY_DROP,     /* requests go, replies do not come */
-    PROXY_SWALLOW,  /* requests do not come through */
-    PROXY_SWALLOW_SUBSCRIBE /* the same, of those that name it */
+    PROXY_CUT_ONE,  /* the same for the next reply only; then PASS */
+    PROXY_ANSWER,   /* text in place of what the server replies */
+    PROXY_DOUBLE,   /* each chunk of replies is sent a second time before the
+                       next request is passed on */
+    PROXY_STAND_IN, /* only replies to GET and scripts are sent twice, and the
+                       next request is not passed on; as the set-up's replies
+                       are not doubled, a new connection is in step */
+    PROXY_DROP,     /* requests are passed on, replies are not */
+    PROXY_SWALLOW,  /* requests are not passed on */
+    PROXY_SWALLOW_SUBSCRIBE /* the same for requests that contain SUBSCRIBE */
 };
 
 #define PROXY_PAIRS_MAX 64
@@ -87,21 +96,27 @@ struct proxy {
     char uri[SERVER_URI_BYTES];
     int listener;
     pthread_t thread;
-    const char *text; /* set while the mode is another */
+    const char *text; /* for ANSWER: set while the mode is another one */
     atomic_int mode;
     atomic_uint delay_ms;
-    atomic_uint every; /* DELAY: one read in so many; 0 and 1: each */
+    atomic_uint every; /* DELAY: only each of so many chunks; 0: all of them */
     atomic_uint accepted;
-    atomic_uint requests; /* reads from clients */
+    atomic_uint requests; /* chunks of requests */
     atomic_bool is_stopping;
 };
 
-/* start is listen, which makes the address, and serve, which makes a thread: a
- * test that forks has to fork between them, lest a child inherit a lock of the
- * allocator's that the thread held (AddressSanitizer's does not see to it). */
+/* Start a proxy: proxy_listen and proxy_serve. */
 void proxy_start(struct proxy *p, const struct server *s);
+
+/* Create its address. */
 void proxy_listen(struct proxy *p, const struct server *s);
+
+/* Start its thread. A test that forks must fork before, or a child may inherit
+ * a lock of the allocator that the thread held (AddressSanitizer's allocator
+ * does not release it in the child). */
 void proxy_serve(struct proxy *p);
+
+/* Change its mode; text, if not NULL, is what ANSWER sends from now on. */
 void proxy_set(struct proxy *p, enum proxy_mode mode, unsigned delay_ms,
                const char *text);
 void proxy_stop(struct proxy *p);

@@ -1,23 +1,23 @@
 # shellcheck shell=bash
 #
 # Private servers for the tests and the demo: a Redis (or Valkey) and a MariaDB
-# (or MySQL) in one temporary directory, on unix sockets alone, gone when the
-# script ends; and the packages that they and the build need. Source it; it
-# works with set -eu.
+# (or MySQL) in one temporary directory, reachable by unix sockets only and gone
+# when the script ends; and the packages that they and the build need. Source
+# it; it works with set -eu.
 #
-#   ensure_packages GROUP...   see packages_of
-#   guard_servers              traps, so that nothing is left behind
-#   make_servers_dir           a directory that goes with them: $servers_dir
-#   start_servers              makes it and starts both there
+#   ensure_packages GROUP...   installs what is missing; see packages_of
+#   guard_servers              sets traps, so that nothing is left behind
+#   make_servers_dir           makes $servers_dir, which is removed at the end
+#   start_servers              makes it and starts both servers there
 #   start_redis DIR            exports REDIS_URI
 #   start_database DIR         exports MYSQL_URI; the database is empty
-#   run_guarded COMMAND...     runs it so that Ctrl-C ends it, all of it
-#   stop_servers               ends all that was started here
+#   run_guarded COMMAND...     runs it so that Ctrl-C ends all of its processes
+#   stop_servers               ends everything that was started here
 #
 # Its invariants: only processes that were started here are ended, by their id;
 # packages are added, never removed.
 
-# A slow machine (a sanitizer, an emulator) scales what is waited for.
+# Where everything is slow (a sanitizer, an emulator), servers get more time.
 servers_start_s=$((60 * ${SHED_TEST_SCALE:-1}))
 servers_stop_s=15
 
@@ -27,7 +27,7 @@ servers_guarded_pid=""
 
 # ---------------------------------------------------------------- packages
 
-# The needs of a group: "what tells that it is there|Debian's package".
+# What a group needs, a line each: "how to see that it is there|package".
 packages_of()
 {
     case $1 in
@@ -42,8 +42,8 @@ packages_of()
         printf '%s\n' 'command:c++|g++' 'module:check|check' \
             'command:openssl|openssl' 'python:redis|python3-redis'
         ;;
-    # redis-tools, not redis-server, and the -core packages: these have the
-    # programs without the services, which apt would start.
+    # redis-tools instead of redis-server, and the -core packages: they contain
+    # the programs without the services, which apt would start.
     redis)
         printf '%s\n' 'server:redis|redis-tools' \
             'command:redis-cli valkey-cli|redis-tools'
@@ -65,11 +65,11 @@ packages_of()
     esac
 }
 
-# has KIND:NAME... : whether one of the names is there.
+# has KIND:NAME... : whether one of the names is installed.
 has()
 {
     local kind=${1%%:*} name
-    # Split into names.
+    # The names are split at spaces.
     # shellcheck disable=SC2086
     set -- ${1#*:}
     for name; do
@@ -77,7 +77,7 @@ has()
         server) "find_$name" >/dev/null && return 0 ;;
         command) find_program "$name" >/dev/null && return 0 ;;
         module) pkg-config --exists "$name" 2>/dev/null && return 0 ;;
-        # the first python3 of PATH need not be the system's
+        # the first python3 in PATH need not be the system's
         python) { python3 -c "import $name" ||
             /usr/bin/python3 -c "import $name"; } >/dev/null 2>&1 && return 0 ;;
         header) echo "#include <$name>" | cc -E -x c - >/dev/null 2>&1 &&
@@ -87,14 +87,14 @@ has()
     return 1
 }
 
-# Servers stand in sbin, which is not in everybody's PATH.
+# Servers are in sbin, which is not in everybody's PATH.
 find_program()
 {
     PATH=$PATH:/usr/local/sbin:/usr/sbin command -v "$1"
 }
 
-# The program that is a Redis, or acts as one when it is called redis-server: the
-# packages that have no service bring only another name of it.
+# The program that is a Redis server, or acts as one when it is called
+# redis-server: packages without the service contain it under another name only.
 find_redis()
 {
     find_program redis-server || find_program valkey-server ||
@@ -108,7 +108,7 @@ find_mariadb()
     find_program mariadbd || find_program mysqld
 }
 
-# mysqld is the name of both; MySQL's makes its directory without a script.
+# Both servers are called mysqld; MySQL's makes its directory without a script.
 find_mysql()
 {
     ! find_mariadb >/dev/null && find_program mysqld
@@ -130,7 +130,7 @@ is_debian()
         grep -qE '^ID(_LIKE)?=.*(debian|ubuntu)' /etc/os-release
 }
 
-# as_root COMMAND... : fails when we may not.
+# as_root COMMAND... : fails where we have no such right.
 as_root()
 {
     if [ "$(id -u)" -eq 0 ]; then
@@ -147,14 +147,14 @@ apt_get()
         apt-get -q -o DPkg::Lock::Timeout=120 "$@"
 }
 
-# Install what is missing of these groups, or say why not and exit with 2.
+# Install what these groups lack, or say why that is impossible and exit with 2.
 ensure_packages()
 {
     local packages plan
     mapfile -t packages < <(missing_packages "$@")
     [ "${#packages[@]}" -gt 0 ] || return 0
     if ! is_debian; then
-        echo "Missing, by their Debian names: ${packages[*]}" >&2
+        echo "Missing packages, by their Debian names: ${packages[*]}" >&2
         exit 2
     fi
     if as_root true 2>/dev/null; then
@@ -174,35 +174,35 @@ ensure_packages()
     fi
 }
 
-# A fresh machine has no lists of packages.
+# A fresh machine has no package lists.
 fetch_lists()
 {
     local package
     for package; do
-        # an installed package can be shown without any list
+        # apt-cache shows an installed package without any list
         apt-cache --quiet=2 policy "$package" 2>/dev/null |
             grep -q '^ *Candidate: [^(]' && continue
-        echo "Fetching the lists of packages with apt-get update."
+        echo "Fetching the package lists with apt-get update."
         apt_get -qq update || exit 2
         return 0
     done
 }
 
-# What apt-get would do, in lines that begin with Inst and Remv; nothing without
-# lists. It needs no rights.
+# What apt-get would do, in lines that begin with Inst or Remv; nothing if there
+# are no package lists. It needs no rights.
 plan_packages()
 {
     LC_ALL=C apt-get -s --no-install-recommends install "$@" 2>/dev/null |
         grep -E '^(Inst|Remv) ' || true
 }
 
-# names_in PLAN WORD : of the packages.
+# names_in PLAN WORD : the packages in the lines that begin with WORD.
 names_in()
 {
     sed -n "s/^$2 \([^ ]*\).*/\1/p" <<<"$1"
 }
 
-# check_plan PLAN PACKAGE... : nothing is removed for us.
+# check_plan PLAN PACKAGE... : exits with 2 if the plan removes a package.
 check_plan()
 {
     local package removed
@@ -211,13 +211,13 @@ check_plan()
     for package; do
         removed=$(names_in "$(plan_packages "$package")" Remv)
         [ -n "$removed" ] || continue
-        echo "$package cannot be installed beside what is here: apt-get" \
-            "would remove ${removed//$'\n'/ }."
+        echo "$package cannot be installed: apt-get would remove" \
+            "${removed//$'\n'/ }."
         case $package in
-        mariadb-*) echo "Use a server that is running, with --mysql URI;" \
-            "or remove that yourself." ;;
-        redis-*) echo "Use a server that is running, with --redis URI;" \
-            "or remove that yourself." ;;
+        mariadb-*) echo "Use a server that is already running with" \
+            "--mysql URI, or remove that package yourself." ;;
+        redis-*) echo "Use a server that is already running with" \
+            "--redis URI, or remove that package yourself." ;;
         esac
     done >&2
     echo "Nothing was installed or removed." >&2
@@ -226,19 +226,19 @@ check_plan()
 
 name_packages()
 {
-    echo "Missing packages. Install them and start again:" >&2
+    echo "Packages are missing. Install them and try again:" >&2
     echo "    apt-get update" >&2
     echo "    apt-get install --no-remove --no-install-recommends $*" >&2
     exit 2
 }
 
-# sizes_of PACKAGE... : to fetch and on disk.
+# sizes_of PACKAGE... : how much is downloaded, and the size on disk.
 sizes_of()
 {
     apt-cache --no-all-versions show "$@" | awk '
         $1 == "Size:" { bytes += $2 }
         $1 == "Installed-Size:" { kib += $2 }
-        END { printf "%.0f MB to fetch, %.0f MB on disk",
+        END { printf "%.0f MB to download, %.0f MB on disk",
                   bytes / 1e6, kib * 1024 / 1e6 }'
 }
 
@@ -249,10 +249,10 @@ install_packages()
     mapfile -t names < <(names_in "$1" Inst)
     shift
     echo "Installing with apt-get: $*"
-    [ "${#names[@]}" -eq 0 ] || echo "Packages with what they need:" \
+    [ "${#names[@]}" -eq 0 ] || echo "Packages with their dependencies:" \
         "${#names[@]}; $(sizes_of "${names[@]}")."
     apt_get install -y --no-remove --no-install-recommends "$@" && return 0
-    echo "Once more, with new lists of packages."
+    echo "That failed; trying again with new package lists."
     apt_get -qq update &&
         apt_get install -y --no-remove --no-install-recommends "$@" && return 0
     echo "apt-get could not install: $*" >&2
@@ -261,7 +261,7 @@ install_packages()
 
 # ------------------------------------------------------------------- start
 
-# Make sure that nothing is left behind, however the script ends.
+# Leave nothing behind, however the script ends.
 guard_servers()
 {
     trap stop_servers EXIT
@@ -273,7 +273,7 @@ guard_servers()
 make_servers_dir()
 {
     local base=${TMPDIR:-/tmp}
-    # The path of a unix socket ends at about 100 bytes.
+    # The path of a unix socket is limited to about 100 bytes.
     [ "${#base}" -le 60 ] || base=/tmp
     servers_dir=$(mktemp -d "$base/snowshed.XXXXXX") || return 1
     link_redis "$servers_dir/bin"
@@ -285,15 +285,16 @@ start_servers()
     start_redis "$servers_dir/redis" && start_database "$servers_dir/database"
 }
 
-# apart COMMAND... : become the command in a session of its own, which keeps the
-# terminal's Ctrl-C from it, so that servers end after their clients; and let it
-# end with us even if we are killed. (Both are util-linux.)
+# apart COMMAND... : become the command, in a session of its own, where the
+# terminal's Ctrl-C does not reach it, so that servers end after their clients.
+# It ends with this script even if that is killed. (Both are in util-linux.)
 apart()
 {
     exec setpriv --pdeathsig TERM setsid "$@"
 }
 
-# start_process LOG COMMAND... : in the background, its id in $started_pid.
+# start_process LOG COMMAND... : runs it in the background and puts its process
+# id into $started_pid.
 start_process()
 {
     local log=$1
@@ -303,19 +304,19 @@ start_process()
     servers_pids+=("$started_pid")
 }
 
-# await_server NAME PID LOG COMMAND... : until the command succeeds.
+# await_server NAME PID LOG COMMAND... : waits until the command succeeds.
 await_server()
 {
     local name=$1 pid=$2 log=$3 deadline=$((SECONDS + servers_start_s))
     shift 3
     until "$@" >/dev/null 2>&1; do
         if ! kill -0 "$pid" 2>/dev/null; then
-            echo "$name ended at its start:" >&2
+            echo "$name ended while starting:" >&2
             tail -n 20 "$log" >&2
             return 1
         fi
         if [ "$SECONDS" -ge "$deadline" ]; then
-            echo "$name does not answer after $servers_start_s s:" >&2
+            echo "$name has not answered within $servers_start_s s:" >&2
             tail -n 20 "$log" >&2
             return 1
         fi
@@ -323,7 +324,8 @@ await_server()
     done
 }
 
-# Under the names by which the tests, too, call them.
+# link_redis DIR : makes Valkey's programs available as redis-server and
+# redis-cli, which the tests call as well.
 link_redis()
 {
     local server client
@@ -350,7 +352,7 @@ start_redis()
         echo "redis-server is not installed" >&2
         return 1
     fi
-    # Before 7.0, DEBUG is always allowed and the option is an error.
+    # Before 7.0, DEBUG is always allowed and the option does not exist.
     ! redis-server --version | grep -qE ' v=[0-6]\.' || options=()
     start_process "$dir/log" "$(find_program redis-server)" --port 0 \
         --unixsocket "$socket" --unixsocketperm 700 --save '' \
@@ -381,7 +383,7 @@ start_database()
     fi
 }
 
-# make_database LOG COMMAND... : the directory of a server.
+# make_database LOG COMMAND... : makes the data directory of a server.
 make_database()
 {
     local log=$1
@@ -392,14 +394,14 @@ make_database()
     return 1
 }
 
-# Nothing here outlives the directory: no durability, small buffers.
+# The data do not outlive the directory: no durability, and small buffers.
 database_options=(--skip-networking --skip-name-resolve --skip-log-bin
     --max-connections=500 --character-set-server=utf8mb4
     --max-allowed-packet=256M --performance-schema=OFF
     --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2
     --innodb-doublewrite=0 --innodb-fast-shutdown=2 --key-buffer-size=1M)
 
-# serve_database NAME DIR PROGRAM OPTION... : start the server of a directory.
+# serve_database NAME DIR PROGRAM OPTION... : starts the server on a directory.
 serve_database()
 {
     local name=$1 dir=$2 socket=$2/socket
@@ -419,7 +421,7 @@ start_mariadb()
     places=(--no-defaults --datadir="$dir/data" --tmpdir="$dir/tmp")
     [ "$(id -u)" -ne 0 ] || places+=(--user=root)
     mkdir -p "$dir/tmp" || return 1
-    # --force: without it the machine's own name must resolve.
+    # Without --force the machine's own name must resolve.
     make_database "$dir/log" "$install" "${places[@]}" --force \
         --auth-root-authentication-method=normal --skip-test-db || return 1
     serve_database mariadbd "$dir" "$(find_mariadb)" "${places[@]}" \
@@ -430,15 +432,15 @@ start_mysql()
 {
     local dir=$1 server places
     server=$(find_mysql) || return 1
-    # the default directory of --secure-file-priv may be missing
+    # The default directory of --secure-file-priv may not exist.
     places=(--no-defaults --datadir="$dir/data" --tmpdir="$dir/tmp"
         --secure-file-priv=NULL)
     [ "$(id -u)" -ne 0 ] || places+=(--user=root)
     mkdir -p "$dir/tmp" || return 1
     if ! make_database "$dir/log" "$server" "${places[@]}" \
         --initialize-insecure; then
-        echo "If AppArmor keeps it from $dir: use a server that is running," \
-            "with --mysql URI." >&2
+        echo "If AppArmor denies it access to $dir, use a server that is" \
+            "already running with --mysql URI." >&2
         return 1
     fi
     serve_database mysqld "$dir" "$server" "${places[@]}" --mysqlx=OFF
@@ -446,8 +448,8 @@ start_mysql()
 
 # -------------------------------------------------------------------- stop
 
-# Run a command as a group of processes of its own, which a signal to this
-# script ends. (A shell runs no trap while it waits for a foreground command.)
+# Run a command in a process group of its own, which a signal to this script
+# ends. (A shell runs no trap while it waits for a foreground command.)
 run_guarded()
 {
     local status=0
@@ -463,8 +465,8 @@ is_alive()
     kill -0 -- "$1" 2>/dev/null
 }
 
-# end_processes ID... : TERM, then KILL after a deadline. An id below 0 is a
-# group.
+# end_processes ID... : TERM, then KILL after a deadline. A negative id is a
+# process group.
 end_processes()
 {
     local id deadline=$((SECONDS + servers_stop_s))
@@ -479,7 +481,7 @@ end_processes()
     done
 }
 
-# End what was started here, remove the directory; the script's status stays.
+# End what was started here and remove the directory; keep the exit status.
 stop_servers()
 {
     local status=$?
@@ -500,8 +502,8 @@ stop_servers()
 
 # ------------------------------------------------------------------- SQL
 
-# run_sql URI [FILE...] : statements of files, or of the standard input, in the
-# database that a mysql:// URI names.
+# run_sql URI [FILE...] : runs the statements in the files, or on standard
+# input, in the database that a mysql:// URI names.
 run_sql()
 {
     local rest=${1#mysql://} who="" password="" host socket="" name client
@@ -529,6 +531,6 @@ run_sql()
         case $host in *:*) arguments+=(--port "${host#*:}") ;; esac
     fi
     shift
-    # the password goes by the environment: a command line is no secret
+    # The password is passed in the environment: command lines are public.
     cat "$@" | MYSQL_PWD=$password "$client" "${arguments[@]}"
 }

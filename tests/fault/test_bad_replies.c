@@ -1,5 +1,5 @@
-/* A server, or something before it, that answers wrongly: what no script is
- * known to, what is doubled, what is longer than anybody asked for. */
+/* A server, or a proxy in front of it, that replies wrongly: it knows no
+ * script, sends replies twice, or sends more than any command asks for. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ static void tear_down(void)
 
 #define NOSCRIPT "-NOSCRIPT No matching script.\r\n"
 
-/* Calls of scripts that the server has got, by digest and by text. */
+/* How many calls of scripts, by digest or by text, the server has got. */
 static long long scripts_called(void)
 {
     return server_calls(&fixture.server, "evalsha") +
@@ -66,7 +66,7 @@ START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
     struct shed_lock *lock;
     struct shed_error err = {0};
 
-    o.fair = (uint64_t)_i; /* such a lock asks by way of the reactor */
+    o.fair = (uint64_t)_i; /* a fair lock is acquired by the reactor */
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_int_eq(
@@ -184,7 +184,7 @@ START_TEST(doubled_replies_mislead_no_thread_on_the_same_link)
 }
 END_TEST
 
-START_TEST(what_is_damaged_and_cannot_be_replaced_costs_few_connections)
+START_TEST(a_damaged_entry_that_cannot_be_replaced_costs_few_connections)
 {
     enum { GETS = 30, APART_MS = 1000 };
     uint64_t start_ms;
@@ -232,7 +232,7 @@ START_TEST(a_doubled_reply_grants_no_other_lock)
     first = open_lock(fixture.client, "first", (uint64_t)_i);
     second = open_lock(fixture.client, "second", (uint64_t)_i);
     ck_assert_int_eq(shed_lock_acquire(theirs, 0, NULL), SHED_OK);
-    expect_text(fixture.cache, "k", "k@1"); /* all is connected */
+    expect_text(fixture.cache, "k", "k@1"); /* everything is connected */
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
     ck_assert_msg(shed_lock_acquire(first, 0, &err) == SHED_OK, "%s",
                   err.reason);
@@ -248,7 +248,8 @@ END_TEST
 
 /* ------------------------------------------------------------------ lengths */
 
-/* Nobody waits for what the head announces, or walks through it. */
+/* Nothing waits for the elements that a head announces, or iterates over them.
+ */
 START_TEST(a_length_that_nobody_asked_for_ends_the_connection_at_once)
 {
     static const char *const heads[] = {
@@ -286,7 +287,7 @@ int main(void)
     tcase_add_test(tc, a_doubled_reply_shifts_no_value_of_many);
     tcase_add_test(tc, doubled_replies_mislead_no_thread_on_the_same_link);
     tcase_add_test(
-        tc, what_is_damaged_and_cannot_be_replaced_costs_few_connections);
+        tc, a_damaged_entry_that_cannot_be_replaced_costs_few_connections);
     tcase_add_loop_test(tc, a_doubled_reply_grants_no_other_lock, 0, 2);
     tcase_add_loop_test(
         tc, a_length_that_nobody_asked_for_ends_the_connection_at_once, 0, 6);

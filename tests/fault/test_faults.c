@@ -1,5 +1,5 @@
-/* What breaks, on a real Redis that is killed, stopped, starved and made to
- * refuse, and behind a proxy that spoils its replies. */
+/* Faults, on a real Redis that is killed, stopped, out of memory or made to
+ * refuse commands, and behind a proxy that spoils its replies. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 static struct fixture fixture;
 static struct proxy proxy;
 
-/* A client that gives up soon, and comes back soon. */
+/* A client that gives up soon and reconnects soon. */
 static void fixture_init_hasty(void)
 {
     fixture_init(&fixture);
@@ -39,7 +39,7 @@ static void down_behind_proxy(void)
     server_stop(&fixture.server);
 }
 
-/* Gets go through Redis again. */
+/* Wait until gets go through Redis again. */
 static void wait_for_redis(void)
 {
     uint64_t before = stats_of(fixture.cache).hits;
@@ -87,7 +87,7 @@ START_TEST(with_the_fail_policy_a_dead_server_is_an_error)
 }
 END_TEST
 
-START_TEST(a_server_that_stands_still_holds_nobody_beyond_the_deadline)
+START_TEST(a_server_that_hangs_holds_nobody_beyond_the_deadline)
 {
     const uint64_t timeout_ms = 60;
     struct shed_value *value = NULL;
@@ -116,7 +116,7 @@ START_TEST(a_server_that_stands_still_holds_nobody_beyond_the_deadline)
 }
 END_TEST
 
-START_TEST(a_server_that_stands_still_is_done_without)
+START_TEST(a_server_that_hangs_is_done_without)
 {
     fixture_init_hasty();
     fixture_open(&fixture);
@@ -149,7 +149,7 @@ static void crowd_without_redis(bool is_async)
     }
     WAIT_FOR(stats_of(fixture.cache).misses == THREADS &&
              table_running(&fixture.table) >= MAX_LOADS);
-    /* one more, which comes after all of them, does not get its turn */
+    /* one more, which comes after all of them, is not loaded */
     ck_assert_int_eq(
         shed_get(fixture.cache, shed_str("last"), scaled_ms(300), &value, NULL),
         SHED_ETIMEDOUT);
@@ -166,7 +166,7 @@ static void crowd_without_redis(bool is_async)
     fixture_down(&fixture);
 }
 
-START_TEST(without_redis_no_more_loads_run_at_a_time_than_may)
+START_TEST(without_redis_loads_stay_within_their_bound)
 {
     crowd_without_redis(false);
 }
@@ -178,7 +178,7 @@ START_TEST(loads_that_have_left_their_threads_count_as_well)
 }
 END_TEST
 
-START_TEST(after_an_invalidation_that_failed_nobody_here_joins_the_older_load)
+START_TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
 {
     struct getter before = {0}, after = {0};
 
@@ -240,7 +240,7 @@ START_TEST(out_of_memory_a_failed_load_ends_its_lease_too)
 }
 END_TEST
 
-/* What a replica has may be old. */
+/* What is read from a replica may be old. */
 START_TEST(a_replica_is_done_without)
 {
     fixture_init_hasty();
@@ -346,8 +346,8 @@ START_TEST(a_late_reply_never_answers_another_call)
 }
 END_TEST
 
-/* A get while replies are spoilt is answered by the source, and Redis is used
- * again afterwards. */
+/* While replies are spoilt a get is answered by the source, and afterwards
+ * Redis is used again. */
 static void survive(enum proxy_mode mode, unsigned delay_ms, const char *text)
 {
     up_behind_proxy();
@@ -389,8 +389,8 @@ START_TEST(replies_that_do_not_come_end_the_connection)
 }
 END_TEST
 
-/* The first miss waits until it is known whether pushes come: for the command
- * timeout, not until the session's next ping, after 3 s. */
+/* The first miss waits until it is known whether pushes come: at most for the
+ * command timeout, not until the session's next ping after 3 s. */
 START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
 {
     const uint64_t timeout_ms = 2500;
@@ -408,7 +408,7 @@ START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     check_text(value, "k@1");
     shed_value_unref(value);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    wait_for_pushes(&fixture); /* it is tried again */
+    wait_for_pushes(&fixture); /* the subscription is tried again */
     down_behind_proxy();
 }
 END_TEST
@@ -454,7 +454,7 @@ START_TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
     (void)count_descriptors(&before_is_cloexec); /* what the test inherited */
     fixture_init(&fixture);
     fixture.client_options.links = 1;
-    /* libuv keeps two descriptors of the process's for ever */
+    /* libuv keeps two descriptors until the process ends */
     fixture_open(&fixture);
     fixture_close(&fixture);
     before = count_descriptors(&are_cloexec);
@@ -507,13 +507,12 @@ int main(void)
     tcase_add_test(tc,
                    a_server_that_was_killed_and_came_back_empty_is_used_again);
     tcase_add_test(tc, with_the_fail_policy_a_dead_server_is_an_error);
-    tcase_add_test(tc,
-                   a_server_that_stands_still_holds_nobody_beyond_the_deadline);
-    tcase_add_test(tc, a_server_that_stands_still_is_done_without);
-    tcase_add_test(tc, without_redis_no_more_loads_run_at_a_time_than_may);
+    tcase_add_test(tc, a_server_that_hangs_holds_nobody_beyond_the_deadline);
+    tcase_add_test(tc, a_server_that_hangs_is_done_without);
+    tcase_add_test(tc, without_redis_loads_stay_within_their_bound);
     tcase_add_test(tc, loads_that_have_left_their_threads_count_as_well);
     tcase_add_test(
-        tc, after_an_invalidation_that_failed_nobody_here_joins_the_older_load);
+        tc, after_a_failed_invalidation_nobody_here_joins_the_older_load);
     tcase_add_test(tc, out_of_memory_a_load_is_answered_and_its_lease_ended);
     tcase_add_test(tc, out_of_memory_a_failed_load_ends_its_lease_too);
     tcase_add_test(tc, a_replica_is_done_without);

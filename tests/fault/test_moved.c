@@ -1,5 +1,5 @@
-/* An address that a failover moves, while the server that was the primary lives
- * on as a replica: a path that is a symlink, and a host name. */
+/* An address that a failover moves while the former primary continues as a
+ * replica: a path that is a symlink, and a host name. */
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,15 +13,14 @@
 
 #define HOST "redis.moved.test"
 
-static struct fixture
-    fixture;                /* with the server that is the primary at first */
-static struct server other; /* the next one */
+static struct fixture fixture; /* its server is the first primary */
+static struct server other;    /* the next primary */
 static char path[SERVER_PATH_BYTES + 16], uri[SERVER_URI_BYTES + 64];
 
-/* ------------------------------------------------------- the host's address */
+/* ------------------------------------------------------------ name look-ups */
 
-/* Where the name leads: to the path of a unix socket, so that no port has to be
- * free. The program's own getaddrinfo is the one that libuv calls. */
+/* The name resolves to the path of a unix socket, so that no port has to be
+ * free. libuv calls the getaddrinfo of the program. */
 static pthread_mutex_t name_mu = PTHREAD_MUTEX_INITIALIZER;
 static char name_path[SERVER_PATH_BYTES]; /* under name_mu; empty: nowhere */
 
@@ -75,8 +74,7 @@ static void point_name_to(const char *socket)
     pthread_mutex_unlock(&name_mu);
 }
 
-/* ------------------------------------------------------------------ the
- * fixture */
+/* ------------------------------------------------------------- the fixture */
 
 static void point_path_to(const struct server *s)
 {
@@ -93,17 +91,17 @@ static void point_to(const struct server *s)
     point_name_to(s->socket);
 }
 
-/* The ways to the server, as URIs. */
-enum way { BY_PATH, BY_NAME, WAYS };
+/* The kinds of address that move. */
+enum kind { BY_PATH, BY_NAME, KINDS };
 
-static void init(enum way way)
+static void init(enum kind kind)
 {
     fixture_init(&fixture);
     other = (struct server){0};
     server_start(&other);
     snprintf(path, sizeof(path), "%s/moved.sock", fixture.server.dir);
     point_to(&fixture.server);
-    if (way == BY_PATH)
+    if (kind == BY_PATH)
         snprintf(uri, sizeof(uri), "unix:%s", path);
     else
         snprintf(uri, sizeof(uri), "redis://%s", HOST);
@@ -130,7 +128,7 @@ static enum shed_code try_to_invalidate(void)
 
 START_TEST(a_write_that_a_replica_refuses_is_made_where_the_address_leads)
 {
-    init((enum way)_i);
+    init((enum kind)_i);
     fixture_open(&fixture);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     demote(&fixture.server);
@@ -139,7 +137,7 @@ START_TEST(a_write_that_a_replica_refuses_is_made_where_the_address_leads)
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_int(&other, "EXISTS t:{k}") == 1));
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    /* the one that asks, and nobody else */
+    /* only the client of this test is still connected */
     WAIT_FOR(server_clients(&fixture.server, "") == 1);
     WAIT_FOR(server_clients(&other, "flags=t") == 1);
     down();
@@ -150,7 +148,7 @@ START_TEST(a_load_is_published_where_the_address_leads)
 {
     struct getter getter = {0};
 
-    init((enum way)_i);
+    init((enum kind)_i);
     fixture_open(&fixture);
     expect_text(fixture.cache, "warm", "warm@1");
     wait_for_pushes(&fixture);
@@ -165,13 +163,13 @@ END_TEST
 
 START_TEST(a_client_that_only_reads_leaves_a_replica_too)
 {
-    init((enum way)_i);
+    init((enum kind)_i);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     wait_for_pushes(&fixture);
     demote(&fixture.server);
     point_to(&other);
-    /* a link that nobody uses stays where it is */
+    /* a link that nobody uses stays connected to the old server */
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_clients(&fixture.server, "") == 1));
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
@@ -186,7 +184,7 @@ START_TEST(a_lock_is_acquired_where_the_address_leads)
     struct shed_error err = {0};
     struct shed_lock *lock = NULL;
 
-    init((enum way)_i);
+    init((enum kind)_i);
     fixture_open(&fixture);
     ck_assert_int_eq(
         shed_lock_open(fixture.client, shed_str("job"), &o, &lock, NULL),
@@ -204,7 +202,7 @@ START_TEST(a_lock_is_acquired_where_the_address_leads)
 }
 END_TEST
 
-/* ------------------------------------------------------- nowhere else to go */
+/* -------------------------------------------------------------- no primary */
 
 static long long connections_of(const struct server *s)
 {
@@ -217,7 +215,7 @@ static long long connections_of(const struct server *s)
 static const char *const rights[] = {"ACL SETUSER u on >pw ~* &* +@all",
                                      "ACL SETUSER u on >pw ~* &* +@all -role"};
 
-START_TEST(a_replica_that_is_all_there_is_suffers_no_storm)
+START_TEST(a_replica_without_a_primary_suffers_no_storm)
 {
     enum { CONNECTIONS_MAX = 60, WHILE_MS = 500 };
     long long before;
@@ -244,7 +242,8 @@ START_TEST(a_replica_that_is_all_there_is_suffers_no_storm)
 }
 END_TEST
 
-/* ---------------------------------------------------- nowhere at the outset */
+/* --------------------------------------------------- no address at the start
+ */
 
 START_TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
 {
@@ -269,15 +268,14 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(
         tc, a_write_that_a_replica_refuses_is_made_where_the_address_leads, 0,
-        WAYS);
+        KINDS);
     tcase_add_loop_test(tc, a_load_is_published_where_the_address_leads, 0,
-                        WAYS);
+                        KINDS);
     tcase_add_loop_test(tc, a_client_that_only_reads_leaves_a_replica_too, 0,
-                        WAYS);
+                        KINDS);
     tcase_add_loop_test(tc, a_lock_is_acquired_where_the_address_leads, 0,
-                        WAYS);
-    tcase_add_loop_test(tc, a_replica_that_is_all_there_is_suffers_no_storm, 0,
-                        2);
+                        KINDS);
+    tcase_add_loop_test(tc, a_replica_without_a_primary_suffers_no_storm, 0, 2);
     tcase_add_test(tc,
                    a_name_that_does_not_resolve_yet_is_a_server_that_is_down);
     return run_tests("moved", tc);

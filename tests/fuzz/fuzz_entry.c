@@ -1,9 +1,11 @@
 /*
- * Any bytes as an entry: decode reads nothing outside of them, and what it
- * takes for an entry is one, which encode makes again.
+ * Any bytes as an entry: decode reads nothing outside them, and encode makes
+ * the same bytes again from whatever decode accepts.
  *
  *   clang -g -fsanitize=fuzzer,address,undefined -Isrc -Iinclude \
- *       tests/fuzz/fuzz_entry.c src/entry.c -o fuzz_entry
+ *       $(pkg-config --cflags libxxhash) \
+ *       tests/fuzz/fuzz_entry.c src/cache/entry.c src/base/clock.c \
+ *       -o fuzz_entry
  *   ./fuzz_entry tests/fuzz/corpus/entry
  */
 #include <stdbool.h>
@@ -15,7 +17,7 @@
 #define NONCE_AT 8
 #define TAIL_AT 56
 
-/* Of all entries of the corpus. */
+/* The key of all entries in the corpus. */
 static const struct shed_entry_key key = {"t:{k}", 5};
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -35,8 +37,8 @@ static void check_remade(const struct shed_entry *entry, const uint8_t *bytes)
     check(memcmp(parts.tail, bytes + TAIL_AT, sizeof(parts.tail)) == 0);
 }
 
-/* The checksum of what fuzzing makes is seldom right: make it so. */
-static void check_mended(const uint8_t *bytes, size_t size)
+/* What fuzzing makes seldom has a correct checksum: correct it. */
+static void check_corrected(const uint8_t *bytes, size_t size)
 {
     struct shed_entry entry = {.type = (enum shed_entry_type)bytes[5],
                                .payload = bytes + SHED_ENTRY_HEADER_BYTES,
@@ -66,6 +68,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     else if (state == SHED_ENTRY_OK)
         check_remade(&entry, bytes);
     else if (state == SHED_ENTRY_CORRUPT)
-        check_mended(bytes, size);
+        check_corrected(bytes, size);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Runs a fuzz target on the files of a directory: the corpus as an ordinary
- * test. Each file is also cut short at every length, and each of its bytes
- * changed, in memory that ends where the input does, for sanitizers to see. */
+ * test. Each file is also cut at every length, and each of its bytes is
+ * changed. The memory ends where the input does, so that sanitizers see reads
+ * beyond. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -61,7 +62,7 @@ int main(int argc, char **argv)
 
     directory = argc == 2 ? opendir(argv[1]) : NULL;
     if (directory == NULL) {
-        fprintf(stderr, "usage: %s DIRECTORY, which can be read\n", argv[0]);
+        fprintf(stderr, "usage: %s DIRECTORY (that can be read)\n", argv[0]);
         return EXIT_FAILURE;
     }
     while ((entry = readdir(directory)) != NULL) {

@@ -1,5 +1,5 @@
-/* frame: what can be a reply passes, in pieces of any length; what nobody can
- * have asked for is refused as soon as its head is there. */
+/* frame: everything that can be a reply passes, in pieces of any length; what
+ * no command asks for is refused as soon as its head has come. */
 #include "redis/frame.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "support/testing.h"
 
-/* How many bytes passes, if they come in pieces. */
+/* How many bytes pass if they come in pieces. */
 static size_t passes(const char *bytes, size_t size, size_t piece)
 {
     struct shed_frame frame = {0};
@@ -26,7 +26,7 @@ static const char *const good[] = {
     "-ERR no\r\n",
     ":0\r\n",
     ":-1\r\n",
-    ":99999999999999999999999\r\n", /* the parser's to judge */
+    ":99999999999999999999999\r\n", /* for the parser to refuse */
     "$-1\r\n",
     "*-1\r\n",
     "$0\r\n\r\n",
@@ -62,7 +62,7 @@ START_TEST(a_reply_says_nothing_about_the_next)
 }
 END_TEST
 
-START_TEST(what_nobody_can_have_asked_for_ends_with_its_head)
+START_TEST(what_no_command_asks_for_is_refused_at_its_head)
 {
     static const char *const bad[] = {
         "*1000000000\r\n",
@@ -136,7 +136,7 @@ START_TEST(bulks_of_one_reply_are_bounded_together)
 }
 END_TEST
 
-START_TEST(a_line_without_end_is_refused)
+START_TEST(an_endless_line_is_refused)
 {
     static char line[SHED_FRAME_MAX_LINE + 16];
 
@@ -157,9 +157,9 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, what_redis_says_passes_in_pieces_of_any_length);
     tcase_add_test(tc, a_reply_says_nothing_about_the_next);
-    tcase_add_test(tc, what_nobody_can_have_asked_for_ends_with_its_head);
+    tcase_add_test(tc, what_no_command_asks_for_is_refused_at_its_head);
     tcase_add_test(tc, the_most_that_may_be_passes_and_one_more_does_not);
     tcase_add_test(tc, bulks_of_one_reply_are_bounded_together);
-    tcase_add_test(tc, a_line_without_end_is_refused);
+    tcase_add_test(tc, an_endless_line_is_refused);
     return run_tests("frame", tc);
 }

@@ -1,5 +1,5 @@
-/* Replies: each accessor on each type, and what the errors of Redis mean, in
- * the words of its sources. */
+/* Replies: each accessor on each type, and the meaning of the errors of Redis,
+ * as its sources write them. */
 #include <stdio.h>
 
 #include "support/reply_testing.h"
@@ -92,7 +92,7 @@ static const struct meaning meanings[] = {
     {"ERR max number of clients reached", SHED_TROUBLE_PASSING, SHED_EREDIS},
     {"OOM command not allowed when used memory > 'maxmemory'.",
      SHED_TROUBLE_NO_WRITE, SHED_EREDIS},
-    /* as an error inside a script comes back from Redis 6 */
+    /* as Redis 6 reports an error inside a script */
     {"ERR Error running script (call to f_1): @user_script:1: -OOM command "
      "not allowed",
      SHED_TROUBLE_NO_WRITE, SHED_EREDIS},
@@ -136,7 +136,7 @@ START_TEST(an_error_means_what_its_code_says)
 }
 END_TEST
 
-/* Of a command, and from inside a script: in Redis 7, and in Redis 6. */
+/* By a command, and inside a script: as Redis 7 and as Redis 6 report it. */
 START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
 {
     static const char *const errors[] = {
@@ -159,7 +159,7 @@ START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
 }
 END_TEST
 
-START_TEST(a_role_is_the_primary_s_or_another)
+START_TEST(a_role_is_that_of_a_primary_or_another)
 {
     static const struct {
         const char *reply;
@@ -191,6 +191,6 @@ int main(void)
     tcase_add_loop_test(tc, an_error_means_what_its_code_says, 0,
                         sizeof(meanings) / sizeof(*meanings));
     tcase_add_test(tc, a_replica_that_refuses_to_be_written_is_no_primary);
-    tcase_add_test(tc, a_role_is_the_primary_s_or_another);
+    tcase_add_test(tc, a_role_is_that_of_a_primary_or_another);
     return run_tests("reply", tc);
 }

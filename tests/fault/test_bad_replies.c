@@ -14,19 +14,14 @@ static struct proxy proxy;
 static void set_up(void)
 {
     fixture_init(&fixture);
-    proxy = (struct proxy){0};
-    proxy_start(&proxy, &fixture.server);
-    fixture.uri = proxy.uri;
+    fixture_add_proxy(&fixture, &proxy);
     fixture.client_options.links = 1;
     fixture.client_options.reconnect_max_ms = 50;
 }
 
 static void tear_down(void)
 {
-    fixture_close(&fixture);
-    proxy_stop(&proxy);
-    server_check_ttls(&fixture.server);
-    server_stop(&fixture.server);
+    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------------- NOSCRIPT */
@@ -60,18 +55,29 @@ START_TEST(a_server_that_never_knows_a_script_is_done_without)
 }
 END_TEST
 
-START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
+/* A fair lock is acquired by the reactor. */
+static struct shed_lock *open_lock(struct shed_client *client, const char *name,
+                                   uint64_t fair)
 {
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
     struct shed_lock *lock;
     struct shed_error err = {0};
 
-    o.fair = (uint64_t)_i; /* a fair lock is acquired by the reactor */
+    o.fair = fair;
+    ck_assert_msg(shed_lock_open(client, shed_str(name), &o, &lock, &err) ==
+                      SHED_OK,
+                  "%s", err.reason);
+    return lock;
+}
+
+START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
+{
+    struct shed_lock *lock;
+    struct shed_error err = {0};
+
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("job"), &o, &lock, &err),
-        SHED_OK);
+    lock = open_lock(fixture.client, "job", (uint64_t)_i);
     proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
     ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
@@ -147,38 +153,15 @@ START_TEST(a_doubled_reply_shifts_no_value_of_many)
 }
 END_TEST
 
-static void *read_own_keys(void *arg)
-{
-    const unsigned *number = arg;
-    char key[24], text[32];
-
-    for (unsigned i = 0; i < 100; i++) {
-        struct shed_value *value = NULL;
-        snprintf(key, sizeof(key), "k%u.%u", *number, i % 10);
-        snprintf(text, sizeof(text), "%s@1", key);
-        if (shed_get(fixture.cache, shed_str(key), 0, &value, NULL) == SHED_OK)
-            check_text(value, text);
-        shed_value_unref(value);
-    }
-    return NULL;
-}
-
 START_TEST(doubled_replies_mislead_no_thread_on_the_same_link)
 {
-    enum { THREADS = 6 };
-    pthread_t threads[THREADS];
-    unsigned numbers[THREADS];
+    struct readers readers = {.threads = 6, .gets = 100, .keys = 10};
 
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
+    readers.cache = fixture.cache;
     proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
-    for (unsigned i = 0; i < THREADS; i++) {
-        numbers[i] = i;
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, read_own_keys, &numbers[i]), 0);
-    }
-    for (size_t i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
+    readers_run(&readers);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_text(fixture.cache, "k", "k@1");
 }
@@ -204,20 +187,6 @@ START_TEST(a_damaged_entry_that_cannot_be_replaced_costs_few_connections)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
 }
 END_TEST
-
-static struct shed_lock *open_lock(struct shed_client *client, const char *name,
-                                   uint64_t fair)
-{
-    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
-    struct shed_lock *lock;
-    struct shed_error err = {0};
-
-    o.fair = fair;
-    ck_assert_msg(shed_lock_open(client, shed_str(name), &o, &lock, &err) ==
-                      SHED_OK,
-                  "%s", err.reason);
-    return lock;
-}
 
 START_TEST(a_doubled_reply_grants_no_other_lock)
 {

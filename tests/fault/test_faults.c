@@ -26,17 +26,8 @@ static void fixture_init_hasty(void)
 static void up_behind_proxy(void)
 {
     fixture_init_hasty();
-    proxy_start(&proxy, &fixture.server);
-    fixture.uri = proxy.uri;
+    fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
-}
-
-static void down_behind_proxy(void)
-{
-    fixture_close(&fixture);
-    proxy_stop(&proxy);
-    server_check_ttls(&fixture.server);
-    server_stop(&fixture.server);
 }
 
 /* Wait until gets go through Redis again. */
@@ -280,7 +271,7 @@ START_TEST(a_server_that_loads_its_data_is_done_without)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
-    down_behind_proxy();
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -306,43 +297,21 @@ END_TEST
 
 /* -------------------------------------------------------- replies go wrong */
 
-static void *read_own_keys(void *arg)
-{
-    const unsigned *number = arg;
-    char key[24], text[32];
-
-    for (unsigned i = 0; i < 150; i++) {
-        struct shed_value *value = NULL;
-        snprintf(key, sizeof(key), "k%u.%u", *number, i % 40);
-        snprintf(text, sizeof(text), "%s@1", key);
-        if (shed_get(fixture.cache, shed_str(key), 1 + i % 4, &value, NULL) ==
-            SHED_OK)
-            check_text(value, text);
-        shed_value_unref(value);
-    }
-    return NULL;
-}
-
 START_TEST(a_late_reply_never_answers_another_call)
 {
-    enum { THREADS = 8, DELAY_MS = 5, ONE_IN = 3 };
-    pthread_t threads[THREADS];
-    unsigned numbers[THREADS];
+    enum { DELAY_MS = 5, ONE_IN = 3 };
+    struct readers readers = {
+        .threads = 8, .gets = 150, .keys = 40, .timeout_max_ms = 4};
 
     up_behind_proxy();
+    readers.cache = fixture.cache;
     atomic_store(&proxy.every, ONE_IN);
     proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
-    for (unsigned i = 0; i < THREADS; i++) {
-        numbers[i] = i;
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, read_own_keys, &numbers[i]), 0);
-    }
-    for (size_t i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
+    readers_run(&readers);
     ck_assert_uint_gt(stats_of(fixture.cache).errors_timeout, 0);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
-    down_behind_proxy();
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -356,7 +325,7 @@ static void survive(enum proxy_mode mode, unsigned delay_ms, const char *text)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
-    down_behind_proxy();
+    fixture_down(&fixture);
 }
 
 START_TEST(a_reply_cut_in_the_middle_ends_the_connection)
@@ -398,9 +367,8 @@ START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     struct shed_error err = {0};
 
     fixture_init_hasty();
-    proxy_start(&proxy, &fixture.server);
+    fixture_add_proxy(&fixture, &proxy);
     proxy_set(&proxy, PROXY_SWALLOW_SUBSCRIBE, 0, NULL);
-    fixture.uri = proxy.uri;
     fixture_open(&fixture);
     ck_assert_msg(shed_get(fixture.cache, shed_str("k"), timeout_ms, &value,
                            &err) == SHED_OK,
@@ -409,7 +377,7 @@ START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     shed_value_unref(value);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_pushes(&fixture); /* the subscription is tried again */
-    down_behind_proxy();
+    fixture_down(&fixture);
 }
 END_TEST
 

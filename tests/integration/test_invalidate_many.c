@@ -17,9 +17,7 @@ static struct proxy proxy;
 static void set_up(void)
 {
     fixture_init(&fixture);
-    proxy = (struct proxy){0};
-    proxy_start(&proxy, &fixture.server);
-    fixture.uri = proxy.uri;
+    fixture_add_proxy(&fixture, &proxy);
     fixture.client_options.links = 1;
     fixture.client_options.reconnect_max_ms = 50;
     fixture_open(&fixture);
@@ -27,10 +25,7 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-    fixture_close(&fixture);
-    proxy_stop(&proxy);
-    server_check_ttls(&fixture.server);
-    server_stop(&fixture.server);
+    fixture_down(&fixture);
 }
 
 static void invalidate_many(const struct shed_bytes *keys, size_t count)

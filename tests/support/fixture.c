@@ -5,8 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ----------------------------------------------------------------- the table
- */
+/* ------------------------------------------------------------------- table */
 
 static bool begins(const void *key, size_t size, const char *word)
 {
@@ -122,8 +121,7 @@ unsigned table_running(struct table *t)
     return running;
 }
 
-/* ------------------------------------------------------------------ the
- * fixture */
+/* ----------------------------------------------------------------- fixture */
 
 void fixture_init(struct fixture *r)
 {
@@ -138,6 +136,14 @@ void fixture_init(struct fixture *r)
     r->client_options.connect_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     r->client_options.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     server_start(&r->server);
+}
+
+void fixture_add_proxy(struct fixture *r, struct proxy *proxy)
+{
+    *proxy = (struct proxy){0};
+    proxy_start(proxy, &r->server);
+    r->proxy = proxy;
+    r->uri = proxy->uri;
 }
 
 static void open_client(struct fixture *r, struct shed_client **client,
@@ -179,6 +185,8 @@ void fixture_up(struct fixture *r)
 void fixture_down(struct fixture *r)
 {
     fixture_close(r);
+    if (r->proxy != NULL)
+        proxy_stop(r->proxy);
     server_check_ttls(&r->server);
     server_stop(&r->server);
 }
@@ -323,4 +331,49 @@ void getter_expect(struct getter *g, const char *text, enum shed_origin origin)
     check_text(g->value, text);
     ck_assert_int_eq(shed_value_origin(g->value), origin);
     shed_value_unref(g->value);
+}
+
+/* ----------------------------------------------------------------- readers */
+
+struct reader {
+    const struct readers *common;
+    pthread_t thread;
+    unsigned number;
+};
+
+static void *read_own_keys(void *arg)
+{
+    const struct reader *r = arg;
+    const struct readers *c = r->common;
+    char key[32], text[40];
+
+    for (unsigned i = 0; i < c->gets; i++) {
+        struct shed_value *value = NULL;
+        uint64_t timeout_ms =
+            c->timeout_max_ms > 0 ? 1 + i % c->timeout_max_ms : 0;
+
+        snprintf(key, sizeof(key), "k%u.%u", r->number, i % c->keys);
+        snprintf(text, sizeof(text), "%s@1", key);
+        if (shed_get(c->cache, shed_str(key), timeout_ms, &value, NULL) ==
+            SHED_OK)
+            check_text(value, text);
+        shed_value_unref(value);
+    }
+    return NULL;
+}
+
+void readers_run(const struct readers *common)
+{
+    struct reader *readers = calloc(common->threads, sizeof(*readers));
+
+    ck_assert_ptr_nonnull(readers);
+    for (unsigned i = 0; i < common->threads; i++) {
+        readers[i] = (struct reader){.common = common, .number = i};
+        ck_assert_int_eq(pthread_create(&readers[i].thread, NULL, read_own_keys,
+                                        &readers[i]),
+                         0);
+    }
+    for (unsigned i = 0; i < common->threads; i++)
+        pthread_join(readers[i].thread, NULL);
+    free(readers);
 }

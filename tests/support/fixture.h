@@ -39,7 +39,8 @@ struct fixture {
     struct shed_client_options client_options;
     struct shed_source_options source_options;
     struct shed_cache_options cache_options;
-    const char *uri; /* NULL: the server's */
+    const char *uri;     /* NULL: the server's */
+    struct proxy *proxy; /* NULL: none */
     struct shed_client *client;
     struct shed_source *source;
     struct shed_cache *cache;
@@ -52,6 +53,10 @@ struct fixture {
 
 /* Defaults but for these times, a running server and nothing open. */
 void fixture_init(struct fixture *r);
+
+/* Start a proxy in front of the server and let clients connect to it; before
+ * fixture_open. */
+void fixture_add_proxy(struct fixture *r, struct proxy *proxy);
 
 /* Client, source and cache "t". */
 void fixture_open(struct fixture *r);
@@ -103,6 +108,15 @@ struct getter {
 void getter_start(struct getter *g, struct shed_cache *cache, const char *key);
 void getter_join(struct getter *g); /* the value is still to be given back */
 void getter_expect(struct getter *g, const char *text, enum shed_origin origin);
+
+/* Threads that each get keys of their own again and again. A get may fail, but
+ * what it returns must be the key's. */
+struct readers {
+    struct shed_cache *cache;
+    unsigned threads, gets, keys;
+    unsigned timeout_max_ms; /* the timeouts are 1 to this; 0: the default */
+};
+void readers_run(const struct readers *r);
 
 /* Wait until the client of r gets pushes. */
 void wait_for_pushes(struct fixture *r);

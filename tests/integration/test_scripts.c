@@ -1,6 +1,6 @@
-/* The Lua scripts on a real Redis, named by SHED_TEST_REDIS. Each scenario runs
- * there and on the model at once: replies and what stands in the store
- * afterwards are those of the table and equal. */
+/* The Lua scripts on the real Redis that SHED_TEST_REDIS names. Each scenario
+ * runs there and on the model: the replies must be those of the table, and the
+ * stores must be equal after each step. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static redisContext *connect_to(const char *uri)
     return c;
 }
 
-static redisContext *connect_anew(void)
+static redisContext *open_connection(void)
 {
     const char *uri = getenv("SHED_TEST_REDIS");
     const char *db;
@@ -83,7 +83,7 @@ static redisReply *take(redisContext *c, redisReply *reply)
     return reply;
 }
 
-/* The reply of a command that must not fail. */
+/* Run a command that must not fail. */
 #define run(c, ...) checked(c, redisCommand(c, __VA_ARGS__))
 
 static redisReply *checked(redisContext *c, redisReply *reply)
@@ -101,14 +101,14 @@ static long long integer(redisReply *reply)
     return value;
 }
 
-/* A client as the library has it: its reads are tracked where it asks for it,
- * its pushes go to a connection of their own. */
+/* A client like the library's: reads are tracked where it asks for it, and
+ * pushes go to a second connection. */
 static void open_client(struct redis_store *s, unsigned client)
 {
     long long id;
 
-    s->push[client] = connect_anew();
-    s->data[client] = connect_anew();
+    s->push[client] = open_connection();
+    s->data[client] = open_connection();
     id = integer(run(s->push[client], "CLIENT ID"));
     freeReplyObject(run(s->push[client], "SUBSCRIBE __redis__:invalidate"));
     freeReplyObject(
@@ -154,7 +154,7 @@ static void convert(const redisReply *r, struct model_reply *out)
     }
 }
 
-/* The script's own reply, inside what carries the number of the call. */
+/* The script's own reply, inside the array with the number of the call. */
 static const redisReply *open_reply(const redisReply *whole)
 {
     if (whole->type == REDIS_REPLY_ERROR)
@@ -284,7 +284,7 @@ static void redis_set_full(struct store *store, bool is_full)
         run(s->main, "CONFIG SET maxmemory %s", is_full ? "1" : memory_limit));
 }
 
-/* Wait until Redis knows of the subscription, or of its end. */
+/* Wait until Redis knows about the subscription, or its end. */
 static void await_subscribers(struct redis_store *s, unsigned process,
                               long long count)
 {
@@ -311,14 +311,14 @@ static void redis_set_channel(struct store *store, unsigned process,
         redisFree(s->channel[process]);
     s->channel[process] = NULL;
     if (is_open) {
-        s->channel[process] = connect_anew();
+        s->channel[process] = open_connection();
         freeReplyObject(run(s->channel[process],
                             "SUBSCRIBE snowshed:process:%016x", process));
     }
     await_subscribers(s, process, is_open);
 }
 
-/* What was sent before the pong was there before the ping. */
+/* Everything that comes before the pong was sent before the ping. */
 static bool redis_take_pushes(struct store *store, unsigned client)
 {
     redisContext *c = redis_of(store)->push[client];
@@ -359,7 +359,7 @@ static void open_redis(struct redis_store *s)
         .store = {redis_call, redis_get, redis_set, redis_set_list,
                   redis_set_refresh, redis_del, redis_set_pttl, redis_set_full,
                   redis_set_channel, redis_take_pushes},
-        .main = connect_anew()};
+        .main = open_connection()};
     snprintf(s->key, sizeof(s->key), "scripts:{%ld}", (long)getpid());
     snprintf(s->refresh_key, sizeof(s->refresh_key), "scripts:{%ld}:refresh",
              (long)getpid());
@@ -386,7 +386,8 @@ static void close_redis(struct redis_store *s)
 
 /* ---------------------------------------------------------------- the tests */
 
-/* Whatever a script has left has a ttl; others may set what they like. */
+/* Every key that a script leaves has a ttl; other clients may do as they like.
+ */
 static void check_ttl(const char *step, const char *reply,
                       const struct store_state *state)
 {
@@ -445,7 +446,7 @@ static void expect_reply(struct redis_store *s, const char *step,
     ck_assert_str_eq(reply, expected);
 }
 
-START_TEST(who_may_not_ask_for_subscribers_waits_for_the_lease_to_end)
+START_TEST(without_the_right_to_numsub_a_waiter_waits_for_the_lease_to_end)
 {
     struct redis_store redis;
 
@@ -474,7 +475,7 @@ static bool is_denied(const char *text)
     return is;
 }
 
-START_TEST(who_may_not_read_the_key_gets_an_error_that_says_so)
+START_TEST(without_the_right_to_read_the_error_says_so)
 {
     struct redis_store redis;
     char reply[STEP_TEXT_BYTES];
@@ -485,7 +486,7 @@ START_TEST(who_may_not_read_the_key_gets_an_error_that_says_so)
         run(redis.main, "ACL SETUSER shedtest on nopass ~* &* +@all -get"));
     freeReplyObject(run(redis.main, "AUTH shedtest any"));
     scenario_step(&redis.store, "publish A row 30000", reply);
-    /* every server has its own words for it; the library must know them */
+    /* every server words it differently; the library must know them all */
     ck_assert_msg(strncmp(reply, "ERROR ", 6) == 0 && is_denied(reply + 6),
                   "%s", reply);
     freeReplyObject(run(redis.main, "ACL SETUSER shedtest +get"));
@@ -504,7 +505,7 @@ START_TEST(a_push_comes_when_a_value_expires)
     expect_reply(&redis, "put row 30000", "1");
     expect_reply(&redis, "acquire 2 1 B tracked", "HIT V row");
     expect_reply(&redis, "pttl 1", "OK");
-    do /* Redis finds out when somebody reads it, at the latest */
+    do /* at the latest, Redis notices when the key is read */
         freeReplyObject(run(redis.main, "EXISTS %s", redis.key));
     while (!(was_pushed = redis_take_pushes(&redis.store, 2)) &&
            shed_now_ms() < deadline);
@@ -540,10 +541,10 @@ START_TEST(a_payload_with_every_byte_comes_back)
 }
 END_TEST
 
-/* Before all tests, and after them even where one has failed. */
+/* Before all tests. */
 static void save_server(void)
 {
-    redisContext *c = connect_anew();
+    redisContext *c = open_connection();
     redisReply *limit = run(c, "CONFIG GET maxmemory");
     redisReply *policy = run(c, "CONFIG GET maxmemory-policy");
 
@@ -554,9 +555,10 @@ static void save_server(void)
     redisFree(c);
 }
 
+/* After all tests, even if one has failed. */
 static void restore_server(void)
 {
-    redisContext *c = connect_anew();
+    redisContext *c = open_connection();
 
     freeReplyObject(run(c, "CONFIG SET maxmemory %s", memory_limit));
     freeReplyObject(run(c, "ACL DELUSER shedtest"));
@@ -571,9 +573,9 @@ int main(void)
     tcase_add_unchecked_fixture(tc, save_server, restore_server);
     tcase_add_loop_test(tc, redis_and_the_model_do_what_the_scenario_says, 0,
                         (int)scenario_count);
-    tcase_add_test(tc,
-                   who_may_not_ask_for_subscribers_waits_for_the_lease_to_end);
-    tcase_add_test(tc, who_may_not_read_the_key_gets_an_error_that_says_so);
+    tcase_add_test(
+        tc, without_the_right_to_numsub_a_waiter_waits_for_the_lease_to_end);
+    tcase_add_test(tc, without_the_right_to_read_the_error_says_so);
     tcase_add_test(tc, a_push_comes_when_a_value_expires);
     tcase_add_test(tc, a_payload_with_every_byte_comes_back);
     return run_tests("scripts", tc);

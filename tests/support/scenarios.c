@@ -1,4 +1,4 @@
-/* The scenarios, and how a step of one is made into a call. */
+/* The scenarios, and how each of their steps becomes a call. */
 #include "support/scenarios.h"
 
 #include <check.h>
@@ -19,7 +19,7 @@ static const struct model_lease_times times = {.lease_ms = 20000,
                                                .record_ms = 80000};
 
 const struct scenario scenarios[] = {
-    {"who comes first leads, the next waits",
+    {"the first to come leads, the next one waits",
      {{"acquire 1 1 A", "LEAD A new"},
       {"open 1", "OK"},
       {"acquire 2 1 B", "WAIT"},
@@ -30,12 +30,12 @@ const struct scenario scenarios[] = {
      {{"acquire 1 1 A", "LEAD A new"},
       {"publish A - 30000", "STORED"},
       {"acquire 2 1 B", "HIT N "}}},
-    {"a retry after a lost reply is mine, with the version of the record",
+    {"a retry after a lost reply finds its own record, with its version",
      {{"acquire 1 1 A", "LEAD A new"},
       {"age 15000", "OK"},
       {"acquire 1 1 B", "LEAD A mine"},
       {"publish A row 30000", "STORED"}}},
-    {"mine is mine even when it has run out",
+    {"an own lease is kept even when it has run out",
      {{"acquire 1 1 A", "LEAD A new"},
       {"age 21000", "OK"},
       {"acquire 1 1 B", "LEAD A mine"},
@@ -74,12 +74,12 @@ const struct scenario scenarios[] = {
       {"acquire 1 1 A", "LEAD A new"},
       {"persist", "OK"},
       {"acquire 2 1 B", "LEAD A takeover"}}},
-    {"a record that lives longer than any may is taken over",
+    {"a record that lives longer than allowed is taken over",
      {{"open 1", "OK"},
       {"acquire 1 1 A", "LEAD A new"},
       {"pttl 4300000", "OK"},
       {"acquire 2 1 B", "LEAD A takeover"}}},
-    {"a dead holder's record from the future is no young one",
+    {"a dead holder's record from the future does not count as young",
      {{"acquire 1 1 A", "LEAD A new"},
       {"age -30000", "OK"},
       {"acquire 2 1 B young", "LEAD A takeover"}}},
@@ -98,7 +98,7 @@ const struct scenario scenarios[] = {
       {"acquire 2 1 B", "WAIT"},
       {"age 21000", "OK"},
       {"acquire 2 1 B", "LEAD A takeover"}}},
-    {"a renewed lease from the future too",
+    {"so does a renewed lease from the future",
      {{"open 1", "OK"},
       {"acquire 1 1 A", "LEAD A new"},
       {"age 300000", "OK"},
@@ -127,7 +127,7 @@ const struct scenario scenarios[] = {
       {"acquire 2 1 B", "LEAD A takeover"},
       {"publish A first 30000", "STORED"},
       {"publish A second 30000", "SUPERSEDED V first"}}},
-    {"after a del who was taken over stores nothing either",
+    {"after a del a holder that was replaced stores nothing either",
      {{"acquire 1 1 A", "LEAD A new"},
       {"acquire 2 1 B", "LEAD A takeover"},
       {"del", "OK"},
@@ -137,7 +137,7 @@ const struct scenario scenarios[] = {
      {{"acquire 1 1 A", "LEAD A new"},
       {"publish A row 30000", "STORED"},
       {"publish A row 30000", "SUPERSEDED V row"}}},
-    {"a marker stands in the way of a late publish",
+    {"a marker prevents a late publish",
      {{"acquire 1 1 A", "LEAD A new"},
       {"acquire 2 1 B", "LEAD A takeover"},
       {"fail 2 1 A why 5000", "1"},
@@ -148,7 +148,7 @@ const struct scenario scenarios[] = {
       {"fail 1 1 A why 5000", "1"},
       {"age -30000", "OK"},
       {"acquire 2 1 B", "LEAD B new"}}},
-    {"a marker is put by the present holder only",
+    {"only the present holder sets a marker",
      {{"acquire 1 1 A", "LEAD A new"},
       {"acquire 2 1 B", "LEAD A takeover"},
       {"fail 1 1 A why 5000", "0"},
@@ -156,7 +156,7 @@ const struct scenario scenarios[] = {
       {"fail 2 1 B why 5000", "0"},
       {"fail 2 1 A why 5000", "1"},
       {"fail 2 1 A why 5000", "0"}}},
-    {"a release leaves nothing",
+    {"a release leaves no record",
      {{"acquire 1 1 A", "LEAD A new"},
       {"fail 1 1 A why 0", "1"},
       {"publish A row 30000", "INVALIDATED"},
@@ -168,13 +168,13 @@ const struct scenario scenarios[] = {
       {"fail 1 1 A why 0", "0"},
       {"renew 1 1 A", "0"},
       {"acquire 2 1 B", "HIT V row"}}},
-    {"a renewal moves the lease and not the life of the record",
+    {"a renewal extends the lease but not the life of the record",
      {{"acquire 1 1 A nochannel", "LEAD A new"},
       {"pttl 50000", "OK"},
       {"age 19000", "OK"},
       {"renew 1 1 A", "1"},
       {"acquire 2 1 B", "WAIT"}}},
-    {"a renewal is the present holder's",
+    {"only the present holder renews",
      {{"acquire 1 1 A", "LEAD A new"},
       {"acquire 2 1 B", "LEAD A takeover"},
       {"renew 1 1 A", "0"},
@@ -192,7 +192,7 @@ const struct scenario scenarios[] = {
       {"renew 1 1 A", "0"},
       {"publish A old 30000", "SUPERSEDED V new"},
       {"acquire 2 1 B", "HIT V new"}}},
-    {"a put replaces what stands there, of any type",
+    {"a put replaces a value of any type",
      {{"list", "OK"},
       {"put one 30000", "1"},
       {"put two 40000", "1"},
@@ -211,7 +211,7 @@ const struct scenario scenarios[] = {
       {"renew 1 1 A", "0"},
       {"acquire 1 1 A", "LEAD A foreign"},
       {"invalidate", "1"}}},
-    {"corrupt bytes are given out until they are known to be so",
+    {"corrupt bytes are returned until a caller reports them",
      {{"put row 30000", "1"},
       {"flip", "OK"},
       {"acquire 1 1 A", "HIT V ros"},
@@ -257,7 +257,7 @@ const struct scenario scenarios[] = {
       {"full", "OK"},
       {"acquire 2 1 B", "FAILED F why"},
       {"room", "OK"}}},
-    {"without memory another's lease is waited for, and one's own kept",
+    {"without memory another's lease is waited for, and an own one kept",
      {{"open 1", "OK"},
       {"acquire 1 1 A", "LEAD A new"},
       {"full", "OK"},
@@ -268,7 +268,7 @@ const struct scenario scenarios[] = {
       {"pushes 2", "1"},
       {"acquire 2 1 B tracked", "OOM"},
       {"room", "OK"}}},
-    {"without memory what is not ours is not replaced",
+    {"without memory a foreign value is not replaced",
      {{"set hello", "OK"},
       {"full", "OK"},
       {"acquire 1 1 A", "OOM"},
@@ -294,12 +294,12 @@ const struct scenario scenarios[] = {
       {"put new 30000", "OOM"},
       {"room", "OK"},
       {"acquire 1 1 A", "LEAD A new"}}},
-    {"no such row can be first as well",
+    {"a negative entry can be the first as well",
      {{"acquire 1 1 A", "LEAD A new"},
       {"acquire 2 1 B", "LEAD A takeover"},
       {"publish A - 30000", "STORED"},
       {"publish A row 30000", "SUPERSEDED N "}}},
-    {"what is shorter than a header is foreign",
+    {"bytes shorter than a header are foreign",
      {{"put row 30000", "1"},
       {"cut 40", "OK"},
       {"acquire 1 1 A", "LEAD A foreign"}}},
@@ -316,7 +316,7 @@ const struct scenario scenarios[] = {
       {"invalidate", "0"}}},
     {"a put ends a refresh",
      {{"refresh", "OK"}, {"put row 30000", "1"}, {"invalidate", "1"}}},
-    {"a waiter is pushed when the value comes",
+    {"a waiter gets a push when the value comes",
      {{"open 1", "OK"},
       {"acquire 1 1 A tracked", "LEAD A new"},
       {"acquire 2 1 B tracked", "WAIT"},
@@ -325,7 +325,7 @@ const struct scenario scenarios[] = {
       {"pushes 2", "1"},
       {"pushes 1", "0"},
       {"pushes 2", "0"}}},
-    {"a waiter is pushed at a del, a failure and a renewal",
+    {"a waiter gets a push at a del, a failure and a renewal",
      {{"open 1", "OK"},
       {"acquire 1 1 A", "LEAD A new"},
       {"acquire 2 1 B tracked", "WAIT"},
@@ -337,11 +337,11 @@ const struct scenario scenarios[] = {
       {"acquire 2 1 B tracked", "FAILED F why"},
       {"del", "OK"},
       {"pushes 2", "1"}}},
-    {"who leads an absent key is not pushed",
+    {"the leader of an absent key gets no push",
      {{"acquire 1 1 A tracked", "LEAD A new"},
       {"del", "OK"},
       {"pushes 1", "0"}}},
-    {"who does not ask to be tracked is not pushed",
+    {"a process that does not ask to be tracked gets no push",
      {{"open 1", "OK"},
       {"acquire 1 1 A", "LEAD A new"},
       {"acquire 2 1 B", "WAIT"},
@@ -419,7 +419,7 @@ static void make_acquire(struct store *store, const struct words *words,
     call->is_tracked = has(words, "tracked");
 }
 
-/* Returns false if the step is no script's. */
+/* Returns false if the step calls no script. */
 static bool make_call(struct store *store, const struct words *words,
                       struct model_call *call)
 {
@@ -477,7 +477,7 @@ static void change_bytes(struct store *store, const struct words *words)
     store->set(store, &now.bytes, true);
 }
 
-/* What others do: they answer OK. Returns false for an unknown verb. */
+/* What other clients do; the reply is OK. Returns false for an unknown verb. */
 static bool interfere(struct store *store, const struct words *words)
 {
     const char *verb = words->at[0];
@@ -540,7 +540,7 @@ static void describe(const struct model_reply *reply, char out[STEP_TEXT_BYTES])
                  (const char *)reply->part[0].at);
 }
 
-/* A wait is as long as the lease has to run. */
+/* A wait lasts as long as the lease. */
 static void check_wait(struct store *store, const struct model_reply *reply)
 {
     struct store_state now;

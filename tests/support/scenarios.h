@@ -1,24 +1,24 @@
 /*
- * Scenarios of the scripts: what is called, and what must come back. Each runs
+ * Scenarios of the scripts: calls and the replies that they must get. Each runs
  * on any store: on the model and on a real Redis.
  *
- * A step is a line of words, its expected reply another:
+ * A step is a line of words, and so is the reply that is expected:
  *   acquire PROCESS FLIGHT VERSION [tracked] [nochannel] [young] [seen]
- *           (VERSION is a letter; young: with a long grace; seen: what stands
- *           there was seen to be corrupt)  -> LEAD VERSION HOW | WAIT |
+ *           (VERSION is a letter; young: with a long grace period; seen: the
+ *           present value was seen to be corrupt)  -> LEAD VERSION HOW | WAIT |
  *           HIT ENTRY | FAILED ENTRY
  *   publish VERSION ROW TTL (ROW - : no such row)
  *           -> STORED | SUPERSEDED ENTRY | INVALIDATED
  *   fail PROCESS FLIGHT VERSION REASON TTL     -> 1 | 0
  *   renew PROCESS FLIGHT VERSION               -> 1 | 0
  *   put ROW TTL, invalidate                    -> number
- *   set TEXT, list, del, persist, flip, cut SIZE, age MS, pttl MS: by others;
- *           flip changes the last byte, cut shortens, age moves an entry's
- *           times to the past    refresh: somebody takes the refresh lease
+ *   set TEXT, list, del, persist, flip, cut SIZE, age MS, pttl MS: what other
+ *           clients do; flip changes the last byte, cut shortens, age moves an
+ *           entry's times into the past    refresh: takes the refresh lease
  *   full, room: memory    open PROCESS, close PROCESS: channels
  *   pushes CLIENT                              -> 1 | 0
  * ENTRY is its type and payload. A client has the number of its process. OOM is
- * the reply where memory is refused.
+ * the reply where Redis is out of memory.
  */
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
@@ -43,7 +43,7 @@ struct store_state {
     uint64_t now_ms;
 };
 
-/* What a scenario runs on. All concern one key. */
+/* What a scenario runs on. All functions are about one key. */
 struct store {
     void (*call)(struct store *, const struct model_call *,
                  struct model_reply *);
@@ -60,12 +60,12 @@ struct store {
 
 #define STEP_TEXT_BYTES 256
 
-/* Run one step; out gets the reply in the words of the table. */
+/* Run one step; out gets the reply as the table writes it. */
 void scenario_step(struct store *store, const char *step,
                    char out[STEP_TEXT_BYTES]);
 
-/* How two states differ, NULL if they do not. Times may by a few seconds,
- * which a slow machine needs between two steps. */
+/* How two states differ; NULL if they do not. Times may differ by a few
+ * seconds, which a slow machine needs between two steps. */
 const char *scenario_difference(const struct store_state *a,
                                 const struct store_state *b);
 

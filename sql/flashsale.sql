@@ -1,13 +1,13 @@
--- What demo/flashsale sells: a row of flashsale_item per sale, and its orders.
--- The program empties both. Works on MySQL 8 and MariaDB.
+-- What demo/flashsale sells: one row of flashsale_item per sale, and the orders.
+-- The program empties both tables. Works on MySQL 8 and MariaDB.
 CREATE TABLE IF NOT EXISTS flashsale_item (
     id     BIGINT UNSIGNED NOT NULL PRIMARY KEY,
     way    ENUM('none', 'expire', 'snowshed') NOT NULL,
     pieces BIGINT UNSIGNED NOT NULL, -- at the beginning
-    stock  BIGINT          NOT NULL  -- signed: -1 is to be seen, not refused
+    stock  BIGINT          NOT NULL  -- signed: -1 must show, not be refused
 ) ENGINE = InnoDB;
 
--- token: the fencing number of the hold under which it was sold; 0: none.
+-- token: the fencing number of the hold under which it was sold, 0 for none.
 CREATE TABLE IF NOT EXISTS flashsale_order (
     id    BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
     item  BIGINT UNSIGNED NOT NULL,

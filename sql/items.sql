@@ -1,5 +1,5 @@
--- 100,000 items, ids 1 to 100000: always the same ones, because every column is
--- a function of the id. One INSERT that crosses five tables of ten digits.
+-- 100,000 items with the ids 1 to 100000, always the same, because every column
+-- is a function of the id. One INSERT joins five tables of ten digits.
 DELETE FROM item;
 INSERT INTO item (id, name, price_cents, stock, description)
 SELECT n.id,

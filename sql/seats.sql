@@ -1,5 +1,5 @@
 -- What demo/seats sells: the seats of its showings, and what the card service
--- has charged. The program empties both. Works on MySQL 8 and MariaDB.
+-- has charged. The program empties both tables. Works on MySQL 8 and MariaDB.
 CREATE TABLE IF NOT EXISTS seat (
     id      BIGINT UNSIGNED NOT NULL PRIMARY KEY,
     showing BIGINT UNSIGNED NOT NULL,
@@ -8,8 +8,8 @@ CREATE TABLE IF NOT EXISTS seat (
     KEY by_showing (showing, buyer)
 ) ENGINE = InnoDB;
 
--- No unique key on seat: that a seat is charged once must not depend on it (a
--- real card service has none), and where it goes wrong it is to be seen.
+-- No unique key on seat: that a seat is charged only once must not depend on it
+-- (a real card service has none), and a double charge must show.
 CREATE TABLE IF NOT EXISTS charge (
     id    BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
     seat  BIGINT UNSIGNED NOT NULL,

@@ -1,10 +1,10 @@
-# Remove what the last cmake --install of this build tree has written, and the
-# directories of ours that are empty then.
+# Remove what the last cmake --install of this build tree has written, and then
+# the directories called snowshed that are empty.
 #
 #   cmake -DMANIFEST=build/install/install_manifest.txt -P src/uninstall.cmake
 
 if(NOT EXISTS "${MANIFEST}")
-  message(FATAL_ERROR "Nothing was installed from here: there is no ${MANIFEST}")
+  message(FATAL_ERROR "Nothing was installed from this build: there is no ${MANIFEST}")
 endif()
 
 file(STRINGS "${MANIFEST}" files)
@@ -16,7 +16,7 @@ foreach(file IN LISTS files)
   endif()
 endforeach()
 
-# Directories with our own name; others are shared.
+# Only directories with this name; others are shared.
 foreach(file IN LISTS files)
   get_filename_component(dir "$ENV{DESTDIR}${file}" DIRECTORY)
   get_filename_component(name "${dir}" NAME)

@@ -1,7 +1,7 @@
 /*
  * A program outside the tree, as a user would write it: it gets a row through
- * a cache from a function of its own, and, built with snowshed-mysql, one from
- * the database. It is C and C++ alike.
+ * a cache from a function of its own or, built with snowshed-mysql, from the
+ * database. It is valid C and C++.
  *
  * usage: program REDIS-URI [MYSQL-URI]
  */
@@ -26,7 +26,7 @@ static void load_row(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
-/* Remove and get the key, so that it is loaded; compare what comes back. */
+/* Invalidate and get the key, so that it is loaded; compare the row. */
 static int get_row(struct shed_client *client, struct shed_source *source,
                    struct shed_error *err)
 {

@@ -1,5 +1,5 @@
-// A C++ program on snowshed.hpp, outside the tree: every class of the wrapper
-// is used once against a real Redis.
+// A C++ program on snowshed.hpp, outside the tree: it uses every class of the
+// wrapper once, against a real Redis.
 //
 // usage: wrapper REDIS-URI
 #include <atomic>

@@ -385,6 +385,7 @@ bool shed_conn_take(struct shed_conn *c)
 {
     struct shed_buffer empty = c->wire.out;
 
+    assert(c->state == SHED_CONN_OPEN);
     if (c->wire.out.size > 0)
         return true;
     if (c->queue.bytes.size == 0)

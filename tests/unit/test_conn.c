@@ -1,0 +1,557 @@
+/* One connection, by a made-up clock: this test is its owner, and the server at
+ * the other end of its socket. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "redis/conn.h"
+#include "redis/script.h"
+#include "support/testing.h"
+
+#define CONNECT_MS 1000
+#define COMMAND_MS 500
+#define PRIMARY "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
+#define NOSCRIPT "-NOSCRIPT No matching script.\r\n"
+#define TAKEN_MAX 65536
+
+static struct shed_address *address;
+static struct shed_conn conn;
+static int listener = -1, peer = -1;
+static char path[100];
+static uint64_t now_ms;
+/* What the peer has read, so far. */
+static char taken[TAKEN_MAX];
+static size_t taken_size;
+/* How many bytes the socket takes before it is full. */
+static size_t room = SIZE_MAX;
+
+ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
+{
+    if (fd != conn.wire.fd)
+        return __real_send(fd, bytes, size, flags);
+    if (room == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    size = size < room ? size : room;
+    room -= room == SIZE_MAX ? 0 : size;
+    return __real_send(fd, bytes, size, flags);
+}
+
+/* --------------------------------------------------------------- the server */
+
+static void start_server(const char *user)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct shed_error err;
+    char uri[160];
+
+    (void)snprintf(path, sizeof(path), "/tmp/shed-conn-%ld.sock",
+                   (long)getpid());
+    memcpy(name.sun_path, path, strlen(path) + 1);
+    (void)unlink(path);
+    listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(listener, 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    ck_assert_int_eq(listen(listener, 5), 0);
+    (void)snprintf(uri, sizeof(uri), "unix:%s%s%s", user, path,
+                   *user != '\0' ? "?db=2" : "");
+    ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
+}
+
+static void stop_server(void)
+{
+    close(listener);
+    (void)unlink(path);
+    shed_address_destroy(address);
+}
+
+/* What the connection has sent is there at once, on a unix socket. */
+static void take(void)
+{
+    ssize_t size;
+
+    while ((size = recv(peer, taken + taken_size, sizeof(taken) - taken_size,
+                        MSG_DONTWAIT)) > 0)
+        taken_size += (size_t)size;
+}
+
+static void say(const char *bytes, size_t size)
+{
+    ck_assert_int_eq(send(peer, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+    shed_conn_ready(&conn, POLLIN);
+}
+
+static void say_text(const char *text)
+{
+    say(text, strlen(text));
+}
+
+/* Connected, and with the set-up sent. */
+static void start_conn(void)
+{
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+
+    options.connect_timeout_ms = CONNECT_MS;
+    options.command_timeout_ms = COMMAND_MS;
+    shed_conn_init(&conn, address, &options);
+    shed_conn_start(&conn, shed_address_term(address), now_ms);
+    ck_assert_int_eq(conn.state, SHED_CONN_CONNECTING);
+    ck_assert_int_eq(shed_conn_want(&conn), POLLOUT);
+    peer = accept(listener, NULL, NULL);
+    ck_assert_int_ge(peer, 0);
+    taken_size = 0;
+    shed_conn_ready(&conn, POLLOUT);
+    take();
+}
+
+/* Thrown away with all that is queued. */
+static void end_conn(void)
+{
+    shed_conn_fini(&conn);
+    close(peer);
+}
+
+static void open_conn(void)
+{
+    start_conn();
+    say_text(PRIMARY);
+    ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
+    taken_size = 0;
+}
+
+static void set_up(void)
+{
+    now_ms = 1000000;
+    room = SIZE_MAX;
+    start_server("");
+}
+
+/* ---------------------------------------------------------------- the owner */
+
+static void queue_args(const struct shed_args *args, void *owner,
+                       uint64_t number)
+{
+    struct shed_conn_call call = {.owner = owner, .number = number};
+    struct shed_buffer bytes = {0};
+    struct shed_error err;
+
+    call.again = number != 0 ? args : NULL;
+    ck_assert_int_eq(shed_conn_format(&bytes, args, number, false, &err),
+                     SHED_OK);
+    ck_assert_int_eq(shed_conn_send(&conn, &bytes, &call, 1, now_ms, &err),
+                     SHED_OK);
+    shed_buffer_fini(&bytes);
+}
+
+static void queue(const char *key, void *owner)
+{
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, "GET");
+    shed_args_add_text(&args, key);
+    queue_args(&args, owner, 0);
+}
+
+static void queue_script(struct shed_args *args, void *owner, uint64_t number)
+{
+    shed_script_begin(args, SHED_SCRIPT_INVALIDATE, "1");
+    shed_args_add_text(args, "key");
+    queue_args(args, owner, number);
+}
+
+static void flush(void)
+{
+    shed_conn_ready(&conn, POLLOUT);
+    take();
+}
+
+/* The next reply is this owner's, and this text. */
+static void expect(const void *owner, const char *text)
+{
+    struct shed_conn_call call = {0};
+    struct shed_reply *reply = NULL;
+    size_t size = 0;
+    const char *bytes;
+
+    ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
+                     SHED_CONN_REPLY);
+    ck_assert_ptr_eq(call.owner, owner);
+    bytes = shed_reply_bytes(reply, &size);
+    ck_assert_msg(size == strlen(text) && memcmp(bytes, text, size) == 0,
+                  "%.*s instead of %s", (int)size, bytes, text);
+    shed_reply_free(reply);
+}
+
+static void expect_nothing(void)
+{
+    struct shed_conn_call call;
+    struct shed_reply *reply = NULL;
+
+    ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
+                     SHED_CONN_NOTHING);
+}
+
+/* --------------------------------------------------------------- the set-up */
+
+/* Whatever is queued before the set-up has been accepted is sent after it. */
+START_TEST(nothing_is_sent_before_the_last_answer_of_the_set_up)
+{
+    static const char answers[] = "+OK\r\n+OK\r\n" PRIMARY;
+    static const char call[] = "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    size_t size = strlen(answers);
+
+    now_ms = 1000000;
+    start_server("me:secret@");
+    for (size_t cut = 0; cut < size; cut++) {
+        start_conn();
+        ck_assert_msg(strstr(taken, "AUTH") != NULL &&
+                          strstr(taken, "SELECT") != NULL &&
+                          strstr(taken, "ROLE") != NULL,
+                      "%.*s", (int)taken_size, taken);
+        taken_size = 0;
+        queue("k", NULL);
+        if (cut > 0)
+            say(answers, cut);
+        flush();
+        ck_assert_int_eq(conn.state, SHED_CONN_SETTING_UP);
+        ck_assert_uint_eq(taken_size, 0);
+        say(answers + cut, size - cut);
+        ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
+        flush();
+        ck_assert_uint_eq(taken_size, strlen(call));
+        end_conn();
+    }
+    stop_server();
+}
+END_TEST
+
+START_TEST(what_follows_the_set_up_unasked_fails_it)
+{
+    set_up();
+    start_conn();
+    say_text(PRIMARY "+OK\r\n");
+    ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+/* ------------------------------------------------------------------ sending */
+
+/* Bytes that are queued while others are being sent follow them, wherever the
+ * socket was full. */
+START_TEST(a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile)
+{
+    static const char one[] = "*2\r\n$3\r\nGET\r\n$3\r\none\r\n";
+    static const char all[] = "*2\r\n$3\r\nGET\r\n$3\r\none\r\n"
+                              "*2\r\n$3\r\nGET\r\n$3\r\ntwo\r\n"
+                              "*2\r\n$3\r\nGET\r\n$5\r\nthree\r\n";
+    int owner[3];
+
+    set_up();
+    for (size_t cut = 0; cut <= strlen(all); cut++) {
+        open_conn();
+        room = cut < strlen(one) ? cut : strlen(one);
+        queue("one", &owner[0]);
+        flush();
+        queue("two", &owner[1]);
+        (void)shed_conn_take(&conn); /* as a link does in each round */
+        room = cut - (cut < strlen(one) ? cut : strlen(one));
+        flush();
+        queue("three", &owner[2]);
+        (void)shed_conn_take(&conn);
+        room = SIZE_MAX;
+        flush();
+        ck_assert_int_eq(shed_conn_want(&conn), POLLIN);
+        ck_assert_msg(taken_size == strlen(all) &&
+                          memcmp(taken, all, taken_size) == 0,
+                      "cut at %zu: %.*s", cut, (int)taken_size, taken);
+        say_text("+1\r\n+2\r\n+3\r\n");
+        expect(&owner[0], "1");
+        expect(&owner[1], "2");
+        expect(&owner[2], "3");
+        end_conn();
+    }
+    stop_server();
+}
+END_TEST
+
+/* ------------------------------------------------------------------ replies */
+
+START_TEST(replies_in_all_cuts_go_to_their_calls)
+{
+    static const char replies[] = "$5\r\nvalue\r\n"
+                                  "*2\r\n$1\r\n7\r\n$2\r\nOK\r\n"
+                                  "+PONG\r\n";
+    size_t size = strlen(replies);
+    int owner[3];
+
+    set_up();
+    for (size_t cut = 0; cut <= size; cut++) {
+        struct shed_args args;
+        size_t got = 0;
+        open_conn();
+        queue("k", &owner[0]);
+        queue_script(&args, &owner[1], 7);
+        queue("k", &owner[2]);
+        flush();
+        for (size_t at = 0, n; at < size; at += n) {
+            static const char *const text[] = {"value", "OK", "PONG"};
+            static const size_t ends[] = {11, 30, 37};
+            n = cut == 0 ? 1 : at < cut ? cut - at : size - at;
+            say(replies + at, n);
+            for (; got < 3 && at + n >= ends[got]; got++)
+                expect(&owner[got], text[got]);
+            expect_nothing();
+            ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
+        }
+        ck_assert_uint_eq(got, 3);
+        end_conn();
+    }
+    stop_server();
+}
+END_TEST
+
+START_TEST(a_reply_that_no_call_expects_is_a_push)
+{
+    struct shed_conn_call call;
+    struct shed_reply *reply = NULL;
+
+    set_up();
+    open_conn();
+    say_text("*1\r\n$4\r\npush\r\n");
+    ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
+                     SHED_CONN_PUSH);
+    shed_reply_free(reply);
+    expect_nothing();
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+START_TEST(a_reply_with_another_number_fails_the_connection_and_all_calls)
+{
+    struct shed_args args[2];
+    struct shed_conn_call call;
+    int owner[2];
+
+    set_up();
+    open_conn();
+    queue_script(&args[0], &owner[0], 7);
+    queue_script(&args[1], &owner[1], 8);
+    flush();
+    say_text("*2\r\n$1\r\n7\r\n$2\r\nOK\r\n"
+             "*2\r\n$1\r\n7\r\n$2\r\nOK\r\n");
+    expect(&owner[0], "OK");
+    expect_nothing();
+    ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
+    ck_assert(shed_conn_pop(&conn.queue, &call));
+    ck_assert_ptr_eq(call.owner, &owner[1]);
+    ck_assert(!shed_conn_pop(&conn.queue, &call));
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+START_TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
+{
+    struct shed_args args;
+    struct shed_conn_call call;
+    struct shed_reply *reply = NULL;
+    int owner[2];
+
+    set_up();
+    open_conn();
+    queue_script(&args, &owner[0], 7);
+    queue("k", &owner[1]);
+    flush();
+    taken_size = 0;
+    say_text(NOSCRIPT "+other\r\n");
+    expect(&owner[1], "other");
+    expect_nothing();
+    flush();
+    ck_assert_msg(strncmp(taken, "*5\r\n$4\r\nEVAL\r\n", 14) == 0, "%.*s",
+                  (int)taken_size, taken);
+    say_text("*2\r\n$1\r\n7\r\n$2\r\nOK\r\n");
+    expect(&owner[0], "OK");
+
+    queue_script(&args, NULL, 8);
+    say_text(NOSCRIPT NOSCRIPT);
+    ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
+                     SHED_CONN_REPLY);
+    ck_assert(shed_script_is_unknown(reply));
+    shed_reply_free(reply);
+    expect_nothing();
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+/* ------------------------------------------------------------------ silence */
+
+START_TEST(a_connection_is_not_silent_while_replies_come)
+{
+    int owner[3];
+
+    set_up();
+    open_conn();
+    ck_assert_uint_eq(shed_conn_due_ms(&conn), UINT64_MAX);
+    for (int i = 0; i < 3; i++)
+        queue("k", &owner[i]);
+    flush();
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_eq(shed_conn_due_ms(&conn), now_ms + COMMAND_MS);
+        now_ms += COMMAND_MS - 1;
+        shed_conn_tick(&conn, now_ms);
+        say_text("+OK\r\n");
+        expect(&owner[i], "OK");
+    }
+    ck_assert_uint_eq(shed_conn_due_ms(&conn), UINT64_MAX);
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+/* A process that was stopped finds its reply, however late it looks; without
+ * one, the connection fails. */
+START_TEST(a_silent_connection_is_looked_at_once_more_and_fails)
+{
+    int owner[2];
+
+    set_up();
+    open_conn();
+    queue("k", &owner[0]);
+    queue("k", &owner[1]);
+    flush();
+    now_ms += (uint64_t)10 * COMMAND_MS;
+    ck_assert_int_eq(send(peer, "+OK\r\n", 5, MSG_NOSIGNAL), 5);
+    shed_conn_tick(&conn, now_ms);
+    expect(&owner[0], "OK");
+    shed_conn_tick(&conn, now_ms);
+    ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
+
+    now_ms += COMMAND_MS;
+    shed_conn_tick(&conn, now_ms);
+    expect_nothing();
+    ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
+    ck_assert_uint_le(shed_conn_due_ms(&conn), now_ms);
+    shed_conn_tick(&conn, now_ms);
+    ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
+    ck_assert(conn.failure.is_silent);
+    ck_assert_int_eq(conn.failure.trouble, SHED_TROUBLE_DOWN);
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+START_TEST(a_set_up_without_an_answer_fails_at_the_connect_timeout)
+{
+    set_up();
+    start_conn();
+    ck_assert_uint_eq(shed_conn_due_ms(&conn), now_ms + CONNECT_MS);
+    shed_conn_tick(&conn, now_ms + CONNECT_MS - 1);
+    ck_assert_int_eq(conn.state, SHED_CONN_SETTING_UP);
+    shed_conn_tick(&conn, now_ms + CONNECT_MS);
+    ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
+    ck_assert(conn.failure.is_silent);
+    ck_assert_ptr_nonnull(strstr(conn.failure.error.reason, "ROLE"));
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+START_TEST(a_connection_closed_by_the_server_fails)
+{
+    set_up();
+    open_conn();
+    queue("k", NULL);
+    flush();
+    ck_assert_int_eq(shutdown(peer, SHUT_RDWR), 0);
+    shed_conn_ready(&conn, POLLIN);
+    ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
+    ck_assert_int_eq(conn.failure.trouble, SHED_TROUBLE_PASSING);
+    ck_assert(!conn.failure.is_silent);
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+/* ----------------------------------------------------------------- failover */
+
+START_TEST(a_connection_of_a_server_that_was_left_is_known)
+{
+    struct shed_error why;
+
+    set_up();
+    open_conn();
+    ck_assert(!shed_conn_is_left(&conn, &why));
+    shed_address_leave(address, conn.term, 1, 1);
+    ck_assert(shed_conn_is_left(&conn, &why));
+    end_conn();
+    ck_assert(!shed_conn_is_left(&conn, &why));
+    stop_server();
+}
+END_TEST
+
+/* -------------------------------------------------------------------- limits
+ */
+
+START_TEST(a_queue_of_another_connection_goes_behind_ones_own)
+{
+    struct shed_conn_queue waiting;
+    struct shed_error err;
+    int owner[2];
+
+    set_up();
+    start_conn();
+    queue("later", &owner[1]);
+    waiting = conn.queue;
+    conn.queue = (struct shed_conn_queue){0};
+    say_text(PRIMARY);
+    queue("first", &owner[0]);
+    ck_assert_int_eq(shed_conn_send_queue(&conn, &waiting, &err), SHED_OK);
+    taken_size = 0;
+    flush();
+    taken[taken_size] = '\0';
+    ck_assert_ptr_nonnull(strstr(taken, "first"));
+    ck_assert_ptr_nonnull(strstr(strstr(taken, "first"), "later"));
+    say_text("+1\r\n+2\r\n");
+    expect(&owner[0], "1");
+    expect(&owner[1], "2");
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("conn");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, nothing_is_sent_before_the_last_answer_of_the_set_up);
+    tcase_add_test(tc, what_follows_the_set_up_unasked_fails_it);
+    tcase_add_test(
+        tc,
+        a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile);
+    tcase_add_test(tc, replies_in_all_cuts_go_to_their_calls);
+    tcase_add_test(tc, a_reply_that_no_call_expects_is_a_push);
+    tcase_add_test(
+        tc, a_reply_with_another_number_fails_the_connection_and_all_calls);
+    tcase_add_test(
+        tc, a_script_that_the_server_lost_goes_again_by_text_and_only_once);
+    tcase_add_test(tc, a_connection_is_not_silent_while_replies_come);
+    tcase_add_test(tc, a_silent_connection_is_looked_at_once_more_and_fails);
+    tcase_add_test(tc, a_set_up_without_an_answer_fails_at_the_connect_timeout);
+    tcase_add_test(tc, a_connection_closed_by_the_server_fails);
+    tcase_add_test(tc, a_connection_of_a_server_that_was_left_is_known);
+    tcase_add_test(tc, a_queue_of_another_connection_goes_behind_ones_own);
+    return run_tests("conn", tc);
+}

@@ -3,7 +3,9 @@
  * entry, from one thread and from many, in turn in one run, so that a noisy
  * machine is noisy for both. hiredis gets a connection per thread.
  *
- * usage: bench_hit REDIS_SOCKET [THREADS [ROUNDS]]
+ * usage: bench_hit REDIS_SOCKET [ROUNDS [THREADS...]]
+ *
+ * SNOWSHED_LINKS=N sets the client's option `links`.
  */
 #include <hiredis/hiredis.h>
 #include <pthread.h>
@@ -19,8 +21,7 @@
 
 #define PAYLOAD_BYTES 1000
 #define THREADS_MAX 1024
-#define SLICE_MS 400
-#define SINGLE_SLICE_MS 200
+#define SLICE_MS 100
 #define KEY "hot"
 #define REDIS_KEY "bench:{hot}"
 
@@ -118,7 +119,7 @@ static double median(double *values, size_t count)
     return values[count / 2];
 }
 
-static void compare_ways(size_t threads, unsigned slice_ms, size_t rounds)
+static void compare_ways(size_t threads, size_t rounds)
 {
     double *hiredis = calloc(3 * rounds, sizeof(*hiredis));
     double *snowshed = hiredis + rounds, *ratio = snowshed + rounds;
@@ -126,13 +127,14 @@ static void compare_ways(size_t threads, unsigned slice_ms, size_t rounds)
     if (hiredis == NULL)
         die("memory is out");
     for (size_t i = 0; i < rounds; i++) {
-        hiredis[i] = measure(threads, true, slice_ms);
-        snowshed[i] = measure(threads, false, slice_ms);
+        hiredis[i] = measure(threads, true, SLICE_MS);
+        snowshed[i] = measure(threads, false, SLICE_MS);
         ratio[i] = hiredis[i] / snowshed[i];
     }
     (void)printf("%4zu %14.0f %14.0f %20.2f\n", threads,
                  median(hiredis, rounds), median(snowshed, rounds),
                  median(ratio, rounds));
+    (void)fflush(stdout);
     free(hiredis);
 }
 
@@ -143,33 +145,55 @@ static void no_load(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
-int main(int argc, char **argv)
+static size_t parse_size(const char *text, size_t max)
+{
+    size_t size = strtoull(text, NULL, 10);
+
+    if (size < 1 || size > max)
+        die("usage: bench_hit REDIS_SOCKET [ROUNDS [THREADS...]]");
+    return size;
+}
+
+static void open_cache(struct shed_client **client, struct shed_source **source)
 {
     static const char payload[PAYLOAD_BYTES];
-    size_t threads = argc > 2 ? strtoull(argv[2], NULL, 10) : 64;
-    size_t rounds = argc > 3 ? strtoull(argv[3], NULL, 10) : 11;
-    struct shed_client *client = NULL;
-    struct shed_source *source = NULL;
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    const char *links = getenv("SNOWSHED_LINKS");
     struct shed_error err;
     char uri[200];
 
-    if (argc < 2 || threads < 1 || threads > THREADS_MAX || rounds < 1)
-        die("usage: bench_hit REDIS_SOCKET [THREADS [ROUNDS]]");
-    socket_path = argv[1];
+    if (links != NULL)
+        options.links = strtoull(links, NULL, 10);
     (void)snprintf(uri, sizeof(uri), "unix:%s", socket_path);
-    if (shed_client_open(uri, NULL, &client, &err) != SHED_OK ||
-        shed_source_open(no_load, NULL, NULL, &source, &err) != SHED_OK ||
-        shed_cache_open(client, "bench", source, NULL, &cache, &err) !=
+    if (shed_client_open(uri, &options, client, &err) != SHED_OK ||
+        shed_source_open(no_load, NULL, NULL, source, &err) != SHED_OK ||
+        shed_cache_open(*client, "bench", *source, NULL, &cache, &err) !=
             SHED_OK ||
         shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)), 0,
                  &err) != SHED_OK)
         die(err.reason);
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t usual[] = {1, 2, 4, 8, 16, 64, 256};
+    const size_t rounds_max = 100000;
+    struct shed_client *client = NULL;
+    struct shed_source *source = NULL;
+    size_t rounds = argc > 2 ? parse_size(argv[2], rounds_max) : 21;
+
+    if (argc < 2)
+        die("usage: bench_hit REDIS_SOCKET [ROUNDS [THREADS...]]");
+    socket_path = argv[1];
+    open_cache(&client, &source);
     (void)printf("gets per second of a hit of %d bytes, medians of %zu turns\n"
                  "%4s %14s %14s %20s\n",
                  PAYLOAD_BYTES, rounds, "thr.", "hiredis", "snowshed",
                  "cost of snowshed / 1");
-    compare_ways(1, SINGLE_SLICE_MS, rounds);
-    compare_ways(threads, SLICE_MS, rounds);
+    for (int i = 3; i < argc; i++)
+        compare_ways(parse_size(argv[i], THREADS_MAX), rounds);
+    for (size_t i = 0; argc <= 3 && i < sizeof(usual) / sizeof(*usual); i++)
+        compare_ways(usual[i], rounds);
     shed_cache_close(cache);
     shed_source_close(source);
     shed_client_close(client);

@@ -1,5 +1,6 @@
 /* The beginning of a connection. Its one invariant: it is done only when every
- * command of it was answered without an error. */
+ * command of it was answered, AUTH and SELECT without an error, ROLE by a
+ * primary's reply to it, or by an error that names it. */
 #include "redis/setup.h"
 
 #include <string.h>
@@ -46,25 +47,48 @@ enum shed_code shed_setup_say(const struct shed_setup *s,
     return code;
 }
 
-/* Whoever may not ask goes on: the first write tells. */
+/* Whether an error is ROLE's own: then it names the command ("no permissions to
+ * run the 'role' command", "unknown command `ROLE`"). Where a proxy doubles the
+ * answer to AUTH, the one to a refused SELECT comes in the place of ROLE's. */
+static bool is_role_error(const struct shed_reply *reply)
+{
+    static const char *const names[] = {"'role", "'ROLE", "`role", "`ROLE"};
+    const char *text = shed_reply_error(reply);
+
+    for (size_t i = 0; text != NULL && i < sizeof(names) / sizeof(*names); i++)
+        if (strstr(text, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* A user that may not ask goes on: the first write tells. */
 static enum shed_code hear_role(struct shed_setup *s,
                                 const struct shed_reply *reply,
                                 enum shed_trouble *trouble,
                                 struct shed_error *err)
 {
+    if (is_role_error(reply)) {
+        atomic_store(&s->address->is_role_refused, true);
+        s->answered++;
+        return SHED_OK;
+    }
     s->is_no_primary = shed_reply_is_other_role(reply);
     if (s->is_no_primary) {
         *trouble = SHED_TROUBLE_DOWN;
         return shed_fail(err, SHED_EREDIS, "Redis %s is not a primary",
                          s->address->text);
     }
-    if (shed_reply_error(reply) != NULL)
-        atomic_store(&s->address->is_role_refused, true);
+    if (!shed_reply_begins(shed_reply_at(reply, 0), "master")) {
+        *trouble = SHED_TROUBLE_PASSING;
+        return shed_fail(err, SHED_EREDIS,
+                         "Redis %s: the reply to ROLE is not one",
+                         s->address->text);
+    }
     s->answered++;
     return SHED_OK;
 }
 
-/* AUTH or SELECT was refused. A server that is not up to it yet says so; every
+/* The set-up was refused. A server that is not up to it yet says so; every
  * other refusal is of what the operator has configured. */
 static enum shed_code refuse(const struct shed_setup *s,
                              const struct shed_reply *reply,
@@ -89,14 +113,14 @@ enum shed_code shed_setup_hear(struct shed_setup *s,
                                enum shed_trouble *trouble,
                                struct shed_error *err)
 {
-    const char *text = shed_reply_error(reply);
+    bool is_role = strcmp(shed_setup_awaited(s), "ROLE") == 0;
 
-    /* without a password where one is needed, the first command is refused */
-    if (strcmp(shed_setup_awaited(s), "ROLE") == 0 &&
-        !shed_reply_begins(reply, "NOAUTH"))
-        return hear_role(s, reply, trouble, err);
-    if (text != NULL)
+    /* without a password where one is needed, the first command is refused,
+       whichever it is */
+    if (shed_reply_error(reply) != NULL && !(is_role && is_role_error(reply)))
         return refuse(s, reply, trouble, err);
+    if (is_role)
+        return hear_role(s, reply, trouble, err);
     s->answered++;
     return SHED_OK;
 }

@@ -244,6 +244,53 @@ START_TEST(what_follows_the_set_up_unasked_fails_it)
 }
 END_TEST
 
+/* The last answer decides: ROLE's own error passes, what answers something else
+ * does not. */
+START_TEST(only_an_answer_to_role_ends_the_set_up)
+{
+    static const struct {
+        const char *answers;
+        enum shed_conn_state state;
+        enum shed_trouble trouble;
+    } row[] = {
+        {"+OK\r\n+OK\r\n" PRIMARY, SHED_CONN_OPEN, 0},
+        {"+OK\r\n+OK\r\n-NOPERM this user has no permissions to run the 'role' "
+         "command or its subcommand\r\n",
+         SHED_CONN_OPEN, 0},
+        {"+OK\r\n+OK\r\n-ERR unknown command `ROLE`, with args beginning with: "
+         "\r\n",
+         SHED_CONN_OPEN, 0},
+        /* AUTH's answer doubled, so that SELECT's comes third */
+        {"+OK\r\n+OK\r\n-ERR DB index is out of range\r\n", SHED_CONN_FAILED,
+         SHED_TROUBLE_DENIED},
+        {"+OK\r\n+OK\r\n-NOPERM this user has no permissions to run the "
+         "'select' command or its subcommand\r\n",
+         SHED_CONN_FAILED, SHED_TROUBLE_DENIED},
+        {"+OK\r\n+OK\r\n+OK\r\n", SHED_CONN_FAILED, SHED_TROUBLE_PASSING},
+        {"+OK\r\n+OK\r\n$6\r\nmaster\r\n", SHED_CONN_FAILED,
+         SHED_TROUBLE_PASSING},
+        {"+OK\r\n+OK\r\n*1\r\n$5\r\nslave\r\n", SHED_CONN_FAILED,
+         SHED_TROUBLE_DOWN},
+        {"+OK\r\n-ERR DB index is out of range\r\n" PRIMARY, SHED_CONN_FAILED,
+         SHED_TROUBLE_DENIED},
+    };
+
+    now_ms = 1000000;
+    start_server("me:secret@");
+    for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
+        atomic_store(&address->is_role_refused, false);
+        start_conn();
+        say_text(row[i].answers);
+        ck_assert_msg(conn.state == row[i].state, "%s", row[i].answers);
+        if (conn.state == SHED_CONN_FAILED)
+            ck_assert_msg(conn.failure.trouble == row[i].trouble, "%s",
+                          row[i].answers);
+        end_conn();
+    }
+    stop_server();
+}
+END_TEST
+
 /* ------------------------------------------------------------------ sending */
 
 /* Bytes that are queued while others are being sent follow them, wherever the
@@ -538,6 +585,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, nothing_is_sent_before_the_last_answer_of_the_set_up);
     tcase_add_test(tc, what_follows_the_set_up_unasked_fails_it);
+    tcase_add_test(tc, only_an_answer_to_role_ends_the_set_up);
     tcase_add_test(
         tc,
         a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile);

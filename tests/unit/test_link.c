@@ -14,6 +14,7 @@
 #include "support/testing.h"
 
 #define GOOD "$4\r\ngood\r\n"
+#define PRIMARY "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
 #define PEERS 8
 #define STRAY "$5\r\nstray\r\n"
 
@@ -47,7 +48,7 @@ void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
 
 struct fake;
 
-/* Answers ROLE, and what else comes at once on a connection, with GOOD. */
+/* Answers ROLE as a primary does, and what else comes with GOOD. */
 struct fake {
     void (*answer)(struct fake *fake, int peer); /* all but ROLE; NULL: once */
     char path[100];
@@ -83,7 +84,7 @@ static void *serve(void *arg)
         while ((size = recv(peer, bytes, sizeof(bytes) - 1, 0)) > 0) {
             bytes[size] = '\0';
             if (strstr(bytes, "ROLE") != NULL)
-                say_good(peer);
+                (void)send(peer, PRIMARY, strlen(PRIMARY), MSG_NOSIGNAL);
             else if (fake->answer != NULL)
                 fake->answer(fake, peer);
             else

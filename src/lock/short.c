@@ -82,6 +82,7 @@ static void hand_over(struct shed_lock *l, struct shed_lock_request *r,
     r->is_tried =
         has_failed && shed_now_ms() - asked_ms >= l->home->command_timeout_ms;
     r->may_be_left = talk->end != SHED_TALK_NO;
+    r->holder.is_unordered = has_failed;
     if (r->may_be_left)
         (void)shed_fail(&r->error, SHED_EREDIS, "%s",
                         has_failed

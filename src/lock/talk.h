@@ -39,7 +39,10 @@ enum shed_talk_end {
 struct shed_lock_holder {
     unsigned char token[SHED_TOKEN_BYTES];
     char token_hex[SHED_TOKEN_HEX_BYTES + 1];
-    uint64_t wait_ms; /* how long it waits: its place in a fair queue */
+    uint64_t wait_ms;  /* how long it waits: its place in a fair queue */
+    bool is_unordered; /* a try went over another connection than the reactor's
+                          and was not answered: the server may carry it out
+                          after what is sent now */
 };
 
 /* What all talks of a lock share; set when it is opened. */

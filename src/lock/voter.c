@@ -131,6 +131,25 @@ static void note_missing(struct shed_voter *v)
         v->is_missing = v->talk.end == SHED_TALK_NO;
 }
 
+/* An undo was answered. What a try may have left that went over another
+ * connection needs two: the first may have been carried out before the try,
+ * when both lay in the sockets of a server that was stopped. The second was
+ * sent after the answer to the first, and a server answers only after it has
+ * read what lay in all sockets when it began (as Redis' event loop does). */
+static void confirm_undo(struct shed_voter *v, uint64_t now_ms)
+{
+    for (size_t i = v->leftover_count; i-- > 0;) {
+        struct shed_lock_holder *left = &v->leftover[i].holder;
+        if (!is_same(left, &v->talk.holder))
+            continue;
+        if (left->is_unordered)
+            v->clean_at_ms = now_ms;
+        else
+            drop(v, i);
+        left->is_unordered = false;
+    }
+}
+
 enum shed_voter_state shed_voter_answered(struct shed_voter *v, uint64_t now_ms,
                                           uint64_t random)
 {
@@ -141,7 +160,7 @@ enum shed_voter_state shed_voter_answered(struct shed_voter *v, uint64_t now_ms,
     v->state = SHED_VOTER_IDLE;
     note_missing(v);
     if (before == SHED_VOTER_CLEANING && !has_failed)
-        shed_voter_drop_leftover(v, &v->talk.holder);
+        confirm_undo(v, now_ms);
     if (v->talk.op == SHED_LOCK_OP_RELEASE && has_failed)
         shed_voter_add_leftover(v, &v->talk.holder, now_ms);
     if (has_failed &&

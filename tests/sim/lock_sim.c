@@ -117,6 +117,8 @@ static bool is_put_off(struct sim *s, const struct sim_event *e)
     if (until_ms <= s->now_ms)
         return false;
     sim_plan(s, until_ms - s->now_ms, *e);
+    if (e->type == SIM_EXECUTE)
+        s->event[s->event_count - 1].order = sim_draw(s, s->event_order);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* Commands, connections and servers. Its invariant: what a connection carried
- * is executed before a later connection of the same process is there, or never.
- */
+ * is executed before a later connection of the same process is there, or never;
+ * what lies in the sockets of a frozen server is executed when it thaws, in any
+ * order, and before what is sent after that. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,7 +230,10 @@ void sim_on_break(struct sim *s, const struct sim_event *e)
     struct sim_request *r = &s->request[e->index];
 
     r->pending--;
-    if (!r->has_reply && !r->is_broken)
+    if (!r->has_reply && !r->is_broken && r->call < SIM_CALLS &&
+        s->server[r->server].frozen_until_ms > s->now_ms)
+        break_request(s, e->index, false); /* the session waits for nothing */
+    else if (!r->has_reply && !r->is_broken)
         cut(s, r->process, r->server, false);
     r->is_used = r->pending > 0;
 }

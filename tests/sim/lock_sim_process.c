@@ -393,6 +393,7 @@ static void end_short_acquire(struct sim *s, struct sim_call *call)
         call->request.is_tried = talk->end == SHED_TALK_FAILED &&
                                  now_ms - call->asked_ms >= SIM_TIMEOUT_MS;
         call->request.may_be_left = talk->end != SHED_TALK_NO;
+        call->request.holder.is_unordered = talk->end == SHED_TALK_FAILED;
         if (call->request.may_be_left)
             (void)shed_fail(&call->request.error, SHED_EREDIS, "no answer");
         submit(s, call);

@@ -15,85 +15,132 @@ static struct shed_address *parse(const char *uri)
     return address;
 }
 
-START_TEST(host_port_and_database_are_found)
-{
-    struct shed_address *a = parse("redis://127.0.0.1:7000/3");
+#define L "127.0.0.1"
 
-    ck_assert_str_eq(a->host, "127.0.0.1");
-    ck_assert_str_eq(a->port, "7000");
-    ck_assert_str_eq(a->db, "3");
-    ck_assert_str_eq(a->text, "127.0.0.1:7000");
-    ck_assert_ptr_null(a->password);
+/* What each URI means. Names are not resolved here, so that the test does not
+ * wait for a name server. */
+static const struct {
+    const char *uri, *user, *password, *host, *port, *db, *path;
+} meanings[] = {
+    {"redis://" L, NULL, NULL, L, "6379", "", NULL},
+    {"redis://" L "/", NULL, NULL, L, "6379", "", NULL},
+    {"redis://" L "/0", NULL, NULL, L, "6379", "0", NULL},
+    {"redis://" L ":7000/3", NULL, NULL, L, "7000", "3", NULL},
+    {"redis://" L ":65535/1000000", NULL, NULL, L, "65535", "1000000", NULL},
+    {"redis://127%2e0.0.1", NULL, NULL, L, "6379", "", NULL},
+    {"redis://[::1]", NULL, NULL, "::1", "6379", "", NULL},
+    {"redis://[::1]:1/2", NULL, NULL, "::1", "1", "2", NULL},
+    {"redis://:p@[%3A:1]", NULL, "p", "::1", "6379", "", NULL},
+    {"redis://u:p@" L, "u", "p", L, "6379", "", NULL},
+    {"redis://:p@" L, NULL, "p", L, "6379", "", NULL},
+    {"redis://:@" L, NULL, "", L, "6379", "", NULL},
+    {"redis://u:@" L, "u", "", L, "6379", "", NULL},
+    {"redis://shop:p%40ss%3A@" L, "shop", "p@ss:", L, "6379", "", NULL},
+    {"redis://%75:%2F%3f%25@" L, "u", "/?%", L, "6379", "", NULL},
+    /* delimiters that should have been encoded */
+    {"redis://u:p:q@" L, "u", "p:q", L, "6379", "", NULL},
+    {"redis://u:p@q@" L, "u", "p@q", L, "6379", "", NULL},
+    {"redis://u:p/q@" L "/1", "u", "p/q", L, "6379", "1", NULL},
+    {"redis://u:p?q@" L, "u", "p?q", L, "6379", "", NULL},
+    {"redis://u:p/1@q/2@" L, "u", "p/1@q/2", L, "6379", "", NULL},
+    {"redis://u:p[q@" L, "u", "p[q", L, "6379", "", NULL},
+    {"unix:/run/r.sock", NULL, NULL, NULL, NULL, "", "/run/r.sock"},
+    {"unix:///run/r.sock", NULL, NULL, NULL, NULL, "", "/run/r.sock"},
+    {"unix:////run/r.sock", NULL, NULL, NULL, NULL, "", "//run/r.sock"},
+    {"unix:/run/r.sock?db=2", NULL, NULL, NULL, NULL, "2", "/run/r.sock"},
+    {"unix:///run/r.sock?db=2", NULL, NULL, NULL, NULL, "2", "/run/r.sock"},
+    {"unix:/a@b:c[d]&e=f", NULL, NULL, NULL, NULL, "", "/a@b:c[d]&e=f"},
+    {"unix:/a%3Fb%20c%40?db=0", NULL, NULL, NULL, NULL, "0", "/a?b c@"},
+    {"unix:u:p@/r.sock", "u", "p", NULL, NULL, "", "/r.sock"},
+    {"unix://:p@/r.sock?db=9", NULL, "p", NULL, NULL, "9", "/r.sock"},
+    {"unix://u:p?q@r@/a@b", "u", "p?q@r", NULL, NULL, "", "/a@b"},
+    {"unix:u:%2f@/r", "u", "/", NULL, NULL, "", "/r"},
+};
+
+#define ck_same(a, b)                                                          \
+    ck_assert_msg(((a) == NULL) == ((b) == NULL) &&                            \
+                      ((a) == NULL || strcmp(a, b) == 0),                      \
+                  "%s: %s is not %s", meanings[_i].uri,                        \
+                  (a) != NULL ? (a) : "-", (b) != NULL ? (b) : "-")
+
+START_TEST(uris_are_taken_apart)
+{
+    struct shed_address *a = parse(meanings[_i].uri);
+    struct sockaddr_un *un = (struct sockaddr_un *)(void *)&a->name;
+    const char *path = a->name.ss_family == AF_UNIX ? un->sun_path : NULL;
+
+    ck_same(a->user, meanings[_i].user);
+    ck_same(a->password, meanings[_i].password);
+    ck_same(a->host, meanings[_i].host);
+    ck_same(a->port, meanings[_i].port);
+    ck_assert_str_eq(a->db, meanings[_i].db);
+    ck_same(path, meanings[_i].path);
     shed_address_destroy(a);
 }
 END_TEST
 
-START_TEST(the_port_has_a_default_and_ipv6_stands_in_brackets)
+START_TEST(the_text_is_host_and_port_or_the_path)
 {
-    struct shed_address *a = parse("redis://[::1]");
+    struct shed_address *tcp = parse("redis://u:p@127.0.0.1:7000/3");
+    struct shed_address *path = parse("unix://u:p@/run/r.sock?db=3");
 
-    ck_assert_str_eq(a->host, "::1");
-    ck_assert_str_eq(a->port, "6379");
-    ck_assert_str_eq(a->db, "");
-    shed_address_destroy(a);
+    ck_assert_str_eq(tcp->text, "127.0.0.1:7000");
+    ck_assert_str_eq(path->text, "/run/r.sock");
+    shed_address_destroy(tcp);
+    shed_address_destroy(path);
 }
 END_TEST
 
-START_TEST(user_and_password_are_decoded)
-{
-    struct shed_address *a = parse("redis://shop:p%40ss%3A@127.0.0.1");
-
-    ck_assert_str_eq(a->user, "shop");
-    ck_assert_str_eq(a->password, "p@ss:");
-    shed_address_destroy(a);
-}
-END_TEST
-
-START_TEST(a_unix_path_is_taken_with_and_without_slashes)
-{
-    static const char *const uris[] = {"unix:/run/r.sock?db=2",
-                                       "unix:///run/r.sock?db=2"};
-
-    for (size_t i = 0; i < sizeof(uris) / sizeof(*uris); i++) {
-        struct shed_address *a = parse(uris[i]);
-        ck_assert_str_eq(a->text, "/run/r.sock");
-        ck_assert_str_eq(a->db, "2");
-        ck_assert_int_eq(a->name.ss_family, AF_UNIX);
-        shed_address_destroy(a);
-    }
-}
-END_TEST
+static const struct {
+    const char *uri, *says;
+} mistakes[] = {
+    {"http://h", "must begin with redis:// or unix:"},
+    {"", "must begin with redis:// or unix:"},
+    {"redis://", "host is missing"},
+    {"redis://h:x", "port must be a number"},
+    {"redis://h:70000", "port must be a number"},
+    {"redis://h:0", "port must be a number from 1"},
+    {"rediss://h", "TLS"},
+    {"redis://h:", "port must be a number"},
+    {"redis://h:+1", "port must be a number"},
+    {"redis://h:99999999999999999999", "port must be a number"},
+    {"redis://h/x", "database must be a number"},
+    {"redis://h/-1", "database must be a number"},
+    {"redis://h/1000001", "database must be a number"},
+    {"redis://h/1/2", "database"},
+    {"redis://@h", "a user needs a password"},
+    {"redis:///1", "host is missing"},
+    {"redis://[]", "host is missing"},
+    {"redis://u:p@", "host is missing"},
+    {"redis://u@h", "a user needs a password"},
+    {"redis://[::1", "'[' without ']'"},
+    {"redis://[::1]6379", "may follow ']'"},
+    {"redis://h?db=1", "no '?'"},
+    {"redis://%zz", "host has a bad % escape"},
+    {"redis://h%2", "host has a bad % escape"},
+    {"redis://h%00", "host has a bad % escape"},
+    {"redis://%:p@h", "user has a bad % escape"},
+    {"redis://u:%0@h", "password has a bad % escape"},
+    {"unix:/r%", "path has a bad % escape"},
+    {"unix:run/r.sock", "absolute path"},
+    {"unix:", "absolute path"},
+    {"unix:u:p@", "absolute path"},
+    {"unix:/r.sock?x=1", "only ?db=n"},
+    {"unix:/r.sock?", "only ?db=n"},
+    {"unix:/r.sock?db=", "database must be a number"},
+    {"unix:/r.sock?db=1x", "database must be a number"},
+};
 
 START_TEST(each_mistake_has_an_error_of_its_own)
 {
-    static const struct {
-        const char *uri, *says;
-    } rows[] = {
-        {"http://h", "must begin with"},
-        {"redis://", "host is missing"},
-        {"redis://h:x", "port must be a number"},
-        {"redis://h:70000", "port must be a number"},
-        {"redis://h:0", "port must be a number from 1"},
-        {"rediss://h", "TLS"},
-        {"redis://h/x", "database must be a number"},
-        {"redis://u@h", "a user needs a password"},
-        {"redis://[::1", "'[' without ']'"},
-        {"redis://[::1]6379", "may follow ']'"},
-        {"redis://h?db=1", "no '?'"},
-        {"redis://%zz", "bad % escape"},
-        {"unix:run/r.sock", "absolute path"},
-        {"unix:/r.sock?x=1", "only ?db=n"},
-    };
+    struct shed_address *address = NULL;
+    struct shed_error err = {SHED_OK, ""};
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        struct shed_address *address = NULL;
-        struct shed_error err = {SHED_OK, ""};
-        ck_assert_int_eq(shed_address_create(rows[i].uri, &address, &err),
-                         SHED_EINVAL);
-        ck_assert_msg(strstr(err.reason, rows[i].says) != NULL, "%s: %s",
-                      rows[i].uri, err.reason);
-        ck_assert_ptr_null(address);
-    }
+    ck_assert_int_eq(shed_address_create(mistakes[_i].uri, &address, &err),
+                     SHED_EINVAL);
+    ck_assert_msg(strstr(err.reason, mistakes[_i].says) != NULL, "%s: %s",
+                  mistakes[_i].uri, err.reason);
+    ck_assert_ptr_null(address);
 }
 END_TEST
 
@@ -124,11 +171,11 @@ int main(void)
     TCase *tc = tcase_create("address");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, host_port_and_database_are_found);
-    tcase_add_test(tc, the_port_has_a_default_and_ipv6_stands_in_brackets);
-    tcase_add_test(tc, user_and_password_are_decoded);
-    tcase_add_test(tc, a_unix_path_is_taken_with_and_without_slashes);
-    tcase_add_test(tc, each_mistake_has_an_error_of_its_own);
+    tcase_add_loop_test(tc, uris_are_taken_apart, 0,
+                        sizeof(meanings) / sizeof(*meanings));
+    tcase_add_test(tc, the_text_is_host_and_port_or_the_path);
+    tcase_add_loop_test(tc, each_mistake_has_an_error_of_its_own, 0,
+                        sizeof(mistakes) / sizeof(*mistakes));
     tcase_add_test(tc, no_secret_gets_into_a_text);
     return run_tests("address", tc);
 }

@@ -282,6 +282,14 @@ static const struct {
      3306},
     {"mysql://u:p@/d?socket=/run/my%20db.sock", "u", "p", NULL,
      "/run/my db.sock", "d", 3306},
+    {"mysql://h:00001/d", NULL, NULL, "h", NULL, "d", 1},
+    {"mysql://%68/%64%2Fe", NULL, NULL, "h", NULL, "d/e", 3306},
+    {"mysql://u@[%3A:1]/d", "u", NULL, "::1", NULL, "d", 3306},
+    {"mysql://[]/d?socket=/s", NULL, NULL, NULL, "/s", "d", 3306},
+    {"mysql:///d?socket=/a@b:c[d]?e=f", NULL, NULL, NULL, "/a@b:c[d]?e=f", "d",
+     3306},
+    {"mysql://u:p@/d?socket=%2Fa%26b@c", "u", "p", NULL, "/a&b@c", "d", 3306},
+    {"mysql://u:p[q@h/d=1:2", "u", "p[q", "h", NULL, "d=1:2", 3306},
     {"mysql://h:65535/gr%C3%BCn", NULL, NULL, "h", NULL, "gr\xc3\xbcn", 65535},
 };
 
@@ -314,7 +322,8 @@ static const struct {
     {"mysql://u:s3cret@h", "database"},
     {"mysql://u:s3cret@h/", "database"},
     {"mysql://u:s3cret@h/d/e", "database"},
-    {"mysql://u:12/s3cret@h", "database"}, /* a '/' that is not encoded */
+    {"mysql://u:12/s3cret@h", "database"},   /* a '/' that is not encoded */
+    {"mysql://u:12?s3cret@h/d", "database"}, /* a '?' likewise */
     {"mysql://u:s3cret@h/d%2", "database"},
     {"mysql://u:s3cret@h/d%00e", "database"},
     {"mysql://u:s3cret@/d", "host or a socket"},

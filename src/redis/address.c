@@ -1,5 +1,6 @@
-/* The URI of a Redis. Its one invariant: the text that error messages show
- * holds neither user nor password. */
+/* What is Redis' about a URI, and the socket address that its host name
+ * resolves to. Its one invariant: the text that reasons show holds neither user
+ * nor password. */
 #include "redis/address.h"
 
 #include <errno.h>
@@ -16,180 +17,107 @@
 #include "base/latch.h"
 #include "base/random.h"
 
-#define DEFAULT_PORT "6379"
-#define PORT_MAX 65535UL
-#define DB_MAX                                                                 \
-    1000000UL /* no server has more; a longer number is a mistake              \
-               */
+enum {
+    DEFAULT_PORT = 6379,
+    DB_MAX = 1000000 /* no server has more: a longer number is a mistake */
+};
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
-/* Copy [begin, end) with its percent-encoding undone. An encoded NUL is
- * refused, because what comes out is a terminated text. */
-static enum shed_code decode(const char *begin, const char *end,
-                             const char *what, char **out,
-                             struct shed_error *err)
-{
-    char *text = malloc((size_t)(end - begin) + 1);
-    char *to = text;
-
-    if (text == NULL)
-        return shed_fail_nomem(err, "a Redis URI");
-    for (const char *c = begin; c < end; c++) {
-        if (*c != '%') {
-            *to++ = *c;
-            continue;
-        }
-        int high = end - c > 2 ? hex_digit(c[1]) : -1;
-        int low = high >= 0 ? hex_digit(c[2]) : -1;
-        if (low < 0 || (high == 0 && low == 0)) {
-            free(text);
-            return shed_fail(err, SHED_EINVAL,
-                             "Redis URI: the %s has a bad %% escape", what);
-        }
-        *to++ = (char)(high * 16 + low);
-        c += 2;
+#define PATH_FORM(begin)                                                       \
+    {                                                                          \
+        .name = "Redis URI", .scheme = (begin),                                \
+        .user_stops = "/", /* an '@' behind it is the path's */                \
+            .path = "path", .parameter = "db",                                 \
+        .parameter_rule = "only ?db=n may follow the path"                     \
     }
-    *to = '\0';
-    *out = text;
-    return SHED_OK;
-}
 
-static enum shed_code parse_number(const char *begin, const char *end,
-                                   const char *what, unsigned long min,
-                                   unsigned long max, struct shed_error *err)
+/* The first whose scheme fits is taken. */
+static const struct shed_uri_form forms[] = {
+    {.name = "Redis URI",
+     .scheme = "redis://",
+     .user_stops = "", /* any delimiter may be in a password */
+     .has_host = true,
+     .path = "database",
+     .parameter_rule = "no '?' in redis://; the database is /n"},
+    PATH_FORM("unix://"),
+    PATH_FORM("unix:"),
+};
+
+static enum shed_code find_form(const char *uri,
+                                const struct shed_uri_form **out,
+                                struct shed_error *err)
 {
-    unsigned long n = 0;
-
-    for (const char *c = begin; c < end; c++) {
-        if (*c < '0' || *c > '9' || n > max)
-            goto fail;
-        n = n * 10 + (unsigned long)(*c - '0');
-    }
-    if (begin == end || n < min || n > max)
-        goto fail;
-    return SHED_OK;
-fail:
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
+        if (shed_uri_has_scheme(&forms[i], uri)) {
+            *out = &forms[i];
+            return SHED_OK;
+        }
+    if (strncmp(uri, "rediss://", strlen("rediss://")) == 0)
+        return shed_fail(err, SHED_EINVAL,
+                         "Redis URI: TLS is not supported: put a tunnel "
+                         "between");
     return shed_fail(err, SHED_EINVAL,
-                     "Redis URI: the %s must be a number from %lu to %lu", what,
-                     min, max);
+                     "Redis URI: must begin with redis:// or unix:");
 }
 
-static enum shed_code parse_db(struct shed_address *a, const char *text,
-                               struct shed_error *err)
+/* An empty user is none; a user has a password. */
+static enum shed_code take_user(struct shed_address *a, struct shed_error *err)
 {
-    size_t size = strlen(text);
-    enum shed_code code =
-        parse_number(text, text + size, "database", 0, DB_MAX, err);
+    const struct shed_uri *uri = &a->uri;
 
-    if (code == SHED_OK && size < sizeof(a->db))
-        memcpy(a->db, text, size + 1);
-    return code;
-}
-
-/* [user][:password]@ */
-static enum shed_code parse_user(struct shed_address *a, const char *begin,
-                                 const char *end, struct shed_error *err)
-{
-    const char *colon = memchr(begin, ':', (size_t)(end - begin));
-    const char *user_end = colon != NULL ? colon : end;
-    enum shed_code code = SHED_OK;
-
-    if (user_end > begin)
-        code = decode(begin, user_end, "user", &a->user, err);
-    if (code == SHED_OK && colon != NULL)
-        code = decode(colon + 1, end, "password", &a->password, err);
-    if (code == SHED_OK && a->password == NULL)
-        code = shed_fail(err, SHED_EINVAL,
+    if (uri->user.text != NULL && uri->password.text == NULL)
+        return shed_fail(err, SHED_EINVAL,
                          "Redis URI: a user needs a password: "
                          "user:password@ or :password@");
-    return code;
-}
-
-/* host[:port][/db]; an IPv6 address stands in brackets */
-static enum shed_code parse_host(struct shed_address *a, const char *c,
-                                 struct shed_error *err)
-{
-    const char *end = c + strcspn(c, "/");
-    const char *host_end = end;
-    const char *port = NULL;
-    enum shed_code code;
-
-    if (*c == '[') {
-        host_end = memchr(c, ']', (size_t)(end - c));
-        if (host_end == NULL)
-            return shed_fail(err, SHED_EINVAL, "Redis URI: '[' without ']'");
-        if (host_end + 1 < end && host_end[1] != ':')
-            return shed_fail(err, SHED_EINVAL,
-                             "Redis URI: only ':' and a port may follow ']'");
-        if (host_end + 1 < end)
-            port = host_end + 2;
-        c++;
-    } else if (memchr(c, ':', (size_t)(end - c)) != NULL) {
-        host_end = memchr(c, ':', (size_t)(end - c));
-        port = host_end + 1;
-    }
-    if (host_end == c)
-        return shed_fail(err, SHED_EINVAL, "Redis URI: the host is missing");
-    if (memchr(c, '?', (size_t)(host_end - c)) != NULL)
-        return shed_fail(err, SHED_EINVAL,
-                         "Redis URI: no '?' in redis://; the database is /n");
-    code = decode(c, host_end, "host", &a->host, err);
-    if (code == SHED_OK && port != NULL)
-        code = parse_number(port, end, "port", 1, PORT_MAX, err);
-    if (code != SHED_OK)
-        return code;
-    a->port = port != NULL ? strndup(port, (size_t)(end - port))
-                           : strdup(DEFAULT_PORT);
-    if (a->port == NULL)
-        return shed_fail_nomem(err, "a Redis URI");
-    if (*end == '/' && end[1] != '\0')
-        return parse_db(a, end + 1, err);
+    a->user = uri->user.size > 0 ? uri->user.text : NULL;
+    a->password = uri->password.text;
     return SHED_OK;
 }
 
-/* /path[?db=n] */
-static enum shed_code parse_path(struct shed_address *a, const char *c,
-                                 struct shed_error *err)
+static enum shed_code take_db(struct shed_address *a, struct shed_uri_part part,
+                              struct shed_error *err)
 {
-    const char *end = c + strcspn(c, "?");
-    struct sockaddr_un *un = (struct sockaddr_un *)(void *)&a->name;
-    char *path = NULL;
-    enum shed_code code;
+    unsigned db;
 
-    if (*c != '/')
+    if (!shed_uri_number(part, 0, DB_MAX, &db))
+        return shed_fail(err, SHED_EINVAL,
+                         "Redis URI: the database must be a number from 0 to "
+                         "%d",
+                         DB_MAX);
+    (void)snprintf(a->db, sizeof(a->db), "%u", db);
+    return SHED_OK;
+}
+
+static enum shed_code take_host(struct shed_address *a, struct shed_error *err)
+{
+    const struct shed_uri *uri = &a->uri;
+
+    if (uri->host.size == 0)
+        return shed_fail(err, SHED_EINVAL, "Redis URI: the host is missing");
+    a->host = uri->host.text;
+    (void)snprintf(a->port_text, sizeof(a->port_text), "%u",
+                   uri->port != 0 ? uri->port : (unsigned)DEFAULT_PORT);
+    a->port = a->port_text;
+    return uri->path.size > 0 ? take_db(a, uri->path, err) : SHED_OK;
+}
+
+static enum shed_code take_path(struct shed_address *a, struct shed_error *err)
+{
+    struct sockaddr_un *un = (struct sockaddr_un *)(void *)&a->name;
+    struct shed_uri_part path = a->uri.path;
+
+    if (path.text[0] != '/')
         return shed_fail(err, SHED_EINVAL,
                          "Redis URI: unix: needs an absolute path");
-    code = decode(c, end, "path", &path, err);
-    if (code != SHED_OK)
-        return code;
-    if (strlen(path) >= sizeof(un->sun_path)) {
-        code = shed_fail(err, SHED_EINVAL,
+    if (path.size >= sizeof(un->sun_path))
+        return shed_fail(err, SHED_EINVAL,
                          "Redis URI: the path is longer than a unix socket's "
                          "may be, %zu bytes",
                          sizeof(un->sun_path) - 1);
-        goto done;
-    }
     un->sun_family = AF_UNIX;
-    memcpy(un->sun_path, path, strlen(path) + 1);
+    memcpy(un->sun_path, path.text, path.size + 1);
     a->name_size = sizeof(*un);
-    if (*end == '?' && strncmp(end, "?db=", 4) == 0)
-        code = parse_db(a, end + 4, err);
-    else if (*end == '?')
-        code = shed_fail(err, SHED_EINVAL,
-                         "Redis URI: only ?db=n may follow the path");
-done:
-    free(path);
-    return code;
+    return a->uri.parameter.text != NULL ? take_db(a, a->uri.parameter, err)
+                                         : SHED_OK;
 }
 
 /* A name that does not resolve is like a server that is down: later it may. */
@@ -212,8 +140,9 @@ static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
 {
     const char *path =
         ((const struct sockaddr_un *)(const void *)&a->name)->sun_path;
-    size_t size = a->host != NULL ? strlen(a->host) + strlen(a->port) + 2
-                                  : strlen(path) + 1;
+    size_t size = a->host != NULL
+                      ? strlen(a->host) + strlen(a->port) + sizeof(":")
+                      : strlen(path) + 1;
 
     a->text = malloc(size);
     if (a->text == NULL)
@@ -225,42 +154,18 @@ static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
     return SHED_OK;
 }
 
-/* The end of user and password, NULL without. In a unix path an '@' is one. */
-static const char *last_at(const char *c, int is_unix)
-{
-    const char *end = is_unix ? c + strcspn(c, "/") : c + strlen(c);
-
-    while (end > c && end[-1] != '@')
-        end--;
-    return end > c ? end - 1 : NULL;
-}
-
-static enum shed_code parse(struct shed_address *a, const char *uri,
+static enum shed_code parse(struct shed_address *a, const char *text,
                             struct shed_error *err)
 {
-    int is_unix = strncmp(uri, "unix:", 5) == 0;
-    const char *c = uri + (is_unix ? 5 : 8);
-    const char *at;
-    enum shed_code code = SHED_OK;
+    const struct shed_uri_form *form;
+    enum shed_code code = find_form(text, &form, err);
 
-    if (strncmp(uri, "rediss://", 9) == 0)
-        return shed_fail(err, SHED_EINVAL,
-                         "Redis URI: TLS is not supported: put a tunnel "
-                         "between");
-    if (!is_unix && strncmp(uri, "redis://", 8) != 0)
-        return shed_fail(err, SHED_EINVAL,
-                         "Redis URI: must begin with redis:// or unix:");
-    if (is_unix && strncmp(c, "//", 2) == 0)
-        c += 2;
-    /* the last one: a password with an '@' that was not encoded must not end up
-       in the host, which error texts show */
-    at = last_at(c, is_unix);
-    if (at != NULL) {
-        code = parse_user(a, c, at, err);
-        c = at + 1;
-    }
     if (code == SHED_OK)
-        code = is_unix ? parse_path(a, c, err) : parse_host(a, c, err);
+        code = shed_uri_parse(form, text, &a->uri, err);
+    if (code == SHED_OK)
+        code = take_user(a, err);
+    if (code == SHED_OK)
+        code = form->has_host ? take_host(a, err) : take_path(a, err);
     if (code == SHED_OK)
         code = make_text(a, err);
     return code;
@@ -303,10 +208,7 @@ void shed_address_destroy(struct shed_address *a)
     if (a == NULL)
         return;
     free(a->text);
-    free(a->user);
-    free(a->password);
-    free(a->host);
-    free(a->port);
+    shed_uri_fini(&a->uri);
     pthread_cond_destroy(&a->looked_up);
     pthread_mutex_destroy(&a->mu);
     free(a);

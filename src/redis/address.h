@@ -11,12 +11,16 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/uri.h"
+
 struct shed_address {
     /* set at creation */
-    char *text;            /* for error texts: without user and password */
-    char *user, *password; /* NULL without */
-    char *host, *port;     /* NULL with a unix socket */
-    char db[24];           /* in decimal; empty for the first */
+    char *text;                  /* for reasons: without user and password */
+    const char *user, *password; /* NULL without */
+    const char *host, *port;     /* NULL with a unix socket */
+    char db[24];                 /* in decimal; empty for the first */
+    struct shed_uri uri;         /* what these are parts of, but the port */
+    char port_text[6];
     /* set before the first connection: called by shed_address_leave */
     void (*on_leave)(void *arg);
     void *on_leave_arg;

@@ -55,7 +55,7 @@ struct shed_mysql_part shed_mysql_batch_whole(struct shed_mysql_batch *batch);
 void shed_mysql_part_start(struct shed_mysql_part *part,
                            const struct shed_mysql_column *column);
 
-/* For shed_mysql_select_run; user is the part. */
+/* For a struct shed_mysql_run, whose user is the part. */
 void shed_mysql_part_parameter(void *part, size_t i,
                                struct shed_mysql_parameter *out);
 void shed_mysql_part_row(void *part, const struct shed_mysql_row *row);

@@ -138,29 +138,22 @@ static void drop_failed(struct mysql_source *s, struct loader *l,
 
 /* Ask for the keys that the column can hold. Where it can hold none, and it was
  * not looked at just now, look again: a table can be altered. */
-static bool run_query(struct mysql_source *s, struct loader *l,
-                      struct shed_mysql_part *part, uint64_t *began_ms,
+static bool run_query(struct shed_mysql_run *run, struct shed_mysql_part *part,
                       struct shed_mysql_failure *failure)
 {
-    struct shed_mysql_statements *known = &l->statements;
+    const struct shed_mysql_statements *known = run->statements;
     bool was_known = known->is_column_known;
 
-    *began_ms = shed_now_ms();
-    if (!shed_mysql_select_learn(&s->select, known, &l->connection, part->count,
-                                 false, failure))
+    if (!shed_mysql_run_learn(run, false, failure))
         return false;
     shed_mysql_part_start(part, &known->column);
     if (part->asked_count == 0 && was_known) {
-        *began_ms = shed_now_ms();
-        if (!shed_mysql_select_learn(&s->select, known, &l->connection,
-                                     part->count, true, failure))
+        if (!shed_mysql_run_learn(run, true, failure))
             return false;
         shed_mysql_part_start(part, &known->column);
     }
-    return part->asked_count == 0 ||
-           shed_mysql_select_run(&s->select, known, &l->connection,
-                                 part->asked_count, shed_mysql_part_parameter,
-                                 shed_mysql_part_row, part, began_ms, failure);
+    run->count = part->asked_count;
+    return part->asked_count == 0 || shed_mysql_run_query(run, failure);
 }
 
 /* Run the query once. What fails costs the connection, unless it is known to
@@ -169,14 +162,20 @@ static bool try_query(struct mysql_source *s, struct loader *l,
                       struct shed_mysql_part *part,
                       struct shed_mysql_failure *failure)
 {
-    uint64_t began_ms;
+    struct shed_mysql_run run = {.select = &s->select,
+                                 .statements = &l->statements,
+                                 .connection = &l->connection,
+                                 .count = part->count,
+                                 .parameter = shed_mysql_part_parameter,
+                                 .row = shed_mysql_part_row,
+                                 .user = part};
 
     if (!ensure_connection(s, l, failure))
         return false;
-    if (run_query(s, l, part, &began_ms, failure))
+    if (run_query(&run, part, failure))
         return true;
     if (!failure->is_kept)
-        drop_failed(s, l, failure, began_ms);
+        drop_failed(s, l, failure, run.began_ms);
     return false;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "mysql/statement.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +36,12 @@ struct cells {
     char problem[PROBLEM_BYTES];
 };
 
-/* Connector/C leaves what ends a result in the connection only. */
-static void note_failure(MYSQL_STMT *stmt, struct shed_mysql_connection *c,
+/* Connector/C leaves what ends a result in the connection only. The last
+ * command began at began_ms. */
+static void note_failure(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                          uint64_t began_ms, struct shed_mysql_failure *failure)
 {
+    const struct shed_mysql_connection *c = run->connection;
     uint64_t waited_ms = shed_now_ms() - began_ms;
 
     if (mysql_stmt_errno(stmt) != 0)
@@ -98,13 +101,12 @@ static bool check_shape(MYSQL_STMT *stmt, size_t room,
     return fail_here(failure, SHED_ESOURCE, reason);
 }
 
-static bool prepare(const struct shed_mysql_select *select,
-                    struct shed_mysql_connection *c, MYSQL_STMT *stmt,
+static bool prepare(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                     size_t room, struct shed_mysql_failure *failure)
 {
     uint64_t began_ms = shed_now_ms();
     size_t size = 0;
-    char *text = shed_mysql_query_expand(&select->query, room, &size);
+    char *text = shed_mysql_query_expand(&run->select->query, room, &size);
     int failed;
 
     if (text == NULL)
@@ -112,21 +114,28 @@ static bool prepare(const struct shed_mysql_select *select,
     failed = mysql_stmt_prepare(stmt, text, (unsigned long)size);
     free(text);
     if (failed != 0) {
-        note_failure(stmt, c, began_ms, failure);
+        note_failure(run, stmt, began_ms, failure);
         return false;
     }
     return check_shape(stmt, room, failure);
 }
 
-/* Where the statement for room keys is kept. */
-static MYSQL_STMT **place_of(struct shed_mysql_statements *statements,
-                             size_t room)
+/* How many keys the run's statement is for. */
+static size_t room_of(const struct shed_mysql_run *run)
 {
-    size_t power = 0;
+    assert(run->count > 0 && run->count <= run->select->max_keys);
+    return shed_mysql_query_room(run->count, run->select->max_keys);
+}
+
+/* Where the run's statement is kept. */
+static MYSQL_STMT **place_of(const struct shed_mysql_run *run)
+{
+    size_t room = room_of(run), power = 0;
 
     while (((size_t)1 << power) < room)
         power++;
-    return &statements->of_room[power];
+    assert(power < SHED_MYSQL_ROOMS);
+    return &run->statements->of_room[power];
 }
 
 static void drop(MYSQL_STMT **stmt)
@@ -136,22 +145,20 @@ static void drop(MYSQL_STMT **stmt)
     *stmt = NULL;
 }
 
-/* The statement for room keys, prepared now if it is not. NULL on failure. */
-static MYSQL_STMT *take_statement(const struct shed_mysql_select *select,
-                                  struct shed_mysql_statements *statements,
-                                  struct shed_mysql_connection *c, size_t room,
+/* The run's statement, prepared now if it is not. NULL on failure. */
+static MYSQL_STMT *take_statement(const struct shed_mysql_run *run,
                                   struct shed_mysql_failure *failure)
 {
-    MYSQL_STMT **stmt = place_of(statements, room);
+    MYSQL_STMT **stmt = place_of(run);
 
     if (*stmt != NULL)
         return *stmt;
-    *stmt = mysql_stmt_init(c->mysql);
+    *stmt = mysql_stmt_init(run->connection->mysql);
     if (*stmt == NULL) {
         (void)fail_here(failure, SHED_ENOMEM, "out of memory for a statement");
         return NULL;
     }
-    return prepare(select, c, *stmt, room, failure) ? *stmt : NULL;
+    return prepare(run, *stmt, room_of(run), failure) ? *stmt : NULL;
 }
 
 void shed_mysql_statements_drop(struct shed_mysql_statements *statements)
@@ -161,26 +168,25 @@ void shed_mysql_statements_drop(struct shed_mysql_statements *statements)
     statements->is_column_known = false;
 }
 
-bool shed_mysql_select_learn(const struct shed_mysql_select *select,
-                             struct shed_mysql_statements *statements,
-                             struct shed_mysql_connection *c, size_t count,
-                             bool is_again, struct shed_mysql_failure *failure)
+bool shed_mysql_run_learn(struct shed_mysql_run *run, bool is_again,
+                          struct shed_mysql_failure *failure)
 {
-    size_t room = shed_mysql_query_room(count, select->max_keys);
+    struct shed_mysql_statements *known = run->statements;
     const char *problem;
     MYSQL_STMT *stmt;
 
-    if (statements->is_column_known && !is_again)
+    run->began_ms = shed_now_ms();
+    if (known->is_column_known && !is_again)
         return true;
-    statements->is_column_known = false;
-    drop(place_of(statements, room));
-    stmt = take_statement(select, statements, c, room, failure);
-    if (stmt == NULL || !read_column(stmt, &statements->column, failure))
+    known->is_column_known = false;
+    drop(place_of(run));
+    stmt = take_statement(run, failure);
+    if (stmt == NULL || !read_column(stmt, &known->column, failure))
         return false;
     problem =
-        shed_mysql_column_problem(&statements->column, select->is_integer);
+        shed_mysql_column_problem(&known->column, run->select->is_integer);
     if (problem == NULL) {
-        statements->is_column_known = true;
+        known->is_column_known = true;
         return true;
     }
     (void)fail_here(failure, SHED_ESOURCE, problem);
@@ -210,12 +216,10 @@ static void bind_parameter(MYSQL_BIND *bind, bool is_integer,
     bind->length = &bind->length_value;
 }
 
-static bool execute(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
-                    struct shed_mysql_connection *c, size_t room, size_t count,
-                    void (*parameter)(void *user, size_t i,
-                                      struct shed_mysql_parameter *out),
-                    void *user, struct shed_mysql_failure *failure)
+static bool execute(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
+                    struct shed_mysql_failure *failure)
 {
+    size_t room = room_of(run);
     MYSQL_BIND *binds = calloc(room, sizeof(*binds));
     uint64_t began_ms = shed_now_ms();
     struct shed_mysql_parameter one;
@@ -225,13 +229,13 @@ static bool execute(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
         return fail_here(failure, SHED_ENOMEM, "out of memory for a query");
     /* What is left of the room repeats the last key. */
     for (size_t i = 0; i < room; i++) {
-        parameter(user, i < count ? i : count - 1, &one);
-        bind_parameter(&binds[i], select->is_integer, &one);
+        run->parameter(run->user, i < run->count ? i : run->count - 1, &one);
+        bind_parameter(&binds[i], run->select->is_integer, &one);
     }
     is_done = mysql_stmt_bind_param(stmt, binds) == 0 &&
               mysql_stmt_execute(stmt) == 0;
     if (!is_done)
-        note_failure(stmt, c, began_ms, failure);
+        note_failure(run, stmt, began_ms, failure);
     free(binds);
     return is_done;
 }
@@ -308,9 +312,10 @@ static void set_key(struct cells *cells, struct shed_mysql_row *row)
 
 /* Put the value into row: where it stands, or the problem with it. Returns the
  * memory of a long one, to be freed. */
-static char *set_value(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
+static char *set_value(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                        struct cells *cells, struct shed_mysql_row *row)
 {
+    size_t limit_bytes = run->select->value_limit_bytes;
     unsigned long size = cells->size[COLUMN_VALUE];
     char *long_value;
 
@@ -318,11 +323,11 @@ static char *set_value(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
     if (row->is_null)
         return NULL;
     row->value_size = size;
-    if (size > select->value_limit_bytes) {
+    if (size > limit_bytes) {
         (void)snprintf(cells->problem, sizeof(cells->problem),
                        "MySQL: the value has %lu bytes, value_limit_bytes is "
                        "%zu",
-                       size, select->value_limit_bytes);
+                       size, limit_bytes);
         row->problem = cells->problem;
         row->is_too_big = true;
         return NULL;
@@ -338,14 +343,14 @@ static char *set_value(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
 }
 
 /* Pass the row that was fetched on. */
-static void pass_row(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
-                     struct cells *cells, shed_mysql_row_fn *fn, void *user)
+static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
+                     struct cells *cells)
 {
     struct shed_mysql_row row = {0};
-    char *long_value = set_value(select, stmt, cells, &row);
+    char *long_value = set_value(run, stmt, cells, &row);
 
     set_key(cells, &row);
-    fn(user, &row);
+    run->row(run->user, &row);
     free(long_value);
 }
 
@@ -365,11 +370,10 @@ static bool check_column(MYSQL_STMT *stmt,
 }
 
 /* Read the result to its end. */
-static bool fetch(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
-                  const struct shed_mysql_column *column,
-                  struct shed_mysql_connection *c, shed_mysql_row_fn *row,
-                  void *user, struct shed_mysql_failure *failure)
+static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
+                  struct shed_mysql_failure *failure)
 {
+    const struct shed_mysql_column *column = &run->statements->column;
     uint64_t began_ms = shed_now_ms();
     struct cells cells;
     int status;
@@ -377,59 +381,55 @@ static bool fetch(const struct shed_mysql_select *select, MYSQL_STMT *stmt,
     if (!check_column(stmt, column, failure))
         return false;
     if (!bind_cells(stmt, column, &cells)) {
-        note_failure(stmt, c, began_ms, failure);
+        note_failure(run, stmt, began_ms, failure);
         return false;
     }
     while ((status = mysql_stmt_fetch(stmt)) == 0 ||
            status == MYSQL_DATA_TRUNCATED) {
-        pass_row(select, stmt, &cells, row, user);
+        pass_row(run, stmt, &cells);
         began_ms = shed_now_ms();
     }
     /* A statement that its time limit or a kill has ended can end its rows as
      * if all were well, and tell in the last packet. */
     if (status == MYSQL_NO_DATA && mysql_stmt_errno(stmt) == 0 &&
-        mysql_errno(c->mysql) == 0 && mysql_stmt_free_result(stmt) == 0)
+        mysql_errno(run->connection->mysql) == 0 &&
+        mysql_stmt_free_result(stmt) == 0)
         return true;
-    note_failure(stmt, c, began_ms, failure);
+    note_failure(run, stmt, began_ms, failure);
     return false;
 }
 
 /* See whether the statement failed for its keys. It is closed then: an unread
  * rest of its result would be in the way. */
-static void look_at_keys(MYSQL_STMT **stmt, struct shed_mysql_connection *c,
+static void look_at_keys(const struct shed_mysql_run *run,
                          struct shed_mysql_failure *failure)
 {
+    MYSQL *mysql = run->connection->mysql;
+    MYSQL_STMT **stmt = place_of(run);
     const char *sqlstate = mysql_stmt_errno(*stmt) != 0
                                ? mysql_stmt_sqlstate(*stmt)
-                               : mysql_sqlstate(c->mysql);
+                               : mysql_sqlstate(mysql);
 
-    if (failure->number == 0 || c->mysql->status != MYSQL_STATUS_READY ||
+    if (failure->number == 0 || mysql->status != MYSQL_STATUS_READY ||
         !shed_mysql_is_by_key(failure->number, sqlstate))
         return;
     failure->is_kept = failure->is_by_key = true;
     drop(stmt);
 }
 
-bool shed_mysql_select_run(const struct shed_mysql_select *select,
-                           struct shed_mysql_statements *statements,
-                           struct shed_mysql_connection *c, size_t count,
-                           void (*parameter)(void *user, size_t i,
-                                             struct shed_mysql_parameter *out),
-                           shed_mysql_row_fn *row, void *user,
-                           uint64_t *began_ms,
-                           struct shed_mysql_failure *failure)
+bool shed_mysql_run_query(struct shed_mysql_run *run,
+                          struct shed_mysql_failure *failure)
 {
-    size_t room = shed_mysql_query_room(count, select->max_keys);
     MYSQL_STMT *stmt;
 
-    *began_ms = shed_now_ms();
-    stmt = take_statement(select, statements, c, room, failure);
+    assert(run->statements->is_column_known);
+    run->began_ms = shed_now_ms();
+    stmt = take_statement(run, failure);
     if (stmt == NULL)
         return false;
-    *began_ms = shed_now_ms();
-    if (execute(select, stmt, c, room, count, parameter, user, failure) &&
-        fetch(select, stmt, &statements->column, c, row, user, failure))
+    run->began_ms = shed_now_ms();
+    if (execute(run, stmt, failure) && fetch(run, stmt, failure))
         return true;
-    look_at_keys(place_of(statements, room), c, failure);
+    look_at_keys(run, failure);
     return false;
 }

@@ -51,39 +51,42 @@ struct shed_mysql_row {
     const char *problem;
 };
 
-typedef void shed_mysql_row_fn(void *user, const struct shed_mysql_row *row);
+/* One run of the query, on an open connection. */
+struct shed_mysql_run {
+    const struct shed_mysql_select *select;
+    struct shed_mysql_statements *statements; /* of the connection */
+    struct shed_mysql_connection *connection;
+    size_t count; /* of the keys, 1 to max_keys */
+    /* Give key i, less than count. */
+    void (*parameter)(void *user, size_t i, struct shed_mysql_parameter *out);
+    /* Take a row, as it comes. */
+    void (*row)(void *user, const struct shed_mysql_row *row);
+    void *user;
+    uint64_t began_ms; /* set by the functions: when the last command began */
+};
 
 /*
- * Learn the type of the key column, by a statement for count keys, unless it is
- * known on this connection. With is_again it is learnt in any case: nobody says
- * when a table is altered.
+ * Learn the type of the key column, by a statement for the run's keys, unless
+ * it is known on this connection. With is_again it is learnt in any case:
+ * nobody says when a table is altered.
  *
  * Returns: false on a failure, and where keys of the source's mode are not
  * asked for in such a column.
  */
-SHED_MUST_CHECK bool
-shed_mysql_select_learn(const struct shed_mysql_select *select,
-                        struct shed_mysql_statements *statements,
-                        struct shed_mysql_connection *c, size_t count,
-                        bool is_again, struct shed_mysql_failure *failure);
+SHED_MUST_CHECK bool shed_mysql_run_learn(struct shed_mysql_run *run,
+                                          bool is_again,
+                                          struct shed_mysql_failure *failure);
 
 /*
- * Run the query on an open connection whose key column is known;
- * parameter(user, i, out) tells the keys, 1 to max_keys. Rows are passed to row
- * as they come. That the column has another type by now is a passing failure.
+ * Run the query; the key column is known. If the column has another type by
+ * now, that is a passing failure.
  *
  * Returns: true when the whole result was read and the server has reported no
- * error; false: what was passed so far is not to be trusted, and the
- * connection is to be abandoned, unless the failure is_kept. *began_ms is
- * when its last command began.
+ * error; false: the rows so far are not to be trusted, and the connection is to
+ * be abandoned, unless the failure is_kept.
  */
-SHED_MUST_CHECK bool shed_mysql_select_run(
-    const struct shed_mysql_select *select,
-    struct shed_mysql_statements *statements, struct shed_mysql_connection *c,
-    size_t count,
-    void (*parameter)(void *user, size_t i, struct shed_mysql_parameter *out),
-    shed_mysql_row_fn *row, void *user, uint64_t *began_ms,
-    struct shed_mysql_failure *failure);
+SHED_MUST_CHECK bool shed_mysql_run_query(struct shed_mysql_run *run,
+                                          struct shed_mysql_failure *failure);
 
 /* Free the statements of a connection that has been closed: after it, so that
  * nothing of an unread result is waited for. */

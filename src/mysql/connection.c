@@ -178,12 +178,25 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
     make_printable(failure->error.reason);
 }
 
-static void note_handle_failure(struct shed_mysql_connection *c,
-                                struct shed_mysql_failure *failure,
-                                uint64_t began_ms)
+void shed_mysql_failure_take(struct shed_mysql_failure *failure,
+                             const struct shed_mysql_config *config,
+                             MYSQL *mysql, MYSQL_STMT *stmt, uint64_t waited_ms)
 {
-    shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
-                           mysql_error(c->mysql), shed_now_ms() - began_ms);
+    /* Connector/C reports what ends a result in the connection only. */
+    if (stmt != NULL && mysql_stmt_errno(stmt) != 0)
+        shed_mysql_failure_set(failure, config, mysql_stmt_errno(stmt),
+                               mysql_stmt_error(stmt), waited_ms);
+    else
+        shed_mysql_failure_set(failure, config, mysql_errno(mysql),
+                               mysql_error(mysql), waited_ms);
+}
+
+/* A command that began at began_ms failed on the connection. */
+static void note_failure(struct shed_mysql_connection *c, uint64_t began_ms,
+                         struct shed_mysql_failure *failure)
+{
+    shed_mysql_failure_take(failure, c->config, c->mysql, NULL,
+                            shed_now_ms() - began_ms);
 }
 
 /* ---------------------------------------------------------------- opening */
@@ -222,7 +235,7 @@ static bool run(struct shed_mysql_connection *c, const char *sql,
 
     if (mysql_query(c->mysql, sql) == 0)
         return true;
-    note_handle_failure(c, failure, began_ms);
+    note_failure(c, began_ms, failure);
     return false;
 }
 
@@ -239,7 +252,7 @@ static bool ask(struct shed_mysql_connection *c, const char *sql,
     if (mysql_query(c->mysql, sql) == 0)
         result = mysql_store_result(c->mysql);
     if (result == NULL) {
-        note_handle_failure(c, failure, began_ms);
+        note_failure(c, began_ms, failure);
         return false;
     }
     if (column < mysql_num_fields(result))
@@ -301,8 +314,8 @@ bool shed_mysql_handle_connect(MYSQL *mysql,
     if (mysql_real_connect(mysql, uri->host, uri->user, uri->password,
                            uri->database, uri->port, uri->socket,
                            flags) == NULL) {
-        shed_mysql_failure_set(failure, config, mysql_errno(mysql),
-                               mysql_error(mysql), shed_now_ms() - began_ms);
+        shed_mysql_failure_take(failure, config, mysql, NULL,
+                                shed_now_ms() - began_ms);
         return false;
     }
     set_cloexec((int)mysql->net.fd);

@@ -73,12 +73,19 @@ void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
  * or has ended by the server's own limit. */
 void shed_mysql_connection_end_lost(struct shed_mysql_connection *c);
 
-/* Say what failed, from an error number and text of the server's or the
+/* Describe a failure by an error number and text of the server's or the
  * library's. waited_ms is how long the failing call took. */
 void shed_mysql_failure_set(struct shed_mysql_failure *failure,
                             const struct shed_mysql_config *config,
                             unsigned number, const char *text,
                             uint64_t waited_ms);
+
+/* Describe the last failure of a connection, or of a statement on it; stmt is
+ * NULL without one. */
+void shed_mysql_failure_take(struct shed_mysql_failure *failure,
+                             const struct shed_mysql_config *config,
+                             MYSQL *mysql, MYSQL_STMT *stmt,
+                             uint64_t waited_ms);
 
 /* The number and the SQLSTATE of an error say that other keys may not meet it.
  */

@@ -89,21 +89,15 @@ static const struct remedy {
 /* Say why the server or the library did not do as asked. */
 static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
-    /* The timeouts of the connection are the caller's, and not known here: no
-     * failure is to be taken for one. */
+    /* The timeouts of the connection are the caller's and not known here: no
+     * failure is taken for one. */
     static const struct shed_mysql_config config = {.read_timeout_s = 1,
                                                     .write_timeout_s = 1};
-    /* Connector/C leaves what ends a result in the connection only. */
-    bool is_stmts = mysql_stmt_errno(stmt) != 0;
-    unsigned number =
-        is_stmts ? mysql_stmt_errno(stmt) : mysql_errno(call->mysql);
     struct shed_mysql_failure failure = {0};
 
-    shed_mysql_failure_set(
-        &failure, &config, number,
-        is_stmts ? mysql_stmt_error(stmt) : mysql_error(call->mysql), 0);
+    shed_mysql_failure_take(&failure, &config, call->mysql, stmt, 0);
     for (size_t i = 0; i < sizeof(remedies) / sizeof(*remedies); i++)
-        if (remedies[i].number == number)
+        if (remedies[i].number == failure.number)
             return shed_fail(call->err, remedies[i].code,
                              "fencing guard: %s: %s", remedies[i].text,
                              failure.error.reason);

@@ -36,20 +36,14 @@ struct cells {
     char problem[PROBLEM_BYTES];
 };
 
-/* Connector/C leaves what ends a result in the connection only. The last
- * command began at began_ms. */
+/* The last command, which began at began_ms, failed. */
 static void note_failure(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                          uint64_t began_ms, struct shed_mysql_failure *failure)
 {
     const struct shed_mysql_connection *c = run->connection;
-    uint64_t waited_ms = shed_now_ms() - began_ms;
 
-    if (mysql_stmt_errno(stmt) != 0)
-        shed_mysql_failure_set(failure, c->config, mysql_stmt_errno(stmt),
-                               mysql_stmt_error(stmt), waited_ms);
-    else
-        shed_mysql_failure_set(failure, c->config, mysql_errno(c->mysql),
-                               mysql_error(c->mysql), waited_ms);
+    shed_mysql_failure_take(failure, c->config, c->mysql, stmt,
+                            shed_now_ms() - began_ms);
 }
 
 static bool fail_here(struct shed_mysql_failure *failure, enum shed_code code,

@@ -50,7 +50,8 @@ static const char help[] =
     "  --zipf S         exponent of the popularity of items (default 0.99)\n"
     "  --seed N         of what is random (default 1)\n"
     "  --json FILE      write the figures and their course over time\n"
-    "  --svg FILE       draw latency and queries over time\n"
+    "  --svg FILE       draw the queries over time: of avalanche, if it is run\n"
+    "  --sheet FILE     draw queries and latency of all scenarios\n"
     "  --help           this text\n"
     "\n"
     "Exit status: 0; 1 if a server failed or a call ended with an error; 2 for a\n"
@@ -121,7 +122,7 @@ int main(int argc, char **argv)
                                    .crashes = 5,
                                    .zipf = 0.99}};
     struct outcome *outcomes = calloc(WAYS * SCENARIOS, sizeof(*outcomes));
-    FILE *json, *svg;
+    FILE *json, *svg, *sheet;
     size_t count;
     uint64_t errors = 0;
     bool is_written;
@@ -129,6 +130,7 @@ int main(int argc, char **argv)
     parse_options(&c, argc, argv);
     json = cli_open_output(&cli, "json", c.options.json);
     svg = cli_open_output(&cli, "svg", c.options.svg);
+    sheet = cli_open_output(&cli, "sheet", c.options.sheet);
     if (outcomes == NULL || mysql_library_init(0, NULL, NULL) != 0)
         return EXIT_FAILURE;
     (void)signal(SIGPIPE, SIG_IGN);
@@ -137,9 +139,12 @@ int main(int argc, char **argv)
     if (json != NULL)
         report_json(json, &c.options, outcomes, count);
     if (svg != NULL)
-        report_svg(svg, outcomes, count);
+        report_picture(svg, &c.options, outcomes, count);
+    if (sheet != NULL)
+        report_sheet(sheet, outcomes, count);
     is_written = cli_close_output(&cli, "json", json);
     is_written &= cli_close_output(&cli, "svg", svg);
+    is_written &= cli_close_output(&cli, "sheet", sheet);
     for (size_t i = 0; i < count; i++)
         errors += outcomes[i].errors;
     free(outcomes);

@@ -1,5 +1,5 @@
 /*
- * The picture: a row for each scenario; left the worst latency, right the
+ * The sheet: a row for each scenario; left the worst latency, right the
  * database queries, per 100 ms over time, a line for each way. Both scales are
  * logarithmic, because the ways differ by orders of magnitude. Colours by
  * Okabe and Ito, which colour-blind people tell apart; each line also has a
@@ -158,8 +158,8 @@ static void draw_head(FILE *out, size_t rows, const struct outcome *o,
         ".panel{fill:#fff;stroke:#999}.grid{stroke:#e4e4e4}"
         "polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}\n"
         "</style>\n<rect width='100%%' height='100%%' fill='#fafafa'/>\n"
-        "<text class='head' x='%d' y='30'>An avalanche, and who stands under "
-        "it</text>\n",
+        "<text class='head' x='%d' y='30'>Latency and database "
+        "queries</text>\n",
         WIDTH, height, WIDTH, height, LEFT);
     for (size_t w = 0; w < ways; w++) {
         const struct style *style = style_of(o[w].way);
@@ -172,7 +172,7 @@ static void draw_head(FILE *out, size_t rows, const struct outcome *o,
     }
 }
 
-void report_svg(FILE *out, const struct outcome *outcomes, size_t count)
+void report_sheet(FILE *out, const struct outcome *outcomes, size_t count)
 {
     size_t rows = 0, ways = 0, row = 0;
 

@@ -12,6 +12,10 @@ void report_table(FILE *out, const struct options *options,
                   const struct outcome *outcomes, size_t count);
 void report_json(FILE *out, const struct options *options,
                  const struct outcome *outcomes, size_t count);
-void report_svg(FILE *out, const struct outcome *outcomes, size_t count);
+/* One scenario in 1200 by 675: the avalanche, or the first that was run. */
+void report_picture(FILE *out, const struct options *options,
+                    const struct outcome *outcomes, size_t count);
+/* All scenarios: latency and queries over time, a row each. */
+void report_sheet(FILE *out, const struct outcome *outcomes, size_t count);
 
 #endif

@@ -5,7 +5,7 @@
 #include "common/ways.h"
 
 struct options {
-    const char *redis_uri, *mysql_uri, *json, *svg;
+    const char *redis_uri, *mysql_uri, *json, *svg, *sheet;
     uint64_t processes, threads, load_ms, expiries, keys, page, seconds, seed;
     uint64_t max_loads, crashes;
     double zipf;

@@ -90,21 +90,33 @@ static void parse_options(struct choice *c, int argc, char **argv)
         cli_refuse(&cli, "mysql", err.reason);
 }
 
+static void show_progress(const char *scenario, const char *way)
+{
+    (void)fprintf(stderr, isatty(STDERR_FILENO) ? "\r\033[K%s, %s" : "%s, %s\n",
+                  scenario, way);
+}
+
+/* Run what is chosen; each scenario's table is printed when it ends. */
 static size_t run_all(const struct choice *c, struct outcome *outcomes)
 {
     size_t count = 0;
 
-    for (size_t s = 0; s < SCENARIOS; s++)
-        for (size_t w = 0; w < WAYS; w++) {
-            if (!c->is_scenario[s] || !c->is_way[w])
+    report_setting(stdout, &c->options);
+    for (size_t s = 0; s < SCENARIOS; s++) {
+        size_t first = count;
+
+        for (size_t w = 0; c->is_scenario[s] && w < WAYS; w++) {
+            if (!c->is_way[w])
                 continue;
-            (void)fprintf(stderr,
-                          isatty(STDERR_FILENO) ? "\r\033[K%s, %s" : "%s, %s\n",
-                          scenario_names[s], all_ways[w]->name);
+            show_progress(scenario_names[s], all_ways[w]->name);
             scenario_run(&c->options, s, all_ways[w], &outcomes[count++]);
         }
-    if (isatty(STDERR_FILENO))
-        (void)fprintf(stderr, "\r\033[K");
+        if (isatty(STDERR_FILENO))
+            (void)fprintf(stderr, "\r\033[K");
+        if (count > first)
+            report_scenario(stdout, &outcomes[first], count - first);
+    }
+    report_summary(stdout, outcomes, count);
     return count;
 }
 
@@ -135,7 +147,6 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     (void)signal(SIGPIPE, SIG_IGN);
     count = run_all(&c, outcomes);
-    report_table(stdout, &c.options, outcomes, count);
     if (json != NULL)
         report_json(json, &c.options, outcomes, count);
     if (svg != NULL)

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #define CELL_BYTES 32
+#define TITLE_WIDTH 30
+#define SUMMARY_WIDTH 40
 
 /* A figure of an outcome; has is NULL where every outcome has it. */
 struct figure {
@@ -43,9 +45,17 @@ static bool recovers(const struct outcome *o)
     return crashes(o) && o->recovery_max_ms >= 0;
 }
 
-static bool has_hot_key(const struct outcome *o)
+/* Where strategies are killed differently often, totals say nothing. */
+static bool has_totals(const struct outcome *o)
 {
-    return expires(o) || crashes(o);
+    return !crashes(o);
+}
+
+/* Most calls are hits, and how many they are depends on how long loads take: so
+ * a median would compare different kinds of calls. */
+static bool has_median(const struct outcome *o)
+{
+    return !expires(o) && !crashes(o);
 }
 
 static double queries(const struct outcome *o)
@@ -139,23 +149,25 @@ static double errors(const struct outcome *o)
 }
 
 static const struct figure figures[] = {
-    {"database queries", "queries", queries, NULL, 0},
+    {"database queries", "queries", queries, has_totals, 0},
     {"expiries", "expiries", expiries, expires, 0},
     {"queries per expiry", "queries_per_expiry", per_expiry, expires, 2},
+    {"kills", "kills", expiries, crashes, 0},
+    {"queries per kill", "queries_per_kill", per_expiry, crashes, 1},
     {"different keys asked for", "keys", keys, has_keys, 0},
     {"loads per key", "loads_per_key", per_key, has_keys, 2},
     {"most queries at once", "most_queries_at_once", at_once, NULL, 0},
     {"kill to next load, p50 ms", "recovery_p50_ms", recovery_p50, recovers, 0},
     {"kill to next load, max ms", "recovery_max_ms", recovery_max, recovers, 0},
-    {"calls per second", "calls_per_second", throughput, NULL, 0},
-    {"latency p50 ms", "latency_p50_ms", p50, NULL, 2},
+    {"calls per second", "calls_per_second", throughput, has_totals, 0},
+    {"latency p50 ms", "latency_p50_ms", p50, has_median, 2},
     {"latency p99 ms", "latency_p99_ms", p99, NULL, 2},
     {"latency p99.9 ms", "latency_p999_ms", p999, NULL, 2},
     {"latency max ms", "latency_max_ms", worst, NULL, 2},
-    {"calls that waited for a load", "waited", waited, has_hot_key, 0},
+    {"calls that waited for a load", "waited", waited, expires, 0},
     {"wait after the load, p50 ms", "extra_wait_p50_ms", extra_p50, waits, 2},
     {"wait after the load, p99 ms", "extra_wait_p99_ms", extra_p99, waits, 2},
-    {"Redis commands", "redis_commands", redis_commands, NULL, 0},
+    {"Redis commands", "redis_commands", redis_commands, has_totals, 0},
     {"errors", "errors", errors, NULL, 0},
 };
 
@@ -189,32 +201,42 @@ static size_t ways_of(const struct outcome *o, size_t count)
     return n;
 }
 
-static void print_block(FILE *out, const struct outcome *o, size_t ways)
+static void print_head(FILE *out, const char *title, int width,
+                       const struct outcome *o, size_t ways)
 {
-    char cell[CELL_BYTES];
-
-    (void)fprintf(out, "\n%-30s", o->scenario);
+    (void)fprintf(out, "\n%-*s", width, title);
     for (size_t i = 0; i < ways; i++)
         (void)fprintf(out, "%12s", o[i].way);
     (void)fprintf(out, "\n");
-    for (size_t f = 0; f < FIGURES; f++) {
-        if (!anybody_has(&figures[f], o, ways))
-            continue;
-        (void)fprintf(out, "  %-28s", figures[f].title);
-        for (size_t i = 0; i < ways; i++) {
-            write_cell(cell, &figures[f], &o[i]);
-            (void)fprintf(out, "%12s", cell);
-        }
-        (void)fprintf(out, "\n");
+}
+
+static void print_row(FILE *out, const struct figure *f, int width,
+                      const struct outcome *o, size_t ways)
+{
+    char cell[CELL_BYTES];
+
+    (void)fprintf(out, "  %-*s", width - 2, f->title);
+    for (size_t i = 0; i < ways; i++) {
+        write_cell(cell, f, &o[i]);
+        (void)fprintf(out, "%12s", cell);
     }
+    (void)fprintf(out, "\n");
+}
+
+void report_scenario(FILE *out, const struct outcome *o, size_t ways)
+{
+    print_head(out, o->scenario, TITLE_WIDTH, o, ways);
+    for (size_t f = 0; f < FIGURES; f++)
+        if (anybody_has(&figures[f], o, ways))
+            print_row(out, &figures[f], TITLE_WIDTH, o, ways);
     for (size_t i = 0; i < ways; i++)
         if (o[i].errors > 0)
             (void)fprintf(out, "  %s, first error: %s\n", o[i].way,
                           o[i].first_error);
+    (void)fflush(out);
 }
 
-void report_table(FILE *out, const struct options *options,
-                  const struct outcome *outcomes, size_t count)
+void report_setting(FILE *out, const struct options *options)
 {
     (void)fprintf(out,
                   "%llu processes of %llu threads; a query costs %llu ms; "
@@ -223,10 +245,41 @@ void report_table(FILE *out, const struct options *options,
                   (unsigned long long)options->threads,
                   (unsigned long long)options->load_ms,
                   (unsigned long long)options->keys);
-    for (size_t i = 0, n; i < count; i += n) {
-        n = ways_of(&outcomes[i], count - i);
-        print_block(out, &outcomes[i], n);
-    }
+}
+
+/* What each scenario is about. */
+static const struct {
+    const char *scenario;
+    struct figure figure;
+} summary[] = {
+    {"breakdown",
+     {"queries each time a hot key expires", NULL, per_expiry, NULL, 2}},
+    {"avalanche", {"queries when all items expire", NULL, queries, NULL, 0}},
+    {"avalanche", {"p99 of the calls then, ms", NULL, p99, NULL, 0}},
+    {"crash",
+     {"from a loader's death to the next, ms", NULL, recovery_p50, recovers,
+      0}}};
+
+static const char words[] =
+    "\nexpiries              with the first load of all\n"
+    "loads per key         keys in queries, by the different keys asked for\n"
+    "wait after the load   from the end of the query to the caller's answer\n"
+    "Redis commands        with those inside scripts\n"
+    "A query costs this database nothing but time, however many run at once.\n";
+
+void report_summary(FILE *out, const struct outcome *outcomes, size_t count)
+{
+    size_t ways = ways_of(outcomes, count);
+
+    (void)fputs(words, out);
+    if (ways == count)
+        return;
+    print_head(out, "in short", SUMMARY_WIDTH, outcomes, ways);
+    for (size_t r = 0; r < sizeof(summary) / sizeof(*summary); r++)
+        for (size_t i = 0; i < count; i += ways)
+            if (is(&outcomes[i], summary[r].scenario))
+                print_row(out, &summary[r].figure, SUMMARY_WIDTH, &outcomes[i],
+                          ways);
 }
 
 static void print_series(FILE *out, const char *name, const uint64_t *values,

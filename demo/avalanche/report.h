@@ -7,9 +7,12 @@
 
 #include "scenarios.h"
 
-/* outcomes stand by scenario, and in it by way. */
-void report_table(FILE *out, const struct options *options,
-                  const struct outcome *outcomes, size_t count);
+/* The table: first the setting, then a block for each scenario, then what the
+ * words mean and, of several scenarios, the figures that matter. outcomes are
+ * in the order of scenarios, and within one of ways. */
+void report_setting(FILE *out, const struct options *options);
+void report_scenario(FILE *out, const struct outcome *outcomes, size_t ways);
+void report_summary(FILE *out, const struct outcome *outcomes, size_t count);
 void report_json(FILE *out, const struct options *options,
                  const struct outcome *outcomes, size_t count);
 /* One scenario in 1200 by 675: the avalanche, or the first that was run. */

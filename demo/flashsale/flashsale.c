@@ -8,7 +8,7 @@
 
 #include "common/cli.h"
 #include "common/place.h"
-#include "flashsale_report.h"
+#include "report.h"
 
 #define WAYS 3
 

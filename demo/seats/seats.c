@@ -6,8 +6,8 @@
 
 #include "common/cli.h"
 #include "common/place.h"
-#include "seats_report.h"
-#include "seats_scenes.h"
+#include "report.h"
+#include "scenes.h"
 
 /* A line here is a line of the text. */
 /* clang-format off */

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "flashsale_ways.h"
+#include "ways.h"
 
 #define WAIT_MS 10000 /* for the lock; then the cache is asked again */
 /* How long a dead holder blocks the sale in expire; others have ten times as

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "flashsale_conduct.h"
+#include "conduct.h"
 
 /* Outcomes of one way stand one after the other. */
 void flashsale_table(FILE *out, const struct options *options,

@@ -3,7 +3,7 @@
  * a compare-and-swap: a process may be killed between any two instructions and
  * no request is lost or served by two.
  */
-#include "flashsale_sale.h"
+#include "sale.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #define DEMO_FLASHSALE_TILL_H
 
 #include "common/statements.h"
-#include "flashsale_sale.h"
+#include "sale.h"
 
 /* Connect. Returns NULL with why on failure: of missing tables, it names the
  * files that bring them. */

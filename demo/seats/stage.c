@@ -1,6 +1,6 @@
 /* The frame of a scene. Whatever its buyers' processes say, the database has
  * the last word. */
-#include "seats_stage.h"
+#include "stage.h"
 
 #include <signal.h>
 #include <stdio.h>

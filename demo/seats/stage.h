@@ -4,8 +4,8 @@
 #define DEMO_SEATS_STAGE_H
 
 #include "common/fleet.h"
-#include "seats_ledger.h"
-#include "seats_ways.h"
+#include "ledger.h"
+#include "ways.h"
 
 struct options {
     const char *redis_uri, *mysql_uri, *json;

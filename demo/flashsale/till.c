@@ -1,6 +1,6 @@
 /* The statements of the flash sale, and the proof: the orders that stand in the
  * database against what the buyers were told. */
-#include "flashsale_till.h"
+#include "till.h"
 
 enum {
     READ_STOCK,

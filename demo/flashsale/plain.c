@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "common/redis.h"
-#include "flashsale_ways.h"
+#include "ways.h"
 
 #define TTL_S 300
 

@@ -2,7 +2,7 @@
 #ifndef DEMO_SEATS_SCENES_H
 #define DEMO_SEATS_SCENES_H
 
-#include "seats_stage.h"
+#include "stage.h"
 
 #define SCENES 10
 extern const struct script *const seats_scenes[SCENES];

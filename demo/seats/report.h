@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "seats_stage.h"
+#include "stage.h"
 
 void seats_table(FILE *out, const struct options *options,
                  const struct outcome *outcomes, size_t count);

@@ -3,7 +3,7 @@
  * some of them, and asks the database in the end. It trusts nothing that a
  * process says of how much was sold.
  */
-#include "flashsale_conduct.h"
+#include "conduct.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The shared memory of a showing. Atomics alone: a process may be killed
  * between any two instructions and leaves nothing locked. */
-#include "seats_hall.h"
+#include "hall.h"
 
 #include <time.h>
 

@@ -3,7 +3,7 @@
  * by the stations at which buyers wait for the conductor, never by a sleep; the
  * only times are the hold's own.
  */
-#include "seats_scenes.h"
+#include "scenes.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The statements about seats, and the proof: what the database says of a
  * showing, beside what its buyers have been told. */
-#include "seats_ledger.h"
+#include "ledger.h"
 
 enum {
     LIST_FREE,

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "common/fleet.h"
-#include "seats_ledger.h"
-#include "seats_ways.h"
+#include "ledger.h"
+#include "ways.h"
 
 #define NAME_BYTES 32
 #define ANSWER_TIMEOUT_MS 10000 /* a slow host is not a dead server */

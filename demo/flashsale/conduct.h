@@ -2,7 +2,7 @@
 #ifndef DEMO_FLASHSALE_CONDUCT_H
 #define DEMO_FLASHSALE_CONDUCT_H
 
-#include "flashsale_ways.h"
+#include "ways.h"
 
 struct options {
     const char *redis_uri, *mysql_uri, *protect, *json;

@@ -4,7 +4,7 @@
 #define DEMO_FLASHSALE_WAYS_H
 
 #include "common/ways.h"
-#include "flashsale_till.h"
+#include "till.h"
 
 /* Without a lock; under SETNX and EXPIRE; with snowshed's lease and guard. */
 extern const struct way flashsale_none, flashsale_expire, flashsale_snowshed;

@@ -4,7 +4,7 @@
 #define DEMO_SEATS_WAYS_H
 
 #include "common/ways.h"
-#include "seats_hall.h"
+#include "hall.h"
 
 /* A seat that looks free is charged and then written as his. */
 extern const struct way seats_plain;

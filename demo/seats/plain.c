@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "common/fleet.h"
-#include "seats_ledger.h"
-#include "seats_ways.h"
+#include "ledger.h"
+#include "ways.h"
 
 struct thread {
     struct hall *hall;

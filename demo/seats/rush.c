@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "seats_scenes.h"
+#include "scenes.h"
 
 #define CHOOSE_MS 30   /* at most */
 #define CARD_MIN_MS 10 /* of the card service */

@@ -1,11 +1,11 @@
 /* The table has a row per scene; below it, the two halls stand side by side. In
  * JSON every scene has all figures. */
-#include "seats_report.h"
+#include "report.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#include "seats_scenes.h"
+#include "scenes.h"
 
 struct figure {
     const char *json, *title;

@@ -3,7 +3,7 @@
 #define DEMO_SEATS_LEDGER_H
 
 #include "common/statements.h"
-#include "seats_hall.h"
+#include "hall.h"
 
 #define PRICE_CENTS 1200
 

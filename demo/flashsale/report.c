@@ -1,6 +1,6 @@
 /* The table and the JSON: one list of figures serves both. A way that sold
  * more than once has two columns, the least and the most. */
-#include "flashsale_report.h"
+#include "report.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 -- The program empties both tables. Works on MySQL 8 and MariaDB.
 CREATE TABLE IF NOT EXISTS flashsale_item (
     id     BIGINT UNSIGNED NOT NULL PRIMARY KEY,
-    way    ENUM('none', 'expire', 'snowshed') NOT NULL,
+    strategy    ENUM('none', 'expire', 'snowshed') NOT NULL,
     pieces BIGINT UNSIGNED NOT NULL, -- at the beginning
     stock  BIGINT          NOT NULL  -- signed: -1 must show, not be refused
 ) ENGINE = InnoDB;

@@ -11,10 +11,10 @@
 #include "common/place.h"
 #include "report.h"
 
-#define WAYS 3
+#define STRATEGIES 3
 
-static const struct way *const all_ways[WAYS] = {&way_none, &way_setnx,
-                                                 &way_snowshed};
+static const struct strategy *const all_strategies[STRATEGIES] = {
+    &strategy_none, &strategy_setnx, &strategy_snowshed};
 
 /* A line here is a line of the text. */
 /* clang-format off */
@@ -30,7 +30,7 @@ static const char help[] =
     "  --mysql URI      mysql://user[:password]@host[:port]/database or\n"
     "                   mysql://user@/database?socket=/path,\n"
     "                   with the table item of sql/\n"
-    "  --protect LIST   ways to compare: none, setnx, snowshed (default: all)\n"
+    "  --protect LIST   strategies: none, setnx, snowshed (default: all)\n"
     "  --scenario LIST  (default: all)\n"
     "                   breakdown    one hot key expires again and again\n"
     "                   avalanche    all items expire in the same instant\n"
@@ -61,7 +61,7 @@ static const char help[] =
 struct choice {
     struct options options;
     const char *protect, *scenario;
-    bool is_way[WAYS], is_scenario[SCENARIOS];
+    bool is_strategy[STRATEGIES], is_scenario[SCENARIOS];
 };
 
 #define CLI_OPTIONS struct choice
@@ -76,24 +76,25 @@ static const struct cli cli = {.program = "avalanche",
 
 static void parse_options(struct choice *c, int argc, char **argv)
 {
-    const char *way_names[WAYS];
+    const char *strategy_names[STRATEGIES];
     struct shed_error err;
 
     cli_parse(&cli, c, argc, argv);
     assert(c->options.page <= PAGE_MAX);
-    for (size_t i = 0; i < WAYS; i++)
-        way_names[i] = all_ways[i]->name;
-    cli_choose(&cli, "protect", c->protect, way_names, WAYS, c->is_way);
+    for (size_t i = 0; i < STRATEGIES; i++)
+        strategy_names[i] = all_strategies[i]->name;
+    cli_choose(&cli, "protect", c->protect, strategy_names, STRATEGIES,
+               c->is_strategy);
     cli_choose(&cli, "scenario", c->scenario, scenario_names, SCENARIOS,
                c->is_scenario);
     if (place_use(c->options.mysql_uri, &err) == SHED_EINVAL)
         cli_refuse(&cli, "mysql", err.reason);
 }
 
-static void show_progress(const char *scenario, const char *way)
+static void show_progress(const char *scenario, const char *strategy)
 {
     (void)fprintf(stderr, isatty(STDERR_FILENO) ? "\r\033[K%s, %s" : "%s, %s\n",
-                  scenario, way);
+                  scenario, strategy);
 }
 
 /* Run what is chosen; each scenario's table is printed when it ends. */
@@ -105,11 +106,11 @@ static size_t run_all(const struct choice *c, struct outcome *outcomes)
     for (size_t s = 0; s < SCENARIOS; s++) {
         size_t first = count;
 
-        for (size_t w = 0; c->is_scenario[s] && w < WAYS; w++) {
-            if (!c->is_way[w])
+        for (size_t w = 0; c->is_scenario[s] && w < STRATEGIES; w++) {
+            if (!c->is_strategy[w])
                 continue;
-            show_progress(scenario_names[s], all_ways[w]->name);
-            scenario_run(&c->options, s, all_ways[w], &outcomes[count++]);
+            show_progress(scenario_names[s], all_strategies[w]->name);
+            scenario_run(&c->options, s, all_strategies[w], &outcomes[count++]);
         }
         if (isatty(STDERR_FILENO))
             (void)fprintf(stderr, "\r\033[K");
@@ -133,7 +134,8 @@ int main(int argc, char **argv)
                                    .max_loads = 4,
                                    .crashes = 5,
                                    .zipf = 0.99}};
-    struct outcome *outcomes = calloc(WAYS * SCENARIOS, sizeof(*outcomes));
+    struct outcome *outcomes =
+        calloc(STRATEGIES * SCENARIOS, sizeof(*outcomes));
     FILE *json, *svg, *sheet;
     size_t count;
     uint64_t errors = 0;

@@ -1,9 +1,9 @@
 /*
  * The sheet: a row for each scenario; left the worst latency, right the
- * database queries, per 100 ms over time, a line for each way. Both scales are
- * logarithmic, because the ways differ by orders of magnitude. Colours by
- * Okabe and Ito, which colour-blind people tell apart; each line also has a
- * dash pattern of its own.
+ * database queries, per 100 ms over time, a line for each strategy. Both scales
+ * are logarithmic, because the strategies differ by orders of magnitude.
+ * Colours by Okabe and Ito, which colour-blind people tell apart; each line
+ * also has a dash pattern of its own.
  */
 #include <math.h>
 #include <string.h>
@@ -25,17 +25,17 @@ struct panel {
 };
 
 struct style {
-    const char *way, *colour, *dash;
+    const char *strategy, *colour, *dash;
 };
 
 static const struct style styles[] = {{"none", "#d55e00", "7 3"},
                                       {"setnx", "#e69f00", "2 3"},
                                       {"snowshed", "#0072b2", "none"}};
 
-static const struct style *style_of(const char *way)
+static const struct style *style_of(const char *strategy)
 {
     for (size_t i = 0; i < sizeof(styles) / sizeof(*styles); i++)
-        if (strcmp(styles[i].way, way) == 0)
+        if (strcmp(styles[i].strategy, strategy) == 0)
             return &styles[i];
     return &styles[0];
 }
@@ -61,13 +61,13 @@ static double y_of(const struct panel *p, double value)
                                      (log10(p->high) - log10(p->low)));
 }
 
-static struct panel make_panel(const struct outcome *o, size_t ways,
+static struct panel make_panel(const struct outcome *o, size_t strategies,
                                bool is_latency, double x, double y)
 {
     struct panel p = {
         .x = x, .y = y, .low = is_latency ? 0.1 : 0.5, .high = 10};
 
-    for (size_t w = 0; w < ways; w++) {
+    for (size_t w = 0; w < strategies; w++) {
         if (o[w].seconds > p.seconds)
             p.seconds = o[w].seconds;
         for (size_t i = 0; i < o[w].slots; i++)
@@ -114,7 +114,7 @@ static void draw_axes(FILE *out, const struct panel *p, const char *title)
 static void draw_line(FILE *out, const struct panel *p, const struct outcome *o,
                       bool is_latency)
 {
-    const struct style *style = style_of(o->way);
+    const struct style *style = style_of(o->strategy);
     const double slot_s = SLOT_MS / 1000.0;
 
     const char *head = "<polyline stroke='%s' stroke-dasharray='%s' points='";
@@ -130,22 +130,22 @@ static void draw_line(FILE *out, const struct panel *p, const struct outcome *o,
     (void)fprintf(out, "'/>\n");
 }
 
-static void draw_panel(FILE *out, const struct outcome *o, size_t ways,
+static void draw_panel(FILE *out, const struct outcome *o, size_t strategies,
                        bool is_latency, double x, double y)
 {
-    struct panel p = make_panel(o, ways, is_latency, x, y);
+    struct panel p = make_panel(o, strategies, is_latency, x, y);
     char title[120];
 
     (void)snprintf(title, sizeof(title), "%s: %s", o->scenario,
                    is_latency ? "worst latency of each 100 ms, in ms"
                               : "database queries begun in each 100 ms");
     draw_axes(out, &p, title);
-    for (size_t w = 0; w < ways; w++)
+    for (size_t w = 0; w < strategies; w++)
         draw_line(out, &p, &o[w], is_latency);
 }
 
 static void draw_head(FILE *out, size_t rows, const struct outcome *o,
-                      size_t ways)
+                      size_t strategies)
 {
     double height = TOP + (double)rows * ROW_H;
 
@@ -161,31 +161,33 @@ static void draw_head(FILE *out, size_t rows, const struct outcome *o,
         "<text class='head' x='%d' y='30'>Latency and database "
         "queries</text>\n",
         WIDTH, height, WIDTH, height, LEFT);
-    for (size_t w = 0; w < ways; w++) {
-        const struct style *style = style_of(o[w].way);
+    for (size_t w = 0; w < strategies; w++) {
+        const struct style *style = style_of(o[w].strategy);
         double x = WIDTH - 330.0 + 105.0 * (double)w;
         (void)fprintf(out,
                       "<line x1='%.0f' x2='%.0f' y1='26' y2='26' stroke='%s' "
                       "stroke-width='3' stroke-dasharray='%s'/>"
                       "<text x='%.0f' y='30'>%s</text>\n",
-                      x, x + 26, style->colour, style->dash, x + 32, o[w].way);
+                      x, x + 26, style->colour, style->dash, x + 32,
+                      o[w].strategy);
     }
 }
 
 void report_sheet(FILE *out, const struct outcome *outcomes, size_t count)
 {
-    size_t rows = 0, ways = 0, row = 0;
+    size_t rows = 0, strategies = 0, row = 0;
 
     for (size_t i = 0; i < count; i++) {
         rows += i == 0 ||
                 strcmp(outcomes[i].scenario, outcomes[i - 1].scenario) != 0;
-        ways += strcmp(outcomes[i].scenario, outcomes[0].scenario) == 0;
+        strategies += strcmp(outcomes[i].scenario, outcomes[0].scenario) == 0;
     }
-    draw_head(out, rows, outcomes, ways);
-    for (size_t i = 0; i < count; i += ways, row++) {
+    draw_head(out, rows, outcomes, strategies);
+    for (size_t i = 0; i < count; i += strategies, row++) {
         double y = TOP + (double)row * ROW_H;
-        draw_panel(out, &outcomes[i], ways, true, LEFT, y);
-        draw_panel(out, &outcomes[i], ways, false, LEFT + PANEL_W + GAP, y);
+        draw_panel(out, &outcomes[i], strategies, true, LEFT, y);
+        draw_panel(out, &outcomes[i], strategies, false, LEFT + PANEL_W + GAP,
+                   y);
     }
     (void)fprintf(out, "</svg>\n");
 }

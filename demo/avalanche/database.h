@@ -1,4 +1,4 @@
-/* The one query that all ways of the load test run. */
+/* The one query that all strategies of the load test run. */
 #ifndef DEMO_DATABASE_H
 #define DEMO_DATABASE_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "common/record.h"
-#include "common/ways.h"
+#include "common/strategies.h"
 
 struct database;
 

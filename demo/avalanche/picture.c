@@ -34,7 +34,7 @@ struct picture {
 };
 
 struct looks {
-    const char *way, *title;
+    const char *strategy, *title;
 };
 
 static const struct looks looks[] = {{"none", "no protection"},
@@ -46,12 +46,12 @@ static bool is_avalanche(const struct outcome *o)
     return strcmp(o->scenario, "avalanche") == 0;
 }
 
-static const char *title_of(const char *way)
+static const char *title_of(const char *strategy)
 {
     for (size_t i = 0; i < sizeof(looks) / sizeof(*looks); i++)
-        if (strcmp(looks[i].way, way) == 0)
+        if (strcmp(looks[i].strategy, strategy) == 0)
             return looks[i].title;
-    return way;
+    return strategy;
 }
 
 /* 11984 as 11,984. */
@@ -173,7 +173,7 @@ static void write_headline(const struct picture *p, char *text, size_t size)
     (void)snprintf(text + length, size - (size_t)length,
                    p->count > 1 ? "%s queries, or %s with %s" : "%s queries",
                    grouped(a, first->queries), grouped(b, last->queries),
-                   title_of(last->way));
+                   title_of(last->strategy));
 }
 
 static void draw_head(FILE *out, const struct picture *p)
@@ -233,7 +233,8 @@ static void draw_line(FILE *out, const struct picture *p, size_t l)
 {
     const struct outcome *o = &p->lines[l];
 
-    (void)fprintf(out, "<g class='%s'><polygon class='area' points='", o->way);
+    (void)fprintf(out, "<g class='%s'><polygon class='area' points='",
+                  o->strategy);
     draw_points(out, p, o);
     (void)fprintf(out, "'/><polyline class='line' points='");
     draw_points(out, p, o);
@@ -250,8 +251,9 @@ static void draw_label(FILE *out, const struct picture *p, size_t l)
                   "<g class='%s'><text class='label' x='%.1f' y='%.1f'>%s"
                   "</text><text class='more' x='%.1f' y='%.1f'>%s queries in "
                   "%.1f s</text></g>\n",
-                  o->way, label->x, label->y, title_of(o->way), label->x,
-                  label->y + 23, grouped(number, o->queries), o->seconds);
+                  o->strategy, label->x, label->y, title_of(o->strategy),
+                  label->x, label->y + 23, grouped(number, o->queries),
+                  o->seconds);
 }
 
 /* The avalanche, or, where it was not run, the first scenario. */

@@ -192,7 +192,7 @@ static bool anybody_has(const struct figure *f, const struct outcome *o,
 }
 
 /* How many outcomes from o on are of its scenario. */
-static size_t ways_of(const struct outcome *o, size_t count)
+static size_t strategies_of(const struct outcome *o, size_t count)
 {
     size_t n = 1;
 
@@ -202,36 +202,36 @@ static size_t ways_of(const struct outcome *o, size_t count)
 }
 
 static void print_head(FILE *out, const char *title, int width,
-                       const struct outcome *o, size_t ways)
+                       const struct outcome *o, size_t strategies)
 {
     (void)fprintf(out, "\n%-*s", width, title);
-    for (size_t i = 0; i < ways; i++)
-        (void)fprintf(out, "%12s", o[i].way);
+    for (size_t i = 0; i < strategies; i++)
+        (void)fprintf(out, "%12s", o[i].strategy);
     (void)fprintf(out, "\n");
 }
 
 static void print_row(FILE *out, const struct figure *f, int width,
-                      const struct outcome *o, size_t ways)
+                      const struct outcome *o, size_t strategies)
 {
     char cell[CELL_BYTES];
 
     (void)fprintf(out, "  %-*s", width - 2, f->title);
-    for (size_t i = 0; i < ways; i++) {
+    for (size_t i = 0; i < strategies; i++) {
         write_cell(cell, f, &o[i]);
         (void)fprintf(out, "%12s", cell);
     }
     (void)fprintf(out, "\n");
 }
 
-void report_scenario(FILE *out, const struct outcome *o, size_t ways)
+void report_scenario(FILE *out, const struct outcome *o, size_t strategies)
 {
-    print_head(out, o->scenario, TITLE_WIDTH, o, ways);
+    print_head(out, o->scenario, TITLE_WIDTH, o, strategies);
     for (size_t f = 0; f < FIGURES; f++)
-        if (anybody_has(&figures[f], o, ways))
-            print_row(out, &figures[f], TITLE_WIDTH, o, ways);
-    for (size_t i = 0; i < ways; i++)
+        if (anybody_has(&figures[f], o, strategies))
+            print_row(out, &figures[f], TITLE_WIDTH, o, strategies);
+    for (size_t i = 0; i < strategies; i++)
         if (o[i].errors > 0)
-            (void)fprintf(out, "  %s, first error: %s\n", o[i].way,
+            (void)fprintf(out, "  %s, first error: %s\n", o[i].strategy,
                           o[i].first_error);
     (void)fflush(out);
 }
@@ -269,17 +269,17 @@ static const char words[] =
 
 void report_summary(FILE *out, const struct outcome *outcomes, size_t count)
 {
-    size_t ways = ways_of(outcomes, count);
+    size_t strategies = strategies_of(outcomes, count);
 
     (void)fputs(words, out);
-    if (ways == count)
+    if (strategies == count)
         return;
-    print_head(out, "in short", SUMMARY_WIDTH, outcomes, ways);
+    print_head(out, "in short", SUMMARY_WIDTH, outcomes, strategies);
     for (size_t r = 0; r < sizeof(summary) / sizeof(*summary); r++)
-        for (size_t i = 0; i < count; i += ways)
+        for (size_t i = 0; i < count; i += strategies)
             if (is(&outcomes[i], summary[r].scenario))
                 print_row(out, &summary[r].figure, SUMMARY_WIDTH, &outcomes[i],
-                          ways);
+                          strategies);
 }
 
 static void print_series(FILE *out, const char *name, const uint64_t *values,
@@ -295,10 +295,11 @@ static void print_outcome(FILE *out, const struct outcome *o)
 {
     char cell[CELL_BYTES];
 
-    (void)fprintf(out,
-                  "    {\n      \"scenario\": \"%s\",\n      \"way\": \"%s\","
-                  "\n      \"seconds\": %.3f",
-                  o->scenario, o->way, o->seconds);
+    (void)fprintf(
+        out,
+        "    {\n      \"scenario\": \"%s\",\n      \"strategy\": \"%s\","
+        "\n      \"seconds\": %.3f",
+        o->scenario, o->strategy, o->seconds);
     for (size_t f = 0; f < FIGURES; f++) {
         if (figures[f].has != NULL && !figures[f].has(o))
             continue;

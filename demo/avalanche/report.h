@@ -9,9 +9,10 @@
 
 /* The table: first the setting, then a block for each scenario, then what the
  * words mean and, of several scenarios, the figures that matter. outcomes are
- * in the order of scenarios, and within one of ways. */
+ * in the order of scenarios, and within one of strategies. */
 void report_setting(FILE *out, const struct options *options);
-void report_scenario(FILE *out, const struct outcome *outcomes, size_t ways);
+void report_scenario(FILE *out, const struct outcome *outcomes,
+                     size_t strategies);
 void report_summary(FILE *out, const struct outcome *outcomes, size_t count);
 void report_json(FILE *out, const struct options *options,
                  const struct outcome *outcomes, size_t count);

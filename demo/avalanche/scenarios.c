@@ -37,7 +37,7 @@ const char *const scenario_names[SCENARIOS] = {"breakdown", "avalanche",
 
 struct conductor {
     const struct options *options;
-    const struct way *way;
+    const struct strategy *strategy;
     struct record *record;
     redisContext *redis;
     struct database *db;
@@ -69,7 +69,7 @@ static void progress(const struct conductor *c, const char *what, uint64_t n,
     if (!isatty(STDERR_FILENO))
         return;
     (void)fprintf(stderr, "\r\033[K%s, %s: %s %llu of %llu", c->out->scenario,
-                  c->way->name, what, (unsigned long long)n,
+                  c->strategy->name, what, (unsigned long long)n,
                   (unsigned long long)of);
 }
 
@@ -105,12 +105,12 @@ static void key_of(const struct conductor *c, uint64_t id, char key[KEY_BYTES])
 {
     char *brace;
 
-    /* the format is one of two literals of ways.h */
-    (void)snprintf(key, KEY_BYTES, "%s", c->way->key_format);
+    /* the format is one of two literals of strategies.h */
+    (void)snprintf(key, KEY_BYTES, "%s", c->strategy->key_format);
     brace = strstr(key, "%llu");
     (void)snprintf(brace, KEY_BYTES - (size_t)(brace - key), "%llu%s",
                    (unsigned long long)id,
-                   strstr(c->way->key_format, "%llu") + 4);
+                   strstr(c->strategy->key_format, "%llu") + 4);
 }
 
 static bool has_row(struct conductor *c, uint64_t id)
@@ -122,7 +122,7 @@ static bool has_row(struct conductor *c, uint64_t id)
     key_of(c, id, key);
     reply = command(c, "GET %s", key);
     has = reply->type == REDIS_REPLY_STRING &&
-          c->way->row_offset(reply->str, reply->len) > 0;
+          c->strategy->row_offset(reply->str, reply->len) > 0;
     freeReplyObject(reply);
     return has;
 }
@@ -252,7 +252,7 @@ static void end(struct conductor *c)
         record_error(c->record, "a backend process had to be killed");
 }
 
-/* Have all items in the cache, by the way's own means. */
+/* Have all items in the cache, by the strategy's own means. */
 static void fill(struct conductor *c)
 {
     uint64_t keys = c->options->keys;
@@ -418,7 +418,7 @@ static pid_t catch_loader(struct conductor *c, const char *key,
         }
         nap(load_us / 2);
         /* where all is slow the nap was longer than the load */
-    } while (c->way != &way_none && !stop_loader(c, pid));
+    } while (c->strategy != &strategy_none && !stop_loader(c, pid));
     return pid;
 }
 
@@ -452,7 +452,8 @@ static double kill_loader(struct conductor *c)
         atomic_fetch_sub(&r->under_way, 1);
     (void)atomic_compare_exchange_strong(&r->loading_pid, &dead, 0);
     while (atomic_load(&r->last_load_start_us) <= killed_us &&
-           demo_now_us() - killed_us < PATIENCE_US && c->way != &way_none)
+           demo_now_us() - killed_us < PATIENCE_US &&
+           c->strategy != &strategy_none)
         nap(500);
     fleet_replace(&c->fleet, pid);
     if (atomic_load(&r->last_load_start_us) <= killed_us)
@@ -470,7 +471,8 @@ static int compare(const void *a, const void *b)
 static void conduct_crash(struct conductor *c)
 {
     /* a lock that must run out takes its ten seconds: once is enough to see */
-    uint64_t kills = c->way == &way_snowshed ? c->options->crashes : 1;
+    uint64_t kills =
+        c->strategy == &strategy_snowshed ? c->options->crashes : 1;
     double *ms = calloc(kills, sizeof(*ms));
 
     if (ms == NULL)
@@ -479,13 +481,13 @@ static void conduct_crash(struct conductor *c)
     for (uint64_t i = 0; i < kills; i++) {
         progress(c, "kill", i, kills);
         ms[i] = kill_loader(c);
-        if (ms[i] < 0 && c->way != &way_none)
+        if (ms[i] < 0 && c->strategy != &strategy_none)
             record_error(c->record, "no load followed the kill");
         c->out->events++;
     }
     /* Those who wait for the last load are counted, too. Without protection
      * nobody does, and the dead process had many queries under way. */
-    if (c->way != &way_none && await_hot_row(c))
+    if (c->strategy != &strategy_none && await_hot_row(c))
         nap(SETTLE_US);
     end(c);
     qsort(ms, kills, sizeof(*ms), compare);
@@ -536,7 +538,7 @@ static void set_up(struct conductor *c)
         die("cannot begin", why);
     c->record = record_create();
     record_reset(c->record);
-    c->fleet = (struct fleet){.way = c->way,
+    c->fleet = (struct fleet){.strategy = c->strategy,
                               .settings = {.redis_uri = o->redis_uri,
                                            .record = c->record,
                                            .ttl_ms = LONG_TTL_MS,
@@ -552,19 +554,19 @@ static void set_up(struct conductor *c)
 }
 
 void scenario_run(const struct options *options, size_t scenario,
-                  const struct way *way, struct outcome *out)
+                  const struct strategy *strategy, struct outcome *out)
 {
     static void (*const conduct[SCENARIOS])(struct conductor *) = {
         conduct_breakdown, conduct_avalanche, conduct_penetration, conduct_cold,
         conduct_crash};
-    struct conductor c = {.options = options, .way = way, .out = out};
+    struct conductor c = {.options = options, .strategy = strategy, .out = out};
     bool is_avalanche = conduct[scenario] == conduct_avalanche;
     bool is_crash = conduct[scenario] == conduct_crash;
     uint64_t queries, commands;
 
     memset(out, 0, sizeof(*out));
     out->scenario = scenario_names[scenario];
-    out->way = way->name;
+    out->strategy = strategy->name;
     set_up(&c);
     if (is_avalanche || conduct[scenario] == conduct_cold)
         fill(&c);

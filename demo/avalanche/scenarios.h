@@ -2,7 +2,7 @@
 #ifndef DEMO_SCENARIOS_H
 #define DEMO_SCENARIOS_H
 
-#include "common/ways.h"
+#include "common/strategies.h"
 
 struct options {
     const char *redis_uri, *mysql_uri, *json, *svg, *sheet;
@@ -11,9 +11,9 @@ struct options {
     double zipf;
 };
 
-/* What one scenario showed of one way. */
+/* What one scenario showed of one strategy. */
 struct outcome {
-    const char *scenario, *way;
+    const char *scenario, *strategy;
     double seconds;
     uint64_t queries;      /* by the server's own counter */
     uint64_t queried_keys; /* keys in them */
@@ -32,9 +32,9 @@ struct outcome {
 #define SCENARIOS 5
 extern const char *const scenario_names[SCENARIOS];
 
-/* Run a scenario (its place in scenario_names) with one way. Exits, with all
- * children ended, when a server fails. */
+/* Run a scenario (its place in scenario_names) with one strategy. Exits, with
+ * all children ended, when a server fails. */
 void scenario_run(const struct options *options, size_t scenario,
-                  const struct way *way, struct outcome *out);
+                  const struct strategy *strategy, struct outcome *out);
 
 #endif

@@ -58,7 +58,8 @@ static void read_once(struct worker *w, void *thread, const uint64_t *ids,
     bool did_load = false;
     char why[160] = "";
 
-    if (!w->fleet->way->get(thread, ids, count, &did_load, why, sizeof(why)))
+    if (!w->fleet->strategy->get(thread, ids, count, &did_load, why,
+                                 sizeof(why)))
         record_error(r, why);
     else if (w->fleet->has_hot_key && !did_load)
         note_wait(r, start_us);
@@ -72,7 +73,7 @@ static void *run_thread(void *arg)
     struct record *r = f->settings.record;
     uint64_t ids[PAGE_MAX];
     char why[160] = "";
-    void *thread = f->way->enter(w->process, why, sizeof(why));
+    void *thread = f->strategy->enter(w->process, why, sizeof(why));
     size_t count;
 
     if (thread == NULL) {
@@ -85,7 +86,7 @@ static void *run_thread(void *arg)
         if (f->think_us > 0)
             nap(fleet_random(&w->random) % (2 * f->think_us));
     }
-    f->way->leave(thread);
+    f->strategy->leave(thread);
     return NULL;
 }
 
@@ -123,16 +124,16 @@ static void run_process(struct fleet *f, uint64_t number, pid_t parent)
         _exit(EXIT_FAILURE); /* it died before we could say so */
     (void)signal(SIGINT, SIG_DFL);
     (void)signal(SIGTERM, SIG_DFL);
-    process = f->way->open != NULL
-                  ? f->way->open(&f->settings, why, sizeof(why))
+    process = f->strategy->open != NULL
+                  ? f->strategy->open(&f->settings, why, sizeof(why))
                   : (void *)&f->settings;
     if (process == NULL) {
         record_error(f->settings.record, why);
         _exit(EXIT_FAILURE);
     }
     run_threads(f, process, number);
-    if (f->way->close != NULL)
-        f->way->close(process);
+    if (f->strategy->close != NULL)
+        f->strategy->close(process);
     _exit(EXIT_SUCCESS);
 }
 

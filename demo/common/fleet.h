@@ -1,16 +1,16 @@
-/* Backend processes with threads that read through one way. */
+/* Backend processes with threads that read through one strategy. */
 #ifndef DEMO_FLEET_H
 #define DEMO_FLEET_H
 
 #include <sys/types.h>
 
-#include "ways.h"
+#include "strategies.h"
 
 /* What a thread asks for next: fills ids, returns how many; 0: no more. */
 typedef size_t fleet_pick(void *context, uint64_t *random, uint64_t *ids);
 
 struct fleet {
-    const struct way *way;
+    const struct strategy *strategy;
     struct settings settings;
     uint64_t processes, threads;
     uint64_t think_us; /* mean pause of a thread between calls */

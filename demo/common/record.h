@@ -36,8 +36,8 @@ struct record {
     struct histogram extra; /* return after the end of the load waited for */
     _Atomic uint64_t calls, errors;
     _Atomic uint64_t queries, queried_keys; /* as the programs count them */
-    _Atomic int64_t under_way; /* below 0 after a kill: the dead were counted
-                                  out, and others ended */
+    _Atomic int64_t under_way; /* below 0 after a kill: the dead were
+                                  counted out, and others ended */
     _Atomic uint64_t most_under_way;
     _Atomic uint64_t last_load_start_us, last_load_end_us, load_starts;
     _Atomic int32_t loading_pid;

@@ -84,9 +84,11 @@ static void forget_item(struct conductor *c, unsigned long long item)
     freeReplyObject(reply);
 }
 
-static uint64_t way_number(const struct way *way)
+static uint64_t strategy_number(const struct strategy *strategy)
 {
-    return way == &flashsale_none ? 1 : way == &flashsale_expire ? 2 : 3;
+    return strategy == &flashsale_none     ? 1
+           : strategy == &flashsale_expire ? 2
+                                           : 3;
 }
 
 static uint64_t most_sold(const struct options *o)
@@ -121,7 +123,8 @@ static size_t pick(void *context, uint64_t *random, uint64_t *ids)
     return sale_claim(c->sale, ids) ? 1 : 0;
 }
 
-static void set_up(struct conductor *c, const struct way *way, uint64_t item)
+static void set_up(struct conductor *c, const struct strategy *strategy,
+                   uint64_t item)
 {
     const struct options *o = c->options;
     struct sale_plan plan = {.mysql_uri = o->mysql_uri,
@@ -135,12 +138,12 @@ static void set_up(struct conductor *c, const struct way *way, uint64_t item)
     c->random = o->seed + item;
     plan_kills(c);
     forget_item(c, item);
-    if (till_put_on_sale(c->till, item, way_number(way), o->pieces) !=
+    if (till_put_on_sale(c->till, item, strategy_number(strategy), o->pieces) !=
         STATEMENT_OK)
         die(statements_why(c->till));
     c->sale = sale_create(&plan);
     c->fleet = (struct fleet){
-        .way = way,
+        .strategy = strategy,
         .settings = {.redis_uri = o->redis_uri, .record = &c->sale->record},
         .processes = o->processes,
         .threads = o->threads,
@@ -176,7 +179,7 @@ static void show(struct conductor *c, uint64_t served)
     (void)fprintf(stderr,
                   "\r\033[Ksale %llu, %s: %llu of %llu requests answered, "
                   "%llu have one",
-                  (unsigned long long)c->sale->plan.item, c->out->way,
+                  (unsigned long long)c->sale->plan.item, c->out->strategy,
                   (unsigned long long)served,
                   (unsigned long long)c->sale->requests,
                   (unsigned long long)atomic_load(&c->sale->buyers_told));
@@ -258,12 +261,12 @@ static void take_down(struct conductor *c)
     c->sale = NULL;
 }
 
-void conduct_sale(struct conductor *c, const struct way *way, uint64_t item,
-                  struct outcome *out)
+void conduct_sale(struct conductor *c, const struct strategy *strategy,
+                  uint64_t item, struct outcome *out)
 {
-    *out = (struct outcome){.way = way->name, .item = item};
+    *out = (struct outcome){.strategy = strategy->name, .item = item};
     c->out = out;
-    set_up(c, way, item);
+    set_up(c, strategy, item);
     conduct(c);
     take_down(c);
 }

@@ -2,7 +2,7 @@
 #ifndef DEMO_FLASHSALE_CONDUCT_H
 #define DEMO_FLASHSALE_CONDUCT_H
 
-#include "ways.h"
+#include "strategies.h"
 
 struct options {
     const char *redis_uri, *mysql_uri, *protect, *json;
@@ -31,7 +31,7 @@ struct options {
     X(errors, "errors", 0)
 
 struct outcome {
-    const char *way;
+    const char *strategy;
     uint64_t item;
     bool is_exact; /* as many as there were, one each, and all know it */
 #define SALE_FIELD(field, title, decimals) double field;
@@ -46,9 +46,9 @@ struct conductor;
 struct conductor *conductor_create(const struct options *options);
 void conductor_destroy(struct conductor *conductor);
 
-/* Sell item number item (from 1, each once) with a way. Exits, with all
+/* Sell item number item (from 1, each once) with a strategy. Exits, with all
  * children ended, when a server fails. */
-void conduct_sale(struct conductor *conductor, const struct way *way,
+void conduct_sale(struct conductor *conductor, const struct strategy *strategy,
                   uint64_t item, struct outcome *out);
 
 #endif

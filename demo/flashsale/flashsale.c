@@ -10,9 +10,9 @@
 #include "common/place.h"
 #include "report.h"
 
-#define WAYS 3
+#define STRATEGIES 3
 
-static const struct way *const all_ways[WAYS] = {
+static const struct strategy *const all_strategies[STRATEGIES] = {
     &flashsale_none, &flashsale_expire, &flashsale_snowshed};
 
 /* A line here is a line of the text. */
@@ -34,7 +34,7 @@ static const char help[] =
     "                   mysql://user@/database?socket=/path,\n"
     "                   with the tables of sql/flashsale.sql, WHICH ARE EMPTIED,\n"
     "                   and of sql/fence.sql\n"
-    "  --protect LIST   ways to sell (default: all)\n"
+    "  --protect LIST   strategies to compare (default: all)\n"
     "                   none      reads the stock, writes one less; no lock\n"
     "                   expire    the same under a lock of SETNX and EXPIRE (2 s)\n"
     "                   snowshed  under the lease lock, with the fencing guard\n"
@@ -66,23 +66,25 @@ static const struct cli cli = {.program = "flashsale",
 
 struct choice {
     struct options options;
-    bool way[WAYS];
+    bool strategy[STRATEGIES];
 };
 
-static void choose_ways(struct choice *c)
+static void choose_strategies(struct choice *c)
 {
-    const char *names[WAYS];
+    const char *names[STRATEGIES];
 
-    for (size_t i = 0; i < WAYS; i++)
-        names[i] = all_ways[i]->name;
-    cli_choose(&cli, "protect", c->options.protect, names, WAYS, c->way);
+    for (size_t i = 0; i < STRATEGIES; i++)
+        names[i] = all_strategies[i]->name;
+    cli_choose(&cli, "protect", c->options.protect, names, STRATEGIES,
+               c->strategy);
 }
 
-static uint64_t runs_of(const struct choice *c, size_t way)
+static uint64_t runs_of(const struct choice *c, size_t strategy)
 {
-    if (!c->way[way])
+    if (!c->strategy[strategy])
         return 0;
-    return all_ways[way] == &flashsale_snowshed ? c->options.runs : 1;
+    return all_strategies[strategy] == &flashsale_snowshed ? c->options.runs
+                                                           : 1;
 }
 
 static void tell(const struct outcome *o)
@@ -91,7 +93,7 @@ static void tell(const struct outcome *o)
                   "%ssale %llu, %s: %.0f orders, %.0f left, %.2f s, "
                   "%.0f kills%s\n",
                   isatty(STDERR_FILENO) ? "\r\033[K" : "",
-                  (unsigned long long)o->item, o->way, o->orders, o->stock,
+                  (unsigned long long)o->item, o->strategy, o->orders, o->stock,
                   o->seconds, o->kills, o->is_exact ? ": exact" : "");
 }
 
@@ -102,13 +104,14 @@ static bool hold_sales(const struct choice *c, struct outcome *outcomes)
     bool is_good = true;
     size_t held = 0;
 
-    for (size_t way = 0; way < WAYS; way++)
-        for (uint64_t run = 0; run < runs_of(c, way); run++) {
+    for (size_t strategy = 0; strategy < STRATEGIES; strategy++)
+        for (uint64_t run = 0; run < runs_of(c, strategy); run++) {
             struct outcome *o = &outcomes[held++];
-            conduct_sale(conductor, all_ways[way], held, o);
+            conduct_sale(conductor, all_strategies[strategy], held, o);
             tell(o);
             is_good &= o->errors == 0 &&
-                       (o->is_exact || all_ways[way] != &flashsale_snowshed);
+                       (o->is_exact ||
+                        all_strategies[strategy] != &flashsale_snowshed);
         }
     conductor_destroy(conductor);
     return is_good;
@@ -131,13 +134,13 @@ int main(int argc, char **argv)
     FILE *json;
 
     cli_parse(&cli, &c.options, argc, argv);
-    choose_ways(&c);
+    choose_strategies(&c);
     if (place_use(c.options.mysql_uri, &err) == SHED_EINVAL)
         cli_refuse(&cli, "mysql", err.reason);
     json = cli_open_output(&cli, "json", c.options.json);
-    for (size_t way = 0; way < WAYS; way++)
-        count += runs_of(&c, way);
-    assert(count > 0); /* choose_ways has chosen one at least */
+    for (size_t strategy = 0; strategy < STRATEGIES; strategy++)
+        count += runs_of(&c, strategy);
+    assert(count > 0); /* choose_strategies has chosen one at least */
     if (mysql_library_init(0, NULL, NULL) != 0)
         return EXIT_FAILURE;
     outcomes = calloc(count, sizeof(*outcomes));

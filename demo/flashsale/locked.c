@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ways.h"
+#include "strategies.h"
 
 #define WAIT_MS 10000 /* for the lock; then the cache is asked again */
 /* How long a dead holder blocks the sale in expire; others have ten times as
@@ -306,16 +306,16 @@ static bool get_shop(void *thread, const uint64_t *ids, size_t count,
     return is_good;
 }
 
-const struct way flashsale_expire = {.name = "expire",
-                                     .open = open_expire,
-                                     .close = close_shop,
-                                     .enter = enter_shop,
-                                     .leave = leave_shop,
-                                     .get = get_shop};
+const struct strategy flashsale_expire = {.name = "expire",
+                                          .open = open_expire,
+                                          .close = close_shop,
+                                          .enter = enter_shop,
+                                          .leave = leave_shop,
+                                          .get = get_shop};
 
-const struct way flashsale_snowshed = {.name = "snowshed",
-                                       .open = open_snowshed,
-                                       .close = close_shop,
-                                       .enter = enter_shop,
-                                       .leave = leave_shop,
-                                       .get = get_shop};
+const struct strategy flashsale_snowshed = {.name = "snowshed",
+                                            .open = open_snowshed,
+                                            .close = close_shop,
+                                            .enter = enter_shop,
+                                            .leave = leave_shop,
+                                            .get = get_shop};

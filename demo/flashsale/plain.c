@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "common/redis.h"
-#include "ways.h"
+#include "strategies.h"
 
 #define TTL_S 300
 
@@ -142,7 +142,7 @@ static bool get_plain(void *thread, const uint64_t *ids, size_t count,
     return sale_serve(t->sale, ids[0], attempt, t, why, size);
 }
 
-const struct way flashsale_none = {.name = "none",
-                                   .enter = enter_plain,
-                                   .leave = leave_plain,
-                                   .get = get_plain};
+const struct strategy flashsale_none = {.name = "none",
+                                        .enter = enter_plain,
+                                        .leave = leave_plain,
+                                        .get = get_plain};

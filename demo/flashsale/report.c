@@ -1,4 +1,4 @@
-/* The table and the JSON: one list of figures serves both. A way that sold
+/* The table and the JSON: one list of figures serves both. A strategy that sold
  * more than once has two columns, the least and the most. */
 #include "report.h"
 
@@ -32,12 +32,12 @@ static void write_cell(char cell[CELL_BYTES], const struct figure *f, double n)
     (void)snprintf(cell, CELL_BYTES, "%.*f", f->decimals, n);
 }
 
-/* How many outcomes from o on are of its way. */
+/* How many outcomes from o on are of its strategy. */
 static size_t sales_of(const struct outcome *o, size_t count)
 {
     size_t n = 1;
 
-    while (n < count && strcmp(o[n].way, o->way) == 0)
+    while (n < count && strcmp(o[n].strategy, o->strategy) == 0)
         n++;
     return n;
 }
@@ -49,7 +49,7 @@ static void print_headings(FILE *out, const struct outcome *o, size_t count)
     (void)fprintf(out, "\n%-36s", "");
     for (size_t i = 0, n; i < count; i += n) {
         n = sales_of(&o[i], count - i);
-        (void)fprintf(out, "%10s", o[i].way);
+        (void)fprintf(out, "%10s", o[i].strategy);
         if (n > 1)
             (void)fprintf(out, ", %zu sales", n);
         has_ranges |= n > 1;
@@ -87,7 +87,7 @@ static void print_range(FILE *out, const struct figure *f,
     (void)fprintf(out, "%10s", cell);
 }
 
-/* How many of a way's sales were exact. */
+/* How many of a strategy's sales were exact. */
 static void print_verdict(FILE *out, const struct options *options,
                           const struct outcome *o, size_t count)
 {
@@ -97,7 +97,7 @@ static void print_verdict(FILE *out, const struct options *options,
 
     for (size_t i = 0; i < count; i++)
         exact += o[i].is_exact;
-    (void)fprintf(out, "%s: %zu of %zu sales sold exactly %llu\n", o->way,
+    (void)fprintf(out, "%s: %zu of %zu sales sold exactly %llu\n", o->strategy,
                   exact, count, (unsigned long long)due);
     for (size_t i = 0; i < count; i++)
         if (o[i].errors > 0)
@@ -138,9 +138,9 @@ static void print_outcome(FILE *out, const struct outcome *o)
     char cell[CELL_BYTES];
 
     (void)fprintf(out,
-                  "    {\n      \"way\": \"%s\",\n      \"item\": %llu,\n"
+                  "    {\n      \"strategy\": \"%s\",\n      \"item\": %llu,\n"
                   "      \"exact\": %s",
-                  o->way, (unsigned long long)o->item,
+                  o->strategy, (unsigned long long)o->item,
                   o->is_exact ? "true" : "false");
     for (size_t f = 0; f < FIGURES; f++) {
         write_cell(cell, &figures[f], value(&figures[f], o));

@@ -24,7 +24,7 @@ static const char *const texts[TEXTS] = {
     [WRITE_STOCK] = "UPDATE flashsale_item SET stock = ? WHERE id = ?",
     [PLACE_ORDER] = "INSERT INTO flashsale_order (item, buyer, token) "
                     "VALUES (?, ?, ?)",
-    [PUT_ON_SALE] = "INSERT INTO flashsale_item (id, way, pieces, stock) "
+    [PUT_ON_SALE] = "INSERT INTO flashsale_item (id, strategy, pieces, stock) "
                     "VALUES (?, ?, ?, ?)",
     [COUNT_ORDERS] = "SELECT CAST(i.stock AS UNSIGNED), COUNT(o.id), "
                      "COUNT(DISTINCT o.buyer) "
@@ -105,10 +105,10 @@ enum statement_code till_clear(struct statements *t)
 }
 
 enum statement_code till_put_on_sale(struct statements *t, uint64_t item,
-                                     uint64_t way, uint64_t pieces)
+                                     uint64_t strategy, uint64_t pieces)
 {
     return statements_change(t, PUT_ON_SALE,
-                             (uint64_t[]){item, way, pieces, pieces});
+                             (uint64_t[]){item, strategy, pieces, pieces});
 }
 
 struct match {

@@ -28,9 +28,9 @@ enum statement_code till_place_order(struct statements *till, uint64_t item,
 /* Empty both tables. */
 enum statement_code till_clear(struct statements *till);
 
-/* Put an item on sale; way is its place in the table's list, from 1. */
+/* Put an item on sale; strategy is its place in the table's list, from 1. */
 enum statement_code till_put_on_sale(struct statements *till, uint64_t item,
-                                     uint64_t way, uint64_t pieces);
+                                     uint64_t strategy, uint64_t pieces);
 
 /* What the database says of a sale. */
 struct proof {

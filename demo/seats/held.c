@@ -15,7 +15,7 @@
 
 #include "common/fleet.h"
 #include "ledger.h"
-#include "ways.h"
+#include "strategies.h"
 
 #define NAME_BYTES 32
 #define ANSWER_TIMEOUT_MS 10000 /* a slow host is not a dead server */
@@ -346,9 +346,9 @@ static bool get_held(void *thread, const uint64_t *ids, size_t count,
     return false;
 }
 
-const struct way seats_held = {.name = "with",
-                               .open = open_booth,
-                               .close = close_booth,
-                               .enter = enter_booth,
-                               .leave = leave_booth,
-                               .get = get_held};
+const struct strategy seats_held = {.name = "with",
+                                    .open = open_booth,
+                                    .close = close_booth,
+                                    .enter = enter_booth,
+                                    .leave = leave_booth,
+                                    .get = get_held};

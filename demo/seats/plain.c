@@ -9,7 +9,7 @@
 
 #include "common/fleet.h"
 #include "ledger.h"
-#include "ways.h"
+#include "strategies.h"
 
 struct thread {
     struct hall *hall;
@@ -79,8 +79,8 @@ static bool get_plain(void *thread, const uint64_t *ids, size_t count,
     return true;
 }
 
-const struct way seats_plain = {.name = "without",
-                                .open = open_plain,
-                                .enter = enter_plain,
-                                .leave = leave_plain,
-                                .get = get_plain};
+const struct strategy seats_plain = {.name = "without",
+                                     .open = open_plain,
+                                     .enter = enter_plain,
+                                     .leave = leave_plain,
+                                     .get = get_plain};

@@ -98,13 +98,13 @@ static bool conduct(struct rush *r)
     return true;
 }
 
-static bool act_rush(struct scene *s, const struct way *way)
+static bool act_rush(struct scene *s, const struct strategy *strategy)
 {
     struct rush r = {.scene = s};
 
     plan_buyers(s);
-    r.fleet = scene_start(s, 0, s->hall->buyers, way, s->options->processes,
-                          s->options->threads);
+    r.fleet = scene_start(s, 0, s->hall->buyers, strategy,
+                          s->options->processes, s->options->threads);
     return conduct(&r);
 }
 

@@ -180,14 +180,14 @@ static size_t pick(void *context, uint64_t *random, uint64_t *ids)
 }
 
 struct fleet *scene_start(struct scene *s, uint64_t first, uint64_t count,
-                          const struct way *way, uint64_t processes,
+                          const struct strategy *strategy, uint64_t processes,
                           uint64_t threads)
 {
     struct party *party = &s->party[s->fleets];
     struct fleet *fleet = &s->fleet[s->fleets++];
 
     *party = (struct party){s->hall, first, count};
-    *fleet = (struct fleet){.way = way,
+    *fleet = (struct fleet){.strategy = strategy,
                             .settings = {.redis_uri = s->options->redis_uri,
                                          .record = &s->hall->record},
                             .processes = processes,

@@ -5,7 +5,7 @@
 
 #include "common/fleet.h"
 #include "ledger.h"
-#include "ways.h"
+#include "strategies.h"
 
 struct options {
     const char *redis_uri, *mysql_uri, *json;
@@ -75,7 +75,7 @@ struct plan *scene_plan(struct scene *scene, uint64_t buyer);
 
 /* Start processes that serve count buyers from the first one on. */
 struct fleet *scene_start(struct scene *scene, uint64_t first, uint64_t count,
-                          const struct way *way, uint64_t processes,
+                          const struct strategy *strategy, uint64_t processes,
                           uint64_t threads);
 
 /* Start one process for one buyer, who is served with a hold. */

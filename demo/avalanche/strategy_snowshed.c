@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/ways.h"
+#include "common/strategies.h"
 #include "database.h"
 
 #define TIMEOUT_MS 30000
@@ -147,6 +147,6 @@ static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,
     return code == SHED_OK;
 }
 
-const struct way way_snowshed = {"snowshed",     "item:{%llu}",  snowshed_row,
-                                 open_snowshed,  close_snowshed, enter_snowshed,
-                                 leave_snowshed, get_snowshed};
+const struct strategy strategy_snowshed = {
+    "snowshed",     "item:{%llu}",  snowshed_row,   open_snowshed,
+    close_snowshed, enter_snowshed, leave_snowshed, get_snowshed};

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/redis.h"
-#include "common/ways.h"
+#include "common/strategies.h"
 #include "database.h"
 
 #define RETRY_MS 10
@@ -197,15 +197,15 @@ static bool get_setnx(void *thread, const uint64_t *ids, size_t count,
     return true;
 }
 
-const struct way way_none = {.name = "none",
-                             .key_format = "plain:%llu",
-                             .row_offset = plain_row,
-                             .enter = enter_plain,
-                             .leave = leave_plain,
-                             .get = get_none};
-const struct way way_setnx = {.name = "setnx",
-                              .key_format = "plain:%llu",
-                              .row_offset = plain_row,
-                              .enter = enter_plain,
-                              .leave = leave_plain,
-                              .get = get_setnx};
+const struct strategy strategy_none = {.name = "none",
+                                       .key_format = "plain:%llu",
+                                       .row_offset = plain_row,
+                                       .enter = enter_plain,
+                                       .leave = leave_plain,
+                                       .get = get_none};
+const struct strategy strategy_setnx = {.name = "setnx",
+                                        .key_format = "plain:%llu",
+                                        .row_offset = plain_row,
+                                        .enter = enter_plain,
+                                        .leave = leave_plain,
+                                        .get = get_setnx};

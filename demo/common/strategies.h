@@ -1,6 +1,6 @@
-/* The three ways to protect a database that the load test compares. */
-#ifndef DEMO_WAYS_H
-#define DEMO_WAYS_H
+/* The three strategies that the load test compares. */
+#ifndef DEMO_STRATEGIES_H
+#define DEMO_STRATEGIES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,8 +27,8 @@ struct settings {
     uint64_t max_loads;
 };
 
-/* One way, as one backend process or one of its threads uses it. */
-struct way {
+/* One strategy, as one backend process or one of its threads uses it. */
+struct strategy {
     const char *name;
     /* Key of an item in Redis, and whether what stands there is a row. */
     const char *key_format;
@@ -46,6 +46,6 @@ struct way {
                 char *why, size_t size);
 };
 
-extern const struct way way_none, way_setnx, way_snowshed;
+extern const struct strategy strategy_none, strategy_setnx, strategy_snowshed;
 
 #endif

@@ -1,13 +1,14 @@
-/* The three ways to sell that the flash sale compares. A thread's get serves
- * one request: ids[0] is what sale_claim gave. */
-#ifndef DEMO_FLASHSALE_WAYS_H
-#define DEMO_FLASHSALE_WAYS_H
+/* The three strategies that the flash sale compares. A thread's get
+ * serves one request: ids[0] is what sale_claim gave. */
+#ifndef DEMO_FLASHSALE_STRATEGIES_H
+#define DEMO_FLASHSALE_STRATEGIES_H
 
-#include "common/ways.h"
+#include "common/strategies.h"
 #include "till.h"
 
 /* Without a lock; under SETNX and EXPIRE; with snowshed's lease and guard. */
-extern const struct way flashsale_none, flashsale_expire, flashsale_snowshed;
+extern const struct strategy flashsale_none, flashsale_expire,
+    flashsale_snowshed;
 
 #define SALE_KEY_BYTES 64
 

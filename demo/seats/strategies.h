@@ -1,0 +1,18 @@
+/* How a buyer is served, with a hold and without: ids[0] of a strategy's get is
+ * his place in the hall's visits. */
+#ifndef DEMO_SEATS_STRATEGIES_H
+#define DEMO_SEATS_STRATEGIES_H
+
+#include "common/strategies.h"
+#include "hall.h"
+
+/* A seat that looks free is charged and then written as his. */
+extern const struct strategy seats_plain;
+
+/* A seat is held under a lock, and paid under the fencing guard. */
+extern const struct strategy seats_held;
+
+/* A buyer looks at so many of the seats that are free, the best ones. */
+#define SEATS_IN_SIGHT 8
+
+#endif

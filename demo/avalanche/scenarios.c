@@ -1,6 +1,6 @@
 /*
- * The scenarios. The conductor (this process) expires, flushes and kills; the
- * fleet reads. What the conductor itself asks of the servers is left out of
+ * The scenarios. The runner (this process) expires, flushes and kills; the
+ * fleet reads. What the runner itself asks of the servers is left out of
  * what they count.
  */
 #include "scenarios.h"
@@ -19,9 +19,7 @@
 #include "common/redis.h"
 #include "database.h"
 
-#define LONG_TTL_MS                                                            \
-    600000 /* nothing expires but what the conductor expires                   \
-            */
+#define LONG_TTL_MS 600000 /* only the runner makes keys expire */
 #define HOT_ID 1
 #define ABSENT_BASE 1000000 /* no item has so high an id */
 #define THINK_US 20000
@@ -35,7 +33,7 @@
 const char *const scenario_names[SCENARIOS] = {"breakdown", "avalanche",
                                                "penetration", "cold", "crash"};
 
-struct conductor {
+struct runner {
     const struct options *options;
     const struct strategy *strategy;
     struct record *record;
@@ -63,7 +61,7 @@ static void nap(uint64_t us)
     (void)nanosleep(&t, NULL);
 }
 
-static void progress(const struct conductor *c, const char *what, uint64_t n,
+static void progress(const struct runner *c, const char *what, uint64_t n,
                      uint64_t of)
 {
     if (!isatty(STDERR_FILENO))
@@ -75,7 +73,7 @@ static void progress(const struct conductor *c, const char *what, uint64_t n,
 
 /* ------------------------------------------------------------------- Redis */
 
-static redisReply *command(struct conductor *c, const char *format, ...)
+static redisReply *command(struct runner *c, const char *format, ...)
 {
     redisReply *reply;
     va_list args;
@@ -91,7 +89,7 @@ static redisReply *command(struct conductor *c, const char *format, ...)
     return reply;
 }
 
-static long long command_integer(struct conductor *c, const char *name,
+static long long command_integer(struct runner *c, const char *name,
                                  const char *key, long long argument)
 {
     redisReply *reply = command(c, "%s %s %lld", name, key, argument);
@@ -101,7 +99,7 @@ static long long command_integer(struct conductor *c, const char *name,
     return value;
 }
 
-static void key_of(const struct conductor *c, uint64_t id, char key[KEY_BYTES])
+static void key_of(const struct runner *c, uint64_t id, char key[KEY_BYTES])
 {
     char *brace;
 
@@ -113,7 +111,7 @@ static void key_of(const struct conductor *c, uint64_t id, char key[KEY_BYTES])
                    strstr(c->strategy->key_format, "%llu") + 4);
 }
 
-static bool has_row(struct conductor *c, uint64_t id)
+static bool has_row(struct runner *c, uint64_t id)
 {
     char key[KEY_BYTES];
     redisReply *reply;
@@ -127,7 +125,7 @@ static bool has_row(struct conductor *c, uint64_t id)
     return has;
 }
 
-static uint64_t commands_processed(struct conductor *c)
+static uint64_t commands_processed(struct runner *c)
 {
     redisReply *reply = command(c, "INFO stats");
     const char *at = strstr(reply->str, "total_commands_processed:");
@@ -148,7 +146,7 @@ static size_t pick_hot(void *context, uint64_t *random, uint64_t *ids)
     return 1;
 }
 
-static uint64_t draw_zipf(const struct conductor *c, uint64_t *random,
+static uint64_t draw_zipf(const struct runner *c, uint64_t *random,
                           uint64_t keys)
 {
     double u = (double)(fleet_random(random) >> 11) / 9007199254740992.0 *
@@ -167,7 +165,7 @@ static uint64_t draw_zipf(const struct conductor *c, uint64_t *random,
 
 static size_t pick_zipf(void *context, uint64_t *random, uint64_t *ids)
 {
-    struct conductor *c = context;
+    struct runner *c = context;
 
     ids[0] = draw_zipf(c, random, c->options->keys);
     return 1;
@@ -176,7 +174,7 @@ static size_t pick_zipf(void *context, uint64_t *random, uint64_t *ids)
 /* Keys that do not exist, the popular ones again and again. */
 static size_t pick_absent(void *context, uint64_t *random, uint64_t *ids)
 {
-    struct conductor *c = context;
+    struct runner *c = context;
     uint64_t n = draw_zipf(c, random, c->options->keys);
 
     c->asked[n - 1] = 1;
@@ -188,7 +186,7 @@ static size_t pick_absent(void *context, uint64_t *random, uint64_t *ids)
  * page, half of it what is popular. */
 static size_t pick_page(void *context, uint64_t *random, uint64_t *ids)
 {
-    struct conductor *c = context;
+    struct runner *c = context;
     uint64_t page = c->options->page, keys = c->options->keys;
     uint64_t fresh = (page + 1) / 2;
     uint64_t at = atomic_fetch_add(&c->record->next_in_deck, fresh);
@@ -205,7 +203,7 @@ static size_t pick_page(void *context, uint64_t *random, uint64_t *ids)
 
 static size_t pick_deck(void *context, uint64_t *random, uint64_t *ids)
 {
-    struct conductor *c = context;
+    struct runner *c = context;
     uint64_t page = c->options->page, keys = c->options->keys;
     uint64_t at = atomic_fetch_add(&c->record->next_in_deck, page);
     size_t count = 0;
@@ -216,7 +214,7 @@ static size_t pick_deck(void *context, uint64_t *random, uint64_t *ids)
     return count;
 }
 
-static void make_lists(struct conductor *c)
+static void make_lists(struct runner *c)
 {
     uint64_t keys = c->options->keys, random = c->options->seed;
     double sum = 0;
@@ -237,7 +235,7 @@ static void make_lists(struct conductor *c)
 
 /* ---------------------------------------------------------------- the frame */
 
-static void begin(struct conductor *c, fleet_pick *pick, uint64_t think_us)
+static void begin(struct runner *c, fleet_pick *pick, uint64_t think_us)
 {
     c->fleet.pick = pick;
     c->fleet.think_us = think_us;
@@ -245,7 +243,7 @@ static void begin(struct conductor *c, fleet_pick *pick, uint64_t think_us)
     fleet_start(&c->fleet);
 }
 
-static void end(struct conductor *c)
+static void end(struct runner *c)
 {
     atomic_store(&c->record->is_over, true);
     if (fleet_wait(&c->fleet) > 0)
@@ -253,7 +251,7 @@ static void end(struct conductor *c)
 }
 
 /* Have all items in the cache, by the strategy's own means. */
-static void fill(struct conductor *c)
+static void fill(struct runner *c)
 {
     uint64_t keys = c->options->keys;
 
@@ -267,7 +265,7 @@ static void fill(struct conductor *c)
         die("filling the cache", c->record->first_error);
 }
 
-static void count_from_here(struct conductor *c, uint64_t load_ms,
+static void count_from_here(struct runner *c, uint64_t load_ms,
                             uint64_t *queries, uint64_t *commands)
 {
     record_reset(c->record);
@@ -281,7 +279,7 @@ static void count_from_here(struct conductor *c, uint64_t load_ms,
 
 /* Expire the hot key when it stands there and nobody queries; count only what
  * really expired. */
-static void conduct_breakdown(struct conductor *c)
+static void run_breakdown(struct runner *c)
 {
     char key[KEY_BYTES];
 
@@ -311,7 +309,7 @@ static void conduct_breakdown(struct conductor *c)
 }
 
 /* All items expire in the same millisecond. */
-static void expire_all(struct conductor *c)
+static void expire_all(struct runner *c)
 {
     redisReply *reply = command(c, "TIME");
     long long at_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
@@ -326,7 +324,7 @@ static void expire_all(struct conductor *c)
     nap(600000);
 }
 
-static void conduct_avalanche(struct conductor *c)
+static void run_avalanche(struct runner *c)
 {
     uint64_t keys = c->options->keys;
 
@@ -341,7 +339,7 @@ static void conduct_avalanche(struct conductor *c)
         record_error(c->record, "a backend process had to be killed");
 }
 
-static void conduct_penetration(struct conductor *c)
+static void run_penetration(struct runner *c)
 {
     begin(c, pick_absent, THINK_US / 4);
     for (uint64_t s = 0; s < c->options->seconds; s++) {
@@ -353,7 +351,7 @@ static void conduct_penetration(struct conductor *c)
         c->out->keys += c->asked[i];
 }
 
-static void conduct_cold(struct conductor *c)
+static void run_cold(struct runner *c)
 {
     begin(c, pick_zipf, THINK_US / 4);
     nap(1000000);
@@ -368,7 +366,7 @@ static void conduct_cold(struct conductor *c)
 
 /* Wait until the hot row stands and nobody queries. Returns false if it does
  * not come, or if a call has ended with an error. */
-static bool await_hot_row(struct conductor *c)
+static bool await_hot_row(struct runner *c)
 {
     uint64_t deadline_us = demo_now_us() + PATIENCE_US;
 
@@ -384,7 +382,7 @@ static bool await_hot_row(struct conductor *c)
  * load while the row stands is of no use: with plain locks, one that missed the
  * row before it was stored can have the lock after that, and nobody waits for
  * what it loads. */
-static bool stop_loader(struct conductor *c, pid_t pid)
+static bool stop_loader(struct runner *c, pid_t pid)
 {
     int status;
 
@@ -400,8 +398,7 @@ static bool stop_loader(struct conductor *c, pid_t pid)
 /* The process that is in the middle of a load, and stays there; 0 on an error.
  * Without protection there are many, and whether this one still is does not
  * matter. */
-static pid_t catch_loader(struct conductor *c, const char *key,
-                          uint64_t load_us)
+static pid_t catch_loader(struct runner *c, const char *key, uint64_t load_us)
 {
     struct record *r = c->record;
     pid_t pid = 0;
@@ -425,7 +422,7 @@ static pid_t catch_loader(struct conductor *c, const char *key,
 /* Kill the process that is loading, in the middle. Returns when the next load
  * began, in ms after the kill; below 0 if none did. Without protection all
  * load at once, and there is no next one to wait for. */
-static double kill_loader(struct conductor *c)
+static double kill_loader(struct runner *c)
 {
     struct record *r = c->record;
     uint64_t load_us = atomic_load(&r->load_ms) * 1000, killed_us;
@@ -468,7 +465,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void conduct_crash(struct conductor *c)
+static void run_crash(struct runner *c)
 {
     /* a lock that must run out takes its ten seconds: once is enough to see */
     uint64_t kills =
@@ -498,7 +495,7 @@ static void conduct_crash(struct conductor *c)
 
 /* ---------------------------------------------------------------- the run */
 
-static void take_down(struct conductor *c, uint64_t queries, uint64_t commands)
+static void take_down(struct runner *c, uint64_t queries, uint64_t commands)
 {
     struct record *r = c->record;
     struct outcome *o = c->out;
@@ -527,7 +524,7 @@ static void take_down(struct conductor *c, uint64_t queries, uint64_t commands)
     }
 }
 
-static void set_up(struct conductor *c)
+static void set_up(struct runner *c)
 {
     const struct options *o = c->options;
     char why[160] = "";
@@ -556,26 +553,25 @@ static void set_up(struct conductor *c)
 void scenario_run(const struct options *options, size_t scenario,
                   const struct strategy *strategy, struct outcome *out)
 {
-    static void (*const conduct[SCENARIOS])(struct conductor *) = {
-        conduct_breakdown, conduct_avalanche, conduct_penetration, conduct_cold,
-        conduct_crash};
-    struct conductor c = {.options = options, .strategy = strategy, .out = out};
-    bool is_avalanche = conduct[scenario] == conduct_avalanche;
-    bool is_crash = conduct[scenario] == conduct_crash;
+    static void (*const run[SCENARIOS])(struct runner *) = {
+        run_breakdown, run_avalanche, run_penetration, run_cold, run_crash};
+    struct runner c = {.options = options, .strategy = strategy, .out = out};
+    bool is_avalanche = run[scenario] == run_avalanche;
+    bool is_crash = run[scenario] == run_crash;
     uint64_t queries, commands;
 
     memset(out, 0, sizeof(*out));
     out->scenario = scenario_names[scenario];
     out->strategy = strategy->name;
     set_up(&c);
-    if (is_avalanche || conduct[scenario] == conduct_cold)
+    if (is_avalanche || run[scenario] == run_cold)
         fill(&c);
     if (is_avalanche)
         expire_all(&c);
-    c.fleet.has_hot_key = is_crash || conduct[scenario] == conduct_breakdown;
+    c.fleet.has_hot_key = is_crash || run[scenario] == run_breakdown;
     count_from_here(&c, options->load_ms * (is_crash ? CRASH_LOAD_FACTOR : 1),
                     &queries, &commands);
-    conduct[scenario](&c);
+    run[scenario](&c);
     take_down(&c, queries, commands);
     record_destroy(c.record);
     shared_bytes_free(c.asked, options->keys);

@@ -100,20 +100,20 @@ static void tell(const struct outcome *o)
 /* Returns whether no server failed and every sale with snowshed was exact. */
 static bool hold_sales(const struct choice *c, struct outcome *outcomes)
 {
-    struct conductor *conductor = conductor_create(&c->options);
+    struct runner *runner = runner_create(&c->options);
     bool is_good = true;
     size_t held = 0;
 
     for (size_t strategy = 0; strategy < STRATEGIES; strategy++)
         for (uint64_t run = 0; run < runs_of(c, strategy); run++) {
             struct outcome *o = &outcomes[held++];
-            conduct_sale(conductor, all_strategies[strategy], held, o);
+            run_sale(runner, all_strategies[strategy], held, o);
             tell(o);
             is_good &= o->errors == 0 &&
                        (o->is_exact ||
                         all_strategies[strategy] != &flashsale_snowshed);
         }
-    conductor_destroy(conductor);
+    runner_destroy(runner);
     return is_good;
 }
 

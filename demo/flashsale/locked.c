@@ -43,8 +43,8 @@ struct shop { /* of a process */
 
 struct thread {
     struct shop *shop;
-    struct statements *till;
-    struct clerk *clerk;
+    struct statements *db;
+    struct worker *worker;
     struct shed_error err; /* why snowshed failed; its code 0: it did not */
     uint64_t newest;       /* number that the guard knows, if it refused ours */
 };
@@ -130,9 +130,9 @@ static void leave_shop(void *arg)
 {
     struct thread *t = arg;
 
-    if (t->clerk != NULL)
-        sale_leave(t->clerk);
-    statements_close(t->till);
+    if (t->worker != NULL)
+        sale_leave(t->worker);
+    statements_close(t->db);
     free(t);
     mysql_thread_end();
 }
@@ -144,9 +144,9 @@ static void *enter_shop(void *process, char *why, size_t size)
     if (t == NULL)
         return NULL;
     t->shop = process;
-    t->till = till_open(why, size);
-    t->clerk = t->till != NULL ? sale_enter(t->shop->sale) : NULL;
-    if (t->clerk != NULL)
+    t->db = orders_open(why, size);
+    t->worker = t->db != NULL ? sale_enter(t->shop->sale) : NULL;
+    if (t->worker != NULL)
         return t;
     leave_shop(t);
     return NULL;
@@ -184,13 +184,13 @@ static void report_loads(struct shop *s)
 
 /* -------------------------------------------------------------------- sale */
 
-/* What the guard says, as the till would. */
+/* What the guard says, as orders_settle would. */
 static enum statement_code ask_guard(struct thread *t,
                                      const struct shed_fence *fence)
 {
     struct shop *s = t->shop;
     enum shed_code code = shed_mysql_fence(
-        statements_mysql(t->till), shed_bytes(s->lock_name, s->lock_name_size),
+        statements_mysql(t->db), shed_bytes(s->lock_name, s->lock_name_size),
         fence, &t->newest, &t->err);
 
     switch (code) {
@@ -217,18 +217,18 @@ static enum answer sell_guarded(struct thread *t, uint64_t buyer)
 
     if (shed_lock_fence(t->shop->lock, &fence, &t->err) != SHED_OK)
         return ANSWER_AGAIN; /* lost already */
-    code = till_begin(t->till);
+    code = orders_begin(t->db);
     if (code == STATEMENT_OK)
         code = ask_guard(t, &fence);
     if (code == STATEMENT_OK)
-        code = till_place_order(t->till, item, buyer, fence.number);
+        code = orders_place_order(t->db, item, buyer, fence.number);
     if (code == STATEMENT_OK)
-        code = till_read_stock(t->till, item, &stock);
+        code = orders_read_stock(t->db, item, &stock);
     if (code == STATEMENT_OK && stock <= 0)
         code = STATEMENT_NONE;
     if (code == STATEMENT_OK)
-        code = till_take_piece(t->till, item);
-    return till_settle(t->till, code);
+        code = orders_take_piece(t->db, item);
+    return orders_settle(t->db, code);
 }
 
 /* Release, and say what must be known of it. The guard's table can be ahead of
@@ -254,10 +254,10 @@ static enum answer sell_alone(struct thread *t, uint64_t buyer)
     struct shop *s = t->shop;
     enum answer answer;
 
-    sale_begin_alone(s->sale, t->clerk);
+    sale_begin_alone(s->sale, t->worker);
     answer = s->is_guarded ? sell_guarded(t, buyer)
-                           : sell_rewriting(t->till, s->sale->plan.item, buyer);
-    sale_end_alone(t->clerk);
+                           : sell_rewriting(t->db, s->sale->plan.item, buyer);
+    sale_end_alone(t->worker);
     if (answer < ANSWERS &&
         shed_invalidate(s->cache, shed_bytes(s->key, s->key_size),
                         ANSWER_TIMEOUT_MS, &t->err) != SHED_OK)
@@ -269,7 +269,7 @@ static enum answer explain(struct thread *t, char *why, size_t size)
 {
     (void)snprintf(why, size, "%s",
                    t->err.code != SHED_OK ? t->err.reason
-                                          : statements_why(t->till));
+                                          : statements_why(t->db));
     return ANSWER_FAILED;
 }
 

@@ -15,36 +15,35 @@
 struct thread {
     struct sale *sale;
     redisContext *redis;
-    struct statements *till;
-    struct clerk *clerk;
+    struct statements *db;
+    struct worker *worker;
 };
 
 /* The row must not be locked by reading it, or this would be no mistake: so
  * SELECT, not SELECT FOR UPDATE. */
-enum answer sell_rewriting(struct statements *till, uint64_t item,
-                           uint64_t buyer)
+enum answer sell_rewriting(struct statements *db, uint64_t item, uint64_t buyer)
 {
     int64_t stock = 0;
-    enum statement_code code = till_begin(till);
+    enum statement_code code = orders_begin(db);
 
     if (code == STATEMENT_OK)
-        code = till_read_stock(till, item, &stock);
+        code = orders_read_stock(db, item, &stock);
     if (code == STATEMENT_OK && stock <= 0)
         code = STATEMENT_NONE;
     if (code == STATEMENT_OK)
-        code = till_write_stock(till, item, stock - 1);
+        code = orders_write_stock(db, item, stock - 1);
     if (code == STATEMENT_OK)
-        code = till_place_order(till, item, buyer, 0);
-    return till_settle(till, code);
+        code = orders_place_order(db, item, buyer, 0);
+    return orders_settle(db, code);
 }
 
 static void leave_plain(void *arg)
 {
     struct thread *t = arg;
 
-    if (t->clerk != NULL)
-        sale_leave(t->clerk);
-    statements_close(t->till);
+    if (t->worker != NULL)
+        sale_leave(t->worker);
+    statements_close(t->db);
     if (t->redis != NULL)
         redisFree(t->redis);
     free(t);
@@ -60,9 +59,9 @@ static void *enter_plain(void *process, char *why, size_t size)
         return NULL;
     t->sale = sale_of(settings->record);
     t->redis = demo_redis_open(settings->redis_uri, why, size);
-    t->till = t->redis != NULL ? till_open(why, size) : NULL;
-    t->clerk = t->till != NULL ? sale_enter(t->sale) : NULL;
-    if (t->clerk != NULL)
+    t->db = t->redis != NULL ? orders_open(why, size) : NULL;
+    t->worker = t->db != NULL ? sale_enter(t->sale) : NULL;
+    if (t->worker != NULL)
         return t;
     leave_plain(t);
     return NULL;
@@ -102,8 +101,8 @@ static bool look_up(struct thread *t, int64_t *stock, char *why, size_t size)
     if (*stock != INT64_MAX)
         return true;
     atomic_fetch_add(&t->sale->loads, 1);
-    if (till_read_stock(t->till, item, stock) != STATEMENT_OK) {
-        (void)snprintf(why, size, "%s", statements_why(t->till));
+    if (orders_read_stock(t->db, item, stock) != STATEMENT_OK) {
+        (void)snprintf(why, size, "%s", statements_why(t->db));
         return false;
     }
     return command(t, why, size, NULL, "SET " SALE_PLAIN_KEY " %lld EX %d",
@@ -122,11 +121,11 @@ static enum answer attempt(void *thread, uint64_t buyer, bool is_retry,
         return ANSWER_FAILED;
     if (!is_retry && stock <= 0)
         return ANSWER_TURNED_AWAY;
-    sale_begin_alone(t->sale, t->clerk);
-    answer = sell_rewriting(t->till, item, buyer);
-    sale_end_alone(t->clerk);
+    sale_begin_alone(t->sale, t->worker);
+    answer = sell_rewriting(t->db, item, buyer);
+    sale_end_alone(t->worker);
     if (answer == ANSWER_FAILED)
-        (void)snprintf(why, size, "%s", statements_why(t->till));
+        (void)snprintf(why, size, "%s", statements_why(t->db));
     else if (!command(t, why, size, NULL, "DEL " SALE_PLAIN_KEY, item))
         return ANSWER_FAILED;
     return answer;

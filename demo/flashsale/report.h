@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "conduct.h"
+#include "runner.h"
 
 /* Outcomes of one strategy stand one after the other. */
 void flashsale_table(FILE *out, const struct options *options,

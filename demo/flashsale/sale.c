@@ -21,7 +21,7 @@ struct request {
     uint32_t buyer;
 };
 
-struct clerk {
+struct worker {
     _Atomic int32_t pid; /* 0: the place is free */
     atomic_bool is_alone;
 };
@@ -45,15 +45,15 @@ struct sale *sale_create(const struct sale_plan *plan)
 {
     uint64_t requests = plan->buyers + plan->buyers * plan->twice_pct / 100;
     uint64_t size = sizeof(struct sale) + requests * sizeof(struct request) +
-                    plan->threads * sizeof(struct clerk) + plan->buyers;
+                    plan->threads * sizeof(struct worker) + plan->buyers;
     struct sale *s = (struct sale *)(void *)shared_bytes(size);
 
     s->plan = *plan;
     s->requests = requests;
     s->size = size;
     s->request = (struct request *)(void *)(s + 1);
-    s->clerk = (struct clerk *)(void *)(s->request + requests);
-    s->is_told = (atomic_uchar *)(s->clerk + plan->threads);
+    s->worker = (struct worker *)(void *)(s->request + requests);
+    s->is_told = (atomic_uchar *)(s->worker + plan->threads);
     line_up(s);
     record_reset(&s->record);
     return s;
@@ -125,35 +125,35 @@ uint64_t sale_count_served(const struct sale *s)
     return count;
 }
 
-struct clerk *sale_enter(struct sale *s)
+struct worker *sale_enter(struct sale *s)
 {
     for (uint64_t i = 0; i < s->plan.threads; i++) {
         int32_t nobody = 0;
-        if (atomic_compare_exchange_strong(&s->clerk[i].pid, &nobody,
+        if (atomic_compare_exchange_strong(&s->worker[i].pid, &nobody,
                                            (int32_t)getpid()))
-            return &s->clerk[i];
+            return &s->worker[i];
     }
     return NULL;
 }
 
-void sale_leave(struct clerk *clerk)
+void sale_leave(struct worker *worker)
 {
-    atomic_store(&clerk->pid, 0);
+    atomic_store(&worker->pid, 0);
 }
 
-void sale_begin_alone(struct sale *s, struct clerk *clerk)
+void sale_begin_alone(struct sale *s, struct worker *worker)
 {
     uint64_t count = 0;
 
-    atomic_store(&clerk->is_alone, true);
+    atomic_store(&worker->is_alone, true);
     for (uint64_t i = 0; i < s->plan.threads; i++)
-        count += atomic_load(&s->clerk[i].is_alone);
+        count += atomic_load(&s->worker[i].is_alone);
     histogram_add(&s->at_once, count);
 }
 
-void sale_end_alone(struct clerk *clerk)
+void sale_end_alone(struct worker *worker)
 {
-    atomic_store(&clerk->is_alone, false);
+    atomic_store(&worker->is_alone, false);
 }
 
 bool sale_bury(struct sale *s, pid_t dead)
@@ -161,10 +161,10 @@ bool sale_bury(struct sale *s, pid_t dead)
     bool was_alone = false;
 
     for (uint64_t i = 0; i < s->plan.threads; i++) {
-        if (atomic_load(&s->clerk[i].pid) != (int32_t)dead)
+        if (atomic_load(&s->worker[i].pid) != (int32_t)dead)
             continue;
-        was_alone |= atomic_exchange(&s->clerk[i].is_alone, false);
-        atomic_store(&s->clerk[i].pid, 0);
+        was_alone |= atomic_exchange(&s->worker[i].is_alone, false);
+        atomic_store(&s->worker[i].pid, 0);
     }
     for (uint64_t i = 0; i < s->requests; i++) {
         int32_t claim = (int32_t)dead;

@@ -27,7 +27,7 @@ enum answer {
 };
 
 struct request;
-struct clerk;
+struct worker;
 
 struct sale {
     struct record record; /* first: sale_of */
@@ -45,7 +45,7 @@ struct sale {
     struct histogram at_once; /* transactions at once, not microseconds */
     /* in the mapping, behind this */
     struct request *request;
-    struct clerk *clerk;
+    struct worker *worker;
     atomic_uchar *is_told; /* by buyer */
 };
 
@@ -73,12 +73,12 @@ bool sale_serve(struct sale *sale, uint64_t request, sale_attempt *attempt,
 
 /* A thread begins and ends its work; and, in between, its part that is to be
  * alone: reading the stock up to the commit. */
-struct clerk *sale_enter(struct sale *sale);
-void sale_leave(struct clerk *clerk);
-void sale_begin_alone(struct sale *sale, struct clerk *clerk);
-void sale_end_alone(struct clerk *clerk);
+struct worker *sale_enter(struct sale *sale);
+void sale_leave(struct worker *worker);
+void sale_begin_alone(struct sale *sale, struct worker *worker);
+void sale_end_alone(struct worker *worker);
 
-/* ------------------------------------------------------- for the conductor */
+/* ------------------------------------------------------- for the runner */
 
 /* How many requests have been answered for good. */
 uint64_t sale_count_served(const struct sale *sale);

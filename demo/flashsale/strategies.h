@@ -4,7 +4,7 @@
 #define DEMO_FLASHSALE_STRATEGIES_H
 
 #include "common/strategies.h"
-#include "till.h"
+#include "orders_db.h"
 
 /* Without a lock; under SETNX and EXPIRE; with snowshed's lease and guard. */
 extern const struct strategy flashsale_none, flashsale_expire,
@@ -20,7 +20,7 @@ extern const struct strategy flashsale_none, flashsale_expire,
 #define SALE_LEASE_NAME "flashsale:%llu"
 
 /* Sell as one writes it at first: read the stock, write one less. */
-enum answer sell_rewriting(struct statements *till, uint64_t item,
+enum answer sell_rewriting(struct statements *db, uint64_t item,
                            uint64_t buyer);
 
 #endif

@@ -78,7 +78,7 @@ bool hall_claim(struct hall *hall, uint64_t first, uint64_t count,
                 uint64_t *index);
 
 /* Come to a station, stay there for so long, and then, if the plan says so,
- * until the conductor lets him pass. */
+ * until the runner lets him pass. */
 void hall_arrive(struct hall *hall, struct visit *visit, enum station station,
                  uint64_t stay_ms);
 
@@ -87,7 +87,7 @@ void hall_tell(struct visit *visit, enum answer answer);
 
 void hall_sleep_ms(uint64_t ms);
 
-/* --------------------------------------------------------------- conductor */
+/* --------------------------------------------------------------- runner */
 
 void hall_let_pass(struct visit *visit, unsigned stations);
 

@@ -96,7 +96,7 @@ enum statement_code ledger_charge(struct statements *s, uint64_t seat,
                              (uint64_t[]){seat, buyer, PRICE_CENTS, token});
 }
 
-/* --------------------------------------------------------- the conductor's */
+/* -------------------------------------------------------- for the runner */
 
 enum statement_code ledger_clear(struct statements *s)
 {

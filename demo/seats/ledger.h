@@ -30,7 +30,7 @@ enum statement_code ledger_overwrite(struct statements *s, uint64_t seat,
 enum statement_code ledger_charge(struct statements *s, uint64_t seat,
                                   uint64_t buyer, uint64_t token);
 
-/* ------------------------------------------------------- for the conductor */
+/* ------------------------------------------------------- for the runner */
 
 /* Empty both tables. */
 enum statement_code ledger_clear(struct statements *s);

@@ -78,7 +78,7 @@ static void show(struct rush *r, uint64_t outside)
 }
 
 /* Until all have come. Returns false if none comes for too long. */
-static bool conduct(struct rush *r)
+static bool run(struct rush *r)
 {
     struct scene *s = r->scene;
     uint64_t moved_us = demo_now_us(), outside = s->hall->buyers, now;
@@ -105,7 +105,7 @@ static bool act_rush(struct scene *s, const struct strategy *strategy)
     plan_buyers(s);
     r.fleet = scene_start(s, 0, s->hall->buyers, strategy,
                           s->options->processes, s->options->threads);
-    return conduct(&r);
+    return run(&r);
 }
 
 static bool act_without(struct scene *s)

@@ -1,6 +1,6 @@
 /*
  * The scenes of one seat. Who comes first and who is stopped where is settled
- * by the stations at which buyers wait for the conductor, never by a sleep; the
+ * by the stations at which buyers wait for the runner, never by a sleep; the
  * only times are the hold's own.
  */
 #include "scenes.h"

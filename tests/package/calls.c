@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <snowshed/event.h>
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 #include <snowshed/stats.h>
@@ -296,6 +297,9 @@ int main(int argc, char **argv)
         return 2;
     (void)snprintf(version, sizeof(version), "%d.%d.%d", SHED_VERSION_MAJOR,
                    SHED_VERSION_MINOR, SHED_VERSION_PATCH);
+    require(strcmp(shed_event_kind_name(SHED_EVENT_CONNECTED),
+                   "SHED_EVENT_CONNECTED") == 0,
+            "an event has the name of its kind");
     require(strcmp(shed_version(), version) == 0,
             "the library has the version of its header");
     expect("shed_client_open", shed_client_open(argv[1], NULL, &client, &err),

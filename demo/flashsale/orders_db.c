@@ -1,6 +1,6 @@
 /* The statements of the flash sale, and the proof: the orders that stand in the
  * database against what the buyers were told. */
-#include "till.h"
+#include "orders_db.h"
 
 enum {
     READ_STOCK,
@@ -38,18 +38,18 @@ static const char *const texts[TEXTS] = {
     [FIND_FENCES] = "SELECT 1 FROM snowshed_fence",
 };
 
-struct statements *till_open(char *why, size_t size)
+struct statements *orders_open(char *why, size_t size)
 {
     return statements_open(texts, TEXTS, "sql/flashsale.sql and sql/fence.sql",
                            why, size);
 }
 
-enum statement_code till_begin(struct statements *t)
+enum statement_code orders_begin(struct statements *t)
 {
     return statements_run(t, "START TRANSACTION");
 }
 
-enum answer till_settle(struct statements *t, enum statement_code code)
+enum answer orders_settle(struct statements *t, enum statement_code code)
 {
     switch (statements_settle(t, code)) {
     case STATEMENT_OK:
@@ -65,8 +65,8 @@ enum answer till_settle(struct statements *t, enum statement_code code)
     }
 }
 
-enum statement_code till_read_stock(struct statements *t, uint64_t item,
-                                    int64_t *stock)
+enum statement_code orders_read_stock(struct statements *t, uint64_t item,
+                                      int64_t *stock)
 {
     uint64_t number = 0;
     enum statement_code code = statements_row(t, READ_STOCK, &item, 1, &number);
@@ -75,27 +75,27 @@ enum statement_code till_read_stock(struct statements *t, uint64_t item,
     return code;
 }
 
-enum statement_code till_take_piece(struct statements *t, uint64_t item)
+enum statement_code orders_take_piece(struct statements *t, uint64_t item)
 {
     return statements_change(t, TAKE_PIECE, &item);
 }
 
-enum statement_code till_write_stock(struct statements *t, uint64_t item,
-                                     int64_t stock)
+enum statement_code orders_write_stock(struct statements *t, uint64_t item,
+                                       int64_t stock)
 {
     return statements_change(t, WRITE_STOCK,
                              (uint64_t[]){(uint64_t)stock, item});
 }
 
-enum statement_code till_place_order(struct statements *t, uint64_t item,
-                                     uint64_t buyer, uint64_t token)
+enum statement_code orders_place_order(struct statements *t, uint64_t item,
+                                       uint64_t buyer, uint64_t token)
 {
     return statements_change(t, PLACE_ORDER, (uint64_t[]){item, buyer, token});
 }
 
-/* --------------------------------------------------------- the conductor's */
+/* -------------------------------------------------------- for the runner */
 
-enum statement_code till_clear(struct statements *t)
+enum statement_code orders_clear(struct statements *t)
 {
     enum statement_code code = statements_run(t, "DELETE FROM flashsale_order");
 
@@ -104,8 +104,8 @@ enum statement_code till_clear(struct statements *t)
     return code;
 }
 
-enum statement_code till_put_on_sale(struct statements *t, uint64_t item,
-                                     uint64_t strategy, uint64_t pieces)
+enum statement_code orders_put_on_sale(struct statements *t, uint64_t item,
+                                       uint64_t strategy, uint64_t pieces)
 {
     return statements_change(t, PUT_ON_SALE,
                              (uint64_t[]){item, strategy, pieces, pieces});
@@ -125,8 +125,8 @@ static void match_buyer(void *user, const uint64_t *row)
                 atomic_load(&m->sale->is_told[row[0]]) != 0;
 }
 
-enum statement_code till_prove(struct statements *t, const struct sale *sale,
-                               struct proof *proof)
+enum statement_code orders_prove(struct statements *t, const struct sale *sale,
+                                 struct proof *proof)
 {
     uint64_t item = sale->plan.item, counts[3], backwards;
     struct match m = {.sale = sale};

@@ -1,6 +1,6 @@
 /* One sale from its beginning to the proof: processes, kills, figures. */
-#ifndef DEMO_FLASHSALE_CONDUCT_H
-#define DEMO_FLASHSALE_CONDUCT_H
+#ifndef DEMO_FLASHSALE_RUNNER_H
+#define DEMO_FLASHSALE_RUNNER_H
 
 #include "strategies.h"
 
@@ -40,15 +40,15 @@ struct outcome {
     char first_error[160];
 };
 
-struct conductor;
+struct runner;
 
 /* Connect, and empty the tables. Exits on failure. */
-struct conductor *conductor_create(const struct options *options);
-void conductor_destroy(struct conductor *conductor);
+struct runner *runner_create(const struct options *options);
+void runner_destroy(struct runner *runner);
 
 /* Sell item number item (from 1, each once) with a strategy. Exits, with all
  * children ended, when a server fails. */
-void conduct_sale(struct conductor *conductor, const struct strategy *strategy,
-                  uint64_t item, struct outcome *out);
+void run_sale(struct runner *runner, const struct strategy *strategy,
+              uint64_t item, struct outcome *out);
 
 #endif

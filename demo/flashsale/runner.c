@@ -1,9 +1,9 @@
 /*
- * The conductor of a sale: it puts the item up, starts the processes, kills
+ * The runner of a sale: it puts the item up, starts the processes, kills
  * some of them, and asks the database in the end. It trusts nothing that a
  * process says of how much was sold.
  */
-#include "conduct.h"
+#include "runner.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -20,10 +20,10 @@
 #define PATIENCE_US (90 * 1000000ULL) /* without an answer to anybody */
 #define PROGRESS_US 100000
 
-struct conductor {
+struct runner {
     const struct options *options;
     redisContext *redis;
-    struct statements *till;
+    struct statements *db;
     /* of the sale under way */
     struct sale *sale;
     struct fleet fleet;
@@ -40,9 +40,9 @@ static void die(const char *why)
     exit(EXIT_FAILURE); /* the children die with us */
 }
 
-struct conductor *conductor_create(const struct options *options)
+struct runner *runner_create(const struct options *options)
 {
-    struct conductor *c = calloc(1, sizeof(*c));
+    struct runner *c = calloc(1, sizeof(*c));
     char why[160] = "";
 
     if (c == NULL)
@@ -52,17 +52,17 @@ struct conductor *conductor_create(const struct options *options)
     if (c->kill_at == NULL)
         die("memory is out");
     c->redis = demo_redis_open(options->redis_uri, why, sizeof(why));
-    c->till = c->redis != NULL ? till_open(why, sizeof(why)) : NULL;
-    if (c->till == NULL)
+    c->db = c->redis != NULL ? orders_open(why, sizeof(why)) : NULL;
+    if (c->db == NULL)
         die(why);
-    if (till_clear(c->till) != STATEMENT_OK)
-        die(statements_why(c->till));
+    if (orders_clear(c->db) != STATEMENT_OK)
+        die(statements_why(c->db));
     return c;
 }
 
-void conductor_destroy(struct conductor *c)
+void runner_destroy(struct runner *c)
 {
-    statements_close(c->till);
+    statements_close(c->db);
     redisFree(c->redis);
     free(c->kill_at);
     free(c);
@@ -71,7 +71,7 @@ void conductor_destroy(struct conductor *c)
 /* --------------------------------------------------------------- beginning */
 
 /* What an earlier run of the program, with another database, may have left. */
-static void forget_item(struct conductor *c, unsigned long long item)
+static void forget_item(struct runner *c, unsigned long long item)
 {
     redisReply *reply = redisCommand(
         c->redis, "DEL " SALE_PLAIN_KEY " " SALE_ENTRY_KEY " " SALE_SETNX_NAME,
@@ -105,7 +105,7 @@ static int compare(const void *a, const void *b)
 
 /* Kills are due when so many have bought: whatever the speed of the host, they
  * come while pieces are left. */
-static void plan_kills(struct conductor *c)
+static void plan_kills(struct runner *c)
 {
     uint64_t kills = c->options->kills;
 
@@ -117,13 +117,13 @@ static void plan_kills(struct conductor *c)
 
 static size_t pick(void *context, uint64_t *random, uint64_t *ids)
 {
-    struct conductor *c = context;
+    struct runner *c = context;
 
     (void)random;
     return sale_claim(c->sale, ids) ? 1 : 0;
 }
 
-static void set_up(struct conductor *c, const struct strategy *strategy,
+static void set_up(struct runner *c, const struct strategy *strategy,
                    uint64_t item)
 {
     const struct options *o = c->options;
@@ -138,9 +138,9 @@ static void set_up(struct conductor *c, const struct strategy *strategy,
     c->random = o->seed + item;
     plan_kills(c);
     forget_item(c, item);
-    if (till_put_on_sale(c->till, item, strategy_number(strategy), o->pieces) !=
+    if (orders_put_on_sale(c->db, item, strategy_number(strategy), o->pieces) !=
         STATEMENT_OK)
-        die(statements_why(c->till));
+        die(statements_why(c->db));
     c->sale = sale_create(&plan);
     c->fleet = (struct fleet){
         .strategy = strategy,
@@ -154,7 +154,7 @@ static void set_up(struct conductor *c, const struct strategy *strategy,
 /* ------------------------------------------------------------------- sale */
 
 /* A process that has ended by itself is no kill. */
-static void kill_one(struct conductor *c)
+static void kill_one(struct runner *c)
 {
     pid_t pid = c->fleet.pids[fleet_random(&c->random) % c->options->processes];
     bool was_inside;
@@ -169,7 +169,7 @@ static void kill_one(struct conductor *c)
     fleet_replace(&c->fleet, pid);
 }
 
-static void show(struct conductor *c, uint64_t served)
+static void show(struct runner *c, uint64_t served)
 {
     uint64_t now_us = demo_now_us();
 
@@ -185,7 +185,7 @@ static void show(struct conductor *c, uint64_t served)
                   (unsigned long long)atomic_load(&c->sale->buyers_told));
 }
 
-static void conduct(struct conductor *c)
+static void run(struct runner *c)
 {
     struct record *record = &c->sale->record;
     uint64_t served = 0, moved_us = demo_now_us(), now;
@@ -213,15 +213,15 @@ static void conduct(struct conductor *c)
 
 /* ------------------------------------------------------------------ the end */
 
-static void take_proof(struct conductor *c)
+static void take_proof(struct runner *c)
 {
     struct outcome *o = c->out;
     double pieces = (double)c->options->pieces;
     double due = (double)most_sold(c->options);
     struct proof proof;
 
-    if (till_prove(c->till, c->sale, &proof) != STATEMENT_OK)
-        die(statements_why(c->till));
+    if (orders_prove(c->db, c->sale, &proof) != STATEMENT_OK)
+        die(statements_why(c->db));
     o->orders = (double)proof.orders;
     o->oversold = o->orders > pieces ? o->orders - pieces : 0;
     o->stock = (double)proof.stock;
@@ -238,7 +238,7 @@ static double count(const _Atomic uint64_t *counter)
     return (double)atomic_load(counter);
 }
 
-static void take_down(struct conductor *c)
+static void take_down(struct runner *c)
 {
     struct sale *s = c->sale;
     struct outcome *o = c->out;
@@ -261,12 +261,12 @@ static void take_down(struct conductor *c)
     c->sale = NULL;
 }
 
-void conduct_sale(struct conductor *c, const struct strategy *strategy,
-                  uint64_t item, struct outcome *out)
+void run_sale(struct runner *c, const struct strategy *strategy, uint64_t item,
+              struct outcome *out)
 {
     *out = (struct outcome){.strategy = strategy->name, .item = item};
     c->out = out;
     set_up(c, strategy, item);
-    conduct(c);
+    run(c);
     take_down(c);
 }

@@ -23,6 +23,13 @@
  * does not exist is an answer (shed_value_kind), not a failure. No function
  * raises a signal, aborts, or changes the disposition of a signal (MySQL's
  * client library does: see shed_mysql_source_open).
+ *
+ * Versions: a program that was compiled with the headers of 0.2 runs with every
+ * later library of the soname libsnowshed.so.0. Structs that carry their size
+ * (options, struct shed_event) or are passed with it (statistics, struct
+ * shed_client_status) grow at their ends alone. All others are frozen: struct
+ * shed_bytes, shed_error, shed_item, shed_fence and shed_histogram. Enumerators
+ * keep their numbers, and new ones can be added.
  */
 #ifndef SNOWSHED_SNOWSHED_H
 #define SNOWSHED_SNOWSHED_H

@@ -1,0 +1,320 @@
+/*
+ * Distributed locks: one holder at a time of all processes and hosts.
+ *
+ *     if (shed_lock_open(client, shed_str("invoices"), NULL, &lock, &err) ||
+ *         shed_lock_acquire(lock, 2000, &err))
+ *         ... err says why not
+ *     ... work ...
+ *     if (shed_lock_release(lock, &err))
+ *         ... it was lost before the end of the work
+ *
+ * No lock in Redis keeps a second holder out for certain: a process can be
+ * stopped past its lease, a failover can forget the lock. Where that must do
+ * no harm, hand the fencing token of the hold (shed_lock_fence) to whatever is
+ * written to, and let it refuse older ones; snowshed/mysql.h does that for
+ * MySQL. README.md has a table of what breaks which algorithm.
+ *
+ * A handle may be shared by threads; that is also the cheapest way for many
+ * threads to wait for one lock, because only the first of them asks Redis. Two
+ * handles of one name exclude each other as two processes do.
+ *
+ * Owner of a hold: the thread that called shed_lock_acquire, which may acquire
+ * again (each acquire needs a release); or the whole process, if
+ * shed_lock_acquire_async got it: then any thread may release it, and nobody
+ * can enter it again. Any release ends such a hold, even a stray second release
+ * left over from the hold before, so give each task of an event loop its own
+ * handle. If a thread ends without a release, the lock lasts until its lease
+ * ends.
+ *
+ * Other languages: LEASE and QUORUM exclude, and are excluded by, every client
+ * that takes a lock with SET KEY TOKEN NX PX and compares its token before it
+ * extends or deletes it, such as redis-py's Lock, redsync and npm's redlock.
+ * Set exact_key, since those know no prefix. Any string at the key is then
+ * somebody's hold, also one without a time to live: an acquire waits until it
+ * is deleted or expires, and never deletes, overwrites or extends it. With
+ * QUORUM a server that such a client has taken is one server less, also when
+ * that client gets no majority and is about to give it back. What is shared is
+ * exclusion while the leases last, and nothing else:
+ * - a foreign holder has no fencing token: tokens order snowshed's holders
+ *   only;
+ * - a foreign holder that dies keeps the lock for the rest of its time to live,
+ *   or, if that has no end, until somebody deletes the key;
+ * - foreign clients do not queue for a fair lock, and they poll, where ours are
+ *   woken: a lock that ours never leave free for long is seldom free when a
+ *   foreign client looks;
+ * - what we store at the key is binary: a client that decodes replies as text
+ *   must not read it (redis-py's Lock.owned with decode_responses does).
+ *
+ * Handles are cheap: thousands may be open, or one may be opened for a single
+ * use. With LEASE a name leaves a counter in Redis for a day.
+ *
+ * Threads, memory, fork, failure: as in snowshed.h.
+ */
+#ifndef SNOWSHED_LOCK_H
+#define SNOWSHED_LOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct shed_lock;
+
+/* The first three speak the commands that other clients of these algorithms
+ * speak, on a key that is exactly the lock's name. LEASE, on one server
+ * or on a quorum, uses the key lock:{NAME} and keys that begin with it; with
+ * exact_key it uses the key NAME, and side keys
+ * that begin with lock:={TAG}NAME, where TAG is the part of NAME that a Redis
+ * Cluster hashes (for a rare NAME whose part contains a '}': a number with the
+ * same hash slot). */
+enum shed_lock_algorithm {
+    /* SETNX, DEL. Has no lease: a holder that dies holds it for ever. */
+    SHED_LOCK_SETNX,
+    /* SETNX, then EXPIRE; one found without a time to live is given one and
+     * taken. A client that comes between another's two commands takes its
+     * lock; release is a plain DEL, which removes whatever is there. */
+    SHED_LOCK_EXPIRE,
+    /* SETNX of the time at which it ends, by the holder's own wall clock; one
+     * that has ended is taken with GETSET. Hosts whose clocks differ take each
+     * other's locks; a loser's GETSET moves the winner's time.
+     * Source: redis.io, documentation of SETNX, "Design pattern: Locking". */
+    SHED_LOCK_TIMESTAMP,
+    /* SET NX PX of a random token; release and extend compare it. Fencing
+     * tokens. A failover can forget it. Shared with other languages by
+     * exact_key, see above. */
+    SHED_LOCK_LEASE
+};
+
+/*
+ * A hold was lost: its lease ended without a renewal, or it is another's by
+ * now. Called once per lost hold, on a thread of the library, with no lock
+ * held; reason is valid during the call. Set a flag: it must not block, nor
+ * call a function that does. The library does not stop the work.
+ *
+ * A loss is found out by a renewal (so up to a third of the lease later), by
+ * shed_lock_extend, when Redis comes back, or at the lease's end. What was held
+ * is over then, however often it was entered: nothing is to be released, and
+ * the next acquire begins a new hold.
+ */
+typedef void shed_lock_lost_fn(void *user, struct shed_lock *lock,
+                               const struct shed_error *reason);
+
+/* Fill it with SHED_LOCK_OPTIONS_INIT. */
+struct shed_lock_options {
+    size_t size;
+    uint64_t algorithm;      /* enum shed_lock_algorithm; SHED_LOCK_LEASE */
+    uint64_t lease_ms;       /* [10, 86400000]; how long a hold lasts without a
+                                renewal; not used by SETNX */
+    uint64_t watchdog;       /* [0, 1]; 1: renew at a third of the lease until
+                                release, or until the owning thread ends */
+    uint64_t max_hold_ms;    /* [0, 10 years]; the watchdog stops renewing then,
+                                so the hold ends up to a lease later; 0: it does
+                                not */
+    uint64_t fair;           /* [0, 1]; 1: waiters get it in the order in which
+                                they came; LEASE only, and all who use the lock
+                                must agree on it */
+    uint64_t death_grace_ms; /* [0, 60000]; LEASE and QUORUM: a lock whose
+                                holder has not been connected to Redis for so
+                                long is taken before its lease ends, and such
+                                waiters of a fair lock lose their place; 0:
+                                never. A live process comes back within a few
+                                ms */
+    uint64_t in_seconds;     /* [0, 1]; TIMESTAMP: 1: times are in seconds since
+                                1970, 0: in milliseconds; as other clients do */
+    shed_lock_lost_fn *on_lost; /* may be NULL */
+    void *user;                 /* passed to on_lost */
+    uint64_t exact_key; /* [0, 1]; LEASE and QUORUM: 1: the key in Redis is the
+                           name itself, to share the lock with other clients;
+                           all who use the lock must agree on it. Without effect
+                           with the first three, whose key always is the name */
+};
+
+#define SHED_LOCK_OPTIONS_INIT                                                 \
+    {                                                                          \
+        sizeof(struct shed_lock_options), SHED_LOCK_LEASE, 30000, 1, 0, 0,     \
+            150, 0, NULL, NULL, 0                                              \
+    }
+
+#define SHED_LOCK_NAME_MAX_BYTES 1024 /* a resource of the guard's: 255 */
+#define SHED_LOCK_CLIENTS_MAX 15
+
+/*
+ * Open a handle to the lock of a name. Nothing is sent yet.
+ *
+ * The lock keeps the client alive until it is closed. name is any 1 to
+ * SHED_LOCK_NAME_MAX_BYTES bytes. options may be NULL.
+ *
+ * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
+ * numbers to be had), SHED_EFORKED; then *out is NULL.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_open(struct shed_client *client, struct shed_bytes name,
+               const struct shed_lock_options *options, struct shed_lock **out,
+               struct shed_error *err);
+
+/*
+ * Open a handle to a lock that is kept on a majority of several independent
+ * servers (Redlock: redis.io, "Distributed Locks with Redis"), so that it
+ * outlives the failure of a minority. The algorithm is SHED_LOCK_LEASE on each.
+ *
+ * clients is an array of an odd number of clients, 1 to SHED_LOCK_CLIENTS_MAX,
+ * each of its own server (clients of one server are refused when they acquire).
+ * The lock keeps them alive. The first client's library thread drives it.
+ *
+ * Returns: as shed_lock_open; SHED_EINVAL also for a count or an algorithm that
+ * does not fit.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_open_quorum(struct shed_client *const *clients, size_t count,
+                      struct shed_bytes name,
+                      const struct shed_lock_options *options,
+                      struct shed_lock **out, struct shed_error *err);
+
+/*
+ * Close a handle: release the lock if it is held, by whomever. No other call
+ * may be under way on it, so join the threads that wait first; asynchronous
+ * acquires that wait end with SHED_ECLOSED before it returns. NULL is allowed.
+ *
+ * Blocks: for as long as Redis takes to answer, the client's
+ * command_timeout_ms at most. Not to be called on a thread of the library.
+ */
+SHED_API void shed_lock_close(struct shed_lock *lock);
+
+#define SHED_LOCK_WAIT_MAX_MS ((uint64_t)86400000)
+
+/*
+ * Acquire the lock, waiting for it up to wait_ms (0: one try without waiting;
+ * at most SHED_LOCK_WAIT_MAX_MS). Where Redis cannot be asked, it goes on
+ * trying until then.
+ *
+ * The thread that holds it may call this again; it counts.
+ *
+ * A client's first acquire waits, with wait_ms 0 too, until its session with
+ * Redis is up or has failed (a few ms): others see by it that a holder lives.
+ *
+ * Blocks: wait_ms, and for the last try command_timeout_ms at most, twice that
+ * where something has to be given back before it. Not to be called on a thread
+ * of the library.
+ * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others had it all the time;
+ * SHED_EREDIS: Redis (with QUORUM: a majority) could not be asked; SHED_EINVAL
+ * (also: the key holds something that is no lock of this algorithm),
+ * SHED_EDENIED, SHED_ENOMEM, SHED_EBUSY (no random numbers to be had, or 2^32
+ * entries), SHED_EFORKED. After SHED_EREDIS the lock may exist in Redis without
+ * a holder, until Redis can be asked again or a lease has passed
+ * (SHED_LOCK_TIMESTAMP: until it has; SHED_LOCK_SETNX: for ever, if the handle
+ * is closed before).
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
+                  struct shed_error *err);
+
+/* How an asynchronous acquire ended: code is what shed_lock_acquire would have
+ * returned; reason is valid during the call, and NULL with SHED_OK. On a
+ * thread of the library: it must not block. */
+typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
+                               enum shed_code code,
+                               const struct shed_error *reason);
+
+/*
+ * Acquire without blocking; the hold is the process's, not the thread's. (There
+ * is no asynchronous release: it takes a round trip to Redis, and belongs on a
+ * thread that may block that long, not on one of the library.)
+ *
+ * Calls back: done, exactly once if SHED_OK is returned, else never, on a
+ * thread of the library; it may run before this call has returned to you, so
+ * whatever it uses must be ready before.
+ * Returns: SHED_OK: done will be called; SHED_EINVAL, SHED_ENOMEM,
+ * SHED_ECLOSED (called from a done while the lock is being closed),
+ * SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_acquire_async(struct shed_lock *lock, uint64_t wait_ms,
+                        shed_lock_done_fn *done, void *user,
+                        struct shed_error *err);
+
+/*
+ * Release the lock: the last release of as many as there were acquires removes
+ * it from Redis.
+ *
+ * Blocks: command_timeout_ms at most, twice that if a connection breaks
+ * meanwhile. Not to be called on a thread of the library.
+ * Returns: SHED_OK: it was held until now. SHED_ELOST: it was not held by this
+ * thread any more, and the reason says which: it was lost, and somebody may
+ * have worked beside it, or it never was this thread's, or is released already.
+ * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed; it is given up here, and removed
+ * from Redis when that can be asked again, or ends with its lease.
+ * SHED_EDENIED, SHED_ENOMEM: as these. SHED_EINVAL (lock is NULL; called on a
+ * thread of the library), SHED_EFORKED: it is held as before.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_release(struct shed_lock *lock, struct shed_error *err);
+
+/*
+ * Let the lease last lease_ms from now (0: the option's); from then on the
+ * watchdog renews with this length. With the watchdog nothing has to be
+ * extended; without one, this is how Redis is asked whether the lock still
+ * exists. A lease that has ended is not revived, even if nobody took the lock.
+ * With a quorum lease_ms must not exceed the option's: a restarted server
+ * abstains for only that long.
+ *
+ * Blocks: as shed_lock_release.
+ * Returns: SHED_OK; SHED_ELOST: this thread does not hold it any more;
+ * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed: the hold lasts as long as it
+ * would have, see shed_lock_remaining_ms; SHED_EINVAL, SHED_EDENIED,
+ * SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_extend(struct shed_lock *lock, uint64_t lease_ms,
+                 struct shed_error *err);
+
+/* Milliseconds for which the hold of this thread (or of the process) is still
+ * safe, less a margin for clocks that drift; 0 when there is none.
+ * SHED_LOCK_SETNX: UINT64_MAX while held. Asks nobody. */
+SHED_API uint64_t shed_lock_remaining_ms(const struct shed_lock *lock);
+
+/* Returns: 1 while this thread (or the process) holds the lock and its lease
+ * has not ended, by the clock of this host, as far as is known here; else 0.
+ * Asks nobody: shed_lock_extend does. */
+SHED_API int shed_lock_is_mine(const struct shed_lock *lock);
+
+/*
+ * A fencing token: number grows with every holder of a lock, as long as Redis
+ * keeps its data or its clock does not go back; owner (random) tells two
+ * holders apart that got the same number nevertheless. number 0: none.
+ */
+struct shed_fence {
+    uint64_t number;
+    unsigned char owner[16];
+};
+
+/* The token of this thread's (or the process's) hold.
+ * Returns: SHED_OK and *out; SHED_ELOST: there is no such hold; SHED_EFORKED;
+ * SHED_EINVAL: the algorithm has no tokens (the first three); then *out is
+ * zero. */
+SHED_API SHED_MUST_CHECK enum shed_code shed_lock_fence(struct shed_lock *lock,
+                                                        struct shed_fence *out,
+                                                        struct shed_error *err);
+
+/*
+ * Let numbers of later holders be above number. For when what is written to
+ * has seen a higher number than the one that Redis gave: Redis lost its data,
+ * or its clock went back. Release the lock, call this, acquire again. It never
+ * lowers a number.
+ *
+ * Blocks: as shed_lock_release.
+ * Returns: SHED_OK; SHED_EINVAL (no tokens; number of 2^52 or more),
+ * SHED_EREDIS, SHED_ETIMEDOUT, SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_advance(struct shed_lock *lock, uint64_t number,
+                  struct shed_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

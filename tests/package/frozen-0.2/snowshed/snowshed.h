@@ -1,0 +1,570 @@
+/*
+ * snowshed: a read-through cache in Redis that protects a database.
+ *
+ * A missing or expired entry costs one load for all the processes of all the
+ * hosts, whatever the number of callers; the callers are answered as soon as
+ * that one load is.
+ *
+ *     shed_client  one connection to one Redis, opened once per process
+ *     shed_source  where a missing entry comes from: a function of yours, or
+ *                  the MySQL source of snowshed/mysql.h
+ *     shed_cache   a named region of keys with one policy and one source
+ *     shed_value   an immutable, reference-counted answer
+ *
+ * Threads: any function may be called from any thread, until the object is
+ * closed. Nothing survives fork(): open the client in the child. A call in a
+ * child on its parent's client returns SHED_EFORKED and touches nothing.
+ *
+ * Memory: what is passed in is copied before the call returns. What is handed
+ * out is a shed_value; give each back with shed_value_unref.
+ *
+ * Failure: functions return a shed_code, 0 for success. The code says what to
+ * do next; the text in the optional shed_error says what was wrong. A row that
+ * does not exist is an answer (shed_value_kind), not a failure. No function
+ * raises a signal, aborts, or changes the disposition of a signal (MySQL's
+ * client library does: see shed_mysql_source_open).
+ */
+#ifndef SNOWSHED_SNOWSHED_H
+#define SNOWSHED_SNOWSHED_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef SHED_API
+#if defined(__GNUC__)
+#define SHED_API __attribute__((visibility("default")))
+#else
+#define SHED_API
+#endif
+#endif
+
+#if defined(__GNUC__)
+#define SHED_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define SHED_MUST_CHECK
+#endif
+
+#if defined(__GNUC__)
+#define SHED_INLINE static inline __attribute__((unused))
+#else
+#define SHED_INLINE static inline
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* -------------------------------------------------------------- version */
+
+#define SHED_VERSION_MAJOR 0
+#define SHED_VERSION_MINOR 2
+#define SHED_VERSION_PATCH 0
+
+/* Returns: the version of the library that is linked, "0.2.0" say; static. */
+SHED_API const char *shed_version(void);
+
+/* ---------------------------------------------------------------- bytes */
+
+/*
+ * A key, a name or a payload: size bytes of any value, not terminated. It
+ * borrows them: they must stay until the call that it is passed to returns.
+ */
+struct shed_bytes {
+    const void *data;
+    size_t size;
+};
+
+/* In C++ the function hides the constructor of the struct, which is meant. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+SHED_INLINE struct shed_bytes shed_bytes(const void *data, size_t size)
+{
+    struct shed_bytes bytes;
+
+    bytes.data = data;
+    bytes.size = size;
+    return bytes;
+}
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+/* A terminated text, without its end; NULL is no bytes. */
+SHED_INLINE struct shed_bytes shed_str(const char *text)
+{
+    return shed_bytes(text, text != NULL ? strlen(text) : 0);
+}
+
+/* ------------------------------------------------------------- failures */
+
+/* What the caller does next is what tells one code from another. */
+enum shed_code {
+    SHED_OK = 0,
+    SHED_EINVAL,    /* the call is wrong: fix the program */
+    SHED_ENOMEM,    /* memory is out: nothing has changed, try later */
+    SHED_ETIMEDOUT, /* the deadline passed first: try again or give up */
+    SHED_EBUSY,     /* a bound is reached (a queue, threads, descriptors,
+                       randomness): shed this request, do not retry */
+    SHED_EREDIS,    /* Redis failed or cannot be reached: try again later */
+    SHED_ESOURCE,   /* the source failed to load: try again later */
+    SHED_ETOOBIG,   /* the value exceeds the cache's limit: use the source */
+    SHED_EDENIED,   /* Redis refuses us (password, database, ACL): tell the
+                       operator */
+    SHED_ECLOSED,   /* the client or the lock is being closed */
+    SHED_EFORKED,   /* the client belongs to another process: open your own */
+    SHED_ELOST /* the lock is not yours any more: roll back, acquire again */
+};
+
+#define SHED_REASON_BYTES 240
+
+/*
+ * Why a call failed: outermost cause first, always terminated, never with a
+ * password or a payload in it. Set on failure, untouched on success.
+ */
+struct shed_error {
+    enum shed_code code;
+    char reason[SHED_REASON_BYTES];
+};
+
+/* Returns: the name of an enum shed_code, "SHED_EBUSY" say; static, never NULL.
+ */
+SHED_API const char *shed_code_name(enum shed_code code);
+
+/* --------------------------------------------------------------- client */
+
+struct shed_client;
+
+enum shed_wait {
+    SHED_WAIT_AUTO = 0, /* by push where Redis grants it, else as POLL */
+    SHED_WAIT_POLL = 1  /* by jittered timer alone: no tracking, no pub-sub */
+};
+
+enum shed_log_level {
+    SHED_LOG_INFO,    /* connected */
+    SHED_LOG_WARNING, /* the connection is lost, or cannot be made */
+    SHED_LOG_ERROR    /* Redis refuses the password or the database */
+};
+
+/*
+ * How one process talks to Redis. Fill it with SHED_CLIENT_OPTIONS_INIT, which
+ * writes every default, then change what you like.
+ */
+struct shed_client_options {
+    size_t size; /* set by the initialiser; tells versions apart */
+    uint64_t connect_timeout_ms; /* [1, 600000]; connect, AUTH, SELECT,
+                                    ROLE */
+    uint64_t command_timeout_ms; /* [1, 600000]; a connection on which no reply
+                                    comes for this long, though one is due, is
+                                    closed for good */
+    uint64_t reconnect_min_ms;   /* [1, 60000]; first pause after a failure */
+    uint64_t reconnect_max_ms;   /* [reconnect_min_ms, 600000]; the pause
+                                    doubles up to this, with full jitter */
+    uint64_t links;              /* [1, 64]; connections that threads share */
+    uint64_t wait;               /* enum shed_wait */
+    /* Told once when the client's standing with Redis changes: it is connected,
+     * it is not, it is refused. text is one line, without secrets, and gone
+     * afterwards. Called on the client's own thread, with no lock held, never
+     * before shed_client_open was called nor after shed_client_close has
+     * returned; all else of the client waits meanwhile, so it returns soon, and
+     * calls nothing of the client but shed_client_status. NULL: nobody is
+     * told. */
+    void (*on_log)(void *user, enum shed_log_level level, const char *text);
+    void *log_user; /* passed to it */
+};
+
+#define SHED_CLIENT_OPTIONS_INIT                                               \
+    {                                                                          \
+        sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 2,           \
+            SHED_WAIT_AUTO, NULL, NULL                                         \
+    }
+
+/*
+ * Open a client.
+ *
+ * uri is redis://[user[:password]@]host[:port][/db] or
+ * unix:[//[user[:password]@]]/path[?db=n], so unix:/run/redis.sock is one;
+ * percent-encode what is special.
+ * options may be NULL for the defaults. Redis need not be up: the client
+ * connects when needed and again after failures, with a growing pause between.
+ * A server that is a replica is not used: the host name, or the path, is looked
+ * up again.
+ *
+ * A name that does not resolve is like a Redis that is not up.
+ *
+ * Blocks: while the host name is resolved; it does not wait for Redis.
+ * Returns: SHED_OK and *out; SHED_EINVAL (uri, options), SHED_ENOMEM,
+ * SHED_EBUSY (no thread or descriptor to be had); then *out is NULL.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_client_open(const char *uri, const struct shed_client_options *options,
+                 struct shed_client **out, struct shed_error *err);
+
+/*
+ * Give up the caller's hold on a client. Its caches and locks keep it alive and
+ * go on working; when the last of them has been closed, its connections and its
+ * thread end. So handles may be closed in any order, each exactly once.
+ *
+ * NULL is allowed. In a forked child it frees the child's memory and leaves the
+ * parent's connections alone. Not to be called on a thread of the library.
+ */
+SHED_API void shed_client_close(struct shed_client *client);
+
+struct shed_client_status {
+    uint64_t is_up;         /* 1: connected, set up, to a primary; else 0 */
+    struct shed_error last; /* why it was last not so; SHED_OK: it never was
+                               otherwise, or nothing is known yet */
+};
+
+/*
+ * Copy how the client stands with Redis into *out; size is sizeof *out.
+ *
+ * It is the state of the connection that the client keeps up by itself, and
+ * asks nobody. Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library
+ * knows), SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_client_status_read(struct shed_client *client,
+                        struct shed_client_status *out, size_t size,
+                        struct shed_error *err);
+
+/* What a name in Redis is used for. */
+enum shed_use {
+    SHED_USE_CACHE,    /* a cache of this name */
+    SHED_USE_LOCK,     /* a lock of this name, LEASE or QUORUM, that does not
+                          have exact_key set */
+    SHED_USE_TEXT_LOCK /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
+};
+
+/*
+ * Ask whether Redis is there, and grants what the use of a name needs: for the
+ * start of a program, which can tell its operator at once. Nothing is written.
+ *
+ * name is what the cache or the lock will be opened with. From Redis 7 on, what
+ * the user lacks is named in err as ACL SETUSER would grant it: commands, keys
+ * ("~..."), channels. An older server cannot tell: there SHED_OK says that
+ * Redis can be reached and runs scripts.
+ *
+ * Blocks: one round trip, timeout_ms at most (0: command_timeout_ms).
+ * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the
+ * database is refused), SHED_EREDIS (it cannot be reached, or is a replica),
+ * SHED_ETIMEDOUT, SHED_EINVAL, SHED_EBUSY, SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_client_probe(struct shed_client *client, enum shed_use use,
+                  struct shed_bytes name, uint64_t timeout_ms,
+                  struct shed_error *err);
+
+/* --------------------------------------------------------------- source */
+
+struct shed_source;
+
+/* One batch of keys to load; handed to a shed_load_fn. */
+struct shed_load;
+
+/*
+ * Load a batch: answer every key of load, then call shed_load_done once.
+ *
+ * It runs on one of the source's loader threads. Answers and shed_load_done
+ * may come from any thread, also after the function has returned; the load
+ * counts against max_loads until done. Read the present: a snapshot that was
+ * opened before this function was called can resurrect an old row.
+ *
+ * user is what was given to shed_source_open; thread is what thread_start
+ * returned for this loader thread, NULL without one.
+ */
+typedef void shed_load_fn(void *user, void *thread, struct shed_load *load);
+
+/* Number of keys of the batch, 1 to max_batch. A key can stand twice (two
+ * caches, an invalidation in between): each is answered for itself. */
+SHED_API size_t shed_load_count(const struct shed_load *load);
+
+/* The i-th key; valid until shed_load_done. No bytes beyond the last. */
+SHED_API struct shed_bytes shed_load_key(const struct shed_load *load,
+                                         size_t i);
+
+/* Milliseconds left of the source's load_timeout_ms; 0 when that is past. A
+ * source should give up then, and fail what is open. (Callers may have given up
+ * before, by deadlines of their own; the next ones are served.) */
+SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
+
+/*
+ * Answer the i-th key: a row with this payload (copied; may be empty), a row
+ * that is NULL, no such row, a row that is too long to be passed on (its
+ * callers get SHED_ETOOBIG, as with a payload above the cache's
+ * value_limit_bytes), or a failure. The last answer for a key counts. A key
+ * without an answer fails when the load is done: an error is not absence.
+ *
+ * reason is a terminated text without secrets; it reaches the callers.
+ */
+SHED_API void shed_load_value(struct shed_load *load, size_t i,
+                              struct shed_bytes row);
+SHED_API void shed_load_null(struct shed_load *load, size_t i);
+SHED_API void shed_load_absent(struct shed_load *load, size_t i);
+SHED_API void shed_load_too_big(struct shed_load *load, size_t i,
+                                const char *reason);
+SHED_API void shed_load_fail(struct shed_load *load, size_t i,
+                             const char *reason);
+
+/* Finish a load, exactly once. load and its keys are gone afterwards. */
+SHED_API void shed_load_done(struct shed_load *load);
+
+/* Fill it with SHED_SOURCE_OPTIONS_INIT. */
+struct shed_source_options {
+    size_t size;
+    uint64_t max_loads;     /* [1, 1024]; loads at a time, a thread for each:
+                               the bound on queries alive in the database
+                               because of this process */
+    uint64_t max_batch;     /* [1, 10000]; keys per load */
+    uint64_t batch_wait_ms; /* [0, 1000]; while other loads run, a load that
+                               is not full waits this long for more keys */
+    uint64_t queue_limit;   /* [1, 10000000]; keys that wait for a load; beyond
+                               it callers get SHED_EBUSY at once */
+    uint64_t load_timeout_ms; /* [1, 3600000]; the longest load; the lease
+                                 record lives this long */
+    /* Called on each loader thread when it starts and ends; may be NULL.
+     * Their thread argument is what shed_load_fn gets. */
+    void *(*thread_start)(void *user);
+    void (*thread_stop)(void *user, void *thread);
+    /* Called once, when the source has been closed and no cache uses it. */
+    void (*on_close)(void *user);
+};
+
+#define SHED_SOURCE_OPTIONS_INIT                                               \
+    {                                                                          \
+        sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
+            NULL, NULL                                                         \
+    }
+
+/*
+ * Open a source that calls load.
+ *
+ * user is passed through and must live until on_close is called. Loader
+ * threads start with the first key and wait idle afterwards.
+ *
+ * Calls back: load, on loader threads, up to max_loads at a time.
+ * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM; then *out is NULL and
+ * on_close is not called.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_source_open(shed_load_fn *load, void *user,
+                 const struct shed_source_options *options,
+                 struct shed_source **out, struct shed_error *err);
+
+/*
+ * Give up the caller's hold on a source. Caches that use it keep it alive;
+ * with the last of them gone, loads under way are waited for and its threads
+ * end. NULL is allowed. Not to be called from a load.
+ */
+SHED_API void shed_source_close(struct shed_source *source);
+
+/* ---------------------------------------------------------------- value */
+
+struct shed_value;
+
+enum shed_kind {
+    SHED_KIND_ROW,   /* data and size are the row's */
+    SHED_KIND_NULL,  /* the row is there and its value is NULL */
+    SHED_KIND_ABSENT /* there is no such row */
+};
+
+enum shed_origin {
+    SHED_ORIGIN_REDIS,      /* it stood in Redis */
+    SHED_ORIGIN_LOAD,       /* loaded during this call and published */
+    SHED_ORIGIN_UNPUBLISHED /* loaded during this call, not kept: invalidated
+                        meanwhile, or Redis could not be written */
+};
+
+/* Of NULL: SHED_KIND_ABSENT. */
+SHED_API enum shed_kind shed_value_kind(const struct shed_value *value);
+
+/* The payload, NULL where the size is 0 and of NULL. It is not terminated. */
+SHED_API const void *shed_value_data(const struct shed_value *value);
+
+/* The payload's length in bytes; of NULL: 0. */
+SHED_API size_t shed_value_size(const struct shed_value *value);
+
+/* Milliseconds since it was published, by the server's clock as this process
+ * knows it; 0 for SHED_ORIGIN_UNPUBLISHED. */
+SHED_API uint64_t shed_value_age_ms(const struct shed_value *value);
+
+/* Of NULL: SHED_ORIGIN_UNPUBLISHED. */
+SHED_API enum shed_origin shed_value_origin(const struct shed_value *value);
+
+/* Take another reference; returns value. */
+SHED_API struct shed_value *shed_value_ref(struct shed_value *value);
+
+/* Give a reference back; the last one frees the value. NULL is allowed. A
+ * value may outlive its cache and its client. */
+SHED_API void shed_value_unref(struct shed_value *value);
+
+/* ---------------------------------------------------------------- cache */
+
+struct shed_cache;
+
+/* With Redis out of reach, or when it refuses to be written. A Redis that
+ * refuses the password, the database or a command is no such case: a get is
+ * SHED_EDENIED then, so that a wrong configuration does not go unnoticed. */
+enum shed_redis_down {
+    SHED_REDIS_DOWN_SOURCE = 0, /* load from the source, within its bounds */
+    SHED_REDIS_DOWN_FAIL = 1    /* return SHED_EREDIS */
+};
+
+/* Fill it with SHED_CACHE_OPTIONS_INIT. */
+struct shed_cache_options {
+    size_t size;
+    uint64_t ttl_ms;          /* [1, 10 years]; how long a row is kept */
+    uint64_t ttl_jitter_pct;  /* [0, 90]; each ttl is shortened at random by
+                                 up to so many percent, so that what is written
+                                 together does not expire together */
+    uint64_t negative_ttl_ms; /* [0, 10 years]; how long "no such row" is kept;
+                                 0: not kept */
+    uint64_t failure_ttl_ms;  /* [0, 60000]; how long a failed load answers
+                                 other callers, with jitter down to half; 0:
+                                 the next caller loads again */
+    uint64_t lease_ms;        /* [10, 600000]; a loader that is not heard of
+                                 for this long is replaced; one that died is
+                                 replaced at once where pushes work */
+    uint64_t grace_ms;        /* [0, 60000]; a lease younger than this is not
+                                 taken from a loader that seems to be dead */
+    uint64_t timeout_ms;      /* [1, 3600000]; default deadline of a call */
+    uint64_t value_limit_bytes; /* [1, 256 MiB]; longest payload */
+    uint64_t redis_down;        /* enum shed_redis_down */
+};
+
+#define SHED_CACHE_OPTIONS_INIT                                                \
+    {                                                                          \
+        sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE                              \
+    }
+
+#define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
+#define SHED_KEY_MAX_BYTES 1024 /* longest key */
+
+/* As timeout_ms of a call: the timeout_ms of the cache's options. */
+#define SHED_TIMEOUT_DEFAULT ((uint64_t)0)
+
+/*
+ * Open a cache: name is what its keys begin with in Redis, where the entry of
+ * KEY is NAME:{KEY}. A name is 1 to SHED_NAME_MAX_BYTES of printable ASCII
+ * without space, '{' and '}'. The name "lock" is refused: locks have keys of
+ * that form. No two caches of a process may have one name; of one client they
+ * are refused.
+ *
+ * source is used until the cache is closed. options may be NULL.
+ *
+ * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EFORKED; then *out
+ * is NULL.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_cache_open(struct shed_client *client, const char *name,
+                struct shed_source *source,
+                const struct shed_cache_options *options,
+                struct shed_cache **out, struct shed_error *err);
+
+/* Close a cache; no call may be under way on it. Waits for its loads to be
+ * done. NULL is allowed. Not to be called on a thread of the library. */
+SHED_API void shed_cache_close(struct shed_cache *cache);
+
+/*
+ * Get the value of a key: from Redis, or from the source, loaded once for all.
+ *
+ * key is any 1 to SHED_KEY_MAX_BYTES bytes. timeout_ms counts from now;
+ * SHED_TIMEOUT_DEFAULT is the cache's own. The value was current at some
+ * instant during the call.
+ *
+ * Blocks: until answered, timeout_ms at most.
+ * Returns: SHED_OK and *out, a reference of yours (whose kind may be
+ * SHED_KIND_ABSENT); SHED_EINVAL, SHED_ETIMEDOUT, SHED_EBUSY (the source's
+ * queue is full), SHED_ESOURCE (the load failed, here or elsewhere),
+ * SHED_ETOOBIG, SHED_EREDIS (only with SHED_REDIS_DOWN_FAIL), SHED_EDENIED,
+ * SHED_ENOMEM, SHED_ECLOSED, SHED_EFORKED; then *out is NULL.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_get(struct shed_cache *cache, struct shed_bytes key, uint64_t timeout_ms,
+         struct shed_value **out, struct shed_error *err);
+
+/* One key of shed_get_many: you set the key, the call sets the rest. */
+struct shed_item {
+    struct shed_bytes key;
+    struct shed_value *value; /* a reference of yours; NULL on failure */
+    enum shed_code code;      /* as shed_get returns it for this key */
+};
+
+#define SHED_MANY_MAX 10000 /* most keys of one call */
+
+/*
+ * Get many keys: one pipeline for what is cached, batches for what is not.
+ *
+ * A key may stand in items more than once. count 0 is allowed.
+ *
+ * Blocks: until all are answered, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
+ * Returns: SHED_OK if every item is; else the code of the first item that is
+ * not, with its reason in err. Items are always all set, and those that were
+ * answered hold values, unless SHED_EINVAL (then every value is NULL).
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
+              uint64_t timeout_ms, struct shed_error *err);
+
+/*
+ * Store a row that you have just committed, and end loads under way.
+ *
+ * Call it after COMMIT. Two puts of one key can arrive in the wrong order:
+ * where two writers may meet, prefer shed_invalidate.
+ *
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
+ * Returns: SHED_OK; SHED_EINVAL, SHED_ETOOBIG: nothing was written;
+ * SHED_ETIMEDOUT, SHED_EREDIS: it may have been written or not: repeat it, or
+ * call shed_invalidate; SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
+         uint64_t timeout_ms, struct shed_error *err);
+
+/*
+ * Remove the entry of a key and revoke the lease of a load under way, so that
+ * nothing loaded before can be published after.
+ *
+ * Call it after COMMIT. When it has returned SHED_OK, no get of any process
+ * that begins later is answered from before; in this process that holds even
+ * where it failed, as far as Redis allows. A DEL of the key by any other
+ * program does the same.
+ *
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
+ * Returns: SHED_OK; SHED_EINVAL; SHED_ETIMEDOUT, SHED_EREDIS: it may have been
+ * removed or not: repeat it, else the old row can be read until its ttl ends;
+ * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
+                uint64_t timeout_ms, struct shed_error *err);
+
+/*
+ * Invalidate many keys in one pipeline, with what shed_invalidate promises for
+ * each.
+ *
+ * A key may stand in keys more than once. count 0 is allowed, SHED_MANY_MAX is
+ * the most. Others can see some of the keys removed before the rest.
+ *
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
+ * Returns: SHED_OK if it is so for every key; SHED_EINVAL, of too many keys or
+ * of one that is wrong (err says which): nothing was removed; SHED_ETIMEDOUT,
+ * SHED_EREDIS: any of them may have been removed or not: repeat it with all;
+ * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
+                     size_t count, uint64_t timeout_ms, struct shed_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,425 @@
+/*
+ * snowshed for C++17: handles that close themselves, string views for keys and
+ * payloads, and results instead of codes. Header-only; link as for C. Nothing
+ * here throws, and it works with -fno-exceptions (only memory for its own few
+ * objects comes from operator new).
+ *
+ *     auto client = shed::client::open("redis://localhost");
+ *     auto source = shed::source::open([](shed::batch batch) {
+ *         for (std::size_t i = 0; i < batch.count(); i++)
+ *             batch.value(i, look_up(batch.key(i)));
+ *     });
+ *     auto items = shed::cache::open(*client, "item", *source);
+ *     auto value = items->get("42");
+ *     if (!value)
+ *         std::fprintf(stderr, "%s\n", value.error().reason);
+ *     else if (value->is_row())
+ *         use(value->view());
+ *
+ * What a function promises (threads, blocking, failures) is written at the C
+ * function of the same name. Handles may be destroyed in any order.
+ */
+#ifndef SNOWSHED_SNOWSHED_HPP
+#define SNOWSHED_SNOWSHED_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <snowshed/lock.h>
+#include <snowshed/snowshed.h>
+
+namespace shed {
+
+using error = ::shed_error;
+
+inline struct ::shed_bytes to_bytes(std::string_view text) noexcept
+{
+    return ::shed_bytes(text.data() != nullptr ? text.data() : "",
+                        text.size());
+}
+
+inline std::string_view to_view(struct ::shed_bytes bytes) noexcept
+{
+    return {static_cast<const char *>(bytes.data), bytes.size};
+}
+
+/* A T, or why there is none. To look at the wrong one of the two is a mistake
+ * of the program, as with std::optional. */
+template <class T> class [[nodiscard]] result
+{
+  public:
+    result(T value) : value_(std::move(value)) {}
+    result(const shed::error &error) : error_(error) {}
+
+    explicit operator bool() const noexcept { return value_.has_value(); }
+    T &operator*() noexcept { return *value_; }
+    const T &operator*() const noexcept { return *value_; }
+    T *operator->() noexcept { return &*value_; }
+    const T *operator->() const noexcept { return &*value_; }
+    const shed::error &error() const noexcept { return error_; }
+
+    /* SHED_OK with a value. */
+    enum shed_code code() const noexcept
+    {
+        return value_ ? SHED_OK : error_.code;
+    }
+
+  private:
+    std::optional<T> value_;
+    shed::error error_ = {};
+};
+
+template <> class [[nodiscard]] result<void>
+{
+  public:
+    result() = default;
+    result(const shed::error &error) : error_(error) {}
+
+    explicit operator bool() const noexcept { return error_.code == SHED_OK; }
+    const shed::error &error() const noexcept { return error_; }
+    enum shed_code code() const noexcept { return error_.code; }
+
+  private:
+    shed::error error_ = {};
+};
+
+namespace detail {
+
+inline result<void> done(enum shed_code code, const error &err)
+{
+    return code == SHED_OK ? result<void>() : result<void>(err);
+}
+
+template <auto close> struct closer {
+    template <class T> void operator()(T *handle) const noexcept
+    {
+        close(handle);
+    }
+};
+
+} // namespace detail
+
+/* An answer; copies share the payload. */
+class value
+{
+  public:
+    /* Takes over a reference. */
+    explicit value(struct shed_value *adopted) noexcept : value_(adopted) {}
+    value(const value &other) noexcept
+        : value_(other.value_ != nullptr ? shed_value_ref(other.value_)
+                                         : nullptr)
+    {
+    }
+    value(value &&other) noexcept
+        : value_(std::exchange(other.value_, nullptr))
+    {
+    }
+    value &operator=(value other) noexcept
+    {
+        std::swap(value_, other.value_);
+        return *this;
+    }
+    ~value() { shed_value_unref(value_); }
+
+    enum shed_kind kind() const noexcept { return shed_value_kind(value_); }
+    bool is_row() const noexcept { return kind() == SHED_KIND_ROW; }
+    bool is_null() const noexcept { return kind() == SHED_KIND_NULL; }
+    bool is_absent() const noexcept { return kind() == SHED_KIND_ABSENT; }
+
+    /* The payload; it lives as long as this value or a copy of it. */
+    std::string_view view() const noexcept
+    {
+        return {static_cast<const char *>(shed_value_data(value_)),
+                shed_value_size(value_)};
+    }
+    std::uint64_t age_ms() const noexcept { return shed_value_age_ms(value_); }
+    enum shed_origin origin() const noexcept
+    {
+        return shed_value_origin(value_);
+    }
+
+  private:
+    struct shed_value *value_;
+};
+
+class client
+{
+  public:
+    static result<client> open(const char *uri,
+                               const shed_client_options *options = nullptr)
+    {
+        struct shed_client *handle = nullptr;
+        shed::error err;
+        if (shed_client_open(uri, options, &handle, &err) != SHED_OK)
+            return err;
+        return client(handle);
+    }
+    struct shed_client *get() const noexcept { return handle_.get(); }
+
+  private:
+    explicit client(struct shed_client *handle) noexcept : handle_(handle) {}
+
+    std::unique_ptr<struct shed_client, detail::closer<shed_client_close>>
+        handle_;
+};
+
+/* A batch of keys to load. Its end is the end of the load: keys without an
+ * answer have failed. Move it to another thread to answer later. */
+class batch
+{
+  public:
+    explicit batch(struct shed_load *load) noexcept : load_(load) {}
+
+    std::size_t count() const noexcept { return shed_load_count(load_.get()); }
+    std::string_view key(std::size_t i) const noexcept
+    {
+        return to_view(shed_load_key(load_.get(), i));
+    }
+    std::uint64_t remaining_ms() const noexcept
+    {
+        return shed_load_remaining_ms(load_.get());
+    }
+    void value(std::size_t i, std::string_view row) noexcept
+    {
+        shed_load_value(load_.get(), i, to_bytes(row));
+    }
+    void null(std::size_t i) noexcept { shed_load_null(load_.get(), i); }
+    void absent(std::size_t i) noexcept { shed_load_absent(load_.get(), i); }
+    void fail(std::size_t i, const char *reason) noexcept
+    {
+        shed_load_fail(load_.get(), i, reason);
+    }
+
+  private:
+    std::unique_ptr<struct shed_load, detail::closer<shed_load_done>> load_;
+};
+
+class source
+{
+  public:
+    /* Calls load on loader threads; it must not throw. thread_start,
+     * thread_stop and on_close of the options must be NULL. */
+    static result<source> open(std::function<void(batch)> load,
+                               const shed_source_options *options = nullptr)
+    {
+        using function = std::function<void(batch)>;
+        shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+        auto owned = std::make_unique<function>(std::move(load));
+        struct shed_source *handle = nullptr;
+        shed::error err;
+        if (options != nullptr)
+            o = *options;
+        o.on_close = [](void *user) { delete static_cast<function *>(user); };
+        if (shed_source_open(
+                [](void *user, void *, struct shed_load *l) noexcept {
+                    (*static_cast<function *>(user))(batch(l));
+                },
+                owned.get(), &o, &handle, &err) != SHED_OK)
+            return err;
+        (void)owned.release(); /* on_close deletes it */
+        return adopt(handle);
+    }
+
+    /* Take over a source of the C interface's, from shed_mysql_source_open
+     * for example. */
+    static source adopt(struct shed_source *handle) noexcept
+    {
+        return source(handle);
+    }
+    struct shed_source *get() const noexcept { return handle_.get(); }
+
+  private:
+    explicit source(struct shed_source *handle) noexcept : handle_(handle) {}
+
+    std::unique_ptr<struct shed_source, detail::closer<shed_source_close>>
+        handle_;
+};
+
+class cache
+{
+  public:
+    static result<cache> open(const client &client, const char *name,
+                              const source &source,
+                              const shed_cache_options *options = nullptr)
+    {
+        struct shed_cache *handle = nullptr;
+        shed::error err;
+        if (shed_cache_open(client.get(), name, source.get(), options, &handle,
+                            &err) != SHED_OK)
+            return err;
+        return cache(handle);
+    }
+
+    result<value> get(std::string_view key,
+                      std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        struct shed_value *out = nullptr;
+        shed::error err;
+        if (shed_get(get(), to_bytes(key), timeout_ms, &out, &err) != SHED_OK)
+            return err;
+        return value(out);
+    }
+
+    /* One result for each key, in their order. The reason of a failed key is
+     * that of the first one that failed; its code is its own. */
+    std::vector<result<value>>
+    get_many(const std::vector<std::string_view> &keys,
+             std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        std::vector<struct shed_item> items(keys.size());
+        std::vector<result<value>> results;
+        shed::error err = {};
+        for (std::size_t i = 0; i < keys.size(); i++)
+            items[i] = {to_bytes(keys[i]), nullptr, SHED_OK};
+        (void)!shed_get_many(get(), items.data(), items.size(), timeout_ms,
+                             &err);
+        results.reserve(items.size());
+        for (const auto &item : items) {
+            if (item.code == SHED_OK) {
+                results.emplace_back(value(item.value));
+            } else {
+                err.code = item.code;
+                results.emplace_back(err);
+            }
+        }
+        return results;
+    }
+
+    result<void> put(std::string_view key, std::string_view row,
+                     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        shed::error err;
+        return detail::done(
+            shed_put(get(), to_bytes(key), to_bytes(row), timeout_ms, &err),
+            err);
+    }
+
+    result<void>
+    invalidate(std::string_view key,
+               std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        shed::error err;
+        return detail::done(
+            shed_invalidate(get(), to_bytes(key), timeout_ms, &err), err);
+    }
+
+    struct shed_cache *get() const noexcept { return handle_.get(); }
+
+  private:
+    explicit cache(struct shed_cache *handle) noexcept : handle_(handle) {}
+
+    std::unique_ptr<struct shed_cache, detail::closer<shed_cache_close>>
+        handle_;
+};
+
+/* A lock that is held; its end releases it. It must not outlive its lock, and
+ * belongs to the thread that acquired it. */
+class hold
+{
+  public:
+    hold(hold &&other) noexcept : lock_(std::exchange(other.lock_, nullptr)) {}
+    hold &operator=(hold &&other) noexcept
+    {
+        std::swap(lock_, other.lock_);
+        return *this;
+    }
+    ~hold()
+    {
+        if (lock_ != nullptr)
+            (void)!shed_lock_release(lock_, nullptr);
+    }
+
+    /* Release now, to hear whether it was held until the end. */
+    result<void> release()
+    {
+        shed::error err;
+        return detail::done(
+            shed_lock_release(std::exchange(lock_, nullptr), &err), err);
+    }
+    result<void> extend(std::uint64_t lease_ms = 0) const
+    {
+        shed::error err;
+        return detail::done(shed_lock_extend(lock_, lease_ms, &err), err);
+    }
+    result<shed_fence> fence() const
+    {
+        shed_fence out;
+        shed::error err;
+        if (shed_lock_fence(lock_, &out, &err) != SHED_OK)
+            return err;
+        return out;
+    }
+    bool is_mine() const noexcept { return shed_lock_is_mine(lock_) != 0; }
+    std::uint64_t remaining_ms() const noexcept
+    {
+        return shed_lock_remaining_ms(lock_);
+    }
+
+  private:
+    friend class lock;
+    explicit hold(struct shed_lock *lock) noexcept : lock_(lock) {}
+
+    struct shed_lock *lock_;
+};
+
+class lock
+{
+  public:
+    static result<lock> open(const client &client, std::string_view name,
+                             const shed_lock_options *options = nullptr)
+    {
+        struct shed_lock *handle = nullptr;
+        shed::error err;
+        if (shed_lock_open(client.get(), to_bytes(name), options, &handle,
+                           &err) != SHED_OK)
+            return err;
+        return lock(handle);
+    }
+
+    static result<lock> open_quorum(const std::vector<const client *> &clients,
+                                    std::string_view name,
+                                    const shed_lock_options *options = nullptr)
+    {
+        std::vector<struct shed_client *> handles;
+        struct shed_lock *handle = nullptr;
+        shed::error err;
+        for (const client *client : clients)
+            handles.push_back(client->get());
+        if (shed_lock_open_quorum(handles.data(), handles.size(),
+                                  to_bytes(name), options, &handle,
+                                  &err) != SHED_OK)
+            return err;
+        return lock(handle);
+    }
+
+    /* wait_ms 0: one try. */
+    result<hold> acquire(std::uint64_t wait_ms) const
+    {
+        shed::error err;
+        if (shed_lock_acquire(get(), wait_ms, &err) != SHED_OK)
+            return err;
+        return hold(get());
+    }
+    result<void> advance(std::uint64_t number) const
+    {
+        shed::error err;
+        return detail::done(shed_lock_advance(get(), number, &err), err);
+    }
+    struct shed_lock *get() const noexcept { return handle_.get(); }
+
+  private:
+    explicit lock(struct shed_lock *handle) noexcept : handle_(handle) {}
+
+    std::unique_ptr<struct shed_lock, detail::closer<shed_lock_close>> handle_;
+};
+
+} // namespace shed
+
+#endif

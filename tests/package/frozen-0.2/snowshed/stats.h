@@ -1,0 +1,138 @@
+/*
+ * What a cache, or the handle of a lock, has done so far: counters and latency
+ * histograms, as a struct and as Prometheus text. All counters only grow, from
+ * the opening on.
+ */
+#ifndef SNOWSHED_STATS_H
+#define SNOWSHED_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/lock.h>
+#include <snowshed/snowshed.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * The counters of a cache: X(field, help). One row is one counter, one field of
+ * struct shed_stats, and one metric, snowshed_<field>_total. New ones go at the
+ * end.
+ */
+#define SHED_COUNTERS(X)                                                       \
+    X(hits, "keys answered with a row or a NULL that stood in Redis")          \
+    X(negative_hits, "keys answered with a kept 'no such row'")                \
+    X(misses, "keys that were not at hand in Redis")                           \
+    X(joins, "keys that joined a flight of this process")                      \
+    X(waits, "flights that found the lease taken")                             \
+    X(polls, "looks at Redis by waiters because of the timer")                 \
+    X(pushes, "looks at Redis by waiters because of a push")                   \
+    X(loads, "calls of the source, a batch each")                              \
+    X(loaded_keys, "keys that were passed to the source")                      \
+    X(load_failures, "keys that the source failed to load")                    \
+    X(leases_won, "leases taken of a key without one")                         \
+    X(leases_lost, "leases that were taken over from us or revoked")           \
+    X(leases_taken_over, "leases taken from a dead or silent holder")          \
+    X(published, "loaded values that were stored")                             \
+    X(publishes_superseded, "loaded values for which another stood already")   \
+    X(publishes_invalidated, "loaded values refused: invalidated meanwhile")   \
+    X(unpublished, "loaded values that Redis could not take")                  \
+    X(foreign_entries, "entries of a wrong type, magic or format replaced")    \
+    X(corrupt_entries, "entries of a wrong length or checksum replaced")       \
+    X(invalidations, "keys invalidated")                                       \
+    X(puts, "keys put")                                                        \
+    X(errors_timeout, "keys that ended with SHED_ETIMEDOUT")                   \
+    X(errors_busy, "keys that ended with SHED_EBUSY")                          \
+    X(errors_redis, "keys that ended with SHED_EREDIS")                        \
+    X(errors_source, "keys that ended with SHED_ESOURCE")                      \
+    X(errors_other, "keys that ended with another failure")
+
+/* The counters of a lock, fields of struct shed_lock_stats and metrics
+ * snowshed_lock_<field>_total. Entries of one who holds it count nowhere. */
+#define SHED_LOCK_COUNTERS(X)                                                  \
+    X(acquired, "holds that began")                                            \
+    X(tries, "times that Redis was asked for the lock")                        \
+    X(timeouts, "acquires that ended with SHED_ETIMEDOUT")                     \
+    X(failures, "acquires that ended with another failure")                    \
+    X(released, "holds that were released, confirmed by Redis")                \
+    X(lost, "holds that were lost")                                            \
+    X(renewals, "renewals by the watchdog, confirmed by Redis")                \
+    X(renewal_failures, "renewals by the watchdog that were not")
+
+/* Buckets are powers of two: bucket i counts what is at most 2^i, and more than
+ * fits the one before it; the last counts all that is more. Times are in whole
+ * microseconds. */
+#define SHED_BUCKETS 28
+
+struct shed_histogram {
+    uint64_t bucket[SHED_BUCKETS]; /* not cumulative */
+    uint64_t count;
+    uint64_t sum; /* microseconds, or what is counted */
+};
+
+/*
+ * The two structs grow at their ends alone, by new counters, so that no field
+ * ever moves: a program that was compiled with an older header reads its own
+ * fields. struct shed_histogram is frozen, and so is the number of histograms.
+ */
+struct shed_stats {
+    struct shed_histogram hit_us;     /* gets answered from Redis at once */
+    struct shed_histogram miss_us;    /* gets that took the slow path */
+    struct shed_histogram load_us;    /* calls of the source */
+    struct shed_histogram batch_keys; /* keys per call of the source */
+#define SHED_FIELD(field, help) uint64_t field;
+    SHED_COUNTERS(SHED_FIELD)
+#undef SHED_FIELD
+};
+
+struct shed_lock_stats {
+    struct shed_histogram wait_us; /* from the call of an acquire to its hold */
+    struct shed_histogram hold_us; /* from a hold to its release or loss */
+#define SHED_FIELD(field, help) uint64_t field;
+    SHED_LOCK_COUNTERS(SHED_FIELD)
+#undef SHED_FIELD
+};
+
+/*
+ * Copy the statistics of a cache, or of a lock's handle, into *out; size is
+ * sizeof *out, by which a newer library knows how much an older program has
+ * room for. Counters are read one after the other, without stopping anybody.
+ *
+ * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows).
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_stats_read(const struct shed_cache *cache, struct shed_stats *out,
+                size_t size, struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
+                     size_t size, struct shed_error *err);
+
+/*
+ * Write the statistics of count caches, or locks, as Prometheus text
+ * (exposition format 0.0.4) into buffer and terminate it: each labelled with
+ * its name, what is of one kind together, as the format demands. The two texts
+ * may follow each other; two of one kind may not. In the name of a lock, bytes
+ * that are not printable ASCII are written as \xNN. The text of caches ends
+ * with a gauge, snowshed_redis_up: 1 while the cache's client is connected,
+ * else 0.
+ *
+ * Of two handles of one name only one may be told: Prometheus has one series
+ * for a name.
+ *
+ * Returns: the length of the whole text in bytes, which was cut if it is not
+ * below capacity; call again with more. buffer may be NULL with capacity 0.
+ */
+SHED_API size_t shed_stats_prometheus(struct shed_cache *const *caches,
+                                      size_t count, char *buffer,
+                                      size_t capacity);
+SHED_API size_t shed_lock_stats_prometheus(struct shed_lock *const *locks,
+                                           size_t count, char *buffer,
+                                           size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

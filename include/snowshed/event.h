@@ -73,7 +73,7 @@ enum shed_event_kind {
     SHED_EVENT_INVALIDATED = 7,
     /* A hold of a lock began. duration: how long the acquire took. */
     SHED_EVENT_LOCK_ACQUIRED = 8,
-    /* The hold that has just begun was taken over, before its lease ended, from
+    /* A hold that begins was taken over, before the lease had ended, from
      * a holder that was dead. WARNING. */
     SHED_EVENT_LOCK_TAKEN_OVER = 9,
     /* A hold ended with its release. duration: how long it lasted. outcome:

@@ -13,7 +13,35 @@
 #include "base/latch.h"
 #include "base/random.h"
 
-/* --------------------------------------------------------------- counting */
+/* --------------------------------------------------- counting and telling */
+
+void shed_lock_tell(const struct shed_lock *l, enum shed_event_kind kind,
+                    enum shed_code outcome, uint64_t duration_us,
+                    const char *reason)
+{
+    const struct shed_event event = {.kind = kind,
+                                     .outcome = outcome,
+                                     .name = {l->name, l->name_size},
+                                     .duration_us = duration_us,
+                                     .reason = reason};
+
+    shed_events_tell(l->home->events, &event);
+}
+
+static void tell_counted_locked(const struct shed_lock *l,
+                                const struct shed_lock_counts *c)
+{
+    uint64_t held_us = atomic_load(&l->held_us);
+
+    if (c->lost > 0)
+        shed_lock_tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, held_us,
+                       l->machine.lost_reason.reason);
+    if (c->released > 0) /* by closing; a call tells by itself */
+        shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, SHED_OK, held_us, NULL);
+    if (c->takeovers > 0)
+        shed_lock_tell(l, SHED_EVENT_LOCK_TAKEN_OVER, SHED_OK, 0,
+                       "its holder was dead");
+}
 
 static void count_hold_locked(struct shed_lock *l)
 {
@@ -21,8 +49,9 @@ static void count_hold_locked(struct shed_lock *l)
     bool is_same = hold->generation == l->counted_generation;
 
     if (l->held_since_us > 0 && (!hold->is_held || !is_same)) {
-        shed_histogram_add(&l->counters.hold_us,
-                           shed_now_us() - l->held_since_us);
+        uint64_t held_us = shed_now_us() - l->held_since_us;
+        shed_histogram_add(&l->counters.hold_us, held_us);
+        atomic_store(&l->held_us, held_us);
         l->held_since_us = 0;
     }
     if (hold->is_held && !is_same) {
@@ -43,6 +72,8 @@ static void count_locked(struct shed_lock *l)
     struct shed_lock_counts *c = &l->machine.counts;
 
     count_hold_locked(l);
+    tell_counted_locked(l, c);
+    c->takeovers = 0;
     count(&l->counters.tries, &c->tries);
     count(&l->counters.acquired, &c->acquired);
     count(&l->counters.released, &c->released);
@@ -57,6 +88,10 @@ void shed_lock_count_release(struct shed_lock *l, enum shed_code code)
         shed_count(&l->counters.released, 1);
     else if (code == SHED_ELOST)
         shed_count(&l->counters.lost, 1);
+    shed_lock_tell(
+        l, code == SHED_ELOST ? SHED_EVENT_LOCK_LOST : SHED_EVENT_LOCK_RELEASED,
+        code, atomic_load(&l->held_us),
+        code == SHED_ELOST ? "it was gone when it was released" : NULL);
 }
 
 /* ---------------------------------------------------------------- the facts

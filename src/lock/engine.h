@@ -24,6 +24,7 @@ struct shed_lock {
     struct shed_voter *voter; /* count of them, behind the servers */
 
     struct shed_lock_counters counters;
+    _Atomic uint64_t held_us; /* how long the last hold that ended lasted */
 
     pthread_mutex_t mu;
     /* under mu */
@@ -64,6 +65,11 @@ void shed_lock_changed_locked(struct shed_lock *lock);
  * others see by it that a holder lives. A holder that acquires before that, and
  * dies, would be missed by nobody until its lease ends. Any thread. */
 bool shed_lock_is_settled(const struct shed_lock *lock);
+
+/* Tell the first client's events of something about the lock. Any thread. */
+void shed_lock_tell(const struct shed_lock *lock, enum shed_event_kind kind,
+                    enum shed_code outcome, uint64_t duration_us,
+                    const char *reason);
 
 /* How a release ended. Any thread. */
 void shed_lock_count_release(struct shed_lock *lock, enum shed_code code);

@@ -99,6 +99,7 @@ static bool hear_acquire(struct shed_talk *talk, const struct shed_reply *reply)
 
     if (shed_reply_begins(kind, "HELD") && digits != NULL) {
         talk->fence = strtoull(digits, NULL, DECIMAL);
+        talk->is_takeover = shed_reply_at(reply, 2) != NULL;
         return shed_talk_end(talk, SHED_TALK_YES);
     }
     if (shed_reply_begins(kind, "TAKEN") && shed_reply_integer(what) >= 0) {

@@ -287,12 +287,16 @@ static enum shed_code begin_request(struct shed_lock *l,
 static void count_acquire(struct shed_lock *l,
                           const struct shed_lock_request *r)
 {
-    if (r->code == SHED_OK)
-        shed_histogram_add(&l->counters.wait_us, shed_now_us() - r->begun_us);
-    else
+    uint64_t wait_us = shed_now_us() - r->begun_us;
+
+    if (r->code == SHED_OK) {
+        shed_histogram_add(&l->counters.wait_us, wait_us);
+        shed_lock_tell(l, SHED_EVENT_LOCK_ACQUIRED, SHED_OK, wait_us, NULL);
+    } else {
         shed_count(r->code == SHED_ETIMEDOUT ? &l->counters.timeouts
                                              : &l->counters.failures,
                    1);
+    }
 }
 
 /* What can be said without asking Redis, and whether the short way is open. */

@@ -79,6 +79,7 @@ struct shed_talk *shed_round_begin(struct shed_lock_machine *m,
     assert(!shed_lock_is_engaged(m) && m->life != SHED_LOCK_CLOSED);
     round->request = request;
     round->numberings = 0;
+    round->is_takeover = false;
     round->asked_ms = m->now_ms;
     round->asked_epochs = m->epochs;
     shed_talk_begin(&round->question, op, holder);
@@ -169,6 +170,7 @@ static void win(struct shed_lock_machine *m)
     for (size_t i = 0; i < m->count; i++) /* of an earlier try: it holds now */
         shed_voter_drop_leftover(&m->voter[i], &r->holder);
     shed_lock_machine_grant(m, &grant);
+    m->counts.takeovers += round->is_takeover;
     /* a bare majority can break: renew it soon, and with all servers */
     if (!m->rules.is_alone)
         shed_hold_retry(&m->hold, false, m->now_ms, shed_lock_draw(m));
@@ -352,6 +354,7 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
         round->question.memory = v->talk.memory;
         if (op == SHED_LOCK_OP_ACQUIRE) {
             m->memory = v->talk.memory;
+            round->is_takeover |= v->talk.is_takeover;
             round->request->may_be_left |= v->talk.end == SHED_TALK_FAILED;
         }
         shed_tally_add(&round->tally, &v->talk);

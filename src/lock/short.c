@@ -65,8 +65,10 @@ static bool take(struct shed_lock *l, const struct shed_grant *grant)
     is_ours =
         grant->talk->end == SHED_TALK_YES &&
         shed_now_ms() < shed_lock_valid_until_ms(grant->asked_ms, lease_ms);
-    if (is_ours)
+    if (is_ours) {
         shed_lock_machine_grant(&l->machine, grant);
+        l->machine.counts.takeovers += grant->talk->is_takeover;
+    }
     shed_lock_changed_locked(l);
     pthread_mutex_unlock(&l->mu);
     return is_ours;

@@ -66,6 +66,7 @@ struct shed_lock_queue {
 struct shed_lock_round {
     struct shed_lock_request *request; /* NULL: the lock's own */
     unsigned numberings;               /* how often it was NUMBERING */
+    bool is_takeover;                  /* ACQUIRING: a holder was dead */
     uint64_t generation;               /* EXTENDING: of which hold */
     bool is_rewrite;                   /* EXTENDING: the session has changed */
     uint64_t asked_ms;
@@ -78,6 +79,7 @@ struct shed_lock_round {
 /* What has happened, to be counted by the driver. */
 struct shed_lock_counts {
     unsigned tries, acquired, released, lost, renewals, renewal_failures;
+    unsigned takeovers; /* acquired from a dead holder */
 };
 
 struct shed_lock_machine {

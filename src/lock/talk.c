@@ -51,6 +51,7 @@ void shed_talk_begin(struct shed_talk *talk, enum shed_lock_op op,
     talk->rounds = 0;
     talk->fence = 0;
     talk->has_waiters = false;
+    talk->is_takeover = false;
     talk->look_ms = 0;
 }
 

@@ -111,6 +111,7 @@ struct shed_talk {
     uint64_t fence;   /* of an ACQUIRE that ended with YES: the number, 0: none;
                          of such an ADVANCE: what the counter was */
     bool has_waiters; /* of a RELEASE that ended with YES */
+    bool is_takeover; /* of an ACQUIRE that did: from a dead holder */
     bool is_repeated; /* it was asked twice: the first may have been heard */
     uint64_t look_ms; /* NO: it may be free in so many ms; 0: not known */
     struct shed_error error;

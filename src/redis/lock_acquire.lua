@@ -5,7 +5,8 @@
 -- ARGV  1 token (16 bytes)   2 process   3 run id, as in the record
 --       4 lease, ms   5 grace, ms; 0: a holder is never taken for dead
 --       6 who asks: the handle (any bytes); with a queue: how long he waits, ms
--- Returns {'HELD', number}     the lock is the token's, now or already
+-- Returns {'HELD', number}     the lock is the token's, now or already; a third
+--                              element: it was taken from a dead holder
 --         {'TAKEN', ms}        it is another's, or another's turn; in so many
 --                              ms that may change without a push
 --         {'WRONGTYPE'}        the key holds no string, so it is no lock
@@ -218,6 +219,10 @@ if left < 0 then -- somebody has taken its end away
 end
 if no_memory then return {'TAKEN', left} end -- nor can a mark be left
 local gone = until_gone(held)
-if gone == 0 then return take_in_turn() end
+if gone == 0 then
+    local taken = take_in_turn()
+    if taken[1] == 'HELD' then taken[3] = 'takeover' end
+    return taken
+end
 if me then enlist() else mark_waiter() end
 return {'TAKEN', gone and math.min(gone, left) or left}

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <snowshed/event.h>
+#include <snowshed/lock.h>
 
 #include "support/fixture.h"
 
@@ -349,6 +350,149 @@ START_TEST(what_an_operator_may_see_is_printable)
 }
 END_TEST
 
+/* --------------------------------------------------------------- the locks */
+
+static struct shed_lock *open_lock(uint64_t lease_ms)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_lock *lock = NULL;
+    struct shed_error err = {0};
+
+    o.lease_ms = lease_ms;
+    o.watchdog = 0;
+    ck_assert_msg(shed_lock_open(fixture.client, shed_str("job"), &o, &lock,
+                                 &err) == SHED_OK,
+                  "%s", err.reason);
+    return lock;
+}
+
+static void acquire(struct shed_lock *lock)
+{
+    struct shed_error err = {0};
+
+    ck_assert_msg(
+        shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), &err) == SHED_OK,
+        "%s", err.reason);
+}
+
+static void expect_lock(const struct seen *seen, enum shed_code outcome)
+{
+    ck_assert_str_eq(seen->name, "job");
+    ck_assert_str_eq(seen->key, "");
+    ck_assert_int_eq(seen->outcome, outcome);
+}
+
+/* Longer than any test; shorter than its process may live on. */
+#define LEASE_MS ((uint64_t)600000)
+
+START_TEST(a_hold_is_told_from_its_begin_to_its_release)
+{
+    struct shed_lock *lock;
+
+    up();
+    lock = open_lock(LEASE_MS);
+    acquire(lock);
+    expect_lock(await(SHED_EVENT_LOCK_ACQUIRED, 0), SHED_OK);
+    ck_assert_uint_gt(find(SHED_EVENT_LOCK_ACQUIRED, 0)->duration_us, 0);
+    ck_assert_ptr_null(find(SHED_EVENT_LOCK_RELEASED, 0));
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    expect_lock(await(SHED_EVENT_LOCK_RELEASED, 0), SHED_OK);
+    ck_assert_uint_gt(find(SHED_EVENT_LOCK_RELEASED, 0)->duration_us, 0);
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+    ck_assert_ptr_null(find(SHED_EVENT_LOCK_TAKEN_OVER, 0));
+    ck_assert_ptr_null(find(SHED_EVENT_LOCK_LOST, 0));
+    ck_assert_ptr_null(find(SHED_EVENT_LOCK_ACQUIRED, 1));
+    ck_assert_ptr_null(find(SHED_EVENT_LOCK_RELEASED, 1));
+}
+END_TEST
+
+START_TEST(a_hold_that_ends_with_its_handle_is_told)
+{
+    struct shed_lock *lock;
+
+    up();
+    lock = open_lock(LEASE_MS);
+    acquire(lock);
+    shed_lock_close(lock);
+    expect_lock(await(SHED_EVENT_LOCK_RELEASED, 0), SHED_OK);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_hold_whose_lease_ends_is_lost)
+{
+    struct shed_lock *lock;
+    struct shed_error err;
+
+    up();
+    lock = open_lock(LEASE_MS);
+    acquire(lock);
+    ck_assert_int_eq(shed_lock_extend(lock, 10, NULL), SHED_OK);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{job}") == 0);
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    expect_lock(await(SHED_EVENT_LOCK_LOST, 0), SHED_ELOST);
+    WAIT_FOR(has_line("lock lost: job: ", SHED_LOG_WARNING));
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+    ck_assert_ptr_null(find(SHED_EVENT_LOCK_LOST, 1));
+}
+END_TEST
+
+START_TEST(a_hold_that_somebody_removed_is_lost)
+{
+    struct shed_lock *lock;
+
+    up();
+    lock = open_lock(LEASE_MS);
+    acquire(lock);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL lock:{job}"), 1);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    expect_lock(await(SHED_EVENT_LOCK_LOST, 0), SHED_ELOST);
+    ck_assert_uint_gt(find(SHED_EVENT_LOCK_LOST, 0)->duration_us, 0);
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* A process that holds the lock until it is killed. */
+static pid_t start_holder(void)
+{
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        fixture_open(&fixture);
+        acquire(open_lock(LEASE_MS));
+        for (;;)
+            pause();
+    }
+    WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{job}") == 1);
+    return pid;
+}
+
+START_TEST(a_lock_that_is_taken_from_a_dead_holder_is_told)
+{
+    struct shed_lock *lock;
+    pid_t pid;
+
+    init();
+    pid = start_holder();
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    fixture_open(&fixture);
+    lock = open_lock(LEASE_MS);
+    acquire(lock);
+    expect_lock(await(SHED_EVENT_LOCK_TAKEN_OVER, 0), SHED_OK);
+    expect_lock(await(SHED_EVENT_LOCK_ACQUIRED, 0), SHED_OK);
+    WAIT_FOR(has_line("lock taken over: job: ", SHED_LOG_WARNING));
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* -------------------------------------------------------------- the limits */
 
 #define STORM 1000
@@ -498,6 +642,11 @@ int main(void)
     tcase_add_test(tc, a_value_that_redis_cannot_store_is_a_trouble);
     tcase_add_test(tc, a_corrupt_entry_is_told_and_replaced);
     tcase_add_test(tc, what_an_operator_may_see_is_printable);
+    tcase_add_test(tc, a_hold_is_told_from_its_begin_to_its_release);
+    tcase_add_test(tc, a_hold_that_ends_with_its_handle_is_told);
+    tcase_add_test(tc, a_hold_whose_lease_ends_is_lost);
+    tcase_add_test(tc, a_hold_that_somebody_removed_is_lost);
+    tcase_add_test(tc, a_lock_that_is_taken_from_a_dead_holder_is_told);
     tcase_add_test(tc, a_storm_is_told_as_a_few_and_a_number);
     tcase_add_test(tc, what_was_left_out_is_told_before_the_end);
     tcase_add_test(tc, failures_are_told_though_successes_are_many);

@@ -10,10 +10,12 @@
 #include <xxhash.h>
 
 enum {
+    FORMAT_AT = 4,
     TYPE_AT = 5,
     FLAGS_AT = 6,
     VERSION_AT = 8,
     SIZE_AT = 24,
+    PROCESS_AT = 24, /* in a lease */
     COST_AT = 28,
     CHECKSUM_AT = 32,
     WRITTEN_AT = 40,
@@ -61,11 +63,10 @@ static uint64_t checksum(struct shed_entry_key key, const unsigned char *head,
     return XXH3_64bits_withSeed(payload, size, seed);
 }
 
-enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
-                                        const void *bytes, size_t size,
-                                        struct shed_entry *out)
+enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
+                                               struct shed_entry *out)
 {
-    const unsigned char *b = bytes;
+    const unsigned char *b = head;
 
     if (size < SHED_ENTRY_HEADER_BYTES ||
         memcmp(b, magic_and_format, sizeof(magic_and_format)) != 0)
@@ -82,13 +83,48 @@ enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
         return SHED_ENTRY_FOREIGN;
     out->cost_ms = get_u32(b + COST_AT);
     out->row_version = get_u64(b + ROW_VERSION_AT);
-    out->payload = b + SHED_ENTRY_HEADER_BYTES;
+    out->payload = NULL;
     out->payload_size = size - SHED_ENTRY_HEADER_BYTES;
-    if (out->payload_size != get_u32(b + SIZE_AT) ||
-        get_u64(b + CHECKSUM_AT) != checksum(key, b, b + ROW_VERSION_AT,
-                                             out->payload, out->payload_size))
+    return out->payload_size == get_u32(b + SIZE_AT) ? SHED_ENTRY_OK
+                                                     : SHED_ENTRY_CORRUPT;
+}
+
+enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
+                                        const void *bytes, size_t size,
+                                        struct shed_entry *out)
+{
+    const unsigned char *b = bytes;
+    enum shed_entry_state state = shed_entry_decode_header(bytes, size, out);
+
+    if (state != SHED_ENTRY_OK || out->type == SHED_ENTRY_LEASE)
+        return state;
+    out->payload = b + SHED_ENTRY_HEADER_BYTES;
+    if (get_u64(b + CHECKSUM_AT) !=
+        checksum(key, b, b + ROW_VERSION_AT, out->payload, out->payload_size))
         return SHED_ENTRY_CORRUPT;
     return SHED_ENTRY_OK;
+}
+
+int shed_entry_format(const void *bytes, size_t size)
+{
+    const unsigned char *b = bytes;
+
+    if (size <= FORMAT_AT || memcmp(b, magic_and_format, FORMAT_AT) != 0)
+        return -1;
+    return b[FORMAT_AT];
+}
+
+const unsigned char *shed_entry_version(const void *header)
+{
+    return (const unsigned char *)header + VERSION_AT;
+}
+
+void shed_entry_holder(const void *lease, struct shed_entry_holder *out)
+{
+    const unsigned char *b = lease;
+
+    memcpy(out->process, b + PROCESS_AT, sizeof(out->process));
+    out->flight = get_u64(b + ROW_VERSION_AT);
 }
 
 void shed_entry_encode(struct shed_entry_key key,

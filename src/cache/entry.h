@@ -80,6 +80,30 @@ enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
                                         const void *bytes, size_t size,
                                         struct shed_entry *out);
 
+/* The same of an entry of size bytes of which only the header has been read
+ * (less, if the entry is shorter): the checksum is not looked at, and the
+ * payload of *out is NULL. */
+enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
+                                               struct shed_entry *out);
+
+/* The number of the format of an entry of any version of this library; -1 if
+ * the bytes are no entry. */
+int shed_entry_format(const void *bytes, size_t size);
+
+/* The data version of a lease, the nonce of all others. Of a header that decode
+ * has accepted; points into it. */
+const unsigned char *shed_entry_version(const void *header);
+
+/* Who holds a lease that decode has accepted. */
+#define SHED_ENTRY_PROCESS_BYTES 16
+
+struct shed_entry_holder {
+    char process[SHED_ENTRY_PROCESS_BYTES]; /* not terminated */
+    uint64_t flight;
+};
+
+void shed_entry_holder(const void *lease, struct shed_entry_holder *out);
+
 /* The two parts of a header that the client makes; the script puts the times
  * between them and the payload behind. */
 struct shed_entry_parts {

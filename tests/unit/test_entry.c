@@ -254,6 +254,52 @@ START_TEST(a_lease_has_a_header_and_nothing_behind_it)
 END_TEST
 
 /* Two stores of one row must not be taken for the same. */
+START_TEST(a_header_alone_tells_all_but_the_payload)
+{
+    struct shed_entry row = make_row("a row"), out;
+    struct bytes bytes = assemble(&row);
+
+    bytes.at[SHED_ENTRY_HEADER_BYTES] ^= 1; /* which is not looked at */
+    ck_assert_int_eq(shed_entry_decode_header(bytes.at, bytes.size, &out),
+                     SHED_ENTRY_OK);
+    ck_assert_int_eq(out.type, SHED_ENTRY_VALUE);
+    ck_assert_uint_eq(out.written_ms, row.written_ms);
+    ck_assert_uint_eq(out.payload_size, 5);
+    ck_assert_ptr_null(out.payload);
+    ck_assert_mem_eq(shed_entry_version(bytes.at), nonce, sizeof(nonce));
+    ck_assert_int_eq(shed_entry_decode_header(bytes.at, bytes.size + 1, &out),
+                     SHED_ENTRY_CORRUPT);
+}
+END_TEST
+
+START_TEST(a_lease_names_its_holder)
+{
+    const struct shed_entry_key of = {"k", 1};
+    unsigned char lease[SHED_ENTRY_HEADER_BYTES + 1] = "\xf5shd\x02L";
+    struct shed_entry_holder holder;
+    struct shed_entry out;
+
+    memcpy(lease + 24, "0123456789abcdef", SHED_ENTRY_PROCESS_BYTES);
+    shed_entry_put_u64(lease + 56, 77);
+    ck_assert_int_eq(
+        shed_entry_decode(of, lease, SHED_ENTRY_HEADER_BYTES, &out),
+        SHED_ENTRY_OK);
+    shed_entry_holder(lease, &holder);
+    ck_assert_mem_eq(holder.process, "0123456789abcdef",
+                     sizeof(holder.process));
+    ck_assert_uint_eq(holder.flight, 77);
+}
+END_TEST
+
+START_TEST(the_format_of_another_version_is_told)
+{
+    ck_assert_int_eq(shed_entry_format("\xf5shd\x02", 5), 2);
+    ck_assert_int_eq(shed_entry_format("\xf5shd\x63", 5), 99);
+    ck_assert_int_eq(shed_entry_format("\xf5shd", 4), -1);
+    ck_assert_int_eq(shed_entry_format("a text", 6), -1);
+}
+END_TEST
+
 START_TEST(another_nonce_makes_another_checksum)
 {
     static const unsigned char other[SHED_ENTRY_VERSION_BYTES] = "other";
@@ -284,6 +330,9 @@ int main(void)
     tcase_add_test(tc, bytes_behind_the_payload_are_corrupt);
     tcase_add_test(tc, unknown_formats_and_types_are_foreign);
     tcase_add_test(tc, a_lease_has_a_header_and_nothing_behind_it);
+    tcase_add_test(tc, a_header_alone_tells_all_but_the_payload);
+    tcase_add_test(tc, a_lease_names_its_holder);
+    tcase_add_test(tc, the_format_of_another_version_is_told);
     tcase_add_test(tc, another_nonce_makes_another_checksum);
     return run_tests("entry", tc);
 }

@@ -1,0 +1,105 @@
+/*
+ * What all commands of the tool share: how one call of it was made, how it
+ * ends, and the tables of commands and options.
+ *
+ * The tool ends at the first failure, from wherever it is met: cli_fail says
+ * why, as text and, with --json, as JSON.
+ */
+#ifndef CLI_H
+#define CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include <snowshed/snowshed.h>
+
+/* Exit statuses; the man page explains them. */
+enum cli_status {
+    CLI_YES = 0,
+    CLI_NO = 1,    /* asked, and the answer is no */
+    CLI_USAGE = 2, /* the call is wrong */
+    CLI_FAILED = 3 /* a server cannot be asked, or refuses */
+};
+
+/* One call of the tool: what was given, or the defaults. A command reads the
+ * options that its row of the table names. */
+struct cli_call {
+    const struct cli_command *command;
+    char **words; /* beside the options */
+    size_t count;
+    /* of all commands */
+    const char *redis;
+    uint64_t timeout_ms;
+    bool is_json;
+    /* of some */
+    bool is_escaped;
+    bool is_raw;
+    bool is_from_stdin;
+    bool is_nul_separated;
+    bool is_integer_key;
+    bool is_release;
+    bool is_exact;
+    const char *mysql;
+    const char *query;
+    uint64_t grace_ms;
+    uint64_t rate;
+    uint64_t sample;
+    uint64_t count_limit;
+    uint64_t seconds;
+    uint64_t top;
+    const char *cache;
+    const char *lock;
+};
+
+struct cli_command {
+    const char *name;
+    const char *arguments; /* as usage shows them */
+    size_t least, most;    /* words */
+    const char *summary;   /* one line */
+    const char *help;      /* what follows the options */
+    const char *options;   /* their names, each followed by a space */
+    int (*run)(struct cli_call *call);
+};
+
+extern const struct cli_command cli_commands[];
+extern const size_t cli_command_count;
+
+/* Parse what follows the command's name in argv, of which argv[0] is the name
+ * to show; ends the program where it is wrong. */
+void cli_options_parse(struct cli_call *call, int argc, char **argv);
+
+/* End the program. The text names what was wrong and what to do, and no
+ * secret. */
+_Noreturn __attribute__((format(printf, 3, 4))) void
+cli_fail(const struct cli_call *call, enum cli_status status,
+         const char *format, ...);
+
+/* Print an object, and give it up; NULL means that memory was out. The first
+ * prints over several lines, the second one line, at once. */
+void cli_json_print(const struct cli_call *call, json_t *object);
+void cli_json_print_line(const struct cli_call *call, json_t *object);
+
+/* Make sure that what was printed has left. */
+void cli_flush(const struct cli_call *call);
+
+/* Memory, or the end of the program. */
+void *cli_alloc(size_t count, size_t size);
+void *cli_realloc(void *old, size_t count, size_t size);
+
+/* The commands. */
+int cli_get(struct cli_call *call);
+int cli_why(struct cli_call *call);
+int cli_ttl(struct cli_call *call);
+int cli_invalidate(struct cli_call *call);
+int cli_watch(struct cli_call *call);
+int cli_top(struct cli_call *call);
+int cli_scan(struct cli_call *call);
+int cli_check(struct cli_call *call);
+int cli_lock(struct cli_call *call);
+int cli_doctor(struct cli_call *call);
+int cli_ping(struct cli_call *call);
+
+#endif

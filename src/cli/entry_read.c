@@ -1,0 +1,219 @@
+/* Reading one key of a cache. It writes nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/entry_view.h"
+#include "cli/text.h"
+
+#define REFRESH_SUFFIX ":refresh"
+
+/* -------------------------------------------------------------------- keys */
+
+static const char *fault_of_name(const char *name)
+{
+    size_t size = strlen(name);
+
+    if (size == 0 || size > SHED_NAME_MAX_BYTES)
+        return "a name has 1 to 64 bytes";
+    for (const char *c = name; *c != '\0'; c++)
+        if (*c <= ' ' || *c > '~' || *c == '{' || *c == '}')
+            return "a name is printable ASCII without spaces and braces";
+    if (strcmp(name, "lock") == 0)
+        return "keys of that form are locks: see 'snowshed lock'";
+    return NULL;
+}
+
+void cli_check_cache(const struct cli_call *call, const char *name)
+{
+    const char *fault = fault_of_name(name);
+
+    if (fault != NULL)
+        cli_fail(call, CLI_USAGE, "'%.80s' is no cache's name: %s", name,
+                 fault);
+}
+
+const char *cli_key_set(struct cli_key *key, const char *cache,
+                        const void *bytes, size_t size)
+{
+    struct shed_cache named = {0}; /* all that naming a key looks at */
+
+    if (size == 0)
+        return "a key is empty";
+    if (size > SHED_KEY_MAX_BYTES)
+        return "a key has more than 1024 bytes";
+    memcpy(named.name, cache, strlen(cache) + 1);
+    key->cache = cache;
+    shed_cache_name_key(&named, shed_bytes(bytes, size), &key->named);
+    return NULL;
+}
+
+void cli_key_init(struct cli_key *key, const struct cli_call *call,
+                  const char *cache, char *text)
+{
+    size_t size = call->is_escaped ? cli_unescape(text) : strlen(text);
+    const char *fault;
+
+    cli_check_cache(call, cache);
+    if (size == SIZE_MAX)
+        cli_fail(call, CLI_USAGE,
+                 "a key with --escaped has a \\ that is followed by neither "
+                 "another \\ nor xNN");
+    fault = cli_key_set(key, cache, text, size);
+    if (fault != NULL)
+        cli_fail(call, CLI_USAGE, "%s", fault);
+}
+
+const char *cli_key_bytes(const struct cli_key *key)
+{
+    return key->named.key.redis + key->named.key.at;
+}
+
+bool cli_key_parse(struct cli_key *key, const char *cache, const char *redis,
+                   size_t size)
+{
+    size_t name = strlen(cache);
+    const char *at = redis + name + 2;
+
+    if (size < name + 4 || memcmp(redis, cache, name) != 0 ||
+        memcmp(redis + name, ":{", 2) != 0 || redis[size - 1] != '}')
+        return false;
+    size -= name + 3;
+    if (*at == '\\' && size > 1 && (at[1] == '}' || at[1] == '\\')) {
+        at++;
+        size--;
+    }
+    return cli_key_set(key, cache, at, size) == NULL;
+}
+
+/* --------------------------------------------------------------- the entry */
+
+static enum cli_kind kind_of(enum shed_entry_type type)
+{
+    switch (type) {
+    case SHED_ENTRY_LEASE:
+        return CLI_LEASE;
+    case SHED_ENTRY_VALUE:
+        return CLI_VALUE;
+    case SHED_ENTRY_NEGATIVE:
+        return CLI_NEGATIVE;
+    case SHED_ENTRY_FAILURE:
+        return CLI_FAILURE;
+    }
+    return CLI_FOREIGN;
+}
+
+void cli_entry_decode(struct cli_entry *e, const struct shed_reply *reply)
+{
+    const struct shed_entry_key key = {e->key->named.key.redis,
+                                       e->key->named.key.redis_size};
+    const char *bytes = shed_reply_bytes(reply, &e->size);
+
+    e->kind = shed_reply_is_nil(reply) ? CLI_NONE : CLI_OTHER;
+    if (bytes == NULL)
+        return;
+    switch (shed_entry_decode(key, bytes, e->size, &e->entry)) {
+    case SHED_ENTRY_OK:
+        e->kind = kind_of(e->entry.type);
+        break;
+    case SHED_ENTRY_CORRUPT:
+        e->kind = CLI_DAMAGED;
+        break;
+    case SHED_ENTRY_FOREIGN:
+        e->kind = CLI_FOREIGN;
+        e->format = shed_entry_format(bytes, e->size);
+        break;
+    }
+    if (e->kind == CLI_LEASE)
+        shed_entry_holder(bytes, &e->holder);
+}
+
+static void send_key(struct cli_redis *redis, const char *command,
+                     const struct cli_key *key, const char *suffix)
+{
+    char room[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
+    size_t size = key->named.key.redis_size;
+    struct shed_args args = {0};
+
+    memcpy(room, key->named.key.redis, size);
+    memcpy(room + size, suffix, strlen(suffix));
+    shed_args_add_text(&args, command);
+    shed_args_add(&args, room, size + strlen(suffix));
+    cli_redis_send(redis, &args);
+}
+
+static long long hear_number(struct cli_redis *redis)
+{
+    struct shed_reply *reply = cli_redis_hear(redis);
+    long long number;
+
+    (void)cli_redis_check(redis, reply, "PTTL");
+    number = shed_reply_integer(reply); /* -1 and -2 mean something */
+    shed_reply_free(reply);
+    return number;
+}
+
+enum cli_life cli_ask_life(struct cli_redis *redis, const char *process)
+{
+    char channel[64];
+    struct shed_args args = {0};
+    struct shed_reply *reply;
+    long long subscribers;
+
+    (void)snprintf(channel, sizeof(channel), "snowshed:process:%.*s",
+                   SHED_PROCESS_BYTES, process);
+    shed_args_add_text(&args, "PUBSUB");
+    shed_args_add_text(&args, "NUMSUB");
+    shed_args_add_text(&args, channel);
+    reply = cli_redis_call(redis, &args);
+    subscribers = shed_reply_integer(shed_reply_at(reply, 1));
+    shed_reply_free(reply);
+    if (subscribers < 0)
+        return CLI_LIFE_UNKNOWN; /* we may not ask */
+    return subscribers > 0 ? CLI_ALIVE : CLI_GONE;
+}
+
+void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
+                    struct cli_entry *e)
+{
+    struct shed_reply *time;
+
+    *e = (struct cli_entry){.key = key};
+    send_key(redis, "GET", key, "");
+    send_key(redis, "PTTL", key, "");
+    send_key(redis, "PTTL", key, REFRESH_SUFFIX);
+    cli_redis_send_words(redis, "TIME");
+    e->reply = cli_redis_hear(redis);
+    if (!shed_reply_begins(e->reply, "WRONGTYPE"))
+        (void)cli_redis_check(redis, e->reply, "GET");
+    e->pttl = hear_number(redis);
+    e->refresh_pttl = hear_number(redis);
+    time = cli_redis_check(redis, cli_redis_hear(redis), "TIME");
+    e->now_ms = cli_redis_clock_ms(time);
+    shed_reply_free(time);
+    cli_entry_decode(e, e->reply);
+    if (e->kind == CLI_LEASE && (e->entry.flags & SHED_ENTRY_HAS_CHANNEL) != 0)
+        e->life = cli_ask_life(redis, e->holder.process);
+}
+
+void cli_entry_free(struct cli_entry *e)
+{
+    shed_reply_free(e->reply);
+    e->reply = NULL;
+}
+
+bool cli_entry_is_stale(const struct cli_entry *e)
+{
+    return e->now_ms >= e->entry.until_ms;
+}
+
+uint64_t cli_entry_age_ms(const struct cli_entry *e)
+{
+    return e->now_ms > e->entry.written_ms ? e->now_ms - e->entry.written_ms
+                                           : 0;
+}
+
+uint64_t cli_lease_left_ms(const struct cli_entry *e)
+{
+    return e->entry.until_ms > e->now_ms ? e->entry.until_ms - e->now_ms : 0;
+}

@@ -1,0 +1,241 @@
+/* One key of a cache as text and as JSON, of the same struct. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/entry_view.h"
+#include "cli/text.h"
+
+/* A terminal is no place for a payload of megabytes; --raw prints it all. */
+#define PAYLOAD_SHOWN_BYTES 1024
+
+const char *cli_kind_name(enum cli_kind kind)
+{
+    static const char *const names[CLI_KINDS] = {
+        [CLI_NONE] = "none",         [CLI_VALUE] = "value",
+        [CLI_NEGATIVE] = "negative", [CLI_LEASE] = "lease",
+        [CLI_FAILURE] = "failure",   [CLI_DAMAGED] = "damaged",
+        [CLI_FOREIGN] = "foreign",   [CLI_OTHER] = "other"};
+
+    return names[kind];
+}
+
+static const char *describe(const struct cli_entry *e)
+{
+    static const char *const texts[CLI_KINDS] = {
+        [CLI_NONE] = "no entry",
+        [CLI_VALUE] = "a row",
+        [CLI_NEGATIVE] = "no such row (a negative entry)",
+        [CLI_LEASE] = "being loaded (a lease)",
+        [CLI_FAILURE] = "a load failed (a failure marker)",
+        [CLI_DAMAGED] = "a damaged entry: its length or checksum is wrong, or "
+                        "it is another key's",
+        [CLI_FOREIGN] = "no entry of this library's",
+        [CLI_OTHER] = "no string: a list, hash, set or stream"};
+
+    if (e->kind == CLI_VALUE && (e->entry.flags & SHED_ENTRY_NULL) != 0)
+        return "a row whose value is NULL";
+    if (e->kind == CLI_FOREIGN && e->format >= 0)
+        return "an entry of a format that this version does not know";
+    return texts[e->kind];
+}
+
+void cli_entry_print_title(const struct cli_entry *e)
+{
+    cli_print_escaped(stdout, e->key->named.key.redis,
+                      e->key->named.key.redis_size, SIZE_MAX);
+    printf("  %s\n", describe(e));
+}
+
+static void print_ttl(const struct cli_entry *e)
+{
+    char text[CLI_TEXT_BYTES];
+
+    if (e->pttl == -1)
+        cli_line("ttl", "none: it stays until it is removed");
+    else if (e->pttl >= 0)
+        cli_line("ttl", "%s", cli_duration(text, (uint64_t)e->pttl));
+    if (e->refresh_pttl != -2)
+        cli_line("refresh", "under way, for %s at most",
+                 cli_duration(text, e->refresh_pttl > 0
+                                        ? (uint64_t)e->refresh_pttl
+                                        : 0));
+}
+
+static void print_times(const struct cli_entry *e)
+{
+    char age[CLI_TEXT_BYTES], date[CLI_TEXT_BYTES], left[CLI_TEXT_BYTES];
+
+    cli_line("age", "%s (%s %s)", cli_duration(age, cli_entry_age_ms(e)),
+             e->kind == CLI_LEASE ? "taken or renewed" : "written",
+             cli_date(date, e->entry.written_ms));
+    if (e->kind == CLI_FAILURE)
+        return;
+    if (cli_entry_is_stale(e))
+        cli_line(e->kind == CLI_LEASE ? "lease" : "fresh", "not since %s",
+                 cli_duration(left, e->now_ms - e->entry.until_ms));
+    else
+        cli_line(e->kind == CLI_LEASE ? "lease" : "fresh", "for %s",
+                 cli_duration(left, e->entry.until_ms - e->now_ms));
+}
+
+static void print_holder(const struct cli_entry *e)
+{
+    static const char *const lives[] = {
+        [CLI_LIFE_UNKNOWN] = "whether it is alive cannot be seen",
+        [CLI_ALIVE] = "alive",
+        [CLI_GONE] = "gone"};
+
+    cli_field("holder");
+    (void)fputs("process ", stdout);
+    cli_print_escaped(stdout, e->holder.process, sizeof(e->holder.process),
+                      SIZE_MAX);
+    printf(" (%s), flight %" PRIu64 "\n", lives[e->life], e->holder.flight);
+}
+
+static void print_payload(const struct cli_entry *e)
+{
+    bool is_failure = e->kind == CLI_FAILURE;
+
+    if (is_failure)
+        cli_line("code", "%s",
+                 shed_code_name((enum shed_code)e->entry.row_version));
+    else if ((e->entry.flags & SHED_ENTRY_NULL) != 0 || e->kind == CLI_NEGATIVE)
+        return;
+    cli_field(is_failure ? "reason" : "payload");
+    cli_print_escaped(stdout, e->entry.payload, e->entry.payload_size,
+                      PAYLOAD_SHOWN_BYTES);
+    (void)putchar('\n');
+}
+
+static void print_nonce(const struct cli_entry *e)
+{
+    char hex[2 * SHED_ENTRY_VERSION_BYTES + 1];
+    size_t size;
+    const char *bytes = shed_reply_bytes(e->reply, &size);
+
+    cli_line(e->kind == CLI_LEASE ? "version" : "nonce", "%s",
+             cli_hex(hex, shed_entry_version(bytes), SHED_ENTRY_VERSION_BYTES));
+}
+
+static bool is_decoded(const struct cli_entry *e)
+{
+    return e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE ||
+           e->kind == CLI_LEASE || e->kind == CLI_FAILURE;
+}
+
+void cli_entry_print(const struct cli_entry *e)
+{
+    char text[CLI_TEXT_BYTES];
+
+    cli_entry_print_title(e);
+    if (e->kind == CLI_FOREIGN && e->format >= 0)
+        cli_line("format", "%d", e->format);
+    if (e->kind != CLI_NONE && e->kind != CLI_OTHER)
+        cli_line("size", "%s with the header", cli_size(text, e->size));
+    print_ttl(e);
+    if (!is_decoded(e))
+        return;
+    print_times(e);
+    if (e->kind == CLI_LEASE)
+        print_holder(e);
+    else
+        cli_line("cost", "%s to load", cli_duration(text, e->entry.cost_ms));
+    if ((e->entry.flags & SHED_ENTRY_ROW_VERSION) != 0)
+        cli_line("row version", "%" PRIu64, e->entry.row_version);
+    print_nonce(e);
+    if (e->kind != CLI_LEASE)
+        print_payload(e);
+}
+
+/* -------------------------------------------------------------------- JSON */
+
+static json_t *life_json(enum cli_life life)
+{
+    return life == CLI_LIFE_UNKNOWN ? json_null()
+                                    : json_boolean(life == CLI_ALIVE);
+}
+
+static void add_lease(json_t *object, const struct cli_entry *e)
+{
+    json_t *holder = json_object();
+
+    cli_json_set_bytes(holder, "process", e->holder.process,
+                       sizeof(e->holder.process));
+    json_object_set_new(holder, "flight",
+                        json_integer((json_int_t)e->holder.flight));
+    json_object_set_new(holder, "is_alive", life_json(e->life));
+    json_object_set_new(object, "holder", holder);
+    json_object_set_new(object, "lease_left_ms",
+                        json_integer((json_int_t)cli_lease_left_ms(e)));
+}
+
+static void add_payload(json_t *object, const struct cli_entry *e)
+{
+    const struct shed_entry *entry = &e->entry;
+
+    json_object_set_new(object, "cost_ms", json_integer(entry->cost_ms));
+    if (e->kind == CLI_FAILURE) {
+        json_object_set_new(
+            object, "code",
+            json_string(shed_code_name((enum shed_code)entry->row_version)));
+        cli_json_set_bytes(object, "reason", entry->payload,
+                           entry->payload_size);
+        return;
+    }
+    if ((entry->flags & SHED_ENTRY_ROW_VERSION) != 0)
+        json_object_set_new(object, "row_version",
+                            json_integer((json_int_t)entry->row_version));
+    json_object_set_new(object, "fresh_until_ms",
+                        json_integer((json_int_t)entry->until_ms));
+    json_object_set_new(object, "is_stale",
+                        json_boolean(cli_entry_is_stale(e)));
+    if (e->kind != CLI_VALUE)
+        return;
+    if ((entry->flags & SHED_ENTRY_NULL) != 0)
+        json_object_set_new(object, "payload", json_null());
+    else
+        cli_json_set_bytes(object, "payload", entry->payload,
+                           entry->payload_size);
+}
+
+static void add_header(json_t *object, const struct cli_entry *e)
+{
+    char hex[2 * SHED_ENTRY_VERSION_BYTES + 1];
+    size_t size;
+    const char *bytes = shed_reply_bytes(e->reply, &size);
+
+    (void)cli_hex(hex, shed_entry_version(bytes), SHED_ENTRY_VERSION_BYTES);
+    json_object_set_new(object, e->kind == CLI_LEASE ? "data_version" : "nonce",
+                        json_string(hex));
+    json_object_set_new(object, "written_ms",
+                        json_integer((json_int_t)e->entry.written_ms));
+    json_object_set_new(object, "age_ms",
+                        json_integer((json_int_t)cli_entry_age_ms(e)));
+    if (e->kind == CLI_LEASE)
+        add_lease(object, e);
+    else
+        add_payload(object, e);
+}
+
+json_t *cli_entry_json(const struct cli_entry *e)
+{
+    json_t *object = json_object();
+
+    json_object_set_new(object, "cache", json_string(e->key->cache));
+    cli_json_set_bytes(object, "key", cli_key_bytes(e->key),
+                       e->key->named.key.size);
+    cli_json_set_bytes(object, "redis_key", e->key->named.key.redis,
+                       e->key->named.key.redis_size);
+    json_object_set_new(object, "type", json_string(cli_kind_name(e->kind)));
+    json_object_set_new(object, "ttl_ms", cli_json_ms(e->pttl));
+    if (e->kind == CLI_FOREIGN && e->format >= 0)
+        json_object_set_new(object, "format", json_integer(e->format));
+    if (e->kind != CLI_NONE && e->kind != CLI_OTHER)
+        json_object_set_new(object, "size", json_integer((json_int_t)e->size));
+    if (e->refresh_pttl != -2)
+        json_object_set_new(object, "refresh_left_ms",
+                            cli_json_ms(e->refresh_pttl));
+    if (is_decoded(e))
+        add_header(object, e);
+    return object;
+}

@@ -1,0 +1,135 @@
+/*
+ * snowshed: what an operator asks of the caches and locks in a Redis.
+ *
+ * The table of commands, and how a call ends.
+ */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define KEYS_HELP                                                              \
+    "KEY is the key that the program passes to the library. With --escaped, "  \
+    "\\\\ and \\xNN in it stand for bytes, as the tool prints them."
+
+const struct cli_command cli_commands[] = {
+    {"get", "CACHE KEY", 2, 2,
+     "Show an entry: its header, decoded, and its payload",
+     "Status 0: there is a value; 1: there is none (no entry, no such row, a "
+     "lease, a failure, bytes that are no entry).\v" KEYS_HELP,
+     "escaped raw ", cli_get},
+    {"why", "CACHE KEY", 2, 2, "Tell what a caller of this key would meet now",
+     "A hit, the lease of another process (of which, since when, is it alive, "
+     "how long until it is replaced), the failure of a load and its reason, "
+     "or nothing. Status 0: Redis would answer it; 1: it would have to wait, "
+     "load or fail.\v" KEYS_HELP,
+     "escaped ", cli_why},
+    {"ttl", "CACHE KEY", 2, 2, "Show how long an entry will be kept",
+     "Status 0: the entry expires; 1: there is no entry, or it never "
+     "expires.\v" KEYS_HELP,
+     "escaped ", cli_ttl},
+    {"invalidate", "CACHE [KEY...]", 1, SIZE_MAX,
+     "Remove entries, and revoke the leases of their loads",
+     "As shed_invalidate does: nothing that was loaded before can be stored "
+     "after. The keys are sent in pipelines of a thousand. Status 0: it is so "
+     "for all keys.\v" KEYS_HELP,
+     "escaped stdin null ", cli_invalidate},
+    {"ping", "", 0, 0, "Tell whether Redis answers, and how fast",
+     "Status 0: it does; 3: it does not.", "count ", cli_ping},
+};
+const size_t cli_command_count = sizeof(cli_commands) / sizeof(*cli_commands);
+
+/* --------------------------------------------------------------- the end */
+
+void cli_fail(const struct cli_call *call, enum cli_status status,
+              const char *format, ...)
+{
+    char text[1024];
+    va_list list;
+
+    va_start(list, format);
+    (void)vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    for (char *c = text; *c != '\0'; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?'; /* a server, or a file's name, is not to be trusted */
+    (void)fflush(stdout);
+    (void)fprintf(stderr, "snowshed: %s\n", text);
+    if (call->is_json) {
+        json_t *object =
+            json_pack("{s:s, s:i}", "error", text, "status", (int)status);
+        (void)json_dumpf(object, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+        (void)putchar('\n');
+        json_decref(object);
+    }
+    exit((int)status);
+}
+
+void cli_flush(const struct cli_call *call)
+{
+    /* whoever reads the output has gone, or a disk is full */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        struct cli_call quiet = *call;
+        quiet.is_json = false;
+        cli_fail(&quiet, CLI_FAILED, "the output cannot be written");
+    }
+}
+
+static void print_json(const struct cli_call *call, json_t *object,
+                       size_t flags)
+{
+    if (object == NULL ||
+        json_dumpf(object, stdout, flags | JSON_ENSURE_ASCII) != 0)
+        cli_fail(call, CLI_FAILED, "out of memory for JSON");
+    (void)putchar('\n');
+    json_decref(object);
+    cli_flush(call);
+}
+
+void cli_json_print(const struct cli_call *call, json_t *object)
+{
+    print_json(call, object, JSON_INDENT(2));
+}
+
+void cli_json_print_line(const struct cli_call *call, json_t *object)
+{
+    print_json(call, object, JSON_COMPACT);
+}
+
+void *cli_realloc(void *old, size_t count, size_t size)
+{
+    void *memory = NULL;
+
+    if (size == 0 || count <= SIZE_MAX / size)
+        memory = realloc(old, count * size + 1);
+    if (memory == NULL) {
+        (void)fputs("snowshed: out of memory\n", stderr);
+        exit(CLI_FAILED);
+    }
+    return memory;
+}
+
+void *cli_alloc(size_t count, size_t size)
+{
+    void *memory = cli_realloc(NULL, count, size);
+
+    memset(memory, 0, count * size);
+    return memory;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli_call call = {0};
+    int status;
+
+    /* what is written to a connection that the server has closed is an error
+       of that write, and so is output that nobody reads */
+    (void)signal(SIGPIPE, SIG_IGN);
+    cli_options_parse(&call, argc, argv);
+    status = call.command->run(&call);
+    cli_flush(&call);
+    return status;
+}

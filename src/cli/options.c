@@ -1,0 +1,254 @@
+/* The command line: one table of options, of which each command names its own,
+ * read by argp. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define OPTIONS_MAX 24
+#define FIRST_KEY 256 /* beyond what a short option can be */
+
+#define TIMEOUT_DEFAULT_MS 2000
+
+enum kind { FLAG, NUMBER, TEXT };
+
+struct cli_option {
+    const char *name;
+    int letter; /* 0: it has none */
+    const char *argument;
+    enum kind kind;
+    size_t offset;
+    uint64_t low, high;
+    const char *help;
+};
+
+#define AT(field) offsetof(struct cli_call, field)
+
+static const struct cli_option table[] = {
+    /* of all commands */
+    {"redis", 'r', "URI", TEXT, AT(redis), 0, 0,
+     "redis://[user[:password]@]host[:port][/db] or unix:/path[?db=n]; else "
+     "the environment's SNOWSHED_REDIS, which other users cannot read"},
+    {"timeout", 't', "MS", NUMBER, AT(timeout_ms), 1, 600000,
+     "how long to wait for a connection, and for each answer (2000)"},
+    {"json", 'j', NULL, FLAG, AT(is_json), 0, 0, "print JSON"},
+    /* of some */
+    {"escaped", 'e', NULL, FLAG, AT(is_escaped), 0, 0,
+     "keys have \\\\ and \\xNN for bytes, as they are printed"},
+    {"raw", 0, NULL, FLAG, AT(is_raw), 0, 0,
+     "print the payload's bytes and nothing else"},
+    {"stdin", 'i', NULL, FLAG, AT(is_from_stdin), 0, 0,
+     "read keys from the standard input, one per line"},
+    {"null", '0', NULL, FLAG, AT(is_nul_separated), 0, 0,
+     "keys read are separated by NUL bytes; with --stdin"},
+    {"count", 'n', "N", NUMBER, AT(count_limit), 1, 1000000000,
+     "stop after so many"},
+};
+
+#define TABLE_COUNT (sizeof(table) / sizeof(*table))
+#define COMMON_COUNT 3
+
+static int key_of(size_t i)
+{
+    return table[i].letter != 0 ? table[i].letter : FIRST_KEY + (int)i;
+}
+
+static bool names(const char *list, const char *name)
+{
+    size_t size = strlen(name);
+
+    for (const char *at = list; at != NULL && *at != '\0';) {
+        const char *end = strchr(at, ' ');
+        if ((size_t)(end - at) == size && strncmp(at, name, size) == 0)
+            return true;
+        at = end + 1;
+    }
+    return false;
+}
+
+static void add(struct argp_option *to, size_t i, int group)
+{
+    to->name = table[i].name;
+    to->key = key_of(i);
+    to->arg = table[i].argument;
+    to->doc = table[i].help;
+    to->group = group;
+}
+
+/* The command's own, then the common ones; NULL is the tool itself. */
+static void gather(const struct cli_command *command,
+                   struct argp_option out[OPTIONS_MAX])
+{
+    enum { OWN = 1, COMMON = 2 };
+    size_t count = 0;
+
+    for (size_t i = COMMON_COUNT; i < TABLE_COUNT; i++)
+        if (command != NULL && names(command->options, table[i].name) &&
+            count + COMMON_COUNT + 1 < OPTIONS_MAX)
+            add(&out[count++], i, OWN);
+    for (size_t i = 0; i < COMMON_COUNT; i++)
+        add(&out[count++], i, COMMON);
+}
+
+static uint64_t read_number(const struct cli_option *option, const char *text,
+                            struct argp_state *state)
+{
+    char *end;
+    unsigned long long value;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' ||
+        value < option->low || value > option->high)
+        argp_error(state, "--%s: must be a number from %llu to %llu",
+                   option->name, (unsigned long long)option->low,
+                   (unsigned long long)option->high);
+    return value;
+}
+
+static bool take(struct cli_call *call, int key, char *text,
+                 struct argp_state *state)
+{
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        void *field = (char *)call + table[i].offset;
+        if (key_of(i) != key)
+            continue;
+        if (table[i].kind == FLAG)
+            *(bool *)field = true;
+        else if (table[i].kind == NUMBER)
+            *(uint64_t *)field = read_number(&table[i], text, state);
+        else
+            *(const char **)field = text;
+        return true;
+    }
+    return false;
+}
+
+/* ------------------------------------------------------------ the command */
+
+static error_t parse_command(int key, char *text, struct argp_state *state)
+{
+    struct cli_call *call = state->input;
+
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (call->count >= call->command->most)
+            argp_error(state, "there is nothing to do with '%s'", text);
+        call->words[call->count++] = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (call->count < call->command->least)
+            argp_error(state, "it wants %s", call->command->arguments);
+        return 0;
+    default:
+        return take(call, key, text, state) ? 0 : ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void run_argp(struct cli_call *call, const struct argp *argp, int argc,
+                     char **argv, unsigned flags, int *at)
+{
+    error_t failure = argp_parse(argp, argc, argv, flags, at, call);
+
+    if (failure != 0)
+        cli_fail(call, CLI_USAGE, "%s", strerror(failure));
+}
+
+static void parse_words(struct cli_call *call, int argc, char **argv)
+{
+    struct argp_option options[OPTIONS_MAX] = {{0}};
+    char name[64], doc[2048];
+    struct argp argp = {.options = options,
+                        .parser = parse_command,
+                        .args_doc = call->command->arguments,
+                        .doc = doc};
+
+    (void)snprintf(name, sizeof(name), "snowshed %s", call->command->name);
+    (void)snprintf(doc, sizeof(doc), "%s.\n\n%s", call->command->summary,
+                   call->command->help);
+    argv[0] = name; /* which usage and errors show */
+    gather(call->command, options);
+    call->words = cli_alloc((size_t)argc, sizeof(*call->words));
+    run_argp(call, &argp, argc, argv, 0, NULL);
+}
+
+/* --------------------------------------------------------------- the tool */
+
+static const struct cli_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < cli_command_count; i++)
+        if (strcmp(cli_commands[i].name, name) == 0)
+            return &cli_commands[i];
+    return NULL;
+}
+
+/* Up to the first word, which is the command. */
+static error_t parse_tool(int key, char *text, struct argp_state *state)
+{
+    struct cli_call *call = state->input;
+
+    switch (key) {
+    case ARGP_KEY_ARG:
+        call->command = find_command(text);
+        if (call->command == NULL)
+            argp_error(state, "there is no command '%s'", text);
+        call->count = (size_t)state->next - 1; /* where it is */
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "it wants a command");
+        return 0;
+    default:
+        return take(call, key, text, state) ? 0 : ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The text of --help: the commands in front of the options. */
+static char *list_commands(void)
+{
+    enum { LINE = 128 };
+    char *text = cli_alloc(cli_command_count + 8, LINE), *at = text;
+
+    at += sprintf(at, "Ask and tell the caches and locks that snowshed keeps "
+                      "in Redis.\n\nCommands:\n");
+    for (size_t i = 0; i < cli_command_count; i++)
+        at += snprintf(at, LINE, "  %-10s %s\n", cli_commands[i].name,
+                       cli_commands[i].summary);
+    (void)sprintf(at, "\n'snowshed COMMAND --help' says more of one.\v"
+                      "Status 0: yes; 1: no; 2: the call is wrong; 3: a "
+                      "server cannot be asked, or refuses.");
+    return text;
+}
+
+static void set_defaults(struct cli_call *call)
+{
+    call->redis = getenv("SNOWSHED_REDIS");
+    call->mysql = getenv("SNOWSHED_MYSQL");
+    call->timeout_ms = TIMEOUT_DEFAULT_MS;
+}
+
+void cli_options_parse(struct cli_call *call, int argc, char **argv)
+{
+    struct argp_option options[OPTIONS_MAX] = {{0}};
+    char version[64], *doc = list_commands();
+    struct argp argp = {.options = options,
+                        .parser = parse_tool,
+                        .args_doc = "COMMAND [ARGUMENT...]",
+                        .doc = doc};
+    size_t at;
+
+    (void)snprintf(version, sizeof(version), "snowshed %s", shed_version());
+    argp_program_version = version;
+    argp_err_exit_status = CLI_USAGE;
+    set_defaults(call);
+    gather(NULL, options);
+    run_argp(call, &argp, argc, argv, ARGP_IN_ORDER, NULL);
+    free(doc);
+    at = call->count;
+    call->count = 0;
+    parse_words(call, argc - (int)at, argv + at);
+    argp_program_version = NULL;
+}

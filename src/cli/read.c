@@ -1,0 +1,220 @@
+/* get, why, ttl: one key, and what it means. */
+#include <stdio.h>
+
+#include "cli/entry_view.h"
+#include "cli/text.h"
+
+/* How often a waiter looks at the key at the slowest, ms: until then the lease
+ * of a process that is gone is not replaced. */
+#define WAITER_LOOK_MS 150
+
+static void read_words(struct cli_call *call, struct cli_key *key,
+                       struct cli_entry *entry)
+{
+    struct cli_redis *redis;
+
+    cli_key_init(key, call, call->words[0], call->words[1]);
+    redis = cli_redis_open(call, NULL);
+    cli_entry_read(redis, key, entry);
+    cli_redis_close(redis);
+}
+
+/* --------------------------------------------------------------------- get */
+
+static int print_raw(const struct cli_call *call, const struct cli_entry *e)
+{
+    bool is_null = (e->entry.flags & SHED_ENTRY_NULL) != 0;
+
+    if (e->kind != CLI_VALUE || is_null)
+        cli_fail(call, CLI_NO, "there is no payload: %s; see it without --raw",
+                 is_null && e->kind == CLI_VALUE ? "the row is NULL"
+                                                 : cli_kind_name(e->kind));
+    (void)fwrite(e->entry.payload, 1, e->entry.payload_size, stdout);
+    return CLI_YES;
+}
+
+int cli_get(struct cli_call *call)
+{
+    struct cli_key key;
+    struct cli_entry entry;
+    int status;
+
+    if (call->is_raw && call->is_json)
+        cli_fail(call, CLI_USAGE, "--raw and --json exclude each other");
+    read_words(call, &key, &entry);
+    status = entry.kind == CLI_VALUE ? CLI_YES : CLI_NO;
+    if (call->is_raw)
+        status = print_raw(call, &entry);
+    else if (call->is_json)
+        cli_json_print(call, cli_entry_json(&entry));
+    else
+        cli_entry_print(&entry);
+    cli_entry_free(&entry);
+    return status;
+}
+
+/* --------------------------------------------------------------------- ttl */
+
+int cli_ttl(struct cli_call *call)
+{
+    struct cli_key key;
+    struct cli_entry entry;
+    char text[CLI_TEXT_BYTES];
+
+    read_words(call, &key, &entry);
+    if (call->is_json) {
+        cli_json_print(call, json_pack("{s:s, s:o}", "type",
+                                       cli_kind_name(entry.kind), "ttl_ms",
+                                       cli_json_ms(entry.pttl)));
+    } else {
+        cli_entry_print_title(&entry);
+        if (entry.pttl >= 0)
+            cli_line("ttl", "%s", cli_duration(text, (uint64_t)entry.pttl));
+        else if (entry.kind != CLI_NONE)
+            cli_line("ttl", "none: it stays until it is removed; snowshed "
+                            "invalidate removes it");
+    }
+    cli_entry_free(&entry);
+    return entry.pttl >= 0 ? CLI_YES : CLI_NO;
+}
+
+/* --------------------------------------------------------------------- why */
+
+/* What a caller meets, by a word for scripts and a sentence. for_ms: how long
+ * that lasts if nobody does anything, -1 where it has no end. */
+struct verdict {
+    const char *would;
+    char text[256];
+    long long for_ms;
+    bool is_answered;
+};
+
+static void judge_lease(const struct cli_entry *e, struct verdict *v)
+{
+    char since[CLI_TEXT_BYTES], left[CLI_TEXT_BYTES];
+    uint64_t left_ms = cli_lease_left_ms(e);
+
+    (void)cli_duration(since, cli_entry_age_ms(e));
+    (void)cli_duration(left, left_ms);
+    v->for_ms = (long long)left_ms;
+    v->would = "wait";
+    if (left_ms == 0) {
+        v->would = "take over";
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would load: the lease, last renewed %s ago, is "
+                       "over, and the next caller takes it over.",
+                       since);
+    } else if (e->life == CLI_GONE) {
+        v->would = "take over";
+        v->for_ms = 0;
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would load: the process that holds the lease is "
+                       "gone, and the next caller, or a waiter within %d ms, "
+                       "takes it over (after the cache's grace_ms).",
+                       WAITER_LOOK_MS);
+    } else if (e->life == CLI_ALIVE) {
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would wait for a load: the process is alive and "
+                       "has renewed its lease %s ago. It is replaced in %s "
+                       "if it does not renew it.",
+                       since, left);
+    } else {
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would wait for a load, renewed %s ago. Whether the "
+                       "process is alive cannot be seen; it is replaced in %s "
+                       "if it does not renew its lease.",
+                       since, left);
+    }
+}
+
+static void judge_stored(const struct cli_entry *e, struct verdict *v)
+{
+    char age[CLI_TEXT_BYTES], left[CLI_TEXT_BYTES];
+    bool is_stale = cli_entry_is_stale(e);
+    uint64_t until_ms = e->entry.until_ms;
+
+    (void)cli_duration(age, cli_entry_age_ms(e));
+    (void)cli_duration(left,
+                       is_stale ? e->now_ms - until_ms : until_ms - e->now_ms);
+    v->is_answered = !is_stale;
+    v->would = is_stale               ? "stale"
+               : e->kind == CLI_VALUE ? "hit"
+                                      : "negative hit";
+    v->for_ms = is_stale ? e->pttl : (long long)(until_ms - e->now_ms);
+    if (is_stale)
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would find an old entry (%s, stale for %s): served "
+                       "or loaded again, as the cache's policy says.",
+                       age, left);
+    else
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would be a hit: %s, %s old, for another %s.",
+                       e->kind == CLI_VALUE ? "a row" : "\"no such row\"", age,
+                       left);
+}
+
+static void judge_failure(const struct cli_entry *e, struct verdict *v)
+{
+    char left[CLI_TEXT_BYTES];
+
+    v->would = "fail";
+    v->for_ms = e->pttl;
+    (void)snprintf(
+        v->text, sizeof(v->text),
+        "It would fail with %s, for another %s; then the next caller loads.",
+        shed_code_name((enum shed_code)e->entry.row_version),
+        cli_duration(left, e->pttl > 0 ? (uint64_t)e->pttl : 0));
+}
+
+static void judge(const struct cli_entry *e, struct verdict *v)
+{
+    *v = (struct verdict){.would = "load", .for_ms = -1};
+    switch (e->kind) {
+    case CLI_VALUE:
+    case CLI_NEGATIVE:
+        judge_stored(e, v);
+        return;
+    case CLI_LEASE:
+        judge_lease(e, v);
+        return;
+    case CLI_FAILURE:
+        judge_failure(e, v);
+        return;
+    case CLI_NONE:
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would load: there is nothing, so it takes the "
+                       "lease.");
+        return;
+    case CLI_DAMAGED:
+    case CLI_FOREIGN:
+    case CLI_OTHER:
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would load, and replace what is there, which its "
+                       "library cannot read either if it is of this version "
+                       "(%s).",
+                       shed_version());
+        return;
+    }
+}
+
+int cli_why(struct cli_call *call)
+{
+    struct cli_key key;
+    struct cli_entry entry;
+    struct verdict v;
+
+    read_words(call, &key, &entry);
+    judge(&entry, &v);
+    if (call->is_json) {
+        cli_json_print(call, json_pack("{s:s, s:s, s:b, s:o, s:o}", "would",
+                                       v.would, "text", v.text, "is_answered",
+                                       (int)v.is_answered, "for_ms",
+                                       cli_json_ms(v.for_ms), "entry",
+                                       cli_entry_json(&entry)));
+    } else {
+        printf("%s\n\n", v.text);
+        cli_entry_print(&entry);
+    }
+    cli_entry_free(&entry);
+    return v.is_answered ? CLI_YES : CLI_NO;
+}

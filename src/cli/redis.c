@@ -1,0 +1,238 @@
+/* Blocking hiredis, and nothing else of it: the only file of the tool that
+ * sees it. */
+#include "cli/redis.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "base/clock.h"
+#include "redis/address.h"
+
+#define MS_PER_S 1000
+#define US_PER_MS 1000
+
+struct cli_redis {
+    const struct cli_call *call;
+    struct shed_address *address;
+    redisContext *context;
+};
+
+static struct timeval timeval_of(uint64_t ms)
+{
+    return (struct timeval){.tv_sec = (time_t)(ms / MS_PER_S),
+                            .tv_usec =
+                                (suseconds_t)(ms % MS_PER_S * US_PER_MS)};
+}
+
+/* What the connection failed of, without what was sent. */
+static _Noreturn void fail(const struct cli_redis *redis)
+{
+    const redisContext *c = redis->context;
+
+    if (c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == ETIMEDOUT))
+        cli_fail(redis->call, CLI_FAILED,
+                 "Redis %s did not answer within %llu ms: is it stopped, or "
+                 "busy? --timeout waits longer",
+                 redis->address->text,
+                 (unsigned long long)redis->call->timeout_ms);
+    cli_fail(redis->call, CLI_FAILED,
+             "Redis %s cannot be asked: %s: does it run there?",
+             redis->address->text, c->errstr);
+}
+
+static void connect_to(struct cli_redis *redis)
+{
+    const struct shed_address *a = redis->address;
+    struct timeval limit = timeval_of(redis->call->timeout_ms);
+
+    if (a->host != NULL)
+        redis->context = redisConnectWithTimeout(
+            a->host, (int)strtol(a->port, NULL, 10), limit);
+    else
+        redis->context = redisConnectUnixWithTimeout(
+            ((const struct sockaddr_un *)(const void *)&a->name)->sun_path,
+            limit);
+    if (redis->context == NULL)
+        cli_fail(redis->call, CLI_FAILED, "out of memory for a connection");
+    if (redis->context->err != 0)
+        fail(redis);
+    if (redisSetTimeout(redis->context, limit) != REDIS_OK)
+        fail(redis);
+}
+
+/* An error can quote what was sent, here the password: only its code is shown.
+ */
+static void check_login(struct cli_redis *redis, struct shed_reply *reply)
+{
+    const char *error = shed_reply_error(reply);
+
+    if (error != NULL)
+        cli_fail(redis->call, CLI_FAILED,
+                 "Redis %s refuses the login: %.*s: check user and password of "
+                 "the URI",
+                 redis->address->text, (int)strcspn(error, " "), error);
+    shed_reply_free(reply);
+}
+
+static void set_up(struct cli_redis *redis)
+{
+    const struct shed_address *a = redis->address;
+    struct shed_args args = {0};
+
+    if (a->password != NULL) {
+        shed_args_add_text(&args, "AUTH");
+        if (a->user != NULL)
+            shed_args_add_text(&args, a->user);
+        shed_args_add_text(&args, a->password);
+        check_login(redis, cli_redis_call(redis, &args));
+    }
+    if (a->db[0] != '\0') {
+        args = (struct shed_args){0};
+        shed_args_add_text(&args, "SELECT");
+        shed_args_add_text(&args, a->db);
+        shed_reply_free(cli_redis_check(redis, cli_redis_call(redis, &args),
+                                        "to select the database"));
+    }
+}
+
+struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
+{
+    struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
+    struct shed_error err;
+
+    redis->call = call;
+    if (uri == NULL)
+        uri = call->redis;
+    if (uri == NULL)
+        cli_fail(call, CLI_USAGE,
+                 "which Redis? Give --redis URI, or set SNOWSHED_REDIS");
+    if (shed_address_create(uri, &redis->address, &err) != SHED_OK)
+        cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
+                 "%s; as in redis://host:6379/0 or unix:/run/redis.sock",
+                 err.reason);
+    connect_to(redis);
+    set_up(redis);
+    return redis;
+}
+
+void cli_redis_close(struct cli_redis *redis)
+{
+    if (redis == NULL)
+        return;
+    redisFree(redis->context);
+    shed_address_destroy(redis->address);
+    free(redis);
+}
+
+const char *cli_redis_name(const struct cli_redis *redis)
+{
+    return redis->address->text;
+}
+
+/* ---------------------------------------------------------------- talking */
+
+void cli_redis_send(struct cli_redis *redis, const struct shed_args *args)
+{
+    /* hiredis takes pointers that are not const, and does not write there */
+    if (redisAppendCommandArgv(redis->context, args->count,
+                               (const char **)(uintptr_t)args->at,
+                               args->size) != REDIS_OK)
+        fail(redis);
+}
+
+static void add_words(struct shed_args *args, const char *words)
+{
+    for (const char *at = words; *at != '\0';) {
+        size_t size = strcspn(at, " ");
+        shed_args_add(args, at, size);
+        at += size + (at[size] == ' ');
+    }
+}
+
+void cli_redis_send_words(struct cli_redis *redis, const char *words)
+{
+    struct shed_args args = {0};
+
+    add_words(&args, words);
+    cli_redis_send(redis, &args);
+}
+
+struct shed_reply *cli_redis_hear(struct cli_redis *redis)
+{
+    void *reply = NULL;
+
+    errno = 0;
+    if (redisGetReply(redis->context, &reply) != REDIS_OK || reply == NULL)
+        fail(redis);
+    return reply;
+}
+
+struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms)
+{
+    struct pollfd ready = {.fd = redis->context->fd, .events = POLLIN};
+    void *reply = NULL;
+    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), ms);
+
+    for (;;) {
+        uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
+        if (redisGetReplyFromReader(redis->context, &reply) != REDIS_OK)
+            fail(redis);
+        if (reply != NULL)
+            return reply;
+        if (poll(&ready, 1, (int)left_ms) <= 0)
+            return NULL; /* the time is over, or a signal has come */
+        if (redisBufferRead(redis->context) != REDIS_OK)
+            fail(redis);
+    }
+}
+
+struct shed_reply *cli_redis_call(struct cli_redis *redis,
+                                  const struct shed_args *args)
+{
+    cli_redis_send(redis, args);
+    return cli_redis_hear(redis);
+}
+
+struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *words)
+{
+    cli_redis_send_words(redis, words);
+    return cli_redis_hear(redis);
+}
+
+struct shed_reply *cli_redis_check(struct cli_redis *redis,
+                                   struct shed_reply *reply, const char *what)
+{
+    const char *error = shed_reply_error(reply), *advice = "";
+
+    if (error == NULL)
+        return reply;
+    if (shed_reply_is_no_primary(reply))
+        advice = ": it is a replica; ask the primary";
+    else if (strncmp(error, "MOVED", 5) == 0)
+        advice = ": it is a node of a cluster; ask the one that has the key";
+    else if (shed_reply_code(reply) == SHED_EDENIED)
+        advice = ": see 'snowshed doctor' for what to grant";
+    cli_fail(redis->call, CLI_FAILED, "Redis %s refuses %s: %s%s",
+             redis->address->text, what, error, advice);
+}
+
+uint64_t cli_redis_clock_ms(const struct shed_reply *time)
+{
+    long long s = cli_redis_number(shed_reply_at(time, 0));
+    long long us = cli_redis_number(shed_reply_at(time, 1));
+
+    return (uint64_t)s * MS_PER_S + (uint64_t)us / US_PER_MS;
+}
+
+long long cli_redis_number(const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *text = shed_reply_bytes(reply, &size);
+
+    /* hiredis ends every string with a NUL */
+    return text != NULL ? strtoll(text, NULL, 10) : 0;
+}

@@ -1,0 +1,177 @@
+/*
+ * What test_cli looks at: a process with a cache and locks, told by lines of
+ * its standard input what to do; it answers each with "ok" or a reason. Its end
+ * without "quit" leaves behind what a killed process does.
+ *
+ *     get KEY       KEY tells what the source says: absent, null, fail, hang,
+ *                   or a row "row of KEY"
+ *     hang KEY      the same in a thread; the load does not end
+ *     put KEY TEXT  \xNN for bytes
+ *     lock NAME     and fair NAME, exact NAME, stamp NAME: hold it
+ *     want NAME     wait for a fair one in a thread
+ *     free NAME     release the last that was taken
+ *
+ * usage: cli_maker REDIS-URI CACHE
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <snowshed/lock.h>
+#include <snowshed/snowshed.h>
+
+#include "base/clock.h"
+#include "cli/text.h"
+
+#define WAIT_MS 600000
+
+static struct shed_client *client;
+static struct shed_cache *cache;
+static struct shed_lock *last;
+
+static bool begins(struct shed_bytes key, const char *word)
+{
+    return key.size >= strlen(word) &&
+           memcmp(key.data, word, strlen(word)) == 0;
+}
+
+static void load_row(void *user, void *thread, struct shed_load *load)
+{
+    struct shed_bytes key = shed_load_key(load, 0);
+    char row[64];
+
+    (void)user;
+    (void)thread;
+    if (begins(key, "absent"))
+        shed_load_absent(load, 0);
+    else if (begins(key, "null"))
+        shed_load_null(load, 0);
+    else if (begins(key, "fail"))
+        shed_load_fail(load, 0, "the table \033[31mis locked");
+    while (begins(key, "hang"))
+        (void)pause();
+    if (begins(key, "row")) {
+        (void)snprintf(row, sizeof(row), "row of %.*s", (int)key.size,
+                       (const char *)key.data);
+        shed_load_value(load, 0, shed_str(row));
+    }
+    shed_load_done(load);
+}
+
+static void *get_slowly(void *key)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err;
+
+    if (shed_get(cache, shed_str(key), WAIT_MS, &value, &err) != SHED_OK)
+        (void)fprintf(stderr, "cli_maker: %s\n", err.reason);
+    shed_value_unref(value);
+    return NULL;
+}
+
+static void *want(void *name)
+{
+    struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
+    struct shed_lock *lock;
+    struct shed_error err;
+
+    options.fair = 1;
+    if (shed_lock_open(client, shed_str(name), &options, &lock, &err) ==
+            SHED_OK &&
+        shed_lock_acquire(lock, WAIT_MS, &err) != SHED_OK)
+        (void)fprintf(stderr, "cli_maker: %s\n", err.reason);
+    return NULL;
+}
+
+static enum shed_code begin(void *(*run)(void *), char *text)
+{
+    pthread_t thread;
+
+    return pthread_create(&thread, NULL, run, strdup(text)) == 0 ? SHED_OK
+                                                                 : SHED_EBUSY;
+}
+
+static enum shed_code hold(const char *how, const char *name,
+                           struct shed_error *err)
+{
+    struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
+    enum shed_code code;
+
+    options.fair = strcmp(how, "fair") == 0;
+    options.exact_key = strcmp(how, "exact") == 0;
+    if (strcmp(how, "stamp") == 0)
+        options.algorithm = SHED_LOCK_TIMESTAMP;
+    code = shed_lock_open(client, shed_str(name), &options, &last, err);
+    if (code == SHED_OK)
+        code = shed_lock_acquire(last, 0, err);
+    return code;
+}
+
+static enum shed_code obey(const char *verb, char *word, char *text,
+                           struct shed_error *err)
+{
+    struct shed_value *value = NULL;
+    enum shed_code code;
+
+    if (strcmp(verb, "get") == 0) {
+        code = shed_get(cache, shed_str(word), WAIT_MS, &value, err);
+        shed_value_unref(value);
+        return code == SHED_ESOURCE ? SHED_OK : code;
+    }
+    if (strcmp(verb, "put") == 0)
+        return shed_put(cache, shed_str(word),
+                        shed_bytes(text, cli_unescape(text)), WAIT_MS, err);
+    if (strcmp(verb, "hang") == 0)
+        return begin(get_slowly, word);
+    if (strcmp(verb, "want") == 0)
+        return begin(want, word);
+    if (strcmp(verb, "free") == 0)
+        return shed_lock_release(last, err);
+    return hold(verb, word, err);
+}
+
+/* text.c dies by it. */
+void *cli_realloc(void *old, size_t count, size_t size);
+void *cli_alloc(size_t count, size_t size);
+
+void *cli_realloc(void *old, size_t count, size_t size)
+{
+    return realloc(old, count * size);
+}
+
+void *cli_alloc(size_t count, size_t size)
+{
+    return calloc(count, size);
+}
+
+int main(int argc, char **argv)
+{
+    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+    struct shed_source_options many = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source *source;
+    struct shed_error err;
+    char line[4096], verb[16], word[1024], text[2048];
+
+    options.failure_ttl_ms = 60000;
+    many.max_batch = 1;
+    many.max_loads = 16;
+    if (argc != 3 || shed_client_open(argv[1], NULL, &client, &err) ||
+        shed_source_open(load_row, NULL, &many, &source, &err) ||
+        shed_cache_open(client, argv[2], source, &options, &cache, &err)) {
+        (void)fprintf(stderr, "cli_maker: cannot begin\n");
+        return 2;
+    }
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        text[0] = '\0';
+        if (sscanf(line, "%15s %1023s %2047[^\n]", verb, word, text) < 2)
+            break;
+        if (obey(verb, word, text, &err) == SHED_OK)
+            (void)puts("ok");
+        else
+            (void)puts(err.reason);
+        (void)fflush(stdout);
+    }
+    _exit(0);
+}

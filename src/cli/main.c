@@ -37,6 +37,26 @@ const struct cli_command cli_commands[] = {
      "after. The keys are sent in pipelines of a thousand. Status 0: it is so "
      "for all keys.\v" KEYS_HELP,
      "escaped stdin null ", cli_invalidate},
+    {"scan", "CACHE", 1, 1,
+     "Count a cache's entries: types, sizes, ages, the largest",
+     "By SCAN, at a bounded rate, which looks at all keys of the database; "
+     "only "
+     "the header of each entry is fetched. Status 0: there are entries; 1: "
+     "there are none.",
+     "rate top ", cli_scan},
+    {"check", "CACHE", 1, 1,
+     "Compare entries with the database's rows, and name the stale ones",
+     "Needs --mysql and --query, which are what the program gave to "
+     "shed_mysql_source_open. An entry is stale when its row is another one, "
+     "and both are still so --grace later. Status 0: none is; 1: some are, or "
+     "there was nothing to compare; 3: rows could not be read.",
+     "mysql query integer-keys sample rate grace ", cli_check},
+    {"lock", "NAME", 1, 1, "Show who holds a lock, and who waits for it",
+     "Looks at lock:{NAME}, where LEASE and QUORUM locks are, then at the key "
+     "NAME. Status 0: it is held; 1: it is free. With --release-dead, 0: it "
+     "was released; 1: it was not, because it is free, or its holder may be "
+     "alive.",
+     "escaped exact-key release-dead grace ", cli_lock},
     {"ping", "", 0, 0, "Tell whether Redis answers, and how fast",
      "Status 0: it does; 3: it does not.", "count ", cli_ping},
 };

@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 
-#define OPTIONS_MAX 24
+#define OPTIONS_MAX 32
 #define FIRST_KEY 256 /* beyond what a short option can be */
 
 #define TIMEOUT_DEFAULT_MS 2000
@@ -46,6 +46,26 @@ static const struct cli_option table[] = {
      "keys read are separated by NUL bytes; with --stdin"},
     {"count", 'n', "N", NUMBER, AT(count_limit), 1, 1000000000,
      "stop after so many"},
+    {"rate", 'R', "N", NUMBER, AT(rate), 1, 10000000,
+     "do at most so many per second: keys that SCAN looks at (20000), for "
+     "check, keys compared (1000)"},
+    {"top", 0, "N", NUMBER, AT(top), 1, 1000, "show so many (10)"},
+    {"mysql", 'm', "URI", TEXT, AT(mysql), 0, 0,
+     "mysql://[user[:password]@]host[:port]/database or "
+     "mysql://user@/database?socket=/path; else the environment's "
+     "SNOWSHED_MYSQL"},
+    {"query", 'q', "SQL", TEXT, AT(query), 0, 0,
+     "SELECT of the key and the value, with one (?) for the keys"},
+    {"integer-keys", 0, NULL, FLAG, AT(is_integer_key), 0, 0,
+     "the key column is of integers (SHED_MYSQL_KEY_INTEGER)"},
+    {"sample", 's', "N", NUMBER, AT(sample), 1, 1000000,
+     "compare so many entries, chosen at random; else all"},
+    {"grace", 'g', "MS", NUMBER, AT(grace_ms), 1, 600000,
+     "how long to wait before a second look (1000)"},
+    {"exact-key", 'x', NULL, FLAG, AT(is_exact), 0, 0,
+     "the lock's key is NAME itself"},
+    {"release-dead", 0, NULL, FLAG, AT(is_release), 0, 0,
+     "release it if its holder's process is gone, at two looks --grace apart"},
 };
 
 #define TABLE_COUNT (sizeof(table) / sizeof(*table))

@@ -1,0 +1,8 @@
+/* check, where the MySQL source is not built. */
+#include "cli/cli.h"
+
+int cli_check(struct cli_call *call)
+{
+    cli_fail(call, CLI_USAGE,
+             "this snowshed was built without MySQL (SNOWSHED_MYSQL=OFF)");
+}

@@ -1,0 +1,188 @@
+/* Reading a lock. It writes nothing. The record is src/redis/lock.lua's. */
+#include "cli/lock_view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAGIC "LK1"
+#define MAGIC_BYTES 3
+#define FAMILY_BYTES 2 /* of the magic: what all versions begin with */
+#define RECORD_BYTES                                                           \
+    (MAGIC_BYTES + SHED_TOKEN_BYTES + SHED_PROCESS_BYTES + SHED_RUN_BYTES)
+#define MEMBER_BYTES (SHED_TOKEN_BYTES + SHED_PROCESS_BYTES)
+
+#define US_PER_MS 1000
+
+static bool is_number(const char *bytes, size_t size)
+{
+    return size > 0 && strspn(bytes, "0123456789") == size;
+}
+
+static bool is_blank(const char *process)
+{
+    return process[0] == ' ';
+}
+
+static void judge(struct cli_lock *lock)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(lock->reply, &size);
+
+    if (bytes == NULL) {
+        lock->state =
+            shed_reply_is_nil(lock->reply) ? CLI_LOCK_FREE : CLI_LOCK_NO_LOCK;
+    } else if (size == RECORD_BYTES && memcmp(bytes, MAGIC, MAGIC_BYTES) == 0) {
+        lock->state = CLI_LOCK_HELD;
+        lock->token = (const unsigned char *)bytes + MAGIC_BYTES;
+        lock->process = bytes + MAGIC_BYTES + SHED_TOKEN_BYTES;
+        lock->run = lock->process + SHED_PROCESS_BYTES;
+    } else if (size > MAGIC_BYTES && memcmp(bytes, MAGIC, FAMILY_BYTES) == 0 &&
+               is_number(bytes + FAMILY_BYTES, 1)) {
+        lock->state = CLI_LOCK_UNKNOWN;
+    } else {
+        lock->state = is_number(bytes, size) ? CLI_LOCK_STAMP : CLI_LOCK_TEXT;
+    }
+}
+
+static void send_key(struct cli_redis *redis, const struct cli_lock *lock,
+                     const char *command, int which, const char *rest)
+{
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, command);
+    shed_args_add(&args, lock->words.key[which].at,
+                  lock->words.key[which].size);
+    for (const char *at = rest; *at != '\0';) {
+        size_t size = strcspn(at, " ");
+        shed_args_add(&args, at, size);
+        at += size + (at[size] == ' ');
+    }
+    cli_redis_send(redis, &args);
+}
+
+static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
+{
+    lock->is_exact = is_exact;
+    lock->options.exact_key = is_exact;
+    lock->words.options = &lock->options;
+    (void)shed_lock_keys_name(&lock->words, true, lock->name, lock->name_size,
+                              lock->room);
+    shed_reply_free(lock->reply);
+    send_key(redis, lock, "GET", SHED_LOCK_KEY, "");
+    lock->reply = cli_redis_hear(redis);
+    if (!shed_reply_begins(lock->reply, "WRONGTYPE"))
+        (void)cli_redis_check(redis, lock->reply, "GET");
+    judge(lock);
+}
+
+static long long hear_number(struct cli_redis *redis)
+{
+    struct shed_reply *reply = cli_redis_hear(redis);
+    long long number = shed_reply_integer(reply);
+
+    shed_reply_free(reply);
+    return number;
+}
+
+/* A member is the token, the process, and for how many ms it waits. */
+static void read_waiter(struct cli_waiter *waiter,
+                        const struct shed_reply *member,
+                        const struct shed_reply *score)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(member, &size);
+
+    memset(waiter->process, ' ', sizeof(waiter->process));
+    if (bytes == NULL || size < MEMBER_BYTES)
+        return;
+    memcpy(waiter->process, bytes + SHED_TOKEN_BYTES, sizeof(waiter->process));
+    waiter->wait_ms = strtoull(bytes + MEMBER_BYTES, NULL, 10);
+    waiter->since_ms = (uint64_t)cli_redis_number(score) / US_PER_MS;
+}
+
+static void hear_queue(struct cli_redis *redis, struct cli_lock *lock)
+{
+    struct shed_reply *list;
+
+    lock->queued = hear_number(redis);
+    list = cli_redis_hear(redis);
+    for (size_t i = 0; i < shed_reply_count(list) / 2 && i < CLI_QUEUE_SHOWN;
+         i++)
+        read_waiter(&lock->waiters[i], shed_reply_at(list, 2 * i),
+                    shed_reply_at(list, 2 * i + 1));
+    if (lock->queued < 0)
+        lock->queued = 0; /* no queue, or we may not see it */
+    shed_reply_free(list);
+}
+
+static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
+{
+    struct shed_reply *reply;
+
+    lock->pttl = hear_number(redis);
+    reply = cli_redis_hear(redis);
+    lock->number = cli_redis_number(reply);
+    shed_reply_free(reply);
+    hear_queue(redis, lock);
+    lock->has_mark = hear_number(redis) >= 0;
+    reply = cli_redis_check(redis, cli_redis_hear(redis), "TIME");
+    lock->now_ms = cli_redis_clock_ms(reply);
+    shed_reply_free(reply);
+}
+
+/* After a restart of the server nobody is subscribed for a moment, which does
+ * not tell that the holder is gone. */
+static void read_life(struct cli_redis *redis, struct cli_lock *lock)
+{
+    struct shed_reply *info;
+    const char *text, *run;
+    size_t size;
+
+    if (lock->state != CLI_LOCK_HELD || is_blank(lock->process))
+        return;
+    lock->life = cli_ask_life(redis, lock->process);
+    info = cli_redis_ask(redis, "INFO server");
+    text = shed_reply_bytes(info, &size);
+    run = text != NULL ? strstr(text, "run_id:") : NULL;
+    lock->is_restarted = run != NULL && strncmp(run + strlen("run_id:"),
+                                                lock->run, SHED_RUN_BYTES) != 0;
+    if (lock->life == CLI_GONE && (run == NULL || lock->is_restarted))
+        lock->life = CLI_LIFE_UNKNOWN;
+    shed_reply_free(info);
+}
+
+void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,
+                   bool is_exact, struct cli_lock *lock)
+{
+    *lock = (struct cli_lock){.name = name, .name_size = name_size};
+    lock->room = cli_alloc(shed_lock_keys_bytes(name_size), 1);
+    look(redis, is_exact, lock);
+    if (lock->state == CLI_LOCK_FREE && !is_exact) {
+        look(redis, true, lock);
+        if (lock->state == CLI_LOCK_FREE)
+            look(redis, false, lock);
+    }
+    send_key(redis, lock, "PTTL", SHED_LOCK_KEY, "");
+    send_key(redis, lock, "GET", SHED_LOCK_KEY_COUNTER, "");
+    send_key(redis, lock, "ZCARD", SHED_LOCK_KEY_QUEUE, "");
+    send_key(redis, lock, "ZRANGE", SHED_LOCK_KEY_QUEUE, "0 9 WITHSCORES");
+    send_key(redis, lock, "PTTL", SHED_LOCK_KEY_WAITERS, "");
+    cli_redis_send_words(redis, "TIME");
+    hear_around(redis, lock);
+    read_life(redis, lock);
+}
+
+void cli_lock_free(struct cli_lock *lock)
+{
+    shed_reply_free(lock->reply);
+    free(lock->room);
+}
+
+bool cli_lock_is_same(const struct cli_lock *a, const struct cli_lock *b)
+{
+    size_t m = 0, n = 0;
+    const char *x = shed_reply_bytes(a->reply, &m);
+    const char *y = shed_reply_bytes(b->reply, &n);
+
+    return x != NULL && y != NULL && m == n && memcmp(x, y, m) == 0;
+}

@@ -1,0 +1,337 @@
+/* scan: what a cache is made of. Of each entry only the header is fetched. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/text.h"
+#include "cli/walk.h"
+
+#define REFRESH_SUFFIX "}:refresh"
+#define LARGEST_DEFAULT 10
+#define NO_TTL_SHOWN 10
+#define BAR_WIDTH 30
+#define LAST_OF_HEADER "63"
+
+/* Ages of rows. */
+static const struct {
+    uint64_t below_ms;
+    const char *name;
+} ages[] = {{1000, "below 1 s"},        {10000, "below 10 s"},
+            {60000, "below 1 min"},     {600000, "below 10 min"},
+            {3600000, "below 1 h"},     {86400000, "below 1 d"},
+            {UINT64_MAX, "1 d or more"}};
+
+#define AGES (sizeof(ages) / sizeof(*ages))
+
+struct sized {
+    char *name; /* escaped */
+    uint64_t size;
+};
+
+struct census {
+    const struct cli_call *call;
+    struct cli_redis *redis;
+    uint64_t now_ms;
+    uint64_t count[CLI_KINDS], bytes[CLI_KINDS];
+    uint64_t age[AGES];
+    uint64_t stale, refreshes;
+    uint64_t without_ttl;
+    char *no_ttl[NO_TTL_SHOWN]; /* the first of them, escaped */
+    struct sized *largest;      /* in descending order */
+    size_t largest_count, largest_max;
+};
+
+static void send_key(struct census *c, const char *command, const char *key,
+                     size_t size, const char *from, const char *to)
+{
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, command);
+    shed_args_add(&args, key, size);
+    if (from != NULL) {
+        shed_args_add_text(&args, from);
+        shed_args_add_text(&args, to);
+    }
+    cli_redis_send(c->redis, &args);
+}
+
+static void keep_if_large(struct census *c, const char *key, size_t size,
+                          uint64_t bytes)
+{
+    size_t at = c->largest_count;
+
+    if (at == c->largest_max) {
+        if (at == 0 || c->largest[at - 1].size >= bytes)
+            return;
+        free(c->largest[--at].name);
+    } else {
+        c->largest_count++;
+    }
+    for (; at > 0 && c->largest[at - 1].size < bytes; at--)
+        c->largest[at] = c->largest[at - 1];
+    c->largest[at] = (struct sized){cli_escape(key, size), bytes};
+}
+
+static void count_age(struct census *c, const struct shed_entry *entry)
+{
+    uint64_t age_ms =
+        c->now_ms > entry->written_ms ? c->now_ms - entry->written_ms : 0;
+    size_t i = 0;
+
+    while (i + 1 < AGES && age_ms >= ages[i].below_ms)
+        i++;
+    c->age[i]++;
+    c->stale += c->now_ms >= entry->until_ms;
+}
+
+static enum cli_kind kind_of(const char *head, uint64_t size,
+                             struct shed_entry *entry)
+{
+    switch (shed_entry_decode_header(head, (size_t)size, entry)) {
+    case SHED_ENTRY_FOREIGN:
+        return CLI_FOREIGN;
+    case SHED_ENTRY_CORRUPT:
+        return CLI_DAMAGED;
+    case SHED_ENTRY_OK:
+        break;
+    }
+    return entry->type == SHED_ENTRY_LEASE     ? CLI_LEASE
+           : entry->type == SHED_ENTRY_VALUE   ? CLI_VALUE
+           : entry->type == SHED_ENTRY_FAILURE ? CLI_FAILURE
+                                               : CLI_NEGATIVE;
+}
+
+static void count_ttl(struct census *c, const char *key, size_t size,
+                      long long pttl)
+{
+    if (pttl != -1)
+        return;
+    if (c->without_ttl < NO_TTL_SHOWN)
+        c->no_ttl[c->without_ttl] = cli_escape(key, size);
+    c->without_ttl++;
+}
+
+/* head, length and pttl are three replies, of moments close to each other: what
+ * has gone or grown between them is not counted as anything. */
+static void count_key(struct census *c, const char *key, size_t size,
+                      const struct shed_reply *head,
+                      const struct shed_reply *length, long long pttl)
+{
+    size_t head_size = 0;
+    const char *bytes = shed_reply_bytes(head, &head_size);
+    long long all = shed_reply_integer(length);
+    struct shed_entry entry;
+    enum cli_kind kind = CLI_OTHER;
+
+    if (pttl == -2 || (bytes != NULL && all < (long long)head_size))
+        return;
+    if (bytes != NULL &&
+        (head_size == SHED_ENTRY_HEADER_BYTES || all == (long long)head_size))
+        kind = kind_of(bytes, (uint64_t)all, &entry);
+    else if (bytes != NULL)
+        return;
+    c->count[kind]++;
+    c->bytes[kind] += all > 0 ? (uint64_t)all : 0;
+    if (kind == CLI_VALUE || kind == CLI_NEGATIVE)
+        count_age(c, &entry);
+    count_ttl(c, key, size, pttl);
+    keep_if_large(c, key, size, all > 0 ? (uint64_t)all : 0);
+}
+
+static bool is_refresh(const char *key, size_t size)
+{
+    size_t end = strlen(REFRESH_SUFFIX);
+
+    return size > end && memcmp(key + size - end, REFRESH_SUFFIX, end) == 0;
+}
+
+static void send_page(struct census *c, const struct shed_reply *keys)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < shed_reply_count(keys); i++) {
+        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
+        send_key(c, "GETRANGE", key, size, "0", LAST_OF_HEADER);
+        send_key(c, "STRLEN", key, size, NULL, NULL);
+        send_key(c, "PTTL", key, size, NULL, NULL);
+    }
+    cli_redis_send_words(c->redis, "TIME");
+}
+
+static struct shed_reply *hear_any(struct census *c)
+{
+    struct shed_reply *reply = cli_redis_hear(c->redis);
+
+    if (!shed_reply_begins(reply, "WRONGTYPE"))
+        (void)cli_redis_check(c->redis, reply,
+                              "GETRANGE, STRLEN, PTTL or TIME");
+    return reply;
+}
+
+static void count_page(struct census *c, const struct shed_reply *keys)
+{
+    struct shed_reply *time;
+    size_t size = 0;
+
+    send_page(c, keys);
+    for (size_t i = 0; i < shed_reply_count(keys); i++) {
+        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
+        struct shed_reply *head = hear_any(c), *length = hear_any(c);
+        struct shed_reply *pttl = hear_any(c);
+        if (is_refresh(key, size))
+            c->refreshes++;
+        else
+            count_key(c, key, size, head, length, shed_reply_integer(pttl));
+        shed_reply_free(head);
+        shed_reply_free(length);
+        shed_reply_free(pttl);
+    }
+    time = hear_any(c);
+    c->now_ms = cli_redis_clock_ms(time);
+    shed_reply_free(time);
+}
+
+/* -------------------------------------------------------------------- text */
+
+static const char *const kind_words[CLI_KINDS] = {
+    [CLI_VALUE] = "rows",      [CLI_NEGATIVE] = "no such row",
+    [CLI_LEASE] = "leases",    [CLI_FAILURE] = "failures",
+    [CLI_DAMAGED] = "damaged", [CLI_FOREIGN] = "foreign",
+    [CLI_OTHER] = "no strings"};
+
+static void print_ages(const struct census *c)
+{
+    uint64_t most = 1;
+
+    for (size_t i = 0; i < AGES; i++)
+        most = c->age[i] > most ? c->age[i] : most;
+    printf("\nAges of rows and negative entries\n");
+    for (size_t i = 0; i < AGES; i++)
+        printf("  %-14s %10" PRIu64 "  %.*s\n", ages[i].name, c->age[i],
+               (int)((c->age[i] * BAR_WIDTH + most - 1) / most),
+               "##############################");
+    if (c->stale > 0)
+        printf("  past their freshness: %" PRIu64 "\n", c->stale);
+}
+
+static void print_largest(const struct census *c)
+{
+    char text[CLI_TEXT_BYTES];
+
+    printf("\nLargest entries\n");
+    for (size_t i = 0; i < c->largest_count; i++)
+        printf("  %12s  %s\n", cli_size(text, c->largest[i].size),
+               c->largest[i].name);
+}
+
+static void print_without_ttl(const struct census *c)
+{
+    printf("\nKeys that never expire: %" PRIu64 "%s\n", c->without_ttl,
+           c->without_ttl > 0 ? ". The library makes none: find out who does, "
+                                "and invalidate them"
+                              : "");
+    for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
+        printf("  %s\n", c->no_ttl[i]);
+}
+
+static void print_census(const struct census *c, uint64_t sum)
+{
+    char text[CLI_TEXT_BYTES];
+
+    printf("%-14s %12s %14s\n", "", "entries", "size");
+    for (int i = 0; i < CLI_KINDS; i++)
+        if (kind_words[i] != NULL && (c->count[i] > 0 || i <= CLI_FAILURE))
+            printf("%-14s %12" PRIu64 " %14s\n", kind_words[i], c->count[i],
+                   cli_size(text, c->bytes[i]));
+    if (c->refreshes > 0)
+        printf("%-14s %12" PRIu64 "\n", "refreshes", c->refreshes);
+    if (sum == 0)
+        return;
+    print_ages(c);
+    print_largest(c);
+    print_without_ttl(c);
+}
+
+/* -------------------------------------------------------------------- JSON */
+
+static json_t *census_json(const struct census *c)
+{
+    json_t *types = json_object(), *histogram = json_array();
+    json_t *largest = json_array(), *no_ttl = json_array();
+
+    for (int i = CLI_VALUE; i < CLI_KINDS; i++)
+        json_object_set_new(types, cli_kind_name((enum cli_kind)i),
+                            json_pack("{s:I, s:I}", "count",
+                                      (json_int_t)c->count[i], "bytes",
+                                      (json_int_t)c->bytes[i]));
+    for (size_t i = 0; i < AGES; i++)
+        json_array_append_new(
+            histogram,
+            json_pack("{s:o, s:I}", "below_ms",
+                      ages[i].below_ms == UINT64_MAX
+                          ? json_null()
+                          : json_integer((json_int_t)ages[i].below_ms),
+                      "count", (json_int_t)c->age[i]));
+    for (size_t i = 0; i < c->largest_count; i++)
+        json_array_append_new(largest,
+                              json_pack("{s:s, s:I}", "redis_key_escaped",
+                                        c->largest[i].name, "bytes",
+                                        (json_int_t)c->largest[i].size));
+    for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
+        json_array_append_new(no_ttl, json_string(c->no_ttl[i]));
+    return json_pack("{s:s, s:o, s:I, s:o, s:I, s:o, s:I, s:o}", "cache",
+                     c->call->words[0], "types", types, "refreshes",
+                     (json_int_t)c->refreshes, "ages", histogram, "stale",
+                     (json_int_t)c->stale, "largest", largest, "without_ttl",
+                     (json_int_t)c->without_ttl, "without_ttl_escaped", no_ttl);
+}
+
+static void free_census(struct census *c)
+{
+    for (size_t i = 0; i < c->largest_count; i++)
+        free(c->largest[i].name);
+    for (size_t i = 0; i < NO_TTL_SHOWN; i++)
+        free(c->no_ttl[i]);
+    free(c->largest);
+}
+
+static void read_clock(struct census *c)
+{
+    struct shed_reply *time =
+        cli_redis_check(c->redis, cli_redis_ask(c->redis, "TIME"), "TIME");
+
+    c->now_ms = cli_redis_clock_ms(time);
+    shed_reply_free(time);
+}
+
+int cli_scan(struct cli_call *call)
+{
+    struct census c = {.call = call};
+    struct cli_walk walk;
+    struct shed_reply *keys;
+    uint64_t sum = 0;
+
+    cli_check_cache(call, call->words[0]);
+    c.largest_max = call->top > 0 ? (size_t)call->top : LARGEST_DEFAULT;
+    c.largest = cli_alloc(c.largest_max, sizeof(*c.largest));
+    c.redis = cli_redis_open(call, NULL);
+    read_clock(&c);
+    cli_walk_begin(&walk, c.redis, call->words[0]);
+    cli_walk_set_rate(&walk, call->rate);
+    while ((keys = cli_walk_next(&walk)) != NULL) {
+        if (shed_reply_count(keys) > 0)
+            count_page(&c, keys);
+        shed_reply_free(keys);
+    }
+    cli_walk_end(&walk);
+    for (int i = 0; i < CLI_KINDS; i++)
+        sum += c.count[i];
+    if (call->is_json)
+        cli_json_print(call, census_json(&c));
+    else
+        print_census(&c, sum);
+    free_census(&c);
+    cli_redis_close(c.redis);
+    return sum > 0 ? CLI_YES : CLI_NO;
+}

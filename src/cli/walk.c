@@ -1,0 +1,140 @@
+/* SCAN, paced. */
+#include "cli/walk.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define RATE_DEFAULT 20000
+/* So many pages make a second, within these bounds: a page of 500 keys holds a
+ * server up for well below a millisecond. */
+#define PAGES_PER_S 20
+#define PAGE_MIN 10
+#define PAGE_MAX 500
+
+#define MS_PER_S 1000
+#define NS_PER_MS 1000000
+#define SHOW_EVERY_MS 200
+#define BAR_WIDTH 40
+
+void cli_sleep_ms(uint64_t ms)
+{
+    struct timespec left = {.tv_sec = (time_t)(ms / MS_PER_S),
+                            .tv_nsec = (long)(ms % MS_PER_S) * NS_PER_MS};
+
+    (void)nanosleep(&left, NULL);
+}
+
+static void set_pattern(struct cli_walk *walk)
+{
+    char *at = walk->pattern;
+
+    for (const char *c = walk->cache; *c != '\0'; c++) {
+        if (strchr("*?[]\\^-", *c) != NULL)
+            *at++ = '\\';
+        *at++ = *c;
+    }
+    memcpy(at, ":{*", sizeof(":{*"));
+}
+
+void cli_walk_set_rate(struct cli_walk *walk, uint64_t rate)
+{
+    if (rate > 0)
+        walk->rate = rate;
+    walk->page = (size_t)(walk->rate / PAGES_PER_S);
+    walk->page = walk->page < PAGE_MIN   ? PAGE_MIN
+                 : walk->page > PAGE_MAX ? PAGE_MAX
+                                         : walk->page;
+}
+
+void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
+                    const char *cache)
+{
+    struct shed_reply *reply;
+    long long size;
+
+    *walk = (struct cli_walk){.redis = redis,
+                              .cache = cache,
+                              .cursor = "0",
+                              .rate = RATE_DEFAULT,
+                              .is_shown = isatty(STDERR_FILENO) != 0,
+                              .begun_ms = shed_now_ms()};
+    cli_walk_set_rate(walk, 0);
+    set_pattern(walk);
+    shed_reply_free(cli_redis_ask(redis, "CLIENT NO-TOUCH ON"));
+    reply = cli_redis_ask(redis, "DBSIZE");
+    size = shed_reply_integer(reply); /* -1: we may not ask */
+    walk->total = size > 0 ? (uint64_t)size : 0;
+    shed_reply_free(reply);
+}
+
+static void show(struct cli_walk *walk)
+{
+    uint64_t now_ms = shed_now_ms();
+    uint64_t done = walk->looked < walk->total ? walk->looked : walk->total;
+    int width;
+
+    if (!walk->is_shown || now_ms < walk->shown_ms + SHOW_EVERY_MS)
+        return;
+    walk->shown_ms = now_ms;
+    if (walk->total == 0) {
+        (void)fprintf(stderr, "\r%llu keys looked at ",
+                      (unsigned long long)walk->looked);
+        return;
+    }
+    width = (int)(done * BAR_WIDTH / walk->total);
+    (void)fprintf(stderr, "\r[%.*s%*s] %3d %% of %llu keys ", width,
+                  "########################################", BAR_WIDTH - width,
+                  "", (int)(done * 100 / walk->total),
+                  (unsigned long long)walk->total);
+}
+
+static void keep_rate(struct cli_walk *walk)
+{
+    uint64_t due_ms = walk->begun_ms + walk->looked * MS_PER_S / walk->rate;
+    uint64_t left_ms = shed_left_ms(due_ms, shed_now_ms());
+
+    if (left_ms > 0)
+        cli_sleep_ms(left_ms);
+}
+
+struct shed_reply *cli_walk_next(struct cli_walk *walk)
+{
+    struct shed_args args = {0};
+    struct shed_reply *reply, *keys;
+    const char *cursor;
+    char count[24];
+    size_t size = 0;
+
+    if (walk->is_over)
+        return NULL;
+    keep_rate(walk);
+    show(walk);
+    (void)snprintf(count, sizeof(count), "%zu", walk->page);
+    shed_args_add_text(&args, "SCAN");
+    shed_args_add_text(&args, walk->cursor);
+    shed_args_add_text(&args, "MATCH");
+    shed_args_add_text(&args, walk->pattern);
+    shed_args_add_text(&args, "COUNT");
+    shed_args_add_text(&args, count);
+    reply = cli_redis_check(walk->redis, cli_redis_call(walk->redis, &args),
+                            "SCAN");
+    walk->looked += walk->page;
+    cursor = shed_reply_bytes(shed_reply_at(reply, 0), &size);
+    walk->is_over = cursor == NULL || size >= sizeof(walk->cursor) ||
+                    strcmp(cursor, "0") == 0;
+    if (!walk->is_over)
+        memcpy(walk->cursor, cursor, size + 1);
+    keys = shed_reply_take(reply, 1);
+    shed_reply_free(reply);
+    return keys;
+}
+
+void cli_walk_end(struct cli_walk *walk)
+{
+    if (walk->is_shown)
+        (void)fprintf(stderr, "\r%*s\r", BAR_WIDTH + 32, "");
+}

@@ -298,7 +298,7 @@ int main(int argc, char **argv)
     (void)snprintf(version, sizeof(version), "%d.%d.%d", SHED_VERSION_MAJOR,
                    SHED_VERSION_MINOR, SHED_VERSION_PATCH);
     require(strcmp(shed_event_kind_name(SHED_EVENT_CONNECTED),
-                   "connected") == 0,
+                   "connected to Redis") == 0,
             "an event has the name of its kind");
     require(strcmp(shed_version(), version) == 0,
             "the library has the version of its header");

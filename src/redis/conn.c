@@ -410,22 +410,35 @@ bool shed_conn_pop(struct shed_conn_queue *q, struct shed_conn_call *call)
 
 /* --------------------------------------------------------------- replies */
 
-/* Only once: a server that does not know a text either is of no use. */
-static bool repeat_by_text(struct shed_conn *c, uint64_t now_ms)
+/* Send a call again whose script the server does not know: by text, and only
+ * once, since a server that does not know a text either is of no use. Of a
+ * batch of calls the first has brought the text already: the others go by
+ * digest, and by text if that was not enough. */
+static bool repeat(struct shed_conn *c, uint64_t now_ms)
 {
+    struct shed_conn_queue *q = &c->queue;
     struct shed_conn_call call = *shed_conn_call_at(c, 0);
+    const struct shed_script_text *script = call.again->script;
+    bool is_by_text = call.is_repeat || q->text != script;
     struct shed_buffer bytes = {0};
     struct shed_error unused;
     enum shed_code code =
-        shed_conn_format(&bytes, call.again, call.number, true, &unused);
+        shed_conn_format(&bytes, call.again, call.number, is_by_text, &unused);
 
-    call.again = NULL;
+    call.is_repeat = true;
+    if (is_by_text)
+        call.again = NULL;
     if (code == SHED_OK)
         code = shed_conn_send(c, &bytes, &call, 1, now_ms, &unused);
     shed_buffer_fini(&bytes);
-    if (code == SHED_OK)
-        (void)pop(&c->queue); /* what it was before */
-    return code == SHED_OK;
+    if (code != SHED_OK)
+        return false;
+    (void)pop(q); /* what it was before */
+    if (is_by_text) {
+        q->text = script;
+        q->text_number = call.number;
+    }
+    return true;
 }
 
 /* The script's own part of a reply that begins with the call's number. */
@@ -459,12 +472,14 @@ enum shed_conn_match shed_conn_match(struct shed_conn *c, uint64_t now_ms,
         return SHED_CONN_OUT_OF_STEP;
     }
     if (oldest->again != NULL && shed_script_is_unknown(*reply) &&
-        repeat_by_text(c, now_ms)) {
+        repeat(c, now_ms)) {
         shed_reply_free(*reply);
         *reply = NULL;
         return SHED_CONN_REPEATED;
     }
     *call = pop(q);
+    if (call->number == q->text_number)
+        q->text = NULL;
     if (call->number != 0)
         unwrap(reply);
     return SHED_CONN_ANSWER;

@@ -48,6 +48,7 @@ struct shed_conn_call {
     /* The call without its number, to be sent by text if the server does not
      * know the script. Borrowed until the reply is there. NULL: do not. */
     const struct shed_args *again;
+    bool is_repeat;    /* set by match: sent again by digest */
     uint64_t since_ms; /* set by send */
 };
 
@@ -58,6 +59,10 @@ struct shed_conn_queue {
     size_t capacity, first, count;
     struct shed_buffer bytes;
     uint64_t heard_ms; /* when the last reply came */
+    /* The script whose text was sent last, and the number of that call; NULL
+     * when it has been answered. */
+    const struct shed_script_text *text;
+    uint64_t text_number;
     bool is_last_look; /* silent for too long, and looked at once more */
 };
 

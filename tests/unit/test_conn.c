@@ -442,6 +442,74 @@ START_TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
 }
 END_TEST
 
+static void expect_taken(const char *const *beginnings, size_t count)
+{
+    const char *at = taken;
+
+    ck_assert_uint_lt(taken_size, sizeof(taken));
+    taken[taken_size] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        at = strstr(at, beginnings[i]);
+        ck_assert_msg(at != NULL, "no %s in %s", beginnings[i], taken);
+        at += strlen(beginnings[i]);
+    }
+    ck_assert_ptr_null(strstr(at, "EVAL"));
+    taken_size = 0;
+}
+
+static void say_ok(unsigned number)
+{
+    char text[64];
+
+    (void)snprintf(text, sizeof(text), "*2\r\n$1\r\n%u\r\n$2\r\nOK\r\n",
+                   number);
+    say_text(text);
+}
+
+/* The second and the third go by digest behind the text of the first; the third
+ * finds the script lost once more. */
+START_TEST(a_batch_whose_script_the_server_lost_brings_its_text_once)
+{
+    static const char by_text[] = "\r\nEVAL\r\n";
+    static const char by_digest[] = "\r\nEVALSHA\r\n";
+    struct shed_args args[3];
+    int owner[3];
+
+    set_up();
+    open_conn();
+    for (unsigned i = 0; i < 3; i++)
+        queue_script(&args[i], &owner[i], 5 + i);
+    flush();
+    taken_size = 0;
+    say_text(NOSCRIPT NOSCRIPT NOSCRIPT);
+    expect_nothing();
+    flush();
+    expect_taken((const char *[]){by_text, by_digest, by_digest}, 3);
+    say_ok(5);
+    say_ok(6);
+    say_text(NOSCRIPT);
+    expect(&owner[0], "OK");
+    expect(&owner[1], "OK");
+    expect_nothing();
+    flush();
+    expect_taken((const char *[]){by_text}, 1);
+    say_ok(7);
+    expect(&owner[2], "OK");
+
+    queue_script(&args[0], &owner[0], 8);
+    flush();
+    taken_size = 0;
+    say_text(NOSCRIPT);
+    expect_nothing();
+    flush();
+    expect_taken((const char *[]){by_text}, 1);
+    say_ok(8);
+    expect(&owner[0], "OK");
+    end_conn();
+    stop_server();
+}
+END_TEST
+
 /* ------------------------------------------------------------------ silence */
 
 START_TEST(a_connection_is_not_silent_while_replies_come)
@@ -567,6 +635,7 @@ START_TEST(a_queue_of_another_connection_goes_behind_ones_own)
     ck_assert_int_eq(shed_conn_send_queue(&conn, &waiting, &err), SHED_OK);
     taken_size = 0;
     flush();
+    ck_assert_uint_lt(taken_size, sizeof(taken));
     taken[taken_size] = '\0';
     ck_assert_ptr_nonnull(strstr(taken, "first"));
     ck_assert_ptr_nonnull(strstr(strstr(taken, "first"), "later"));
@@ -595,6 +664,8 @@ int main(void)
         tc, a_reply_with_another_number_fails_the_connection_and_all_calls);
     tcase_add_test(
         tc, a_script_that_the_server_lost_goes_again_by_text_and_only_once);
+    tcase_add_test(tc,
+                   a_batch_whose_script_the_server_lost_brings_its_text_once);
     tcase_add_test(tc, a_connection_is_not_silent_while_replies_come);
     tcase_add_test(tc, a_silent_connection_is_looked_at_once_more_and_fails);
     tcase_add_test(tc, a_set_up_without_an_answer_fails_at_the_connect_timeout);

@@ -13,8 +13,8 @@
 /* Room for the decimal digits of a call's number. */
 #define SHED_SCRIPT_DIGITS 24
 
-/* One for each .lua file that is a script, by its name: the build puts the texts
- * in this order. */
+/* One for each .lua file that is a script, by its name: the build puts the
+ * texts in this order. */
 enum shed_script {
     SHED_SCRIPT_ACQUIRE,
     SHED_SCRIPT_PUBLISH,

@@ -218,29 +218,70 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
                   struct shed_error *err);
 
-/* How an asynchronous acquire ended: code is what shed_lock_acquire would have
- * returned; reason is valid during the call, and NULL with SHED_OK. On a
- * thread of the library: it must not block. */
+/*
+ * How an asynchronous call ended: code is what the call that blocks would have
+ * returned. reason is valid during the call, and NULL with SHED_OK.
+ *
+ * Called on the library thread of the lock's first client, with no lock held.
+ * It must not block, nor call a function that does; it may call the three
+ * below, and shed_lock_fence. It may run before the call that it belongs to has
+ * returned in your thread, so whatever it uses must be ready before that call.
+ */
 typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
                                enum shed_code code,
                                const struct shed_error *reason);
 
 /*
- * Acquire without blocking; the hold is the process's, not the thread's. (There
- * is no asynchronous release: it takes a round trip to Redis, and belongs on a
- * thread that may block that long, not on one of the library.)
+ * Acquire without blocking; the hold is the process's, not the thread's.
  *
- * Calls back: done, exactly once if SHED_OK is returned, else never, on a
- * thread of the library; it may run before this call has returned to you, so
- * whatever it uses must be ready before.
- * Returns: SHED_OK: done will be called; SHED_EINVAL, SHED_ENOMEM,
- * SHED_ECLOSED (called from a done while the lock is being closed),
- * SHED_EFORKED.
+ * Calls back: done, exactly once if SHED_OK is returned, else never: when the
+ * lock is held, when wait_ms is over (and what shed_lock_acquire would add to
+ * it), when it is cancelled, or before shed_lock_close returns.
+ * Ownership: user is yours, and must live until done is called.
+ * Returns: SHED_OK: done will be called, with a code that shed_lock_acquire
+ * returns, or SHED_ECLOSED. SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
+ * numbers to be had), SHED_EFORKED, SHED_ECLOSED (called from a done while the
+ * lock is being closed): done will not be called.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_acquire_async(struct shed_lock *lock, uint64_t wait_ms,
                         shed_lock_done_fn *done, void *user,
                         struct shed_error *err);
+
+/*
+ * Cancel the asynchronous acquires of lock that were given this user pointer
+ * (compared, not followed) and have not ended. The done of each is called with
+ * SHED_ETIMEDOUT, and never with SHED_OK, even if Redis grants the lock at the
+ * same time: it is given back then. As done may run before this call returns,
+ * free nothing here that it uses.
+ *
+ * Does not block, on any thread. done follows at once, or after the answer to
+ * the command that is under way, command_timeout_ms at most.
+ * Returns: how many were cancelled. 0: there is none (any more): done was
+ * called, or is about to be, maybe with SHED_OK; then the lock is to be
+ * released.
+ */
+SHED_API size_t shed_lock_cancel(struct shed_lock *lock, const void *user);
+
+/*
+ * Release without blocking: as shed_lock_release, by the thread that acquired
+ * the lock, or by any thread if the hold is the process's; a done may do so.
+ * From the return on it is not held here any more, and the next acquire by this
+ * handle comes after the release; others may find it taken until done is
+ * called.
+ *
+ * Calls back: done, exactly once if SHED_OK is returned, else never; before
+ * shed_lock_close returns.
+ * Ownership: user is yours, and must live until done is called.
+ * Returns: SHED_OK: done will be called, with a code that shed_lock_release
+ * returns. SHED_ELOST: it was not held (see shed_lock_release), and
+ * done will not be called. SHED_EINVAL, SHED_ENOMEM, SHED_EFORKED, SHED_ECLOSED
+ * (called from a done while the lock is being closed): it is held as before,
+ * and done will not be called.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_release_async(struct shed_lock *lock, shed_lock_done_fn *done,
+                        void *user, struct shed_error *err);
 
 /*
  * Release the lock: the last release of as many as there were acquires removes

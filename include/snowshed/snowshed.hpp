@@ -385,6 +385,52 @@ class hold
     struct shed_lock *lock_;
 };
 
+/* An asynchronous acquire, by which it can be cancelled. It may be dropped at any
+ * time; the acquire goes on. */
+class pending
+{
+  public:
+    using function = std::function<void(result<void>)>;
+
+    /* As shed_lock_cancel: whether it was cancelled; else its function was
+     * called, or is about to be. The lock must be open. */
+    bool cancel() const noexcept
+    {
+        return shed_lock_cancel(lock_, state_.get()) > 0;
+    }
+
+  private:
+    friend class lock;
+    /* Keeps itself until it is called; then its address stays taken while a
+     * pending knows it, so that no other acquire is cancelled. */
+    struct state {
+        function done;
+        std::shared_ptr<state> self;
+    };
+
+    static void call(void *user, struct shed_lock *, enum shed_code code,
+                     const shed::error *reason) noexcept
+    {
+        auto self = std::move(static_cast<state *>(user)->self);
+        auto done = std::move(self->done);
+        done(code == SHED_OK ? result<void>() : result<void>(*reason));
+    }
+    static std::shared_ptr<state> make(function done)
+    {
+        auto made = std::make_shared<state>();
+        made->done = std::move(done);
+        made->self = made;
+        return made;
+    }
+    pending(struct shed_lock *lock, std::shared_ptr<state> state) noexcept
+        : lock_(lock), state_(std::move(state))
+    {
+    }
+
+    struct shed_lock *lock_;
+    std::shared_ptr<state> state_;
+};
+
 class lock
 {
   public:
@@ -422,6 +468,39 @@ class lock
         if (shed_lock_acquire(get(), wait_ms, &err) != SHED_OK)
             return err;
         return hold(get());
+    }
+    /* done is called exactly once, on a thread of the library, maybe before
+     * this returns; not if this fails. It must not block or throw. Without an
+     * error the lock is the process's, until release_async or release. */
+    result<pending> acquire_async(std::uint64_t wait_ms,
+                                  pending::function done) const
+    {
+        auto state = pending::make(std::move(done));
+        shed::error err;
+        if (shed_lock_acquire_async(get(), wait_ms, pending::call, state.get(),
+                                    &err) != SHED_OK) {
+            state->self.reset();
+            return err;
+        }
+        return pending(get(), std::move(state));
+    }
+    /* done as for acquire_async. */
+    result<void> release_async(pending::function done) const
+    {
+        auto state = pending::make(std::move(done));
+        shed::error err;
+        if (shed_lock_release_async(get(), pending::call, state.get(), &err) !=
+            SHED_OK) {
+            state->self.reset();
+            return err;
+        }
+        return {};
+    }
+    /* What acquire_async got; blocks. */
+    result<void> release() const
+    {
+        shed::error err;
+        return detail::done(shed_lock_release(get(), &err), err);
     }
     result<void> advance(std::uint64_t number) const
     {

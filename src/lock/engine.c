@@ -224,16 +224,34 @@ void shed_lock_changed_locked(struct shed_lock *l)
         wake_locked(l);
 }
 
+bool shed_lock_submit_locked(struct shed_lock *l, struct shed_lock_request *r)
+{
+    if (!shed_lock_machine_add(&l->machine, r))
+        return false;
+    wake_locked(l);
+    return true;
+}
+
 bool shed_lock_submit(struct shed_lock *l, struct shed_lock_request *r)
 {
     bool is_taken;
 
     pthread_mutex_lock(&l->mu);
-    is_taken = shed_lock_machine_add(&l->machine, r);
-    if (is_taken)
-        wake_locked(l);
+    is_taken = shed_lock_submit_locked(l, r);
     pthread_mutex_unlock(&l->mu);
     return is_taken;
+}
+
+size_t shed_lock_cancel_requests(struct shed_lock *l, const void *user)
+{
+    size_t count;
+
+    pthread_mutex_lock(&l->mu);
+    count = shed_lock_machine_cancel(&l->machine, user);
+    if (count > 0)
+        wake_locked(l);
+    pthread_mutex_unlock(&l->mu);
+    return count;
 }
 
 /* ----------------------------------------------------------- begin and end */

@@ -57,6 +57,14 @@ void shed_lock_engine_close(struct shed_lock *lock);
 SHED_MUST_CHECK bool shed_lock_submit(struct shed_lock *lock,
                                       struct shed_lock_request *request);
 
+/* The same, under mu. */
+SHED_MUST_CHECK bool shed_lock_submit_locked(struct shed_lock *lock,
+                                             struct shed_lock_request *request);
+
+/* Let the acquires of this user that may be cancelled end. Any thread.
+ * Returns: how many. */
+size_t shed_lock_cancel_requests(struct shed_lock *lock, const void *user);
+
 /* Under mu, any thread. Note what was changed of the machine: count it, and
  * have the engine look after it if it must. */
 void shed_lock_changed_locked(struct shed_lock *lock);

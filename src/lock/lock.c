@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/random.h"
-#include "lock/engine.h"
+#include "lock/call.h"
 #include "lock/keys.h"
 #include "lock/short.h"
 
@@ -228,8 +228,8 @@ static enum shed_code fail_forked(struct shed_error *err)
                      "the lock was opened before fork: open one in the child");
 }
 
-/* What every call that may block begins with. */
-static enum shed_code check(const struct shed_lock *l, struct shed_error *err)
+enum shed_code shed_lock_check(const struct shed_lock *l,
+                               struct shed_error *err)
 {
     if (l == NULL)
         return shed_fail(err, SHED_EINVAL,
@@ -237,10 +237,11 @@ static enum shed_code check(const struct shed_lock *l, struct shed_error *err)
     return l->pid == getpid() ? SHED_OK : fail_forked(err);
 }
 
+/* What every call that may block begins with. */
 static enum shed_code enter(struct shed_lock *l, struct shed_owner **self,
                             struct shed_error *err)
 {
-    enum shed_code code = check(l, err);
+    enum shed_code code = shed_lock_check(l, err);
 
     if (code != SHED_OK)
         return code;
@@ -254,7 +255,7 @@ static enum shed_code enter(struct shed_lock *l, struct shed_owner **self,
 
 /* ---------------------------------------------------------------- acquire */
 
-static enum shed_code check_wait(uint64_t wait_ms, struct shed_error *err)
+enum shed_code shed_lock_check_wait(uint64_t wait_ms, struct shed_error *err)
 {
     return shed_check_range(wait_ms, 0, SHED_LOCK_WAIT_MAX_MS, "lock wait_ms",
                             err);
@@ -269,10 +270,10 @@ static enum shed_code enter_again_locked(struct shed_lock *l,
     return SHED_OK;
 }
 
-static enum shed_code begin_request(struct shed_lock *l,
-                                    struct shed_lock_request *r,
-                                    struct shed_owner *owner, uint64_t wait_ms,
-                                    struct shed_error *err)
+enum shed_code shed_lock_begin_request(struct shed_lock *l,
+                                       struct shed_lock_request *r,
+                                       struct shed_owner *owner,
+                                       uint64_t wait_ms, struct shed_error *err)
 {
     *r = (struct shed_lock_request){
         .op = SHED_LOCK_OP_ACQUIRE,
@@ -284,8 +285,8 @@ static enum shed_code begin_request(struct shed_lock *l,
     return shed_lock_holder_init(&r->holder, wait_ms, err);
 }
 
-static void count_acquire(struct shed_lock *l,
-                          const struct shed_lock_request *r)
+void shed_lock_count_acquire(struct shed_lock *l,
+                             const struct shed_lock_request *r)
 {
     uint64_t wait_us = shed_now_us() - r->begun_us;
 
@@ -332,66 +333,18 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
     enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK)
-        code = check_wait(wait_ms, err);
+        code = shed_lock_check_wait(wait_ms, err);
     if (code != SHED_OK || answer_here(l, self, wait_ms, &may_try, &code, err))
         return code;
-    code = begin_request(l, &w.request, self, wait_ms, err);
+    code = shed_lock_begin_request(l, &w.request, self, wait_ms, err);
     if (code != SHED_OK)
         return code;
     if (!may_try || !shed_lock_try_short(l, &w.request))
         w.request.code = submit_and_wait(l, &w, err);
     else if (w.request.code != SHED_OK && err != NULL)
         *err = w.request.error;
-    count_acquire(l, &w.request);
+    shed_lock_count_acquire(l, &w.request);
     return w.request.code;
-}
-
-struct async_request {
-    struct shed_lock_request request;
-    struct shed_lock *lock;
-    shed_lock_done_fn *done;
-    void *user;
-};
-
-static void on_async_done(struct shed_lock_request *r)
-{
-    struct async_request *a = (struct async_request *)(void *)r;
-
-    count_acquire(a->lock, r);
-    a->done(a->user, a->lock, r->code, r->code != SHED_OK ? &r->error : NULL);
-    free(a);
-}
-
-enum shed_code shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
-                                       shed_lock_done_fn *done, void *user,
-                                       struct shed_error *err)
-{
-    struct async_request *a;
-    enum shed_code code = check(l, err);
-
-    if (code == SHED_OK)
-        code = check_wait(wait_ms, err);
-    if (code == SHED_OK && done == NULL)
-        code = shed_fail(err, SHED_EINVAL,
-                         "shed_lock_acquire_async: done is NULL");
-    if (code != SHED_OK)
-        return code;
-    a = calloc(1, sizeof(*a));
-    if (a == NULL)
-        return shed_fail_nomem(err, "an asynchronous acquire");
-    code = begin_request(l, &a->request, NULL, wait_ms, err);
-    if (code != SHED_OK) {
-        free(a);
-        return code;
-    }
-    a->request.done = on_async_done;
-    a->lock = l;
-    a->done = done;
-    a->user = user;
-    if (shed_lock_submit(l, &a->request))
-        return SHED_OK;
-    free(a);
-    return shed_lock_fail_closed(err);
 }
 
 /* -------------------------------------------------- release, extend, advance
@@ -418,16 +371,13 @@ static enum shed_code fail_lost_locked(const struct shed_lock *l,
                      "or is released already");
 }
 
-/* Leave once. Returns: true if that was the last time, and hold is what was
- * held. */
-static bool leave(struct shed_lock *l, const struct shed_owner *self,
-                  struct shed_hold *hold, enum shed_code *code,
-                  struct shed_error *err)
+bool shed_lock_leave_locked(struct shed_lock *l, const struct shed_owner *self,
+                            struct shed_hold *hold, enum shed_code *code,
+                            struct shed_error *err)
 {
     bool is_last = false;
 
     *code = SHED_OK;
-    pthread_mutex_lock(&l->mu);
     if (shed_hold_is_mine(&l->machine.hold, self) &&
         l->machine.hold.count > 1 &&
         !shed_hold_is_safe(&l->machine.hold, shed_now_ms()))
@@ -440,6 +390,17 @@ static bool leave(struct shed_lock *l, const struct shed_owner *self,
         shed_hold_end(&l->machine.hold);
     }
     shed_lock_changed_locked(l);
+    return is_last;
+}
+
+static bool leave(struct shed_lock *l, const struct shed_owner *self,
+                  struct shed_hold *hold, enum shed_code *code,
+                  struct shed_error *err)
+{
+    bool is_last;
+
+    pthread_mutex_lock(&l->mu);
+    is_last = shed_lock_leave_locked(l, self, hold, code, err);
     pthread_mutex_unlock(&l->mu);
     return is_last;
 }
@@ -540,7 +501,7 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_lock_fence: out is NULL");
     *out = (struct shed_fence){0};
-    code = check(l, err);
+    code = shed_lock_check(l, err);
     if (code != SHED_OK)
         return code;
     if (!l->way->has_tokens)

@@ -57,6 +57,8 @@
  * it. */
 static uint64_t end_ms(const struct shed_lock_request *r)
 {
+    if (r->is_cancelled)
+        return 0;
     return r->is_tried || r->holder.wait_ms > 0 ? r->deadline_ms : UINT64_MAX;
 }
 
@@ -83,7 +85,7 @@ static void end_overdue(struct shed_lock_machine *m)
                             "Redis %s: no answer yet to a first command",
                             m->where);
         if (r->may_be_left || (r->is_tried && m->options->fair != 0))
-            shed_lock_cancel(m, &r->holder);
+            shed_lock_cancel_try(m, &r->holder);
         shed_lock_answer(m, r, r->error.code);
     }
 }
@@ -121,7 +123,9 @@ static bool begin_other(struct shed_lock_machine *m)
 
     if (r == NULL)
         return false;
-    if (r->op == SHED_LOCK_OP_RELEASE) {
+    if (r->is_inner) {
+        shed_lock_answer(m, r, SHED_OK);
+    } else if (r->op == SHED_LOCK_OP_RELEASE) {
         begin_release(m, r, &r->holder, &r->memory);
     } else if (r->op == SHED_LOCK_OP_ADVANCE) {
         shed_round_begin(m, r->op, &r->holder, r)->number = r->number;

@@ -116,7 +116,7 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
     }
     /* a minority may have granted it */
     if (!m->rules.is_alone || verdict == SHED_VERDICT_WRONG)
-        shed_lock_cancel(m, &r->holder);
+        shed_lock_cancel_try(m, &r->holder);
     if (verdict == SHED_VERDICT_WRONG) {
         shed_lock_answer(m, r, r->error.code);
     } else if (r == m->acquires.first) {
@@ -129,7 +129,7 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
 static void fail_granted(struct shed_lock_machine *m, const char *why)
 {
     (void)shed_fail(&m->round.tally.error, SHED_EREDIS, "%s", why);
-    shed_lock_cancel(m, &m->round.request->holder);
+    shed_lock_cancel_try(m, &m->round.request->holder);
     fail_try(m, SHED_VERDICT_FAILED);
 }
 
@@ -188,6 +188,8 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
 
     if (verdict != SHED_VERDICT_YES)
         fail_try(m, verdict);
+    else if (round->request->is_cancelled)
+        fail_granted(m, "the acquire was cancelled");
     else if (!m->rules.is_alone && !is_numbered(round) &&
              round->numberings < NUMBERINGS_MAX)
         begin_numbering(m);
@@ -271,7 +273,7 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
         /* what was renewed for a hold that was lost, nobody releases */
         if (m->lost_generation == round->generation &&
             verdict != SHED_VERDICT_NO)
-            shed_lock_cancel(m, &round->question.holder);
+            shed_lock_cancel_try(m, &round->question.holder);
         verdict = SHED_VERDICT_NO;
     }
     repair(m);

@@ -23,6 +23,7 @@ bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
     const struct shed_lock_machine *m = &l->machine;
 
     return shed_lock_goes_short(l) && m->acquires.first == NULL &&
+           !shed_lock_machine_is_releasing(m) &&
            (l->options.fair == 0 || wait_ms == 0) && shed_lock_is_settled(l) &&
            shed_voter_has_room(&l->voter[0]) &&
            (wait_ms == 0 ||

@@ -65,6 +65,9 @@ void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
                       enum shed_code code)
 {
     take_out(queue_of(m, r), r);
+    if (r->is_cancelled)
+        code =
+            shed_fail(&r->error, SHED_ETIMEDOUT, "the acquire was cancelled");
     if (r->op == SHED_LOCK_OP_ACQUIRE) {
         m->is_awake = true; /* the next of the queue */
         m->attempts = 0;
@@ -80,6 +83,20 @@ bool shed_lock_machine_add(struct shed_lock_machine *m,
         return false;
     append(queue_of(m, r), r);
     return true;
+}
+
+size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user)
+{
+    size_t count = 0;
+
+    for (struct shed_lock_request *r = m->acquires.first; r != NULL;
+         r = r->next) {
+        if (!r->may_cancel || r->is_cancelled || r->user != user)
+            continue;
+        r->is_cancelled = true;
+        count++;
+    }
+    return count;
 }
 
 enum shed_code shed_lock_fail_closed(struct shed_error *err)
@@ -132,6 +149,15 @@ void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters,
         m->cohort_ended_ms = now_ms;
     }
     m->is_released = true;
+}
+
+bool shed_lock_machine_is_releasing(const struct shed_lock_machine *m)
+{
+    const struct shed_lock_request *r = m->others.first;
+
+    while (r != NULL && r->op != SHED_LOCK_OP_RELEASE)
+        r = r->next;
+    return r != NULL;
 }
 
 uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
@@ -187,8 +213,8 @@ void shed_lock_clean(struct shed_lock_machine *m, size_t i)
 }
 
 /* Undo what a holder has, or may still get. */
-void shed_lock_cancel(struct shed_lock_machine *m,
-                      const struct shed_lock_holder *holder)
+void shed_lock_cancel_try(struct shed_lock_machine *m,
+                          const struct shed_lock_holder *holder)
 {
     const struct shed_lock_holder copy = *holder; /* it may be a voter's */
 

@@ -47,9 +47,15 @@ struct shed_lock_request {
     uint64_t generation;            /* EXTEND: of the hold */
     struct shed_lock_memory memory; /* RELEASE: of the hold */
     uint64_t begun_us;              /* ACQUIRE */
-    bool is_tried;    /* it has asked already, and is over at its deadline */
-    bool may_be_left; /* a try that got no answer may have brought it, even
-                         if a later one finds it another's */
+    const void *user;               /* ACQUIRE: whose cancel is meant for it */
+    bool may_cancel;                /* ACQUIRE: no thread waits for it */
+    bool is_inner; /* RELEASE: the hold was entered more often: there is nothing
+                      to ask */
+    bool is_cancelled; /* it is over as soon as nothing is under way, and does
+                          not win any more */
+    bool is_tried;     /* it has asked already, and is over at its deadline */
+    bool may_be_left;  /* a try that got no answer may have brought it, even
+                          if a later one finds it another's */
     /* The answer. What error says of an ACQUIRE is the answer if it does not
      * ask Redis in time. */
     enum shed_code code;
@@ -144,7 +150,7 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
                             uint64_t command_timeout_ms, const char *where);
 
 /* Between steps. After each of these, is_due tells whether a step must follow;
- * after add and close, one must. */
+ * after add, cancel and close, one must. */
 
 /* Whether something is to be done before the timer runs off. */
 bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
@@ -155,6 +161,10 @@ bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
  */
 SHED_MUST_CHECK bool shed_lock_machine_add(struct shed_lock_machine *m,
                                            struct shed_lock_request *request);
+
+/* Let the acquires of this user that may be cancelled end with SHED_ETIMEDOUT.
+ * Returns: how many; those that are answered already are not among them. */
+size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user);
 
 /* Begin a hold; one that there is, is lost. */
 void shed_lock_machine_grant(struct shed_lock_machine *m,
@@ -175,6 +185,9 @@ void shed_lock_machine_give_up(struct shed_lock_machine *m,
 
 /* End what waits with SHED_ECLOSED, and release what is held. */
 void shed_lock_machine_close(struct shed_lock_machine *m);
+
+/* Whether a release is under way, before which no acquire must be sent. */
+bool shed_lock_machine_is_releasing(const struct shed_lock_machine *m);
 
 /* For how long the next acquire is to let others come first, because this
  * handle's cohort has ended; 0: not. */
@@ -206,8 +219,8 @@ void shed_lock_ask(struct shed_lock_machine *m, size_t i,
 void shed_lock_clean(struct shed_lock_machine *m, size_t i);
 
 /* Undo what a holder has on any server, or may still get. */
-void shed_lock_cancel(struct shed_lock_machine *m,
-                      const struct shed_lock_holder *holder);
+void shed_lock_cancel_try(struct shed_lock_machine *m,
+                          const struct shed_lock_holder *holder);
 
 /* Whether no round can be begun. A server of several may be busy. */
 bool shed_lock_is_engaged(const struct shed_lock_machine *m);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -77,6 +78,38 @@ static void use_lock(const shed::client &client)
     require(bool(hold->release()), "release");
 }
 
+static shed::result<void> wait_for(std::future<shed::result<void>> future)
+{
+    return future.get();
+}
+
+static void use_lock_async(const shed::client &client)
+{
+    auto lock = shed::lock::open(client, "wrapper-async");
+    auto rival = shed::lock::open(client, "wrapper-async");
+    require(lock && rival, "locks");
+    std::promise<shed::result<void>> held, cancelled, released, unused;
+    require(bool(lock->acquire_async(
+                10000, [&](shed::result<void> r) { held.set_value(r); })),
+            "acquire_async");
+    require(bool(wait_for(held.get_future())), "an asynchronous hold");
+    auto pending = rival->acquire_async(
+        10000, [&](shed::result<void> r) { cancelled.set_value(r); });
+    require(pending && pending->cancel(), "cancel");
+    require(wait_for(cancelled.get_future()).code() == SHED_ETIMEDOUT,
+            "a cancelled acquire");
+    require(!pending->cancel(), "a second cancel");
+    require(bool(lock->release_async(
+                [&](shed::result<void> r) { released.set_value(r); })),
+            "release_async");
+    require(bool(wait_for(released.get_future())), "an asynchronous release");
+    require(lock->release().code() == SHED_ELOST, "a second release");
+    require(lock->release_async([&](shed::result<void> r) {
+                    unused.set_value(r);
+                }).code() == SHED_ELOST,
+            "a third release");
+}
+
 static void use_all(const char *uri, const shed_client_options &options,
                     std::atomic<int> &loads)
 {
@@ -97,6 +130,7 @@ static void use_all(const char *uri, const shed_client_options &options,
     auto cache = shed::cache::open(*client, "wrapper", *source);
     use_cache(require(cache, "cache"), loads);
     use_lock(*client);
+    use_lock_async(*client);
     require(!shed::client::open("nonsense"), "a wrong URI");
 }
 

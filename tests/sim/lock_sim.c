@@ -103,10 +103,10 @@ static struct sim_event take_next(struct sim *s)
 static bool is_put_off(struct sim *s, const struct sim_event *e)
 {
     static const bool is_process_s[] = {
-        [SIM_CALL] = true,  [SIM_RELEASE] = true, [SIM_EXTEND] = true,
-        [SIM_POST] = true,  [SIM_TIMER] = true,   [SIM_REPLY] = true,
-        [SIM_PUSH] = true,  [SIM_UP] = true,      [SIM_DOWN] = true,
-        [SIM_CLOSE] = true, [SIM_LOOK] = false};
+        [SIM_CALL] = true,   [SIM_RELEASE] = true, [SIM_EXTEND] = true,
+        [SIM_CANCEL] = true, [SIM_POST] = true,    [SIM_TIMER] = true,
+        [SIM_REPLY] = true,  [SIM_PUSH] = true,    [SIM_UP] = true,
+        [SIM_DOWN] = true,   [SIM_CLOSE] = true,   [SIM_LOOK] = false};
     uint64_t until_ms = 0;
 
     if (is_process_s[e->type])
@@ -133,6 +133,9 @@ static void happen(struct sim *s, const struct sim_event *e)
         break;
     case SIM_EXTEND:
         sim_on_extend(s, e->index);
+        break;
+    case SIM_CANCEL:
+        sim_on_cancel(s, e->index);
         break;
     case SIM_POST:
         sim_on_post(s, (unsigned)e->index);

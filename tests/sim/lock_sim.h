@@ -45,6 +45,7 @@ struct sim_mode {
     unsigned cuts, kills, stalls, restarts, wipes, freezes, flushes, jumps;
     unsigned closes;                                 /* handles */
     unsigned extend_pct, advance_pct, forgotten_pct; /* of the holds */
+    unsigned cancel_pct;   /* of the acquires that wait */
     unsigned twins_pct;    /* schedules in which two servers are one */
     unsigned processes;    /* 0: one to four */
     unsigned lease_ms;     /* 0: any */
@@ -121,8 +122,9 @@ struct sim_call {
     struct sim *sim;
     unsigned handle;
     unsigned answers;
+    bool was_short;
     uint64_t begun_ms, asked_ms; /* the second by the process's clock */
-    uint64_t must_end_ms;
+    uint64_t cancelled_ms;       /* 0: it was not */
     unsigned epochs;
     uint64_t generation;
     uint64_t stalled_ms;   /* of the process, at the beginning */
@@ -136,6 +138,7 @@ enum sim_event_type {
     SIM_CALL,
     SIM_RELEASE,
     SIM_EXTEND,
+    SIM_CANCEL,
     SIM_POST,
     SIM_TIMER,
     SIM_EXECUTE,
@@ -252,6 +255,7 @@ void sim_open_handle(struct sim *sim, unsigned process);
 void sim_on_call(struct sim *sim, unsigned handle);
 void sim_on_release(struct sim *sim, size_t call);
 void sim_on_extend(struct sim *sim, size_t call);
+void sim_on_cancel(struct sim *sim, size_t call);
 void sim_on_close(struct sim *sim, unsigned handle);
 void sim_on_post(struct sim *sim, unsigned handle);
 void sim_on_timer(struct sim *sim, const struct sim_event *event);

@@ -246,6 +246,8 @@ static void check_time(struct sim *s, const struct sim_call *call)
 
     if (call->request.op != SHED_LOCK_OP_ACQUIRE)
         wait_ms = 0;
+    if (call->cancelled_ms > 0)
+        wait_ms = call->cancelled_ms - call->begun_ms;
     if (took_ms > wait_ms + wait_ms / 50 + stalled_ms + margin_ms(s))
         sim_fail(s, "a call that waits %llu ms was answered after %llu",
                  (unsigned long long)wait_ms, (unsigned long long)took_ms);
@@ -256,6 +258,11 @@ static void check_code(struct sim *s, const struct sim_call *call)
     const struct sim_handle *handle = &s->handle[call->handle];
     bool is_acquire = call->request.op == SHED_LOCK_OP_ACQUIRE;
 
+    if (call->cancelled_ms > 0) {
+        if (call->request.code != SHED_ETIMEDOUT)
+            sim_fail(s, "cancelled, and told otherwise");
+        return;
+    }
     switch (call->request.code) {
     case SHED_OK:
         if (is_acquire && s->has_twins && call->begun_ms > s->twins_ms)

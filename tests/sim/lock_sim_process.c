@@ -181,6 +181,8 @@ static struct sim_call *make_call(struct sim *s, unsigned h,
         .handle = h,
         .begun_ms = s->now_ms,
         .stalled_ms = s->process[s->handle[h].process].stalled_ms};
+    call->request.user = call;
+    call->request.may_cancel = op == SHED_LOCK_OP_ACQUIRE;
     s->handle[h].busy_calls += op != SHED_LOCK_OP_ACQUIRE;
     return call;
 }
@@ -221,6 +223,7 @@ static bool may_go_short(struct sim *s, unsigned h, uint64_t wait_ms)
 
     return handle->closing_ms == 0 && s->way->may_repeat &&
            s->server_count == 1 && handle->machine.acquires.first == NULL &&
+           !shed_lock_machine_is_releasing(&handle->machine) &&
            !shed_hold_is_safe(&handle->machine.hold, local_ms(s, h)) &&
            (s->options.fair == 0 || wait_ms == 0) &&
            s->process[handle->process].is_settled &&
@@ -235,6 +238,7 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
     const struct sim_handle *handle = &s->handle[call->handle];
 
     call->state = SIM_TRYING;
+    call->was_short = true;
     call->asked_ms = local_ms(s, call->handle);
     call->epochs = handle->machine.epochs;
     call->talk = (struct shed_talk){.way = s->way,
@@ -243,6 +247,15 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
     shed_talk_begin(&call->talk, op, &call->request.holder);
     s->handle[call->handle].busy_calls += op == SHED_LOCK_OP_ACQUIRE;
     (void)sim_say(s, call->handle, 0, index_of(s, call), &call->talk);
+}
+
+static void plan_call_event(struct sim *s, const struct sim_call *call,
+                            uint64_t delay_ms, enum sim_event_type type)
+{
+    sim_plan(s, delay_ms,
+             (struct sim_event){.type = type,
+                                .process = s->handle[call->handle].process,
+                                .index = index_of(s, call)});
 }
 
 static uint64_t draw_wait_ms(struct sim *s)
@@ -293,6 +306,23 @@ void sim_on_call(struct sim *s, unsigned h)
         go_short(s, call, SHED_LOCK_OP_ACQUIRE);
     else
         submit(s, call);
+    if (sim_chance(s, s->mode->cancel_pct))
+        plan_call_event(s, call, sim_draw(s, wait_ms + 10), SIM_CANCEL);
+}
+
+/* One of the short way has a thread that waits for it. */
+void sim_on_cancel(struct sim *s, size_t index)
+{
+    struct sim_call *call = &s->call[index];
+
+    if (call->state != SIM_WAITING || call->was_short ||
+        s->handle[call->handle].life != SIM_IN_USE)
+        return;
+    if (shed_lock_machine_cancel(machine_of(s, call->handle), call) != 1)
+        sim_fail(s, "an acquire that waits cannot be cancelled");
+    call->cancelled_ms = s->now_ms;
+    sim_trace(s, "cancels", s->handle[call->handle].process, 0, index);
+    wake(s, call->handle);
 }
 
 static uint64_t draw_hold_ms(struct sim *s)
@@ -312,15 +342,6 @@ static uint64_t draw_hold_ms(struct sim *s)
     default:
         return sim_between(s, 0, 5);
     }
-}
-
-static void plan_call_event(struct sim *s, const struct sim_call *call,
-                            uint64_t delay_ms, enum sim_event_type type)
-{
-    sim_plan(s, delay_ms,
-             (struct sim_event){.type = type,
-                                .process = s->handle[call->handle].process,
-                                .index = index_of(s, call)});
 }
 
 static void begin_holding(struct sim *s, struct sim_call *call)

@@ -1,0 +1,349 @@
+/* The calls that do not block, on a real server: cancelled acquires, and
+ * asynchronous releases. */
+#include "support/lock_fixture.h"
+
+static struct server server;
+static struct shed_client *client, *other;
+
+static void set_up(void)
+{
+    server = (struct server){0};
+    server_start(&server);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    other = open_client(&server, SHED_WAIT_AUTO);
+}
+
+static void tear_down(void)
+{
+    shed_client_close(client);
+    shed_client_close(other);
+    server_stop(&server);
+}
+
+static const enum shed_lock_algorithm singles[] = {
+    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
+enum { SINGLES = 4, MANY = 8 };
+
+static void note(void *user, struct shed_lock *lock, enum shed_code code,
+                 const struct shed_error *reason)
+{
+    struct outcome *out = user;
+
+    (void)lock;
+    ck_assert((reason == NULL) == (code == SHED_OK));
+    atomic_store(&out->code, code);
+    atomic_fetch_add(&out->calls, 1);
+}
+
+static void expect_outcome(struct outcome *out, enum shed_code code)
+{
+    WAIT_FOR(atomic_load(&out->calls) > 0);
+    ck_assert_uint_eq(atomic_load(&out->calls), 1);
+    ck_assert_int_eq(atomic_load(&out->code), code);
+}
+
+static void release_async(struct shed_lock *lock, struct outcome *out)
+{
+    ck_assert_int_eq(shed_lock_release_async(lock, note, out, NULL), SHED_OK);
+}
+
+static bool is_in_redis(void)
+{
+    return server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) != 0;
+}
+
+/* ----------------------------------------------------------------- cancel */
+
+START_TEST(who_is_cancelled_hears_it_at_once)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *rival = open_lock(other, &o);
+    struct outcome first = {0}, second = {0};
+
+    acquire(lock, PLENTY_MS);
+    acquire_async(rival, PLENTY_MS, &first);
+    acquire_async(rival, PLENTY_MS, &second);
+    ck_assert_uint_eq(shed_lock_cancel(rival, &first), 1);
+    expect_outcome(&first, SHED_ETIMEDOUT);
+    ck_assert_uint_eq(shed_lock_cancel(rival, &first), 0);
+    release(lock);
+    expect_outcome(&second, SHED_OK);
+    ck_assert_uint_eq(shed_lock_cancel(rival, &second), 0);
+    ck_assert_int_eq(shed_lock_is_mine(rival), 1);
+    release(rival);
+    shed_lock_close(lock);
+    shed_lock_close(rival);
+}
+END_TEST
+
+/* Redis has been asked, and grants the lock after the cancel. */
+START_TEST(what_is_granted_to_a_cancelled_one_is_given_back)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+
+    acquire(lock, PLENTY_MS); /* the connections are up */
+    release(lock);
+    server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
+    acquire_async(lock, PLENTY_MS, &out);
+    WAIT_FOR(server_clients(&server, "flags=b") == 1); /* it is under way */
+    ck_assert_uint_eq(shed_lock_cancel(lock, &out), 1);
+    ck_assert_uint_eq(atomic_load(&out.calls), 0);
+    server_do(&server, "CLIENT UNPAUSE");
+    expect_outcome(&out, SHED_ETIMEDOUT);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    /* TIMESTAMP's cannot be told from another's */
+    ck_assert_int_eq(is_in_redis(), singles[_i] == SHED_LOCK_TIMESTAMP);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(only_asynchronous_acquires_of_that_user_are_cancelled)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *rival = open_lock(other, &o);
+    struct outcome out = {0};
+    struct waiter waiter;
+
+    acquire(lock, PLENTY_MS);
+    waiter_start(&waiter, rival, PLENTY_MS);
+    acquire_async(rival, PLENTY_MS, &out);
+    ck_assert_uint_eq(shed_lock_cancel(rival, NULL), 0);
+    ck_assert_uint_eq(shed_lock_cancel(rival, &waiter), 0);
+    ck_assert_uint_eq(shed_lock_cancel(lock, &out), 0);
+    ck_assert_uint_eq(shed_lock_cancel(rival, &out), 1);
+    expect_outcome(&out, SHED_ETIMEDOUT);
+    release(lock);
+    waiter_join(&waiter);
+    ck_assert_int_eq(waiter.code, SHED_OK);
+    shed_lock_close(lock);
+    shed_lock_close(rival);
+}
+END_TEST
+
+/* A cancel and a release race; whichever comes first, done is called once, and
+ * not with SHED_OK after a cancel that has found it. */
+START_TEST(a_cancel_that_races_with_a_release_ends_it_once)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *rival = open_lock(other, &o);
+
+    for (unsigned i = 0; i < 100; i++) {
+        struct outcome out = {0}, released = {0};
+        bool is_cancelled;
+        acquire(lock, PLENTY_MS);
+        acquire_async(rival, PLENTY_MS, &out);
+        release_async(lock, &released);
+        is_cancelled = shed_lock_cancel(rival, &out) == 1;
+        WAIT_FOR(atomic_load(&out.calls) > 0);
+        if (is_cancelled)
+            ck_assert_int_eq(atomic_load(&out.code), SHED_ETIMEDOUT);
+        else
+            release(rival);
+        expect_outcome(&released, SHED_OK);
+        ck_assert_uint_eq(atomic_load(&out.calls), 1);
+    }
+    shed_lock_close(rival);
+    shed_lock_close(lock);
+    ck_assert(!is_in_redis());
+}
+END_TEST
+
+/* ---------------------------------------------------------------- release */
+
+START_TEST(an_asynchronous_release_lets_the_next_in)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+
+    for (unsigned i = 0; i < MANY; i++) {
+        acquire(lock, 0); /* not before the release, though it tries once */
+        out = (struct outcome){0};
+        release_async(lock, &out);
+        ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    }
+    expect_outcome(&out, SHED_OK);
+    ck_assert(!is_in_redis());
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(it_is_released_as_often_as_it_was_entered)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome inner = {0}, outer = {0};
+    struct shed_error err;
+
+    acquire(lock, PLENTY_MS);
+    acquire(lock, 0);
+    release_async(lock, &inner);
+    expect_outcome(&inner, SHED_OK);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    ck_assert(is_in_redis());
+    release_async(lock, &outer);
+    expect_outcome(&outer, SHED_OK);
+    ck_assert(!is_in_redis());
+    ck_assert_int_eq(shed_lock_release_async(lock, note, &outer, &err),
+                     SHED_ELOST);
+    ck_assert_uint_eq(atomic_load(&outer.calls), 1);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* SETNX and EXPIRE remove whatever is there; SETNX finds nothing. */
+START_TEST(a_release_of_what_is_gone_says_so)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+
+    acquire(lock, PLENTY_MS);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    release_async(lock, &out);
+    expect_outcome(&out, SHED_ELOST);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* An event loop's way: the callback of an acquire releases, that of the release
+ * acquires again. */
+struct loop {
+    atomic_uint left;
+    atomic_bool has_ended;
+};
+
+static void on_released(void *user, struct shed_lock *lock, enum shed_code code,
+                        const struct shed_error *reason);
+
+static void on_acquired(void *user, struct shed_lock *lock, enum shed_code code,
+                        const struct shed_error *reason)
+{
+    (void)reason;
+    ck_assert_int_eq(code, SHED_OK);
+    ck_assert_int_eq(shed_lock_release_async(lock, on_released, user, NULL),
+                     SHED_OK);
+}
+
+static void on_released(void *user, struct shed_lock *lock, enum shed_code code,
+                        const struct shed_error *reason)
+{
+    struct loop *loop = user;
+
+    (void)reason;
+    ck_assert_int_eq(code, SHED_OK);
+    if (atomic_fetch_sub(&loop->left, 1) == 1)
+        atomic_store(&loop->has_ended, true);
+    else
+        ck_assert_int_eq(
+            shed_lock_acquire_async(lock, PLENTY_MS, on_acquired, loop, NULL),
+            SHED_OK);
+}
+
+START_TEST(callbacks_release_and_acquire)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct loop loop = {.left = MANY};
+
+    ck_assert_int_eq(
+        shed_lock_acquire_async(lock, PLENTY_MS, on_acquired, &loop, NULL),
+        SHED_OK);
+    WAIT_FOR(atomic_load(&loop.has_ended));
+    ck_assert(!is_in_redis());
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(closing_waits_for_a_release)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+
+    acquire(lock, PLENTY_MS);
+    release_async(lock, &out);
+    shed_lock_close(lock);
+    ck_assert_uint_eq(atomic_load(&out.calls), 1);
+    ck_assert_int_eq(atomic_load(&out.code), SHED_OK);
+    ck_assert(!is_in_redis());
+}
+END_TEST
+
+/* Told that its acquire is closed, it tries to release what is held. */
+static void release_at_the_end(void *user, struct shed_lock *lock,
+                               enum shed_code code,
+                               const struct shed_error *reason)
+{
+    struct outcome *out = user;
+
+    ck_assert_int_eq(code, SHED_ECLOSED);
+    (void)reason;
+    atomic_store(&out->code, shed_lock_release_async(lock, note, out, NULL));
+    atomic_fetch_add(&out->calls, 1);
+}
+
+START_TEST(a_lock_that_is_being_closed_keeps_its_release)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+
+    acquire_for_all(lock);
+    ck_assert_int_eq(shed_lock_acquire_async(lock, PLENTY_MS,
+                                             release_at_the_end, &out, NULL),
+                     SHED_OK);
+    shed_lock_close(lock);
+    ck_assert_uint_eq(atomic_load(&out.calls), 1);
+    ck_assert(atomic_load(&out.code) == SHED_ECLOSED ||
+              atomic_load(&out.code) == SHED_ELOST); /* released already */
+    ck_assert(!is_in_redis());
+}
+END_TEST
+
+START_TEST(a_wrong_call_calls_nobody_back)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+
+    ck_assert_int_eq(shed_lock_release_async(NULL, note, &out, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_release_async(lock, NULL, &out, NULL),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_release_async(lock, note, &out, NULL),
+                     SHED_ELOST);
+    ck_assert_uint_eq(shed_lock_cancel(NULL, &out), 0);
+    ck_assert_uint_eq(shed_lock_cancel(lock, &out), 0);
+    shed_lock_close(lock);
+    ck_assert_uint_eq(atomic_load(&out.calls), 0);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lock async");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, who_is_cancelled_hears_it_at_once, 0, SINGLES);
+    tcase_add_loop_test(tc, what_is_granted_to_a_cancelled_one_is_given_back, 0,
+                        SINGLES);
+    tcase_add_test(tc, only_asynchronous_acquires_of_that_user_are_cancelled);
+    tcase_add_test(tc, a_cancel_that_races_with_a_release_ends_it_once);
+    tcase_add_loop_test(tc, an_asynchronous_release_lets_the_next_in, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, it_is_released_as_often_as_it_was_entered, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, a_release_of_what_is_gone_says_so, 0, SINGLES);
+    tcase_add_loop_test(tc, callbacks_release_and_acquire, 0, SINGLES);
+    tcase_add_loop_test(tc, closing_waits_for_a_release, 0, SINGLES);
+    tcase_add_test(tc, a_lock_that_is_being_closed_keeps_its_release);
+    tcase_add_test(tc, a_wrong_call_calls_nobody_back);
+    return run_tests("lock async", tc);
+}

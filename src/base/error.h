@@ -29,6 +29,13 @@ SHED_MUST_CHECK enum shed_code shed_options_take(void *out, size_t out_size,
                                                  const char *what,
                                                  struct shed_error *err);
 
+/* See that an options struct begins with its size, and that any field more
+ * makes it larger, instead of filling padding at its end. */
+#define SHED_CHECK_OPTIONS(type)                                               \
+    _Static_assert(offsetof(struct type, size) == 0 &&                         \
+                       sizeof(struct type) % sizeof(uint64_t) == 0,            \
+                   "struct " #type " tells its version by its size")
+
 /* Check lo <= value <= hi; what names the field in the reason. */
 SHED_MUST_CHECK enum shed_code shed_check_range(uint64_t value, uint64_t lo,
                                                 uint64_t hi, const char *what,

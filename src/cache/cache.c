@@ -4,6 +4,7 @@
  */
 #include "cache/cache.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,8 @@
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
 
 /* ----------------------------------------------------------------- checks */
+
+SHED_CHECK_OPTIONS(shed_cache_options);
 
 static enum shed_code check_options(const struct shed_cache_options *o,
                                     struct shed_error *err)
@@ -124,6 +127,7 @@ void shed_cache_name_key(const struct shed_cache *cache, struct shed_bytes key,
     char *at = out->bytes;
     size_t name_size = strlen(cache->name);
 
+    assert(key.size > 0 && key.size <= SHED_KEY_MAX_BYTES);
     memcpy(at, cache->name, name_size);
     at += name_size;
     *at++ = ':';

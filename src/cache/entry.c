@@ -4,6 +4,7 @@
  */
 #include "cache/entry.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -25,6 +26,19 @@ enum {
 
 /* The first byte is in no UTF-8 text, so that no text is taken for ours. */
 static const unsigned char magic_and_format[] = {0xf5, 's', 'h', 'd', 2};
+
+/* The drawing in entry.h, as far as these constants make it up. */
+_Static_assert(sizeof(magic_and_format) == TYPE_AT, "the type follows");
+_Static_assert(VERSION_AT + SHED_ENTRY_VERSION_BYTES == SIZE_AT &&
+                   SIZE_AT == SHED_ENTRY_PROCESS_AT,
+               "the data version is before the size, or the holder");
+_Static_assert(CHECKSUM_AT + sizeof(uint64_t) == SHED_ENTRY_HEAD_BYTES &&
+                   WRITTEN_AT == SHED_ENTRY_HEAD_BYTES,
+               "the checksum ends the head, and the times follow it");
+_Static_assert(UNTIL_AT + sizeof(uint64_t) == ROW_VERSION_AT &&
+                   ROW_VERSION_AT + SHED_ENTRY_TAIL_BYTES ==
+                       SHED_ENTRY_HEADER_BYTES,
+               "the tail follows the times, and ends the header");
 
 static void put_u32(unsigned char *at, uint32_t value)
 {
@@ -133,6 +147,8 @@ void shed_entry_encode(struct shed_entry_key key,
 {
     unsigned char *h = out->head;
 
+    assert(entry->type != SHED_ENTRY_LEASE);
+    assert(entry->payload_size <= UINT32_MAX);
     memcpy(h, magic_and_format, sizeof(magic_and_format));
     h[TYPE_AT] = (unsigned char)entry->type;
     h[FLAGS_AT] = (unsigned char)(entry->flags >> 8);

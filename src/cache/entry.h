@@ -32,8 +32,9 @@
 
 #define SHED_ENTRY_HEADER_BYTES 64
 #define SHED_ENTRY_VERSION_BYTES 16
-#define SHED_ENTRY_HEAD_BYTES 40 /* what stands before the times */
-#define SHED_ENTRY_TAIL_BYTES 8  /* what stands behind them */
+#define SHED_ENTRY_PROCESS_AT 24 /* in a lease: its holder */
+#define SHED_ENTRY_HEAD_BYTES 40 /* the part before the times */
+#define SHED_ENTRY_TAIL_BYTES 8  /* the part after them */
 
 enum shed_entry_type {
     SHED_ENTRY_LEASE = 'L',

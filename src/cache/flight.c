@@ -5,6 +5,8 @@
  */
 #include "cache/flight.h"
 
+#include <assert.h>
+
 #include "base/backoff.h"
 
 /* Without pushes a waiter learns only by looking. */
@@ -33,12 +35,14 @@ void shed_flight_init(struct shed_flight *flight,
 static void request(struct shed_flight *f, struct shed_flight_act *act,
                     enum shed_flight_send what)
 {
+    assert(act->send == SHED_SEND_NOTHING);
     act->send = what;
     act->request = f->request = ++f->last_request;
 }
 
 static void set_timer(struct shed_flight_act *act, uint64_t delay_ms)
 {
+    assert(!act->set_timer);
     act->set_timer = true;
     act->timer_ms = delay_ms;
 }
@@ -46,6 +50,7 @@ static void set_timer(struct shed_flight_act *act, uint64_t delay_ms)
 static void answer(struct shed_flight *f, struct shed_flight_act *act,
                    enum shed_flight_answer what, uint64_t upto)
 {
+    assert(act->answer == SHED_ANSWER_NOTHING);
     act->answer = what;
     act->answer_upto = upto;
     /* A value stands in Redis now: who comes from now on reads it there. */
@@ -103,6 +108,7 @@ static void set_load_timer(struct shed_flight *f, struct shed_flight_act *act,
     uint64_t left = f->load_deadline_ms - now_ms;
     uint64_t renewal = f->policy->lease_ms / RENEWALS_PER_LEASE;
 
+    assert(f->state == SHED_FLIGHT_LOADING && now_ms <= f->load_deadline_ms);
     if (renewal == 0)
         renewal = 1;
     set_timer(act, f->is_held && renewal < left ? renewal : left);

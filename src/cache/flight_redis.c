@@ -5,6 +5,7 @@
  */
 #include "cache/flight_redis.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,11 @@
 #include "cache/freshness.h"
 
 #define US_PER_MS 1000
+
+/* A lease names its holder where other entries have size, cost and checksum. */
+_Static_assert(SHED_ENTRY_PROCESS_AT + SHED_PROCESS_BYTES ==
+                   SHED_ENTRY_HEAD_BYTES,
+               "a process id fits its place in a lease record");
 
 /* ----------------------------------------------------------------- values */
 
@@ -446,6 +452,8 @@ static void send_call(struct shed_flight_redis *x)
 void shed_flight_redis_send(struct shed_flight_redis *x,
                             enum shed_flight_send what, uint64_t request)
 {
+    assert(x->call.fn == NULL);
+    assert(what != SHED_SEND_PUBLISH || x->loaded->value != NULL);
     x->sent = what;
     x->call_request = request;
     send_call(x);

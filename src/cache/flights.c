@@ -5,6 +5,7 @@
  */
 #include "cache/flights.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,11 +183,13 @@ static void destroy(struct task *task)
 {
     struct shed_flights *fs = task->flights;
 
+    assert(!task->is_loading && !shed_flight_redis_is_busy(&task->exchange));
     shed_flight_redis_fini(&task->exchange);
     drop_loaded(task);
     shed_timer_destroy(task->timer);
     free(task);
     pthread_mutex_lock(&fs->mu);
+    assert(fs->tasks > 0);
     if (--fs->tasks == 0)
         pthread_cond_broadcast(&fs->idle);
     pthread_mutex_unlock(&fs->mu);
@@ -249,6 +252,7 @@ static void drive(struct task *task, struct shed_flight_event event)
     const struct shed_flight_event none = {.type = SHED_EV_START};
     bool again = true;
 
+    assert(shed_reactor_is_here(task->flights->client->reactor));
     while (again) {
         struct shed_flight_event next = none;
         struct shed_flight_act act;

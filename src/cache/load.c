@@ -5,6 +5,7 @@
  */
 #include "cache/load.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -195,6 +196,7 @@ void shed_load_done(struct shed_load *load)
         settle_answered(load, i, cost_us);
     destroy_load(load);
     pthread_mutex_lock(&s->mu);
+    assert(s->running > 0);
     s->running--;
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
@@ -224,6 +226,7 @@ static struct shed_job *pop_locked(struct shed_source *s)
 {
     struct shed_job *job = s->first;
 
+    assert(job != NULL && s->ready > 0 && s->ready <= s->queued);
     s->first = job->next;
     if (s->first == NULL)
         s->last = &s->first;
@@ -356,6 +359,7 @@ static void load_next_locked(struct shed_source *s, void *thread)
     }
     fill_locked(s, load, capacity, &late);
     s->running++;
+    assert(s->running <= s->options.max_loads && s->idle > 0);
     s->idle--;
     if (s->ready > 0)
         (void)staff_locked(s);
@@ -431,6 +435,8 @@ enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
 }
 
 /* -------------------------------------------------------- begin and end */
+
+SHED_CHECK_OPTIONS(shed_source_options);
 
 static enum shed_code check_options(const struct shed_source_options *o,
                                     struct shed_error *err)
@@ -543,6 +549,7 @@ void shed_source_unref(struct shed_source *s)
     bool is_last;
 
     pthread_mutex_lock(&s->mu);
+    assert(s->refs > 0);
     is_last = --s->refs == 0;
     while (is_last && (s->queued > 0 || s->running > 0))
         pthread_cond_wait(&s->quiet, &s->mu);

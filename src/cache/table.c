@@ -2,6 +2,7 @@
  * invariant: at most one flight of a key can be joined. */
 #include "cache/table.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ static size_t shard_number(const struct shed_table *t,
 static void add_waiter_locked(struct shed_waiters *waiters,
                               struct shed_caller *caller, size_t shard)
 {
+    assert(!waiters->is_detached);
     caller->shard = shard;
     caller->waiters = waiters;
     caller->number = ++waiters->last_number;

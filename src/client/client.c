@@ -2,6 +2,7 @@
  * invariant: a client is whole or is not handed out. */
 #include "client/client.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #define TIMEOUT_MAX_MS 600000
 #define RECONNECT_MIN_MAX_MS 60000
 #define LINKS_MAX 64
+
+SHED_CHECK_OPTIONS(shed_client_options);
 
 static enum shed_code check_options(const struct shed_client_options *o,
                                     struct shed_error *err)
@@ -101,6 +104,7 @@ static void on_standing(void *arg, const struct shed_error *why)
     uint64_t now_us = shed_now_us(), before_us;
     bool was_up, has_changed;
 
+    assert(shed_reactor_is_here(client->reactor));
     pthread_mutex_lock(&client->mu);
     was_up = client->standing == SHED_STANDING_UP;
     has_changed = client->standing != standing;

@@ -57,6 +57,8 @@ enum { KINDS = sizeof(kinds) / sizeof(*kinds), OUTCOMES = 2 };
 
 _Static_assert(KINDS == SHED_EVENT_LOCK_LOST + 1, "one row for each kind");
 
+SHED_CHECK_OPTIONS(shed_event);
+
 struct shed_events {
     /* set at creation */
     struct shed_reactor *reactor;

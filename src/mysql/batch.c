@@ -1,9 +1,26 @@
 /*
  * Batches. Its one invariant: a key is absent only if the whole result held
  * neither a row for it nor a row that might have been meant for it.
+ *
+ * Design notes.
+ *
+ * The same key can be asked for twice in a load (by two caches of one source);
+ * the query has it once, and the answer goes to all its twins.
+ *
+ * A row belongs to the key whose bytes it repeats. The server compares by the
+ * column's collation instead (MySQL manual, "Collation Coercibility in
+ * Expressions"): for the key "abc" it may return the
+ * row of "ABC". Such a row is a stray. With a stray in the result, no key
+ * without a row is known to be absent, for the stray may be its row. These keys
+ * stay open, and the source asks for them again in halves: a key that is asked
+ * for alone and still gets a stray is the odd one.
+ *
+ * The keys that a query asks for are the first of the part, sorted by bytes, so
+ * that a row finds its key by bisection and halves are parts themselves.
  */
 #include "mysql/batch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +43,7 @@ static int compare_keys(const void *a, const void *b)
                          (*second)->size);
 }
 
-/* Put the keys that can be asked for into distinct. */
+/* Put the keys that can be asked for into distinct, and answer the others. */
 static void take_keys(struct shed_mysql_batch *batch, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -43,7 +60,7 @@ static void take_keys(struct shed_mysql_batch *batch, size_t count)
     }
 }
 
-/* Sort, and hang what is the same on the first of its kind. */
+/* Sort, and chain equal keys to the first of them. */
 static void join_twins(struct shed_mysql_batch *batch)
 {
     struct shed_mysql_asked **d = batch->distinct;
@@ -129,11 +146,12 @@ static bool fits(const struct shed_mysql_part *part,
                : shed_mysql_column_holds_string(column, key->data, key->size);
 }
 
-/* Move a key to the end of those that are kept at the front. */
+/* Move key i to the end of the kept ones, which are at the front. */
 static void keep(struct shed_mysql_part *part, size_t *kept, size_t i)
 {
     struct shed_mysql_asked *key = part->keys[i];
 
+    assert(*kept <= i && i < part->count);
     part->keys[i] = part->keys[*kept];
     part->keys[(*kept)++] = key;
 }
@@ -160,6 +178,7 @@ void shed_mysql_part_parameter(void *user, size_t i,
     struct shed_mysql_part *part = user;
     struct shed_mysql_asked *key = part->keys[i];
 
+    assert(i < part->asked_count);
     *out = (struct shed_mysql_parameter){.data = key->data, .size = key->size};
     if (part->batch->is_integer) {
         out->data = &key->number.bits;
@@ -189,10 +208,9 @@ void shed_mysql_part_row(void *user, const struct shed_mysql_row *row)
         return;
     }
     if (key->rows++ > 0) {
-        /* Which of them is meant is nothing to guess at. */
+        /* Do not guess which of them is meant. */
         fail_key(part->batch->load, key,
-                 "MySQL: the query gives more than one row for "
-                 "this key");
+                 "MySQL: the query returned more than one row for this key");
         return;
     }
     for (; key != NULL; key = key->twin)
@@ -222,6 +240,7 @@ void shed_mysql_part_halve(const struct shed_mysql_part *part,
 {
     size_t half = part->asked_count / 2;
 
+    assert(part->asked_count > 0 && part->asked_count == part->count);
     halves[0] = halves[1] = *part;
     halves[0].count = half;
     halves[1].keys += half;
@@ -231,9 +250,9 @@ void shed_mysql_part_halve(const struct shed_mysql_part *part,
 void shed_mysql_part_fail_strays(struct shed_mysql_part *part)
 {
     shed_mysql_part_fail(
-        part, "MySQL: no row has just this key, but the server returned one "
-              "with another that is equal to a key by the column's collation "
-              "or type");
+        part, "MySQL: no row has exactly this key, but the server returned a "
+              "row whose key it takes for equal, by the column's collation or "
+              "type");
     part->asked_count = part->count = 0;
 }
 

@@ -1,31 +1,33 @@
 /*
- * Key columns. Its one invariant: a key that is said not to fit is one that no
- * row of such a column can give back, byte for byte; so it is absent, whatever
- * the table holds.
+ * Key columns. Its one invariant: if a key does not fit, no row of such a
+ * column can have it, byte for byte; so the key is absent, whatever the table
+ * holds.
  */
 #include "mysql/column.h"
 
-#include <string.h>
+#include <assert.h>
 
 enum { DECIMAL = 10, MOST_BITS = 64 };
 
-/* Of the type YEAR, besides 0. An integer below 100 means another one there. */
+/* The values of YEAR, besides 0. It takes integers below 100 for years of this
+ * or the last century (MySQL manual, "The YEAR Type"). */
 enum { YEAR_FIRST = 1901, YEAR_LAST = 2155 };
 
 /* ------------------------------------------------------------------- types */
 
-/* An integer of so many bits. */
+/* An integer type of this many bits. */
 static void set_bits(struct shed_mysql_column *column, unsigned bits)
 {
     uint64_t all = UINT64_MAX >> (MOST_BITS - bits);
 
+    assert(bits > 0 && bits <= MOST_BITS);
     column->kind = SHED_MYSQL_NUMBER;
     column->greatest = column->is_unsigned ? all : all / 2;
     column->least = column->is_unsigned ? 0 : all / 2 + 1;
 }
 
-/* A DECIMAL without fraction. Its length counts the digits, and a sign where
- * there can be one. What is filled with zeros is not written as keys are. */
+/* A DECIMAL without fraction. Its length counts the digits, and the sign if it
+ * can have one. With ZEROFILL it is not written as keys are. */
 static void set_digits(struct shed_mysql_column *column,
                        const MYSQL_FIELD *field)
 {
@@ -149,14 +151,14 @@ bool shed_mysql_column_holds_integer(const struct shed_mysql_column *column,
     return key->bits <= column->greatest;
 }
 
-/* The two digits that end at at, as a number. */
+/* The number of two digits whose second one is at at. */
 static unsigned last_two(const char *at)
 {
     return (unsigned)((at[-1] - '0') * DECIMAL + (at[0] - '0'));
 }
 
-/* Compare a text with the form of as many bytes, in which a small letter stands
- * for a digit; of numbers of two digits the letter says how great they get. */
+/* Compare a text with a form of the same size, in which a small letter means a
+ * digit. For numbers of two digits the letter tells the greatest one. */
 static bool has_form(const char *text, const char *form, size_t size)
 {
     static const struct {
@@ -190,5 +192,6 @@ bool shed_mysql_column_holds_string(const struct shed_mysql_column *column,
                  (column->decimals > 0 ? 1 + column->decimals : 0);
     else
         return true;
+    assert(wanted < sizeof(form));
     return size == wanted && has_form(key, form, size);
 }

@@ -1,8 +1,6 @@
-/*
- * mysql.h, and what differs between Oracle's libmysqlclient and MariaDB
+/* mysql.h, and the differences between Oracle's libmysqlclient and MariaDB
  * Connector/C: the type of a flag, how TLS is required, how reconnection is
- * forbidden. The only file that includes mysql.h.
- */
+ * forbidden. The only file that includes mysql.h. */
 #ifndef SHED_MYSQL_COMPAT_H
 #define SHED_MYSQL_COMPAT_H
 
@@ -10,7 +8,7 @@
 
 #include <mysql.h>
 
-/* What MYSQL_BIND's is_null and error point to. */
+/* The type that MYSQL_BIND's is_null and error point to. */
 #if defined(MARIADB_PACKAGE_VERSION) || MYSQL_VERSION_ID < 80001
 typedef my_bool shed_mysql_flag;
 #else
@@ -19,8 +17,8 @@ typedef bool shed_mysql_flag;
 
 #ifdef MARIADB_PACKAGE_VERSION
 
-/* Require TLS and a server whose certificate and name are right.
- * Returns: 0, or not. */
+/* Require TLS, and a server whose certificate and name are right. Returns 0 on
+ * success. */
 static inline int shed_mysql_require_tls(MYSQL *mysql)
 {
     shed_mysql_flag on = 1;
@@ -29,8 +27,8 @@ static inline int shed_mysql_require_tls(MYSQL *mysql)
            mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &on);
 }
 
-/* A connection that comes back by itself has lost its session's settings and
- * its statements. Returns: 0, or not. */
+/* Forbid reconnection: the new connection would have lost the settings and the
+ * statements of the session. Returns 0 on success. */
 static inline int shed_mysql_forbid_reconnect(MYSQL *mysql)
 {
     shed_mysql_flag off = 0;
@@ -38,7 +36,7 @@ static inline int shed_mysql_forbid_reconnect(MYSQL *mysql)
     return mysql_options(mysql, MYSQL_OPT_RECONNECT, &off);
 }
 
-/* Whether a connection comes back by itself. */
+/* Whether the connection reconnects by itself. */
 static inline bool shed_mysql_reconnects(const MYSQL *mysql)
 {
     return mysql->options.reconnect != 0;

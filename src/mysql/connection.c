@@ -1,11 +1,12 @@
 /*
  * Connections. Two invariants: a connection on which anything failed is closed
- * and never mended, for a late reply would answer the next query; and a query
- * that may be alive in the server is remembered until it is known to be over,
- * for only then the bound on queries holds.
+ * and never repaired, since a late reply would answer the next query; and a
+ * query that may be alive in the server is remembered until it is known to be
+ * over, since only then the bound on queries holds.
  */
 #include "mysql/connection.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,12 +20,12 @@
 #include "base/error.h"
 #include "base/random.h"
 
-/* Error numbers by ourselves: the headers of the two libraries lack some of
- * each other's. What is in neither range of the libraries is the server's. */
+/* Our own list of error numbers: the header of each library lacks some of the
+ * other's. A number in neither library's range is the server's. */
 enum {
     CLIENT_ERROR_MIN = 2000,
     CLIENT_ERROR_MAX = 2999,
-    CONNECTOR_C_ERROR_MIN = 5000, /* MariaDB's */
+    CONNECTOR_C_ERROR_MIN = 5000, /* MariaDB's library */
     CONNECTOR_C_ERROR_MAX = 5999,
     CONNECT_SOCKET_FAILED = 2002,
     CONNECT_HOST_FAILED = 2003,
@@ -53,15 +54,15 @@ enum {
     READ_ONLY_TRANSACTION = 1792,
     READ_ONLY_MODE = 1836,
     CONNECTION_KILLED = 1927,
-    CANNOT_CONVERT = 3854,        /* MySQL, as the next */
-    IMPOSSIBLE_CONVERSION = 3988, /* of a key to the column's characters */
+    CANNOT_CONVERT = 3854,        /* these two are MySQL's, for a key with */
+    IMPOSSIBLE_CONVERSION = 3988, /* characters that the column has not */
     IDLE_TIMEOUT = 4031
 };
 
 enum { MS_PER_S = 1000, NS_PER_MS = 1000000 };
 
-/* The pauses between two looks at a killed query, and between two tries to
- * reach a server that cannot be reached. */
+/* The pauses between two looks at a killed query, and between two attempts to
+ * reach a server. */
 enum {
     KILL_MIN_MS = 1,
     KILL_MAX_MS = 100,
@@ -69,11 +70,11 @@ enum {
     REACH_MAX_MS = 1000
 };
 
-/* A server rounds its limits to seconds (lock_wait_timeout), looks at them now
- * and then only, and our two clocks were read at different instants. */
+/* A server rounds its limits to seconds (lock_wait_timeout), checks them only
+ * now and then, and its clock and ours were read at different instants. */
 enum { LIMIT_SLACK_MS = 2000 };
 
-/* Uptime is in whole seconds, cut at both ends of the time it counts. */
+/* Uptime is in whole seconds, and both ends of it are rounded. */
 enum { UPTIME_SLACK_MS = 2000 };
 
 enum { SQL_BYTES = 256 };
@@ -86,15 +87,15 @@ static bool is_client_error(unsigned number)
            (number >= CONNECTOR_C_ERROR_MIN && number <= CONNECTOR_C_ERROR_MAX);
 }
 
-/* The connection broke. */
+/* Whether the connection is lost. */
 static bool is_lost(unsigned number)
 {
     return number == SERVER_GONE || number == SERVER_LOST ||
            number == SERVER_LOST_EXTENDED;
 }
 
-/* Reading again on a new connection can help: the old one is gone, or its
- * statement is, or the server has changed its role. */
+/* Whether reading again on a new connection can help: the old connection or its
+ * statement is gone, or the server has changed its role. */
 static bool is_passing(unsigned number)
 {
     static const unsigned numbers[] = {
@@ -117,9 +118,10 @@ bool shed_mysql_is_overload(unsigned number)
 
 bool shed_mysql_is_by_key(unsigned number, const char *sqlstate)
 {
-    /* More rows than one in a subquery, data, and what a function signals. */
+    /* SQLSTATE: cardinality violation (a subquery with two rows), data
+     * exception, and what a function of the user's signals. */
     static const char *const classes[] = {"21", "22", "45"};
-    /* These have no class of their own. */
+    /* These have the general SQLSTATE HY000, at least in some versions. */
     static const unsigned numbers[] = {
         COLLATIONS_OF_TWO,  COLLATIONS_OF_THREE, COLLATIONS_OF_MANY,
         INVALID_CHARACTERS, WRONG_FIELD_VALUE,   WRONG_VALUE_FOR_TYPE,
@@ -136,7 +138,7 @@ bool shed_mysql_is_by_key(unsigned number, const char *sqlstate)
     return false;
 }
 
-/* A reason is for people and logs: no control characters in it. */
+/* Replace control characters: a reason is for people and logs. */
 static void make_printable(char *text)
 {
     enum { FIRST_PRINTABLE = ' ', DELETE = 0x7f };
@@ -168,8 +170,8 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
                         waited_ms, text, number);
     else if (number == PLUGIN_CANNOT_LOAD)
         (void)shed_fail(&failure->error, code,
-                        "MySQL: the client library has no plugin for this "
-                        "user's way to log in (Oracle's 9 has none for "
+                        "MySQL: the client library lacks the plugin by which "
+                        "this user logs in (Oracle's version 9 has no "
                         "mysql_native_password): install it, or use MariaDB "
                         "Connector/C (%u): %s",
                         number, text);
@@ -201,7 +203,7 @@ static void note_failure(struct shed_mysql_connection *c, uint64_t began_ms,
 
 /* ---------------------------------------------------------------- opening */
 
-/* Returns 0, or not. */
+/* Returns 0 if the library takes all of them. */
 static int set_options(MYSQL *mysql, const struct shed_mysql_config *config)
 {
     unsigned protocol =
@@ -239,7 +241,7 @@ static bool run(struct shed_mysql_connection *c, const char *sql,
     return false;
 }
 
-/* Run a query; copy column of its first row to out, cut to fit. */
+/* Run a query, and copy a column of its first row to out, cut to fit. */
 static bool ask(struct shed_mysql_connection *c, const char *sql,
                 unsigned column, char *out, size_t size,
                 struct shed_mysql_failure *failure)
@@ -263,8 +265,9 @@ static bool ask(struct shed_mysql_connection *c, const char *sql,
     return true;
 }
 
-/* The session: every read its own snapshot, and no statement for ever. Waits
- * for metadata locks are not under the statement's limit everywhere. */
+/* Set up the session: each read has a snapshot of its own, and no statement
+ * runs for ever. Waits for metadata locks have a limit of their own: not
+ * every server counts them in the statement's. */
 static bool set_session(struct shed_mysql_connection *c,
                         struct shed_mysql_failure *failure)
 {
@@ -289,7 +292,7 @@ static bool set_session(struct shed_mysql_connection *c,
                c->place.server, sizeof(c->place.server), failure);
 }
 
-/* A program that the host starts must not inherit it. */
+/* Programs that this one starts must not inherit it. */
 static void set_cloexec(int fd)
 {
     int flags = fcntl(fd, F_GETFD);
@@ -327,6 +330,7 @@ bool shed_mysql_connection_open(struct shed_mysql_connection *c,
 {
     bool is_open;
 
+    assert(c->mysql == NULL && c->config != NULL);
     c->mysql = mysql_init(NULL);
     is_open = shed_mysql_handle_connect(c->mysql, c->config, 0, failure);
     if (is_open) {
@@ -365,8 +369,8 @@ void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
                                    const struct shed_mysql_failure *failure,
                                    uint64_t began_ms)
 {
-    /* The server's own error is its last word on the query. Without it, the
-     * query may run on, whether the connection broke or we gave up reading. */
+    /* An error of the server's ends the query. Without one it may go on
+     * running, whether the connection broke or we gave up reading. */
     if (failure->number == 0 || is_client_error(failure->number)) {
         c->lost = c->place;
         c->lost_over_ms = shed_deadline_ms(
@@ -376,9 +380,9 @@ void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
     shed_mysql_connection_close(c);
 }
 
-/* Nobody listens there. The library says so in the text only: the number of
- * the error is the same for all ways not to connect, and the text ends with
- * the errno in parentheses, in both libraries. */
+/* Whether nobody listens there. Only the text tells: the error's number is the
+ * same for every failure to connect, but both libraries end its text with the
+ * errno in parentheses. */
 static bool is_refused(const struct shed_mysql_failure *failure)
 {
     char refused[SQL_BYTES], missing[SQL_BYTES];
@@ -391,9 +395,9 @@ static bool is_refused(const struct shed_mysql_failure *failure)
             strstr(failure->error.reason, missing) != NULL);
 }
 
-/* The server was started after the lost connection was opened. Its connections
- * are numbered from the beginning again then, and the number that we would
- * kill may be somebody else's. */
+/* Whether the server was started after the lost connection was opened. Then it
+ * numbers connections from the beginning again, and the one that we would kill
+ * may be somebody else's. */
 static bool has_restarted(const char *uptime_s, uint64_t age_ms)
 {
     uint64_t up_ms = strtoull(uptime_s, NULL, 10) * MS_PER_S;
@@ -409,7 +413,7 @@ static bool kill_lost(struct shed_mysql_connection *c)
     char text[SQL_BYTES];
 
     if (strcmp(c->place.server, c->lost.server) != 0)
-        return false; /* another server: nothing is known of ours */
+        return false; /* another server: it knows nothing of our query */
     if (c->place.id == c->lost.id)
         return true;
     if (!ask(c, "SHOW GLOBAL STATUS LIKE 'Uptime'", 1, text, sizeof(text),
@@ -436,8 +440,8 @@ static void pause_ms(uint64_t ms)
         continue;
 }
 
-/* One try to end it. Returns true if it is over; else *wait_ms is how long to
- * wait before the next. */
+/* Try once to end the lost query. Returns true if it is over; else *wait_ms is
+ * how long to wait before the next attempt. */
 static bool try_to_end(struct shed_mysql_connection *c, unsigned attempt,
                        uint64_t *wait_ms)
 {
@@ -447,8 +451,9 @@ static bool try_to_end(struct shed_mysql_connection *c, unsigned attempt,
     if (c->mysql == NULL && !shed_mysql_connection_open(c, &failure)) {
         *wait_ms =
             shed_backoff_equal_ms(attempt, REACH_MIN_MS, REACH_MAX_MS, random);
-        /* Closed by a server that nobody finds any more: it is dead, and its
-         * queries with it. A timeout says less: the way there may be cut. */
+        /* The server closed the connection, and now nobody listens there: it is
+         * dead, and its queries with it. A timeout tells less: the network may
+         * be cut. */
         return c->is_lost_by_peer && is_refused(&failure);
     }
     *wait_ms = shed_backoff_equal_ms(attempt, KILL_MIN_MS, KILL_MAX_MS, random);
@@ -457,7 +462,7 @@ static bool try_to_end(struct shed_mysql_connection *c, unsigned attempt,
 
 void shed_mysql_connection_end_lost(struct shed_mysql_connection *c)
 {
-    uint64_t wait_ms, left_ms;
+    uint64_t wait_ms = 0, left_ms;
 
     for (unsigned attempt = 0; c->lost.id != 0; attempt++) {
         left_ms = shed_left_ms(c->lost_over_ms, shed_now_ms());

@@ -1,7 +1,5 @@
-/*
- * One thread's connection to the server: how it is opened, in which state it
- * may be used, and how a query is ended that outlived its connection.
- */
+/* One thread's connection to the server: how it is opened, in which state it
+ * may be used, and how a query is ended that has outlived its connection. */
 #ifndef SHED_MYSQL_CONNECTION_H
 #define SHED_MYSQL_CONNECTION_H
 
@@ -15,10 +13,10 @@
 
 #define SHED_MYSQL_SERVER_BYTES 256
 
-/* Which connection of which server. */
+/* A connection of a server. */
 struct shed_mysql_place {
-    unsigned long id; /* the server's number of it; 0: none */
-    char server[SHED_MYSQL_SERVER_BYTES]; /* what the server says it is */
+    unsigned long id; /* its number in the server; 0: none */
+    char server[SHED_MYSQL_SERVER_BYTES]; /* host name, port and server_id */
     uint64_t opened_ms;
 };
 
@@ -28,18 +26,18 @@ struct shed_mysql_connection {
     struct shed_mysql_place place;
     /* a connection that was lost while a query may have run on it */
     struct shed_mysql_place lost;
-    uint64_t lost_over_ms; /* the server's limit has ended it by then */
-    bool is_lost_by_peer;  /* it was closed on us, not by a timeout */
+    uint64_t lost_over_ms; /* by then the server's limit has ended the query */
+    bool is_lost_by_peer;  /* the other side closed it; it was no timeout */
 };
 
-/* Why the server did not do as asked. */
+/* Why a command failed. */
 struct shed_mysql_failure {
-    unsigned number;         /* the server's or the client library's; 0: ours */
-    bool is_passing;         /* on a new connection the same query may work */
-    bool is_timeout;         /* the server said nothing for the whole timeout */
-    bool is_kept;            /* the connection is as before, and can be used */
-    bool is_by_key;          /* so it is, and the query failed for what its keys
-                                or their rows are */
+    unsigned number; /* the server's or the client library's; 0: ours */
+    bool is_passing; /* the same query may work on a new connection */
+    bool is_timeout; /* the server was silent for the whole timeout */
+    bool is_kept;    /* the connection can be used as before */
+    bool is_by_key;  /* is_kept, and the query failed because of its keys
+                        or their rows */
     struct shed_error error; /* SHED_ESOURCE or SHED_ENOMEM, with the reason */
 };
 
@@ -50,27 +48,28 @@ shed_mysql_handle_connect(MYSQL *mysql, const struct shed_mysql_config *config,
                           unsigned long flags,
                           struct shed_mysql_failure *failure);
 
-/* Open a closed connection: utf8mb4, autocommit, statement time limit. */
+/* Open a closed connection, with utf8mb4, autocommit and the statement limit.
+ */
 SHED_MUST_CHECK bool
 shed_mysql_connection_open(struct shed_mysql_connection *c,
                            struct shed_mysql_failure *failure);
 
-/* Whether it is open, in autocommit, and in no transaction: what is read then
- * is the present. */
+/* Whether it is open, in autocommit, and in no transaction, so that the present
+ * is read on it. */
 bool shed_mysql_connection_is_fit(const struct shed_mysql_connection *c);
 
-/* Close it when no query is under way. Closed already: nothing. */
+/* Close it while no query is under way. Does nothing if it is closed. */
 void shed_mysql_connection_close(struct shed_mysql_connection *c);
 
-/* Close it after a failure of a command that began at began_ms. If the query
- * may still run in the server, that is noted in lost. */
+/* Close it after the failure of a command that began at began_ms. A query that
+ * may still run in the server is noted in lost. */
 void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
                                    const struct shed_mysql_failure *failure,
                                    uint64_t began_ms);
 
-/* See to it that no query runs in the server on the lost connection: kill it,
- * over a new connection, which stays open. Blocks: until it is confirmed gone,
- * or has ended by the server's own limit. */
+/* Make sure that no query runs in the server on the lost connection: kill it
+ * over a new connection, which stays open. Blocks: until the server confirms
+ * that the lost one is gone, or its statement limit has passed. */
 void shed_mysql_connection_end_lost(struct shed_mysql_connection *c);
 
 /* Describe a failure by an error number and text of the server's or the
@@ -87,11 +86,10 @@ void shed_mysql_failure_take(struct shed_mysql_failure *failure,
                              MYSQL *mysql, MYSQL_STMT *stmt,
                              uint64_t waited_ms);
 
-/* The number and the SQLSTATE of an error say that other keys may not meet it.
- */
+/* Whether the error is due to the keys, so that others may not meet it. */
 bool shed_mysql_is_by_key(unsigned number, const char *sqlstate);
 
-/* The number says that the server has no room for us. */
+/* Whether the error says that the server takes no more connections. */
 bool shed_mysql_is_overload(unsigned number);
 
 #endif

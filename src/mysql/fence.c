@@ -1,16 +1,32 @@
 /*
  * The fencing guard. Its one invariant: the row of a resource only ever moves
- * forward, and whoever is told SHED_OK has it locked, with its own token in
- * it, until its transaction ends. So accepted transactions of one resource
+ * forward, and a caller that gets SHED_OK has it locked, with its own token in
+ * it, until its transaction ends. So the accepted transactions of a resource
  * follow each other in the order of their numbers.
  *
- * Two statements. The first inserts the token or moves the row forward. That
- * it comes first matters where there is no row: two readers of a gap would
- * both be let in, and deadlock. The second reads what stands there then, with
- * a lock: that reads the present at every isolation level. It is compared
- * here, because the count of changed rows would not do: the same token twice
- * changes nothing, which looks like a refusal unless the connection has
- * CLIENT_FOUND_ROWS, and the connection is the caller's.
+ * Design notes.
+ *
+ * Why a table. A lock's holder can be stopped for longer than its lease and go
+ * on writing; only the store that it writes to can refuse it, by a number that
+ * grows with each holder (M. Kleppmann, "How to do distributed locking", 2016).
+ * The row makes the database such a store, and locking it makes acceptance and
+ * protected writes one transaction. The owner tells two holders with the same
+ * number apart, which Redis can hand out after a failover.
+ *
+ * Two statements. The first inserts the token, or moves the row forward. It
+ * comes first because of the case without a row: two transactions that read the
+ * gap with a lock would both be let in, and deadlock at the insert (MySQL
+ * manual, "Locks Set by Different SQL Statements in InnoDB"). The second reads
+ * the row with a lock, which reads the present at every isolation level
+ * ("Locking Reads"; a plain read would see the snapshot of REPEATABLE READ).
+ *
+ * The two are compared here. The count of changed rows would not do: the same
+ * token twice changes nothing, which looks like a refusal unless the connection
+ * has CLIENT_FOUND_ROWS, and the connection is the caller's.
+ *
+ * The transaction is checked twice, by the status flags of the last reply:
+ * before, and after, since an error of a statement can end a transaction
+ * ("InnoDB Error Handling"), and tables of other engines take part in none.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -23,10 +39,11 @@
 #include "mysql/connection.h"
 #include "mysql/sigpipe.h"
 
-/* Values are bound anew for each place: VALUES(number) is deprecated in MySQL,
- * and its successor, an alias for the new row, is unknown to MariaDB.
- * Assignments are made from left to right, and owner's looks at the number, so
- * it comes first. */
+/* Values are bound again for each place: VALUES(number) is deprecated in MySQL,
+ * and its successor, an alias for the new row, is unknown to MariaDB ("INSERT
+ * ... ON DUPLICATE KEY UPDATE Statement"). Assignments are made from left to
+ * right; owner's comes first, as it compares the number before it is changed.
+ */
 #define RECORD                                                                 \
     "INSERT INTO snowshed_fence (resource, number, owner) VALUES (?, ?, ?) "   \
     "ON DUPLICATE KEY UPDATE owner = IF(? > number, ?, owner), "               \
@@ -47,7 +64,10 @@ enum {
     RECORD_PARAMETERS
 };
 
-enum { RESOURCE_MAX_BYTES = 255 }; /* the column's */
+enum { RESOURCE_MAX_BYTES = 255, OWNER_BYTES = 16 }; /* of the columns */
+
+_Static_assert(sizeof(((struct shed_fence *)NULL)->owner) == OWNER_BYTES,
+               "sql/fence.sql has room for an owner");
 
 enum { COLUMN_NUMBER, COLUMN_OWNER, COLUMNS };
 
@@ -86,7 +106,8 @@ static const struct remedy {
      "load sql/fence.sql, installed in share/snowshed, into the database"},
 };
 
-/* Say why the server or the library did not do as asked. */
+/* Report why the server or the library failed, with the remedy if there is one.
+ */
 static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
     /* The timeouts of the connection are the caller's and not known here: no
@@ -109,8 +130,8 @@ static enum shed_code refuse_table(const struct call *call)
 {
     return shed_fail(call->err, SHED_ESOURCE,
                      "fencing guard: MySQL: the table snowshed_fence does not "
-                     "keep what it is given: it is not as sql/fence.sql makes "
-                     "it");
+                     "keep the values it is given: create it as sql/fence.sql "
+                     "does");
 }
 
 /* ----------------------------------------------------------------- checks */
@@ -119,7 +140,7 @@ static enum shed_code check_arguments(const struct call *call)
 {
     if (call->mysql == NULL)
         return shed_fail(call->err, SHED_EINVAL,
-                         "fencing guard: there is no connection");
+                         "fencing guard: mysql is NULL");
     if (call->resource.data == NULL || call->resource.size == 0 ||
         call->resource.size > RESOURCE_MAX_BYTES)
         return shed_fail(call->err, SHED_EINVAL,
@@ -128,7 +149,8 @@ static enum shed_code check_arguments(const struct call *call)
                          call->resource.data != NULL ? call->resource.size : 0);
     if (call->fence == NULL || call->fence->number == 0)
         return shed_fail(call->err, SHED_EINVAL,
-                         "fencing guard: there is no token: nothing is held");
+                         "fencing guard: there is no token: acquire the lock "
+                         "first");
     return SHED_OK;
 }
 
@@ -136,35 +158,35 @@ static enum shed_code check_connection(const struct call *call)
 {
     const MYSQL *mysql = call->mysql;
 
-    /* Closing a statement would swallow it. */
+    /* Closing our statement would discard it. */
     if (mysql->status != MYSQL_STATUS_READY || mysql_more_results(call->mysql))
         return shed_fail(call->err, SHED_EINVAL,
-                         "fencing guard: the connection has a result that was "
-                         "not read to its end");
+                         "fencing guard: the connection has an unread result: "
+                         "read it to its end first");
     if (shed_mysql_reconnects(mysql))
         return shed_fail(call->err, SHED_EINVAL,
-                         "fencing guard: the connection reconnects by itself, "
+                         "fencing guard: the connection reconnects by itself "
                          "and would go on without its transaction: switch "
                          "MYSQL_OPT_RECONNECT off");
     if ((mysql->server_status & SERVER_STATUS_IN_TRANS) == 0 &&
         (mysql->server_status & SERVER_STATUS_AUTOCOMMIT) != 0)
         return shed_fail(call->err, SHED_EINVAL,
                          "fencing guard: the connection is in no transaction: "
-                         "START TRANSACTION first; only what is written in the "
-                         "same one is protected");
+                         "START TRANSACTION first; only writes of the same "
+                         "transaction are protected");
     return SHED_OK;
 }
 
-/* An error of an earlier statement can have ended the transaction without a
- * word to the library, and tables that are not InnoDB's begin none. */
+/* An error of an earlier statement may have ended the transaction without
+ * telling the library, and tables of engines other than InnoDB begin none. */
 static enum shed_code check_transaction(const struct call *call)
 {
     if ((call->mysql->server_status & SERVER_STATUS_IN_TRANS) != 0)
         return SHED_OK;
     return shed_fail(call->err, SHED_EINVAL,
-                     "fencing guard: the connection is in no transaction any "
-                     "more: an error has ended it (roll back after each), or "
-                     "snowshed_fence is not InnoDB's");
+                     "fencing guard: the connection is no longer in a "
+                     "transaction: an error has ended it (roll back after "
+                     "each), or snowshed_fence is not an InnoDB table");
 }
 
 /* -------------------------------------------------------------- statements */
@@ -172,9 +194,9 @@ static enum shed_code check_transaction(const struct call *call)
 static void bind_bytes(MYSQL_BIND *bind, const void *data, size_t size)
 {
     memset(bind, 0, sizeof(*bind));
-    /* As bytes: the connection's character set has no say in them. */
+    /* As bytes: they are not converted from the connection's character set. */
     bind->buffer_type = MYSQL_TYPE_BLOB;
-    /* The library does not write to it: its struct serves both ways. */
+    /* The library does not write to it: MYSQL_BIND is for results as well. */
     bind->buffer = (void *)(uintptr_t)data;
     bind->buffer_length = (unsigned long)size;
     bind->length_value = (unsigned long)size;

@@ -1,11 +1,13 @@
 /*
- * Reads SQL only as far as it must to tell a placeholder from what is quoted
- * or commented out. Its one invariant: what it takes for the placeholder the
- * server takes for it too; where the two could differ (a server that reads
- * quotes differently), the statement's count of parameters tells.
+ * Reads SQL only as far as is needed to tell a placeholder from a quoted or
+ * commented one (MySQL manual, "String Literals" and "Comments"). Its one
+ * invariant: the server takes the same "(?)" for the placeholder. Where the two
+ * could differ (ANSI_QUOTES, NO_BACKSLASH_ESCAPES), the statement's count of
+ * parameters shows it.
  */
 #include "mysql/query.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,9 +20,9 @@ enum { DECIMAL = 10 };
 
 /* ------------------------------------------------------------ placeholder */
 
-/* The end of what is quoted from at on, behind the closing quote; NULL if it
- * has none. A doubled quote is one of the text: it reads as two texts here,
- * which comes to the same. */
+/* Returns what follows the quoted text at at; NULL if it has no end. A doubled
+ * quote, which is one in the text, reads as two texts here: the end is the
+ * same. */
 static const char *skip_quoted(const char *at)
 {
     char quote = *at++;
@@ -39,8 +41,8 @@ static const char *skip_line(const char *at)
     return at + strcspn(at, "\n");
 }
 
-/* As skip_quoted. The server runs what stands in an executable comment, so
- * only its opening is passed over. */
+/* Returns what follows the comment at at; NULL if it has no end. The server
+ * runs what is in an executable comment, so only its opening is skipped. */
 static const char *skip_comment(const char *at)
 {
     const char *end;
@@ -58,7 +60,7 @@ static bool is_dashes(const char *at)
            (at[2] == '\0' || strchr(" \t\r\n\f\v", at[2]) != NULL);
 }
 
-/* What follows the token at at, as far as tokens matter here. */
+/* Returns what follows the token at at; NULL if it has no end. */
 static const char *skip_token(const char *at)
 {
     if (*at == '\'' || *at == '"' || *at == '`')
@@ -79,7 +81,7 @@ static enum shed_code find_placeholder(const char *text, const char **out,
         if (strncmp(at, PLACEHOLDER, PLACEHOLDER_BYTES) == 0) {
             if (*out != NULL)
                 return shed_fail(err, SHED_EINVAL,
-                                 "MySQL query: it has two \"(?)\", it must "
+                                 "MySQL query: it has two \"(?)\" and must "
                                  "have one");
             *out = at;
             at += PLACEHOLDER_BYTES;
@@ -143,6 +145,7 @@ char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
     char *out = malloc(query->head_size + list_size + tail_size + 1);
     char *at;
 
+    assert(room > 0);
     if (out == NULL)
         return NULL;
     memcpy(out, query->text, query->head_size);
@@ -160,7 +163,7 @@ char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
 
 /* --------------------------------------------------------------- integers */
 
-/* The digits of a number without sign; no zero before others. */
+/* Read the digits of a number without a sign or leading zeros. */
 static bool parse_digits(const char *digits, size_t size, uint64_t *out)
 {
     uint64_t value = 0;
@@ -204,6 +207,7 @@ size_t shed_mysql_integer_write(char *out,
     do
         digits[count++] = (char)('0' + rest % DECIMAL);
     while ((rest /= DECIMAL) > 0);
+    assert(count + is_negative <= SHED_MYSQL_INTEGER_BYTES);
     if (is_negative)
         out[size++] = '-';
     while (count > 0)

@@ -8,43 +8,46 @@
 
 #include <snowshed/snowshed.h>
 
-/* A query, cut at its "(?)". */
+/* A query, and where its "(?)" is. */
 struct shed_mysql_query {
-    char *text;       /* the whole of it */
-    size_t head_size; /* of the bytes before "(?)" */
+    char *text;
+    size_t head_size; /* bytes before "(?)" */
 };
 
-/* Find the one "(?)" that stands outside of quotes and comments.
+/* Find the only "(?)" outside of quotes and comments.
  * Returns: SHED_OK and *out, to be given to fini; SHED_EINVAL (none, two,
  * another '?', a quote or comment without end), SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_mysql_query_parse(const char *text, struct shed_mysql_query *out,
                        struct shed_error *err);
+
+/* Free it; all zero may be given too. */
 void shed_mysql_query_fini(struct shed_mysql_query *query);
 
-/* The number of keys for which a query is expanded that is to take count of
- * them: rounded up to a power of two, and to max at most. So the server has a
- * handful of statements to keep, instead of one for each size of batch. */
+/* The number of placeholders of a statement for count keys: count rounded up to
+ * a power of two, max at most. So the server keeps a handful of statements
+ * instead of one for each size of batch. */
 size_t shed_mysql_query_room(size_t count, size_t max);
 
-/* The query with room placeholders, terminated, to be freed; its length in
- * *size. Returns NULL when memory is out. */
+/* Write the query with room placeholders. Returns the terminated text, to be
+ * freed, and its length in *size; NULL if memory is out. */
 char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
                               size_t *size);
 
+/* An integer of 64 bits, signed or not. */
 struct shed_mysql_integer {
-    uint64_t bits; /* two's complement where it is negative */
+    uint64_t bits; /* two's complement if it is negative */
     bool is_unsigned;
 };
 
-/* Parse a decimal integer of 64 bits, signed or not, as the server would write
- * it: "42", "-7"; not "042", "+1", "-0", " 1". One number has one key, so that
- * it has one entry. */
+/* Parse a decimal integer that is written as the server writes it: "42", "-7";
+ * not "042", "+1", "-0", " 1". A number has only one key, so that it has only
+ * one entry. Returns false if it is none. */
 bool shed_mysql_integer_parse(const void *key, size_t size,
                               struct shed_mysql_integer *out);
 
-/* Write it so: at most SHED_MYSQL_INTEGER_BYTES, not terminated.
- * Returns the length. */
+/* Write it as the server does: at most SHED_MYSQL_INTEGER_BYTES, not
+ * terminated. Returns the length. */
 #define SHED_MYSQL_INTEGER_BYTES 20
 size_t shed_mysql_integer_write(char *out,
                                 const struct shed_mysql_integer *value);

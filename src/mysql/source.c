@@ -2,7 +2,33 @@
  * The MySQL source: a source whose loads run a query, on a connection that
  * each loader thread has to itself. Its one invariant: a load is done only
  * when no query of it can be alive in the server, so that max_loads bounds the
- * queries there, those included that nobody waits for any more.
+ * queries there, including those that nobody waits for any longer.
+ *
+ * Design notes.
+ *
+ * What is read is the present. A connection is used only in autocommit and
+ * outside of a transaction, as the server's status flags say: there each
+ * SELECT reads a snapshot of its own (MySQL manual, "Consistent Nonlocking
+ * Reads"), taken after the load began. connection.c checks it.
+ *
+ * An error is never an absent row. Rows are counted as they come, but keys
+ * without one are answered only when the result was read to its end without an
+ * error (statement.c); a failure then answers every key of the part, also those
+ * that had a row.
+ *
+ * A failure costs the connection, because a late reply would answer the next
+ * query. The exceptions are errors that the server reports in place of a
+ * result and that leave the connection as it was: failure.is_kept.
+ *
+ * A query outlives a lost connection: a server that executes it does not notice
+ * that the client is gone. So a thread whose connection was lost does not
+ * report its load as done before the query is known to be over, by
+ * KILL over another connection (MySQL manual, "KILL Statement") or by the
+ * statement limit that was set on it.
+ *
+ * One odd key must not fail its batch. Where an error depends on the keys, or
+ * rows came back for keys that were not asked for, the batch is asked for again
+ * in halves until the odd key is alone, with a bounded number of queries.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -27,15 +53,15 @@
  * longest. */
 enum { PAUSE_MIN_MS = 50, PAUSE_MAX_MS = 5000 };
 
-/* Keeps the threads of a source from besieging a server that does not let them
- * in: after a failure one of them tries at a time, with growing pauses, and
- * the loads of the others fail at once. */
+/* Limits the attempts to connect to a server that does not let us in: after a
+ * failure only one thread tries at a time, with growing pauses, and the loads
+ * of the others fail at once. */
 struct pacer {
     pthread_mutex_t mu;
     /* under mu */
-    unsigned failures; /* in a row */
-    uint64_t next_ms;
-    char reason[SHED_REASON_BYTES]; /* of the last one */
+    unsigned failures;              /* in a row */
+    uint64_t next_ms;               /* no attempt before it */
+    char reason[SHED_REASON_BYTES]; /* of the last failure */
 };
 
 struct mysql_source {
@@ -45,7 +71,7 @@ struct mysql_source {
     struct pacer pacer;
 };
 
-/* What a loader thread has. */
+/* A loader thread's own. */
 struct loader {
     struct shed_mysql_connection connection;
     struct shed_mysql_statements statements;
@@ -53,7 +79,8 @@ struct loader {
 
 /* ------------------------------------------------------------------ pacer */
 
-/* May a connection be tried now? *round is for report. */
+/* Whether a connection may be tried now; if not, err says why. *round is for
+ * report_failure. */
 static bool ask_pacer(struct pacer *p, unsigned *round, struct shed_error *err)
 {
     uint64_t now_ms = shed_now_ms();
@@ -64,15 +91,15 @@ static bool ask_pacer(struct pacer *p, unsigned *round, struct shed_error *err)
     may = p->failures == 0 || now_ms >= p->next_ms;
     if (!may)
         (void)shed_fail(err, SHED_ESOURCE,
-                        "MySQL: not tried again before %u ms, after: %s",
+                        "MySQL: the next try is in %u ms; the last one: %s",
                         (unsigned)shed_left_ms(p->next_ms, now_ms), p->reason);
     else if (p->failures > 0)
-        p->next_ms = now_ms + PAUSE_MAX_MS; /* until it has reported */
+        p->next_ms = now_ms + PAUSE_MAX_MS; /* nobody else until it reports */
     pthread_mutex_unlock(&p->mu);
     return may;
 }
 
-/* Several that fail together, having begun in the same round, count once. */
+/* Attempts of the same round that fail together count once. */
 static void report_failure(struct pacer *p, unsigned round,
                            const struct shed_error *error)
 {
@@ -102,7 +129,7 @@ static void drop_connection(struct loader *l)
     shed_mysql_statements_drop(&l->statements);
 }
 
-/* Have a connection that reads the present. */
+/* Open a connection unless the thread has one that reads the present. */
 static bool ensure_connection(struct mysql_source *s, struct loader *l,
                               struct shed_mysql_failure *failure)
 {
@@ -115,7 +142,7 @@ static bool ensure_connection(struct mysql_source *s, struct loader *l,
     if (!ask_pacer(&s->pacer, &round, &failure->error))
         return false;
     if (!shed_mysql_connection_open(&l->connection, failure)) {
-        /* The same trouble on a new one again is not passing. */
+        /* What fails on a new connection too does not pass. */
         failure->is_passing = false;
         report_failure(&s->pacer, round, &failure->error);
         return false;
@@ -136,8 +163,8 @@ static void drop_failed(struct mysql_source *s, struct loader *l,
     shed_mysql_connection_end_lost(&l->connection);
 }
 
-/* Ask for the keys that the column can hold. Where it can hold none, and it was
- * not looked at just now, look again: a table can be altered. */
+/* Ask for the keys that the column can hold. If it can hold none and its type
+ * was learnt earlier, learn it again: the table may have been altered. */
 static bool run_query(struct shed_mysql_run *run, struct shed_mysql_part *part,
                       struct shed_mysql_failure *failure)
 {
@@ -156,8 +183,8 @@ static bool run_query(struct shed_mysql_run *run, struct shed_mysql_part *part,
     return part->asked_count == 0 || shed_mysql_run_query(run, failure);
 }
 
-/* Run the query once. What fails costs the connection, unless it is known to
- * have left it as it was. */
+/* Run the query once. A failure costs the connection, unless it is known to
+ * have left the connection as it was. */
 static bool try_query(struct mysql_source *s, struct loader *l,
                       struct shed_mysql_part *part,
                       struct shed_mysql_failure *failure)
@@ -181,25 +208,25 @@ static bool try_query(struct mysql_source *s, struct loader *l,
 
 /* ---------------------------------------------------------------- batches */
 
-/* Three odd keys of a batch are found, each by two queries for every halving,
- * and more where they lie side by side. Beyond that the keys among which odd
- * ones are left fail together: keys come from anybody, and must not multiply
- * the queries. */
+/* Enough to find three odd keys of a batch, each by two queries for every
+ * halving, and more of them where they are next to each other. Beyond that, the
+ * keys of a part that still has odd ones fail together: keys come from anybody
+ * and must not multiply the queries. */
 enum { QUERIES_PER_HALVING = 6 };
 
-/* One load as it is answered. */
+/* A load while its keys are answered. */
 struct answering {
     struct mysql_source *s;
     struct loader *l;
     struct shed_load *load;
     size_t spare_queries; /* for halves */
-    bool has_repeated;
-    bool is_given_up; /* as failure says */
+    bool has_repeated;    /* a query, after a passing failure */
+    bool is_given_up;     /* the rest fails, as failure says */
     struct shed_mysql_failure failure;
 };
 
-/* A read can be repeated, and one repetition is enough for what passes: a
- * connection that the server has closed while it was idle, a restart. */
+/* A read can be repeated. Once is enough for the failures that pass: the server
+ * had closed an idle connection, or was restarted. */
 static bool ask_part(struct answering *a, struct shed_mysql_part *part)
 {
     if (try_query(a->s, a->l, part, &a->failure))
@@ -213,7 +240,7 @@ static bool ask_part(struct answering *a, struct shed_mysql_part *part)
 
 static void answer_part(struct answering *a, struct shed_mysql_part *part);
 
-/* Answer a part by its halves, if queries for them can be spared. */
+/* Answer a part by its halves. Returns false if no queries can be spared. */
 static bool answer_halves(struct answering *a,
                           const struct shed_mysql_part *part)
 {
@@ -229,8 +256,8 @@ static bool answer_halves(struct answering *a,
     return true;
 }
 
-/* Some rows were of other keys than those asked for: find out whose they are.
- */
+/* Rows came back for other keys than those asked for: find out for which keys
+ * they were returned. */
 static void answer_open(struct answering *a, struct shed_mysql_part *part)
 {
     if (part->count == 0 || answer_halves(a, part))
@@ -238,7 +265,7 @@ static void answer_open(struct answering *a, struct shed_mysql_part *part)
     shed_mysql_part_fail_strays(part);
 }
 
-/* Answer the keys of a part, all of them. */
+/* Answer every key of a part. */
 static void answer_part(struct answering *a, struct shed_mysql_part *part)
 {
     if (part->count == 0)
@@ -329,11 +356,11 @@ static void destroy_source(void *user)
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static int library_failure;
 
-/* Once in a process, and never ended: the program may use the library too. Its
- * first use sets SIGPIPE to be ignored, whoever makes it. That stays where the
- * signal would end the process: the program's own connections rely on it, and
- * the library does not set it a second time. A handler of the program's is put
- * back: it was set on purpose, and ends nothing by itself. */
+/* Once in a process, and never ended, because the program may use the library
+ * too. The library's first use in a process sets SIGPIPE to be ignored. That
+ * stays if the signal would end the process: the program's own connections rely
+ * on it, and the library does not set it a second time. A handler of the
+ * program's is restored: it was set on purpose and ends nothing by itself. */
 static void init_library(void)
 {
     struct sigaction before;

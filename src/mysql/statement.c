@@ -1,7 +1,7 @@
 /*
- * Prepared statements. Its one invariant: what is answered was read from a
- * result that the server ended without an error; short of that, everything
- * that was passed on is taken back by the caller.
+ * Prepared statements. Its one invariant: a run succeeds only if the server has
+ * ended the result without an error; otherwise the caller takes back the rows
+ * that were passed on.
  */
 #include "mysql/statement.h"
 
@@ -13,17 +13,22 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+enum { LARGEST_BATCH = 10000 }; /* of struct shed_source_options */
+
+_Static_assert((1 << (SHED_MYSQL_ROOMS - 1)) >= LARGEST_BATCH,
+               "each batch has a room");
+
 enum {
     COLUMN_KEY,
     COLUMN_VALUE,
     COLUMNS,
-    /* Values of most rows fit, and are read without a second step; numbers and
-     * times, which are only made into text here, always do. */
+    /* Most values fit, and are read in one step. Numbers and times always do:
+     * their length is only known once they were made into text. */
     VALUE_FIRST_BYTES = 4096,
     PROBLEM_BYTES = 120
 };
 
-/* What the columns of a row are read into. */
+/* The buffers that the columns of a row are read into. */
 struct cells {
     MYSQL_BIND bind[COLUMNS];
     unsigned long size[COLUMNS];
@@ -77,7 +82,8 @@ static bool read_column(MYSQL_STMT *stmt, struct shed_mysql_column *out,
 
 /* --------------------------------------------------------------- prepare */
 
-/* A query that the server reads otherwise than we do is the user's to mend. */
+/* Check that the server reads the query as we do; if not, the user has to
+ * change it. */
 static bool check_shape(MYSQL_STMT *stmt, size_t room,
                         struct shed_mysql_failure *failure)
 {
@@ -89,8 +95,8 @@ static bool check_shape(MYSQL_STMT *stmt, size_t room,
     if (mysql_stmt_field_count(stmt) == COLUMNS)
         return true;
     (void)snprintf(reason, sizeof(reason),
-                   "MySQL: the query gives %u columns, it must give %d: the "
-                   "key and the value",
+                   "MySQL: the query selects %u columns, it must select %d: "
+                   "the key and the value",
                    mysql_stmt_field_count(stmt), COLUMNS);
     return fail_here(failure, SHED_ESOURCE, reason);
 }
@@ -139,7 +145,7 @@ static void drop(MYSQL_STMT **stmt)
     *stmt = NULL;
 }
 
-/* The run's statement, prepared now if it is not. NULL on failure. */
+/* The run's statement, prepared now if it is not yet. NULL on failure. */
 static MYSQL_STMT *take_statement(const struct shed_mysql_run *run,
                                   struct shed_mysql_failure *failure)
 {
@@ -194,7 +200,7 @@ static void bind_parameter(MYSQL_BIND *bind, bool is_integer,
                            const struct shed_mysql_parameter *parameter)
 {
     memset(bind, 0, sizeof(*bind));
-    /* The library does not write to it: its struct serves both ways. */
+    /* The library does not write to it: MYSQL_BIND is for results as well. */
     bind->buffer = (void *)(uintptr_t)parameter->data;
     if (is_integer) {
         bind->buffer_type = MYSQL_TYPE_LONGLONG;
@@ -221,7 +227,7 @@ static bool execute(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
 
     if (binds == NULL)
         return fail_here(failure, SHED_ENOMEM, "out of memory for a query");
-    /* What is left of the room repeats the last key. */
+    /* The rest of the room repeats the last key. */
     for (size_t i = 0; i < room; i++) {
         run->parameter(run->user, i < run->count ? i : run->count - 1, &one);
         bind_parameter(&binds[i], run->select->is_integer, &one);
@@ -250,7 +256,7 @@ static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
     cells->bind[COLUMN_KEY].buffer_length = sizeof(cells->key);
     cells->bind[COLUMN_VALUE].buffer = cells->value;
     cells->bind[COLUMN_VALUE].buffer_length = sizeof(cells->value);
-    /* As a number and not as text, which ZEROFILL pads. */
+    /* As a number: text would be padded with zeros by ZEROFILL. */
     cells->is_number = column->kind == SHED_MYSQL_NUMBER;
     cells->number.is_unsigned = column->is_unsigned;
     if (cells->is_number) {
@@ -262,8 +268,8 @@ static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
     return mysql_stmt_bind_result(stmt, cells->bind) == 0;
 }
 
-/* Read a value that did not fit. Returns it, to be freed, or NULL with the
- * reason in cells. */
+/* Read a value that did not fit. Returns it, to be freed; or NULL, with the
+ * problem in cells. */
 static char *fetch_long_value(MYSQL_STMT *stmt, struct cells *cells)
 {
     unsigned long size = cells->size[COLUMN_VALUE];
@@ -294,7 +300,7 @@ static char *fetch_long_value(MYSQL_STMT *stmt, struct cells *cells)
 static void set_key(struct cells *cells, struct shed_mysql_row *row)
 {
     row->key = cells->key;
-    /* No key is empty or so long: such a row is nobody's. */
+    /* No key is empty or that long: such a row belongs to none. */
     if (cells->is_null[COLUMN_KEY] ||
         cells->size[COLUMN_KEY] > sizeof(cells->key))
         row->key_size = 0;
@@ -304,8 +310,8 @@ static void set_key(struct cells *cells, struct shed_mysql_row *row)
         row->key_size = cells->size[COLUMN_KEY];
 }
 
-/* Put the value into row: where it stands, or the problem with it. Returns the
- * memory of a long one, to be freed. */
+/* Put the value, or the problem with it, into row. Returns the memory of a long
+ * value, to be freed. */
 static char *set_value(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                        struct cells *cells, struct shed_mysql_row *row)
 {
@@ -348,8 +354,9 @@ static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     free(long_value);
 }
 
-/* The server prepares a statement again when its table has been altered, and
- * tells the new types with the result: other keys may fit by now. */
+/* The server prepares a statement again when its table has been altered (MySQL
+ * manual, "Caching of Prepared Statements and Stored Programs"), and sends the
+ * new types with the result: other keys may fit by now. */
 static bool check_column(MYSQL_STMT *stmt,
                          const struct shed_mysql_column *expected,
                          struct shed_mysql_failure *failure)
@@ -360,7 +367,7 @@ static bool check_column(MYSQL_STMT *stmt,
         return false;
     if (shed_mysql_column_is_same(&column, expected))
         return true;
-    return fail_passing(failure, "MySQL: the key column has got another type");
+    return fail_passing(failure, "MySQL: the type of the key column changed");
 }
 
 /* Read the result to its end. */
@@ -383,8 +390,8 @@ static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
         pass_row(run, stmt, &cells);
         began_ms = shed_now_ms();
     }
-    /* A statement that its time limit or a kill has ended can end its rows as
-     * if all were well, and tell in the last packet. */
+    /* A statement that was ended by its time limit or a kill can end its rows
+     * as if it were complete, and report the error in the last packet only. */
     if (status == MYSQL_NO_DATA && mysql_stmt_errno(stmt) == 0 &&
         mysql_errno(run->connection->mysql) == 0 &&
         mysql_stmt_free_result(stmt) == 0)
@@ -393,10 +400,10 @@ static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     return false;
 }
 
-/* See whether the statement failed for its keys. It is closed then: an unread
- * rest of its result would be in the way. */
-static void look_at_keys(const struct shed_mysql_run *run,
-                         struct shed_mysql_failure *failure)
+/* Find out whether the statement failed because of its keys. If so it is
+ * closed: an unread rest of its result would block the connection. */
+static void blame_keys(const struct shed_mysql_run *run,
+                       struct shed_mysql_failure *failure)
 {
     MYSQL *mysql = run->connection->mysql;
     MYSQL_STMT **stmt = place_of(run);
@@ -424,6 +431,6 @@ bool shed_mysql_run_query(struct shed_mysql_run *run,
     run->began_ms = shed_now_ms();
     if (execute(run, stmt, failure) && fetch(run, stmt, failure))
         return true;
-    look_at_keys(run, failure);
+    blame_keys(run, failure);
     return false;
 }

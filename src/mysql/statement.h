@@ -18,19 +18,20 @@
  * 10000 of the largest batch. */
 #define SHED_MYSQL_ROOMS 15
 
-/* The same for all threads of a source. */
+/* The query, and what a source does with it; the same for all its threads. */
 struct shed_mysql_select {
     struct shed_mysql_query query;
-    bool is_integer; /* the keys are */
+    bool is_integer; /* the keys are integers */
     size_t max_keys;
     size_t value_limit_bytes;
 };
 
 /* The statements of one connection; all zero: none. */
 struct shed_mysql_statements {
-    MYSQL_STMT *of_room[SHED_MYSQL_ROOMS]; /* by the power of two */
+    MYSQL_STMT *of_room[SHED_MYSQL_ROOMS]; /* [n]: for 2 to the n keys, or
+                                              max_keys if that is less */
     bool is_column_known;
-    struct shed_mysql_column column; /* of the keys */
+    struct shed_mysql_column column; /* the key column */
 };
 
 /* A key to be bound. */
@@ -40,15 +41,15 @@ struct shed_mysql_parameter {
     bool is_unsigned;
 };
 
-/* A row of the result; valid during the call that is given it. */
+/* A row of the result; valid during the call that it is passed to. */
 struct shed_mysql_row {
     const void *key;
     size_t key_size;
-    const void *value; /* NULL if is_null, or if problem says why */
+    const void *value; /* NULL if is_null, or if there is a problem */
     size_t value_size;
     bool is_null;
-    bool is_too_big; /* for the source's limit, as problem says */
-    const char *problem;
+    bool is_too_big;     /* the problem: value_limit_bytes */
+    const char *problem; /* why there is no value; NULL: none */
 };
 
 /* One run of the query, on an open connection. */
@@ -66,12 +67,12 @@ struct shed_mysql_run {
 };
 
 /*
- * Learn the type of the key column, by a statement for the run's keys, unless
- * it is known on this connection. With is_again it is learnt in any case:
- * nobody says when a table is altered.
+ * Learn the type of the key column, by preparing a statement for the run's
+ * keys, unless it is known on this connection. With is_again it is learnt in
+ * any case: no server tells when a table is altered.
  *
- * Returns: false on a failure, and where keys of the source's mode are not
- * asked for in such a column.
+ * Returns: false on a failure, or if the column does not suit the source's kind
+ * of keys.
  */
 SHED_MUST_CHECK bool shed_mysql_run_learn(struct shed_mysql_run *run,
                                           bool is_again,
@@ -88,8 +89,8 @@ SHED_MUST_CHECK bool shed_mysql_run_learn(struct shed_mysql_run *run,
 SHED_MUST_CHECK bool shed_mysql_run_query(struct shed_mysql_run *run,
                                           struct shed_mysql_failure *failure);
 
-/* Free the statements of a connection that has been closed: after it, so that
- * nothing of an unread result is waited for. */
+/* Free the statements of a connection. It is closed before: freeing would wait
+ * for the rest of an unread result otherwise. */
 void shed_mysql_statements_drop(struct shed_mysql_statements *statements);
 
 #endif

@@ -328,10 +328,10 @@ START_TEST(an_unread_result_is_refused_and_can_be_read)
 
     say(mysql, "BEGIN");
     say(mysql, "SELECT id FROM shelf ORDER BY id");
-    assert_refused(mysql, 5, SHED_EINVAL, "not read");
+    assert_refused(mysql, 5, SHED_EINVAL, "unread result");
     result = mysql_use_result(mysql);
     ck_assert_ptr_nonnull(mysql_fetch_row(result));
-    assert_refused(mysql, 5, SHED_EINVAL, "not read");
+    assert_refused(mysql, 5, SHED_EINVAL, "unread result");
     ck_assert_str_eq(mysql_fetch_row(result)[0], "2");
     ck_assert_ptr_null(mysql_fetch_row(result));
     mysql_free_result(result);
@@ -347,7 +347,7 @@ START_TEST(a_second_result_is_refused_and_can_be_read)
     say(mysql, "BEGIN");
     say(mysql, "SELECT id FROM shelf WHERE id = 1; SELECT 2");
     mysql_free_result(mysql_store_result(mysql));
-    assert_refused(mysql, 5, SHED_EINVAL, "not read");
+    assert_refused(mysql, 5, SHED_EINVAL, "unread result");
     ck_assert_int_eq(mysql_next_result(mysql), 0);
     mysql_free_result(mysql_store_result(mysql));
     ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
@@ -368,7 +368,7 @@ START_TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
     ck_assert_int_eq(mysql_stmt_execute(stmt), 0);
     ck_assert_int_eq(mysql_stmt_bind_result(stmt, &bind), 0);
     ck_assert_int_eq(mysql_stmt_fetch(stmt), 0);
-    assert_refused(mysql, 5, SHED_EINVAL, "not read");
+    assert_refused(mysql, 5, SHED_EINVAL, "unread result");
     ck_assert_int_eq(mysql_stmt_fetch(stmt), 0);
     ck_assert_int_eq(id, 2);
     ck_assert_int_eq(mysql_stmt_fetch(stmt), MYSQL_NO_DATA);

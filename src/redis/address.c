@@ -120,7 +120,8 @@ static enum shed_code take_path(struct shed_address *a, struct shed_error *err)
                                          : SHED_OK;
 }
 
-/* A name that does not resolve is like a server that is down: later it may. */
+/* A host name that does not resolve is treated like a server that is down: it
+ * may resolve later. */
 static void resolve(struct shed_address *a)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -279,8 +280,8 @@ void shed_address_await(struct shed_address *a, uint64_t deadline_ms)
 
 /* ------------------------------------------------------------ its servers */
 
-/* Left again soon after the last pause was over, it is left alone for longer.
- */
+/* Set the pause before the next connection. It grows if the server is left
+ * again soon after the last pause. */
 static void set_pause_locked(struct shed_address *a, uint64_t min_ms,
                              uint64_t max_ms)
 {

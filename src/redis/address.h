@@ -25,59 +25,64 @@ struct shed_address {
     void (*on_leave)(void *arg);
     void *on_leave_arg;
     /* atomic */
-    atomic_bool is_role_refused; /* the server lets nobody ask for its role */
-    atomic_uint term;            /* grows when the server is left */
+    atomic_bool is_role_refused; /* the server does not tell us its role */
+    atomic_uint term;            /* grows each time the server is left */
     pthread_mutex_t mu;
     pthread_cond_t looked_up;
     /* under mu */
     struct sockaddr_storage name;
     socklen_t name_size;     /* 0: the host name has never been resolved */
-    struct shed_error why;   /* it has not */
+    struct shed_error why;   /* it has not been resolved */
     unsigned looked_up_term; /* the latest in which a lookup has ended */
     unsigned left_count;     /* how often it was left, in a row */
     uint64_t left_ms;        /* when, shed_now_ms */
     uint64_t pause_end_ms;   /* no connection before */
 };
 
-/* Parse a URI (its grammar stands at shed_client_open) and try to resolve it.
+/* Parse a URI (shed_client_open has the grammar) and try to resolve its host.
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code shed_address_create(const char *uri,
                                                    struct shed_address **out,
                                                    struct shed_error *err);
+
+/* Destroy it; NULL may be given too. */
 void shed_address_destroy(struct shed_address *address);
 
-/* The functions below are for any thread. */
+/* The functions below may be called in any thread. */
 
-/* Copy out what the host name resolves to. Returns: SHED_OK; SHED_EREDIS (it
- * has not resolved yet). */
+/* Copy the socket address that the host name resolves to. Returns: SHED_OK;
+ * SHED_EREDIS: it has never been resolved, err says why. */
 SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
                                                 struct sockaddr_storage *out,
                                                 socklen_t *size,
                                                 struct shed_error *err);
 
+/* Whether the host name has been resolved. */
 bool shed_address_is_known(struct shed_address *address);
 
-/* A lookup of the host name that began in a term has ended: with a name, or,
- * where that is NULL, with a failure of this text; then the name before it is
- * kept. */
+/* A lookup of the host name that began in this term has ended: with a socket
+ * address; or, if name is NULL, with this failure, and the last address is
+ * kept.
+ */
 void shed_address_set(struct shed_address *address, unsigned term,
                       const struct sockaddr *name, socklen_t size,
                       const char *failure);
 
-/* Wait until the name has been looked up in this term, which somebody else
- * does; deadline_ms at the latest. */
+/* Wait until a lookup of the present term, which the session makes, has ended,
+ * or until deadline_ms. */
 void shed_address_await(struct shed_address *address, uint64_t deadline_ms);
 
-/* The server that was reached in this term is not a primary: connections of the
- * term are of no use any more, for no thread, and the name must be looked up
- * again. The first time that is done at once; if it happens again and again,
- * with a pause that grows from min_ms to max_ms. */
+/* The server that was reached in this term is not a primary: no thread uses
+ * connections of the term any longer, and the host name is looked up again. The
+ * first time that is done at once; if it happens repeatedly, after a pause that
+ * grows from min_ms to max_ms. */
 void shed_address_leave(struct shed_address *address, unsigned term,
                         uint64_t min_ms, uint64_t max_ms);
 
+/* The present term. */
 unsigned shed_address_term(const struct shed_address *address);
 
-/* How much is left of that pause. */
+/* How much is left of the pause before the next connection. */
 uint64_t shed_address_pause_ms(struct shed_address *address);
 
 #endif

@@ -1,5 +1,5 @@
-/* The MySQL source and a server that stops, stands still, is full, or is not
- * there: against a MariaDB of its own. */
+/* The MySQL source against a server that stops, hangs, is full, or is absent: a
+ * MariaDB of its own. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -76,7 +76,7 @@ START_TEST(a_server_that_was_restarted_is_found_again)
 }
 END_TEST
 
-/* What it reads is no old snapshot, and no transaction stays open. */
+/* It reads no old snapshot, and leaves no transaction open. */
 START_TEST(where_sessions_do_not_commit_by_themselves_the_sources_do)
 {
     struct shed_source *source = open_source(
@@ -175,10 +175,10 @@ START_TEST(a_query_that_was_too_slow_is_not_repeated)
 }
 END_TEST
 
-/* Its server looks whether it is killed between rows only. */
+/* The server checks only between rows whether the query is killed. */
 START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
 {
-    /* The limit is not what frees it, however slow the machine is. */
+    /* So long a limit that it does not end the query on any machine. */
     enum { SLOW_PARTS = 60, PART_BYTES = 64, LIMIT_MS = 3600000 };
     static char query[SLOW_PARTS * PART_BYTES];
     struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
@@ -220,8 +220,8 @@ START_TEST(a_restart_has_ended_what_was_lost_before)
     begin_ask(source, &ask, "a", 1);
     wait_sleepers(&site, 1);
     own_mariadb_signal(&server, SIGSTOP);
-    /* Its read has timed out when it tries to connect again, which goes
-     * unanswered: a second connection stands in the listener's queue. */
+    /* After its read has timed out it tries to connect again. That attempt is
+     * not answered: a second connection is in the listener's queue. */
     ck_assert(!shed_latch_wait(&ask.gate, shed_now_ms() + 2500));
     own_mariadb_signal(&server, SIGKILL);
     own_mariadb_start(&server);
@@ -244,7 +244,7 @@ static MYSQL *connect_guest(void)
     return mysql;
 }
 
-/* Connect until the server, which counts, has given us this id. */
+/* Connect until the server, which numbers connections, assigns us this id. */
 static MYSQL *connect_as(unsigned long id)
 {
     MYSQL *mysql = connect_guest();
@@ -327,7 +327,8 @@ START_TEST(a_server_that_is_full_is_a_failure_that_passes)
     for (size_t i = 0; i < CONNECTIONS; i++)
         mysql_close(others[i]);
     wait_row(source, "a", "A");
-    /* All is forgotten then: the next connection is opened without a pause. */
+    /* The failures are forgotten: the next connection is opened without a
+     * pause. */
     run_sql(&site, "RENAME TABLE word TO gone");
     load_key(source, &ask, "b");
     assert_failure(&ask, "(1146)");

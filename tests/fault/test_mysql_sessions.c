@@ -1,5 +1,5 @@
-/* The MySQL source and what a server of its own does to sessions: how they
- * begin, how many there may be, what they keep, and what they say. */
+/* The MySQL source and its sessions, on a server of the test's own: how they
+ * begin, how many there may be, what they keep, and what they report. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -48,7 +48,7 @@ static void tear_down(void)
     own_mariadb_signal(&server, SIGKILL);
 }
 
-/* As an ordinary user: for the administrator, servers make exceptions. */
+/* As an ordinary user: servers make exceptions for the administrator. */
 static struct shed_source *open_shop(const struct shed_mysql_options *options)
 {
     struct shed_source *source;
@@ -79,7 +79,7 @@ static bool works(struct shed_source *source)
     return is_answered;
 }
 
-/* After failures the source pauses for some seconds at most. */
+/* After failures the source pauses for a few seconds at most. */
 static void wait_works(struct shed_source *source)
 {
     enum { LONGEST = 2, LOOK_US = 1000 };
@@ -219,7 +219,7 @@ START_TEST(rows_of_a_try_that_broke_are_forgotten)
     static char whole[100000];
     struct ask ask;
 
-    /* The row of a is big, so it is on its way while that of b waits. */
+    /* The row of a is large, so it is sent while the row of b waits. */
     ck_assert_uint_eq(ask_sql(&site, "SELECT GET_LOCK('gate', 0)"), 1);
     begin_ask(source, &ask, "a", 1);
     wait_sql(&site, 1, WAITING);
@@ -254,7 +254,8 @@ START_TEST(a_placeholder_that_only_we_see_is_told)
     struct shed_source *source;
     struct ask ask;
 
-    /* For servers that are newer than any: a comment to this one. */
+    /* Only servers newer than any that exist execute it: to this server it is a
+     * comment. */
     source = open_source(&site,
                          "SELECT k, v FROM word WHERE k IN ('a') /*!999999 "
                          "OR k IN (?) */",

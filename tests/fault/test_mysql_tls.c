@@ -1,5 +1,6 @@
-/* The MySQL source over TLS: who is let in by which certificate. Against a
- * MariaDB of its own, on 127.0.0.1, with certificates that openssl makes. */
+/* The MySQL source and connections of the program's over TLS: which certificate
+ * lets whom in. Against a MariaDB of the test's own, on 127.0.0.1, with
+ * certificates that openssl makes. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -54,7 +55,8 @@ _Noreturn static void become_openssl(char *arguments)
     _exit(127);
 }
 
-/* Run it in the server's directory; words are divided by single spaces. */
+/* Run openssl in the server's directory; arguments are separated by single
+ * spaces. */
 static void openssl(const char *arguments)
 {
     char copy[TEXT_BYTES];
@@ -74,7 +76,7 @@ static void openssl(const char *arguments)
 
 #define NEW_KEY "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
 
-/* NAME.pem and NAME.key, signed by nobody else. */
+/* Make NAME.pem and NAME.key, self-signed. */
 static void make_authority(const char *name)
 {
     char arguments[TEXT_BYTES];
@@ -86,7 +88,8 @@ static void make_authority(const char *name)
     openssl(arguments);
 }
 
-/* The same, for what is called common_name, signed by the authority ca. */
+/* Make NAME.pem and NAME.key for this common name, signed by the authority ca.
+ */
 static void make_certificate(const char *name, const char *common_name)
 {
     char arguments[TEXT_BYTES];
@@ -104,7 +107,7 @@ static void make_certificate(const char *name, const char *common_name)
 
 /* -------------------------------------------------------------- the server */
 
-/* One that nobody has at the moment. */
+/* Returns a port that is free at the moment. */
 static unsigned find_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -119,8 +122,8 @@ static unsigned find_port(void)
     return ntohs(address.sin_port);
 }
 
-/* A mariadbd that is found before the real one, and adds options to those that
- * own_mariadb.c gives. */
+/* Put a mariadbd into PATH before the real one, which adds options to those of
+ * own_mariadb.c. */
 static void put_options_before_the_server(void)
 {
     struct path script = path_of("bin/mariadbd");
@@ -189,8 +192,8 @@ struct tls {
     struct path ca, cert, key;
 };
 
-/* With this authority and certificate of ours, files of the server's directory;
- * NULL: none. */
+/* Set the authority and our certificate, files in the server's directory; NULL:
+ * none. */
 static void set_tls(struct tls *tls, const char *ca, const char *our)
 {
     char name[PATH_BYTES / 2];
@@ -210,7 +213,7 @@ static void set_tls(struct tls *tls, const char *ca, const char *our)
     tls->options.tls_key = tls->key.text;
 }
 
-/* Load a key by a source of its own. */
+/* Load a key with a source of its own. */
 static void load_tls(struct ask *ask, const char *query, const char *key,
                      const char *ca, const char *our)
 {
@@ -225,7 +228,7 @@ static void load_tls(struct ask *ask, const char *query, const char *key,
     shed_source_close(source);
 }
 
-/* Connect a handle of the program's. is_tls: whether it speaks TLS. */
+/* Connect a handle of the program's. *is_tls: whether TLS is in use. */
 static enum shed_code connect_tls(const char *ca, const char *our, bool *is_tls,
                                   struct shed_error *err)
 {

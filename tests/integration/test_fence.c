@@ -1,5 +1,4 @@
-/* The fencing guard, in real transactions that run beside each other. Needs
- * SHED_TEST_MYSQL. */
+/* The fencing guard, in concurrent transactions. Needs SHED_TEST_MYSQL. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -71,7 +70,7 @@ static enum shed_code guard(MYSQL *mysql, uint64_t number, unsigned char owner,
     return shed_mysql_fence(mysql, shed_str("stock"), &fence, newest, NULL);
 }
 
-/* In a transaction of its own, that is committed when it may be. */
+/* Run the guard in a transaction of its own, and commit if it accepts. */
 static enum shed_code transact(MYSQL *mysql, uint64_t number,
                                unsigned char owner, uint64_t *newest)
 {
@@ -197,7 +196,7 @@ static void *transact_beside(void *arg)
     return NULL;
 }
 
-/* Begun, and executing what it has to wait in. */
+/* It has begun, and executes the statement in which it has to wait. */
 static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
 {
     char sql[TEXT_BYTES];
@@ -211,8 +210,8 @@ static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
     wait_sql(&site, 1, sql);
 }
 
-/* Who was accepted and has not committed yet is waited for, by newer holders,
- * who are then accepted, and by older ones, who are not. */
+/* A holder that was accepted and has not committed yet is waited for: by newer
+ * holders, which are then accepted, and by older ones, which are not. */
 START_TEST(who_is_accepted_is_waited_for)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
@@ -343,7 +342,7 @@ START_TEST(no_older_write_comes_after_a_newer_one)
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM written"), accepted);
     ck_assert_uint_gt(accepted, 1);
     ck_assert_uint_lt(accepted, WRITERS * WRITES);
-    /* ids are given while the guard's row is locked */
+    /* ids are assigned while the guard's row is locked */
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM written a JOIN "
                                      "written b ON a.id < b.id AND "
                                      "a.number > b.number"),

@@ -1,6 +1,6 @@
-/* The fencing guard where something is wrong: with the connection, the
- * transaction, the table. Needs SHED_TEST_MYSQL; FENCE_SQL is the path of
- * sql/fence.sql. */
+/* The fencing guard if something is wrong with the connection, the transaction,
+ * or the table. Needs SHED_TEST_MYSQL; FENCE_SQL is the path of sql/fence.sql.
+ */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static void say(MYSQL *mysql, const char *sql)
                   mysql_error(mysql));
 }
 
-/* A connection as any program has one, with no flag set. */
+/* A connection such as any program has, without flags. */
 static MYSQL *join(const char *level)
 {
     struct shed_mysql_uri uri;
@@ -116,7 +116,7 @@ static enum shed_code transact(MYSQL *mysql, uint64_t number)
     return code;
 }
 
-/* The guard refuses, for a reason that has these words in it. */
+/* Expect a refusal whose reason contains these words. */
 static void assert_refused(MYSQL *mysql, uint64_t number, enum shed_code code,
                            const char *words)
 {
@@ -127,7 +127,7 @@ static void assert_refused(MYSQL *mysql, uint64_t number, enum shed_code code,
     ck_assert_msg(strstr(err.reason, words) != NULL, "%s", err.reason);
 }
 
-/* A guard that waits in a thread of its own; the connection is its, until it
+/* A guard that waits in a thread of its own, which has the connection until it
  * was joined. */
 struct waiter {
     pthread_t thread;
@@ -148,8 +148,8 @@ static void *run_waiter(void *arg)
     return NULL;
 }
 
-/* Looks too often at this table are answered from a copy: InnoDB makes a new
- * one only when nobody has looked for 100 ms. */
+/* Frequent reads of this table are answered from a copy: InnoDB makes a new one
+ * only after 100 ms without a read. */
 static void pause_look(void)
 {
     struct timespec pause = {.tv_nsec = 110000000};
@@ -179,8 +179,8 @@ static void end_wait(struct waiter *w)
 
 /* --------------------------------------------------------------- conflicts */
 
-/* Two transactions, each with a resource that the other one wants. Returns the
- * one that the server has ended; the other is rolled back. */
+/* Run two transactions that each have a resource which the other wants. Returns
+ * the one that the server has ended; the other is rolled back. */
 static MYSQL *deadlock(MYSQL *first, MYSQL *second, struct shed_error *err)
 {
     struct waiter w = {.mysql = first, .resource = "b", .number = 6};
@@ -221,8 +221,8 @@ START_TEST(a_deadlock_wants_the_whole_transaction_again)
 }
 END_TEST
 
-/* The server has rolled it back; what is written now would be committed at
- * once, each for itself. */
+/* The server has rolled it back; each further write would be committed at once,
+ * on its own. */
 START_TEST(after_a_deadlock_there_is_no_transaction)
 {
     MYSQL *first = join(levels[0]), *second = join(levels[0]), *loser;
@@ -236,7 +236,7 @@ START_TEST(after_a_deadlock_there_is_no_transaction)
 }
 END_TEST
 
-/* Holds the present back, and does not hide it. */
+/* The snapshot does not hide what was written since. */
 START_TEST(an_old_snapshot_is_told_the_newest)
 {
     MYSQL *old = join(levels[1]), *young = join(levels[1]);
@@ -244,7 +244,7 @@ START_TEST(an_old_snapshot_is_told_the_newest)
     uint64_t newest = 0;
 
     ck_assert_int_eq(transact(old, 5), SHED_OK);
-    /* A server that has not this setting is as one where it is off. */
+    /* A server without this setting behaves as if it were off. */
     (void)mysql_query(old, "SET SESSION innodb_snapshot_isolation = OFF");
     say(old, "BEGIN");
     ck_assert_uint_eq(ask(old, "SELECT number FROM snowshed_fence"), 5);
@@ -280,8 +280,8 @@ START_TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
 }
 END_TEST
 
-/* The guard is the first in its transaction: what is read after it, without a
- * lock, has all in it that was written under older tokens. */
+/* The guard comes first in its transaction: what is read after it, even without
+ * a lock, includes everything that was written under older tokens. */
 START_TEST(who_waited_reads_what_was_written_before)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
@@ -301,7 +301,7 @@ START_TEST(who_waited_reads_what_was_written_before)
 }
 END_TEST
 
-/* Two at once where there is no row yet: the second waits for the first. */
+/* Two at once while there is no row yet: the second waits for the first. */
 START_TEST(the_first_of_a_resource_is_waited_for)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
@@ -380,7 +380,7 @@ START_TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
 }
 END_TEST
 
-/* Both libraries clean up; the server counts. */
+/* The server counts whether statements are closed; the libraries differ. */
 START_TEST(no_statement_is_left_behind)
 {
     MYSQL *mysql = join(levels[0]);
@@ -394,7 +394,7 @@ START_TEST(no_statement_is_left_behind)
     ck_assert_int_eq(transact(mysql, 4), SHED_ELOST);
     run_sql(&site, "DROP TABLE snowshed_fence");
     ck_assert_int_eq(transact(mysql, 6), SHED_ESOURCE);
-    /* the one that failed had nothing to be closed */
+    /* the statement that failed left nothing to close */
     ck_assert_uint_eq(ask(mysql, sql), 1);
     mysql_close(mysql);
 }
@@ -518,7 +518,7 @@ START_TEST(a_table_that_cuts_owners_is_refused)
 }
 END_TEST
 
-/* Where a transaction is begun by its first table. */
+/* With autocommit off, a transaction begins with its first table. */
 START_TEST(a_table_without_transactions_is_refused)
 {
     MYSQL *mysql = join(levels[0]);

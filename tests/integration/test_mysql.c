@@ -34,7 +34,7 @@ static struct shed_mysql_options integer_options(void)
     return o;
 }
 
-/* Load keys of one batch by a source of their own. */
+/* Load keys as one batch, by a source of their own. */
 static void load_by(const char *query, const struct shed_mysql_options *options,
                     struct ask *asks, const char *const *keys, size_t count)
 {
@@ -132,7 +132,7 @@ START_TEST(string_keys_find_their_rows)
 }
 END_TEST
 
-/* Read a and b, and how many rows the session has walked over before. */
+/* Read a and b, and how many rows the session had scanned before. */
 static unsigned long read_and_count(struct shed_source *source)
 {
     static const char *const keys[] = {"a", "b", "walked"};
@@ -458,7 +458,8 @@ START_TEST(a_statement_over_its_time_leaves_nothing_half_read)
 }
 END_TEST
 
-/* The rows go out while the statement runs on, and its error comes last. */
+/* The rows are sent while the statement still runs, and its error comes last.
+ */
 START_TEST(rows_before_an_error_do_not_count)
 {
     static const char *const keys[] = {"42", "3"};
@@ -547,8 +548,8 @@ END_TEST
 
 START_TEST(a_query_that_is_killed_fails_at_once)
 {
-    /* Of a row that is found before the query runs (by its primary key), MySQL
-     * takes a SLEEP that is killed for one that is over. */
+    /* If the row is found before the query runs (by its primary key), MySQL
+     * takes a killed SLEEP for one that has ended. */
     struct shed_source *source = open_source(
         &site, "SELECT k, SLEEP(20) FROM word WHERE CONCAT(k) IN (?)", NULL);
     struct ask ask;
@@ -665,7 +666,7 @@ START_TEST(a_lost_query_is_ended_over_a_new_connection)
 }
 END_TEST
 
-/* After a failover the same name is another server's. */
+/* After a failover, the same name leads to another server. */
 START_TEST(a_connection_of_another_server_is_not_killed)
 {
     struct shed_mysql_connection innocent, c;

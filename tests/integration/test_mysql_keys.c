@@ -1,5 +1,5 @@
-/* Keys that nobody expects, against a server: that they read no table, and that
- * one of them fails nothing but itself. Needs SHED_TEST_MYSQL. */
+/* Unexpected keys, against a server: they do not make it read a table, and one
+ * of them fails no other key. Needs SHED_TEST_MYSQL. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,8 +19,8 @@ static void tear_down(void)
 
 enum { MANY = 100 };
 
-/* The mode of the keys, in an option of its own: one loader, so that there is
- * one connection, and batches of MANY. */
+/* Options for this kind of keys: one loader, so that there is one connection,
+ * and batches of MANY. */
 static struct shed_source *open_by(const char *query, enum shed_mysql_key key)
 {
     struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
@@ -111,7 +111,8 @@ static const struct {
       "0123456789012345678901234567890123456789"}},
 };
 
-/* The server's own numbers tell: a twenty-digit key used to read every row. */
+/* By the server's own numbers: a key of twenty digits used to read every row.
+ */
 START_TEST(keys_that_no_row_has_read_no_table)
 {
     struct shed_source *source;
@@ -258,7 +259,7 @@ START_TEST(the_ends_of_an_integer_type_are_found_and_nothing_beyond)
 }
 END_TEST
 
-/* Absence is not what a table was before it was altered. */
+/* A key is not absent because it did not fit before the table was altered. */
 START_TEST(a_column_that_has_grown_has_new_keys)
 {
     static const char *const keys[] = {"5", "3000000000"};
@@ -302,7 +303,7 @@ END_TEST
 
 /* ----------------------------------------------------------------- odd keys */
 
-#define NO_LATIN1 "\xd0\xb6" /* a letter that latin1 has not */
+#define NO_LATIN1 "\xd0\xb6" /* a letter that is not in latin1 */
 
 static char names[MANY][32];
 static const char *keys[MANY];
@@ -378,7 +379,7 @@ START_TEST(many_odd_keys_do_not_multiply_the_queries)
 }
 END_TEST
 
-/* The rows of the others have been sent when the error comes. */
+/* The other keys' rows have been sent when the error comes. */
 START_TEST(a_key_whose_row_cannot_be_made_fails_alone)
 {
     enum { KEYS = 10, WITHOUT = 6 };

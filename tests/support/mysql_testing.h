@@ -1,5 +1,5 @@
-/* What the tests of the MySQL source share: an administrator's connection,
- * sources in a database of their own, and keys that are loaded. */
+/* Shared by the tests of MySQL: an administrator's connection, sources in a
+ * database of their own, and keys to load. */
 #ifndef MYSQL_TESTING_H
 #define MYSQL_TESTING_H
 
@@ -17,17 +17,19 @@
 
 enum { TEXT_BYTES = 512 };
 
-/* A server, and a database on it that nobody else uses. */
+/* A server, and a database of the test's own on it. */
 struct site {
     MYSQL *admin;
     char uri[TEXT_BYTES]; /* of the database */
     char database[64];
 };
 
-/* Use the server of this URI; what is missing fails the test. */
+/* Use the server of this URI, and create the database. Without a server the
+ * test fails. */
 void open_site(struct site *site, const char *uri);
 
-/* The table word, of which the rows 'a' and 'b' have 'A' and 'B'. */
+/* Create the table word, with the values 'A' and 'B' for the keys 'a' and 'b'.
+ */
 void make_words(struct site *site);
 
 /* Drop the database and leave. */
@@ -37,60 +39,73 @@ void close_site(struct site *site);
 void run_sql(struct site *site, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The first column of the first row, as a number. */
+/* Returns the first column of the first row, as a number. */
 unsigned long ask_sql(struct site *site, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Wait until a number that the server tells is as wanted. */
+/* Wait until a query returns the wanted number. */
 void wait_sql(struct site *site, unsigned long wanted, const char *sql);
 
-/* Make a table num of the numbers from 0 up to count, in n. */
+/* Create the table num, with the numbers from 0 to count - 1 in n. */
 void make_numbers(struct site *site, unsigned count);
 
-/* Servers differ. In SQL, in parentheses, of the session that it is run in: the
- * sum of the variables of its status with a name like this; and how often it
- * has done this with statements: "Prepare", "Execute", "Close". Both are to be
- * used before the next call. */
 bool is_mariadb(const struct site *site);
+
+/* SQL, in parentheses, for the sum of the session's status variables with a
+ * name like this; servers differ. Valid until the next call of this or the next
+ * function. */
 const char *session_sum(const struct site *site, const char *name);
+
+/* The same for the number of times that the session has done this with a
+ * prepared statement: "Prepare", "Execute", "Close". */
 const char *session_count(const struct site *site, const char *command);
 
-/* How many connections of the site's sources there are; sleepers: those that
- * run a query with SLEEP in it. */
+/* Returns the number of connections to the database, besides the
+ * administrator's. */
 unsigned long count_connections(struct site *site);
+
+/* Returns the number of those that run a query with SLEEP in it. */
 unsigned long count_sleepers(struct site *site);
+
+/* Wait until that number is as wanted. */
 void wait_sleepers(struct site *site, unsigned long wanted);
 
-/* The id of the one connection that there is. */
+/* Returns the id of the only connection. */
 unsigned long only_connection(struct site *site);
 
 struct shed_source *open_source(struct site *site, const char *query,
                                 const struct shed_mysql_options *options);
 
-/* A connection such as a source's thread has. */
+/* Open a connection such as a source's thread has. */
 void open_connection(struct site *site, struct shed_mysql_connection *c,
                      struct shed_mysql_config *config);
+
+/* Close it. */
 void close_connection(struct shed_mysql_connection *c,
                       struct shed_mysql_config *config);
 
-/* A key that is loaded. */
+/* A key to be loaded. */
 struct ask {
     struct shed_job job;
     struct shed_latch gate;
     struct shed_loaded loaded;
 };
 
-/* Begin to load a key; a batch is queued key by key, then woken. */
+/* Begin to load a key. */
 void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
                size_t size);
+
+/* Wait until it has settled. */
 void end_ask(struct ask *ask);
 
-/* Load one key, or several as one batch; every one of them settles. */
+/* Load a key. */
 void load_key(struct shed_source *source, struct ask *ask, const char *key);
+
+/* Load keys as one batch. */
 void load_keys(struct shed_source *source, struct ask *asks,
                const char *const *keys, size_t count);
 
-/* What was loaded; each gives the value back. */
+/* Check what was loaded, and release the value. */
 void assert_row(struct ask *ask, const void *data, size_t size);
 void assert_text(struct ask *ask, const char *text);
 void assert_kind(struct ask *ask, enum shed_kind kind);

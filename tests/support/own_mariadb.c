@@ -20,8 +20,8 @@
 
 enum { OPTION_BYTES = 128, OPTIONS_MAX = 24, START_PATIENCE = 2 };
 
-/* Become a program whose output goes to the log. Servers stand in sbin, which
- * is not in everybody's PATH. */
+/* Become a program whose output goes to the log. Servers are in sbin, which is
+ * not in everybody's PATH. */
 _Noreturn static void become(const struct own_mariadb *server, char **argv)
 {
     char path[1024], log[OPTION_BYTES];
@@ -124,8 +124,8 @@ static bool answers(const struct own_mariadb *server)
 
 void own_mariadb_start(struct own_mariadb *server)
 {
-    /* A server that starts clears the directory for temporary tables: another
-     * one's tables too, if they share it, and that one crashes. */
+    /* A server that starts clears its directory for temporary tables. Another
+     * server that shared it would lose its tables, and crash. */
     static const char *const options[] = {"--no-defaults",
                                           "--user=root",
                                           "--skip-networking",

@@ -11,7 +11,9 @@
 
 /* ------------------------------------------------------------------ queries */
 
-/* Expand text for room keys; "" if it is refused, the reason in err. */
+/* Expand text for room keys. Returns "" if it is refused, with the reason in
+ * err.
+ */
 static const char *expand(const char *text, size_t room, struct shed_error *err)
 {
     static char out[512];
@@ -54,7 +56,7 @@ START_TEST(rooms_are_powers_of_two_up_to_the_largest_batch)
 }
 END_TEST
 
-/* Each holds one placeholder at its end, and one that is none before. */
+/* Each has a placeholder at its end, and before it one that does not count. */
 static const char *const hiding_places[] = {
     "SELECT '(?)', v FROM t WHERE k IN (?)",
     "SELECT 'it''s (?)', v FROM t WHERE k IN (?)",

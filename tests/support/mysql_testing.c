@@ -195,14 +195,35 @@ unsigned long only_connection(struct site *site)
 
 /* -------------------------------------------------------------- the source */
 
+enum { PATIENCE_S = 60 };
+
+/* The defaults end what a busy machine only delays. What a test sets itself
+ * stays. */
+static struct shed_mysql_options
+patient(const struct shed_mysql_options *options)
+{
+    enum { PATIENCE_MS = PATIENCE_S * 1000 };
+    const struct shed_mysql_options defaults = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_mysql_options o = options != NULL ? *options : defaults;
+
+    if (o.connect_timeout_ms == defaults.connect_timeout_ms)
+        o.connect_timeout_ms = PATIENCE_MS;
+    if (o.read_timeout_ms == defaults.read_timeout_ms)
+        o.read_timeout_ms = PATIENCE_MS;
+    if (o.write_timeout_ms == defaults.write_timeout_ms)
+        o.write_timeout_ms = PATIENCE_MS;
+    return o;
+}
+
 struct shed_source *open_source(struct site *site, const char *query,
                                 const struct shed_mysql_options *options)
 {
+    struct shed_mysql_options o = patient(options);
     struct shed_source *source;
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_mysql_source_open(site->uri, query, options, &source,
-                                         &err) == SHED_OK,
+    ck_assert_msg(shed_mysql_source_open(site->uri, query, &o, &source, &err) ==
+                      SHED_OK,
                   "%s", err.reason);
     return source;
 }
@@ -265,9 +286,9 @@ void open_connection(struct site *site, struct shed_mysql_connection *c,
 {
     struct shed_mysql_failure failure;
 
-    *config = (struct shed_mysql_config){.connect_timeout_s = 5,
-                                         .read_timeout_s = 5,
-                                         .write_timeout_s = 5,
+    *config = (struct shed_mysql_config){.connect_timeout_s = PATIENCE_S,
+                                         .read_timeout_s = PATIENCE_S,
+                                         .write_timeout_s = PATIENCE_S,
                                          .statement_limit_ms = 60000};
     ck_assert_int_eq(shed_mysql_uri_parse(site->uri, &config->uri, NULL),
                      SHED_OK);

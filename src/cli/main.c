@@ -37,6 +37,21 @@ const struct cli_command cli_commands[] = {
      "after. The keys are sent in pipelines of a thousand. Status 0: it is so "
      "for all keys.\v" KEYS_HELP,
      "escaped stdin null ", cli_invalidate},
+    {"watch", "CACHE [KEY]", 1, 2,
+     "Show what happens to entries, as it happens",
+     "Leased, renewed, taken over, published, failed, invalidated, expired, "
+     "refreshing. It needs no keyspace notifications, but the rights to CLIENT "
+     "TRACKING, CLIENT ID, and SUBSCRIBE to &__redis__:invalidate, besides "
+     "GET, PTTL, TIME and PUBSUB NUMSUB. With --json, one object per line. "
+     "Ended by --count or --seconds, status 0: something happened; 1: "
+     "nothing.\v" KEYS_HELP,
+     "escaped count seconds rate ", cli_watch},
+    {"top", "CACHE", 1, 1, "Show the hottest keys, as far as Redis knows them",
+     "With an LFU maxmemory-policy by OBJECT FREQ, after one SCAN. With any "
+     "other, in how many of --seconds seconds each of the keys that were used "
+     "last is used (OBJECT IDLETIME). MONITOR is never used. Status 0: there "
+     "are entries; 1: there are none.",
+     "top seconds rate ", cli_top},
     {"scan", "CACHE", 1, 1,
      "Count a cache's entries: types, sizes, ages, the largest",
      "By SCAN, at a bounded rate, which looks at all keys of the database; "
@@ -57,6 +72,13 @@ const struct cli_command cli_commands[] = {
      "was released; 1: it was not, because it is free, or its holder may be "
      "alive.",
      "escaped exact-key release-dead grace ", cli_lock},
+    {"doctor", "[URI]", 0, 1,
+     "Tell what about a Redis will hurt, and what to do",
+     "Version, rights by name, tracking, eviction, persistence, clock, "
+     "latency, "
+     "connections. Nothing is written. Status 0: nothing will hurt; 1: there "
+     "are warnings or problems.",
+     "cache lock ", cli_doctor},
     {"ping", "", 0, 0, "Tell whether Redis answers, and how fast",
      "Status 0: it does; 3: it does not.", "count ", cli_ping},
 };

@@ -47,8 +47,13 @@ static const struct cli_option table[] = {
     {"count", 'n', "N", NUMBER, AT(count_limit), 1, 1000000000,
      "stop after so many"},
     {"rate", 'R', "N", NUMBER, AT(rate), 1, 10000000,
-     "do at most so many per second: keys that SCAN looks at (20000), for "
-     "check, keys compared (1000)"},
+     "do at most so many per second: keys that SCAN looks at (20000); for "
+     "check, keys compared (1000); for watch, changes shown (1000)"},
+    {"seconds", 'S', "N", NUMBER, AT(seconds), 1, 86400,
+     "go on for so many seconds"},
+    {"cache", 0, "NAME", TEXT, AT(cache), 0, 0,
+     "check the rights to this cache"},
+    {"lock", 0, "NAME", TEXT, AT(lock), 0, 0, "check the rights to this lock"},
     {"top", 0, "N", NUMBER, AT(top), 1, 1000, "show so many (10)"},
     {"mysql", 'm', "URI", TEXT, AT(mysql), 0, 0,
      "mysql://[user[:password]@]host[:port]/database or "

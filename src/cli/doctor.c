@@ -1,0 +1,439 @@
+/*
+ * doctor: what about a Redis will hurt, and what to do. It writes nothing.
+ *
+ * facts_read gathers what the server says; each check_... judges a part of it,
+ * and knows no Redis.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/latency.h"
+#include "cli/text.h"
+
+#define PINGS 20
+#define FINDINGS_MAX 32
+#define NAME_DEFAULT "snowshed"
+
+/* What is worth a word. */
+#define CLOCK_OFF_MS 1000
+#define SLOW_MEDIAN_MS 5.0
+#define SLOW_WORST_MS 100.0
+#define FULL_PERCENT 80
+#define FORK_US 200000
+#define US_PER_MS 1000
+
+enum level { OK, NOTE, WARNING, PROBLEM };
+
+struct finding {
+    const char *subject;
+    enum level level;
+    char is[SHED_REASON_BYTES + 64];
+    const char *means; /* "" where all is well */
+    const char *advice;
+};
+
+struct facts {
+    struct shed_reply *info;
+    const char *text; /* of INFO, "" if it is refused */
+    bool has_info;
+    struct cli_latency latency;
+    long long clock_off_ms; /* the server's is ahead by so much */
+    char tracking[128];     /* why CLIENT TRACKING is refused, or "" */
+    struct shed_error cache_rights, lock_rights;
+};
+
+struct doctor {
+    const struct cli_call *call;
+    struct cli_redis *redis;
+    struct facts facts;
+    struct finding findings[FINDINGS_MAX];
+    size_t count;
+};
+
+__attribute__((format(printf, 6, 7))) static void
+find(struct doctor *d, const char *subject, enum level level, const char *means,
+     const char *advice, const char *format, ...)
+{
+    struct finding *f = &d->findings[d->count];
+    va_list list;
+
+    if (d->count == FINDINGS_MAX)
+        return;
+    d->count++;
+    *f = (struct finding){subject, level, "", means, advice};
+    va_start(list, format);
+    (void)vsnprintf(f->is, sizeof(f->is), format, list);
+    va_end(list);
+}
+
+/* -------------------------------------------------------------------- facts */
+
+static const char *uri_of(const struct cli_call *call)
+{
+    return call->count > 0 ? call->words[0] : call->redis;
+}
+
+/* Between the moments before and after it was asked. */
+static void read_clock(struct doctor *d)
+{
+    uint64_t before_ms = shed_wall_ms(), after_ms;
+    struct shed_reply *time =
+        cli_redis_check(d->redis, cli_redis_ask(d->redis, "TIME"), "TIME");
+
+    after_ms = shed_wall_ms();
+    d->facts.clock_off_ms = (long long)cli_redis_clock_ms(time) -
+                            (long long)(before_ms + (after_ms - before_ms) / 2);
+    shed_reply_free(time);
+}
+
+static void read_tracking(struct doctor *d)
+{
+    struct shed_reply *reply = cli_redis_ask(d->redis, "CLIENT TRACKING ON");
+    const char *error = shed_reply_error(reply);
+
+    if (error != NULL)
+        (void)snprintf(d->facts.tracking, sizeof(d->facts.tracking), "%s",
+                       error);
+    else
+        shed_reply_free(cli_redis_ask(d->redis, "CLIENT TRACKING OFF"));
+    shed_reply_free(reply);
+}
+
+static void read_rights(struct doctor *d)
+{
+    const struct cli_call *call = d->call;
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client *client = NULL;
+    struct shed_error err;
+
+    options.connect_timeout_ms = options.command_timeout_ms = call->timeout_ms;
+    if (shed_client_open(uri_of(call), &options, &client, &err) != SHED_OK)
+        cli_fail(call, CLI_FAILED, "%s", err.reason);
+    (void)!shed_client_probe(
+        client, SHED_USE_CACHE,
+        shed_str(call->cache != NULL ? call->cache : NAME_DEFAULT),
+        call->timeout_ms, &d->facts.cache_rights);
+    (void)!shed_client_probe(
+        client, SHED_USE_LOCK,
+        shed_str(call->lock != NULL ? call->lock : NAME_DEFAULT),
+        call->timeout_ms, &d->facts.lock_rights);
+    shed_client_close(client);
+}
+
+static void read_facts(struct doctor *d)
+{
+    struct facts *f = &d->facts;
+    size_t size = 0;
+
+    f->info = cli_redis_ask(d->redis, "INFO");
+    f->text = shed_reply_bytes(f->info, &size);
+    f->has_info = f->text != NULL;
+    if (!f->has_info)
+        f->text = "";
+    cli_latency_measure(d->redis, PINGS, &f->latency);
+    read_clock(d);
+    read_tracking(d);
+    read_rights(d);
+}
+
+/* The value of a line "name:value" of INFO, cut to fit; "" without one. */
+static const char *fact(const struct facts *f, const char *name, char text[64])
+{
+    size_t size = strlen(name), n;
+
+    text[0] = '\0';
+    for (const char *at = f->text; at != NULL && *at != '\0';) {
+        if (strncmp(at, name, size) == 0 && at[size] == ':') {
+            at += size + 1;
+            n = strcspn(at, "\r\n");
+            (void)snprintf(text, 64, "%.*s", n < 63 ? (int)n : 63, at);
+            return text;
+        }
+        at = strchr(at, '\n');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return text;
+}
+
+static long long number(const struct facts *f, const char *name)
+{
+    char text[64];
+
+    return strtoll(fact(f, name, text), NULL, 10);
+}
+
+static bool is(const struct facts *f, const char *name, const char *value)
+{
+    char text[64];
+
+    return strcmp(fact(f, name, text), value) == 0;
+}
+
+/* ------------------------------------------------------------------ judging */
+
+static void check_version(struct doctor *d)
+{
+    char text[64];
+    long major = strtol(fact(&d->facts, "redis_version", text), NULL, 10);
+
+    if (!d->facts.has_info)
+        find(d, "version", WARNING, "INFO is refused, so little can be told.",
+             "Grant +info, at least for this call.", "not known");
+    else if (major < 6)
+        find(d, "version", PROBLEM,
+             "It cannot announce changes: waiters poll, and a dead loader is "
+             "found at the end of its lease.",
+             "Use Redis 6.0 or later, or Valkey.", "%s", text);
+    else if (major < 7)
+        find(d, "version", NOTE,
+             "It works; this one cannot say beforehand which rights are "
+             "missing.",
+             "Redis 7 or later tells rights by name.", "%s", text);
+    else
+        find(d, "version", OK, "", "", "%s", text);
+}
+
+static void check_role(struct doctor *d)
+{
+    char text[64];
+
+    if (is(&d->facts, "role", "slave"))
+        find(d, "role", PROBLEM,
+             "snowshed does not use a replica: it looks the name up again.",
+             "Give the address of the primary.", "replica");
+    else if (d->facts.has_info)
+        find(d, "role", OK, "", "", "%s with %lld replicas",
+             fact(&d->facts, "role", text),
+             number(&d->facts, "connected_slaves"));
+    if (is(&d->facts, "cluster_enabled", "1"))
+        find(d, "cluster", PROBLEM,
+             "snowshed speaks to one server: keys of other nodes are refused.",
+             "Use a Redis that is no cluster.", "on");
+    if (is(&d->facts, "loading", "1"))
+        find(d, "loading", PROBLEM, "It answers nothing until it has its data.",
+             "Wait.", "its data set is being loaded");
+}
+
+static void check_rights(struct doctor *d, const char *subject,
+                         const struct shed_error *rights, const char *option)
+{
+    if (rights->code == SHED_OK)
+        find(d, subject, OK, "", "", "all there");
+    else if (rights->code == SHED_EDENIED)
+        find(d, subject, PROBLEM,
+             "Calls of the library will fail with SHED_EDENIED, or poll where "
+             "they could be told.",
+             option, "%s", rights->reason);
+    else
+        find(d, subject, PROBLEM, "The library cannot use it.",
+             "See the reason.", "%s", rights->reason);
+}
+
+static void check_tracking(struct doctor *d)
+{
+    long long keys = number(&d->facts, "tracking_total_keys");
+
+    if (d->facts.tracking[0] != '\0')
+        find(d, "tracking", WARNING,
+             "Waiters are not told of changes: they poll, up to 150 ms late.",
+             "Grant +client|tracking and +subscribe to "
+             "&__redis__:invalidate; a proxy must pass them.",
+             "%s", d->facts.tracking);
+    else
+        find(d, "tracking", OK, "", "", "granted; %lld keys are tracked now",
+             keys);
+}
+
+static void check_eviction(struct doctor *d)
+{
+    long long most = number(&d->facts, "maxmemory");
+    long long used = number(&d->facts, "used_memory");
+    long long percent = most > 0 ? used * 100 / most : 0;
+    char policy[64], size[CLI_TEXT_BYTES];
+
+    (void)fact(&d->facts, "maxmemory_policy", policy);
+    if (!d->facts.has_info)
+        return;
+    if (most == 0)
+        find(d, "memory", NOTE,
+             "Nothing bounds it: when the host's memory is out, Redis is "
+             "killed, and all is lost at once.",
+             "Set maxmemory.", "%s used, no limit",
+             cli_size(size, (uint64_t)used));
+    else if (percent >= FULL_PERCENT)
+        find(d, "memory", WARNING,
+             "When it is full, entries are not stored, or others are evicted.",
+             "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is "
+             "large.",
+             "%lld %% of maxmemory used", percent);
+    else
+        find(d, "memory", OK, "", "", "%lld %% of maxmemory used", percent);
+    if (strcmp(policy, "noeviction") == 0)
+        find(d, "eviction", OK, "", "", "%s", policy);
+    else
+        find(d, "eviction", WARNING,
+             "It may evict locks and leases: two holders, or second loads.",
+             "Locks want noeviction (or a Redis of their own), or the fencing "
+             "guard. For a cache alone it is fine.",
+             "%s, %lld keys evicted so far", policy,
+             number(&d->facts, "evicted_keys"));
+}
+
+static void check_persistence(struct doctor *d)
+{
+    long long fork_us = number(&d->facts, "latest_fork_usec");
+    bool has_aof = is(&d->facts, "aof_enabled", "1");
+
+    if (!d->facts.has_info)
+        return;
+    if (is(&d->facts, "rdb_last_bgsave_status", "err") ||
+        (has_aof && is(&d->facts, "aof_last_write_status", "err")))
+        find(d, "persistence", PROBLEM,
+             "Redis refuses writes: entries are not stored, locks not given.",
+             "See its log: most often the disk is full. Then BGSAVE.",
+             "the last save failed");
+    else if (fork_us > FORK_US)
+        find(d, "persistence", WARNING,
+             "Everything waits for that long whenever it saves.",
+             "Save on a replica, or use less memory per server; look at "
+             "transparent huge pages.",
+             "the last save stopped it for %lld ms", fork_us / US_PER_MS);
+    else if (!has_aof)
+        find(d, "persistence", NOTE,
+             "After a crash what was written since the last save is gone: "
+             "locks and invalidations too.",
+             "Where a lock guards data, use the fencing guard; its numbers "
+             "survive by the clock. appendonly yes keeps more.",
+             "snapshots at most");
+    else
+        find(d, "persistence", OK, "", "", "append-only file");
+}
+
+static void check_clock(struct doctor *d)
+{
+    long long off = d->facts.clock_off_ms;
+
+    if (llabs(off) > CLOCK_OFF_MS)
+        find(d, "clock", WARNING,
+             "Leases and ages are by the server's clock, and are right; "
+             "TIMESTAMP locks and the times in logs are not.",
+             "Let both hosts use NTP.", "the server's is %lld ms %s ours",
+             llabs(off), off > 0 ? "ahead of" : "behind");
+    else
+        find(d, "clock", OK, "", "", "%lld ms apart", llabs(off));
+}
+
+static void check_latency(struct doctor *d)
+{
+    const struct cli_latency *l = &d->facts.latency;
+
+    if (l->median_ms > SLOW_MEDIAN_MS || l->slowest_ms > SLOW_WORST_MS)
+        find(d, "latency", WARNING,
+             "A hit costs that much, and a call with a short deadline fails.",
+             "Move closer; look for slow commands (SLOWLOG GET), swapping, or "
+             "a busy host.",
+             "median %.2f ms, slowest %.2f ms", l->median_ms, l->slowest_ms);
+    else
+        find(d, "latency", OK, "", "", "median %.2f ms, slowest %.2f ms",
+             l->median_ms, l->slowest_ms);
+}
+
+static void check_connections(struct doctor *d)
+{
+    long long now = number(&d->facts, "connected_clients");
+    long long most = number(&d->facts, "maxclients");
+    long long refused = number(&d->facts, "rejected_connections");
+
+    if (!d->facts.has_info)
+        return;
+    if (most > 0 && now * 100 / most >= FULL_PERCENT)
+        find(d, "connections", WARNING,
+             "Beyond the limit new ones are refused, and processes start "
+             "without a cache.",
+             "Raise maxclients (and the limit of open files); a snowshed "
+             "client has 2 and its links.",
+             "%lld of %lld", now, most);
+    else if (refused > 0)
+        find(d, "connections", WARNING,
+             "Since Redis started, processes were turned away.",
+             "Raise maxclients (and the limit of open files).",
+             "%lld, and %lld were refused", now, refused);
+    else
+        find(d, "connections", OK, "", "", "%lld of %lld", now, most);
+}
+
+static void judge(struct doctor *d)
+{
+    check_version(d);
+    check_role(d);
+    check_rights(d, "cache rights", &d->facts.cache_rights,
+                 "Grant these (ACL SETUSER), or check another name with "
+                 "--cache NAME.");
+    check_rights(d, "lock rights", &d->facts.lock_rights,
+                 "Grant these (ACL SETUSER), or check another name with "
+                 "--lock NAME.");
+    check_tracking(d);
+    check_eviction(d);
+    check_persistence(d);
+    check_clock(d);
+    check_latency(d);
+    check_connections(d);
+}
+
+/* ----------------------------------------------------------------- showing */
+
+static const char *const level_names[] = {
+    [OK] = "ok", [NOTE] = "note", [WARNING] = "warning", [PROBLEM] = "problem"};
+
+static void print_findings(const struct doctor *d)
+{
+    for (size_t i = 0; i < d->count; i++) {
+        const struct finding *f = &d->findings[i];
+        printf("%-8s %-13s ", level_names[f->level], f->subject);
+        cli_print_escaped(stdout, f->is, strlen(f->is), SIZE_MAX);
+        (void)putchar('\n');
+        if (f->level != OK)
+            printf("         %s\n         To do: %s\n", f->means, f->advice);
+    }
+}
+
+static json_t *findings_json(const struct doctor *d)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < d->count; i++) {
+        const struct finding *f = &d->findings[i];
+        json_t *object = json_pack("{s:s, s:s, s:s, s:s}", "subject",
+                                   f->subject, "level", level_names[f->level],
+                                   "means", f->means, "advice", f->advice);
+        cli_json_set_bytes(object, "is", f->is, strlen(f->is));
+        json_array_append_new(list, object);
+    }
+    return json_pack("{s:s, s:o, s:o, s:I}", "server", cli_redis_name(d->redis),
+                     "findings", list, "latency",
+                     cli_latency_json(&d->facts.latency), "clock_off_ms",
+                     (json_int_t)d->facts.clock_off_ms);
+}
+
+int cli_doctor(struct cli_call *call)
+{
+    struct doctor d = {.call = call};
+    enum level worst = OK;
+
+    d.redis = cli_redis_open(call, uri_of(call));
+    read_facts(&d);
+    judge(&d);
+    for (size_t i = 0; i < d.count; i++)
+        worst = d.findings[i].level > worst ? d.findings[i].level : worst;
+    if (call->is_json)
+        cli_json_print(call, findings_json(&d));
+    else
+        print_findings(&d);
+    shed_reply_free(d.facts.info);
+    cli_redis_close(d.redis);
+    return worst >= WARNING ? CLI_NO : CLI_YES;
+}

@@ -1,0 +1,49 @@
+# Completion of snowshed(1) for bash.                     -*- shell-script -*-
+
+_snowshed()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} command="" word i
+    local common="--redis --timeout --json --help --usage --version"
+    local commands="get why ttl invalidate watch top scan check lock doctor
+        ping"
+
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        case $word in
+        --redis | --timeout | -r | -t) ((i++)) ;; # and its value
+        -* | =) ;;
+        *)
+            command=$word
+            break
+            ;;
+        esac
+    done
+    case ${COMP_WORDS[COMP_CWORD - 1]} in
+    --redis | --mysql | --query | --timeout | --rate | --count | --seconds | \
+        --sample | --grace | --top | --cache | --lock)
+        return
+        ;;
+    esac
+    if [ -z "$command" ]; then
+        # one candidate per word is meant
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -W "$common $commands" -- "$cur"))
+        return
+    fi
+    case $command in
+    get) common+=" --escaped --raw" ;;
+    why | ttl) common+=" --escaped" ;;
+    invalidate) common+=" --escaped --stdin --null" ;;
+    watch) common+=" --escaped --count --seconds --rate" ;;
+    top) common+=" --top --seconds --rate" ;;
+    scan) common+=" --top --rate" ;;
+    check) common+=" --mysql --query --integer-keys --sample --rate --grace" ;;
+    lock) common+=" --escaped --exact-key --release-dead --grace" ;;
+    doctor) common+=" --cache --lock" ;;
+    ping) common+=" --count" ;;
+    esac
+    # shellcheck disable=SC2207
+    [[ $cur != -* ]] || COMPREPLY=($(compgen -W "$common" -- "$cur"))
+}
+
+complete -F _snowshed snowshed

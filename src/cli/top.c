@@ -1,0 +1,234 @@
+/*
+ * top: the hottest keys of a cache, as far as Redis knows them.
+ *
+ * Redis counts reads of a key only with an LFU policy (OBJECT FREQ, a
+ * logarithmic counter that decays). With any other it knows the second in which
+ * a key was last used (OBJECT IDLETIME). Then the keys that were used last are
+ * asked once a second, and what is told is in how many of these seconds each
+ * was used: keys that are used each second cannot be told apart. MONITOR would
+ * tell, and would halve the server's speed.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/text.h"
+#include "cli/walk.h"
+
+#define SHOWN_DEFAULT 10
+#define CANDIDATES 1000 /* asked once a second */
+#define LOOKS_DEFAULT 10
+#define LOOK_EVERY_MS 1000
+#define BAR_WIDTH 30
+
+struct hot {
+    char *key;
+    size_t size;
+    long long rank; /* FREQ, or less the idle seconds; then: seconds of use */
+};
+
+struct top {
+    const struct cli_call *call;
+    struct cli_redis *redis;
+    bool has_frequency;
+    struct hot *keys; /* in descending order */
+    size_t count, most;
+    uint64_t looks;
+};
+
+static void learn_policy(struct top *t)
+{
+    struct shed_reply *info = cli_redis_check(
+        t->redis, cli_redis_ask(t->redis, "INFO memory"), "INFO");
+    size_t size = 0;
+    const char *text = shed_reply_bytes(info, &size);
+    const char *policy =
+        text != NULL ? strstr(text, "maxmemory_policy:") : NULL;
+
+    t->has_frequency = policy != NULL && strstr(policy, "lfu") != NULL &&
+                       strstr(policy, "lfu") < policy + strcspn(policy, "\r\n");
+    shed_reply_free(info);
+}
+
+/* A key can be met twice. */
+static bool is_kept(const struct top *t, const char *key, size_t size)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->keys[i].size == size && memcmp(t->keys[i].key, key, size) == 0)
+            return true;
+    return false;
+}
+
+static void keep_if_hot(struct top *t, const char *key, size_t size,
+                        long long rank)
+{
+    size_t at = t->count;
+
+    if (at == t->most && t->keys[at - 1].rank >= rank)
+        return;
+    if (is_kept(t, key, size))
+        return;
+    if (at == t->most)
+        free(t->keys[--at].key);
+    else
+        t->count++;
+    for (; at > 0 && t->keys[at - 1].rank < rank; at--)
+        t->keys[at] = t->keys[at - 1];
+    t->keys[at] = (struct hot){cli_alloc(size, 1), size, rank};
+    memcpy(t->keys[at].key, key, size);
+}
+
+static void send_object(struct top *t, const char *key, size_t size)
+{
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, "OBJECT");
+    shed_args_add_text(&args, t->has_frequency ? "FREQ" : "IDLETIME");
+    shed_args_add(&args, key, size);
+    cli_redis_send(t->redis, &args);
+}
+
+/* -1: the key has gone. */
+static long long hear_object(struct top *t)
+{
+    struct shed_reply *reply = cli_redis_hear(t->redis);
+    long long number = shed_reply_integer(reply);
+
+    if (!shed_reply_begins(reply, "ERR no such key"))
+        (void)cli_redis_check(t->redis, reply, "OBJECT");
+    shed_reply_free(reply);
+    return number;
+}
+
+static bool is_entry(const char *key, size_t size)
+{
+    return size > 0 && key[size - 1] == '}';
+}
+
+static void rank_page(struct top *t, const struct shed_reply *keys)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < shed_reply_count(keys); i++) {
+        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
+        send_object(t, key, size);
+    }
+    for (size_t i = 0; i < shed_reply_count(keys); i++) {
+        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
+        long long number = hear_object(t);
+        if (number >= 0 && is_entry(key, size))
+            keep_if_hot(t, key, size, t->has_frequency ? number : -number);
+    }
+}
+
+static void walk_keys(struct top *t)
+{
+    struct shed_reply *keys;
+    struct cli_walk walk;
+
+    cli_walk_begin(&walk, t->redis, t->call->words[0]);
+    cli_walk_set_rate(&walk, t->call->rate);
+    while ((keys = cli_walk_next(&walk)) != NULL) {
+        rank_page(t, keys);
+        shed_reply_free(keys);
+    }
+    cli_walk_end(&walk);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct hot *x = a, *y = b;
+
+    return (x->rank < y->rank) - (x->rank > y->rank);
+}
+
+/* One look a second: whether each candidate was used in that second. */
+static void count_seconds(struct top *t)
+{
+    uint64_t looks = t->call->seconds > 0 ? t->call->seconds : LOOKS_DEFAULT;
+
+    for (size_t i = 0; i < t->count; i++)
+        t->keys[i].rank = 0;
+    for (; t->looks < looks; t->looks++) {
+        cli_sleep_ms(LOOK_EVERY_MS);
+        for (size_t i = 0; i < t->count; i++)
+            send_object(t, t->keys[i].key, t->keys[i].size);
+        for (size_t i = 0; i < t->count; i++)
+            t->keys[i].rank += hear_object(t) == 0;
+    }
+    qsort(t->keys, t->count, sizeof(*t->keys), compare);
+}
+
+/* ----------------------------------------------------------------- showing */
+
+static size_t shown(const struct top *t)
+{
+    size_t most = t->call->top > 0 ? (size_t)t->call->top : SHOWN_DEFAULT;
+
+    return t->count < most ? t->count : most;
+}
+
+static void print_text(const struct top *t)
+{
+    long long most = shown(t) > 0 && t->keys[0].rank > 0 ? t->keys[0].rank : 1;
+
+    for (size_t i = 0; i < shown(t); i++) {
+        printf("%6lld  %-*.*s  ", t->keys[i].rank, BAR_WIDTH,
+               (int)(t->keys[i].rank * BAR_WIDTH / most),
+               "##############################");
+        cli_print_escaped(stdout, t->keys[i].key, t->keys[i].size, SIZE_MAX);
+        (void)putchar('\n');
+    }
+    if (t->has_frequency)
+        printf("\nBy Redis's counter of uses (OBJECT FREQ): logarithmic, at "
+               "most 255, decaying.\n");
+    else
+        printf("\nIn how many of %" PRIu64 " seconds each was used (OBJECT "
+               "IDLETIME). Keys that are used\neach second cannot be told "
+               "apart; an LFU maxmemory-policy would count uses.\n",
+               t->looks);
+}
+
+static json_t *top_json(const struct top *t)
+{
+    json_t *keys = json_array();
+
+    for (size_t i = 0; i < shown(t); i++) {
+        json_t *key = json_object();
+        cli_json_set_bytes(key, "redis_key", t->keys[i].key, t->keys[i].size);
+        json_object_set_new(key, t->has_frequency ? "frequency" : "seconds",
+                            json_integer(t->keys[i].rank));
+        json_array_append_new(keys, key);
+    }
+    return json_pack("{s:s, s:I, s:o}", "method",
+                     t->has_frequency ? "frequency" : "idle time", "looks",
+                     (json_int_t)t->looks, "keys", keys);
+}
+
+int cli_top(struct cli_call *call)
+{
+    struct top t = {.call = call};
+    int status;
+
+    cli_check_cache(call, call->words[0]);
+    t.redis = cli_redis_open(call, NULL);
+    learn_policy(&t);
+    t.most = CANDIDATES;
+    t.keys = cli_alloc(t.most, sizeof(*t.keys));
+    walk_keys(&t);
+    if (!t.has_frequency && t.count > 0)
+        count_seconds(&t);
+    if (call->is_json)
+        cli_json_print(call, top_json(&t));
+    else if (t.count > 0)
+        print_text(&t);
+    else
+        printf("there are no entries of '%s'\n", call->words[0]);
+    status = t.count > 0 ? CLI_YES : CLI_NO;
+    for (size_t i = 0; i < t.count; i++)
+        free(t.keys[i].key);
+    free(t.keys);
+    cli_redis_close(t.redis);
+    return status;
+}

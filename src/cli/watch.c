@@ -1,0 +1,337 @@
+/*
+ * watch: what happens to the keys of a cache, as it happens.
+ *
+ * The server tells a second connection which keys with a prefix have changed
+ * (CLIENT TRACKING in broadcasting mode, Redis 6), and the first reads them. So
+ * no keyspace notifications are needed, and nothing is to be configured. What
+ * happens to a key faster than it is read is seen as one event; at more than
+ * --rate changes per second the rest is only counted.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/entry_view.h"
+#include "cli/text.h"
+
+#define RATE_DEFAULT 1000
+#define REFRESH_SUFFIX ":refresh"
+#define CHANNEL "__redis__:invalidate"
+#define SLOTS 65536
+#define MS_PER_S 1000
+/* Tracking ends with the first connection, which nobody uses while nothing
+ * changes: so it is asked, before a server's own timeout closes it. */
+#define LOOK_EVERY_MS 1000
+
+/* A key that was read before, by its hash; one of another hash may have taken
+ * its place. */
+struct known {
+    uint64_t hash;
+    enum cli_kind kind;
+    unsigned char version[SHED_ENTRY_VERSION_BYTES];
+    char process[SHED_ENTRY_PROCESS_BYTES];
+    uint64_t end_ms; /* when it expires, of this host's monotonic clock */
+};
+
+struct watch {
+    const struct cli_call *call;
+    struct cli_redis *redis, *pushes;
+    struct known *known; /* SLOTS */
+    uint64_t events, missed;
+    uint64_t second_ms, in_second; /* for the rate */
+};
+
+/* ------------------------------------------------------- what has happened */
+
+/* FNV-1a. */
+static uint64_t hash_of(const struct cli_key *key)
+{
+    uint64_t hash = 14695981039346656037U;
+
+    for (size_t i = 0; i < key->named.key.redis_size; i++)
+        hash = (hash ^ (unsigned char)key->named.key.redis[i]) * 1099511628211U;
+    return hash;
+}
+
+static void remember(struct known *known, uint64_t hash,
+                     const struct cli_entry *e)
+{
+    size_t size;
+    const char *bytes = shed_reply_bytes(e->reply, &size);
+
+    *known =
+        (struct known){.hash = hash, .kind = e->kind, .end_ms = UINT64_MAX};
+    if (e->pttl >= 0)
+        known->end_ms = shed_now_ms() + (uint64_t)e->pttl;
+    if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE ||
+        e->kind == CLI_LEASE || e->kind == CLI_FAILURE)
+        memcpy(known->version, shed_entry_version(bytes),
+               sizeof(known->version));
+    if (e->kind == CLI_LEASE)
+        memcpy(known->process, e->holder.process, sizeof(known->process));
+}
+
+static const char *event_of_none(const struct known *before)
+{
+    if (before->kind == CLI_NONE)
+        return "removed";
+    return shed_now_ms() >= before->end_ms ? "expired" : "invalidated";
+}
+
+static const char *event_of_lease(const struct known *before,
+                                  const struct known *now)
+{
+    if (before->kind != CLI_LEASE ||
+        memcmp(before->version, now->version, sizeof(now->version)) != 0)
+        return "leased";
+    return memcmp(before->process, now->process, sizeof(now->process)) == 0
+               ? "renewed"
+               : "taken over";
+}
+
+/* NULL: nothing that is worth a line. */
+static const char *event_of(const struct known *before, const struct known *now)
+{
+    bool is_same =
+        before->kind == now->kind &&
+        memcmp(before->version, now->version, sizeof(now->version)) == 0;
+
+    switch (now->kind) {
+    case CLI_NONE:
+        return event_of_none(before);
+    case CLI_LEASE:
+        return event_of_lease(before, now);
+    case CLI_VALUE:
+    case CLI_NEGATIVE:
+        return is_same ? NULL : "published";
+    case CLI_FAILURE:
+        return is_same ? NULL : "failed";
+    case CLI_DAMAGED:
+        return "damaged";
+    case CLI_FOREIGN:
+    case CLI_OTHER:
+        break;
+    }
+    return "foreign";
+}
+
+/* -------------------------------------------------------------------- lines */
+
+static void print_detail(const struct cli_entry *e)
+{
+    char size[CLI_TEXT_BYTES], ttl[CLI_TEXT_BYTES];
+
+    (void)cli_duration(ttl, e->pttl > 0 ? (uint64_t)e->pttl : 0);
+    if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE) {
+        printf("%s, ttl %s",
+               e->kind == CLI_NEGATIVE ? "no such row"
+                                       : cli_size(size, e->entry.payload_size),
+               ttl);
+    } else if (e->kind == CLI_LEASE) {
+        printf("process ");
+        cli_print_escaped(stdout, e->holder.process, sizeof(e->holder.process),
+                          SIZE_MAX);
+    } else if (e->kind == CLI_FAILURE) {
+        printf("%s: ", shed_code_name((enum shed_code)e->entry.row_version));
+        cli_print_escaped(stdout, e->entry.payload, e->entry.payload_size,
+                          SHED_REASON_BYTES);
+    }
+}
+
+static void print_event(struct watch *w, const char *event,
+                        const struct cli_entry *e)
+{
+    char date[CLI_TEXT_BYTES];
+    uint64_t now_ms = shed_wall_ms();
+
+    w->events++;
+    if (w->call->is_json) {
+        cli_json_print_line(
+            w->call, json_pack("{s:I, s:s, s:o}", "at_ms", (json_int_t)now_ms,
+                               "event", event, "entry", cli_entry_json(e)));
+        return;
+    }
+    printf("%s  %-11s  ", cli_date(date, now_ms), event);
+    cli_print_escaped(stdout, e->key->named.key.redis,
+                      e->key->named.key.redis_size, SIZE_MAX);
+    printf("  ");
+    print_detail(e);
+    printf("\n");
+    cli_flush(w->call);
+}
+
+static void print_note(struct watch *w, const char *event, uint64_t count)
+{
+    char date[CLI_TEXT_BYTES];
+    uint64_t now_ms = shed_wall_ms();
+
+    if (w->call->is_json) {
+        cli_json_print_line(
+            w->call, json_pack("{s:I, s:s, s:I}", "at_ms", (json_int_t)now_ms,
+                               "event", event, "count", (json_int_t)count));
+        return;
+    }
+    printf("%s  %-11s  %" PRIu64 "\n", cli_date(date, now_ms), event, count);
+    cli_flush(w->call);
+}
+
+/* --------------------------------------------------------------- the pushes */
+
+static bool may_read(struct watch *w)
+{
+    uint64_t rate = w->call->rate > 0 ? w->call->rate : RATE_DEFAULT;
+    uint64_t now_ms = shed_now_ms();
+
+    if (now_ms >= w->second_ms + MS_PER_S) {
+        if (w->missed > 0)
+            print_note(w, "not shown", w->missed);
+        w->missed = 0;
+        w->second_ms = now_ms;
+        w->in_second = 0;
+    }
+    if (w->in_second++ < rate)
+        return true;
+    w->missed++;
+    return false;
+}
+
+static void on_change(struct watch *w, const char *bytes, size_t size)
+{
+    size_t suffix = strlen(REFRESH_SUFFIX);
+    bool is_refresh = size > suffix && memcmp(bytes + size - suffix,
+                                              REFRESH_SUFFIX, suffix) == 0;
+    struct cli_key key;
+    struct cli_entry entry;
+    struct known now, *slot;
+    const char *event;
+
+    if (is_refresh)
+        size -= suffix;
+    if (!cli_key_parse(&key, w->call->words[0], bytes, size) || !may_read(w))
+        return;
+    cli_entry_read(w->redis, &key, &entry);
+    remember(&now, hash_of(&key), &entry);
+    slot = &w->known[now.hash % SLOTS];
+    if (slot->hash != now.hash)
+        *slot = (struct known){.kind = CLI_NONE};
+    event = is_refresh ? entry.refresh_pttl != -2 ? "refreshing" : NULL
+                       : event_of(slot, &now);
+    if (!is_refresh)
+        *slot = now;
+    if (event != NULL)
+        print_event(w, event, &entry);
+    cli_entry_free(&entry);
+}
+
+static bool is_over(const struct watch *w)
+{
+    return w->call->count_limit > 0 && w->events >= w->call->count_limit;
+}
+
+/* ["message", channel, [key...]]; no keys: the database was emptied. */
+static void on_push(struct watch *w, const struct shed_reply *push)
+{
+    const struct shed_reply *keys = shed_reply_at(push, 2);
+
+    if (shed_reply_is_nil(keys)) {
+        memset(w->known, 0, SLOTS * sizeof(*w->known));
+        print_note(w, "emptied", 0);
+        w->events++;
+    }
+    for (size_t i = 0; i < shed_reply_count(keys) && !is_over(w); i++) {
+        size_t size = 0;
+        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
+        if (key != NULL)
+            on_change(w, key, size);
+    }
+}
+
+/* ---------------------------------------------------------------- the set-up
+ */
+
+static void track(struct watch *w, const char *prefix, size_t size)
+{
+    struct shed_reply *reply = cli_redis_check(
+        w->pushes, cli_redis_ask(w->pushes, "CLIENT ID"), "CLIENT ID");
+    struct shed_args args = {0};
+    char id[32];
+
+    (void)snprintf(id, sizeof(id), "%lld", shed_reply_integer(reply));
+    shed_reply_free(reply);
+    shed_reply_free(cli_redis_check(
+        w->pushes, cli_redis_ask(w->pushes, "SUBSCRIBE " CHANNEL),
+        "SUBSCRIBE to &" CHANNEL));
+    shed_args_add_text(&args, "CLIENT");
+    shed_args_add_text(&args, "TRACKING");
+    shed_args_add_text(&args, "ON");
+    shed_args_add_text(&args, "REDIRECT");
+    shed_args_add_text(&args, id);
+    shed_args_add_text(&args, "BCAST");
+    shed_args_add_text(&args, "PREFIX");
+    shed_args_add(&args, prefix, size);
+    shed_reply_free(cli_redis_check(w->redis, cli_redis_call(w->redis, &args),
+                                    "CLIENT TRACKING"));
+}
+
+/* What is there at the beginning, of a single key: so that its first change is
+ * named rightly. */
+static void learn(struct watch *w, const struct cli_key *key)
+{
+    struct cli_entry entry;
+    uint64_t hash = hash_of(key);
+
+    cli_entry_read(w->redis, key, &entry);
+    remember(&w->known[hash % SLOTS], hash, &entry);
+    cli_entry_free(&entry);
+}
+
+static void begin(struct watch *w)
+{
+    const struct cli_call *call = w->call;
+    char prefix[SHED_NAME_MAX_BYTES + 4];
+    struct cli_key key;
+
+    cli_check_cache(call, call->words[0]);
+    if (call->count > 1)
+        cli_key_init(&key, call, call->words[0], call->words[1]);
+    w->redis = cli_redis_open(call, NULL);
+    w->pushes = cli_redis_open(call, NULL);
+    if (call->count > 1) {
+        track(w, key.named.key.redis, key.named.key.redis_size);
+        learn(w, &key);
+    } else {
+        (void)snprintf(prefix, sizeof(prefix), "%s:{", call->words[0]);
+        track(w, prefix, strlen(prefix));
+    }
+    if (!call->is_json)
+        (void)fprintf(stderr, "watching %s at %s; Ctrl-C ends it\n",
+                      call->words[0], cli_redis_name(w->redis));
+}
+
+int cli_watch(struct cli_call *call)
+{
+    struct watch w = {.call = call,
+                      .known = cli_alloc(SLOTS, sizeof(*w.known))};
+    uint64_t end_ms = call->seconds > 0
+                          ? shed_now_ms() + call->seconds * MS_PER_S
+                          : UINT64_MAX;
+
+    begin(&w);
+    while (!is_over(&w) && shed_now_ms() < end_ms) {
+        uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
+        struct shed_reply *push = cli_redis_hear_for(
+            w.pushes, left_ms < LOOK_EVERY_MS ? left_ms : LOOK_EVERY_MS);
+        if (push != NULL)
+            on_push(&w, push);
+        else
+            shed_reply_free(cli_redis_check(
+                w.redis, cli_redis_ask(w.redis, "PING"), "PING"));
+        shed_reply_free(push);
+    }
+    cli_redis_close(w.redis);
+    cli_redis_close(w.pushes);
+    free(w.known);
+    return w.events > 0 ? CLI_YES : CLI_NO;
+}

@@ -173,5 +173,6 @@ int main(int argc, char **argv)
     cli_options_parse(&call, argc, argv);
     status = call.command->run(&call);
     cli_flush(&call);
+    free(call.words);
     return status;
 }

@@ -21,13 +21,13 @@
 #define ANSWER_TIMEOUT_MS 10000 /* a slow host is not a dead server */
 #define PATIENCE_US (60 * 1000000ULL)
 
-struct booth {
-    struct hall *hall;
+struct process {
+    struct showing *showing;
     struct shed_client *client;
 };
 
 struct thread {
-    struct booth *booth;
+    struct process *process;
     struct statements *sql;
     struct shed_error err; /* of the last call that failed */
     /* the purchase under way */
@@ -44,7 +44,7 @@ struct thread {
 
 static void close_booth(void *process)
 {
-    struct booth *b = process;
+    struct process *b = process;
 
     shed_client_close(b->client);
     free(b);
@@ -54,11 +54,11 @@ static void *open_booth(const struct settings *settings, char *why, size_t size)
 {
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_error err = {0};
-    struct booth *b = calloc(1, sizeof(*b));
+    struct process *b = calloc(1, sizeof(*b));
 
     if (b == NULL)
         return NULL;
-    b->hall = hall_of(settings->record);
+    b->showing = showing_of(settings->record);
     options.command_timeout_ms = ANSWER_TIMEOUT_MS;
     if (shed_client_open(settings->redis_uri, &options, &b->client, &err) ==
         SHED_OK)
@@ -83,7 +83,7 @@ static void *enter_booth(void *process, char *why, size_t size)
 
     if (t == NULL)
         return NULL;
-    t->booth = process;
+    t->process = process;
     t->sql = ledger_open(why, size);
     if (t->sql != NULL)
         return t;
@@ -160,7 +160,7 @@ static enum shed_code open_lock(struct thread *t)
     options.watchdog = 0; /* a hold is to end when nobody pays */
     t->name_size = (size_t)snprintf(t->name, NAME_BYTES, "seat:%llu",
                                     (unsigned long long)t->seat);
-    return shed_lock_open(t->booth->client, shed_bytes(t->name, t->name_size),
+    return shed_lock_open(t->process->client, shed_bytes(t->name, t->name_size),
                           &options, &t->lock, &t->err);
 }
 
@@ -194,7 +194,7 @@ static enum answer give_back(struct thread *t)
         return ANSWER_LEFT;
     if (code != SHED_ELOST)
         return ANSWER_FAILED;
-    atomic_fetch_add(&t->booth->hall->lost, 1);
+    atomic_fetch_add(&t->process->showing->lost, 1);
     return ANSWER_LOST;
 }
 
@@ -215,10 +215,10 @@ static enum answer pay(struct thread *t)
         return code == SHED_ELOST ? ANSWER_LOST : ANSWER_FAILED;
     /* The card service says that it will pay. That takes long, so no
      * transaction is open; the charge itself is the row in it. */
-    hall_arrive(t->booth->hall, t->visit, STATION_CARD, plan->card_ms);
+    showing_arrive(t->process->showing, t->visit, STATION_CARD, plan->card_ms);
     answer = transact(t, sell_seat);
     if (answer == ANSWER_LOST)
-        atomic_fetch_add(&t->booth->hall->refused, 1);
+        atomic_fetch_add(&t->process->showing->refused, 1);
     if (answer != ANSWER_NONE)
         return answer;
     /* Sold. A hold that has ended by now has harmed nobody. */
@@ -229,7 +229,8 @@ static enum answer use_hold(struct thread *t)
 {
     const struct plan *plan = &t->visit->plan;
 
-    hall_arrive(t->booth->hall, t->visit, STATION_SEAT, plan->choose_ms);
+    showing_arrive(t->process->showing, t->visit, STATION_SEAT,
+                   plan->choose_ms);
     switch (plan->then) {
     case THEN_GIVE_BACK:
         return give_back(t);
@@ -302,14 +303,14 @@ static enum answer try_seats(struct thread *t, const uint64_t *seats,
 /* Until he has one, or all are sold. */
 static enum answer buy_any(struct thread *t)
 {
-    struct hall *h = t->booth->hall;
+    struct showing *h = t->process->showing;
     uint64_t random = h->seed + t->buyer, seats[SEATS_IN_SIGHT];
     uint64_t deadline_us = demo_now_us() + PATIENCE_US;
     enum answer answer = ANSWER_TAKEN;
     size_t count;
 
     while (is_worth_another(answer) && demo_now_us() < deadline_us) {
-        if (ledger_list_free(t->sql, h->showing, seats, SEATS_IN_SIGHT,
+        if (ledger_list_free(t->sql, h->number, seats, SEATS_IN_SIGHT,
                              &count) != STATEMENT_OK)
             return ANSWER_FAILED;
         if (count == 0)
@@ -325,7 +326,7 @@ static bool get_held(void *thread, const uint64_t *ids, size_t count,
                      bool *did_load, char *why, size_t size)
 {
     struct thread *t = thread;
-    struct visit *v = &t->booth->hall->visit[ids[0]];
+    struct visit *v = &t->process->showing->visit[ids[0]];
     enum answer answer;
 
     (void)count; /* one */
@@ -333,11 +334,11 @@ static bool get_held(void *thread, const uint64_t *ids, size_t count,
     t->visit = v;
     t->buyer = ids[0] + 1;
     t->err = (struct shed_error){0};
-    hall_arrive(t->booth->hall, v, STATION_DOOR, 0);
+    showing_arrive(t->process->showing, v, STATION_DOOR, 0);
     answer = v->plan.seat != 0 ? try_seat(t, v->plan.seat, v->plan.wait_ms)
                                : buy_any(t);
     if (answer < ANSWERS) {
-        hall_tell(v, answer);
+        showing_tell(v, answer);
         return true;
     }
     (void)snprintf(why, size, "%s",

@@ -112,7 +112,7 @@ enum statement_code ledger_add_seat(struct statements *s, uint64_t seat,
 }
 
 struct match {
-    const struct hall *hall;
+    const struct showing *showing;
     uint64_t right; /* told that they bought it, and they have it */
     uint64_t wrong; /* charged, but told that they are not */
     uint64_t untold;
@@ -122,7 +122,7 @@ struct match {
 static void match_charge(void *user, const uint64_t *row)
 {
     struct match *m = user;
-    const struct hall *h = m->hall;
+    const struct showing *h = m->showing;
     enum answer told = ANSWER_NONE;
 
     if (row[0] >= 1 && row[0] <= h->buyers)
@@ -132,16 +132,17 @@ static void match_charge(void *user, const uint64_t *row)
     m->wrong += told != ANSWER_BOUGHT && told != ANSWER_NONE;
 }
 
-enum statement_code ledger_prove(struct statements *s, const struct hall *hall,
+enum statement_code ledger_prove(struct statements *s,
+                                 const struct showing *showing,
                                  struct proof *proof)
 {
-    struct match m = {.hall = hall};
+    struct match m = {.showing = showing};
     uint64_t n[6];
     enum statement_code code =
-        statements_row(s, COUNT_SEATS, &hall->showing, 6, n);
+        statements_row(s, COUNT_SEATS, &showing->number, 6, n);
 
     if (code == STATEMENT_OK)
-        code = statements_query(s, LIST_CHARGED, &hall->showing, 2,
+        code = statements_query(s, LIST_CHARGED, &showing->number, 2,
                                 match_charge, &m);
     if (code != STATEMENT_OK && code != STATEMENT_NONE)
         return code;
@@ -152,7 +153,7 @@ enum statement_code ledger_prove(struct statements *s, const struct hall *hall,
                             .in_vain = n[3],
                             .twice = n[4],
                             .unpaid = n[5],
-                            .misled = hall_count(hall, ANSWER_BOUGHT) -
+                            .misled = showing_count(showing, ANSWER_BOUGHT) -
                                       m.right + m.wrong};
     return STATEMENT_OK;
 }

@@ -3,7 +3,7 @@
 #define DEMO_SEATS_LEDGER_H
 
 #include "common/statements.h"
-#include "hall.h"
+#include "showing.h"
 
 #define PRICE_CENTS 1200
 
@@ -56,7 +56,8 @@ struct proof {
 #undef PROOF_FIELD
 };
 
-enum statement_code ledger_prove(struct statements *s, const struct hall *hall,
+enum statement_code ledger_prove(struct statements *s,
+                                 const struct showing *showing,
                                  struct proof *proof);
 
 #endif

@@ -12,7 +12,7 @@
 #include "strategies.h"
 
 struct thread {
-    struct hall *hall;
+    struct showing *showing;
     struct statements *sql;
 };
 
@@ -20,7 +20,7 @@ static void *open_plain(const struct settings *settings, char *why, size_t size)
 {
     (void)why;
     (void)size;
-    return hall_of(settings->record);
+    return showing_of(settings->record);
 }
 
 static void leave_plain(void *arg)
@@ -38,7 +38,7 @@ static void *enter_plain(void *process, char *why, size_t size)
 
     if (t == NULL)
         return NULL;
-    t->hall = process;
+    t->showing = process;
     t->sql = ledger_open(why, size);
     if (t->sql != NULL)
         return t;
@@ -51,8 +51,8 @@ static enum statement_code pay(struct thread *t, struct visit *v, uint64_t seat,
 {
     enum statement_code code;
 
-    hall_arrive(t->hall, v, STATION_SEAT, v->plan.choose_ms);
-    hall_arrive(t->hall, v, STATION_CARD, v->plan.card_ms);
+    showing_arrive(t->showing, v, STATION_SEAT, v->plan.choose_ms);
+    showing_arrive(t->showing, v, STATION_CARD, v->plan.card_ms);
     code = ledger_charge(t->sql, seat, buyer, 0);
     return code == STATEMENT_OK ? ledger_overwrite(t->sql, seat, buyer) : code;
 }
@@ -61,11 +61,11 @@ static bool get_plain(void *thread, const uint64_t *ids, size_t count,
                       bool *did_load, char *why, size_t size)
 {
     struct thread *t = thread;
-    struct visit *v = &t->hall->visit[ids[0]];
-    uint64_t random = t->hall->seed + ids[0], seats[SEATS_IN_SIGHT];
+    struct visit *v = &t->showing->visit[ids[0]];
+    uint64_t random = t->showing->seed + ids[0], seats[SEATS_IN_SIGHT];
     size_t free_seats = 0;
-    enum statement_code code = ledger_list_free(t->sql, t->hall->showing, seats,
-                                                SEATS_IN_SIGHT, &free_seats);
+    enum statement_code code = ledger_list_free(
+        t->sql, t->showing->number, seats, SEATS_IN_SIGHT, &free_seats);
 
     (void)count; /* one */
     (void)did_load;
@@ -75,7 +75,7 @@ static bool get_plain(void *thread, const uint64_t *ids, size_t count,
         (void)snprintf(why, size, "%s", statements_why(t->sql));
         return false;
     }
-    hall_tell(v, free_seats > 0 ? ANSWER_BOUGHT : ANSWER_SOLD);
+    showing_tell(v, free_seats > 0 ? ANSWER_BOUGHT : ANSWER_SOLD);
     return true;
 }
 

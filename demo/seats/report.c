@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "scenes.h"
+#include "scenarios.h"
 
 struct figure {
     const char *json, *title;
@@ -49,11 +49,11 @@ static void print_row(FILE *out, const char *title, const char *happened,
                   verdict);
 }
 
-static const struct outcome *find(const struct script *script,
+static const struct outcome *find(const struct scenario *scenario,
                                   const struct outcome *outcomes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (strcmp(outcomes[i].name, script->name) == 0)
+        if (strcmp(outcomes[i].name, scenario->name) == 0)
             return &outcomes[i];
     return NULL;
 }

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "stage.h"
+#include "runner.h"
 
 void seats_table(FILE *out, const struct options *options,
                  const struct outcome *outcomes, size_t count);

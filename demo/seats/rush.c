@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "scenes.h"
+#include "scenarios.h"
 
 #define CHOOSE_MS 30   /* at most */
 #define CARD_MIN_MS 10 /* of the card service */
@@ -26,7 +26,7 @@ struct rush {
 
 static void plan_buyers(struct scene *s)
 {
-    for (uint64_t i = 0; i < s->hall->buyers; i++) {
+    for (uint64_t i = 0; i < s->showing->buyers; i++) {
         struct plan *plan = scene_plan(s, i);
         plan->seat = 0;
         plan->wait_ms = WAIT_MS;
@@ -43,7 +43,7 @@ static bool is_kill_due(const struct rush *r)
     const struct options *o = r->scene->options;
 
     return r->kills < o->kills &&
-           hall_count(r->scene->hall, ANSWER_BOUGHT) * o->kills >=
+           showing_count(r->scene->showing, ANSWER_BOUGHT) * o->kills >=
                r->kills * o->seats;
 }
 
@@ -72,22 +72,22 @@ static void show(struct rush *r, uint64_t outside)
     (void)fprintf(
         stderr, "\r\033[K%s: %llu of %llu buyers have come, %llu have a seat",
         r->scene->out->title,
-        (unsigned long long)(r->scene->hall->buyers - outside),
-        (unsigned long long)r->scene->hall->buyers,
-        (unsigned long long)hall_count(r->scene->hall, ANSWER_BOUGHT));
+        (unsigned long long)(r->scene->showing->buyers - outside),
+        (unsigned long long)r->scene->showing->buyers,
+        (unsigned long long)showing_count(r->scene->showing, ANSWER_BOUGHT));
 }
 
 /* Until all have come. Returns false if none comes for too long. */
 static bool run(struct rush *r)
 {
     struct scene *s = r->scene;
-    uint64_t moved_us = demo_now_us(), outside = s->hall->buyers, now;
+    uint64_t moved_us = demo_now_us(), outside = s->showing->buyers, now;
 
-    while (outside > 0 && atomic_load(&s->hall->record.errors) == 0) {
+    while (outside > 0 && atomic_load(&s->showing->record.errors) == 0) {
         if (is_kill_due(r))
             kill_one(r);
-        hall_sleep_ms(LOOK_MS);
-        now = hall_count_at(s->hall, STATION_OUTSIDE);
+        showing_sleep_ms(LOOK_MS);
+        now = showing_count_at(s->showing, STATION_OUTSIDE);
         if (now != outside)
             moved_us = demo_now_us();
         else if (demo_now_us() - moved_us > scene_patience_ms(s) * 1000)
@@ -98,24 +98,24 @@ static bool run(struct rush *r)
     return true;
 }
 
-static bool act_rush(struct scene *s, const struct strategy *strategy)
+static bool run_rush(struct scene *s, const struct strategy *strategy)
 {
     struct rush r = {.scene = s};
 
     plan_buyers(s);
-    r.fleet = scene_start(s, 0, s->hall->buyers, strategy,
+    r.fleet = scene_start(s, 0, s->showing->buyers, strategy,
                           s->options->processes, s->options->threads);
     return run(&r);
 }
 
-static bool act_without(struct scene *s)
+static bool run_without(struct scene *s)
 {
-    return act_rush(s, &seats_plain);
+    return run_rush(s, &seats_plain);
 }
 
-static bool act_with(struct scene *s)
+static bool run_with(struct scene *s)
 {
-    return act_rush(s, &seats_held);
+    return run_rush(s, &seats_held);
 }
 
 static void tell(struct scene *s)
@@ -130,7 +130,7 @@ static void tell(struct scene *s)
                    (unsigned long long)s->out->kills);
 }
 
-static bool judge_without(struct scene *s)
+static bool check_without(struct scene *s)
 {
     tell(s);
     return s->out->proof.in_vain > 0;
@@ -138,7 +138,7 @@ static bool judge_without(struct scene *s)
 
 /* Everybody has a seat, or heard that all are sold, which they are; but for
  * those whose process was killed. */
-static bool judge_with(struct scene *s)
+static bool check_with(struct scene *s)
 {
     const uint64_t *told = s->out->told;
     const struct proof *p = &s->out->proof;
@@ -149,17 +149,17 @@ static bool judge_with(struct scene *s)
            (told[ANSWER_NONE] == 0 || s->out->kills > 0);
 }
 
-const struct script rush_without = {.name = "hall without",
-                                    .title = "a hall without holds",
-                                    .expected = "charges in vain",
-                                    .is_hall = true,
-                                    .act = act_without,
-                                    .judge = judge_without};
+const struct scenario rush_without = {.name = "hall without",
+                                      .title = "a hall without holds",
+                                      .expected = "charges in vain",
+                                      .is_whole_hall = true,
+                                      .run = run_without,
+                                      .check = check_without};
 
-const struct script rush_with = {.name = "hall with",
-                                 .title = "a hall with holds",
-                                 .expected = "a charge for each sold seat",
-                                 .is_hall = true,
-                                 .is_protected = true,
-                                 .act = act_with,
-                                 .judge = judge_with};
+const struct scenario rush_with = {.name = "hall with",
+                                   .title = "a hall with holds",
+                                   .expected = "a charge for each sold seat",
+                                   .is_whole_hall = true,
+                                   .is_protected = true,
+                                   .run = run_with,
+                                   .check = check_with};

@@ -7,7 +7,7 @@
 #include "common/cli.h"
 #include "common/place.h"
 #include "report.h"
-#include "scenes.h"
+#include "scenarios.h"
 
 /* A line here is a line of the text. */
 /* clang-format off */
@@ -62,23 +62,23 @@ static const struct cli cli = {.program = "seats",
 /* Returns whether all went as expected. */
 static bool play_all(const struct options *options, struct outcome *outcomes)
 {
-    struct stage *stage = stage_create(options);
+    struct runner *runner = runner_create(options);
     bool is_good = true;
 
-    for (size_t i = 0; i < SCENES; i++) {
-        stage_play(stage, seats_scenes[i], &outcomes[i]);
+    for (size_t i = 0; i < SCENARIOS; i++) {
+        runner_run(runner, seats_scenarios[i], &outcomes[i]);
         is_good &= outcomes[i].is_good;
     }
     if (isatty(STDERR_FILENO))
         (void)fprintf(stderr, "\r\033[K");
-    stage_destroy(stage);
+    runner_destroy(runner);
     return is_good;
 }
 
 /* What did not hold stands below the table, once more. */
 static void name_failures(const struct outcome *outcomes)
 {
-    for (size_t i = 0; i < SCENES; i++)
+    for (size_t i = 0; i < SCENARIOS; i++)
         if (!outcomes[i].is_good)
             (void)fprintf(stderr, "seats: FAILED: %s: %s\n", outcomes[i].title,
                           outcomes[i].happened);
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
                               .threads = 4,
                               .kills = 10,
                               .seed = 1};
-    static struct outcome outcomes[SCENES];
+    static struct outcome outcomes[SCENARIOS];
     struct shed_error err;
     bool is_good;
     FILE *json;
@@ -106,10 +106,10 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     (void)signal(SIGPIPE, SIG_IGN);
     is_good = play_all(&options, outcomes);
-    seats_table(stdout, &options, outcomes, SCENES);
+    seats_table(stdout, &options, outcomes, SCENARIOS);
     name_failures(outcomes);
     if (json != NULL)
-        seats_json(json, &options, outcomes, SCENES);
+        seats_json(json, &options, outcomes, SCENARIOS);
     is_good &= cli_close_output(&cli, "json", json);
     mysql_library_end();
     return is_good ? EXIT_SUCCESS : EXIT_FAILURE;

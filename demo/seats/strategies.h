@@ -1,10 +1,10 @@
 /* How a buyer is served, with a hold and without: ids[0] of a strategy's get is
- * his place in the hall's visits. */
+ * its buyer's place in the showing's visits. */
 #ifndef DEMO_SEATS_STRATEGIES_H
 #define DEMO_SEATS_STRATEGIES_H
 
 #include "common/strategies.h"
-#include "hall.h"
+#include "showing.h"
 
 /* A seat that looks free is charged and then written as his. */
 extern const struct strategy seats_plain;

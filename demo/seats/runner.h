@@ -1,7 +1,7 @@
 /* What every scene needs: a showing with its seats and buyers, processes that
  * serve them, and the proof at the end. */
-#ifndef DEMO_SEATS_STAGE_H
-#define DEMO_SEATS_STAGE_H
+#ifndef DEMO_SEATS_RUNNER_H
+#define DEMO_SEATS_RUNNER_H
 
 #include "common/fleet.h"
 #include "ledger.h"
@@ -30,45 +30,45 @@ struct outcome {
 
 /* The buyers whom a fleet serves. */
 struct party {
-    struct hall *hall;
+    struct showing *showing;
     uint64_t first, count;
 };
 
 struct scene {
     const struct options *options;
-    struct hall *hall;
+    struct showing *showing;
     struct outcome *out;
     struct fleet fleet[SCENE_FLEETS_MAX];
     struct party party[SCENE_FLEETS_MAX];
     size_t fleets;
     uint64_t random;
-    uint64_t since_us; /* of a script: what it counts from */
+    uint64_t since_us; /* of a scenario: what it counts from */
 };
 
 /* How a scene goes. The first buyer is number 0 here. */
-struct script {
+struct scenario {
     const char *name, *title, *expected;
-    bool is_hall; /* all seats and buyers of the options, else one seat */
+    bool is_whole_hall; /* all seats and buyers of the options, else one seat */
     bool is_protected;
     uint64_t buyers; /* if it is no hall */
     /* Let it happen. Returns false if something did not come in time. */
-    bool (*act)(struct scene *scene);
+    bool (*run)(struct scene *scene);
     /* Write what happened. Returns whether it is as expected. What must hold in
      * every scene is looked at elsewhere. */
-    bool (*judge)(struct scene *scene);
+    bool (*check)(struct scene *scene);
 };
 
-struct stage;
+struct runner;
 
 /* Connect, and empty the tables. Exits on failure. */
-struct stage *stage_create(const struct options *options);
-void stage_destroy(struct stage *stage);
+struct runner *runner_create(const struct options *options);
+void runner_destroy(struct runner *runner);
 
 /* Play a scene. Exits, with all children ended, when the database fails. */
-void stage_play(struct stage *stage, const struct script *script,
+void runner_run(struct runner *runner, const struct scenario *scenario,
                 struct outcome *out);
 
-/* ------------------------------------------------------------ for a script */
+/* -------------------------------------------------------- for a scenario */
 
 /* A buyer's plan, with what is usual in it. */
 struct plan *scene_plan(struct scene *scene, uint64_t buyer);

@@ -1,7 +1,7 @@
 /* One showing, in memory that its buyers' processes share: what each buyer is
  * to do, how far he is, and what he has been told. */
-#ifndef DEMO_SEATS_HALL_H
-#define DEMO_SEATS_HALL_H
+#ifndef DEMO_SEATS_SHOWING_H
+#define DEMO_SEATS_SHOWING_H
 
 #include "common/record.h"
 
@@ -39,7 +39,7 @@ struct plan {
     uint64_t card_ms;   /* what the card service takes */
     uint64_t limit_ms;  /* what it may take: the hold is renewed to that */
     enum then then;
-    unsigned stops; /* where he waits for hall_let_pass */
+    unsigned stops; /* where he waits for showing_let_pass */
 };
 
 struct visit {
@@ -51,9 +51,9 @@ struct visit {
     _Atomic uint64_t told_us;
 };
 
-struct hall {
-    struct record record; /* first: hall_of */
-    uint64_t showing;
+struct showing {
+    struct record record; /* first: showing_of */
+    uint64_t number;      /* in the database */
     uint64_t first_seat, seats;
     uint64_t buyers; /* number n, from 1, is visit[n - 1] */
     uint64_t seed;
@@ -64,42 +64,42 @@ struct hall {
 };
 
 /* Exits on failure. The plans are zero. */
-struct hall *hall_create(uint64_t buyers);
-void hall_destroy(struct hall *hall);
+struct showing *showing_create(uint64_t buyers);
+void showing_destroy(struct showing *showing);
 
-/* The hall whose record this is. */
-struct hall *hall_of(struct record *record);
+/* The showing whose record this is. */
+struct showing *showing_of(struct record *record);
 
 /* --------------------------------------------------------------- processes */
 
 /* Take a buyer whom nobody serves yet, of count from the first one on. Returns
  * false if there is none. */
-bool hall_claim(struct hall *hall, uint64_t first, uint64_t count,
-                uint64_t *index);
+bool showing_claim(struct showing *showing, uint64_t first, uint64_t count,
+                   uint64_t *index);
 
 /* Come to a station, stay there for so long, and then, if the plan says so,
  * until the runner lets him pass. */
-void hall_arrive(struct hall *hall, struct visit *visit, enum station station,
-                 uint64_t stay_ms);
+void showing_arrive(struct showing *showing, struct visit *visit,
+                    enum station station, uint64_t stay_ms);
 
 /* The last station. */
-void hall_tell(struct visit *visit, enum answer answer);
+void showing_tell(struct visit *visit, enum answer answer);
 
-void hall_sleep_ms(uint64_t ms);
+void showing_sleep_ms(uint64_t ms);
 
 /* --------------------------------------------------------------- runner */
 
-void hall_let_pass(struct visit *visit, unsigned stations);
+void showing_let_pass(struct visit *visit, unsigned stations);
 
 /* Wait until the buyer has come there, or further. Returns false after
  * patience_ms, or when a process reported an error. */
-bool hall_await(const struct hall *hall, const struct visit *visit,
-                enum station station, uint64_t patience_ms);
+bool showing_await(const struct showing *showing, const struct visit *visit,
+                   enum station station, uint64_t patience_ms);
 
 /* How many have been told this; of ANSWER_NONE: those who had come in. */
-uint64_t hall_count(const struct hall *hall, enum answer answer);
+uint64_t showing_count(const struct showing *showing, enum answer answer);
 
 /* How many are at a station. */
-uint64_t hall_count_at(const struct hall *hall, enum station station);
+uint64_t showing_count_at(const struct showing *showing, enum station station);
 
 #endif

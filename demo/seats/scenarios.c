@@ -3,7 +3,7 @@
  * by the stations at which buyers wait for the runner, never by a sleep; the
  * only times are the hold's own.
  */
-#include "scenes.h"
+#include "scenarios.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ static bool await_all(struct scene *s, uint64_t count, enum station station)
 }
 
 /* The card service does not answer before all who will not wait are told. */
-static bool act_contest(struct scene *s)
+static bool run_contest(struct scene *s)
 {
     for (uint64_t i = 0; i < CONTENDERS; i++) {
         struct plan *plan = scene_plan(s, i);
@@ -90,7 +90,7 @@ static bool act_contest(struct scene *s)
     return await_all(s, CONTENDERS, STATION_EXIT);
 }
 
-static bool judge_contest(struct scene *s)
+static bool check_contest(struct scene *s)
 {
     const uint64_t *told = s->out->told;
     bool was_impatient = false;
@@ -107,13 +107,13 @@ static bool judge_contest(struct scene *s)
                (uint64_t)(CONTENDERS - IMPATIENT - !was_impatient);
 }
 
-static const struct script contest = {.name = "contest",
-                                      .title = "8 buyers, one seat",
-                                      .expected = "one has it, all are told",
-                                      .is_protected = true,
-                                      .buyers = CONTENDERS,
-                                      .act = act_contest,
-                                      .judge = judge_contest};
+static const struct scenario contest = {.name = "contest",
+                                        .title = "8 buyers, one seat",
+                                        .expected = "one has it, all are told",
+                                        .is_protected = true,
+                                        .buyers = CONTENDERS,
+                                        .run = run_contest,
+                                        .check = check_contest};
 
 /* ------------------------------------------------------- the buyer goes away
  */
@@ -130,7 +130,7 @@ static void plan_departure(struct scene *s, enum then then, uint64_t hold_ms)
     plan->hold_ms = hold_ms;
 }
 
-static bool act_given_back(struct scene *s)
+static bool run_given_back(struct scene *s)
 {
     plan_departure(s, THEN_GIVE_BACK, long_hold_ms(s));
     if (!have_one_wait(s))
@@ -140,7 +140,7 @@ static bool act_given_back(struct scene *s)
     return await_all(s, 2, STATION_EXIT);
 }
 
-static bool judge_given_back(struct scene *s)
+static bool check_given_back(struct scene *s)
 {
     TELL(s, "%s; the next %s it",
          scene_answer(s, FIRST) == ANSWER_LEFT ? "given back" : "lost",
@@ -148,15 +148,15 @@ static bool judge_given_back(struct scene *s)
     return scene_answer(s, FIRST) == ANSWER_LEFT && next_has_it(s);
 }
 
-static const struct script given_back = {.name = "given back",
-                                         .title = "the hold is given back",
-                                         .expected = "the next has it",
-                                         .is_protected = true,
-                                         .buyers = 2,
-                                         .act = act_given_back,
-                                         .judge = judge_given_back};
+static const struct scenario given_back = {.name = "given back",
+                                           .title = "the hold is given back",
+                                           .expected = "the next has it",
+                                           .is_protected = true,
+                                           .buyers = 2,
+                                           .run = run_given_back,
+                                           .check = check_given_back};
 
-static bool act_gone(struct scene *s, bool is_killed)
+static bool run_gone(struct scene *s, bool is_killed)
 {
     plan_departure(s, THEN_END_PROCESS, long_hold_ms(s));
     if (!have_one_wait(s))
@@ -170,17 +170,17 @@ static bool act_gone(struct scene *s, bool is_killed)
     return scene_await(s, NEXT, STATION_EXIT);
 }
 
-static bool act_ended(struct scene *s)
+static bool run_ended(struct scene *s)
 {
-    return act_gone(s, false);
+    return run_gone(s, false);
 }
 
-static bool act_killed(struct scene *s)
+static bool run_killed(struct scene *s)
 {
-    return act_gone(s, true);
+    return run_gone(s, true);
 }
 
-static bool judge_gone(struct scene *s)
+static bool check_gone(struct scene *s)
 {
     uint64_t held_us = scene_held_us(s, NEXT);
 
@@ -194,24 +194,24 @@ static bool judge_gone(struct scene *s)
            ms_since(s->since_us, held_us) < (double)long_hold_ms(s) / 2;
 }
 
-static const struct script ended = {.name = "ended",
-                                    .title = "the holder's process ends",
-                                    .expected = "back long before its end",
-                                    .is_protected = true,
-                                    .buyers = 2,
-                                    .act = act_ended,
-                                    .judge = judge_gone};
+static const struct scenario ended = {.name = "ended",
+                                      .title = "the holder's process ends",
+                                      .expected = "back long before its end",
+                                      .is_protected = true,
+                                      .buyers = 2,
+                                      .run = run_ended,
+                                      .check = check_gone};
 
-static const struct script killed = {.name = "killed",
-                                     .title = "the holder is killed",
-                                     .expected = "back long before its end",
-                                     .is_protected = true,
-                                     .buyers = 2,
-                                     .act = act_killed,
-                                     .judge = judge_gone};
+static const struct scenario killed = {.name = "killed",
+                                       .title = "the holder is killed",
+                                       .expected = "back long before its end",
+                                       .is_protected = true,
+                                       .buyers = 2,
+                                       .run = run_killed,
+                                       .check = check_gone};
 
 /* He stays and does nothing, until the next one has bought it. */
-static bool act_run_out(struct scene *s)
+static bool run_run_out(struct scene *s)
 {
     plan_departure(s, THEN_GIVE_BACK, s->options->hold_ms);
     s->since_us = demo_now_us();
@@ -224,7 +224,7 @@ static bool act_run_out(struct scene *s)
     return scene_await(s, FIRST, STATION_EXIT);
 }
 
-static bool judge_run_out(struct scene *s)
+static bool check_run_out(struct scene *s)
 {
     uint64_t held_us = scene_held_us(s, NEXT), least_us = s->since_us;
 
@@ -237,19 +237,20 @@ static bool judge_run_out(struct scene *s)
            held_us >= least_us;
 }
 
-static const struct script run_out = {.name = "run out",
-                                      .title = "the hold runs out",
-                                      .expected = "back at its end, not before",
-                                      .is_protected = true,
-                                      .buyers = 2,
-                                      .act = act_run_out,
-                                      .judge = judge_run_out};
+static const struct scenario run_out = {.name = "run out",
+                                        .title = "the hold runs out",
+                                        .expected =
+                                            "back at its end, not before",
+                                        .is_protected = true,
+                                        .buyers = 2,
+                                        .run = run_run_out,
+                                        .check = check_run_out};
 
 /* ----------------------------------------------------------- a long payment */
 
 /* Twice the hold, and not over before the other buyer has given up, who waits
  * for longer than the hold. */
-static bool act_long_payment(struct scene *s)
+static bool run_long_payment(struct scene *s)
 {
     uint64_t hold_ms = s->options->hold_ms;
     struct plan *plan = scene_plan(s, FIRST);
@@ -267,10 +268,10 @@ static bool act_long_payment(struct scene *s)
     return scene_await(s, FIRST, STATION_EXIT);
 }
 
-static bool judge_long_payment(struct scene *s)
+static bool check_long_payment(struct scene *s)
 {
     double paid_ms = ms_since(scene_held_us(s, FIRST),
-                              atomic_load(&s->hall->visit[FIRST].told_us));
+                              atomic_load(&s->showing->visit[FIRST].told_us));
     bool has_it = scene_answer(s, FIRST) == ANSWER_BOUGHT;
 
     TELL(s, "%s %.0f ms into a hold of %llu; the other: %s",
@@ -282,19 +283,20 @@ static bool judge_long_payment(struct scene *s)
            paid_ms > (double)s->options->hold_ms;
 }
 
-static const struct script long_payment = {.name = "long payment",
-                                           .title = "payment outlasts the hold",
-                                           .expected = "he has it, nobody else",
-                                           .is_protected = true,
-                                           .buyers = 2,
-                                           .act = act_long_payment,
-                                           .judge = judge_long_payment};
+static const struct scenario long_payment = {
+    .name = "long payment",
+    .title = "payment outlasts the hold",
+    .expected = "he has it, nobody else",
+    .is_protected = true,
+    .buyers = 2,
+    .run = run_long_payment,
+    .check = check_long_payment};
 
 /* -------------------------------------------------------------- a long stop */
 
 /* Stop the first buyer at a station until the next one holds the seat; let him
  * go on and hear what he is told; then let the next one pay. */
-static bool act_stopped(struct scene *s, enum station station)
+static bool run_stopped(struct scene *s, enum station station)
 {
     struct plan *plan = scene_plan(s, FIRST);
 
@@ -321,17 +323,17 @@ static bool act_stopped(struct scene *s, enum station station)
     return scene_await(s, NEXT, STATION_EXIT);
 }
 
-static bool act_stopped_choosing(struct scene *s)
+static bool run_stopped_choosing(struct scene *s)
 {
-    return act_stopped(s, STATION_SEAT);
+    return run_stopped(s, STATION_SEAT);
 }
 
-static bool act_stopped_paying(struct scene *s)
+static bool run_stopped_paying(struct scene *s)
 {
-    return act_stopped(s, STATION_CARD);
+    return run_stopped(s, STATION_CARD);
 }
 
-static bool judge_stopped(struct scene *s, const char *by, uint64_t refused)
+static bool check_stopped(struct scene *s, const char *by, uint64_t refused)
 {
     bool is_refused =
         scene_answer(s, FIRST) == ANSWER_LOST && s->out->refused == refused;
@@ -342,34 +344,35 @@ static bool judge_stopped(struct scene *s, const char *by, uint64_t refused)
     return is_refused && next_has_it(s);
 }
 
-static bool judge_stopped_choosing(struct scene *s)
+static bool check_stopped_choosing(struct scene *s)
 {
-    return judge_stopped(s, "the renewal", 0);
+    return check_stopped(s, "the renewal", 0);
 }
 
-static bool judge_stopped_paying(struct scene *s)
+static bool check_stopped_paying(struct scene *s)
 {
-    return judge_stopped(s, "the guard", 1);
+    return check_stopped(s, "the guard", 1);
 }
 
-static const struct script stopped_choosing = {.name = "stopped choosing",
-                                               .title = "stopped, then pays",
+static const struct scenario stopped_choosing = {
+    .name = "stopped choosing",
+    .title = "stopped, then pays",
+    .expected = "refused, not charged",
+    .is_protected = true,
+    .buyers = 2,
+    .run = run_stopped_choosing,
+    .check = check_stopped_choosing};
+
+static const struct scenario stopped_paying = {.name = "stopped paying",
+                                               .title = "stopped while paying",
                                                .expected =
                                                    "refused, not charged",
                                                .is_protected = true,
                                                .buyers = 2,
-                                               .act = act_stopped_choosing,
-                                               .judge = judge_stopped_choosing};
+                                               .run = run_stopped_paying,
+                                               .check = check_stopped_paying};
 
-static const struct script stopped_paying = {.name = "stopped paying",
-                                             .title = "stopped while paying",
-                                             .expected = "refused, not charged",
-                                             .is_protected = true,
-                                             .buyers = 2,
-                                             .act = act_stopped_paying,
-                                             .judge = judge_stopped_paying};
-
-const struct script *const seats_scenes[SCENES] = {
+const struct scenario *const seats_scenarios[SCENARIOS] = {
     &contest,          &given_back,     &ended,
     &killed,           &run_out,        &long_payment,
     &stopped_choosing, &stopped_paying, &rush_without,

@@ -1,15 +1,15 @@
 /* The shared memory of a showing. Atomics alone: a process may be killed
  * between any two instructions and leaves nothing locked. */
-#include "hall.h"
+#include "showing.h"
 
 #include <time.h>
 
 #define LOOK_MS 1 /* between two looks at what another process writes */
 
-struct hall *hall_create(uint64_t buyers)
+struct showing *showing_create(uint64_t buyers)
 {
-    uint64_t size = sizeof(struct hall) + buyers * sizeof(struct visit);
-    struct hall *h = (struct hall *)(void *)shared_bytes(size);
+    uint64_t size = sizeof(struct showing) + buyers * sizeof(struct visit);
+    struct showing *h = (struct showing *)(void *)shared_bytes(size);
 
     h->buyers = buyers;
     h->size = size;
@@ -17,17 +17,17 @@ struct hall *hall_create(uint64_t buyers)
     return h;
 }
 
-void hall_destroy(struct hall *h)
+void showing_destroy(struct showing *h)
 {
     shared_bytes_free((unsigned char *)h, h->size);
 }
 
-struct hall *hall_of(struct record *record)
+struct showing *showing_of(struct record *record)
 {
-    return (struct hall *)(void *)record;
+    return (struct showing *)(void *)record;
 }
 
-void hall_sleep_ms(uint64_t ms)
+void showing_sleep_ms(uint64_t ms)
 {
     struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000L};
 
@@ -35,7 +35,8 @@ void hall_sleep_ms(uint64_t ms)
         ;
 }
 
-bool hall_claim(struct hall *h, uint64_t first, uint64_t count, uint64_t *index)
+bool showing_claim(struct showing *h, uint64_t first, uint64_t count,
+                   uint64_t *index)
 {
     for (uint64_t i = first; i < first + count; i++) {
         int outside = STATION_OUTSIDE;
@@ -47,45 +48,45 @@ bool hall_claim(struct hall *h, uint64_t first, uint64_t count, uint64_t *index)
     return false;
 }
 
-void hall_arrive(struct hall *h, struct visit *v, enum station station,
-                 uint64_t stay_ms)
+void showing_arrive(struct showing *h, struct visit *v, enum station station,
+                    uint64_t stay_ms)
 {
     unsigned stop = AT(station);
 
     atomic_store(&v->station, (int)station);
-    hall_sleep_ms(stay_ms);
+    showing_sleep_ms(stay_ms);
     while ((v->plan.stops & stop) != 0 &&
            (atomic_load(&v->passes) & stop) == 0 &&
            !atomic_load(&h->record.is_over))
-        hall_sleep_ms(LOOK_MS);
+        showing_sleep_ms(LOOK_MS);
 }
 
-void hall_tell(struct visit *v, enum answer answer)
+void showing_tell(struct visit *v, enum answer answer)
 {
     atomic_store(&v->told_us, demo_now_us());
     atomic_store(&v->answer, (int)answer);
     atomic_store(&v->station, STATION_EXIT);
 }
 
-void hall_let_pass(struct visit *v, unsigned stations)
+void showing_let_pass(struct visit *v, unsigned stations)
 {
     atomic_fetch_or(&v->passes, stations);
 }
 
-bool hall_await(const struct hall *h, const struct visit *v,
-                enum station station, uint64_t patience_ms)
+bool showing_await(const struct showing *h, const struct visit *v,
+                   enum station station, uint64_t patience_ms)
 {
     uint64_t deadline_us = demo_now_us() + patience_ms * 1000;
 
     while (atomic_load(&v->station) < (int)station) {
         if (atomic_load(&h->record.errors) > 0 || demo_now_us() > deadline_us)
             return false;
-        hall_sleep_ms(LOOK_MS);
+        showing_sleep_ms(LOOK_MS);
     }
     return true;
 }
 
-uint64_t hall_count_at(const struct hall *h, enum station station)
+uint64_t showing_count_at(const struct showing *h, enum station station)
 {
     uint64_t count = 0;
 
@@ -94,7 +95,7 @@ uint64_t hall_count_at(const struct hall *h, enum station station)
     return count;
 }
 
-uint64_t hall_count(const struct hall *h, enum answer answer)
+uint64_t showing_count(const struct showing *h, enum answer answer)
 {
     uint64_t count = 0;
 

@@ -135,6 +135,10 @@ END_TEST
 
 START_TEST(it_does_not_reconnect_by_itself)
 {
+    shed_mysql_flag on = 1;
+
+    ck_assert_int_eq(mysql_options(mysql, MYSQL_OPT_RECONNECT, &on), 0);
+    ck_assert(shed_mysql_reconnects(mysql));
     connects(site.uri, NULL, 0);
     ck_assert(!shed_mysql_reconnects(mysql));
 }

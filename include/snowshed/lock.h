@@ -77,7 +77,7 @@ struct shed_lock;
  * Cluster hashes (for a rare NAME whose part contains a '}': a number with the
  * same hash slot). */
 enum shed_lock_algorithm {
-    /* SETNX, DEL. Has no lease: a holder that dies holds it for ever. */
+    /* SETNX, DEL. Has no lease: a holder that dies holds it forever. */
     SHED_LOCK_SETNX,
     /* SETNX, then EXPIRE; one found without a time to live is given one and
      * taken. A client that comes between another's two commands takes its
@@ -118,13 +118,13 @@ struct shed_lock_options {
     uint64_t watchdog;       /* [0, 1]; 1: renew at a third of the lease until
                                 release, or until the owning thread ends */
     uint64_t max_hold_ms;    /* [0, 10 years]; the watchdog stops renewing then,
-                                so the hold ends up to a lease later; 0: it does
-                                not */
+                                so the hold ends up to a lease later; 0: no
+                                limit */
     uint64_t fair;           /* [0, 1]; 1: waiters get it in the order in which
                                 they came; LEASE only, and all who use the lock
                                 must agree on it */
     uint64_t death_grace_ms; /* [0, 60000]; LEASE and QUORUM: a lock whose
-                                holder has not been connected to Redis for so
+                                holder has not been connected to Redis for this
                                 long is taken before its lease ends, and such
                                 waiters of a fair lock lose their place; 0:
                                 never. A live process comes back within a few

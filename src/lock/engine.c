@@ -2,6 +2,33 @@
  * The engine. Its invariants: the machine is stepped on the home reactor only,
  * under mu; what an act says is carried out after mu is released, in the order
  * of its fields; nothing is touched after the closer was told.
+ *
+ * Design notes
+ *
+ * Three kinds of threads meet here. Callers add requests, and change the hold
+ * in the short way; they do so under mu, between two steps, and post to the
+ * home reactor if the machine says that it must look (is_posted: one post is
+ * enough for all of them). The home reactor makes the steps. The reactors of a
+ * quorum's other clients only carry on talks, and post what came of them
+ * (server.c).
+ *
+ * A step decides, and perform() acts. Between the two mu is free, so a caller
+ * may have changed the machine already when a question is sent. That does no
+ * harm: the question is in its voter, which is the reactor's until it is
+ * answered; what the caller did is seen in the next step; and a request in the
+ * act has left its queue, so that neither a cancel nor another step finds it.
+ *
+ * A callback may call any function of the lock that does not block. These take
+ * mu and post, and never step: so a step cannot be entered twice, and the list
+ * of answered requests is nobody else's while it is walked. The link to the
+ * next is read before done is called, because done gives the request back to
+ * its owner.
+ *
+ * The closer waits at a latch on its stack. It is counted down last, after all
+ * callbacks, because the lock may be freed as soon as it is. What still comes
+ * to the machine then, a timer or an event of a session that was posted before,
+ * finds it CLOSED: destroying the timer and removing the listeners run on the
+ * reactors afterwards, and so behind it.
  */
 #include "lock/engine.h"
 
@@ -103,8 +130,8 @@ bool shed_lock_is_settled(const struct shed_lock *l)
            shed_session_is_settled(l->home->session);
 }
 
-/* A majority of servers that are one is none. They tell when they are connected
- * to. */
+/* Clients of the same server must not count as separate votes. Their run ids
+ * are known once they are connected. */
 static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 {
     for (size_t i = 1; i < l->count; i++)

@@ -2,9 +2,9 @@
  * SETNX, then EXPIRE. A lock that has no time to live was left by a holder that
  * died between the two: it is given one, and taken. A live holder is between
  * the two for a moment as well, so it is taken only when it is seen again, the
- * same, after that. (If he is alive and only slow, there are two holders now;
- * that is this algorithm's weakness, as is that DEL removes whatever stands
- * there.)
+ * same, after that. (If the holder is alive and only slow, there are two
+ * holders now; that is this algorithm's weakness, as is that DEL removes
+ * whatever is at the key.)
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { STEP_SET, STEP_EXPIRE, STEP_LOOK, STEP_READ, STEP_REPAIR };
 
-/* How long who is alive needs between his two commands, at most. */
+/* The longest that a live holder needs between its two commands. */
 #define MOMENT_MS 20
 
 enum { MS_PER_S = 1000, PTTL_NONE = -1, PTTL_GONE = -2 };

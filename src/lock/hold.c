@@ -6,8 +6,8 @@
 #include "lock/quorum.h"
 
 /* A renewal goes out at a third of the lease (so that two may fail), and again
- * after a twentieth of it at most; to write it anew, as others think the holder
- * dead after some hundred ms, soon. */
+ * after a twentieth of it at most; a rewrite soon, because others take the
+ * holder for dead after a few hundred ms. */
 #define RENEW_DIVISOR 3
 #define RETRY_DIVISOR 20
 #define RETRY_FIRST_MS 5

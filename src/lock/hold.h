@@ -20,9 +20,9 @@ struct shed_hold {
     uint64_t since_ms;
     uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
     uint64_t renew_at_ms;    /* UINT64_MAX: it is not renewed */
-    uint64_t renew_until_ms; /* then it is not any more; UINT64_MAX: always */
-    /* when to write it anew, because what stands in Redis names a session that
-     * has changed; UINT64_MAX: it does not */
+    uint64_t renew_until_ms; /* the end of renewals; UINT64_MAX: none */
+    /* when to write the record again, because the one in Redis names a session
+     * that has changed; UINT64_MAX: it has not */
     uint64_t rewrite_at_ms;
 };
 
@@ -45,8 +45,8 @@ void shed_hold_renew(struct shed_hold *hold, const struct shed_talk *talk,
 /* Keep what the algorithm remembers of a renewal, however that ended. */
 void shed_hold_remember(struct shed_hold *hold, const struct shed_talk *talk);
 
-/* A renewal did not get through: when to try again. One that was to write it
- * anew has no time: others may think that the holder is dead. */
+/* A renewal did not get through: when to try again. A rewrite is urgent: others
+ * may take the holder for dead. */
 void shed_hold_retry(struct shed_hold *hold, bool is_rewrite, uint64_t now_ms,
                      uint64_t random);
 

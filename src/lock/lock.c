@@ -435,7 +435,7 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     if (code != SHED_OK)
         return code;
     w.request.lease_ms = lease_ms != 0 ? lease_ms : l->options.lease_ms;
-    /* for longer than that, one that restarted would have a voice again */
+    /* a restarted server abstains for the option's lease only */
     code = shed_check_range(w.request.lease_ms, LEASE_MIN_MS,
                             l->count > 1 ? l->options.lease_ms : LEASE_MAX_MS,
                             "lock lease_ms", err);

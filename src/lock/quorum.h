@@ -1,6 +1,6 @@
 /*
  * One operation on all servers of a lock, counted: when it has succeeded, and
- * when it can not any more. Pure. With one server it is that server's answer.
+ * when it no longer can. Pure. With one server it is that server's answer.
  *
  * Source: redis.io, "Distributed Locks with Redis" (the Redlock algorithm), and
  * M. Kleppmann, "How to do distributed locking", 2016, for why the fencing
@@ -15,9 +15,10 @@ struct shed_tally {
     enum shed_lock_op op;
     size_t servers;
     size_t yes, no, failed, wrong;
-    bool has_waiters; /* one of those that said yes to a release knows some */
-    uint64_t fence;   /* highest of those that said yes */
-    uint64_t look_ms; /* soonest of those that said no; 0: not known */
+    bool
+        has_waiters; /* one of those that said yes to a release knows of some */
+    uint64_t fence;  /* highest of those that said yes */
+    uint64_t look_ms;        /* soonest of those that said no; 0: not known */
     struct shed_error error; /* of the last that failed or was wrong */
 };
 
@@ -34,7 +35,7 @@ void shed_tally_init(struct shed_tally *tally, enum shed_lock_op op,
                      size_t servers);
 void shed_tally_add(struct shed_tally *tally, const struct shed_talk *talk);
 
-/* Count as failed who has not answered. */
+/* Count the servers that have not answered as failed. */
 void shed_tally_close(struct shed_tally *tally, const char *why);
 
 enum shed_verdict shed_tally_verdict(const struct shed_tally *tally);

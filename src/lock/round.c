@@ -1,6 +1,35 @@
-/* A round: one operation on all servers, from the question to what follows from
+/*
+ * A round: one operation on all servers, from the question to what follows from
  * the verdict. Its invariant: a round that has ended counts no more answers,
- * and the server that was asked and has not answered is LATE. */
+ * and the server that was asked and has not answered is LATE.
+ *
+ * Design notes
+ *
+ * A round begins with its question, which every server gets as it is. A server
+ * that is still busy with an earlier one is asked after it (is_next), if it has
+ * been busy for a moment only; one that has been busy for longer counts as
+ * silent from the beginning, because waiting for it would use the lease up. A
+ * release is the exception: it is for every server, however late, and what
+ * could not be asked becomes a leftover.
+ *
+ * The tally (quorum.c) decides as soon as the missing answers cannot change the
+ * verdict. Then the round ends, and each server is left (leave_round) before
+ * the verdict is acted upon, since that may begin the next round at once.
+ *
+ * An acquire of several servers has two rounds (redis.io, "Distributed Locks
+ * with Redis", for the first; M. Kleppmann, "How to do distributed locking",
+ * 2016, for why there must be a second). ACQUIRING brings the lock from a
+ * majority, each server with a number of its own; the highest of them, and a
+ * little more, is written to a majority while NUMBERING. It counts only if it
+ * is above all that this majority knew: any two majorities have a server in
+ * common, so whoever holds the lock next hears of it. Where a server knew a
+ * higher one, it is done again further up, a few times; a try that does not
+ * settle is undone.
+ *
+ * Times count from before the question was sent (asked_ms), because a server
+ * may have begun the lease at any moment since then. For the same reason a
+ * grant that comes when the lease is no longer safe is undone, and never held.
+ */
 #include "lock/round.h"
 
 #include <assert.h>

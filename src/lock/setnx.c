@@ -1,7 +1,7 @@
 /*
- * SETNX, DEL: the lock without an end. Who fails to set it looks at it, once,
- * so that the server tells us when it changes, and because it may be our own:
- * the reply to the first command can have been lost.
+ * SETNX, DEL: the lock without an end. A try that fails to set it looks at it,
+ * once, so that the server tells us when it changes, and because it may be our
+ * own: the reply to the first command can have been lost.
  */
 #include <string.h>
 

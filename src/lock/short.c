@@ -3,6 +3,33 @@
  * taken and given back in the caller's thread, over the shared links, and the
  * engine hears of it only when there is something to wait for, or to renew. Its
  * invariant: what it did not hear the end of, the engine cleans up.
+ *
+ * Design notes
+ *
+ * A try goes this way only if no request of the handle waits (it would overtake
+ * it) and none releases (the try could arrive first, and find the lock taken by
+ * the hold that is just being given back). Two threads may still try at the
+ * same time; Redis grants it to one of them, since each has a token of its own.
+ *
+ * Redis is asked without mu. The epoch is read before that: if the session
+ * changed meanwhile, the record names the wrong one, and the hold begins with a
+ * rewrite that is due (shed_lock_machine_grant).
+ *
+ * There are four ends of a try. Granted in time: the hold begins here. Never
+ * possible (WRONG), or taken where the caller does not wait: that is the
+ * answer. Everything else is handed over to the engine as a request: it waits
+ * for a lock that is taken, and it removes what a try without an answer may
+ * have left.
+ *
+ * That removal goes over the session's connection, and the try went over a
+ * link. No order holds between the two: a server that was stopped may carry out
+ * the undo first, and grant the lock to nobody afterwards. So the holder is
+ * marked (is_unordered), and is undone twice (voter.c).
+ *
+ * A release needs no such care, because it and its undo remove the same token.
+ * One that failed at once is made again by the engine; one that took the whole
+ * command timeout is given up towards the caller, and left to the engine as a
+ * leftover.
  */
 #include "lock/short.h"
 

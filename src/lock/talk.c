@@ -99,7 +99,7 @@ bool shed_talk_end(struct shed_talk *talk, enum shed_talk_end end)
 void shed_talk_refuse(struct shed_talk *talk)
 {
     (void)shed_fail(&talk->error, SHED_EINVAL,
-                    "what stands in Redis at the lock's key is no lock of this "
+                    "what is in Redis at the lock's key is no lock of this "
                     "algorithm: choose another name, or remove it");
 }
 

@@ -13,7 +13,7 @@
 enum { STEP_SET, STEP_LOOK, STEP_SWAP };
 
 /* A renewal; before it, where the last one was not answered, which of its two
- * stamps stands there is found out, and made the later one. */
+ * times is at the key is found out, and made the later one. */
 enum { STEP_RENEW, STEP_OLD, STEP_TRIED };
 
 enum { MS_PER_S = 1000, DECIMAL = 10, DIGITS_MAX = 18 };

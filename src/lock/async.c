@@ -3,6 +3,7 @@
  * answers each exactly once on its thread; none goes over a link, because that
  * is I/O in the caller's thread.
  */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -14,6 +15,9 @@ struct async_request {
     shed_lock_done_fn *done;
     void *user;
 };
+
+_Static_assert(offsetof(struct async_request, request) == 0,
+               "on_done is given the request");
 
 static void on_done(struct shed_lock_request *r)
 {

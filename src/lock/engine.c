@@ -152,6 +152,7 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 
 static void set_timer(struct shed_lock *l, uint64_t at_ms)
 {
+    assert(l->timer != NULL);
     if (at_ms != UINT64_MAX)
         shed_timer_set(l->timer, shed_left_ms(at_ms, shed_now_ms()));
     else
@@ -329,6 +330,8 @@ void shed_lock_engine_close(struct shed_lock *l)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
 
+    /* it would wait for itself */
+    assert(!shed_reactor_is_here(l->home->reactor));
     pthread_mutex_lock(&l->mu);
     l->closing = &latch;
     shed_lock_machine_close(&l->machine);

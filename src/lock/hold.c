@@ -2,6 +2,8 @@
  * confirmed, and counts from before it was asked. */
 #include "lock/hold.h"
 
+#include <assert.h>
+
 #include "base/backoff.h"
 #include "lock/quorum.h"
 
@@ -43,6 +45,7 @@ void shed_hold_remember(struct shed_hold *h, const struct shed_talk *talk)
 
 void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
 {
+    assert(!h->is_held);
     h->is_held = true;
     h->owner = shed_owner_ref(grant->owner);
     h->count = 1;
@@ -58,6 +61,7 @@ void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
 void shed_hold_renew(struct shed_hold *h, const struct shed_talk *talk,
                      uint64_t asked_ms)
 {
+    assert(h->is_held);
     set_times(h, talk, asked_ms);
 }
 

@@ -3,6 +3,7 @@
  */
 #include <snowshed/stats.h>
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,11 @@ struct waiting_request {
     struct shed_lock_request request;
     struct shed_latch latch;
 };
+
+_Static_assert(offsetof(struct waiting_request, request) == 0,
+               "on_done is given the request");
+_Static_assert(sizeof(((struct shed_fence *)0)->owner) == SHED_TOKEN_BYTES,
+               "the owner of a fence is the holder's token");
 
 static void on_done(struct shed_lock_request *r)
 {

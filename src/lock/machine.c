@@ -349,6 +349,7 @@ void shed_lock_step(struct shed_lock_machine *m,
                     const struct shed_lock_facts *facts,
                     struct shed_lock_act *act)
 {
+    assert(m->act == NULL && e->server < m->count); /* it is not re-entered */
     *act = (struct shed_lock_act){.timer_at_ms = UINT64_MAX};
     shed_lock_queue_init(&act->answered);
     if (m->life == SHED_LOCK_CLOSED)

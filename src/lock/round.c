@@ -82,6 +82,7 @@ void shed_round_ask(struct shed_lock_machine *m, enum shed_lock_state state)
     struct shed_lock_round *round = &m->round;
     struct shed_talk silent = {.end = SHED_TALK_FAILED};
 
+    assert(state != SHED_LOCK_RESTING && m->state == SHED_LOCK_RESTING);
     m->state = state;
     round->patience_until_ms =
         shed_deadline_ms(m->now_ms, m->rules.patience_ms);
@@ -381,6 +382,7 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
     enum shed_voter_state before =
         shed_voter_answered(v, m->now_ms, shed_lock_draw(m));
 
+    assert(before != SHED_VOTER_ASKED || m->state != SHED_LOCK_RESTING);
     if (before == SHED_VOTER_ASKED) {
         round->question.memory = v->talk.memory;
         if (op == SHED_LOCK_OP_ACQUIRE) {

@@ -2,6 +2,7 @@
  * and until then the talk is not touched on the home reactor. */
 #include "lock/server.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -53,6 +54,7 @@ static bool say(struct shed_lock_server *s)
 {
     struct shed_args args;
 
+    assert(shed_reactor_is_here(s->client->reactor));
     if (is_too_young(s) || !shed_talk_say(s->talk, push_of(s), &args))
         return false;
     shed_pipe_call(shed_session_pipe(push_of(s)), &s->call, &args, on_reply, s);
@@ -92,6 +94,7 @@ static void go_posted(struct shed_post *post)
 
 void shed_lock_server_ask(struct shed_lock_server *s)
 {
+    assert(shed_reactor_is_here(s->home));
     if (is_home(s))
         go(s);
     else
@@ -120,6 +123,7 @@ static void tell(struct shed_post *post)
 
 static void change(struct shed_lock_server *s, bool is_epoch)
 {
+    assert(shed_reactor_is_here(s->client->reactor));
     if (is_home(s)) {
         s->on_change(s, is_epoch);
         return;
@@ -159,6 +163,7 @@ static void leave_on_reactor(void *arg)
 
 void shed_lock_server_open(struct shed_lock_server *s)
 {
+    assert(s->talk != NULL && s->on_answer != NULL && s->on_change != NULL);
     s->go.run = go_posted;
     s->back.run = end_posted;
     s->change.run = tell;

@@ -64,6 +64,7 @@ static struct shed_lock_queue *queue_of(struct shed_lock_machine *m,
 void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
                       enum shed_code code)
 {
+    assert(m->act != NULL);
     take_out(queue_of(m, r), r);
     if (r->is_cancelled)
         code =
@@ -202,6 +203,7 @@ void shed_lock_ask(struct shed_lock_machine *m, size_t i,
                    enum shed_voter_state state,
                    const struct shed_talk *question)
 {
+    assert(m->act != NULL && i < m->count);
     shed_voter_ask(&m->voter[i], state, question, m->now_ms);
     m->act->ask |= UINT32_C(1) << i;
 }
@@ -239,6 +241,7 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
                             const struct shed_lock_words *words,
                             uint64_t command_timeout_ms, const char *where)
 {
+    assert(count > 0 && count <= SHED_LOCK_CLIENTS_MAX);
     *m = (struct shed_lock_machine){
         .options = words->options,
         .way = way,

@@ -141,6 +141,8 @@ struct shed_lock_act {
     bool is_over; /* the closer is to be told; the machine may be gone then */
 };
 
+_Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
+
 /* voter: count of them, not initialised. where, options, way and words must
  * live as long. */
 void shed_lock_machine_init(struct shed_lock_machine *m,

@@ -3,6 +3,7 @@
  * commands. */
 #include "lock/talk.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,12 +59,14 @@ void shed_talk_begin(struct shed_talk *talk, enum shed_lock_op op,
 void shed_talk_add_key(const struct shed_talk *talk, struct shed_args *args,
                        int i)
 {
+    assert(i >= 0 && i < SHED_LOCK_KEYS && talk->words->key[i].at != NULL);
     shed_args_add(args, talk->words->key[i].at, talk->words->key[i].size);
 }
 
 void shed_talk_add_number(struct shed_talk *talk, unsigned slot,
                           struct shed_args *args, uint64_t number)
 {
+    assert(slot < sizeof(talk->digits) / sizeof(talk->digits[0]));
     (void)snprintf(talk->digits[slot], SHED_LOCK_DIGITS, "%llu",
                    (unsigned long long)number);
     shed_args_add_text(args, talk->digits[slot]);

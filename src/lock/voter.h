@@ -28,6 +28,9 @@ enum shed_voter_state {
 #define SHED_LEFTOVERS_MAX 12
 #define SHED_LEFTOVERS_RESERVED 4
 
+_Static_assert(SHED_LEFTOVERS_RESERVED < SHED_LEFTOVERS_MAX,
+               "there is room for a try");
+
 /* A holder that may have something there, and is to have nothing. */
 struct shed_leftover {
     struct shed_lock_holder holder;

@@ -126,7 +126,7 @@ void shed_lock_count_release(struct shed_lock *l, enum shed_code code)
 
 bool shed_lock_is_settled(const struct shed_lock *l)
 {
-    return !l->way->has_tokens || l->count > 1 ||
+    return !l->algorithm->has_tokens || l->count > 1 ||
            shed_session_is_settled(l->home->session);
 }
 
@@ -314,8 +314,9 @@ static void open_server(struct shed_lock *l, size_t i)
 enum shed_code shed_lock_engine_open(struct shed_lock *l,
                                      struct shed_error *err)
 {
-    shed_lock_machine_init(&l->machine, l->voter, l->count, l->way, &l->words,
-                           l->home->command_timeout_ms, l->home->address->text);
+    shed_lock_machine_init(&l->machine, l->voter, l->count, l->algorithm,
+                           &l->words, l->home->command_timeout_ms,
+                           l->home->address->text);
     l->post.run = on_post;
     l->timer_at_ms = UINT64_MAX;
     shed_reactor_run(l->home->reactor, create_timer, l);

@@ -17,7 +17,7 @@ struct shed_lock {
     struct shed_client *home;
     struct shed_lock_options options;
     struct shed_lock_words words;
-    const struct shed_lock_way *way;
+    const struct shed_algorithm *algorithm;
     const char *name; /* in the first of the words' keys */
     size_t name_size;
     size_t count;

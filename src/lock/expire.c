@@ -156,8 +156,8 @@ static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
                                                              : SHED_TALK_NO);
 }
 
-const struct shed_lock_way shed_lock_expire = {.has_lease = true,
-                                               .can_undo = true,
-                                               .poll_ms = {50, 50},
-                                               .say = say,
-                                               .hear = hear};
+const struct shed_algorithm shed_lock_expire = {.has_lease = true,
+                                                .can_undo = true,
+                                                .poll_ms = {50, 50},
+                                                .say = say,
+                                                .hear = hear};

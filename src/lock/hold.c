@@ -31,7 +31,7 @@ static void set_times(struct shed_hold *h, const struct shed_talk *talk,
     h->renew_until_ms = o->watchdog != 0 && o->max_hold_ms != 0
                             ? h->since_ms + o->max_hold_ms
                             : UINT64_MAX;
-    if (!talk->way->has_lease)
+    if (!talk->algorithm->has_lease)
         return;
     h->valid_until_ms = shed_lock_valid_until_ms(asked_ms, talk->lease_ms);
     if (o->watchdog != 0)

@@ -129,10 +129,10 @@ static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
                                    : SHED_TALK_NO);
 }
 
-const struct shed_lock_way shed_lock_lease = {.has_tokens = true,
-                                              .has_lease = true,
-                                              .can_undo = true,
-                                              .may_repeat = true,
-                                              .poll_ms = {100, 100},
-                                              .say = say,
-                                              .hear = hear};
+const struct shed_algorithm shed_lock_lease = {.has_tokens = true,
+                                               .has_lease = true,
+                                               .can_undo = true,
+                                               .may_repeat = true,
+                                               .poll_ms = {100, 100},
+                                               .say = say,
+                                               .hear = hear};

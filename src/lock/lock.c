@@ -120,13 +120,13 @@ static struct shed_lock *create(struct shed_client *const *clients,
     l->home = clients[0];
     l->options = *options;
     l->words.options = &l->options;
-    l->way = shed_lock_way_of(options);
+    l->algorithm = shed_algorithm_of(options);
     l->count = count;
     l->voter = (struct shed_voter *)(void *)&l->server[count];
     for (size_t i = 0; i < count; i++)
         l->server[i].client = shed_client_ref(clients[i]);
     /* the keys are behind the handle, in one piece */
-    l->name = shed_lock_keys_name(&l->words, l->way->has_tokens, name,
+    l->name = shed_lock_keys_name(&l->words, l->algorithm->has_tokens, name,
                                   name_size, (char *)(l + 1) + servers_bytes);
     l->name_size = name_size;
     return l;
@@ -464,7 +464,7 @@ enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
         .request = {.op = SHED_LOCK_OP_ADVANCE, .number = number}};
     enum shed_code code = enter(l, &self, err);
 
-    if (code == SHED_OK && !l->way->has_tokens)
+    if (code == SHED_OK && !l->algorithm->has_tokens)
         code =
             shed_fail(err, SHED_EINVAL, "this algorithm has no fencing tokens");
     if (code == SHED_OK)
@@ -510,7 +510,7 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
     code = shed_lock_check(l, err);
     if (code != SHED_OK)
         return code;
-    if (!l->way->has_tokens)
+    if (!l->algorithm->has_tokens)
         return shed_fail(err, SHED_EINVAL,
                          "this algorithm has no fencing tokens");
     self = shed_owner_self();

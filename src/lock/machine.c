@@ -166,7 +166,7 @@ static bool begin_renewal(struct shed_lock_machine *m)
         hold->renew_at_ms = UINT64_MAX;
     /* a bare token names no session, and cannot be written for the rest of its
      * time */
-    if (!m->way->has_tokens && hold->renew_at_ms == UINT64_MAX)
+    if (!m->algorithm->has_tokens && hold->renew_at_ms == UINT64_MAX)
         hold->rewrite_at_ms = UINT64_MAX;
     if (!hold->is_held ||
         m->now_ms < shed_lock_sooner_ms(hold->renew_at_ms, hold->rewrite_at_ms))
@@ -204,7 +204,7 @@ static bool steps_back(struct shed_lock_machine *m)
  * enlisted. */
 static bool is_held_here(struct shed_lock_machine *m)
 {
-    if (!m->way->has_tokens || m->options->fair != 0 ||
+    if (!m->algorithm->has_tokens || m->options->fair != 0 ||
         !shed_hold_is_safe(&m->hold, m->now_ms))
         return false;
     m->retry_at_ms = m->hold.valid_until_ms;
@@ -227,7 +227,7 @@ static void refuse_all(struct shed_lock_machine *m,
  * as others do; with tokens it need not wait for that. */
 static void wake_first(struct shed_lock_machine *m)
 {
-    if (m->is_released && (m->way->has_tokens || !m->facts->is_pushed))
+    if (m->is_released && (m->algorithm->has_tokens || !m->facts->is_pushed))
         m->is_awake = true;
     m->is_released = false;
     if (m->now_ms < m->retry_at_ms)

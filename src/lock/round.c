@@ -123,7 +123,7 @@ static uint64_t poll_ms(struct shed_lock_machine *m)
 {
     bool is_pushed = m->facts->is_pushed;
     uint64_t bound_ms =
-        m->way->poll_ms[is_pushed ? SHED_POLL_PUSHED : SHED_POLL_ALONE];
+        m->algorithm->poll_ms[is_pushed ? SHED_POLL_PUSHED : SHED_POLL_ALONE];
 
     return is_pushed
                ? shed_backoff_equal_ms(0, bound_ms, bound_ms, shed_lock_draw(m))
@@ -212,7 +212,7 @@ static void win(struct shed_lock_machine *m)
 static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
 {
     const struct shed_lock_round *round = &m->round;
-    bool is_safe = !m->way->has_lease ||
+    bool is_safe = !m->algorithm->has_lease ||
                    m->now_ms < shed_lock_valid_until_ms(round->asked_ms,
                                                         m->options->lease_ms);
 

@@ -53,5 +53,5 @@ static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
     return true;
 }
 
-const struct shed_lock_way shed_lock_setnx = {
+const struct shed_algorithm shed_lock_setnx = {
     .can_undo = true, .poll_ms = {500, 100}, .say = say, .hear = hear};

@@ -42,7 +42,7 @@
  * engine, whose thread has to be woken and to wake the caller. */
 bool shed_lock_goes_short(const struct shed_lock *l)
 {
-    return l->way->may_repeat && l->count == 1;
+    return l->algorithm->may_repeat && l->count == 1;
 }
 
 bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
@@ -59,7 +59,7 @@ bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
 
 static void carry(struct shed_lock *l, struct shed_talk *talk)
 {
-    talk->way = l->way;
+    talk->algorithm = l->algorithm;
     talk->words = &l->words;
     shed_talk_carry(talk, l->home->links, l->home->session,
                     shed_now_ms() + l->home->command_timeout_ms);

@@ -91,7 +91,7 @@ struct shed_lock_counts {
 struct shed_lock_machine {
     /* set at creation */
     const struct shed_lock_options *options;
-    const struct shed_lock_way *way;
+    const struct shed_algorithm *algorithm;
     const char *where; /* the first server's address, for error texts */
     size_t count;      /* of servers */
     struct shed_quorum_rules rules;
@@ -143,11 +143,11 @@ struct shed_lock_act {
 
 _Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
 
-/* voter: count of them, not initialised. where, options, way and words must
- * live as long. */
+/* voter: count of them, not initialised. where, options, algorithm and words
+ * must live as long. */
 void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_voter *voter, size_t count,
-                            const struct shed_lock_way *way,
+                            const struct shed_algorithm *algorithm,
                             const struct shed_lock_words *words,
                             uint64_t command_timeout_ms, const char *where);
 

@@ -15,8 +15,8 @@
 /* How often a talk may begin again because the lock came and went. */
 #define ROUNDS_MAX 3
 
-const struct shed_lock_way *
-shed_lock_way_of(const struct shed_lock_options *options)
+const struct shed_algorithm *
+shed_algorithm_of(const struct shed_lock_options *options)
 {
     switch ((enum shed_lock_algorithm)options->algorithm) {
     case SHED_LOCK_SETNX:
@@ -144,7 +144,7 @@ bool shed_talk_say(struct shed_talk *talk, struct shed_session *session,
     *args = (struct shed_args){0};
     shed_session_identify(session, &talk->identity);
     read_clocks(talk);
-    return talk->way->say(talk, args);
+    return talk->algorithm->say(talk, args);
 }
 
 bool shed_talk_hear(struct shed_talk *talk, const struct shed_reply *reply,
@@ -152,7 +152,7 @@ bool shed_talk_hear(struct shed_talk *talk, const struct shed_reply *reply,
 {
     if (reply != NULL) {
         read_clocks(talk);
-        return talk->way->hear(talk, reply);
+        return talk->algorithm->hear(talk, reply);
     }
     talk->error = *err;
     return shed_talk_end(talk, err->code == SHED_EDENIED ? SHED_TALK_WRONG

@@ -1,7 +1,6 @@
 /*
  * A talk: one operation on a lock, as said to one server, command by command.
- * A way is how an algorithm talks; it is pure, so that a test can be the
- * server.
+ * An algorithm is pure, so that a test can be the server.
  */
 #ifndef SHED_LOCK_TALK_H
 #define SHED_LOCK_TALK_H
@@ -86,11 +85,11 @@ struct shed_lock_memory {
     } of;
 };
 
-struct shed_lock_way;
+struct shed_algorithm;
 
 struct shed_talk {
     /* the question */
-    const struct shed_lock_way *way;
+    const struct shed_algorithm *algorithm;
     const struct shed_lock_words *words;
     enum shed_lock_op op;
     struct shed_lock_holder holder;
@@ -119,7 +118,7 @@ struct shed_talk {
 
 enum { SHED_POLL_PUSHED, SHED_POLL_ALONE, SHED_POLLS };
 
-struct shed_lock_way {
+struct shed_algorithm {
     bool has_tokens; /* fencing tokens, and keys that are named for it */
     bool has_lease;  /* it ends by itself */
     bool can_undo;   /* what a try has left is known from what others set */
@@ -135,18 +134,18 @@ struct shed_lock_way {
     bool (*hear)(struct shed_talk *talk, const struct shed_reply *reply);
 };
 
-extern const struct shed_lock_way shed_lock_setnx, shed_lock_expire,
+extern const struct shed_algorithm shed_lock_setnx, shed_lock_expire,
     shed_lock_timestamp, shed_lock_lease;
 
-const struct shed_lock_way *
-shed_lock_way_of(const struct shed_lock_options *options);
+const struct shed_algorithm *
+shed_algorithm_of(const struct shed_lock_options *options);
 
 /* Draw a new token. Returns: SHED_OK, SHED_EBUSY. */
 SHED_MUST_CHECK enum shed_code
 shed_lock_holder_init(struct shed_lock_holder *holder, uint64_t wait_ms,
                       struct shed_error *err);
 
-/* For the ways. The i-th key. */
+/* For the algorithms. The i-th key. */
 void shed_talk_add_key(const struct shed_talk *talk, struct shed_args *args,
                        int i);
 void shed_talk_add_number(struct shed_talk *talk, unsigned slot,

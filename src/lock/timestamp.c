@@ -182,5 +182,5 @@ static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
     return true;
 }
 
-const struct shed_lock_way shed_lock_timestamp = {
+const struct shed_algorithm shed_lock_timestamp = {
     .has_lease = true, .poll_ms = {500, 100}, .say = say, .hear = hear};

@@ -60,12 +60,12 @@ void shed_voter_add_leftover(struct shed_voter *v,
 {
     struct shed_lock_holder copy = *holder; /* it may be one of ours */
 
-    if (!v->talk.way->can_undo)
+    if (!v->talk.algorithm->can_undo)
         return;
     shed_voter_drop_leftover(v, &copy);
     if (v->leftover_count == SHED_LEFTOVERS_MAX) {
         /* only tries that did not ask has_room can fill it */
-        assert(v->talk.way->has_lease);
+        assert(v->talk.algorithm->has_lease);
         drop(v, 0);
     }
     v->leftover[v->leftover_count++] =

@@ -32,7 +32,7 @@ struct step {
 
 struct scenario {
     const char *name;
-    const struct shed_lock_way *way;
+    const struct shed_algorithm *way;
     bool is_fair;
     struct step step[STEPS_MAX];
 };
@@ -236,7 +236,7 @@ static void begin(struct shed_talk *talk, const struct scenario *scenario,
     /* a is by A's handle */
     memset(words.handle, letter & ~('a' - 'A'), sizeof(words.handle));
     *talk =
-        (struct shed_talk){.way = scenario->way,
+        (struct shed_talk){.algorithm = scenario->way,
                            .words = &words,
                            .lease_ms = LEASE_MS,
                            .memory = memory[side][number_of_holder(letter)]};
@@ -262,7 +262,8 @@ static bool hear_real(struct shed_talk *talk, struct shed_args *args)
     if (whole->type == REDIS_REPLY_ERROR)
         ck_abort_msg("%s", whole->str);
     reply = is_script ? whole->element[1] : whole;
-    goes_on = talk->way->hear(talk, (const struct shed_reply *)(void *)reply);
+    goes_on =
+        talk->algorithm->hear(talk, (const struct shed_reply *)(void *)reply);
     freeReplyObject(whole);
     return goes_on;
 }
@@ -275,7 +276,7 @@ static bool hear_model(struct shed_talk *talk, const struct shed_args *args)
 
     lock_model_read(&call, talk->script, args);
     lock_model_execute(&model, &call, &reply);
-    return talk->way->hear(talk, lock_model_say(&reply, &room));
+    return talk->algorithm->hear(talk, lock_model_say(&reply, &room));
 }
 
 static void carry(struct shed_talk *talk, unsigned side, uint64_t wall_ms)
@@ -287,7 +288,7 @@ static void carry(struct shed_talk *talk, unsigned side, uint64_t wall_ms)
         args = (struct shed_args){0};
         talk->wall_ms = wall_ms;
         talk->now_ms = wall_ms;
-        if (!talk->way->say(talk, &args))
+        if (!talk->algorithm->say(talk, &args))
             return;
         goes_on = side == 0 ? hear_real(talk, &args) : hear_model(talk, &args);
     }
@@ -308,7 +309,7 @@ static void describe(const struct shed_talk *talk, char *out, size_t size)
 static void check_number(const struct shed_talk *talk, unsigned side)
 {
     if (talk->op != SHED_LOCK_OP_ACQUIRE || talk->end != SHED_TALK_YES ||
-        !talk->way->has_tokens)
+        !talk->algorithm->has_tokens)
         return;
     ck_assert_uint_gt(talk->fence, last_number[side]);
     last_number[side] = talk->fence;

@@ -261,7 +261,7 @@ static void choose_algorithm(struct sim *s)
             : sim_between(s, 120, 200);
     s->is_watched = sim_chance(s, 60);
     s->options = o;
-    s->way = shed_lock_way_of(&s->options);
+    s->way = shed_algorithm_of(&s->options);
     s->server_count =
         s->algorithm == SIM_QUORUM ? (sim_chance(s, 60) ? SIM_SERVERS : 3) : 1;
 }

@@ -199,7 +199,7 @@ struct sim {
     uint64_t now_ms;
     bool is_tracing;
     enum sim_algorithm algorithm;
-    const struct shed_lock_way *way;
+    const struct shed_algorithm *way;
     struct shed_lock_options options;
     struct shed_error refusal;
     bool has_twins; /* two servers are one, which is known from then on */

@@ -241,7 +241,7 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
     call->was_short = true;
     call->asked_ms = local_ms(s, call->handle);
     call->epochs = handle->machine.epochs;
-    call->talk = (struct shed_talk){.way = s->way,
+    call->talk = (struct shed_talk){.algorithm = s->way,
                                     .words = &handle->words,
                                     .lease_ms = call->request.lease_ms};
     shed_talk_begin(&call->talk, op, &call->request.holder);

@@ -36,7 +36,7 @@ bool sim_say(struct sim *s, unsigned h, unsigned server, size_t call,
 
     identify(s, s->handle[h].process, server, &talk->identity);
     read_clocks(s, h, talk);
-    if (!talk->way->say(talk, &args))
+    if (!talk->algorithm->say(talk, &args))
         return false;
     sim_send(s, h, server, call, talk, &args);
     return true;
@@ -92,7 +92,7 @@ bool sim_hear(struct sim *s, const struct sim_request *r,
         return true;
     }
     read_clocks(s, r->handle, talk);
-    goes_on = talk->way->hear(talk, lock_model_say(&r->reply, &memory));
+    goes_on = talk->algorithm->hear(talk, lock_model_say(&r->reply, &memory));
     if (talk->op == SHED_LOCK_OP_EXTEND && talk->end == SHED_TALK_YES)
         note_renewal(s, r, talk);
     if (goes_on && sim_say(s, r->handle, r->server, r->call, talk))

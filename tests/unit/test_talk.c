@@ -193,12 +193,12 @@ static void talk(struct world *w, struct process *p)
 
     p->talk.now_ms = w->store.now_ms;
     p->talk.wall_ms = w->store.now_ms + p->skew_ms;
-    if (!p->talk.way->say(&p->talk, &args)) {
+    if (!p->talk.algorithm->say(&p->talk, &args)) {
         end_talk(w, p);
         return;
     }
     reply = parse_reply(execute(&w->store, p->talk.script, &args));
-    goes_on = p->talk.way->hear(&p->talk, reply);
+    goes_on = p->talk.algorithm->hear(&p->talk, reply);
     shed_reply_free(reply);
     if (!goes_on)
         end_talk(w, p);
@@ -209,7 +209,7 @@ static bool is_safe(const struct world *w, const struct process *p)
 {
     enum { MARGIN_MS = 20 };
 
-    return !p->talk.way->has_lease ||
+    return !p->talk.algorithm->has_lease ||
            w->store.now_ms + MARGIN_MS < p->safe_until_ms;
 }
 
@@ -255,13 +255,13 @@ static void move(struct world *w, struct process *p)
 }
 
 /* Every process may move once in a round of 1 ms at most, in any order. */
-static void run(struct world *w, const struct shed_lock_way *way,
+static void run(struct world *w, const struct shed_algorithm *way,
                 const struct shed_lock_words *words, uint64_t seed)
 {
     w->random = seed * 2654435761U + 1;
     w->store.now_ms = 1000000;
     for (unsigned i = 0; i < PROCESSES; i++) {
-        w->process[i].talk.way = way;
+        w->process[i].talk.algorithm = way;
         w->process[i].talk.words = words;
     }
     for (unsigned i = 0; i < STEPS; i++) {
@@ -274,7 +274,7 @@ static void run(struct world *w, const struct shed_lock_way *way,
     }
 }
 
-static const struct shed_lock_way *const ways[] = {
+static const struct shed_algorithm *const ways[] = {
     &shed_lock_setnx, &shed_lock_expire, &shed_lock_timestamp};
 enum { SETNX, EXPIRE, TIMESTAMP, WAYS };
 
@@ -348,13 +348,13 @@ END_TEST
 
 /* The first takes it, the second when its lease has ended; then the first
  * releases. Returns: whether the second's lock still stands. */
-static bool outlives_release(const struct shed_lock_way *way)
+static bool outlives_release(const struct shed_algorithm *way)
 {
     struct world w = {.random = 1, .store = {.now_ms = 1000}};
 
     for (unsigned i = 0; i < 2; i++) {
         struct process *p = &w.process[i];
-        p->talk.way = way;
+        p->talk.algorithm = way;
         p->talk.words = &words;
         begin(&w, p, SHED_LOCK_OP_ACQUIRE);
         while (p->state == TALKING)

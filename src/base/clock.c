@@ -6,8 +6,8 @@
 
 #include <time.h>
 
-/* Linux counts suspension in CLOCK_BOOTTIME only; elsewhere the monotonic
- * clock is what there is. */
+/* Only CLOCK_BOOTTIME of Linux counts suspension; elsewhere the monotonic clock
+ * must do. */
 #ifdef CLOCK_BOOTTIME
 #define DEADLINE_CLOCK CLOCK_BOOTTIME
 #else

@@ -1,15 +1,17 @@
-/* The monotonic clock, in which every deadline of this library is counted.
- * CLOCK_BOOTTIME, so that a suspended machine finds its leases over. */
+/* The monotonic clock, in which every deadline of this library is counted. It
+ * is CLOCK_BOOTTIME, so that leases end while a machine is suspended. */
 #ifndef SHED_CLOCK_H
 #define SHED_CLOCK_H
 
 #include <stdint.h>
 
 uint64_t shed_now_ms(void);
+
+/* The same clock in microseconds, for durations. */
 uint64_t shed_now_us(void);
 
-/* The wall clock, ms since 1970: for what other programs read, never for a
- * deadline. */
+/* The wall clock, ms since 1970: for times that other programs read, never for
+ * a deadline. */
 uint64_t shed_wall_ms(void);
 
 /* now + timeout without overflow. */

@@ -1,6 +1,6 @@
 /*
- * Reason texts and the checks of what a caller passes in. Its one invariant:
- * a struct shed_error that was set is terminated, and errno is as it was.
+ * Reason texts, and checks of arguments. Its one invariant: a struct shed_error
+ * that was set is terminated, and errno is unchanged.
  */
 #include "base/error.h"
 
@@ -57,7 +57,7 @@ const char *shed_code_name(enum shed_code code)
 void shed_error_set(struct shed_error *err, enum shed_code code,
                     const char *format, ...)
 {
-    /* By way of a copy: an argument may be the reason that is replaced. */
+    /* A copy, because an argument may be the reason that is replaced. */
     char reason[SHED_REASON_BYTES] = "";
     int saved_errno = errno;
     va_list args;
@@ -89,8 +89,8 @@ enum shed_code shed_options_take(void *out, size_t out_size, const void *given,
     if (given == NULL)
         return SHED_OK;
     memcpy(&size, given, sizeof(size));
-    /* A size that no initialiser wrote is a struct that nobody initialised:
-     * its bytes are not to be trusted, and the largest struct of a future
+    /* A size that no initialiser would write means that nobody initialised the
+     * struct, so that its bytes are garbage. The largest struct of a future
      * version is well below the limit. */
     if (size <= sizeof(size) || size % sizeof(size) != 0 ||
         size > OPTIONS_MAX_BYTES)
@@ -101,7 +101,7 @@ enum shed_code shed_options_take(void *out, size_t out_size, const void *given,
         !is_zero((const unsigned char *)given + out_size, size - out_size))
         return shed_fail(err, SHED_EINVAL,
                          "%s: sets an option that this library does not know: "
-                         "it is older than the program",
+                         "the library is older than the program",
                          what);
     memcpy((unsigned char *)out + sizeof(size),
            (const unsigned char *)given + sizeof(size),

@@ -10,13 +10,14 @@ __attribute__((format(printf, 3, 4))) void
 shed_error_set(struct shed_error *err, enum shed_code code, const char *format,
                ...);
 
-/* The same, with code as its value, so that a failure is one statement:
+/* The same as an expression whose value is code, so that a failure is one
+ * statement:
  * return shed_fail(err, SHED_EINVAL, "..."). A macro, because compilers and
  * analyzers then see that what fails does not return SHED_OK. */
 #define shed_fail(err, code, ...)                                              \
     (shed_error_set(err, code, __VA_ARGS__), (enum shed_code)(code))
 
-/* The same for memory that is out; says what it was wanted for. */
+/* The same when memory is out; what says for what. */
 #define shed_fail_nomem(err, what)                                             \
     shed_fail(err, SHED_ENOMEM, "out of memory for %s", what)
 

@@ -2,10 +2,9 @@
  * Random numbers. Its one invariant: a token is made of nothing but
  * getrandom's bytes, and is never half of them.
  *
- * A child of fork() inherits its parent's jitter state, so both jitter alike
- * until the child opens a client of its own; that costs no more than two
- * processes that wait for equal times, and a look at the process id in each
- * call would cost a system call on the hot path.
+ * A child of fork() inherits its parent's jitter state, so both draw the same
+ * jitter. That costs no more than two processes that wait for equal times,
+ * while comparing the process id would be a system call on the hot path.
  */
 #include "base/random.h"
 
@@ -17,7 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* getrandom is atomic up to so many bytes once the kernel's pool is seeded. */
+/* Up to this size getrandom is atomic, once the kernel's pool is seeded. */
 #define TOKEN_MAX_BYTES ((size_t)256)
 
 enum shed_code shed_random_token(void *out, size_t size, struct shed_error *err)
@@ -38,8 +37,8 @@ enum shed_code shed_random_token(void *out, size_t size, struct shed_error *err)
     return SHED_OK;
 }
 
-/* Where the kernel has nothing to give, time and place are enough for jitter:
- * threads differ in the address, processes in the microsecond. */
+/* Where the kernel has no random bytes, time and place are enough for jitter:
+ * threads differ by the address, processes by the microsecond. */
 static uint64_t seed(const uint64_t *place)
 {
     uint64_t bits;

@@ -136,7 +136,7 @@ enum shed_code shed_stats_check(const char *call, const void *thing,
 
 /* ---------------------------------------------------------------- metrics */
 
-/* A histogram of times is told in seconds, Prometheus' unit for them. */
+/* Histograms of times are written in seconds, Prometheus' unit for them. */
 struct unit {
     const char *name;
     uint64_t per_unit; /* what is counted, per unit */
@@ -157,7 +157,7 @@ struct metric {
     struct unit unit; /* of a histogram */
 };
 
-/* What is told of one kind of subject. */
+/* The metrics of one kind of subject. */
 struct kind {
     const char *prefix, *label;
     const struct metric *counters;
@@ -210,8 +210,8 @@ static const struct kind locks = {"snowshed_lock_", "lock",
 
 /* ------------------------------------------------------------------- text */
 
-/* Whose statistics are told of what kind, in a text that is cut at capacity and
- * counts on. */
+/* The text that is being written, and of what. At capacity it is cut, and its
+ * length counted on. */
 struct text {
     const struct kind *kind;
     shed_subject_fn *subject;
@@ -238,8 +238,8 @@ append(struct text *text, const char *format, ...)
         text->length += (size_t)size;
 }
 
-/* A label with its value as the format wants it: '\' and '"' behind a
- * backslash. */
+/* A label and its value, in which the format wants a backslash before '\' and
+ * '"'. */
 static void append_label(struct text *text, const struct shed_subject *s)
 {
     const unsigned char *name = s->name;
@@ -290,7 +290,7 @@ static void append_number(struct text *text, struct unit unit, uint64_t value)
         append(text, ".%06" PRIu64, value % US_PER_S);
 }
 
-/* The beginning of a line: the name of a metric's part, and its labels but for
+/* The beginning of a line: the name of a metric's part, and its labels without
  * the closing brace. */
 static void append_part(struct text *text, const struct metric *m,
                         const char *part, const struct shed_subject *s)

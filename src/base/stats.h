@@ -37,35 +37,40 @@ static inline void shed_count(_Atomic uint64_t *counter, uint64_t n)
 
 void shed_histogram_add(struct shed_histogram_atomic *h, uint64_t value);
 
-/* Count how a key of a call ended: SHED_OK counts nothing. */
+/* Count the failure of a key; SHED_OK is not counted. */
 void shed_count_code(struct shed_counters *counters, enum shed_code code);
 
-/* Fail with SHED_EINVAL where a public read was called wrongly; thing is NULL,
- * or out, or size is more than known. */
+/* Check the arguments of a public read: SHED_EINVAL if thing or out is NULL, or
+ * size is more than known, the size of the struct here. */
 SHED_MUST_CHECK enum shed_code
 shed_stats_check(const char *call, const void *thing, const void *out,
                  size_t size, size_t known, struct shed_error *err);
 
+/* Copy the counters, one after the other. */
 void shed_counters_read(const struct shed_counters *counters,
                         struct shed_stats *out);
+
+/* Copy a lock's counters, one after the other. */
 void shed_lock_counters_read(const struct shed_lock_counters *counters,
                              struct shed_lock_stats *out);
 
-/* One whose statistics are told; its name is bytes. */
+/* A cache or lock of which the text tells. */
 struct shed_subject {
     const void *name;
     size_t name_size;
-    const void *counters; /* of the kind that the text is of */
+    const void *counters; /* struct shed_counters or shed_lock_counters */
     bool is_redis_up;     /* of a cache */
 };
 
-/* The i-th of those that are listed. */
+/* Returns: the i-th of a list. */
 typedef struct shed_subject shed_subject_fn(const void *list, size_t i);
 
-/* As shed_stats_prometheus, of struct shed_counters; and as
- * shed_lock_stats_prometheus, of struct shed_lock_counters. */
+/* As shed_stats_prometheus, for subjects with struct shed_counters. */
 size_t shed_stats_text(shed_subject_fn *subject, const void *list, size_t count,
                        char *buffer, size_t capacity);
+
+/* As shed_lock_stats_prometheus, for subjects with struct shed_lock_counters.
+ */
 size_t shed_lock_stats_text(shed_subject_fn *subject, const void *list,
                             size_t count, char *buffer, size_t capacity);
 

@@ -1,4 +1,4 @@
-/* What a failure of Redis means for the caller that met it. */
+/* What a failure of Redis means for the next step of the caller. */
 #ifndef SHED_TROUBLE_H
 #define SHED_TROUBLE_H
 
@@ -8,7 +8,7 @@ enum shed_trouble {
                               can be sent again */
     SHED_TROUBLE_DOWN,     /* cannot be reached, and not for some time */
     SHED_TROUBLE_NO_WRITE, /* reads are answered, writes are refused */
-    SHED_TROUBLE_DENIED    /* we may not: no retry will help */
+    SHED_TROUBLE_DENIED    /* refused for good: no retry will help */
 };
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Values: one allocation with the payload behind the struct, or a payload that
- * stands in memory of another's. Its one invariant: nothing but the count
+ * Values: one allocation with the payload behind the struct, or a payload in
+ * memory that another object owns. Its one invariant: nothing but the count
  * changes after a value was handed out.
  */
 #include "base/value.h"
@@ -80,7 +80,8 @@ enum shed_origin shed_value_origin(const struct shed_value *value)
 
 struct shed_value *shed_value_ref(struct shed_value *value)
 {
-    /* Who takes a reference has one: nothing to be ordered with. */
+    /* The caller has a reference already: there is nothing to be ordered with.
+     */
     atomic_fetch_add_explicit(&value->refs, 1, memory_order_relaxed);
     return value;
 }

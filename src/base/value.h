@@ -1,4 +1,4 @@
-/* The inside of a shed_value: a payload and the memory that it stands in. */
+/* The inside of a shed_value: a payload and the memory that it is in. */
 #ifndef SHED_VALUE_H
 #define SHED_VALUE_H
 
@@ -13,8 +13,8 @@ struct shed_value {
     uint64_t age_ms;
     const void *data;
     size_t size;
-    /* owner holds data and is released with free_owner; NULL where the
-     * payload stands behind this struct */
+    /* owner holds data and is freed with free_owner; NULL where the payload
+     * follows this struct */
     void *owner;
     void (*free_owner)(void *owner);
 };
@@ -24,7 +24,7 @@ struct shed_value *shed_value_create(enum shed_kind kind,
                                      enum shed_origin origin, const void *data,
                                      size_t size);
 
-/* Create a value whose data stands in owner, which it takes over on success.
+/* Create a value whose data is part of owner, which it takes over on success.
  * Returns NULL when memory is out: owner stays the caller's. */
 struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
                                    const void *data, size_t size, void *owner,

@@ -117,9 +117,10 @@ uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
         shed_now_ms(), timeout_ms > 0 ? timeout_ms : cache->options.timeout_ms);
 }
 
-/* The braces keep an entry and its side keys on one node of a cluster: what
- * stands between them is hashed, unless it is empty. So a KEY must not begin
- * with the closing one; it is escaped then, and so is the escape. */
+/* The braces keep an entry and its side keys on one node of a cluster: only the
+ * bytes between them are hashed, unless there are none. So a KEY that begins
+ * with a closing brace is escaped, and so is one that begins with the escape.
+ */
 void shed_cache_name_key(const struct shed_cache *cache, struct shed_bytes key,
                          struct shed_named_key *out)
 {
@@ -210,9 +211,10 @@ struct shed_entry_key shed_cache_entry_key(const struct shed_key *key)
     return (struct shed_entry_key){key->redis, key->redis_size};
 }
 
-/* What a reply to GET means. Returns: the value, taken over; NULL if the slow
- * path must look (*code is SHED_OK) or the call has failed. What is not the
- * key's entry may be the answer to another GET: then use is to be doubted. */
+/* Make a value of the reply to a GET, which is freed or taken over. Returns:
+ * NULL if the slow path must go on (*code is SHED_OK) or the call has failed. A
+ * reply that is not the key's entry may be the answer to another GET: then the
+ * connection is in doubt. */
 static struct shed_value *
 read_reply(struct shed_cache *cache, const struct shed_key *key,
            struct shed_reply *reply, const struct shed_link_use *use,
@@ -239,8 +241,8 @@ read_reply(struct shed_cache *cache, const struct shed_key *key,
     return value;
 }
 
-/* Whether a failed GET leaves the decision to the slow path, which knows what
- * to do without Redis. */
+/* The code of a failed GET; SHED_OK leaves the decision to the slow path, which
+ * knows what to do without Redis. */
 static enum shed_code after_failed_get(const struct shed_cache *cache,
                                        enum shed_code code)
 {
@@ -273,7 +275,7 @@ static struct shed_value *try_get(struct shed_cache *cache,
 static enum shed_code timed_out(struct shed_error *err)
 {
     return shed_fail(err, SHED_ETIMEDOUT,
-                     "the deadline passed before the value was at hand");
+                     "the deadline passed before the value was there");
 }
 
 static enum shed_code get_slow(struct shed_cache *cache,
@@ -344,15 +346,14 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
 
 /* ---------------------------------------------------------------- get_many */
 
-/* Keys of one call on their way; arrays of count. */
+/* The keys of one call; arrays of count. */
 struct batch {
     struct shed_item *items;
     size_t count;
     struct shed_named_key *named;
     struct shed_args *args;
     struct shed_reply **replies;
-    struct shed_caller *callers; /* also of those that need not fly: for the
-                                    error */
+    struct shed_caller *callers; /* also of hits: for the error */
 };
 
 static void destroy_batch(struct batch *b)
@@ -403,7 +404,7 @@ static void fail_item(struct batch *b, size_t i, enum shed_code code)
 }
 
 /* All GETs in one pipeline. Afterwards an item has its value, or the code of
- * its failure, or must fly: SHED_OK without a value. */
+ * its failure, or is a miss: SHED_OK without a value. */
 static void try_get_many(struct shed_cache *cache, struct batch *b,
                          uint64_t deadline_ms)
 {
@@ -435,8 +436,8 @@ static bool is_miss(const struct batch *b, size_t i)
     return b->items[i].code == SHED_OK && b->items[i].value == NULL;
 }
 
-/* Join a flight for each item that must fly. Those for which it failed count
- * as answered. */
+/* Join a flight for each miss. One that cannot join has failed and is counted
+ * down. */
 static void join_many(struct shed_cache *cache, struct batch *b,
                       struct shed_latch *latch)
 {
@@ -460,8 +461,8 @@ static void join_many(struct shed_cache *cache, struct batch *b,
     shed_flights_start(cache->flights, starts);
 }
 
-/* At the deadline: leave the flights; then all that is still to come is what
- * is being answered at this moment. */
+/* At the deadline: leave the flights, then wait for the callers that are being
+ * answered at this moment. */
 static void leave_many(struct shed_cache *cache, struct batch *b,
                        struct shed_latch *latch)
 {
@@ -481,14 +482,14 @@ static enum shed_code get_slow_many(struct shed_cache *cache, struct batch *b,
                                     struct shed_error *err)
 {
     struct shed_latch latch;
-    size_t flying = 0;
+    size_t misses = 0;
     enum shed_code code;
 
     for (size_t i = 0; i < b->count; i++)
-        flying += is_miss(b, i);
-    if (flying == 0)
+        misses += is_miss(b, i);
+    if (misses == 0)
         return SHED_OK;
-    code = shed_latch_init(&latch, flying, err);
+    code = shed_latch_init(&latch, misses, err);
     if (code != SHED_OK)
         return code;
     join_many(cache, b, &latch);
@@ -543,7 +544,8 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
     for (size_t i = 0; code != SHED_OK && i < count; i++) {
         if (!is_miss(&b, i))
             continue;
-        b.callers[i].error = (struct shed_error){SHED_ENOMEM, "memory is out"};
+        b.callers[i].error =
+            (struct shed_error){SHED_ENOMEM, "out of memory for a latch"};
         fail_item(&b, i, code);
     }
     code = conclude(cache, &b, err);

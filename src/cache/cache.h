@@ -1,4 +1,4 @@
-/* The inside of a cache: what reads and writes have in common. */
+/* The inside of a cache: what reads and writes share. */
 #ifndef SHED_CACHE_H
 #define SHED_CACHE_H
 
@@ -22,16 +22,19 @@ struct shed_cache {
     struct shed_counters counters;
 };
 
-/* A key as it stands in Redis, in memory of its own. */
+/* A key as Redis has it, with its bytes. */
 struct shed_named_key {
     struct shed_key key;
     char bytes[SHED_REDIS_KEY_MAX_BYTES];
 };
 
-/* Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */
+/* Check what every call is given. Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
+ */
 SHED_MUST_CHECK enum shed_code
 shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
                       struct shed_error *err);
+
+/* Check a key. Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code shed_cache_check_key(struct shed_bytes key,
                                                     struct shed_error *err);
 
@@ -39,10 +42,11 @@ SHED_MUST_CHECK enum shed_code shed_cache_check_key(struct shed_bytes key,
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
                                 uint64_t timeout_ms);
 
-/* key must have been checked. */
+/* Name a key, which must have been checked, as Redis has it. */
 void shed_cache_name_key(const struct shed_cache *cache, struct shed_bytes key,
                          struct shed_named_key *out);
 
+/* The same key for entry.h. */
 struct shed_entry_key shed_cache_entry_key(const struct shed_key *key);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The entry's bytes. Pure; its one invariant: no bytes whatever make decode
- * read outside them, and what encode makes, decode returns.
+ * The entry's bytes. Pure; its one invariant: decode reads nothing outside the
+ * bytes that it is given, and returns what encode was given.
  */
 #include "cache/entry.h"
 
@@ -24,7 +24,7 @@ enum {
     ROW_VERSION_AT = 56
 };
 
-/* The first byte is in no UTF-8 text, so that no text is taken for ours. */
+/* No UTF-8 text contains the first byte, so no text is taken for an entry. */
 static const unsigned char magic_and_format[] = {0xf5, 's', 'h', 'd', 2};
 
 /* The drawing in entry.h, as far as these constants make it up. */

@@ -1,5 +1,5 @@
 /*
- * The bytes of an entry: what stands in Redis under NAME:{KEY}.
+ * The bytes of an entry: what Redis stores under NAME:{KEY}.
  *
  * A header of 64 bytes, then the payload, so that any language reads a row
  * with GETRANGE key 64 -1. Numbers are big-endian, times are the server's

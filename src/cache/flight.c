@@ -1,7 +1,42 @@
 /*
- * The state machine of a flight. Pure. Its invariants: at most one look, load
- * or publish is under way; a state that waits has a timer running or a reply
- * outstanding; nobody is answered with something older than its call.
+ * The state machine of a flight. Pure. Its invariants: at most one acquire,
+ * load or publish is under way; a state that waits has a timer running or a
+ * reply outstanding; nobody is answered with something older than its call.
+ *
+ * Design notes
+ *
+ * A flight is what Go's singleflight is for one process (one call per key,
+ * shared by all who ask meanwhile), with a lease in Redis that does the same
+ * for all processes. The lease is that of R. Nishtala et al., "Scaling Memcache
+ * at Facebook", NSDI 2013, section 3.2.1: a token given to one client at a
+ * miss, ended by an invalidation, without which nothing is stored. Two things
+ * differ: here the lease names its holder, so that a dead one is replaced at
+ * once, and a load outlives its lease, because what may be stored is decided by
+ * the data version and not by who holds the lease.
+ *
+ * Singleflight gives every caller the answer of the call that it joined. Here a
+ * caller may not be given what was read before it asked, or its own write could
+ * be missing. So callers have numbers and each acquire, load and publish has a
+ * cutoff, the newest caller when it began. An answer goes to the callers up to
+ * a cutoff; those after it are still there when restart() looks, and go round
+ * again, all of them together. A failure is not a value, so it may be given to
+ * everybody.
+ *
+ * A request has a number, which its reply carries back. A step compares it with
+ * the one that is under way and ignores all others, so a late reply, or one
+ * that comes twice, does nothing. A renewal has a number of its own, because it
+ * is under way beside the load.
+ *
+ * Troubles of Redis are of four kinds (base/trouble.h). A passing one is met by
+ * sending the same again, a few times: the scripts allow it, because they
+ * recognise the flight's own lease. When Redis is down the flight loads without
+ * a lease, if the cache's options say so. What is refused ends the flight.
+ *
+ * Nothing here waits for ever: an acquire, publish or fail ends with a reply or
+ * with the connection's timeout; a wait has a timer as well as a push; a load
+ * has its deadline, after which the flight is ABANDONED: everybody has been
+ * answered, newcomers start another flight, and only the source's end is still
+ * awaited.
  */
 #include "cache/flight.h"
 
@@ -12,16 +47,16 @@
 /* Without pushes a waiter learns only by looking. */
 #define POLL_MIN_MS 5
 #define POLL_MAX_MS 100
-/* With pushes it looks to find dead holders and expiries, which nobody
- * announces in time: twice a grace of 100 ms is soon enough. */
+/* With pushes it polls only to find dead holders and expiries, which nobody
+ * announces in time: about the default grace_ms of 100 ms is soon enough. */
 #define PUSHED_POLL_MIN_MS 50
 #define PUSHED_POLL_MAX_MS 150
 /* A lost connection is back within a few tries, or it counts as down. */
 #define TROUBLE_MIN_MS 10
 #define TROUBLE_MAX_MS 200
 #define TROUBLES_MAX 3
-/* Each try replaces the corrupt bytes that were seen; who writes them faster
- * than that is broken. */
+/* Each try replaces the corrupt bytes that were seen; a writer that puts them
+ * back faster than that is broken. */
 #define CORRUPT_MAX 3
 /* Three renewals fit in a lease, so that two may fail. */
 #define RENEWALS_PER_LEASE 3
@@ -53,14 +88,14 @@ static void answer(struct shed_flight *f, struct shed_flight_act *act,
     assert(act->answer == SHED_ANSWER_NOTHING);
     act->answer = what;
     act->answer_upto = upto;
-    /* A value stands in Redis now: who comes from now on reads it there. */
+    /* There is a value in Redis now: later callers read it there. */
     if (what == SHED_ANSWER_ENTRY || what == SHED_ANSWER_LOADED)
         act->detach = true;
     if (f->newest <= upto)
         f->newest = 0;
 }
 
-static void look(struct shed_flight *f, struct shed_flight_act *act)
+static void acquire(struct shed_flight *f, struct shed_flight_act *act)
 {
     f->state = SHED_FLIGHT_ACQUIRING;
     f->is_leased = false;
@@ -69,14 +104,14 @@ static void look(struct shed_flight *f, struct shed_flight_act *act)
     request(f, act, SHED_SEND_ACQUIRE);
 }
 
-/* Those who are not answered yet begin anew; without any it is over. */
-static void go_round(struct shed_flight *f, struct shed_flight_act *act)
+/* Callers that are not answered yet go round again; without any, it is over. */
+static void restart(struct shed_flight *f, struct shed_flight_act *act)
 {
     f->waits = 0;
     f->troubles = 0;
     f->corrupt = 0;
     if (f->newest > 0)
-        look(f, act);
+        acquire(f, act);
     else
         f->state = SHED_FLIGHT_OVER;
 }
@@ -95,7 +130,7 @@ static void load(struct shed_flight *f, struct shed_flight_act *act,
     f->state = SHED_FLIGHT_LOADING;
     f->is_leased = is_leased;
     f->is_held = is_leased;
-    f->renew_request = 0; /* what is said of another lease is not of this */
+    f->renew_request = 0; /* a late renewal was of an earlier lease */
     f->load_cutoff = f->newest;
     f->load_deadline_ms =
         timeout > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + timeout;
@@ -118,7 +153,7 @@ static void end_lease(struct shed_flight *f, struct shed_flight_act *act,
                       enum shed_flight_send how)
 {
     if (!f->is_leased) {
-        go_round(f, act);
+        restart(f, act);
         return;
     }
     f->state = SHED_FLIGHT_FAILING;
@@ -127,7 +162,7 @@ static void end_lease(struct shed_flight *f, struct shed_flight_act *act,
     request(f, act, how);
 }
 
-/* A lease that is left standing holds up all others until it runs out. */
+/* A lease that is not ended holds up all others until it runs out. */
 static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
                        const struct shed_flight_event *e, uint64_t random)
 {
@@ -146,7 +181,7 @@ static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
              e->trouble == SHED_TROUBLE_NO_WRITE && f->ending == SHED_SEND_FAIL)
         end_lease(f, act, SHED_SEND_RELEASE);
     else
-        go_round(f, act);
+        restart(f, act);
 }
 
 static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
@@ -161,7 +196,7 @@ static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
     else
         delay = shed_backoff_ms(f->waits, POLL_MIN_MS, POLL_MAX_MS, random);
     f->waits++;
-    /* one more, because it has run out only after its last millisecond */
+    /* one more, because it runs out after its last millisecond */
     set_timer(act, lease_left_ms < delay ? lease_left_ms + 1 : delay);
 }
 
@@ -215,11 +250,11 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
         break;
     case SHED_EV_HIT:
         answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
-        go_round(f, act);
+        restart(f, act);
         break;
     case SHED_EV_CORRUPT:
         if (f->corrupt++ < CORRUPT_MAX)
-            look(f, act);
+            acquire(f, act);
         else
             fail_all(f, act);
         break;
@@ -229,7 +264,7 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
     case SHED_EV_WAIT:
         /* a push that overtook this reply will not come again */
         if (f->is_pushed && f->newest > 0)
-            look(f, act);
+            acquire(f, act);
         else
             wait_for_holder(f, act, e->wait_ms, random);
         break;
@@ -244,7 +279,7 @@ static void on_waiting(struct shed_flight *f, struct shed_flight_act *act,
     if (e->type != SHED_EV_TIMER && e->type != SHED_EV_PUSH)
         return;
     if (f->newest > 0)
-        look(f, act);
+        acquire(f, act);
     else
         f->state = SHED_FLIGHT_OVER;
 }
@@ -253,12 +288,13 @@ static void on_load_timer(struct shed_flight *f, struct shed_flight_act *act,
                           uint64_t now_ms)
 {
     if (now_ms >= f->load_deadline_ms) {
-        /* and who joins until it is detached: nothing else would answer them */
+        /* also callers that join until it is detached: nothing else would
+           answer them */
         answer(f, act, SHED_ANSWER_FAILURE, UINT64_MAX);
         act->detach = true;
         f->state = SHED_FLIGHT_ABANDONED;
         if (f->is_leased)
-            act->send = SHED_SEND_FAIL; /* its reply is of no interest */
+            act->send = SHED_SEND_FAIL; /* its reply is ignored */
         return;
     }
     if (f->is_held) {
@@ -272,7 +308,7 @@ static void on_loaded(struct shed_flight *f, struct shed_flight_act *act)
 {
     if (!f->is_leased) {
         answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
-        go_round(f, act);
+        restart(f, act);
         return;
     }
     f->state = SHED_FLIGHT_PUBLISHING;
@@ -289,8 +325,8 @@ static void on_loading(struct shed_flight *f, struct shed_flight_act *act,
         return;
     }
     if (e->type == SHED_EV_LEASE_LOST && e->request == f->renew_request) {
-        /* nothing to renew any more; whether what is being loaded may be
-           published is for the data version to decide */
+        /* nothing is left to renew; the data version decides whether what is
+           being loaded may be published */
         f->is_held = false;
         return;
     }
@@ -318,12 +354,12 @@ static void on_publish_trouble(struct shed_flight *f,
         return;
     }
     answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
-    /* out of memory, Redis still deletes: others need not wait for the lease
-       to end */
+    /* a Redis without memory still deletes, so others need not wait for the
+       end of the lease */
     if (trouble == SHED_TROUBLE_NO_WRITE)
         end_lease(f, act, SHED_SEND_RELEASE);
     else
-        go_round(f, act);
+        restart(f, act);
 }
 
 static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
@@ -340,15 +376,15 @@ static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
     switch (e->type) {
     case SHED_EV_STORED:
         answer(f, act, SHED_ANSWER_LOADED, f->cutoff);
-        go_round(f, act);
+        restart(f, act);
         break;
     case SHED_EV_SUPERSEDED:
         answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
-        go_round(f, act);
+        restart(f, act);
         break;
     case SHED_EV_INVALIDATED:
         answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
-        go_round(f, act);
+        restart(f, act);
         break;
     default:
         on_publish_trouble(f, act, e->trouble, random);
@@ -384,7 +420,7 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
         break;
     case SHED_FLIGHT_OVER:
         if (e->type == SHED_EV_START)
-            go_round(f, &act);
+            restart(f, &act);
         break;
     }
     return act;

@@ -1,13 +1,13 @@
 /*
- * The slow path of one key in one process, as a state machine: look, take the
- * lease or wait for its holder, load, publish, answer. Pure: events go in,
- * what to do comes out; no I/O, no clock, no threads.
+ * The slow path of one key in one process, as a state machine: take the lease
+ * or wait for its holder, load, publish, answer. Pure: events go in, what to do
+ * comes out; no I/O, no clock, no threads.
  *
  * Callers are numbered in the order in which they join, from 1. The rule behind
  * every answer: a caller may be given what was current at some instant during
- * its call. So each look, load and publish remembers the newest caller at the
- * moment when it began (its cutoff), and answers only those; later callers go
- * round again.
+ * its call. So each acquire, load and publish remembers the newest caller at
+ * the moment when it began (its cutoff), and answers callers up to that one;
+ * later ones go round again.
  */
 #ifndef SHED_FLIGHT_H
 #define SHED_FLIGHT_H
@@ -19,13 +19,15 @@
 
 enum shed_flight_state {
     SHED_FLIGHT_ACQUIRING,  /* an acquire is under way */
-    SHED_FLIGHT_WAITING,    /* another holds the lease, or Redis had a passing
-                               trouble; a timer runs, a push may come */
-    SHED_FLIGHT_LOADING,    /* the source works; with a lease, it is renewed */
+    SHED_FLIGHT_WAITING,    /* another flight holds the lease, or Redis had a
+                               passing trouble; a timer runs, a push may
+                               come */
+    SHED_FLIGHT_LOADING,    /* the source works; if there is a lease, it is
+                               renewed */
     SHED_FLIGHT_PUBLISHING, /* a publish is under way, or will be by timer */
     SHED_FLIGHT_FAILING,    /* all are answered; our lease is being ended */
     SHED_FLIGHT_ABANDONED,  /* all are answered; the source is overdue, and
-                               nothing but its end is waited for */
+                               only its end is awaited */
     SHED_FLIGHT_OVER        /* nothing is under way, nobody waits */
 };
 
@@ -101,9 +103,9 @@ struct shed_flight_policy {
 struct shed_flight {
     const struct shed_flight_policy *policy;
     enum shed_flight_state state;
-    uint64_t newest; /* the newest caller that waits, 0 for none; kept by who
-                        drives the machine, up to date at each step */
-    uint64_t cutoff; /* newest when the look or publish under way began */
+    uint64_t newest; /* the newest caller that waits, 0 for none; set by the
+                        driver before each step */
+    uint64_t cutoff; /* newest when the acquire or publish under way began */
     uint64_t load_cutoff; /* newest when the load began */
     uint64_t load_deadline_ms;
     uint64_t last_request; /* numbers never come twice */
@@ -115,16 +117,16 @@ struct shed_flight {
     unsigned corrupt;             /* in a row */
     bool is_leased;  /* we took the lease, and the load is under it */
     bool is_held;    /* as far as we know it is still ours, to be renewed */
-    bool is_pushed;  /* a push came while the look was under way */
-    bool has_pushes; /* kept by the driver: pushes can be expected */
+    bool is_pushed;  /* a push came while the acquire was under way */
+    bool has_pushes; /* pushes can be expected; set by the driver */
 };
 
-/* OVER, to begin with. */
+/* Begin in the state OVER. policy is borrowed. */
 void shed_flight_init(struct shed_flight *flight,
                       const struct shed_flight_policy *policy);
 
 /* Make one step. now_ms is monotonic, random any 64 bits. An event that does
- * not belong to the state (a late reply, a push nobody waits for) does
+ * not belong to the state (a late reply, a push that nobody awaits) does
  * nothing. */
 struct shed_flight_act shed_flight_step(struct shed_flight *flight,
                                         const struct shed_flight_event *event,

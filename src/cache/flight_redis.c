@@ -1,7 +1,24 @@
 /*
- * What a flight says to Redis and hears. Its invariants: at most one call and
- * one renewal are under way; each that ends makes one event, unless the flight
- * is done with it.
+ * A flight's calls to Redis. Its invariants: at most one call and one renewal
+ * are under way; each that ends makes exactly one event.
+ *
+ * Design notes
+ *
+ * All that a flight does in Redis are five scripts on one key (src/redis/):
+ * acquire, publish, fail, release (a fail without a marker) and renew. Each is
+ * one round trip and atomic, and each can be sent again after a lost reply:
+ * acquire recognises its own lease by process and flight number, publish finds
+ * its own value and reports it as another's, fail and renew compare.
+ *
+ * The lease of the memcache paper (see flight.c) is a record under the value's
+ * own key. It carries a data version of 128 random bits: publish stores only if
+ * the version is still there. So any DEL of the key, by any program, revokes
+ * the right to store what is being loaded, and no clock takes part in that.
+ *
+ * What is read is checked before it is believed: an entry must have our magic
+ * and format, the right length, and a checksum that is seeded with the key. One
+ * that does not is replaced only if it still begins with the bytes that were
+ * seen, which the next acquire sends along.
  */
 #include "cache/flight_redis.h"
 
@@ -79,7 +96,7 @@ void shed_flight_redis_tell(const struct shed_flight_redis *x,
     shed_events_tell(x->settings->events, &event);
 }
 
-/* -------------------------------------------------------- what comes back */
+/* ---------------------------------------------------------------- replies */
 
 static void drop_entry(struct shed_flight_redis *x)
 {
@@ -106,7 +123,8 @@ static void on_trouble(struct shed_flight_redis *x, uint64_t request,
     x->on_event(x->arg, event);
 }
 
-/* Keep the beginning of a corrupt entry, by which acquire may replace it. */
+/* Keep the beginning of a corrupt entry: the next acquire replaces an entry
+ * that begins with it. */
 static void remember_corrupt(struct shed_flight_redis *x,
                              const struct shed_reply *reply)
 {
@@ -122,13 +140,14 @@ static void remember_corrupt(struct shed_flight_redis *x,
 
 static bool fail_corrupt(struct shed_flight_redis *x)
 {
-    (void)shed_fail(&x->error, SHED_EREDIS,
-                    "the entry in Redis is corrupt, and comes back so");
+    (void)shed_fail(
+        &x->error, SHED_EREDIS,
+        "the entry in Redis is corrupt, and so is what replaced it");
     return false;
 }
 
-/* The entry in the second place of a reply. Returns: false if it does not
- * decode. */
+/* Keep the entry that is the second element of a reply. Returns: false if it
+ * does not decode. */
 static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
 {
     struct shed_reply *bytes = shed_reply_take(reply, 1);
@@ -145,7 +164,7 @@ static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
     return fail_corrupt(x);
 }
 
-/* Returns: false if it does not decode. */
+/* Keep the error of a failure marker. Returns: false if it does not decode. */
 static bool take_marker(struct shed_flight_redis *x,
                         const struct shed_reply *reply)
 {
@@ -257,7 +276,7 @@ static void on_ended(void *arg, struct shed_reply *reply,
                                       .request = x->call_request};
 
     (void)err;
-    /* the exchange's error stays the load's, for the marker of the next try */
+    /* x->error stays the load's, for the marker of the next try */
     if (shed_reply_integer(reply) < 0) {
         event.type = SHED_EV_TROUBLE;
         event.trouble = reply != NULL ? shed_reply_trouble(reply) : trouble;
@@ -294,7 +313,7 @@ static void on_call(void *arg, struct shed_reply *reply,
         on_ended(arg, reply, trouble, err);
 }
 
-/* -------------------------------------------------------------- what goes */
+/* --------------------------------------------------------------- requests */
 
 static void write_number(char digits[SHED_DIGITS], uint64_t number)
 {
@@ -337,9 +356,9 @@ static void begin(struct shed_args *args, enum shed_script script,
     shed_args_add(args, x->key.at, x->key.size);
 }
 
-/* A new data version or nonce. Where the kernel has no randomness to give,
- * jitter must do: nobody has to guess it, it only has to differ from the
- * others. */
+/* A new data version or nonce. Where the kernel has no random bytes, jitter
+ * must do: the number only has to differ from all others, nobody tries to guess
+ * it. */
 static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
 {
     struct shed_error unused;
@@ -406,7 +425,7 @@ static void send_publish(struct shed_flight_redis *x)
     put_call(x, &args);
 }
 
-/* How long a failure answers others: jittered down to half. */
+/* How long a failure answers others: shortened at random, to half at most. */
 static uint64_t failure_ttl_ms(const struct shed_flight_redis *x)
 {
     const uint64_t half_pct = 50;

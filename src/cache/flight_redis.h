@@ -1,6 +1,7 @@
 /*
- * What a flight says to Redis, and what it hears: the sends of its machine
- * become calls of scripts, their replies become its events. Reactor thread.
+ * A flight's calls to Redis: what its machine wants to send becomes calls of
+ * scripts, and their replies become its events. Reactor thread only, but for
+ * the function that says otherwise.
  */
 #ifndef SHED_FLIGHT_REDIS_H
 #define SHED_FLIGHT_REDIS_H
@@ -45,7 +46,7 @@ struct shed_flight_redis {
     void (*on_event)(void *arg, struct shed_flight_event event);
     void *arg;
     /* for the owner to read, with an event */
-    struct shed_value *entry; /* what stood in Redis */
+    struct shed_value *entry; /* what was found in Redis */
     struct shed_error error;  /* what went wrong; the owner sets it for a
                                  failure marker */
     /* its own */
@@ -58,9 +59,8 @@ struct shed_flight_redis {
     size_t seen_size;
 };
 
-/* Send what the machine wants: ACQUIRE, PUBLISH, FAIL or RELEASE. Its reply
- * becomes an event with the number of the request, never before the return.
- * No other may be under way. */
+/* Send ACQUIRE, PUBLISH, FAIL or RELEASE. Its reply becomes an event with the
+ * number of the request, never before the return. No other may be under way. */
 void shed_flight_redis_send(struct shed_flight_redis *exchange,
                             enum shed_flight_send what, uint64_t request);
 
@@ -76,11 +76,12 @@ void shed_flight_redis_tell(const struct shed_flight_redis *exchange,
 /* Whether something is still to come back. */
 bool shed_flight_redis_is_busy(const struct shed_flight_redis *exchange);
 
+/* Give up what it has kept. */
 void shed_flight_redis_fini(struct shed_flight_redis *exchange);
 
-/* The value of key's entry in a reply, which is taken over on success; counts
- * it as a hit. Any thread. Returns: NULL if it does not decode to a row or its
- * absence (*state says why), or for want of memory (then *state is
+/* Make a value of the entry in a reply, and count a hit. The reply is taken
+ * over on success. Any thread. Returns: NULL if it does not decode to a row or
+ * its absence (*state says why), or if memory is out (then *state is
  * SHED_ENTRY_OK). */
 struct shed_value *shed_flight_redis_value(const struct shed_session *session,
                                            struct shed_counters *counters,

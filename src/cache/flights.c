@@ -2,6 +2,28 @@
  * Flights under way. Its invariants: a flight's machine is stepped on the
  * reactor thread only; a flight is freed only when it is over, out of the
  * table, and nothing that was sent for it is still to come back.
+ *
+ * Design notes
+ *
+ * A task is a flight with what it is driven by: its callers (table.h), its
+ * calls to Redis (flight_redis.h), its timer and its load. drive() is the only
+ * place that steps a machine. It gives it one event, performs what comes out,
+ * in the order of the fields, and goes on while performing has made another
+ * event at once: a load that the source refused, or a caller that joined while
+ * the flight was ending. Everything else comes back later, as a reply, a timer,
+ * a push or a post, so drive() is never entered twice.
+ *
+ * Callers join from their own threads, under a lock of the table, while the
+ * machine runs. They meet at one number: before each step the machine is told
+ * the number of the newest caller. At the end the flight is taken out of the
+ * table only if nobody waits there, under the same lock, so a caller either is
+ * answered by this flight or finds no flight and makes one.
+ *
+ * A task is made and put into the table by a caller's thread, and started by a
+ * post. Tasks that one call has made are posted together; a load that a step
+ * wants is queued, and the source is woken by a timer of 0 ms, after everything
+ * else of this turn of the loop. So keys that were asked for together, or whose
+ * leases were granted together, are loaded in one batch.
  */
 #include "cache/flights.h"
 
@@ -40,12 +62,12 @@ struct shed_flights {
     size_t tasks;
 };
 
-/* One flight, its callers, and what it is made of. */
+/* One flight, its callers, and what it is driven by. */
 struct task {
     struct shed_waiters waiters;
     struct shed_flights *flights;
     struct shed_post post; /* its start, or its load's end */
-    struct shed_key key;   /* redis points behind this struct */
+    struct shed_key key;   /* its redis points behind this struct */
     /* reactor thread only */
     struct shed_flight flight;
     struct shed_flight_redis exchange; /* with Redis */
@@ -195,8 +217,8 @@ static void destroy(struct task *task)
     pthread_mutex_unlock(&fs->mu);
 }
 
-/* Returns: false if it is out of the table, to be freed when the last call is
- * back; true if somebody came in the last moment. */
+/* The flight is over: take it out of the table. Returns: false if it is out,
+ * to be freed when its last call is back; true if a caller joined just now. */
 static bool goes_on(struct task *task)
 {
     if (task->waiters.key == NULL)
@@ -345,7 +367,8 @@ static void start(struct shed_post *post)
     struct task *task = shed_container_of(post, struct task, post);
     struct shed_session *session = task->flights->client->session;
 
-    /* a lease that names no channel outlives its holder */
+    /* until then a lease could not name our channel, and would not be taken
+       over if we died */
     if (!shed_session_is_settled(session)) {
         shed_session_await(session, post);
         return;

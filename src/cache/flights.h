@@ -14,7 +14,7 @@
 #include "client/client.h"
 #include "redis/reactor.h"
 
-/* A key as Redis has it, NAME:{KEY}, and where KEY stands in it. */
+/* A key as Redis has it, NAME:{KEY}, and where KEY begins in it. */
 struct shed_key {
     const char *redis;
     size_t redis_size;
@@ -24,8 +24,8 @@ struct shed_key {
 
 struct shed_flights;
 
-/* Begin to fly for the cache whose keys begin with prefix. What is passed must
- * outlive the flights.
+/* Make the flights of the cache whose keys begin with prefix. What is passed
+ * must outlive them, but for prefix and options, which are copied.
  * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
  * this prefix. */
 SHED_MUST_CHECK enum shed_code shed_flights_create(
@@ -33,30 +33,33 @@ SHED_MUST_CHECK enum shed_code shed_flights_create(
     const struct shed_cache_options *options, struct shed_counters *counters,
     struct shed_flights **out, struct shed_error *err);
 
-/* Wait until its flights are over, and free it. NULL is allowed. */
+/* Wait until all flights are over, and free them. NULL is allowed. */
 void shed_flights_close(struct shed_flights *flights);
 
-/* Join the key's flight, or put a new one before *starts, to be started at
- * once: those that are started together load together. Any thread but the
- * reactor's.
- * Returns: SHED_OK: caller's gate will open, unless it leaves. SHED_ENOMEM: it
- * will not. */
+/* Join the key's flight, or put a new one in front of the list *starts, which
+ * must be passed to shed_flights_start. Any thread but the reactor's.
+ * Returns: SHED_OK: caller's latch will be counted down, unless the caller
+ * leaves. SHED_ENOMEM: it will not. */
 SHED_MUST_CHECK enum shed_code shed_flights_join(struct shed_flights *flights,
                                                  const struct shed_key *key,
                                                  struct shed_caller *caller,
                                                  struct shed_post **starts,
                                                  struct shed_error *err);
+
+/* Start flights: those that are started together load together. Any thread but
+ * the reactor's. */
 void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
 /* Whether a flight of the key can be joined now. Any thread. */
 bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
 
-/* Returns: true if caller was still waiting, and is gone; false: it has been
- * answered, or its latch will be released in a moment. */
+/* Leave a flight before it has answered. Any thread.
+ * Returns: true if caller was still waiting, and is out of the flight; false:
+ * it has been answered, or is about to be: its latch is counted down soon. */
 bool shed_flights_leave(struct shed_flights *flights,
                         struct shed_caller *caller);
 
-/* From now on callers of the key start a flight of their own. Any thread. */
+/* From now on callers of the key start another flight. Any thread. */
 void shed_flights_detach(struct shed_flights *flights,
                          const struct shed_key *key);
 

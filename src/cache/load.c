@@ -1,7 +1,29 @@
 /*
- * The load queue. Its invariants: at most max_loads loads are under way, one
- * that its function has left unfinished included; every job settles exactly
- * once, with no lock held.
+ * The load queue. Its invariants: at most max_loads loads are under way, those
+ * included whose function has returned and will answer later; every job settles
+ * exactly once, with no lock held.
+ *
+ * Design notes
+ *
+ * The bound is what protects the database: a load counts from the moment when
+ * it is taken from the queue until shed_load_done, however long that is and on
+ * whatever thread. So queries that were given up on, and still run in the
+ * server, count as well, if the source finishes its load only when they have
+ * ended.
+ *
+ * Jobs are queued one by one and made ready all at once, by shed_source_wake.
+ * Loaders take ready ones only, so jobs that came together stay together, up to
+ * max_batch. A loader that would take less than a full batch while other loads
+ * run waits for up to batch_wait_ms (gather_locked); one loader at a time does
+ * that, and the others sleep.
+ *
+ * Threads are started when a job comes and none is idle, up to max_loads; they
+ * stay until the source is closed. idle counts threads, running counts loads;
+ * they are independent, because a load can outlive its function.
+ *
+ * A job that has waited until its deadline is settled by the loader that finds
+ * it, without a load. If memory for a load is out, the first job fails, so that
+ * the queue moves.
  */
 #include "cache/load.h"
 
@@ -43,15 +65,14 @@ struct shed_source {
 
     pthread_mutex_t mu;
     pthread_cond_t work;  /* a batch can be taken; wakes one loader */
-    pthread_cond_t grown; /* the batch that is gathered need not wait longer */
+    pthread_cond_t grown; /* the batch being gathered need not wait longer */
     pthread_cond_t quiet; /* nothing is queued or under way */
     /* under mu */
     size_t refs;
     struct shed_job *first;
     struct shed_job **last;
     size_t queued;
-    size_t ready;   /* of them, those that wake was called for; no loader takes
-                       others, so that jobs which come together stay so */
+    size_t ready;   /* how many of these shed_source_wake has made ready */
     size_t running; /* loads under way */
     pthread_t *threads;
     size_t thread_count;
@@ -153,7 +174,7 @@ void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
     answer_failure(load, i, SHED_ESOURCE, reason);
 }
 
-/* Wake who has something to do now. */
+/* Wake the thread that has something to do now. */
 static void wake_locked(struct shed_source *s)
 {
     if (s->is_gathering) {
@@ -244,8 +265,9 @@ static void settle_failed(struct shed_job *job, enum shed_code code,
     job->settle(job, &loaded);
 }
 
-/* Move jobs from the queue to load, and those whose time is up to *late. The
- * load's deadline is its last job's, and load_timeout_ms at most. */
+/* Move jobs from the queue to load, or to the list *late if their deadline has
+ * passed. The load's deadline is that of its last job, and at most
+ * load_timeout_ms away. */
 static void fill_locked(struct shed_source *s, struct shed_load *load,
                         size_t capacity, struct shed_job **late)
 {
@@ -267,9 +289,9 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
         load->deadline_ms = last_ms;
 }
 
-/* While other loads run, the database is busy anyway, and a batch that is not
- * full may wait for company; so batches grow under an avalanche, while a lone
- * miss pays nothing. */
+/* Wait for the batch to grow. While other loads run the database is busy
+ * anyway, so nothing is lost by it: batches grow under an avalanche, and a
+ * single miss waits for nothing. */
 static void gather_locked(struct shed_source *s)
 {
     uint64_t end_ms = shed_deadline_ms(shed_now_ms(), s->options.batch_wait_ms);
@@ -319,8 +341,8 @@ static int start_thread_locked(struct shed_source *s)
     return failure;
 }
 
-/* Jobs wait: see to it that a thread without a load is there, if there may be
- * one more. Returns false if there is no thread at all. */
+/* Start a thread if none is idle and there may be one more. Returns: false if
+ * there is no thread at all. */
 static bool staff_locked(struct shed_source *s)
 {
     if (s->idle == 0 && s->thread_count < s->options.max_loads)
@@ -402,7 +424,8 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
                          "the source's queue is full: %zu keys wait for a load",
                          s->queued);
     else if (!staff_locked(s))
-        code = shed_fail(err, SHED_ENOMEM, "no thread to be had for a load");
+        code = shed_fail(err, SHED_ENOMEM,
+                         "no thread could be started for a load");
     if (code == SHED_OK) {
         job->next = NULL;
         *s->last = job;
@@ -417,7 +440,7 @@ void shed_source_wake(struct shed_source *s)
 {
     pthread_mutex_lock(&s->mu);
     s->ready = s->queued;
-    /* who was idle when they were queued may have taken others since */
+    /* a thread that was idle when they were queued may have taken others */
     if (s->ready > 0)
         (void)staff_locked(s);
     wake_locked(s);
@@ -459,7 +482,7 @@ static enum shed_code check_options(const struct shed_source_options *o,
     return code;
 }
 
-/* Make the lock and what is waited for under it. Returns 0, or an errno. */
+/* Make the lock and its condition variables. Returns: 0, or an errno. */
 static int init_sync(struct shed_source *s)
 {
     enum { CONDITIONS = 3 };

@@ -2,8 +2,9 @@
  * The load queue of a source: keys that wait for a load are gathered into
  * batches; a bounded number of loads runs at a time, on threads of the source.
  *
- * A job is one key's wish to be loaded. Its memory is the submitter's until it
- * settles, exactly once, on whatever thread finished the load.
+ * A job is one key that is to be loaded. Its memory is the submitter's, and
+ * must stay until the job settles: exactly once, on the thread that finishes
+ * the load.
  */
 #ifndef SHED_LOAD_H
 #define SHED_LOAD_H
@@ -16,9 +17,9 @@ struct shed_loaded {
     struct shed_value *value;
     struct shed_error error;
     uint64_t cost_us;  /* how long the load took */
-    size_t batch_keys; /* the size of its batch in the first job that settles
-                          of it, 0 in the others: so that loads are counted
-                          once; 0 too if the job was never passed to a load */
+    size_t batch_keys; /* in the first job of a batch: its size; in the others
+                          0, so that a load is counted once; also 0 if the job
+                          was never passed to a load */
 };
 
 struct shed_job {
@@ -33,10 +34,14 @@ struct shed_job {
     struct shed_job *next;
 };
 
-/* Take and give back a cache's hold on a source. */
+/* Take a hold on a source. Any thread. */
 void shed_source_ref(struct shed_source *source);
+
+/* Give a hold up; the last one waits for loads under way and frees the source.
+ * Not on a thread of the source. */
 void shed_source_unref(struct shed_source *source);
 
+/* The option. */
 uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
 
 /* Queue a job, and let a load begin. Never blocks, never settles the job
@@ -47,11 +52,13 @@ SHED_MUST_CHECK enum shed_code shed_source_submit(struct shed_source *source,
                                                   struct shed_job *job,
                                                   struct shed_error *err);
 
-/* The same in two steps, so that jobs which come together share a batch: queue
- * each, then wake once. */
+/* Queue a job without letting a load begin. As shed_source_submit otherwise. */
 SHED_MUST_CHECK enum shed_code shed_source_queue(struct shed_source *source,
                                                  struct shed_job *job,
                                                  struct shed_error *err);
+
+/* Let loads begin of all that is queued: jobs that were queued before share
+ * batches. */
 void shed_source_wake(struct shed_source *source);
 
 #endif

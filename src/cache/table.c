@@ -11,8 +11,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Flights are as many as keys that are being looked for, hits are none: chains
- * stay short with tens of thousands of them. */
+/* A key has a flight only while it is missing, so chains stay short even with
+ * tens of thousands of flights. */
 #define SHARDS ((size_t)16)
 #define CHAINS ((size_t)256)
 
@@ -23,7 +23,7 @@ struct shard {
 };
 
 struct shed_table {
-    atomic_size_t flights; /* a look without a lock, on the way of each hit */
+    atomic_size_t flights; /* read without a lock by each hit */
     struct shard shard[SHARDS];
 };
 
@@ -174,8 +174,8 @@ uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
     uint64_t newest;
 
     pthread_mutex_lock(&shard->mu);
-    /* who joined last may have left: then a number that nobody has does no
-       harm, because it is at least that of whoever is left */
+    /* if the newest has left, its number does no harm: it is higher than that
+       of all who remain */
     newest = waiters->first != NULL ? waiters->last_number : 0;
     pthread_mutex_unlock(&shard->mu);
     return newest;

@@ -1,8 +1,10 @@
 /*
  * Joins the callers of a key to the one flight that this process has for it.
  *
- * A caller lives on its thread's stack, and is reached through its flight's
- * waiters until it is taken (to be answered) or leaves (its deadline passed).
+ * A caller lives on its thread's stack. It is reached through its flight's
+ * waiters until it is taken, to be answered, or leaves, at its deadline.
+ *
+ * Any thread, but for the functions that say otherwise.
  */
 #ifndef SHED_TABLE_H
 #define SHED_TABLE_H
@@ -19,7 +21,8 @@ struct shed_table;
 struct shed_waiters;
 
 struct shed_caller {
-    struct shed_latch *latch; /* set by the caller; opened by 1 at the answer */
+    struct shed_latch *latch; /* set by the caller; counted down by 1 with the
+                                 answer */
     /* the answer */
     enum shed_code code;
     struct shed_value *value;
@@ -46,50 +49,57 @@ struct shed_waiters {
 
 /* Returns NULL when memory is out. */
 struct shed_table *shed_table_create(void);
+
+/* No flight is in it. NULL is allowed. */
 void shed_table_destroy(struct shed_table *table);
 
 /* Whether a flight of the key can be joined now. */
 bool shed_table_has(struct shed_table *table, const char *key, size_t size);
 
-/* Join the key's flight, if there is one. */
+/* Join the key's flight. Returns: false if there is none to be joined. */
 bool shed_table_join(struct shed_table *table, const char *key, size_t size,
                      struct shed_caller *caller);
 
-/* Join the key's flight, or make waiters the key's and join them.
- * Returns: true if it was waiters. */
+/* Join the key's flight; if there is none, add the flight of waiters and join
+ * it. Returns: true if waiters was added. */
 bool shed_table_insert(struct shed_table *table, struct shed_waiters *waiters,
                        struct shed_caller *caller);
 
-/* Returns: true if caller was still waiting, and is gone; false: it is
- * answered, or is about to be: its latch is released in a moment. */
+/* Leave the flight. Returns: true if caller was still waiting, and is out of
+ * it; false: it is answered, or is about to be: its latch is counted down
+ * soon. */
 bool shed_table_leave(struct shed_table *table, struct shed_caller *caller);
 
 /* The number of the newest caller that waits, 0 for none. */
 uint64_t shed_table_newest(struct shed_table *table,
                            struct shed_waiters *waiters);
 
-/* Take the callers up to a number out, to answer them; a list by next. */
+/* Take out the callers up to a number, to answer them. Returns: a list by
+ * next. */
 struct shed_caller *shed_table_take(struct shed_table *table,
                                     struct shed_waiters *waiters,
                                     uint64_t upto);
 
-/* From now on callers start a flight of their own. */
+/* From now on callers of the key start another flight. */
 void shed_table_detach(struct shed_table *table, const char *key, size_t size);
+
+/* From now on no caller joins this flight. */
 void shed_table_detach_waiters(struct shed_table *table,
                                struct shed_waiters *waiters);
 
-/* Take waiters out of the table, if nobody sits there.
- * Returns: false if somebody does. */
+/* Take a flight out of the table, unless a caller waits for it.
+ * Returns: false if one does. */
 bool shed_table_remove(struct shed_table *table, struct shed_waiters *waiters);
 
-/* The flights of a key, detached ones included, one after the other: the first
- * with previous NULL. Only on the thread that removes flights. */
+/* Iterate over the flights of a key, detached ones included: previous is NULL
+ * for the first. Only on the thread that removes flights.
+ * Returns: NULL after the last. */
 struct shed_waiters *shed_table_next_of(struct shed_table *table,
                                         struct shed_waiters *previous,
                                         const char *key, size_t size);
 
-/* Visit all flights; visit may remove the one that it is given. On the same
- * thread. */
+/* Visit all flights; visit may remove the one that it is given. Only on the
+ * thread that removes flights. */
 void shed_table_each(struct shed_table *table,
                      void (*visit)(struct shed_waiters *waiters));
 

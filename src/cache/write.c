@@ -1,6 +1,6 @@
 /*
- * Puts and invalidations. Its invariant: whatever comes of a write, callers
- * that come after it do not join a flight from before.
+ * Puts and invalidations. Its invariant: however a write ends, callers that
+ * come after it do not join a flight from before it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 #define REFRESH_SUFFIX ":refresh"
 #define REFRESH_BYTES (sizeof(REFRESH_SUFFIX) - 1)
 
-/* Call a script on the entry of a key; whatever comes of it, callers that come
- * now do not join a flight from before. */
+/* Call a script on the entry of a key, and detach its flight, however the call
+ * ends. */
 static enum shed_code write_entry(struct shed_cache *cache,
                                   enum shed_script script,
                                   struct shed_args *args,
@@ -24,7 +24,7 @@ static enum shed_code write_entry(struct shed_cache *cache,
                                   uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_reply *reply = NULL;
-    bool is_repeated; /* which does no harm here */
+    bool is_repeated; /* twice is as good as once */
     enum shed_code code = shed_links_call_script(
         cache->client->links, args, 1, &reply, &is_repeated, deadline_ms, err);
     const char *text = shed_reply_error(reply);
@@ -140,8 +140,8 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
 /* The calls for many keys; arrays of count. */
 struct sweep {
     size_t count;
-    char *names; /* of each key: that of its refresh lease, which begins with
-                    its own */
+    char *names; /* for each key the name of its refresh lease, which begins
+                    with the name of the key */
     struct shed_key *keys;
     struct shed_args *args;
     struct shed_reply **replies;
@@ -157,7 +157,7 @@ static void destroy_sweep(struct sweep *s)
     free(s->replies);
 }
 
-/* How long the names of keys can be, all together. */
+/* The most bytes that the names of all keys take. */
 static size_t names_size(const struct shed_cache *cache,
                          const struct shed_bytes *keys, size_t count)
 {
@@ -223,7 +223,7 @@ static enum shed_code check_keys(const struct shed_bytes *keys, size_t count,
     return SHED_OK;
 }
 
-/* The first key that Redis refused decides. */
+/* The code of the first key that Redis refused. */
 static enum shed_code conclude(const struct sweep *s, struct shed_error *err)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -241,7 +241,7 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
                                     uint64_t timeout_ms, struct shed_error *err)
 {
     struct sweep s = {.count = count};
-    bool is_repeated; /* which does no harm here */
+    bool is_repeated; /* twice is as good as once */
     enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
 
     if (code == SHED_OK)

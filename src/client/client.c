@@ -1,5 +1,5 @@
 /* A process's client: one address, links, one reactor with its session. Its
- * invariant: a client is whole or is not handed out. */
+ * invariant: a client that is handed out has all its parts. */
 #include "client/client.h"
 
 #include <assert.h>
@@ -80,8 +80,7 @@ static enum shed_standing standing_of(const struct shed_error *why)
                                      : SHED_STANDING_DOWN;
 }
 
-/* why: as the session has it, NULL: connected. before_us: how long it stood
- * otherwise. */
+/* why: NULL if it is connected. before_us: how long it was not, or was. */
 static void tell(const struct shed_client *client, const struct shed_error *why,
                  uint64_t before_us)
 {
@@ -213,7 +212,7 @@ static enum shed_code build(struct shed_client *client, const char *uri,
 static void destroy(struct shed_client *client)
 {
     if (client->pid != getpid()) {
-        /* the thread that could close the session is the parent's */
+        /* the reactor thread, which could close the session, is the parent's */
         shed_session_forget(client->session);
         shed_reactor_forget(client->reactor);
     } else if (client->reactor != NULL) {

@@ -1,7 +1,7 @@
 /*
  * The inside of a client: what its caches and locks use. It is counted: the
- * program has one hold, each cache and each lock another, and the last to give
- * its hold up closes it.
+ * program has one hold, each cache and each lock another; giving up the last
+ * one closes it.
  */
 #ifndef SHED_CLIENT_H
 #define SHED_CLIENT_H
@@ -16,7 +16,7 @@
 #include "redis/link.h"
 #include "redis/session.h"
 
-/* How the client stands with Redis. */
+/* Whether the client is connected to Redis. */
 enum shed_standing {
     SHED_STANDING_UNKNOWN,
     SHED_STANDING_UP,
@@ -35,7 +35,7 @@ struct shed_client {
     struct shed_events *events;
     char process[SHED_PROCESS_BYTES + 1]; /* how others name this process */
     uint64_t command_timeout_ms;
-    bool has_channel; /* unless it waits by timer alone */
+    bool has_channel; /* false: it waits by timer alone */
     /* atomic */
     atomic_uint holds;
     _Atomic uint64_t last_flight; /* the number of the newest flight */
@@ -46,7 +46,7 @@ struct shed_client {
     struct shed_error last; /* why it was last not up */
 };
 
-/* Whether it is connected. Any thread. */
+/* Whether it is connected to Redis, and set up. Any thread. */
 bool shed_client_is_up(struct shed_client *client);
 
 /* Returns: SHED_OK; SHED_EFORKED in a child of the process that opened it. */

@@ -71,7 +71,7 @@ void shed_listeners_remove(struct shed_listeners *ls, struct shed_listener *l)
         *at = l->next;
 }
 
-static bool hears_of(const struct shed_listener *l, const char *key,
+static bool is_about(const struct shed_listener *l, const char *key,
                      size_t size)
 {
     if (l->is_prefix ? size < l->key_size : size != l->key_size)
@@ -84,7 +84,7 @@ static void tell_change(struct shed_listener *l, const char *key, size_t size)
 {
     for (struct shed_listener *next; l != NULL; l = next) {
         next = l->next;
-        if (hears_of(l, key, size))
+        if (is_about(l, key, size))
             l->on_change(l, key, size);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * Who in this process hears of changed keys and of new epochs: a lock, of its
- * own key; a cache, of all keys that begin with its name.
+ * The parts of this process that are told of changed keys and of new epochs: a
+ * lock, of its own key; a cache, of all keys that begin with its name.
  *
  * Reactor thread only, except for create and destroy.
  */
@@ -18,7 +18,7 @@ struct shed_listeners;
 struct shed_listener {
     const char *key;
     size_t key_size;
-    bool is_prefix; /* it hears of every key that begins with key */
+    bool is_prefix; /* it is told of every key that begins with key */
     void (*on_change)(struct shed_listener *listener, const char *key,
                       size_t size);
     /* pushes have begun or ended, or some were lost: look at everything */
@@ -27,26 +27,26 @@ struct shed_listener {
     struct shed_listener *next;
 };
 
-/* Returns: NULL when memory is out. */
+/* Returns: NULL when memory is out. Any thread. */
 struct shed_listeners *shed_listeners_create(void);
 
-/* NULL is allowed. */
+/* Any thread. NULL is allowed. */
 void shed_listeners_destroy(struct shed_listeners *listeners);
 
-/* Returns: false, and nothing is added: the prefix is another listener's. One
- * of a single key is always added. */
+/* Add a listener. Returns: false, and it is not added: its prefix is another
+ * listener's. One of a single key is always added. */
 bool shed_listeners_add(struct shed_listeners *listeners,
                         struct shed_listener *listener);
 
-/* A listener that was never added may be given. */
+/* Remove a listener; one that was never added may be given. */
 void shed_listeners_remove(struct shed_listeners *listeners,
                            struct shed_listener *listener);
 
-/* Tell whoever listens to this key. */
+/* Tell the listeners of this key. */
 void shed_listeners_change(struct shed_listeners *listeners, const char *key,
                            size_t size);
 
-/* Tell everybody. */
+/* Tell all listeners of an epoch. */
 void shed_listeners_epoch(struct shed_listeners *listeners);
 
 #endif

@@ -1,5 +1,4 @@
-/* What Redis grants, asked beforehand. Its one invariant: asking changes
- * nothing in Redis. */
+/* Asking Redis what it grants. The invariant: it changes nothing in Redis. */
 #include <stdio.h>
 #include <string.h>
 
@@ -72,7 +71,8 @@ static size_t name_sides(char key[KEY_MAX_BYTES], enum shed_use use,
     return add(key, size, name.data, name.size);
 }
 
-/* Say what is missing, as much of it as fits. A key can be any bytes. */
+/* Fail with a list of what is missing, as much of it as fits. Keys can be any
+ * bytes. */
 static enum shed_code tell_missing(const struct shed_client *client,
                                    const struct shed_reply *missing,
                                    struct shed_error *err)

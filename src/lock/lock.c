@@ -448,8 +448,12 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     if (code != SHED_OK)
         return code;
     pthread_mutex_lock(&l->mu);
-    if (!shed_hold_is_mine(&l->machine.hold, self) ||
-        !shed_hold_is_safe(&l->machine.hold, shed_now_ms()))
+    if (shed_hold_is_mine(&l->machine.hold, self) &&
+        !shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
+        shed_lock_machine_lose(&l->machine, shed_hold_reason(&l->machine.hold));
+        shed_lock_changed_locked(l);
+    }
+    if (!shed_hold_is_mine(&l->machine.hold, self))
         code = fail_lost_locked(l, err);
     w.request.generation = l->machine.hold.generation;
     pthread_mutex_unlock(&l->mu);

@@ -467,6 +467,50 @@ START_TEST(a_renewal_does_not_outlive_the_release)
 }
 END_TEST
 
+enum { IS_FREE, IS_BUSY, MAY_GO_ON };
+
+/* Keep the library's thread busy. */
+static void stay(void *user, struct shed_lock *lock, enum shed_code code,
+                 const struct shed_error *err)
+{
+    atomic_int *stage = user;
+
+    (void)lock;
+    (void)code;
+    (void)err;
+    atomic_store(stage, IS_BUSY);
+    while (atomic_load(stage) != MAY_GO_ON)
+        usleep(1000);
+}
+
+/* The library's own thread, which sees the end of a lease, comes later. */
+START_TEST(an_extension_that_comes_too_late_tells_of_the_loss)
+{
+    struct shed_lock_options o = short_lease(SHED_LOCK_LEASE);
+    atomic_uint losses = 0;
+    atomic_int stage = IS_FREE;
+    struct shed_lock *lock, *second;
+
+    o.watchdog = 0;
+    second = open_lock(client, &o);
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_acquire_async(second, 0, stay, &stage, NULL),
+                     SHED_OK);
+    WAIT_FOR(atomic_load(&stage) == IS_BUSY);
+    WAIT_FOR(!shed_lock_is_mine(lock));
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    atomic_store(&stage, MAY_GO_ON);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    shed_lock_close(lock);
+    shed_lock_close(second);
+    ck_assert_uint_eq(atomic_load(&losses), 1);
+}
+END_TEST
+
 START_TEST(without_a_watchdog_the_lease_ends)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
@@ -1274,6 +1318,7 @@ int main(void)
     tcase_add_loop_test(tc, the_watchdog_renews_until_release, LEASED, SINGLES);
     tcase_add_loop_test(tc, a_renewal_does_not_outlive_the_release, LEASED,
                         SINGLES);
+    tcase_add_test(tc, an_extension_that_comes_too_late_tells_of_the_loss);
     tcase_add_loop_test(tc, without_a_watchdog_the_lease_ends, LEASED, SINGLES);
     tcase_add_loop_test(tc,
                         an_entry_that_outlived_the_lease_is_not_left_in_peace,

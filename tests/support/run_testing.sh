@@ -33,13 +33,18 @@ copy_tree()
 }
 
 # The processes that have the TMPDIR of what was started: nobody else has it.
+# Redis overwrites its environment with its title, which names its socket.
 left_behind()
 {
-    local environment
-    for environment in /proc/[0-9]*/environ; do
-        # It may be another user's, or of a process that has just ended.
-        ! grep -qsF "TMPDIR=$work/tmp" "$environment" 2>/dev/null ||
-            basename "$(dirname "$environment")"
+    local process title
+    for process in /proc/[0-9]*; do
+        # It may belong to another user, or have just ended.
+        title=""
+        { IFS= read -rd '' title <"$process/cmdline"; } 2>/dev/null || true
+        [[ $title == *"$work/tmp"* ]] ||
+            grep -qsF "TMPDIR=$work/tmp" "$process/environ" 2>/dev/null ||
+            continue
+        basename "$process"
     done
 }
 

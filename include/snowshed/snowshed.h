@@ -173,7 +173,10 @@ struct shed_client_options {
     uint64_t reconnect_min_ms;   /* [1, 60000]; first pause after a failure */
     uint64_t reconnect_max_ms;   /* [reconnect_min_ms, 600000]; the pause
                                     doubles up to this, with full jitter */
-    uint64_t links;              /* [1, 64]; connections that threads share */
+    uint64_t links;              /* [1, 64]; most connections for calls that
+                                    threads wait for: opened when all are busy,
+                                    closed when idle, and shared by the threads
+                                    where these are more */
     uint64_t wait;               /* enum shed_wait */
     /* Told of what an operator wants to know: once when the client is connected
      * to Redis, loses it, or is refused; and of troubles of its caches and
@@ -191,7 +194,7 @@ struct shed_client_options {
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
     {                                                                          \
-        sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 2,           \
+        sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 16,          \
             SHED_WAIT_AUTO, NULL, NULL, NULL, NULL                             \
     }
 

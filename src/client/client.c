@@ -120,6 +120,13 @@ static void on_standing(void *arg, const struct shed_error *why)
         tell(client, why, was_up || why == NULL ? before_us : 0);
 }
 
+static void on_tick(void *arg)
+{
+    struct shed_client *client = arg;
+
+    shed_links_close_idle(client->links);
+}
+
 bool shed_client_is_up(struct shed_client *client)
 {
     bool is_up;
@@ -172,8 +179,8 @@ static void create_session(void *arg)
 {
     struct session_start *s = arg;
     struct shed_client *client = s->client;
-    struct shed_session_hooks hooks = {client, on_change, on_epoch,
-                                       on_standing};
+    struct shed_session_hooks hooks = {client, on_change, on_epoch, on_standing,
+                                       on_tick};
 
     s->code =
         shed_session_create(client->reactor, client->address, s->options,

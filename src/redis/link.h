@@ -1,10 +1,11 @@
 /*
  * Connections that threads share for calls which they wait for.
  *
- * A thread that finds a link idle uses it as if it were its own: send, wait,
- * receive. One that finds all busy queues its command; whichever thread leads
- * the link sends the whole batch and hands out the replies. So one thread pays
- * what a blocking call costs, and many get pipelining.
+ * Each thread gets a link of its own for the time of a call, up to the option
+ * `links`; a link connects when it is first needed. Where threads are more than
+ * that, they are gathered on a few links: whichever thread leads a link
+ * receives for all of them. So a few threads pay what blocking calls cost, and
+ * many get pipelining.
  *
  * What is called here must bear being sent twice: after a lost connection it
  * is, once.
@@ -37,6 +38,10 @@ void shed_links_destroy(struct shed_links *links);
 /* The server can be reached again: do not wait for the end of a pause. Any
  * thread. */
 void shed_links_go_on(struct shed_links *links);
+
+/* Close links beyond the first few that nobody has used for a while. To be
+ * called now and then. Any thread. */
+void shed_links_close_idle(struct shed_links *links);
 
 /*
  * Send count commands in one pipeline and wait for their replies, until

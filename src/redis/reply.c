@@ -139,3 +139,11 @@ void shed_reply_free(void *reply)
     if (reply != NULL)
         freeReplyObject(reply);
 }
+
+void shed_reply_free_all(struct shed_reply **replies, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        shed_reply_free(replies[i]);
+        replies[i] = NULL;
+    }
+}

@@ -51,4 +51,7 @@ enum shed_code shed_reply_code(const struct shed_reply *error);
  * the owner of a value. */
 void shed_reply_free(void *reply);
 
+/* Free so many, and set them to NULL. */
+void shed_reply_free_all(struct shed_reply **replies, size_t count);
+
 #endif

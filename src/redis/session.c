@@ -407,6 +407,7 @@ static void on_ping(void *arg)
     struct shed_args args = {0};
 
     shed_timer_set(p->ping, PING_MS);
+    p->hooks.on_tick(p->hooks.arg);
     settle(p);
     ask_time(p);
     ask_role(p);

@@ -34,6 +34,8 @@ struct shed_session_hooks {
     /* The connection for commands is there (NULL), or could not be made or was
      * lost: why. */
     void (*on_standing)(void *arg, const struct shed_error *why);
+    /* Every few seconds. */
+    void (*on_tick)(void *arg);
 };
 
 /* process is SHED_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM.

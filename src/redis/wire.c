@@ -266,6 +266,11 @@ bool shed_wire_is_quiet(const struct shed_wire *w)
            would_block(errno);
 }
 
+void shed_wire_shut(const struct shed_wire *w)
+{
+    (void)shutdown(w->fd, SHUT_RDWR);
+}
+
 void shed_wire_forget(struct shed_wire *w)
 {
     int fd = w->fd;

@@ -110,6 +110,9 @@ enum shed_wire_io shed_wire_next(struct shed_wire *wire,
  * under way must be so: what came unasked would answer the next one. */
 bool shed_wire_is_quiet(const struct shed_wire *wire);
 
+/* End the connection, so that a thread that waits to receive on it returns. */
+void shed_wire_shut(const struct shed_wire *wire);
+
 /* Forget the connection; harmless on a closed one. */
 void shed_wire_close(struct shed_wire *wire);
 

@@ -1,0 +1,585 @@
+/*
+ * A connection that threads share. Its invariants: replies go to calls in the
+ * order in which their commands were queued; a connection that timed out or
+ * that nobody reads any more is closed, so that no late reply can meet a later
+ * call; nobody closes the socket while another thread sends on it.
+ *
+ * Two roles, each held by one thread at a time:
+ *
+ * - The leader (is_led) connects, receives, and hands out replies. It is the
+ *   thread of a request that still waits. While it waits for the socket, mu is
+ *   free.
+ * - The writer (is_writing) sends, without mu, what is queued, and what others
+ *   queue meanwhile. It is the leader at the beginning of each of its rounds,
+ *   or a thread that has just queued its command while the leader waits. The
+ *   latter sends only if all before it is sent, the leader's own command too:
+ *   so the leader may wait for replies alone, and the rest of what does not fit
+ *   into the socket can be left to the leader's next round.
+ *
+ * A leader that has its reply makes the oldest request that still waits the
+ * next one, whose thread must be woken for it. Where a writer is at work, it
+ * names the next leader when it is done, most often itself, because that one
+ * is awake.
+ *
+ * A thread that queues behind many leaves the sending to the leader's next
+ * round: one system call for all of them is what makes many threads on few
+ * connections cheap.
+ *
+ * A request lives on its caller's stack. It is reached through the calls of the
+ * queue, and only under mu; a request that gives up removes itself from its
+ * calls, whose replies are then thrown away.
+ *
+ * _locked: with mu. _releasing: with mu, which is free in between. _unlock:
+ * begins with mu and ends without it.
+ */
+#include "redis/shared.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/latch.h"
+
+/* Replies parsed between two takes of the mutex. */
+#define PARSE_BATCH 64
+
+/* With more calls than this under way, a command waits for the leader's next
+ * round. */
+#define AT_ONCE_MAX 4
+
+/* Before a connection that was idle for so long is used, it is looked at: what
+ * has come on it meanwhile answers nothing, and it may be closed. In a row of
+ * calls the look would be a system call for each. */
+#define IDLE_MS 2
+
+/* A connection is closed for what a reply seems to say no more often than this:
+ * damaged bytes that cannot be replaced would cost each reader a connection. A
+ * link that stays out of step for so long costs lookups, and hands out nothing
+ * wrong, because all that comes by it reads as another's. */
+#define DOUBT_MS 1000
+
+/* How much later than at its timeout a silent connection may be given up. */
+#define SLACK_MS 2
+
+enum outcome {
+    OUTCOME_NONE,  /* queued, or sent */
+    OUTCOME_DONE,  /* all its replies are there */
+    OUTCOME_LOST,  /* the connection went; error says how */
+    OUTCOME_LEADER /* still without its replies, and now to lead the link */
+};
+
+struct shed_request {
+    struct shed_latch latch; /* opened when the outcome is set */
+    struct shed_reply **replies;
+    size_t expected;
+    size_t received;
+    uint64_t deadline_ms;
+    struct shed_error error;
+    /* under mu until the latch is released */
+    enum outcome outcome;
+    bool has_latch;
+    uint64_t connection; /* from which the replies came */
+    struct shed_request
+        *next; /* among those whose latch is to be counted down */
+};
+
+/* ---------------------------------------------------------- the requests */
+
+static void settle_locked(struct shed_shared *s, struct shed_request *r,
+                          enum outcome outcome)
+{
+    r->outcome = outcome;
+    if (!r->has_latch)
+        return;
+    r->next = s->settled;
+    s->settled = r;
+}
+
+/* Free mu and wake those that have settled, in this order, so that they do not
+ * run into it. The last to settle is first: that is the next leader, if there
+ * is one. */
+static void unlock_and_wake(struct shed_shared *s)
+{
+    struct shed_request *r = s->settled, *next;
+
+    s->settled = NULL;
+    pthread_mutex_unlock(&s->mu);
+    for (; r != NULL; r = next) {
+        next = r->next;
+        shed_latch_count_down(&r->latch, 1); /* r is gone now */
+    }
+}
+
+static void deliver_locked(struct shed_shared *s,
+                           const struct shed_conn_call *call,
+                           struct shed_reply *reply)
+{
+    struct shed_request *r = call->owner;
+
+    if (r == NULL) {
+        shed_reply_free(reply);
+        return;
+    }
+    r->replies[call->index] = reply;
+    if (++r->received < r->expected)
+        return;
+    r->connection = s->connection;
+    settle_locked(s, r, OUTCOME_DONE);
+}
+
+static void close_locked(struct shed_shared *s)
+{
+    assert(!s->is_writing);
+    shed_conn_close(&s->conn);
+    s->connection++;
+    s->is_open = s->is_unsent = s->is_out_of_step = false;
+}
+
+/* The connection is of no use any more: nor are the calls on it. A request of
+ * several is told once. */
+static void lose_locked(struct shed_shared *s, const struct shed_error *why)
+{
+    struct shed_conn_call call;
+
+    close_locked(s);
+    while (shed_conn_pop(&s->conn.queue, &call)) {
+        struct shed_request *r = call.owner;
+        if (r == NULL || r->outcome == OUTCOME_LOST)
+            continue;
+        r->error = *why;
+        settle_locked(s, r, OUTCOME_LOST);
+    }
+}
+
+/* The leader must not close a socket that another thread sends on. That one
+ * does not wait, so it is done in a moment; after it nobody else begins. */
+static void lose_releasing(struct shed_shared *s, const struct shed_error *why)
+{
+    assert(s->is_led);
+    s->is_open = false;
+    s->is_awaited = true;
+    while (s->is_writing)
+        pthread_cond_wait(&s->written, &s->mu);
+    s->is_awaited = false;
+    lose_locked(s, why);
+}
+
+/* --------------------------------------------------------------- writing */
+
+/* Whether a thread that has just queued a command is to send it. */
+static bool may_write_locked(const struct shed_shared *s, size_t calls_before)
+{
+    return s->is_open && !s->is_writing && !s->is_unsent &&
+           calls_before <= AT_ONCE_MAX;
+}
+
+/* Send what is queued, and what is queued meanwhile, for as long as the socket
+ * takes it. */
+static enum shed_wire_io write_releasing(struct shed_shared *s,
+                                         struct shed_error *err)
+{
+    enum shed_wire_io io = SHED_WIRE_DONE;
+
+    assert(s->is_open && !s->is_writing);
+    s->is_writing = true;
+    while (io == SHED_WIRE_DONE && s->is_open && shed_conn_take(&s->conn)) {
+        unlock_and_wake(s);
+        io = shed_wire_flush(&s->conn.wire, err);
+        pthread_mutex_lock(&s->mu);
+    }
+    s->is_writing = false;
+    s->is_unsent = io != SHED_WIRE_DONE;
+    if (s->is_awaited)
+        pthread_cond_signal(&s->written);
+    return io;
+}
+
+/* --------------------------------------------------------------- leading */
+
+/* Parse what has been read. */
+static enum shed_wire_io parse(struct shed_shared *s,
+                               struct shed_reply **replies, size_t *count,
+                               struct shed_error *err)
+{
+    enum shed_wire_io io = SHED_WIRE_DONE;
+
+    for (*count = 0; *count < PARSE_BATCH && io == SHED_WIRE_DONE;) {
+        io = shed_wire_next(&s->conn.wire, &replies[*count], err);
+        if (io == SHED_WIRE_DONE)
+            (*count)++;
+    }
+    return io;
+}
+
+/* Whether a read that waits for the whole command timeout ends by deadline_ms,
+ * give or take what has passed since the command was appended. */
+static bool is_patient(const struct shed_shared *s, uint64_t deadline_ms)
+{
+    return shed_left_ms(deadline_ms, shed_now_ms()) + SLACK_MS >=
+           s->conn.command_timeout_ms;
+}
+
+/* Receive once, without mu; waits for the socket if need be, at most until
+ * deadline_ms, and if is_unsent no longer than until more can be sent. Sets
+ * *count and replies. */
+static enum shed_wire_io receive(struct shed_shared *s, bool is_unsent,
+                                 uint64_t deadline_ms,
+                                 struct shed_reply **replies, size_t *count,
+                                 struct shed_error *err)
+{
+    short events = is_unsent ? POLLIN | POLLOUT : POLLIN;
+    enum shed_wire_io io = parse(s, replies, count, err);
+
+    if (io == SHED_WIRE_LOST || *count > 0)
+        return io;
+    if (!is_unsent && is_patient(s, deadline_ms))
+        io = shed_wire_fill_waiting(&s->conn.wire, err);
+    else if (shed_dial_wait(s->conn.wire.fd, events, deadline_ms) == 0)
+        return SHED_WIRE_AGAIN;
+    else
+        io = shed_wire_fill(&s->conn.wire, err);
+    return io == SHED_WIRE_DONE ? parse(s, replies, count, err) : io;
+}
+
+static void lose_if_silent_releasing(struct shed_shared *s)
+{
+    struct shed_error why;
+
+    shed_conn_tick(&s->conn, shed_now_ms());
+    if (s->conn.state != SHED_CONN_FAILED)
+        return;
+    why = s->conn.failure.error;
+    if (s->conn.failure.is_silent)
+        shed_dialler_hear_nothing(s->dialler, &why);
+    lose_releasing(s, &why);
+}
+
+static void connect_releasing(struct shed_shared *s, uint64_t deadline_ms)
+{
+    struct shed_error why;
+    enum shed_code code;
+
+    assert(s->is_led && !s->is_open);
+    unlock_and_wake(s);
+    code = shed_dial(s->dialler, &s->conn, deadline_ms, &why);
+    pthread_mutex_lock(&s->mu);
+    if (code == SHED_OK)
+        s->is_open = true;
+    else
+        lose_locked(s, &why);
+}
+
+static bool lose_if_left_releasing(struct shed_shared *s)
+{
+    struct shed_error why;
+
+    if (!shed_conn_is_left(&s->conn, &why))
+        return false;
+    lose_releasing(s, &why);
+    return true;
+}
+
+/* Hand out what came. Returns: false when it is out of step. */
+static bool deliver_all_locked(struct shed_shared *s,
+                               struct shed_reply **replies, size_t count,
+                               struct shed_error *err)
+{
+    uint64_t now_ms = shed_now_ms();
+    bool is_in_step = !s->is_out_of_step;
+
+    if (!is_in_step)
+        (void)shed_conn_out_of_step(err);
+    for (size_t i = 0; i < count; i++) {
+        enum shed_conn_match match = SHED_CONN_UNASKED;
+        struct shed_conn_call call;
+        if (is_in_step)
+            match = shed_conn_match(&s->conn, now_ms, &replies[i], &call, err);
+        if (match == SHED_CONN_ANSWER) {
+            deliver_locked(s, &call, replies[i]);
+        } else if (match == SHED_CONN_UNASKED) {
+            shed_reply_free(replies[i]);
+            (void)shed_conn_out_of_step(err);
+            is_in_step = false;
+        } else if (match == SHED_CONN_OUT_OF_STEP) {
+            is_in_step = false;
+        }
+    }
+    return is_in_step;
+}
+
+/* Receive what comes by until_ms, and hand it out. */
+static void receive_releasing(struct shed_shared *s, uint64_t until_ms)
+{
+    struct shed_reply *replies[PARSE_BATCH];
+    struct shed_error why;
+    bool is_unsent = s->is_unsent;
+    size_t count = 0;
+    enum shed_wire_io io;
+
+    unlock_and_wake(s);
+    io = receive(s, is_unsent, until_ms, replies, &count, &why);
+    for (size_t i = 0; i < count; i++)
+        if (shed_reply_is_no_primary(replies[i]))
+            shed_dialler_leave(s->dialler, s->conn.term);
+    pthread_mutex_lock(&s->mu);
+    if (count > 0)
+        shed_dialler_hear(s->dialler);
+    if (!deliver_all_locked(s, replies, count, &why) || io == SHED_WIRE_LOST)
+        lose_releasing(s, &why);
+    else if (!lose_if_left_releasing(s))
+        lose_if_silent_releasing(s);
+}
+
+/* One round. Where another thread is sending, all that was queued before it is
+ * sent, the leader's own command too. */
+static void lead_once_releasing(struct shed_shared *s,
+                                const struct shed_request *me)
+{
+    uint64_t until_ms = shed_conn_silent_at_ms(&s->conn);
+    struct shed_error why;
+
+    if (me->deadline_ms < until_ms)
+        until_ms = me->deadline_ms;
+    if (!s->is_writing && write_releasing(s, &why) == SHED_WIRE_LOST)
+        lose_releasing(s, &why);
+    else
+        receive_releasing(s, until_ms);
+}
+
+/* Out of its calls: the replies, if they still come, are nobody's. */
+static void give_up_locked(struct shed_shared *s, struct shed_request *r)
+{
+    for (size_t i = 0; i < s->conn.queue.count; i++) {
+        struct shed_conn_call *call = shed_conn_call_at(&s->conn, i);
+        if (call->owner != r)
+            continue;
+        call->owner = NULL;
+        call->again = NULL;
+    }
+}
+
+/* Let the oldest request that still waits lead. */
+static void hand_over_locked(struct shed_shared *s)
+{
+    struct shed_error why;
+
+    assert(!s->is_led && !s->is_writing);
+    for (size_t i = 0; i < s->conn.queue.count; i++) {
+        struct shed_request *next = shed_conn_call_at(&s->conn, i)->owner;
+        if (next == NULL)
+            continue;
+        settle_locked(s, next, OUTCOME_LEADER);
+        s->is_led = true;
+        return;
+    }
+    if (s->conn.queue.count > 0) {
+        (void)shed_fail(&why, SHED_EREDIS, "Redis: given up");
+        lose_locked(s, &why);
+    }
+}
+
+/* Before the next leader wakes, what is queued is sent, so that Redis does not
+ * wait for it. If that fails, the next leader meets it again. */
+static void stop_leading_releasing(struct shed_shared *s)
+{
+    struct shed_error unused;
+
+    if (s->is_open && !s->is_writing && s->conn.queue.bytes.size > 0)
+        (void)write_releasing(s, &unused);
+    s->is_led = false;
+    if (!s->is_writing)
+        hand_over_locked(s);
+}
+
+/* Lead until me has its outcome or its deadline has passed. */
+static void lead_releasing(struct shed_shared *s, struct shed_request *me)
+{
+    assert(s->is_led);
+    me->has_latch = false; /* a leader does not wait at its latch */
+    me->outcome = OUTCOME_NONE;
+    while (me->outcome == OUTCOME_NONE) {
+        if (!s->is_open)
+            connect_releasing(s, me->deadline_ms);
+        else if (!lose_if_left_releasing(s))
+            lead_once_releasing(s, me);
+        if (me->outcome == OUTCOME_NONE && shed_now_ms() >= me->deadline_ms)
+            break;
+    }
+    if (me->outcome == OUTCOME_NONE)
+        give_up_locked(s, me);
+    stop_leading_releasing(s);
+}
+
+/* A thread that has queued a command while another one leads. */
+static void write_and_hand_over_releasing(struct shed_shared *s)
+{
+    struct shed_error unused;
+
+    /* a leader that is waiting meets the failure, too */
+    if (write_releasing(s, &unused) == SHED_WIRE_LOST)
+        shed_wire_shut(&s->conn.wire);
+    if (!s->is_led)
+        hand_over_locked(s);
+}
+
+/* Wait at the latch until the outcome is known or it is ours to lead; at the
+ * deadline, give up. */
+static void follow(struct shed_shared *s, struct shed_request *me)
+{
+    bool is_settled;
+
+    if (!shed_latch_wait(&me->latch, me->deadline_ms)) {
+        pthread_mutex_lock(&s->mu);
+        is_settled = me->outcome != OUTCOME_NONE;
+        if (!is_settled)
+            give_up_locked(s, me);
+        pthread_mutex_unlock(&s->mu);
+        if (!is_settled)
+            return;
+        (void)shed_latch_wait(&me->latch, UINT64_MAX); /* opens in a moment */
+    }
+    if (me->outcome != OUTCOME_LEADER)
+        return;
+    pthread_mutex_lock(&s->mu);
+    lead_releasing(s, me);
+    unlock_and_wake(s);
+}
+
+/* -------------------------------------------------------------- the calls */
+
+static enum shed_code conclude(struct shed_request *me, struct shed_error *err)
+{
+    if (me->outcome == OUTCOME_DONE)
+        return SHED_OK;
+    shed_reply_free_all(me->replies, me->expected);
+    if (me->outcome == OUTCOME_LOST)
+        return shed_fail(err, me->error.code, "%s", me->error.reason);
+    return shed_fail(err, SHED_ETIMEDOUT,
+                     "the deadline passed before Redis answered");
+}
+
+/* A connection that was left, or on which something came while nobody asked, is
+ * closed before it is used. */
+static void check_idle_locked(struct shed_shared *s, uint64_t now_ms)
+{
+    struct shed_error unused;
+
+    if (s->is_open &&
+        (s->is_out_of_step || shed_conn_is_left(&s->conn, &unused) ||
+         (now_ms - s->last_used_ms >= IDLE_MS &&
+          !shed_conn_is_quiet(&s->conn))))
+        close_locked(s);
+    s->last_used_ms = now_ms;
+}
+
+/* Queue the calls and see them through: as the leader where there is none. */
+static enum shed_code run_unlock(struct shed_shared *s, struct shed_request *me,
+                                 const struct shed_batch *b,
+                                 struct shed_error *err)
+{
+    uint64_t now_ms = shed_now_ms();
+    size_t calls_before = s->conn.queue.count;
+    enum shed_code code =
+        shed_conn_send(&s->conn, &b->bytes, b->calls, b->count, now_ms, err);
+
+    if (code == SHED_OK && !me->has_latch) {
+        s->is_led = true;
+        check_idle_locked(s, now_ms);
+        lead_releasing(s, me);
+    } else if (code == SHED_OK && may_write_locked(s, calls_before)) {
+        write_and_hand_over_releasing(s);
+    }
+    unlock_and_wake(s);
+    if (code == SHED_OK && me->has_latch)
+        follow(s, me);
+    return code == SHED_OK ? conclude(me, err) : code;
+}
+
+enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
+                                struct shed_reply **replies,
+                                uint64_t deadline_ms,
+                                struct shed_shared_use *use,
+                                struct shed_error *err)
+{
+    struct shed_request me = {
+        .replies = replies, .expected = b->count, .deadline_ms = deadline_ms};
+    bool has_latch;
+    enum shed_code code = SHED_OK;
+
+    assert(b->count > 0);
+    memset(replies, 0, b->count * sizeof(struct shed_reply *));
+    for (size_t i = 0; i < b->count; i++)
+        b->calls[i].owner = &me;
+    pthread_mutex_lock(&s->mu);
+    use->was_connected = s->is_led || s->is_writing || s->is_open;
+    has_latch = me.has_latch = s->is_led || s->is_writing;
+    if (has_latch)
+        code = shed_latch_init(&me.latch, 1, err);
+    if (code == SHED_OK) {
+        code = run_unlock(s, &me, b, err);
+        if (has_latch)
+            shed_latch_fini(&me.latch);
+    } else {
+        pthread_mutex_unlock(&s->mu);
+    }
+    use->connection = me.connection;
+    return code;
+}
+
+/* What is under way on the connection fails, whoever asked for it, and goes
+ * once more over a new one. */
+void shed_shared_doubt(struct shed_shared *s, uint64_t connection)
+{
+    uint64_t now_ms = shed_now_ms();
+    struct shed_error why;
+
+    pthread_mutex_lock(&s->mu);
+    if (s->connection == connection && now_ms >= s->doubt_ms) {
+        s->doubt_ms = now_ms + DOUBT_MS;
+        (void)shed_conn_out_of_step(&why);
+        if (s->is_led || s->is_writing)
+            s->is_out_of_step = true; /* the socket is theirs */
+        else
+            lose_locked(s, &why);
+    }
+    unlock_and_wake(s);
+}
+
+void shed_shared_close_idle(struct shed_shared *s, uint64_t idle_ms)
+{
+    uint64_t now_ms = shed_now_ms();
+
+    pthread_mutex_lock(&s->mu);
+    if (s->is_open && !s->is_led && !s->is_writing &&
+        now_ms - s->last_used_ms >= idle_ms)
+        close_locked(s);
+    pthread_mutex_unlock(&s->mu);
+}
+
+enum shed_code shed_shared_init(struct shed_shared *s,
+                                struct shed_dialler *dialler,
+                                const struct shed_client_options *options,
+                                struct shed_error *err)
+{
+    *s = (struct shed_shared){.dialler = dialler};
+    if (pthread_mutex_init(&s->mu, NULL) != 0)
+        return shed_fail_nomem(err, "the Redis links");
+    if (pthread_cond_init(&s->written, NULL) != 0) {
+        pthread_mutex_destroy(&s->mu);
+        return shed_fail_nomem(err, "the Redis links");
+    }
+    shed_conn_init(&s->conn, dialler->address, options);
+    return SHED_OK;
+}
+
+void shed_shared_fini(struct shed_shared *s)
+{
+    shed_conn_fini(&s->conn);
+    /* In a forked child the parent's threads seem to be at work for ever, and
+     * glibc would wait for one that waits at the condition. */
+    if (!s->is_awaited)
+        pthread_cond_destroy(&s->written);
+    pthread_mutex_destroy(&s->mu);
+}

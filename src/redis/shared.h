@@ -1,0 +1,88 @@
+/*
+ * A connection that threads share for calls which they wait for.
+ *
+ * A thread that finds it idle uses it as if it were its own: send, wait,
+ * receive. That thread leads. One that comes while it is led queues its
+ * command, sends it at once if the socket is free, and waits at a latch; the
+ * leader receives for all, and hands over to one of those who still wait when
+ * it has its own reply.
+ *
+ * Any thread.
+ */
+#ifndef SHED_REDIS_SHARED_H
+#define SHED_REDIS_SHARED_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+#include "redis/conn.h"
+#include "redis/dial.h"
+
+struct shed_shared {
+    struct shed_dialler *dialler; /* set at creation */
+
+    pthread_mutex_t mu;
+    pthread_cond_t written; /* is_writing has ended, and is_awaited */
+    /* under mu */
+    bool is_led;           /* a thread receives, or connects, for all */
+    bool is_writing;       /* a thread sends without mu: wire.out is its own */
+    bool is_awaited;       /* the leader waits for it */
+    bool is_open;          /* the connection is set up */
+    bool is_unsent;        /* the socket was full: the leader sends the rest */
+    bool is_out_of_step;   /* the leader is to close the connection */
+    uint64_t connection;   /* counted: which it is */
+    uint64_t doubt_ms;     /* shed_now_ms; not to be doubted before */
+    uint64_t last_used_ms; /* when somebody last found it idle */
+    struct shed_request *settled; /* latches to be released when mu is free */
+
+    /* Its queue is under mu, what is being sent is the writer's, the rest is
+     * the leader's; with neither of them, all of it is under mu. */
+    struct shed_conn conn;
+};
+
+/* The calls of a request, formatted. */
+struct shed_batch {
+    struct shed_buffer bytes;
+    struct shed_conn_call *calls; /* by the index of their replies */
+    size_t count;
+};
+
+/* No connection is made yet. Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code
+shed_shared_init(struct shed_shared *shared, struct shed_dialler *dialler,
+                 const struct shed_client_options *options,
+                 struct shed_error *err);
+
+/* No call may be under way. */
+void shed_shared_fini(struct shed_shared *shared);
+
+/* By which connection a batch went. */
+struct shed_shared_use {
+    bool was_connected;  /* it was there already, and may have been dead */
+    uint64_t connection; /* counted */
+};
+
+/*
+ * Send a batch and wait for its replies, until deadline_ms (shed_now_ms).
+ *
+ * Returns: SHED_OK and batch->count replies; else replies holds NULLs:
+ * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
+ * reply within the command timeout), SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM.
+ * *use is set with all of them.
+ */
+SHED_MUST_CHECK enum shed_code
+shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
+                 struct shed_reply **replies, uint64_t deadline_ms,
+                 struct shed_shared_use *use, struct shed_error *err);
+
+/* A reply that came by this connection reads as the answer to another call:
+ * close it, but not more often than once in a while. */
+void shed_shared_doubt(struct shed_shared *shared, uint64_t connection);
+
+/* Close the connection if nobody has used it for so long. */
+void shed_shared_close_idle(struct shed_shared *shared, uint64_t idle_ms);
+
+#endif

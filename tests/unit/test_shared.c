@@ -1,0 +1,537 @@
+/* Connections that threads share, against a server that answers GET with the
+ * key, and only when it has been asked so many times; on sockets that can be
+ * full at any byte. */
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "redis/link.h"
+#include "support/testing.h"
+
+#define PRIMARY "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
+#define CONNECTIONS_MAX 4096
+#define HELD_MAX 64
+#define THREADS_MAX 16
+#define KEY_BYTES 32
+#define CALLS 400
+/* The end of the second caller's command. */
+#define SECOND "b0\r\n"
+
+/* ---------------------------------------------------------------- the clock */
+
+static atomic_uint_fast64_t put_forward_ms;
+
+uint64_t __real_shed_now_ms(void);
+uint64_t __wrap_shed_now_ms(void);
+
+uint64_t __wrap_shed_now_ms(void)
+{
+    return __real_shed_now_ms() + atomic_load(&put_forward_ms);
+}
+
+/* --------------------------------------------------------------- the socket */
+
+static atomic_bool is_cut;
+static atomic_uint sends;
+/* What happens before the second caller's command is sent, once. */
+static void (*_Atomic before_second)(void);
+static _Thread_local bool is_caller;
+static atomic_uint receives, waits; /* that callers have begun */
+
+ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
+
+/* The library's sends are cut, every other time to nothing: by what number of
+ * them it is, so in another place each time. (It alone asks for MSG_DONTWAIT.)
+ */
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
+{
+    const unsigned prime = 13;
+    unsigned nth;
+    void (*run)(void) = NULL;
+
+    if (size >= strlen(SECOND) && flags & MSG_DONTWAIT &&
+        memcmp((const char *)bytes + size - strlen(SECOND), SECOND,
+               strlen(SECOND)) == 0)
+        run = atomic_exchange(&before_second, NULL);
+    if (run != NULL)
+        run();
+    if (!(flags & MSG_DONTWAIT) || !atomic_load(&is_cut))
+        return __real_send(fd, bytes, size, flags);
+    nth = atomic_fetch_add(&sends, 1);
+    if (nth % 2 == 1) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (size > nth / 2 % prime + 1)
+        size = nth / 2 % prime + 1;
+    return __real_send(fd, bytes, size, flags);
+}
+
+ssize_t __real_recv(int fd, void *bytes, size_t size, int flags);
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags);
+
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
+{
+    if (is_caller && !(flags & MSG_PEEK))
+        atomic_fetch_add(&receives, 1);
+    return __real_recv(fd, bytes, size, flags);
+}
+
+int __real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    if (is_caller)
+        atomic_fetch_add(&receives, 1);
+    return __real_poll(fds, count, timeout_ms);
+}
+
+int __real_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu);
+int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu);
+
+/* Only a leader that wants to close waits so. */
+int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu)
+{
+    atomic_fetch_add(&waits, 1);
+    return __real_pthread_cond_wait(cond, mu);
+}
+
+/* --------------------------------------------------------------- the server */
+
+static struct {
+    char path[100];
+    int listener;
+    pthread_t thread;
+    pthread_t peer[CONNECTIONS_MAX];
+    int fd[CONNECTIONS_MAX];
+    size_t count;
+    atomic_size_t opened, closed;
+    unsigned close_after; /* commands on a connection; 0: it stays open */
+    pthread_mutex_t mu;
+    /* under mu */
+    size_t wanted; /* held replies, before any is sent */
+    size_t held_count;
+    struct {
+        int fd;
+        char key[KEY_BYTES];
+    } held[HELD_MAX];
+} server = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+static void say_held_locked(size_t count)
+{
+    char bytes[KEY_BYTES * 2];
+
+    for (size_t i = 0; i < count; i++) {
+        int size = snprintf(bytes, sizeof(bytes), "$%zu\r\n%s\r\n",
+                            strlen(server.held[i].key), server.held[i].key);
+        (void)send(server.held[i].fd, bytes, (size_t)size, MSG_NOSIGNAL);
+    }
+    server.held_count -= count;
+    memmove(server.held, server.held + count,
+            server.held_count * sizeof(*server.held));
+}
+
+static void say_one(void)
+{
+    pthread_mutex_lock(&server.mu);
+    say_held_locked(1);
+    pthread_mutex_unlock(&server.mu);
+}
+
+static void hold(int fd, const char *key)
+{
+    pthread_mutex_lock(&server.mu);
+    server.held[server.held_count].fd = fd;
+    (void)snprintf(server.held[server.held_count++].key, KEY_BYTES, "%s", key);
+    if (server.held_count >= server.wanted)
+        say_held_locked(server.held_count);
+    pthread_mutex_unlock(&server.mu);
+}
+
+static size_t held_count(void)
+{
+    size_t count;
+
+    pthread_mutex_lock(&server.mu);
+    count = server.held_count;
+    pthread_mutex_unlock(&server.mu);
+    return count;
+}
+
+static void answer(int fd, const redisReply *command)
+{
+    if (strcmp(command->element[0]->str, "ROLE") == 0)
+        (void)send(fd, PRIMARY, strlen(PRIMARY), MSG_NOSIGNAL);
+    else
+        hold(fd, command->element[1]->str);
+}
+
+static void *serve(void *arg)
+{
+    const int fd = *(const int *)arg;
+    redisReader *reader = redisReaderCreate();
+    char bytes[4096];
+    unsigned commands = 0;
+    ssize_t size;
+
+    while ((size = recv(fd, bytes, sizeof(bytes), 0)) > 0) {
+        void *command = NULL;
+        (void)redisReaderFeed(reader, bytes, (size_t)size);
+        while (redisReaderGetReply(reader, &command) == REDIS_OK &&
+               command != NULL) {
+            answer(fd, command);
+            freeReplyObject(command);
+            if (++commands == server.close_after)
+                (void)shutdown(fd, SHUT_RDWR);
+        }
+    }
+    redisReaderFree(reader);
+    atomic_fetch_add(&server.closed, 1);
+    return NULL;
+}
+
+static void *accept_all(void *arg)
+{
+    (void)arg;
+    while (server.count < CONNECTIONS_MAX) {
+        int *fd = &server.fd[server.count];
+        *fd = accept(server.listener, NULL, NULL);
+        if (*fd < 0)
+            break;
+        atomic_fetch_add(&server.opened, 1);
+        if (pthread_create(&server.peer[server.count], NULL, serve, fd) != 0)
+            break;
+        server.count++;
+    }
+    return NULL;
+}
+
+static struct shed_address *address;
+static struct shed_links *links;
+
+static void start(uint64_t links_max)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_error err;
+    char uri[120];
+
+    (void)snprintf(server.path, sizeof(server.path),
+                   "/tmp/shed-shared-%ld.sock", (long)getpid());
+    memcpy(name.sun_path, server.path, strlen(server.path) + 1);
+    (void)unlink(server.path);
+    server.wanted = 1;
+    server.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(server.listener, 0);
+    ck_assert_int_eq(
+        bind(server.listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    ck_assert_int_eq(listen(server.listener, THREADS_MAX), 0);
+    ck_assert_int_eq(pthread_create(&server.thread, NULL, accept_all, NULL), 0);
+    options.links = links_max;
+    options.command_timeout_ms = test_deadline_ms() - shed_now_ms();
+    (void)snprintf(uri, sizeof(uri), "unix:%s", server.path);
+    ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
+    ck_assert_int_eq(shed_links_create(address, &options, &links, &err),
+                     SHED_OK);
+}
+
+static void stop(void)
+{
+    shed_links_destroy(links);
+    (void)shutdown(server.listener, SHUT_RDWR);
+    (void)pthread_join(server.thread, NULL);
+    for (size_t i = 0; i < server.count; i++) {
+        (void)pthread_join(server.peer[i], NULL);
+        close(server.fd[i]);
+    }
+    close(server.listener);
+    (void)unlink(server.path);
+    shed_address_destroy(address);
+}
+
+/* -------------------------------------------------------------- the callers */
+
+struct caller {
+    pthread_t thread;
+    char name;
+    unsigned calls, answered, lost;
+};
+
+/* Whatever comes back is what was asked for. */
+static void get(struct caller *c, unsigned nth)
+{
+    struct shed_args args = {0};
+    struct shed_reply *reply = NULL;
+    struct shed_error err = {SHED_OK, ""};
+    char key[KEY_BYTES];
+    const char *bytes;
+    size_t size = 0;
+    enum shed_code code;
+
+    (void)snprintf(key, sizeof(key), "%c%u", c->name, nth);
+    shed_args_add_text(&args, "GET");
+    shed_args_add_text(&args, key);
+    code = shed_links_call(links, &args, 1, &reply, NULL, test_deadline_ms(),
+                           &err);
+    if (code != SHED_OK) {
+        ck_assert_msg(code == SHED_EREDIS && server.close_after > 0, "%s",
+                      err.reason);
+        c->lost++;
+        return;
+    }
+    bytes = shed_reply_bytes(reply, &size);
+    ck_assert_msg(size == strlen(key) && memcmp(bytes, key, size) == 0,
+                  "%.*s instead of %s", (int)size, bytes, key);
+    shed_reply_free(reply);
+    c->answered++;
+}
+
+static struct caller caller[THREADS_MAX];
+static atomic_uint done; /* of them */
+
+static void *call(void *arg)
+{
+    struct caller *c = arg;
+
+    is_caller = true;
+    for (unsigned i = 0; i < c->calls; i++)
+        get(c, i);
+    atomic_fetch_add(&done, 1);
+    return NULL;
+}
+
+static void begin(size_t i, unsigned calls)
+{
+    caller[i] = (struct caller){.name = (char)('a' + i), .calls = calls};
+    ck_assert_int_eq(pthread_create(&caller[i].thread, NULL, call, &caller[i]),
+                     0);
+}
+
+static unsigned join(size_t count)
+{
+    unsigned answered = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        (void)pthread_join(caller[i].thread, NULL);
+        answered += caller[i].answered;
+    }
+    return answered;
+}
+
+static void want(size_t held)
+{
+    pthread_mutex_lock(&server.mu);
+    server.wanted = held;
+    pthread_mutex_unlock(&server.mu);
+}
+
+START_TEST(a_command_behind_a_waiting_leader_is_sent_at_once)
+{
+    start(1);
+    want(3);
+    for (size_t i = 0; i < 3; i++) {
+        begin(i, 1);
+        while (i < 2 && held_count() <= i)
+            usleep(1000);
+    }
+    ck_assert_uint_eq(join(3), 3);
+    ck_assert_uint_eq(atomic_load(&server.opened), 1);
+    stop();
+}
+END_TEST
+
+/* There is a connection: what is lost on it goes once more over another. */
+static void start_connected(void)
+{
+    start(1);
+    begin(0, 1);
+    (void)join(1);
+    atomic_store(&done, 0);
+    atomic_store(&receives, 0);
+    want(HELD_MAX);
+}
+
+/* The first caller leads and waits for its replies: now the second sends. */
+static void begin_second(size_t held, void (*meanwhile)(void))
+{
+    while (held_count() < held || atomic_load(&receives) == 0)
+        usleep(1000);
+    atomic_store(&before_second, meanwhile);
+    begin(1, 1);
+}
+
+static void begin_two(void (*meanwhile)(void))
+{
+    start_connected();
+    begin(0, 1);
+    begin_second(1, meanwhile);
+}
+
+static void answer_first(void)
+{
+    want(1);
+    say_one();
+    while (atomic_load(&done) == 0)
+        usleep(1000);
+}
+
+START_TEST(a_sender_takes_over_from_a_leader_that_has_left)
+{
+    begin_two(answer_first);
+    ck_assert_uint_eq(join(2), 2);
+    ck_assert_uint_eq(atomic_load(&server.opened), 1);
+    stop();
+}
+END_TEST
+
+static void end_connection(void)
+{
+    want(1);
+    (void)shutdown(server.fd[0], SHUT_RDWR);
+    while (atomic_load(&waits) == 0)
+        usleep(1000);
+}
+
+START_TEST(a_leader_closes_no_socket_that_another_thread_sends_on)
+{
+    begin_two(end_connection);
+    ck_assert_uint_eq(join(2), 2);
+    ck_assert_uint_eq(atomic_load(&server.opened), 2);
+    stop();
+}
+END_TEST
+
+static void answer_half(void)
+{
+    unsigned before = atomic_load(&receives);
+
+    say_one();
+    while (atomic_load(&receives) == before)
+        usleep(1000);
+    want(1);
+}
+
+static void *call_two(void *arg)
+{
+    struct shed_args args[2] = {{0}};
+    struct shed_reply *replies[2] = {NULL};
+    struct shed_error err = {SHED_OK, ""};
+
+    (void)arg;
+    is_caller = true;
+    for (size_t i = 0; i < 2; i++) {
+        shed_args_add_text(&args[i], "GET");
+        shed_args_add_text(&args[i], "a");
+    }
+    ck_assert_msg(shed_links_call(links, args, 2, replies, NULL,
+                                  test_deadline_ms(), &err) == SHED_OK,
+                  "%s", err.reason);
+    shed_reply_free_all(replies, 2);
+    return NULL;
+}
+
+START_TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
+{
+    pthread_t first;
+
+    start_connected();
+    ck_assert_int_eq(pthread_create(&first, NULL, call_two, NULL), 0);
+    begin_second(2, answer_half);
+    (void)pthread_join(caller[1].thread, NULL);
+    (void)pthread_join(first, NULL);
+    ck_assert_uint_eq(caller[1].answered, 1);
+    ck_assert_uint_eq(atomic_load(&server.opened), 1);
+    stop();
+}
+END_TEST
+
+START_TEST(callers_have_links_of_their_own_up_to_the_bound)
+{
+    start(4);
+    want(4);
+    for (size_t i = 0; i < 4; i++)
+        begin(i, 1);
+    ck_assert_uint_eq(join(4), 4);
+    ck_assert_uint_eq(atomic_load(&server.opened), 4);
+    want(8);
+    for (size_t i = 0; i < 8; i++)
+        begin(i, 1);
+    ck_assert_uint_eq(join(8), 8);
+    ck_assert_uint_eq(atomic_load(&server.opened), 4);
+    stop();
+}
+END_TEST
+
+START_TEST(links_that_nobody_uses_are_closed)
+{
+    const uint64_t long_ms = 3600000;
+
+    start(4);
+    want(4);
+    for (size_t i = 0; i < 4; i++)
+        begin(i, 1);
+    ck_assert_uint_eq(join(4), 4);
+    shed_links_close_idle(links);
+    ck_assert_uint_eq(atomic_load(&server.closed), 0);
+    atomic_fetch_add(&put_forward_ms, long_ms);
+    shed_links_close_idle(links);
+    while (atomic_load(&server.closed) < 2)
+        usleep(1000);
+    want(1);
+    begin(0, 1);
+    ck_assert_uint_eq(join(1), 1);
+    ck_assert_uint_eq(atomic_load(&server.closed), 2);
+    stop();
+}
+END_TEST
+
+/* However the sends are cut, and whoever queues meanwhile: bytes go in order,
+ * each once. Even turns: as few as send at once; odd ones: so many that they
+ * are gathered. From the third: the server closes connections under their
+ * hands. */
+START_TEST(each_caller_has_its_own_answers)
+{
+    size_t threads = _i % 2 == 0 ? 4 : THREADS_MAX;
+    unsigned answered, lost = 0;
+
+    server.close_after = _i >= 2 ? 50 : 0;
+    start(1);
+    atomic_store(&is_cut, true);
+    for (size_t i = 0; i < threads; i++)
+        begin(i, CALLS);
+    answered = join(threads);
+    for (size_t i = 0; i < threads; i++)
+        lost += caller[i].lost;
+    ck_assert_uint_eq(answered + lost, threads * CALLS);
+    ck_assert_uint_gt(answered, 0);
+    if (_i < 2)
+        ck_assert_uint_eq(atomic_load(&server.opened), 1);
+    stop();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("shared");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_command_behind_a_waiting_leader_is_sent_at_once);
+    tcase_add_test(tc, a_sender_takes_over_from_a_leader_that_has_left);
+    tcase_add_test(tc, a_leader_closes_no_socket_that_another_thread_sends_on);
+    tcase_add_test(
+        tc, a_leader_that_waits_on_does_not_send_while_another_thread_does);
+    tcase_add_test(tc, callers_have_links_of_their_own_up_to_the_bound);
+    tcase_add_test(tc, links_that_nobody_uses_are_closed);
+    tcase_add_loop_test(tc, each_caller_has_its_own_answers, 0, 4);
+    return run_tests("shared", tc);
+}

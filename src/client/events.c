@@ -164,7 +164,7 @@ static void log_event(const struct shed_events *es, const struct shed_event *e)
 
 static void call_hooks(const struct shed_events *es, const struct shed_event *e)
 {
-    assert(shed_reactor_is_here(es->reactor));
+    assert(shed_reactor_is_current(es->reactor));
     if (es->on_event != NULL)
         es->on_event(es->event_user, e);
     log_event(es, e);

@@ -189,7 +189,7 @@ static void drive(struct shed_lock *l, struct shed_lock_event event)
     struct shed_latch *closer;
     bool is_other_time;
 
-    assert(shed_reactor_is_here(l->home->reactor));
+    assert(shed_reactor_is_current(l->home->reactor));
     pthread_mutex_lock(&l->mu);
     if (event.type == SHED_LOCK_EV_WAKE)
         l->is_posted = false;

@@ -251,7 +251,7 @@ static enum shed_code enter(struct shed_lock *l, struct shed_owner **self,
 
     if (code != SHED_OK)
         return code;
-    if (shed_reactor_is_here(l->home->reactor))
+    if (shed_reactor_is_current(l->home->reactor))
         return shed_fail(err, SHED_EINVAL,
                          "this call blocks: it must not be made from a "
                          "callback");

@@ -2,6 +2,7 @@
  * invariant: what fails is noted once, for all the connections together. */
 #include "redis/dial.h"
 
+#include <assert.h>
 #include <poll.h>
 
 #include "base/backoff.h"
@@ -136,6 +137,7 @@ enum shed_code shed_dial(struct shed_dialler *d, struct shed_conn *c,
     enum shed_code code = check_pause(d, err);
     struct shed_error why;
 
+    assert(c->state == SHED_CONN_CLOSED);
     if (code != SHED_OK)
         return code;
     shed_address_await(d->address, until_ms);

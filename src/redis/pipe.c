@@ -230,6 +230,7 @@ static void start_session(struct shed_pipe *p)
 {
     struct shed_conn_queue waiting = p->conn.queue;
 
+    assert(!p->is_open);
     p->conn.queue = (struct shed_conn_queue){0};
     p->is_open = true;
     shed_timer_set(p->timer, p->options.command_timeout_ms);
@@ -466,6 +467,7 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
 void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
+    assert(shed_reactor_is_current(p->reactor) && fn != NULL);
     *call = (struct shed_call){.fn = fn, .arg = arg};
     if (p->state == PIPE_PAUSED)
         fail_call(p, call, p->pause_trouble);
@@ -475,12 +477,14 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
 
 void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
 {
+    assert(shed_reactor_is_current(p->reactor) && args->script == NULL);
     if (is_open(p) && send_soon(p, NULL, args) != SHED_OK)
         give_up(p, SHED_TROUBLE_PASSING);
 }
 
 void shed_pipe_drop(struct shed_pipe *p, const char *why)
 {
+    assert(shed_reactor_is_current(p->reactor));
     if (!is_open(p))
         return;
     (void)shed_fail(&p->why, SHED_EREDIS, "Redis: connection dropped: %s", why);
@@ -489,6 +493,7 @@ void shed_pipe_drop(struct shed_pipe *p, const char *why)
 
 void shed_pipe_follow(struct shed_pipe *p)
 {
+    assert(shed_reactor_is_current(p->reactor));
     if (p->term == shed_address_term(p->address) ||
         (p->state != PIPE_LOOKING_UP && p->state != PIPE_UP))
         return;
@@ -538,6 +543,7 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
 
 void shed_pipe_open(struct shed_pipe *p)
 {
+    assert(shed_reactor_is_current(p->reactor));
     if (p->state == PIPE_NEW)
         start_connecting(p);
 }

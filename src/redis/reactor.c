@@ -2,6 +2,7 @@
  * all of them before stop returns. */
 #include "redis/reactor.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -188,7 +189,7 @@ void shed_reactor_run(struct shed_reactor *r, void (*run)(void *arg), void *arg)
     shed_latch_fini(&w.latch);
 }
 
-bool shed_reactor_is_here(const struct shed_reactor *r)
+bool shed_reactor_is_current(const struct shed_reactor *r)
 {
     return pthread_equal(pthread_self(), r->thread) != 0;
 }
@@ -220,6 +221,7 @@ struct shed_timer *shed_timer_create(struct shed_reactor *r,
 
 void shed_timer_set(struct shed_timer *t, uint64_t delay_ms)
 {
+    assert(shed_reactor_is_current(t->reactor));
     if (!t->is_in_loop) {
         (void)uv_timer_init(&t->reactor->loop, &t->uv); /* cannot fail */
         t->uv.data = t;

@@ -42,7 +42,7 @@ void shed_reactor_run(struct shed_reactor *reactor, void (*run)(void *arg),
                       void *arg);
 
 /* Whether the calling thread is the loop's. */
-bool shed_reactor_is_here(const struct shed_reactor *reactor);
+bool shed_reactor_is_current(const struct shed_reactor *reactor);
 
 /* A timer, of one shot. Any thread, so that a failure can be told where the
  * timer is asked for. Returns NULL when memory is out. */

@@ -1,10 +1,11 @@
 /*
- * The session. Its invariant: is_on only while both connections have stood
+ * The session. Its invariant: is_on only while neither connection was lost
  * since CLIENT TRACKING was answered, because the server ends tracking silently
  * when either goes.
  */
 #include "redis/session.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -243,7 +244,7 @@ static void on_tracking(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
-    /* pushes has been connected anew while this was under way */
+    /* pushes was connected again while this was under way */
     if (strcmp(p->tracked_id, p->client_id) != 0) {
         start_tracking(p);
         return;
@@ -441,13 +442,12 @@ static void follow_posted(struct shed_post *post)
     follow(p);
 }
 
-/* Whoever has found out, a pipe or a link, has the other connections dropped
- * too. */
+/* A pipe or a link has found out: the other connections are dropped too. */
 static void on_leave(void *arg)
 {
     struct shed_session *p = arg;
 
-    if (shed_reactor_is_here(p->reactor))
+    if (shed_reactor_is_current(p->reactor))
         follow(p);
     else if (!atomic_exchange(&p->is_following, true))
         shed_reactor_post(p->reactor, &p->follow);
@@ -509,6 +509,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
 
 void shed_session_open(struct shed_session *p)
 {
+    assert(shed_reactor_is_current(p->reactor));
     shed_timer_set(p->ping, PING_MS);
     shed_pipe_open(p->commands);
     if (p->pushes != NULL)

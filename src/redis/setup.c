@@ -3,14 +3,17 @@
  * primary's reply to it, or by an error that names it. */
 #include "redis/setup.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/error.h"
 
 static struct shed_args *add(struct shed_setup *s, const char *command)
 {
-    struct shed_args *args = &s->command[s->count++];
+    struct shed_args *args = &s->command[s->count];
 
+    assert(s->count < SHED_SETUP_MAX);
+    s->count++;
     *args = (struct shed_args){0};
     shed_args_add_text(args, command);
     return args;
@@ -132,5 +135,6 @@ bool shed_setup_is_done(const struct shed_setup *s)
 
 const char *shed_setup_awaited(const struct shed_setup *s)
 {
+    assert(s->answered < s->count);
     return s->command[s->answered].at[0];
 }

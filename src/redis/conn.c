@@ -284,7 +284,7 @@ struct shed_conn_call *shed_conn_call_at(struct shed_conn *c, size_t i)
     return &q->call[(q->first + i) & (q->capacity - 1)];
 }
 
-/* Make room for so many calls more. */
+/* Make room for more calls. */
 static enum shed_code reserve(struct shed_conn *c, size_t more,
                               struct shed_error *err)
 {

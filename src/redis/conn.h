@@ -37,12 +37,12 @@ enum shed_conn_state {
     SHED_CONN_CONNECTING, /* the socket is not known to be connected yet */
     SHED_CONN_SETTING_UP, /* AUTH, SELECT and ROLE are not all answered */
     SHED_CONN_OPEN,       /* set up: what is queued may be sent */
-    SHED_CONN_FAILED      /* of no use any more: failure says why; close it */
+    SHED_CONN_FAILED      /* no longer of use: failure says why; close it */
 };
 
 /* A reply that is expected. */
 struct shed_conn_call {
-    void *owner;     /* NULL: nobody wants the reply any more */
+    void *owner;     /* NULL: nobody wants the reply now */
     size_t index;    /* which of the owner's replies it is */
     uint64_t number; /* of a script's call, repeated by its reply; 0: none */
     /* The call without its number, to be sent by text if the server does not
@@ -142,7 +142,7 @@ SHED_MUST_CHECK enum shed_code
 shed_conn_format(struct shed_buffer *buffer, const struct shed_args *args,
                  uint64_t number, bool is_by_text, struct shed_error *err);
 
-/* Queue bytes that make so many calls, in any state; 0 calls if the replies
+/* Queue bytes that make count calls, in any state; 0 calls if the replies
  * come as pushes. Touches the queue alone.
  * Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY: nothing is queued. */
 SHED_MUST_CHECK enum shed_code
@@ -209,7 +209,7 @@ enum shed_conn_event shed_conn_next(struct shed_conn *conn, uint64_t now_ms,
 /* --------------------------------------------------------------- failover */
 
 /* Whether the address has been left since the socket was opened: the server is
- * not a primary any more. *why is set if so. */
+ * no longer a primary. *why is set if so. */
 bool shed_conn_is_left(const struct shed_conn *conn, struct shed_error *why);
 
 #endif

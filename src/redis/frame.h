@@ -3,7 +3,7 @@
  * parser gets it, because the parser believes any length that it is told. It
  * allocates a billion elements for "*1000000000", and then walks all of them.
  *
- * Pure. It knows no more of RESP than where lengths stand.
+ * Pure. All it knows of RESP is where the lengths are.
  */
 #ifndef SHED_REDIS_FRAME_H
 #define SHED_REDIS_FRAME_H
@@ -42,7 +42,7 @@ struct shed_frame {
 };
 
 /* Follow the stream. Returns: false at the first head that nobody can have
- * asked for, or that is none: the connection is of no use any more. */
+ * asked for, or that is none: the connection is no longer of use. */
 bool shed_frame_take(struct shed_frame *frame, const char *bytes, size_t size);
 
 #endif

@@ -24,7 +24,7 @@
 /* On how many links the callers are gathered. They stay open. */
 #define GATHER_LINKS ((size_t)2)
 
-/* Another link that nobody has used for so long is closed. */
+/* Any other link that nobody has used for this long is closed. */
 #define IDLE_MS 10000
 
 struct link {

@@ -71,7 +71,7 @@ shed_links_call_script(struct shed_links *links, const struct shed_args *args,
 
 /* A reply that came by use reads as the answer to another call. The connection
  * is closed, and what is under way on it goes once more over a new one; but not
- * more often than once in a while, because what stands in Redis may be at fault
+ * more often than once in a while, because the value in Redis may be at fault
  * and not the connection. Any thread. */
 void shed_links_doubt(struct shed_links *links,
                       const struct shed_link_use *use);

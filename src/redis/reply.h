@@ -33,7 +33,7 @@ bool shed_reply_begins(const struct shed_reply *reply, const char *text);
 struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i);
 
 /* Which trouble an error reply is. The code decides; inside a script's error
- * it can stand anywhere in the text. */
+ * it can be anywhere in the text. */
 enum shed_trouble shed_reply_trouble(const struct shed_reply *error);
 
 /* Whether an error says that the server is no primary: whoever wants to write
@@ -51,7 +51,7 @@ enum shed_code shed_reply_code(const struct shed_reply *error);
  * the owner of a value. */
 void shed_reply_free(void *reply);
 
-/* Free so many, and set them to NULL. */
+/* Free count replies, and set them to NULL. */
 void shed_reply_free_all(struct shed_reply **replies, size_t count);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * A connection that threads share. Its invariants: replies go to calls in the
  * order in which their commands were queued; a connection that timed out or
- * that nobody reads any more is closed, so that no late reply can meet a later
+ * that nobody reads is closed, so that no late reply can meet a later
  * call; nobody closes the socket while another thread sends on it.
  *
  * Two roles, each held by one thread at a time:
@@ -49,15 +49,15 @@
  * round. */
 #define AT_ONCE_MAX 4
 
-/* Before a connection that was idle for so long is used, it is looked at: what
- * has come on it meanwhile answers nothing, and it may be closed. In a row of
- * calls the look would be a system call for each. */
+/* Before a connection that was idle for this long is used, it is looked at:
+ * what has come on it meanwhile answers nothing, and it may be closed. In a row
+ * of calls the look would be a system call for each. */
 #define IDLE_MS 2
 
 /* A connection is closed for what a reply seems to say no more often than this:
  * damaged bytes that cannot be replaced would cost each reader a connection. A
- * link that stays out of step for so long costs lookups, and hands out nothing
- * wrong, because all that comes by it reads as another's. */
+ * connection that stays out of step for this long costs lookups, and hands out
+ * nothing wrong, because all that comes by it reads as another's. */
 #define DOUBT_MS 1000
 
 /* How much later than at its timeout a silent connection may be given up. */
@@ -137,8 +137,8 @@ static void close_locked(struct shed_shared *s)
     s->is_open = s->is_unsent = s->is_out_of_step = false;
 }
 
-/* The connection is of no use any more: nor are the calls on it. A request of
- * several is told once. */
+/* The connection is no longer of use, nor are the calls on it. A request of
+ * several calls is told once. */
 static void lose_locked(struct shed_shared *s, const struct shed_error *why)
 {
     struct shed_conn_call call;
@@ -528,8 +528,8 @@ enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
     return code;
 }
 
-/* What is under way on the connection fails, whoever asked for it, and goes
- * once more over a new one. */
+/* What is under way on the connection fails, for all callers, and goes once
+ * more over a new one. */
 void shed_shared_doubt(struct shed_shared *s, uint64_t connection)
 {
     uint64_t now_ms = shed_now_ms();

@@ -4,7 +4,7 @@
  * A thread that finds it idle uses it as if it were its own: send, wait,
  * receive. That thread leads. One that comes while it is led queues its
  * command, sends it at once if the socket is free, and waits at a latch; the
- * leader receives for all, and hands over to one of those who still wait when
+ * leader receives for all, and hands over to one of those that still wait when
  * it has its own reply.
  *
  * Any thread.
@@ -82,7 +82,7 @@ shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
  * close it, but not more often than once in a while. */
 void shed_shared_doubt(struct shed_shared *shared, uint64_t connection);
 
-/* Close the connection if nobody has used it for so long. */
+/* Close the connection if nobody has used it for this long. */
 void shed_shared_close_idle(struct shed_shared *shared, uint64_t idle_ms);
 
 #endif

@@ -275,7 +275,7 @@ void shed_wire_forget(struct shed_wire *w)
 {
     int fd = w->fd;
 
-    /* first: who forks in between shall not close another's descriptor */
+    /* first: a process forked in between must not close another descriptor */
     w->fd = -1;
     if (fd >= 0)
         close(fd);

@@ -1,5 +1,5 @@
 /*
- * One socket to Redis: bytes out, replies in. It never waits: who uses it does,
+ * One socket to Redis: bytes out, replies in. It never waits: its user does,
  * with poll or with the loop. hiredis formats and parses; the socket is ours.
  *
  * Not thread-safe. After any failure the wire is closed and stays so: what
@@ -48,7 +48,7 @@ SHED_MUST_CHECK enum shed_code shed_buffer_append(struct shed_buffer *buffer,
                                                   const struct shed_args *args,
                                                   struct shed_error *err);
 
-/* Append what stands in more. Returns as append does. */
+/* Append the bytes of more. Returns as append does. */
 SHED_MUST_CHECK enum shed_code shed_buffer_add(struct shed_buffer *buffer,
                                                const struct shed_buffer *more,
                                                struct shed_error *err);

@@ -27,6 +27,7 @@
 #define GRACE_DEFAULT_MS 1000
 #define RATE_DEFAULT 1000
 #define LOAD_TIMEOUT_MS 30000
+#define JOB_TIMEOUT_MS 60000 /* it waits for one before it */
 #define VALUE_LIMIT_BYTES ((uint64_t)256 << 20)
 #define SHOWN_BYTES 200
 #define MS_PER_S 1000
@@ -108,7 +109,7 @@ static void submit(struct check *c, struct item *item)
     item->job = (struct shed_job){
         .key = cli_key_bytes(&item->key),
         .key_size = item->key.named.key.size,
-        .deadline_ms = shed_deadline_ms(shed_now_ms(), 2 * LOAD_TIMEOUT_MS),
+        .deadline_ms = shed_deadline_ms(shed_now_ms(), JOB_TIMEOUT_MS),
         .value_limit_bytes = VALUE_LIMIT_BYTES,
         .settle = settle};
     code = shed_source_queue(c->source, &item->job, &item->error);
@@ -342,12 +343,16 @@ static void check_all(struct check *c, struct cli_walk *walk)
     }
 }
 
+struct sampled {
+    struct shed_reply *key;
+};
+
 /* Every key of the walk has the same chance to be kept: J. Vitter, "Random
  * Sampling with a Reservoir", 1985, algorithm R. */
 static void check_sample(struct check *c, struct cli_walk *walk)
 {
     size_t most = (size_t)c->call->sample, kept = 0, size = 0;
-    struct shed_reply **sample = cli_alloc(most, sizeof(*sample));
+    struct sampled *sample = cli_alloc(most, sizeof(*sample));
     struct shed_reply *keys;
     uint64_t seen = 0;
 
@@ -359,16 +364,16 @@ static void check_sample(struct check *c, struct cli_walk *walk)
             if (at >= most)
                 continue;
             kept += kept < most;
-            shed_reply_free(sample[at]);
-            sample[at] = shed_reply_take(keys, i);
+            shed_reply_free(sample[at].key);
+            sample[at].key = shed_reply_take(keys, i);
         }
         shed_reply_free(keys);
     }
     for (size_t i = 0; i < kept; i++) {
-        const char *key = shed_reply_bytes(sample[i], &size);
+        const char *key = shed_reply_bytes(sample[i].key, &size);
         if (key != NULL)
             gather(c, key, size);
-        shed_reply_free(sample[i]);
+        shed_reply_free(sample[i].key);
     }
     free(sample);
 }

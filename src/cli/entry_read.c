@@ -129,16 +129,16 @@ void cli_entry_decode(struct cli_entry *e, const struct shed_reply *reply)
 }
 
 static void send_key(struct cli_redis *redis, const char *command,
-                     const struct cli_key *key, const char *suffix)
+                     const struct cli_key *key, struct shed_bytes suffix)
 {
     char room[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
     size_t size = key->named.key.redis_size;
     struct shed_args args = {0};
 
     memcpy(room, key->named.key.redis, size);
-    memcpy(room + size, suffix, strlen(suffix));
+    memcpy(room + size, suffix.data, suffix.size);
     shed_args_add_text(&args, command);
-    shed_args_add(&args, room, size + strlen(suffix));
+    shed_args_add(&args, room, size + suffix.size);
     cli_redis_send(redis, &args);
 }
 
@@ -179,9 +179,9 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     struct shed_reply *time;
 
     *e = (struct cli_entry){.key = key};
-    send_key(redis, "GET", key, "");
-    send_key(redis, "PTTL", key, "");
-    send_key(redis, "PTTL", key, REFRESH_SUFFIX);
+    send_key(redis, "GET", key, shed_str(""));
+    send_key(redis, "PTTL", key, shed_str(""));
+    send_key(redis, "PTTL", key, shed_str(REFRESH_SUFFIX));
     cli_redis_send_words(redis, "TIME");
     e->reply = cli_redis_hear(redis);
     if (!shed_reply_begins(e->reply, "WRONGTYPE"))

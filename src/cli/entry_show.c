@@ -27,8 +27,7 @@ static const char *describe(const struct cli_entry *e)
         [CLI_NEGATIVE] = "no such row (a negative entry)",
         [CLI_LEASE] = "being loaded (a lease)",
         [CLI_FAILURE] = "a load failed (a failure marker)",
-        [CLI_DAMAGED] = "a damaged entry: its length or checksum is wrong, or "
-                        "it is another key's",
+        [CLI_DAMAGED] = "damaged, or the entry of another key",
         [CLI_FOREIGN] = "no entry of this library's",
         [CLI_OTHER] = "no string: a list, hash, set or stream"};
 

@@ -19,6 +19,7 @@ void cli_latency_measure(struct cli_redis *redis, uint64_t count,
                          struct cli_latency *out)
 {
     size_t n = count < KEPT_MAX ? (size_t)count : KEPT_MAX;
+    size_t middle = n / 2;
     uint64_t *us = cli_alloc(n, sizeof(*us));
 
     for (size_t i = 0; i < n; i++) {
@@ -30,7 +31,7 @@ void cli_latency_measure(struct cli_redis *redis, uint64_t count,
     qsort(us, n, sizeof(*us), compare);
     out->count = n;
     out->fastest_ms = (double)us[0] / US_PER_MS;
-    out->median_ms = (double)us[n / 2] / US_PER_MS;
+    out->median_ms = (double)us[middle] / US_PER_MS;
     out->slowest_ms = (double)us[n - 1] / US_PER_MS;
     free(us);
 }

@@ -3,6 +3,7 @@
  *
  * The table of commands, and how a call ends.
  */
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -112,9 +113,11 @@ void cli_fail(const struct cli_call *call, enum cli_status status,
 
 void cli_flush(const struct cli_call *call)
 {
-    /* whoever reads the output has gone, or a disk is full */
+    errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
         struct cli_call quiet = *call;
+        if (errno == EPIPE)
+            exit(CLI_FAILED); /* whoever read has gone, and knows */
         quiet.is_json = false;
         cli_fail(&quiet, CLI_FAILED, "the output cannot be written");
     }

@@ -18,8 +18,8 @@ enum kind { FLAG, NUMBER, TEXT };
 struct cli_option {
     const char *name;
     int letter; /* 0: it has none */
-    const char *argument;
     enum kind kind;
+    const char *argument;
     size_t offset;
     uint64_t low, high;
     const char *help;
@@ -29,47 +29,47 @@ struct cli_option {
 
 static const struct cli_option table[] = {
     /* of all commands */
-    {"redis", 'r', "URI", TEXT, AT(redis), 0, 0,
+    {"redis", 'r', TEXT, "URI", AT(redis), 0, 0,
      "redis://[user[:password]@]host[:port][/db] or unix:/path[?db=n]; else "
      "the environment's SNOWSHED_REDIS, which other users cannot read"},
-    {"timeout", 't', "MS", NUMBER, AT(timeout_ms), 1, 600000,
+    {"timeout", 't', NUMBER, "MS", AT(timeout_ms), 1, 600000,
      "how long to wait for a connection, and for each answer (2000)"},
-    {"json", 'j', NULL, FLAG, AT(is_json), 0, 0, "print JSON"},
+    {"json", 'j', FLAG, NULL, AT(is_json), 0, 0, "print JSON"},
     /* of some */
-    {"escaped", 'e', NULL, FLAG, AT(is_escaped), 0, 0,
+    {"escaped", 'e', FLAG, NULL, AT(is_escaped), 0, 0,
      "keys have \\\\ and \\xNN for bytes, as they are printed"},
-    {"raw", 0, NULL, FLAG, AT(is_raw), 0, 0,
+    {"raw", 0, FLAG, NULL, AT(is_raw), 0, 0,
      "print the payload's bytes and nothing else"},
-    {"stdin", 'i', NULL, FLAG, AT(is_from_stdin), 0, 0,
+    {"stdin", 'i', FLAG, NULL, AT(is_from_stdin), 0, 0,
      "read keys from the standard input, one per line"},
-    {"null", '0', NULL, FLAG, AT(is_nul_separated), 0, 0,
+    {"null", '0', FLAG, NULL, AT(is_nul_separated), 0, 0,
      "keys read are separated by NUL bytes; with --stdin"},
-    {"count", 'n', "N", NUMBER, AT(count_limit), 1, 1000000000,
+    {"count", 'n', NUMBER, "N", AT(count_limit), 1, 1000000000,
      "stop after so many"},
-    {"rate", 'R', "N", NUMBER, AT(rate), 1, 10000000,
+    {"rate", 'R', NUMBER, "N", AT(rate), 1, 10000000,
      "do at most so many per second: keys that SCAN looks at (20000); for "
      "check, keys compared (1000); for watch, changes shown (1000)"},
-    {"seconds", 'S', "N", NUMBER, AT(seconds), 1, 86400,
+    {"seconds", 'S', NUMBER, "N", AT(seconds), 1, 86400,
      "go on for so many seconds"},
-    {"cache", 0, "NAME", TEXT, AT(cache), 0, 0,
+    {"cache", 0, TEXT, "NAME", AT(cache), 0, 0,
      "check the rights to this cache"},
-    {"lock", 0, "NAME", TEXT, AT(lock), 0, 0, "check the rights to this lock"},
-    {"top", 0, "N", NUMBER, AT(top), 1, 1000, "show so many (10)"},
-    {"mysql", 'm', "URI", TEXT, AT(mysql), 0, 0,
+    {"lock", 0, TEXT, "NAME", AT(lock), 0, 0, "check the rights to this lock"},
+    {"top", 0, NUMBER, "N", AT(top), 1, 1000, "show so many (10)"},
+    {"mysql", 'm', TEXT, "URI", AT(mysql), 0, 0,
      "mysql://[user[:password]@]host[:port]/database or "
      "mysql://user@/database?socket=/path; else the environment's "
      "SNOWSHED_MYSQL"},
-    {"query", 'q', "SQL", TEXT, AT(query), 0, 0,
+    {"query", 'q', TEXT, "SQL", AT(query), 0, 0,
      "SELECT of the key and the value, with one (?) for the keys"},
-    {"integer-keys", 0, NULL, FLAG, AT(is_integer_key), 0, 0,
+    {"integer-keys", 0, FLAG, NULL, AT(is_integer_key), 0, 0,
      "the key column is of integers (SHED_MYSQL_KEY_INTEGER)"},
-    {"sample", 's', "N", NUMBER, AT(sample), 1, 1000000,
+    {"sample", 's', NUMBER, "N", AT(sample), 1, 1000000,
      "compare so many entries, chosen at random; else all"},
-    {"grace", 'g', "MS", NUMBER, AT(grace_ms), 1, 600000,
+    {"grace", 'g', NUMBER, "MS", AT(grace_ms), 1, 600000,
      "how long to wait before a second look (1000)"},
-    {"exact-key", 'x', NULL, FLAG, AT(is_exact), 0, 0,
+    {"exact-key", 'x', FLAG, NULL, AT(is_exact), 0, 0,
      "the lock's key is NAME itself"},
-    {"release-dead", 0, NULL, FLAG, AT(is_release), 0, 0,
+    {"release-dead", 0, FLAG, NULL, AT(is_release), 0, 0,
      "release it if its holder's process is gone, at two looks --grace apart"},
 };
 

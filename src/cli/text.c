@@ -99,7 +99,8 @@ static char *encode_base64(const unsigned char *b, size_t size)
 void cli_json_set_bytes(json_t *object, const char *name, const void *bytes,
                         size_t size)
 {
-    json_t *string = json_stringn(bytes != NULL ? bytes : "", size);
+    const void *at = bytes != NULL ? bytes : "";
+    json_t *string = json_stringn(at, size);
     char longer[64], *text;
 
     if (string != NULL) {
@@ -107,7 +108,7 @@ void cli_json_set_bytes(json_t *object, const char *name, const void *bytes,
         return;
     }
     (void)snprintf(longer, sizeof(longer), "%s_base64", name);
-    text = encode_base64(bytes, size);
+    text = encode_base64(at, size);
     json_object_set_new(object, longer, json_string(text));
     free(text);
 }
@@ -187,11 +188,12 @@ void cli_field(const char *name)
 
 void cli_line(const char *name, const char *format, ...)
 {
+    char text[512];
     va_list list;
 
-    cli_field(name);
     va_start(list, format);
-    (void)vprintf(format, list);
+    (void)vsnprintf(text, sizeof(text), format, list);
     va_end(list);
-    (void)putchar('\n');
+    cli_field(name);
+    (void)puts(text);
 }

@@ -2,7 +2,6 @@
 #include "cli/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -179,21 +178,4 @@ const char *cli_hex(char *text, const unsigned char *bytes, size_t size)
     for (size_t i = 0; i < size; i++)
         (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     return text;
-}
-
-void cli_field(const char *name)
-{
-    printf("  %-10s ", name);
-}
-
-void cli_line(const char *name, const char *format, ...)
-{
-    char text[512];
-    va_list list;
-
-    va_start(list, format);
-    (void)vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    cli_field(name);
-    (void)puts(text);
 }

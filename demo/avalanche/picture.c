@@ -71,7 +71,8 @@ static const char *grouped(char text[NUMBER_BYTES], uint64_t number)
     return text;
 }
 
-/* 1, 2 or 5 times a power of ten, so that there are at most so many steps. */
+/* 1, 2 or 5 times a power of ten, so that at most steps of them make the range.
+ */
 static double round_step(double range, double steps)
 {
     static const double factors[] = {1, 2, 5, 10};

@@ -277,7 +277,7 @@ static void count_from_here(struct runner *c, uint64_t load_ms,
 
 /* --------------------------------------------------------------- scenarios */
 
-/* Expire the hot key when it stands there and nobody queries; count only what
+/* Expire the hot key when it is there and nobody queries; count only what
  * really expired. */
 static void run_breakdown(struct runner *c)
 {
@@ -364,7 +364,7 @@ static void run_cold(struct runner *c)
     end(c);
 }
 
-/* Wait until the hot row stands and nobody queries. Returns false if it does
+/* Wait until the hot row is there and nobody queries. Returns false if it does
  * not come, or if a call has ended with an error. */
 static bool await_hot_row(struct runner *c)
 {

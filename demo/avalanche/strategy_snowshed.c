@@ -1,4 +1,4 @@
-/* The same with snowshed: the query stands in a source, and the rest is
+/* The same with snowshed: the query is in a source, and the rest is
  * shed_get. */
 #include <snowshed/snowshed.h>
 #include <stdio.h>

@@ -43,7 +43,7 @@ enum statement_code statements_run(struct statements *s, const char *text);
 enum statement_code statements_change(struct statements *s, size_t which,
                                       const uint64_t *in);
 
-/* Hand each row that number which selects, with so many columns, to take. */
+/* Hand each row that number which selects, with this many columns, to take. */
 typedef void statements_take(void *user, const uint64_t *row);
 enum statement_code statements_query(struct statements *s, size_t which,
                                      const uint64_t *in, size_t columns,

@@ -30,7 +30,7 @@ struct settings {
 /* One strategy, as one backend process or one of its threads uses it. */
 struct strategy {
     const char *name;
-    /* Key of an item in Redis, and whether what stands there is a row. */
+    /* Key of an item in Redis, and whether what is there is a row. */
     const char *key_format;
     size_t (*row_offset)(const char *bytes, size_t size); /* 0: none */
     /* A process's part; NULL with why on failure. Without open it is the

@@ -248,7 +248,7 @@ static bool release(struct thread *t)
 }
 
 /* Under the lock. Whoever found anything in the database ends the cache's
- * entry: one who was killed between his COMMIT and here has not. */
+ * entry: one that was killed between its COMMIT and here has not. */
 static enum answer sell_alone(struct thread *t, uint64_t buyer)
 {
     struct shop *s = t->shop;

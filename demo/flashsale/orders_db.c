@@ -1,4 +1,4 @@
-/* The statements of the flash sale, and the proof: the orders that stand in the
+/* The statements of the flash sale, and the proof: the orders that are in the
  * database against what the buyers were told. */
 #include "orders_db.h"
 

@@ -37,7 +37,7 @@ struct proof {
     int64_t stock;
     uint64_t orders;
     uint64_t buyers;    /* different ones among them */
-    uint64_t misled;    /* buyers who heard other than what stands there */
+    uint64_t misled;    /* buyers that were told something else */
     uint64_t backwards; /* orders with a token below the one before */
 };
 

@@ -6,7 +6,7 @@
 
 #include "runner.h"
 
-/* Outcomes of one strategy stand one after the other. */
+/* Outcomes of one strategy follow each other. */
 void flashsale_table(FILE *out, const struct options *options,
                      const struct outcome *outcomes, size_t count);
 void flashsale_json(FILE *out, const struct options *options,

@@ -103,8 +103,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Kills are due when so many have bought: whatever the speed of the host, they
- * come while pieces are left. */
+/* Kills are due when a number of buyers has bought: whatever the speed of the
+ * host, they come while pieces are left. */
 static void plan_kills(struct runner *c)
 {
     uint64_t kills = c->options->kills;
@@ -202,7 +202,7 @@ static void run(struct runner *c)
         if (now != served)
             moved_us = demo_now_us();
         else if (demo_now_us() - moved_us > PATIENCE_US)
-            record_error(record, "the sale stands still");
+            record_error(record, "the sale makes no progress");
         served = now;
         show(c, served);
     }

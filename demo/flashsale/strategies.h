@@ -15,7 +15,7 @@ extern const struct strategy flashsale_none, flashsale_expire,
 /* What they have in Redis. */
 #define SALE_PLAIN_KEY "flashsale-plain:%llu" /* the stock, by none */
 #define SALE_CACHE_NAME "flashsale"           /* the stock, by the others */
-#define SALE_ENTRY_KEY "flashsale:{%llu}"     /* and where it stands */
+#define SALE_ENTRY_KEY "flashsale:{%llu}"     /* its entry */
 #define SALE_SETNX_NAME "flashsale-setnx:%llu"
 #define SALE_LEASE_NAME "flashsale:%llu"
 

@@ -300,7 +300,7 @@ static enum answer try_seats(struct thread *t, const uint64_t *seats,
     return answer;
 }
 
-/* Until he has one, or all are sold. */
+/* Until the buyer has one, or all are sold. */
 static enum answer buy_any(struct thread *t)
 {
     struct showing *h = t->process->showing;

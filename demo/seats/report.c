@@ -1,4 +1,4 @@
-/* The table has a row per scene; below it, the two halls stand side by side. In
+/* The table has a row per scene; below it, the two halls, side by side. In
  * JSON every scene has all figures. */
 #include "report.h"
 

@@ -25,10 +25,10 @@ struct outcome {
     char first_error[160];
 };
 
-/* So many processes at most are started apart from each other. */
+/* At most this many processes are started apart from each other. */
 #define SCENE_FLEETS_MAX 8
 
-/* The buyers whom a fleet serves. */
+/* The buyers that a fleet serves. */
 struct party {
     struct showing *showing;
     uint64_t first, count;
@@ -81,14 +81,14 @@ struct fleet *scene_start(struct scene *scene, uint64_t first, uint64_t count,
 /* Start one process for one buyer, who is served with a hold. */
 void scene_bring(struct scene *scene, uint64_t buyer);
 
-/* The process that scene_bring has started for him. */
+/* The process that scene_bring has started for a buyer. */
 pid_t scene_pid(const struct scene *scene, uint64_t buyer);
 
 void scene_let_pass(struct scene *scene, uint64_t buyer, unsigned stations);
 bool scene_await(struct scene *scene, uint64_t buyer, enum station station);
 enum answer scene_answer(const struct scene *scene, uint64_t buyer);
 
-/* Since when he has held a seat; 0: he has not. */
+/* Since when a buyer has held a seat; 0: it has not. */
 uint64_t scene_held_us(const struct scene *scene, uint64_t buyer);
 
 /* Whatever should take milliseconds or a few holds has failed after that. */

@@ -44,7 +44,7 @@ static bool next_has_it(const struct scene *s)
            s->out->proof.charges == 1;
 }
 
-/* Bring the first buyer, let him hold the seat, and bring the next one, who
+/* Bring the first buyer, let it hold the seat, and bring the next one, who
  * then waits for it. */
 static bool have_one_wait(struct scene *s)
 {
@@ -210,7 +210,7 @@ static const struct scenario killed = {.name = "killed",
                                        .run = run_killed,
                                        .check = check_gone};
 
-/* He stays and does nothing, until the next one has bought it. */
+/* The buyer stays and does nothing, until the next one has bought it. */
 static bool run_run_out(struct scene *s)
 {
     plan_departure(s, THEN_GIVE_BACK, s->options->hold_ms);
@@ -286,7 +286,7 @@ static bool check_long_payment(struct scene *s)
 static const struct scenario long_payment = {
     .name = "long payment",
     .title = "payment outlasts the hold",
-    .expected = "he has it, nobody else",
+    .expected = "the payer has it alone",
     .is_protected = true,
     .buyers = 2,
     .run = run_long_payment,
@@ -294,8 +294,8 @@ static const struct scenario long_payment = {
 
 /* -------------------------------------------------------------- a long stop */
 
-/* Stop the first buyer at a station until the next one holds the seat; let him
- * go on and hear what he is told; then let the next one pay. */
+/* Stop the first buyer at a station until the next one holds the seat; let it
+ * go on and hear what it is told; then let the next one pay. */
 static bool run_stopped(struct scene *s, enum station station)
 {
     struct plan *plan = scene_plan(s, FIRST);

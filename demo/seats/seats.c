@@ -14,11 +14,11 @@
 static const char help[] =
     "usage: seats --redis URI --mysql URI [OPTION...]\n"
     "\n"
-    "Sells the seats of a cinema. A seat is held for a time, under a lock in Redis;\n"
-    "it is paid for, given back, or comes back by itself. Seats and charges are in\n"
-    "MySQL, where the fencing guard refuses whoever has lost his hold. Buyers are\n"
-    "processes; some are killed, stopped, or too slow. At the end the database is\n"
-    "asked who has which seat and who was charged.\n"
+    "Sells the seats of a cinema. A seat is held for a time, under a lock in Redis,\n"
+    "until the buyer pays for it, gives it back, or is too late. Seats and charges\n"
+    "are in MySQL, where the fencing guard refuses a buyer that has lost its hold.\n"
+    "Buyers are processes; some are killed, stopped, or too slow. At the end the\n"
+    "database is asked who has which seat and who was charged.\n"
     "\n"
     "The first scenes are about one seat. In the last two, many buyers want the\n"
     "seats of a hall, and processes that serve them are killed at random moments:\n"
@@ -33,14 +33,14 @@ static const char help[] =
     "                   of sql/fence.sql\n"
     "  --hold MS        how long a seat is held (default 600000, ten minutes; at\n"
     "                   least 100). All scenes together take about six times as\n"
-    "                   long, and some seconds\n"
-    "  --seats N        of the hall (default 40)\n"
-    "  --buyers N       of the hall (default 400)\n"
-    "  --processes N    that serve them (default 8)\n"
-    "  --threads N      of each: buyers served at a time (default 4)\n"
+    "                   long, and a few seconds\n"
+    "  --seats N        seats in the hall (default 40)\n"
+    "  --buyers N       buyers that want them (default 400)\n"
+    "  --processes N    processes that serve them (default 8)\n"
+    "  --threads N      threads in each process (default 4)\n"
     "  --kills N        processes killed with SIGKILL while the hall is sold\n"
     "                   (default 10); each is replaced, its buyers are gone\n"
-    "  --seed N         of what is random (default 1)\n"
+    "  --seed N         of all random choices (default 1)\n"
     "  --json FILE      write the figures\n"
     "  --help           this text\n"
     "\n"
@@ -75,7 +75,7 @@ static bool play_all(const struct options *options, struct outcome *outcomes)
     return is_good;
 }
 
-/* What did not hold stands below the table, once more. */
+/* What did not hold is repeated below the table. */
 static void name_failures(const struct outcome *outcomes)
 {
     for (size_t i = 0; i < SCENARIOS; i++)

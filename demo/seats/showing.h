@@ -1,13 +1,13 @@
 /* One showing, in memory that its buyers' processes share: what each buyer is
- * to do, how far he is, and what he has been told. */
+ * to do, how far it is, and what it has been told. */
 #ifndef DEMO_SEATS_SHOWING_H
 #define DEMO_SEATS_SHOWING_H
 
 #include "common/record.h"
 
-/* Where a buyer is; he passes them in this order. */
+/* Where a buyer is; it passes them in this order. */
 enum station {
-    STATION_OUTSIDE, /* nobody has begun to serve him */
+    STATION_OUTSIDE, /* nobody has begun to serve it */
     STATION_DOOR,    /* about to ask for a seat */
     STATION_SEAT,    /* holds one, and chooses */
     STATION_CARD,    /* the card service works; nothing is charged yet */
@@ -19,7 +19,7 @@ enum station {
 
 /* What a buyer is told. */
 enum answer {
-    ANSWER_NONE, /* nothing: his process ended before */
+    ANSWER_NONE, /* nothing: its process ended before */
     ANSWER_BOUGHT,
     ANSWER_TAKEN, /* others hold it */
     ANSWER_SOLD,  /* others have bought it; of a hall: all of it */
@@ -39,7 +39,7 @@ struct plan {
     uint64_t card_ms;   /* what the card service takes */
     uint64_t limit_ms;  /* what it may take: the hold is renewed to that */
     enum then then;
-    unsigned stops; /* where he waits for showing_let_pass */
+    unsigned stops; /* where it waits for showing_let_pass */
 };
 
 struct visit {
@@ -47,7 +47,7 @@ struct visit {
     atomic_int station; /* enum station */
     atomic_int answer;  /* enum answer */
     atomic_uint passes;
-    _Atomic uint64_t held_us; /* since when he held his last seat; 0: never */
+    _Atomic uint64_t held_us; /* since when it held its last seat; 0: never */
     _Atomic uint64_t told_us;
 };
 
@@ -72,13 +72,13 @@ struct showing *showing_of(struct record *record);
 
 /* --------------------------------------------------------------- processes */
 
-/* Take a buyer whom nobody serves yet, of count from the first one on. Returns
+/* Take a buyer that nobody serves yet, of count from the first one on. Returns
  * false if there is none. */
 bool showing_claim(struct showing *showing, uint64_t first, uint64_t count,
                    uint64_t *index);
 
-/* Come to a station, stay there for so long, and then, if the plan says so,
- * until the runner lets him pass. */
+/* Come to a station, stay there for stay_ms, and then, if the plan says so,
+ * until the runner lets it pass. */
 void showing_arrive(struct showing *showing, struct visit *visit,
                     enum station station, uint64_t stay_ms);
 

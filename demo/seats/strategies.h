@@ -6,13 +6,13 @@
 #include "common/strategies.h"
 #include "showing.h"
 
-/* A seat that looks free is charged and then written as his. */
+/* A seat that looks free is charged and then written as the buyer's. */
 extern const struct strategy seats_plain;
 
 /* A seat is held under a lock, and paid under the fencing guard. */
 extern const struct strategy seats_held;
 
-/* A buyer looks at so many of the seats that are free, the best ones. */
+/* A buyer looks at this many of the free seats, the best ones. */
 #define SEATS_IN_SIGHT 8
 
 #endif

@@ -92,14 +92,11 @@ static void run_to_its_end(const struct own_mariadb *server,
 
 void own_mariadb_install(struct own_mariadb *server)
 {
-    /* --force: without it the machine's own name must resolve. */
-    static const char *const options[] = {"--no-defaults",
-                                          "--user=root",
-                                          NORMAL_AUTHENTICATION,
-                                          "--skip-test-db",
-                                          "--force",
-                                          "--datadir=",
-                                          NULL};
+    /* --force: without it the machine's own name must resolve. --tmpdir: see
+     * own_mariadb_start; the installation runs a server too. */
+    static const char *const options[] = {
+        "--no-defaults", "--user=root", NORMAL_AUTHENTICATION, "--skip-test-db",
+        "--force",       "--datadir=",  "--tmpdir=",           NULL};
 
     *server = (struct own_mariadb){.dir = "/tmp/shed_mariadb_XXXXXX"};
     ck_assert_ptr_nonnull(mkdtemp(server->dir));

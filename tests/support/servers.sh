@@ -36,7 +36,7 @@ packages_of()
             'command:make|make' 'command:cmake|cmake' \
             'command:pkg-config|pkg-config' 'module:hiredis|libhiredis-dev' \
             'module:libuv|libuv1-dev' 'header:xxhash.h|libxxhash-dev' \
-            'module:jansson|libjansson-dev' \
+            'module:jansson|libjansson-dev' 'module:libmicrohttpd|libmicrohttpd-dev' \
             'module:mysqlclient libmariadb|libmariadb-dev'
         ;;
     test)

@@ -1,0 +1,72 @@
+/*
+ * What the service writes to MySQL: a pool of connections, each with its
+ * statements prepared. Reads of items are not here; the cache's source does
+ * them.
+ */
+#ifndef HOTITEMS_DATABASE_H
+#define HOTITEMS_DATABASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum db_code {
+    DB_OK,
+    DB_NONE,      /* there is no such row */
+    DB_DUPLICATE, /* a unique key has it already */
+    DB_AGAIN,     /* the transaction lost against another one: repeat it */
+    DB_BUSY,      /* no connection became free before the deadline */
+    DB_FAILED     /* the server failed: see db_why */
+};
+
+struct db;
+
+/* At most connections_max at a time, opened when they are needed; no server is
+ * asked now. A statement waits for others' locks for timeout_ms, in whole
+ * seconds. Returns NULL with why. */
+struct db *db_open(const char *uri, unsigned connections_max,
+                   uint64_t timeout_ms, char *why, size_t size);
+void db_close(struct db *db); /* every session has been given back */
+
+/* A connection, for one thread until it is given back. */
+struct db_session;
+
+/* Returns DB_OK and *out, or DB_BUSY, DB_FAILED with why. */
+enum db_code db_borrow(struct db *db, uint64_t deadline_ms,
+                       struct db_session **out, char *why, size_t size);
+void db_give_back(struct db_session *s);
+
+void *db_mysql(struct db_session *s); /* for the fencing guard */
+const char *db_why(const struct db_session *s);
+
+/* Transactions at READ COMMITTED. db_commit: DB_FAILED leaves it unknown
+ * whether it was done, if the connection was lost. */
+enum db_code db_begin(struct db_session *s);
+enum db_code db_commit(struct db_session *s);
+void db_rollback(struct db_session *s);
+
+/* name and price_cents: NULL leaves what is there. */
+enum db_code db_change_item(struct db_session *s, uint64_t item,
+                            const char *name, const uint64_t *price_cents);
+
+/* Takes pieces of an item; DB_NONE: there are not so many, or no such item. */
+enum db_code db_take_stock(struct db_session *s, uint64_t item,
+                           uint64_t quantity);
+enum db_code db_read_stock(struct db_session *s, uint64_t item,
+                           uint64_t *stock);
+
+#define DB_KEY_MAX_BYTES 64
+
+struct db_order {
+    uint64_t id;
+    uint64_t item, quantity;
+    uint64_t token;
+    const char *key; /* idempotency key, terminated */
+};
+
+/* Finds the order of a key: order->key is set, the rest is filled in. */
+enum db_code db_find_order(struct db_session *s, struct db_order *order);
+
+/* Adds one; sets its id. */
+enum db_code db_add_order(struct db_session *s, struct db_order *order);
+
+#endif

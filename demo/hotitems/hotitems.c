@@ -1,0 +1,214 @@
+/*
+ * A web backend on snowshed: items of a MySQL table over HTTP, read through
+ * Redis. One program, as many instances as one likes; they share nothing but
+ * the two servers.
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <snowshed/mysql.h>
+#include <snowshed/stats.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cli.h"
+#include "service.h"
+
+struct choice {
+    const char *redis, *mysql;
+    uint64_t port, timeout_ms, ttl_ms, connections, db_connections, loads;
+};
+
+#define CLI_OPTIONS struct choice
+static const struct cli_option options[] = {
+#include "hotitems.def"
+};
+
+/* A line here is a line of the text. */
+/* clang-format off */
+static const char help[] =
+    "usage: hotitems --redis URI --mysql URI [OPTION...]\n"
+    "\n"
+    "Serves the items of sql/schema.sql over HTTP, on 127.0.0.1, and takes orders\n"
+    "for them. Its first line of output is its address; a line for each request\n"
+    "follows. What becomes of Redis goes to the standard error. On SIGTERM and\n"
+    "SIGINT it answers the requests under way, and ends.\n"
+    "\n"
+    "  GET /items/ID            an item, with the origin and age of the answer\n"
+    "  GET /items?ids=1,2,3     several\n"
+    "  GET /items?hot=20        the most wanted of late, in this instance\n"
+    "  PATCH /items/ID          {\"name\": text, \"price_cents\": n}, or one of them\n"
+    "  POST /items/ID/orders    {\"quantity\": n}, with an Idempotency-Key header\n"
+    "  GET /healthz, /readyz    whether it is alive; whether it can serve\n"
+    "  GET /metrics             for Prometheus\n"
+    "\n"
+    "  --redis URI          redis://[user:password@]host[:port][/db] or\n"
+    "                       unix:/path[?db=n]\n"
+    "  --mysql URI          mysql://user[:password]@host[:port]/database or\n"
+    "                       mysql://user@/database?socket=/path, with the tables of\n"
+    "                       sql/schema.sql, sql/hotitems.sql and sql/fence.sql\n"
+    "  --port N             default 0: any that is free\n"
+    "  --timeout-ms N       time for a request (default 2000)\n"
+    "  --ttl-ms N           how long Redis keeps an item (default 60000)\n"
+    "  --connections N      clients at a time, a thread each (default 512)\n"
+    "  --db-connections N   connections to MySQL for writes (default 16)\n"
+    "  --loads N            queries for items at a time (default 4)\n"
+    "  --help               this text\n"
+    "\n"
+    "Exit status: 0; 1 if it cannot start; 2 for a wrong option.\n";
+/* clang-format on */
+
+static const struct cli cli = {"hotitems", help, options,
+                               sizeof(options) / sizeof(options[0])};
+
+/* The row as JSON: what is in Redis is what is sent, and readable by anybody.
+ */
+static const char query[] =
+    "SELECT id, JSON_OBJECT('name', name, 'price_cents', price_cents, "
+    "'stock', stock) FROM item WHERE id IN (?)";
+
+/* ------------------------------------------------------------------- log */
+
+/* A path is a stranger's: one line, printable, not endless. */
+static void print_path(char *to, size_t size, const char *path)
+{
+    size_t i = 0;
+
+    for (; i < size - 1 && path[i] != '\0'; i++)
+        to[i] = path[i] > ' ' && path[i] <= '~' ? path[i] : '?';
+    to[i] = '\0';
+}
+
+/* stdio locks the stream, so a line is not torn. */
+static void log_request(void *user, const struct http_record *record)
+{
+    struct service *s = user;
+    const struct http_reply *reply = record->reply;
+    char at[32], path[200];
+    struct timespec now;
+    struct tm tm;
+
+    metrics_count(&s->metrics, reply->route, reply->status, record->took_us);
+    print_path(path, sizeof(path), record->path);
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)gmtime_r(&now.tv_sec, &tm);
+    (void)strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S", &tm);
+    (void)printf("%s.%03ldZ %s %s %u %zuB %.3fms %s%s%s%s%s\n", at,
+                 now.tv_nsec / 1000000, record->method, path, reply->status,
+                 reply->size, (double)record->took_us / 1000,
+                 reply->origin != NULL ? reply->origin : "-",
+                 record->is_complete ? "" : " (client left)",
+                 reply->why[0] != '\0' ? " \"" : "", reply->why,
+                 reply->why[0] != '\0' ? "\"" : "");
+}
+
+static void log_redis(void *user, enum shed_log_level level, const char *text)
+{
+    static const char *const levels[] = {"info", "warning", "error"};
+
+    (void)user;
+    (void)fprintf(stderr, "hotitems: %s: %s\n", levels[level], text);
+}
+
+/* ---------------------------------------------------------- open and close */
+
+static void close_service(struct service *s)
+{
+    order_desk_free(s->desk);
+    db_close(s->db);
+    popular_free(s->popular);
+    shed_cache_close(s->items);
+    shed_source_close(s->source);
+    shed_client_close(s->client);
+}
+
+static bool open_cache(struct service *s, const struct choice *choice,
+                       struct shed_error *err)
+{
+    struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options source = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
+
+    client.on_log = log_redis;
+    loads.max_loads = choice->loads;
+    source.source = &loads;
+    source.key = SHED_MYSQL_KEY_INTEGER;
+    cache.ttl_ms = choice->ttl_ms;
+    cache.timeout_ms = choice->timeout_ms;
+    return shed_client_open(choice->redis, &client, &s->client, err) ==
+               SHED_OK &&
+           shed_mysql_source_open(choice->mysql, query, &source, &s->source,
+                                  err) == SHED_OK &&
+           shed_cache_open(s->client, "item", s->source, &cache, &s->items,
+                           err) == SHED_OK;
+}
+
+static bool open_service(struct service *s, const struct choice *choice,
+                         char *why, size_t size)
+{
+    struct shed_error err = {SHED_OK, "out of memory"};
+
+    if (open_cache(s, choice, &err) && (s->popular = popular_new()) != NULL &&
+        (s->desk = order_desk_new(s->client)) != NULL) {
+        s->db = db_open(choice->mysql, (unsigned)choice->db_connections,
+                        choice->timeout_ms, why, size);
+        if (s->db != NULL)
+            return true;
+    } else {
+        (void)snprintf(why, size, "%s", err.reason);
+    }
+    close_service(s);
+    return false;
+}
+
+/* Until SIGTERM or SIGINT, which all threads block. */
+static void serve(struct http *http, const sigset_t *ends)
+{
+    const struct timespec second = {1, 0};
+
+    while (sigtimedwait(ends, NULL, &second) == -1)
+        http_tick(http);
+}
+
+int main(int argc, char **argv)
+{
+    struct choice choice = {.timeout_ms = 2000,
+                            .ttl_ms = 60000,
+                            .connections = 512,
+                            .db_connections = 16,
+                            .loads = 4};
+    struct service service = {0};
+    struct http_options http_options;
+    struct http *http;
+    sigset_t ends;
+    char why[300] = "";
+
+    cli_parse(&cli, &choice, argc, argv);
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    (void)signal(SIGPIPE, SIG_IGN); /* a client that leaves is no matter */
+    (void)sigemptyset(&ends);
+    (void)sigaddset(&ends, SIGTERM);
+    (void)sigaddset(&ends, SIGINT);
+    (void)pthread_sigmask(SIG_BLOCK, &ends, NULL);
+    if (!open_service(&service, &choice, why, sizeof(why))) {
+        (void)fprintf(stderr, "hotitems: %s\n", why);
+        return EXIT_FAILURE;
+    }
+    http_options = (struct http_options){
+        "127.0.0.1",       (uint16_t)choice.port, (unsigned)choice.connections,
+        choice.timeout_ms, service_handle,        log_request,
+        &service};
+    http = http_start(&http_options, why, sizeof(why));
+    if (http == NULL) {
+        (void)fprintf(stderr, "hotitems: %s\n", why);
+        close_service(&service);
+        return EXIT_FAILURE;
+    }
+    (void)printf("http://127.0.0.1:%u\n", http_port(http));
+    serve(http, &ends);
+    http_stop(http);
+    close_service(&service);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,465 @@
+/* HTTP by libmicrohttpd, one thread for each connection. */
+#include "http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define THREAD_STACK_BYTES ((size_t)512 * 1024)
+#define TICK_US 20000
+
+/* A connection, from accept to close. It is arriving from its beginning, or the
+ * end of its last exchange, until its next request is complete. */
+struct guest {
+    struct guest *next, **link;
+    int fd;
+    bool is_arriving;
+    uint64_t since_ms;
+};
+
+struct http {
+    struct http_options options;
+    struct MHD_Daemon *daemon;
+    uint16_t port;
+    pthread_mutex_t mu;
+    /* under mu */
+    struct guest *guests;
+    size_t running; /* exchanges between their head and their end */
+};
+
+/* One request and its answer. */
+struct exchange {
+    struct http *http;
+    struct guest *guest;
+    char *path;
+    const char *method; /* libmicrohttpd's, while the exchange lasts */
+    uint64_t begun_us;
+    struct http_reply reply;
+    bool is_too_big;
+    size_t body_size;
+    char body[HTTP_BODY_MAX_BYTES];
+};
+
+static uint64_t now_us(void)
+{
+    struct timespec ts;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+uint64_t http_now_ms(void)
+{
+    return now_us() / 1000;
+}
+
+uint64_t http_remaining_ms(const struct http_request *request)
+{
+    uint64_t now_ms = http_now_ms();
+
+    return request->deadline_ms > now_ms ? request->deadline_ms - now_ms : 0;
+}
+
+const char *http_argument(const struct http_request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection,
+                                       MHD_GET_ARGUMENT_KIND, name);
+}
+
+const char *http_header(const struct http_request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+                                       name);
+}
+
+/* -------------------------------------------------------------- answers */
+
+void http_reply_json(struct http_reply *reply, unsigned status, json_t *body)
+{
+    char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
+
+    json_decref(body);
+    reply->status = text != NULL ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
+    reply->type = "application/json";
+    free(reply->body);
+    reply->body = text;
+    reply->size = text != NULL ? strlen(text) : 0;
+}
+
+void http_reply_error(struct http_reply *reply, unsigned status,
+                      const char *format, ...)
+{
+    char text[400];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    /* What a client sent may be quoted in it, and need not be UTF-8. */
+    for (char *at = text; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~')
+            *at = '?';
+    http_reply_json(reply, status, json_pack("{s:s}", "error", text));
+}
+
+static bool add_header(struct MHD_Response *response, const char *name,
+                       const char *value)
+{
+    return MHD_add_response_header(response, name, value) == MHD_YES;
+}
+
+static bool add_headers(struct MHD_Response *response,
+                        const struct http_reply *reply)
+{
+    char seconds[16];
+
+    (void)snprintf(seconds, sizeof(seconds), "%u", reply->retry_after_s);
+    /* no-cache: it may be kept, but is to be asked for again, by its ETag */
+    return (reply->type == NULL ||
+            add_header(response, "Content-Type", reply->type)) &&
+           add_header(response, "Cache-Control",
+                      reply->etag[0] != '\0' ? "no-cache" : "no-store") &&
+           add_header(response, "X-Content-Type-Options", "nosniff") &&
+           (reply->etag[0] == '\0' ||
+            add_header(response, "ETag", reply->etag)) &&
+           (reply->allow == NULL ||
+            add_header(response, "Allow", reply->allow)) &&
+           (reply->retry_after_s == 0 ||
+            add_header(response, "Retry-After", seconds)) &&
+           (!reply->is_replay ||
+            add_header(response, "Idempotency-Replayed", "true"));
+}
+
+/* A failure here closes the connection, which is all that is left to do. */
+static enum MHD_Result send_reply(struct MHD_Connection *connection,
+                                  struct http_reply *reply)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        reply->size, reply->body, MHD_RESPMEM_MUST_FREE);
+    enum MHD_Result result = MHD_NO;
+
+    if (response == NULL)
+        return MHD_NO;
+    reply->body = NULL;
+    if (add_headers(response, reply))
+        result = MHD_queue_response(connection, reply->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* ------------------------------------------------------------- requests */
+
+static enum http_method method_of(const char *name)
+{
+    if (strcmp(name, MHD_HTTP_METHOD_GET) == 0 ||
+        strcmp(name, MHD_HTTP_METHOD_HEAD) == 0)
+        return HTTP_GET;
+    if (strcmp(name, MHD_HTTP_METHOD_POST) == 0)
+        return HTTP_POST;
+    return strcmp(name, MHD_HTTP_METHOD_PATCH) == 0 ? HTTP_PATCH : HTTP_OTHER;
+}
+
+static void set_arriving(struct http *http, struct guest *guest,
+                         bool is_arriving)
+{
+    (void)pthread_mutex_lock(&http->mu);
+    guest->is_arriving = is_arriving;
+    guest->since_ms = http_now_ms();
+    (void)pthread_mutex_unlock(&http->mu);
+}
+
+static struct exchange *begin_exchange(struct http *http,
+                                       struct MHD_Connection *connection,
+                                       const char *path, const char *method)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct exchange *x = calloc(1, sizeof(*x));
+
+    if (x == NULL || info == NULL || info->socket_context == NULL ||
+        (x->path = strdup(path)) == NULL) {
+        free(x);
+        return NULL;
+    }
+    x->http = http;
+    x->guest = info->socket_context;
+    x->method = method;
+    x->begun_us = now_us();
+    (void)pthread_mutex_lock(&http->mu);
+    http->running++;
+    (void)pthread_mutex_unlock(&http->mu);
+    return x;
+}
+
+static void take_body(struct exchange *x, const char *data, size_t size)
+{
+    if (size > sizeof(x->body) - x->body_size)
+        x->is_too_big = true;
+    if (x->is_too_big)
+        return;
+    memcpy(x->body + x->body_size, data, size);
+    x->body_size += size;
+}
+
+static bool is_announced_too_big(struct MHD_Connection *connection)
+{
+    const char *length = MHD_lookup_connection_value(
+        connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+
+    return length != NULL && strtoull(length, NULL, 10) > HTTP_BODY_MAX_BYTES;
+}
+
+static void handle(struct exchange *x, struct MHD_Connection *connection)
+{
+    struct http_request request = {.method = method_of(x->method),
+                                   .path = x->path,
+                                   .body = x->body,
+                                   .body_size = x->body_size,
+                                   .deadline_ms = x->begun_us / 1000 +
+                                                  x->http->options.timeout_ms,
+                                   .connection = connection};
+
+    x->reply.route = "other";
+    if (x->is_too_big)
+        http_reply_error(&x->reply, MHD_HTTP_CONTENT_TOO_LARGE,
+                         "a body has %d bytes at most", HTTP_BODY_MAX_BYTES);
+    else
+        x->http->options.handle(x->http->options.user, &request, &x->reply);
+}
+
+/* libmicrohttpd calls it with the head, with each piece of the body, and at the
+ * end with none. */
+static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
+                                  const char *url, const char *method,
+                                  const char *version, const char *data,
+                                  size_t *size, void **state)
+{
+    struct exchange *x = *state;
+
+    (void)version;
+    if (x == NULL) {
+        *state = x = begin_exchange(user, connection, url, method);
+        if (x == NULL)
+            return MHD_NO;
+        if (!is_announced_too_big(connection))
+            return MHD_YES;
+        x->is_too_big = true; /* answered before it is sent */
+        *size = 0;
+    }
+    if (*size != 0) {
+        take_body(x, data, *size);
+        *size = 0;
+        return MHD_YES;
+    }
+    set_arriving(x->http, x->guest, false);
+    handle(x, connection);
+    return send_reply(connection, &x->reply);
+}
+
+static void on_end(void *user, struct MHD_Connection *connection, void **state,
+                   enum MHD_RequestTerminationCode why)
+{
+    struct http *http = user;
+    struct exchange *x = *state;
+    struct http_record record;
+
+    (void)connection;
+    if (x == NULL)
+        return;
+    record = (struct http_record){x->method, x->path, &x->reply,
+                                  now_us() - x->begun_us,
+                                  why == MHD_REQUEST_TERMINATED_COMPLETED_OK};
+    if (x->reply.status != 0)
+        http->options.done(http->options.user, &record);
+    set_arriving(http, x->guest, true);
+    (void)pthread_mutex_lock(&http->mu);
+    http->running--;
+    (void)pthread_mutex_unlock(&http->mu);
+    free(x->reply.body);
+    free(x->path);
+    free(x);
+    *state = NULL;
+}
+
+/* --------------------------------------------------------- connections */
+
+static void admit(struct http *http, struct MHD_Connection *connection,
+                  void **state)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct guest *guest = calloc(1, sizeof(*guest));
+
+    if (guest == NULL || info == NULL) {
+        free(guest); /* its requests are refused, see begin_exchange */
+        return;
+    }
+    guest->fd = info->connect_fd;
+    guest->is_arriving = true;
+    guest->since_ms = http_now_ms();
+    (void)pthread_mutex_lock(&http->mu);
+    guest->next = http->guests;
+    guest->link = &http->guests;
+    if (guest->next != NULL)
+        guest->next->link = &guest->next;
+    http->guests = guest;
+    (void)pthread_mutex_unlock(&http->mu);
+    *state = guest;
+}
+
+static void dismiss(struct http *http, struct guest *guest)
+{
+    if (guest == NULL)
+        return;
+    (void)pthread_mutex_lock(&http->mu);
+    *guest->link = guest->next;
+    if (guest->next != NULL)
+        guest->next->link = guest->link;
+    (void)pthread_mutex_unlock(&http->mu);
+    free(guest);
+}
+
+static void on_connection(void *user, struct MHD_Connection *connection,
+                          void **state,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+        admit(user, connection, state);
+    else
+        dismiss(user, *state);
+}
+
+void http_tick(struct http *http)
+{
+    uint64_t now_ms = http_now_ms();
+
+    (void)pthread_mutex_lock(&http->mu);
+    for (struct guest *g = http->guests; g != NULL; g = g->next)
+        if (g->is_arriving && now_ms - g->since_ms > HTTP_ARRIVAL_MAX_MS)
+            (void)shutdown(g->fd, SHUT_RDWR);
+    (void)pthread_mutex_unlock(&http->mu);
+}
+
+/* A %00 stays as it is: decoded, it would end the text before its end. */
+static size_t unescape(void *user, struct MHD_Connection *connection,
+                       char *text)
+{
+    char *to = text;
+
+    (void)user;
+    (void)connection;
+    for (const char *at = text; *at != '\0'; at++) {
+        char digits[3] = {0};
+        char *end;
+        long code;
+        if (*at == '%' && at[1] != '\0') {
+            memcpy(digits, at + 1, at[2] != '\0' ? 2 : 1);
+            code = strtol(digits, &end, 16);
+            if (end == digits + 2 && digits[0] != '-' && digits[0] != '+' &&
+                code != 0) {
+                *to++ = (char)code;
+                at += 2;
+                continue;
+            }
+        }
+        *to++ = *at;
+    }
+    *to = '\0';
+    return (size_t)(to - text);
+}
+
+/* -------------------------------------------------------- start and stop */
+
+static bool read_port(struct http *http)
+{
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+
+    if (info == NULL)
+        return false;
+    http->port = info->port;
+    return true;
+}
+
+static bool start_daemon(struct http *http, const struct sockaddr_in *address)
+{
+    http->daemon = MHD_start_daemon(
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0, NULL,
+        NULL, on_request, http,                                          /**/
+        MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)address,          /**/
+        MHD_OPTION_CONNECTION_LIMIT, http->options.connections_max,      /**/
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEAD_MAX_BYTES, /**/
+        MHD_OPTION_THREAD_STACK_SIZE, THREAD_STACK_BYTES,                /**/
+        MHD_OPTION_NOTIFY_COMPLETED, on_end, http,                       /**/
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,               /**/
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,                    /**/
+        MHD_OPTION_END);
+    return http->daemon != NULL;
+}
+
+struct http *http_start(const struct http_options *options, char *why,
+                        size_t size)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(options->port)};
+    struct http *http;
+
+    if (inet_pton(AF_INET, options->address, &address.sin_addr) != 1) {
+        (void)snprintf(why, size, "%s is no IPv4 address", options->address);
+        return NULL;
+    }
+    http = calloc(1, sizeof(*http));
+    if (http == NULL) {
+        (void)snprintf(why, size, "out of memory");
+        return NULL;
+    }
+    http->options = *options;
+    (void)pthread_mutex_init(&http->mu, NULL);
+    if (start_daemon(http, &address) && read_port(http))
+        return http;
+    (void)snprintf(why, size, "cannot listen on %s port %u: %s",
+                   options->address, options->port, strerror(errno));
+    if (http->daemon != NULL)
+        MHD_stop_daemon(http->daemon);
+    (void)pthread_mutex_destroy(&http->mu);
+    free(http);
+    return NULL;
+}
+
+uint16_t http_port(const struct http *http)
+{
+    return http->port;
+}
+
+static size_t count_running(struct http *http)
+{
+    size_t running;
+
+    (void)pthread_mutex_lock(&http->mu);
+    running = http->running;
+    (void)pthread_mutex_unlock(&http->mu);
+    return running;
+}
+
+void http_stop(struct http *http)
+{
+    uint64_t deadline_ms = http_now_ms() + http->options.timeout_ms * 2;
+    MHD_socket listening = MHD_quiesce_daemon(http->daemon);
+
+    /* Every request has a deadline, so this ends. */
+    while (count_running(http) > 0 && http_now_ms() < deadline_ms)
+        (void)usleep(TICK_US);
+    MHD_stop_daemon(http->daemon);
+    if (listening != MHD_INVALID_SOCKET)
+        (void)close(listening);
+    (void)pthread_mutex_destroy(&http->mu);
+    free(http);
+}

@@ -1,0 +1,101 @@
+/*
+ * HTTP for a service that blocks: each connection has a thread of its own, and
+ * a handler answers one request on it, so it may wait for Redis and MySQL. All
+ * that a stranger can make large or slow is bounded here: connections, headers,
+ * body, and the time that a request may take to arrive.
+ */
+#ifndef HOTITEMS_HTTP_H
+#define HOTITEMS_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#define HTTP_BODY_MAX_BYTES 4096
+#define HTTP_HEAD_MAX_BYTES 16384 /* libmicrohttpd answers 431 to more */
+#define HTTP_ARRIVAL_MAX_MS                                                    \
+    15000 /* a request that is not here by then, or a                          \
+             connection that idles, is closed */
+
+enum http_method { HTTP_GET, HTTP_POST, HTTP_PATCH, HTTP_OTHER };
+
+struct http_request {
+    enum http_method method; /* HEAD is a GET whose body is not sent */
+    const char *path;        /* percent-decoded, but for %00 */
+    const char *body;
+    size_t body_size;
+    uint64_t deadline_ms; /* by http_now_ms */
+    void *connection;
+};
+
+/* The value of a query argument or of a header; NULL without one. */
+const char *http_argument(const struct http_request *request, const char *name);
+const char *http_header(const struct http_request *request, const char *name);
+
+/* Milliseconds until the request's deadline; 0 when it has passed. */
+uint64_t http_remaining_ms(const struct http_request *request);
+
+uint64_t http_now_ms(void); /* monotonic */
+
+struct http_reply {
+    unsigned status;
+    const char *type; /* of the body: static */
+    char *body;       /* malloc'd, freed by the server; may be NULL */
+    size_t size;
+    const char *route;  /* static; for the log and the metrics */
+    const char *origin; /* static; where the answer came from, for the log */
+    const char *allow;  /* static; 405: the methods that exist */
+    char etag[24];      /* "" for none */
+    unsigned retry_after_s;
+    bool is_replay; /* an order that was placed before */
+    char why[300];  /* for the log: what the client need not know */
+};
+
+/* Answer with a JSON document, which is consumed. NULL is 500: out of memory.
+ */
+void http_reply_json(struct http_reply *reply, unsigned status, json_t *body);
+
+/* Answer {"error": text}. */
+void http_reply_error(struct http_reply *reply, unsigned status,
+                      const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* On the connection's thread; must set status. */
+typedef void http_handler(void *user, const struct http_request *request,
+                          struct http_reply *reply);
+
+/* Told of each exchange when it has ended. bytes is the size of the body. */
+struct http_record {
+    const char *method, *path;
+    const struct http_reply *reply;
+    uint64_t took_us;
+    bool is_complete; /* false: the client left before it had the answer */
+};
+typedef void http_done(void *user, const struct http_record *record);
+
+struct http_options {
+    const char *address;
+    uint16_t port; /* 0: any that is free */
+    unsigned connections_max;
+    uint64_t timeout_ms; /* from a request's head to its deadline */
+    http_handler *handle;
+    http_done *done;
+    void *user;
+};
+
+struct http;
+
+/* Serve. Returns NULL with why. */
+struct http *http_start(const struct http_options *options, char *why,
+                        size_t size);
+uint16_t http_port(const struct http *http);
+
+/* Close connections whose request does not arrive; call it every second. */
+void http_tick(struct http *http);
+
+/* Accept nothing more, let the requests under way end, and close. */
+void http_stop(struct http *http);
+
+#endif

@@ -1,0 +1,370 @@
+/* Items: read through the cache, written to the database and invalidated. */
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* All of it in this file: nothing to link. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "service.h"
+
+#define KEY_BYTES 24 /* of an id in decimal */
+#define MANY_MAX 100
+#define NAME_MAX_CHARACTERS 80 /* of the column */
+
+struct key {
+    char text[KEY_BYTES];
+};
+
+static struct shed_bytes make_key(struct key *key, uint64_t id)
+{
+    int size = snprintf(key->text, sizeof(key->text), "%" PRIu64, id);
+
+    return shed_bytes(key->text, (size_t)size);
+}
+
+static const char *origin_name(const struct shed_value *value)
+{
+    switch (shed_value_origin(value)) {
+    case SHED_ORIGIN_REDIS:
+        return "redis";
+    case SHED_ORIGIN_LOAD:
+        return "load";
+    case SHED_ORIGIN_UNPUBLISHED:
+        return "unpublished";
+    }
+    return "unknown";
+}
+
+/* The row is a JSON object already, by the cache's query; NULL if it is not. */
+static json_t *item_json(uint64_t id, const struct shed_value *value)
+{
+    json_t *row =
+        json_loadb(shed_value_data(value), shed_value_size(value), 0, NULL);
+    json_t *item = json_pack("{s:I}", "id", (json_int_t)id);
+    json_t *source = json_pack("{s:s,s:I}", "origin", origin_name(value),
+                               "age_ms", (json_int_t)shed_value_age_ms(value));
+
+    if (row == NULL || item == NULL || source == NULL ||
+        json_object_update(item, row) != 0 ||
+        json_object_update(item, source) != 0) {
+        json_decref(item);
+        item = NULL;
+    }
+    json_decref(row);
+    json_decref(source);
+    return item;
+}
+
+/* ------------------------------------------------------------------- one */
+
+/* Weak: origin and age differ where the item is the same. */
+static void set_etag(struct http_reply *reply, const struct shed_value *value)
+{
+    (void)snprintf(
+        reply->etag, sizeof(reply->etag), "W/\"%016" PRIx64 "\"",
+        (uint64_t)XXH3_64bits(shed_value_data(value), shed_value_size(value)));
+}
+
+/* If-None-Match: *, or a list of tags, which are compared weakly. */
+static bool is_unchanged(const struct http_request *request, const char *etag)
+{
+    const char *tags = http_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
+
+    return tags != NULL && (strcmp(tags, "*") == 0 ||
+                            strstr(tags, etag + strlen("W/")) != NULL);
+}
+
+static void reply_item(const struct http_request *request, uint64_t id,
+                       const struct shed_value *value, struct http_reply *reply)
+{
+    reply->origin = origin_name(value);
+    if (shed_value_kind(value) != SHED_KIND_ROW) {
+        http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no item %" PRIu64,
+                         id);
+        return;
+    }
+    set_etag(reply, value);
+    if (is_unchanged(request, reply->etag))
+        reply->status = MHD_HTTP_NOT_MODIFIED;
+    else
+        http_reply_json(reply, MHD_HTTP_OK, item_json(id, value));
+}
+
+void items_get_one(struct service *s, const struct http_request *request,
+                   uint64_t id, struct http_reply *reply)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err = {SHED_OK, ""};
+    struct key key;
+
+    if (shed_get(s->items, make_key(&key, id), http_remaining_ms(request) + 1,
+                 &value, &err) == SHED_OK) {
+        popular_count(s->popular, id, http_now_ms());
+        reply_item(request, id, value, reply);
+    } else {
+        service_reply_failure(reply, &err);
+    }
+    shed_value_unref(value);
+}
+
+/* ------------------------------------------------------------------ many */
+
+struct many {
+    size_t count;
+    uint64_t id[MANY_MAX];
+    struct key key[MANY_MAX];
+    struct shed_item item[MANY_MAX];
+};
+
+static bool parse_ids(const char *text, struct many *many,
+                      struct http_reply *reply)
+{
+    for (const char *at = text;; at++) {
+        if (many->count == MANY_MAX) {
+            http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                             "ask for %d ids at most", MANY_MAX);
+            return false;
+        }
+        if (!service_parse_number(at, &at, &many->id[many->count]) ||
+            (*at != ',' && *at != '\0')) {
+            http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                             "ids are decimal numbers with commas between; "
+                             "see '%.40s'",
+                             at);
+            return false;
+        }
+        many->count++;
+        if (*at == '\0')
+            return true;
+    }
+}
+
+/* One pipeline for those in Redis, one query for the others. A failure of some
+ * is told beside the others; of all, it is the answer. */
+static bool get_many(struct service *s, const struct http_request *request,
+                     struct many *many, struct http_reply *reply)
+{
+    struct shed_error err = {SHED_OK, ""};
+    bool is_any = many->count == 0;
+
+    for (size_t i = 0; i < many->count; i++)
+        many->item[i].key = make_key(&many->key[i], many->id[i]);
+    if (shed_get_many(s->items, many->item, many->count,
+                      http_remaining_ms(request) + 1, &err) == SHED_OK)
+        return true;
+    for (size_t i = 0; i < many->count; i++)
+        is_any |= many->item[i].code == SHED_OK;
+    if (!is_any)
+        service_reply_failure(reply, &err);
+    return is_any;
+}
+
+/* Into one of three lists: items, absent, failed. wanted may be NULL. */
+static bool add_item(const struct many *many, size_t i,
+                     const struct popular_key *wanted, json_t *const list[3])
+{
+    const struct shed_item *item = &many->item[i];
+    json_t *object;
+
+    if (item->code != SHED_OK)
+        return json_array_append_new(
+                   list[2], json_integer((json_int_t)many->id[i])) == 0;
+    if (shed_value_kind(item->value) != SHED_KIND_ROW)
+        return json_array_append_new(
+                   list[1], json_integer((json_int_t)many->id[i])) == 0;
+    object = item_json(many->id[i], item->value);
+    if (object != NULL && wanted != NULL &&
+        json_object_set_new(object, "wanted",
+                            json_integer((json_int_t)wanted->count)) != 0) {
+        json_decref(object);
+        return false;
+    }
+    return json_array_append_new(list[0], object) == 0;
+}
+
+static void reply_many(const struct many *many,
+                       const struct popular_key *wanted,
+                       struct http_reply *reply)
+{
+    json_t *list[3] = {json_array(), json_array(), json_array()};
+    bool is_good = list[0] != NULL && list[1] != NULL && list[2] != NULL;
+
+    for (size_t i = 0; is_good && i < many->count; i++)
+        is_good = add_item(many, i, wanted != NULL ? &wanted[i] : NULL, list);
+    http_reply_json(reply, MHD_HTTP_OK,
+                    is_good ? json_pack("{s:O,s:O,s:O}", "items", list[0],
+                                        "absent", list[1], "failed", list[2])
+                            : NULL);
+    for (size_t i = 0; i < 3; i++)
+        json_decref(list[i]);
+}
+
+static void release_many(struct many *many)
+{
+    for (size_t i = 0; i < many->count; i++)
+        shed_value_unref(many->item[i].value);
+}
+
+void items_get_many(struct service *s, const struct http_request *request,
+                    const char *ids, struct http_reply *reply)
+{
+    struct many many = {0};
+
+    if (!parse_ids(ids, &many, reply))
+        return;
+    if (get_many(s, request, &many, reply)) {
+        for (size_t i = 0; i < many.count; i++)
+            popular_count(s->popular, many.id[i], http_now_ms());
+        reply_many(&many, NULL, reply);
+    }
+    release_many(&many);
+}
+
+void items_get_hot(struct service *s, const struct http_request *request,
+                   const char *count, struct http_reply *reply)
+{
+    struct popular_key wanted[MANY_MAX];
+    struct many many = {0};
+    uint64_t most = 0;
+
+    if (!service_parse_number(count, &count, &most) || *count != '\0' ||
+        most < 1 || most > MANY_MAX) {
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "hot is a number from 1 to %d", MANY_MAX);
+        return;
+    }
+    many.count = popular_list(s->popular, wanted, (size_t)most, http_now_ms());
+    for (size_t i = 0; i < many.count; i++)
+        many.id[i] = wanted[i].id;
+    if (get_many(s, request, &many, reply))
+        reply_many(&many, wanted, reply);
+    release_many(&many);
+}
+
+/* ----------------------------------------------------------------- change */
+
+struct change {
+    json_t *body;
+    const char *name;
+    json_t *price;
+    uint64_t price_cents;
+};
+
+/* Code points of UTF-8, which jansson has checked. */
+static size_t count_characters(const char *text)
+{
+    size_t count = 0;
+
+    for (; *text != '\0'; text++)
+        count += ((unsigned char)*text & 0xc0) != 0x80;
+    return count;
+}
+
+static bool check_change(struct change *c, struct http_reply *reply)
+{
+    json_int_t price = c->price != NULL ? json_integer_value(c->price) : 0;
+
+    c->price_cents = (uint64_t)price;
+    if (c->name == NULL && c->price == NULL)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "nothing to change: give name, price_cents or both");
+    else if (c->name != NULL && (*c->name == '\0' || count_characters(c->name) >
+                                                         NAME_MAX_CHARACTERS))
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "a name has 1 to %d characters", NAME_MAX_CHARACTERS);
+    else if (c->price != NULL &&
+             (!json_is_integer(c->price) || price < 0 || price > UINT32_MAX))
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "price_cents is a whole number from 0 to %u",
+                         UINT32_MAX);
+    else
+        return true;
+    return false;
+}
+
+static bool parse_change(const struct http_request *request, struct change *c,
+                         struct http_reply *reply)
+{
+    json_error_t error;
+
+    c->body = json_loadb(request->body, request->body_size,
+                         JSON_REJECT_DUPLICATES, &error);
+    if (c->body == NULL)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST, "the body is no JSON: %s",
+                         error.text);
+    else if (json_unpack_ex(c->body, &error, JSON_STRICT, "{s?s,s?o}", "name",
+                            &c->name, "price_cents", &c->price) != 0)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "the body is to be {\"name\": text, \"price_cents\": "
+                         "n}: %s",
+                         error.text);
+    else
+        return check_change(c, reply);
+    return false;
+}
+
+/* Committed, or not at all. */
+static enum db_code commit_change(struct db_session *db, uint64_t id,
+                                  const struct change *c)
+{
+    enum db_code code = db_begin(db);
+
+    if (code == DB_OK)
+        code = db_change_item(db, id, c->name,
+                              c->price != NULL ? &c->price_cents : NULL);
+    if (code == DB_OK)
+        code = db_commit(db);
+    if (code != DB_OK)
+        db_rollback(db);
+    return code;
+}
+
+/* After COMMIT, never before: what a load reads between the two is stored for
+ * good otherwise. Whoever reads after this gets the new row. */
+static void show_change(struct service *s, const struct http_request *request,
+                        uint64_t id, struct http_reply *reply)
+{
+    struct shed_error err = {SHED_OK, ""};
+    struct key key;
+
+    if (shed_invalidate(s->items, make_key(&key, id),
+                        http_remaining_ms(request) + 1, &err)) {
+        s->metrics.stale++;
+        service_reply_failure(reply, &err);
+        http_reply_error(
+            reply, MHD_HTTP_SERVICE_UNAVAILABLE,
+            "the change is stored, but others may see the old item "
+            "for a while: repeat the request");
+        return;
+    }
+    items_get_one(s, request, id, reply);
+}
+
+void items_patch(struct service *s, const struct http_request *request,
+                 uint64_t id, struct http_reply *reply)
+{
+    struct change change = {0};
+    struct db_session *db = NULL;
+    enum db_code code;
+    char why[200];
+
+    if (!parse_change(request, &change, reply))
+        goto out;
+    code = db_borrow(s->db, request->deadline_ms, &db, why, sizeof(why));
+    if (code == DB_OK)
+        code = commit_change(db, id, &change);
+    if (code == DB_OK)
+        show_change(s, request, id, reply);
+    else if (code == DB_NONE)
+        http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no item %" PRIu64,
+                         id);
+    else
+        service_reply_db(reply, code, db != NULL ? db_why(db) : why);
+    db_give_back(db);
+out:
+    json_decref(change.body);
+}

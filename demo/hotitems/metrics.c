@@ -1,0 +1,122 @@
+/* Counters and one histogram. Names follow Prometheus' conventions:
+ * https://prometheus.io/docs/practices/naming/ */
+#include "metrics.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const routes[METRICS_ROUTES] = {
+    "/items/{id}", "/items",  "/items/{id}/orders",
+    "/metrics",    "/readyz", "/healthz",
+    "/events",     "other"};
+
+/* Upper bounds of the buckets, in microseconds. */
+static const uint64_t bounds_us[METRICS_BUCKETS] = {
+    100,   250,   500,    1000,   2500,    5000,
+    10000, 50000, 100000, 500000, 1000000, 5000000};
+
+static size_t route_index(const char *route)
+{
+    size_t i = 0;
+
+    while (i < METRICS_ROUTES - 1 && strcmp(routes[i], route) != 0)
+        i++;
+    return i;
+}
+
+void metrics_count(struct metrics *m, const char *route, unsigned status,
+                   uint64_t took_us)
+{
+    size_t i = 0;
+
+    while (i < METRICS_BUCKETS && took_us > bounds_us[i])
+        i++;
+    m->bucket[i]++;
+    m->took_us += took_us;
+    m->requests[route_index(route)][status / 100 < 6 ? status / 100 : 5]++;
+}
+
+struct text {
+    char *at;
+    size_t left, size;
+};
+
+static void __attribute__((format(printf, 2, 3)))
+add(struct text *t, const char *format, ...)
+{
+    va_list args;
+    int size;
+
+    va_start(args, format);
+    size = vsnprintf(t->at, t->left, format, args);
+    va_end(args);
+    if (size < 0)
+        return;
+    t->size += (size_t)size;
+    if ((size_t)size >= t->left) {
+        t->at = NULL;
+        t->left = 0;
+        return;
+    }
+    t->at += size;
+    t->left -= (size_t)size;
+}
+
+static void add_counter(struct text *t, const char *name, const char *help,
+                        uint64_t value)
+{
+    add(t, "# HELP hotitems_%s_total %s\n# TYPE hotitems_%s_total counter\n",
+        name, help, name);
+    add(t, "hotitems_%s_total %llu\n", name, (unsigned long long)value);
+}
+
+static void add_requests(struct text *t, struct metrics *m)
+{
+    add(t, "# HELP hotitems_requests_total requests answered\n"
+           "# TYPE hotitems_requests_total counter\n");
+    for (size_t route = 0; route < METRICS_ROUTES; route++)
+        for (size_t class = 1; class < 6; class ++) {
+            uint64_t count = m->requests[route][class];
+            if (count > 0)
+                add(t,
+                    "hotitems_requests_total{route=\"%s\",status=\"%zuxx\"} "
+                    "%llu\n",
+                    routes[route], class, (unsigned long long)count);
+        }
+}
+
+static void add_histogram(struct text *t, struct metrics *m)
+{
+    uint64_t count = 0;
+
+    add(t, "# HELP hotitems_request_seconds from a request's head to the end "
+           "of its answer\n# TYPE hotitems_request_seconds histogram\n");
+    for (size_t i = 0; i < METRICS_BUCKETS; i++) {
+        count += m->bucket[i];
+        add(t, "hotitems_request_seconds_bucket{le=\"%g\"} %llu\n",
+            (double)bounds_us[i] / 1e6, (unsigned long long)count);
+    }
+    count += m->bucket[METRICS_BUCKETS];
+    add(t, "hotitems_request_seconds_bucket{le=\"+Inf\"} %llu\n",
+        (unsigned long long)count);
+    add(t, "hotitems_request_seconds_sum %g\n", (double)m->took_us / 1e6);
+    add(t, "hotitems_request_seconds_count %llu\n", (unsigned long long)count);
+}
+
+size_t metrics_text(struct metrics *m, char *buffer, size_t capacity)
+{
+    struct text t = {buffer, capacity, 0};
+
+    add_requests(&t, m);
+    add_histogram(&t, m);
+    add_counter(&t, "orders", "orders placed", m->orders);
+    add_counter(&t, "pieces", "pieces sold", m->pieces);
+    add_counter(&t, "order_replays", "repeated requests for a placed order",
+                m->replays);
+    add_counter(&t, "sold_out", "orders refused: too few pieces", m->sold_out);
+    add_counter(&t, "failed_invalidations",
+                "writes after which readers may see the old row for its ttl",
+                m->stale);
+    return t.size;
+}

@@ -1,0 +1,394 @@
+/*
+ * POST /items/ID/orders {"quantity": n}, with an Idempotency-Key header
+ * (draft-ietf-httpapi-idempotency-key-header).
+ *
+ * The lock keeps buyers of one item from piling up in the database; the fencing
+ * guard, in the transaction, is what makes sure that no stalled holder writes
+ * after its successor. A client that got no answer repeats its request: the
+ * unique key finds the order, or places it now.
+ */
+#include "orders.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <snowshed/lock.h>
+#include <snowshed/mysql.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service.h"
+
+#define CHAINS 64
+#define NAME_BYTES 32
+#define LEASE_MS 5000
+#define ROUNDS_MAX 5 /* of one request, each after a conflict */
+
+struct till {
+    struct till *next;
+    uint64_t item;
+    unsigned users;
+    struct shed_lock *lock;
+    char name[NAME_BYTES]; /* of the lock, and of the guard's resource */
+};
+
+struct order_desk {
+    struct shed_client *client;
+    pthread_mutex_t mu;
+    struct till *chain[CHAINS]; /* under mu */
+};
+
+struct order_desk *order_desk_new(struct shed_client *client)
+{
+    struct order_desk *desk = calloc(1, sizeof(*desk));
+
+    if (desk == NULL)
+        return NULL;
+    desk->client = client;
+    (void)pthread_mutex_init(&desk->mu, NULL);
+    return desk;
+}
+
+void order_desk_free(struct order_desk *desk)
+{
+    if (desk == NULL)
+        return;
+    (void)pthread_mutex_destroy(&desk->mu);
+    free(desk);
+}
+
+static struct till *open_till(struct order_desk *desk, uint64_t item,
+                              struct shed_error *err)
+{
+    struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
+    struct till *till = calloc(1, sizeof(*till));
+
+    if (till == NULL) {
+        *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
+        return NULL;
+    }
+    till->item = item;
+    (void)snprintf(till->name, sizeof(till->name), "item:%llu",
+                   (unsigned long long)item);
+    options.lease_ms = LEASE_MS;
+    if (shed_lock_open(desk->client, shed_str(till->name), &options,
+                       &till->lock, err) == SHED_OK)
+        return till;
+    free(till);
+    return NULL;
+}
+
+/* Returns NULL with err. */
+static struct till *enter_till(struct order_desk *desk, uint64_t item,
+                               struct shed_error *err)
+{
+    struct till **chain = &desk->chain[item % CHAINS];
+    struct till *till;
+
+    (void)pthread_mutex_lock(&desk->mu);
+    for (till = *chain; till != NULL && till->item != item;)
+        till = till->next;
+    if (till == NULL && (till = open_till(desk, item, err)) != NULL) {
+        till->next = *chain;
+        *chain = till;
+    }
+    if (till != NULL)
+        till->users++;
+    (void)pthread_mutex_unlock(&desk->mu);
+    return till;
+}
+
+static void leave_till(struct order_desk *desk, struct till *till)
+{
+    struct till **at = &desk->chain[till->item % CHAINS];
+    bool is_last;
+
+    (void)pthread_mutex_lock(&desk->mu);
+    is_last = --till->users == 0;
+    if (is_last) {
+        while (*at != till)
+            at = &(*at)->next;
+        *at = till->next;
+    }
+    (void)pthread_mutex_unlock(&desk->mu);
+    if (!is_last)
+        return;
+    shed_lock_close(till->lock);
+    free(till);
+}
+
+/* ----------------------------------------------------------- transaction */
+
+/* What became of an order. */
+enum outcome {
+    PLACED,
+    REPEATED, /* it was placed before */
+    MISUSED,  /* the key belongs to an order of another kind */
+    SOLD_OUT,
+    NO_ITEM,
+    LOST, /* refused by the guard: advance to newest, and try again */
+    CONFLICT,
+    FAILED,
+    UNKNOWN /* the connection broke during COMMIT */
+};
+
+struct sale {
+    struct db_session *db;
+    struct till *till;
+    struct shed_fence fence;
+    uint64_t newest;
+    struct db_order order;
+    uint64_t stock; /* SOLD_OUT: what is left */
+    struct shed_error err;
+};
+
+static enum outcome fail(struct sale *sale, enum db_code code)
+{
+    if (code == DB_AGAIN || code == DB_DUPLICATE)
+        return CONFLICT;
+    sale->err.code = SHED_ESOURCE;
+    (void)snprintf(sale->err.reason, sizeof(sale->err.reason), "%s",
+                   db_why(sale->db));
+    return FAILED;
+}
+
+static enum outcome pass_guard(struct sale *sale)
+{
+    switch (shed_mysql_fence(db_mysql(sale->db), shed_str(sale->till->name),
+                             &sale->fence, &sale->newest, &sale->err)) {
+    case SHED_OK:
+        return PLACED;
+    case SHED_ELOST:
+        return LOST;
+    case SHED_ETIMEDOUT:
+        return CONFLICT;
+    default:
+        return FAILED;
+    }
+}
+
+static enum outcome refuse(struct sale *sale)
+{
+    enum db_code code = db_read_stock(sale->db, sale->order.item, &sale->stock);
+
+    if (code == DB_OK)
+        return SOLD_OUT;
+    return code == DB_NONE ? NO_ITEM : fail(sale, code);
+}
+
+static enum outcome place(struct sale *sale)
+{
+    struct db_order found = {.key = sale->order.key};
+    enum db_code code = db_find_order(sale->db, &found);
+
+    if (code == DB_OK) {
+        bool is_same = found.item == sale->order.item &&
+                       found.quantity == sale->order.quantity;
+        sale->order = found;
+        return is_same ? REPEATED : MISUSED;
+    }
+    if (code != DB_NONE)
+        return fail(sale, code);
+    code = db_take_stock(sale->db, sale->order.item, sale->order.quantity);
+    if (code == DB_NONE)
+        return refuse(sale);
+    if (code != DB_OK)
+        return fail(sale, code);
+    sale->order.token = sale->fence.number;
+    code = db_add_order(sale->db, &sale->order);
+    return code == DB_OK ? PLACED : fail(sale, code);
+}
+
+static enum outcome transact(struct sale *sale)
+{
+    enum db_code code = db_begin(sale->db);
+    enum outcome outcome = code == DB_OK ? pass_guard(sale) : fail(sale, code);
+
+    if (code == DB_OK && outcome == PLACED)
+        outcome = place(sale);
+    if (outcome != PLACED) {
+        db_rollback(sale->db);
+        return outcome;
+    }
+    code = db_commit(sale->db);
+    if (code == DB_OK)
+        return PLACED;
+    outcome = fail(sale, code);
+    return outcome == FAILED ? UNKNOWN : outcome;
+}
+
+/* One hold of the lock. */
+static enum outcome sell_once(struct sale *sale, uint64_t wait_ms)
+{
+    struct shed_lock *lock = sale->till->lock;
+    struct shed_error released = {SHED_OK, ""};
+    enum outcome outcome = FAILED;
+
+    if (shed_lock_acquire(lock, wait_ms, &sale->err))
+        return FAILED;
+    if (shed_lock_fence(lock, &sale->fence, &sale->err) == SHED_OK)
+        outcome = transact(sale);
+    else if (sale->err.code == SHED_ELOST)
+        outcome = CONFLICT;
+    /* If it was lost meanwhile, that no longer matters: the guard has decided.
+     */
+    if (shed_lock_release(lock, &released) && outcome == FAILED &&
+        sale->err.code == SHED_OK)
+        sale->err = released;
+    return outcome;
+}
+
+static enum outcome sell(struct sale *sale, const struct http_request *request)
+{
+    enum outcome outcome = FAILED;
+
+    for (unsigned round = 0; round < ROUNDS_MAX; round++) {
+        outcome = sell_once(sale, http_remaining_ms(request));
+        if (outcome == LOST &&
+            shed_lock_advance(sale->till->lock, sale->newest, &sale->err))
+            return FAILED;
+        if (outcome != LOST && outcome != CONFLICT)
+            break;
+    }
+    return outcome;
+}
+
+/* ----------------------------------------------------------------- HTTP */
+
+static void reply_order(struct http_reply *reply, unsigned status,
+                        const struct db_order *order)
+{
+    http_reply_json(reply, status,
+                    json_pack("{s:I,s:I,s:I}", "order", (json_int_t)order->id,
+                              "item", (json_int_t)order->item, "quantity",
+                              (json_int_t)order->quantity));
+}
+
+static void finish_sale(struct service *s, const struct http_request *request,
+                        struct sale *sale)
+{
+    struct shed_error err = {SHED_OK, ""};
+    char key[NAME_BYTES];
+
+    s->metrics.orders++;
+    s->metrics.pieces += sale->order.quantity;
+    (void)snprintf(key, sizeof(key), "%llu",
+                   (unsigned long long)sale->order.item);
+    if (shed_invalidate(s->items, shed_str(key), http_remaining_ms(request) + 1,
+                        &err))
+        s->metrics.stale++;
+}
+
+static void reply_outcome(struct service *s, enum outcome outcome,
+                          struct sale *sale, struct http_reply *reply)
+{
+    switch (outcome) {
+    case PLACED:
+        reply_order(reply, MHD_HTTP_CREATED, &sale->order);
+        break;
+    case REPEATED:
+        s->metrics.replays++;
+        reply->is_replay = true;
+        reply_order(reply, MHD_HTTP_OK, &sale->order);
+        break;
+    case MISUSED:
+        http_reply_error(reply, MHD_HTTP_UNPROCESSABLE_CONTENT,
+                         "this Idempotency-Key was used for another order");
+        break;
+    case SOLD_OUT:
+        s->metrics.sold_out++;
+        http_reply_json(reply, MHD_HTTP_CONFLICT,
+                        json_pack("{s:s,s:I}", "error", "too few pieces left",
+                                  "stock", (json_int_t)sale->stock));
+        break;
+    case NO_ITEM:
+        http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no such item");
+        break;
+    case LOST:
+    case CONFLICT:
+        sale->err.code = SHED_EBUSY;
+        service_reply_failure(reply, &sale->err);
+        break;
+    case FAILED:
+        service_reply_failure(reply, &sale->err);
+        break;
+    case UNKNOWN:
+        service_reply_failure(reply, &sale->err);
+        http_reply_error(reply, MHD_HTTP_SERVICE_UNAVAILABLE,
+                         "it is not known whether the order was placed: repeat "
+                         "the request with the same Idempotency-Key");
+        break;
+    }
+}
+
+/* Printable ASCII, so that it is what it looks like in a log. */
+static bool is_key(const char *key)
+{
+    size_t size = 0;
+
+    for (; key[size] != '\0'; size++)
+        if (size == DB_KEY_MAX_BYTES || key[size] < '!' || key[size] > '~')
+            return false;
+    return size > 0;
+}
+
+static bool parse_order(const struct http_request *request,
+                        struct db_order *order, struct http_reply *reply)
+{
+    json_error_t error;
+    json_t *body = json_loadb(request->body, request->body_size,
+                              JSON_REJECT_DUPLICATES, &error);
+    json_int_t quantity = 0;
+    bool is_good = false;
+
+    order->key = http_header(request, "Idempotency-Key");
+    if (body == NULL)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST, "the body is no JSON: %s",
+                         error.text);
+    else if (json_unpack_ex(body, &error, JSON_STRICT, "{s:I}", "quantity",
+                            &quantity) != 0)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "the body is to be {\"quantity\": n}: %s", error.text);
+    else if (quantity < 1 || quantity > ORDER_QUANTITY_MAX)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "a quantity is a number from 1 to %d",
+                         ORDER_QUANTITY_MAX);
+    else if (order->key == NULL || !is_key(order->key))
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "an order needs a header Idempotency-Key: 1 to %d "
+                         "printable characters that no other order has",
+                         DB_KEY_MAX_BYTES);
+    else
+        is_good = true;
+    order->quantity = (uint64_t)quantity;
+    json_decref(body);
+    return is_good;
+}
+
+void orders_post(struct service *s, const struct http_request *request,
+                 uint64_t id, struct http_reply *reply)
+{
+    struct sale sale = {.order = {.item = id}};
+    enum outcome outcome;
+    enum db_code code;
+
+    if (!parse_order(request, &sale.order, reply))
+        return;
+    sale.till = enter_till(s->desk, id, &sale.err);
+    if (sale.till == NULL) {
+        service_reply_failure(reply, &sale.err);
+        return;
+    }
+    code = db_borrow(s->db, request->deadline_ms, &sale.db, sale.err.reason,
+                     sizeof(sale.err.reason));
+    if (code == DB_OK) {
+        outcome = sell(&sale, request);
+        if (outcome == PLACED)
+            finish_sale(s, request, &sale);
+        reply_outcome(s, outcome, &sale, reply);
+        db_give_back(sale.db);
+    } else {
+        service_reply_db(reply, code, sale.err.reason);
+    }
+    leave_till(s->desk, sale.till);
+}

@@ -1,0 +1,17 @@
+/* Orders: pieces of an item are sold under its lock and the fencing guard, once
+ * for each idempotency key, and never more than there are. */
+#ifndef HOTITEMS_ORDERS_H
+#define HOTITEMS_ORDERS_H
+
+#include <snowshed/snowshed.h>
+
+#define ORDER_QUANTITY_MAX 100
+
+/* The lock handles that orders under way share: one for each item, since
+ * threads that wait on one handle ask Redis once. */
+struct order_desk;
+
+struct order_desk *order_desk_new(struct shed_client *client);
+void order_desk_free(struct order_desk *desk); /* no order is under way */
+
+#endif

@@ -1,0 +1,223 @@
+/* Which request is answered by what, and how failures are told. */
+#include <string.h>
+
+#include <microhttpd.h>
+#include <snowshed/stats.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "service.h"
+
+#define RETRY_AFTER_S 1
+
+bool service_parse_number(const char *text, const char **end, uint64_t *out)
+{
+    uint64_t value = 0;
+    const char *at = text;
+
+    for (; *at >= '0' && *at <= '9'; at++) {
+        uint64_t digit = (uint64_t)(*at - '0');
+        if (value > (INT64_MAX - digit) / 10) /* JSON's integers are signed */
+            return false;
+        value = value * 10 + digit;
+    }
+    *end = at;
+    *out = value;
+    return at > text && (*text != '0' || at == text + 1);
+}
+
+void service_reply_failure(struct http_reply *reply,
+                           const struct shed_error *err)
+{
+    (void)snprintf(reply->why, sizeof(reply->why), "%s: %s",
+                   shed_code_name(err->code), err->reason);
+    switch (err->code) {
+    case SHED_ETIMEDOUT:
+        http_reply_error(reply, MHD_HTTP_GATEWAY_TIMEOUT,
+                         "not answered in time");
+        break;
+    case SHED_EBUSY:
+    case SHED_EREDIS:
+    case SHED_ESOURCE:
+    case SHED_ELOST:
+    case SHED_ECLOSED:
+        reply->retry_after_s = RETRY_AFTER_S;
+        http_reply_error(reply, MHD_HTTP_SERVICE_UNAVAILABLE,
+                         "too busy, or out of order; try again later");
+        break;
+    default:
+        http_reply_error(reply, MHD_HTTP_INTERNAL_SERVER_ERROR,
+                         "the service is at fault");
+        break;
+    }
+}
+
+void service_reply_db(struct http_reply *reply, enum db_code code,
+                      const char *why)
+{
+    struct shed_error err = {code == DB_BUSY ? SHED_EBUSY : SHED_ESOURCE, ""};
+
+    (void)snprintf(err.reason, sizeof(err.reason), "%s",
+                   code == DB_AGAIN ? "transactions keep losing to others"
+                                    : why);
+    service_reply_failure(reply, &err);
+}
+
+static void reply_text(struct http_reply *reply, unsigned status, char *text,
+                       size_t size)
+{
+    reply->status = text != NULL ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
+    reply->type = "text/plain; version=0.0.4; charset=utf-8";
+    reply->body = text;
+    reply->size = text != NULL ? size : 0;
+}
+
+/* The library's text, and the service's own after it. */
+static void get_metrics(struct service *s, struct http_reply *reply)
+{
+    size_t size = shed_stats_prometheus(&s->items, 1, NULL, 0) + 1;
+    char *text = NULL, *grown;
+    size_t used = 0, own = metrics_text(&s->metrics, NULL, 0);
+
+    /* It can grow by a digit meanwhile. */
+    do {
+        size += 64;
+        grown = realloc(text, size + own + 64);
+        if (grown == NULL) {
+            free(text);
+            text = NULL;
+            break;
+        }
+        text = grown;
+        used = shed_stats_prometheus(&s->items, 1, text, size);
+    } while (used >= size);
+    if (text != NULL)
+        used += metrics_text(&s->metrics, text + used, own + 64);
+    reply_text(reply, MHD_HTTP_OK, text, used);
+}
+
+/* Alive: a process that answers. Ready: send traffic. With Redis down it still
+ * serves, within the bounds of its source; where Redis refuses it, it cannot.
+ */
+static void get_ready(struct service *s, struct http_reply *reply)
+{
+    struct shed_client_status status = {0};
+    struct shed_error err = {SHED_OK, ""};
+
+    if (shed_client_status_read(s->client, &status, sizeof(status), &err)) {
+        service_reply_failure(reply, &err);
+        return;
+    }
+    if (status.is_up == 0 && status.last.code == SHED_EDENIED) {
+        reply->retry_after_s = RETRY_AFTER_S;
+        (void)snprintf(reply->why, sizeof(reply->why), "%.190s",
+                       status.last.reason);
+        http_reply_error(reply, MHD_HTTP_SERVICE_UNAVAILABLE,
+                         "Redis refuses this service");
+        return;
+    }
+    http_reply_json(
+        reply, MHD_HTTP_OK,
+        json_pack("{s:b,s:b}", "ready", 1, "redis_up", status.is_up != 0));
+}
+
+/* ----------------------------------------------------------------- routes */
+
+static void refuse_method(struct http_reply *reply, const char *allow)
+{
+    reply->allow = allow;
+    http_reply_error(reply, MHD_HTTP_METHOD_NOT_ALLOWED, "allowed here: %s",
+                     allow);
+}
+
+static void route_items(struct service *s, const struct http_request *request,
+                        struct http_reply *reply)
+{
+    const char *ids = http_argument(request, "ids");
+    const char *hot = http_argument(request, "hot");
+
+    reply->route = "/items";
+    if (request->method != HTTP_GET)
+        refuse_method(reply, "GET, HEAD");
+    else if ((ids != NULL) == (hot != NULL))
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "ask for ids=1,2,3 or for hot=20");
+    else if (ids != NULL)
+        items_get_many(s, request, ids, reply);
+    else
+        items_get_hot(s, request, hot, reply);
+}
+
+static void route_item(struct service *s, const struct http_request *request,
+                       const char *rest, struct http_reply *reply)
+{
+    uint64_t id = 0;
+    const char *end = rest;
+
+    reply->route = "/items/{id}";
+    if (!service_parse_number(rest, &end, &id) ||
+        (*end != '\0' && *end != '/')) {
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "'%.40s' is no item's id: a decimal number without "
+                         "leading zeros",
+                         rest);
+    } else if (strcmp(end, "/orders") == 0) {
+        reply->route = "/items/{id}/orders";
+        if (request->method == HTTP_POST)
+            orders_post(s, request, id, reply);
+        else
+            refuse_method(reply, "POST");
+    } else if (*end == '/') {
+        reply->route = "other";
+        http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no such page");
+    } else if (request->method == HTTP_GET) {
+        items_get_one(s, request, id, reply);
+    } else if (request->method == HTTP_PATCH) {
+        items_patch(s, request, id, reply);
+    } else {
+        refuse_method(reply, "GET, HEAD, PATCH");
+    }
+}
+
+static void route_page(struct service *s, const struct http_request *request,
+                       struct http_reply *reply)
+{
+    static const struct {
+        const char *path;
+        void (*answer)(struct service *s, struct http_reply *reply);
+    } pages[] = {{"/metrics", get_metrics}, {"/readyz", get_ready}};
+    char *alive;
+
+    for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++)
+        if (strcmp(request->path, pages[i].path) == 0) {
+            reply->route = pages[i].path;
+            if (request->method == HTTP_GET)
+                pages[i].answer(s, reply);
+            else
+                refuse_method(reply, "GET, HEAD");
+            return;
+        }
+    if (strcmp(request->path, "/healthz") == 0) {
+        reply->route = "/healthz";
+        alive = strdup("ok\n");
+        reply_text(reply, MHD_HTTP_OK, alive, 3);
+        return;
+    }
+    http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no such page");
+}
+
+void service_handle(void *service, const struct http_request *request,
+                    struct http_reply *reply)
+{
+    static const char items[] = "/items";
+    size_t size = sizeof(items) - 1;
+
+    if (strncmp(request->path, items, size) != 0)
+        route_page(service, request, reply);
+    else if (request->path[size] == '\0')
+        route_items(service, request, reply);
+    else if (request->path[size] == '/')
+        route_item(service, request, request->path + size + 1, reply);
+    else
+        route_page(service, request, reply);
+}

@@ -1,0 +1,51 @@
+/* What the requests of one instance share, and what answers them. */
+#ifndef HOTITEMS_SERVICE_H
+#define HOTITEMS_SERVICE_H
+
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+#include "database.h"
+#include "http.h"
+#include "metrics.h"
+#include "orders.h"
+#include "popular.h"
+
+struct service {
+    struct shed_client *client;
+    struct shed_source *source;
+    struct shed_cache *items;
+    struct db *db;
+    struct popular *popular;
+    struct order_desk *desk;
+    struct metrics metrics;
+};
+
+/* The routes: a http_handler whose user is the service. */
+void service_handle(void *service, const struct http_request *request,
+                    struct http_reply *reply);
+
+/* Each answers one route. */
+void items_get_one(struct service *s, const struct http_request *request,
+                   uint64_t id, struct http_reply *reply);
+void items_get_many(struct service *s, const struct http_request *request,
+                    const char *ids, struct http_reply *reply);
+void items_get_hot(struct service *s, const struct http_request *request,
+                   const char *count, struct http_reply *reply);
+void items_patch(struct service *s, const struct http_request *request,
+                 uint64_t id, struct http_reply *reply);
+void orders_post(struct service *s, const struct http_request *request,
+                 uint64_t id, struct http_reply *reply);
+
+/* A decimal number up to INT64_MAX without a sign or leading zeros, up to the
+ * first byte that is none of it, which *end gets. */
+bool service_parse_number(const char *text, const char **end, uint64_t *out);
+
+/* Answer with what a call of snowshed, or of the database, failed with. */
+void service_reply_failure(struct http_reply *reply,
+                           const struct shed_error *err);
+void service_reply_db(struct http_reply *reply, enum db_code code,
+                      const char *why);
+
+#endif

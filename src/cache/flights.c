@@ -274,7 +274,7 @@ static void drive(struct task *task, struct shed_flight_event event)
     const struct shed_flight_event none = {.type = SHED_EV_START};
     bool again = true;
 
-    assert(shed_reactor_is_here(task->flights->client->reactor));
+    assert(shed_reactor_is_current(task->flights->client->reactor));
     while (again) {
         struct shed_flight_event next = none;
         struct shed_flight_act act;

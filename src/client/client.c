@@ -103,7 +103,7 @@ static void on_standing(void *arg, const struct shed_error *why)
     uint64_t now_us = shed_now_us(), before_us;
     bool was_up, has_changed;
 
-    assert(shed_reactor_is_here(client->reactor));
+    assert(shed_reactor_is_current(client->reactor));
     pthread_mutex_lock(&client->mu);
     was_up = client->standing == SHED_STANDING_UP;
     has_changed = client->standing != standing;

@@ -332,7 +332,7 @@ void shed_lock_engine_close(struct shed_lock *l)
     struct shed_latch latch = SHED_LATCH_INIT(1);
 
     /* it would wait for itself */
-    assert(!shed_reactor_is_here(l->home->reactor));
+    assert(!shed_reactor_is_current(l->home->reactor));
     pthread_mutex_lock(&l->mu);
     l->closing = &latch;
     shed_lock_machine_close(&l->machine);

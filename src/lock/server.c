@@ -54,7 +54,7 @@ static bool say(struct shed_lock_server *s)
 {
     struct shed_args args;
 
-    assert(shed_reactor_is_here(s->client->reactor));
+    assert(shed_reactor_is_current(s->client->reactor));
     if (is_too_young(s) || !shed_talk_say(s->talk, push_of(s), &args))
         return false;
     shed_pipe_call(shed_session_pipe(push_of(s)), &s->call, &args, on_reply, s);
@@ -94,7 +94,7 @@ static void go_posted(struct shed_post *post)
 
 void shed_lock_server_ask(struct shed_lock_server *s)
 {
-    assert(shed_reactor_is_here(s->home));
+    assert(shed_reactor_is_current(s->home));
     if (is_home(s))
         go(s);
     else
@@ -123,7 +123,7 @@ static void tell(struct shed_post *post)
 
 static void change(struct shed_lock_server *s, bool is_epoch)
 {
-    assert(shed_reactor_is_here(s->client->reactor));
+    assert(shed_reactor_is_current(s->client->reactor));
     if (is_home(s)) {
         s->on_change(s, is_epoch);
         return;

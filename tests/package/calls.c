@@ -220,7 +220,13 @@ static void use_async(struct shed_lock *lock)
     while (sem_wait(&done.is_done) != 0)
         continue;
     expect("the callback", done.code, SHED_OK, &err);
-    expect("shed_lock_release", shed_lock_release(lock, &err), SHED_OK, &err);
+    require(shed_lock_cancel(lock, &done) == 0, "it is too late to cancel");
+    expect("shed_lock_release_async",
+           shed_lock_release_async(lock, note_done, &done, &err), SHED_OK,
+           &err);
+    while (sem_wait(&done.is_done) != 0)
+        continue;
+    expect("the callback", done.code, SHED_OK, &err);
     (void)sem_destroy(&done.is_done);
 }
 

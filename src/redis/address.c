@@ -94,9 +94,8 @@ static enum shed_code take_host(struct shed_address *a, struct shed_error *err)
     if (uri->host.size == 0)
         return shed_fail(err, SHED_EINVAL, "Redis URI: the host is missing");
     a->host = uri->host.text;
-    (void)snprintf(a->port_text, sizeof(a->port_text), "%hu",
-                   uri->port != 0 ? (unsigned short)uri->port
-                                  : (unsigned short)DEFAULT_PORT);
+    (void)snprintf(a->port_text, sizeof(a->port_text), "%u",
+                   uri->port != 0 ? uri->port : (unsigned)DEFAULT_PORT);
     a->port = a->port_text;
     return uri->path.size > 0 ? take_db(a, uri->path, err) : SHED_OK;
 }

@@ -20,7 +20,7 @@ struct shed_address {
     const char *host, *port;     /* NULL with a unix socket */
     char db[24];                 /* in decimal; empty for the first */
     struct shed_uri uri;         /* what these are parts of, but the port */
-    char port_text[6];
+    char port_text[sizeof("4294967295")];
     /* set before the first connection: called by shed_address_leave */
     void (*on_leave)(void *arg);
     void *on_leave_arg;

@@ -18,7 +18,12 @@
 
 /* The histograms come first, and there is no padding: so a counter more moves
  * no field. */
-#define ONE(field, help) +1
+#define NAME(field, help) COUNTER_##field,
+enum { SHED_COUNTERS(NAME) COUNTERS };
+#undef NAME
+#define NAME(field, help) LOCK_COUNTER_##field,
+enum { SHED_LOCK_COUNTERS(NAME) LOCK_COUNTERS };
+#undef NAME
 _Static_assert(sizeof(struct shed_histogram) ==
                    (SHED_BUCKETS + 2) * sizeof(uint64_t),
                "a histogram is its buckets, its count and its sum");
@@ -26,15 +31,14 @@ _Static_assert(offsetof(struct shed_stats, hits) ==
                        4 * sizeof(struct shed_histogram) &&
                    sizeof(struct shed_stats) ==
                        4 * sizeof(struct shed_histogram) +
-                           (0 SHED_COUNTERS(ONE)) * sizeof(uint64_t),
+                           COUNTERS * sizeof(uint64_t),
                "a cache's counters follow its four histograms");
 _Static_assert(offsetof(struct shed_lock_stats, acquired) ==
                        2 * sizeof(struct shed_histogram) &&
                    sizeof(struct shed_lock_stats) ==
                        2 * sizeof(struct shed_histogram) +
-                           (0 SHED_LOCK_COUNTERS(ONE)) * sizeof(uint64_t),
+                           LOCK_COUNTERS * sizeof(uint64_t),
                "a lock's counters follow its two histograms");
-#undef ONE
 
 /* The smallest i with value <= 2^i, as far as there are buckets. */
 static size_t bucket_of(uint64_t value)

@@ -437,7 +437,8 @@ static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
     struct shed_buffer bytes = {0};
     enum shed_code code;
 
-    if (args->script != NULL) {
+    assert(call != NULL || args->script == NULL);
+    if (call != NULL && args->script != NULL) {
         expected.number = ++p->last_number;
         expected.again = call->kept = shed_script_keep(args);
     }

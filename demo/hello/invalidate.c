@@ -10,18 +10,6 @@
 #include <snowshed/mysql.h>
 #include <stdio.h>
 
-static enum shed_code print_price(struct shed_cache *prices,
-                                  struct shed_error *err)
-{
-    struct shed_value *value = NULL;
-    if (shed_get(prices, shed_str("42"), SHED_TIMEOUT_DEFAULT, &value, err))
-        return err->code;
-    printf("item 42 costs %.*s cents\n", (int)shed_value_size(value),
-           (const char *)shed_value_data(value));
-    shed_value_unref(value);
-    return SHED_OK;
-}
-
 static enum shed_code raise_price(struct shed_cache *prices, MYSQL *mysql,
                                   struct shed_error *err)
 {
@@ -49,6 +37,7 @@ int main(int argc, char **argv)
     struct shed_client *client = NULL;
     struct shed_source *source = NULL;
     struct shed_cache *prices = NULL;
+    struct shed_value *price = NULL;
     struct shed_error err = {SHED_OK, ""};
 
     options.key = SHED_MYSQL_KEY_INTEGER;
@@ -56,9 +45,13 @@ int main(int argc, char **argv)
         shed_mysql_source_open(uri, query, &options, &source, &err) ||
         shed_cache_open(client, "price", source, NULL, &prices, &err) ||
         shed_mysql_connect(mysql, uri, NULL, 0, &err) ||
-        print_price(prices, &err) || raise_price(prices, mysql, &err) ||
-        print_price(prices, &err))
+        raise_price(prices, mysql, &err) ||
+        shed_get(prices, shed_str("42"), SHED_TIMEOUT_DEFAULT, &price, &err))
         fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);
+    else
+        printf("item 42 costs %.*s cents now\n", (int)shed_value_size(price),
+               (const char *)shed_value_data(price));
+    shed_value_unref(price);
     shed_cache_close(prices);
     shed_source_close(source);
     shed_client_close(client);

@@ -1,7 +1,6 @@
 /*
- * Sell a piece of stock under a lock, with a guard in the transaction: if this
- * process has lost the lock without noticing, the guard refuses the sale. It
- * needs the table of sql/fence.sql.
+ * Sell a piece under a lock, with a guard in the transaction that refuses it if
+ * the lock was lost unnoticed. It needs the table of sql/fence.sql.
  *
  *     cc lock_with_fence.c -o lock_with_fence \
  *         $(pkg-config --cflags --libs snowshed-mysql libmariadb)
@@ -11,32 +10,26 @@
 #include <snowshed/mysql.h>
 #include <stdio.h>
 
-static enum shed_code run(MYSQL *mysql, const char *sql, struct shed_error *err)
-{
-    if (mysql_query(mysql, sql) == 0)
-        return SHED_OK;
-    snprintf(err->reason, sizeof(err->reason), "%s", mysql_error(mysql));
-    return err->code = SHED_ESOURCE; /* as the library reports failures */
-}
-
 static enum shed_code sell(struct shed_lock *lock, MYSQL *mysql,
                            struct shed_error *err)
 {
-    /* stock is UNSIGNED: the server refuses to sell what is not there */
-    const char *take = "UPDATE item SET stock = stock - 1 WHERE id = 42";
     struct shed_fence fence;
-    struct shed_error late; /* too late to change what became of the sale */
+    struct shed_error late;
     uint64_t newest = 0;
-
     if (shed_lock_acquire(lock, 10000, err)) /* waits 10 s at most */
         return err->code;
-    if (shed_lock_fence(lock, &fence, err) || run(mysql, "BEGIN", err) ||
+    if (shed_lock_fence(lock, &fence, err) || mysql_query(mysql, "BEGIN") ||
         shed_mysql_fence(mysql, shed_str("stock"), &fence, &newest, err) ||
-        run(mysql, take, err) || run(mysql, "COMMIT", err))
+        /* UNSIGNED: the server refuses to sell what is not there */
+        mysql_query(mysql, "UPDATE item SET stock = stock - 1 WHERE id = 42") ||
+        mysql_query(mysql, "COMMIT")) { /* no answer: it may have been done */
+        if (err->code == SHED_OK) {
+            err->code = SHED_ESOURCE;
+            snprintf(err->reason, SHED_REASON_BYTES, "%s", mysql_error(mysql));
+        }
         mysql_query(mysql, "ROLLBACK");
-    /* What is committed counts, even if the lock was lost after that. (A COMMIT
-     * without an answer may have been done: use an order id, and check.) */
-    if (shed_lock_release(lock, &late))
+    }
+    if (shed_lock_release(lock, &late)) /* what is committed counts */
         fprintf(stderr, "release: %s\n", late.reason);
     /* Refused: the numbers of later holders have to be above newest. */
     if (err->code == SHED_ELOST && shed_lock_advance(lock, newest, &late))

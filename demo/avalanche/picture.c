@@ -118,12 +118,19 @@ static bool overlap(const struct label *a, const struct label *b)
     return fabs(a->x - b->x) < LABEL_W && fabs(a->y - b->y) < LABEL_H;
 }
 
-/* At the end of its line, or as far above it as others are in the way. */
+/* At the end of its line, behind those that end a little later, and as far
+ * above it as other labels are in the way. */
 static void place_label(struct picture *p, size_t l)
 {
     struct label *label = &p->labels[l];
+    double mine = x_of(p, p->lines[l].seconds), end = mine;
 
-    label->x = x_of(p, p->lines[l].seconds) + 10;
+    for (size_t i = 0; i < p->count; i++) {
+        double other = x_of(p, p->lines[i].seconds);
+        if (other > end && other < mine + LABEL_W)
+            end = other;
+    }
+    label->x = end + 10;
     label->y = BOTTOM - 36;
     for (size_t i = 0; i < l;)
         if (overlap(&p->labels[i], label)) {

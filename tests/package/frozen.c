@@ -92,11 +92,13 @@ static void load(void *user, void *thread, struct shed_load *l)
 {
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(l); i++)
-        if (memcmp(shed_load_key(l, i).data, "absent", 6) == 0)
+    for (size_t i = 0; i < shed_load_count(l); i++) {
+        struct shed_bytes key = shed_load_key(l, i);
+        if (key.size == 6 && memcmp(key.data, "absent", 6) == 0)
             shed_load_absent(l, i);
         else
-            shed_load_value(l, i, shed_load_key(l, i));
+            shed_load_value(l, i, key);
+    }
     shed_load_done(l);
 }
 

@@ -422,8 +422,8 @@ class pending
         made->self = made;
         return made;
     }
-    pending(struct shed_lock *lock, std::shared_ptr<state> state) noexcept
-        : lock_(lock), state_(std::move(state))
+    pending(struct shed_lock *lock, std::shared_ptr<state> made) noexcept
+        : lock_(lock), state_(std::move(made))
     {
     }
 

@@ -9,7 +9,7 @@
  * in the short way; they do so under mu, between two steps, and post to the
  * home reactor if the machine says that it must look (is_posted: one post is
  * enough for all of them). The home reactor makes the steps. The reactors of a
- * quorum's other clients only carry on talks, and post what came of them
+ * quorum's other clients only carry on exchanges, and post what came of them
  * (server.c).
  *
  * A step decides, and perform() acts. Between the two mu is free, so a caller
@@ -307,7 +307,7 @@ static void open_server(struct shed_lock *l, size_t i)
     server->on_answer = on_answer;
     server->on_change = on_change;
     server->arg = l;
-    server->talk = &l->voter[i].talk;
+    server->exchange = &l->voter[i].exchange;
     shed_lock_server_open(server);
 }
 

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 enum { STEP_SET, STEP_EXPIRE, STEP_LOOK, STEP_READ, STEP_REPAIR };
 
@@ -17,84 +17,87 @@ enum { STEP_SET, STEP_EXPIRE, STEP_LOOK, STEP_READ, STEP_REPAIR };
 
 enum { MS_PER_S = 1000, PTTL_NONE = -1, PTTL_GONE = -2 };
 
-static void add(struct shed_talk *talk, struct shed_args *args,
+static void add(struct shed_exchange *exchange, struct shed_args *args,
                 const char *command)
 {
     shed_args_add_text(args, command);
-    shed_talk_add_key(talk, args, SHED_LOCK_KEY);
+    shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
 }
 
 /* In whole seconds where that says it, as other clients do. */
-static void add_expire(struct shed_talk *talk, struct shed_args *args)
+static void add_expire(struct shed_exchange *exchange, struct shed_args *args)
 {
-    bool is_whole = talk->lease_ms % MS_PER_S == 0;
+    bool is_whole = exchange->lease_ms % MS_PER_S == 0;
 
-    add(talk, args, is_whole ? "EXPIRE" : "PEXPIRE");
-    shed_talk_add_number(talk, 0, args,
-                         is_whole ? talk->lease_ms / MS_PER_S : talk->lease_ms);
+    add(exchange, args, is_whole ? "EXPIRE" : "PEXPIRE");
+    shed_exchange_add_number(exchange, 0, args,
+                             is_whole ? exchange->lease_ms / MS_PER_S
+                                      : exchange->lease_ms);
 }
 
-static void add_repair(struct shed_talk *talk, struct shed_args *args)
+static void add_repair(struct shed_exchange *exchange, struct shed_args *args)
 {
-    talk->script = SHED_SCRIPT_LOCK_REPAIR;
-    shed_script_begin(args, talk->script, "1");
-    shed_talk_add_key(talk, args, SHED_LOCK_KEY);
-    shed_args_add(args, talk->memory.of.seen.bytes, talk->memory.of.seen.size);
-    shed_args_add_text(args, talk->holder.token_hex);
-    shed_talk_add_number(talk, 0, args, talk->lease_ms);
+    exchange->script = SHED_SCRIPT_LOCK_REPAIR;
+    shed_script_begin(args, exchange->script, "1");
+    shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
+    shed_args_add(args, exchange->memory.of.seen.bytes,
+                  exchange->memory.of.seen.size);
+    shed_args_add_text(args, exchange->holder.token_hex);
+    shed_exchange_add_number(exchange, 0, args, exchange->lease_ms);
 }
 
-static void add_acquire(struct shed_talk *talk, struct shed_args *args)
+static void add_acquire(struct shed_exchange *exchange, struct shed_args *args)
 {
-    switch (talk->step) {
+    switch (exchange->step) {
     case STEP_SET:
-        add(talk, args, "SETNX");
-        shed_args_add_text(args, talk->holder.token_hex);
+        add(exchange, args, "SETNX");
+        shed_args_add_text(args, exchange->holder.token_hex);
         return;
     case STEP_EXPIRE:
-        add_expire(talk, args);
+        add_expire(exchange, args);
         return;
     case STEP_LOOK:
-        add(talk, args, "PTTL");
+        add(exchange, args, "PTTL");
         return;
     case STEP_READ:
-        add(talk, args, "GET");
+        add(exchange, args, "GET");
         return;
     default:
-        add_repair(talk, args);
+        add_repair(exchange, args);
         return;
     }
 }
 
-static bool say(struct shed_talk *talk, struct shed_args *args)
+static bool say(struct shed_exchange *exchange, struct shed_args *args)
 {
-    if (talk->op == SHED_LOCK_OP_RELEASE)
-        add(talk, args, "DEL");
-    else if (talk->op == SHED_LOCK_OP_EXTEND)
-        shed_talk_add_swap(talk, args, talk->holder.token_hex,
-                           talk->holder.token_hex, talk->lease_ms);
-    else if (talk->op == SHED_LOCK_OP_UNDO)
-        shed_talk_add_swap(talk, args, talk->holder.token_hex, "", 0);
+    if (exchange->op == SHED_LOCK_OP_RELEASE)
+        add(exchange, args, "DEL");
+    else if (exchange->op == SHED_LOCK_OP_EXTEND)
+        shed_exchange_add_swap(exchange, args, exchange->holder.token_hex,
+                               exchange->holder.token_hex, exchange->lease_ms);
+    else if (exchange->op == SHED_LOCK_OP_UNDO)
+        shed_exchange_add_swap(exchange, args, exchange->holder.token_hex, "",
+                               0);
     else
-        add_acquire(talk, args);
+        add_acquire(exchange, args);
     return true;
 }
 
-static bool go_to(struct shed_talk *talk, int step)
+static bool go_to(struct shed_exchange *exchange, int step)
 {
-    talk->step = step;
+    exchange->step = step;
     return true;
 }
 
-static bool hear_look(struct shed_talk *talk, long long pttl)
+static bool hear_look(struct shed_exchange *exchange, long long pttl)
 {
     if (pttl == PTTL_NONE)
-        return go_to(talk, STEP_READ);
-    talk->memory.of.seen.since_ms = 0;
+        return go_to(exchange, STEP_READ);
+    exchange->memory.of.seen.since_ms = 0;
     if (pttl == PTTL_GONE)
-        return shed_talk_again(talk);
-    talk->look_ms = (uint64_t)pttl + 1;
-    return shed_talk_end(talk, SHED_TALK_NO);
+        return shed_exchange_again(exchange);
+    exchange->look_ms = (uint64_t)pttl + 1;
+    return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 
 static bool is_seen_again(const struct shed_lock_seen *seen, const char *bytes,
@@ -105,55 +108,58 @@ static bool is_seen_again(const struct shed_lock_seen *seen, const char *bytes,
 }
 
 /* What has no time to live. */
-static bool hear_read(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear_read(struct shed_exchange *exchange,
+                      const struct shed_reply *reply)
 {
-    struct shed_lock_seen *seen = &talk->memory.of.seen;
+    struct shed_lock_seen *seen = &exchange->memory.of.seen;
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
     if (bytes == NULL)
-        return shed_talk_again(talk);
+        return shed_exchange_again(exchange);
     if (size > sizeof(seen->bytes)) {
-        shed_talk_refuse(talk);
-        return shed_talk_end(talk, SHED_TALK_WRONG);
+        shed_exchange_refuse(exchange);
+        return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
     }
     if (!is_seen_again(seen, bytes, size)) {
-        seen->since_ms = talk->now_ms;
+        seen->since_ms = exchange->now_ms;
         seen->size = size;
         memcpy(seen->bytes, bytes, size);
     }
-    if (talk->now_ms - seen->since_ms >= MOMENT_MS)
-        return go_to(talk, STEP_REPAIR);
-    talk->look_ms = seen->since_ms + MOMENT_MS - talk->now_ms;
-    return shed_talk_end(talk, SHED_TALK_NO);
+    if (exchange->now_ms - seen->since_ms >= MOMENT_MS)
+        return go_to(exchange, STEP_REPAIR);
+    exchange->look_ms = seen->since_ms + MOMENT_MS - exchange->now_ms;
+    return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 
-static bool hear_acquire(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear_acquire(struct shed_exchange *exchange,
+                         const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
-    switch (talk->step) {
+    switch (exchange->step) {
     case STEP_SET:
-        return go_to(talk, number > 0 ? STEP_EXPIRE : STEP_LOOK);
+        return go_to(exchange, number > 0 ? STEP_EXPIRE : STEP_LOOK);
     case STEP_LOOK:
-        return hear_look(talk, number);
+        return hear_look(exchange, number);
     case STEP_READ:
-        return hear_read(talk, reply);
+        return hear_read(exchange, reply);
     default: /* EXPIRE, REPAIR; 0: it has gone, or was quicker, in between */
-        talk->memory.of.seen.since_ms = 0;
-        return number > 0 ? shed_talk_end(talk, SHED_TALK_YES)
-                          : shed_talk_again(talk);
+        exchange->memory.of.seen.since_ms = 0;
+        return number > 0 ? shed_exchange_end(exchange, SHED_EXCHANGE_YES)
+                          : shed_exchange_again(exchange);
     }
 }
 
-static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
 {
     if (shed_reply_error(reply) != NULL)
-        return shed_talk_fail(talk, reply);
-    if (talk->op == SHED_LOCK_OP_ACQUIRE)
-        return hear_acquire(talk, reply);
-    return shed_talk_end(talk, shed_reply_integer(reply) > 0 ? SHED_TALK_YES
-                                                             : SHED_TALK_NO);
+        return shed_exchange_fail(exchange, reply);
+    if (exchange->op == SHED_LOCK_OP_ACQUIRE)
+        return hear_acquire(exchange, reply);
+    return shed_exchange_end(exchange, shed_reply_integer(reply) > 0
+                                           ? SHED_EXCHANGE_YES
+                                           : SHED_EXCHANGE_NO);
 }
 
 const struct shed_algorithm shed_lock_expire = {.has_lease = true,

@@ -20,27 +20,28 @@ static void renew_at(struct shed_hold *h, uint64_t at_ms)
     h->renew_at_ms = at_ms < h->renew_until_ms ? at_ms : UINT64_MAX;
 }
 
-static void set_times(struct shed_hold *h, const struct shed_talk *talk,
+static void set_times(struct shed_hold *h, const struct shed_exchange *exchange,
                       uint64_t asked_ms)
 {
-    const struct shed_lock_options *o = talk->words->options;
+    const struct shed_lock_options *o = exchange->words->options;
 
-    h->lease_ms = talk->lease_ms;
+    h->lease_ms = exchange->lease_ms;
     h->renew_at_ms = UINT64_MAX;
     h->valid_until_ms = UINT64_MAX;
     h->renew_until_ms = o->watchdog != 0 && o->max_hold_ms != 0
                             ? h->since_ms + o->max_hold_ms
                             : UINT64_MAX;
-    if (!talk->algorithm->has_lease)
+    if (!exchange->algorithm->has_lease)
         return;
-    h->valid_until_ms = shed_lock_valid_until_ms(asked_ms, talk->lease_ms);
+    h->valid_until_ms = shed_lock_valid_until_ms(asked_ms, exchange->lease_ms);
     if (o->watchdog != 0)
-        renew_at(h, asked_ms + talk->lease_ms / RENEW_DIVISOR);
+        renew_at(h, asked_ms + exchange->lease_ms / RENEW_DIVISOR);
 }
 
-void shed_hold_remember(struct shed_hold *h, const struct shed_talk *talk)
+void shed_hold_remember(struct shed_hold *h,
+                        const struct shed_exchange *exchange)
 {
-    h->memory = talk->memory;
+    h->memory = exchange->memory;
 }
 
 void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
@@ -50,19 +51,19 @@ void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
     h->owner = shed_owner_ref(grant->owner);
     h->count = 1;
     h->generation++;
-    h->holder = grant->talk->holder;
+    h->holder = grant->exchange->holder;
     h->fence = grant->fence;
     h->since_ms = grant->asked_ms;
     h->rewrite_at_ms = UINT64_MAX;
-    shed_hold_remember(h, grant->talk);
-    set_times(h, grant->talk, grant->asked_ms);
+    shed_hold_remember(h, grant->exchange);
+    set_times(h, grant->exchange, grant->asked_ms);
 }
 
-void shed_hold_renew(struct shed_hold *h, const struct shed_talk *talk,
+void shed_hold_renew(struct shed_hold *h, const struct shed_exchange *exchange,
                      uint64_t asked_ms)
 {
     assert(h->is_held);
-    set_times(h, talk, asked_ms);
+    set_times(h, exchange, asked_ms);
 }
 
 void shed_hold_retry(struct shed_hold *h, bool is_rewrite, uint64_t now_ms,

@@ -6,7 +6,7 @@
 #define SHED_LOCK_HOLD_H
 
 #include "lock/owner.h"
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 struct shed_hold {
     bool is_held;
@@ -15,7 +15,7 @@ struct shed_hold {
     uint64_t generation;      /* of this hold: what answers late has another */
     struct shed_lock_holder holder;
     uint64_t fence;
-    struct shed_lock_memory memory; /* as a talk has it */
+    struct shed_lock_memory memory; /* as an exchange has it */
     uint64_t lease_ms;
     uint64_t since_ms;
     uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
@@ -29,7 +29,7 @@ struct shed_hold {
 /* What an acquire brought. */
 struct shed_grant {
     struct shed_owner *owner;
-    const struct shed_talk *talk;
+    const struct shed_exchange *exchange;
     uint64_t fence;
     uint64_t asked_ms; /* before it was sent */
     unsigned epochs;   /* of the lock, then */
@@ -39,11 +39,12 @@ struct shed_grant {
 void shed_hold_begin(struct shed_hold *hold, const struct shed_grant *grant);
 
 /* The lease was renewed by what was asked at asked_ms. */
-void shed_hold_renew(struct shed_hold *hold, const struct shed_talk *talk,
-                     uint64_t asked_ms);
+void shed_hold_renew(struct shed_hold *hold,
+                     const struct shed_exchange *exchange, uint64_t asked_ms);
 
 /* Keep what the algorithm remembers of a renewal, however that ended. */
-void shed_hold_remember(struct shed_hold *hold, const struct shed_talk *talk);
+void shed_hold_remember(struct shed_hold *hold,
+                        const struct shed_exchange *exchange);
 
 /* A renewal did not get through: when to try again. A rewrite is urgent: others
  * may take the holder for dead. */

@@ -10,7 +10,7 @@
 #ifndef SHED_LOCK_KEYS_H
 #define SHED_LOCK_KEYS_H
 
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 /* The room that shed_lock_keys_name needs for a name. */
 size_t shed_lock_keys_bytes(size_t name_size);

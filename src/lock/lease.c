@@ -1,96 +1,101 @@
 /* SET NX PX of a random token; all that must be one step is one script. */
 #include <stdlib.h>
 
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 enum { DECIMAL = 10 };
 
-static void begin(struct shed_talk *talk, struct shed_args *args,
+static void begin(struct shed_exchange *exchange, struct shed_args *args,
                   enum shed_script script, const char *count, int first,
                   int last)
 {
-    talk->script = script;
+    exchange->script = script;
     shed_script_begin(args, script, count);
     for (int i = first; i <= last; i++)
-        shed_talk_add_key(talk, args, i);
+        shed_exchange_add_key(exchange, args, i);
 }
 
-static void add_identity(struct shed_talk *talk, struct shed_args *args)
+static void add_identity(struct shed_exchange *exchange, struct shed_args *args)
 {
-    shed_args_add(args, talk->identity.process, sizeof(talk->identity.process));
-    shed_args_add(args, talk->identity.run, sizeof(talk->identity.run));
-    shed_talk_add_number(talk, 0, args, talk->lease_ms);
+    shed_args_add(args, exchange->identity.process,
+                  sizeof(exchange->identity.process));
+    shed_args_add(args, exchange->identity.run, sizeof(exchange->identity.run));
+    shed_exchange_add_number(exchange, 0, args, exchange->lease_ms);
 }
 
-static void add_handle(const struct shed_talk *talk, struct shed_args *args)
+static void add_handle(const struct shed_exchange *exchange,
+                       struct shed_args *args)
 {
-    shed_args_add(args, talk->words->handle, sizeof(talk->words->handle));
+    shed_args_add(args, exchange->words->handle,
+                  sizeof(exchange->words->handle));
 }
 
-static void say_acquire(struct shed_talk *talk, struct shed_args *args,
+static void say_acquire(struct shed_exchange *exchange, struct shed_args *args,
                         bool is_fair)
 {
-    begin(talk, args, SHED_SCRIPT_LOCK_ACQUIRE, is_fair ? "5" : "4",
+    begin(exchange, args, SHED_SCRIPT_LOCK_ACQUIRE, is_fair ? "5" : "4",
           SHED_LOCK_KEY, SHED_LOCK_KEY_SUSPICION);
     if (is_fair) {
-        shed_talk_add_key(talk, args, SHED_LOCK_KEY_QUEUE);
-        shed_talk_add_key(talk, args, SHED_LOCK_KEY_OFFER);
+        shed_exchange_add_key(exchange, args, SHED_LOCK_KEY_QUEUE);
+        shed_exchange_add_key(exchange, args, SHED_LOCK_KEY_OFFER);
     } else {
-        shed_talk_add_key(talk, args, SHED_LOCK_KEY_WAITERS);
+        shed_exchange_add_key(exchange, args, SHED_LOCK_KEY_WAITERS);
     }
-    shed_args_add(args, talk->holder.token, SHED_TOKEN_BYTES);
-    add_identity(talk, args);
-    shed_talk_add_number(talk, 1, args, talk->words->options->death_grace_ms);
+    shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
+    add_identity(exchange, args);
+    shed_exchange_add_number(exchange, 1, args,
+                             exchange->words->options->death_grace_ms);
     if (is_fair)
-        shed_talk_add_number(talk, 2, args, talk->holder.wait_ms);
+        shed_exchange_add_number(exchange, 2, args, exchange->holder.wait_ms);
     else
-        add_handle(talk, args);
+        add_handle(exchange, args);
 }
 
-static void say_release(struct shed_talk *talk, struct shed_args *args,
+static void say_release(struct shed_exchange *exchange, struct shed_args *args,
                         bool is_fair)
 {
-    begin(talk, args, SHED_SCRIPT_LOCK_RELEASE, "2", SHED_LOCK_KEY,
+    begin(exchange, args, SHED_SCRIPT_LOCK_RELEASE, "2", SHED_LOCK_KEY,
           SHED_LOCK_KEY);
-    shed_talk_add_key(talk, args,
-                      is_fair ? SHED_LOCK_KEY_QUEUE : SHED_LOCK_KEY_WAITERS);
-    shed_args_add(args, talk->holder.token, SHED_TOKEN_BYTES);
-    add_handle(talk, args);
+    shed_exchange_add_key(
+        exchange, args, is_fair ? SHED_LOCK_KEY_QUEUE : SHED_LOCK_KEY_WAITERS);
+    shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
+    add_handle(exchange, args);
     if (is_fair) {
-        shed_talk_add_number(talk, 0, args, talk->holder.wait_ms);
-        shed_args_add(args, talk->identity.process,
-                      sizeof(talk->identity.process));
+        shed_exchange_add_number(exchange, 0, args, exchange->holder.wait_ms);
+        shed_args_add(args, exchange->identity.process,
+                      sizeof(exchange->identity.process));
     }
 }
 
-static bool say(struct shed_talk *talk, struct shed_args *args)
+static bool say(struct shed_exchange *exchange, struct shed_args *args)
 {
-    bool is_fair = talk->words->options->fair != 0;
+    bool is_fair = exchange->words->options->fair != 0;
 
-    switch (talk->op) {
+    switch (exchange->op) {
     case SHED_LOCK_OP_ACQUIRE:
-        say_acquire(talk, args, is_fair);
+        say_acquire(exchange, args, is_fair);
         break;
     case SHED_LOCK_OP_RELEASE:
     case SHED_LOCK_OP_UNDO: /* which compares */
-        say_release(talk, args, is_fair);
+        say_release(exchange, args, is_fair);
         break;
     case SHED_LOCK_OP_EXTEND:
-        begin(talk, args, SHED_SCRIPT_LOCK_EXTEND, "1", SHED_LOCK_KEY,
+        begin(exchange, args, SHED_SCRIPT_LOCK_EXTEND, "1", SHED_LOCK_KEY,
               SHED_LOCK_KEY);
-        shed_args_add(args, talk->holder.token, SHED_TOKEN_BYTES);
-        add_identity(talk, args);
+        shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
+        add_identity(exchange, args);
         break;
     case SHED_LOCK_OP_ADVANCE:
-        begin(talk, args, SHED_SCRIPT_LOCK_ADVANCE, "1", SHED_LOCK_KEY_COUNTER,
-              SHED_LOCK_KEY_COUNTER);
-        shed_talk_add_number(talk, 0, args, talk->number);
+        begin(exchange, args, SHED_SCRIPT_LOCK_ADVANCE, "1",
+              SHED_LOCK_KEY_COUNTER, SHED_LOCK_KEY_COUNTER);
+        shed_exchange_add_number(exchange, 0, args, exchange->number);
         break;
     }
     return true;
 }
 
-static bool hear_acquire(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear_acquire(struct shed_exchange *exchange,
+                         const struct shed_reply *reply)
 {
     const struct shed_reply *kind = shed_reply_at(reply, 0);
     const struct shed_reply *what = shed_reply_at(reply, 1);
@@ -98,35 +103,36 @@ static bool hear_acquire(struct shed_talk *talk, const struct shed_reply *reply)
     const char *digits = shed_reply_bytes(what, &size);
 
     if (shed_reply_begins(kind, "HELD") && digits != NULL) {
-        talk->fence = strtoull(digits, NULL, DECIMAL);
-        talk->is_takeover = shed_reply_at(reply, 2) != NULL;
-        return shed_talk_end(talk, SHED_TALK_YES);
+        exchange->fence = strtoull(digits, NULL, DECIMAL);
+        exchange->is_takeover = shed_reply_at(reply, 2) != NULL;
+        return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
     }
     if (shed_reply_begins(kind, "TAKEN") && shed_reply_integer(what) >= 0) {
-        talk->look_ms = (uint64_t)shed_reply_integer(what) + 1;
-        return shed_talk_end(talk, SHED_TALK_NO);
+        exchange->look_ms = (uint64_t)shed_reply_integer(what) + 1;
+        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     }
     if (shed_reply_begins(kind, "WRONGTYPE")) {
-        shed_talk_refuse(talk);
-        return shed_talk_end(talk, SHED_TALK_WRONG);
+        shed_exchange_refuse(exchange);
+        return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
     }
-    return shed_talk_fail(talk, reply);
+    return shed_exchange_fail(exchange, reply);
 }
 
-static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
-    if (talk->op == SHED_LOCK_OP_ACQUIRE)
-        return hear_acquire(talk, reply);
+    if (exchange->op == SHED_LOCK_OP_ACQUIRE)
+        return hear_acquire(exchange, reply);
     if (number < 0)
-        return shed_talk_fail(talk, reply);
-    if (talk->op == SHED_LOCK_OP_ADVANCE)
-        talk->fence = (uint64_t)number;
-    talk->has_waiters = talk->op == SHED_LOCK_OP_RELEASE && number > 1;
-    return shed_talk_end(talk, number > 0 || talk->op == SHED_LOCK_OP_ADVANCE
-                                   ? SHED_TALK_YES
-                                   : SHED_TALK_NO);
+        return shed_exchange_fail(exchange, reply);
+    if (exchange->op == SHED_LOCK_OP_ADVANCE)
+        exchange->fence = (uint64_t)number;
+    exchange->has_waiters = exchange->op == SHED_LOCK_OP_RELEASE && number > 1;
+    return shed_exchange_end(exchange,
+                             number > 0 || exchange->op == SHED_LOCK_OP_ADVANCE
+                                 ? SHED_EXCHANGE_YES
+                                 : SHED_EXCHANGE_NO);
 }
 
 const struct shed_algorithm shed_lock_lease = {.has_tokens = true,

@@ -93,7 +93,7 @@ static void end_overdue(struct shed_lock_machine *m)
 static void begin_extend(struct shed_lock_machine *m,
                          struct shed_lock_request *r, uint64_t lease_ms)
 {
-    struct shed_talk *question =
+    struct shed_exchange *question =
         shed_round_begin(m, SHED_LOCK_OP_EXTEND, &m->hold.holder, r);
 
     m->round.generation = m->hold.generation;
@@ -109,7 +109,7 @@ static void begin_release(struct shed_lock_machine *m,
                           const struct shed_lock_holder *holder,
                           const struct shed_lock_memory *memory)
 {
-    struct shed_talk *question =
+    struct shed_exchange *question =
         shed_round_begin(m, SHED_LOCK_OP_RELEASE, holder, r);
 
     question->memory = *memory;

@@ -9,7 +9,7 @@
 
 enum shed_lock_event_type {
     SHED_LOCK_EV_WAKE,     /* a function below has changed something */
-    SHED_LOCK_EV_ANSWERED, /* the talk with a server has ended */
+    SHED_LOCK_EV_ANSWERED, /* the exchange with a server has ended */
     SHED_LOCK_EV_CHANGE,   /* the key may have changed on a server */
     SHED_LOCK_EV_EPOCH,    /* a server's session has begun, or ended */
     SHED_LOCK_EV_TIMER     /* the time is there that the last act said */

@@ -19,29 +19,29 @@ void shed_tally_init(struct shed_tally *t, enum shed_lock_op op, size_t servers)
     *t = (struct shed_tally){.op = op, .servers = servers};
 }
 
-void shed_tally_add(struct shed_tally *t, const struct shed_talk *talk)
+void shed_tally_add(struct shed_tally *t, const struct shed_exchange *exchange)
 {
-    switch (talk->end) {
-    case SHED_TALK_YES:
+    switch (exchange->end) {
+    case SHED_EXCHANGE_YES:
         t->yes++;
-        t->has_waiters |= talk->has_waiters;
-        if (talk->fence > t->fence)
-            t->fence = talk->fence;
+        t->has_waiters |= exchange->has_waiters;
+        if (exchange->fence > t->fence)
+            t->fence = exchange->fence;
         return;
-    case SHED_TALK_NO:
+    case SHED_EXCHANGE_NO:
         t->no++;
-        if (talk->look_ms > 0 &&
-            (t->look_ms == 0 || talk->look_ms < t->look_ms))
-            t->look_ms = talk->look_ms;
+        if (exchange->look_ms > 0 &&
+            (t->look_ms == 0 || exchange->look_ms < t->look_ms))
+            t->look_ms = exchange->look_ms;
         return;
-    case SHED_TALK_FAILED:
+    case SHED_EXCHANGE_FAILED:
         t->failed++;
         break;
-    case SHED_TALK_WRONG:
+    case SHED_EXCHANGE_WRONG:
         t->wrong++;
         break;
     }
-    t->error = talk->error;
+    t->error = exchange->error;
 }
 
 void shed_tally_close(struct shed_tally *t, const char *why)
@@ -105,9 +105,10 @@ struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
         .step_back_ms = SPLIT_MS};
 }
 
-bool shed_quorum_is_too_young(size_t servers, const struct shed_talk *talk,
+bool shed_quorum_is_too_young(size_t servers,
+                              const struct shed_exchange *exchange,
                               uint64_t age_ms)
 {
-    return servers > 1 && talk->op == SHED_LOCK_OP_ACQUIRE &&
-           age_ms < talk->words->options->lease_ms;
+    return servers > 1 && exchange->op == SHED_LOCK_OP_ACQUIRE &&
+           age_ms < exchange->words->options->lease_ms;
 }

@@ -9,7 +9,7 @@
 #ifndef SHED_LOCK_QUORUM_H
 #define SHED_LOCK_QUORUM_H
 
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 struct shed_tally {
     enum shed_lock_op op;
@@ -33,7 +33,8 @@ enum shed_verdict {
 
 void shed_tally_init(struct shed_tally *tally, enum shed_lock_op op,
                      size_t servers);
-void shed_tally_add(struct shed_tally *tally, const struct shed_talk *talk);
+void shed_tally_add(struct shed_tally *tally,
+                    const struct shed_exchange *exchange);
 
 /* Count the servers that have not answered as failed. */
 void shed_tally_close(struct shed_tally *tally, const char *why);
@@ -67,7 +68,8 @@ struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
 
 /* Whether a server that has been running for age_ms may have forgotten a lock
  * that it granted: of several, it does not grant one for a whole lease. */
-bool shed_quorum_is_too_young(size_t servers, const struct shed_talk *talk,
+bool shed_quorum_is_too_young(size_t servers,
+                              const struct shed_exchange *exchange,
                               uint64_t age_ms);
 
 #endif

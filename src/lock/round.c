@@ -80,7 +80,7 @@ static void ask_if_idle(struct shed_lock_machine *m, size_t i)
 void shed_round_ask(struct shed_lock_machine *m, enum shed_lock_state state)
 {
     struct shed_lock_round *round = &m->round;
-    struct shed_talk silent = {.end = SHED_TALK_FAILED};
+    struct shed_exchange silent = {.end = SHED_EXCHANGE_FAILED};
 
     assert(state != SHED_LOCK_RESTING && m->state == SHED_LOCK_RESTING);
     m->state = state;
@@ -99,10 +99,10 @@ void shed_round_ask(struct shed_lock_machine *m, enum shed_lock_state state)
         ask_if_idle(m, i);
 }
 
-struct shed_talk *shed_round_begin(struct shed_lock_machine *m,
-                                   enum shed_lock_op op,
-                                   const struct shed_lock_holder *holder,
-                                   struct shed_lock_request *request)
+struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
+                                       enum shed_lock_op op,
+                                       const struct shed_lock_holder *holder,
+                                       struct shed_lock_request *request)
 {
     struct shed_lock_round *round = &m->round;
 
@@ -112,7 +112,7 @@ struct shed_talk *shed_round_begin(struct shed_lock_machine *m,
     round->is_takeover = false;
     round->asked_ms = m->now_ms;
     round->asked_epochs = m->epochs;
-    shed_talk_begin(&round->question, op, holder);
+    shed_exchange_begin(&round->question, op, holder);
     round->question.lease_ms = m->options->lease_ms;
     return &round->question;
 }
@@ -190,7 +190,7 @@ static void win(struct shed_lock_machine *m)
     struct shed_lock_round *round = &m->round;
     struct shed_lock_request *r = round->request;
     struct shed_grant grant = {.owner = r->owner,
-                               .talk = &round->question,
+                               .exchange = &round->question,
                                .fence = m->rules.is_alone
                                             ? round->tally.fence
                                             : round->question.number,
@@ -246,11 +246,11 @@ static enum shed_code code_of(const struct shed_lock_machine *m,
  * grant it; whether they have, the next renewal counts. */
 static void repair(struct shed_lock_machine *m)
 {
-    struct shed_talk question = m->round.question;
+    struct shed_exchange question = m->round.question;
 
     if (!shed_hold_is_safe(&m->hold, m->now_ms))
         return;
-    shed_talk_begin(&question, SHED_LOCK_OP_ACQUIRE, &m->hold.holder);
+    shed_exchange_begin(&question, SHED_LOCK_OP_ACQUIRE, &m->hold.holder);
     question.lease_ms = shed_left_ms(m->hold.valid_until_ms, m->now_ms);
     for (size_t i = 0; i < m->count; i++) {
         struct shed_voter *v = &m->voter[i];
@@ -340,7 +340,7 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
 static void leave_round(struct shed_lock_machine *m, size_t i)
 {
     struct shed_voter *v = &m->voter[i];
-    const struct shed_talk *question = &m->round.question;
+    const struct shed_exchange *question = &m->round.question;
 
     if (v->state == SHED_VOTER_ASKED)
         v->state = SHED_VOTER_LATE;
@@ -378,19 +378,20 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
 {
     struct shed_lock_round *round = &m->round;
     struct shed_voter *v = &m->voter[i];
-    enum shed_lock_op op = v->talk.op;
+    enum shed_lock_op op = v->exchange.op;
     enum shed_voter_state before =
         shed_voter_answered(v, m->now_ms, shed_lock_draw(m));
 
     assert(before != SHED_VOTER_ASKED || m->state != SHED_LOCK_RESTING);
     if (before == SHED_VOTER_ASKED) {
-        round->question.memory = v->talk.memory;
+        round->question.memory = v->exchange.memory;
         if (op == SHED_LOCK_OP_ACQUIRE) {
-            m->memory = v->talk.memory;
-            round->is_takeover |= v->talk.is_takeover;
-            round->request->may_be_left |= v->talk.end == SHED_TALK_FAILED;
+            m->memory = v->exchange.memory;
+            round->is_takeover |= v->exchange.is_takeover;
+            round->request->may_be_left |=
+                v->exchange.end == SHED_EXCHANGE_FAILED;
         }
-        shed_tally_add(&round->tally, &v->talk);
+        shed_tally_add(&round->tally, &v->exchange);
     } else if (m->now_ms >= shed_voter_clean_at_ms(v)) {
         shed_lock_clean(m, i);
     }

@@ -6,10 +6,10 @@
 
 /* Begin a round that serves request (NULL: the lock's own), for what nobody may
  * be engaged. Returns: its question, to be completed before it is asked. */
-struct shed_talk *shed_round_begin(struct shed_lock_machine *m,
-                                   enum shed_lock_op op,
-                                   const struct shed_lock_holder *holder,
-                                   struct shed_lock_request *request);
+struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
+                                       enum shed_lock_op op,
+                                       const struct shed_lock_holder *holder,
+                                       struct shed_lock_request *request);
 
 /* Ask its question of all servers, as what state says; of none, if too many of
  * them count as silent. */

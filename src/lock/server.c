@@ -1,5 +1,5 @@
-/* Talks with one server. Its invariant: on_answer is called once for each ask,
- * and until then the talk is not touched on the home reactor. */
+/* Exchanges with one server. Its invariant: on_answer is called once for each
+ * ask, and until then the exchange is not touched on the home reactor. */
 #include "lock/server.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ static struct shed_session *push_of(const struct shed_lock_server *s)
     return s->client->session;
 }
 
-/* ------------------------------------------------------------------ talks */
+/* -------------------------------------------------------------- exchanges */
 
 static void end_posted(struct shed_post *post)
 {
@@ -36,26 +36,26 @@ static bool is_too_young(struct shed_lock_server *s)
 {
     uint64_t age_ms = shed_session_server_age_ms(push_of(s));
 
-    if (!shed_quorum_is_too_young(s->count, s->talk, age_ms))
+    if (!shed_quorum_is_too_young(s->count, s->exchange, age_ms))
         return false;
-    (void)shed_fail(&s->talk->error, SHED_EREDIS,
+    (void)shed_fail(&s->exchange->error, SHED_EREDIS,
                     "Redis %s runs since %llu ms only: it is not asked before "
                     "a lease time has passed",
                     s->client->address->text, (unsigned long long)age_ms);
-    (void)shed_talk_end(s->talk, SHED_TALK_FAILED);
+    (void)shed_exchange_end(s->exchange, SHED_EXCHANGE_FAILED);
     return true;
 }
 
 static void on_reply(void *arg, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *err);
 
-/* Returns: false when there is nothing to say: the talk is over. */
+/* Returns: false when there is nothing to say: the exchange is over. */
 static bool say(struct shed_lock_server *s)
 {
     struct shed_args args;
 
     assert(shed_reactor_is_current(s->client->reactor));
-    if (is_too_young(s) || !shed_talk_say(s->talk, push_of(s), &args))
+    if (is_too_young(s) || !shed_exchange_say(s->exchange, push_of(s), &args))
         return false;
     shed_pipe_call(shed_session_pipe(push_of(s)), &s->call, &args, on_reply, s);
     return true;
@@ -67,10 +67,10 @@ static void on_reply(void *arg, struct shed_reply *reply,
     struct shed_lock_server *s = arg;
 
     (void)trouble;
-    if (shed_talk_hear(s->talk, reply, err) && say(s))
+    if (shed_exchange_hear(s->exchange, reply, err) && say(s))
         return;
     /* it may have restarted while it was asked */
-    if (s->talk->end == SHED_TALK_YES)
+    if (s->exchange->end == SHED_EXCHANGE_YES)
         (void)is_too_young(s);
     if (is_home(s))
         s->on_answer(s);
@@ -163,13 +163,13 @@ static void leave_on_reactor(void *arg)
 
 void shed_lock_server_open(struct shed_lock_server *s)
 {
-    assert(s->talk != NULL && s->on_answer != NULL && s->on_change != NULL);
+    assert(s->exchange != NULL && s->on_answer != NULL && s->on_change != NULL);
     s->go.run = go_posted;
     s->back.run = end_posted;
     s->change.run = tell;
     s->listener = (struct shed_listener){
-        .key = s->talk->words->key[SHED_LOCK_KEY].at,
-        .key_size = s->talk->words->key[SHED_LOCK_KEY].size,
+        .key = s->exchange->words->key[SHED_LOCK_KEY].at,
+        .key_size = s->exchange->words->key[SHED_LOCK_KEY].size,
         .on_change = on_change,
         .on_epoch = on_epoch};
     shed_reactor_run(s->client->reactor, listen_on_reactor, s);

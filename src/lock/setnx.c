@@ -5,51 +5,56 @@
  */
 #include <string.h>
 
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 enum { STEP_SET, STEP_LOOK };
 
-static bool say(struct shed_talk *talk, struct shed_args *args)
+static bool say(struct shed_exchange *exchange, struct shed_args *args)
 {
     static const char *const acquire[] = {"SETNX", "GET"};
-    const char *command = talk->op == SHED_LOCK_OP_ACQUIRE ? acquire[talk->step]
-                          : talk->op == SHED_LOCK_OP_EXTEND ? "GET"
-                                                            : "DEL";
+    const char *command = exchange->op == SHED_LOCK_OP_ACQUIRE
+                              ? acquire[exchange->step]
+                          : exchange->op == SHED_LOCK_OP_EXTEND ? "GET"
+                                                                : "DEL";
 
-    if (talk->op == SHED_LOCK_OP_UNDO) {
-        shed_talk_add_swap(talk, args, talk->holder.token_hex, "", 0);
+    if (exchange->op == SHED_LOCK_OP_UNDO) {
+        shed_exchange_add_swap(exchange, args, exchange->holder.token_hex, "",
+                               0);
         return true;
     }
     shed_args_add_text(args, command);
-    shed_talk_add_key(talk, args, SHED_LOCK_KEY);
+    shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
     if (strcmp(command, "SETNX") == 0)
-        shed_args_add_text(args, talk->holder.token_hex);
+        shed_args_add_text(args, exchange->holder.token_hex);
     return true;
 }
 
-static bool hear_look(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear_look(struct shed_exchange *exchange,
+                      const struct shed_reply *reply)
 {
     if (shed_reply_is_nil(reply))
-        return talk->op == SHED_LOCK_OP_EXTEND
-                   ? shed_talk_end(talk, SHED_TALK_NO)
-                   : shed_talk_again(talk);
+        return exchange->op == SHED_LOCK_OP_EXTEND
+                   ? shed_exchange_end(exchange, SHED_EXCHANGE_NO)
+                   : shed_exchange_again(exchange);
     if (shed_reply_error(reply) != NULL)
-        return shed_talk_fail(talk, reply);
-    return shed_talk_end(talk, shed_talk_is_ours(talk, reply) ? SHED_TALK_YES
-                                                              : SHED_TALK_NO);
+        return shed_exchange_fail(exchange, reply);
+    return shed_exchange_end(exchange, shed_exchange_is_ours(exchange, reply)
+                                           ? SHED_EXCHANGE_YES
+                                           : SHED_EXCHANGE_NO);
 }
 
-static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
-    if (talk->op == SHED_LOCK_OP_EXTEND || talk->step == STEP_LOOK)
-        return hear_look(talk, reply);
+    if (exchange->op == SHED_LOCK_OP_EXTEND || exchange->step == STEP_LOOK)
+        return hear_look(exchange, reply);
     if (number < 0)
-        return shed_talk_fail(talk, reply);
-    if (number > 0 || talk->op != SHED_LOCK_OP_ACQUIRE)
-        return shed_talk_end(talk, number > 0 ? SHED_TALK_YES : SHED_TALK_NO);
-    talk->step = STEP_LOOK;
+        return shed_exchange_fail(exchange, reply);
+    if (number > 0 || exchange->op != SHED_LOCK_OP_ACQUIRE)
+        return shed_exchange_end(exchange, number > 0 ? SHED_EXCHANGE_YES
+                                                      : SHED_EXCHANGE_NO);
+    exchange->step = STEP_LOOK;
     return true;
 }
 

@@ -57,20 +57,20 @@ bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
             shed_lock_machine_step_back_ms(m, shed_now_ms()) == 0);
 }
 
-static void carry(struct shed_lock *l, struct shed_talk *talk)
+static void carry(struct shed_lock *l, struct shed_exchange *exchange)
 {
-    talk->algorithm = l->algorithm;
-    talk->words = &l->words;
-    shed_talk_carry(talk, l->home->links, l->home->session,
-                    shed_now_ms() + l->home->command_timeout_ms);
+    exchange->algorithm = l->algorithm;
+    exchange->words = &l->words;
+    shed_exchange_carry(exchange, l->home->links, l->home->session,
+                        shed_now_ms() + l->home->command_timeout_ms);
 }
 
-static enum shed_code talk_code(const struct shed_talk *talk,
-                                enum shed_code when_no)
+static enum shed_code exchange_code(const struct shed_exchange *exchange,
+                                    enum shed_code when_no)
 {
-    if (talk->end == SHED_TALK_YES)
+    if (exchange->end == SHED_EXCHANGE_YES)
         return SHED_OK;
-    return talk->end == SHED_TALK_NO ? when_no : talk->error.code;
+    return exchange->end == SHED_EXCHANGE_NO ? when_no : exchange->error.code;
 }
 
 static unsigned read_epochs(struct shed_lock *l)
@@ -86,16 +86,16 @@ static unsigned read_epochs(struct shed_lock *l)
 /* Begin the hold, if the lock was granted while its lease is safe. */
 static bool take(struct shed_lock *l, const struct shed_grant *grant)
 {
-    uint64_t lease_ms = grant->talk->lease_ms;
+    uint64_t lease_ms = grant->exchange->lease_ms;
     bool is_ours;
 
     pthread_mutex_lock(&l->mu);
     is_ours =
-        grant->talk->end == SHED_TALK_YES &&
+        grant->exchange->end == SHED_EXCHANGE_YES &&
         shed_now_ms() < shed_lock_valid_until_ms(grant->asked_ms, lease_ms);
     if (is_ours) {
         shed_lock_machine_grant(&l->machine, grant);
-        l->machine.counts.takeovers += grant->talk->is_takeover;
+        l->machine.counts.takeovers += grant->exchange->is_takeover;
     }
     shed_lock_changed_locked(l);
     pthread_mutex_unlock(&l->mu);
@@ -105,48 +105,48 @@ static bool take(struct shed_lock *l, const struct shed_grant *grant)
 /* The engine waits, tries again, cleans up. A whole timeout is enough for a
  * caller that wants a single try. */
 static void hand_over(struct shed_lock *l, struct shed_lock_request *r,
-                      const struct shed_talk *talk, uint64_t asked_ms)
+                      const struct shed_exchange *exchange, uint64_t asked_ms)
 {
-    bool has_failed = talk->end == SHED_TALK_FAILED;
+    bool has_failed = exchange->end == SHED_EXCHANGE_FAILED;
 
     r->is_tried =
         has_failed && shed_now_ms() - asked_ms >= l->home->command_timeout_ms;
-    r->may_be_left = talk->end != SHED_TALK_NO;
+    r->may_be_left = exchange->end != SHED_EXCHANGE_NO;
     r->holder.is_unordered = has_failed;
     if (r->may_be_left)
         (void)shed_fail(&r->error, SHED_EREDIS, "%s",
                         has_failed
-                            ? talk->error.reason
+                            ? exchange->error.reason
                             : "to get the lock took longer than its lease");
 }
 
 bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r)
 {
-    struct shed_talk talk = {.lease_ms = r->lease_ms};
+    struct shed_exchange exchange = {.lease_ms = r->lease_ms};
     struct shed_grant grant = {.owner = r->owner,
-                               .talk = &talk,
+                               .exchange = &exchange,
                                .asked_ms = shed_now_ms(),
                                .epochs = read_epochs(l)};
 
     shed_count(&l->counters.tries, 1);
-    shed_talk_begin(&talk, SHED_LOCK_OP_ACQUIRE, &r->holder);
-    carry(l, &talk);
-    grant.fence = talk.fence;
+    shed_exchange_begin(&exchange, SHED_LOCK_OP_ACQUIRE, &r->holder);
+    carry(l, &exchange);
+    grant.fence = exchange.fence;
     if (take(l, &grant)) {
         r->code = SHED_OK;
         return true;
     }
-    if (talk.end == SHED_TALK_WRONG) {
-        r->error = talk.error;
-        r->code = talk.error.code;
+    if (exchange.end == SHED_EXCHANGE_WRONG) {
+        r->error = exchange.error;
+        r->code = exchange.error.code;
         return true;
     }
-    if (talk.end == SHED_TALK_NO && r->holder.wait_ms == 0 &&
+    if (exchange.end == SHED_EXCHANGE_NO && r->holder.wait_ms == 0 &&
         l->options.fair == 0) {
         r->code = r->error.code;
         return true;
     }
-    hand_over(l, r, &talk, grant.asked_ms);
+    hand_over(l, r, &exchange, grant.asked_ms);
     return false;
 }
 
@@ -168,29 +168,29 @@ bool shed_lock_release_short(struct shed_lock *l, const struct shed_hold *hold,
                              enum shed_code *code, struct shed_error *err)
 {
     uint64_t begin_ms = shed_now_ms();
-    struct shed_talk talk = {0};
+    struct shed_exchange exchange = {0};
     bool is_over;
 
     if (!shed_lock_goes_short(l))
         return false;
-    shed_talk_begin(&talk, SHED_LOCK_OP_RELEASE, &hold->holder);
-    carry(l, &talk);
-    *code = talk_code(&talk, SHED_ELOST);
+    shed_exchange_begin(&exchange, SHED_LOCK_OP_RELEASE, &hold->holder);
+    carry(l, &exchange);
+    *code = exchange_code(&exchange, SHED_ELOST);
     /* what failed at once is worth another try, by the engine's connection */
-    is_over = talk.end != SHED_TALK_FAILED ||
+    is_over = exchange.end != SHED_EXCHANGE_FAILED ||
               shed_now_ms() - begin_ms >= l->home->command_timeout_ms;
     pthread_mutex_lock(&l->mu);
-    shed_lock_machine_released(&l->machine,
-                               talk.end == SHED_TALK_YES && talk.has_waiters,
-                               shed_now_ms());
-    if (is_over && talk.end == SHED_TALK_FAILED)
+    shed_lock_machine_released(
+        &l->machine, exchange.end == SHED_EXCHANGE_YES && exchange.has_waiters,
+        shed_now_ms());
+    if (is_over && exchange.end == SHED_EXCHANGE_FAILED)
         shed_lock_machine_give_up(&l->machine, &hold->holder, shed_now_ms());
     shed_lock_changed_locked(l);
     pthread_mutex_unlock(&l->mu);
-    if (talk.end == SHED_TALK_NO)
-        *code =
-            talk.is_repeated ? shed_lock_fail_unconfirmed(err) : fail_gone(err);
+    if (exchange.end == SHED_EXCHANGE_NO)
+        *code = exchange.is_repeated ? shed_lock_fail_unconfirmed(err)
+                                     : fail_gone(err);
     else if (*code != SHED_OK && err != NULL)
-        *err = talk.error;
+        *err = exchange.error;
     return is_over;
 }

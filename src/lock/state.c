@@ -201,7 +201,7 @@ void shed_lock_machine_close(struct shed_lock_machine *m)
 
 void shed_lock_ask(struct shed_lock_machine *m, size_t i,
                    enum shed_voter_state state,
-                   const struct shed_talk *question)
+                   const struct shed_exchange *question)
 {
     assert(m->act != NULL && i < m->count);
     shed_voter_ask(&m->voter[i], state, question, m->now_ms);

@@ -78,7 +78,7 @@ struct shed_lock_round {
     uint64_t asked_ms;
     unsigned asked_epochs;
     uint64_t patience_until_ms; /* the servers that are silent then, fail */
-    struct shed_talk question;
+    struct shed_exchange question;
     struct shed_tally tally;
 };
 
@@ -133,7 +133,7 @@ struct shed_lock_facts {
 
 /* What to do after a step, in the order of the fields. */
 struct shed_lock_act {
-    uint32_t ask;         /* a bit per server: carry on its voter's talk */
+    uint32_t ask;         /* a bit per server: carry on its voter's exchange */
     uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
     unsigned lost;        /* holds whose loss is to be told */
     struct shed_error lost_reason;   /* of the last of them */
@@ -215,7 +215,7 @@ void shed_lock_see_end(struct shed_lock_machine *m);
 /* Ask server i, which is IDLE. */
 void shed_lock_ask(struct shed_lock_machine *m, size_t i,
                    enum shed_voter_state state,
-                   const struct shed_talk *question);
+                   const struct shed_exchange *question);
 
 /* Have server i remove a leftover, if it is IDLE and has one. */
 void shed_lock_clean(struct shed_lock_machine *m, size_t i);

@@ -8,7 +8,7 @@
  */
 #include <stdio.h>
 
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 enum { STEP_SET, STEP_LOOK, STEP_SWAP };
 
@@ -19,21 +19,21 @@ enum { STEP_RENEW, STEP_OLD, STEP_TRIED };
 enum { MS_PER_S = 1000, DECIMAL = 10, DIGITS_MAX = 18 };
 
 /* What is counted in: ms, or seconds. */
-static uint64_t unit_ms(const struct shed_talk *talk)
+static uint64_t unit_ms(const struct shed_exchange *exchange)
 {
-    return talk->words->options->in_seconds ? MS_PER_S : 1;
+    return exchange->words->options->in_seconds ? MS_PER_S : 1;
 }
 
-static uint64_t now(const struct shed_talk *talk)
+static uint64_t now(const struct shed_exchange *exchange)
 {
-    return talk->wall_ms / unit_ms(talk);
+    return exchange->wall_ms / unit_ms(exchange);
 }
 
-static uint64_t new_stamp(const struct shed_talk *talk)
+static uint64_t new_stamp(const struct shed_exchange *exchange)
 {
-    uint64_t unit = unit_ms(talk);
+    uint64_t unit = unit_ms(exchange);
 
-    return now(talk) + (talk->lease_ms + unit - 1) / unit + 1;
+    return now(exchange) + (exchange->lease_ms + unit - 1) / unit + 1;
 }
 
 static void write_number(char digits[SHED_LOCK_DIGITS], uint64_t number)
@@ -42,43 +42,44 @@ static void write_number(char digits[SHED_LOCK_DIGITS], uint64_t number)
                    (unsigned long long)number);
 }
 
-static void say_renewal(struct shed_talk *talk, struct shed_args *args)
+static void say_renewal(struct shed_exchange *exchange, struct shed_args *args)
 {
-    struct shed_lock_times *times = &talk->memory.of.times;
-    uint64_t from = times->end, to = talk->number;
+    struct shed_lock_times *times = &exchange->memory.of.times;
+    uint64_t from = times->end, to = exchange->number;
 
-    if (times->pending_end != 0 && talk->step == STEP_RENEW)
-        talk->step = STEP_OLD;
-    if (talk->step == STEP_TRIED)
+    if (times->pending_end != 0 && exchange->step == STEP_RENEW)
+        exchange->step = STEP_OLD;
+    if (exchange->step == STEP_TRIED)
         from = times->pending_end;
-    if (talk->step == STEP_RENEW)
+    if (exchange->step == STEP_RENEW)
         times->pending_end = to;
     else
         to = times->pending_end;
-    write_number(talk->digits[0], from);
-    write_number(talk->digits[1], to);
-    shed_talk_add_swap(talk, args, talk->digits[0], talk->digits[1], 0);
+    write_number(exchange->digits[0], from);
+    write_number(exchange->digits[1], to);
+    shed_exchange_add_swap(exchange, args, exchange->digits[0],
+                           exchange->digits[1], 0);
 }
 
-static bool say(struct shed_talk *talk, struct shed_args *args)
+static bool say(struct shed_exchange *exchange, struct shed_args *args)
 {
     static const char *const commands[] = {"SETNX", "GET", "GETSET"};
-    bool is_release = talk->op == SHED_LOCK_OP_RELEASE;
+    bool is_release = exchange->op == SHED_LOCK_OP_RELEASE;
 
     /* what has ended may be another's by now */
-    if (talk->op != SHED_LOCK_OP_ACQUIRE &&
-        now(talk) >= talk->memory.of.times.end)
-        return shed_talk_end(talk, SHED_TALK_NO);
-    talk->number = new_stamp(talk);
-    if (talk->op == SHED_LOCK_OP_EXTEND) {
-        say_renewal(talk, args);
+    if (exchange->op != SHED_LOCK_OP_ACQUIRE &&
+        now(exchange) >= exchange->memory.of.times.end)
+        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
+    exchange->number = new_stamp(exchange);
+    if (exchange->op == SHED_LOCK_OP_EXTEND) {
+        say_renewal(exchange, args);
         return true;
     }
-    shed_args_add_text(args, is_release ? "DEL" : commands[talk->step]);
-    shed_talk_add_key(talk, args, SHED_LOCK_KEY);
-    if (is_release || talk->step == STEP_LOOK)
+    shed_args_add_text(args, is_release ? "DEL" : commands[exchange->step]);
+    shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
+    if (is_release || exchange->step == STEP_LOOK)
         return true;
-    shed_talk_add_number(talk, 0, args, talk->number);
+    shed_exchange_add_number(exchange, 0, args, exchange->number);
     return true;
 }
 
@@ -99,86 +100,89 @@ static bool read_stamp(const struct shed_reply *reply, uint64_t *stamp)
     return true;
 }
 
-static bool win(struct shed_talk *talk)
+static bool win(struct shed_exchange *exchange)
 {
-    talk->memory.of.times = (struct shed_lock_times){.end = talk->number};
-    return shed_talk_end(talk, SHED_TALK_YES);
+    exchange->memory.of.times =
+        (struct shed_lock_times){.end = exchange->number};
+    return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
 }
 
-static bool lose(struct shed_talk *talk, uint64_t stamp)
+static bool lose(struct shed_exchange *exchange, uint64_t stamp)
 {
-    talk->look_ms = (stamp - now(talk) + 1) * unit_ms(talk);
-    return shed_talk_end(talk, SHED_TALK_NO);
+    exchange->look_ms = (stamp - now(exchange) + 1) * unit_ms(exchange);
+    return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 
-static bool refuse(struct shed_talk *talk)
+static bool refuse(struct shed_exchange *exchange)
 {
-    shed_talk_refuse(talk);
-    return shed_talk_end(talk, SHED_TALK_WRONG);
+    shed_exchange_refuse(exchange);
+    return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
 }
 
 /* What stood there is free, or has ended: try for it. */
-static bool hear_look(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear_look(struct shed_exchange *exchange,
+                      const struct shed_reply *reply)
 {
     uint64_t stamp;
 
     if (shed_reply_is_nil(reply))
-        return shed_talk_again(talk);
+        return shed_exchange_again(exchange);
     if (!read_stamp(reply, &stamp))
-        return refuse(talk);
-    if (stamp >= now(talk))
-        return lose(talk, stamp);
-    talk->step = STEP_SWAP;
+        return refuse(exchange);
+    if (stamp >= now(exchange))
+        return lose(exchange, stamp);
+    exchange->step = STEP_SWAP;
     return true;
 }
 
-static bool hear_swap(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear_swap(struct shed_exchange *exchange,
+                      const struct shed_reply *reply)
 {
     uint64_t old = 0;
 
     if (!shed_reply_is_nil(reply) && !read_stamp(reply, &old))
-        return refuse(talk);
-    return old < now(talk) ? win(talk) : lose(talk, old);
+        return refuse(exchange);
+    return old < now(exchange) ? win(exchange) : lose(exchange, old);
 }
 
-static bool hear_renewal(struct shed_talk *talk, long long number)
+static bool hear_renewal(struct shed_exchange *exchange, long long number)
 {
-    struct shed_lock_times *times = &talk->memory.of.times;
+    struct shed_lock_times *times = &exchange->memory.of.times;
 
-    if (number <= 0 && talk->step != STEP_OLD) {
+    if (number <= 0 && exchange->step != STEP_OLD) {
         times->pending_end = 0;
-        return shed_talk_end(talk, SHED_TALK_NO);
+        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     }
     if (number <= 0) {
-        talk->step = STEP_TRIED;
+        exchange->step = STEP_TRIED;
         return true;
     }
     *times = (struct shed_lock_times){.end = times->pending_end};
-    if (talk->step == STEP_RENEW)
-        return shed_talk_end(talk, SHED_TALK_YES);
-    talk->step = STEP_RENEW;
+    if (exchange->step == STEP_RENEW)
+        return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
+    exchange->step = STEP_RENEW;
     return true;
 }
 
-static bool hear(struct shed_talk *talk, const struct shed_reply *reply)
+static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
     if (shed_reply_error(reply) != NULL)
-        return shed_talk_fail(talk, reply);
-    if (talk->op == SHED_LOCK_OP_EXTEND)
-        return hear_renewal(talk, number);
-    if (talk->op != SHED_LOCK_OP_ACQUIRE && number <= 0)
-        return shed_talk_end(talk, SHED_TALK_NO);
-    if (talk->op == SHED_LOCK_OP_RELEASE)
-        return shed_talk_end(talk, SHED_TALK_YES);
-    if (talk->step == STEP_LOOK)
-        return hear_look(talk, reply);
-    if (talk->step == STEP_SWAP)
-        return hear_swap(talk, reply);
+        return shed_exchange_fail(exchange, reply);
+    if (exchange->op == SHED_LOCK_OP_EXTEND)
+        return hear_renewal(exchange, number);
+    if (exchange->op != SHED_LOCK_OP_ACQUIRE && number <= 0)
+        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
+    if (exchange->op == SHED_LOCK_OP_RELEASE)
+        return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
+    if (exchange->step == STEP_LOOK)
+        return hear_look(exchange, reply);
+    if (exchange->step == STEP_SWAP)
+        return hear_swap(exchange, reply);
     if (number > 0)
-        return win(talk);
-    talk->step = STEP_LOOK;
+        return win(exchange);
+    exchange->step = STEP_LOOK;
     return true;
 }
 

@@ -15,9 +15,9 @@
 /* For how long to try: as long as the longest lease. */
 #define LEFTOVER_MS SHED_LOCK_WAIT_MAX_MS
 
-void shed_voter_init(struct shed_voter *v, const struct shed_talk *question)
+void shed_voter_init(struct shed_voter *v, const struct shed_exchange *question)
 {
-    *v = (struct shed_voter){.state = SHED_VOTER_IDLE, .talk = *question};
+    *v = (struct shed_voter){.state = SHED_VOTER_IDLE, .exchange = *question};
 }
 
 static bool is_same(const struct shed_lock_holder *a,
@@ -27,10 +27,10 @@ static bool is_same(const struct shed_lock_holder *a,
 }
 
 void shed_voter_ask(struct shed_voter *v, enum shed_voter_state state,
-                    const struct shed_talk *question, uint64_t now_ms)
+                    const struct shed_exchange *question, uint64_t now_ms)
 {
     assert(v->state == SHED_VOTER_IDLE && state != SHED_VOTER_IDLE);
-    v->talk = *question;
+    v->exchange = *question;
     v->state = state;
     v->asked_ms = now_ms;
     if (state == SHED_VOTER_ASKED)
@@ -60,12 +60,12 @@ void shed_voter_add_leftover(struct shed_voter *v,
 {
     struct shed_lock_holder copy = *holder; /* it may be one of ours */
 
-    if (!v->talk.algorithm->can_undo)
+    if (!v->exchange.algorithm->can_undo)
         return;
     shed_voter_drop_leftover(v, &copy);
     if (v->leftover_count == SHED_LEFTOVERS_MAX) {
         /* only tries that did not ask has_room can fill it */
-        assert(v->talk.algorithm->has_lease);
+        assert(v->exchange.algorithm->has_lease);
         drop(v, 0);
     }
     v->leftover[v->leftover_count++] =
@@ -73,13 +73,14 @@ void shed_voter_add_leftover(struct shed_voter *v,
     v->clean_at_ms = now_ms;
 }
 
-/* Whether the talk under way is of this holder's, and may bring it something,
- * or confirm it. */
+/* Whether the exchange under way is of this holder's, and may bring it
+ * something, or confirm it. */
 static bool is_try_of(const struct shed_voter *v,
                       const struct shed_lock_holder *holder)
 {
-    return v->talk.op != SHED_LOCK_OP_RELEASE &&
-           v->talk.op != SHED_LOCK_OP_UNDO && is_same(&v->talk.holder, holder);
+    return v->exchange.op != SHED_LOCK_OP_RELEASE &&
+           v->exchange.op != SHED_LOCK_OP_UNDO &&
+           is_same(&v->exchange.holder, holder);
 }
 
 /* A server that is busy with another's question was not asked this one's: it
@@ -99,17 +100,17 @@ bool shed_voter_has_room(const struct shed_voter *v)
 /* The newest first: whatever it is, somebody may wait for it. */
 bool shed_voter_clean(struct shed_voter *v, uint64_t now_ms)
 {
-    struct shed_talk question;
+    struct shed_exchange question;
 
     if (v->state != SHED_VOTER_IDLE)
-        return false; /* the talk is its server's reactor's */
+        return false; /* the exchange is its server's reactor's */
     while (v->leftover_count > 0 && now_ms >= v->leftover[0].until_ms)
         drop(v, 0);
     if (v->leftover_count == 0)
         return false;
-    question = v->talk;
-    shed_talk_begin(&question, SHED_LOCK_OP_UNDO,
-                    &v->leftover[v->leftover_count - 1].holder);
+    question = v->exchange;
+    shed_exchange_begin(&question, SHED_LOCK_OP_UNDO,
+                        &v->leftover[v->leftover_count - 1].holder);
     shed_voter_ask(v, SHED_VOTER_CLEANING, &question, now_ms);
     return true;
 }
@@ -125,10 +126,10 @@ uint64_t shed_voter_clean_at_ms(const struct shed_voter *v)
 /* An undo says only whether something was removed; a number, nothing. */
 static void note_missing(struct shed_voter *v)
 {
-    if (v->talk.op == SHED_LOCK_OP_UNDO)
-        v->is_missing |= v->talk.end == SHED_TALK_YES;
-    else if (v->talk.op != SHED_LOCK_OP_ADVANCE)
-        v->is_missing = v->talk.end == SHED_TALK_NO;
+    if (v->exchange.op == SHED_LOCK_OP_UNDO)
+        v->is_missing |= v->exchange.end == SHED_EXCHANGE_YES;
+    else if (v->exchange.op != SHED_LOCK_OP_ADVANCE)
+        v->is_missing = v->exchange.end == SHED_EXCHANGE_NO;
 }
 
 /* An undo was answered. What a try may have left that went over another
@@ -140,7 +141,7 @@ static void confirm_undo(struct shed_voter *v, uint64_t now_ms)
 {
     for (size_t i = v->leftover_count; i-- > 0;) {
         struct shed_lock_holder *left = &v->leftover[i].holder;
-        if (!is_same(left, &v->talk.holder))
+        if (!is_same(left, &v->exchange.holder))
             continue;
         if (left->is_unordered)
             v->clean_at_ms = now_ms;
@@ -154,17 +155,17 @@ enum shed_voter_state shed_voter_answered(struct shed_voter *v, uint64_t now_ms,
                                           uint64_t random)
 {
     enum shed_voter_state before = v->state;
-    bool has_failed = v->talk.end == SHED_TALK_FAILED;
+    bool has_failed = v->exchange.end == SHED_EXCHANGE_FAILED;
 
     assert(before != SHED_VOTER_IDLE);
     v->state = SHED_VOTER_IDLE;
     note_missing(v);
     if (before == SHED_VOTER_CLEANING && !has_failed)
         confirm_undo(v, now_ms);
-    if (v->talk.op == SHED_LOCK_OP_RELEASE && has_failed)
-        shed_voter_add_leftover(v, &v->talk.holder, now_ms);
-    if (has_failed &&
-        (v->talk.op == SHED_LOCK_OP_RELEASE || v->talk.op == SHED_LOCK_OP_UNDO))
+    if (v->exchange.op == SHED_LOCK_OP_RELEASE && has_failed)
+        shed_voter_add_leftover(v, &v->exchange.holder, now_ms);
+    if (has_failed && (v->exchange.op == SHED_LOCK_OP_RELEASE ||
+                       v->exchange.op == SHED_LOCK_OP_UNDO))
         v->clean_at_ms =
             now_ms + shed_backoff_equal_ms(0, CLEAN_MS, CLEAN_MS, random);
     return before;

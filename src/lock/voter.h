@@ -8,7 +8,7 @@
 #ifndef SHED_LOCK_VOTER_H
 #define SHED_LOCK_VOTER_H
 
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 enum shed_voter_state {
     SHED_VOTER_IDLE,      /* whatever it was asked, it has answered */
@@ -46,19 +46,19 @@ struct shed_voter {
     size_t leftover_count;
     uint64_t clean_at_ms; /* when to remove one; sooner in a new session */
     /* The last question, and its answer. Unless IDLE it is the asker's. */
-    struct shed_talk talk;
+    struct shed_exchange exchange;
 };
 
-/* IDLE, without leftovers. question is how each of its talks begins. */
+/* IDLE, without leftovers. question is how each of its exchanges begins. */
 void shed_voter_init(struct shed_voter *voter,
-                     const struct shed_talk *question);
+                     const struct shed_exchange *question);
 
 /* Ask question, in one of the states but IDLE; it must be IDLE. */
 void shed_voter_ask(struct shed_voter *voter, enum shed_voter_state state,
-                    const struct shed_talk *question, uint64_t now_ms);
+                    const struct shed_exchange *question, uint64_t now_ms);
 
-/* The answer is in talk. It is IDLE again; what was not confirmed to be gone is
- * a leftover. Returns: the state before. */
+/* The answer is in exchange. It is IDLE again; what was not confirmed to be
+ * gone is a leftover. Returns: the state before. */
 enum shed_voter_state shed_voter_answered(struct shed_voter *voter,
                                           uint64_t now_ms, uint64_t random);
 

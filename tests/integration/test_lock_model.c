@@ -1,6 +1,6 @@
 /* The model of a lock's server against a real one: a table of scenarios, whose
- * talks run on both. After each step both must have answered alike, and hold
- * the same. */
+ * exchanges run on both. After each step both must have answered alike, and
+ * hold the same. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ enum {
     SEVERAL = 26
 };
 
-/* What happens, and how the talk ends; NULL: it is no talk. Holders are
+/* What happens, and how the exchange ends; NULL: it is no exchange. Holders are
  * letters; the process of A is 0, of B 1, and so on; a is A by another handle.
  */
 struct step {
@@ -218,15 +218,16 @@ static void tear_down(void)
     server_stop(&server);
 }
 
-/* ------------------------------------------------------------------ a talk */
+/* ------------------------------------------------------------ an exchange */
 
 static unsigned number_of_holder(char letter)
 {
     return (unsigned)(letter >= 'a' ? letter - 'a' : letter - 'A');
 }
 
-static void begin(struct shed_talk *talk, const struct scenario *scenario,
-                  enum shed_lock_op op, char letter, unsigned side)
+static void begin(struct shed_exchange *exchange,
+                  const struct scenario *scenario, enum shed_lock_op op,
+                  char letter, unsigned side)
 {
     struct shed_lock_holder holder = {.wait_ms = WAIT_MS};
     char process[SHED_PROCESS_BYTES + 1];
@@ -235,18 +236,19 @@ static void begin(struct shed_talk *talk, const struct scenario *scenario,
     memset(holder.token_hex, letter, sizeof(holder.token_hex) - 1);
     /* a is by A's handle */
     memset(words.handle, letter & ~('a' - 'A'), sizeof(words.handle));
-    *talk =
-        (struct shed_talk){.algorithm = scenario->way,
-                           .words = &words,
-                           .lease_ms = LEASE_MS,
-                           .memory = memory[side][number_of_holder(letter)]};
+    *exchange = (struct shed_exchange){
+        .algorithm = scenario->way,
+        .words = &words,
+        .lease_ms = LEASE_MS,
+        .memory = memory[side][number_of_holder(letter)]};
     snprintf(process, sizeof(process), "%016x", number_of_holder(letter));
-    memcpy(talk->identity.process, process, sizeof(talk->identity.process));
-    memcpy(talk->identity.run, model.run, SHED_RUN_BYTES);
-    shed_talk_begin(talk, op, &holder);
+    memcpy(exchange->identity.process, process,
+           sizeof(exchange->identity.process));
+    memcpy(exchange->identity.run, model.run, SHED_RUN_BYTES);
+    shed_exchange_begin(exchange, op, &holder);
 }
 
-static bool hear_real(struct shed_talk *talk, struct shed_args *args)
+static bool hear_real(struct shed_exchange *exchange, struct shed_args *args)
 {
     char digits[SHED_SCRIPT_DIGITS];
     bool is_script = args->size[0] == strlen("EVALSHA");
@@ -262,81 +264,86 @@ static bool hear_real(struct shed_talk *talk, struct shed_args *args)
     if (whole->type == REDIS_REPLY_ERROR)
         ck_abort_msg("%s", whole->str);
     reply = is_script ? whole->element[1] : whole;
-    goes_on =
-        talk->algorithm->hear(talk, (const struct shed_reply *)(void *)reply);
+    goes_on = exchange->algorithm->hear(
+        exchange, (const struct shed_reply *)(void *)reply);
     freeReplyObject(whole);
     return goes_on;
 }
 
-static bool hear_model(struct shed_talk *talk, const struct shed_args *args)
+static bool hear_model(struct shed_exchange *exchange,
+                       const struct shed_args *args)
 {
     struct lock_model_memory room;
     struct lock_model_call call = {0};
     struct lock_model_reply reply;
 
-    lock_model_read(&call, talk->script, args);
+    lock_model_read(&call, exchange->script, args);
     lock_model_execute(&model, &call, &reply);
-    return talk->algorithm->hear(talk, lock_model_say(&reply, &room));
+    return exchange->algorithm->hear(exchange, lock_model_say(&reply, &room));
 }
 
-static void carry(struct shed_talk *talk, unsigned side, uint64_t wall_ms)
+static void carry(struct shed_exchange *exchange, unsigned side,
+                  uint64_t wall_ms)
 {
     struct shed_args args;
     bool goes_on = true;
 
     while (goes_on) {
         args = (struct shed_args){0};
-        talk->wall_ms = wall_ms;
-        talk->now_ms = wall_ms;
-        if (!talk->algorithm->say(talk, &args))
+        exchange->wall_ms = wall_ms;
+        exchange->now_ms = wall_ms;
+        if (!exchange->algorithm->say(exchange, &args))
             return;
-        goes_on = side == 0 ? hear_real(talk, &args) : hear_model(talk, &args);
+        goes_on = side == 0 ? hear_real(exchange, &args)
+                            : hear_model(exchange, &args);
     }
 }
 
-static void describe(const struct shed_talk *talk, char *out, size_t size)
+static void describe(const struct shed_exchange *exchange, char *out,
+                     size_t size)
 {
     static const char *const ends[] = {"YES", "NO", "FAILED", "WRONG"};
 
-    snprintf(out, size, "%s%s%s", ends[talk->end],
-             talk->has_waiters ? " waiters" : "",
-             talk->look_ms == 0          ? ""
-             : talk->look_ms <= SHORT_MS ? " short"
-                                         : " long");
+    snprintf(out, size, "%s%s%s", ends[exchange->end],
+             exchange->has_waiters ? " waiters" : "",
+             exchange->look_ms == 0          ? ""
+             : exchange->look_ms <= SHORT_MS ? " short"
+                                             : " long");
 }
 
 /* Numbers grow on each side. */
-static void check_number(const struct shed_talk *talk, unsigned side)
+static void check_number(const struct shed_exchange *exchange, unsigned side)
 {
-    if (talk->op != SHED_LOCK_OP_ACQUIRE || talk->end != SHED_TALK_YES ||
-        !talk->algorithm->has_tokens)
+    if (exchange->op != SHED_LOCK_OP_ACQUIRE ||
+        exchange->end != SHED_EXCHANGE_YES || !exchange->algorithm->has_tokens)
         return;
-    ck_assert_uint_gt(talk->fence, last_number[side]);
-    last_number[side] = talk->fence;
+    ck_assert_uint_gt(exchange->fence, last_number[side]);
+    last_number[side] = exchange->fence;
 }
 
 /* The same wall clock for both, or TIMESTAMP would write two values. */
-static void run_talk(const struct scenario *scenario, const struct step *step,
-                     enum shed_lock_op op, const char *who)
+static void run_exchange(const struct scenario *scenario,
+                         const struct step *step, enum shed_lock_op op,
+                         const char *who)
 {
     uint64_t wall_ms = model.now_us / 1000;
     char letter = op == SHED_LOCK_OP_ADVANCE ? 'A' : who[0];
 
     for (unsigned side = 0; side < 2; side++) {
-        struct shed_talk talk;
+        struct shed_exchange exchange;
         char end[32];
-        begin(&talk, scenario, op, letter, side);
+        begin(&exchange, scenario, op, letter, side);
         if (strcmp(step->what, "rewrite A") == 0)
-            talk.lease_ms = 0;
+            exchange.lease_ms = 0;
         if (op == SHED_LOCK_OP_ADVANCE)
-            talk.number = strtoull(who, NULL, 10);
-        carry(&talk, side, wall_ms);
-        memory[side][number_of_holder(letter)] = talk.memory;
-        describe(&talk, end, sizeof(end));
+            exchange.number = strtoull(who, NULL, 10);
+        carry(&exchange, side, wall_ms);
+        memory[side][number_of_holder(letter)] = exchange.memory;
+        describe(&exchange, end, sizeof(end));
         ck_assert_msg(strcmp(end, step->end) == 0, "%s: %s: %s: %s, not %s",
                       scenario->name, step->what, side == 0 ? "redis" : "model",
                       end, step->end);
-        check_number(&talk, side);
+        check_number(&exchange, side);
     }
 }
 
@@ -453,7 +460,7 @@ static void run_step(const struct scenario *scenario, const struct step *step)
     while (i < sizeof(ops) / sizeof(*ops) && strcmp(verb, verbs[i]) != 0)
         i++;
     if (i < sizeof(ops) / sizeof(*ops))
-        run_talk(scenario, step, ops[i], word);
+        run_exchange(scenario, step, ops[i], word);
     else
         run_other(verb, word);
     compare(scenario->name, step->what);

@@ -127,11 +127,11 @@ struct sim_call {
     uint64_t cancelled_ms;       /* 0: it was not */
     unsigned epochs;
     uint64_t generation;
-    uint64_t stalled_ms;   /* of the process, at the beginning */
-    uint64_t number;       /* the last that was written back for it */
-    uint32_t below;        /* the servers that knew no higher one, a bit each */
-    bool is_renewed_late;  /* on one server, after it was lost */
-    struct shed_talk talk; /* the short way's */
+    uint64_t stalled_ms;  /* of the process, at the beginning */
+    uint64_t number;      /* the last that was written back for it */
+    uint32_t below;       /* the servers that knew no higher one, a bit each */
+    bool is_renewed_late; /* on one server, after it was lost */
+    struct shed_exchange exchange; /* the short way's */
 };
 
 enum sim_event_type {
@@ -241,7 +241,8 @@ void sim_trace(const struct sim *sim, const char *what, unsigned process,
 
 /* lock_sim_net.c: commands, sessions, servers. */
 void sim_send(struct sim *sim, unsigned handle, unsigned server, size_t call,
-              const struct shed_talk *talk, const struct shed_args *args);
+              const struct shed_exchange *exchange,
+              const struct shed_args *args);
 void sim_on_execute(struct sim *sim, const struct sim_event *event);
 void sim_on_break(struct sim *sim, const struct sim_event *event);
 void sim_on_up(struct sim *sim, const struct sim_event *event);
@@ -263,14 +264,14 @@ void sim_on_reply(struct sim *sim, const struct sim_event *event);
 void sim_on_push(struct sim *sim, const struct sim_event *event);
 void sim_on_epoch(struct sim *sim, unsigned process, unsigned server);
 
-/* lock_sim_talk.c: between a machine and the network. */
+/* lock_sim_exchange.c: between a machine and the network. */
 void sim_ask(struct sim *sim, unsigned handle, unsigned server);
-/* Say what comes next; false: the talk is over. */
+/* Say what comes next; false: the exchange is over. */
 bool sim_say(struct sim *sim, unsigned handle, unsigned server, size_t call,
-             struct shed_talk *talk);
-/* Hear a reply, and go on; true: the talk is over. */
+             struct shed_exchange *exchange);
+/* Hear a reply, and go on; true: the exchange is over. */
 bool sim_hear(struct sim *sim, const struct sim_request *request,
-              struct shed_talk *talk);
+              struct shed_exchange *exchange);
 
 /* lock_sim_left.c. */
 void sim_check_orphans(struct sim *sim);

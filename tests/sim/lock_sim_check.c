@@ -187,9 +187,9 @@ static void check_over(struct sim *s, unsigned h)
         sim_fail(s, "closed, with something under way");
     /* of one server, a release of the short way may be what is left */
     for (unsigned i = 0; i < s->server_count && s->server_count > 1; i++)
-        if (m->voter[i].talk.op != SHED_LOCK_OP_UNDO &&
-            sim_is_leftover(&m->voter[i], &m->voter[i].talk.holder) &&
-            m->voter[i].talk.end != SHED_TALK_FAILED)
+        if (m->voter[i].exchange.op != SHED_LOCK_OP_UNDO &&
+            sim_is_leftover(&m->voter[i], &m->voter[i].exchange.holder) &&
+            m->voter[i].exchange.end != SHED_EXCHANGE_FAILED)
             sim_fail(s, "closed, and a late try on server %u is not undone", i);
     for (unsigned i = 0; i < s->server_count; i++)
         if (m->voter[i].state != SHED_VOTER_IDLE)
@@ -210,8 +210,8 @@ void sim_check_step(struct sim *s, unsigned h, const struct shed_lock_act *act,
         sim_fail(s, "a try while it is being closed");
     for (unsigned i = 0; i < s->server_count; i++)
         if ((act->ask >> i & 1) != 0 && handle->machine.hold.is_held &&
-            handle->voter[i].talk.op == SHED_LOCK_OP_UNDO &&
-            memcmp(handle->voter[i].talk.holder.token,
+            handle->voter[i].exchange.op == SHED_LOCK_OP_UNDO &&
+            memcmp(handle->voter[i].exchange.holder.token,
                    handle->machine.hold.holder.token, SHED_TOKEN_BYTES) == 0)
             sim_fail(s, "it undoes what it holds");
     if (act->is_over)

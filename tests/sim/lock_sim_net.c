@@ -92,7 +92,8 @@ static void note_number(struct sim *s, const struct sim_request *r)
 }
 
 void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
-              const struct shed_talk *talk, const struct shed_args *args)
+              const struct shed_exchange *exchange,
+              const struct shed_args *args)
 {
     size_t index;
     struct sim_request *r = make_request(s, &index);
@@ -108,8 +109,8 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
         return;
     }
     r->was_sent = true;
-    r->for_call = sim_find_call(s, &talk->holder);
-    lock_model_read(&r->command, talk->script, args);
+    r->for_call = sim_find_call(s, &exchange->holder);
+    lock_model_read(&r->command, exchange->script, args);
     /* the short way's connections are not tracked */
     r->command.client = call < SIM_CALLS ? SIM_PROCESSES : r->process;
     if (!is_reachable(s, r)) {

@@ -241,12 +241,12 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
     call->was_short = true;
     call->asked_ms = local_ms(s, call->handle);
     call->epochs = handle->machine.epochs;
-    call->talk = (struct shed_talk){.algorithm = s->way,
-                                    .words = &handle->words,
-                                    .lease_ms = call->request.lease_ms};
-    shed_talk_begin(&call->talk, op, &call->request.holder);
+    call->exchange = (struct shed_exchange){.algorithm = s->way,
+                                            .words = &handle->words,
+                                            .lease_ms = call->request.lease_ms};
+    shed_exchange_begin(&call->exchange, op, &call->request.holder);
     s->handle[call->handle].busy_calls += op == SHED_LOCK_OP_ACQUIRE;
-    (void)sim_say(s, call->handle, 0, index_of(s, call), &call->talk);
+    (void)sim_say(s, call->handle, 0, index_of(s, call), &call->exchange);
 }
 
 static void plan_call_event(struct sim *s, const struct sim_call *call,
@@ -390,31 +390,32 @@ static void on_done(struct sim *s, struct sim_call *call)
 static void end_short_acquire(struct sim *s, struct sim_call *call)
 {
     struct shed_lock_machine *m = machine_of(s, call->handle);
-    const struct shed_talk *talk = &call->talk;
+    const struct shed_exchange *exchange = &call->exchange;
     uint64_t now_ms = local_ms(s, call->handle);
     struct shed_grant grant = {.owner = call->request.owner,
-                               .talk = talk,
-                               .fence = talk->fence,
+                               .exchange = exchange,
+                               .fence = exchange->fence,
                                .asked_ms = call->asked_ms,
                                .epochs = call->epochs};
 
     s->handle[call->handle].busy_calls--;
-    if (talk->end == SHED_TALK_YES &&
-        now_ms < shed_lock_valid_until_ms(call->asked_ms, talk->lease_ms)) {
+    if (exchange->end == SHED_EXCHANGE_YES &&
+        now_ms < shed_lock_valid_until_ms(call->asked_ms, exchange->lease_ms)) {
         shed_lock_machine_grant(m, &grant);
         changed(s, call->handle);
         call->request.code = SHED_OK;
         on_done(s, call);
-    } else if (talk->end == SHED_TALK_NO && call->request.holder.wait_ms == 0 &&
-               s->options.fair == 0) {
+    } else if (exchange->end == SHED_EXCHANGE_NO &&
+               call->request.holder.wait_ms == 0 && s->options.fair == 0) {
         call->request.code = SHED_ETIMEDOUT;
         on_done(s, call);
     } else {
         call->state = SIM_WAITING;
-        call->request.is_tried = talk->end == SHED_TALK_FAILED &&
+        call->request.is_tried = exchange->end == SHED_EXCHANGE_FAILED &&
                                  now_ms - call->asked_ms >= SIM_TIMEOUT_MS;
-        call->request.may_be_left = talk->end != SHED_TALK_NO;
-        call->request.holder.is_unordered = talk->end == SHED_TALK_FAILED;
+        call->request.may_be_left = exchange->end != SHED_EXCHANGE_NO;
+        call->request.holder.is_unordered =
+            exchange->end == SHED_EXCHANGE_FAILED;
         if (call->request.may_be_left)
             (void)shed_fail(&call->request.error, SHED_EREDIS, "no answer");
         submit(s, call);
@@ -424,12 +425,12 @@ static void end_short_acquire(struct sim *s, struct sim_call *call)
 static void end_short_release(struct sim *s, struct sim_call *call)
 {
     struct shed_lock_machine *m = machine_of(s, call->handle);
-    const struct shed_talk *talk = &call->talk;
+    const struct shed_exchange *exchange = &call->exchange;
     uint64_t now_ms = local_ms(s, call->handle);
-    bool has_failed = talk->end == SHED_TALK_FAILED;
+    bool has_failed = exchange->end == SHED_EXCHANGE_FAILED;
     bool is_over = !has_failed || now_ms - call->asked_ms >= SIM_TIMEOUT_MS;
 
-    shed_lock_machine_released(m, talk->has_waiters, now_ms);
+    shed_lock_machine_released(m, exchange->has_waiters, now_ms);
     if (has_failed && is_over)
         shed_lock_machine_give_up(m, &call->request.holder, now_ms);
     changed(s, call->handle);
@@ -459,16 +460,16 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
     struct sim_request *r = &s->request[e->index];
     struct sim_request copy;
     struct sim_handle *handle = &s->handle[r->handle];
-    struct shed_talk *talk = r->call < SIM_CALLS
-                                 ? &s->call[r->call].talk
-                                 : &handle->voter[r->server].talk;
+    struct shed_exchange *exchange = r->call < SIM_CALLS
+                                         ? &s->call[r->call].exchange
+                                         : &handle->voter[r->server].exchange;
     bool is_heard = !r->has_reply && handle->life != SIM_UNUSED;
 
     r->pending--;
     r->has_reply = true;
     r->is_used = r->pending > 0;
     copy = *r; /* its place may be taken now */
-    if (is_heard && (!copy.was_sent || sim_hear(s, &copy, talk)))
+    if (is_heard && (!copy.was_sent || sim_hear(s, &copy, exchange)))
         finish(s, &copy);
 }
 

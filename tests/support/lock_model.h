@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lock/talk.h"
+#include "lock/protocol.h"
 
 #define LOCK_MODEL_TEXT 112 /* the names of six processes, and more */
 #define LOCK_MODEL_QUEUE 24
@@ -83,7 +83,7 @@ struct lock_model_text lock_model_text(const void *bytes, size_t size);
 /* A number in decimal. */
 uint64_t lock_model_number(const struct lock_model_text *text);
 
-/* The command that a talk has just said. */
+/* The command that an exchange has just said. */
 void lock_model_read(struct lock_model_call *call, enum shed_script script,
                      const struct shed_args *args);
 
@@ -97,7 +97,7 @@ void lock_model_expire(struct lock_model *model);
 /* Lose all data. */
 void lock_model_flush(struct lock_model *model);
 
-/* A reply in the form that a talk hears; it lives as long as memory. */
+/* A reply in the form that an exchange hears; it lives as long as memory. */
 struct lock_model_memory {
     redisReply whole, part[2];
     redisReply *parts[2];

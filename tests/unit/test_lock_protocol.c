@@ -1,8 +1,8 @@
 /*
- * How the algorithms talk, without a server: an in-memory store with a clock of
- * its own executes their commands, one at a time, in thousands of orders, while
- * processes die at any moment. (The scripts of LEASE are tested on a server.)
- * And the counting of a majority.
+ * What the algorithms send and make of replies, without a server: an in-memory
+ * store with a clock of its own executes their commands, one at a time, in
+ * thousands of orders, while processes die at any moment. (The scripts of LEASE
+ * are tested on a server.) And the counting of a majority.
  */
 #include <stdio.h>
 #include <string.h>
@@ -121,11 +121,11 @@ static const char *execute(struct store *s, enum shed_script script,
 
 /* ---------------------------------------------------------- the processes */
 
-enum state { IDLE, TALKING, HOLDING };
+enum state { IDLE, ASKING, HOLDING };
 
 struct process {
     enum state state;
-    struct shed_talk talk;
+    struct shed_exchange exchange;
     uint64_t skew_ms;
     unsigned skips;
     uint64_t wait_until_ms; /* IDLE: after a no */
@@ -151,7 +151,7 @@ static uint64_t draw(struct world *w, uint64_t below)
 
 static void begin(struct world *w, struct process *p, enum shed_lock_op op)
 {
-    struct shed_lock_holder holder = p->talk.holder;
+    struct shed_lock_holder holder = p->exchange.holder;
 
     if (op == SHED_LOCK_OP_ACQUIRE) {
         memset(&holder, 0, sizeof(holder));
@@ -159,9 +159,9 @@ static void begin(struct world *w, struct process *p, enum shed_lock_op op)
                  (unsigned long long)draw(w, UINT32_MAX));
         p->safe_until_ms = w->store.now_ms + LEASE_MS;
     }
-    shed_talk_begin(&p->talk, op, &holder);
-    p->talk.lease_ms = LEASE_MS;
-    p->state = TALKING;
+    shed_exchange_begin(&p->exchange, op, &holder);
+    p->exchange.lease_ms = LEASE_MS;
+    p->state = ASKING;
 }
 
 static void enter(struct world *w, struct process *p)
@@ -173,11 +173,12 @@ static void enter(struct world *w, struct process *p)
     w->entries++;
 }
 
-static void end_talk(struct world *w, struct process *p)
+static void end_exchange(struct world *w, struct process *p)
 {
-    ck_assert_int_ne(p->talk.end, SHED_TALK_FAILED);
-    ck_assert_int_ne(p->talk.end, SHED_TALK_WRONG);
-    if (p->talk.op == SHED_LOCK_OP_ACQUIRE && p->talk.end == SHED_TALK_YES) {
+    ck_assert_int_ne(p->exchange.end, SHED_EXCHANGE_FAILED);
+    ck_assert_int_ne(p->exchange.end, SHED_EXCHANGE_WRONG);
+    if (p->exchange.op == SHED_LOCK_OP_ACQUIRE &&
+        p->exchange.end == SHED_EXCHANGE_YES) {
         enter(w, p);
         return;
     }
@@ -185,23 +186,23 @@ static void end_talk(struct world *w, struct process *p)
     p->wait_until_ms = w->store.now_ms + draw(w, 30);
 }
 
-static void talk(struct world *w, struct process *p)
+static void run_command(struct world *w, struct process *p)
 {
     struct shed_args args = {0};
     struct shed_reply *reply;
     bool goes_on;
 
-    p->talk.now_ms = w->store.now_ms;
-    p->talk.wall_ms = w->store.now_ms + p->skew_ms;
-    if (!p->talk.algorithm->say(&p->talk, &args)) {
-        end_talk(w, p);
+    p->exchange.now_ms = w->store.now_ms;
+    p->exchange.wall_ms = w->store.now_ms + p->skew_ms;
+    if (!p->exchange.algorithm->say(&p->exchange, &args)) {
+        end_exchange(w, p);
         return;
     }
-    reply = parse_reply(execute(&w->store, p->talk.script, &args));
-    goes_on = p->talk.algorithm->hear(&p->talk, reply);
+    reply = parse_reply(execute(&w->store, p->exchange.script, &args));
+    goes_on = p->exchange.algorithm->hear(&p->exchange, reply);
     shed_reply_free(reply);
     if (!goes_on)
-        end_talk(w, p);
+        end_exchange(w, p);
 }
 
 /* For so long that the release comes in time. SETNX's has no end. */
@@ -209,7 +210,7 @@ static bool is_safe(const struct world *w, const struct process *p)
 {
     enum { MARGIN_MS = 20 };
 
-    return !p->talk.algorithm->has_lease ||
+    return !p->exchange.algorithm->has_lease ||
            w->store.now_ms + MARGIN_MS < p->safe_until_ms;
 }
 
@@ -219,11 +220,11 @@ static void step(struct world *w, struct process *p)
 
     if (w->has_crashes && draw(w, ONE_IN_MANY) == 0) {
         p->state = IDLE; /* another in its place */
-        p->talk.memory = (struct shed_lock_memory){0};
+        p->exchange.memory = (struct shed_lock_memory){0};
         return;
     }
-    if (p->state == TALKING)
-        talk(w, p);
+    if (p->state == ASKING)
+        run_command(w, p);
     else if (p->state == IDLE && w->store.now_ms >= p->wait_until_ms)
         begin(w, p, SHED_LOCK_OP_ACQUIRE);
     else if (p->state == HOLDING && !is_safe(w, p))
@@ -232,10 +233,10 @@ static void step(struct world *w, struct process *p)
         begin(w, p, SHED_LOCK_OP_RELEASE);
 }
 
-static bool is_talking(const struct world *w)
+static bool is_any_asking(const struct world *w)
 {
     for (unsigned i = 0; i < PROCESSES; i++)
-        if (w->process[i].state == TALKING)
+        if (w->process[i].state == ASKING)
             return true;
     return false;
 }
@@ -261,15 +262,15 @@ static void run(struct world *w, const struct shed_algorithm *way,
     w->random = seed * 2654435761U + 1;
     w->store.now_ms = 1000000;
     for (unsigned i = 0; i < PROCESSES; i++) {
-        w->process[i].talk.algorithm = way;
-        w->process[i].talk.words = words;
+        w->process[i].exchange.algorithm = way;
+        w->process[i].exchange.words = words;
     }
     for (unsigned i = 0; i < STEPS; i++) {
         uint64_t first = draw(w, PROCESSES);
         for (unsigned j = 0; j < PROCESSES; j++)
             move(w, &w->process[(first + j) % PROCESSES]);
         w->store.now_ms += draw(w, 2);
-        if (!is_talking(w) && draw(w, 20) == 0) /* leases end */
+        if (!is_any_asking(w) && draw(w, 20) == 0) /* leases end */
             w->store.now_ms += draw(w, 2) * LEASE_MS / 2;
     }
 }
@@ -354,17 +355,17 @@ static bool outlives_release(const struct shed_algorithm *way)
 
     for (unsigned i = 0; i < 2; i++) {
         struct process *p = &w.process[i];
-        p->talk.algorithm = way;
-        p->talk.words = &words;
+        p->exchange.algorithm = way;
+        p->exchange.words = &words;
         begin(&w, p, SHED_LOCK_OP_ACQUIRE);
-        while (p->state == TALKING)
-            talk(&w, p);
+        while (p->state == ASKING)
+            run_command(&w, p);
         ck_assert_int_eq(p->state, HOLDING);
         w.store.now_ms += i == 0 ? LEASE_MS + 2 : 1;
     }
     begin(&w, &w.process[0], SHED_LOCK_OP_RELEASE);
-    while (w.process[0].state == TALKING)
-        talk(&w, &w.process[0]);
+    while (w.process[0].state == ASKING)
+        run_command(&w, &w.process[0]);
     return w.store.is_set;
 }
 
@@ -389,14 +390,14 @@ START_TEST(what_is_another_s_is_not_extended)
     run(&w, ways[_i], &words, 1);
     w.store.is_set = false;
     begin(&w, p, SHED_LOCK_OP_ACQUIRE);
-    while (p->state == TALKING)
-        talk(&w, p);
+    while (p->state == ASKING)
+        run_command(&w, p);
     ck_assert_int_eq(p->state, HOLDING);
     snprintf(w.store.bytes, sizeof(w.store.bytes), "99999999");
     begin(&w, p, SHED_LOCK_OP_EXTEND);
-    while (p->state == TALKING)
-        talk(&w, p);
-    ck_assert_int_eq(p->talk.end, SHED_TALK_NO);
+    while (p->state == ASKING)
+        run_command(&w, p);
+    ck_assert_int_eq(p->exchange.end, SHED_EXCHANGE_NO);
     ck_assert_str_eq(w.store.bytes, "99999999");
 }
 END_TEST
@@ -404,10 +405,11 @@ END_TEST
 /* -------------------------------------------------------------- the majority
  */
 
-static struct shed_talk ended(enum shed_talk_end end, uint64_t fence,
-                              uint64_t look_ms)
+static struct shed_exchange ended(enum shed_exchange_end end, uint64_t fence,
+                                  uint64_t look_ms)
 {
-    return (struct shed_talk){.end = end, .fence = fence, .look_ms = look_ms};
+    return (struct shed_exchange){
+        .end = end, .fence = fence, .look_ms = look_ms};
 }
 
 static enum shed_verdict count_of(enum shed_lock_op op, const char *answers)
@@ -416,12 +418,12 @@ static enum shed_verdict count_of(enum shed_lock_op op, const char *answers)
 
     shed_tally_init(&tally, op, 5);
     for (const char *a = answers; *a != '\0'; a++) {
-        struct shed_talk talk = ended(*a == 'y'   ? SHED_TALK_YES
-                                      : *a == 'n' ? SHED_TALK_NO
-                                      : *a == 'f' ? SHED_TALK_FAILED
-                                                  : SHED_TALK_WRONG,
-                                      1, 1);
-        shed_tally_add(&tally, &talk);
+        struct shed_exchange exchange = ended(*a == 'y'   ? SHED_EXCHANGE_YES
+                                              : *a == 'n' ? SHED_EXCHANGE_NO
+                                              : *a == 'f' ? SHED_EXCHANGE_FAILED
+                                                          : SHED_EXCHANGE_WRONG,
+                                              1, 1);
+        shed_tally_add(&tally, &exchange);
     }
     return shed_tally_verdict(&tally);
 }
@@ -462,13 +464,13 @@ END_TEST
 START_TEST(a_tally_keeps_the_highest_number_and_the_soonest_look)
 {
     struct shed_tally tally;
-    const struct shed_talk talks[] = {
-        ended(SHED_TALK_YES, 9, 0), ended(SHED_TALK_YES, 7, 0),
-        ended(SHED_TALK_NO, 0, 50), ended(SHED_TALK_NO, 0, 20)};
+    const struct shed_exchange exchanges[] = {
+        ended(SHED_EXCHANGE_YES, 9, 0), ended(SHED_EXCHANGE_YES, 7, 0),
+        ended(SHED_EXCHANGE_NO, 0, 50), ended(SHED_EXCHANGE_NO, 0, 20)};
 
     shed_tally_init(&tally, SHED_LOCK_OP_ACQUIRE, 5);
-    for (size_t i = 0; i < sizeof(talks) / sizeof(*talks); i++)
-        shed_tally_add(&tally, &talks[i]);
+    for (size_t i = 0; i < sizeof(exchanges) / sizeof(*exchanges); i++)
+        shed_tally_add(&tally, &exchanges[i]);
     ck_assert_uint_eq(tally.fence, 9);
     ck_assert_uint_eq(tally.look_ms, 20);
     shed_tally_close(&tally, "silent");
@@ -490,7 +492,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("talk");
+    TCase *tc = tcase_create("lock protocol");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, no_order_of_commands_lets_two_in, 0, WAYS);
@@ -504,5 +506,5 @@ int main(void)
     tcase_add_test(tc, a_verdict_comes_as_soon_as_it_can_and_no_sooner);
     tcase_add_test(tc, a_tally_keeps_the_highest_number_and_the_soonest_look);
     tcase_add_test(tc, a_lease_is_safe_for_less_than_it_lasts);
-    return run_tests("talk", tc);
+    return run_tests("lock protocol", tc);
 }

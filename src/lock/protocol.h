@@ -1,9 +1,11 @@
 /*
- * A talk: one operation on a lock, as said to one server, command by command.
- * An algorithm is pure, so that a test can be the server.
+ * The protocol of a lock with one server. An exchange is one operation on the
+ * lock at one server, command by command; an algorithm knows which commands,
+ * and what the replies mean. An algorithm is pure, so that a test can be the
+ * server.
  */
-#ifndef SHED_LOCK_TALK_H
-#define SHED_LOCK_TALK_H
+#ifndef SHED_LOCK_PROTOCOL_H
+#define SHED_LOCK_PROTOCOL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,11 +29,11 @@ enum shed_lock_op {
     SHED_LOCK_OP_ADVANCE /* let fencing numbers be above a number */
 };
 
-enum shed_talk_end {
-    SHED_TALK_YES,    /* done: the lock is ours, was ours until now */
-    SHED_TALK_NO,     /* it is another's, or not ours any more */
-    SHED_TALK_FAILED, /* an error, or no answer: it may have been done */
-    SHED_TALK_WRONG   /* never: error says why */
+enum shed_exchange_end {
+    SHED_EXCHANGE_YES,    /* done: the lock is ours, was ours until now */
+    SHED_EXCHANGE_NO,     /* it is another's, or not ours any more */
+    SHED_EXCHANGE_FAILED, /* an error, or no answer: it may have been done */
+    SHED_EXCHANGE_WRONG   /* never: error says why */
 };
 
 /* Who holds it, or wants to. */
@@ -44,7 +46,7 @@ struct shed_lock_holder {
                           after what is sent now */
 };
 
-/* What all talks of a lock share; set when it is opened. */
+/* What all exchanges of a lock share; set when it is opened. */
 enum { /* the keys of a lock, in the order of the scripts' KEYS */
        SHED_LOCK_KEY,
        SHED_LOCK_KEY_COUNTER,
@@ -64,9 +66,9 @@ struct shed_lock_words {
     unsigned char handle[SHED_TOKEN_BYTES]; /* random: which handle it is */
 };
 
-/* What an algorithm remembers from one talk to the next, of a hold or between
- * tries. Only the algorithm looks into it; all others copy it whole. Zero is
- * nothing. */
+/* What an algorithm remembers from one exchange to the next, of a hold or
+ * between tries. Only the algorithm looks into it; all others copy it whole.
+ * Zero is nothing. */
 #define SHED_SEEN_BYTES 64
 
 struct shed_lock_memory {
@@ -87,7 +89,7 @@ struct shed_lock_memory {
 
 struct shed_algorithm;
 
-struct shed_talk {
+struct shed_exchange {
     /* the question */
     const struct shed_algorithm *algorithm;
     const struct shed_lock_words *words;
@@ -97,7 +99,7 @@ struct shed_talk {
     uint64_t number;                /* ADVANCE: the number */
     struct shed_lock_memory memory; /* also of the answer */
     /* how this process is known to the server, and its clocks; set before each
-     * command by whoever carries the talk */
+     * command by whoever carries the exchange */
     struct shed_identity identity;
     uint64_t wall_ms, now_ms;
     /* under way: the algorithm's own */
@@ -106,7 +108,7 @@ struct shed_talk {
     char digits[3][SHED_LOCK_DIGITS];
     enum shed_script script; /* of the last command, if it is one */
     /* the answer */
-    enum shed_talk_end end;
+    enum shed_exchange_end end;
     uint64_t fence;   /* of an ACQUIRE that ended with YES: the number, 0: none;
                          of such an ADVANCE: what the counter was */
     bool has_waiters; /* of a RELEASE that ended with YES */
@@ -122,16 +124,17 @@ struct shed_algorithm {
     bool has_tokens; /* fencing tokens, and keys that are named for it */
     bool has_lease;  /* it ends by itself */
     bool can_undo;   /* what a try has left is known from what others set */
-    bool may_repeat; /* a talk that was carried out twice does no harm */
+    bool may_repeat; /* an exchange that was carried out twice does no harm */
     /* How long to wait before looking again: while pushes come, and without
      * them. */
     uint64_t poll_ms[SHED_POLLS];
     /* The next command. Returns: false, and the end is set, when there is
      * none. */
-    bool (*say)(struct shed_talk *talk, struct shed_args *args);
+    bool (*say)(struct shed_exchange *exchange, struct shed_args *args);
     /* What came back; never NULL, never NOSCRIPT. Returns: true when there is
      * more to say; false: the end is set. */
-    bool (*hear)(struct shed_talk *talk, const struct shed_reply *reply);
+    bool (*hear)(struct shed_exchange *exchange,
+                 const struct shed_reply *reply);
 };
 
 extern const struct shed_algorithm shed_lock_setnx, shed_lock_expire,
@@ -146,47 +149,53 @@ shed_lock_holder_init(struct shed_lock_holder *holder, uint64_t wait_ms,
                       struct shed_error *err);
 
 /* For the algorithms. The i-th key. */
-void shed_talk_add_key(const struct shed_talk *talk, struct shed_args *args,
-                       int i);
-void shed_talk_add_number(struct shed_talk *talk, unsigned slot,
-                          struct shed_args *args, uint64_t number);
+void shed_exchange_add_key(const struct shed_exchange *exchange,
+                           struct shed_args *args, int i);
+void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,
+                              struct shed_args *args, uint64_t number);
 
 /* Renew by compare-and-set of what stands at the key; lease_ms 0: no end; to
  * empty: remove it. */
-void shed_talk_add_swap(struct shed_talk *talk, struct shed_args *args,
-                        const char *from, const char *to, uint64_t lease_ms);
+void shed_exchange_add_swap(struct shed_exchange *exchange,
+                            struct shed_args *args, const char *from,
+                            const char *to, uint64_t lease_ms);
 
 /* Whether a reply is the text that SETNX and EXPIRE have set for us. */
-bool shed_talk_is_ours(const struct shed_talk *talk,
-                       const struct shed_reply *reply);
+bool shed_exchange_is_ours(const struct shed_exchange *exchange,
+                           const struct shed_reply *reply);
 
 /* End it; always false. */
-bool shed_talk_end(struct shed_talk *talk, enum shed_talk_end end);
+bool shed_exchange_end(struct shed_exchange *exchange,
+                       enum shed_exchange_end end);
 
 /* Say in error that what stands at the key is no lock. */
-void shed_talk_refuse(struct shed_talk *talk);
+void shed_exchange_refuse(struct shed_exchange *exchange);
 
 /* End it because of an error reply, or of one that makes no sense. */
-bool shed_talk_fail(struct shed_talk *talk, const struct shed_reply *reply);
+bool shed_exchange_fail(struct shed_exchange *exchange,
+                        const struct shed_reply *reply);
 
 /* Begin again, because what stood there is gone; a few times at most. */
-bool shed_talk_again(struct shed_talk *talk);
+bool shed_exchange_again(struct shed_exchange *exchange);
 
-/* The fields that differ from one talk of an operation to the next. */
-void shed_talk_begin(struct shed_talk *talk, enum shed_lock_op op,
-                     const struct shed_lock_holder *holder);
+/* The fields that differ from one exchange of an operation to the next. */
+void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
+                         const struct shed_lock_holder *holder);
 
 struct shed_links;
 
-/* Carry a talk on in the caller's thread; may_repeat ones only. */
-void shed_talk_carry(struct shed_talk *talk, struct shed_links *links,
-                     struct shed_session *session, uint64_t deadline_ms);
+/* Carry an exchange on in the caller's thread; may_repeat ones only. */
+void shed_exchange_carry(struct shed_exchange *exchange,
+                         struct shed_links *links, struct shed_session *session,
+                         uint64_t deadline_ms);
 
-/* The same step by step, for the reactor: what to send next, and what came
- * (NULL: nothing, err says why). Both return false when the talk is over. */
-bool shed_talk_say(struct shed_talk *talk, struct shed_session *session,
-                   struct shed_args *args);
-bool shed_talk_hear(struct shed_talk *talk, const struct shed_reply *reply,
-                    const struct shed_error *err);
+/* The same step by step, for the reactor: what to send next, and what
+ * came (NULL: nothing, err says why). Both return false when the exchange is
+ * over. */
+bool shed_exchange_say(struct shed_exchange *exchange,
+                       struct shed_session *session, struct shed_args *args);
+bool shed_exchange_hear(struct shed_exchange *exchange,
+                        const struct shed_reply *reply,
+                        const struct shed_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a talk says to the model, as a command, and what it hears, as a reply.
- */
+/* The commands of an exchange as the model reads them, and the model's replies
+ * as the exchange gets them. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

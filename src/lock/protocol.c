@@ -1,0 +1,188 @@
+/* What all algorithms' exchanges share, and how one is carried on. Its
+ * invariant: an exchange is over when its end is set, and it ends after a
+ * bounded number of commands. */
+#include "lock/protocol.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "redis/link.h"
+
+/* How often an exchange may begin again because the lock came and went. */
+#define ROUNDS_MAX 3
+
+const struct shed_algorithm *
+shed_algorithm_of(const struct shed_lock_options *options)
+{
+    switch ((enum shed_lock_algorithm)options->algorithm) {
+    case SHED_LOCK_SETNX:
+        return &shed_lock_setnx;
+    case SHED_LOCK_EXPIRE:
+        return &shed_lock_expire;
+    case SHED_LOCK_TIMESTAMP:
+        return &shed_lock_timestamp;
+    case SHED_LOCK_LEASE:
+        break;
+    }
+    return &shed_lock_lease;
+}
+
+enum shed_code shed_lock_holder_init(struct shed_lock_holder *holder,
+                                     uint64_t wait_ms, struct shed_error *err)
+{
+    enum shed_code code =
+        shed_random_token(holder->token, sizeof(holder->token), err);
+
+    for (size_t i = 0; i < sizeof(holder->token); i++)
+        (void)snprintf(holder->token_hex + 2 * i, 3, "%02x", holder->token[i]);
+    holder->wait_ms = wait_ms;
+    return code;
+}
+
+void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
+                         const struct shed_lock_holder *holder)
+{
+    exchange->op = op;
+    exchange->holder = *holder;
+    exchange->step = 0;
+    exchange->rounds = 0;
+    exchange->fence = 0;
+    exchange->has_waiters = false;
+    exchange->is_takeover = false;
+    exchange->look_ms = 0;
+}
+
+void shed_exchange_add_key(const struct shed_exchange *exchange,
+                           struct shed_args *args, int i)
+{
+    assert(i >= 0 && i < SHED_LOCK_KEYS && exchange->words->key[i].at != NULL);
+    shed_args_add(args, exchange->words->key[i].at,
+                  exchange->words->key[i].size);
+}
+
+void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,
+                              struct shed_args *args, uint64_t number)
+{
+    assert(slot < sizeof(exchange->digits) / sizeof(exchange->digits[0]));
+    (void)snprintf(exchange->digits[slot], SHED_LOCK_DIGITS, "%llu",
+                   (unsigned long long)number);
+    shed_args_add_text(args, exchange->digits[slot]);
+}
+
+void shed_exchange_add_swap(struct shed_exchange *exchange,
+                            struct shed_args *args, const char *from,
+                            const char *to, uint64_t lease_ms)
+{
+    exchange->script = SHED_SCRIPT_LOCK_SWAP;
+    shed_script_begin(args, exchange->script, "1");
+    shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
+    shed_args_add_text(args, from);
+    shed_args_add_text(args, to);
+    shed_exchange_add_number(exchange, 2, args, lease_ms);
+}
+
+bool shed_exchange_is_ours(const struct shed_exchange *exchange,
+                           const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    return bytes != NULL && size == SHED_TOKEN_HEX_BYTES &&
+           memcmp(bytes, exchange->holder.token_hex, size) == 0;
+}
+
+bool shed_exchange_end(struct shed_exchange *exchange,
+                       enum shed_exchange_end end)
+{
+    exchange->end = end;
+    return false;
+}
+
+void shed_exchange_refuse(struct shed_exchange *exchange)
+{
+    (void)shed_fail(&exchange->error, SHED_EINVAL,
+                    "what is in Redis at the lock's key is no lock of this "
+                    "algorithm: choose another name, or remove it");
+}
+
+bool shed_exchange_fail(struct shed_exchange *exchange,
+                        const struct shed_reply *reply)
+{
+    const char *text = shed_reply_error(reply);
+    enum shed_code code;
+
+    if (shed_reply_begins(reply, "WRONGTYPE")) {
+        shed_exchange_refuse(exchange);
+        return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
+    }
+    code = text != NULL ? shed_reply_code(reply) : SHED_EREDIS;
+    (void)shed_fail(&exchange->error, code, "Redis: %s",
+                    text != NULL ? text : "a reply of an unknown form");
+    return shed_exchange_end(exchange, code == SHED_EDENIED
+                                           ? SHED_EXCHANGE_WRONG
+                                           : SHED_EXCHANGE_FAILED);
+}
+
+bool shed_exchange_again(struct shed_exchange *exchange)
+{
+    if (exchange->rounds++ >= ROUNDS_MAX) {
+        exchange->look_ms = 1;
+        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
+    }
+    exchange->step = 0;
+    return true;
+}
+
+static void read_clocks(struct shed_exchange *exchange)
+{
+    exchange->wall_ms = shed_wall_ms();
+    exchange->now_ms = shed_now_ms();
+}
+
+bool shed_exchange_say(struct shed_exchange *exchange,
+                       struct shed_session *session, struct shed_args *args)
+{
+    *args = (struct shed_args){0};
+    shed_session_identify(session, &exchange->identity);
+    read_clocks(exchange);
+    return exchange->algorithm->say(exchange, args);
+}
+
+bool shed_exchange_hear(struct shed_exchange *exchange,
+                        const struct shed_reply *reply,
+                        const struct shed_error *err)
+{
+    if (reply != NULL) {
+        read_clocks(exchange);
+        return exchange->algorithm->hear(exchange, reply);
+    }
+    exchange->error = *err;
+    return shed_exchange_end(exchange, err->code == SHED_EDENIED
+                                           ? SHED_EXCHANGE_WRONG
+                                           : SHED_EXCHANGE_FAILED);
+}
+
+void shed_exchange_carry(struct shed_exchange *exchange,
+                         struct shed_links *links, struct shed_session *session,
+                         uint64_t deadline_ms)
+{
+    struct shed_args args;
+
+    while (shed_exchange_say(exchange, session, &args)) {
+        struct shed_error err;
+        struct shed_reply *reply = NULL;
+        bool goes_on;
+        if (shed_links_call_script(links, &args, 1, &reply,
+                                   &exchange->is_repeated, deadline_ms,
+                                   &err) != SHED_OK)
+            reply = NULL;
+        goes_on = shed_exchange_hear(exchange, reply, &err);
+        shed_reply_free(reply);
+        if (!goes_on)
+            break;
+    }
+}

@@ -1,0 +1,106 @@
+/* Exchanges: what server.c does between a machine and a network. Its invariant:
+ * an exchange that was asked ends once, by a reply. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "sim/lock_sim.h"
+
+#define WALL_MS UINT64_C(1700000000000)
+
+static void identify(const struct sim *s, unsigned p, unsigned server,
+                     struct shed_identity *identity)
+{
+    char text[SHED_PROCESS_BYTES + 1];
+
+    memset(identity, ' ', sizeof(*identity));
+    if (!s->process[p].session[server].is_up || !s->process[p].has_pushes)
+        return;
+    snprintf(text, sizeof(text), "%016x", p);
+    memcpy(identity->process, text, sizeof(identity->process));
+    memcpy(identity->run, s->process[p].session[server].run, SHED_RUN_BYTES);
+}
+
+static void read_clocks(const struct sim *s, unsigned h,
+                        struct shed_exchange *exchange)
+{
+    exchange->now_ms = sim_local_ms(s, s->handle[h].process);
+    exchange->wall_ms =
+        WALL_MS + s->now_ms + s->process[s->handle[h].process].skew_ms;
+}
+
+/* Returns: false: the exchange is over. */
+bool sim_say(struct sim *s, unsigned h, unsigned server, size_t call,
+             struct shed_exchange *exchange)
+{
+    struct shed_args args = {0};
+
+    identify(s, s->handle[h].process, server, &exchange->identity);
+    read_clocks(s, h, exchange);
+    if (!exchange->algorithm->say(exchange, &args))
+        return false;
+    sim_send(s, h, server, call, exchange, &args);
+    return true;
+}
+
+static bool is_too_young(const struct sim *s, unsigned server,
+                         struct shed_exchange *exchange)
+{
+    if (!shed_quorum_is_too_young(s->server_count, exchange,
+                                  s->now_ms - s->server[server].since_ms))
+        return false;
+    (void)shed_fail(&exchange->error, SHED_EREDIS, "too young");
+    (void)shed_exchange_end(exchange, SHED_EXCHANGE_FAILED);
+    return true;
+}
+
+void sim_ask(struct sim *s, unsigned h, unsigned server)
+{
+    static const char *const ops[] = {"asks for", "extends", "gives back",
+                                      "undoes", "advances"};
+    struct shed_exchange *exchange = &s->handle[h].voter[server].exchange;
+
+    if (exchange->op == SHED_LOCK_OP_ACQUIRE && s->way->has_tokens &&
+        s->server_count == 1 && !s->process[s->handle[h].process].is_settled)
+        sim_fail(s, "it asks before its session is known");
+    sim_trace(s, ops[exchange->op], s->handle[h].process, server,
+              exchange->holder.token[0]);
+    if (is_too_young(s, server, exchange) ||
+        !sim_say(s, h, server, SIM_CALLS, exchange))
+        sim_send(s, h, server, SIM_CALLS, exchange, NULL);
+}
+
+static void note_renewal(struct sim *s, const struct sim_request *r,
+                         const struct shed_exchange *exchange)
+{
+    struct sim_call *call = &s->call[sim_find_call(s, &exchange->holder)];
+    uint64_t lost = s->handle[r->handle].machine.lost_generation;
+
+    call->is_renewed_late = s->server_count == 1 && call->generation > 0 &&
+                            call->generation <= lost;
+}
+
+/* Returns: whether the exchange is over. */
+bool sim_hear(struct sim *s, const struct sim_request *r,
+              struct shed_exchange *exchange)
+{
+    struct lock_model_memory memory;
+    bool goes_on;
+
+    if (r->is_broken) {
+        (void)shed_fail(&exchange->error, SHED_EREDIS, "the connection broke");
+        (void)shed_exchange_end(exchange, SHED_EXCHANGE_FAILED);
+        return true;
+    }
+    read_clocks(s, r->handle, exchange);
+    goes_on =
+        exchange->algorithm->hear(exchange, lock_model_say(&r->reply, &memory));
+    if (exchange->op == SHED_LOCK_OP_EXTEND &&
+        exchange->end == SHED_EXCHANGE_YES)
+        note_renewal(s, r, exchange);
+    if (goes_on && sim_say(s, r->handle, r->server, r->call, exchange))
+        return false;
+    if (exchange->end == SHED_EXCHANGE_YES && r->call == SIM_CALLS)
+        (void)is_too_young(s, r->server, exchange);
+    return true;
+}

@@ -9,7 +9,7 @@
  * in the short way; they do so under mu, between two steps, and post to the
  * home reactor if the machine says that it must look (is_posted: one post is
  * enough for all of them). The home reactor makes the steps. The reactors of a
- * quorum's other clients only carry on exchanges, and post what came of them
+ * quorum's other clients only run exchanges, and post what came of them
  * (server.c).
  *
  * A step decides, and perform() acts. Between the two mu is free, so a caller

@@ -68,7 +68,7 @@ static void add_acquire(struct shed_exchange *exchange, struct shed_args *args)
     }
 }
 
-static bool say(struct shed_exchange *exchange, struct shed_args *args)
+static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
     if (exchange->op == SHED_LOCK_OP_RELEASE)
         add(exchange, args, "DEL");
@@ -89,7 +89,7 @@ static bool go_to(struct shed_exchange *exchange, int step)
     return true;
 }
 
-static bool hear_look(struct shed_exchange *exchange, long long pttl)
+static bool on_look(struct shed_exchange *exchange, long long pttl)
 {
     if (pttl == PTTL_NONE)
         return go_to(exchange, STEP_READ);
@@ -108,8 +108,8 @@ static bool is_seen_again(const struct shed_lock_seen *seen, const char *bytes,
 }
 
 /* What has no time to live. */
-static bool hear_read(struct shed_exchange *exchange,
-                      const struct shed_reply *reply)
+static bool on_read(struct shed_exchange *exchange,
+                    const struct shed_reply *reply)
 {
     struct shed_lock_seen *seen = &exchange->memory.of.seen;
     size_t size = 0;
@@ -132,8 +132,8 @@ static bool hear_read(struct shed_exchange *exchange,
     return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 
-static bool hear_acquire(struct shed_exchange *exchange,
-                         const struct shed_reply *reply)
+static bool on_acquire(struct shed_exchange *exchange,
+                       const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
@@ -141,9 +141,9 @@ static bool hear_acquire(struct shed_exchange *exchange,
     case STEP_SET:
         return go_to(exchange, number > 0 ? STEP_EXPIRE : STEP_LOOK);
     case STEP_LOOK:
-        return hear_look(exchange, number);
+        return on_look(exchange, number);
     case STEP_READ:
-        return hear_read(exchange, reply);
+        return on_read(exchange, reply);
     default: /* EXPIRE, REPAIR; 0: it has gone, or was quicker, in between */
         exchange->memory.of.seen.since_ms = 0;
         return number > 0 ? shed_exchange_end(exchange, SHED_EXCHANGE_YES)
@@ -151,12 +151,13 @@ static bool hear_acquire(struct shed_exchange *exchange,
     }
 }
 
-static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
+static bool on_reply(struct shed_exchange *exchange,
+                     const struct shed_reply *reply)
 {
     if (shed_reply_error(reply) != NULL)
         return shed_exchange_fail(exchange, reply);
     if (exchange->op == SHED_LOCK_OP_ACQUIRE)
-        return hear_acquire(exchange, reply);
+        return on_acquire(exchange, reply);
     return shed_exchange_end(exchange, shed_reply_integer(reply) > 0
                                            ? SHED_EXCHANGE_YES
                                            : SHED_EXCHANGE_NO);
@@ -165,5 +166,5 @@ static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
 const struct shed_algorithm shed_lock_expire = {.has_lease = true,
                                                 .can_undo = true,
                                                 .poll_ms = {50, 50},
-                                                .say = say,
-                                                .hear = hear};
+                                                .next_command = next_command,
+                                                .on_reply = on_reply};

@@ -30,7 +30,7 @@ static void add_handle(const struct shed_exchange *exchange,
                   sizeof(exchange->words->handle));
 }
 
-static void say_acquire(struct shed_exchange *exchange, struct shed_args *args,
+static void add_acquire(struct shed_exchange *exchange, struct shed_args *args,
                         bool is_fair)
 {
     begin(exchange, args, SHED_SCRIPT_LOCK_ACQUIRE, is_fair ? "5" : "4",
@@ -51,7 +51,7 @@ static void say_acquire(struct shed_exchange *exchange, struct shed_args *args,
         add_handle(exchange, args);
 }
 
-static void say_release(struct shed_exchange *exchange, struct shed_args *args,
+static void add_release(struct shed_exchange *exchange, struct shed_args *args,
                         bool is_fair)
 {
     begin(exchange, args, SHED_SCRIPT_LOCK_RELEASE, "2", SHED_LOCK_KEY,
@@ -67,17 +67,17 @@ static void say_release(struct shed_exchange *exchange, struct shed_args *args,
     }
 }
 
-static bool say(struct shed_exchange *exchange, struct shed_args *args)
+static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
     bool is_fair = exchange->words->options->fair != 0;
 
     switch (exchange->op) {
     case SHED_LOCK_OP_ACQUIRE:
-        say_acquire(exchange, args, is_fair);
+        add_acquire(exchange, args, is_fair);
         break;
     case SHED_LOCK_OP_RELEASE:
     case SHED_LOCK_OP_UNDO: /* which compares */
-        say_release(exchange, args, is_fair);
+        add_release(exchange, args, is_fair);
         break;
     case SHED_LOCK_OP_EXTEND:
         begin(exchange, args, SHED_SCRIPT_LOCK_EXTEND, "1", SHED_LOCK_KEY,
@@ -94,8 +94,8 @@ static bool say(struct shed_exchange *exchange, struct shed_args *args)
     return true;
 }
 
-static bool hear_acquire(struct shed_exchange *exchange,
-                         const struct shed_reply *reply)
+static bool on_acquire(struct shed_exchange *exchange,
+                       const struct shed_reply *reply)
 {
     const struct shed_reply *kind = shed_reply_at(reply, 0);
     const struct shed_reply *what = shed_reply_at(reply, 1);
@@ -118,12 +118,13 @@ static bool hear_acquire(struct shed_exchange *exchange,
     return shed_exchange_fail(exchange, reply);
 }
 
-static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
+static bool on_reply(struct shed_exchange *exchange,
+                     const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
     if (exchange->op == SHED_LOCK_OP_ACQUIRE)
-        return hear_acquire(exchange, reply);
+        return on_acquire(exchange, reply);
     if (number < 0)
         return shed_exchange_fail(exchange, reply);
     if (exchange->op == SHED_LOCK_OP_ADVANCE)
@@ -140,5 +141,5 @@ const struct shed_algorithm shed_lock_lease = {.has_tokens = true,
                                                .can_undo = true,
                                                .may_repeat = true,
                                                .poll_ms = {100, 100},
-                                               .say = say,
-                                               .hear = hear};
+                                               .next_command = next_command,
+                                               .on_reply = on_reply};

@@ -1,4 +1,4 @@
-/* What all algorithms' exchanges share, and how one is carried on. Its
+/* What all algorithms' exchanges share, and how one is run. Its
  * invariant: an exchange is over when its end is set, and it ends after a
  * bounded number of commands. */
 #include "lock/protocol.h"
@@ -143,22 +143,23 @@ static void read_clocks(struct shed_exchange *exchange)
     exchange->now_ms = shed_now_ms();
 }
 
-bool shed_exchange_say(struct shed_exchange *exchange,
-                       struct shed_session *session, struct shed_args *args)
+bool shed_exchange_next_command(struct shed_exchange *exchange,
+                                struct shed_session *session,
+                                struct shed_args *args)
 {
     *args = (struct shed_args){0};
     shed_session_identify(session, &exchange->identity);
     read_clocks(exchange);
-    return exchange->algorithm->say(exchange, args);
+    return exchange->algorithm->next_command(exchange, args);
 }
 
-bool shed_exchange_hear(struct shed_exchange *exchange,
-                        const struct shed_reply *reply,
-                        const struct shed_error *err)
+bool shed_exchange_on_reply(struct shed_exchange *exchange,
+                            const struct shed_reply *reply,
+                            const struct shed_error *err)
 {
     if (reply != NULL) {
         read_clocks(exchange);
-        return exchange->algorithm->hear(exchange, reply);
+        return exchange->algorithm->on_reply(exchange, reply);
     }
     exchange->error = *err;
     return shed_exchange_end(exchange, err->code == SHED_EDENIED
@@ -166,13 +167,14 @@ bool shed_exchange_hear(struct shed_exchange *exchange,
                                            : SHED_EXCHANGE_FAILED);
 }
 
-void shed_exchange_carry(struct shed_exchange *exchange,
-                         struct shed_links *links, struct shed_session *session,
-                         uint64_t deadline_ms)
+void shed_exchange_run_blocking(struct shed_exchange *exchange,
+                                struct shed_links *links,
+                                struct shed_session *session,
+                                uint64_t deadline_ms)
 {
     struct shed_args args;
 
-    while (shed_exchange_say(exchange, session, &args)) {
+    while (shed_exchange_next_command(exchange, session, &args)) {
         struct shed_error err;
         struct shed_reply *reply = NULL;
         bool goes_on;
@@ -180,7 +182,7 @@ void shed_exchange_carry(struct shed_exchange *exchange,
                                    &exchange->is_repeated, deadline_ms,
                                    &err) != SHED_OK)
             reply = NULL;
-        goes_on = shed_exchange_hear(exchange, reply, &err);
+        goes_on = shed_exchange_on_reply(exchange, reply, &err);
         shed_reply_free(reply);
         if (!goes_on)
             break;

@@ -99,7 +99,7 @@ struct shed_exchange {
     uint64_t number;                /* ADVANCE: the number */
     struct shed_lock_memory memory; /* also of the answer */
     /* how this process is known to the server, and its clocks; set before each
-     * command by whoever carries the exchange */
+     * command by the caller of next_command */
     struct shed_identity identity;
     uint64_t wall_ms, now_ms;
     /* under way: the algorithm's own */
@@ -124,17 +124,18 @@ struct shed_algorithm {
     bool has_tokens; /* fencing tokens, and keys that are named for it */
     bool has_lease;  /* it ends by itself */
     bool can_undo;   /* what a try has left is known from what others set */
-    bool may_repeat; /* an exchange that was carried out twice does no harm */
+    bool may_repeat; /* an exchange that is run twice does no harm */
     /* How long to wait before looking again: while pushes come, and without
      * them. */
     uint64_t poll_ms[SHED_POLLS];
     /* The next command. Returns: false, and the end is set, when there is
      * none. */
-    bool (*say)(struct shed_exchange *exchange, struct shed_args *args);
+    bool (*next_command)(struct shed_exchange *exchange,
+                         struct shed_args *args);
     /* What came back; never NULL, never NOSCRIPT. Returns: true when there is
-     * more to say; false: the end is set. */
-    bool (*hear)(struct shed_exchange *exchange,
-                 const struct shed_reply *reply);
+     * another command; false: the end is set. */
+    bool (*on_reply)(struct shed_exchange *exchange,
+                     const struct shed_reply *reply);
 };
 
 extern const struct shed_algorithm shed_lock_setnx, shed_lock_expire,
@@ -184,18 +185,20 @@ void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
 
 struct shed_links;
 
-/* Carry an exchange on in the caller's thread; may_repeat ones only. */
-void shed_exchange_carry(struct shed_exchange *exchange,
-                         struct shed_links *links, struct shed_session *session,
-                         uint64_t deadline_ms);
+/* Run an exchange to its end in the caller's thread; may_repeat ones only. */
+void shed_exchange_run_blocking(struct shed_exchange *exchange,
+                                struct shed_links *links,
+                                struct shed_session *session,
+                                uint64_t deadline_ms);
 
 /* The same step by step, for the reactor: what to send next, and what
  * came (NULL: nothing, err says why). Both return false when the exchange is
  * over. */
-bool shed_exchange_say(struct shed_exchange *exchange,
-                       struct shed_session *session, struct shed_args *args);
-bool shed_exchange_hear(struct shed_exchange *exchange,
-                        const struct shed_reply *reply,
-                        const struct shed_error *err);
+bool shed_exchange_next_command(struct shed_exchange *exchange,
+                                struct shed_session *session,
+                                struct shed_args *args);
+bool shed_exchange_on_reply(struct shed_exchange *exchange,
+                            const struct shed_reply *reply,
+                            const struct shed_error *err);
 
 #endif

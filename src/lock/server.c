@@ -49,13 +49,14 @@ static bool is_too_young(struct shed_lock_server *s)
 static void on_reply(void *arg, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *err);
 
-/* Returns: false when there is nothing to say: the exchange is over. */
-static bool say(struct shed_lock_server *s)
+/* Returns: false when there is no next command: the exchange is over. */
+static bool send_next(struct shed_lock_server *s)
 {
     struct shed_args args;
 
     assert(shed_reactor_is_current(s->client->reactor));
-    if (is_too_young(s) || !shed_exchange_say(s->exchange, push_of(s), &args))
+    if (is_too_young(s) ||
+        !shed_exchange_next_command(s->exchange, push_of(s), &args))
         return false;
     shed_pipe_call(shed_session_pipe(push_of(s)), &s->call, &args, on_reply, s);
     return true;
@@ -67,7 +68,7 @@ static void on_reply(void *arg, struct shed_reply *reply,
     struct shed_lock_server *s = arg;
 
     (void)trouble;
-    if (shed_exchange_hear(s->exchange, reply, err) && say(s))
+    if (shed_exchange_on_reply(s->exchange, reply, err) && send_next(s))
         return;
     /* it may have restarted while it was asked */
     if (s->exchange->end == SHED_EXCHANGE_YES)
@@ -81,7 +82,7 @@ static void on_reply(void *arg, struct shed_reply *reply,
 static void go(struct shed_lock_server *s)
 {
     /* by a post even at home: on_answer does not come before ask's return */
-    if (!say(s))
+    if (!send_next(s))
         shed_reactor_post(s->home, &s->back);
 }
 

@@ -1,5 +1,5 @@
 /*
- * A server, as one lock reaches it: carries on its voter's exchange over the
+ * A server, as one lock reaches it: runs its voter's exchange over the
  * client's reactor, and tells the lock's home reactor, which is the first
  * client's, how that ended and when the key has changed.
  *
@@ -42,7 +42,7 @@ void shed_lock_server_open(struct shed_lock_server *server);
  * thread. */
 void shed_lock_server_close(struct shed_lock_server *server);
 
-/* Carry on the exchange; on_answer follows, never before the return. None may
+/* Run the exchange; on_answer follows, never before the return. None may
  * be under way. */
 void shed_lock_server_ask(struct shed_lock_server *server);
 

@@ -9,7 +9,7 @@
 
 enum { STEP_SET, STEP_LOOK };
 
-static bool say(struct shed_exchange *exchange, struct shed_args *args)
+static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
     static const char *const acquire[] = {"SETNX", "GET"};
     const char *command = exchange->op == SHED_LOCK_OP_ACQUIRE
@@ -29,8 +29,8 @@ static bool say(struct shed_exchange *exchange, struct shed_args *args)
     return true;
 }
 
-static bool hear_look(struct shed_exchange *exchange,
-                      const struct shed_reply *reply)
+static bool on_look(struct shed_exchange *exchange,
+                    const struct shed_reply *reply)
 {
     if (shed_reply_is_nil(reply))
         return exchange->op == SHED_LOCK_OP_EXTEND
@@ -43,12 +43,13 @@ static bool hear_look(struct shed_exchange *exchange,
                                            : SHED_EXCHANGE_NO);
 }
 
-static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
+static bool on_reply(struct shed_exchange *exchange,
+                     const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
     if (exchange->op == SHED_LOCK_OP_EXTEND || exchange->step == STEP_LOOK)
-        return hear_look(exchange, reply);
+        return on_look(exchange, reply);
     if (number < 0)
         return shed_exchange_fail(exchange, reply);
     if (number > 0 || exchange->op != SHED_LOCK_OP_ACQUIRE)
@@ -58,5 +59,7 @@ static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
     return true;
 }
 
-const struct shed_algorithm shed_lock_setnx = {
-    .can_undo = true, .poll_ms = {500, 100}, .say = say, .hear = hear};
+const struct shed_algorithm shed_lock_setnx = {.can_undo = true,
+                                               .poll_ms = {500, 100},
+                                               .next_command = next_command,
+                                               .on_reply = on_reply};

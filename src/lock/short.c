@@ -57,12 +57,12 @@ bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
             shed_lock_machine_step_back_ms(m, shed_now_ms()) == 0);
 }
 
-static void carry(struct shed_lock *l, struct shed_exchange *exchange)
+static void run_blocking(struct shed_lock *l, struct shed_exchange *exchange)
 {
     exchange->algorithm = l->algorithm;
     exchange->words = &l->words;
-    shed_exchange_carry(exchange, l->home->links, l->home->session,
-                        shed_now_ms() + l->home->command_timeout_ms);
+    shed_exchange_run_blocking(exchange, l->home->links, l->home->session,
+                               shed_now_ms() + l->home->command_timeout_ms);
 }
 
 static enum shed_code exchange_code(const struct shed_exchange *exchange,
@@ -130,7 +130,7 @@ bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r)
 
     shed_count(&l->counters.tries, 1);
     shed_exchange_begin(&exchange, SHED_LOCK_OP_ACQUIRE, &r->holder);
-    carry(l, &exchange);
+    run_blocking(l, &exchange);
     grant.fence = exchange.fence;
     if (take(l, &grant)) {
         r->code = SHED_OK;
@@ -174,7 +174,7 @@ bool shed_lock_release_short(struct shed_lock *l, const struct shed_hold *hold,
     if (!shed_lock_goes_short(l))
         return false;
     shed_exchange_begin(&exchange, SHED_LOCK_OP_RELEASE, &hold->holder);
-    carry(l, &exchange);
+    run_blocking(l, &exchange);
     *code = exchange_code(&exchange, SHED_ELOST);
     /* what failed at once is worth another try, by the engine's connection */
     is_over = exchange.end != SHED_EXCHANGE_FAILED ||

@@ -133,7 +133,7 @@ struct shed_lock_facts {
 
 /* What to do after a step, in the order of the fields. */
 struct shed_lock_act {
-    uint32_t ask;         /* a bit per server: carry on its voter's exchange */
+    uint32_t ask;         /* a bit per server: run its voter's exchange */
     uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
     unsigned lost;        /* holds whose loss is to be told */
     struct shed_error lost_reason;   /* of the last of them */

@@ -42,7 +42,7 @@ static void write_number(char digits[SHED_LOCK_DIGITS], uint64_t number)
                    (unsigned long long)number);
 }
 
-static void say_renewal(struct shed_exchange *exchange, struct shed_args *args)
+static void add_renewal(struct shed_exchange *exchange, struct shed_args *args)
 {
     struct shed_lock_times *times = &exchange->memory.of.times;
     uint64_t from = times->end, to = exchange->number;
@@ -61,7 +61,7 @@ static void say_renewal(struct shed_exchange *exchange, struct shed_args *args)
                            exchange->digits[1], 0);
 }
 
-static bool say(struct shed_exchange *exchange, struct shed_args *args)
+static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
     static const char *const commands[] = {"SETNX", "GET", "GETSET"};
     bool is_release = exchange->op == SHED_LOCK_OP_RELEASE;
@@ -72,7 +72,7 @@ static bool say(struct shed_exchange *exchange, struct shed_args *args)
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     exchange->number = new_stamp(exchange);
     if (exchange->op == SHED_LOCK_OP_EXTEND) {
-        say_renewal(exchange, args);
+        add_renewal(exchange, args);
         return true;
     }
     shed_args_add_text(args, is_release ? "DEL" : commands[exchange->step]);
@@ -120,8 +120,8 @@ static bool refuse(struct shed_exchange *exchange)
 }
 
 /* What stood there is free, or has ended: try for it. */
-static bool hear_look(struct shed_exchange *exchange,
-                      const struct shed_reply *reply)
+static bool on_look(struct shed_exchange *exchange,
+                    const struct shed_reply *reply)
 {
     uint64_t stamp;
 
@@ -135,8 +135,8 @@ static bool hear_look(struct shed_exchange *exchange,
     return true;
 }
 
-static bool hear_swap(struct shed_exchange *exchange,
-                      const struct shed_reply *reply)
+static bool on_swap(struct shed_exchange *exchange,
+                    const struct shed_reply *reply)
 {
     uint64_t old = 0;
 
@@ -145,7 +145,7 @@ static bool hear_swap(struct shed_exchange *exchange,
     return old < now(exchange) ? win(exchange) : lose(exchange, old);
 }
 
-static bool hear_renewal(struct shed_exchange *exchange, long long number)
+static bool on_renewal(struct shed_exchange *exchange, long long number)
 {
     struct shed_lock_times *times = &exchange->memory.of.times;
 
@@ -164,27 +164,30 @@ static bool hear_renewal(struct shed_exchange *exchange, long long number)
     return true;
 }
 
-static bool hear(struct shed_exchange *exchange, const struct shed_reply *reply)
+static bool on_reply(struct shed_exchange *exchange,
+                     const struct shed_reply *reply)
 {
     long long number = shed_reply_integer(reply);
 
     if (shed_reply_error(reply) != NULL)
         return shed_exchange_fail(exchange, reply);
     if (exchange->op == SHED_LOCK_OP_EXTEND)
-        return hear_renewal(exchange, number);
+        return on_renewal(exchange, number);
     if (exchange->op != SHED_LOCK_OP_ACQUIRE && number <= 0)
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     if (exchange->op == SHED_LOCK_OP_RELEASE)
         return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
     if (exchange->step == STEP_LOOK)
-        return hear_look(exchange, reply);
+        return on_look(exchange, reply);
     if (exchange->step == STEP_SWAP)
-        return hear_swap(exchange, reply);
+        return on_swap(exchange, reply);
     if (number > 0)
         return win(exchange);
     exchange->step = STEP_LOOK;
     return true;
 }
 
-const struct shed_algorithm shed_lock_timestamp = {
-    .has_lease = true, .poll_ms = {500, 100}, .say = say, .hear = hear};
+const struct shed_algorithm shed_lock_timestamp = {.has_lease = true,
+                                                   .poll_ms = {500, 100},
+                                                   .next_command = next_command,
+                                                   .on_reply = on_reply};

@@ -248,7 +248,7 @@ static void begin(struct shed_exchange *exchange,
     shed_exchange_begin(exchange, op, &holder);
 }
 
-static bool hear_real(struct shed_exchange *exchange, struct shed_args *args)
+static bool execute_real(struct shed_exchange *exchange, struct shed_args *args)
 {
     char digits[SHED_SCRIPT_DIGITS];
     bool is_script = args->size[0] == strlen("EVALSHA");
@@ -264,14 +264,14 @@ static bool hear_real(struct shed_exchange *exchange, struct shed_args *args)
     if (whole->type == REDIS_REPLY_ERROR)
         ck_abort_msg("%s", whole->str);
     reply = is_script ? whole->element[1] : whole;
-    goes_on = exchange->algorithm->hear(
+    goes_on = exchange->algorithm->on_reply(
         exchange, (const struct shed_reply *)(void *)reply);
     freeReplyObject(whole);
     return goes_on;
 }
 
-static bool hear_model(struct shed_exchange *exchange,
-                       const struct shed_args *args)
+static bool execute_model(struct shed_exchange *exchange,
+                          const struct shed_args *args)
 {
     struct lock_model_memory room;
     struct lock_model_call call = {0};
@@ -279,11 +279,12 @@ static bool hear_model(struct shed_exchange *exchange,
 
     lock_model_read(&call, exchange->script, args);
     lock_model_execute(&model, &call, &reply);
-    return exchange->algorithm->hear(exchange, lock_model_say(&reply, &room));
+    return exchange->algorithm->on_reply(exchange,
+                                         lock_model_to_reply(&reply, &room));
 }
 
-static void carry(struct shed_exchange *exchange, unsigned side,
-                  uint64_t wall_ms)
+static void run_commands(struct shed_exchange *exchange, unsigned side,
+                         uint64_t wall_ms)
 {
     struct shed_args args;
     bool goes_on = true;
@@ -292,10 +293,10 @@ static void carry(struct shed_exchange *exchange, unsigned side,
         args = (struct shed_args){0};
         exchange->wall_ms = wall_ms;
         exchange->now_ms = wall_ms;
-        if (!exchange->algorithm->say(exchange, &args))
+        if (!exchange->algorithm->next_command(exchange, &args))
             return;
-        goes_on = side == 0 ? hear_real(exchange, &args)
-                            : hear_model(exchange, &args);
+        goes_on = side == 0 ? execute_real(exchange, &args)
+                            : execute_model(exchange, &args);
     }
 }
 
@@ -337,7 +338,7 @@ static void run_exchange(const struct scenario *scenario,
             exchange.lease_ms = 0;
         if (op == SHED_LOCK_OP_ADVANCE)
             exchange.number = strtoull(who, NULL, 10);
-        carry(&exchange, side, wall_ms);
+        run_commands(&exchange, side, wall_ms);
         memory[side][number_of_holder(letter)] = exchange.memory;
         describe(&exchange, end, sizeof(end));
         ck_assert_msg(strcmp(end, step->end) == 0, "%s: %s: %s: %s, not %s",

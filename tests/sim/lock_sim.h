@@ -266,12 +266,12 @@ void sim_on_epoch(struct sim *sim, unsigned process, unsigned server);
 
 /* lock_sim_exchange.c: between a machine and the network. */
 void sim_ask(struct sim *sim, unsigned handle, unsigned server);
-/* Say what comes next; false: the exchange is over. */
-bool sim_say(struct sim *sim, unsigned handle, unsigned server, size_t call,
-             struct shed_exchange *exchange);
-/* Hear a reply, and go on; true: the exchange is over. */
-bool sim_hear(struct sim *sim, const struct sim_request *request,
-              struct shed_exchange *exchange);
+/* Send the next command; false: the exchange is over. */
+bool sim_send_next(struct sim *sim, unsigned handle, unsigned server,
+                   size_t call, struct shed_exchange *exchange);
+/* Take a reply, and send the next command; true: the exchange is over. */
+bool sim_take_reply(struct sim *sim, const struct sim_request *request,
+                    struct shed_exchange *exchange);
 
 /* lock_sim_left.c. */
 void sim_check_orphans(struct sim *sim);

@@ -30,14 +30,14 @@ static void read_clocks(const struct sim *s, unsigned h,
 }
 
 /* Returns: false: the exchange is over. */
-bool sim_say(struct sim *s, unsigned h, unsigned server, size_t call,
-             struct shed_exchange *exchange)
+bool sim_send_next(struct sim *s, unsigned h, unsigned server, size_t call,
+                   struct shed_exchange *exchange)
 {
     struct shed_args args = {0};
 
     identify(s, s->handle[h].process, server, &exchange->identity);
     read_clocks(s, h, exchange);
-    if (!exchange->algorithm->say(exchange, &args))
+    if (!exchange->algorithm->next_command(exchange, &args))
         return false;
     sim_send(s, h, server, call, exchange, &args);
     return true;
@@ -66,7 +66,7 @@ void sim_ask(struct sim *s, unsigned h, unsigned server)
     sim_trace(s, ops[exchange->op], s->handle[h].process, server,
               exchange->holder.token[0]);
     if (is_too_young(s, server, exchange) ||
-        !sim_say(s, h, server, SIM_CALLS, exchange))
+        !sim_send_next(s, h, server, SIM_CALLS, exchange))
         sim_send(s, h, server, SIM_CALLS, exchange, NULL);
 }
 
@@ -81,8 +81,8 @@ static void note_renewal(struct sim *s, const struct sim_request *r,
 }
 
 /* Returns: whether the exchange is over. */
-bool sim_hear(struct sim *s, const struct sim_request *r,
-              struct shed_exchange *exchange)
+bool sim_take_reply(struct sim *s, const struct sim_request *r,
+                    struct shed_exchange *exchange)
 {
     struct lock_model_memory memory;
     bool goes_on;
@@ -93,12 +93,12 @@ bool sim_hear(struct sim *s, const struct sim_request *r,
         return true;
     }
     read_clocks(s, r->handle, exchange);
-    goes_on =
-        exchange->algorithm->hear(exchange, lock_model_say(&r->reply, &memory));
+    goes_on = exchange->algorithm->on_reply(
+        exchange, lock_model_to_reply(&r->reply, &memory));
     if (exchange->op == SHED_LOCK_OP_EXTEND &&
         exchange->end == SHED_EXCHANGE_YES)
         note_renewal(s, r, exchange);
-    if (goes_on && sim_say(s, r->handle, r->server, r->call, exchange))
+    if (goes_on && sim_send_next(s, r->handle, r->server, r->call, exchange))
         return false;
     if (exchange->end == SHED_EXCHANGE_YES && r->call == SIM_CALLS)
         (void)is_too_young(s, r->server, exchange);

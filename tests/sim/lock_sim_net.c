@@ -104,7 +104,7 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
     r->handle = handle;
     r->call = call;
     r->copies = 1;
-    if (args == NULL) { /* there was nothing to say */
+    if (args == NULL) { /* there is no command */
         plan_request(s, 0, SIM_REPLY, index);
         return;
     }

@@ -246,7 +246,7 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
                                             .lease_ms = call->request.lease_ms};
     shed_exchange_begin(&call->exchange, op, &call->request.holder);
     s->handle[call->handle].busy_calls += op == SHED_LOCK_OP_ACQUIRE;
-    (void)sim_say(s, call->handle, 0, index_of(s, call), &call->exchange);
+    (void)sim_send_next(s, call->handle, 0, index_of(s, call), &call->exchange);
 }
 
 static void plan_call_event(struct sim *s, const struct sim_call *call,
@@ -469,7 +469,7 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
     r->has_reply = true;
     r->is_used = r->pending > 0;
     copy = *r; /* its place may be taken now */
-    if (is_heard && (!copy.was_sent || sim_hear(s, &copy, exchange)))
+    if (is_heard && (!copy.was_sent || sim_take_reply(s, &copy, exchange)))
         finish(s, &copy);
 }
 

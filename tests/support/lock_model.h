@@ -83,7 +83,7 @@ struct lock_model_text lock_model_text(const void *bytes, size_t size);
 /* A number in decimal. */
 uint64_t lock_model_number(const struct lock_model_text *text);
 
-/* The command that an exchange has just said. */
+/* The command that an exchange has just made. */
 void lock_model_read(struct lock_model_call *call, enum shed_script script,
                      const struct shed_args *args);
 
@@ -97,14 +97,15 @@ void lock_model_expire(struct lock_model *model);
 /* Lose all data. */
 void lock_model_flush(struct lock_model *model);
 
-/* A reply in the form that an exchange hears; it lives as long as memory. */
+/* A reply in the form that an exchange takes; it lives as long as memory. */
 struct lock_model_memory {
     redisReply whole, part[2];
     redisReply *parts[2];
     char digits[24];
 };
-const struct shed_reply *lock_model_say(const struct lock_model_reply *reply,
-                                        struct lock_model_memory *memory);
+const struct shed_reply *
+lock_model_to_reply(const struct lock_model_reply *reply,
+                    struct lock_model_memory *memory);
 
 /* Whether the lock is this holder's, in the record of LEASE or as plain text.
  */

@@ -67,8 +67,9 @@ static redisReply string_of(const char *at, size_t size)
         .type = REDIS_REPLY_STRING, .str = (char *)(uintptr_t)at, .len = size};
 }
 
-const struct shed_reply *lock_model_say(const struct lock_model_reply *reply,
-                                        struct lock_model_memory *m)
+const struct shed_reply *
+lock_model_to_reply(const struct lock_model_reply *reply,
+                    struct lock_model_memory *m)
 {
     static const char *const kinds[] = {"HELD", "TAKEN"};
     redisReply number = {.type = REDIS_REPLY_INTEGER,

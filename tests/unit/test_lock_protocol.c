@@ -194,12 +194,12 @@ static void run_command(struct world *w, struct process *p)
 
     p->exchange.now_ms = w->store.now_ms;
     p->exchange.wall_ms = w->store.now_ms + p->skew_ms;
-    if (!p->exchange.algorithm->say(&p->exchange, &args)) {
+    if (!p->exchange.algorithm->next_command(&p->exchange, &args)) {
         end_exchange(w, p);
         return;
     }
     reply = parse_reply(execute(&w->store, p->exchange.script, &args));
-    goes_on = p->exchange.algorithm->hear(&p->exchange, reply);
+    goes_on = p->exchange.algorithm->on_reply(&p->exchange, reply);
     shed_reply_free(reply);
     if (!goes_on)
         end_exchange(w, p);

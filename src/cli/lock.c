@@ -107,8 +107,8 @@ static void print_waiters(const struct cli_lock *lock)
 
 static void print_lock(const struct cli_lock *lock)
 {
-    cli_print_escaped(stdout, lock->words.key[SHED_LOCK_KEY].at,
-                      lock->words.key[SHED_LOCK_KEY].size, SIZE_MAX);
+    cli_print_escaped(stdout, lock->spec.key[SHED_LOCK_KEY].at,
+                      lock->spec.key[SHED_LOCK_KEY].size, SIZE_MAX);
     printf("  %s\n", describe(lock));
     if (lock->state == CLI_LOCK_HELD)
         print_holder(lock);
@@ -161,8 +161,8 @@ static json_t *lock_json(const struct cli_lock *lock)
     json_t *object = json_object();
 
     cli_json_set_bytes(object, "name", lock->name, lock->name_size);
-    cli_json_set_bytes(object, "redis_key", lock->words.key[SHED_LOCK_KEY].at,
-                       lock->words.key[SHED_LOCK_KEY].size);
+    cli_json_set_bytes(object, "redis_key", lock->spec.key[SHED_LOCK_KEY].at,
+                       lock->spec.key[SHED_LOCK_KEY].size);
     json_object_set_new(object, "state", json_string(state_names[lock->state]));
     json_object_set_new(object, "is_exact_key", json_boolean(lock->is_exact));
     json_object_set_new(object, "holder",
@@ -222,8 +222,8 @@ static long long remove_lock(struct cli_redis *redis,
     shed_args_add_text(&args, "EVAL");
     shed_args_add_text(&args, script);
     shed_args_add_text(&args, "1");
-    shed_args_add(&args, lock->words.key[SHED_LOCK_KEY].at,
-                  lock->words.key[SHED_LOCK_KEY].size);
+    shed_args_add(&args, lock->spec.key[SHED_LOCK_KEY].at,
+                  lock->spec.key[SHED_LOCK_KEY].size);
     shed_args_add(&args, record, size);
     shed_args_add_text(&args, channel);
     reply = cli_redis_check(redis, cli_redis_call(redis, &args), "EVAL");

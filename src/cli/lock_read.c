@@ -50,8 +50,7 @@ static void send_key(struct cli_redis *redis, const struct cli_lock *lock,
     struct shed_args args = {0};
 
     shed_args_add_text(&args, command);
-    shed_args_add(&args, lock->words.key[which].at,
-                  lock->words.key[which].size);
+    shed_args_add(&args, lock->spec.key[which].at, lock->spec.key[which].size);
     for (const char *at = rest; *at != '\0';) {
         size_t size = strcspn(at, " ");
         shed_args_add(&args, at, size);
@@ -64,8 +63,8 @@ static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
 {
     lock->is_exact = is_exact;
     lock->options.exact_key = is_exact;
-    lock->words.options = &lock->options;
-    (void)shed_lock_keys_name(&lock->words, true, lock->name, lock->name_size,
+    lock->spec.options = &lock->options;
+    (void)shed_lock_keys_name(&lock->spec, true, lock->name, lock->name_size,
                               lock->room);
     shed_reply_free(lock->reply);
     send_key(redis, lock, "GET", SHED_LOCK_KEY, "");

@@ -29,8 +29,8 @@ struct cli_waiter {
 struct cli_lock {
     const char *name;
     size_t name_size;
-    struct shed_lock_options options; /* which the words point to */
-    struct shed_lock_words words;
+    struct shed_lock_options options; /* which the spec points to */
+    struct shed_lock_spec spec;
     char *room; /* which they point into */
     bool is_exact;
     enum cli_lock_state state;

@@ -315,7 +315,7 @@ enum shed_code shed_lock_engine_open(struct shed_lock *l,
                                      struct shed_error *err)
 {
     shed_lock_machine_init(&l->machine, l->voter, l->count, l->algorithm,
-                           &l->words, l->home->command_timeout_ms,
+                           &l->spec, l->home->command_timeout_ms,
                            l->home->address->text);
     l->post.run = on_post;
     l->timer_at_ms = UINT64_MAX;

@@ -16,9 +16,9 @@ struct shed_lock {
     pid_t pid;
     struct shed_client *home;
     struct shed_lock_options options;
-    struct shed_lock_words words;
+    struct shed_lock_spec spec;
     const struct shed_algorithm *algorithm;
-    const char *name; /* in the first of the words' keys */
+    const char *name; /* in the first of the spec's keys */
     size_t name_size;
     size_t count;
     struct shed_voter *voter; /* count of them, behind the servers */

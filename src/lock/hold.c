@@ -23,7 +23,7 @@ static void renew_at(struct shed_hold *h, uint64_t at_ms)
 static void set_times(struct shed_hold *h, const struct shed_exchange *exchange,
                       uint64_t asked_ms)
 {
-    const struct shed_lock_options *o = exchange->words->options;
+    const struct shed_lock_options *o = exchange->spec->options;
 
     h->lease_ms = exchange->lease_ms;
     h->renew_at_ms = UINT64_MAX;

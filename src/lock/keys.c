@@ -30,12 +30,12 @@ static char *put_text(char *at, const char *text)
     return put(at, text, strlen(text));
 }
 
-const char *shed_lock_keys_name(struct shed_lock_words *words, bool has_sides,
+const char *shed_lock_keys_name(struct shed_lock_spec *spec, bool has_sides,
                                 const void *name, size_t name_size, char *room)
 {
     static const char *const suffixes[SHED_LOCK_KEYS] = {"",   ":f", ":s",
                                                          ":q", ":o", ":w"};
-    bool is_exact = !has_sides || words->options->exact_key != 0;
+    bool is_exact = !has_sides || spec->options->exact_key != 0;
     struct shed_tag tag = {.at = name, .size = name_size};
 
     if (is_exact && has_sides)
@@ -51,8 +51,8 @@ const char *shed_lock_keys_name(struct shed_lock_words *words, bool has_sides,
         if (is_exact)
             room = put(room, name, name_size);
         room = put_text(room, suffixes[i]);
-        words->key[i].at = begin;
-        words->key[i].size = (size_t)(room - begin);
+        spec->key[i].at = begin;
+        spec->key[i].size = (size_t)(room - begin);
     }
-    return words->key[SHED_LOCK_KEY].at + (is_exact ? 0 : strlen(PREFIX "{"));
+    return spec->key[SHED_LOCK_KEY].at + (is_exact ? 0 : strlen(PREFIX "{"));
 }

@@ -15,10 +15,10 @@
 /* The room that shed_lock_keys_name needs for a name. */
 size_t shed_lock_keys_bytes(size_t name_size);
 
-/* Set the words' keys, which are written to room; with options->exact_key the
+/* Set the spec's keys, which are written to room; with options->exact_key the
  * first is the name. Without has_sides there are no others, and the first is
  * always the name. Returns: the name, in the first key. */
-const char *shed_lock_keys_name(struct shed_lock_words *words, bool has_sides,
+const char *shed_lock_keys_name(struct shed_lock_spec *spec, bool has_sides,
                                 const void *name, size_t name_size, char *room);
 
 #endif

@@ -26,8 +26,7 @@ static void add_identity(struct shed_exchange *exchange, struct shed_args *args)
 static void add_handle(const struct shed_exchange *exchange,
                        struct shed_args *args)
 {
-    shed_args_add(args, exchange->words->handle,
-                  sizeof(exchange->words->handle));
+    shed_args_add(args, exchange->spec->handle, sizeof(exchange->spec->handle));
 }
 
 static void add_acquire(struct shed_exchange *exchange, struct shed_args *args,
@@ -44,7 +43,7 @@ static void add_acquire(struct shed_exchange *exchange, struct shed_args *args,
     shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
     add_identity(exchange, args);
     shed_exchange_add_number(exchange, 1, args,
-                             exchange->words->options->death_grace_ms);
+                             exchange->spec->options->death_grace_ms);
     if (is_fair)
         shed_exchange_add_number(exchange, 2, args, exchange->holder.wait_ms);
     else
@@ -69,7 +68,7 @@ static void add_release(struct shed_exchange *exchange, struct shed_args *args,
 
 static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
-    bool is_fair = exchange->words->options->fair != 0;
+    bool is_fair = exchange->spec->options->fair != 0;
 
     switch (exchange->op) {
     case SHED_LOCK_OP_ACQUIRE:

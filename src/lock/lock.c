@@ -119,14 +119,14 @@ static struct shed_lock *create(struct shed_client *const *clients,
     l->pid = clients[0]->pid;
     l->home = clients[0];
     l->options = *options;
-    l->words.options = &l->options;
+    l->spec.options = &l->options;
     l->algorithm = shed_algorithm_of(options);
     l->count = count;
     l->voter = (struct shed_voter *)(void *)&l->server[count];
     for (size_t i = 0; i < count; i++)
         l->server[i].client = shed_client_ref(clients[i]);
     /* the keys are behind the handle, in one piece */
-    l->name = shed_lock_keys_name(&l->words, l->algorithm->has_tokens, name,
+    l->name = shed_lock_keys_name(&l->spec, l->algorithm->has_tokens, name,
                                   name_size, (char *)(l + 1) + servers_bytes);
     l->name_size = name_size;
     return l;
@@ -162,7 +162,7 @@ enum shed_code shed_lock_open_quorum(struct shed_client *const *clients,
     l = create(clients, count, name.data, name.size, &o);
     if (l == NULL)
         return shed_fail_nomem(err, "a lock");
-    code = shed_random_token(l->words.handle, sizeof(l->words.handle), err);
+    code = shed_random_token(l->spec.handle, sizeof(l->spec.handle), err);
     if (code == SHED_OK)
         code = shed_lock_engine_open(l, err);
     if (code != SHED_OK) {

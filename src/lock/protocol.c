@@ -59,9 +59,8 @@ void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
 void shed_exchange_add_key(const struct shed_exchange *exchange,
                            struct shed_args *args, int i)
 {
-    assert(i >= 0 && i < SHED_LOCK_KEYS && exchange->words->key[i].at != NULL);
-    shed_args_add(args, exchange->words->key[i].at,
-                  exchange->words->key[i].size);
+    assert(i >= 0 && i < SHED_LOCK_KEYS && exchange->spec->key[i].at != NULL);
+    shed_args_add(args, exchange->spec->key[i].at, exchange->spec->key[i].size);
 }
 
 void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,

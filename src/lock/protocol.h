@@ -46,7 +46,6 @@ struct shed_lock_holder {
                           after what is sent now */
 };
 
-/* What all exchanges of a lock share; set when it is opened. */
 enum { /* the keys of a lock, in the order of the scripts' KEYS */
        SHED_LOCK_KEY,
        SHED_LOCK_KEY_COUNTER,
@@ -57,7 +56,8 @@ enum { /* the keys of a lock, in the order of the scripts' KEYS */
        SHED_LOCK_KEYS
 };
 
-struct shed_lock_words {
+/* What a lock is, for all its exchanges; set when it is opened. */
+struct shed_lock_spec {
     struct {
         const char *at;
         size_t size;
@@ -92,7 +92,7 @@ struct shed_algorithm;
 struct shed_exchange {
     /* the question */
     const struct shed_algorithm *algorithm;
-    const struct shed_lock_words *words;
+    const struct shed_lock_spec *spec;
     enum shed_lock_op op;
     struct shed_lock_holder holder;
     uint64_t lease_ms;

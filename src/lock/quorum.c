@@ -110,5 +110,5 @@ bool shed_quorum_is_too_young(size_t servers,
                               uint64_t age_ms)
 {
     return servers > 1 && exchange->op == SHED_LOCK_OP_ACQUIRE &&
-           age_ms < exchange->words->options->lease_ms;
+           age_ms < exchange->spec->options->lease_ms;
 }

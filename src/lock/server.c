@@ -169,8 +169,8 @@ void shed_lock_server_open(struct shed_lock_server *s)
     s->back.run = end_posted;
     s->change.run = tell;
     s->listener = (struct shed_listener){
-        .key = s->exchange->words->key[SHED_LOCK_KEY].at,
-        .key_size = s->exchange->words->key[SHED_LOCK_KEY].size,
+        .key = s->exchange->spec->key[SHED_LOCK_KEY].at,
+        .key_size = s->exchange->spec->key[SHED_LOCK_KEY].size,
         .on_change = on_change,
         .on_epoch = on_epoch};
     shed_reactor_run(s->client->reactor, listen_on_reactor, s);

@@ -35,7 +35,7 @@ struct shed_lock_server {
 };
 
 /* Begin to hear of changes. The fields set at creation and exchange are set,
- * with its words. Not on a reactor thread. */
+ * with its spec. Not on a reactor thread. */
 void shed_lock_server_open(struct shed_lock_server *server);
 
 /* Hear of no more changes. No exchange may be under way. Not on a reactor

@@ -60,7 +60,7 @@ bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
 static void run_blocking(struct shed_lock *l, struct shed_exchange *exchange)
 {
     exchange->algorithm = l->algorithm;
-    exchange->words = &l->words;
+    exchange->spec = &l->spec;
     shed_exchange_run_blocking(exchange, l->home->links, l->home->session,
                                shed_now_ms() + l->home->command_timeout_ms);
 }

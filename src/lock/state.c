@@ -238,20 +238,20 @@ bool shed_lock_is_engaged(const struct shed_lock_machine *m)
 void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_voter *voter, size_t count,
                             const struct shed_algorithm *algorithm,
-                            const struct shed_lock_words *words,
+                            const struct shed_lock_spec *spec,
                             uint64_t command_timeout_ms, const char *where)
 {
     assert(count > 0 && count <= SHED_LOCK_CLIENTS_MAX);
     *m = (struct shed_lock_machine){
-        .options = words->options,
+        .options = spec->options,
         .algorithm = algorithm,
         .where = where,
         .count = count,
-        .rules = shed_quorum_rules(count, words->options->lease_ms,
+        .rules = shed_quorum_rules(count, spec->options->lease_ms,
                                    command_timeout_ms),
         .voter = voter,
         .retry_at_ms = UINT64_MAX,
-        .round.question = {.algorithm = algorithm, .words = words}};
+        .round.question = {.algorithm = algorithm, .spec = spec}};
     shed_lock_queue_init(&m->acquires);
     shed_lock_queue_init(&m->others);
     for (size_t i = 0; i < count; i++)

@@ -143,12 +143,12 @@ struct shed_lock_act {
 
 _Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
 
-/* voter: count of them, not initialised. where, options, algorithm and words
+/* voter: count of them, not initialised. where, options, algorithm and spec
  * must live as long. */
 void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_voter *voter, size_t count,
                             const struct shed_algorithm *algorithm,
-                            const struct shed_lock_words *words,
+                            const struct shed_lock_spec *spec,
                             uint64_t command_timeout_ms, const char *where);
 
 /* Between steps. After each of these, is_due tells whether a step must follow;

@@ -21,7 +21,7 @@ enum { MS_PER_S = 1000, DECIMAL = 10, DIGITS_MAX = 18 };
 /* What is counted in: ms, or seconds. */
 static uint64_t unit_ms(const struct shed_exchange *exchange)
 {
-    return exchange->words->options->in_seconds ? MS_PER_S : 1;
+    return exchange->spec->options->in_seconds ? MS_PER_S : 1;
 }
 
 static uint64_t now(const struct shed_exchange *exchange)

@@ -30,18 +30,18 @@ static void tear_down(void)
 static void check_slots(const char *name, size_t size)
 {
     struct shed_lock_options o = exact(SHED_LOCK_LEASE);
-    struct shed_lock_words words = {.options = &o};
+    struct shed_lock_spec spec = {.options = &o};
     char *room = malloc(shed_lock_keys_bytes(size));
     long long slot = server_int(&server, "CLUSTER KEYSLOT %b", name, size);
 
     ck_assert_ptr_nonnull(room);
-    ck_assert_ptr_eq(shed_lock_keys_name(&words, true, name, size, room), room);
-    ck_assert_mem_eq(words.key[SHED_LOCK_KEY].at, name, size);
-    ck_assert_uint_eq(words.key[SHED_LOCK_KEY].size, size);
+    ck_assert_ptr_eq(shed_lock_keys_name(&spec, true, name, size, room), room);
+    ck_assert_mem_eq(spec.key[SHED_LOCK_KEY].at, name, size);
+    ck_assert_uint_eq(spec.key[SHED_LOCK_KEY].size, size);
     for (int i = 0; i < SHED_LOCK_KEYS; i++)
-        ck_assert_msg(server_int(&server, "CLUSTER KEYSLOT %b", words.key[i].at,
-                                 words.key[i].size) == slot,
-                      "%.*s of %.*s", (int)words.key[i].size, words.key[i].at,
+        ck_assert_msg(server_int(&server, "CLUSTER KEYSLOT %b", spec.key[i].at,
+                                 spec.key[i].size) == slot,
+                      "%.*s of %.*s", (int)spec.key[i].size, spec.key[i].at,
                       (int)size, name);
     free(room);
 }
@@ -92,20 +92,20 @@ START_TEST(the_side_keys_of_a_lock_are_its_own)
     enum { NAMES = sizeof(names) / sizeof(*names), BYTES = 256 };
     struct shed_lock_options o[] = {options_of(SHED_LOCK_LEASE),
                                     exact(SHED_LOCK_LEASE)};
-    struct shed_lock_words words[2 * NAMES];
+    struct shed_lock_spec spec[2 * NAMES];
     char room[2 * NAMES][BYTES];
 
     for (int i = 0; i < 2 * NAMES; i++) {
         const char *name = names[i / 2];
-        words[i] = (struct shed_lock_words){.options = &o[i % 2]};
+        spec[i] = (struct shed_lock_spec){.options = &o[i % 2]};
         ck_assert_uint_le(shed_lock_keys_bytes(strlen(name)), BYTES);
-        (void)shed_lock_keys_name(&words[i], true, name, strlen(name), room[i]);
+        (void)shed_lock_keys_name(&spec[i], true, name, strlen(name), room[i]);
         for (int j = 0; j < i; j++)
             for (int k = 0; k < SHED_LOCK_KEYS * SHED_LOCK_KEYS; k++) {
                 int one = k / SHED_LOCK_KEYS, two = k % SHED_LOCK_KEYS;
-                ck_assert(words[i].key[one].size != words[j].key[two].size ||
-                          memcmp(words[i].key[one].at, words[j].key[two].at,
-                                 words[i].key[one].size) != 0);
+                ck_assert(spec[i].key[one].size != spec[j].key[two].size ||
+                          memcmp(spec[i].key[one].at, spec[j].key[two].at,
+                                 spec[i].key[one].size) != 0);
             }
     }
 }

@@ -185,13 +185,13 @@ static const struct scenario scenarios[] = {
 static struct server server;
 static struct lock_model model;
 static struct shed_lock_options options;
-static struct shed_lock_words words = {.key = {{KEY, sizeof(KEY) - 1},
-                                               {KEY ":f", sizeof(KEY) + 1},
-                                               {KEY ":s", sizeof(KEY) + 1},
-                                               {KEY ":q", sizeof(KEY) + 1},
-                                               {KEY ":o", sizeof(KEY) + 1},
-                                               {KEY ":w", sizeof(KEY) + 1}},
-                                       .options = &options};
+static struct shed_lock_spec spec = {.key = {{KEY, sizeof(KEY) - 1},
+                                             {KEY ":f", sizeof(KEY) + 1},
+                                             {KEY ":s", sizeof(KEY) + 1},
+                                             {KEY ":q", sizeof(KEY) + 1},
+                                             {KEY ":o", sizeof(KEY) + 1},
+                                             {KEY ":w", sizeof(KEY) + 1}},
+                                     .options = &options};
 static redisContext *commands, *channels[SEVERAL];
 static uint64_t last_number[2]; /* of the real one, of the model */
 static struct shed_lock_memory memory[2][SEVERAL];
@@ -235,10 +235,10 @@ static void begin(struct shed_exchange *exchange,
     memset(holder.token, letter, sizeof(holder.token));
     memset(holder.token_hex, letter, sizeof(holder.token_hex) - 1);
     /* a is by A's handle */
-    memset(words.handle, letter & ~('a' - 'A'), sizeof(words.handle));
+    memset(spec.handle, letter & ~('a' - 'A'), sizeof(spec.handle));
     *exchange = (struct shed_exchange){
         .algorithm = scenario->way,
-        .words = &words,
+        .spec = &spec,
         .lease_ms = LEASE_MS,
         .memory = memory[side][number_of_holder(letter)]};
     snprintf(process, sizeof(process), "%016x", number_of_holder(letter));

@@ -88,7 +88,7 @@ struct sim_server {
 struct sim_handle {
     enum { SIM_UNUSED, SIM_IN_USE, SIM_GONE } life;
     unsigned process;
-    struct shed_lock_words words;
+    struct shed_lock_spec spec;
     struct shed_lock_machine machine;
     struct shed_voter voter[SIM_SERVERS];
     uint64_t timer_at_ms; /* by the process's clock */

@@ -242,7 +242,7 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
     call->asked_ms = local_ms(s, call->handle);
     call->epochs = handle->machine.epochs;
     call->exchange = (struct shed_exchange){.algorithm = s->way,
-                                            .words = &handle->words,
+                                            .spec = &handle->spec,
                                             .lease_ms = call->request.lease_ms};
     shed_exchange_begin(&call->exchange, op, &call->request.holder);
     s->handle[call->handle].busy_calls += op == SHED_LOCK_OP_ACQUIRE;
@@ -579,16 +579,16 @@ void sim_open_handle(struct sim *s, unsigned p)
 
     *handle = (struct sim_handle){.life = SIM_IN_USE,
                                   .process = p,
-                                  .words.options = &s->options,
+                                  .spec.options = &s->options,
                                   .timer_at_ms = UINT64_MAX};
     for (int i = 0; i < SHED_LOCK_KEYS; i++) {
-        handle->words.key[i].at = keys[i];
-        handle->words.key[i].size = strlen(keys[i]);
+        handle->spec.key[i].at = keys[i];
+        handle->spec.key[i].size = strlen(keys[i]);
     }
-    memset(handle->words.handle, (int)('A' + s->handle_count),
-           sizeof(handle->words.handle));
+    memset(handle->spec.handle, (int)('A' + s->handle_count),
+           sizeof(handle->spec.handle));
     s->options.on_lost = s->is_watched ? on_lost : NULL;
     shed_lock_machine_init(&handle->machine, handle->voter, s->server_count,
-                           s->way, &handle->words, SIM_TIMEOUT_MS, "redis");
+                           s->way, &handle->spec, SIM_TIMEOUT_MS, "redis");
     s->handle_count++;
 }

@@ -257,13 +257,13 @@ static void move(struct world *w, struct process *p)
 
 /* Every process may move once in a round of 1 ms at most, in any order. */
 static void run(struct world *w, const struct shed_algorithm *way,
-                const struct shed_lock_words *words, uint64_t seed)
+                const struct shed_lock_spec *spec, uint64_t seed)
 {
     w->random = seed * 2654435761U + 1;
     w->store.now_ms = 1000000;
     for (unsigned i = 0; i < PROCESSES; i++) {
         w->process[i].exchange.algorithm = way;
-        w->process[i].exchange.words = words;
+        w->process[i].exchange.spec = spec;
     }
     for (unsigned i = 0; i < STEPS; i++) {
         uint64_t first = draw(w, PROCESSES);
@@ -280,14 +280,14 @@ static const struct shed_algorithm *const ways[] = {
 enum { SETNX, EXPIRE, TIMESTAMP, WAYS };
 
 static struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
-static const struct shed_lock_words words = {.key = {{"k", 1}},
-                                             .options = &options};
+static const struct shed_lock_spec spec = {.key = {{"k", 1}},
+                                           .options = &options};
 
 START_TEST(no_order_of_commands_lets_two_in)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {0};
-        run(&w, ways[_i], &words, seed);
+        run(&w, ways[_i], &spec, seed);
         ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
         ck_assert_msg(w.entries > STEPS / 40, "seed %llu: %u entries",
                       (unsigned long long)seed, w.entries);
@@ -300,7 +300,7 @@ START_TEST(a_death_at_any_command_is_got_over)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {.has_crashes = true};
-        run(&w, ways[_i], &words, seed);
+        run(&w, ways[_i], &spec, seed);
         ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
         /* it is taken again, whatever stands there */
         w.has_crashes = false;
@@ -322,7 +322,7 @@ START_TEST(setnx_stands_for_ever_when_its_holder_dies)
     struct world w = {0};
     unsigned entries;
 
-    run(&w, ways[SETNX], &words, 1);
+    run(&w, ways[SETNX], &spec, 1);
     while (w.process[0].state != HOLDING)
         for (unsigned i = 0; i < PROCESSES; i++) {
             step(&w, &w.process[i]);
@@ -342,7 +342,7 @@ START_TEST(clocks_that_differ_let_two_in)
     struct world w = {0};
 
     w.process[1].skew_ms = SKEW_MS;
-    run(&w, ways[TIMESTAMP], &words, 1);
+    run(&w, ways[TIMESTAMP], &spec, 1);
     ck_assert_uint_gt(w.overlaps, 0);
 }
 END_TEST
@@ -356,7 +356,7 @@ static bool outlives_release(const struct shed_algorithm *way)
     for (unsigned i = 0; i < 2; i++) {
         struct process *p = &w.process[i];
         p->exchange.algorithm = way;
-        p->exchange.words = &words;
+        p->exchange.spec = &spec;
         begin(&w, p, SHED_LOCK_OP_ACQUIRE);
         while (p->state == ASKING)
             run_command(&w, p);
@@ -387,7 +387,7 @@ START_TEST(what_is_another_s_is_not_extended)
     struct world w = {0};
     struct process *p = &w.process[0];
 
-    run(&w, ways[_i], &words, 1);
+    run(&w, ways[_i], &spec, 1);
     w.store.is_set = false;
     begin(&w, p, SHED_LOCK_OP_ACQUIRE);
     while (p->state == ASKING)

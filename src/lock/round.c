@@ -13,8 +13,8 @@
  * could not be asked becomes a leftover.
  *
  * The tally (quorum.c) decides as soon as the missing answers cannot change the
- * verdict. Then the round ends, and each server is left (leave_round) before
- * the verdict is acted upon, since that may begin the next round at once.
+ * verdict. Then the round ends at each server (end_round_at) before the verdict
+ * is acted upon, since that may begin the next round at once.
  *
  * An acquire of several servers has two rounds (redis.io, "Distributed Locks
  * with Redis", for the first; M. Kleppmann, "How to do distributed locking",
@@ -337,7 +337,7 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
 /* ------------------------------------------------------ the end of a round */
 
 /* A release is for the servers, too, that could not be asked in time. */
-static void leave_round(struct shed_lock_machine *m, size_t i)
+static void end_round_at(struct shed_lock_machine *m, size_t i)
 {
     struct shed_voter *v = &m->voter[i];
     const struct shed_exchange *question = &m->round.question;
@@ -366,7 +366,7 @@ bool shed_round_end(struct shed_lock_machine *m)
         return false;
     m->state = SHED_LOCK_RESTING;
     for (size_t i = 0; i < m->count; i++)
-        leave_round(m, i);
+        end_round_at(m, i);
     if (state == SHED_LOCK_ACQUIRING || state == SHED_LOCK_NUMBERING)
         end_acquire(m, verdict);
     else

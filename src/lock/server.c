@@ -155,7 +155,7 @@ static void listen_on_reactor(void *arg)
     (void)shed_listeners_add(s->client->listeners, &s->listener);
 }
 
-static void leave_on_reactor(void *arg)
+static void unlisten_on_reactor(void *arg)
 {
     struct shed_lock_server *s = arg;
 
@@ -178,5 +178,5 @@ void shed_lock_server_open(struct shed_lock_server *s)
 
 void shed_lock_server_close(struct shed_lock_server *s)
 {
-    shed_reactor_run(s->client->reactor, leave_on_reactor, s);
+    shed_reactor_run(s->client->reactor, unlisten_on_reactor, s);
 }

@@ -140,14 +140,14 @@ static void note_missing(struct shed_voter *v)
 static void confirm_undo(struct shed_voter *v, uint64_t now_ms)
 {
     for (size_t i = v->leftover_count; i-- > 0;) {
-        struct shed_lock_holder *left = &v->leftover[i].holder;
-        if (!is_same(left, &v->exchange.holder))
+        struct shed_lock_holder *leftover = &v->leftover[i].holder;
+        if (!is_same(leftover, &v->exchange.holder))
             continue;
-        if (left->is_unordered)
+        if (leftover->is_unordered)
             v->clean_at_ms = now_ms;
         else
             drop(v, i);
-        left->is_unordered = false;
+        leftover->is_unordered = false;
     }
 }
 

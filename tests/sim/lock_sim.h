@@ -273,7 +273,7 @@ bool sim_send_next(struct sim *sim, unsigned handle, unsigned server,
 bool sim_take_reply(struct sim *sim, const struct sim_request *request,
                     struct shed_exchange *exchange);
 
-/* lock_sim_left.c. */
+/* lock_sim_leftovers.c. */
 void sim_check_orphans(struct sim *sim);
 void sim_check_server(struct sim *sim, unsigned server);
 bool sim_is_leftover(const struct shed_voter *voter,

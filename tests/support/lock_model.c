@@ -249,7 +249,8 @@ static void remove_place(struct lock_model *t, size_t i)
             (t->queue_count - i) * sizeof(t->queue[0]));
 }
 
-static void leave_queue(struct lock_model *t, const struct lock_model_text *who)
+static void remove_member(struct lock_model *t,
+                          const struct lock_model_text *who)
 {
     for (size_t i = t->queue_count; i-- > 0;)
         if (is_same(&t->queue[i].member, who))
@@ -257,16 +258,16 @@ static void leave_queue(struct lock_model *t, const struct lock_model_text *who)
 }
 
 /* It may have joined before its process had a channel. */
-static void leave(struct lock_model *t, const struct lock_model_text *token,
-                  const struct lock_model_text *process,
-                  const struct lock_model_text *wait)
+static void withdraw(struct lock_model *t, const struct lock_model_text *token,
+                     const struct lock_model_text *process,
+                     const struct lock_model_text *wait)
 {
     struct lock_model_text blanks = lock_model_text("                ", 16);
     struct lock_model_text named = member(token, process, wait);
     struct lock_model_text nameless = member(token, &blanks, wait);
 
-    leave_queue(t, &named);
-    leave_queue(t, &nameless);
+    remove_member(t, &named);
+    remove_member(t, &nameless);
 }
 
 /* Nobody comes before one that was there, so the queue stays in order. */
@@ -365,7 +366,7 @@ static bool is_our_turn(struct lock_model *t, const struct lock_model_call *c,
                 *left_ms = gone_ms;
             return false;
         }
-        leave_queue(t, &other);
+        remove_member(t, &other);
     }
     return true;
 }
@@ -383,7 +384,7 @@ static void take_in_turn(struct lock_model *t, const struct lock_model_call *c,
     }
     take(t, c, reply);
     if (c->is_fair)
-        leave(t, &c->arg[0], &c->arg[1], &c->arg[5]);
+        withdraw(t, &c->arg[0], &c->arg[1], &c->arg[5]);
 }
 
 static void wait_for_foreign(struct lock_model *t,
@@ -444,7 +445,7 @@ static void acquire(struct lock_model *t, const struct lock_model_call *c,
 static long long release(struct lock_model *t, const struct lock_model_call *c)
 {
     if (c->is_fair)
-        leave(t, &c->arg[0], &c->arg[3], &c->arg[2]);
+        withdraw(t, &c->arg[0], &c->arg[3], &c->arg[2]);
     t->trackers |= UINT32_C(1) << c->client;
     if (!is_token(&t->lock, c->arg[0].at))
         return 0;

@@ -82,7 +82,7 @@ struct shed_lock_memory {
         /* TIMESTAMP: the time that we have set as its end; and the one that may
          * be there instead, because a renewal was not answered; 0: none */
         struct shed_lock_times {
-            uint64_t end, pending_end;
+            uint64_t expires, pending_expires;
         } times;
     } of;
 };
@@ -105,6 +105,7 @@ struct shed_exchange {
     /* under way: the algorithm's own */
     int step;
     unsigned rounds;
+    uint64_t expires; /* TIMESTAMP: the end that it wants to set */
     char digits[3][SHED_LOCK_DIGITS];
     enum shed_script script; /* of the last command, if it is one */
     /* the answer */

@@ -29,7 +29,7 @@ static uint64_t now(const struct shed_exchange *exchange)
     return exchange->wall_ms / unit_ms(exchange);
 }
 
-static uint64_t new_stamp(const struct shed_exchange *exchange)
+static uint64_t new_expiry(const struct shed_exchange *exchange)
 {
     uint64_t unit = unit_ms(exchange);
 
@@ -45,16 +45,16 @@ static void write_number(char digits[SHED_LOCK_DIGITS], uint64_t number)
 static void add_renewal(struct shed_exchange *exchange, struct shed_args *args)
 {
     struct shed_lock_times *times = &exchange->memory.of.times;
-    uint64_t from = times->end, to = exchange->number;
+    uint64_t from = times->expires, to = exchange->expires;
 
-    if (times->pending_end != 0 && exchange->step == STEP_RENEW)
+    if (times->pending_expires != 0 && exchange->step == STEP_RENEW)
         exchange->step = STEP_OLD;
     if (exchange->step == STEP_TRIED)
-        from = times->pending_end;
+        from = times->pending_expires;
     if (exchange->step == STEP_RENEW)
-        times->pending_end = to;
+        times->pending_expires = to;
     else
-        to = times->pending_end;
+        to = times->pending_expires;
     write_number(exchange->digits[0], from);
     write_number(exchange->digits[1], to);
     shed_exchange_add_swap(exchange, args, exchange->digits[0],
@@ -68,9 +68,9 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 
     /* what has ended may be another's by now */
     if (exchange->op != SHED_LOCK_OP_ACQUIRE &&
-        now(exchange) >= exchange->memory.of.times.end)
+        now(exchange) >= exchange->memory.of.times.expires)
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
-    exchange->number = new_stamp(exchange);
+    exchange->expires = new_expiry(exchange);
     if (exchange->op == SHED_LOCK_OP_EXTEND) {
         add_renewal(exchange, args);
         return true;
@@ -79,23 +79,23 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
     shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
     if (is_release || exchange->step == STEP_LOOK)
         return true;
-    shed_exchange_add_number(exchange, 0, args, exchange->number);
+    shed_exchange_add_number(exchange, 0, args, exchange->expires);
     return true;
 }
 
 /* The time in a reply. Returns: false if it is none. */
-static bool read_stamp(const struct shed_reply *reply, uint64_t *stamp)
+static bool read_expiry(const struct shed_reply *reply, uint64_t *expires)
 {
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
-    *stamp = 0;
+    *expires = 0;
     if (bytes == NULL || size == 0 || size > DIGITS_MAX)
         return false;
     for (size_t i = 0; i < size; i++) {
         if (bytes[i] < '0' || bytes[i] > '9')
             return false;
-        *stamp = *stamp * DECIMAL + (uint64_t)(bytes[i] - '0');
+        *expires = *expires * DECIMAL + (uint64_t)(bytes[i] - '0');
     }
     return true;
 }
@@ -103,13 +103,13 @@ static bool read_stamp(const struct shed_reply *reply, uint64_t *stamp)
 static bool win(struct shed_exchange *exchange)
 {
     exchange->memory.of.times =
-        (struct shed_lock_times){.end = exchange->number};
+        (struct shed_lock_times){.expires = exchange->expires};
     return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
 }
 
-static bool lose(struct shed_exchange *exchange, uint64_t stamp)
+static bool lose(struct shed_exchange *exchange, uint64_t expires)
 {
-    exchange->look_ms = (stamp - now(exchange) + 1) * unit_ms(exchange);
+    exchange->look_ms = (expires - now(exchange) + 1) * unit_ms(exchange);
     return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 
@@ -123,14 +123,14 @@ static bool refuse(struct shed_exchange *exchange)
 static bool on_look(struct shed_exchange *exchange,
                     const struct shed_reply *reply)
 {
-    uint64_t stamp;
+    uint64_t expires;
 
     if (shed_reply_is_nil(reply))
         return shed_exchange_again(exchange);
-    if (!read_stamp(reply, &stamp))
+    if (!read_expiry(reply, &expires))
         return refuse(exchange);
-    if (stamp >= now(exchange))
-        return lose(exchange, stamp);
+    if (expires >= now(exchange))
+        return lose(exchange, expires);
     exchange->step = STEP_SWAP;
     return true;
 }
@@ -140,7 +140,7 @@ static bool on_swap(struct shed_exchange *exchange,
 {
     uint64_t old = 0;
 
-    if (!shed_reply_is_nil(reply) && !read_stamp(reply, &old))
+    if (!shed_reply_is_nil(reply) && !read_expiry(reply, &old))
         return refuse(exchange);
     return old < now(exchange) ? win(exchange) : lose(exchange, old);
 }
@@ -150,14 +150,14 @@ static bool on_renewal(struct shed_exchange *exchange, long long number)
     struct shed_lock_times *times = &exchange->memory.of.times;
 
     if (number <= 0 && exchange->step != STEP_OLD) {
-        times->pending_end = 0;
+        times->pending_expires = 0;
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     }
     if (number <= 0) {
         exchange->step = STEP_TRIED;
         return true;
     }
-    *times = (struct shed_lock_times){.end = times->pending_end};
+    *times = (struct shed_lock_times){.expires = times->pending_expires};
     if (exchange->step == STEP_RENEW)
         return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
     exchange->step = STEP_RENEW;

@@ -465,7 +465,7 @@ enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
 {
     struct shed_owner *self = NULL;
     struct waiting_request w = {
-        .request = {.op = SHED_LOCK_OP_ADVANCE, .number = number}};
+        .request = {.op = SHED_LOCK_OP_ADVANCE, .fence_number = number}};
     enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK && !l->algorithm->has_tokens)

@@ -128,7 +128,8 @@ static bool begin_other(struct shed_lock_machine *m)
     } else if (r->op == SHED_LOCK_OP_RELEASE) {
         begin_release(m, r, &r->holder, &r->memory);
     } else if (r->op == SHED_LOCK_OP_ADVANCE) {
-        shed_round_begin(m, r->op, &r->holder, r)->number = r->number;
+        shed_round_begin(m, r->op, &r->holder, r)->fence_number =
+            r->fence_number;
         shed_round_ask(m, SHED_LOCK_ADVANCING);
     } else if (m->hold.is_held && m->hold.generation == r->generation) {
         begin_extend(m, r, r->lease_ms);

@@ -26,7 +26,7 @@ enum shed_lock_op {
     SHED_LOCK_OP_EXTEND,
     SHED_LOCK_OP_RELEASE,
     SHED_LOCK_OP_UNDO,   /* remove what a try may have left, if it is there */
-    SHED_LOCK_OP_ADVANCE /* let fencing numbers be above a number */
+    SHED_LOCK_OP_ADVANCE /* make later fencing numbers higher than one */
 };
 
 enum shed_exchange_end {
@@ -96,7 +96,7 @@ struct shed_exchange {
     enum shed_lock_op op;
     struct shed_lock_holder holder;
     uint64_t lease_ms;
-    uint64_t number;                /* ADVANCE: the number */
+    uint64_t fence_number;          /* ADVANCE: later ones are above it */
     struct shed_lock_memory memory; /* also of the answer */
     /* how this process is known to the server, and its clocks; set before each
      * command by the caller of next_command */

@@ -171,7 +171,7 @@ static void begin_numbering(struct shed_lock_machine *m)
 {
     struct shed_lock_round *round = &m->round;
 
-    round->question.number =
+    round->question.fence_number =
         round->tally.fence + (ABOVE << (ABOVE_SHIFT * round->numberings));
     round->question.op = SHED_LOCK_OP_ADVANCE;
     round->numberings++;
@@ -181,7 +181,8 @@ static void begin_numbering(struct shed_lock_machine *m)
 /* Whether the number is above all that a majority knows. */
 static bool is_numbered(const struct shed_lock_round *round)
 {
-    return round->numberings > 0 && round->tally.fence < round->question.number;
+    return round->numberings > 0 &&
+           round->tally.fence < round->question.fence_number;
 }
 
 /* Also while it is being closed, which then releases it. */
@@ -193,7 +194,7 @@ static void win(struct shed_lock_machine *m)
                                .exchange = &round->question,
                                .fence = m->rules.is_alone
                                             ? round->tally.fence
-                                            : round->question.number,
+                                            : round->question.fence_number,
                                .asked_ms = round->asked_ms,
                                .epochs = round->asked_epochs};
 

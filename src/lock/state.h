@@ -43,7 +43,7 @@ struct shed_lock_request {
     struct shed_owner *owner;       /* ACQUIRE: whose hold it will be */
     uint64_t deadline_ms;           /* ACQUIRE */
     uint64_t lease_ms;              /* ACQUIRE, EXTEND */
-    uint64_t number;                /* ADVANCE */
+    uint64_t fence_number;          /* ADVANCE: later ones are above it */
     uint64_t generation;            /* EXTEND: of the hold */
     struct shed_lock_memory memory; /* RELEASE: of the hold */
     uint64_t begun_us;              /* ACQUIRE */

@@ -314,8 +314,9 @@ void sim_check_answer(struct sim *s, const struct sim_call *call)
             call->request.generation)
         sim_fail(s, "what was extended is another hold");
     if (call->request.op == SHED_LOCK_OP_ADVANCE &&
-        call->request.code == SHED_OK && call->request.number > s->advanced) {
-        s->advanced = call->request.number;
+        call->request.code == SHED_OK &&
+        call->request.fence_number > s->advanced) {
+        s->advanced = call->request.fence_number;
         s->advanced_ms = s->now_ms;
     }
 }

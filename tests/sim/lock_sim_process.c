@@ -275,7 +275,8 @@ static void advance(struct sim *s, unsigned h)
 
     if (call == NULL)
         return;
-    call->request.number = s->server[0].model.now_us + sim_draw(s, 100000);
+    call->request.fence_number =
+        s->server[0].model.now_us + sim_draw(s, 100000);
     submit(s, call);
 }
 

@@ -32,7 +32,7 @@ struct step {
 
 struct scenario {
     const char *name;
-    const struct shed_algorithm *way;
+    const struct shed_algorithm *algorithm;
     bool is_fair;
     struct step step[STEPS_MAX];
 };
@@ -237,7 +237,7 @@ static void begin(struct shed_exchange *exchange,
     /* a is by A's handle */
     memset(spec.handle, letter & ~('a' - 'A'), sizeof(spec.handle));
     *exchange = (struct shed_exchange){
-        .algorithm = scenario->way,
+        .algorithm = scenario->algorithm,
         .spec = &spec,
         .lease_ms = LEASE_MS,
         .memory = memory[side][number_of_holder(letter)]};

@@ -242,10 +242,10 @@ static void choose_algorithm(struct sim *s)
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
 
     do
-        s->algorithm = (enum sim_algorithm)sim_draw(s, SIM_ALGORITHMS);
-    while ((s->mode->algorithms >> s->algorithm & 1) == 0);
-    o.algorithm = algorithms[s->algorithm];
-    o.fair = s->algorithm == SIM_FAIR;
+        s->kind = (enum sim_algorithm)sim_draw(s, SIM_ALGORITHMS);
+    while ((s->mode->algorithms >> s->kind & 1) == 0);
+    o.algorithm = algorithms[s->kind];
+    o.fair = s->kind == SIM_FAIR;
     o.lease_ms =
         s->mode->lease_ms > 0 ? s->mode->lease_ms : sim_between(s, 100, 300);
     o.watchdog = s->mode->is_calm || s->mode->is_prompt || sim_chance(s, 80);
@@ -261,9 +261,9 @@ static void choose_algorithm(struct sim *s)
             : sim_between(s, 120, 200);
     s->is_watched = sim_chance(s, 60);
     s->options = o;
-    s->way = shed_algorithm_of(&s->options);
+    s->algorithm = shed_algorithm_of(&s->options);
     s->server_count =
-        s->algorithm == SIM_QUORUM ? (sim_chance(s, 60) ? SIM_SERVERS : 3) : 1;
+        s->kind == SIM_QUORUM ? (sim_chance(s, 60) ? SIM_SERVERS : 3) : 1;
 }
 
 /* Where servers lose their data, their clocks keep the numbers growing, if they
@@ -324,7 +324,7 @@ static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     choose_algorithm(s);
     start_servers(s);
     start_processes(s);
-    sim_trace(s, "algorithm", s->process_count, s->server_count, s->algorithm);
+    sim_trace(s, "algorithm", s->process_count, s->server_count, s->kind);
     s->has_twins = s->server_count > 1 && sim_chance(s, mode->twins_pct);
     s->twins_ms = s->now_ms + sim_draw(s, 100);
     s->refusal = (struct shed_error){.code = SHED_EINVAL,

@@ -198,8 +198,8 @@ struct sim {
     uint64_t seed, random;
     uint64_t now_ms;
     bool is_tracing;
-    enum sim_algorithm algorithm;
-    const struct shed_algorithm *way;
+    enum sim_algorithm kind;
+    const struct shed_algorithm *algorithm;
     struct shed_lock_options options;
     struct shed_error refusal;
     bool has_twins; /* two servers are one, which is known from then on */

@@ -71,7 +71,7 @@ static void check_number(struct sim *s, unsigned h)
     const struct sim_process *process = &s->process[s->handle[h].process];
     uint64_t since_ms = sim_local_ms(s, s->handle[h].process) - hold->since_ms;
 
-    if (!s->way->has_tokens || s->mode->breaks_numbers)
+    if (!s->algorithm->has_tokens || s->mode->breaks_numbers)
         return;
     if (hold->fence <= s->floor)
         sim_fail(s, "number %llu after %llu", (unsigned long long)hold->fence,
@@ -109,7 +109,7 @@ static void check_order(struct sim *s, const struct shed_hold *hold)
 {
     const struct sim_call *winner = &s->call[sim_find_call(s, &hold->holder)];
 
-    if (s->algorithm != SIM_FAIR || !s->mode->is_prompt || !s->mode->is_calm)
+    if (s->kind != SIM_FAIR || !s->mode->is_prompt || !s->mode->is_calm)
         return;
     for (size_t i = 0; i < s->call_count; i++)
         if (s->call[i].state == SIM_WAITING &&
@@ -281,9 +281,8 @@ static void check_code(struct sim *s, const struct sim_call *call)
             sim_fail(s, "refused without a reason");
         return;
     case SHED_ETIMEDOUT:
-        if (s->mode->is_calm && s->server_count == 1 &&
-            s->algorithm != SIM_FAIR && s->idle_since_ms > 0 &&
-            call->begun_ms > s->idle_since_ms)
+        if (s->mode->is_calm && s->server_count == 1 && s->kind != SIM_FAIR &&
+            s->idle_since_ms > 0 && call->begun_ms > s->idle_since_ms)
             sim_fail(s, "another has it, and it was free all the time");
         if (!is_acquire)
             sim_fail(s, "no acquire, and another has it");
@@ -326,8 +325,8 @@ void sim_check_answer(struct sim *s, const struct sim_call *call)
 static bool is_exclusive(const struct sim *s)
 {
     return s->mode->is_calm ||
-           (!s->mode->breaks_exclusion && s->algorithm != SIM_EXPIRE &&
-            s->algorithm != SIM_TIMESTAMP);
+           (!s->mode->breaks_exclusion && s->kind != SIM_EXPIRE &&
+            s->kind != SIM_TIMESTAMP);
 }
 
 /* What nobody renews or extends ends with its lease. */
@@ -341,7 +340,8 @@ static void check_length(struct sim *s, unsigned h)
     if (s->options.watchdog != 0)
         most_ms += s->options.max_hold_ms;
     if ((s->options.watchdog == 0 || s->options.max_hold_ms > 0) &&
-        s->way->has_lease && handle->extended_generation != hold->generation &&
+        s->algorithm->has_lease &&
+        handle->extended_generation != hold->generation &&
         sim_local_ms(s, handle->process) > hold->since_ms + most_ms)
         sim_fail(s, "a hold lasts longer than it may");
 }
@@ -386,7 +386,7 @@ static bool is_free(const struct sim *s)
 static void check_promptness(struct sim *s)
 {
     /* nobody is told of who leaves a fair queue */
-    bool is_prompt = s->mode->is_prompt && s->algorithm != SIM_FAIR;
+    bool is_prompt = s->mode->is_prompt && s->kind != SIM_FAIR;
     uint64_t bound_ms = is_prompt ? 12 + 6 * s->mode->latency_ms
                                   : 2 * POLL_MS + 20 * s->mode->latency_ms;
     const struct sim_call *waiter = oldest_waiter(s);
@@ -412,7 +412,7 @@ static void check_promptness(struct sim *s)
 static void check_stuck(struct sim *s)
 {
     const struct lock_model_slot *lock = &s->server[0].model.lock;
-    bool is_stuck = s->algorithm == SIM_EXPIRE && lock->is_set &&
+    bool is_stuck = s->kind == SIM_EXPIRE && lock->is_set &&
                     lock->ends_ms == 0 && oldest_waiter(s) != NULL;
 
     if (!is_stuck || s->now_ms < s->faults_end_ms)
@@ -495,7 +495,7 @@ static void check_hold(struct sim *s, unsigned h)
     bool is_settled = m->hold.renew_at_ms != UINT64_MAX &&
                       now_ms - m->hold.since_ms > 5 * s->options.lease_ms / 2;
 
-    if (!has_safe_hold(s, h) || !s->way->has_tokens ||
+    if (!has_safe_hold(s, h) || !s->algorithm->has_tokens ||
         s->handle[h].closing_ms != 0 || m->state != SHED_LOCK_RESTING ||
         now_ms - m->hold.since_ms < CALM_MS ||
         s->now_ms < s->process[s->handle[h].process].changed_ms + CALM_MS)

@@ -60,7 +60,7 @@ void sim_ask(struct sim *s, unsigned h, unsigned server)
                                       "undoes", "advances"};
     struct shed_exchange *exchange = &s->handle[h].voter[server].exchange;
 
-    if (exchange->op == SHED_LOCK_OP_ACQUIRE && s->way->has_tokens &&
+    if (exchange->op == SHED_LOCK_OP_ACQUIRE && s->algorithm->has_tokens &&
         s->server_count == 1 && !s->process[s->handle[h].process].is_settled)
         sim_fail(s, "it asks before its session is known");
     sim_trace(s, ops[exchange->op], s->handle[h].process, server,

@@ -81,8 +81,8 @@ static void check_orphan(struct sim *s, unsigned i)
 void sim_check_orphans(struct sim *s)
 {
     /* of more leftovers than fit, the oldest end with their leases */
-    if (!s->way->can_undo || s->mode->jumps > 0 ||
-        (s->mode->outage_ms > 0 && s->way->has_lease))
+    if (!s->algorithm->can_undo || s->mode->jumps > 0 ||
+        (s->mode->outage_ms > 0 && s->algorithm->has_lease))
         return;
     for (unsigned i = 0; i < s->server_count; i++)
         if (s->server[i].model.lock.is_set) {
@@ -100,16 +100,18 @@ void sim_check_server(struct sim *s, unsigned i)
 
     sim_tick(s, i);
     lock_model_expire(model);
-    if (s->way->has_tokens && model->lock.is_set && model->lock.ends_ms == 0)
+    if (s->algorithm->has_tokens && model->lock.is_set &&
+        model->lock.ends_ms == 0)
         sim_fail(s, "a record without an end");
     if (model->queue_count > 0 && model->queue_ends_ms == 0)
         sim_fail(s, "a queue without an end");
     call = call_of(s, model);
-    if (call == NULL || !s->way->can_undo)
+    if (call == NULL || !s->algorithm->can_undo)
         return;
     if (sim_is_alive(s, call->handle) &&
         s->handle[call->handle].life == SIM_IN_USE &&
-        call->request.owner == NULL && s->way->has_lease + s->mode->jumps == 0)
+        call->request.owner == NULL &&
+        s->algorithm->has_lease + s->mode->jumps == 0)
         sim_fail(s, "server %u has what nobody wants", i);
     if (sim_is_alive(s, call->handle) &&
         s->handle[call->handle].life == SIM_IN_USE &&

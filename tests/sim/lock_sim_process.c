@@ -111,7 +111,8 @@ static void drive(struct sim *s, unsigned h, enum shed_lock_event_type type,
         .now_ms = local_ms(s, h),
         .random = sim_draw(s, 0),
         .is_pushed = process->has_pushes && process->session[0].is_up,
-        .is_settled = !s->way->has_tokens || !is_single || process->is_settled,
+        .is_settled =
+            !s->algorithm->has_tokens || !is_single || process->is_settled,
         .refusal =
             s->has_twins && s->now_ms >= s->twins_ms ? &s->refusal : NULL};
     struct shed_lock_act act;
@@ -221,7 +222,7 @@ static bool may_go_short(struct sim *s, unsigned h, uint64_t wait_ms)
 {
     const struct sim_handle *handle = &s->handle[h];
 
-    return handle->closing_ms == 0 && s->way->may_repeat &&
+    return handle->closing_ms == 0 && s->algorithm->may_repeat &&
            s->server_count == 1 && handle->machine.acquires.first == NULL &&
            !shed_lock_machine_is_releasing(&handle->machine) &&
            !shed_hold_is_safe(&handle->machine.hold, local_ms(s, h)) &&
@@ -241,7 +242,7 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
     call->was_short = true;
     call->asked_ms = local_ms(s, call->handle);
     call->epochs = handle->machine.epochs;
-    call->exchange = (struct shed_exchange){.algorithm = s->way,
+    call->exchange = (struct shed_exchange){.algorithm = s->algorithm,
                                             .spec = &handle->spec,
                                             .lease_ms = call->request.lease_ms};
     shed_exchange_begin(&call->exchange, op, &call->request.holder);
@@ -290,13 +291,13 @@ void sim_on_call(struct sim *s, unsigned h)
     if (handle->life != SIM_IN_USE ||
         (is_held && wait_ms == 0 && sim_chance(s, 50)))
         return;
-    if (s->way->has_tokens && handle->closing_ms == 0 &&
+    if (s->algorithm->has_tokens && handle->closing_ms == 0 &&
         sim_chance(s, s->mode->advance_pct))
         advance(s, h);
     call = make_call(s, h, SHED_LOCK_OP_ACQUIRE);
     if (call == NULL)
         return;
-    if (s->way->has_lease && sim_chance(s, s->mode->forgotten_pct))
+    if (s->algorithm->has_lease && sim_chance(s, s->mode->forgotten_pct))
         call->request.owner = owner_that_has_ended();
     draw_holder(s, &call->request.holder);
     call->request.holder.wait_ms = wait_ms;
@@ -478,7 +479,7 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
 
 static void release_short(struct sim *s, struct sim_call *call)
 {
-    if (s->way->may_repeat && s->server_count == 1 &&
+    if (s->algorithm->may_repeat && s->server_count == 1 &&
         sim_chance(s, s->mode->short_pct))
         go_short(s, call, SHED_LOCK_OP_RELEASE);
     else
@@ -590,6 +591,7 @@ void sim_open_handle(struct sim *s, unsigned p)
            sizeof(handle->spec.handle));
     s->options.on_lost = s->is_watched ? on_lost : NULL;
     shed_lock_machine_init(&handle->machine, handle->voter, s->server_count,
-                           s->way, &handle->spec, SIM_TIMEOUT_MS, "redis");
+                           s->algorithm, &handle->spec, SIM_TIMEOUT_MS,
+                           "redis");
     s->handle_count++;
 }

@@ -256,13 +256,13 @@ static void move(struct world *w, struct process *p)
 }
 
 /* Every process may move once in a round of 1 ms at most, in any order. */
-static void run(struct world *w, const struct shed_algorithm *way,
+static void run(struct world *w, const struct shed_algorithm *algorithm,
                 const struct shed_lock_spec *spec, uint64_t seed)
 {
     w->random = seed * 2654435761U + 1;
     w->store.now_ms = 1000000;
     for (unsigned i = 0; i < PROCESSES; i++) {
-        w->process[i].exchange.algorithm = way;
+        w->process[i].exchange.algorithm = algorithm;
         w->process[i].exchange.spec = spec;
     }
     for (unsigned i = 0; i < STEPS; i++) {
@@ -275,9 +275,9 @@ static void run(struct world *w, const struct shed_algorithm *way,
     }
 }
 
-static const struct shed_algorithm *const ways[] = {
+static const struct shed_algorithm *const algorithms[] = {
     &shed_lock_setnx, &shed_lock_expire, &shed_lock_timestamp};
-enum { SETNX, EXPIRE, TIMESTAMP, WAYS };
+enum { SETNX, EXPIRE, TIMESTAMP, ALGORITHMS };
 
 static struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
 static const struct shed_lock_spec spec = {.key = {{"k", 1}},
@@ -287,7 +287,7 @@ START_TEST(no_order_of_commands_lets_two_in)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {0};
-        run(&w, ways[_i], &spec, seed);
+        run(&w, algorithms[_i], &spec, seed);
         ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
         ck_assert_msg(w.entries > STEPS / 40, "seed %llu: %u entries",
                       (unsigned long long)seed, w.entries);
@@ -300,7 +300,7 @@ START_TEST(a_death_at_any_command_is_got_over)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {.has_crashes = true};
-        run(&w, ways[_i], &spec, seed);
+        run(&w, algorithms[_i], &spec, seed);
         ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
         /* it is taken again, whatever stands there */
         w.has_crashes = false;
@@ -322,7 +322,7 @@ START_TEST(setnx_stands_for_ever_when_its_holder_dies)
     struct world w = {0};
     unsigned entries;
 
-    run(&w, ways[SETNX], &spec, 1);
+    run(&w, algorithms[SETNX], &spec, 1);
     while (w.process[0].state != HOLDING)
         for (unsigned i = 0; i < PROCESSES; i++) {
             step(&w, &w.process[i]);
@@ -342,20 +342,20 @@ START_TEST(clocks_that_differ_let_two_in)
     struct world w = {0};
 
     w.process[1].skew_ms = SKEW_MS;
-    run(&w, ways[TIMESTAMP], &spec, 1);
+    run(&w, algorithms[TIMESTAMP], &spec, 1);
     ck_assert_uint_gt(w.overlaps, 0);
 }
 END_TEST
 
 /* The first takes it, the second when its lease has ended; then the first
  * releases. Returns: whether the second's lock still stands. */
-static bool outlives_release(const struct shed_algorithm *way)
+static bool outlives_release(const struct shed_algorithm *algorithm)
 {
     struct world w = {.random = 1, .store = {.now_ms = 1000}};
 
     for (unsigned i = 0; i < 2; i++) {
         struct process *p = &w.process[i];
-        p->exchange.algorithm = way;
+        p->exchange.algorithm = algorithm;
         p->exchange.spec = &spec;
         begin(&w, p, SHED_LOCK_OP_ACQUIRE);
         while (p->state == ASKING)
@@ -371,13 +371,13 @@ static bool outlives_release(const struct shed_algorithm *way)
 
 START_TEST(past_its_lease_expire_removes_another_s_lock)
 {
-    ck_assert(!outlives_release(ways[EXPIRE]));
+    ck_assert(!outlives_release(algorithms[EXPIRE]));
 }
 END_TEST
 
 START_TEST(past_its_end_timestamp_leaves_another_s_lock_alone)
 {
-    ck_assert(outlives_release(ways[TIMESTAMP]));
+    ck_assert(outlives_release(algorithms[TIMESTAMP]));
 }
 END_TEST
 
@@ -387,7 +387,7 @@ START_TEST(what_is_another_s_is_not_extended)
     struct world w = {0};
     struct process *p = &w.process[0];
 
-    run(&w, ways[_i], &spec, 1);
+    run(&w, algorithms[_i], &spec, 1);
     w.store.is_set = false;
     begin(&w, p, SHED_LOCK_OP_ACQUIRE);
     while (p->state == ASKING)
@@ -495,13 +495,14 @@ int main(void)
     TCase *tc = tcase_create("lock protocol");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, no_order_of_commands_lets_two_in, 0, WAYS);
-    tcase_add_loop_test(tc, a_death_at_any_command_is_got_over, EXPIRE, WAYS);
+    tcase_add_loop_test(tc, no_order_of_commands_lets_two_in, 0, ALGORITHMS);
+    tcase_add_loop_test(tc, a_death_at_any_command_is_got_over, EXPIRE,
+                        ALGORITHMS);
     tcase_add_test(tc, setnx_stands_for_ever_when_its_holder_dies);
     tcase_add_test(tc, past_its_lease_expire_removes_another_s_lock);
     tcase_add_test(tc, past_its_end_timestamp_leaves_another_s_lock_alone);
     tcase_add_test(tc, clocks_that_differ_let_two_in);
-    tcase_add_loop_test(tc, what_is_another_s_is_not_extended, 0, WAYS);
+    tcase_add_loop_test(tc, what_is_another_s_is_not_extended, 0, ALGORITHMS);
     tcase_add_test(tc, a_bare_majority_of_which_one_is_silent_is_not_lost_yet);
     tcase_add_test(tc, a_verdict_comes_as_soon_as_it_can_and_no_sooner);
     tcase_add_test(tc, a_tally_keeps_the_highest_number_and_the_soonest_look);

@@ -13,7 +13,7 @@
 enum { STEP_SET, STEP_EXPIRE, STEP_LOOK, STEP_READ, STEP_REPAIR };
 
 /* The longest that a live holder needs between its two commands. */
-#define MOMENT_MS 20
+#define COMMAND_GAP_MS 20
 
 enum { MS_PER_S = 1000, PTTL_NONE = -1, PTTL_GONE = -2 };
 
@@ -126,9 +126,9 @@ static bool on_read(struct shed_exchange *exchange,
         seen->size = size;
         memcpy(seen->bytes, bytes, size);
     }
-    if (exchange->now_ms - seen->since_ms >= MOMENT_MS)
+    if (exchange->now_ms - seen->since_ms >= COMMAND_GAP_MS)
         return go_to(exchange, STEP_REPAIR);
-    exchange->look_ms = seen->since_ms + MOMENT_MS - exchange->now_ms;
+    exchange->look_ms = seen->since_ms + COMMAND_GAP_MS - exchange->now_ms;
     return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 

@@ -196,7 +196,7 @@ static bool steps_back(struct shed_lock_machine *m)
 
     if (delay_ms == 0 || m->acquires.first->holder.wait_ms == 0)
         return false;
-    m->retry_at_ms = m->now_ms + delay_ms + shed_lock_split_ms(m);
+    m->retry_at_ms = m->now_ms + delay_ms + shed_lock_jitter_ms(m);
     return true;
 }
 
@@ -315,10 +315,10 @@ static void on_change(struct shed_lock_machine *m,
         m->hold.rewrite_at_ms = 0;
         m->voter[e->server].clean_at_ms = 0;
     }
-    if (m->rules.split_ms == 0)
+    if (m->rules.jitter_ms == 0)
         m->is_awake = true;
     else
-        m->retry_at_ms = m->now_ms + shed_lock_split_ms(m);
+        m->retry_at_ms = m->now_ms + shed_lock_jitter_ms(m);
 }
 
 static uint64_t timer_at_ms(const struct shed_lock_machine *m)

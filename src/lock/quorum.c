@@ -11,7 +11,7 @@
 
 /* With several servers a push of the first comes before the others have
  * released too. */
-#define SPLIT_MS 8
+#define RELEASE_SPREAD_MS 8
 #define STEP_BACK_MS 2
 
 void shed_tally_init(struct shed_tally *t, enum shed_lock_op op, size_t servers)
@@ -100,9 +100,9 @@ struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
                                           .step_back_ms = STEP_BACK_MS};
     return (struct shed_quorum_rules){
         .patience_ms = shed_lock_patience_ms(lease_ms, command_timeout_ms),
-        .busy_ms = SPLIT_MS,
-        .split_ms = SPLIT_MS,
-        .step_back_ms = SPLIT_MS};
+        .busy_ms = RELEASE_SPREAD_MS,
+        .jitter_ms = RELEASE_SPREAD_MS,
+        .step_back_ms = RELEASE_SPREAD_MS};
 }
 
 bool shed_quorum_is_too_young(size_t servers,

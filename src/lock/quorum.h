@@ -56,7 +56,7 @@ struct shed_quorum_rules {
                               its connection says that it does not */
     uint64_t busy_ms;      /* a server that has been busy for longer counts as
                               silent */
-    uint64_t split_ms;     /* tries are spread over this time: those that ask at
+    uint64_t jitter_ms;    /* tries are spread over this time: those that ask at
                               the same moment split the votes. 0: they need not
                               be */
     uint64_t step_back_ms; /* what a waiter elsewhere needs, at most, to hear of

@@ -151,7 +151,7 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
         shed_lock_answer(m, r, r->error.code);
     } else if (r == m->acquires.first) {
         m->attempts++;
-        m->retry_at_ms = m->now_ms + delay_ms + shed_lock_split_ms(m);
+        m->retry_at_ms = m->now_ms + delay_ms + shed_lock_jitter_ms(m);
     }
 }
 

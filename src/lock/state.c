@@ -22,9 +22,9 @@ uint64_t shed_lock_draw(struct shed_lock_machine *m)
     return z ^ z >> 31;
 }
 
-uint64_t shed_lock_split_ms(struct shed_lock_machine *m)
+uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m)
 {
-    uint64_t most_ms = m->rules.split_ms;
+    uint64_t most_ms = m->rules.jitter_ms;
 
     return most_ms > 0 ? shed_backoff_ms(0, most_ms, most_ms, shed_lock_draw(m))
                        : 0;

@@ -231,7 +231,7 @@ bool shed_lock_is_engaged(const struct shed_lock_machine *m);
 uint64_t shed_lock_draw(struct shed_lock_machine *m);
 
 /* A time by which tries are spread, 0 with one server. */
-uint64_t shed_lock_split_ms(struct shed_lock_machine *m);
+uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m);
 
 static inline uint64_t shed_lock_sooner_ms(uint64_t a_ms, uint64_t b_ms)
 {

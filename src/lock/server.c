@@ -13,7 +13,7 @@ static bool is_home(const struct shed_lock_server *s)
     return s->client->reactor == s->home;
 }
 
-static struct shed_session *push_of(const struct shed_lock_server *s)
+static struct shed_session *session_of(const struct shed_lock_server *s)
 {
     return s->client->session;
 }
@@ -34,7 +34,7 @@ static void end_posted(struct shed_post *post)
  * one lease it has no voice. */
 static bool is_too_young(struct shed_lock_server *s)
 {
-    uint64_t age_ms = shed_session_server_age_ms(push_of(s));
+    uint64_t age_ms = shed_session_server_age_ms(session_of(s));
 
     if (!shed_quorum_is_too_young(s->count, s->exchange, age_ms))
         return false;
@@ -56,9 +56,10 @@ static bool send_next(struct shed_lock_server *s)
 
     assert(shed_reactor_is_current(s->client->reactor));
     if (is_too_young(s) ||
-        !shed_exchange_next_command(s->exchange, push_of(s), &args))
+        !shed_exchange_next_command(s->exchange, session_of(s), &args))
         return false;
-    shed_pipe_call(shed_session_pipe(push_of(s)), &s->call, &args, on_reply, s);
+    shed_pipe_call(shed_session_pipe(session_of(s)), &s->call, &args, on_reply,
+                   s);
     return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Distributed locks: one holder at a time of all processes and hosts.
+ * Distributed locks: one holder at a time across all processes and hosts.
  *
  *     if (shed_lock_open(client, shed_str("invoices"), NULL, &lock, &err) ||
  *         shed_lock_acquire(lock, 2000, &err))
@@ -9,8 +9,8 @@
  *         ... it was lost before the end of the work
  *
  * No lock in Redis keeps a second holder out for certain: a process can be
- * stopped past its lease, a failover can forget the lock. Where that must do
- * no harm, hand the fencing token of the hold (shed_lock_fence) to whatever is
+ * stopped past its lease, a failover can forget the lock. Where that would do
+ * harm, pass the fencing token of the hold (shed_lock_fence) to whatever is
  * written to, and let it refuse older ones; snowshed/mysql.h does that for
  * MySQL. src/lock/README.md has a table of what breaks which algorithm.
  *
@@ -20,27 +20,27 @@
  *
  * Owner of a hold: the thread that called shed_lock_acquire, which may acquire
  * again (each acquire needs a release); or the whole process, if
- * shed_lock_acquire_async got it: then any thread may release it, and nobody
- * can enter it again. Any release ends such a hold, even a stray second release
- * left over from the hold before, so give each task of an event loop its own
- * handle. If a thread ends without a release, the lock lasts until its lease
- * ends.
+ * shed_lock_acquire_async acquired it: then any thread may release it, and no
+ * thread can enter it again. Any release ends such a hold, even a stray second
+ * release left over from the hold before, so give each task of an event loop
+ * its own handle. If a thread ends without a release, the lock lasts until its
+ * lease ends.
  *
  * Other languages: LEASE and QUORUM exclude, and are excluded by, every client
  * that takes a lock with SET KEY TOKEN NX PX and compares its token before it
  * extends or deletes it, such as redis-py's Lock, redsync and npm's redlock.
- * Set exact_key, since those know no prefix. Any string at the key is then
- * somebody's hold, also one without a time to live: an acquire waits until it
- * is deleted or expires, and never deletes, overwrites or extends it. With
- * QUORUM a server that such a client has taken is one server less, also when
- * that client gets no majority and is about to give it back. What is shared is
- * exclusion while the leases last, and nothing else:
+ * Set exact_key, since those use no prefix. Any string at the key then counts
+ * as a hold, even one without a time to live: an acquire waits until it is
+ * deleted or expires, and never deletes, overwrites or extends it. With QUORUM
+ * a server that such a client has taken is one fewer, even if that client gets
+ * no majority and is about to give it back. What is shared is exclusion while
+ * the leases last, and nothing else:
  * - a foreign holder has no fencing token: tokens order snowshed's holders
  *   only;
  * - a foreign holder that dies keeps the lock for the rest of its time to live,
  *   or, if that has no end, until somebody deletes the key;
  * - foreign clients do not queue for a fair lock, and they poll, where ours are
- *   woken: a lock that ours never leave free for long is seldom free when a
+ *   woken: if ours never leave the lock free for long, it is seldom free when a
  *   foreign client looks;
  * - what we store at the key is binary: a client that decodes replies as text
  *   must not read it (redis-py's Lock.owned with decode_responses does).
@@ -48,10 +48,10 @@
  * Handles are cheap: thousands may be open, or one may be opened for a single
  * use. With LEASE a name leaves a counter in Redis for a day.
  *
- * Upgrading from 0.1: it cannot read the queue of a fair lock that this version
- * writes. While a waiter of this version is the first there, an acquire of 0.1
+ * Upgrading from 0.1: 0.1 cannot read the queue that this version writes for a
+ * fair lock. While a waiter of this version is first in it, an acquire by 0.1
  * fails with SHED_EREDIS; so stop the processes of 0.1 that use a fair lock
- * before the first of this version starts.
+ * before you start the first one of this version.
  *
  * Threads, memory, fork, failure: as in snowshed.h.
  */
@@ -79,13 +79,13 @@ struct shed_lock;
 enum shed_lock_algorithm {
     /* SETNX, DEL. Has no lease: a holder that dies holds it forever. */
     SHED_LOCK_SETNX,
-    /* SETNX, then EXPIRE; one found without a time to live is given one and
-     * taken. A client that comes between another's two commands takes its
-     * lock; release is a plain DEL, which removes whatever is there. */
+    /* SETNX, then EXPIRE; a lock found without a time to live is given one and
+     * taken. A client that comes between another's two commands takes its lock;
+     * release is a plain DEL, which removes whatever is there. */
     SHED_LOCK_EXPIRE,
-    /* SETNX of the time at which it ends, by the holder's own wall clock; one
-     * that has ended is taken with GETSET. Hosts whose clocks differ take each
-     * other's locks; a loser's GETSET moves the winner's time.
+    /* SETNX of the time at which the lock ends, by the holder's own wall clock;
+     * a lock that has ended is taken with GETSET. Hosts whose clocks differ
+     * take each other's locks; a loser's GETSET moves the winner's time.
      * Source: redis.io, documentation of SETNX, "Design pattern: Locking". */
     SHED_LOCK_TIMESTAMP,
     /* SET NX PX of a random token; release and extend compare it. Fencing
@@ -95,16 +95,16 @@ enum shed_lock_algorithm {
 };
 
 /*
- * A hold was lost: its lease ended without a renewal, or it is another's by
+ * A hold was lost: its lease ended without a renewal, or another has the lock
  * now. Called once per lost hold, on a thread of the library, with no lock
  * held; reason is valid during the call. Set a flag: it must not block, nor
  * call a function that does. The library does not stop the work. A loss that
- * shed_lock_release is the first to find is told by its SHED_ELOST alone.
+ * shed_lock_release is the first to find is reported by its SHED_ELOST only.
  *
- * A loss is found out by a renewal (so up to a third of the lease later), by
- * shed_lock_extend, when Redis comes back, or at the lease's end. What was held
- * is over then, however often it was entered: nothing is to be released, and
- * the next acquire begins a new hold.
+ * A loss is found by a renewal (so up to a third of the lease later), by
+ * shed_lock_extend, when Redis comes back, or at the lease's end. The whole
+ * hold is over then, however many times it was entered: there is nothing to
+ * release, and the next acquire begins a new hold.
  */
 typedef void shed_lock_lost_fn(void *user, struct shed_lock *lock,
                                const struct shed_error *reason);
@@ -121,8 +121,8 @@ struct shed_lock_options {
                                 so the hold ends up to a lease later; 0: no
                                 limit */
     uint64_t fair;           /* [0, 1]; 1: waiters get it in the order in which
-                                they came; LEASE only, and all who use the lock
-                                must agree on it */
+                                they came; LEASE only, and all users of the
+                                lock must agree on it */
     uint64_t death_grace_ms; /* [0, 60000]; LEASE and QUORUM: a lock whose
                                 holder has not been connected to Redis for this
                                 long is taken before its lease ends, and such
@@ -130,13 +130,14 @@ struct shed_lock_options {
                                 never. A live process comes back within a few
                                 ms */
     uint64_t in_seconds;     /* [0, 1]; TIMESTAMP: 1: times are in seconds since
-                                1970, 0: in milliseconds; as other clients do */
+                                1970, 0: in milliseconds; agree with the other
+                                clients */
     shed_lock_lost_fn *on_lost; /* may be NULL */
     void *user;                 /* passed to on_lost */
     uint64_t exact_key; /* [0, 1]; LEASE and QUORUM: 1: the key in Redis is the
                            name itself, to share the lock with other clients;
-                           all who use the lock must agree on it. Without effect
-                           with the first three, whose key always is the name */
+                           all users of the lock must agree on it. No effect on
+                           the first three, whose key is always the name */
 };
 
 #define SHED_LOCK_OPTIONS_INIT                                                 \
@@ -155,7 +156,7 @@ struct shed_lock_options {
  * SHED_LOCK_NAME_MAX_BYTES bytes. options may be NULL.
  *
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
- * numbers to be had), SHED_EFORKED; then *out is NULL.
+ * numbers available), SHED_EFORKED; then *out is NULL.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_open(struct shed_client *client, struct shed_bytes name,
@@ -165,14 +166,14 @@ shed_lock_open(struct shed_client *client, struct shed_bytes name,
 /*
  * Open a handle to a lock that is kept on a majority of several independent
  * servers (Redlock: redis.io, "Distributed Locks with Redis"), so that it
- * outlives the failure of a minority. The algorithm is SHED_LOCK_LEASE on each.
+ * survives the failure of a minority. The algorithm is SHED_LOCK_LEASE on each.
  *
  * clients is an array of an odd number of clients, 1 to SHED_LOCK_CLIENTS_MAX,
- * each of its own server (clients of one server are refused when they acquire).
- * The lock keeps them alive. The first client's library thread drives it.
+ * each connected to a server of its own (if two share a server, an acquire
+ * fails). The lock keeps them alive. The first client's library thread drives
+ * it.
  *
- * Returns: as shed_lock_open; SHED_EINVAL also for a count or an algorithm that
- * does not fit.
+ * Returns: as shed_lock_open; SHED_EINVAL also for a wrong count or algorithm.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_open_quorum(struct shed_client *const *clients, size_t count,
@@ -181,12 +182,13 @@ shed_lock_open_quorum(struct shed_client *const *clients, size_t count,
                       struct shed_lock **out, struct shed_error *err);
 
 /*
- * Close a handle: release the lock if it is held, by whomever. No other call
- * may be under way on it, so join the threads that wait first; asynchronous
- * acquires that wait end with SHED_ECLOSED before it returns. NULL is allowed.
+ * Close a handle: release the lock if it is held, by any thread. No other call
+ * may be under way on it, so first join the threads that wait for the lock;
+ * asynchronous acquires that wait for it end with SHED_ECLOSED before this
+ * returns. NULL is allowed.
  *
- * Blocks: for as long as Redis takes to answer, the client's
- * command_timeout_ms at most. Not to be called on a thread of the library.
+ * Blocks: for as long as Redis takes to answer, at most the client's
+ * command_timeout_ms. Do not call it on a thread of the library.
  */
 SHED_API void shed_lock_close(struct shed_lock *lock);
 
@@ -194,38 +196,40 @@ SHED_API void shed_lock_close(struct shed_lock *lock);
 
 /*
  * Acquire the lock, waiting for it up to wait_ms (0: one try without waiting;
- * at most SHED_LOCK_WAIT_MAX_MS). Where Redis cannot be asked, it goes on
- * trying until then.
+ * at most SHED_LOCK_WAIT_MAX_MS). If Redis cannot be reached, it keeps trying
+ * until then.
  *
- * The thread that holds it may call this again; it counts.
+ * The thread that holds the lock may acquire it again; acquires are counted.
  *
- * A client's first acquire waits, with wait_ms 0 too, until its session with
- * Redis is up or has failed (a few ms): others see by it that a holder lives.
+ * A client's first acquire waits, even with wait_ms 0, until its session with
+ * Redis is up or has failed (a few ms): the session shows others that a holder
+ * is alive.
  *
- * Blocks: wait_ms, and for the last try command_timeout_ms at most, twice that
- * where something has to be given back before it. Not to be called on a thread
- * of the library.
- * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others had it all the time;
- * SHED_EREDIS: Redis (with QUORUM: a majority) could not be asked; SHED_EINVAL
- * (also: the key holds something that is no lock of this algorithm),
- * SHED_EDENIED, SHED_ENOMEM, SHED_EBUSY (no random numbers to be had, or 2^32
- * entries), SHED_EFORKED. After SHED_EREDIS the lock may exist in Redis without
- * a holder, until Redis can be asked again or a lease has passed
- * (SHED_LOCK_TIMESTAMP: until it has; SHED_LOCK_SETNX: for ever, if the handle
- * is closed before).
+ * Blocks: wait_ms, then at most command_timeout_ms for the last try, or twice
+ * that if something has to be given back first. Do not call it on a thread of
+ * the library.
+ * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others held it all the time;
+ * SHED_EREDIS: Redis (with QUORUM: a majority) could not be reached;
+ * SHED_EINVAL (also: the key holds something that is not a lock of this
+ * algorithm), SHED_EDENIED, SHED_ENOMEM, SHED_EBUSY (no random numbers
+ * available, or 2^32 entries), SHED_EFORKED. After SHED_EREDIS the lock may
+ * exist in Redis without a holder, until Redis can be reached again or a lease
+ * has passed (SHED_LOCK_TIMESTAMP: until a lease has passed; SHED_LOCK_SETNX:
+ * forever, if the handle is closed before that).
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
                   struct shed_error *err);
 
 /*
- * How an asynchronous call ended: code is what the call that blocks would have
+ * How an asynchronous call ended: code is what the blocking call would have
  * returned. reason is valid during the call, and NULL with SHED_OK.
  *
  * Called on the library thread of the lock's first client, with no lock held.
  * It must not block, nor call a function that does; it may call the three
- * below, and shed_lock_fence. It may run before the call that it belongs to has
- * returned in your thread, so whatever it uses must be ready before that call.
+ * functions below, and shed_lock_fence. It may run before the call that it
+ * belongs to has returned in your thread, so whatever it uses must be ready
+ * before that call.
  */
 typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
                                enum shed_code code,
@@ -235,12 +239,12 @@ typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
  * Acquire without blocking; the hold is the process's, not the thread's.
  *
  * Calls back: done, exactly once if SHED_OK is returned, else never: when the
- * lock is held, when wait_ms is over (and what shed_lock_acquire would add to
- * it), when it is cancelled, or before shed_lock_close returns.
+ * lock is held, when wait_ms (and what shed_lock_acquire would add to it) is
+ * over, when it is cancelled, or before shed_lock_close returns.
  * Ownership: user is yours, and must live until done is called.
  * Returns: SHED_OK: done will be called, with a code that shed_lock_acquire
  * returns, or SHED_ECLOSED. SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
- * numbers to be had), SHED_EFORKED, SHED_ECLOSED (called from a done while the
+ * numbers available), SHED_EFORKED, SHED_ECLOSED (called from a done while the
  * lock is being closed): done will not be called.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
@@ -250,25 +254,24 @@ shed_lock_acquire_async(struct shed_lock *lock, uint64_t wait_ms,
 
 /*
  * Cancel the asynchronous acquires of lock that were given this user pointer
- * (compared, not followed) and have not ended. The done of each is called with
- * SHED_ETIMEDOUT, and never with SHED_OK, even if Redis grants the lock at the
- * same time: it is given back then. As done may run before this call returns,
- * free nothing here that it uses.
+ * (compared, not followed) and have not ended yet. The done of each is called
+ * with SHED_ETIMEDOUT, and never with SHED_OK, even if Redis grants the lock at
+ * the same time: it is then given back. As done may run before this call
+ * returns, free nothing here that it uses.
  *
  * Does not block, on any thread. done follows at once, or after the answer to
- * the command that is under way, command_timeout_ms at most.
- * Returns: how many were cancelled. 0: there is none (any more): done was
- * called, or is about to be, maybe with SHED_OK; then the lock is to be
- * released.
+ * the command under way, at most command_timeout_ms later.
+ * Returns: how many were cancelled. 0: there is none left: done was called, or
+ * is about to be, perhaps with SHED_OK; in that case release the lock.
  */
 SHED_API size_t shed_lock_cancel(struct shed_lock *lock, const void *user);
 
 /*
  * Release without blocking: as shed_lock_release, by the thread that acquired
  * the lock, or by any thread if the hold is the process's; a done may do so.
- * From the return on it is not held here any more, and the next acquire by this
- * handle comes after the release; others may find it taken until done is
- * called.
+ * Once this has returned the lock is no longer held here, and the next acquire
+ * by this handle comes after the release; others may find it taken until done
+ * is called.
  *
  * Calls back: done, exactly once if SHED_OK is returned, else never; before
  * shed_lock_close returns.
@@ -284,16 +287,16 @@ shed_lock_release_async(struct shed_lock *lock, shed_lock_done_fn *done,
                         void *user, struct shed_error *err);
 
 /*
- * Release the lock: the last release of as many as there were acquires removes
- * it from Redis.
+ * Release the lock: the release that matches the first acquire removes it from
+ * Redis.
  *
- * Blocks: command_timeout_ms at most, twice that if a connection breaks
- * meanwhile. Not to be called on a thread of the library.
- * Returns: SHED_OK: it was held until now. SHED_ELOST: it was not held by this
- * thread any more, and the reason says which: it was lost, and somebody may
- * have worked beside it, or it never was this thread's, or is released already.
- * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed; it is given up here, and removed
- * from Redis when that can be asked again, or ends with its lease.
+ * Blocks: at most command_timeout_ms, or twice that if a connection breaks. Do
+ * not call it on a thread of the library.
+ * Returns: SHED_OK: it was held until now. SHED_ELOST: this thread does not
+ * hold it, and the reason says why: it was lost, and another may have worked at
+ * the same time, or it never was this thread's, or it is released already.
+ * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed; the lock is given up here, and
+ * removed from Redis once that can be reached again, or ends with its lease.
  * SHED_EDENIED, SHED_ENOMEM: as these. SHED_EINVAL (lock is NULL; called on a
  * thread of the library), SHED_EFORKED: it is held as before.
  */
@@ -302,17 +305,16 @@ shed_lock_release(struct shed_lock *lock, struct shed_error *err);
 
 /*
  * Let the lease last lease_ms from now (0: the option's); from then on the
- * watchdog renews with this length. With the watchdog nothing has to be
- * extended; without one, this is how Redis is asked whether the lock still
- * exists. A lease that has ended is not revived, even if nobody took the lock.
- * With a quorum lease_ms must not exceed the option's: a restarted server
- * abstains for only that long.
+ * watchdog renews with this length. With the watchdog there is no need for it;
+ * without one, this is how Redis is asked whether the lock still exists. A
+ * lease that has ended is not revived, even if nobody took the lock. With a
+ * quorum lease_ms must not exceed the option's: a restarted server abstains for
+ * only that long.
  *
  * Blocks: as shed_lock_release.
- * Returns: SHED_OK; SHED_ELOST: this thread does not hold it any more;
- * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed: the hold lasts as long as it
- * would have, see shed_lock_remaining_ms; SHED_EINVAL, SHED_EDENIED,
- * SHED_ENOMEM, SHED_EFORKED.
+ * Returns: SHED_OK; SHED_ELOST: this thread no longer holds it; SHED_EREDIS,
+ * SHED_ETIMEDOUT: not confirmed: the hold lasts as long as it would have, see
+ * shed_lock_remaining_ms; SHED_EINVAL, SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_extend(struct shed_lock *lock, uint64_t lease_ms,
@@ -320,18 +322,18 @@ shed_lock_extend(struct shed_lock *lock, uint64_t lease_ms,
 
 /* Milliseconds for which the hold of this thread (or of the process) is still
  * safe, less a margin for clocks that drift; 0 when there is none.
- * SHED_LOCK_SETNX: UINT64_MAX while held. Asks nobody. */
+ * SHED_LOCK_SETNX: UINT64_MAX while held. Does not ask Redis. */
 SHED_API uint64_t shed_lock_remaining_ms(const struct shed_lock *lock);
 
 /* Returns: 1 while this thread (or the process) holds the lock and its lease
  * has not ended, by the clock of this host, as far as is known here; else 0.
- * Asks nobody: shed_lock_extend does. */
+ * Does not ask Redis: shed_lock_extend does. */
 SHED_API int shed_lock_is_mine(const struct shed_lock *lock);
 
 /*
  * A fencing token: number grows with every holder of a lock, as long as Redis
- * keeps its data or its clock does not go back; owner (random) tells two
- * holders apart that got the same number nevertheless. number 0: none.
+ * keeps its data or its clock does not go back; owner (random) tells apart two
+ * holders that got the same number nevertheless. number 0: none.
  */
 struct shed_fence {
     uint64_t number;
@@ -347,10 +349,10 @@ SHED_API SHED_MUST_CHECK enum shed_code shed_lock_fence(struct shed_lock *lock,
                                                         struct shed_error *err);
 
 /*
- * Let numbers of later holders be above number. For when what is written to
- * has seen a higher number than the one that Redis gave: Redis lost its data,
- * or its clock went back. Release the lock, call this, acquire again. It never
- * lowers a number.
+ * Make the numbers of later holders exceed number. This is for when what is
+ * written to has seen a higher number than Redis gave, because Redis lost its
+ * data or its clock went back. Release the lock, call this, acquire again. It
+ * never lowers a number.
  *
  * Blocks: as shed_lock_release.
  * Returns: SHED_OK; SHED_EINVAL (no tokens; number of 2^52 or more),

@@ -1,5 +1,5 @@
 /*
- * What happens inside a client, told as it happens: for metrics, traces and
+ * What happens inside a client, reported as it happens: for metrics, traces and
  * alarms of your own.
  *
  *     static void on_event(void *user, const struct shed_event *event)
@@ -12,7 +12,7 @@
  *     options.event_user = &losses;
  *
  * The statistics (snowshed/stats.h) count everything; events say which key or
- * lock it was, and why. A hit is no event. What an operator should see is
+ * lock it was, and why. A hit is not an event. What an operator should see is
  * passed to on_log as well, as one line of text.
  *
  * Growth: a newer library may know more kinds, which come after those listed
@@ -34,26 +34,26 @@ extern "C" {
 #endif
 
 /*
- * In each second at most this many events of one kind are told by one client;
- * a kind's troubles (outcome other than SHED_OK) are counted apart from its
- * successes. The rest is left out, and told as one SHED_EVENT_SUPPRESSED at
- * the end of the second. Both on_event and on_log are limited in this way.
+ * One client reports at most this many events of one kind in each second; a
+ * kind's failures (outcome other than SHED_OK) are counted apart from its
+ * successes. The rest are left out, and reported as one SHED_EVENT_SUPPRESSED
+ * at the end of the second. Both on_event and on_log are limited in this way.
  */
 #define SHED_EVENTS_PER_SECOND 20
 
-/* What happened. Behind each kind: what its fields hold, where that does not
- * follow from the struct; and the level at which on_log is told, if it is. */
+/* What happened. At each kind: what its fields hold, where that does not follow
+ * from the struct; and the level at which on_log is told, if it is. */
 enum shed_event_kind {
     /* count events of the kind about were left out, because there were too many
-     * or because memory was out. Level: that of what was left out. */
+     * or memory ran out. Level: that of what was left out. */
     SHED_EVENT_SUPPRESSED = 0,
-    /* The client is connected to Redis. reason: to which address; duration:
-     * for how long it was not. INFO. */
+    /* The client is connected to Redis. reason: to which address; duration: for
+     * how long it was not connected. INFO. */
     SHED_EVENT_CONNECTED = 1,
     /* The connection was lost, or could not be made, or Redis refuses the
-     * client; told once until that changes. outcome: SHED_EREDIS, SHED_EDENIED
-     * or another; duration: for how long it was connected. WARNING; ERROR with
-     * SHED_EDENIED. */
+     * client; reported once until that changes. outcome: SHED_EREDIS,
+     * SHED_EDENIED or another; duration: for how long it was connected.
+     * WARNING; ERROR with SHED_EDENIED. */
     SHED_EVENT_DISCONNECTED = 2,
     /* The source is done with a key. outcome: how; duration: how long the load
      * of its batch took. WARNING if it failed. */
@@ -73,8 +73,8 @@ enum shed_event_kind {
     SHED_EVENT_INVALIDATED = 7,
     /* A hold of a lock began. duration: how long the acquire took. */
     SHED_EVENT_LOCK_ACQUIRED = 8,
-    /* A hold that begins was taken over, before the lease had ended, from
-     * a holder that was dead. WARNING. */
+    /* A hold that begins was taken from a dead holder before its lease had
+     * ended. WARNING. */
     SHED_EVENT_LOCK_TAKEN_OVER = 9,
     /* A hold ended with its release. duration: how long it lasted. outcome:
      * SHED_OK; SHED_EREDIS or another if Redis did not confirm it, WARNING. */
@@ -99,17 +99,17 @@ struct shed_event {
 };
 
 /*
- * Told of events, if it is set in the options of a client.
+ * Called with each event, if it is set in the options of a client.
  *
  * It is called on the client's own thread, one event at a time, in the order in
  * which they happened there, with no lock held; for a lock of several clients,
- * on the thread of the first. All else of the client waits meanwhile, and at a
- * moment after the event: what it tells of may have changed again. It must
+ * on the thread of the first. Everything else on that thread waits meanwhile.
+ * The call comes after the event, whose subject may have changed again. It must
  * return soon. It must not close a handle, nor call a function that blocks;
  * shed_client_status_read, the statistics and shed_lock_acquire_async may be
- * called. It is not called after the last handle of the client was closed.
+ * called. It is not called after the last handle of the client has been closed.
  *
- * event and all that it points to are gone when it returns.
+ * event and everything that it points to are gone when it returns.
  */
 typedef void shed_event_fn(void *user, const struct shed_event *event);
 

@@ -138,7 +138,7 @@ shed_mysql_source_open(const char *uri, const char *query,
  * A statement can wait for another transaction's row lock as long as the
  * server's innodb_lock_wait_timeout allows, 50 s by default. If read_timeout_ms
  * is less (its default is 10 s), such a statement ends with the loss of the
- * connection; of a COMMIT it is then unknown whether it took effect. Make
+ * connection; for a COMMIT it is then unknown whether it took effect. Make
  * read_timeout_ms longer than the server's limit.
  *
  * mysql is a MYSQL * (see shed_mysql_fence) from mysql_init that is not
@@ -184,7 +184,7 @@ shed_mysql_connect(void *mysql, const char *uri,
  * Until the transaction ends, later holders wait for it here; a ROLLBACK undoes
  * the acceptance. So of the writes that one resource guards, none of an older
  * holder is committed after one of a newer holder: at READ COMMITTED and
- * REPEATABLE READ, whatever became of the lock. It needs the table of
+ * REPEATABLE READ, whatever has happened to the lock. It needs the table of
  * sql/fence.sql in the connection's database, and takes four round trips: two
  * statements, each prepared and executed.
  *

@@ -1,9 +1,9 @@
 /*
  * snowshed: a read-through cache in Redis that protects a database.
  *
- * A missing or expired entry costs one load for all the processes of all the
- * hosts, whatever the number of callers; the callers are answered as soon as
- * that one load is.
+ * A missing or expired entry costs one load for all processes on all hosts,
+ * however many callers there are; the callers are answered as soon as that one
+ * load is.
  *
  *     shed_client  one connection to one Redis, opened once per process
  *     shed_source  where a missing entry comes from: a function of yours, or
@@ -27,7 +27,7 @@
  * Versions: a program that was compiled with the headers of 0.2 runs with every
  * later library of the soname libsnowshed.so.0. Structs that carry their size
  * (options, struct shed_event) or are passed with it (statistics, struct
- * shed_client_status) grow at their ends alone. All others are frozen: struct
+ * shed_client_status) grow only at their ends. All others are frozen: struct
  * shed_bytes, shed_error, shed_item, shed_fence and shed_histogram. Enumerators
  * keep their numbers, and new ones can be added.
  */
@@ -75,14 +75,15 @@ SHED_API const char *shed_version(void);
 
 /*
  * A key, a name or a payload: size bytes of any value, not terminated. It
- * borrows them: they must stay until the call that it is passed to returns.
+ * borrows them: they must stay in place until the call that it is passed to
+ * returns.
  */
 struct shed_bytes {
     const void *data;
     size_t size;
 };
 
-/* In C++ the function hides the constructor of the struct, which is meant. */
+/* In C++ the function hides the constructor of the struct, as intended. */
 #if defined(__cplusplus) && defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
@@ -99,7 +100,7 @@ SHED_INLINE struct shed_bytes shed_bytes(const void *data, size_t size)
 #pragma GCC diagnostic pop
 #endif
 
-/* A terminated text, without its end; NULL is no bytes. */
+/* A terminated text, without its terminator; NULL is no bytes. */
 SHED_INLINE struct shed_bytes shed_str(const char *text)
 {
     return shed_bytes(text, text != NULL ? strlen(text) : 0);
@@ -107,7 +108,7 @@ SHED_INLINE struct shed_bytes shed_str(const char *text)
 
 /* ------------------------------------------------------------- failures */
 
-/* What the caller does next is what tells one code from another. */
+/* The codes differ in what the caller does next. */
 enum shed_code {
     SHED_OK = 0,
     SHED_EINVAL,    /* the call is wrong: fix the program */
@@ -122,7 +123,7 @@ enum shed_code {
                        operator */
     SHED_ECLOSED,   /* the client or the lock is being closed */
     SHED_EFORKED,   /* the client belongs to another process: open your own */
-    SHED_ELOST /* the lock is not yours any more: roll back, acquire again */
+    SHED_ELOST      /* the lock is no longer yours: roll back, acquire again */
 };
 
 #define SHED_REASON_BYTES 240
@@ -175,19 +176,19 @@ struct shed_client_options {
                                     doubles up to this, with full jitter */
     uint64_t links;              /* [1, 64]; most connections for calls that
                                     threads wait for: opened when all are busy,
-                                    closed when idle, and shared by the threads
-                                    where these are more */
+                                    closed when idle, and shared if there are
+                                    more threads */
     uint64_t wait;               /* enum shed_wait */
-    /* Told of what an operator wants to know: once when the client is connected
-     * to Redis, loses it, or is refused; and of troubles of its caches and
-     * locks, each kind SHED_EVENTS_PER_SECOND times a second at most
+    /* Told what an operator wants to know: once when the client is connected to
+     * Redis, loses it, or is refused; and about trouble with its caches and
+     * locks, each kind at most SHED_EVENTS_PER_SECOND times a second
      * (snowshed/event.h lists them, with their levels). text is one line,
      * without secrets or payloads, and gone afterwards. It is called as
-     * on_event is. NULL: nobody is told. */
+     * on_event is. NULL: not called. */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
     void *log_user; /* passed to it */
     /* Told of every event: a shed_event_fn, see snowshed/event.h for what it
-     * may do. NULL: nobody is told. */
+     * may do. NULL: not called. */
     void (*on_event)(void *user, const struct shed_event *event);
     void *event_user; /* passed to it */
 };
@@ -203,17 +204,16 @@ struct shed_client_options {
  *
  * uri is redis://[user[:password]@]host[:port][/db] or
  * unix:[//[user[:password]@]]/path[?db=n], so unix:/run/redis.sock is one;
- * percent-encode what is special.
- * options may be NULL for the defaults. Redis need not be up: the client
- * connects when needed and again after failures, with a growing pause between.
- * A server that is a replica is not used: the host name, or the path, is looked
- * up again.
+ * percent-encode special characters. options may be NULL for the defaults.
+ * Redis need not be up: the client connects when needed and again after
+ * failures, with a growing pause between. A server that is a replica is not
+ * used: the host name, or the path, is looked up again.
  *
  * A name that does not resolve is like a Redis that is not up.
  *
  * Blocks: while the host name is resolved; it does not wait for Redis.
  * Returns: SHED_OK and *out; SHED_EINVAL (uri, options), SHED_ENOMEM,
- * SHED_EBUSY (no thread or descriptor to be had); then *out is NULL.
+ * SHED_EBUSY (no thread or descriptor available); then *out is NULL.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_client_open(const char *uri, const struct shed_client_options *options,
@@ -225,22 +225,23 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
  * thread end. So handles may be closed in any order, each exactly once.
  *
  * NULL is allowed. In a forked child it frees the child's memory and leaves the
- * parent's connections alone. Not to be called on a thread of the library.
+ * parent's connections alone. Do not call it on a thread of the library.
  */
 SHED_API void shed_client_close(struct shed_client *client);
 
 struct shed_client_status {
-    uint64_t is_up;         /* 1: connected, set up, to a primary; else 0 */
-    struct shed_error last; /* why it was last not so; SHED_OK: it never was
-                               otherwise, or nothing is known yet */
+    uint64_t is_up;         /* 1: connected to a primary, and set up; else 0 */
+    struct shed_error last; /* why it last was not; SHED_OK: it always was,
+                               or nothing is known yet */
 };
 
 /*
- * Copy how the client stands with Redis into *out; size is sizeof *out.
+ * Copy the state of the client's connection to Redis into *out; size is sizeof
+ * *out.
  *
- * It is the state of the connection that the client keeps up by itself, and
- * asks nobody. Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library
- * knows), SHED_EFORKED.
+ * It is the connection that the client maintains by itself; Redis is not asked.
+ * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows),
+ * SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_client_status_read(struct shed_client *client,
@@ -262,11 +263,11 @@ enum shed_use {
  * start of a program, which can tell its operator at once. Nothing is written.
  *
  * name is what the cache or the lock will be opened with. From Redis 7 on, what
- * the user lacks is named in err as ACL SETUSER would grant it: commands, keys
- * ("~..."), channels. An older server cannot tell: there SHED_OK says that
- * Redis can be reached and runs scripts.
+ * the user lacks is named in err in the form in which ACL SETUSER grants it:
+ * commands, keys ("~..."), channels. An older server cannot tell: there SHED_OK
+ * says that Redis can be reached and runs scripts.
  *
- * Blocks: one round trip, timeout_ms at most (0: command_timeout_ms).
+ * Blocks: one round trip, at most timeout_ms (0: command_timeout_ms).
  * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the
  * database is refused), SHED_EREDIS (it cannot be reached, or is a replica),
  * SHED_ETIMEDOUT, SHED_EINVAL, SHED_EBUSY, SHED_ENOMEM, SHED_EFORKED.
@@ -286,27 +287,28 @@ struct shed_load;
 /*
  * Load a batch: answer every key of load, then call shed_load_done once.
  *
- * It runs on one of the source's loader threads. Answers and shed_load_done
- * may come from any thread, also after the function has returned; the load
- * counts against max_loads until done. Read the present: a snapshot that was
- * opened before this function was called can resurrect an old row.
+ * It runs on one of the source's loader threads. Answers and shed_load_done may
+ * come from any thread, even after the function has returned; the load counts
+ * against max_loads until done. Read the present: a snapshot that was opened
+ * before this function was called can resurrect an old row.
  *
  * user is what was given to shed_source_open; thread is what thread_start
  * returned for this loader thread, NULL without one.
  */
 typedef void shed_load_fn(void *user, void *thread, struct shed_load *load);
 
-/* Number of keys of the batch, 1 to max_batch. A key can stand twice (two
- * caches, an invalidation in between): each is answered for itself. */
+/* Number of keys of the batch, 1 to max_batch. A key can occur twice (two
+ * caches, an invalidation in between): each is answered separately. */
 SHED_API size_t shed_load_count(const struct shed_load *load);
 
 /* The i-th key; valid until shed_load_done. No bytes beyond the last. */
 SHED_API struct shed_bytes shed_load_key(const struct shed_load *load,
                                          size_t i);
 
-/* Milliseconds left of the source's load_timeout_ms; 0 when that is past. A
- * source should give up then, and fail what is open. (Callers may have given up
- * before, by deadlines of their own; the next ones are served.) */
+/* Milliseconds left of the source's load_timeout_ms; 0 once that is past. A
+ * source should then give up, and fail the keys that are still open. (Callers
+ * may have given up earlier, by deadlines of their own; the load serves the
+ * next ones.) */
 SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
 
 /*
@@ -373,9 +375,9 @@ shed_source_open(shed_load_fn *load, void *user,
                  struct shed_source **out, struct shed_error *err);
 
 /*
- * Give up the caller's hold on a source. Caches that use it keep it alive;
- * with the last of them gone, loads under way are waited for and its threads
- * end. NULL is allowed. Not to be called from a load.
+ * Give up the caller's hold on a source. Caches that use it keep it alive; once
+ * the last of them is gone, loads under way are waited for and its threads end.
+ * NULL is allowed. Do not call it from a load.
  */
 SHED_API void shed_source_close(struct shed_source *source);
 
@@ -390,7 +392,7 @@ enum shed_kind {
 };
 
 enum shed_origin {
-    SHED_ORIGIN_REDIS,      /* it stood in Redis */
+    SHED_ORIGIN_REDIS,      /* it was in Redis */
     SHED_ORIGIN_LOAD,       /* loaded during this call and published */
     SHED_ORIGIN_UNPUBLISHED /* loaded during this call, not kept: invalidated
                         meanwhile, or Redis could not be written */
@@ -399,7 +401,8 @@ enum shed_origin {
 /* Of NULL: SHED_KIND_ABSENT. */
 SHED_API enum shed_kind shed_value_kind(const struct shed_value *value);
 
-/* The payload, NULL where the size is 0 and of NULL. It is not terminated. */
+/* The payload; NULL if the size is 0, or value is NULL. It is not terminated.
+ */
 SHED_API const void *shed_value_data(const struct shed_value *value);
 
 /* The payload's length in bytes; of NULL: 0. */
@@ -423,9 +426,9 @@ SHED_API void shed_value_unref(struct shed_value *value);
 
 struct shed_cache;
 
-/* With Redis out of reach, or when it refuses to be written. A Redis that
- * refuses the password, the database or a command is no such case: a get is
- * SHED_EDENIED then, so that a wrong configuration does not go unnoticed. */
+/* When Redis cannot be reached, or refuses writes. A Redis that refuses the
+ * password, the database or a command is another case: a get then returns
+ * SHED_EDENIED, so that a wrong configuration does not go unnoticed. */
 enum shed_redis_down {
     SHED_REDIS_DOWN_SOURCE = 0, /* load from the source, within its bounds */
     SHED_REDIS_DOWN_FAIL = 1    /* return SHED_EREDIS */
@@ -436,14 +439,14 @@ struct shed_cache_options {
     size_t size;
     uint64_t ttl_ms;          /* [1, 10 years]; how long a row is kept */
     uint64_t ttl_jitter_pct;  /* [0, 90]; each ttl is shortened at random by
-                                 up to so many percent, so that what is written
-                                 together does not expire together */
+                                 up to this percentage, so that rows written
+                                 together do not expire together */
     uint64_t negative_ttl_ms; /* [0, 10 years]; how long "no such row" is kept;
                                  0: not kept */
     uint64_t failure_ttl_ms;  /* [0, 60000]; how long a failed load answers
                                  other callers, with jitter down to half; 0:
                                  the next caller loads again */
-    uint64_t lease_ms;        /* [10, 600000]; a loader that is not heard of
+    uint64_t lease_ms;        /* [10, 600000]; a loader that has been silent
                                  for this long is replaced; one that died is
                                  replaced at once where pushes work */
     uint64_t grace_ms;        /* [0, 60000]; a lease younger than this is not
@@ -484,7 +487,7 @@ shed_cache_open(struct shed_client *client, const char *name,
                 struct shed_cache **out, struct shed_error *err);
 
 /* Close a cache; no call may be under way on it. Waits for its loads to be
- * done. NULL is allowed. Not to be called on a thread of the library. */
+ * done. NULL is allowed. Do not call it on a thread of the library. */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 
 /*
@@ -517,7 +520,7 @@ struct shed_item {
 /*
  * Get many keys: one pipeline for what is cached, batches for what is not.
  *
- * A key may stand in items more than once. count 0 is allowed.
+ * A key may occur in items more than once. count 0 is allowed.
  *
  * Blocks: until all are answered, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
@@ -549,10 +552,10 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
  * Remove the entry of a key and revoke the lease of a load under way, so that
  * nothing loaded before can be published after.
  *
- * Call it after COMMIT. When it has returned SHED_OK, no get of any process
- * that begins later is answered from before; in this process that holds even
- * where it failed, as far as Redis allows. A DEL of the key by any other
- * program does the same.
+ * Call it after COMMIT. When it has returned SHED_OK, no get that begins later,
+ * in any process, returns an older row; in this process that holds even if the
+ * call failed, as far as Redis allows. A DEL of the key by any other program
+ * does the same.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
@@ -568,13 +571,13 @@ shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
  * Invalidate many keys in one pipeline, with what shed_invalidate promises for
  * each.
  *
- * A key may stand in keys more than once. count 0 is allowed, SHED_MANY_MAX is
+ * A key may occur in keys more than once. count 0 is allowed, SHED_MANY_MAX is
  * the most. Others can see some of the keys removed before the rest.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
- * Returns: SHED_OK if it is so for every key; SHED_EINVAL, of too many keys or
- * of one that is wrong (err says which): nothing was removed; SHED_ETIMEDOUT,
+ * Returns: SHED_OK if every key was invalidated; SHED_EINVAL, for too many keys
+ * or a wrong one (err says which): nothing was removed; SHED_ETIMEDOUT,
  * SHED_EREDIS: any of them may have been removed or not: repeat it with all;
  * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */

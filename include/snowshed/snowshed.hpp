@@ -16,7 +16,7 @@
  *     else if (value->is_row())
  *         use(value->view());
  *
- * What a function promises (threads, blocking, failures) is written at the C
+ * What a function promises (threads, blocking, failures) is documented at the C
  * function of the same name. Handles may be destroyed in any order.
  */
 #ifndef SNOWSHED_SNOWSHED_HPP
@@ -51,8 +51,8 @@ inline std::string_view to_view(struct ::shed_bytes bytes) noexcept
     return {static_cast<const char *>(bytes.data), bytes.size};
 }
 
-/* A T, or why there is none. To look at the wrong one of the two is a mistake
- * of the program, as with std::optional. */
+/* A T, or why there is none. Reading the wrong one of the two is a bug in the
+ * program, as with std::optional. */
 template <class T> class [[nodiscard]] result
 {
   public:
@@ -186,8 +186,8 @@ class client
         handle_;
 };
 
-/* A batch of keys to load. Its end is the end of the load: keys without an
- * answer have failed. Move it to another thread to answer later. */
+/* A batch of keys to load. Destroying it ends the load: keys without an answer
+ * have failed. Move it to another thread to answer later. */
 class batch
 {
   public:
@@ -335,8 +335,8 @@ class cache
         handle_;
 };
 
-/* A lock that is held; its end releases it. It must not outlive its lock, and
- * belongs to the thread that acquired it. */
+/* A lock that is held; destroying it releases the lock. It must not outlive its
+ * lock, and belongs to the thread that acquired it. */
 class hold
 {
   public:
@@ -352,7 +352,7 @@ class hold
             (void)!shed_lock_release(lock_, nullptr);
     }
 
-    /* Release now, to hear whether it was held until the end. */
+    /* Release now, to learn whether it was held until the end. */
     result<void> release()
     {
         shed::error err;
@@ -385,7 +385,7 @@ class hold
     struct shed_lock *lock_;
 };
 
-/* An asynchronous acquire, by which it can be cancelled. It may be dropped at any
+/* An asynchronous acquire, which this can cancel. It may be dropped at any
  * time; the acquire goes on. */
 class pending
 {
@@ -469,7 +469,7 @@ class lock
             return err;
         return hold(get());
     }
-    /* done is called exactly once, on a thread of the library, maybe before
+    /* done is called exactly once, on a thread of the library, perhaps before
      * this returns; not if this fails. It must not block or throw. Without an
      * error the lock is the process's, until release_async or release. */
     result<pending> acquire_async(std::uint64_t wait_ms,
@@ -496,7 +496,7 @@ class lock
         }
         return {};
     }
-    /* What acquire_async got; blocks. */
+    /* Release what acquire_async acquired; blocks. */
     result<void> release() const
     {
         shed::error err;

@@ -1,7 +1,7 @@
 /*
  * What a cache, or the handle of a lock, has done so far: counters and latency
- * histograms, as a struct and as Prometheus text. All counters only grow, from
- * the opening on.
+ * histograms, as a struct and as Prometheus text. All counters only grow,
+ * starting when it is opened.
  */
 #ifndef SNOWSHED_STATS_H
 #define SNOWSHED_STATS_H
@@ -22,9 +22,9 @@ extern "C" {
  * end.
  */
 #define SHED_COUNTERS(X)                                                       \
-    X(hits, "keys answered with a row or a NULL that stood in Redis")          \
+    X(hits, "keys answered with a row or a NULL from Redis")                   \
     X(negative_hits, "keys answered with a kept 'no such row'")                \
-    X(misses, "keys that were not at hand in Redis")                           \
+    X(misses, "keys that were not in Redis")                                   \
     X(joins, "keys that joined a flight of this process")                      \
     X(waits, "flights that found the lease taken")                             \
     X(polls, "looks at Redis by waiters because of the timer")                 \
@@ -32,12 +32,13 @@ extern "C" {
     X(loads, "calls of the source, a batch each")                              \
     X(loaded_keys, "keys that were passed to the source")                      \
     X(load_failures, "keys that the source failed to load")                    \
-    X(leases_won, "leases taken of a key without one")                         \
+    X(leases_won, "leases taken on a key without one")                         \
     X(leases_lost, "leases that were taken over from us or revoked")           \
     X(leases_taken_over, "leases taken from a dead or silent holder")          \
     X(published, "loaded values that were stored")                             \
-    X(publishes_superseded, "loaded values for which another stood already")   \
-    X(publishes_invalidated, "loaded values refused: invalidated meanwhile")   \
+    X(publishes_superseded, "loaded values refused: another came first")       \
+    X(publishes_invalidated,                                                   \
+      "loaded values refused: invalidated during the load")                    \
     X(unpublished, "loaded values that Redis could not take")                  \
     X(foreign_entries, "entries of a wrong type, magic or format replaced")    \
     X(corrupt_entries, "entries of a wrong length or checksum replaced")       \
@@ -50,7 +51,7 @@ extern "C" {
     X(errors_other, "keys that ended with another failure")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
- * snowshed_lock_<field>_total. Entries of one who holds it count nowhere. */
+ * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */
 #define SHED_LOCK_COUNTERS(X)                                                  \
     X(acquired, "holds that began")                                            \
     X(tries, "times that Redis was asked for the lock")                        \
@@ -61,9 +62,9 @@ extern "C" {
     X(renewals, "renewals by the watchdog, confirmed by Redis")                \
     X(renewal_failures, "renewals by the watchdog that were not")
 
-/* Buckets are powers of two: bucket i counts what is at most 2^i, and more than
- * fits the one before it; the last counts all that is more. Times are in whole
- * microseconds. */
+/* Buckets are powers of two: bucket i counts what is at most 2^i but too much
+ * for the bucket before it; the last counts everything above. Times are in
+ * whole microseconds. */
 #define SHED_BUCKETS 28
 
 struct shed_histogram {
@@ -73,7 +74,7 @@ struct shed_histogram {
 };
 
 /*
- * The two structs grow at their ends alone, by new counters, so that no field
+ * The two structs grow only at their ends, by new counters, so that no field
  * ever moves: a program that was compiled with an older header reads its own
  * fields. struct shed_histogram is frozen, and so is the number of histograms.
  */
@@ -97,8 +98,8 @@ struct shed_lock_stats {
 
 /*
  * Copy the statistics of a cache, or of a lock's handle, into *out; size is
- * sizeof *out, by which a newer library knows how much an older program has
- * room for. Counters are read one after the other, without stopping anybody.
+ * sizeof *out, which tells a newer library how much room an older program has.
+ * Counters are read one after the other, without stopping anybody.
  *
  * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows).
  */
@@ -112,14 +113,14 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
 /*
  * Write the statistics of count caches, or locks, as Prometheus text
  * (exposition format 0.0.4) into buffer and terminate it: each labelled with
- * its name, what is of one kind together, as the format demands. The two texts
- * may follow each other; two of one kind may not. In the name of a lock, bytes
- * that are not printable ASCII are written as \xNN. The text of caches ends
- * with a gauge, snowshed_redis_up: 1 while the cache's client is connected,
- * else 0.
+ * its name, and the samples of one metric together, as the format demands. The
+ * two texts may follow each other; two of one kind may not. In the name of a
+ * lock, bytes that are not printable ASCII are written as \xNN. The text of
+ * caches ends with a gauge, snowshed_redis_up: 1 while the cache's client is
+ * connected, else 0.
  *
- * Of two handles of one name only one may be told: Prometheus has one series
- * for a name.
+ * Of two handles of one name pass only one: Prometheus has one series for a
+ * name.
  *
  * Returns: the length of the whole text in bytes, which was cut if it is not
  * below capacity; call again with more. buffer may be NULL with capacity 0.

@@ -146,7 +146,7 @@ START_TEST(the_text_tells_every_counter_with_type_and_help)
     shed_count(&counters.hits, UINT64_MAX);
     text = text_of("item");
     assert_line(text, "# HELP snowshed_hits_total keys answered with a row or "
-                      "a NULL that stood in Redis\n"
+                      "a NULL from Redis\n"
                       "# TYPE snowshed_hits_total counter\n"
                       "snowshed_hits_total{cache=\"item\"} "
                       "18446744073709551615\n");

@@ -1,4 +1,4 @@
--- Take the lease of a key, or learn what stands there.
+-- Take the lease of a key, or learn what the key holds.
 -- KEYS  1 the key
 -- ARGV  1 data version for a new record (16 bytes)
 --       2 process id (16 hexadecimal digits)   3 flight number (8 bytes)
@@ -7,13 +7,13 @@
 --       8 the beginning of an entry that the caller saw to be corrupt, or ''
 -- Returns {'LEAD', data version, how}, how being 'new', 'mine' (an earlier
 --             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
---         {'HIT', entry}       a row or "no such row" stands there
---         {'FAILED', entry}    a failure marker stands there
---         {'WAIT', ms}         another holds the lease, for so long at most
--- One SET NX first: where nothing stands it costs no read, and a script that
--- reads nothing is not tracked, so that only waiters get pushes. Without memory
--- it is refused whatever is there; then the script reads all the same, and only
--- what has to be written ends with the error.
+--         {'HIT', entry}       a row or "no such row" is there
+--         {'FAILED', entry}    a failure marker is there
+--         {'WAIT', ms}         another holds the lease, for at most this long
+-- One SET NX first: if the key is empty this saves a read, and a script that
+-- reads nothing is not tracked, so only waiters get pushes. When Redis is out
+-- of memory it is refused whatever the key holds; the script then reads anyway,
+-- and only a necessary write ends with the error.
 
 local HAS_CHANNEL = 4
 local LONGEST_RECORD = 4200000 -- by the options; more comes from a clock that
@@ -33,7 +33,7 @@ local function is_no_memory(reply)
     return reply.err and string.find(reply.err, 'OOM', 1, true)
 end
 
--- A process is gone when nobody is subscribed to its channel. Where we may not
+-- A process is gone when nobody is subscribed to its channel. If we may not
 -- ask, only the end of the lease tells.
 local function is_gone(held)
     if bit.band(held.flags, HAS_CHANNEL) == 0 then return false end
@@ -50,9 +50,9 @@ local function is_over(held)
     return (age < 0 or age >= tonumber(ARGV[7])) and is_gone(held)
 end
 
--- How long another's lease still lasts. Where the clock was set back since it
--- was written or renewed, it lasts for its whole length from now, not for the
--- length of the step besides: a live holder renews it before it ends, and one
+-- How long another's lease still lasts. If the clock was set back after it was
+-- written or renewed, it lasts for its whole length from now, without the
+-- length of the step added: a live holder renews it before it ends, and one
 -- that is stopped, or has no channel, is replaced then. The length is the
 -- record's own, because the asker may have another in its options.
 local function time_left(held)

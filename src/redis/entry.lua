@@ -1,7 +1,7 @@
--- What stands before each script: how an entry is read and made. The layout is
+-- Prepended to each script: how an entry is read and made. The layout is
 -- src/cache/entry.h's; offsets count from 1 here.
 
--- Redis 6 refuses a write after TIME without this; newer ones do it always.
+-- Redis 6 refuses a write after TIME without this; newer ones always do it.
 if redis.replicate_commands then redis.replicate_commands() end
 
 local MAGIC = '\245shd\2'
@@ -15,8 +15,8 @@ local function clock()
     return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- What stands at K: its type ('L', 'V', 'N', 'F') and its bytes; nil where
--- there is nothing; 'foreign' where it is none of ours.
+-- What K holds: its type ('L', 'V', 'N', 'F') and its bytes; nil if there is
+-- nothing; 'foreign' if it is not one of ours.
 local function read()
     local bytes = redis.pcall('GET', K)
     if not bytes then return nil end

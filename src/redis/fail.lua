@@ -1,5 +1,5 @@
--- Put a failure marker in the place of our lease, so that those who wait for
--- it hear of the failure at once. Who was taken over leaves the record alone.
+-- Replace our lease with a failure marker, so that its waiters hear of the
+-- failure at once. A loader that was taken over leaves the record alone.
 -- KEYS  1 the key
 -- ARGV  1 data version   2 process id   3 flight number
 --       4 head   5 tail   6 reason

@@ -1,21 +1,21 @@
 -- Take a lock, or learn when to look again.
 -- KEYS  1 the lock   2 its counter of fencing numbers   3 suspicion
---       4 the mark that others wait; with first come, first served:
+--       4 the mark that others wait; of a fair lock:
 --       4 queue   5 offer
 -- ARGV  1 token (16 bytes)   2 process   3 run id, as in the record
 --       4 lease, ms   5 grace, ms; 0: a holder is never taken for dead
---       6 who asks: the handle (any bytes); with a queue: how long he waits, ms
+--       6 the asking handle (any bytes); with a queue: for how long it waits, ms
 -- Returns {'HELD', number}     the lock is the token's, now or already; a third
 --                              element: it was taken from a dead holder
---         {'TAKEN', ms}        it is another's, or another's turn; in so many
+--         {'TAKEN', ms}        it is another's, or another's turn; in this many
 --                              ms that may change without a push
---         {'WRONGTYPE'}        the key holds no string, so it is no lock
+--         {'WRONGTYPE'}        the key holds no string, so it is not a lock
 -- Any string that is no record of ours is the lock of a foreign client: it is
 -- waited for, and never changed.
--- One SET NX first: where nothing stands it costs no read, and a script that
--- reads nothing is not tracked, so that only waiters get pushes. Without memory
--- it is refused even where the lock is another's; then the script reads, and
--- whoever waits waits for the release or the end of the lease.
+-- One SET NX first: if the key is empty this saves a read, and a script that
+-- reads nothing is not tracked, so only waiters get pushes. When Redis is out
+-- of memory it is refused even if another has the lock; the script then reads,
+-- and a waiter waits for the release or the end of the lease.
 
 local K, token = KEYS[1], ARGV[1]
 
@@ -27,12 +27,12 @@ local function take(...)
     local clock = us()
     local number = advance(KEYS[2], '1', clock, clock)
     if type(number) == 'string' then return {'HELD', number} end
-    redis.call('DEL', K) -- he would not know that he holds it
+    redis.call('DEL', K) -- the caller would not know that it holds it
     return number
 end
 
--- A free lock is taken here: what follows makes a dozen functions, which would
--- cost as much as the commands do.
+-- A free lock is taken here: what follows creates a dozen functions, which
+-- would cost as much as the commands do.
 local me = KEYS[5] and token .. ARGV[2] .. ARGV[6] -- in the queue
 local no_memory = false
 if not me then
@@ -44,16 +44,16 @@ if not me then
 end
 
 local grace = tonumber(ARGV[5])
--- How long a lock is kept for the first of the queue before he loses his place,
--- and for how much longer than he said he may stand there.
+-- How long a lock is kept for the first of the queue before it loses its place,
+-- and how much longer than it said it may stay in the queue.
 local OFFER_MS, SLACK_MS = 250, 1000
 local OFFER_LIFE_MS = 10 * OFFER_MS
 -- How often a waiter looks, at the slowest.
 local LOOK_MS = 100
 
--- For how long mark has stood for what, in ms; it is set if it does not. One
--- that was for something else begins again, and so does one that would live for
--- longer than its life, because the clock was set back.
+-- For how long mark has held what, in ms; it is set to that if it does not. A
+-- mark that held something else begins again, and so does one that would outlive
+-- its life, because the clock was set back.
 local function age_of(mark, what, life)
     local age = life - redis.call('PTTL', mark)
     if redis.call('GET', mark) == what and age >= 0 then return age end
@@ -62,16 +62,16 @@ local function age_of(mark, what, life)
     return 0
 end
 
--- Whether nobody is subscribed to the channel of a process. False where we may
--- not ask.
+-- Whether nobody is subscribed to the channel of a process. False if we may not
+-- ask.
 local function has_no_subscriber(process)
     local subscribers = redis.pcall('PUBSUB', 'NUMSUB',
         'snowshed:process:' .. process)
     return subscribers[2] == 0
 end
 
--- Nobody is subscribed to the holder's channel, though somebody was, of this
--- run of the server: after a restart nobody is until he has come back.
+-- Nobody is subscribed to the holder's channel, though somebody was in this run
+-- of the server: after a restart nobody is until the holder is back.
 local function is_absent(held)
     if not has_no_subscriber(held.process) then return false end
     local info = redis.pcall('INFO', 'server')
@@ -79,9 +79,9 @@ local function is_absent(held)
         and string.find(info, 'run_id:' .. held.run, 1, true) ~= nil
 end
 
--- A holder is gone when he was absent at two looks, grace apart, and present at
--- none between: a live one comes back sooner. Returns how long to wait for that,
--- 0 if he is gone, nil if he is there.
+-- A holder is gone when it was absent at two looks, grace apart, and present at
+-- none between: a live one comes back sooner. Returns how long to wait for
+-- that, 0 if it is gone, nil if it is there.
 local function until_gone(held)
     if grace == 0 or not is_absent(held) then
         redis.call('DEL', KEYS[3])
@@ -129,8 +129,8 @@ local function absent_members()
 end
 
 -- A waiter is gone as a holder is: its process was absent at two looks, grace
--- apart. All that are absent are suspected, and removed, together, so that many
--- dead waiters cost one grace. One that was alive after all loses its place, and
+-- apart. All absent ones are suspected and removed together, so that many dead
+-- waiters cost one grace. One that was alive after all loses its place, and
 -- joins the queue again when it next asks. Returns how long to wait for that, 0
 -- if head was removed, nil if it is there, or cannot be seen.
 local function until_removed(head)
@@ -156,13 +156,13 @@ local function enlist()
     end
 end
 
--- Who releases is told that somebody waits, by another handle. All who wait ask
--- again after each release, so the last who did stands for them.
+-- Tells the releaser that another handle waits. All waiters ask again after
+-- each release, so the mark of the last one serves for all.
 local function mark_waiter()
     redis.call('SET', KEYS[4], ARGV[6], 'PX', 2 * LOOK_MS)
 end
 
--- The lock is free. Returns how long it still is another's turn, nil when it is
+-- The lock is free. Returns how long it is still another's turn, nil if it is
 -- ours.
 local function until_our_turn()
     local head = first()
@@ -186,13 +186,13 @@ local function take_in_turn(...)
         return {'TAKEN', left}
     end
     local held = take(...)
-    -- where it is refused, our place is kept for the next try
+    -- if it is refused, our place is kept for the next try
     if not held.err then leave(KEYS[4], token, ARGV[2], ARGV[6]) end
     return held
 end
 
--- A foreign holder is no process that could be missed, and may keep the lock
--- without an end. What was offered could not be taken meanwhile.
+-- A foreign holder is not a process that could be missed, and may keep the lock
+-- forever. While it has the lock, an offer cannot be taken.
 local function wait_for_foreign()
     if me then
         redis.call('DEL', KEYS[5])

@@ -1,7 +1,7 @@
 -- Take a plain lock that has no time to live, whose holder died between SETNX
--- and EXPIRE: in one step, so that only one of those who see it gets it.
+-- and EXPIRE: in one step, so that only one of the clients that see it gets it.
 -- KEYS  1 the lock
--- ARGV  1 what stood there   2 what is to stand there now   3 lease, ms
+-- ARGV  1 the old value   2 the new value   3 lease, ms
 -- Returns 1 if it is ours now, 0 if it has a time to live, or is another's
 
 if redis.call('PTTL', KEYS[1]) ~= -1 then return 0 end

@@ -1,7 +1,7 @@
--- Renew a plain lock, or remove it, if what stands there is still ours.
+-- Renew a plain lock, or remove it, if its value is still ours.
 -- KEYS  1 the lock
--- ARGV  1 what we set   2 what is to stand there now; empty: nothing
---       3 lease, ms, where the text stays as it is; 0: no end
+-- ARGV  1 what we set   2 the new value; empty: remove it
+--       3 lease, ms, if the text stays as it is; 0: no end
 -- Returns 1 if it was ours, 0 if not
 -- PEXPIRE needs no memory, and after a write Redis lets a script exceed its
 -- memory, so a lock whose text changes can be renewed without memory too. Its

@@ -1,11 +1,11 @@
 -- Ask which rights the user lacks. Nothing is read or written.
 -- ARGV  1 'cache', 'lock' (LEASE and QUORUM) or 'text' (the other algorithms)
 --       2 the first of its keys
---       3 the channel of a process, or '' where none is subscribed to
+--       3 the channel of a process, or '' if none is subscribed to
 --       4 what the names of its other keys begin with
 -- Returns the names of what is missing. A server before Redis 7 cannot tell:
 --         then nothing.
--- The key is none of KEYS, because the server would refuse the whole call.
+-- The key is not in KEYS, because the server would refuse the whole call.
 
 local missing = {}
 if not redis.acl_check_cmd then return missing end

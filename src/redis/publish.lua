@@ -1,9 +1,9 @@
--- Store what was loaded, if nothing has ended the data version meanwhile.
+-- Store what was loaded, if nothing has ended its data version.
 -- KEYS  1 the key
 -- ARGV  1 data version   2 head   3 tail   4 payload
 --       5 ttl, ms; 0 removes the lease record instead
 -- Returns {'STORED'}             the first finisher of this data version
---         {'SUPERSEDED', entry}  a value stands there already
+--         {'SUPERSEDED', entry}  there is a value already
 --         {'INVALIDATED'}        the data version is gone; nothing is written
 
 local kind, bytes = read()

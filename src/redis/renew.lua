@@ -1,6 +1,6 @@
 -- Let our lease count from now; the life of the record stays as it is. Its
--- beginning moves with its end, so that the record tells its length, and a clock
--- that was set back since.
+-- beginning moves with its end, so that the record tells its length, and
+-- whether the clock was set back since.
 -- KEYS  1 the key
 -- ARGV  1 data version   2 process id   3 flight number   4 lease, ms
 -- Returns 1 if the lease was ours, 0 if not

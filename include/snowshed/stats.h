@@ -29,7 +29,7 @@ extern "C" {
     X(waits, "flights that found the lease taken")                             \
     X(polls, "looks at Redis by waiters because of the timer")                 \
     X(pushes, "looks at Redis by waiters because of a push")                   \
-    X(loads, "calls of the source, a batch each")                              \
+    X(loads, "calls of the source that have ended, a batch each")              \
     X(loaded_keys, "keys that were passed to the source")                      \
     X(load_failures, "keys that the source failed to load")                    \
     X(leases_won, "leases taken on a key without one")                         \

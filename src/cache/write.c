@@ -99,18 +99,20 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
                        cache->options.ttl_ms, cache->options.ttl_jitter_pct,
                        shed_random_jitter()));
     shed_args_add_text(&args, ttl);
-    shed_count(&cache->counters.puts, 1);
-    return write_entry(cache, SHED_SCRIPT_PUT, &args, &named,
+    code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
+    if (code == SHED_OK)
+        shed_count(&cache->counters.puts, 1);
+    return code;
 }
 
-static void tell_invalidated(const struct shed_cache *cache,
-                             struct shed_bytes key)
+static void tell_invalidated(struct shed_cache *cache, struct shed_bytes key)
 {
     const struct shed_event event = {.kind = SHED_EVENT_INVALIDATED,
                                      .name = shed_str(cache->name),
                                      .key = key};
 
+    shed_count(&cache->counters.invalidations, 1);
     shed_events_tell(cache->client->events, &event);
 }
 
@@ -127,7 +129,6 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
     shed_cache_name_key(cache, key, &named);
     shed_script_begin(&args, SHED_SCRIPT_INVALIDATE, "2");
     add_keys(&args, &named, refresh);
-    shed_count(&cache->counters.invalidations, 1);
     code = write_entry(cache, SHED_SCRIPT_INVALIDATE, &args, &named,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
     if (code == SHED_OK)
@@ -251,7 +252,6 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
     if (code != SHED_OK || count == 0)
         return code;
     fill_sweep(cache, keys, &s);
-    shed_count(&cache->counters.invalidations, count);
     code = shed_links_call_script(
         cache->client->links, s.args, count, s.replies, &is_repeated,
         shed_cache_deadline_ms(cache, timeout_ms), err);

@@ -84,6 +84,8 @@ static void end_overdue(struct shed_lock_machine *m)
             (void)shed_fail(&r->error, SHED_EREDIS,
                             "Redis %s: no answer yet to a first command",
                             m->where);
+        else if (!r->is_tried && m->last_try.code != SHED_OK)
+            r->error = m->last_try; /* of the one that asked for all */
         if (r->may_be_left || (r->is_tried && m->options->fair != 0))
             shed_lock_cancel_try(m, &r->holder);
         shed_lock_answer(m, r, r->error.code);

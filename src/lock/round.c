@@ -144,6 +144,7 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
         if (look_ms > 0)
             delay_ms = shed_lock_sooner_ms(look_ms, delay_ms);
     }
+    m->last_try = r->error;
     /* a minority may have granted it */
     if (!m->rules.is_alone || verdict == SHED_VERDICT_WRONG)
         shed_lock_cancel_try(m, &r->holder);

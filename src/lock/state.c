@@ -124,6 +124,7 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
     shed_hold_begin(&m->hold, grant);
     m->counts.acquired++;
+    m->last_try.code = SHED_OK;
     if (m->epochs != grant->epochs)
         m->hold.rewrite_at_ms = 0;
     if (m->cohort_since_ms == 0)

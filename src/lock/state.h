@@ -106,6 +106,7 @@ struct shed_lock_machine {
     unsigned epochs;                /* sessions that have begun or ended */
     bool is_awake;                  /* the first of the queue is to ask */
     bool is_released; /* this handle had it until now: the first may ask */
+    struct shed_error last_try; /* how it failed; SHED_OK: it did not */
     unsigned attempts;
     uint64_t retry_at_ms;     /* the first is awake then */
     uint64_t cohort_since_ms; /* taken by this handle again and again, though

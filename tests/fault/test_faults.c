@@ -182,6 +182,11 @@ START_TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
     table_update(&fixture.table);
     ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
                      SHED_EREDIS);
+    ck_assert_int_eq(
+        shed_put(fixture.cache, shed_str("other"), shed_str("row"), 0, NULL),
+        SHED_EREDIS);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).puts, 0);
     getter_start(&after, fixture.cache, "k");
     WAIT_FOR(table_running(&fixture.table) == 2);
     table_release(&fixture.table);

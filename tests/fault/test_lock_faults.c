@@ -438,6 +438,27 @@ START_TEST(a_server_that_forgets_is_found_out)
 }
 END_TEST
 
+/* Of those who wait on one handle only the first asks. */
+START_TEST(without_redis_all_who_wait_are_told_so)
+{
+    enum { WAITERS = 3, WAIT_MS = 300 };
+    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
+    struct shed_lock *lock = open_kept(client, NULL);
+    struct waiter waiters[WAITERS];
+
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    server_kill(&server);
+    for (unsigned i = 0; i < WAITERS; i++)
+        waiter_start(&waiters[i], lock, WAIT_MS);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        waiter_join(&waiters[i]);
+        ck_assert_int_eq(waiters[i].code, SHED_EREDIS);
+    }
+    close_client(client);
+}
+END_TEST
+
 static const enum shed_lock_algorithm singles[] = {
     SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
 enum { SINGLES = 4 };
@@ -919,6 +940,7 @@ int main(void)
         tc, a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2);
     tcase_add_loop_test(tc, who_dies_as_soon_as_he_has_it_is_replaced_too, 0,
                         2);
+    tcase_add_test(tc, without_redis_all_who_wait_are_told_so);
     tcase_add_test(tc, dead_waiters_of_a_fair_lock_cost_one_grace);
     tcase_add_test(tc, with_no_grace_only_the_lease_counts);
     tcase_add_test(tc, a_holder_whose_pushes_are_cut_keeps_the_lock);

@@ -180,6 +180,7 @@ START_TEST(where_redis_is_gone_flights_are_left_all_the_same)
     ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, 2, 0, &err),
                      SHED_EREDIS);
     ck_assert_uint_gt(strlen(err.reason), 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
     getter_start(&after, fixture.cache, "k");
     WAIT_FOR(table_running(&fixture.table) == 2);
     table_release(&fixture.table);

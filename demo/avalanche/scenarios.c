@@ -379,7 +379,7 @@ static bool await_hot_row(struct runner *c)
 }
 
 /* Stop the process if it is loading, so that it still is when it is killed. A
- * load while the row stands is of no use: with plain locks, one that missed the
+ * load while the row exists is of no use: with plain locks, one that missed the
  * row before it was stored can have the lock after that, and nobody waits for
  * what it loads. */
 static bool stop_loader(struct runner *c, pid_t pid)

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What became of a statement. */
+/* The outcome of a statement. */
 enum statement_code {
     STATEMENT_OK,
     STATEMENT_NONE,      /* no such row */
@@ -55,7 +55,7 @@ enum statement_code statements_row(struct statements *s, size_t which,
                                    uint64_t *row);
 
 /* End a transaction: COMMIT if code is STATEMENT_OK, else, or if that fails,
- * ROLLBACK. Returns code, or what became of the COMMIT. */
+ * ROLLBACK. Returns code, or the outcome of the COMMIT. */
 enum statement_code statements_settle(struct statements *s,
                                       enum statement_code code);
 

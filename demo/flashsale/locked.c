@@ -2,7 +2,7 @@
  * The flash sale under a lock, with the stock in snowshed's cache. Two ways:
  *
  * snowshed: the lease lock; the fencing guard opens each transaction, so that
- * one who holds the lock no more changes nothing. Order in it: guard, order
+ * one that has lost the lock changes nothing. Order in it: guard, order
  * (which a second one of the buyer ends, before a piece is taken), is there a
  * piece, one less. Then COMMIT, the cache, release. A shop would write "AND
  * stock > 0" into that UPDATE besides, which is enough for a stock that is one
@@ -247,7 +247,7 @@ static bool release(struct thread *t)
     return newest == 0 || shed_lock_advance(lock, newest, &t->err) == SHED_OK;
 }
 
-/* Under the lock. Whoever found anything in the database ends the cache's
+/* Under the lock. A buyer that found anything in the database ends the cache's
  * entry: one that was killed between its COMMIT and here has not. */
 static enum answer sell_alone(struct thread *t, uint64_t buyer)
 {

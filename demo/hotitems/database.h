@@ -48,7 +48,7 @@ void db_rollback(struct db_session *s);
 enum db_code db_change_item(struct db_session *s, uint64_t item,
                             const char *name, const uint64_t *price_cents);
 
-/* Takes pieces of an item; DB_NONE: there are not so many, or no such item. */
+/* Takes pieces of an item; DB_NONE: there are too few, or no such item. */
 enum db_code db_take_stock(struct db_session *s, uint64_t item,
                            uint64_t quantity);
 enum db_code db_read_stock(struct db_session *s, uint64_t item,

@@ -32,7 +32,7 @@ static const char help[] =
     "\n"
     "Serves the items of sql/schema.sql over HTTP, on 127.0.0.1, and takes orders\n"
     "for them. Its first line of output is its address; a line for each request\n"
-    "follows. What becomes of Redis goes to the standard error. On SIGTERM and\n"
+    "follows. Changes of Redis' state go to standard error. On SIGTERM and\n"
     "SIGINT it answers the requests under way, and ends.\n"
     "\n"
     "  GET /items/ID            an item, with the origin and age of the answer\n"

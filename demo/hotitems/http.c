@@ -122,7 +122,7 @@ static bool add_headers(struct MHD_Response *response,
     char seconds[16];
 
     (void)snprintf(seconds, sizeof(seconds), "%u", reply->retry_after_s);
-    /* no-cache: it may be kept, but is to be asked for again, by its ETag */
+    /* no-cache: it may be kept, but must be revalidated by its ETag */
     return (reply->type == NULL ||
             add_header(response, "Content-Type", reply->type)) &&
            add_header(response, "Cache-Control",

@@ -324,7 +324,7 @@ static enum db_code commit_change(struct db_session *db, uint64_t id,
 }
 
 /* After COMMIT, never before: what a load reads between the two is stored for
- * good otherwise. Whoever reads after this gets the new row. */
+ * good otherwise. Every later read gets the new row. */
 static void show_change(struct service *s, const struct http_request *request,
                         uint64_t id, struct http_reply *reply)
 {

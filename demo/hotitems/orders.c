@@ -119,7 +119,7 @@ static void leave_till(struct order_desk *desk, struct till *till)
 
 /* ----------------------------------------------------------- transaction */
 
-/* What became of an order. */
+/* The outcome of an order. */
 enum outcome {
     PLACED,
     REPEATED, /* it was placed before */

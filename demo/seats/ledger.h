@@ -23,7 +23,7 @@ enum statement_code ledger_read_buyer(struct statements *s, uint64_t seat,
 enum statement_code ledger_sell(struct statements *s, uint64_t seat,
                                 uint64_t buyer, uint64_t token);
 
-/* Write the buyer over whoever has the seat. */
+/* Give the seat to the buyer, whether or not another has it. */
 enum statement_code ledger_overwrite(struct statements *s, uint64_t seat,
                                      uint64_t buyer);
 

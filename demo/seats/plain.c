@@ -1,8 +1,8 @@
 /*
- * Selling seats without protection, as one writes it at first: look which seats
- * are free, let the card service charge one of them, write whose it is. Two who
- * saw the same seat free are both charged for it, and whoever writes last has
- * it.
+ * Selling seats without protection, as a first attempt is written: look which
+ * seats are free, let the card service charge one of them, write whose it is.
+ * Two buyers that saw the same seat free are both charged for it, and the one
+ * that writes last has it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * The scenes of one seat. Who comes first and who is stopped where is settled
- * by the stations at which buyers wait for the runner, never by a sleep; the
- * only times are the hold's own.
+ * The scenes of one seat. The stations at which buyers wait for the runner, and
+ * never a sleep, decide which buyer is first and where it is stopped; the only
+ * times are the hold's own.
  */
 #include "scenarios.h"
 
@@ -302,7 +302,7 @@ static bool run_stopped(struct scene *s, enum station station)
 
     plan->stops = AT(station);
     plan->limit_ms = plan->hold_ms;
-    /* what is to end is its renewal, however long it takes to get there */
+    /* the renewal must expire, however long it takes to get there */
     if (station == STATION_CARD)
         plan->hold_ms = long_hold_ms(s);
     plan = scene_plan(s, NEXT);

@@ -226,10 +226,10 @@ shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
  * returned. reason is valid during the call, and NULL with SHED_OK.
  *
  * Called on the library thread of the lock's first client, with no lock held.
- * It must not block, nor call a function that does; it may call the three
- * functions below, and shed_lock_fence. It may run before the call that it
- * belongs to has returned in your thread, so whatever it uses must be ready
- * before that call.
+ * It must not block, nor call a function that does: an event loop has it write
+ * to a non-blocking pipe or an eventfd. It may call the three functions below,
+ * and shed_lock_fence. It may run before the call that it belongs to has
+ * returned in your thread, so whatever it uses must be ready before that call.
  */
 typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
                                enum shed_code code,
@@ -256,7 +256,8 @@ shed_lock_acquire_async(struct shed_lock *lock, uint64_t wait_ms,
  * Cancel the asynchronous acquires of lock that were given this user pointer
  * (compared, not followed) and have not ended yet. The done of each is called
  * with SHED_ETIMEDOUT, and never with SHED_OK, even if Redis grants the lock at
- * the same time: it is then given back. As done may run before this call
+ * the same time: it is then given back. (To tell that from a timeout, keep a
+ * flag.) As done may run before this call
  * returns, free nothing here that it uses.
  *
  * Does not block, on any thread. done follows at once, or after the answer to

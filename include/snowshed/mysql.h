@@ -72,6 +72,11 @@ struct shed_mysql_options {
  *
  *     SELECT id, name FROM item WHERE id IN (?)
  *
+ * The value is passed on as the server writes it as text (118, 39.33,
+ * 2024-02-29 01:02:03). For several columns select one expression, such as
+ * JSON_OBJECT('name', name, 'stock', stock); when the query changes, give the
+ * cache another name, because the entries of the old query remain.
+ *
  * A key without a row is absent, a key with two rows fails, and a row whose
  * value is NULL is SHED_KIND_NULL. An error of the server fails the keys of the
  * batch. If the error depends on the keys (a character that is not in the
@@ -122,7 +127,8 @@ shed_mysql_source_open(const char *uri, const char *query,
  *
  *     MYSQL *mysql = mysql_init(NULL);
  *
- *     if (shed_mysql_connect(mysql, uri, NULL, 0, &err) != SHED_OK)
+ *     options.read_timeout_ms = 60000; // above innodb_lock_wait_timeout
+ *     if (shed_mysql_connect(mysql, uri, &options, 0, &err) != SHED_OK)
  *         fprintf(stderr, "%s\n", err.reason);
  *     ...
  *     mysql_close(mysql);
@@ -151,7 +157,8 @@ shed_mysql_source_open(const char *uri, const char *query,
  * Blocks: for the lookup of the host name, for connect_timeout_ms, and for
  * read_timeout_ms at each step of a login that the server answers slowly.
  * Threads: any; a handle is used by one thread at a time. As mysql.h demands,
- * call mysql_library_init before there are other threads, and mysql_thread_end
+ * call mysql_library_init before there are other threads (shed_client_open
+ * starts one), and mysql_thread_end
  * in each thread before it ends. No SIGPIPE is raised.
  * Returns: SHED_OK. SHED_ESOURCE: the server cannot be reached, refuses the
  * user, or has no such database, or a TLS file or the server's certificate is
@@ -178,6 +185,10 @@ shed_mysql_connect(void *mysql, const char *uri,
  *         ... UPDATE ..., COMMIT
  *     else
  *         ROLLBACK
+ *
+ * resource is a name of yours for what is written. All who write it take their
+ * tokens from one and the same lock, because tokens of different locks cannot
+ * be compared. One lock may guard many resources.
  *
  * A token is accepted if its number is higher than any that was accepted
  * before, or if it is the last accepted token again: the same number and owner.
@@ -208,10 +219,11 @@ shed_mysql_connect(void *mysql, const char *uri,
  * Returns: SHED_OK: write, then COMMIT. Otherwise ROLLBACK. SHED_ELOST: the
  * token is too old. Either the lock has another holder by now, or this is its
  * lawful holder and Redis has lost its numbers. Both are handled alike: release
- * the lock, shed_lock_advance to *newest (which never lowers a number; without
- * it, the second case fails until Redis' clock has reached that number), and
- * acquire again. SHED_ETIMEDOUT: a conflict (deadlock, lock wait timeout):
- * repeat the whole transaction. SHED_ESOURCE: the server failed. SHED_EINVAL,
+ * the lock (ignore the result), shed_lock_advance to *newest (which never
+ * lowers a number; without it, the second case fails until Redis' clock has
+ * reached that number), and acquire again. SHED_ETIMEDOUT: a conflict
+ * (deadlock, lock wait timeout): repeat the whole transaction, with the same
+ * token while the lock is held. SHED_ESOURCE: the server failed. SHED_EINVAL,
  * SHED_ENOMEM.
  */
 SHED_API SHED_MUST_CHECK enum shed_code

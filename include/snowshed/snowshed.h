@@ -290,7 +290,9 @@ struct shed_load;
  * It runs on one of the source's loader threads. Answers and shed_load_done may
  * come from any thread, even after the function has returned; the load counts
  * against max_loads until done. Read the present: a snapshot that was opened
- * before this function was called can resurrect an old row.
+ * before this function was called can resurrect an old row. Do not get from a
+ * cache of the same source in it: that waits for a loader thread, which may be
+ * this one.
  *
  * user is what was given to shed_source_open; thread is what thread_start
  * returned for this loader thread, NULL without one.
@@ -486,16 +488,17 @@ shed_cache_open(struct shed_client *client, const char *name,
                 const struct shed_cache_options *options,
                 struct shed_cache **out, struct shed_error *err);
 
-/* Close a cache; no call may be under way on it. Waits for its loads to be
- * done. NULL is allowed. Do not call it on a thread of the library. */
+/* Close a cache; no call may be under way on it. Waits, without a limit, for
+ * its loads to be done. NULL is allowed. Do not call it on a thread of the
+ * library. */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 
 /*
  * Get the value of a key: from Redis, or from the source, loaded once for all.
  *
- * key is any 1 to SHED_KEY_MAX_BYTES bytes. timeout_ms counts from now;
- * SHED_TIMEOUT_DEFAULT is the cache's own. The value was current at some
- * instant during the call.
+ * key is any 1 to SHED_KEY_MAX_BYTES bytes. timeout_ms, [1, 3600000], counts
+ * from now; SHED_TIMEOUT_DEFAULT is the cache's own. The value was current at
+ * some instant during the call.
  *
  * Blocks: until answered, timeout_ms at most.
  * Returns: SHED_OK and *out, a reference of yours (whose kind may be
@@ -526,7 +529,8 @@ struct shed_item {
  * cache's own).
  * Returns: SHED_OK if every item is; else the code of the first item that is
  * not, with its reason in err. Items are always all set, and those that were
- * answered hold values, unless SHED_EINVAL (then every value is NULL).
+ * answered hold values, unless SHED_EINVAL (then every value is NULL, and every
+ * code SHED_EINVAL).
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
@@ -558,10 +562,11 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
  * does the same.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
- * cache's own).
- * Returns: SHED_OK; SHED_EINVAL; SHED_ETIMEDOUT, SHED_EREDIS: it may have been
- * removed or not: repeat it, else the old row can be read until its ttl ends;
- * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ * cache's own). While Redis cannot be reached it fails at once, until the
+ * client tries to connect again. Returns: SHED_OK; SHED_EINVAL; SHED_ETIMEDOUT,
+ * SHED_EREDIS: it may have been removed or not: repeat it with pauses of 100 ms
+ * or more, else the old row can be read until its ttl ends; SHED_EDENIED,
+ * SHED_ENOMEM, SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate(struct shed_cache *cache, struct shed_bytes key,

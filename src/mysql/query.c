@@ -88,8 +88,10 @@ static enum shed_code find_placeholder(const char *text, const char **out,
             continue;
         }
         if (*at == '?')
-            return shed_fail(err, SHED_EINVAL,
-                             "MySQL query: it has a '?' besides \"(?)\"");
+            return shed_fail(
+                err, SHED_EINVAL,
+                "MySQL query: a '?' must be in \"(?)\", which the keys "
+                "replace");
         at = skip_token(at);
         if (at == NULL)
             return shed_fail(err, SHED_EINVAL,

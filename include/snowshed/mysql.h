@@ -158,8 +158,9 @@ shed_mysql_source_open(const char *uri, const char *query,
  * read_timeout_ms at each step of a login that the server answers slowly.
  * Threads: any; a handle is used by one thread at a time. As mysql.h demands,
  * call mysql_library_init before there are other threads (shed_client_open
- * starts one), and mysql_thread_end
- * in each thread before it ends. No SIGPIPE is raised.
+ * starts one), and mysql_thread_end in each thread before it ends. No SIGPIPE
+ * is raised.
+ *
  * Returns: SHED_OK. SHED_ESOURCE: the server cannot be reached, refuses the
  * user, or has no such database, or a TLS file or the server's certificate is
  * wrong: close the handle, and try again later. SHED_EINVAL: uri or options are

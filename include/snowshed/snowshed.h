@@ -468,7 +468,7 @@ struct shed_cache_options {
 #define SHED_KEY_MAX_BYTES 1024 /* longest key */
 
 /* As timeout_ms of a call: the timeout_ms of the cache's options. */
-#define SHED_TIMEOUT_DEFAULT ((uint64_t)0)
+#define SHED_TIMEOUT_DEFAULT UINT64_C(0)
 
 /*
  * Open a cache: name is what its keys begin with in Redis, where the entry of
@@ -563,7 +563,9 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own). While Redis cannot be reached it fails at once, until the
- * client tries to connect again. Returns: SHED_OK; SHED_EINVAL; SHED_ETIMEDOUT,
+ * client tries to connect again.
+ *
+ * Returns: SHED_OK; SHED_EINVAL; SHED_ETIMEDOUT,
  * SHED_EREDIS: it may have been removed or not: repeat it with pauses of 100 ms
  * or more, else the old row can be read until its ttl ends; SHED_EDENIED,
  * SHED_ENOMEM, SHED_EFORKED.

@@ -141,7 +141,7 @@ static bool open_cache(struct service *s, const struct choice *choice,
                SHED_OK &&
            shed_mysql_source_open(choice->mysql, query, &source, &s->source,
                                   err) == SHED_OK &&
-           shed_cache_open(s->client, "item", s->source, &cache, &s->items,
+           shed_cache_open(s->client, "hotitem", s->source, &cache, &s->items,
                            err) == SHED_OK;
 }
 

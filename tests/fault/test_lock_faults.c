@@ -459,10 +459,6 @@ START_TEST(without_redis_all_who_wait_are_told_so)
 }
 END_TEST
 
-static const enum shed_lock_algorithm singles[] = {
-    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
-enum { SINGLES = 4 };
-
 START_TEST(without_a_server_a_call_ends_and_says_so)
 {
     struct shed_lock_options o = options_of(singles[_i]);

@@ -147,6 +147,15 @@ static void up(void)
     (void)await(SHED_EVENT_CONNECTED, 0);
 }
 
+/* With a load of 42 under way, until the table is released. */
+static void up_loading(struct getter *getter)
+{
+    up();
+    table_hold(&fixture.table);
+    getter_start(getter, fixture.cache, "42");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+}
+
 /* -------------------------------------------------------- the connection */
 
 START_TEST(connects_and_disconnects_are_told_with_their_reason)
@@ -269,10 +278,7 @@ START_TEST(a_value_that_was_invalidated_while_it_was_loaded_is_refused)
     const struct seen *seen;
     struct getter getter = {0};
 
-    up();
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "42");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    up_loading(&getter);
     invalidate(fixture.cache, "42");
     table_release(&fixture.table);
     getter_expect(&getter, "42@1", SHED_ORIGIN_UNPUBLISHED);
@@ -290,10 +296,7 @@ START_TEST(a_value_after_another_was_put_is_refused)
     struct getter getter = {0};
     const struct seen *seen;
 
-    up();
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "42");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    up_loading(&getter);
     put(fixture.cache, "42", "put");
     table_release(&fixture.table);
     getter_expect(&getter, "put", SHED_ORIGIN_REDIS);
@@ -309,10 +312,7 @@ START_TEST(a_value_that_redis_cannot_store_is_a_trouble)
     struct getter getter = {0};
     const struct seen *seen;
 
-    up();
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "42");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    up_loading(&getter);
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     table_release(&fixture.table);
     getter_expect(&getter, "42@1", SHED_ORIGIN_UNPUBLISHED);

@@ -26,9 +26,7 @@ static void tear_down(void)
     server_stop(&server);
 }
 
-static const enum shed_lock_algorithm singles[] = {
-    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
-enum { SINGLES = 4, LEASED = 1 /* the first that has a lease */ };
+enum { LEASED = 1 /* the first of the singles that has a lease */ };
 
 static struct shed_lock_options short_lease(enum shed_lock_algorithm algorithm)
 {

@@ -20,31 +20,12 @@ static void tear_down(void)
     server_stop(&server);
 }
 
-static const enum shed_lock_algorithm singles[] = {
-    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
-enum { SINGLES = 4, MANY = 8 };
-
-static void note(void *user, struct shed_lock *lock, enum shed_code code,
-                 const struct shed_error *reason)
-{
-    struct outcome *out = user;
-
-    (void)lock;
-    ck_assert((reason == NULL) == (code == SHED_OK));
-    atomic_store(&out->code, code);
-    atomic_fetch_add(&out->calls, 1);
-}
-
-static void expect_outcome(struct outcome *out, enum shed_code code)
-{
-    WAIT_FOR(atomic_load(&out->calls) > 0);
-    ck_assert_uint_eq(atomic_load(&out->calls), 1);
-    ck_assert_int_eq(atomic_load(&out->code), code);
-}
+enum { MANY = 8 };
 
 static void release_async(struct shed_lock *lock, struct outcome *out)
 {
-    ck_assert_int_eq(shed_lock_release_async(lock, note, out, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_release_async(lock, note_outcome, out, NULL),
+                     SHED_OK);
 }
 
 static bool is_in_redis(void)
@@ -189,7 +170,7 @@ START_TEST(it_is_released_as_often_as_it_was_entered)
     release_async(lock, &outer);
     expect_outcome(&outer, SHED_OK);
     ck_assert(!is_in_redis());
-    ck_assert_int_eq(shed_lock_release_async(lock, note, &outer, &err),
+    ck_assert_int_eq(shed_lock_release_async(lock, note_outcome, &outer, &err),
                      SHED_ELOST);
     ck_assert_uint_eq(atomic_load(&outer.calls), 1);
     shed_lock_close(lock);
@@ -202,11 +183,17 @@ START_TEST(a_release_of_what_is_gone_says_so)
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
     struct outcome out = {0};
+    enum shed_code code;
 
     acquire(lock, PLENTY_MS);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
-    release_async(lock, &out);
-    expect_outcome(&out, SHED_ELOST);
+    code = shed_lock_release_async(lock, note_outcome, &out, NULL);
+    /* The renewal that follows a new connection may have found out first. */
+    if (code == SHED_OK)
+        expect_outcome(&out, SHED_ELOST);
+    else
+        ck_assert_int_eq(code, SHED_ELOST);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
     shed_lock_close(lock);
 }
 END_TEST
@@ -284,7 +271,8 @@ static void release_at_the_end(void *user, struct shed_lock *lock,
 
     ck_assert_int_eq(code, SHED_ECLOSED);
     (void)reason;
-    atomic_store(&out->code, shed_lock_release_async(lock, note, out, NULL));
+    atomic_store(&out->code,
+                 shed_lock_release_async(lock, note_outcome, out, NULL));
     atomic_fetch_add(&out->calls, 1);
 }
 
@@ -312,11 +300,11 @@ START_TEST(a_wrong_call_calls_nobody_back)
     struct shed_lock *lock = open_lock(client, &o);
     struct outcome out = {0};
 
-    ck_assert_int_eq(shed_lock_release_async(NULL, note, &out, NULL),
+    ck_assert_int_eq(shed_lock_release_async(NULL, note_outcome, &out, NULL),
                      SHED_EINVAL);
     ck_assert_int_eq(shed_lock_release_async(lock, NULL, &out, NULL),
                      SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_release_async(lock, note, &out, NULL),
+    ck_assert_int_eq(shed_lock_release_async(lock, note_outcome, &out, NULL),
                      SHED_ELOST);
     ck_assert_uint_eq(shed_lock_cancel(NULL, &out), 0);
     ck_assert_uint_eq(shed_lock_cancel(lock, &out), 0);

@@ -7,6 +7,9 @@ enum { SILENCE_MS = 60000 };
 
 static atomic_uint_fast64_t grants;
 
+const enum shed_lock_algorithm singles[SINGLES] = {
+    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
+
 struct shed_client *open_client(const struct server *server, uint64_t wait)
 {
     struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
@@ -115,8 +118,8 @@ void extender_start(struct waiter *w, struct shed_lock *lock, uint64_t lease_ms)
     ck_assert_int_eq(pthread_create(&w->thread, NULL, extend, w), 0);
 }
 
-static void note(void *user, struct shed_lock *lock, enum shed_code code,
-                 const struct shed_error *reason)
+void note_outcome(void *user, struct shed_lock *lock, enum shed_code code,
+                  const struct shed_error *reason)
 {
     struct outcome *out = user;
 
@@ -126,11 +129,19 @@ static void note(void *user, struct shed_lock *lock, enum shed_code code,
     atomic_fetch_add(&out->calls, 1);
 }
 
+void expect_outcome(struct outcome *out, enum shed_code code)
+{
+    WAIT_FOR(atomic_load(&out->calls) > 0);
+    ck_assert_uint_eq(atomic_load(&out->calls), 1);
+    ck_assert_int_eq(atomic_load(&out->code), code);
+}
+
 void acquire_async(struct shed_lock *lock, uint64_t wait_ms,
                    struct outcome *out)
 {
-    ck_assert_int_eq(shed_lock_acquire_async(lock, wait_ms, note, out, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_lock_acquire_async(lock, wait_ms, note_outcome, out, NULL),
+        SHED_OK);
 }
 
 void acquire_for_all(struct shed_lock *lock)
@@ -138,8 +149,7 @@ void acquire_for_all(struct shed_lock *lock)
     struct outcome out = {0};
 
     acquire_async(lock, PLENTY_MS, &out);
-    WAIT_FOR(atomic_load(&out.calls) == 1);
-    ck_assert_int_eq(atomic_load(&out.code), SHED_OK);
+    expect_outcome(&out, SHED_OK);
 }
 
 void count_loss(void *counter, struct shed_lock *lock,

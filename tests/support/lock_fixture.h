@@ -20,6 +20,10 @@
 #define LOCK_NAME "job"
 #define LEASE_KEY "lock:{job}"
 
+/* The algorithms on one server. */
+enum { SINGLES = 4 };
+extern const enum shed_lock_algorithm singles[SINGLES];
+
 /* A client that waits longer for a reply than a process stops on a busy
  * machine.
  */
@@ -53,11 +57,15 @@ void waiter_join(struct waiter *w); /* it may go */
 void extender_start(struct waiter *w, struct shed_lock *lock,
                     uint64_t lease_ms);
 
-/* How an asynchronous acquire ended. */
+/* How an asynchronous call ended, as note_outcome is told. */
 struct outcome {
     atomic_uint calls;
     atomic_int code;
 };
+shed_lock_done_fn note_outcome;
+
+/* Wait for its end, which must come once and with code. */
+void expect_outcome(struct outcome *out, enum shed_code code);
 
 void acquire_async(struct shed_lock *lock, uint64_t wait_ms,
                    struct outcome *out);

@@ -232,7 +232,7 @@ static long long remove_lock(struct cli_redis *redis,
     return answer;
 }
 
-/* A live process that has lost its connection comes back within some ms: so it
+/* A live process that has lost its connection is back within a few ms: so it
  * must be absent at two looks, grace apart, and when the lock is removed. */
 static const char *release_dead(const struct cli_call *call,
                                 struct cli_redis *redis,

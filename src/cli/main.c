@@ -14,7 +14,7 @@
 
 #define KEYS_HELP                                                              \
     "KEY is the key that the program passes to the library. With --escaped, "  \
-    "\\\\ and \\xNN in it stand for bytes, as the tool prints them."
+    "\\\\ and \\xNN in it mean bytes, as in what the tool prints."
 
 const struct cli_command cli_commands[] = {
     {"get", "CACHE KEY", 2, 2,
@@ -117,7 +117,7 @@ void cli_flush(const struct cli_call *call)
     if (fflush(stdout) != 0 || ferror(stdout)) {
         struct cli_call quiet = *call;
         if (errno == EPIPE)
-            exit(CLI_FAILED); /* whoever read has gone, and knows */
+            exit(CLI_FAILED); /* the reader closed the pipe itself */
         quiet.is_json = false;
         cli_fail(&quiet, CLI_FAILED, "the output cannot be written");
     }

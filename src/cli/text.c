@@ -156,7 +156,7 @@ const char *cli_size(char text[CLI_TEXT_BYTES], uint64_t bytes)
     return text;
 }
 
-/* What stands in a damaged or hostile header need not be a date. */
+/* The number in a damaged or hostile header need not be a date. */
 const char *cli_date(char text[CLI_TEXT_BYTES], uint64_t ms)
 {
     const uint64_t latest_ms = 253402300799999; /* the end of the year 9999 */

@@ -61,7 +61,7 @@ struct shed_lock_spec {
     struct {
         const char *at;
         size_t size;
-    } key[SHED_LOCK_KEYS]; /* the first three algorithms have but one */
+    } key[SHED_LOCK_KEYS]; /* the first three algorithms have only one */
     const struct shed_lock_options *options;
     unsigned char handle[SHED_TOKEN_BYTES]; /* random: which handle it is */
 };

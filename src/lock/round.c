@@ -22,8 +22,8 @@
  * majority, each server with a number of its own; the highest of them, and a
  * little more, is written to a majority while NUMBERING. It counts only if it
  * is above all that this majority knew: any two majorities have a server in
- * common, so whoever holds the lock next hears of it. Where a server knew a
- * higher one, it is done again further up, a few times; a try that does not
+ * common, so the next holder is told of it. If a server knew a higher
+ * one, it is repeated with a higher number, a few times; a try that does not
  * settle is undone.
  *
  * Times count from before the question was sent (asked_ms), because a server

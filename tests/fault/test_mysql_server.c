@@ -178,7 +178,7 @@ END_TEST
 /* The server checks only between rows whether the query is killed. */
 START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
 {
-    /* So long a limit that it does not end the query on any machine. */
+    /* A limit that ends the query on no machine, however slow. */
     enum { SLOW_PARTS = 60, PART_BYTES = 64, LIMIT_MS = 3600000 };
     static char query[SLOW_PARTS * PART_BYTES];
     struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;

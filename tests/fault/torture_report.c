@@ -25,7 +25,7 @@ const struct fault_text fault_texts[FAULTS] = {
     [FAULT_ONE_SLOW] = {"one-slow", "1 of 5 servers is slow"},
     [FAULT_ONE_KILLED] = {"one-killed", "1 of 5 servers is killed"},
     [FAULT_TWO_KILLED] = {"two-killed", "2 of 5 servers are killed"},
-    [FAULT_TWO_FROZEN] = {"two-frozen", "2 of 5 servers stand still"},
+    [FAULT_TWO_FROZEN] = {"two-frozen", "2 of 5 servers are frozen"},
     [FAULT_ONE_EMPTY] = {"one-empty", "1 of 5 restarts empty"},
     [FAULT_THREE_KILLED] = {"three-killed", "3 of 5 servers are killed"}};
 

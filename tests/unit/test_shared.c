@@ -495,10 +495,10 @@ START_TEST(links_that_nobody_uses_are_closed)
 }
 END_TEST
 
-/* However the sends are cut, and whoever queues meanwhile: bytes go in order,
- * each once. Even turns: as few as send at once; odd ones: so many that they
- * are gathered. From the third: the server closes connections under their
- * hands. */
+/* Bytes go in order, each once, however the sends are cut and however many
+ * threads queue meanwhile. Even turns have few callers, which send at once; odd
+ * ones have so many that they are gathered. From the third turn on, the server
+ * closes connections that are in use. */
 START_TEST(each_caller_has_its_own_answers)
 {
     size_t threads = _i % 2 == 0 ? 4 : THREADS_MAX;

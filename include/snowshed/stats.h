@@ -116,8 +116,11 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * its name, and the samples of one metric together, as the format demands. The
  * two texts may follow each other; two of one kind may not. In the name of a
  * lock, bytes that are not printable ASCII are written as \xNN. The text of
- * caches ends with a gauge, snowshed_redis_up: 1 while the cache's client is
- * connected, else 0.
+ * caches ends with gauges: snowshed_redis_up (1 while the cache's client is
+ * connected, else 0) and, of the cache's source, snowshed_source_loads,
+ * snowshed_source_queue_keys and their limits, snowshed_source_loads_limit and
+ * snowshed_source_queue_limit_keys. Caches that share a source show the same
+ * figures.
  *
  * Of two handles of one name pass only one: Prometheus has one series for a
  * name.

@@ -157,7 +157,7 @@ struct unit {
 
 struct metric {
     const char *name, *help;
-    size_t offset;    /* in the counters */
+    size_t offset;    /* in the counters; of a gauge, in the subject */
     struct unit unit; /* of a histogram */
 };
 
@@ -168,6 +168,8 @@ struct kind {
     size_t counter_count;
     const struct metric *histograms;
     size_t histogram_count;
+    const struct metric *gauges;
+    size_t gauge_count;
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
@@ -190,9 +192,22 @@ static const struct metric cache_histograms[] = {
      offsetof(struct shed_counters, batch_keys), KEYS},
 };
 
+static const struct metric cache_gauges[] = {
+#define METRIC(name, help)                                                     \
+    {#name, help, offsetof(struct shed_subject, name), {NULL, 0}},
+    METRIC(redis_up, "whether the client is connected to Redis")
+        METRIC(source_loads, "loads that the cache's source is running now")
+            METRIC(source_loads_limit, "loads that it may run at once")
+                METRIC(source_queue_keys, "keys that wait for a load")
+                    METRIC(source_queue_limit_keys,
+                           "keys that may wait; more are refused")
+#undef METRIC
+};
+
 static const struct kind caches = {"snowshed_",      "cache",
                                    cache_counters,   LENGTH(cache_counters),
-                                   cache_histograms, LENGTH(cache_histograms)};
+                                   cache_histograms, LENGTH(cache_histograms),
+                                   cache_gauges,     LENGTH(cache_gauges)};
 
 static const struct metric lock_counters[] = {
 #define METRIC(field, help)                                                    \
@@ -208,9 +223,14 @@ static const struct metric lock_histograms[] = {
      offsetof(struct shed_lock_counters, hold_us), SECONDS},
 };
 
-static const struct kind locks = {"snowshed_lock_", "lock",
-                                  lock_counters,    LENGTH(lock_counters),
-                                  lock_histograms,  LENGTH(lock_histograms)};
+static const struct kind locks = {"snowshed_lock_",
+                                  "lock",
+                                  lock_counters,
+                                  LENGTH(lock_counters),
+                                  lock_histograms,
+                                  LENGTH(lock_histograms),
+                                  NULL,
+                                  0};
 
 /* ------------------------------------------------------------------- text */
 
@@ -275,15 +295,18 @@ static void append_counter(struct text *text, const struct metric *m)
     }
 }
 
-static void append_redis_up(struct text *text)
+static void append_gauge(struct text *text, const struct metric *m)
 {
-    append(text, "# HELP snowshed_redis_up whether the client is connected to "
-                 "Redis\n# TYPE snowshed_redis_up gauge\n");
+    const char *prefix = text->kind->prefix;
+
+    append(text, "# HELP %s%s %s\n# TYPE %s%s gauge\n", prefix, m->name,
+           m->help, prefix, m->name);
     for (size_t i = 0; i < text->count; i++) {
         struct shed_subject s = text->subject(text->list, i);
-        append(text, "snowshed_redis_up{");
+        append(text, "%s%s{", prefix, m->name);
         append_label(text, &s);
-        append(text, "} %d\n", s.is_redis_up);
+        append(text, "} %" PRIu64 "\n",
+               *(const uint64_t *)(const void *)((const char *)&s + m->offset));
     }
 }
 
@@ -355,8 +378,8 @@ static size_t write_text(struct text text)
         append_counter(&text, &text.kind->counters[i]);
     for (size_t i = 0; i < text.kind->histogram_count; i++)
         append_histogram(&text, &text.kind->histograms[i]);
-    if (text.kind == &caches)
-        append_redis_up(&text);
+    for (size_t i = 0; i < text.kind->gauge_count; i++)
+        append_gauge(&text, &text.kind->gauges[i]);
     return text.length;
 }
 

@@ -59,7 +59,9 @@ struct shed_subject {
     const void *name;
     size_t name_size;
     const void *counters; /* struct shed_counters or shed_lock_counters */
-    bool is_redis_up;     /* of a cache */
+    /* of a cache: what is true now */
+    uint64_t redis_up, source_loads, source_loads_limit, source_queue_keys,
+        source_queue_limit_keys;
 };
 
 /* Returns: the i-th of a list. */

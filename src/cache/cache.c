@@ -573,10 +573,16 @@ enum shed_code shed_stats_read(const struct shed_cache *cache,
 static struct shed_subject subject(const void *list, size_t i)
 {
     const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
+    struct shed_source_state source = shed_source_look(cache->source);
 
-    return (struct shed_subject){cache->name, strlen(cache->name),
-                                 &cache->counters,
-                                 shed_client_is_up(cache->client)};
+    return (struct shed_subject){.name = cache->name,
+                                 .name_size = strlen(cache->name),
+                                 .counters = &cache->counters,
+                                 .redis_up = shed_client_is_up(cache->client),
+                                 .source_loads = source.loads,
+                                 .source_loads_limit = source.loads_limit,
+                                 .source_queue_keys = source.queued,
+                                 .source_queue_limit_keys = source.queue_limit};
 }
 
 size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,

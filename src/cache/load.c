@@ -457,6 +457,19 @@ enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
     return code;
 }
 
+struct shed_source_state shed_source_look(struct shed_source *s)
+{
+    struct shed_source_state state = {
+        .loads_limit = (size_t)s->options.max_loads,
+        .queue_limit = (size_t)s->options.queue_limit};
+
+    pthread_mutex_lock(&s->mu);
+    state.loads = s->running;
+    state.queued = s->queued;
+    pthread_mutex_unlock(&s->mu);
+    return state;
+}
+
 /* -------------------------------------------------------- begin and end */
 
 SHED_CHECK_OPTIONS(shed_source_options);

@@ -44,6 +44,15 @@ void shed_source_unref(struct shed_source *source);
 /* The option. */
 uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
 
+/* What is under way at a source, and its bounds. */
+struct shed_source_state {
+    size_t loads, loads_limit;
+    size_t queued, queue_limit; /* keys */
+};
+
+/* Any thread. */
+struct shed_source_state shed_source_look(struct shed_source *source);
+
 /* Queue a job, and let a load begin. Never blocks, never settles the job
  * before it returns.
  * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ENOMEM (no

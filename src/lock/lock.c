@@ -551,7 +551,8 @@ static struct shed_subject subject(const void *list, size_t i)
 {
     const struct shed_lock *l = ((struct shed_lock *const *)list)[i];
 
-    return (struct shed_subject){l->name, l->name_size, &l->counters, false};
+    return (struct shed_subject){
+        .name = l->name, .name_size = l->name_size, .counters = &l->counters};
 }
 
 size_t shed_lock_stats_prometheus(struct shed_lock *const *locks, size_t count,

@@ -611,6 +611,17 @@ START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
 }
 END_TEST
 
+static void expect_gauge(const char *name, int value)
+{
+    static char text[65536];
+    char line[128];
+
+    (void)snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} %d\n", name,
+                   value);
+    (void)shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
+    ck_assert_ptr_nonnull(strstr(text, line));
+}
+
 START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
 {
     struct getter first = {0}, queued = {0};
@@ -630,6 +641,10 @@ START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
     ck_assert_ptr_nonnull(strstr(err.reason, "queue is full"));
     ck_assert_uint_eq(stats_of(fixture.cache).errors_busy, 1);
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{c}") == 0);
+    expect_gauge("source_loads", 1);
+    expect_gauge("source_loads_limit", 1);
+    expect_gauge("source_queue_keys", 1);
+    expect_gauge("source_queue_limit_keys", 1);
     table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
     getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);

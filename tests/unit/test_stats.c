@@ -17,7 +17,14 @@ static struct shed_subject cache_of(const void *names, size_t i)
 {
     const char *name = ((const char *const *)names)[i];
 
-    return (struct shed_subject){name, strlen(name), &counters, true};
+    return (struct shed_subject){.name = name,
+                                 .name_size = strlen(name),
+                                 .counters = &counters,
+                                 .redis_up = 1,
+                                 .source_loads = 2,
+                                 .source_loads_limit = 3,
+                                 .source_queue_keys = 4,
+                                 .source_queue_limit_keys = 5};
 }
 
 static struct shed_subject lock_of(const void *names, size_t i)
@@ -196,6 +203,21 @@ START_TEST(a_histogram_of_sizes_is_told_in_whole_numbers)
 }
 END_TEST
 
+START_TEST(gauges_tell_what_is_true_now)
+{
+    char *text = text_of("item");
+
+    assert_line(text, "# HELP snowshed_redis_up whether the client is connected"
+                      " to Redis\n# TYPE snowshed_redis_up gauge\n"
+                      "snowshed_redis_up{cache=\"item\"} 1\n");
+    assert_line(text, "\nsnowshed_source_loads{cache=\"item\"} 2\n");
+    assert_line(text, "\nsnowshed_source_loads_limit{cache=\"item\"} 3\n");
+    assert_line(text, "\nsnowshed_source_queue_keys{cache=\"item\"} 4\n");
+    assert_line(text, "\nsnowshed_source_queue_limit_keys{cache=\"item\"} 5\n");
+    free(text);
+}
+END_TEST
+
 START_TEST(quotes_and_backslashes_of_a_name_are_escaped)
 {
     char *text = text_of("a\"b\\c");
@@ -341,6 +363,7 @@ int main(void)
     tcase_add_test(tc, the_text_tells_every_counter_with_type_and_help);
     tcase_add_test(tc, a_histogram_of_times_is_told_in_seconds_and_cumulative);
     tcase_add_test(tc, a_histogram_of_sizes_is_told_in_whole_numbers);
+    tcase_add_test(tc, gauges_tell_what_is_true_now);
     tcase_add_test(tc, quotes_and_backslashes_of_a_name_are_escaped);
     tcase_add_test(tc, the_longest_name_is_told_whole);
     tcase_add_test(tc, caches_are_told_together);

@@ -48,7 +48,9 @@ extern "C" {
     X(errors_busy, "keys that ended with SHED_EBUSY")                          \
     X(errors_redis, "keys that ended with SHED_EREDIS")                        \
     X(errors_source, "keys that ended with SHED_ESOURCE")                      \
-    X(errors_other, "keys that ended with another failure")
+    X(errors_other, "keys that ended with another failure")                    \
+    X(invalidation_failures,                                                   \
+      "keys that may still have the entry that was to be invalidated")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */

@@ -133,6 +133,8 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
     if (code == SHED_OK)
         tell_invalidated(cache, key);
+    else
+        shed_count(&cache->counters.invalidation_failures, 1);
     return code;
 }
 
@@ -263,6 +265,8 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
         s.count = 0; /* there are no replies */
     for (size_t i = 0; code == SHED_OK && i < count; i++)
         tell_invalidated(cache, keys[i]);
+    if (code != SHED_OK)
+        shed_count(&cache->counters.invalidation_failures, count);
     shed_count_code(&cache->counters, code);
     destroy_sweep(&s);
     return code;

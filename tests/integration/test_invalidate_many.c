@@ -181,6 +181,10 @@ START_TEST(where_redis_is_gone_flights_are_left_all_the_same)
                      SHED_EREDIS);
     ck_assert_uint_gt(strlen(err.reason), 0);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidation_failures, 2);
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("other"), 0, &err),
+                     SHED_EREDIS);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidation_failures, 3);
     getter_start(&after, fixture.cache, "k");
     WAIT_FOR(table_running(&fixture.table) == 2);
     table_release(&fixture.table);

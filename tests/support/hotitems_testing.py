@@ -1,0 +1,144 @@
+"""What the tests of demo/hotitems share: its instances, and the database.
+
+SHED_TEST_REDIS names the Redis whose database 9 is used, SHED_TEST_MYSQL the
+database whose tables of sql/ are replaced.
+"""
+
+import collections
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SCALE = int(os.environ.get("SHED_TEST_SCALE", "1"))
+PATIENCE_S = 60 * SCALE
+MYSQL = os.environ["SHED_TEST_MYSQL"]
+
+Answer = collections.namedtuple("Answer", "status headers body")
+
+
+def own_database(uri):
+    """The same Redis, but database 9."""
+    if uri.startswith("unix:"):
+        return uri.split("?")[0] + "?db=9"
+    return "redis://" + uri[len("redis://"):].split("/")[0] + "/9"
+
+
+def sql(text="", *files):
+    """Run statements, or files of sql/. Returns the rows as lists of texts."""
+    script = '. "$0/tests/support/servers.sh"; run_sql "$@"'
+    paths = [os.path.join(ROOT, "sql", name) for name in files]
+    done = subprocess.run(["bash", "-c", script, ROOT, MYSQL, *paths], input=text,
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    return [line.split("\t") for line in done.stdout.splitlines()[1:]]
+
+
+class Instance:
+    """A running hotitems, whose log is read as it comes."""
+
+    def __init__(self, hotitems, *options):
+        self.lines = []
+        self.process = subprocess.Popen(
+            [hotitems, "--redis", own_database(os.environ["SHED_TEST_REDIS"]),
+             "--mysql", MYSQL, "--timeout-ms", "60000", *options],
+            stdout=subprocess.PIPE, text=True)
+        first = self.process.stdout.readline()
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)
+        if not found:
+            self.process.kill()
+            raise AssertionError("it prints no address: " + first)
+        self.port = int(found.group(1))
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+
+    def ask(self, method, path, body=None, headers=None, connection=None):
+        c = connection or self.connect()
+        c.request(method, path, body, headers or {})
+        answer = c.getresponse()
+        data = answer.read()
+        if connection is None:
+            c.close()
+        kind = answer.headers.get("Content-Type", "")
+        if data and kind == "application/json":
+            data = json.loads(data)
+        return Answer(answer.status, answer.headers, data)
+
+    def get(self, path, **headers):
+        return self.ask("GET", path,
+                        headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def order(self, item, quantity, key):
+        return self.ask("POST", f"/items/{item}/orders",
+                        json.dumps({"quantity": quantity}), {"Idempotency-Key": key})
+
+    def metric(self, name):
+        text = self.get("/metrics").body.decode()
+        found = re.search("^" + re.escape(name) + r"(?:\{[^}]*\})? (\S+)$", text, re.M)
+        return float(found.group(1))
+
+    def raw(self, data):
+        """What comes back for these bytes, until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as s:
+            try:
+                s.sendall(data)
+                s.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # refused before all was sent
+            got = b""
+            try:
+                while piece := s.recv(65536):
+                    got += piece
+            except ConnectionResetError:
+                pass
+            return got
+
+    def end(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        status = self.process.wait(PATIENCE_S)
+        self.reader.join(PATIENCE_S)
+        self.process.stdout.close()
+        return status
+
+
+class Case(unittest.TestCase):
+    hotitems = ""  # the program
+    items_made = 0
+
+    @classmethod
+    def setUpClass(cls):
+        sql("DROP TABLE IF EXISTS item_order")
+        sql("", "schema.sql", "items.sql", "fence.sql", "hotitems.sql")
+
+    def setUp(self):
+        self.instances = []
+        self.addCleanup(lambda: [i.end(signal.SIGKILL) for i in self.instances])
+
+    def start(self, *options):
+        self.instances.append(Instance(self.hotitems, *options))
+        return self.instances[-1]
+
+    def fresh_item(self, stock):
+        """An item of its own, which no cache has."""
+        Case.items_made += 1
+        item = 10 ** 9 + int(time.time()) * 1000 + Case.items_made
+        sql(f"INSERT INTO item (id, name, price_cents, stock) "
+            f"VALUES ({item}, 'Test', 500, {stock})")
+        self.addCleanup(sql, f"DELETE FROM item WHERE id = {item}")
+        return item

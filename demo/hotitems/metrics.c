@@ -37,13 +37,7 @@ void metrics_count(struct metrics *m, const char *route, unsigned status,
     m->requests[route_index(route)][status / 100 < 6 ? status / 100 : 5]++;
 }
 
-struct text {
-    char *at;
-    size_t left, size;
-};
-
-static void __attribute__((format(printf, 2, 3)))
-add(struct text *t, const char *format, ...)
+void metrics_add(struct metrics_text *t, const char *format, ...)
 {
     va_list args;
     int size;
@@ -63,60 +57,62 @@ add(struct text *t, const char *format, ...)
     t->left -= (size_t)size;
 }
 
-static void add_counter(struct text *t, const char *name, const char *help,
-                        uint64_t value)
+static void add_counter(struct metrics_text *t, const char *name,
+                        const char *help, uint64_t value)
 {
-    add(t, "# HELP hotitems_%s_total %s\n# TYPE hotitems_%s_total counter\n",
+    metrics_add(
+        t, "# HELP hotitems_%s_total %s\n# TYPE hotitems_%s_total counter\n",
         name, help, name);
-    add(t, "hotitems_%s_total %llu\n", name, (unsigned long long)value);
+    metrics_add(t, "hotitems_%s_total %llu\n", name, (unsigned long long)value);
 }
 
-static void add_requests(struct text *t, struct metrics *m)
+static void add_requests(struct metrics_text *t, struct metrics *m)
 {
-    add(t, "# HELP hotitems_requests_total requests answered\n"
-           "# TYPE hotitems_requests_total counter\n");
+    metrics_add(t, "# HELP hotitems_requests_total requests answered\n"
+                   "# TYPE hotitems_requests_total counter\n");
     for (size_t route = 0; route < METRICS_ROUTES; route++)
         for (size_t class = 1; class < 6; class ++) {
             uint64_t count = m->requests[route][class];
             if (count > 0)
-                add(t,
+                metrics_add(
+                    t,
                     "hotitems_requests_total{route=\"%s\",status=\"%zuxx\"} "
                     "%llu\n",
                     routes[route], class, (unsigned long long)count);
         }
 }
 
-static void add_histogram(struct text *t, struct metrics *m)
+static void add_histogram(struct metrics_text *t, struct metrics *m)
 {
     uint64_t count = 0;
 
-    add(t, "# HELP hotitems_request_seconds from a request's head to the end "
+    metrics_add(
+        t, "# HELP hotitems_request_seconds from a request's head to the end "
            "of its answer\n# TYPE hotitems_request_seconds histogram\n");
     for (size_t i = 0; i < METRICS_BUCKETS; i++) {
         count += m->bucket[i];
-        add(t, "hotitems_request_seconds_bucket{le=\"%g\"} %llu\n",
-            (double)bounds_us[i] / 1e6, (unsigned long long)count);
+        metrics_add(t, "hotitems_request_seconds_bucket{le=\"%g\"} %llu\n",
+                    (double)bounds_us[i] / 1e6, (unsigned long long)count);
     }
     count += m->bucket[METRICS_BUCKETS];
-    add(t, "hotitems_request_seconds_bucket{le=\"+Inf\"} %llu\n",
-        (unsigned long long)count);
-    add(t, "hotitems_request_seconds_sum %g\n", (double)m->took_us / 1e6);
-    add(t, "hotitems_request_seconds_count %llu\n", (unsigned long long)count);
+    metrics_add(t, "hotitems_request_seconds_bucket{le=\"+Inf\"} %llu\n",
+                (unsigned long long)count);
+    metrics_add(t, "hotitems_request_seconds_sum %g\n",
+                (double)m->took_us / 1e6);
+    metrics_add(t, "hotitems_request_seconds_count %llu\n",
+                (unsigned long long)count);
 }
 
-size_t metrics_text(struct metrics *m, char *buffer, size_t capacity)
+void metrics_write(struct metrics_text *t, struct metrics *m)
 {
-    struct text t = {buffer, capacity, 0};
-
-    add_requests(&t, m);
-    add_histogram(&t, m);
-    add_counter(&t, "orders", "orders placed", m->orders);
-    add_counter(&t, "pieces", "pieces sold", m->pieces);
-    add_counter(&t, "order_replays", "repeated requests for a placed order",
+    add_requests(t, m);
+    add_histogram(t, m);
+    add_counter(t, "orders", "orders placed", m->orders);
+    add_counter(t, "pieces", "pieces sold", m->pieces);
+    add_counter(t, "order_replays", "repeated requests for a placed order",
                 m->replays);
-    add_counter(&t, "sold_out", "orders refused: too few pieces", m->sold_out);
-    add_counter(&t, "failed_invalidations",
+    add_counter(t, "sold_out", "orders refused: too few pieces", m->sold_out);
+    add_counter(t, "failed_invalidations",
                 "writes after which readers may see the old row for its ttl",
                 m->stale);
-    return t.size;
 }

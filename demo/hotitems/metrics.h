@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <snowshed/stats.h>
+
 #define METRICS_ROUTES 8
 #define METRICS_BUCKETS 12
 
@@ -21,7 +23,24 @@ struct metrics {
 void metrics_count(struct metrics *m, const char *route, unsigned status,
                    uint64_t took_us);
 
-/* As snprintf: returns the whole length. */
-size_t metrics_text(struct metrics *m, char *buffer, size_t capacity);
+/* A text that is being written. */
+struct metrics_text {
+    char *at; /* where the next goes */
+    size_t left;
+    size_t size; /* of the whole, what did not fit included */
+};
+
+__attribute__((format(printf, 2, 3))) void metrics_add(struct metrics_text *t,
+                                                       const char *format, ...);
+
+/* Write what the service counts. */
+void metrics_write(struct metrics_text *t, struct metrics *m);
+
+/* Add the statistics of a lock to those of others; write the sum under a name
+ * for them all. */
+void metrics_locks_add(struct shed_lock_stats *sum,
+                       const struct shed_lock_stats *stats);
+void metrics_locks_text(struct metrics_text *t, const char *lock,
+                        const struct shed_lock_stats *stats);
 
 #endif

@@ -35,7 +35,9 @@ struct till {
 struct order_desk {
     struct shed_client *client;
     pthread_mutex_t mu;
-    struct till *chain[CHAINS]; /* under mu */
+    /* under mu */
+    struct till *chain[CHAINS];
+    struct shed_lock_stats past; /* of locks that have been closed */
 };
 
 struct order_desk *order_desk_new(struct shed_client *client)
@@ -98,6 +100,25 @@ static struct till *enter_till(struct order_desk *desk, uint64_t item,
     return till;
 }
 
+static void add_stats(struct shed_lock_stats *sum, const struct till *till)
+{
+    struct shed_lock_stats stats;
+
+    if (shed_lock_stats_read(till->lock, &stats, sizeof(stats), NULL) ==
+        SHED_OK)
+        metrics_locks_add(sum, &stats);
+}
+
+void order_desk_stats(struct order_desk *desk, struct shed_lock_stats *out)
+{
+    (void)pthread_mutex_lock(&desk->mu);
+    *out = desk->past;
+    for (size_t i = 0; i < CHAINS; i++)
+        for (struct till *t = desk->chain[i]; t != NULL; t = t->next)
+            add_stats(out, t);
+    (void)pthread_mutex_unlock(&desk->mu);
+}
+
 static void leave_till(struct order_desk *desk, struct till *till)
 {
     struct till **at = &desk->chain[till->item % CHAINS];
@@ -106,6 +127,7 @@ static void leave_till(struct order_desk *desk, struct till *till)
     (void)pthread_mutex_lock(&desk->mu);
     is_last = --till->users == 0;
     if (is_last) {
+        add_stats(&desk->past, till);
         while (*at != till)
             at = &(*at)->next;
         *at = till->next;

@@ -4,6 +4,7 @@
 #define HOTITEMS_ORDERS_H
 
 #include <snowshed/snowshed.h>
+#include <snowshed/stats.h>
 
 #define ORDER_QUANTITY_MAX 100
 
@@ -13,5 +14,8 @@ struct order_desk;
 
 struct order_desk *order_desk_new(struct shed_client *client);
 void order_desk_free(struct order_desk *desk); /* no order is under way */
+
+/* What the locks of all items have done together. */
+void order_desk_stats(struct order_desk *desk, struct shed_lock_stats *out);
 
 #endif

@@ -72,28 +72,41 @@ static void reply_text(struct http_reply *reply, unsigned status, char *text,
     reply->size = text != NULL ? size : 0;
 }
 
-/* The library's text, and the service's own after it. */
+/* The library's text, and the service's own after it; as snprintf. */
+static size_t write_metrics(struct service *s, char *buffer, size_t capacity)
+{
+    struct shed_lock_stats locks;
+    struct metrics_text t = {
+        .size = shed_stats_prometheus(&s->items, 1, buffer, capacity)};
+
+    if (t.size < capacity) {
+        t.at = buffer + t.size;
+        t.left = capacity - t.size;
+    }
+    order_desk_stats(s->desk, &locks);
+    metrics_locks_text(&t, "item", &locks);
+    metrics_write(&t, &s->metrics);
+    return t.size;
+}
+
 static void get_metrics(struct service *s, struct http_reply *reply)
 {
-    size_t size = shed_stats_prometheus(&s->items, 1, NULL, 0) + 1;
+    size_t size = write_metrics(s, NULL, 0), room = 0;
     char *text = NULL, *grown;
-    size_t used = 0, own = metrics_text(&s->metrics, NULL, 0);
 
-    /* It can grow by a digit meanwhile. */
-    do {
-        size += 64;
-        grown = realloc(text, size + own + 64);
+    /* It can grow meanwhile: by a digit, or by the first request of a kind. */
+    while (size >= room) {
+        room = size + 256;
+        grown = realloc(text, room);
         if (grown == NULL) {
             free(text);
             text = NULL;
             break;
         }
         text = grown;
-        used = shed_stats_prometheus(&s->items, 1, text, size);
-    } while (used >= size);
-    if (text != NULL)
-        used += metrics_text(&s->metrics, text + used, own + 64);
-    reply_text(reply, MHD_HTTP_OK, text, used);
+        size = write_metrics(s, text, room);
+    }
+    reply_text(reply, MHD_HTTP_OK, text, size);
 }
 
 /* Alive: a process that answers. Ready: send traffic. With Redis down it still

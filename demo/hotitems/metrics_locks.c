@@ -1,0 +1,68 @@
+/*
+ * The statistics of many locks as those of one, in the library's own format. A
+ * service with a lock for each item would have a series for each item with
+ * shed_lock_stats_prometheus, which takes handles; it wants one for all.
+ */
+#include "metrics.h"
+
+#include <stdio.h>
+
+#define US_PER_S 1e6
+
+static void add_up(struct shed_histogram *sum, const struct shed_histogram *h)
+{
+    for (size_t i = 0; i < SHED_BUCKETS; i++)
+        sum->bucket[i] += h->bucket[i];
+    sum->count += h->count;
+    sum->sum += h->sum;
+}
+
+void metrics_locks_add(struct shed_lock_stats *sum,
+                       const struct shed_lock_stats *stats)
+{
+#define ADD(field, help) sum->field += stats->field;
+    SHED_LOCK_COUNTERS(ADD)
+#undef ADD
+    add_up(&sum->wait_us, &stats->wait_us);
+    add_up(&sum->hold_us, &stats->hold_us);
+}
+
+static void add_histogram(struct metrics_text *t, const char *lock,
+                          const char *name, const char *help,
+                          const struct shed_histogram *h)
+{
+    uint64_t below = 0;
+
+    metrics_add(t, "# HELP snowshed_lock_%s %s\n", name, help);
+    metrics_add(t, "# TYPE snowshed_lock_%s histogram\n", name);
+    for (size_t i = 0; i < SHED_BUCKETS - 1; i++) {
+        below += h->bucket[i];
+        metrics_add(t,
+                    "snowshed_lock_%s_bucket{lock=\"%s\",le=\"%.6f\"} %llu\n",
+                    name, lock, (double)((uint64_t)1 << i) / US_PER_S,
+                    (unsigned long long)below);
+    }
+    metrics_add(t, "snowshed_lock_%s_bucket{lock=\"%s\",le=\"+Inf\"} %llu\n",
+                name, lock, (unsigned long long)h->count);
+    metrics_add(t, "snowshed_lock_%s_sum{lock=\"%s\"} %.6f\n", name, lock,
+                (double)h->sum / US_PER_S);
+    metrics_add(t, "snowshed_lock_%s_count{lock=\"%s\"} %llu\n", name, lock,
+                (unsigned long long)h->count);
+}
+
+void metrics_locks_text(struct metrics_text *t, const char *lock,
+                        const struct shed_lock_stats *stats)
+{
+#define WRITE(field, help)                                                     \
+    metrics_add(t,                                                             \
+                "# HELP snowshed_lock_" #field "_total " help                  \
+                "\n# TYPE snowshed_lock_" #field "_total counter\n"            \
+                "snowshed_lock_" #field "_total{lock=\"%s\"} %llu\n",          \
+                lock, (unsigned long long)stats->field);
+    SHED_LOCK_COUNTERS(WRITE)
+#undef WRITE
+    add_histogram(t, lock, "wait_seconds",
+                  "from the call of an acquire to its hold", &stats->wait_us);
+    add_histogram(t, lock, "hold_seconds", "from a hold to its release or loss",
+                  &stats->hold_us);
+}

@@ -97,7 +97,7 @@ static void add_histogram(struct metrics_text *t, struct metrics *m)
     count += m->bucket[METRICS_BUCKETS];
     metrics_add(t, "hotitems_request_seconds_bucket{le=\"+Inf\"} %llu\n",
                 (unsigned long long)count);
-    metrics_add(t, "hotitems_request_seconds_sum %g\n",
+    metrics_add(t, "hotitems_request_seconds_sum %.6f\n",
                 (double)m->took_us / 1e6);
     metrics_add(t, "hotitems_request_seconds_count %llu\n",
                 (unsigned long long)count);

@@ -59,6 +59,10 @@ packages_of()
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \
             'command:clang-tidy|clang-tidy' 'command:shellcheck|shellcheck'
         ;;
+    # for .ci/run alone: the package brings a service, which could be started
+    rules)
+        printf '%s\n' 'command:promtool|prometheus'
+        ;;
     *)
         echo "servers.sh: no group of packages is called '$1'" >&2
         return 1

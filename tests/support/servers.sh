@@ -55,6 +55,9 @@ packages_of()
     client)
         printf '%s\n' 'command:mariadb mysql|mariadb-client-core'
         ;;
+    load)
+        printf '%s\n' 'command:h2load|nghttp2-client'
+        ;;
     lint)
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \
             'command:clang-tidy|clang-tidy' 'command:shellcheck|shellcheck'

@@ -286,14 +286,20 @@ static void reply_order(struct http_reply *reply, unsigned status,
                               (json_int_t)order->quantity));
 }
 
-static void finish_sale(struct service *s, const struct http_request *request,
-                        struct sale *sale)
+static void count_sale(struct service *s, const struct sale *sale)
+{
+    s->metrics.orders++;
+    s->metrics.pieces += sale->order.quantity;
+}
+
+/* After each outcome with which pieces may have gone: whoever placed the order
+ * that is repeated may have died between its COMMIT and its invalidation. */
+static void show_sale(struct service *s, const struct http_request *request,
+                      const struct sale *sale)
 {
     struct shed_error err = {SHED_OK, ""};
     char key[NAME_BYTES];
 
-    s->metrics.orders++;
-    s->metrics.pieces += sale->order.quantity;
     (void)snprintf(key, sizeof(key), "%llu",
                    (unsigned long long)sale->order.item);
     if (shed_invalidate(s->items, shed_str(key), http_remaining_ms(request) + 1,
@@ -406,7 +412,9 @@ void orders_post(struct service *s, const struct http_request *request,
     if (code == DB_OK) {
         outcome = sell(&sale, request);
         if (outcome == PLACED)
-            finish_sale(s, request, &sale);
+            count_sale(s, &sale);
+        if (outcome == PLACED || outcome == REPEATED || outcome == UNKNOWN)
+            show_sale(s, request, &sale);
         reply_outcome(s, outcome, &sale, reply);
         db_give_back(sale.db);
     } else {

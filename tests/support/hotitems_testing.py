@@ -9,9 +9,11 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -45,10 +47,10 @@ def sql(text="", *files):
 class Instance:
     """A running hotitems, whose log is read as it comes."""
 
-    def __init__(self, hotitems, *options):
+    def __init__(self, hotitems, *options, redis=None):
         self.lines = []
         self.process = subprocess.Popen(
-            [hotitems, "--redis", own_database(os.environ["SHED_TEST_REDIS"]),
+            [hotitems, "--redis", redis or own_database(os.environ["SHED_TEST_REDIS"]),
              "--mysql", MYSQL, "--timeout-ms", "60000", *options],
             stdout=subprocess.PIPE, text=True)
         first = self.process.stdout.readline()
@@ -130,8 +132,8 @@ class Case(unittest.TestCase):
         self.instances = []
         self.addCleanup(lambda: [i.end(signal.SIGKILL) for i in self.instances])
 
-    def start(self, *options):
-        self.instances.append(Instance(self.hotitems, *options))
+    def start(self, *options, **others):
+        self.instances.append(Instance(self.hotitems, *options, **others))
         return self.instances[-1]
 
     def fresh_item(self, stock):
@@ -142,3 +144,53 @@ class Case(unittest.TestCase):
             f"VALUES ({item}, 'Test', 500, {stock})")
         self.addCleanup(sql, f"DELETE FROM item WHERE id = {item}")
         return item
+
+
+class OwnRedis:
+    """A server that a test may kill, and start again without its data."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="snowshed-redis.")
+        self.path = os.path.join(self.folder, "sock")
+        self.uri = "unix:" + self.path
+        found = subprocess.run(
+            ["bash", "-c", '. "$0/tests/support/servers.sh"; find_redis', ROOT],
+            capture_output=True, text=True, check=True)
+        self.program = found.stdout.strip()
+        self.process = None
+        self.start()
+
+    def start(self):
+        # It ends with the test even if that is killed.
+        self.process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", self.program, "--port", "0",
+             "--unixsocket", self.path, "--save", "", "--appendonly", "no",
+             "--dir", self.folder],
+            stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.is_up():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError("redis-server does not start")
+            time.sleep(0.01)
+
+    def is_up(self):
+        try:
+            return self.ask("PING") == b"+PONG\r\n"
+        except OSError:
+            return False
+
+    def ask(self, *words):
+        """The first bytes of the reply."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(PATIENCE_S)
+            s.connect(self.path)
+            s.sendall(" ".join(words).encode() + b"\r\n")
+            return s.recv(65536)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)

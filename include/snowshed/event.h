@@ -105,7 +105,7 @@ struct shed_event {
  * which they happened there, with no lock held; for a lock of several clients,
  * on the thread of the first. Everything else on that thread waits meanwhile.
  * The call comes after the event, whose subject may have changed again. It must
- * return soon. It must not close a handle, nor call a function that blocks;
+ * return soon. A function that blocks returns SHED_EINVAL in it;
  * shed_client_status_read, the statistics and shed_lock_acquire_async may be
  * called. It is not called after the last handle of the client has been closed.
  *

@@ -97,8 +97,8 @@ enum shed_lock_algorithm {
 /*
  * A hold was lost: its lease ended without a renewal, or another has the lock
  * now. Called once per lost hold, on a thread of the library, with no lock
- * held; reason is valid during the call. Set a flag: it must not block, nor
- * call a function that does. The library does not stop the work. A loss that
+ * held; reason is valid during the call. Set a flag: it must not block. The
+ * library does not stop the work. A loss that
  * shed_lock_release is the first to find is reported by its SHED_ELOST only.
  *
  * A loss is found by a renewal (so up to a third of the lease later), by
@@ -188,7 +188,8 @@ shed_lock_open_quorum(struct shed_client *const *clients, size_t count,
  * returns. NULL is allowed.
  *
  * Blocks: for as long as Redis takes to answer, at most the client's
- * command_timeout_ms. Do not call it on a thread of the library.
+ * command_timeout_ms. In a callback it returns at once; what is said above
+ * follows.
  */
 SHED_API void shed_lock_close(struct shed_lock *lock);
 
@@ -206,16 +207,15 @@ SHED_API void shed_lock_close(struct shed_lock *lock);
  * is alive.
  *
  * Blocks: wait_ms, then at most command_timeout_ms for the last try, or twice
- * that if something has to be given back first. Do not call it on a thread of
- * the library.
+ * that if something has to be given back first.
  * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others held it all the time;
  * SHED_EREDIS: Redis (with QUORUM: a majority) could not be reached;
  * SHED_EINVAL (also: the key holds something that is not a lock of this
- * algorithm), SHED_EDENIED, SHED_ENOMEM, SHED_EBUSY (no random numbers
- * available, or 2^32 entries), SHED_EFORKED. After SHED_EREDIS the lock may
- * exist in Redis without a holder, until Redis can be reached again or a lease
- * has passed (SHED_LOCK_TIMESTAMP: until a lease has passed; SHED_LOCK_SETNX:
- * forever, if the handle is closed before that).
+ * algorithm; called in a callback), SHED_EDENIED, SHED_ENOMEM, SHED_EBUSY (no
+ * random numbers available, or 2^32 entries), SHED_EFORKED. After SHED_EREDIS
+ * the lock may exist in Redis without a holder, until Redis can be reached
+ * again or a lease has passed (SHED_LOCK_TIMESTAMP: until a lease has passed;
+ * SHED_LOCK_SETNX: forever, if the handle is closed before that).
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
@@ -226,8 +226,8 @@ shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
  * returned. reason is valid during the call, and NULL with SHED_OK.
  *
  * Called on the library thread of the lock's first client, with no lock held.
- * It must not block, nor call a function that does: an event loop has it write
- * to a non-blocking pipe or an eventfd. It may call the three functions below,
+ * It must not block: an event loop has it write to a non-blocking pipe or an
+ * eventfd. It may call the three functions below,
  * and shed_lock_fence. It may run before the call that it belongs to has
  * returned in your thread, so whatever it uses must be ready before that call.
  */
@@ -291,15 +291,14 @@ shed_lock_release_async(struct shed_lock *lock, shed_lock_done_fn *done,
  * Release the lock: the release that matches the first acquire removes it from
  * Redis.
  *
- * Blocks: at most command_timeout_ms, or twice that if a connection breaks. Do
- * not call it on a thread of the library.
+ * Blocks: at most command_timeout_ms, or twice that if a connection breaks.
  * Returns: SHED_OK: it was held until now. SHED_ELOST: this thread does not
  * hold it, and the reason says why: it was lost, and another may have worked at
  * the same time, or it never was this thread's, or it is released already.
  * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed; the lock is given up here, and
  * removed from Redis once that can be reached again, or ends with its lease.
- * SHED_EDENIED, SHED_ENOMEM: as these. SHED_EINVAL (lock is NULL; called on a
- * thread of the library), SHED_EFORKED: it is held as before.
+ * SHED_EDENIED, SHED_ENOMEM: as these. SHED_EINVAL (lock is NULL; called in a
+ * callback), SHED_EFORKED: it is held as before.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_release(struct shed_lock *lock, struct shed_error *err);

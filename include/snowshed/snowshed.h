@@ -15,6 +15,13 @@
  * closed. Nothing survives fork(): open the client in the child. A call in a
  * child on its parent's client returns SHED_EFORKED and touches nothing.
  *
+ * Callbacks (on_event, on_log, on_lost and the done of an asynchronous call)
+ * run on the thread on which the library does everything else. There, a
+ * function that blocks returns SHED_EINVAL and does nothing. Closing a handle
+ * there, or in a load, returns at once: a thread that is started for it does
+ * the rest, as soon as it can. (If no thread can be started, the handle stays
+ * open until the process ends.)
+ *
  * Memory: what is passed in is copied before the call returns. What is handed
  * out is a shed_value; give each back with shed_value_unref.
  *
@@ -225,7 +232,7 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
  * thread end. So handles may be closed in any order, each exactly once.
  *
  * NULL is allowed. In a forked child it frees the child's memory and leaves the
- * parent's connections alone. Do not call it on a thread of the library.
+ * parent's connections alone.
  */
 SHED_API void shed_client_close(struct shed_client *client);
 
@@ -379,7 +386,7 @@ shed_source_open(shed_load_fn *load, void *user,
 /*
  * Give up the caller's hold on a source. Caches that use it keep it alive; once
  * the last of them is gone, loads under way are waited for and its threads end.
- * NULL is allowed. Do not call it from a load.
+ * NULL is allowed.
  */
 SHED_API void shed_source_close(struct shed_source *source);
 
@@ -489,8 +496,7 @@ shed_cache_open(struct shed_client *client, const char *name,
                 struct shed_cache **out, struct shed_error *err);
 
 /* Close a cache; no call may be under way on it. Waits, without a limit, for
- * its loads to be done. NULL is allowed. Do not call it on a thread of the
- * library. */
+ * its loads to be done. NULL is allowed. */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 
 /*

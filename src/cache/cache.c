@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/value.h"
 
 /* The ranges that snowshed.h states. */
@@ -107,7 +108,7 @@ enum shed_code shed_cache_check_call(const struct shed_cache *cache,
     if (timeout_ms > TIMEOUT_MAX_MS)
         return shed_fail(err, SHED_EINVAL, "timeout_ms: is over its limit, %d",
                          TIMEOUT_MAX_MS);
-    return shed_client_check(cache->client, err);
+    return shed_client_check_call(cache->client, err);
 }
 
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
@@ -162,7 +163,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     if (client == NULL || source == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_cache_open: %s is NULL",
                          client == NULL ? "client" : "source");
-    code = shed_client_check(client, err);
+    code = shed_client_check_call(client, err);
     if (code == SHED_OK)
         code = check_name(name, err);
     if (code == SHED_OK)
@@ -192,16 +193,28 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     return SHED_OK;
 }
 
-void shed_cache_close(struct shed_cache *cache)
+static void *close_cache(void *handle)
 {
-    if (cache == NULL)
-        return;
+    struct shed_cache *cache = handle;
+
     if (shed_client_check(cache->client, NULL) == SHED_OK) {
         shed_flights_close(cache->flights);
         shed_source_unref(cache->source);
     }
     shed_client_unref(cache->client);
     free(cache);
+    return NULL;
+}
+
+void shed_cache_close(struct shed_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    /* a flight may wait for what this thread does next */
+    if (shed_thread_is(SHED_THREAD_LOOP | SHED_THREAD_LOADER))
+        shed_thread_close(close_cache, cache);
+    else
+        (void)close_cache(cache);
 }
 
 /* -------------------------------------------------------------- the gets */

@@ -28,8 +28,8 @@ struct shed_named_key {
     char bytes[SHED_REDIS_KEY_MAX_BYTES];
 };
 
-/* Check what every call is given. Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
- */
+/* Check what a call that blocks is given, and that its thread may block.
+ * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */
 SHED_MUST_CHECK enum shed_code
 shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
                       struct shed_error *err);

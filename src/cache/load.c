@@ -29,13 +29,13 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/thread.h"
 #include "base/value.h"
 
 /* The ranges that snowshed.h states. */
@@ -323,17 +323,12 @@ static void run_batch(struct shed_source *s, struct shed_load *load,
 
 static void *run_loader(void *arg);
 
-/* Start a loader. All signals are blocked in it: the program's are for its own
- * threads, and a SIGPIPE that a source raises stays pending there. */
+/* Start a loader. (A SIGPIPE that a source raises stays pending in it.) */
 static int start_thread_locked(struct shed_source *s)
 {
-    sigset_t all, before;
-    int failure;
+    int failure =
+        shed_thread_start(&s->threads[s->thread_count], run_loader, s);
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    failure = pthread_create(&s->threads[s->thread_count], NULL, run_loader, s);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure == 0) {
         s->thread_count++;
         s->idle++;
@@ -395,10 +390,11 @@ static void load_next_locked(struct shed_source *s, void *thread)
 static void *run_loader(void *arg)
 {
     struct shed_source *s = arg;
-    void *thread = s->options.thread_start != NULL
-                       ? s->options.thread_start(s->user)
-                       : NULL;
+    void *thread = NULL;
 
+    shed_thread_mark(SHED_THREAD_LOADER);
+    if (s->options.thread_start != NULL)
+        thread = s->options.thread_start(s->user);
     pthread_mutex_lock(&s->mu);
     while (!s->is_stopping) {
         if (s->ready == 0 || s->is_gathering ||
@@ -580,6 +576,21 @@ static void destroy_source(struct shed_source *s)
     free(s);
 }
 
+/* Wait for loads under way, then end. */
+static void *end_source(void *source)
+{
+    struct shed_source *s = source;
+
+    pthread_mutex_lock(&s->mu);
+    while (s->queued > 0 || s->running > 0)
+        pthread_cond_wait(&s->quiet, &s->mu);
+    s->is_stopping = true;
+    pthread_cond_broadcast(&s->work);
+    pthread_mutex_unlock(&s->mu);
+    destroy_source(s);
+    return NULL;
+}
+
 void shed_source_unref(struct shed_source *s)
 {
     bool is_last;
@@ -587,15 +598,13 @@ void shed_source_unref(struct shed_source *s)
     pthread_mutex_lock(&s->mu);
     assert(s->refs > 0);
     is_last = --s->refs == 0;
-    while (is_last && (s->queued > 0 || s->running > 0))
-        pthread_cond_wait(&s->quiet, &s->mu);
-    if (is_last) {
-        s->is_stopping = true;
-        pthread_cond_broadcast(&s->work);
-    }
     pthread_mutex_unlock(&s->mu);
-    if (is_last)
-        destroy_source(s);
+    if (!is_last)
+        return;
+    if (shed_thread_is(SHED_THREAD_LOOP | SHED_THREAD_LOADER))
+        shed_thread_close(end_source, s);
+    else
+        (void)end_source(s);
 }
 
 void shed_source_close(struct shed_source *source)

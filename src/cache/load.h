@@ -38,7 +38,7 @@ struct shed_job {
 void shed_source_ref(struct shed_source *source);
 
 /* Give a hold up; the last one waits for loads under way and frees the source.
- * Not on a thread of the source. */
+ * Any thread: one of the library's leaves that to another. */
 void shed_source_unref(struct shed_source *source);
 
 /* The option. */

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/stats.h"
+#include "base/thread.h"
 
 /* The ranges that snowshed.h states. */
 #define TIMEOUT_MAX_MS 600000
@@ -246,8 +247,10 @@ enum shed_code shed_client_open(const char *uri,
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_client_open: out is NULL");
     *out = NULL;
-    code = shed_options_take(&o, sizeof(o), options,
-                             "struct shed_client_options", err);
+    code = shed_thread_check_call(err);
+    if (code == SHED_OK)
+        code = shed_options_take(&o, sizeof(o), options,
+                                 "struct shed_client_options", err);
     if (code == SHED_OK)
         code = check_options(&o, err);
     if (code != SHED_OK)
@@ -279,9 +282,20 @@ struct shed_client *shed_client_ref(struct shed_client *client)
     return client;
 }
 
+static void *close_last(void *client)
+{
+    destroy(client);
+    return NULL;
+}
+
 void shed_client_unref(struct shed_client *client)
 {
-    if (client != NULL && atomic_fetch_sub(&client->holds, 1) == 1)
+    if (client == NULL || atomic_fetch_sub(&client->holds, 1) != 1)
+        return;
+    /* a reactor cannot wait for its own end */
+    if (shed_thread_is(SHED_THREAD_LOOP))
+        shed_thread_close(close_last, client);
+    else
         destroy(client);
 }
 
@@ -298,4 +312,12 @@ enum shed_code shed_client_check(const struct shed_client *client,
     return shed_fail(err, SHED_EFORKED,
                      "the client was opened before fork: open one in the "
                      "child");
+}
+
+enum shed_code shed_client_check_call(const struct shed_client *client,
+                                      struct shed_error *err)
+{
+    enum shed_code code = shed_client_check(client, err);
+
+    return code == SHED_OK ? shed_thread_check_call(err) : code;
 }

@@ -53,10 +53,17 @@ bool shed_client_is_up(struct shed_client *client);
 SHED_MUST_CHECK enum shed_code
 shed_client_check(const struct shed_client *client, struct shed_error *err);
 
+/* The same for a call that blocks. Returns: also SHED_EINVAL: this is a thread
+ * of the library. */
+SHED_MUST_CHECK enum shed_code
+shed_client_check_call(const struct shed_client *client,
+                       struct shed_error *err);
+
 /* Take another hold. Any thread; returns client. */
 struct shed_client *shed_client_ref(struct shed_client *client);
 
-/* Give a hold up. Any thread but the reactor's; NULL is allowed. */
+/* Give a hold up. Any thread: where the client would end on a reactor, another
+ * thread ends it. NULL is allowed. */
 void shed_client_unref(struct shed_client *client);
 
 #endif

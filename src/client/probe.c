@@ -35,7 +35,7 @@ static enum shed_code check(const struct shed_client *client, enum shed_use use,
     if (timeout_ms > TIMEOUT_MAX_MS)
         return shed_fail(err, SHED_EINVAL, "timeout_ms: is over its limit, %d",
                          TIMEOUT_MAX_MS);
-    return shed_client_check(client, err);
+    return shed_client_check_call(client, err);
 }
 
 static size_t add(char *key, size_t at, const void *bytes, size_t size)

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/random.h"
+#include "base/thread.h"
 #include "lock/call.h"
 #include "lock/keys.h"
 #include "lock/short.h"
@@ -84,7 +85,7 @@ static enum shed_code check_clients(struct shed_client *const *clients,
         if (clients[i] == NULL)
             return shed_fail(err, SHED_EINVAL,
                              "shed_lock_open: client %zu is NULL", i);
-        code = shed_client_check(clients[i], err);
+        code = shed_client_check_call(clients[i], err);
         for (size_t j = 0; code == SHED_OK && j < i; j++)
             if (clients[j] == clients[i])
                 code =
@@ -181,13 +182,25 @@ enum shed_code shed_lock_open(struct shed_client *client,
     return shed_lock_open_quorum(&client, 1, name, options, out, err);
 }
 
+static void *close_lock(void *handle)
+{
+    struct shed_lock *l = handle;
+
+    if (l->pid == getpid())
+        shed_lock_engine_close(l);
+    destroy(l);
+    return NULL;
+}
+
 void shed_lock_close(struct shed_lock *l)
 {
     if (l == NULL)
         return;
-    if (l->pid == getpid())
-        shed_lock_engine_close(l);
-    destroy(l);
+    /* the engine needs this thread, to release what is held */
+    if (shed_thread_is(SHED_THREAD_LOOP))
+        shed_thread_close(close_lock, l);
+    else
+        (void)close_lock(l);
 }
 
 /* --------------------------------------------------------------- the calls */
@@ -249,12 +262,10 @@ static enum shed_code enter(struct shed_lock *l, struct shed_owner **self,
 {
     enum shed_code code = shed_lock_check(l, err);
 
+    if (code == SHED_OK)
+        code = shed_thread_check_call(err);
     if (code != SHED_OK)
         return code;
-    if (shed_reactor_is_current(l->home->reactor))
-        return shed_fail(err, SHED_EINVAL,
-                         "this call blocks: it must not be made from a "
-                         "callback");
     *self = shed_owner_self();
     return *self != NULL ? SHED_OK : shed_fail_nomem(err, "a lock's owner");
 }

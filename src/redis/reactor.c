@@ -4,13 +4,13 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <uv.h>
 
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/thread.h"
 
 struct shed_reactor {
     uv_loop_t loop;
@@ -64,21 +64,9 @@ static void *run_loop(void *arg)
 {
     struct shed_reactor *r = arg;
 
+    shed_thread_mark(SHED_THREAD_LOOP);
     (void)uv_run(&r->loop, UV_RUN_DEFAULT);
     return NULL;
-}
-
-/* The program's signals are for its own threads. */
-static int start_thread(struct shed_reactor *r)
-{
-    sigset_t all, before;
-    int failure;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    failure = pthread_create(&r->thread, NULL, run_loop, r);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failure;
 }
 
 static void finish_loop(struct shed_reactor *r)
@@ -104,7 +92,7 @@ enum shed_code shed_reactor_start(struct shed_reactor **out,
     if (uv_async_init(&r->loop, &r->wake, on_wake) != 0)
         goto fail_loop;
     r->wake.data = r;
-    if (start_thread(r) != 0) {
+    if (shed_thread_start(&r->thread, run_loop, r) != 0) {
         finish_loop(r);
         goto fail_mutex;
     }

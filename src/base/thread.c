@@ -1,0 +1,53 @@
+/* Which threads are the library's. Its invariant: a mark is of this process,
+ * because a child that is forked in a callback runs on a copy of that thread.
+ */
+#include "base/thread.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static _Thread_local unsigned kind_of_this;
+static _Thread_local pid_t marked_by; /* the process */
+
+int shed_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
+{
+    sigset_t all, before;
+    int failure;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    failure = pthread_create(out, NULL, run, arg);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failure;
+}
+
+void shed_thread_mark(enum shed_thread kind)
+{
+    kind_of_this = kind;
+    marked_by = getpid();
+}
+
+bool shed_thread_is(unsigned kinds)
+{
+    return (kind_of_this & kinds) != 0 && marked_by == getpid();
+}
+
+enum shed_code shed_thread_check_call(struct shed_error *err)
+{
+    if (!shed_thread_is(SHED_THREAD_LOOP))
+        return SHED_OK;
+    return shed_fail(err, SHED_EINVAL,
+                     "a call that blocks was made from a callback, on the "
+                     "library's own thread, which everything else waits for: "
+                     "make it from a thread of your own");
+}
+
+void shed_thread_close(void *(*close)(void *handle), void *handle)
+{
+    pthread_t thread;
+
+    if (shed_thread_start(&thread, close, handle) == 0)
+        (void)pthread_detach(thread);
+}

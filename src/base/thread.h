@@ -1,0 +1,38 @@
+/*
+ * The library's own threads. Callbacks run on them, so a call may come from
+ * one, and must not wait there for what only this thread can do.
+ */
+#ifndef SHED_THREAD_H
+#define SHED_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <snowshed/snowshed.h>
+
+enum shed_thread {
+    SHED_THREAD_LOOP = 1,  /* a client's reactor */
+    SHED_THREAD_LOADER = 2 /* runs the loads of a source */
+};
+
+/* Start a thread with all signals blocked: the program's are for its own
+ * threads. Returns: 0, or an errno. */
+SHED_MUST_CHECK int shed_thread_start(pthread_t *out, void *(*run)(void *arg),
+                                      void *arg);
+
+/* Say what the calling thread is; before it calls back. */
+void shed_thread_mark(enum shed_thread kind);
+
+/* Whether the calling thread is of one of these kinds, of whatever client or
+ * source. In a forked child: no. */
+bool shed_thread_is(unsigned kinds);
+
+/* For a call that blocks. Returns: SHED_OK; SHED_EINVAL on a reactor, where
+ * nothing moves until the call has returned. */
+SHED_MUST_CHECK enum shed_code shed_thread_check_call(struct shed_error *err);
+
+/* Close a handle on a thread of its own, because the calling thread must not
+ * wait for it. Without a thread for it, the handle stays open. */
+void shed_thread_close(void *(*close)(void *handle), void *handle);
+
+#endif

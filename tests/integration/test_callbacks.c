@@ -1,0 +1,387 @@
+/* What is called from a callback, on the library's own thread: a call that
+ * would block is refused, and a handle that is closed there is closed. */
+#include <dirent.h>
+#include <string.h>
+
+#include <snowshed/event.h>
+#include <snowshed/lock.h>
+
+#include "support/fixture.h"
+
+/* Something that a callback does once, and whether it has. */
+struct deed {
+    void (*_Atomic run)(void);
+    atomic_bool is_done;
+};
+
+static struct fixture fixture;
+static struct shed_lock *lock, *other;
+static struct deed deed;
+static atomic_bool is_loading;
+
+static void carry_out(void)
+{
+    void (*run)(void) = atomic_exchange(&deed.run, NULL);
+
+    if (run == NULL)
+        return;
+    run();
+    atomic_store(&deed.is_done, true);
+}
+
+static void on_event(void *user, const struct shed_event *event)
+{
+    (void)user;
+    (void)event;
+    carry_out();
+}
+
+static void on_log(void *user, enum shed_log_level level, const char *text)
+{
+    (void)user;
+    (void)level;
+    (void)text;
+    carry_out();
+}
+
+static void on_lost(void *user, struct shed_lock *l,
+                    const struct shed_error *reason)
+{
+    (void)user;
+    (void)l;
+    (void)reason;
+    carry_out();
+}
+
+static void on_done(void *user, struct shed_lock *l, enum shed_code code,
+                    const struct shed_error *reason)
+{
+    (void)user;
+    (void)l;
+    (void)reason;
+    ck_assert_int_eq(code, SHED_OK);
+    carry_out();
+}
+
+static void init(void)
+{
+    fixture_init(&fixture);
+    fixture.cache_options.failure_ttl_ms = 0;
+}
+
+static void up(void)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_error err;
+
+    fixture_open(&fixture);
+    o.on_lost = on_lost;
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("job"), &o, &lock, &err),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("other"), NULL, &other, &err),
+        SHED_OK);
+    expect_text(fixture.cache, "old", "old@1");
+}
+
+static void down(void)
+{
+    shed_lock_close(lock);
+    shed_lock_close(other);
+    fixture_down(&fixture);
+}
+
+/* Let the next callback do it, and see that it has. cause has something called
+ * back. */
+static void do_in_callback(void (*run)(void), void (*cause)(void))
+{
+    atomic_store(&deed.is_done, false);
+    atomic_store(&deed.run, run);
+    cause();
+    WAIT_UNTIL(atomic_load(&deed.is_done), "done in the callback");
+}
+
+static void cause_event(void)
+{
+    invalidate(fixture.cache, "any");
+}
+
+static void cause_line(void)
+{
+    expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
+}
+
+static void cause_done(void)
+{
+    ck_assert_int_eq(shed_lock_acquire_async(lock, 0, on_done, NULL, NULL),
+                     SHED_OK);
+}
+
+static void cause_done_of_other(void)
+{
+    ck_assert_int_eq(shed_lock_acquire_async(other, 0, on_done, NULL, NULL),
+                     SHED_OK);
+}
+
+static void cause_loss(void)
+{
+    cause_done();
+    WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{job}") == 1);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL lock:{job}"), 1);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+}
+
+/* ------------------------------------------------------- calls that block */
+
+static void expect_refused(enum shed_code code, const struct shed_error *err)
+{
+    ck_assert_msg(code == SHED_EINVAL, "%s", shed_code_name(code));
+    ck_assert_ptr_nonnull(strstr(err->reason, "from a callback"));
+    ck_assert_ptr_nonnull(strstr(err->reason, "a thread of your own"));
+}
+
+/* Each call of the cache, of a key that Redis has and of one that it has not.
+ */
+static void read_and_write(void)
+{
+    struct shed_item item = {.key = shed_str("old")};
+    const char *keys[] = {"old", "new"};
+    struct shed_value *value;
+    struct shed_error err;
+
+    for (size_t i = 0; i < 2; i++)
+        expect_refused(
+            shed_get(fixture.cache, shed_str(keys[i]), 0, &value, &err), &err);
+    expect_refused(shed_get_many(fixture.cache, &item, 1, 0, &err), &err);
+    ck_assert_int_eq(item.code, SHED_EINVAL);
+    ck_assert_ptr_null(item.value);
+    expect_refused(
+        shed_put(fixture.cache, shed_str("old"), shed_str("row"), 0, &err),
+        &err);
+    expect_refused(shed_invalidate(fixture.cache, shed_str("old"), 0, &err),
+                   &err);
+    expect_refused(shed_invalidate_many(fixture.cache, &item.key, 1, 0, &err),
+                   &err);
+}
+
+static void open_handles(void)
+{
+    struct shed_client *client;
+    struct shed_cache *cache;
+    struct shed_lock *opened;
+    struct shed_error err;
+
+    expect_refused(shed_client_open(fixture.server.uri, NULL, &client, &err),
+                   &err);
+    expect_refused(shed_client_probe(fixture.client, SHED_USE_CACHE,
+                                     shed_str("t"), 0, &err),
+                   &err);
+    expect_refused(shed_cache_open(fixture.client, "u", fixture.source, NULL,
+                                   &cache, &err),
+                   &err);
+    expect_refused(
+        shed_lock_open(fixture.client, shed_str("job"), NULL, &opened, &err),
+        &err);
+}
+
+static void use_lock(void)
+{
+    struct shed_error err;
+
+    expect_refused(shed_lock_acquire(lock, 0, &err), &err);
+    expect_refused(shed_lock_extend(lock, 0, &err), &err);
+    expect_refused(shed_lock_advance(lock, 1, &err), &err);
+    expect_refused(shed_lock_release(lock, &err), &err);
+}
+
+/* The entry is still there: nothing was sent. */
+START_TEST(a_call_that_blocks_is_refused_in_an_event)
+{
+    static void (*const calls[])(void) = {read_and_write, open_handles,
+                                          use_lock};
+
+    init();
+    fixture.client_options.on_event = on_event;
+    up();
+    do_in_callback(calls[_i], cause_event);
+    expect_origin(fixture.cache, "old", "old@1", SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
+START_TEST(a_call_that_blocks_is_refused_in_every_callback)
+{
+    static void (*const causes[])(void) = {cause_done, cause_loss, cause_line};
+
+    init();
+    if (causes[_i] == cause_line)
+        fixture.client_options.on_log = on_log;
+    up();
+    do_in_callback(read_and_write, causes[_i]);
+    expect_origin(fixture.cache, "old", "old@1", SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
+/* Another client's thread must not wait either: it may be one of the quorum's.
+ */
+START_TEST(a_call_that_blocks_is_refused_on_every_client_s_thread)
+{
+    struct peer peer;
+
+    init();
+    up();
+    fixture.client_options.on_event = on_event;
+    peer_open(&peer, &fixture);
+    atomic_store(&deed.run, read_and_write);
+    invalidate(peer.cache, "any");
+    WAIT_FOR(atomic_load(&deed.is_done));
+    peer_close(&peer);
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------------ the closing */
+
+static unsigned count_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    const struct dirent *entry;
+    unsigned count = 0;
+
+    ck_assert_ptr_nonnull(tasks);
+    while ((entry = readdir(tasks)) != NULL)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+static void cause_disconnect(void)
+{
+    server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+}
+
+static void close_lock(void)
+{
+    shed_lock_close(lock);
+}
+
+static void close_cache(void)
+{
+    shed_cache_close(fixture.cache);
+}
+
+static void close_cache_and_source(void)
+{
+    close_cache();
+    shed_source_close(fixture.source);
+}
+
+static void close_client(void)
+{
+    shed_client_close(fixture.client);
+}
+
+static void close_all(void)
+{
+    close_client();
+    close_lock();
+    close_cache_and_source();
+}
+
+/* No call is under way on what is closed, as it must be. The threads end with
+ * the last handle. */
+START_TEST(handles_can_be_closed_in_a_callback)
+{
+    unsigned threads = count_threads();
+
+    init();
+    up();
+    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+    do_in_callback(close_all, cause_done_of_other);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{job}") == 0);
+    shed_lock_close(other);
+    WAIT_FOR(count_threads() == threads);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+START_TEST(the_last_handle_can_be_closed_in_a_callback)
+{
+    static void (*const closes[])(void) = {close_lock, close_cache_and_source,
+                                           close_client};
+    unsigned threads = count_threads();
+
+    init();
+    fixture.client_options.on_event = on_event;
+    up();
+    shed_lock_close(other);
+    for (int i = 0; i < 3; i++)
+        if (i != _i)
+            closes[i]();
+    do_in_callback(closes[_i], cause_disconnect);
+    WAIT_FOR(count_threads() == threads);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+/* The load that the cache, and the source, must wait for is this one. */
+static void close_and_answer(void *user, void *thread, struct shed_load *load)
+{
+    (void)user;
+    (void)thread;
+    atomic_store(&is_loading, true);
+    WAIT_FOR(atomic_load(&deed.run) != NULL);
+    carry_out();
+    shed_load_absent(load, 0);
+    shed_load_done(load);
+}
+
+static void open_closing_source(void)
+{
+    init();
+    ck_assert_int_eq(
+        shed_client_open(fixture.server.uri, NULL, &fixture.client, NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_source_open(close_and_answer, NULL, NULL, &fixture.source, NULL),
+        SHED_OK);
+    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source, NULL,
+                                     &fixture.cache, NULL),
+                     SHED_OK);
+}
+
+START_TEST(cache_and_source_can_be_closed_in_a_load)
+{
+    unsigned threads = count_threads();
+    struct shed_value *value;
+
+    open_closing_source();
+    /* a flight without callers begins no load */
+    for (uint64_t ms = 1; !atomic_load(&is_loading); ms *= 2)
+        ck_assert_int_eq(
+            shed_get(fixture.cache, shed_str("k"), ms, &value, NULL),
+            SHED_ETIMEDOUT);
+    atomic_store(&deed.run, close_cache_and_source);
+    close_client();
+    WAIT_FOR(count_threads() == threads);
+    ck_assert(atomic_load(&deed.is_done));
+    server_stop(&fixture.server);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("callbacks");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, a_call_that_blocks_is_refused_in_an_event, 0, 3);
+    tcase_add_loop_test(tc, a_call_that_blocks_is_refused_in_every_callback, 0,
+                        3);
+    tcase_add_test(tc, a_call_that_blocks_is_refused_on_every_client_s_thread);
+    tcase_add_test(tc, handles_can_be_closed_in_a_callback);
+    tcase_add_loop_test(tc, the_last_handle_can_be_closed_in_a_callback, 0, 3);
+    tcase_add_test(tc, cache_and_source_can_be_closed_in_a_load);
+    return run_tests("callbacks", tc);
+}

@@ -1,0 +1,103 @@
+/* thread: which threads are the library's, and what they may not do. */
+#include "base/thread.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "support/testing.h"
+
+static void *check_signals(void *arg)
+{
+    sigset_t blocked;
+
+    (void)arg;
+    ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, NULL, &blocked), 0);
+    ck_assert_int_eq(sigismember(&blocked, SIGTERM), 1);
+    return NULL;
+}
+
+START_TEST(a_thread_of_the_library_takes_no_signals)
+{
+    pthread_t thread;
+    sigset_t blocked;
+
+    ck_assert_int_eq(shed_thread_start(&thread, check_signals, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, NULL, &blocked), 0);
+    ck_assert_int_eq(sigismember(&blocked, SIGTERM), 0);
+}
+END_TEST
+
+START_TEST(a_thread_of_the_program_may_block)
+{
+    ck_assert(!shed_thread_is(SHED_THREAD_LOOP | SHED_THREAD_LOADER));
+    ck_assert_int_eq(shed_thread_check_call(NULL), SHED_OK);
+}
+END_TEST
+
+/* A load may use other caches. */
+START_TEST(a_loader_may_block)
+{
+    shed_thread_mark(SHED_THREAD_LOADER);
+    ck_assert(shed_thread_is(SHED_THREAD_LOADER));
+    ck_assert(!shed_thread_is(SHED_THREAD_LOOP));
+    ck_assert_int_eq(shed_thread_check_call(NULL), SHED_OK);
+}
+END_TEST
+
+START_TEST(a_reactor_may_not_block)
+{
+    struct shed_error err;
+
+    shed_thread_mark(SHED_THREAD_LOOP);
+    ck_assert_int_eq(shed_thread_check_call(&err), SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "a thread of your own"));
+}
+END_TEST
+
+/* The thread that it was copied from has stayed in the parent. */
+START_TEST(a_child_that_a_callback_forked_may_block)
+{
+    int status;
+    pid_t pid;
+
+    shed_thread_mark(SHED_THREAD_LOOP);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        _exit(shed_thread_check_call(NULL) == SHED_OK ? 0 : 1);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+static void *note_thread(void *handle)
+{
+    atomic_store((_Atomic(pthread_t) *)handle, pthread_self());
+    return NULL;
+}
+
+START_TEST(a_handle_is_closed_on_another_thread)
+{
+    _Atomic(pthread_t) closer = pthread_self();
+
+    shed_thread_close(note_thread, &closer);
+    WAIT_FOR(!pthread_equal(atomic_load(&closer), pthread_self()));
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("thread");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_thread_of_the_library_takes_no_signals);
+    tcase_add_test(tc, a_thread_of_the_program_may_block);
+    tcase_add_test(tc, a_loader_may_block);
+    tcase_add_test(tc, a_reactor_may_not_block);
+    tcase_add_test(tc, a_child_that_a_callback_forked_may_block);
+    tcase_add_test(tc, a_handle_is_closed_on_another_thread);
+    return run_tests("thread", tc);
+}

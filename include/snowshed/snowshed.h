@@ -534,9 +534,9 @@ struct shed_item {
  * Blocks: until all are answered, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: SHED_OK if every item is; else the code of the first item that is
- * not, with its reason in err. Items are always all set, and those that were
- * answered hold values, unless SHED_EINVAL (then every value is NULL, and every
- * code SHED_EINVAL).
+ * not, with its reason in err, which begins with its index, as in "items[3]".
+ * Items are always all set, and those that were answered hold values, unless
+ * SHED_EINVAL (then every value is NULL, and every code SHED_EINVAL).
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
@@ -590,7 +590,7 @@ shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: SHED_OK if every key was invalidated; SHED_EINVAL, for too many keys
- * or a wrong one (err says which): nothing was removed; SHED_ETIMEDOUT,
+ * or a wrong one (err says which, as in "keys[3]"): nothing was removed; SHED_ETIMEDOUT,
  * SHED_EREDIS: any of them may have been removed or not: repeat it with all;
  * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */

@@ -85,18 +85,29 @@ static enum shed_code check_name(const char *name, struct shed_error *err)
     return SHED_OK;
 }
 
-enum shed_code shed_cache_check_key(struct shed_bytes key,
+enum shed_code shed_cache_check_key(struct shed_bytes key, const char *what,
                                     struct shed_error *err)
 {
     if (key.data == NULL)
-        return shed_fail(err, SHED_EINVAL, "key: is NULL");
+        return shed_fail(err, SHED_EINVAL, "%s: is NULL", what);
     if (key.size == 0)
-        return shed_fail(err, SHED_EINVAL, "key: is empty");
+        return shed_fail(err, SHED_EINVAL, "%s: is empty", what);
     if (key.size > SHED_KEY_MAX_BYTES)
-        return shed_fail(err, SHED_EINVAL,
-                         "key: has %zu bytes, the limit is %d", key.size,
-                         SHED_KEY_MAX_BYTES);
+        return shed_fail(err, SHED_EINVAL, "%s: has %zu bytes, the limit is %d",
+                         what, key.size, SHED_KEY_MAX_BYTES);
     return SHED_OK;
+}
+
+enum shed_code shed_cache_check_key_at(struct shed_bytes key, const char *array,
+                                       size_t i, const char *member,
+                                       struct shed_error *err)
+{
+    char what[48];
+
+    if (shed_cache_check_key(key, array, NULL) == SHED_OK)
+        return SHED_OK;
+    (void)snprintf(what, sizeof(what), "%s[%zu]%s", array, i, member);
+    return shed_cache_check_key(key, what, err);
 }
 
 enum shed_code shed_cache_check_call(const struct shed_cache *cache,
@@ -337,7 +348,7 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
     *out = NULL;
     code = shed_cache_check_call(cache, timeout_ms, err);
     if (code == SHED_OK)
-        code = shed_cache_check_key(key, err);
+        code = shed_cache_check_key(key, "key", err);
     if (code != SHED_OK)
         return code;
     start_us = shed_now_us();
@@ -406,7 +417,7 @@ static enum shed_code check_items(struct shed_item *items, size_t count,
                          "shed_get_many: %zu keys, the limit is %d", count,
                          SHED_MANY_MAX);
     for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = shed_cache_check_key(items[i].key, err);
+        code = shed_cache_check_key_at(items[i].key, "items", i, ".key", err);
     return code;
 }
 
@@ -528,8 +539,8 @@ static enum shed_code conclude(struct shed_cache *cache, struct batch *b,
         shed_count_code(&cache->counters, b->items[i].code);
         if (code != SHED_OK || b->items[i].code == SHED_OK)
             continue;
-        code = shed_fail(err, b->items[i].code, "key %zu of %zu: %s", i + 1,
-                         b->count, b->callers[i].error.reason);
+        code = shed_fail(err, b->items[i].code, "items[%zu]: %s", i,
+                         b->callers[i].error.reason);
     }
     return code;
 }

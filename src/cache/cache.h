@@ -34,9 +34,15 @@ SHED_MUST_CHECK enum shed_code
 shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
                       struct shed_error *err);
 
-/* Check a key. Returns: SHED_OK; SHED_EINVAL. */
+/* Check a key; what names it in the reason. Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code shed_cache_check_key(struct shed_bytes key,
+                                                    const char *what,
                                                     struct shed_error *err);
+
+/* The same for the key at array[i]member. */
+SHED_MUST_CHECK enum shed_code
+shed_cache_check_key_at(struct shed_bytes key, const char *array, size_t i,
+                        const char *member, struct shed_error *err);
 
 /* When a call that begins now has to end; timeout_ms 0: the cache's own. */
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,

@@ -58,7 +58,7 @@ static enum shed_code check_write(struct shed_cache *cache,
 {
     enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
 
-    return code == SHED_OK ? shed_cache_check_key(key, err) : code;
+    return code == SHED_OK ? shed_cache_check_key(key, "key", err) : code;
 }
 
 enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
@@ -210,7 +210,7 @@ static void fill_sweep(const struct shed_cache *cache,
 static enum shed_code check_keys(const struct shed_bytes *keys, size_t count,
                                  struct shed_error *err)
 {
-    struct shed_error why;
+    enum shed_code code = SHED_OK;
 
     if (keys == NULL && count > 0)
         return shed_fail(err, SHED_EINVAL,
@@ -219,11 +219,9 @@ static enum shed_code check_keys(const struct shed_bytes *keys, size_t count,
         return shed_fail(err, SHED_EINVAL,
                          "shed_invalidate_many: %zu keys, the limit is %d",
                          count, SHED_MANY_MAX);
-    for (size_t i = 0; i < count; i++)
-        if (shed_cache_check_key(keys[i], &why) != SHED_OK)
-            return shed_fail(err, SHED_EINVAL, "key %zu of %zu: %s", i + 1,
-                             count, why.reason);
-    return SHED_OK;
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = shed_cache_check_key_at(keys[i], "keys", i, "", err);
+    return code;
 }
 
 /* The code of the first key that Redis refused. */
@@ -233,8 +231,8 @@ static enum shed_code conclude(const struct sweep *s, struct shed_error *err)
         const char *text = shed_reply_error(s->replies[i]);
         if (text != NULL)
             return shed_fail(err, shed_reply_code(s->replies[i]),
-                             "key %zu of %zu: Redis refused the invalidate: %s",
-                             i + 1, s->count, text);
+                             "keys[%zu]: Redis refused the invalidate: %s", i,
+                             text);
     }
     return SHED_OK;
 }

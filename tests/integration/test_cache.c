@@ -418,7 +418,7 @@ START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
     fixture_up(&fixture);
     ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, &err),
                      SHED_ESOURCE);
-    ck_assert_ptr_nonnull(strstr(err.reason, "key 2 of 3"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "items[1]: "));
     ck_assert_ptr_nonnull(strstr(err.reason, "the table is on fire"));
     check_text(items[0].value, "a@1");
     ck_assert_int_eq(items[1].code, SHED_ESOURCE);
@@ -426,6 +426,40 @@ START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
     ck_assert_ptr_null(items[1].value);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_source, 2);
     shed_value_unref(items[0].value);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* By the index in the caller's array. */
+START_TEST(get_many_says_which_key_is_wrong_and_why)
+{
+    static const char long_key[SHED_KEY_MAX_BYTES + 1];
+    const struct {
+        struct shed_bytes key;
+        const char *reason;
+    } wrong[] = {
+        {{NULL, 1}, "items[2].key: is NULL"},
+        {{"", 0}, "items[2].key: is empty"},
+        {{long_key, sizeof(long_key)},
+         "items[2].key: has 1025 bytes, the limit is 1024"},
+    };
+    struct shed_item items[] = {{{"a", 1}, NULL, 0},
+                                {{"b", 1}, NULL, 0},
+                                {{"c", 1}, NULL, 0},
+                                {{"", 0}, NULL, 0}};
+    struct shed_error err;
+
+    fixture_up(&fixture);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        items[2].key = wrong[i].key;
+        ck_assert_int_eq(shed_get_many(fixture.cache, items, 4, 0, &err),
+                         SHED_EINVAL);
+        ck_assert_str_eq(err.reason, wrong[i].reason);
+        ck_assert_int_eq(items[0].code, SHED_EINVAL);
+    }
+    ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 4, 0, &err),
+                     SHED_EINVAL);
+    ck_assert_str_eq(err.reason, "shed_get_many: items is NULL");
     fixture_down(&fixture);
 }
 END_TEST
@@ -808,6 +842,7 @@ int main(void)
     tcase_add_test(tc, a_longer_options_struct_with_a_zero_tail_is_taken);
     tcase_add_test(tc, get_many_answers_each_key_as_a_get_does);
     tcase_add_test(tc, the_first_key_that_failed_decides_what_get_many_returns);
+    tcase_add_test(tc, get_many_says_which_key_is_wrong_and_why);
     tcase_add_test(tc, get_many_of_nothing_succeeds);
     tcase_add_test(tc,
                    cold_keys_that_are_asked_for_together_are_loaded_together);

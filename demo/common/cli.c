@@ -66,6 +66,35 @@ static const char **text_of(void *options, const struct cli_option *option)
     return field_of(options, option);
 }
 
+/* Whether a word is among those of a list, which are separated by commas. */
+static bool has_word(const char *words, const char *word)
+{
+    size_t size = strlen(word);
+
+    for (const char *at = words;; at++) {
+        size_t length = strcspn(at, ",");
+        if (length == size && strncmp(at, word, size) == 0)
+            return true;
+        at += length;
+        if (*at == '\0')
+            return false;
+    }
+}
+
+static const char *parse_choice(const struct cli *cli,
+                                const struct cli_option *option,
+                                const char *text)
+{
+    char why[120];
+
+    if (!has_word(option->words, text)) {
+        (void)snprintf(why, sizeof(why), "does not know '%.40s', only %s", text,
+                       option->words);
+        cli_refuse(cli, option->name, why);
+    }
+    return text;
+}
+
 static void take(const struct cli *cli, void *options,
                  const struct cli_option *option, const char *text)
 {
@@ -76,6 +105,12 @@ static void take(const struct cli *cli, void *options,
         break;
     case CLI_REAL:
         *(double *)field_of(options, option) = parse_real(cli, option, text);
+        break;
+    case CLI_CHOICE:
+        *text_of(options, option) = parse_choice(cli, option, text);
+        break;
+    case CLI_FLAG:
+        *(bool *)field_of(options, option) = true;
         break;
     case CLI_LIST:
     case CLI_URI:
@@ -89,8 +124,10 @@ static void make_table(const struct cli *cli, struct option *table)
 {
     *table++ = (struct option){"help", no_argument, NULL, HELP};
     for (size_t i = 0; i < cli->count; i++)
-        *table++ = (struct option){cli->options[i].name, required_argument,
-                                   NULL, (int)i};
+        *table++ = (struct option){
+            cli->options[i].name,
+            cli->options[i].kind == CLI_FLAG ? no_argument : required_argument,
+            NULL, (int)i};
     *table = (struct option){0};
 }
 

@@ -20,6 +20,8 @@ enum cli_kind {
     CLI_NUMBER, /* uint64_t, within a range */
     CLI_REAL,   /* double, within a range */
     CLI_LIST,   /* const char *: some of the words, by commas; all by default */
+    CLI_CHOICE, /* const char *: one of the words; optional */
+    CLI_FLAG,   /* bool: true if it is given; it takes no value */
     CLI_URI,    /* const char *, required */
     CLI_OUTPUT  /* const char *: a file to write, or NULL */
 };
@@ -41,6 +43,8 @@ struct cli_option {
 #define REAL(name, field, low, high)                                           \
     CLI_ROW(name, CLI_REAL, field, low##u, high##u, NULL)
 #define LIST(name, field, words) CLI_ROW(name, CLI_LIST, field, 0, 0, words)
+#define CHOICE(name, field, words) CLI_ROW(name, CLI_CHOICE, field, 0, 0, words)
+#define FLAG(name, field) CLI_ROW(name, CLI_FLAG, field, 0, 0, NULL)
 #define URI(name, field) CLI_ROW(name, CLI_URI, field, 0, 0, NULL)
 #define OUTPUT(name, field) CLI_ROW(name, CLI_OUTPUT, field, 0, 0, NULL)
 

@@ -37,6 +37,12 @@ check_options()
     while [ $# -gt 0 ]; do
         row=$(find_row "$table" "${1%%=*}") ||
             complain "there is no option '${1%%=*}'"
+        if [ "${row%% *}" = FLAG ]; then
+            [ "${1#*=}" = "$1" ] || complain "${1%%=*} takes no value"
+            checked+=("$1")
+            shift
+            continue
+        fi
         split_option "$@"
         check_value "$name" "$value" "$row"
         checked+=("$name" "$value")
@@ -66,6 +72,10 @@ check_value()
     NUMBER) is_number "$2" "${limits[@]}" || refuse_number "$1" "${limits[@]}" ;;
     REAL) is_real "$2" "${limits[@]}" || refuse_number "$1" "${limits[@]}" ;;
     LIST) check_list "$1" "$2" "${limits[@]}" ;;
+    CHOICE)
+        case $2 in *,*) complain "$1 is one of these: ${limits[*]}" ;; esac
+        check_list "$1" "$2" "${limits[@]}"
+        ;;
     URI) check_uri "$1" "$2" ;;
     OUTPUT)
         check_output "$1" "$2"

@@ -15,7 +15,8 @@ static void copy(char out[PART_BYTES], const char *begin, size_t size)
     out[size] = '\0';
 }
 
-static redisContext *connect_unix(const char *c, const char **db)
+static redisContext *connect_unix(const char *c, const char **db,
+                                  const struct timeval *limit)
 {
     char path[PART_BYTES];
     const char *end;
@@ -26,21 +27,24 @@ static redisContext *connect_unix(const char *c, const char **db)
     copy(path, c, (size_t)(end - c));
     if (strncmp(end, "?db=", 4) == 0)
         *db = end + 4;
-    return redisConnectUnix(path);
+    return limit != NULL ? redisConnectUnixWithTimeout(path, *limit)
+                         : redisConnectUnix(path);
 }
 
-static redisContext *connect_tcp(const char *c, const char **db)
+static redisContext *connect_tcp(const char *c, const char **db,
+                                 const struct timeval *limit)
 {
     enum { DEFAULT_PORT = 6379 };
     char host[PART_BYTES];
     const char *end = c + strcspn(c, "/");
     const char *colon = memchr(c, ':', (size_t)(end - c));
+    int port = colon != NULL ? (int)strtol(colon + 1, NULL, 10) : DEFAULT_PORT;
 
     copy(host, c, (size_t)((colon != NULL ? colon : end) - c));
     if (*end == '/' && end[1] != '\0')
         *db = end + 1;
-    return redisConnect(host, colon != NULL ? (int)strtol(colon + 1, NULL, 10)
-                                            : DEFAULT_PORT);
+    return limit != NULL ? redisConnectWithTimeout(host, port, *limit)
+                         : redisConnect(host, port);
 }
 
 /* [user]:password@ before the address */
@@ -72,7 +76,9 @@ static int ask(redisContext *redis, int argc, const char **argv)
     return is_bad;
 }
 
-redisContext *demo_redis_open(const char *uri, char *why, size_t size)
+/* limit: NULL for none. */
+static redisContext *open_redis(const char *uri, const struct timeval *limit,
+                                char *why, size_t size)
 {
     int is_unix = strncmp(uri, "unix:", 5) == 0;
     char user[PART_BYTES] = "", password[PART_BYTES] = "";
@@ -85,8 +91,9 @@ redisContext *demo_redis_open(const char *uri, char *why, size_t size)
     }
     if (!is_unix)
         c = take_user(c, user, password);
-    redis = is_unix ? connect_unix(c, &db) : connect_tcp(c, &db);
-    if (redis != NULL && redis->err == 0) {
+    redis = is_unix ? connect_unix(c, &db, limit) : connect_tcp(c, &db, limit);
+    if (redis != NULL && redis->err == 0 &&
+        (limit == NULL || redisSetTimeout(redis, *limit) == REDIS_OK)) {
         const char *auth[] = {"AUTH", user[0] ? user : "default", password};
         const char *select[] = {"SELECT", db};
         if ((password[0] == '\0' || ask(redis, 3, auth) == 0) &&
@@ -99,4 +106,18 @@ redisContext *demo_redis_open(const char *uri, char *why, size_t size)
     if (redis != NULL)
         redisFree(redis);
     return NULL;
+}
+
+redisContext *demo_redis_open(const char *uri, char *why, size_t size)
+{
+    return open_redis(uri, NULL, why, size);
+}
+
+redisContext *demo_redis_open_within(const char *uri, uint64_t timeout_ms,
+                                     char *why, size_t size)
+{
+    struct timeval limit = {(time_t)(timeout_ms / 1000),
+                            (suseconds_t)(timeout_ms % 1000 * 1000)};
+
+    return open_redis(uri, &limit, why, size);
 }

@@ -4,8 +4,14 @@
 
 #include <hiredis/hiredis.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Returns NULL on failure, with why. */
 redisContext *demo_redis_open(const char *uri, char *why, size_t size);
+
+/* The same, with a limit for connecting and for each reply, also later ones
+ * (see redisSetTimeout). */
+redisContext *demo_redis_open_within(const char *uri, uint64_t timeout_ms,
+                                     char *why, size_t size);
 
 #endif

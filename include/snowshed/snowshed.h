@@ -590,9 +590,9 @@ shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: SHED_OK if every key was invalidated; SHED_EINVAL, for too many keys
- * or a wrong one (err says which, as in "keys[3]"): nothing was removed; SHED_ETIMEDOUT,
- * SHED_EREDIS: any of them may have been removed or not: repeat it with all;
- * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ * or a wrong one (err says which, as in "keys[3]"): nothing was removed;
+ * SHED_ETIMEDOUT, SHED_EREDIS: any of them may have been removed or not: repeat
+ * it with all; SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,

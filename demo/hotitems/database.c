@@ -1,5 +1,5 @@
 /* A bounded pool of MySQL connections and the prepared statements of the
- * service. */
+ * service, each prepared when a connection first needs it. */
 #include "database.h"
 
 #include <assert.h>
@@ -37,6 +37,7 @@ static const char *const texts[STATEMENTS] = {
 };
 
 #define COLUMNS_MAX 4
+#define PING_AFTER_MS 1000
 
 struct db {
     char *uri;
@@ -54,14 +55,22 @@ struct db_session {
     struct db_session *next; /* idle */
     MYSQL *mysql;
     MYSQL_STMT *stmt[STATEMENTS];
+    uint64_t used_ms; /* when it was given back */
     bool is_broken;
     char why[200];
 };
 
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 /* ---------------------------------------------------------------- failures */
 
-static enum db_code fail(struct db_session *s, unsigned number,
-                         const char *text)
+enum db_code db_fail(struct db_session *s, unsigned number, const char *text)
 {
     if (number == ER_DUP_ENTRY)
         return DB_DUPLICATE;
@@ -69,7 +78,9 @@ static enum db_code fail(struct db_session *s, unsigned number,
         number == ER_CHECKREAD)
         return DB_AGAIN;
     (void)snprintf(s->why, sizeof(s->why), "MySQL: %s%s", text,
-                   number == ER_NO_SUCH_TABLE ? " (load sql/)" : "");
+                   number == ER_NO_SUCH_TABLE || number == ER_SP_DOES_NOT_EXIST
+                       ? " (load sql/)"
+                       : "");
     /* Whatever it was, a new connection is in a state that is known. */
     s->is_broken = true;
     return DB_FAILED;
@@ -79,7 +90,7 @@ static enum db_code run(struct db_session *s, const char *text)
 {
     if (mysql_query(s->mysql, text) == 0)
         return DB_OK;
-    return fail(s, mysql_errno(s->mysql), mysql_error(s->mysql));
+    return db_fail(s, mysql_errno(s->mysql), mysql_error(s->mysql));
 }
 
 /* -------------------------------------------------------------- connections */
@@ -94,19 +105,6 @@ static void disconnect(struct db_session *s)
     if (s->mysql != NULL)
         mysql_close(s->mysql);
     free(s);
-}
-
-static enum db_code prepare(struct db_session *s)
-{
-    for (size_t i = 0; i < STATEMENTS; i++) {
-        s->stmt[i] = mysql_stmt_init(s->mysql);
-        if (s->stmt[i] == NULL)
-            return fail(s, 0, "out of memory");
-        if (mysql_stmt_prepare(s->stmt[i], texts[i], strlen(texts[i])) != 0)
-            return fail(s, mysql_stmt_errno(s->stmt[i]),
-                        mysql_stmt_error(s->stmt[i]));
-    }
-    return DB_OK;
 }
 
 static struct db_session *connect_session(struct db *db, char *why, size_t size)
@@ -126,7 +124,7 @@ static struct db_session *connect_session(struct db *db, char *why, size_t size)
         (void)snprintf(s->why, sizeof(s->why), "%.190s", err.reason);
     else if (run(s, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED") ==
                  DB_OK &&
-             run(s, db->setup) == DB_OK && prepare(s) == DB_OK)
+             run(s, db->setup) == DB_OK)
         return s;
     (void)snprintf(why, size, "%s", s->why);
     disconnect(s);
@@ -215,7 +213,8 @@ enum db_code db_borrow(struct db *db, uint64_t deadline_ms,
         return DB_BUSY;
     }
     /* One that idled may have been closed by the server. */
-    if (*out != NULL && mysql_ping((*out)->mysql) != 0) {
+    if (*out != NULL && now_ms() - (*out)->used_ms > PING_AFTER_MS &&
+        mysql_ping((*out)->mysql) != 0) {
         disconnect(*out);
         *out = NULL;
     }
@@ -240,6 +239,7 @@ void db_give_back(struct db_session *s)
         release_place(db);
         return;
     }
+    s->used_ms = now_ms();
     (void)pthread_mutex_lock(&db->mu);
     s->next = db->idle;
     db->idle = s;
@@ -276,14 +276,32 @@ static MYSQL_BIND text(const char *value)
 
 static enum db_code fail_statement(struct db_session *s, MYSQL_STMT *stmt)
 {
-    return fail(s, mysql_stmt_errno(stmt), mysql_stmt_error(stmt));
+    return db_fail(s, mysql_stmt_errno(stmt), mysql_stmt_error(stmt));
+}
+
+static enum db_code prepare(struct db_session *s, enum statement which)
+{
+    const char *text = texts[which];
+    MYSQL_STMT *stmt;
+
+    if (s->stmt[which] != NULL)
+        return DB_OK;
+    stmt = s->stmt[which] = mysql_stmt_init(s->mysql);
+    if (stmt == NULL)
+        return db_fail(s, 0, "out of memory");
+    if (mysql_stmt_prepare(stmt, text, strlen(text)) != 0)
+        return fail_statement(s, stmt);
+    return DB_OK;
 }
 
 static enum db_code execute(struct db_session *s, enum statement which,
                             MYSQL_BIND *in)
 {
+    enum db_code code = prepare(s, which);
     MYSQL_STMT *stmt = s->stmt[which];
 
+    if (code != DB_OK)
+        return code;
     if (mysql_stmt_bind_param(stmt, in) == 0 && mysql_stmt_execute(stmt) == 0)
         return DB_OK;
     return fail_statement(s, stmt);
@@ -303,9 +321,9 @@ static enum db_code change(struct db_session *s, enum statement which,
 static enum db_code select_row(struct db_session *s, enum statement which,
                                MYSQL_BIND *in, uint64_t *row, size_t columns)
 {
-    MYSQL_STMT *stmt = s->stmt[which];
     MYSQL_BIND out[COLUMNS_MAX];
     enum db_code code = execute(s, which, in);
+    MYSQL_STMT *stmt = s->stmt[which];
     int status = 1;
 
     assert(columns <= COLUMNS_MAX);

@@ -1,7 +1,7 @@
 /*
- * What the service writes to MySQL: a pool of connections, each with its
- * statements prepared. Reads of items are not here; the cache's source does
- * them.
+ * A pool of connections to MySQL, and the statements of the service on them:
+ * its writes, and the query for items of the lanes that do not read through
+ * snowshed.
  */
 #ifndef HOTITEMS_DATABASE_H
 #define HOTITEMS_DATABASE_H
@@ -15,6 +15,7 @@ enum db_code {
     DB_DUPLICATE, /* a unique key has it already */
     DB_AGAIN,     /* the transaction lost against another one: repeat it */
     DB_BUSY,      /* no connection became free before the deadline */
+    DB_LATE,      /* the server did not answer before the deadline */
     DB_FAILED     /* the server failed: see db_why */
 };
 
@@ -38,6 +39,10 @@ void db_give_back(struct db_session *s);
 void *db_mysql(struct db_session *s); /* for the fencing guard */
 const char *db_why(const struct db_session *s);
 
+/* What an error of the server or its client library means. Unless it is a
+ * conflict, the connection is closed when it is given back. */
+enum db_code db_fail(struct db_session *s, unsigned number, const char *text);
+
 /* Transactions at READ COMMITTED. db_commit: DB_FAILED leaves it unknown
  * whether it was done, if the connection was lost. */
 enum db_code db_begin(struct db_session *s);
@@ -47,6 +52,18 @@ void db_rollback(struct db_session *s);
 /* name and price_cents: NULL leaves what is there. */
 enum db_code db_change_item(struct db_session *s, uint64_t item,
                             const char *name, const uint64_t *price_cents);
+
+#define DB_ITEMS_MAX 100 /* of one query */
+
+/* Read items with one query, which ends at the deadline, in the server too, and
+ * hand each row to take: JSON, as it is sent. lane: whose db_work the query
+ * calls, or NULL. Returns DB_OK, DB_LATE or DB_FAILED. */
+typedef void db_take_item(void *user, uint64_t id, const char *json,
+                          size_t size);
+enum db_code db_read_items(struct db_session *s, const char *lane,
+                           const uint64_t *ids, size_t count,
+                           uint64_t deadline_ms, db_take_item *take,
+                           void *user);
 
 /* Takes pieces of an item; DB_NONE: there are too few, or no such item. */
 enum db_code db_take_stock(struct db_session *s, uint64_t item,

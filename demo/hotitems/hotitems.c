@@ -5,8 +5,6 @@
  */
 #include <inttypes.h>
 #include <signal.h>
-#include <snowshed/mysql.h>
-#include <snowshed/stats.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +15,10 @@
 
 struct choice {
     const char *redis, *mysql;
-    uint64_t port, timeout_ms, ttl_ms, connections, db_connections, loads;
+    uint64_t port, timeout_ms, ttl_ms, connections, db_connections;
+    uint64_t read_connections, loads;
+    const char *lane;
+    bool work;
 };
 
 #define CLI_OPTIONS struct choice
@@ -53,7 +54,15 @@ static const char help[] =
     "  --ttl-ms N           how long Redis keeps an item (default 60000)\n"
     "  --connections N      clients at a time, a thread each (default 512)\n"
     "  --db-connections N   connections to MySQL for writes (default 16)\n"
-    "  --loads N            queries for items at a time (default 4)\n"
+    "  --lane LANE          how items are read: snowshed (default), or what is\n"
+    "                       written without it: none, with no protection; setnx,\n"
+    "                       a lock whose losers look again every 10 ms\n"
+    "  --loads N            snowshed: queries for items at a time (default 4)\n"
+    "  --read-connections N\n"
+    "                       none, setnx: connections to MySQL for reads\n"
+    "                       (default 64)\n"
+    "  --work               each query for items costs what db_work('LANE') of\n"
+    "                       sql/capacity.sql, which is loaded then, says\n"
     "  --help               this text\n"
     "\n"
     "Exit status: 0; 1 if it cannot start; 2 for a wrong option.\n";
@@ -61,12 +70,6 @@ static const char help[] =
 
 static const struct cli cli = {"hotitems", help, options,
                                sizeof(options) / sizeof(options[0])};
-
-/* The row as JSON: what is in Redis is what is sent, and readable by anybody.
- */
-static const char query[] =
-    "SELECT id, JSON_OBJECT('name', name, 'price_cents', price_cents, "
-    "'stock', stock) FROM item WHERE id IN (?)";
 
 /* ------------------------------------------------------------------- log */
 
@@ -118,31 +121,28 @@ static void close_service(struct service *s)
     order_desk_free(s->desk);
     db_close(s->db);
     popular_free(s->popular);
-    shed_cache_close(s->items);
-    shed_source_close(s->source);
+    lane_close(s->lane);
     shed_client_close(s->client);
 }
 
-static bool open_cache(struct service *s, const struct choice *choice,
-                       struct shed_error *err)
+static bool open_lane(struct service *s, const struct choice *choice,
+                      struct shed_error *err)
 {
     struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
-    struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
-    struct shed_mysql_options source = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
+    struct lane_options lane = {.redis_uri = choice->redis,
+                                .mysql_uri = choice->mysql,
+                                .ttl_ms = choice->ttl_ms,
+                                .timeout_ms = choice->timeout_ms,
+                                .loads = choice->loads,
+                                .read_connections = choice->read_connections,
+                                .does_work = choice->work};
 
     client.on_log = log_redis;
-    loads.max_loads = choice->loads;
-    source.source = &loads;
-    source.key = SHED_MYSQL_KEY_INTEGER;
-    cache.ttl_ms = choice->ttl_ms;
-    cache.timeout_ms = choice->timeout_ms;
-    return shed_client_open(choice->redis, &client, &s->client, err) ==
-               SHED_OK &&
-           shed_mysql_source_open(choice->mysql, query, &source, &s->source,
-                                  err) == SHED_OK &&
-           shed_cache_open(s->client, "hotitem", s->source, &cache, &s->items,
-                           err) == SHED_OK;
+    if (shed_client_open(choice->redis, &client, &s->client, err) != SHED_OK)
+        return false;
+    lane.client = s->client;
+    s->lane = lane_open(choice->lane, &lane, err);
+    return s->lane != NULL;
 }
 
 static bool open_service(struct service *s, const struct choice *choice,
@@ -150,7 +150,7 @@ static bool open_service(struct service *s, const struct choice *choice,
 {
     struct shed_error err = {SHED_OK, "out of memory"};
 
-    if (open_cache(s, choice, &err) && (s->popular = popular_new()) != NULL &&
+    if (open_lane(s, choice, &err) && (s->popular = popular_new()) != NULL &&
         (s->desk = order_desk_new(s->client)) != NULL) {
         s->db = db_open(choice->mysql, (unsigned)choice->db_connections,
                         choice->timeout_ms, why, size);
@@ -178,7 +178,9 @@ int main(int argc, char **argv)
                             .ttl_ms = 60000,
                             .connections = 512,
                             .db_connections = 16,
-                            .loads = 4};
+                            .read_connections = 64,
+                            .loads = 4,
+                            .lane = "snowshed"};
     struct service service = {0};
     struct http_options http_options;
     struct http *http;

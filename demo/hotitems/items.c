@@ -1,4 +1,5 @@
-/* Items: read through the cache, written to the database and invalidated. */
+/* Items: read through the lane, changed in the database and then forgotten by
+ * the lane. */
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
@@ -11,62 +12,40 @@
 
 #include "service.h"
 
-#define KEY_BYTES 24 /* of an id in decimal */
-#define MANY_MAX 100
 #define NAME_MAX_CHARACTERS 80 /* of the column */
 
-struct key {
-    char text[KEY_BYTES];
-};
-
-static struct shed_bytes make_key(struct key *key, uint64_t id)
+/* What was read is a JSON object already; NULL if it is not. */
+static json_t *item_json(const struct lane_item *item)
 {
-    int size = snprintf(key->text, sizeof(key->text), "%" PRIu64, id);
+    json_t *row = json_loadb(item->data, item->size, 0, NULL);
+    json_t *object = json_pack("{s:I}", "id", (json_int_t)item->id);
+    json_t *source =
+        json_pack("{s:s}", "origin", lane_origin_name(item->origin));
 
-    return shed_bytes(key->text, (size_t)size);
-}
-
-static const char *origin_name(const struct shed_value *value)
-{
-    switch (shed_value_origin(value)) {
-    case SHED_ORIGIN_REDIS:
-        return "redis";
-    case SHED_ORIGIN_LOAD:
-        return "load";
-    case SHED_ORIGIN_UNPUBLISHED:
-        return "unpublished";
+    if (source != NULL && item->age_ms != LANE_AGE_UNKNOWN &&
+        json_object_set_new(source, "age_ms",
+                            json_integer((json_int_t)item->age_ms)) != 0) {
+        json_decref(source);
+        source = NULL;
     }
-    return "unknown";
-}
-
-/* The row is a JSON object already, by the cache's query; NULL if it is not. */
-static json_t *item_json(uint64_t id, const struct shed_value *value)
-{
-    json_t *row =
-        json_loadb(shed_value_data(value), shed_value_size(value), 0, NULL);
-    json_t *item = json_pack("{s:I}", "id", (json_int_t)id);
-    json_t *source = json_pack("{s:s,s:I}", "origin", origin_name(value),
-                               "age_ms", (json_int_t)shed_value_age_ms(value));
-
-    if (row == NULL || item == NULL || source == NULL ||
-        json_object_update(item, row) != 0 ||
-        json_object_update(item, source) != 0) {
-        json_decref(item);
-        item = NULL;
+    if (row == NULL || object == NULL || source == NULL ||
+        json_object_update(object, row) != 0 ||
+        json_object_update(object, source) != 0) {
+        json_decref(object);
+        object = NULL;
     }
     json_decref(row);
     json_decref(source);
-    return item;
+    return object;
 }
 
 /* ------------------------------------------------------------------- one */
 
 /* Weak: origin and age differ where the item is the same. */
-static void set_etag(struct http_reply *reply, const struct shed_value *value)
+static void set_etag(struct http_reply *reply, const struct lane_item *item)
 {
-    (void)snprintf(
-        reply->etag, sizeof(reply->etag), "W/\"%016" PRIx64 "\"",
-        (uint64_t)XXH3_64bits(shed_value_data(value), shed_value_size(value)));
+    (void)snprintf(reply->etag, sizeof(reply->etag), "W/\"%016" PRIx64 "\"",
+                   (uint64_t)XXH3_64bits(item->data, item->size));
 }
 
 /* If-None-Match: *, or a list of tags, which are compared weakly. */
@@ -78,58 +57,55 @@ static bool is_unchanged(const struct http_request *request, const char *etag)
                             strstr(tags, etag + strlen("W/")) != NULL);
 }
 
-static void reply_item(const struct http_request *request, uint64_t id,
-                       const struct shed_value *value, struct http_reply *reply)
+static void reply_item(const struct http_request *request,
+                       const struct lane_item *item, struct http_reply *reply)
 {
-    reply->origin = origin_name(value);
-    if (shed_value_kind(value) != SHED_KIND_ROW) {
+    reply->origin = lane_origin_name(item->origin);
+    if (!item->is_there) {
         http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no item %" PRIu64,
-                         id);
+                         item->id);
         return;
     }
-    set_etag(reply, value);
+    set_etag(reply, item);
     if (is_unchanged(request, reply->etag))
         reply->status = MHD_HTTP_NOT_MODIFIED;
     else
-        http_reply_json(reply, MHD_HTTP_OK, item_json(id, value));
+        http_reply_json(reply, MHD_HTTP_OK, item_json(item));
 }
 
 void items_get_one(struct service *s, const struct http_request *request,
                    uint64_t id, struct http_reply *reply)
 {
-    struct shed_value *value = NULL;
+    struct lane_item item = {.id = id};
     struct shed_error err = {SHED_OK, ""};
-    struct key key;
 
-    if (shed_get(s->items, make_key(&key, id), http_remaining_ms(request) + 1,
-                 &value, &err) == SHED_OK) {
+    if (lane_get(s->lane, &item, 1, http_remaining_ms(request) + 1, &err) ==
+        SHED_OK) {
         popular_count(s->popular, id, http_now_ms());
-        reply_item(request, id, value, reply);
+        reply_item(request, &item, reply);
     } else {
         service_reply_failure(reply, &err);
     }
-    shed_value_unref(value);
+    lane_release(s->lane, &item, 1);
 }
 
 /* ------------------------------------------------------------------ many */
 
 struct many {
     size_t count;
-    uint64_t id[MANY_MAX];
-    struct key key[MANY_MAX];
-    struct shed_item item[MANY_MAX];
+    struct lane_item item[LANE_ITEMS_MAX];
 };
 
 static bool parse_ids(const char *text, struct many *many,
                       struct http_reply *reply)
 {
     for (const char *at = text;; at++) {
-        if (many->count == MANY_MAX) {
+        if (many->count == LANE_ITEMS_MAX) {
             http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                             "ask for %d ids at most", MANY_MAX);
+                             "ask for %d ids at most", LANE_ITEMS_MAX);
             return false;
         }
-        if (!service_parse_number(at, &at, &many->id[many->count]) ||
+        if (!service_parse_number(at, &at, &many->item[many->count].id) ||
             (*at != ',' && *at != '\0')) {
             http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
                              "ids are decimal numbers with commas between; "
@@ -143,18 +119,15 @@ static bool parse_ids(const char *text, struct many *many,
     }
 }
 
-/* One pipeline for those in Redis, one query for the others. A failure of some
- * is told beside the others; of all, it is the answer. */
+/* A failure of some is told beside the others; of all, it is the answer. */
 static bool get_many(struct service *s, const struct http_request *request,
                      struct many *many, struct http_reply *reply)
 {
     struct shed_error err = {SHED_OK, ""};
-    bool is_any = many->count == 0;
+    bool is_any = many->count == 0; /* popular items: there are none yet */
 
-    for (size_t i = 0; i < many->count; i++)
-        many->item[i].key = make_key(&many->key[i], many->id[i]);
-    if (shed_get_many(s->items, many->item, many->count,
-                      http_remaining_ms(request) + 1, &err) == SHED_OK)
+    if (is_any || lane_get(s->lane, many->item, many->count,
+                           http_remaining_ms(request) + 1, &err) == SHED_OK)
         return true;
     for (size_t i = 0; i < many->count; i++)
         is_any |= many->item[i].code == SHED_OK;
@@ -167,16 +140,16 @@ static bool get_many(struct service *s, const struct http_request *request,
 static bool add_item(const struct many *many, size_t i,
                      const struct popular_key *wanted, json_t *const list[3])
 {
-    const struct shed_item *item = &many->item[i];
+    const struct lane_item *item = &many->item[i];
     json_t *object;
 
     if (item->code != SHED_OK)
-        return json_array_append_new(
-                   list[2], json_integer((json_int_t)many->id[i])) == 0;
-    if (shed_value_kind(item->value) != SHED_KIND_ROW)
-        return json_array_append_new(
-                   list[1], json_integer((json_int_t)many->id[i])) == 0;
-    object = item_json(many->id[i], item->value);
+        return json_array_append_new(list[2],
+                                     json_integer((json_int_t)item->id)) == 0;
+    if (!item->is_there)
+        return json_array_append_new(list[1],
+                                     json_integer((json_int_t)item->id)) == 0;
+    object = item_json(item);
     if (object != NULL && wanted != NULL &&
         json_object_set_new(object, "wanted",
                             json_integer((json_int_t)wanted->count)) != 0) {
@@ -203,12 +176,6 @@ static void reply_many(const struct many *many,
         json_decref(list[i]);
 }
 
-static void release_many(struct many *many)
-{
-    for (size_t i = 0; i < many->count; i++)
-        shed_value_unref(many->item[i].value);
-}
-
 void items_get_many(struct service *s, const struct http_request *request,
                     const char *ids, struct http_reply *reply)
 {
@@ -218,31 +185,31 @@ void items_get_many(struct service *s, const struct http_request *request,
         return;
     if (get_many(s, request, &many, reply)) {
         for (size_t i = 0; i < many.count; i++)
-            popular_count(s->popular, many.id[i], http_now_ms());
+            popular_count(s->popular, many.item[i].id, http_now_ms());
         reply_many(&many, NULL, reply);
     }
-    release_many(&many);
+    lane_release(s->lane, many.item, many.count);
 }
 
 void items_get_hot(struct service *s, const struct http_request *request,
                    const char *count, struct http_reply *reply)
 {
-    struct popular_key wanted[MANY_MAX];
+    struct popular_key wanted[LANE_ITEMS_MAX];
     struct many many = {0};
     uint64_t most = 0;
 
     if (!service_parse_number(count, &count, &most) || *count != '\0' ||
-        most < 1 || most > MANY_MAX) {
+        most < 1 || most > LANE_ITEMS_MAX) {
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "hot is a number from 1 to %d", MANY_MAX);
+                         "hot is a number from 1 to %d", LANE_ITEMS_MAX);
         return;
     }
     many.count = popular_list(s->popular, wanted, (size_t)most, http_now_ms());
     for (size_t i = 0; i < many.count; i++)
-        many.id[i] = wanted[i].id;
+        many.item[i].id = wanted[i].id;
     if (get_many(s, request, &many, reply))
         reply_many(&many, wanted, reply);
-    release_many(&many);
+    lane_release(s->lane, many.item, many.count);
 }
 
 /* ----------------------------------------------------------------- change */
@@ -323,16 +290,13 @@ static enum db_code commit_change(struct db_session *db, uint64_t id,
     return code;
 }
 
-/* After COMMIT, never before: what a load reads between the two is stored for
- * good otherwise. Every later read gets the new row. */
+/* After COMMIT, never before. */
 static void show_change(struct service *s, const struct http_request *request,
                         uint64_t id, struct http_reply *reply)
 {
     struct shed_error err = {SHED_OK, ""};
-    struct key key;
 
-    if (shed_invalidate(s->items, make_key(&key, id),
-                        http_remaining_ms(request) + 1, &err)) {
+    if (lane_forget(s->lane, id, http_remaining_ms(request) + 1, &err)) {
         s->metrics.stale++;
         service_reply_failure(reply, &err);
         http_reply_error(

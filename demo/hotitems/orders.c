@@ -298,12 +298,9 @@ static void show_sale(struct service *s, const struct http_request *request,
                       const struct sale *sale)
 {
     struct shed_error err = {SHED_OK, ""};
-    char key[NAME_BYTES];
 
-    (void)snprintf(key, sizeof(key), "%llu",
-                   (unsigned long long)sale->order.item);
-    if (shed_invalidate(s->items, shed_str(key), http_remaining_ms(request) + 1,
-                        &err))
+    if (lane_forget(s->lane, sale->order.item, http_remaining_ms(request) + 1,
+                    &err))
         s->metrics.stale++;
 }
 

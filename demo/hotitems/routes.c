@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include <microhttpd.h>
-#include <snowshed/stats.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -76,8 +75,7 @@ static void reply_text(struct http_reply *reply, unsigned status, char *text,
 static size_t write_metrics(struct service *s, char *buffer, size_t capacity)
 {
     struct shed_lock_stats locks;
-    struct metrics_text t = {
-        .size = shed_stats_prometheus(&s->items, 1, buffer, capacity)};
+    struct metrics_text t = {.size = lane_metrics(s->lane, buffer, capacity)};
 
     if (t.size < capacity) {
         t.at = buffer + t.size;

@@ -8,14 +8,14 @@
 
 #include "database.h"
 #include "http.h"
+#include "lane.h"
 #include "metrics.h"
 #include "orders.h"
 #include "popular.h"
 
 struct service {
     struct shed_client *client;
-    struct shed_source *source;
-    struct shed_cache *items;
+    struct lane *lane;
     struct db *db;
     struct popular *popular;
     struct order_desk *desk;

@@ -1,0 +1,67 @@
+/* The choice of a lane. */
+#include "lane.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lane_type.h"
+
+const char *lane_origin_name(enum lane_origin origin)
+{
+    static const char *const names[LANE_ORIGINS] = {
+        [LANE_REDIS] = "redis",   [LANE_LOAD] = "load",
+        [LANE_WAITED] = "waited", [LANE_NEGATIVE] = "negative",
+        [LANE_STALE] = "stale",   [LANE_UNPUBLISHED] = "unpublished"};
+
+    return names[origin];
+}
+
+struct lane *lane_open(const char *name, const struct lane_options *options,
+                       struct shed_error *err)
+{
+    static const struct lane_type *const types[] = {&lane_none, &lane_setnx,
+                                                    &lane_snowshed};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(types[i]->name, name) == 0)
+            return types[i]->open(options, err);
+    err->code = SHED_EINVAL;
+    (void)snprintf(err->reason, sizeof(err->reason), "there is no lane '%.40s'",
+                   name);
+    return NULL;
+}
+
+void lane_close(struct lane *lane)
+{
+    if (lane != NULL)
+        lane->type->close(lane);
+}
+
+const char *lane_name(const struct lane *lane)
+{
+    return lane->type->name;
+}
+
+enum shed_code lane_get(struct lane *lane, struct lane_item *items,
+                        size_t count, uint64_t timeout_ms,
+                        struct shed_error *err)
+{
+    return lane->type->get(lane, items, count, timeout_ms, err);
+}
+
+void lane_release(struct lane *lane, struct lane_item *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        lane->type->release(&items[i]);
+}
+
+enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
+                           struct shed_error *err)
+{
+    return lane->type->forget(lane, id, timeout_ms, err);
+}
+
+size_t lane_metrics(struct lane *lane, char *buffer, size_t capacity)
+{
+    return lane->type->metrics(lane, buffer, capacity);
+}

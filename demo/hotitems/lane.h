@@ -1,0 +1,89 @@
+/*
+ * How the service reads items, behind one interface: a lane, chosen when the
+ * service starts, so that three ways can be compared under the same traffic.
+ * lane_snowshed.c is the one to copy. lane_plain.c has what backends write
+ * without snowshed: cache-aside without protection ("none"), and with a lock by
+ * SET NX whose losers sleep and look again ("setnx").
+ *
+ * Any thread may call any function until lane_close.
+ */
+#ifndef HOTITEMS_LANE_H
+#define HOTITEMS_LANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+/* Where an answer came from. */
+enum lane_origin {
+    LANE_REDIS,
+    LANE_LOAD,   /* the database was asked for it */
+    LANE_WAITED, /* another caller's load was waited for */
+    LANE_NEGATIVE,
+    LANE_STALE,
+    LANE_UNPUBLISHED, /* loaded, and not stored in Redis */
+    LANE_ORIGINS
+};
+
+/* Static: "redis", "load" and so on. */
+const char *lane_origin_name(enum lane_origin origin);
+
+#define LANE_AGE_UNKNOWN UINT64_MAX
+#define LANE_ITEMS_MAX 100 /* of one read */
+
+/* One item of a read: the caller sets the id, the lane sets the rest. */
+struct lane_item {
+    uint64_t id;
+    enum shed_code code; /* if it is not SHED_OK, nothing below is set */
+    enum lane_origin origin;
+    bool is_there;    /* false: there is no such item */
+    uint64_t age_ms;  /* since it was stored, or LANE_AGE_UNKNOWN */
+    const void *data; /* a JSON object, until lane_release */
+    size_t size;
+    void *owned; /* the lane's */
+};
+
+struct lane_options {
+    const char *redis_uri, *mysql_uri;
+    struct shed_client *client; /* open while the lane is */
+    uint64_t ttl_ms, timeout_ms;
+    uint64_t loads;            /* snowshed: queries at a time */
+    uint64_t read_connections; /* none and setnx: the same */
+    bool does_work;            /* each query calls db_work(name of the lane) */
+};
+
+struct lane;
+
+/* name is "none", "setnx" or "snowshed". Neither Redis nor MySQL need be up.
+ * Returns NULL with err. */
+struct lane *lane_open(const char *name, const struct lane_options *options,
+                       struct shed_error *err);
+void lane_close(struct lane *lane); /* no call is under way; NULL is allowed */
+
+const char *lane_name(const struct lane *lane);
+
+/*
+ * Read up to LANE_ITEMS_MAX items within timeout_ms (1 or more), with one query
+ * for all that this caller loads. Release the items afterwards, also after a
+ * failure.
+ *
+ * Returns: SHED_OK if every item has been read; else the code of the first that
+ * has not, with err. Codes are used as shed_get uses them.
+ */
+enum shed_code lane_get(struct lane *lane, struct lane_item *items,
+                        size_t count, uint64_t timeout_ms,
+                        struct shed_error *err);
+void lane_release(struct lane *lane, struct lane_item *items, size_t count);
+
+/* Remove an item from Redis, after the COMMIT that changed it. Returns: as
+ * shed_invalidate. */
+enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
+                           struct shed_error *err);
+
+/* What the library counts, as Prometheus text; none for the plain lanes. As
+ * snprintf: returns the whole length. */
+size_t lane_metrics(struct lane *lane, char *buffer, size_t capacity);
+
+#endif

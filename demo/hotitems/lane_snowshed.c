@@ -1,0 +1,192 @@
+/*
+ * Items through snowshed. The row that the query selects is JSON already: what
+ * is in Redis is what is sent, and readable by anybody.
+ */
+#include <inttypes.h>
+#include <snowshed/mysql.h>
+#include <snowshed/stats.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lane_type.h"
+
+#define CACHE_NAME "hotitem"
+#define KEY_BYTES 24 /* of an id in decimal */
+
+struct snowshed {
+    struct lane lane;
+    struct shed_source *source;
+    struct shed_cache *items;
+};
+
+static const char query[] =
+    "SELECT id, JSON_OBJECT('name', name, 'price_cents', price_cents, "
+    "'stock', stock) FROM item WHERE id IN (?)";
+
+/* The derived table is computed once, whatever the number of rows. */
+static const char working_query[] =
+    "SELECT id, JSON_OBJECT('name', name, 'price_cents', price_cents, "
+    "'stock', stock) FROM (SELECT db_work('snowshed') AS done) AS work "
+    "JOIN item ON item.id IN (?)";
+
+static struct snowshed *snowshed_of(struct lane *lane)
+{
+    return (struct snowshed *)(void *)lane;
+}
+
+/* ---------------------------------------------------------- open and close */
+
+static void close_snowshed(struct lane *lane)
+{
+    struct snowshed *s = snowshed_of(lane);
+
+    shed_cache_close(s->items);
+    shed_source_close(s->source);
+    free(s);
+}
+
+static enum shed_code open_cache(struct snowshed *s,
+                                 const struct lane_options *options,
+                                 struct shed_error *err)
+{
+    struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options mysql = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
+    enum shed_code code;
+
+    loads.max_loads = options->loads;
+    mysql.source = &loads;
+    mysql.key = SHED_MYSQL_KEY_INTEGER;
+    cache.ttl_ms = options->ttl_ms;
+    cache.timeout_ms = options->timeout_ms;
+    code = shed_mysql_source_open(options->mysql_uri,
+                                  options->does_work ? working_query : query,
+                                  &mysql, &s->source, err);
+    if (code == SHED_OK)
+        code = shed_cache_open(options->client, CACHE_NAME, s->source, &cache,
+                               &s->items, err);
+    return code;
+}
+
+static struct lane *open_snowshed(const struct lane_options *options,
+                                  struct shed_error *err)
+{
+    struct snowshed *s = calloc(1, sizeof(*s));
+
+    if (s == NULL) {
+        *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
+        return NULL;
+    }
+    s->lane.type = &lane_snowshed;
+    if (open_cache(s, options, err) == SHED_OK)
+        return &s->lane;
+    close_snowshed(&s->lane);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------- reads */
+
+struct key {
+    char text[KEY_BYTES];
+};
+
+static struct shed_bytes make_key(struct key *key, uint64_t id)
+{
+    int size = snprintf(key->text, sizeof(key->text), "%" PRIu64, id);
+
+    return shed_bytes(key->text, (size_t)size);
+}
+
+static enum lane_origin origin_of(const struct shed_value *value)
+{
+    switch (shed_value_origin(value)) {
+    case SHED_ORIGIN_REDIS:
+        return shed_value_kind(value) == SHED_KIND_ABSENT ? LANE_NEGATIVE
+                                                          : LANE_REDIS;
+    case SHED_ORIGIN_LOAD:
+        return LANE_LOAD;
+    case SHED_ORIGIN_UNPUBLISHED:
+        break;
+    }
+    return LANE_UNPUBLISHED;
+}
+
+/* The item takes over the reference to the value. */
+static void keep_value(struct lane_item *item, struct shed_value *value)
+{
+    item->origin = origin_of(value);
+    item->is_there = shed_value_kind(value) == SHED_KIND_ROW;
+    item->age_ms = shed_value_age_ms(value);
+    item->data = shed_value_data(value);
+    item->size = shed_value_size(value);
+    item->owned = value;
+}
+
+static enum shed_code get_one(struct snowshed *s, struct lane_item *item,
+                              uint64_t timeout_ms, struct shed_error *err)
+{
+    struct shed_value *value = NULL;
+    struct key key;
+
+    item->code =
+        shed_get(s->items, make_key(&key, item->id), timeout_ms, &value, err);
+    if (item->code == SHED_OK)
+        keep_value(item, value);
+    return item->code;
+}
+
+/* One pipeline for those in Redis, one query for the others. */
+static enum shed_code get_many(struct snowshed *s, struct lane_item *items,
+                               size_t count, uint64_t timeout_ms,
+                               struct shed_error *err)
+{
+    struct shed_item reads[LANE_ITEMS_MAX];
+    struct key keys[LANE_ITEMS_MAX];
+    enum shed_code code;
+
+    for (size_t i = 0; i < count; i++)
+        reads[i].key = make_key(&keys[i], items[i].id);
+    code = shed_get_many(s->items, reads, count, timeout_ms, err);
+    for (size_t i = 0; i < count; i++) {
+        items[i].code = reads[i].code;
+        if (items[i].code == SHED_OK)
+            keep_value(&items[i], reads[i].value);
+    }
+    return code;
+}
+
+static enum shed_code get(struct lane *lane, struct lane_item *items,
+                          size_t count, uint64_t timeout_ms,
+                          struct shed_error *err)
+{
+    struct snowshed *s = snowshed_of(lane);
+
+    return count == 1 ? get_one(s, items, timeout_ms, err)
+                      : get_many(s, items, count, timeout_ms, err);
+}
+
+static void release(struct lane_item *item)
+{
+    shed_value_unref(item->owned);
+    item->owned = NULL;
+}
+
+/* After COMMIT, never before: a row that is read between the two would be
+ * stored, and stay. Every later read gets the new row. */
+static enum shed_code forget(struct lane *lane, uint64_t id,
+                             uint64_t timeout_ms, struct shed_error *err)
+{
+    struct key key;
+
+    return shed_invalidate(snowshed_of(lane)->items, make_key(&key, id),
+                           timeout_ms, err);
+}
+
+static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
+{
+    return shed_stats_prometheus(&snowshed_of(lane)->items, 1, buffer,
+                                 capacity);
+}
+
+const struct lane_type lane_snowshed = {
+    "snowshed", open_snowshed, close_snowshed, get, release, forget, metrics};

@@ -50,7 +50,9 @@ extern "C" {
     X(errors_source, "keys that ended with SHED_ESOURCE")                      \
     X(errors_other, "keys that ended with another failure")                    \
     X(invalidation_failures,                                                   \
-      "keys that may still have the entry that was to be invalidated")
+      "keys that may still have the entry that was to be invalidated")         \
+    X(loads_begun, "calls of the source that have begun, a batch each")        \
+    X(misses_ended, "keys that were not in Redis and whose get has ended")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */

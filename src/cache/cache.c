@@ -331,6 +331,7 @@ static enum shed_code get_slow(struct shed_cache *cache,
     if (code != SHED_OK)
         (void)shed_fail(err, caller.code, "%s", caller.error.reason);
 done:
+    shed_count(&cache->counters.misses_ended, 1);
     shed_latch_fini(&latch);
     return code;
 }
@@ -525,6 +526,7 @@ static enum shed_code get_slow_many(struct shed_cache *cache, struct batch *b,
         b->items[i].code = b->callers[i].code;
         b->items[i].value = b->callers[i].value;
     }
+    shed_count(&cache->counters.misses_ended, misses);
     shed_latch_fini(&latch);
     return SHED_OK;
 }

@@ -170,6 +170,13 @@ static void settle(struct shed_job *job, struct shed_loaded *loaded)
     shed_reactor_post(task->flights->client->reactor, &task->post);
 }
 
+static void begin(struct shed_job *job)
+{
+    struct task *task = shed_container_of(job, struct task, job);
+
+    shed_count(&task->flights->counters->loads_begun, 1);
+}
+
 /* Returns: false if the source refused. */
 static bool start_load(struct task *task, uint64_t request)
 {
@@ -183,7 +190,8 @@ static bool start_load(struct task *task, uint64_t request)
         .deadline_ms =
             shed_deadline_ms(shed_now_ms(), fs->policy.load_timeout_ms),
         .value_limit_bytes = (size_t)fs->options.value_limit_bytes,
-        .settle = settle};
+        .settle = settle,
+        .begin = begin};
     if (shed_source_queue(fs->source, &task->job, &task->exchange.error) !=
         SHED_OK)
         return false;

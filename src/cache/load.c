@@ -315,6 +315,8 @@ static void run_batch(struct shed_source *s, struct shed_load *load,
                       "the load waited in the queue until its deadline");
     }
     load->start_us = shed_now_us();
+    if (load->count > 0 && load->jobs[0]->begin != NULL)
+        load->jobs[0]->begin(load->jobs[0]);
     if (load->count > 0)
         s->load(s->user, thread, load);
     else

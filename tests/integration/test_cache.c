@@ -603,6 +603,43 @@ static void run_crowd(void)
     ck_assert_uint_eq(stats_of(fixture.cache).joins, CROWD - 1);
 }
 
+static uint64_t alive(const struct shed_stats *stats)
+{
+    return stats->loads_begun - stats->loads;
+}
+
+static uint64_t waiting(const struct shed_stats *stats)
+{
+    return stats->misses - stats->misses_ended;
+}
+
+/* As a service's dashboard shows them. */
+START_TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
+{
+    struct shed_item items[] = {{{"a", 1}, NULL, 0}, {{"b", 1}, NULL, 0}};
+    struct getter getter = {0};
+    struct shed_stats stats;
+
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    stats = stats_of(fixture.cache);
+    ck_assert_uint_eq(alive(&stats), 1);
+    ck_assert_uint_eq(waiting(&stats), 1);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 30, NULL),
+                     SHED_ETIMEDOUT);
+    stats = stats_of(fixture.cache);
+    ck_assert_uint_eq(waiting(&stats), 1);
+    table_release(&fixture.table);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
+    stats = stats_of(fixture.cache);
+    ck_assert_uint_eq(waiting(&stats), 0);
+    WAIT_FOR((stats = stats_of(fixture.cache), alive(&stats) == 0));
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(fifty_callers_cost_one_load)
 {
     fixture_up(&fixture);
@@ -850,6 +887,8 @@ int main(void)
     tcase_add_test(
         tc, the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline);
     tcase_add_test(tc, get_many_returns_at_its_deadline_with_what_it_has);
+    tcase_add_test(tc,
+                   the_statistics_show_loads_under_way_and_callers_that_wait);
     tcase_add_test(tc, fifty_callers_cost_one_load);
     tcase_add_test(tc, fifty_callers_cost_one_load_without_pushes_too);
     tcase_add_test(tc, a_get_returns_at_its_deadline_and_the_load_is_kept);

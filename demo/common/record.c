@@ -57,47 +57,6 @@ static void raise_to(_Atomic uint64_t *at, uint64_t value)
         ;
 }
 
-static size_t bucket_of(uint64_t us)
-{
-    unsigned power = 0;
-    size_t bucket;
-
-    while (us >> power >= 32)
-        power++;
-    /* below 32 us a bucket is a microsecond */
-    bucket = power == 0 ? (size_t)us : power * 16 + (size_t)(us >> power);
-    return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
-}
-
-/* The lowest time that is counted there. */
-static uint64_t bucket_us(size_t bucket)
-{
-    if (bucket < 32)
-        return bucket;
-    return (uint64_t)(16 + bucket % 16) << (bucket / 16 - 1);
-}
-
-void histogram_add(struct histogram *h, uint64_t us)
-{
-    atomic_fetch_add(&h->bucket[bucket_of(us)], 1);
-    atomic_fetch_add(&h->count, 1);
-    raise_to(&h->max_us, us);
-}
-
-double histogram_ms(const struct histogram *h, double part)
-{
-    uint64_t count = atomic_load(&h->count), seen = 0;
-    uint64_t wanted = (uint64_t)((double)count * part);
-    uint64_t max_us = atomic_load(&h->max_us), us = max_us;
-
-    for (size_t i = 0; i < HISTOGRAM_BUCKETS && seen <= wanted; i++) {
-        seen += atomic_load(&h->bucket[i]);
-        if (seen > wanted)
-            us = bucket_us(i + 1) - 1;
-    }
-    return (double)(us < max_us ? us : max_us) / 1000;
-}
-
 static struct slot *slot_now(struct record *r)
 {
     uint64_t i = (demo_now_us() - r->start_us) / (SLOT_MS * 1000);

@@ -8,14 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A bucket is a sixteenth of a power of two of microseconds: 6 % wide. */
-#define HISTOGRAM_BUCKETS (40 * 16)
-
-struct histogram {
-    _Atomic uint64_t bucket[HISTOGRAM_BUCKETS];
-    _Atomic uint64_t count;
-    _Atomic uint64_t max_us;
-};
+#include "histogram.h"
 
 #define SLOT_MS 100
 #define SLOTS 1200 /* two minutes */
@@ -61,10 +54,5 @@ void record_call(struct record *record, uint64_t start_us);
 void record_error(struct record *record, const char *text);
 void record_query_begin(struct record *record, size_t keys);
 void record_query_end(struct record *record);
-
-void histogram_add(struct histogram *h, uint64_t us);
-/* The time below which a part (0.5, 0.99) of the values are, at most a bucket
- * too long; 0 if empty. */
-double histogram_ms(const struct histogram *h, double part);
 
 #endif

@@ -1,0 +1,76 @@
+/* Buckets: below 32 us one for each microsecond, then 16 for each power of two.
+ */
+#include "histogram.h"
+
+#include <stddef.h>
+
+static void raise_to(_Atomic uint64_t *at, uint64_t value)
+{
+    uint64_t seen = atomic_load(at);
+
+    while (seen < value && !atomic_compare_exchange_weak(at, &seen, value))
+        ;
+}
+
+static size_t bucket_of(uint64_t us)
+{
+    unsigned power = 0;
+    size_t bucket;
+
+    while (us >> power >= 32)
+        power++;
+    /* below 32 us a bucket is a microsecond */
+    bucket = power == 0 ? (size_t)us : power * 16 + (size_t)(us >> power);
+    return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
+}
+
+/* The lowest time that is counted there. */
+static uint64_t bucket_us(size_t bucket)
+{
+    if (bucket < 32)
+        return bucket;
+    return (uint64_t)(16 + bucket % 16) << (bucket / 16 - 1);
+}
+
+void histogram_add(struct histogram *h, uint64_t us)
+{
+    atomic_fetch_add(&h->bucket[bucket_of(us)], 1);
+    atomic_fetch_add(&h->count, 1);
+    raise_to(&h->max_us, us);
+}
+
+double histogram_ms(const struct histogram *h, double part)
+{
+    uint64_t count = atomic_load(&h->count), seen = 0;
+    uint64_t wanted = (uint64_t)((double)count * part);
+    uint64_t max_us = atomic_load(&h->max_us), us = max_us;
+
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS && seen <= wanted; i++) {
+        seen += atomic_load(&h->bucket[i]);
+        if (seen > wanted)
+            us = bucket_us(i + 1) - 1;
+    }
+    return (double)(us < max_us ? us : max_us) / 1000;
+}
+
+void histogram_read(const struct histogram *h, struct histogram_counts *out)
+{
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++)
+        out->bucket[i] = atomic_load(&h->bucket[i]);
+}
+
+uint64_t histogram_between_us(const struct histogram_counts *from,
+                              const struct histogram_counts *to, double part)
+{
+    uint64_t count = 0, seen = 0, wanted;
+
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++)
+        count += to->bucket[i] - from->bucket[i];
+    wanted = (uint64_t)((double)count * part);
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        seen += to->bucket[i] - from->bucket[i];
+        if (seen > wanted)
+            return bucket_us(i + 1) - 1;
+    }
+    return 0;
+}

@@ -1,0 +1,36 @@
+/* Times in buckets that grow with them, so that histograms of any number of
+ * threads, and of two instants, can be added and subtracted. */
+#ifndef DEMO_HISTOGRAM_H
+#define DEMO_HISTOGRAM_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* A bucket is a sixteenth of a power of two of microseconds: 6 % wide. */
+#define HISTOGRAM_BUCKETS (40 * 16)
+
+struct histogram {
+    _Atomic uint64_t bucket[HISTOGRAM_BUCKETS];
+    _Atomic uint64_t count;
+    _Atomic uint64_t max_us;
+};
+
+/* Any thread. */
+void histogram_add(struct histogram *h, uint64_t us);
+
+/* The time below which a part (0.5, 0.99) of the values are, at most a bucket
+ * too long; 0 if empty. */
+double histogram_ms(const struct histogram *h, double part);
+
+/* What a histogram counted until some instant. */
+struct histogram_counts {
+    uint64_t bucket[HISTOGRAM_BUCKETS];
+};
+
+void histogram_read(const struct histogram *h, struct histogram_counts *out);
+
+/* As histogram_ms, in microseconds, of what was added between two reads. */
+uint64_t histogram_between_us(const struct histogram_counts *from,
+                              const struct histogram_counts *to, double part);
+
+#endif

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "common/cli.h"
+#include "sample.h"
 #include "service.h"
 
 struct choice {
@@ -43,6 +44,7 @@ static const char help[] =
     "  POST /items/ID/orders    {\"quantity\": n}, with an Idempotency-Key header\n"
     "  GET /healthz, /readyz    whether it is alive; whether it can serve\n"
     "  GET /metrics             for Prometheus\n"
+    "  GET /events              the same four times a second, for a page\n"
     "\n"
     "  --redis URI          redis://[user:password@]host[:port][/db] or\n"
     "                       unix:/path[?db=n]\n"
@@ -118,6 +120,7 @@ static void log_redis(void *user, enum shed_log_level level, const char *text)
 
 static void close_service(struct service *s)
 {
+    events_free(s->events);
     order_desk_free(s->desk);
     db_close(s->db);
     popular_free(s->popular);
@@ -151,7 +154,8 @@ static bool open_service(struct service *s, const struct choice *choice,
     struct shed_error err = {SHED_OK, "out of memory"};
 
     if (open_lane(s, choice, &err) && (s->popular = popular_new()) != NULL &&
-        (s->desk = order_desk_new(s->client)) != NULL) {
+        (s->desk = order_desk_new(s->client)) != NULL &&
+        (s->events = events_new()) != NULL) {
         s->db = db_open(choice->mysql, (unsigned)choice->db_connections,
                         choice->timeout_ms, why, size);
         if (s->db != NULL)
@@ -164,12 +168,31 @@ static bool open_service(struct service *s, const struct choice *choice,
 }
 
 /* Until SIGTERM or SIGINT, which all threads block. */
-static void serve(struct http *http, const sigset_t *ends)
+static void serve(struct service *s, struct http *http, const sigset_t *ends)
 {
-    const struct timespec second = {1, 0};
+    struct sampler sampler = {0};
+    uint64_t next_ms = http_now_ms();
+    struct timespec pause;
 
-    while (sigtimedwait(ends, NULL, &second) == -1)
-        http_tick(http);
+    do {
+        uint64_t now_ms = http_now_ms();
+        if (now_ms >= next_ms) {
+            sample_publish(&sampler, s);
+            http_tick(http);
+            next_ms += SAMPLE_MS;
+            if (next_ms < now_ms)
+                next_ms = now_ms; /* late: the missed ones are left out */
+        }
+        pause.tv_sec = 0;
+        pause.tv_nsec = (long)(next_ms - now_ms) * 1000000;
+    } while (sigtimedwait(ends, NULL, &pause) == -1);
+}
+
+static void stop_streams(void *user)
+{
+    struct service *s = user;
+
+    events_end(s->events);
 }
 
 int main(int argc, char **argv)
@@ -198,18 +221,25 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "hotitems: %s\n", why);
         return EXIT_FAILURE;
     }
-    http_options = (struct http_options){
-        "127.0.0.1",       (uint16_t)choice.port, (unsigned)choice.connections,
-        choice.timeout_ms, service_handle,        log_request,
-        &service};
+    http_options =
+        (struct http_options){.address = "127.0.0.1",
+                              .port = (uint16_t)choice.port,
+                              .connections_max = (unsigned)choice.connections,
+                              .streams_max = EVENTS_LISTENERS_MAX,
+                              .stop_streams = stop_streams,
+                              .timeout_ms = choice.timeout_ms,
+                              .handle = service_handle,
+                              .done = log_request,
+                              .user = &service};
     http = http_start(&http_options, why, sizeof(why));
     if (http == NULL) {
         (void)fprintf(stderr, "hotitems: %s\n", why);
         close_service(&service);
         return EXIT_FAILURE;
     }
-    (void)printf("http://127.0.0.1:%u\n", http_port(http));
-    serve(http, &ends);
+    service.port = http_port(http);
+    (void)printf("http://127.0.0.1:%u\n", service.port);
+    serve(&service, http, &ends);
     http_stop(http);
     close_service(&service);
     return EXIT_SUCCESS;

@@ -15,13 +15,31 @@
 
 #define THREAD_STACK_BYTES ((size_t)512 * 1024)
 #define TICK_US 20000
+#define STREAM_BLOCK_BYTES 4096
+#define STREAM_BUFFER_BYTES 8192 /* the socket's */
+#define STREAMS_END_MS 1000      /* for those whose client takes their end */
 
-/* A connection, from accept to close. It is arriving from its beginning, or the
- * end of its last exchange, until its next request is complete. */
+enum guest_state {
+    ARRIVING,  /* its request is not complete; it begins like that */
+    WORKING,   /* it waits for us: its request is being handled, or the next
+                  bytes of its stream made */
+    TAKING,    /* its answer is being sent */
+    STREAMING, /* bytes of its stream are being sent */
+    STATES
+};
+
+/* For how long a connection may be in a state; 0: as long as it takes. */
+static const uint64_t limits_ms[STATES] = {[ARRIVING] = HTTP_ARRIVAL_MAX_MS,
+                                           [TAKING] = HTTP_ARRIVAL_MAX_MS,
+                                           [STREAMING] =
+                                               HTTP_STREAM_STALL_MAX_MS};
+
+/* A connection, from accept to close. */
 struct guest {
     struct guest *next, **link;
     int fd;
-    bool is_arriving;
+    /* under mu */
+    enum guest_state state;
     uint64_t since_ms;
 };
 
@@ -33,6 +51,7 @@ struct http {
     /* under mu */
     struct guest *guests;
     size_t running; /* exchanges between their head and their end */
+    size_t streams; /* of those that stream, which running does not count */
 };
 
 /* One request and its answer. */
@@ -43,6 +62,7 @@ struct exchange {
     const char *method; /* libmicrohttpd's, while the exchange lasts */
     uint64_t begun_us;
     struct http_reply reply;
+    bool is_streaming;
     bool is_too_big;
     size_t body_size;
     char body[HTTP_BODY_MAX_BYTES];
@@ -116,6 +136,17 @@ static bool add_header(struct MHD_Response *response, const char *name,
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
+/* Fixed texts that an answer may have. */
+static bool add_rules(struct MHD_Response *response,
+                      const struct http_reply *reply)
+{
+    return add_header(response, "X-Content-Type-Options", "nosniff") &&
+           (!reply->is_for_all ||
+            add_header(response, "Access-Control-Allow-Origin", "*")) &&
+           (reply->policy == NULL ||
+            add_header(response, "Content-Security-Policy", reply->policy));
+}
+
 static bool add_headers(struct MHD_Response *response,
                         const struct http_reply *reply)
 {
@@ -127,7 +158,7 @@ static bool add_headers(struct MHD_Response *response,
             add_header(response, "Content-Type", reply->type)) &&
            add_header(response, "Cache-Control",
                       reply->etag[0] != '\0' ? "no-cache" : "no-store") &&
-           add_header(response, "X-Content-Type-Options", "nosniff") &&
+           add_rules(response, reply) &&
            (reply->etag[0] == '\0' ||
             add_header(response, "ETag", reply->etag)) &&
            (reply->allow == NULL ||
@@ -138,19 +169,104 @@ static bool add_headers(struct MHD_Response *response,
             add_header(response, "Idempotency-Replayed", "true"));
 }
 
+/* -------------------------------------------------------------- streams */
+
+static void set_state(struct http *http, struct guest *guest,
+                      enum guest_state state)
+{
+    (void)pthread_mutex_lock(&http->mu);
+    guest->state = state;
+    guest->since_ms = http_now_ms();
+    (void)pthread_mutex_unlock(&http->mu);
+}
+
+/* The body of an answer that is streamed. */
+struct sending {
+    struct http *http;
+    struct guest *guest; /* lives while it is read */
+    struct http_stream stream;
+};
+
+static ssize_t read_stream(void *arg, uint64_t position, char *buffer,
+                           size_t capacity)
+{
+    struct sending *s = arg;
+    size_t size;
+
+    (void)position;
+    set_state(s->http, s->guest, WORKING);
+    size = s->stream.read(s->stream.user, buffer, capacity);
+    set_state(s->http, s->guest, STREAMING);
+    return size > 0 ? (ssize_t)size : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void close_stream(void *arg)
+{
+    struct sending *s = arg;
+
+    s->stream.close(s->stream.user);
+    free(s);
+}
+
+/* With a large buffer a client that has stopped would be noticed late. */
+static void shrink_buffer(const struct guest *guest)
+{
+    int size = STREAM_BUFFER_BYTES;
+
+    (void)setsockopt(guest->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
+/* The stream is closed in any case. */
+static struct MHD_Response *create_stream(struct exchange *x)
+{
+    struct sending *s = calloc(1, sizeof(*s));
+    struct MHD_Response *response = NULL;
+
+    if (s == NULL) {
+        x->reply.stream.close(x->reply.stream.user);
+        return NULL;
+    }
+    *s = (struct sending){x->http, x->guest, x->reply.stream};
+    shrink_buffer(x->guest);
+    response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream, s, close_stream);
+    if (response == NULL) {
+        close_stream(s);
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&x->http->mu);
+    x->is_streaming = true;
+    x->http->running--;
+    x->http->streams++;
+    (void)pthread_mutex_unlock(&x->http->mu);
+    return response;
+}
+
+static struct MHD_Response *create_response(struct exchange *x)
+{
+    struct http_reply *reply = &x->reply;
+    struct MHD_Response *response;
+
+    if (reply->stream.read != NULL)
+        return create_stream(x);
+    response = MHD_create_response_from_buffer(reply->size, reply->body,
+                                               MHD_RESPMEM_MUST_FREE);
+    if (response != NULL)
+        reply->body = NULL;
+    return response;
+}
+
 /* A failure here closes the connection, which is all that is left to do. */
 static enum MHD_Result send_reply(struct MHD_Connection *connection,
-                                  struct http_reply *reply)
+                                  struct exchange *x)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        reply->size, reply->body, MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *response = create_response(x);
     enum MHD_Result result = MHD_NO;
 
     if (response == NULL)
         return MHD_NO;
-    reply->body = NULL;
-    if (add_headers(response, reply))
-        result = MHD_queue_response(connection, reply->status, response);
+    if (add_headers(response, &x->reply))
+        result = MHD_queue_response(connection, x->reply.status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -165,15 +281,6 @@ static enum http_method method_of(const char *name)
     if (strcmp(name, MHD_HTTP_METHOD_POST) == 0)
         return HTTP_POST;
     return strcmp(name, MHD_HTTP_METHOD_PATCH) == 0 ? HTTP_PATCH : HTTP_OTHER;
-}
-
-static void set_arriving(struct http *http, struct guest *guest,
-                         bool is_arriving)
-{
-    (void)pthread_mutex_lock(&http->mu);
-    guest->is_arriving = is_arriving;
-    guest->since_ms = http_now_ms();
-    (void)pthread_mutex_unlock(&http->mu);
 }
 
 static struct exchange *begin_exchange(struct http *http,
@@ -259,9 +366,10 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         *size = 0;
         return MHD_YES;
     }
-    set_arriving(x->http, x->guest, false);
+    set_state(x->http, x->guest, WORKING);
     handle(x, connection);
-    return send_reply(connection, &x->reply);
+    set_state(x->http, x->guest, TAKING);
+    return send_reply(connection, x);
 }
 
 static void on_end(void *user, struct MHD_Connection *connection, void **state,
@@ -279,9 +387,12 @@ static void on_end(void *user, struct MHD_Connection *connection, void **state,
                                   why == MHD_REQUEST_TERMINATED_COMPLETED_OK};
     if (x->reply.status != 0)
         http->options.done(http->options.user, &record);
-    set_arriving(http, x->guest, true);
+    set_state(http, x->guest, ARRIVING);
     (void)pthread_mutex_lock(&http->mu);
-    http->running--;
+    if (x->is_streaming)
+        http->streams--;
+    else
+        http->running--;
     (void)pthread_mutex_unlock(&http->mu);
     free(x->reply.body);
     free(x->path);
@@ -303,7 +414,7 @@ static void admit(struct http *http, struct MHD_Connection *connection,
         return;
     }
     guest->fd = info->connect_fd;
-    guest->is_arriving = true;
+    guest->state = ARRIVING;
     guest->since_ms = http_now_ms();
     (void)pthread_mutex_lock(&http->mu);
     guest->next = http->guests;
@@ -343,7 +454,8 @@ void http_tick(struct http *http)
 
     (void)pthread_mutex_lock(&http->mu);
     for (struct guest *g = http->guests; g != NULL; g = g->next)
-        if (g->is_arriving && now_ms - g->since_ms > HTTP_ARRIVAL_MAX_MS)
+        if (limits_ms[g->state] != 0 &&
+            now_ms - g->since_ms > limits_ms[g->state])
             (void)shutdown(g->fd, SHUT_RDWR);
     (void)pthread_mutex_unlock(&http->mu);
 }
@@ -395,7 +507,8 @@ static bool start_daemon(struct http *http, const struct sockaddr_in *address)
         MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0, NULL,
         NULL, on_request, http,                                          /**/
         MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)address,          /**/
-        MHD_OPTION_CONNECTION_LIMIT, http->options.connections_max,      /**/
+        MHD_OPTION_CONNECTION_LIMIT,                                     /**/
+        http->options.connections_max + http->options.streams_max,       /**/
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEAD_MAX_BYTES, /**/
         MHD_OPTION_THREAD_STACK_SIZE, THREAD_STACK_BYTES,                /**/
         MHD_OPTION_NOTIFY_COMPLETED, on_end, http,                       /**/
@@ -439,14 +552,19 @@ uint16_t http_port(const struct http *http)
     return http->port;
 }
 
-static size_t count_running(struct http *http)
+/* Wait until a counter is 0. */
+static void wait_for_none(struct http *http, const size_t *counter,
+                          uint64_t deadline_ms)
 {
-    size_t running;
-
-    (void)pthread_mutex_lock(&http->mu);
-    running = http->running;
-    (void)pthread_mutex_unlock(&http->mu);
-    return running;
+    for (;;) {
+        bool is_none;
+        (void)pthread_mutex_lock(&http->mu);
+        is_none = *counter == 0;
+        (void)pthread_mutex_unlock(&http->mu);
+        if (is_none || http_now_ms() >= deadline_ms)
+            return;
+        (void)usleep(TICK_US);
+    }
 }
 
 void http_stop(struct http *http)
@@ -454,9 +572,11 @@ void http_stop(struct http *http)
     uint64_t deadline_ms = http_now_ms() + http->options.timeout_ms * 2;
     MHD_socket listening = MHD_quiesce_daemon(http->daemon);
 
+    if (http->options.stop_streams != NULL)
+        http->options.stop_streams(http->options.user);
+    wait_for_none(http, &http->streams, http_now_ms() + STREAMS_END_MS);
     /* Every request has a deadline, so this ends. */
-    while (count_running(http) > 0 && http_now_ms() < deadline_ms)
-        (void)usleep(TICK_US);
+    wait_for_none(http, &http->running, deadline_ms);
     MHD_stop_daemon(http->daemon);
     if (listening != MHD_INVALID_SOCKET)
         (void)close(listening);

@@ -2,7 +2,8 @@
  * HTTP for a service that blocks: each connection has a thread of its own, and
  * a handler answers one request on it, so it may wait for Redis and MySQL. All
  * that a stranger can make large or slow is bounded here: connections, headers,
- * body, and the time that a request may take to arrive.
+ * body, and the time that a request may take to arrive, and its answer to
+ * leave.
  */
 #ifndef HOTITEMS_HTTP_H
 #define HOTITEMS_HTTP_H
@@ -17,7 +18,11 @@
 #define HTTP_HEAD_MAX_BYTES 16384 /* libmicrohttpd answers 431 to more */
 #define HTTP_ARRIVAL_MAX_MS                                                    \
     15000 /* a request that is not here by then, or a                          \
-             connection that idles, is closed */
+             connection that idles, is closed; so is one                       \
+             whose client does not take its answer */
+#define HTTP_STREAM_STALL_MAX_MS                                               \
+    2000 /* a stream whose client takes nothing for that long is closed, once  \
+            the socket's buffer is full */
 
 enum http_method { HTTP_GET, HTTP_POST, HTTP_PATCH, HTTP_OTHER };
 
@@ -39,11 +44,25 @@ uint64_t http_remaining_ms(const struct http_request *request);
 
 uint64_t http_now_ms(void); /* monotonic */
 
+/* A body that is made while it is sent, for as long as the client stays. Both
+ * are called on the connection's thread. */
+struct http_stream {
+    void *user;
+    /* Wait for the next bytes and put up to capacity of them into buffer.
+     * Returns how many; 0 ends the answer. */
+    size_t (*read)(void *user, char *buffer, size_t capacity);
+    /* Called once, when the stream is over; required. */
+    void (*close)(void *user);
+};
+
 struct http_reply {
     unsigned status;
     const char *type; /* of the body: static */
     char *body;       /* malloc'd, freed by the server; may be NULL */
     size_t size;
+    struct http_stream stream; /* instead of body, if it has a read */
+    bool is_for_all;    /* a page from any other origin may read the answer */
+    const char *policy; /* static: Content-Security-Policy; NULL for none */
     const char *route;  /* static; for the log and the metrics */
     const char *origin; /* static; where the answer came from, for the log */
     const char *allow;  /* static; 405: the methods that exist */
@@ -79,6 +98,8 @@ struct http_options {
     const char *address;
     uint16_t port; /* 0: any that is free */
     unsigned connections_max;
+    unsigned streams_max;             /* beside these connections */
+    void (*stop_streams)(void *user); /* let every read return 0 soon */
     uint64_t timeout_ms; /* from a request's head to its deadline */
     http_handler *handle;
     http_done *done;
@@ -92,7 +113,8 @@ struct http *http_start(const struct http_options *options, char *why,
                         size_t size);
 uint16_t http_port(const struct http *http);
 
-/* Close connections whose request does not arrive; call it every second. */
+/* Close connections whose request does not arrive, or whose client does not
+ * take what is sent; call it every second. */
 void http_tick(struct http *http);
 
 /* Accept nothing more, let the requests under way end, and close. */

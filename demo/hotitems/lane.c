@@ -61,6 +61,12 @@ enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
     return lane->type->forget(lane, id, timeout_ms, err);
 }
 
+void lane_read_stats(struct lane *lane, struct lane_stats *out)
+{
+    *out = (struct lane_stats){0};
+    lane->type->read_stats(lane, out);
+}
+
 size_t lane_metrics(struct lane *lane, char *buffer, size_t capacity)
 {
     return lane->type->metrics(lane, buffer, capacity);

@@ -82,6 +82,16 @@ void lane_release(struct lane *lane, struct lane_item *items, size_t count);
 enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
                            struct shed_error *err);
 
+/* What a lane counts. */
+struct lane_stats {
+    uint64_t queries;              /* begun so far */
+    uint64_t origin[LANE_ORIGINS]; /* answers so far; 0 where it cannot tell */
+    uint64_t queries_alive;        /* now */
+    uint64_t waiting; /* now: callers that Redis did not answer at once */
+};
+
+void lane_read_stats(struct lane *lane, struct lane_stats *out);
+
 /* What the library counts, as Prometheus text; none for the plain lanes. As
  * snprintf: returns the whole length. */
 size_t lane_metrics(struct lane *lane, char *buffer, size_t capacity);

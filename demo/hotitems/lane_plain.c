@@ -32,6 +32,9 @@ struct plain {
     struct db *db;
     unsigned long long ttl_ms, pid;
     bool does_work;
+    /* atomic */
+    _Atomic uint64_t queries, queries_alive, waiting;
+    _Atomic uint64_t origin[LANE_ORIGINS];
 };
 
 /* One call of lane_get. */
@@ -235,8 +238,11 @@ static enum shed_code query(struct read *r, const bool *set,
     code = db_borrow(p->db, r->deadline_ms, &session, err->reason,
                      sizeof(err->reason));
     if (code == DB_OK) {
+        p->queries++;
+        p->queries_alive++;
         code = db_read_items(session, work, ids, count, r->deadline_ms,
                              take_row, r);
+        p->queries_alive--;
         if (code != DB_OK)
             (void)snprintf(err->reason, sizeof(err->reason), "%s",
                            code == DB_LATE ? "MySQL: not answered in time"
@@ -337,8 +343,22 @@ static enum shed_code conclude(struct read *r, enum shed_code code,
         *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
         code = SHED_ENOMEM;
     }
-    for (size_t i = 0; i < r->count; i++)
+    for (size_t i = 0; i < r->count; i++) {
         r->items[i].code = r->is_missing[i] ? code : SHED_OK;
+        if (!r->is_missing[i])
+            r->plain->origin[r->items[i].origin]++;
+    }
+    return code;
+}
+
+static enum shed_code fill(struct read *r, struct shed_error *err)
+{
+    struct plain *p = r->plain;
+    enum shed_code code;
+
+    p->waiting++;
+    code = p->lane.type == &lane_setnx ? fill_setnx(r, err) : fill_none(r, err);
+    p->waiting--;
     return code;
 }
 
@@ -359,8 +379,7 @@ static enum shed_code get(struct lane *lane, struct lane_item *items,
     }
     code = for_each(&r, r.is_missing, add_get, take_value, err);
     if (code == SHED_OK && is_any(r.is_missing, count))
-        code = lane->type == &lane_setnx ? fill_setnx(&r, err)
-                                         : fill_none(&r, err);
+        code = fill(&r, err);
     return conclude(&r, code, err);
 }
 
@@ -384,6 +403,17 @@ static enum shed_code forget(struct lane *lane, uint64_t id,
     return code;
 }
 
+static void read_stats(struct lane *lane, struct lane_stats *out)
+{
+    const struct plain *p = plain_of(lane);
+
+    out->queries = p->queries;
+    out->queries_alive = p->queries_alive;
+    out->waiting = p->waiting;
+    for (size_t i = 0; i < LANE_ORIGINS; i++)
+        out->origin[i] = p->origin[i];
+}
+
 static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
 {
     (void)lane;
@@ -393,6 +423,6 @@ static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
 }
 
 const struct lane_type lane_none = {"none",  open_none, close_plain, get,
-                                    release, forget,    metrics};
+                                    release, forget,    read_stats,  metrics};
 const struct lane_type lane_setnx = {"setnx", open_setnx, close_plain, get,
-                                     release, forget,     metrics};
+                                     release, forget,     read_stats,  metrics};

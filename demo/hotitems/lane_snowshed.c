@@ -182,6 +182,33 @@ static enum shed_code forget(struct lane *lane, uint64_t id,
                            timeout_ms, err);
 }
 
+static uint64_t difference(uint64_t more, uint64_t less)
+{
+    return more > less ? more - less
+                       : 0; /* they were not read at one instant */
+}
+
+/* A caller waits if it joins a flight of this process, or if its own finds that
+ * another process loads. */
+static void read_stats(struct lane *lane, struct lane_stats *out)
+{
+    struct shed_stats stats;
+    struct shed_error err;
+
+    if (shed_stats_read(snowshed_of(lane)->items, &stats, sizeof(stats), &err))
+        return;
+    out->queries = stats.loads_begun;
+    out->queries_alive = difference(stats.loads_begun, stats.loads);
+    out->waiting = difference(stats.misses, stats.misses_ended);
+    out->origin[LANE_REDIS] = stats.hits;
+    out->origin[LANE_NEGATIVE] = stats.negative_hits;
+    out->origin[LANE_LOAD] = stats.published;
+    out->origin[LANE_WAITED] = stats.joins + stats.waits;
+    out->origin[LANE_UNPUBLISHED] = stats.unpublished +
+                                    stats.publishes_superseded +
+                                    stats.publishes_invalidated;
+}
+
 static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
 {
     return shed_stats_prometheus(&snowshed_of(lane)->items, 1, buffer,
@@ -189,4 +216,5 @@ static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
 }
 
 const struct lane_type lane_snowshed = {
-    "snowshed", open_snowshed, close_snowshed, get, release, forget, metrics};
+    "snowshed", open_snowshed, close_snowshed, get,
+    release,    forget,        read_stats,     metrics};

@@ -6,10 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const routes[METRICS_ROUTES] = {
-    "/items/{id}", "/items",  "/items/{id}/orders",
-    "/metrics",    "/readyz", "/healthz",
-    "/events",     "other"};
+enum { ITEM, ITEMS, EVENTS = 6 };
+
+static const char *const routes[METRICS_ROUTES] = {[ITEM] = "/items/{id}",
+                                                   [ITEMS] = "/items",
+                                                   "/items/{id}/orders",
+                                                   "/metrics",
+                                                   "/readyz",
+                                                   "/healthz",
+                                                   [EVENTS] = "/events",
+                                                   "other"};
 
 /* Upper bounds of the buckets, in microseconds. */
 static const uint64_t bounds_us[METRICS_BUCKETS] = {
@@ -28,13 +34,27 @@ static size_t route_index(const char *route)
 void metrics_count(struct metrics *m, const char *route, unsigned status,
                    uint64_t took_us)
 {
-    size_t i = 0;
+    size_t index = route_index(route), i = 0;
 
+    m->requests[index][status / 100 < 6 ? status / 100 : 5]++;
+    if (index == EVENTS)
+        return; /* it takes as long as the client stays */
     while (i < METRICS_BUCKETS && took_us > bounds_us[i])
         i++;
     m->bucket[i]++;
     m->took_us += took_us;
-    m->requests[route_index(route)][status / 100 < 6 ? status / 100 : 5]++;
+    if (index == ITEM || index == ITEMS)
+        histogram_add(&m->latency, took_us);
+}
+
+struct metrics_items metrics_items(const struct metrics *m)
+{
+    struct metrics_items items = {0};
+
+    for (size_t class = 1; class < 6; class ++)
+        items.requests += m->requests[ITEM][class] + m->requests[ITEMS][class];
+    items.errors = m->requests[ITEM][5] + m->requests[ITEMS][5];
+    return items;
 }
 
 void metrics_add(struct metrics_text *t, const char *format, ...)

@@ -8,6 +8,9 @@
 
 #include <snowshed/stats.h>
 
+#include "common/histogram.h"
+#include "lane.h"
+
 #define METRICS_ROUTES 8
 #define METRICS_BUCKETS 12
 
@@ -16,12 +19,19 @@ struct metrics {
     _Atomic uint64_t requests[METRICS_ROUTES][6];
     _Atomic uint64_t bucket[METRICS_BUCKETS + 1]; /* the last: slower */
     _Atomic uint64_t took_us;
+    struct histogram latency; /* of requests for items */
     _Atomic uint64_t orders, pieces, replays, sold_out;
     _Atomic uint64_t stale; /* writes whose invalidation failed */
 };
 
 void metrics_count(struct metrics *m, const char *route, unsigned status,
                    uint64_t took_us);
+
+/* Of requests for items so far. */
+struct metrics_items {
+    uint64_t requests, errors; /* with 5xx */
+};
+struct metrics_items metrics_items(const struct metrics *m);
 
 /* A text that is being written. */
 struct metrics_text {
@@ -35,6 +45,14 @@ __attribute__((format(printf, 2, 3))) void metrics_add(struct metrics_text *t,
 
 /* Write what the service counts. */
 void metrics_write(struct metrics_text *t, struct metrics *m);
+
+/* Write what a lane counts. */
+void metrics_lane_text(struct metrics_text *t, const char *lane,
+                       const struct lane_stats *stats);
+
+/* Write a gauge of the service. */
+void metrics_gauge(struct metrics_text *t, const char *name, const char *help,
+                   uint64_t value);
 
 /* Add the statistics of a lock to those of others; write the sum under a name
  * for them all. */

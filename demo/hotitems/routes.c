@@ -75,12 +75,17 @@ static void reply_text(struct http_reply *reply, unsigned status, char *text,
 static size_t write_metrics(struct service *s, char *buffer, size_t capacity)
 {
     struct shed_lock_stats locks;
+    struct lane_stats lane;
     struct metrics_text t = {.size = lane_metrics(s->lane, buffer, capacity)};
 
     if (t.size < capacity) {
         t.at = buffer + t.size;
         t.left = capacity - t.size;
     }
+    lane_read_stats(s->lane, &lane);
+    metrics_lane_text(&t, lane_name(s->lane), &lane);
+    metrics_gauge(&t, "listeners", "clients of /events",
+                  events_listeners(s->events));
     order_desk_stats(s->desk, &locks);
     metrics_locks_text(&t, "item", &locks);
     metrics_write(&t, &s->metrics);
@@ -130,6 +135,11 @@ static void get_ready(struct service *s, struct http_reply *reply)
     http_reply_json(
         reply, MHD_HTTP_OK,
         json_pack("{s:b,s:b}", "ready", 1, "redis_up", status.is_up != 0));
+}
+
+static void get_events(struct service *s, struct http_reply *reply)
+{
+    events_listen(s->events, reply);
 }
 
 /* ----------------------------------------------------------------- routes */
@@ -182,6 +192,7 @@ static void route_item(struct service *s, const struct http_request *request,
         reply->route = "other";
         http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no such page");
     } else if (request->method == HTTP_GET) {
+        reply->is_for_all = true;
         items_get_one(s, request, id, reply);
     } else if (request->method == HTTP_PATCH) {
         items_patch(s, request, id, reply);
@@ -196,7 +207,9 @@ static void route_page(struct service *s, const struct http_request *request,
     static const struct {
         const char *path;
         void (*answer)(struct service *s, struct http_reply *reply);
-    } pages[] = {{"/metrics", get_metrics}, {"/readyz", get_ready}};
+    } pages[] = {{"/metrics", get_metrics},
+                 {"/readyz", get_ready},
+                 {"/events", get_events}};
     char *alive;
 
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++)

@@ -7,6 +7,7 @@
 #include <snowshed/snowshed.h>
 
 #include "database.h"
+#include "events.h"
 #include "http.h"
 #include "lane.h"
 #include "metrics.h"
@@ -19,7 +20,9 @@ struct service {
     struct db *db;
     struct popular *popular;
     struct order_desk *desk;
+    struct events *events;
     struct metrics metrics;
+    unsigned port;
 };
 
 /* The routes: a http_handler whose user is the service. */

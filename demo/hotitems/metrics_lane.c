@@ -1,0 +1,36 @@
+/* What the lane counts, and gauges of the service. */
+#include "metrics.h"
+
+static void add_lane(struct metrics_text *t, const char *lane, const char *name,
+                     const char *type, const char *help, uint64_t value)
+{
+    metrics_add(t, "# HELP hotitems_%s %s\n# TYPE hotitems_%s %s\n", name, help,
+                name, type);
+    metrics_add(t, "hotitems_%s{lane=\"%s\"} %llu\n", name, lane,
+                (unsigned long long)value);
+}
+
+void metrics_lane_text(struct metrics_text *t, const char *lane,
+                       const struct lane_stats *stats)
+{
+    metrics_add(t, "# HELP hotitems_reads_total items read, by origin\n"
+                   "# TYPE hotitems_reads_total counter\n");
+    for (enum lane_origin i = 0; i < LANE_ORIGINS; i++)
+        metrics_add(t, "hotitems_reads_total{lane=\"%s\",origin=\"%s\"} %llu\n",
+                    lane, lane_origin_name(i),
+                    (unsigned long long)stats->origin[i]);
+    add_lane(t, lane, "queries_total", "counter", "queries for items",
+             stats->queries);
+    add_lane(t, lane, "queries_alive", "gauge",
+             "queries for items that have not ended", stats->queries_alive);
+    add_lane(t, lane, "callers_waiting", "gauge",
+             "callers that Redis did not answer at once", stats->waiting);
+}
+
+void metrics_gauge(struct metrics_text *t, const char *name, const char *help,
+                   uint64_t value)
+{
+    metrics_add(t, "# HELP hotitems_%s %s\n# TYPE hotitems_%s gauge\n", name,
+                help, name);
+    metrics_add(t, "hotitems_%s %llu\n", name, (unsigned long long)value);
+}

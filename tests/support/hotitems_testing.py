@@ -119,6 +119,41 @@ class Instance:
         return status
 
 
+class Service:
+    """An instance that begins again on its port, with a file for its log."""
+
+    def __init__(self, hotitems, redis, log, *options):
+        self.command = [hotitems, "--redis", redis, "--mysql", MYSQL, *options]
+        self.log, self.port = log, 0
+        self.begin()
+
+    def begin(self):
+        with open(self.log, "ab") as log:
+            at = log.tell()
+            self.process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *self.command, "--port", str(self.port)],
+                stdout=log)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with open(self.log, "rb") as log:
+                log.seek(at)
+                found = re.match(rb"http://127\.0\.0\.1:(\d+)\n", log.readline())
+            if found:
+                break
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError("hotitems does not start")
+            time.sleep(0.02)
+        self.port = int(found.group(1))
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE_S)
+
+
 class Case(unittest.TestCase):
     hotitems = ""  # the program
     items_made = 0

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@
 
 #define MS_PER_S 1000
 #define US_PER_MS 1000
+#define TOO_MANY "max number of clients"
 
 struct cli_redis {
     const struct cli_call *call;
@@ -28,6 +30,54 @@ static struct timeval timeval_of(uint64_t ms)
                                 (suseconds_t)(ms % MS_PER_S * US_PER_MS)};
 }
 
+/* The error with which the server closed the connection, as it does when it has
+ * too many: it can be there when a write has failed already. */
+static void read_last_words(const redisContext *c, char *text, size_t size)
+{
+    ssize_t got = recv(c->fd, text, size - 1, MSG_DONTWAIT);
+
+    text[got > 0 ? (size_t)got : 0] = '\0';
+    text[strcspn(text, "\r\n")] = '\0';
+    if (text[0] != '-')
+        text[0] = '\0';
+}
+
+static const char *advice_for(const char *error)
+{
+    static const struct {
+        const char *word, *advice;
+    } table[] = {
+        {TOO_MANY, ": raise maxclients, or stop some of the clients"},
+        {"NOAUTH", ": give user and password in the URI"},
+        {"NOPERM", ": ACL SETUSER grants it"},
+        {"LOADING", ": wait until it has its data"},
+        {"BUSY", ": a script runs for too long; SCRIPT KILL ends it"},
+        {"MOVED", ": it is a node of a cluster; ask the one that has the key"},
+        {"MISCONF", ": see 'snowshed doctor'"},
+        {"OOM", ": see 'snowshed doctor'"},
+        {"NOREPLICAS", ": see 'snowshed doctor'"}};
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        if (strstr(error, table[i].word) != NULL)
+            return table[i].advice;
+    return "";
+}
+
+static _Noreturn void fail_closed(const struct cli_redis *redis)
+{
+    char words[256];
+
+    read_last_words(redis->context, words, sizeof(words));
+    if (words[0] != '\0')
+        cli_fail(redis->call, CLI_FAILED,
+                 "Redis %s closed the connection: %s%s", redis->address->text,
+                 words + 1, advice_for(words));
+    cli_fail(redis->call, CLI_FAILED,
+             "Redis %s closed the connection: was it stopped, or this client "
+             "killed?",
+             redis->address->text);
+}
+
 /* What the connection failed of, without what was sent. */
 static _Noreturn void fail(const struct cli_redis *redis)
 {
@@ -35,10 +85,13 @@ static _Noreturn void fail(const struct cli_redis *redis)
 
     if (c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == ETIMEDOUT))
         cli_fail(redis->call, CLI_FAILED,
-                 "Redis %s did not answer within %llu ms: is it stopped, or "
-                 "busy? --timeout waits longer",
+                 "Redis %s did not answer within %llu ms: is it stopped, "
+                 "paused or busy? --timeout waits longer",
                  redis->address->text,
                  (unsigned long long)redis->call->timeout_ms);
+    if (c->err == REDIS_ERR_EOF ||
+        (c->err == REDIS_ERR_IO && (errno == EPIPE || errno == ECONNRESET)))
+        fail_closed(redis);
     cli_fail(redis->call, CLI_FAILED,
              "Redis %s cannot be asked: %s: does it run there?",
              redis->address->text, c->errstr);
@@ -70,6 +123,8 @@ static void check_login(struct cli_redis *redis, struct shed_reply *reply)
 {
     const char *error = shed_reply_error(reply);
 
+    if (error != NULL && strstr(error, TOO_MANY) != NULL)
+        (void)cli_redis_check(redis, reply, "the connection");
     if (error != NULL)
         cli_fail(redis->call, CLI_FAILED,
                  "Redis %s refuses the login: %.*s: check user and password of "
@@ -206,18 +261,15 @@ struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *words)
 struct shed_reply *cli_redis_check(struct cli_redis *redis,
                                    struct shed_reply *reply, const char *what)
 {
-    const char *error = shed_reply_error(reply), *advice = "";
+    const char *error = shed_reply_error(reply);
 
     if (error == NULL)
         return reply;
-    if (shed_reply_is_no_primary(reply))
-        advice = ": it is a replica; ask the primary";
-    else if (strncmp(error, "MOVED", 5) == 0)
-        advice = ": it is a node of a cluster; ask the one that has the key";
-    else if (shed_reply_code(reply) == SHED_EDENIED)
-        advice = ": see 'snowshed doctor' for what to grant";
     cli_fail(redis->call, CLI_FAILED, "Redis %s refuses %s: %s%s",
-             redis->address->text, what, error, advice);
+             redis->address->text, what, error,
+             shed_reply_is_no_primary(reply)
+                 ? ": it is a replica; ask the primary"
+                 : advice_for(error));
 }
 
 uint64_t cli_redis_clock_ms(const struct shed_reply *time)

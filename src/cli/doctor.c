@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "cli/latency.h"
 #include "cli/text.h"
+#include "cli/writes.h"
 
 #define PINGS 20
 #define FINDINGS_MAX 32
@@ -40,9 +41,12 @@ struct facts {
     struct shed_reply *info;
     const char *text; /* of INFO, "" if it is refused */
     bool has_info;
+    bool has_latency, has_clock; /* else PING, or TIME, is refused */
     struct cli_latency latency;
     long long clock_off_ms; /* the server's is ahead by so much */
-    char tracking[128];     /* why CLIENT TRACKING is refused, or "" */
+    bool saves_nothing;     /* false: it does, or we may not see */
+    struct cli_writes writes;
+    char tracking[128]; /* why CLIENT TRACKING is refused, or "" */
     struct shed_error cache_rights, lock_rights;
 };
 
@@ -81,13 +85,40 @@ static const char *uri_of(const struct cli_call *call)
 static void read_clock(struct doctor *d)
 {
     uint64_t before_ms = shed_wall_ms(), after_ms;
-    struct shed_reply *time =
-        cli_redis_check(d->redis, cli_redis_ask(d->redis, "TIME"), "TIME");
+    struct shed_reply *time = cli_redis_ask(d->redis, "TIME");
 
     after_ms = shed_wall_ms();
+    d->facts.has_clock = shed_reply_error(time) == NULL;
     d->facts.clock_off_ms = (long long)cli_redis_clock_ms(time) -
                             (long long)(before_ms + (after_ms - before_ms) / 2);
     shed_reply_free(time);
+}
+
+static void read_latency(struct doctor *d)
+{
+    struct shed_reply *reply = cli_redis_ask(d->redis, "PING");
+
+    d->facts.has_latency = shed_reply_error(reply) == NULL;
+    shed_reply_free(reply);
+    if (d->facts.has_latency)
+        cli_latency_measure(d->redis, PINGS, &d->facts.latency);
+}
+
+/* INFO says whether there is an append-only file, but not whether snapshots are
+ * made. */
+static void read_saves(struct doctor *d)
+{
+    struct shed_reply *reply = cli_redis_ask(d->redis, "CONFIG GET save");
+    size_t size = 1;
+
+    d->facts.saves_nothing =
+        shed_reply_bytes(shed_reply_at(reply, 1), &size) != NULL && size == 0;
+    shed_reply_free(reply);
+}
+
+static const char *cache_of(const struct cli_call *call)
+{
+    return call->cache != NULL ? call->cache : NAME_DEFAULT;
 }
 
 static void read_tracking(struct doctor *d)
@@ -113,10 +144,8 @@ static void read_rights(struct doctor *d)
     options.connect_timeout_ms = options.command_timeout_ms = call->timeout_ms;
     if (shed_client_open(uri_of(call), &options, &client, &err) != SHED_OK)
         cli_fail(call, CLI_FAILED, "%s", err.reason);
-    (void)!shed_client_probe(
-        client, SHED_USE_CACHE,
-        shed_str(call->cache != NULL ? call->cache : NAME_DEFAULT),
-        call->timeout_ms, &d->facts.cache_rights);
+    (void)!shed_client_probe(client, SHED_USE_CACHE, shed_str(cache_of(call)),
+                             call->timeout_ms, &d->facts.cache_rights);
     (void)!shed_client_probe(
         client, SHED_USE_LOCK,
         shed_str(call->lock != NULL ? call->lock : NAME_DEFAULT),
@@ -134,10 +163,12 @@ static void read_facts(struct doctor *d)
     f->has_info = f->text != NULL;
     if (!f->has_info)
         f->text = "";
-    cli_latency_measure(d->redis, PINGS, &f->latency);
+    read_latency(d);
     read_clock(d);
+    read_saves(d);
     read_tracking(d);
     read_rights(d);
+    cli_writes_read(d->redis, d->call, cache_of(d->call), &f->writes);
 }
 
 /* The value of a line "name:value" of INFO, cut to fit; "" without one. */
@@ -221,7 +252,10 @@ static void check_role(struct doctor *d)
 static void check_rights(struct doctor *d, const char *subject,
                          const struct shed_error *rights, const char *option)
 {
-    if (rights->code == SHED_OK)
+    if (is(&d->facts, "role", "slave"))
+        find(d, subject, NOTE, "Only the primary is asked for them.",
+             "Give its address.", "not known");
+    else if (rights->code == SHED_OK)
         find(d, subject, OK, "", "", "all there");
     else if (rights->code == SHED_EDENIED)
         find(d, subject, PROBLEM,
@@ -230,7 +264,17 @@ static void check_rights(struct doctor *d, const char *subject,
              option, "%s", rights->reason);
     else
         find(d, subject, PROBLEM, "The library cannot use it.",
-             "See the reason.", "%s", rights->reason);
+             "Begin with this, and call again.", "%s", rights->reason);
+}
+
+static void check_writes(struct doctor *d)
+{
+    const struct cli_writes *w = &d->facts.writes;
+
+    if (w->error[0] != '\0')
+        find(d, "writes", PROBLEM, w->means, w->advice, "%s", w->error);
+    else if (d->facts.cache_rights.code != SHED_EDENIED)
+        find(d, "writes", OK, "", "", "taken");
 }
 
 static void check_tracking(struct doctor *d)
@@ -244,7 +288,7 @@ static void check_tracking(struct doctor *d)
              "&__redis__:invalidate; a proxy must pass them.",
              "%s", d->facts.tracking);
     else
-        find(d, "tracking", OK, "", "", "granted; %lld keys are tracked now",
+        find(d, "tracking", OK, "", "", "granted; keys tracked now: %lld",
              keys);
 }
 
@@ -264,9 +308,14 @@ static void check_eviction(struct doctor *d)
              "killed, and all is lost at once.",
              "Set maxmemory.", "%s used, no limit",
              cli_size(size, (uint64_t)used));
+    else if (percent >= FULL_PERCENT && strcmp(policy, "noeviction") != 0)
+        find(d, "memory", NOTE,
+             "It makes room by evicting entries, which costs loads.",
+             "If the hit ratio suffers, raise maxmemory.",
+             "%lld %% of maxmemory used", percent);
     else if (percent >= FULL_PERCENT)
         find(d, "memory", WARNING,
-             "When it is full, entries are not stored, or others are evicted.",
+             "When it is full, nothing more is stored, and no lock is given.",
              "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is "
              "large.",
              "%lld %% of maxmemory used", percent);
@@ -293,7 +342,8 @@ static void check_persistence(struct doctor *d)
     if (is(&d->facts, "rdb_last_bgsave_status", "err") ||
         (has_aof && is(&d->facts, "aof_last_write_status", "err")))
         find(d, "persistence", PROBLEM,
-             "Redis refuses writes: entries are not stored, locks not given.",
+             "Redis refuses writes until a save succeeds, unless "
+             "stop-writes-on-bgsave-error is no.",
              "See its log: most often the disk is full. Then BGSAVE.",
              "the last save failed");
     else if (fork_us > FORK_US)
@@ -302,6 +352,13 @@ static void check_persistence(struct doctor *d)
              "Save on a replica, or use less memory per server; look at "
              "transparent huge pages.",
              "the last save stopped it for %lld ms", fork_us / US_PER_MS);
+    else if (!has_aof && d->facts.saves_nothing)
+        find(d, "persistence", NOTE,
+             "After a restart Redis is empty: locks are gone, and the cache is "
+             "filled again by a bounded number of loads.",
+             "Where a lock guards data, use the fencing guard; its numbers "
+             "survive by the clock. appendonly yes keeps more.",
+             "none: no snapshots, no append-only file");
     else if (!has_aof)
         find(d, "persistence", NOTE,
              "After a crash what was written since the last save is gone: "
@@ -317,7 +374,10 @@ static void check_clock(struct doctor *d)
 {
     long long off = d->facts.clock_off_ms;
 
-    if (llabs(off) > CLOCK_OFF_MS)
+    if (!d->facts.has_clock)
+        find(d, "clock", PROBLEM, "The library needs it for leases and ages.",
+             "Grant +time.", "not known: TIME is refused");
+    else if (llabs(off) > CLOCK_OFF_MS)
         find(d, "clock", WARNING,
              "Leases and ages are by the server's clock, and are right; "
              "TIMESTAMP locks and the times in logs are not.",
@@ -331,7 +391,11 @@ static void check_latency(struct doctor *d)
 {
     const struct cli_latency *l = &d->facts.latency;
 
-    if (l->median_ms > SLOW_MEDIAN_MS || l->slowest_ms > SLOW_WORST_MS)
+    if (!d->facts.has_latency)
+        find(d, "latency", PROBLEM,
+             "The library needs PING to notice a dead connection.",
+             "Grant +ping.", "not known: PING is refused");
+    else if (l->median_ms > SLOW_MEDIAN_MS || l->slowest_ms > SLOW_WORST_MS)
         find(d, "latency", WARNING,
              "A hit costs that much, and a call with a short deadline fails.",
              "Move closer; look for slow commands (SLOWLOG GET), swapping, or "
@@ -376,6 +440,7 @@ static void judge(struct doctor *d)
     check_rights(d, "lock rights", &d->facts.lock_rights,
                  "Grant these (ACL SETUSER), or check another name with "
                  "--lock NAME.");
+    check_writes(d);
     check_tracking(d);
     check_eviction(d);
     check_persistence(d);
@@ -389,15 +454,22 @@ static void judge(struct doctor *d)
 static const char *const level_names[] = {
     [OK] = "ok", [NOTE] = "note", [WARNING] = "warning", [PROBLEM] = "problem"};
 
+enum { MEANS_COLUMN = 9, TO_DO_COLUMN = 16, IS_COLUMN = 23 };
+
 static void print_findings(const struct doctor *d)
 {
     for (size_t i = 0; i < d->count; i++) {
         const struct finding *f = &d->findings[i];
+        char *is = cli_escape(f->is, strlen(f->is));
         printf("%-8s %-13s ", level_names[f->level], f->subject);
-        cli_print_escaped(stdout, f->is, strlen(f->is), SIZE_MAX);
-        (void)putchar('\n');
-        if (f->level != OK)
-            printf("         %s\n         To do: %s\n", f->means, f->advice);
+        cli_print_wrapped(is, IS_COLUMN, IS_COLUMN);
+        free(is);
+        if (f->level == OK)
+            continue;
+        printf("%*s", MEANS_COLUMN, "");
+        cli_print_wrapped(f->means, MEANS_COLUMN, MEANS_COLUMN);
+        printf("%*sTo do: ", MEANS_COLUMN, "");
+        cli_print_wrapped(f->advice, TO_DO_COLUMN, MEANS_COLUMN);
     }
 }
 
@@ -413,10 +485,14 @@ static json_t *findings_json(const struct doctor *d)
         cli_json_set_bytes(object, "is", f->is, strlen(f->is));
         json_array_append_new(list, object);
     }
-    return json_pack("{s:s, s:o, s:o, s:I}", "server", cli_redis_name(d->redis),
+    return json_pack("{s:s, s:o, s:o, s:o}", "server", cli_redis_name(d->redis),
                      "findings", list, "latency",
-                     cli_latency_json(&d->facts.latency), "clock_off_ms",
-                     (json_int_t)d->facts.clock_off_ms);
+                     d->facts.has_latency ? cli_latency_json(&d->facts.latency)
+                                          : json_null(),
+                     "clock_off_ms",
+                     d->facts.has_clock
+                         ? json_integer((json_int_t)d->facts.clock_off_ms)
+                         : json_null());
 }
 
 int cli_doctor(struct cli_call *call)

@@ -1,8 +1,11 @@
 /* get, why, ttl: one key, and what it means. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/entry_view.h"
 #include "cli/text.h"
+#include "cli/writes.h"
 
 /* How often a waiter looks at the key at the slowest, ms: until then the lease
  * of a process that is gone is not replaced. */
@@ -84,7 +87,7 @@ int cli_ttl(struct cli_call *call)
  * that lasts if nobody does anything, -1 where it has no end. */
 struct verdict {
     const char *would;
-    char text[256];
+    char text[1024];
     long long for_ms;
     bool is_answered;
 };
@@ -197,22 +200,59 @@ static void judge(const struct cli_entry *e, struct verdict *v)
     }
 }
 
+/* A caller that has to take the lease, or to take it over, cannot while Redis
+ * refuses writes. */
+static void consider_writes(const struct cli_writes *writes, struct verdict *v)
+{
+    if (writes->error[0] == '\0' ||
+        (strcmp(v->would, "load") != 0 && strcmp(v->would, "take over") != 0))
+        return;
+    if (writes->is_silent)
+        v->would = "wait";
+    (void)snprintf(
+        v->text, sizeof(v->text), "%s (%s). %s To do: %s",
+        writes->is_silent
+            ? "It would wait until its deadline: Redis does not answer writes"
+            : "It would load without a lease, as every process does for itself "
+              "now, or fail, as the cache's policy says: Redis refuses writes",
+        writes->error, writes->means, writes->advice);
+}
+
+static json_t *verdict_json(const struct verdict *v,
+                            const struct cli_writes *writes,
+                            const struct cli_entry *entry)
+{
+    return json_pack("{s:s, s:s, s:b, s:o, s:o, s:o}", "would", v->would,
+                     "text", v->text, "is_answered", (int)v->is_answered,
+                     "for_ms", cli_json_ms(v->for_ms), "writes_refused",
+                     writes->error[0] != '\0' ? json_string(writes->error)
+                                              : json_null(),
+                     "entry", cli_entry_json(entry));
+}
+
 int cli_why(struct cli_call *call)
 {
+    struct cli_redis *redis;
     struct cli_key key;
     struct cli_entry entry;
+    struct cli_writes writes;
     struct verdict v;
+    char *text;
 
-    read_words(call, &key, &entry);
+    cli_key_init(&key, call, call->words[0], call->words[1]);
+    redis = cli_redis_open(call, NULL);
+    cli_entry_read(redis, &key, &entry);
+    cli_writes_read(redis, call, call->words[0], &writes);
+    cli_redis_close(redis);
     judge(&entry, &v);
+    consider_writes(&writes, &v);
     if (call->is_json) {
-        cli_json_print(call, json_pack("{s:s, s:s, s:b, s:o, s:o}", "would",
-                                       v.would, "text", v.text, "is_answered",
-                                       (int)v.is_answered, "for_ms",
-                                       cli_json_ms(v.for_ms), "entry",
-                                       cli_entry_json(&entry)));
+        cli_json_print(call, verdict_json(&v, &writes, &entry));
     } else {
-        printf("%s\n\n", v.text);
+        text = cli_escape(v.text, strlen(v.text));
+        cli_print_wrapped(text, 0, 0);
+        free(text);
+        (void)putchar('\n');
         cli_entry_print(&entry);
     }
     cli_entry_free(&entry);

@@ -231,7 +231,11 @@ struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms)
     struct pollfd ready = {.fd = redis->context->fd, .events = POLLIN};
     void *reply = NULL;
     uint64_t end_ms = shed_deadline_ms(shed_now_ms(), ms);
+    int is_sent = 0;
 
+    while (!is_sent)
+        if (redisBufferWrite(redis->context, &is_sent) != REDIS_OK)
+            fail(redis);
     for (;;) {
         uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
         if (redisGetReplyFromReader(redis->context, &reply) != REDIS_OK)

@@ -25,7 +25,7 @@ void cli_redis_send_words(struct cli_redis *redis, const char *words);
 /* The next answer, which may be an error; a reply to be freed, never NULL. */
 struct shed_reply *cli_redis_hear(struct cli_redis *redis);
 
-/* The same for at most ms, of pushes: NULL when nothing has come by then. */
+/* The same for at most ms, as of pushes: NULL when nothing has come by then. */
 struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms);
 
 /* One command and its answer. words are separated by single spaces. */

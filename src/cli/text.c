@@ -10,6 +10,7 @@
 
 #define MS_PER_S 1000
 #define HEX_BASE 16
+#define COLUMNS 80
 
 static bool is_plain(unsigned char c)
 {
@@ -30,6 +31,24 @@ void cli_print_escaped(FILE *out, const void *bytes, size_t size, size_t limit)
     }
     if (size > limit)
         (void)fputs("...", out);
+}
+
+void cli_print_wrapped(const char *text, size_t column, size_t indent)
+{
+    for (const char *at = text; *at != '\0';) {
+        size_t size = strcspn(at, " ");
+        if (at != text && column + 1 + size > COLUMNS) {
+            printf("\n%*s", (int)indent, "");
+            column = indent;
+        } else if (at != text) {
+            (void)putchar(' ');
+            column++;
+        }
+        printf("%.*s", (int)size, at);
+        column += size;
+        at += size + strspn(at + size, " ");
+    }
+    (void)putchar('\n');
 }
 
 char *cli_escape(const void *bytes, size_t size)

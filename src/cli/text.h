@@ -17,7 +17,12 @@
  * bytes "..." follows. */
 void cli_print_escaped(FILE *out, const void *bytes, size_t size, size_t limit);
 
-/* The same as a text to be freed, whole. */
+/* Print a text that is printable ASCII, from a column on, and a newline: lines
+ * are broken at spaces, so that they have at most 80 columns, and further lines
+ * begin at the column indent. */
+void cli_print_wrapped(const char *text, size_t column, size_t indent);
+
+/* Bytes as cli_print_escaped writes them, whole, as a text to be freed. */
 char *cli_escape(const void *bytes, size_t size);
 
 /* Undo it, in place. Returns: the size; SIZE_MAX where a backslash is followed

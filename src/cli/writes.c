@@ -1,0 +1,76 @@
+/*
+ * Asking whether Redis takes writes: SETRANGE of nothing, at a key that does
+ * not exist, is checked as any other write, and does not make the key.
+ */
+#include "cli/writes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* As the probe of rights (client/probe.c) calls it. */
+#define PROBE_KEY ":{snowshed:probe}"
+
+static const struct {
+    const char *word, *means, *advice;
+} table[] = {
+    {"OOM",
+     "It is full: what is loaded is not stored, so every miss costs a query, "
+     "and no lock is given.",
+     "Raise maxmemory, or make room; 'snowshed scan' shows what is large."},
+    {"MISCONF",
+     "It could not save its data: entries are not stored, locks not given, "
+     "and invalidations fail.",
+     "See its log: most often the disk is full. Then BGSAVE."},
+    {"NOREPLICAS",
+     "Fewer replicas are connected than min-replicas-to-write wants: entries "
+     "are not stored, locks not given, and invalidations fail.",
+     "Bring the replicas back, or lower min-replicas-to-write."},
+    {"READONLY", "It is a replica: snowshed does not use it.",
+     "Give the address of the primary."},
+    {"", "Entries are not stored, locks not given, and invalidations fail.",
+     "See the reason, and Redis's log."}};
+
+static void explain(struct cli_writes *out)
+{
+    size_t i = 0;
+
+    while (strncmp(out->error, table[i].word, strlen(table[i].word)) != 0)
+        i++;
+    out->means = table[i].means;
+    out->advice = table[i].advice;
+}
+
+void cli_writes_read(struct cli_redis *redis, const struct cli_call *call,
+                     const char *cache, struct cli_writes *out)
+{
+    char key[SHED_NAME_MAX_BYTES + sizeof(PROBE_KEY)];
+    struct shed_args args = {0};
+    struct shed_reply *reply;
+    const char *error;
+
+    *out = (struct cli_writes){.means = "", .advice = ""};
+    (void)snprintf(key, sizeof(key), "%.*s" PROBE_KEY, SHED_NAME_MAX_BYTES,
+                   cache);
+    shed_args_add_text(&args, "SETRANGE");
+    shed_args_add_text(&args, key);
+    shed_args_add_text(&args, "0");
+    shed_args_add_text(&args, "");
+    cli_redis_send(redis, &args);
+    reply = cli_redis_hear_for(redis, call->timeout_ms);
+    error = shed_reply_error(reply);
+    if (reply == NULL) {
+        out->is_silent = true;
+        (void)snprintf(out->error, sizeof(out->error),
+                       "no answer within %llu ms",
+                       (unsigned long long)call->timeout_ms);
+        out->means = "Writes wait, though reads are answered: it is paused "
+                     "(CLIENT PAUSE, a failover), or busy.";
+        out->advice = "CLIENT UNPAUSE, or wait for the failover to end.";
+    } else if (error != NULL && shed_reply_code(reply) != SHED_EDENIED &&
+               strncmp(error, "MOVED", 5) != 0 &&
+               strncmp(error, "WRONGTYPE", 9) != 0) {
+        (void)snprintf(out->error, sizeof(out->error), "%s", error);
+        explain(out);
+    }
+    shed_reply_free(reply);
+}

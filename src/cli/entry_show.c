@@ -6,6 +6,7 @@
 #include "cli/text.h"
 
 /* A terminal is no place for a payload of megabytes; --raw prints it all. */
+#define BEGINNING_BYTES 64
 #define PAYLOAD_SHOWN_BYTES 1024
 
 const char *cli_kind_name(enum cli_kind kind)
@@ -122,6 +123,31 @@ static bool is_decoded(const struct cli_entry *e)
            e->kind == CLI_LEASE || e->kind == CLI_FAILURE;
 }
 
+/* An entry of any version of the library. */
+static bool is_ours(const struct cli_entry *e)
+{
+    return e->kind != CLI_FOREIGN || e->format >= 0;
+}
+
+/* By its first bytes an operator may know whose it is. They fill one line. */
+static void print_beginning(const struct cli_entry *e)
+{
+    size_t size = 0, shown = 0, width = 0;
+    const char *bytes = shed_reply_bytes(e->reply, &size);
+
+    for (; shown < size; shown++) {
+        bool is_plain = bytes[shown] >= ' ' && bytes[shown] <= '~';
+        width += is_plain ? 1 : strlen("\\xNN");
+        if (width > BEGINNING_BYTES)
+            break;
+    }
+    if (size == 0)
+        return;
+    cli_field("bytes");
+    cli_print_escaped(stdout, bytes, size, shown);
+    (void)putchar('\n');
+}
+
 void cli_entry_print(const struct cli_entry *e)
 {
     char text[CLI_TEXT_BYTES];
@@ -130,8 +156,11 @@ void cli_entry_print(const struct cli_entry *e)
     if (e->kind == CLI_FOREIGN && e->format >= 0)
         cli_line("format", "%d", e->format);
     if (e->kind != CLI_NONE && e->kind != CLI_OTHER)
-        cli_line("size", "%s with the header", cli_size(text, e->size));
+        cli_line("size", "%s%s", cli_size(text, e->size),
+                 is_ours(e) ? " with the header" : "");
     print_ttl(e);
+    if (e->kind == CLI_FOREIGN || e->kind == CLI_DAMAGED)
+        print_beginning(e);
     if (!is_decoded(e))
         return;
     print_times(e);
@@ -216,6 +245,15 @@ static void add_header(json_t *object, const struct cli_entry *e)
         add_payload(object, e);
 }
 
+static void add_beginning(json_t *object, const struct cli_entry *e)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(e->reply, &size);
+
+    cli_json_set_bytes(object, "begins", bytes,
+                       size < BEGINNING_BYTES ? size : BEGINNING_BYTES);
+}
+
 json_t *cli_entry_json(const struct cli_entry *e)
 {
     json_t *object = json_object();
@@ -231,6 +269,8 @@ json_t *cli_entry_json(const struct cli_entry *e)
         json_object_set_new(object, "format", json_integer(e->format));
     if (e->kind != CLI_NONE && e->kind != CLI_OTHER)
         json_object_set_new(object, "size", json_integer((json_int_t)e->size));
+    if (e->kind == CLI_FOREIGN || e->kind == CLI_DAMAGED)
+        add_beginning(object, e);
     if (e->refresh_pttl != -2)
         json_object_set_new(object, "refresh_left_ms",
                             cli_json_ms(e->refresh_pttl));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/entry_view.h"
 #include "cli/text.h"
 #include "cli/walk.h"
 
@@ -11,6 +12,7 @@
 #define LARGEST_DEFAULT 10
 #define NO_TTL_SHOWN 10
 #define BAR_WIDTH 30
+#define FORMATS 256 /* a byte tells it */
 #define LAST_OF_HEADER "63"
 
 /* Ages of rows. */
@@ -36,6 +38,8 @@ struct census {
     uint64_t count[CLI_KINDS], bytes[CLI_KINDS];
     uint64_t age[AGES];
     uint64_t stale, refreshes;
+    uint64_t others;           /* keys that begin so, and are none of a cache */
+    uint64_t formats[FORMATS]; /* unknown ones, by their number */
     uint64_t without_ttl;
     char *no_ttl[NO_TTL_SHOWN]; /* the first of them, escaped */
     struct sized *largest;      /* in descending order */
@@ -112,6 +116,14 @@ static void count_ttl(struct census *c, const char *key, size_t size,
     c->without_ttl++;
 }
 
+static void count_format(struct census *c, const char *head, size_t size)
+{
+    int format = shed_entry_format(head, size);
+
+    if (format >= 0)
+        c->formats[format]++;
+}
+
 /* head, length and pttl are three replies, of moments close to each other: what
  * has gone or grown between them is not counted as anything. */
 static void count_key(struct census *c, const char *key, size_t size,
@@ -131,12 +143,22 @@ static void count_key(struct census *c, const char *key, size_t size,
         kind = kind_of(bytes, (uint64_t)all, &entry);
     else if (bytes != NULL)
         return;
+    if (kind == CLI_FOREIGN)
+        count_format(c, bytes, head_size);
     c->count[kind]++;
     c->bytes[kind] += all > 0 ? (uint64_t)all : 0;
     if (kind == CLI_VALUE || kind == CLI_NEGATIVE)
         count_age(c, &entry);
     count_ttl(c, key, size, pttl);
     keep_if_large(c, key, size, all > 0 ? (uint64_t)all : 0);
+}
+
+/* NAME:{KEY}, and not NAME:{a}b, which another program may have made. */
+static bool is_entry(const struct census *c, const char *key, size_t size)
+{
+    struct cli_key parsed;
+
+    return cli_key_parse(&parsed, c->call->words[0], key, size);
 }
 
 static bool is_refresh(const char *key, size_t size)
@@ -181,6 +203,8 @@ static void count_page(struct census *c, const struct shed_reply *keys)
         struct shed_reply *pttl = hear_any(c);
         if (is_refresh(key, size))
             c->refreshes++;
+        else if (!is_entry(c, key, size))
+            c->others++;
         else
             count_key(c, key, size, head, length, shed_reply_integer(pttl));
         shed_reply_free(head);
@@ -200,6 +224,24 @@ static const char *const kind_words[CLI_KINDS] = {
     [CLI_DAMAGED] = "damaged", [CLI_FOREIGN] = "foreign",
     [CLI_OTHER] = "no strings"};
 
+static void print_formats(const struct census *c)
+{
+    for (size_t i = 0; i < FORMATS; i++)
+        if (c->formats[i] > 0)
+            printf("  of format %-2zu %12" PRIu64 "\n", i, c->formats[i]);
+}
+
+/* What is no entry, but was met. */
+static void print_others(const struct census *c)
+{
+    if (c->refreshes > 0)
+        printf("%-14s %12" PRIu64 "\n", "refreshes", c->refreshes);
+    if (c->others > 0)
+        printf("%-14s %12" PRIu64
+               " %14s  begin alike, but are no keys of a cache\n",
+               "other keys", c->others, "");
+}
+
 static void print_ages(const struct census *c)
 {
     uint64_t most = 1;
@@ -208,7 +250,8 @@ static void print_ages(const struct census *c)
         most = c->age[i] > most ? c->age[i] : most;
     printf("\nAges of rows and negative entries\n");
     for (size_t i = 0; i < AGES; i++)
-        printf("  %-14s %10" PRIu64 "  %.*s\n", ages[i].name, c->age[i],
+        printf("  %-14s %10" PRIu64 "%s%.*s\n", ages[i].name, c->age[i],
+               c->age[i] > 0 ? "  " : "",
                (int)((c->age[i] * BAR_WIDTH + most - 1) / most),
                "##############################");
     if (c->stale > 0)
@@ -228,8 +271,8 @@ static void print_largest(const struct census *c)
 static void print_without_ttl(const struct census *c)
 {
     printf("\nKeys that never expire: %" PRIu64 "%s\n", c->without_ttl,
-           c->without_ttl > 0 ? ". The library makes none: find out who does, "
-                                "and invalidate them"
+           c->without_ttl > 0 ? ". The library makes none: find out\nwho does, "
+                                "and remove them with 'snowshed invalidate':"
                               : "");
     for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
         printf("  %s\n", c->no_ttl[i]);
@@ -244,8 +287,8 @@ static void print_census(const struct census *c, uint64_t sum)
         if (kind_words[i] != NULL && (c->count[i] > 0 || i <= CLI_FAILURE))
             printf("%-14s %12" PRIu64 " %14s\n", kind_words[i], c->count[i],
                    cli_size(text, c->bytes[i]));
-    if (c->refreshes > 0)
-        printf("%-14s %12" PRIu64 "\n", "refreshes", c->refreshes);
+    print_formats(c);
+    print_others(c);
     if (sum == 0)
         return;
     print_ages(c);
@@ -254,6 +297,18 @@ static void print_census(const struct census *c, uint64_t sum)
 }
 
 /* -------------------------------------------------------------------- JSON */
+
+static json_t *formats_json(const struct census *c)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < FORMATS; i++)
+        if (c->formats[i] > 0)
+            json_array_append_new(list, json_pack("{s:i, s:I}", "format",
+                                                  (int)i, "count",
+                                                  (json_int_t)c->formats[i]));
+    return list;
+}
 
 static json_t *census_json(const struct census *c)
 {
@@ -280,9 +335,11 @@ static json_t *census_json(const struct census *c)
                                         (json_int_t)c->largest[i].size));
     for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
         json_array_append_new(no_ttl, json_string(c->no_ttl[i]));
-    return json_pack("{s:s, s:o, s:I, s:o, s:I, s:o, s:I, s:o}", "cache",
-                     c->call->words[0], "types", types, "refreshes",
-                     (json_int_t)c->refreshes, "ages", histogram, "stale",
+    return json_pack("{s:s, s:o, s:o, s:I, s:I, s:o, s:I, s:o, s:I, s:o}",
+                     "cache", c->call->words[0], "types", types,
+                     "unknown_formats", formats_json(c), "refreshes",
+                     (json_int_t)c->refreshes, "other_keys",
+                     (json_int_t)c->others, "ages", histogram, "stale",
                      (json_int_t)c->stale, "largest", largest, "without_ttl",
                      (json_int_t)c->without_ttl, "without_ttl_escaped", no_ttl);
 }

@@ -184,8 +184,8 @@ static void print_text(const struct top *t)
         printf("\nBy Redis's counter of uses (OBJECT FREQ): logarithmic, at "
                "most 255, decaying.\n");
     else
-        printf("\nIn how many of %" PRIu64 " seconds each was used (OBJECT "
-               "IDLETIME). Keys that are used\neach second cannot be told "
+        printf("\nSeconds, of %" PRIu64 ", in which each was used (OBJECT "
+               "IDLETIME). Keys that are used each\nsecond cannot be told "
                "apart; an LFU maxmemory-policy would count uses.\n",
                t->looks);
 }

@@ -63,7 +63,13 @@ static void print_left(const struct cli_lock *lock)
 
     if (lock->state == CLI_LOCK_FREE)
         return;
-    if (lock->pttl >= 0)
+    if (lock->stamp_ms > lock->now_ms)
+        cli_line("left", "%s by its stamp, unless it is renewed",
+                 cli_duration(text, lock->stamp_ms - lock->now_ms));
+    else if (lock->stamp_ms > 0)
+        cli_line("left", "none: over by its stamp for %s; the next takes it",
+                 cli_duration(text, lock->now_ms - lock->stamp_ms));
+    else if (lock->pttl >= 0)
         cli_line("left", "%s, unless it is renewed",
                  cli_duration(text, (uint64_t)lock->pttl));
     else
@@ -98,8 +104,9 @@ static void print_waiters(const struct cli_lock *lock)
         const struct cli_waiter *w = &lock->waiters[i];
         cli_field("");
         cli_print_escaped(stdout, w->process, sizeof(w->process), SIZE_MAX);
-        printf("  for %s of %s\n", cli_duration(waited, waited_ms(lock, w)),
-               cli_duration(limit, w->wait_ms));
+        printf("  for %s of %s%s\n", cli_duration(waited, waited_ms(lock, w)),
+               cli_duration(limit, w->wait_ms),
+               w->life == CLI_GONE ? "; its process is gone" : "");
     }
     if (lock->queued > CLI_QUEUE_SHOWN)
         cli_line("", "...");
@@ -120,6 +127,12 @@ static void print_lock(const struct cli_lock *lock)
 
 /* -------------------------------------------------------------------- JSON */
 
+static json_t *life_json(enum cli_life life)
+{
+    return life == CLI_LIFE_UNKNOWN ? json_null()
+                                    : json_boolean(life == CLI_ALIVE);
+}
+
 static json_t *holder_json(const struct cli_lock *lock)
 {
     char hex[2 * SHED_TOKEN_BYTES + 1];
@@ -132,10 +145,7 @@ static json_t *holder_json(const struct cli_lock *lock)
     else
         cli_json_set_bytes(holder, "process", lock->process,
                            SHED_PROCESS_BYTES);
-    json_object_set_new(holder, "is_alive",
-                        lock->life == CLI_LIFE_UNKNOWN
-                            ? json_null()
-                            : json_boolean(lock->life == CLI_ALIVE));
+    json_object_set_new(holder, "is_alive", life_json(lock->life));
     return holder;
 }
 
@@ -147,6 +157,7 @@ static json_t *queue_json(const struct cli_lock *lock)
         const struct cli_waiter *w = &lock->waiters[i];
         json_t *waiter = json_object();
         cli_json_set_bytes(waiter, "process", w->process, sizeof(w->process));
+        json_object_set_new(waiter, "is_alive", life_json(w->life));
         json_object_set_new(waiter, "waited_ms",
                             json_integer((json_int_t)waited_ms(lock, w)));
         json_object_set_new(waiter, "limit_ms",
@@ -169,6 +180,9 @@ static json_t *lock_json(const struct cli_lock *lock)
                         lock->state == CLI_LOCK_HELD ? holder_json(lock)
                                                      : json_null());
     json_object_set_new(object, "left_ms", cli_json_ms(lock->pttl));
+    json_object_set_new(
+        object, "stamp_ms",
+        cli_json_ms(lock->stamp_ms > 0 ? (long long)lock->stamp_ms : -1));
     json_object_set_new(object, "number",
                         lock->number > 0 ? json_integer(lock->number)
                                          : json_null());

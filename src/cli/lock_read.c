@@ -12,6 +12,7 @@
 #define MEMBER_BYTES (SHED_TOKEN_BYTES + SHED_PROCESS_BYTES)
 
 #define US_PER_MS 1000
+#define MS_PER_S 1000
 
 static bool is_number(const char *bytes, size_t size)
 {
@@ -21,6 +22,19 @@ static bool is_number(const char *bytes, size_t size)
 static bool is_blank(const char *process)
 {
     return process[0] == ' ';
+}
+
+/* TIMESTAMP counts in ms, or in seconds. A number that is a date in neither is
+ * another client's token. */
+static uint64_t stamp_of(const char *text)
+{
+    const uint64_t earliest_ms = 1000000000000; /* the year 2001 */
+    const uint64_t latest_ms = 253402300799999; /* the end of the year 9999 */
+    uint64_t number = strtoull(text, NULL, 10);
+
+    if (number < earliest_ms && number <= UINT64_MAX / MS_PER_S)
+        number *= MS_PER_S;
+    return number >= earliest_ms && number <= latest_ms ? number : 0;
 }
 
 static void judge(struct cli_lock *lock)
@@ -41,6 +55,7 @@ static void judge(struct cli_lock *lock)
         lock->state = CLI_LOCK_UNKNOWN;
     } else {
         lock->state = is_number(bytes, size) ? CLI_LOCK_STAMP : CLI_LOCK_TEXT;
+        lock->stamp_ms = lock->state == CLI_LOCK_STAMP ? stamp_of(bytes) : 0;
     }
 }
 
@@ -150,6 +165,14 @@ static void read_life(struct cli_redis *redis, struct cli_lock *lock)
     shed_reply_free(info);
 }
 
+static void read_waiters(struct cli_redis *redis, struct cli_lock *lock)
+{
+    for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
+        if (!is_blank(lock->waiters[i].process))
+            lock->waiters[i].life =
+                cli_ask_life(redis, lock->waiters[i].process);
+}
+
 void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,
                    bool is_exact, struct cli_lock *lock)
 {
@@ -169,6 +192,7 @@ void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,
     cli_redis_send_words(redis, "TIME");
     hear_around(redis, lock);
     read_life(redis, lock);
+    read_waiters(redis, lock);
 }
 
 void cli_lock_free(struct cli_lock *lock)

@@ -24,6 +24,7 @@ struct cli_waiter {
     char process[SHED_PROCESS_BYTES]; /* blanks: it is not known */
     uint64_t since_ms;                /* of the server's clock */
     uint64_t wait_ms;                 /* how long it said that it waits */
+    enum cli_life life;
 };
 
 struct cli_lock {
@@ -40,6 +41,8 @@ struct cli_lock {
     const char *process, *run;
     enum cli_life life;
     bool is_restarted; /* the server, since the record was written */
+    /* of STAMP: until when, by some host's clock; 0: the number is no time */
+    uint64_t stamp_ms;
     long long pttl;
     long long number; /* the last fencing number given; 0: none */
     long long queued;

@@ -296,10 +296,21 @@ static struct shed_value *try_get(struct shed_cache *cache,
     return read_reply(cache, key, reply, &use, code, err);
 }
 
-static enum shed_code timed_out(struct shed_error *err)
+static enum shed_code timed_out(enum shed_awaited awaited,
+                                struct shed_error *err)
 {
+    static const char *const waits[] = {
+        [SHED_AWAITS_REDIS] = "for Redis to answer",
+        [SHED_AWAITS_HOLDER] = "for a load of the key by another process",
+        [SHED_AWAITS_QUEUE] =
+            "in the source's queue, behind other loads (see its max_loads)",
+        [SHED_AWAITS_LOAD] =
+            "for a load of the key by this process, which goes on",
+    };
+
     return shed_fail(err, SHED_ETIMEDOUT,
-                     "the deadline passed before the value was there");
+                     "the deadline passed while the call waited %s",
+                     waits[awaited]);
 }
 
 static enum shed_code get_slow(struct shed_cache *cache,
@@ -320,7 +331,7 @@ static enum shed_code get_slow(struct shed_cache *cache,
     shed_flights_start(cache->flights, starts);
     if (!shed_latch_wait(&latch, deadline_ms)) {
         if (shed_flights_leave(cache->flights, &caller)) {
-            code = timed_out(err);
+            code = timed_out(caller.awaited, err);
             goto done;
         }
         (void)shed_latch_wait(&latch,
@@ -496,7 +507,7 @@ static void leave_many(struct shed_cache *cache, struct batch *b,
         if (caller->latch == NULL ||
             !shed_flights_leave(cache->flights, caller))
             continue;
-        caller->code = timed_out(&caller->error);
+        caller->code = timed_out(caller->awaited, &caller->error);
         shed_latch_count_down(latch, 1);
     }
     (void)shed_latch_wait(latch, UINT64_MAX);

@@ -170,11 +170,13 @@ static void settle(struct shed_job *job, struct shed_loaded *loaded)
     shed_reactor_post(task->flights->client->reactor, &task->post);
 }
 
-static void begin(struct shed_job *job)
+static void begin_load(struct shed_job *job, bool is_first)
 {
     struct task *task = shed_container_of(job, struct task, job);
 
-    shed_count(&task->flights->counters->loads_begun, 1);
+    if (is_first)
+        shed_count(&task->flights->counters->loads_begun, 1);
+    atomic_store(&task->waiters.awaited, SHED_AWAITS_LOAD);
 }
 
 /* Returns: false if the source refused. */
@@ -191,7 +193,8 @@ static bool start_load(struct task *task, uint64_t request)
             shed_deadline_ms(shed_now_ms(), fs->policy.load_timeout_ms),
         .value_limit_bytes = (size_t)fs->options.value_limit_bytes,
         .settle = settle,
-        .begin = begin};
+        .begin = begin_load};
+    atomic_store(&task->waiters.awaited, SHED_AWAITS_QUEUE);
     if (shed_source_queue(fs->source, &task->job, &task->exchange.error) !=
         SHED_OK)
         return false;
@@ -277,6 +280,20 @@ static void note_unpublished(const struct task *task)
                            why->reason);
 }
 
+/* While the source has it, that is noted where it is queued and begun. A waiter
+ * looks in Redis from time to time, which is not what it waits for. */
+static void note_awaited(struct task *task)
+{
+    const struct shed_flight *f = &task->flight;
+    bool has_holder = (f->state == SHED_FLIGHT_WAITING ||
+                       f->state == SHED_FLIGHT_ACQUIRING) &&
+                      f->waits > 0 && f->troubles == 0;
+
+    if (f->state != SHED_FLIGHT_LOADING)
+        atomic_store(&task->waiters.awaited,
+                     has_holder ? SHED_AWAITS_HOLDER : SHED_AWAITS_REDIS);
+}
+
 static void drive(struct task *task, struct shed_flight_event event)
 {
     const struct shed_flight_event none = {.type = SHED_EV_START};
@@ -299,6 +316,7 @@ static void drive(struct task *task, struct shed_flight_event event)
         if (act.answer == SHED_ANSWER_UNPUBLISHED &&
             event.type != SHED_EV_INVALIDATED)
             note_unpublished(task);
+        note_awaited(task);
         perform(task, &act, &next);
         event = next;
         again = next.type != SHED_EV_START ||

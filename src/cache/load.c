@@ -280,6 +280,8 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
             *late = job;
             continue;
         }
+        if (job->begin != NULL)
+            job->begin(job, load->count == 0);
         load->jobs[load->count++] = job;
         if (job->deadline_ms > last_ms)
             last_ms = job->deadline_ms;
@@ -315,8 +317,6 @@ static void run_batch(struct shed_source *s, struct shed_load *load,
                       "the load waited in the queue until its deadline");
     }
     load->start_us = shed_now_us();
-    if (load->count > 0 && load->jobs[0]->begin != NULL)
-        load->jobs[0]->begin(load->jobs[0]);
     if (load->count > 0)
         s->load(s->user, thread, load);
     else

@@ -30,9 +30,9 @@ struct shed_job {
                                  fails with SHED_ETIMEDOUT */
     size_t value_limit_bytes; /* a longer value fails with SHED_ETOOBIG */
     void (*settle)(struct shed_job *job, struct shed_loaded *loaded);
-    /* Called for the first job of a batch when its load begins, on the thread
-     * of that load; may be NULL. */
-    void (*begin)(struct shed_job *job);
+    /* Called when a load begins that the job is part of, with a lock held;
+     * is_first for one job of each load. May be NULL. */
+    void (*begin)(struct shed_job *job, bool is_first);
     /* the queue's */
     struct shed_job *next;
 };

@@ -161,6 +161,7 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller)
         *at = caller->next;
         if (caller->next == NULL)
             waiters->last = at;
+        caller->awaited = atomic_load(&waiters->awaited);
     }
     pthread_mutex_unlock(&shard->mu);
     return waiters != NULL;

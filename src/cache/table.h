@@ -9,6 +9,7 @@
 #ifndef SHED_TABLE_H
 #define SHED_TABLE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +21,14 @@
 struct shed_table;
 struct shed_waiters;
 
+/* What a flight waits for: the reason that a caller gets at its deadline. */
+enum shed_awaited {
+    SHED_AWAITS_REDIS,  /* a connection, or the answer to a command */
+    SHED_AWAITS_HOLDER, /* another flight has the lease, and loads */
+    SHED_AWAITS_QUEUE,  /* the source has too much to do */
+    SHED_AWAITS_LOAD    /* the source is loading it */
+};
+
 struct shed_caller {
     struct shed_latch *latch; /* set by the caller; counted down by 1 with the
                                  answer */
@@ -27,6 +36,7 @@ struct shed_caller {
     enum shed_code code;
     struct shed_value *value;
     struct shed_error error;
+    enum shed_awaited awaited; /* by the flight, when the caller left */
     /* the table's, under the shard's mu */
     size_t shard;
     struct shed_waiters *waiters; /* NULL once taken */
@@ -39,6 +49,8 @@ struct shed_waiters {
     /* set at creation */
     const char *key;
     size_t key_size;
+    /* atomic, set by what drives the flight */
+    _Atomic enum shed_awaited awaited;
     /* under the shard's mu */
     struct shed_waiters *next; /* in the chain */
     bool is_detached;          /* nobody may join any more */
@@ -66,8 +78,8 @@ bool shed_table_insert(struct shed_table *table, struct shed_waiters *waiters,
                        struct shed_caller *caller);
 
 /* Leave the flight. Returns: true if caller was still waiting, and is out of
- * it; false: it is answered, or is about to be: its latch is counted down
- * soon. */
+ * it: its awaited is set; false: it is answered, or is about to be: its latch
+ * is counted down soon. */
 bool shed_table_leave(struct shed_table *table, struct shed_caller *caller);
 
 /* The number of the newest caller that waits, 0 for none. */

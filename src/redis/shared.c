@@ -457,7 +457,8 @@ static enum shed_code conclude(struct shed_request *me, struct shed_error *err)
     if (me->outcome == OUTCOME_LOST)
         return shed_fail(err, me->error.code, "%s", me->error.reason);
     return shed_fail(err, SHED_ETIMEDOUT,
-                     "the deadline passed before Redis answered");
+                     "the deadline passed while the call waited for Redis to "
+                     "answer");
 }
 
 /* A connection that was left, or on which something came while nobody asked, is

@@ -1,0 +1,142 @@
+/* A call that ends at its deadline says what it waited for. Each case is set up
+ * so that the wait cannot end; the calls before that may wait for less. */
+#include <string.h>
+
+#include "support/fixture.h"
+
+static struct fixture fixture;
+
+/* Whether a get that has no time ends with such a reason. */
+static bool waits_for(struct shed_cache *cache, const char *key,
+                      const char *what)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err;
+
+    ck_assert_int_eq(shed_get(cache, shed_str(key), 1, &value, &err),
+                     SHED_ETIMEDOUT);
+    ck_assert_ptr_nonnull(strstr(err.reason, "the deadline passed"));
+    return strstr(err.reason, what) != NULL;
+}
+
+/* The same for several. They ask Redis first, which can take all the time, so
+ * each call has more than the one before. */
+static bool many_wait_for(struct shed_cache *cache, const char *key,
+                          const char *what)
+{
+    static uint64_t timeout_ms = 1;
+    struct shed_item item = {.key = shed_str(key)};
+    struct shed_error err;
+
+    ck_assert_int_eq(shed_get_many(cache, &item, 1, timeout_ms++, &err),
+                     SHED_ETIMEDOUT);
+    return strstr(err.reason, what) != NULL;
+}
+
+static void up_loading(struct getter *getter, const char *key)
+{
+    table_hold(&fixture.table);
+    getter_start(getter, fixture.cache, key);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+}
+
+static void finish(struct getter *getter, const char *text)
+{
+    table_release(&fixture.table);
+    getter_join(getter);
+    ck_assert_int_eq(getter->code, SHED_OK);
+    check_text(getter->value, text);
+    shed_value_unref(getter->value);
+}
+
+START_TEST(the_reason_is_a_load_of_this_process)
+{
+    struct getter getter = {0};
+
+    fixture_up(&fixture);
+    up_loading(&getter, "k");
+    WAIT_FOR(
+        waits_for(fixture.cache, "k", "a load of the key by this process"));
+    WAIT_FOR(many_wait_for(fixture.cache, "k", "a load of the key by this"));
+    finish(&getter, "k@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(the_reason_is_the_queue_of_the_source)
+{
+    struct getter first = {0}, queued = {0};
+
+    fixture_init(&fixture);
+    fixture.source_options.max_loads = 1;
+    fixture_open(&fixture);
+    up_loading(&first, "a");
+    getter_start(&queued, fixture.cache, "b");
+    WAIT_FOR(waits_for(fixture.cache, "b", "the source's queue"));
+    ck_assert(waits_for(fixture.cache, "a", "a load of the key by this"));
+    finish(&first, "a@1");
+    finish(&queued, "b@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The lease is looked at again and again; that is not what is waited for. */
+START_TEST(the_reason_is_a_load_of_another_process)
+{
+    enum { CALLS = 200 };
+    struct getter getter = {0}, waiter = {0};
+    struct peer peer;
+
+    fixture_up(&fixture);
+    peer_open(&peer, &fixture);
+    up_loading(&getter, "k");
+    getter_start(&waiter, peer.cache, "k");
+    WAIT_FOR(waits_for(peer.cache, "k", "a load of the key by another"));
+    for (int i = 0; i < CALLS; i++)
+        ck_assert(waits_for(peer.cache, "k", "a load of the key by another"));
+    finish(&getter, "k@1");
+    finish(&waiter, "k@1");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(the_reason_is_redis_when_it_is_silent)
+{
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_freeze(&fixture.server);
+    WAIT_FOR(waits_for(fixture.cache, "k", "for Redis to answer"));
+    server_thaw(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The load is done, and cannot be published. */
+START_TEST(the_reason_is_redis_after_a_load)
+{
+    struct getter getter = {0};
+
+    fixture_up(&fixture);
+    up_loading(&getter, "k");
+    server_freeze(&fixture.server);
+    table_release(&fixture.table);
+    WAIT_FOR(waits_for(fixture.cache, "k", "for Redis to answer"));
+    server_thaw(&fixture.server);
+    finish(&getter, "k@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("deadlines");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, the_reason_is_a_load_of_this_process);
+    tcase_add_test(tc, the_reason_is_the_queue_of_the_source);
+    tcase_add_test(tc, the_reason_is_a_load_of_another_process);
+    tcase_add_test(tc, the_reason_is_redis_when_it_is_silent);
+    tcase_add_test(tc, the_reason_is_redis_after_a_load);
+    return run_tests("deadlines", tc);
+}

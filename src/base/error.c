@@ -118,3 +118,14 @@ enum shed_code shed_check_range(uint64_t value, uint64_t lo, uint64_t hi,
                      "%s is %" PRIu64 ", must be in [%" PRIu64 ", %" PRIu64 "]",
                      what, value, lo, hi);
 }
+
+enum shed_code shed_check_ranges(const struct shed_range *ranges, size_t count,
+                                 struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = shed_check_range(ranges[i].value, ranges[i].lo, ranges[i].hi,
+                                ranges[i].what, err);
+    return code;
+}

@@ -42,4 +42,13 @@ SHED_MUST_CHECK enum shed_code shed_check_range(uint64_t value, uint64_t lo,
                                                 uint64_t hi, const char *what,
                                                 struct shed_error *err);
 
+/* The same for several; the first that is wrong is the answer. */
+struct shed_range {
+    uint64_t value, lo, hi;
+    const char *what;
+};
+SHED_MUST_CHECK enum shed_code
+shed_check_ranges(const struct shed_range *ranges, size_t count,
+                  struct shed_error *err);
+
 #endif

@@ -44,10 +44,13 @@ enum shed_code shed_thread_check_call(struct shed_error *err)
                      "make it from a thread of your own");
 }
 
-void shed_thread_close(void *(*close)(void *handle), void *handle)
+void shed_thread_close(unsigned kinds, void *(*close)(void *handle),
+                       void *handle)
 {
     pthread_t thread;
 
-    if (shed_thread_start(&thread, close, handle) == 0)
+    if (!shed_thread_is(kinds))
+        (void)close(handle);
+    else if (shed_thread_start(&thread, close, handle) == 0)
         (void)pthread_detach(thread);
 }

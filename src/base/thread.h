@@ -31,8 +31,10 @@ bool shed_thread_is(unsigned kinds);
  * nothing moves until the call has returned. */
 SHED_MUST_CHECK enum shed_code shed_thread_check_call(struct shed_error *err);
 
-/* Close a handle on a thread of its own, because the calling thread must not
- * wait for it. Without a thread for it, the handle stays open. */
-void shed_thread_close(void *(*close)(void *handle), void *handle);
+/* Close a handle: here, or, if this thread is of one of these kinds and must
+ * not wait for it, on a thread that is started for it. If none can be, the
+ * handle stays open. */
+void shed_thread_close(unsigned kinds, void *(*close)(void *handle),
+                       void *handle);
 
 #endif

@@ -219,13 +219,10 @@ static void *close_cache(void *handle)
 
 void shed_cache_close(struct shed_cache *cache)
 {
-    if (cache == NULL)
-        return;
     /* a flight may wait for what this thread does next */
-    if (shed_thread_is(SHED_THREAD_LOOP | SHED_THREAD_LOADER))
-        shed_thread_close(close_cache, cache);
-    else
-        (void)close_cache(cache);
+    if (cache != NULL)
+        shed_thread_close(SHED_THREAD_LOOP | SHED_THREAD_LOADER, close_cache,
+                          cache);
 }
 
 /* -------------------------------------------------------------- the gets */
@@ -588,43 +585,4 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
     code = conclude(cache, &b, err);
     destroy_batch(&b);
     return code;
-}
-
-/* -------------------------------------------------------------- statistics */
-
-enum shed_code shed_stats_read(const struct shed_cache *cache,
-                               struct shed_stats *out, size_t size,
-                               struct shed_error *err)
-{
-    struct shed_stats all;
-    enum shed_code code =
-        shed_stats_check("shed_stats_read", cache, out, size, sizeof(all), err);
-
-    if (code != SHED_OK)
-        return code;
-    shed_counters_read(&cache->counters, &all);
-    memcpy(out, &all, size);
-    return SHED_OK;
-}
-
-static struct shed_subject subject(const void *list, size_t i)
-{
-    const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
-    struct shed_source_state source = shed_source_look(cache->source);
-
-    return (struct shed_subject){.name = cache->name,
-                                 .name_size = strlen(cache->name),
-                                 .counters = &cache->counters,
-                                 .redis_up = shed_client_is_up(cache->client),
-                                 .source_loads = source.loads,
-                                 .source_loads_limit = source.loads_limit,
-                                 .source_queue_keys = source.queued,
-                                 .source_queue_limit_keys = source.queue_limit};
-}
-
-size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,
-                             char *buffer, size_t capacity)
-{
-    return shed_stats_text(subject, (const void *)caches, count, buffer,
-                           capacity);
 }

@@ -475,22 +475,15 @@ SHED_CHECK_OPTIONS(shed_source_options);
 static enum shed_code check_options(const struct shed_source_options *o,
                                     struct shed_error *err)
 {
-    enum shed_code code =
-        shed_check_range(o->max_loads, 1, LOADS_MAX, "source max_loads", err);
+    const struct shed_range ranges[] = {
+        {o->max_loads, 1, LOADS_MAX, "source max_loads"},
+        {o->max_batch, 1, BATCH_MAX, "source max_batch"},
+        {o->batch_wait_ms, 0, BATCH_WAIT_MAX_MS, "source batch_wait_ms"},
+        {o->queue_limit, 1, QUEUE_MAX, "source queue_limit"},
+        {o->load_timeout_ms, 1, TIMEOUT_MAX_MS, "source load_timeout_ms"},
+    };
 
-    if (code == SHED_OK)
-        code = shed_check_range(o->max_batch, 1, BATCH_MAX, "source max_batch",
-                                err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->batch_wait_ms, 0, BATCH_WAIT_MAX_MS,
-                                "source batch_wait_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->queue_limit, 1, QUEUE_MAX,
-                                "source queue_limit", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->load_timeout_ms, 1, TIMEOUT_MAX_MS,
-                                "source load_timeout_ms", err);
-    return code;
+    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 }
 
 /* Make the lock and its condition variables. Returns: 0, or an errno. */
@@ -601,12 +594,8 @@ void shed_source_unref(struct shed_source *s)
     assert(s->refs > 0);
     is_last = --s->refs == 0;
     pthread_mutex_unlock(&s->mu);
-    if (!is_last)
-        return;
-    if (shed_thread_is(SHED_THREAD_LOOP | SHED_THREAD_LOADER))
-        shed_thread_close(end_source, s);
-    else
-        (void)end_source(s);
+    if (is_last)
+        shed_thread_close(SHED_THREAD_LOOP | SHED_THREAD_LOADER, end_source, s);
 }
 
 void shed_source_close(struct shed_source *source)

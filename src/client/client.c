@@ -290,13 +290,9 @@ static void *close_last(void *client)
 
 void shed_client_unref(struct shed_client *client)
 {
-    if (client == NULL || atomic_fetch_sub(&client->holds, 1) != 1)
-        return;
     /* a reactor cannot wait for its own end */
-    if (shed_thread_is(SHED_THREAD_LOOP))
-        shed_thread_close(close_last, client);
-    else
-        destroy(client);
+    if (client != NULL && atomic_fetch_sub(&client->holds, 1) == 1)
+        shed_thread_close(SHED_THREAD_LOOP, close_last, client);
 }
 
 void shed_client_close(struct shed_client *client)

@@ -194,13 +194,9 @@ static void *close_lock(void *handle)
 
 void shed_lock_close(struct shed_lock *l)
 {
-    if (l == NULL)
-        return;
     /* the engine needs this thread, to release what is held */
-    if (shed_thread_is(SHED_THREAD_LOOP))
-        shed_thread_close(close_lock, l);
-    else
-        (void)close_lock(l);
+    if (l != NULL)
+        shed_thread_close(SHED_THREAD_LOOP, close_lock, l);
 }
 
 /* --------------------------------------------------------------- the calls */

@@ -79,11 +79,14 @@ static void *note_thread(void *handle)
     return NULL;
 }
 
-START_TEST(a_handle_is_closed_on_another_thread)
+START_TEST(only_the_program_s_threads_close_a_handle_themselves)
 {
-    _Atomic(pthread_t) closer = pthread_self();
+    _Atomic(pthread_t) closer = 0;
 
-    shed_thread_close(note_thread, &closer);
+    shed_thread_close(SHED_THREAD_LOOP, note_thread, &closer);
+    ck_assert(pthread_equal(atomic_load(&closer), pthread_self()));
+    shed_thread_mark(SHED_THREAD_LOOP);
+    shed_thread_close(SHED_THREAD_LOOP, note_thread, &closer);
     WAIT_FOR(!pthread_equal(atomic_load(&closer), pthread_self()));
 }
 END_TEST
@@ -98,6 +101,6 @@ int main(void)
     tcase_add_test(tc, a_loader_may_block);
     tcase_add_test(tc, a_reactor_may_not_block);
     tcase_add_test(tc, a_child_that_a_callback_forked_may_block);
-    tcase_add_test(tc, a_handle_is_closed_on_another_thread);
+    tcase_add_test(tc, only_the_program_s_threads_close_a_handle_themselves);
     return run_tests("thread", tc);
 }

@@ -1,0 +1,147 @@
+/* The answers of a load. Its invariant: a key has at most one answer, the last
+ * that was given. */
+#include "cache/load_batch.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/value.h"
+
+size_t shed_load_count(const struct shed_load *load)
+{
+    return load->count;
+}
+
+struct shed_bytes shed_load_key(const struct shed_load *load, size_t i)
+{
+    if (i >= load->count)
+        return shed_bytes(NULL, 0);
+    return shed_bytes(load->jobs[i]->key, load->jobs[i]->key_size);
+}
+
+uint64_t shed_load_remaining_ms(const struct shed_load *load)
+{
+    return shed_left_ms(load->deadline_ms, shed_now_ms());
+}
+
+static void answer(struct shed_load *load, size_t i, struct shed_value *value,
+                   const struct shed_error *error)
+{
+    struct shed_value *before;
+
+    pthread_mutex_lock(&load->mu);
+    before = load->answers[i].value;
+    load->answers[i].value = value;
+    if (error != NULL)
+        load->answers[i].error = *error;
+    pthread_mutex_unlock(&load->mu);
+    shed_value_unref(before);
+}
+
+static void answer_value(struct shed_load *load, size_t i, enum shed_kind kind,
+                         struct shed_bytes row)
+{
+    struct shed_value *value = NULL;
+    struct shed_error error;
+    size_t limit;
+
+    if (i >= load->count)
+        return;
+    limit = load->jobs[i]->value_limit_bytes;
+    if (row.size > limit) {
+        (void)shed_fail(&error, SHED_ETOOBIG,
+                        "the value has %zu bytes, the limit is %zu", row.size,
+                        limit);
+    } else {
+        value = shed_value_create(kind, SHED_ORIGIN_UNPUBLISHED, row.data,
+                                  row.size);
+        if (value == NULL)
+            (void)shed_fail_nomem(&error, "a loaded value");
+    }
+    answer(load, i, value, value == NULL ? &error : NULL);
+}
+
+void shed_load_value(struct shed_load *load, size_t i, struct shed_bytes row)
+{
+    answer_value(load, i, SHED_KIND_ROW, row);
+}
+
+void shed_load_null(struct shed_load *load, size_t i)
+{
+    answer_value(load, i, SHED_KIND_NULL, shed_bytes(NULL, 0));
+}
+
+void shed_load_absent(struct shed_load *load, size_t i)
+{
+    answer_value(load, i, SHED_KIND_ABSENT, shed_bytes(NULL, 0));
+}
+
+static void answer_failure(struct shed_load *load, size_t i,
+                           enum shed_code code, const char *reason)
+{
+    struct shed_error error;
+
+    if (i >= load->count)
+        return;
+    (void)shed_fail(&error, code, "%s",
+                    reason != NULL ? reason : "the source gave no reason");
+    answer(load, i, NULL, &error);
+}
+
+void shed_load_too_big(struct shed_load *load, size_t i, const char *reason)
+{
+    answer_failure(load, i, SHED_ETOOBIG, reason);
+}
+
+void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
+{
+    answer_failure(load, i, SHED_ESOURCE, reason);
+}
+
+/* An error is not absence: a key that was passed over has failed. */
+static void settle_answered(struct shed_load *load, size_t i, uint64_t cost_us)
+{
+    struct shed_loaded *loaded = &load->answers[i];
+
+    if (loaded->value == NULL && loaded->error.code == SHED_OK)
+        (void)shed_fail(&loaded->error, SHED_ESOURCE,
+                        "the source gave no answer for this key");
+    loaded->cost_us = cost_us;
+    loaded->batch_keys = i == 0 ? load->count : 0;
+    load->jobs[i]->settle(load->jobs[i], loaded);
+}
+
+void shed_load_settle(struct shed_load *load, uint64_t cost_us)
+{
+    for (size_t i = 0; i < load->count; i++)
+        settle_answered(load, i, cost_us);
+}
+
+/* -------------------------------------------------------- begin and end */
+
+struct shed_load *shed_load_create(struct shed_source *source, size_t capacity)
+{
+    struct shed_load *load = calloc(1, sizeof(*load));
+
+    if (load == NULL || pthread_mutex_init(&load->mu, NULL) != 0) {
+        free(load);
+        return NULL;
+    }
+    load->source = source;
+    load->jobs = calloc(capacity, sizeof(struct shed_job *));
+    load->answers = calloc(capacity, sizeof(*load->answers));
+    if (load->jobs == NULL || load->answers == NULL) {
+        shed_load_destroy(load);
+        return NULL;
+    }
+    return load;
+}
+
+void shed_load_destroy(struct shed_load *load)
+{
+    pthread_mutex_destroy(&load->mu);
+    free(load->answers);
+    free(load->jobs);
+    free(load);
+}

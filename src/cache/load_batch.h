@@ -1,0 +1,33 @@
+/*
+ * One load: a batch of jobs and the answers to them. A source makes it, the
+ * program's function answers it (the shed_load_ functions of snowshed.h), and
+ * the source settles it.
+ */
+#ifndef SHED_LOAD_BATCH_H
+#define SHED_LOAD_BATCH_H
+
+#include <pthread.h>
+
+#include "cache/load.h"
+
+struct shed_load {
+    struct shed_source *source;
+    size_t count;
+    struct shed_job **jobs;
+    uint64_t start_us;
+    uint64_t deadline_ms;
+
+    pthread_mutex_t mu;
+    /* under mu */
+    struct shed_loaded *answers; /* one per job; all zero: none yet */
+};
+
+/* A load without jobs yet. Returns: NULL when memory is out. */
+struct shed_load *shed_load_create(struct shed_source *source, size_t capacity);
+
+void shed_load_destroy(struct shed_load *load);
+
+/* Settle all jobs with their answers, once nobody answers any more. */
+void shed_load_settle(struct shed_load *load, uint64_t cost_us);
+
+#endif

@@ -36,8 +36,10 @@ extern "C" {
 /*
  * One client reports at most this many events of one kind in each second; a
  * kind's failures (outcome other than SHED_OK) are counted apart from its
- * successes. The rest are left out, and reported as one SHED_EVENT_SUPPRESSED
- * at the end of the second. Both on_event and on_log are limited in this way.
+ * successes, and so are those for which the line of another speaks (see
+ * LOAD_FINISHED). The rest are left out, and reported as one
+ * SHED_EVENT_SUPPRESSED at the end of the second. Both on_event and on_log are
+ * limited in this way.
  */
 #define SHED_EVENTS_PER_SECOND 20
 
@@ -56,7 +58,8 @@ enum shed_event_kind {
      * WARNING; ERROR with SHED_EDENIED. */
     SHED_EVENT_DISCONNECTED = 2,
     /* The source is done with a key. outcome: how; duration: how long the load
-     * of its batch took. WARNING if it failed. */
+     * of its batch took. WARNING if it failed: one line for all keys of a cache
+     * that failed for the same reason in one load. */
     SHED_EVENT_LOAD_FINISHED = 3,
     /* This process took over the load of a key whose loader was dead, or had
      * been silent for a lease. WARNING. */

@@ -139,10 +139,16 @@ static void tell_load(const struct task *task)
 {
     const struct shed_loaded *l = &task->loaded;
     bool has_failed = l->value == NULL;
+    const struct shed_event event = {
+        .kind = SHED_EVENT_LOAD_FINISHED,
+        .outcome = has_failed ? l->error.code : SHED_OK,
+        .name = task->flights->settings.name,
+        .key = task->exchange.user_key,
+        .duration_us = l->cost_us,
+        .reason = has_failed ? l->error.reason : NULL};
 
-    shed_flight_redis_tell(&task->exchange, SHED_EVENT_LOAD_FINISHED,
-                           has_failed ? l->error.code : SHED_OK, l->cost_us,
-                           has_failed ? l->error.reason : NULL);
+    shed_events_tell_of(task->flights->client->events, &event,
+                        has_failed ? l->failed_keys : 1);
 }
 
 static void on_loaded(struct shed_post *post)
@@ -192,6 +198,7 @@ static bool start_load(struct task *task, uint64_t request)
         .deadline_ms =
             shed_deadline_ms(shed_now_ms(), fs->policy.load_timeout_ms),
         .value_limit_bytes = (size_t)fs->options.value_limit_bytes,
+        .group = fs,
         .settle = settle,
         .begin = begin_load};
     atomic_store(&task->waiters.awaited, SHED_AWAITS_QUEUE);
@@ -203,11 +210,9 @@ static bool start_load(struct task *task, uint64_t request)
     return true;
 }
 
-static void wake_source(void *arg)
+static void wake_source(void *flights)
 {
-    struct shed_flights *fs = arg;
-
-    shed_source_wake(fs->source);
+    shed_source_wake(((struct shed_flights *)flights)->source);
 }
 
 /* --------------------------------------------------------------- the drive */
@@ -280,14 +285,14 @@ static void note_unpublished(const struct task *task)
                            why->reason);
 }
 
-/* While the source has it, that is noted where it is queued and begun. A waiter
+/* What the source does is noted where the load is queued and begun. A waiter
  * looks in Redis from time to time, which is not what it waits for. */
 static void note_awaited(struct task *task)
 {
     const struct shed_flight *f = &task->flight;
-    bool has_holder = (f->state == SHED_FLIGHT_WAITING ||
-                       f->state == SHED_FLIGHT_ACQUIRING) &&
-                      f->waits > 0 && f->troubles == 0;
+    bool is_asking =
+        f->state == SHED_FLIGHT_WAITING || f->state == SHED_FLIGHT_ACQUIRING;
+    bool has_holder = is_asking && f->waits > 0 && f->troubles == 0;
 
     if (f->state != SHED_FLIGHT_LOADING)
         atomic_store(&task->waiters.awaited,

@@ -114,7 +114,7 @@ static struct shed_job *pop_locked(struct shed_source *s)
 static void settle_failed(struct shed_job *job, enum shed_code code,
                           const char *why)
 {
-    struct shed_loaded loaded = {0};
+    struct shed_loaded loaded = {.failed_keys = 1};
 
     (void)shed_fail(&loaded.error, code, "%s", why);
     job->settle(job, &loaded);

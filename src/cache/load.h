@@ -16,10 +16,12 @@ struct shed_loaded {
      * origin SHED_ORIGIN_UNPUBLISHED; NULL: failed as error says */
     struct shed_value *value;
     struct shed_error error;
-    uint64_t cost_us;  /* how long the load took */
-    size_t batch_keys; /* in the first job of a batch: its size; in the others
-                          0, so that a load is counted once; also 0 if the job
-                          was never passed to a load */
+    uint64_t cost_us;   /* how long the load took */
+    size_t batch_keys;  /* in the first job of a batch: its size; in the others
+                           0, so that a load is counted once; also 0 if the job
+                           was never passed to a load */
+    size_t failed_keys; /* in the first of the keys that failed alike in one
+                           load: how many they are; in the others 0 */
 };
 
 struct shed_job {
@@ -29,6 +31,7 @@ struct shed_job {
     uint64_t deadline_ms;     /* shed_now_ms; a job that is still queued then
                                  fails with SHED_ETIMEDOUT */
     size_t value_limit_bytes; /* a longer value fails with SHED_ETOOBIG */
+    const void *group;        /* jobs of different ones do not fail alike */
     void (*settle)(struct shed_job *job, struct shed_loaded *loaded);
     /* Called when a load begins that the job is part of, with a lock held;
      * is_first for one job of each load. May be NULL. */

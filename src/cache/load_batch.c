@@ -2,7 +2,9 @@
  * that was given. */
 #include "cache/load_batch.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -100,22 +102,54 @@ void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
 }
 
 /* An error is not absence: a key that was passed over has failed. */
-static void settle_answered(struct shed_load *load, size_t i, uint64_t cost_us)
+static void fail_unanswered(struct shed_load *load)
 {
-    struct shed_loaded *loaded = &load->answers[i];
+    for (size_t i = 0; i < load->count; i++) {
+        struct shed_loaded *l = &load->answers[i];
+        if (l->value == NULL && l->error.code == SHED_OK)
+            (void)shed_fail(&l->error, SHED_ESOURCE,
+                            "the source gave no answer for this key");
+    }
+}
 
-    if (loaded->value == NULL && loaded->error.code == SHED_OK)
-        (void)shed_fail(&loaded->error, SHED_ESOURCE,
-                        "the source gave no answer for this key");
-    loaded->cost_us = cost_us;
-    loaded->batch_keys = i == 0 ? load->count : 0;
-    load->jobs[i]->settle(load->jobs[i], loaded);
+/* A query fails for one reason, and rarely do its rows for a few. */
+#define REASONS_MAX 4
+
+static bool are_alike(const struct shed_load *load, size_t i, size_t j)
+{
+    const struct shed_error *a = &load->answers[i].error;
+    const struct shed_error *b = &load->answers[j].error;
+
+    return load->jobs[i]->group == load->jobs[j]->group && a->code == b->code &&
+           strcmp(a->reason, b->reason) == 0;
+}
+
+/* Count the failures for each reason, so that one line can tell of them all. */
+static void count_failures(struct shed_load *load)
+{
+    size_t first[REASONS_MAX], reasons = 0;
+
+    for (size_t i = 0; i < load->count; i++) {
+        size_t r = 0;
+        if (load->answers[i].value != NULL)
+            continue;
+        while (r < reasons && !are_alike(load, first[r], i))
+            r++;
+        if (r == reasons && r < REASONS_MAX)
+            first[reasons++] = i;
+        load->answers[r < reasons ? first[r] : i].failed_keys++;
+    }
 }
 
 void shed_load_settle(struct shed_load *load, uint64_t cost_us)
 {
-    for (size_t i = 0; i < load->count; i++)
-        settle_answered(load, i, cost_us);
+    fail_unanswered(load);
+    count_failures(load);
+    for (size_t i = 0; i < load->count; i++) {
+        load->answers[i].cost_us = cost_us;
+        load->answers[i].batch_keys = i == 0 ? load->count : 0;
+        load->jobs[i]->settle(load->jobs[i], &load->answers[i]);
+    }
 }
 
 /* -------------------------------------------------------- begin and end */

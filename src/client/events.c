@@ -53,7 +53,11 @@ static const struct kind {
     [SHED_EVENT_LOCK_LOST] = {"lock lost", SHED_LOG_WARNING, SHED_LOG_WARNING},
 };
 
-enum { KINDS = sizeof(kinds) / sizeof(*kinds), OUTCOMES = 2 };
+/* What is counted apart: an event that is no line because another speaks for it
+ * must not keep one from the log. */
+enum class { CLASS_OK, CLASS_TROUBLE, CLASS_SPOKEN_FOR, CLASSES };
+
+enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
 _Static_assert(KINDS == SHED_EVENT_LOCK_LOST + 1, "one row for each kind");
 
@@ -70,9 +74,9 @@ struct shed_events {
 
     pthread_mutex_t mu;
     /* under mu */
-    struct shed_limit limit[KINDS][OUTCOMES];
-    enum shed_code left_out[KINDS][OUTCOMES]; /* the outcome of the last */
-    bool is_summary_due;                      /* posted, or its timer runs */
+    struct shed_limit limit[KINDS][CLASSES];
+    enum shed_code left_out[KINDS][CLASSES]; /* the outcome of the last */
+    bool is_summary_due;                     /* posted, or its timer runs */
 
     /* reactor thread only */
     struct shed_timer *timer;
@@ -83,6 +87,7 @@ struct told {
     struct shed_post post;
     struct shed_events *events;
     struct shed_event event;
+    size_t keys;
     char bytes[];
 };
 
@@ -143,37 +148,43 @@ static size_t add_text(char *line, size_t at, const char *text)
     return at + size;
 }
 
-static void log_event(const struct shed_events *es, const struct shed_event *e)
+static void log_event(const struct shed_events *es, const struct shed_event *e,
+                      size_t keys)
 {
     int level = level_of(e->about, e->outcome);
-    char line[LINE_BYTES];
+    char line[LINE_BYTES], more[32] = "";
     size_t at = 0;
 
-    if (es->on_log == NULL || level == LOG_NEVER)
+    if (es->on_log == NULL || level == LOG_NEVER || keys == 0)
         return;
+    if (keys > 1)
+        (void)snprintf(more, sizeof(more), " and %zu more", keys - 1);
     at = add_text(line, at, words_of(e));
     if (e->name.size > 0)
         at = add_bytes(line, add_text(line, at, ": "), e->name);
     if (e->key.size > 0)
-        at = add_bytes(line, add_text(line, at, ", key "), e->key);
+        at = add_text(
+            line, add_bytes(line, add_text(line, at, ", key "), e->key), more);
     if (e->reason[0] != '\0')
         at = add_text(line, add_text(line, at, ": "), e->reason);
     line[at] = '\0';
     es->on_log(es->log_user, (enum shed_log_level)level, line);
 }
 
-static void call_hooks(const struct shed_events *es, const struct shed_event *e)
+static void call_hooks(const struct shed_events *es, const struct shed_event *e,
+                       size_t keys)
 {
     assert(shed_reactor_is_current(es->reactor));
     if (es->on_event != NULL)
         es->on_event(es->event_user, e);
-    log_event(es, e);
+    log_event(es, e, keys);
 }
 
 /* ------------------------------------------------------- what was left out */
 
 static void tell_left_out(const struct shed_events *es, size_t kind,
-                          enum shed_code outcome, uint64_t count)
+                          enum class class, enum shed_code outcome,
+                          uint64_t count)
 {
     char reason[SHED_REASON_BYTES];
     struct shed_event e = {.size = sizeof(e),
@@ -185,7 +196,7 @@ static void tell_left_out(const struct shed_events *es, size_t kind,
 
     (void)snprintf(reason, sizeof(reason), "%llu times \"%s\"",
                    (unsigned long long)count, kinds[kind].words);
-    call_hooks(es, &e);
+    call_hooks(es, &e, class != CLASS_SPOKEN_FOR);
 }
 
 static void tell_all_left_out(struct shed_events *es)
@@ -193,16 +204,16 @@ static void tell_all_left_out(struct shed_events *es)
     pthread_mutex_lock(&es->mu);
     es->is_summary_due = false;
     pthread_mutex_unlock(&es->mu);
-    for (size_t i = 0; i < (size_t)KINDS * OUTCOMES; i++) {
-        size_t kind = i / OUTCOMES, trouble = i % OUTCOMES;
+    for (size_t i = 0; i < (size_t)KINDS * CLASSES; i++) {
+        size_t kind = i / CLASSES, class = i % CLASSES;
         enum shed_code outcome;
         uint64_t count;
         pthread_mutex_lock(&es->mu);
-        count = shed_limit_take(&es->limit[kind][trouble]);
-        outcome = es->left_out[kind][trouble];
+        count = shed_limit_take(&es->limit[kind][class]);
+        outcome = es->left_out[kind][class];
         pthread_mutex_unlock(&es->mu);
         if (count > 0)
-            tell_left_out(es, kind, outcome, count);
+            tell_left_out(es, kind, (enum class) class, outcome, count);
     }
 }
 
@@ -222,14 +233,19 @@ static void set_summary_timer(struct shed_post *post)
 
 /* -------------------------------------------------------------- the events */
 
+static enum class class_of(const struct shed_event *e, size_t keys) {
+    if (keys == 0) return CLASS_SPOKEN_FOR;
+    return is_trouble(e->kind, e->outcome) ? CLASS_TROUBLE : CLASS_OK;
+}
+
 /* Count it against its limit, and if it is not to pass see to it that the
  * number is told. is_lost: it has passed, and there was no memory for it.
  * Returns: whether it passes. */
 static bool pass(struct shed_events *es, const struct shed_event *e,
-                 bool is_lost)
+                 size_t keys, bool is_lost)
 {
-    bool trouble = is_trouble(e->kind, e->outcome);
-    struct shed_limit *limit = &es->limit[e->kind][trouble];
+    enum class class = class_of(e, keys);
+    struct shed_limit *limit = &es->limit[e->kind][class];
     bool passes = false, is_first = false;
 
     pthread_mutex_lock(&es->mu);
@@ -238,7 +254,7 @@ static bool pass(struct shed_events *es, const struct shed_event *e,
     else
         passes = shed_limit_pass(limit, SHED_EVENTS_PER_SECOND, shed_now_ms());
     if (!passes) {
-        es->left_out[e->kind][trouble] = e->outcome;
+        es->left_out[e->kind][class] = e->outcome;
         is_first = !es->is_summary_due;
         es->is_summary_due = true;
     }
@@ -252,7 +268,7 @@ static void call_posted(struct shed_post *post)
 {
     struct told *t = shed_container_of(post, struct told, post);
 
-    call_hooks(t->events, &t->event);
+    call_hooks(t->events, &t->event, t->keys);
     free(t);
 }
 
@@ -290,18 +306,27 @@ static struct told *copy(struct shed_events *es, const struct shed_event *e)
     return t;
 }
 
-void shed_events_tell(struct shed_events *es, const struct shed_event *e)
+void shed_events_tell_of(struct shed_events *es, const struct shed_event *e,
+                         size_t keys)
 {
     struct told *t;
 
     assert((size_t)e->kind < KINDS && e->kind != SHED_EVENT_SUPPRESSED);
-    if (!shed_events_are_wanted(es, e->kind, e->outcome) || !pass(es, e, false))
+    if (!shed_events_are_wanted(es, e->kind, e->outcome) ||
+        (keys == 0 && es->on_event == NULL) || !pass(es, e, keys, false))
         return;
     t = copy(es, e);
-    if (t != NULL)
-        shed_reactor_post(es->reactor, &t->post);
-    else
-        (void)pass(es, e, true);
+    if (t == NULL) {
+        (void)pass(es, e, keys, true);
+        return;
+    }
+    t->keys = keys;
+    shed_reactor_post(es->reactor, &t->post);
+}
+
+void shed_events_tell(struct shed_events *es, const struct shed_event *e)
+{
+    shed_events_tell_of(es, e, 1);
 }
 
 /* ----------------------------------------------------------- begin and end */

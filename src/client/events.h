@@ -34,6 +34,12 @@ bool shed_events_are_wanted(const struct shed_events *events,
 void shed_events_tell(struct shed_events *events,
                       const struct shed_event *event);
 
+/* The same where several keys have one cause. In the log the first of them
+ * speaks for all: keys is how many; the others are no line: 0. Other events
+ * have 1. */
+void shed_events_tell_of(struct shed_events *events,
+                         const struct shed_event *event, size_t keys);
+
 /* Tell what is still to be told of what was left out, and end. Reactor thread;
  * what was told before has been posted, and is called before the reactor
  * stops. NULL is allowed. */

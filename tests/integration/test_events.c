@@ -130,6 +130,24 @@ static bool has_line(const char *words, enum shed_log_level level)
     return has;
 }
 
+/* How many of a kind were told, or told to have been left out. */
+static uint64_t accounted_for(enum shed_event_kind kind, uint64_t *singly)
+{
+    uint64_t sum = 0;
+
+    *singly = 0;
+    pthread_mutex_lock(&told.mu);
+    for (size_t i = 0; i < told.count; i++) {
+        const struct seen *e = &told.event[i];
+        if (e->about != kind)
+            continue;
+        sum += e->count;
+        *singly += e->kind == kind;
+    }
+    pthread_mutex_unlock(&told.mu);
+    return sum;
+}
+
 static void init(void)
 {
     fixture_init(&fixture);
@@ -215,6 +233,68 @@ START_TEST(a_failed_load_is_told_with_the_reason_of_the_source)
     WAIT_FOR(has_line("load failed: t, key fail1: the table is on fire",
                       SHED_LOG_WARNING));
     fixture_down(&fixture);
+}
+END_TEST
+
+/* More than may be told in a second. */
+enum { FAILING = 3 * SHED_EVENTS_PER_SECOND };
+
+static void *get_failing(void *unused)
+{
+    struct shed_item items[FAILING] = {0};
+    char text[FAILING][24];
+
+    (void)unused;
+    for (size_t i = 0; i < FAILING; i++) {
+        snprintf(text[i], sizeof(text[i]), "fail%zu", i);
+        items[i].key = shed_str(text[i]);
+    }
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, FAILING, 0, NULL),
+                     SHED_ESOURCE);
+    return NULL;
+}
+
+/* Keys that fail in a few loads: the first one that there is, and then all that
+ * have queued up behind it. */
+static void fail_many(void)
+{
+    pthread_t thread;
+
+    fixture.source_options.max_loads = 1;
+    fixture.cache_options.failure_ttl_ms = 60000;
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    ck_assert_int_eq(pthread_create(&thread, NULL, get_failing, NULL), 0);
+    WAIT_FOR(server_int(&fixture.server, "DBSIZE") == FAILING);
+    table_release(&fixture.table);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_uint_le(table_loads(&fixture.table), SHED_EVENTS_PER_SECOND);
+}
+
+START_TEST(a_query_that_fails_is_one_line_with_and_without_on_event)
+{
+    init();
+    if (_i == 1)
+        fixture.client_options.on_event = NULL;
+    fail_many();
+    fixture_down(&fixture);
+    ck_assert(has_line("load failed: t, key fail", SHED_LOG_WARNING));
+    ck_assert(has_line(" more: the table is on fire", SHED_LOG_WARNING));
+    ck_assert_uint_eq(told.lines - 1, /* connected */
+                      table_loads(&fixture.table));
+}
+END_TEST
+
+START_TEST(every_key_of_a_query_that_fails_is_an_event)
+{
+    uint64_t singly;
+
+    init();
+    fail_many();
+    fixture_down(&fixture);
+    ck_assert_uint_eq(accounted_for(SHED_EVENT_LOAD_FINISHED, &singly),
+                      FAILING);
+    ck_assert_uint_ge(singly, SHED_EVENTS_PER_SECOND);
 }
 END_TEST
 
@@ -510,24 +590,6 @@ static void invalidate_storm(void)
                      SHED_OK);
 }
 
-/* How many of a kind were told, or told to have been left out. */
-static uint64_t accounted_for(enum shed_event_kind kind, uint64_t *singly)
-{
-    uint64_t sum = 0;
-
-    *singly = 0;
-    pthread_mutex_lock(&told.mu);
-    for (size_t i = 0; i < told.count; i++) {
-        const struct seen *e = &told.event[i];
-        if (e->about != kind)
-            continue;
-        sum += e->count;
-        *singly += e->kind == kind;
-    }
-    pthread_mutex_unlock(&told.mu);
-    return sum;
-}
-
 START_TEST(a_storm_is_told_as_a_few_and_a_number)
 {
     uint64_t begin_ms, seconds, singly = 0;
@@ -634,6 +696,9 @@ int main(void)
     tcase_add_test(tc, connects_and_disconnects_are_told_with_their_reason);
     tcase_add_test(tc, a_load_is_told_with_its_key_and_duration);
     tcase_add_test(tc, a_failed_load_is_told_with_the_reason_of_the_source);
+    tcase_add_loop_test(
+        tc, a_query_that_fails_is_one_line_with_and_without_on_event, 0, 2);
+    tcase_add_test(tc, every_key_of_a_query_that_fails_is_an_event);
     tcase_add_test(tc, a_hit_is_no_event);
     tcase_add_test(tc, the_takeover_of_a_dead_loader_is_told);
     tcase_add_test(tc,

@@ -1,0 +1,103 @@
+/* load_batch: the first of the keys that failed alike tells how many they are.
+ */
+#include "cache/load_batch.h"
+
+#include <stdio.h>
+
+#include "support/testing.h"
+
+enum { KEYS = 12 };
+
+static struct shed_job jobs[KEYS];
+static struct shed_loaded settled[KEYS];
+static const int one_cache, another_cache;
+
+static void note(struct shed_job *job, struct shed_loaded *loaded)
+{
+    settled[job - jobs] = *loaded;
+}
+
+static struct shed_load *load_of(size_t count)
+{
+    struct shed_load *load = shed_load_create(NULL, KEYS);
+
+    ck_assert_ptr_nonnull(load);
+    for (size_t i = 0; i < count; i++) {
+        jobs[i] = (struct shed_job){
+            .value_limit_bytes = 10, .settle = note, .group = &one_cache};
+        load->jobs[load->count++] = &jobs[i];
+    }
+    return load;
+}
+
+static void settle(struct shed_load *load)
+{
+    shed_load_settle(load, 1);
+    shed_load_destroy(load);
+}
+
+static void expect_failed_keys(const size_t *expected, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        ck_assert_msg(settled[i].failed_keys == expected[i], "%zu: %zu", i,
+                      settled[i].failed_keys);
+        shed_value_unref(settled[i].value);
+    }
+}
+
+START_TEST(failures_are_counted_at_the_first_for_each_reason)
+{
+    const size_t expected[6] = {0, 3, 1, 0, 0, 0};
+    struct shed_load *load = load_of(6);
+
+    shed_load_value(load, 0, shed_str("row"));
+    shed_load_fail(load, 1, "the query failed");
+    shed_load_fail(load, 2, "this row is broken");
+    shed_load_fail(load, 3, "the query failed");
+    shed_load_absent(load, 4);
+    shed_load_fail(load, 5, "the query failed");
+    settle(load);
+    expect_failed_keys(expected, 6);
+}
+END_TEST
+
+/* The log of the other cache may be another one. */
+START_TEST(each_cache_has_a_first_failure)
+{
+    const size_t expected[4] = {2, 2, 0, 0};
+    struct shed_load *load = load_of(4);
+
+    jobs[1].group = jobs[3].group = &another_cache;
+    settle(load); /* none was answered */
+    expect_failed_keys(expected, 4);
+}
+END_TEST
+
+/* So that a load whose failures all differ costs no more than others. */
+START_TEST(failures_for_many_reasons_are_counted_singly)
+{
+    struct shed_load *load = load_of(KEYS);
+    char reason[16];
+
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(reason, sizeof(reason), "%u", (unsigned)i % (KEYS / 2));
+        shed_load_fail(load, i, reason);
+    }
+    settle(load);
+    ck_assert_uint_eq(settled[0].failed_keys, 2);
+    ck_assert_uint_eq(settled[KEYS / 2].failed_keys, 0);
+    ck_assert_uint_eq(settled[KEYS / 2 - 1].failed_keys, 1);
+    ck_assert_uint_eq(settled[KEYS - 1].failed_keys, 1);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("load_batch");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, failures_are_counted_at_the_first_for_each_reason);
+    tcase_add_test(tc, each_cache_has_a_first_failure);
+    tcase_add_test(tc, failures_for_many_reasons_are_counted_singly);
+    return run_tests("load_batch", tc);
+}

@@ -1,0 +1,329 @@
+/* The slots of sql/capacity.sql, from many connections at once. Needs
+ * SHED_TEST_MYSQL; CAPACITY_SQL is the path of the file. */
+#include <stdio.h>
+#include <string.h>
+
+#include "mysql/uri.h"
+#include "support/mysql_testing.h"
+
+#define LONG_US "600000000" /* longer than any test */
+#define LINE_BYTES 256
+
+enum { FILE_BYTES = 8192, SESSIONS = 8 };
+
+static struct site site;
+static MYSQL *sessions[SESSIONS];
+
+/* ------------------------------------------------------------------- set-up */
+
+static MYSQL *join(void)
+{
+    struct shed_mysql_uri uri;
+    MYSQL *mysql = mysql_init(NULL);
+
+    ck_assert_ptr_nonnull(mysql);
+    ck_assert_int_eq(shed_mysql_uri_parse(site.uri, &uri, NULL), SHED_OK);
+    ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
+                                     uri.database, uri.port, uri.socket,
+                                     0) != NULL,
+                  "%s", mysql_error(mysql));
+    shed_mysql_uri_fini(&uri);
+    return mysql;
+}
+
+static void load_statement(char *sql)
+{
+    if (sql[strspn(sql, " \n")] != '\0')
+        ck_assert_msg(mysql_query(site.admin, sql) == 0, "%s",
+                      mysql_error(site.admin));
+    sql[0] = '\0';
+}
+
+/* As the command-line client reads it: a statement ends where its last line
+ * ends with the delimiter. */
+static void load_capacity_sql(void)
+{
+    char sql[FILE_BYTES] = "", line[LINE_BYTES], delimiter[8] = ";";
+    FILE *file = fopen(CAPACITY_SQL, "r");
+
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        size_t size = strcspn(line, "\n"), mark = strlen(delimiter);
+        if (sscanf(line, "DELIMITER %7s", delimiter) == 1 ||
+            strncmp(line, "--", 2) == 0)
+            continue;
+        ck_assert_uint_lt(strlen(sql) + size + 2, sizeof(sql));
+        strncat(sql, line, size + 1);
+        if (size < mark || strncmp(&line[size - mark], delimiter, mark) != 0)
+            continue;
+        sql[strlen(sql) - mark - 1] = '\0';
+        load_statement(sql);
+    }
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void set_up(void)
+{
+    open_site(&site, getenv("SHED_TEST_MYSQL"));
+    load_capacity_sql();
+    for (size_t i = 0; i < SESSIONS; i++)
+        sessions[i] = join();
+}
+
+/* A query that still works would hold the database open. */
+static void tear_down(void)
+{
+    char sql[TEXT_BYTES];
+
+    for (size_t i = 0; i < SESSIONS; i++) {
+        snprintf(sql, sizeof(sql), "KILL %lu", mysql_thread_id(sessions[i]));
+        (void)mysql_query(site.admin, sql); /* a test may have done so */
+        mysql_close(sessions[i]);
+    }
+    close_site(&site);
+}
+
+/* ------------------------------------------------------------------ queries */
+
+static void begin_work(size_t session, const char *lane)
+{
+    char sql[TEXT_BYTES];
+    int size = snprintf(sql, sizeof(sql), "SELECT db_work('%s')", lane);
+
+    ck_assert_int_eq(
+        mysql_send_query(sessions[session], sql, (unsigned long)size), 0);
+}
+
+/* Returns what the query returned, 0 if it failed. */
+static unsigned long end_work(size_t session)
+{
+    MYSQL *mysql = sessions[session];
+    unsigned long number = 0;
+    MYSQL_RES *result;
+    MYSQL_ROW row;
+
+    if (mysql_read_query_result(mysql) != 0 ||
+        (result = mysql_store_result(mysql)) == NULL)
+        return 0;
+    if ((row = mysql_fetch_row(result)) != NULL)
+        number = strtoul(row[0], NULL, 10);
+    mysql_free_result(result);
+    return number;
+}
+
+static void kill_session(const char *what, size_t session)
+{
+    run_sql(&site, "KILL %s %lu", what, mysql_thread_id(sessions[session]));
+}
+
+/* Wait until so many queries work. */
+static void wait_working(unsigned long wanted)
+{
+    char sql[TEXT_BYTES];
+
+    snprintf(sql, sizeof(sql),
+             "SELECT COUNT(*) FROM information_schema.processlist WHERE "
+             "db = '%s' AND state = 'User sleep'",
+             site.database);
+    wait_sql(&site, wanted, sql);
+}
+
+/* Wait until so many queries wait for a slot. InnoDB shows a new state only to
+ * those who have not looked for 100 ms. */
+static void wait_queued(unsigned long wanted)
+{
+    enum { LOOK_US = 150000 };
+    uint64_t deadline_ms = test_deadline_ms();
+    unsigned long queued;
+
+    while ((queued = ask_sql(&site,
+                             "SELECT COUNT(*) FROM information_schema."
+                             "innodb_trx AS t JOIN information_schema."
+                             "processlist AS p ON p.id = t.trx_mysql_thread_id "
+                             "WHERE p.db = '%s' AND t.trx_state = 'LOCK WAIT'",
+                             site.database)) != wanted) {
+        ck_assert_msg(shed_now_ms() < deadline_ms, "%lu queued, not %lu",
+                      queued, wanted);
+        usleep(LOOK_US);
+    }
+}
+
+/* Whether this session is the one that works. */
+static bool is_working(size_t session)
+{
+    return ask_sql(&site,
+                   "SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                   "id = %lu AND state = 'User sleep'",
+                   mysql_thread_id(sessions[session])) == 1;
+}
+
+/* -------------------------------------------------------------------- tests */
+
+START_TEST(as_many_work_as_there_are_slots)
+{
+    run_sql(&site, "CALL set_capacity('a', 3, " LONG_US ")");
+    for (size_t i = 0; i < SESSIONS; i++)
+        begin_work(i, "a");
+    wait_queued(SESSIONS - 3);
+    wait_working(3);
+}
+END_TEST
+
+START_TEST(each_query_finds_the_free_slot)
+{
+    run_sql(&site, "CALL set_capacity('a', %d, " LONG_US ")", SESSIONS);
+    for (size_t i = 0; i < SESSIONS; i++)
+        begin_work(i, "a");
+    wait_working(SESSIONS);
+}
+END_TEST
+
+START_TEST(all_that_wait_have_their_turn)
+{
+    enum { ROUNDS = 10 };
+
+    run_sql(&site, "CALL set_capacity('a', 2, 1000)");
+    for (size_t round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < SESSIONS; i++)
+            begin_work(i, "a");
+        for (size_t i = 0; i < SESSIONS; i++)
+            ck_assert_uint_eq(end_work(i), 1);
+    }
+}
+END_TEST
+
+static const char *const kills[] = {"QUERY", "CONNECTION"};
+
+START_TEST(a_killed_query_gives_its_slot_back)
+{
+    run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
+    begin_work(0, "a");
+    wait_working(1);
+    begin_work(1, "a");
+    wait_queued(1);
+    kill_session(kills[_i], 0);
+    ck_assert_uint_eq(end_work(0), 0);
+    wait_queued(0);
+    WAIT_FOR(is_working(1));
+    /* nobody waits now: the next one finds the slot although the sessions of
+     * the killed queries may live on */
+    kill_session(kills[_i], 1);
+    ck_assert_uint_eq(end_work(1), 0);
+    begin_work(2, "a");
+    WAIT_FOR(is_working(2));
+}
+END_TEST
+
+START_TEST(a_killed_waiter_leaves_the_queue)
+{
+    run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
+    begin_work(0, "a");
+    wait_working(1);
+    begin_work(1, "a");
+    wait_queued(1);
+    kill_session("QUERY", 1);
+    ck_assert_uint_eq(end_work(1), 0);
+    wait_queued(0);
+    ck_assert(is_working(0));
+}
+END_TEST
+
+START_TEST(lanes_do_not_wait_for_each_other)
+{
+    run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
+    run_sql(&site, "CALL set_capacity('b', 1, 0)");
+    begin_work(0, "a");
+    wait_working(1);
+    begin_work(1, "a");
+    wait_queued(1);
+    begin_work(2, "b");
+    ck_assert_uint_eq(end_work(2), 1);
+}
+END_TEST
+
+START_TEST(a_lane_that_does_not_exist_costs_nothing)
+{
+    ck_assert_uint_eq(ask_sql(&site, "SELECT db_work('z')"), 1);
+    ck_assert_uint_eq(mysql_warning_count(site.admin), 0);
+}
+END_TEST
+
+START_TEST(no_slots_are_no_limit)
+{
+    run_sql(&site, "CALL set_capacity('a', 0, " LONG_US ")");
+    for (size_t i = 0; i < SESSIONS; i++)
+        begin_work(i, "a");
+    wait_working(SESSIONS);
+}
+END_TEST
+
+START_TEST(a_lane_can_change_while_queries_wait)
+{
+    run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
+    begin_work(0, "a");
+    wait_working(1);
+    begin_work(1, "a");
+    wait_queued(1);
+    run_sql(&site, "CALL set_capacity('a', 2, 0)");
+    begin_work(2, "a");
+    ck_assert_uint_eq(end_work(2), 1);
+    ck_assert(is_working(0));
+}
+END_TEST
+
+/* Returns the session's Com_select. */
+static unsigned long count_selects(void)
+{
+    unsigned long number = 0;
+    MYSQL_RES *result;
+    MYSQL_ROW row;
+
+    run_sql(&site, "SHOW SESSION STATUS LIKE 'Com_select'");
+    result = mysql_store_result(site.admin);
+    ck_assert_ptr_nonnull(result);
+    if ((row = mysql_fetch_row(result)) != NULL)
+        number = strtoul(row[1], NULL, 10);
+    mysql_free_result(result);
+    return number;
+}
+
+/* The load test counts its queries by it. */
+START_TEST(a_query_counts_as_two_selects)
+{
+    unsigned long before;
+
+    run_sql(&site, "CALL set_capacity('a', 1, 1)");
+    before = count_selects();
+    ask_sql(&site, "SELECT db_work('a')");
+    ck_assert_uint_eq(count_selects(), before + 2);
+}
+END_TEST
+
+START_TEST(the_file_can_be_loaded_again)
+{
+    run_sql(&site, "CALL set_capacity('a', 1, 0)");
+    load_capacity_sql();
+    ck_assert_uint_eq(ask_sql(&site, "SELECT db_work('a')"), 1);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("capacity");
+
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, as_many_work_as_there_are_slots);
+    tcase_add_test(tc, each_query_finds_the_free_slot);
+    tcase_add_test(tc, all_that_wait_have_their_turn);
+    tcase_add_loop_test(tc, a_killed_query_gives_its_slot_back, 0,
+                        sizeof(kills) / sizeof(*kills));
+    tcase_add_test(tc, a_killed_waiter_leaves_the_queue);
+    tcase_add_test(tc, lanes_do_not_wait_for_each_other);
+    tcase_add_test(tc, a_lane_that_does_not_exist_costs_nothing);
+    tcase_add_test(tc, no_slots_are_no_limit);
+    tcase_add_test(tc, a_lane_can_change_while_queries_wait);
+    tcase_add_test(tc, a_query_counts_as_two_selects);
+    tcase_add_test(tc, the_file_can_be_loaded_again);
+    return run_tests("capacity", tc);
+}

@@ -5,7 +5,6 @@
  */
 #include "scenarios.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,10 +17,9 @@
 #include "common/fleet.h"
 #include "common/redis.h"
 #include "database.h"
+#include "picks.h"
 
 #define LONG_TTL_MS 600000 /* only the runner makes keys expire */
-#define HOT_ID 1
-#define ABSENT_BASE 1000000 /* no item has so high an id */
 #define THINK_US 20000
 #define GAP_US 20000 /* between a hot key's return and its next expiry */
 #define SETTLE_US 200000
@@ -41,11 +39,9 @@ struct runner {
     struct database *db;
     uint64_t own_commands;
     struct fleet fleet;
+    struct picks picks;
+    uint64_t load_ms; /* what a query costs in this scenario */
     struct outcome *out;
-    /* what is read */
-    double *zipf;   /* cumulated */
-    uint64_t *deck; /* every id once, in a random order */
-    unsigned char *asked;
 };
 
 static void die(const char *what, const char *why)
@@ -133,104 +129,6 @@ static uint64_t commands_processed(struct runner *c)
 
     freeReplyObject(reply);
     return n;
-}
-
-/* -------------------------------------------------------------- what is read
- */
-
-static size_t pick_hot(void *context, uint64_t *random, uint64_t *ids)
-{
-    (void)context;
-    (void)random;
-    ids[0] = HOT_ID;
-    return 1;
-}
-
-static uint64_t draw_zipf(const struct runner *c, uint64_t *random,
-                          uint64_t keys)
-{
-    double u = (double)(fleet_random(random) >> 11) / 9007199254740992.0 *
-               c->zipf[keys - 1];
-    uint64_t low = 0, high = keys - 1;
-
-    while (low < high) {
-        uint64_t middle = (low + high) / 2;
-        if (c->zipf[middle] < u)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low + 1;
-}
-
-static size_t pick_zipf(void *context, uint64_t *random, uint64_t *ids)
-{
-    struct runner *c = context;
-
-    ids[0] = draw_zipf(c, random, c->options->keys);
-    return 1;
-}
-
-/* Keys that do not exist, the popular ones again and again. */
-static size_t pick_absent(void *context, uint64_t *random, uint64_t *ids)
-{
-    struct runner *c = context;
-    uint64_t n = draw_zipf(c, random, c->options->keys);
-
-    c->asked[n - 1] = 1;
-    ids[0] = ABSENT_BASE + n;
-    return 1;
-}
-
-/* A page of a shop: half of it from the deck, until every item has been on a
- * page, half of it what is popular. */
-static size_t pick_page(void *context, uint64_t *random, uint64_t *ids)
-{
-    struct runner *c = context;
-    uint64_t page = c->options->page, keys = c->options->keys;
-    uint64_t fresh = (page + 1) / 2;
-    uint64_t at = atomic_fetch_add(&c->record->next_in_deck, fresh);
-    size_t count = 0;
-
-    if (at >= keys)
-        return 0;
-    for (; count < fresh && at + count < keys; count++)
-        ids[count] = c->deck[at + count];
-    while (count < page)
-        ids[count++] = draw_zipf(c, random, keys);
-    return count;
-}
-
-static size_t pick_deck(void *context, uint64_t *random, uint64_t *ids)
-{
-    struct runner *c = context;
-    uint64_t page = c->options->page, keys = c->options->keys;
-    uint64_t at = atomic_fetch_add(&c->record->next_in_deck, page);
-    size_t count = 0;
-
-    (void)random;
-    for (; count < page && at + count < keys; count++)
-        ids[count] = c->deck[at + count];
-    return count;
-}
-
-static void make_lists(struct runner *c)
-{
-    uint64_t keys = c->options->keys, random = c->options->seed;
-    double sum = 0;
-
-    c->zipf = calloc(keys, sizeof(*c->zipf));
-    c->deck = calloc(keys, sizeof(*c->deck));
-    c->asked = shared_bytes(keys);
-    if (c->zipf == NULL || c->deck == NULL)
-        die("memory", "is out");
-    for (uint64_t i = 0; i < keys; i++) {
-        uint64_t j = fleet_random(&random) % (i + 1);
-        sum += 1 / pow((double)(i + 1), c->options->zipf);
-        c->zipf[i] = sum;
-        c->deck[i] = c->deck[j];
-        c->deck[j] = i + 1;
-    }
 }
 
 /* ---------------------------------------------------------------- the frame */
@@ -347,8 +245,7 @@ static void run_penetration(struct runner *c)
         nap(1000000);
     }
     end(c);
-    for (uint64_t i = 0; i < c->options->keys; i++)
-        c->out->keys += c->asked[i];
+    c->out->keys = picks_asked(&c->picks);
 }
 
 static void run_cold(struct runner *c)
@@ -545,8 +442,11 @@ static void set_up(struct runner *c)
                               .processes = o->processes,
                               .threads = o->threads,
                               .seed = o->seed,
-                              .context = c};
-    make_lists(c);
+                              .context = &c->picks};
+    c->picks =
+        (struct picks){.record = c->record, .keys = o->keys, .page = o->page};
+    if (!picks_init(&c->picks, o->seed, o->zipf))
+        die("memory", "is out");
     freeReplyObject(command(c, "FLUSHDB"));
 }
 
@@ -574,9 +474,7 @@ void scenario_run(const struct options *options, size_t scenario,
     run[scenario](&c);
     take_down(&c, queries, commands);
     record_destroy(c.record);
-    shared_bytes_free(c.asked, options->keys);
     redisFree(c.redis);
     database_close(c.db);
-    free(c.zipf);
-    free(c.deck);
+    picks_fini(&c.picks);
 }

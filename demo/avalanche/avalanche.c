@@ -9,6 +9,7 @@
 
 #include "common/cli.h"
 #include "common/place.h"
+#include "database.h"
 #include "report.h"
 
 #define STRATEGIES 3
@@ -29,7 +30,7 @@ static const char help[] =
     "                   THAT DATABASE IS EMPTIED\n"
     "  --mysql URI      mysql://user[:password]@host[:port]/database or\n"
     "                   mysql://user@/database?socket=/path,\n"
-    "                   with the table item of sql/\n"
+    "                   with the tables of sql/schema.sql and sql/capacity.sql\n"
     "  --protect LIST   strategies: none, setnx, snowshed (default: all)\n"
     "  --scenario LIST  (default: all)\n"
     "                   breakdown    one hot key expires again and again\n"
@@ -39,7 +40,9 @@ static const char help[] =
     "                   crash        the loading process is killed while it loads\n"
     "  --processes N    backend processes (default 4)\n"
     "  --threads N      threads in each process (default 50)\n"
-    "  --load-ms N      how long a query takes, in ms (default 50)\n"
+    "  --load-ms N      how long a query works, in ms (default 50)\n"
+    "  --db-capacity N  queries that the database works on at a time; the others\n"
+    "                   wait inside it (default 16; 0: no limit)\n"
     "  --expiries N     how often the hot key expires in breakdown (default 100)\n"
     "  --keys N         number of items (default 10000, at most 100000)\n"
     "  --page N         items per call in avalanche (default 20)\n"
@@ -55,8 +58,8 @@ static const char help[] =
     "  --sheet FILE     draw latency and queries of all scenarios over time\n"
     "  --help           this text\n"
     "\n"
-    "Exit status: 0; 1 if a server failed or a call ended with an error; 2 for a\n"
-    "wrong option.\n";
+    "Exit status: 0; 1 if a server failed, or a call with snowshed ended with an\n"
+    "error (those of the others are only shown); 2 for a wrong option.\n";
 /* clang-format on */
 
 struct choice {
@@ -90,6 +93,39 @@ static void parse_options(struct choice *c, int argc, char **argv)
                c->is_scenario);
     if (place_use(c->options.mysql_uri, &err) == SHED_EINVAL)
         cli_refuse(&cli, "mysql", err.reason);
+}
+
+/* Connections of a strategy: by hand each thread has its own. A process that is
+ * killed can leave its own behind for a while. */
+static uint64_t count_connections(const struct choice *c, size_t strategy)
+{
+    const struct options *o = &c->options;
+    uint64_t each = all_strategies[strategy] == &strategy_snowshed
+                        ? o->max_loads
+                        : o->threads;
+
+    return (o->processes + 1) * each;
+}
+
+/* Refuse, before anything is run, what the server has no connections for. */
+static void check_connections(const struct choice *c)
+{
+    char why[200];
+    struct database *db = database_open(why, sizeof(why));
+    uint64_t room = db != NULL ? database_room(db) : UINT64_MAX;
+
+    database_close(db);
+    for (size_t i = 0; i < STRATEGIES; i++) {
+        uint64_t need = count_connections(c, i);
+        if (!c->is_strategy[i] || need <= room)
+            continue;
+        (void)snprintf(why, sizeof(why),
+                       "'%s' can need %llu connections to the database, which "
+                       "has %llu left; raise its max_connections, or use less",
+                       all_strategies[i]->name, (unsigned long long)need,
+                       (unsigned long long)room);
+        cli_refuse(&cli, "threads", why);
+    }
 }
 
 static void show_progress(const char *scenario, const char *strategy)
@@ -133,6 +169,7 @@ int main(int argc, char **argv)
                                    .seconds = 3,
                                    .seed = 1,
                                    .max_loads = 4,
+                                   .db_capacity = 16,
                                    .crashes = 5,
                                    .zipf = 0.99}};
     struct outcome *outcomes =
@@ -148,6 +185,7 @@ int main(int argc, char **argv)
     sheet = cli_open_output(&cli, "sheet", c.options.sheet);
     if (outcomes == NULL || mysql_library_init(0, NULL, NULL) != 0)
         return EXIT_FAILURE;
+    check_connections(&c);
     (void)signal(SIGPIPE, SIG_IGN);
     count = run_all(&c, outcomes);
     if (json != NULL)
@@ -160,7 +198,8 @@ int main(int argc, char **argv)
     is_written &= cli_close_output(&cli, "svg", svg);
     is_written &= cli_close_output(&cli, "sheet", sheet);
     for (size_t i = 0; i < count; i++)
-        errors += outcomes[i].errors;
+        if (strcmp(outcomes[i].strategy, strategy_snowshed.name) == 0)
+            errors += outcomes[i].errors;
     free(outcomes);
     return is_written && errors == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -2,6 +2,7 @@
 #include "database.h"
 
 #include <mysql.h>
+#include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,9 @@
 
 /* Room for a query: its frame and an id with its comma for each key. */
 #define QUERY_BYTES (256 + PAGE_MAX * 22)
+
+#define LANE "avalanche"
+#define FILES "sql/schema.sql, sql/items.sql and sql/capacity.sql"
 
 struct database {
     MYSQL *mysql;
@@ -42,19 +46,39 @@ void database_close(struct database *db)
     free(db);
 }
 
+static void explain(struct database *db, char *why, size_t size)
+{
+    unsigned number = mysql_errno(db->mysql);
+    bool is_missing =
+        number == ER_NO_SUCH_TABLE || number == ER_SP_DOES_NOT_EXIST;
+
+    (void)snprintf(why, size, "database: %s%s", mysql_error(db->mysql),
+                   is_missing ? " (load " FILES ")" : "");
+}
+
+bool database_set_capacity(struct database *db, uint64_t slots,
+                           uint64_t load_ms, char *why, size_t why_size)
+{
+    (void)snprintf(db->query, sizeof(db->query),
+                   "CALL set_capacity('" LANE "', %llu, %llu)",
+                   (unsigned long long)slots,
+                   (unsigned long long)load_ms * 1000);
+    if (mysql_query(db->mysql, db->query) == 0)
+        return true;
+    explain(db, why, why_size);
+    return false;
+}
+
 /* The ids are numbers, not text, so there is nothing to be quoted. The derived
- * table sleeps once, whatever the number of rows. */
-static void write_query(struct database *db, uint64_t load_ms,
-                        const uint64_t *ids, size_t count)
+ * table works once, whatever the number of rows. */
+static void write_query(struct database *db, const uint64_t *ids, size_t count)
 {
     char *at = db->query;
     size_t left = sizeof(db->query);
     int n = snprintf(at, left,
                      "SELECT i.id, CONCAT_WS('|', i.name, i.price_cents, "
-                     "i.stock, i.description) FROM (SELECT SLEEP(%llu.%03llu) "
-                     "AS slept) AS cost JOIN item AS i ON i.id IN (",
-                     (unsigned long long)load_ms / 1000,
-                     (unsigned long long)load_ms % 1000);
+                     "i.stock, i.description) FROM (SELECT db_work('" LANE
+                     "') AS worked) AS cost JOIN item AS i ON i.id IN (");
 
     for (size_t i = 0; i < count; i++) {
         at += n;
@@ -102,28 +126,41 @@ bool database_load(struct database *db, struct record *record,
 
     for (size_t i = 0; i < count; i++)
         rows[i].is_there = false;
-    write_query(db, atomic_load(&record->load_ms), ids, count);
+    write_query(db, ids, count);
     record_query_begin(record, count);
     is_good = run_query(db, ids, count, rows);
     record_query_end(record);
     if (!is_good)
-        (void)snprintf(why, why_size, "database: %s", mysql_error(db->mysql));
+        explain(db, why, why_size);
     return is_good;
 }
 
-uint64_t database_status(struct database *db, const char *name)
+/* The second column of the first row, as a number; 0 if it fails. */
+static uint64_t show(struct database *db, const char *what)
 {
     MYSQL_RES *result;
     MYSQL_ROW row;
     uint64_t value = 0;
 
-    (void)snprintf(db->query, sizeof(db->query), "SHOW GLOBAL STATUS LIKE '%s'",
-                   name);
-    if (mysql_query(db->mysql, db->query) != 0 ||
+    if (mysql_query(db->mysql, what) != 0 ||
         (result = mysql_store_result(db->mysql)) == NULL)
         return 0;
     if ((row = mysql_fetch_row(result)) != NULL)
         value = strtoull(row[1], NULL, 10);
     mysql_free_result(result);
     return value;
+}
+
+/* db_work counts as a SELECT of its own. */
+uint64_t database_queries(struct database *db)
+{
+    return show(db, "SHOW GLOBAL STATUS LIKE 'Com_select'") / 2;
+}
+
+uint64_t database_room(struct database *db)
+{
+    uint64_t most = show(db, "SHOW GLOBAL VARIABLES LIKE 'max_connections'");
+    uint64_t taken = show(db, "SHOW GLOBAL STATUS LIKE 'Threads_connected'");
+
+    return most > taken ? most - taken : 0;
 }

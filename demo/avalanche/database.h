@@ -1,4 +1,5 @@
-/* The one query that all strategies of the load test run. */
+/* The one query that all strategies of the load test run, and the capacity of
+ * the server, which sql/capacity.sql limits. */
 #ifndef DEMO_DATABASE_H
 #define DEMO_DATABASE_H
 
@@ -15,13 +16,21 @@ struct database;
 struct database *database_open(char *why, size_t size);
 void database_close(struct database *db);
 
-/* Select the rows of ids, in their order. It costs record's load_ms besides,
- * once, as a slow query would. Returns false on failure, with why set. */
+/* Let so many queries work at a time (0: no limit), for so long each. Returns
+ * false on failure, with why. */
+bool database_set_capacity(struct database *db, uint64_t slots,
+                           uint64_t load_ms, char *why, size_t why_size);
+
+/* Select the rows of ids, in their order, within the capacity. Returns false on
+ * failure, with why. */
 bool database_load(struct database *db, struct record *record,
                    const uint64_t *ids, size_t count, struct row *rows,
                    char *why, size_t why_size);
 
-/* A counter of the server's: SHOW GLOBAL STATUS. */
-uint64_t database_status(struct database *db, const char *name);
+/* How many queries the server has begun, of all its clients. */
+uint64_t database_queries(struct database *db);
+
+/* Returns how many connections the server has room for, besides this one. */
+uint64_t database_room(struct database *db);
 
 #endif

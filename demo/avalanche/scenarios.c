@@ -148,13 +148,21 @@ static void end(struct runner *c)
         record_error(c->record, "a backend process had to be killed");
 }
 
+static void set_capacity(struct runner *c, uint64_t slots, uint64_t load_ms)
+{
+    char why[160];
+
+    if (!database_set_capacity(c->db, slots, load_ms, why, sizeof(why)))
+        die("cannot begin", why);
+}
+
 /* Have all items in the cache, by the strategy's own means. */
 static void fill(struct runner *c)
 {
     uint64_t keys = c->options->keys;
 
     atomic_store(&c->record->next_in_deck, 0);
-    atomic_store(&c->record->load_ms, 0);
+    set_capacity(c, 0, 0);
     begin(c, pick_deck, 0);
     while (atomic_load(&c->record->next_in_deck) < keys &&
            atomic_load(&c->record->errors) == 0)
@@ -163,12 +171,12 @@ static void fill(struct runner *c)
         die("filling the cache", c->record->first_error);
 }
 
-static void count_from_here(struct runner *c, uint64_t load_ms,
-                            uint64_t *queries, uint64_t *commands)
+static void count_from_here(struct runner *c, uint64_t *queries,
+                            uint64_t *commands)
 {
+    set_capacity(c, c->options->db_capacity, c->load_ms);
     record_reset(c->record);
-    atomic_store(&c->record->load_ms, load_ms);
-    *queries = database_status(c->db, "Com_select");
+    *queries = database_queries(c->db);
     *commands = commands_processed(c);
     c->own_commands = 0;
 }
@@ -322,7 +330,7 @@ static pid_t catch_loader(struct runner *c, const char *key, uint64_t load_us)
 static double kill_loader(struct runner *c)
 {
     struct record *r = c->record;
-    uint64_t load_us = atomic_load(&r->load_ms) * 1000, killed_us;
+    uint64_t load_us = c->load_ms * 1000, killed_us;
     char key[KEY_BYTES];
     bool was_loading;
     int32_t dead;
@@ -399,7 +407,7 @@ static void take_down(struct runner *c, uint64_t queries, uint64_t commands)
     uint64_t now_us = demo_now_us();
 
     o->redis_commands = commands_processed(c) - commands - c->own_commands + 1;
-    o->queries = database_status(c->db, "Com_select") - queries;
+    o->queries = database_queries(c->db) - queries;
     o->seconds = (double)(now_us - r->start_us) / 1e6;
     o->queried_keys = atomic_load(&r->queried_keys);
     o->calls = atomic_load(&r->calls);
@@ -463,14 +471,14 @@ void scenario_run(const struct options *options, size_t scenario,
     memset(out, 0, sizeof(*out));
     out->scenario = scenario_names[scenario];
     out->strategy = strategy->name;
+    c.load_ms = options->load_ms * (is_crash ? CRASH_LOAD_FACTOR : 1);
     set_up(&c);
     if (is_avalanche || run[scenario] == run_cold)
         fill(&c);
     if (is_avalanche)
         expire_all(&c);
     c.fleet.has_hot_key = is_crash || run[scenario] == run_breakdown;
-    count_from_here(&c, options->load_ms * (is_crash ? CRASH_LOAD_FACTOR : 1),
-                    &queries, &commands);
+    count_from_here(&c, &queries, &commands);
     run[scenario](&c);
     take_down(&c, queries, commands);
     record_destroy(c.record);

@@ -7,7 +7,7 @@
 struct options {
     const char *redis_uri, *mysql_uri, *json, *svg, *sheet;
     uint64_t processes, threads, load_ms, expiries, keys, page, seconds, seed;
-    uint64_t max_loads, crashes;
+    uint64_t max_loads, crashes, db_capacity;
     double zipf;
 };
 

@@ -21,7 +21,6 @@ struct slot {
 struct record {
     /* how the workers are driven */
     atomic_bool is_over;
-    _Atomic uint64_t load_ms; /* what a query costs besides its work */
     _Atomic uint64_t next_in_deck;
     uint64_t start_us;
     /* what they did */

@@ -37,7 +37,8 @@ packages_of()
             'command:pkg-config|pkg-config' 'module:hiredis|libhiredis-dev' \
             'module:libuv|libuv1-dev' 'header:xxhash.h|libxxhash-dev' \
             'module:jansson|libjansson-dev' 'module:libmicrohttpd|libmicrohttpd-dev' \
-            'module:mysqlclient libmariadb|libmariadb-dev'
+            'module:mysqlclient libmariadb|libmariadb-dev' \
+            'file:/usr/share/javascript/chart.js/chart.min.js|libjs-chart.js'
         ;;
     test)
         printf '%s\n' 'command:c++|g++' 'module:check|check' \
@@ -88,6 +89,7 @@ has()
         # the first python3 in PATH need not be the system's
         python) { python3 -c "import $name" ||
             /usr/bin/python3 -c "import $name"; } >/dev/null 2>&1 && return 0 ;;
+        file) [ -e "$name" ] && return 0 ;;
         header) echo "#include <$name>" | cc -E -x c - >/dev/null 2>&1 &&
             return 0 ;;
         esac

@@ -1,0 +1,390 @@
+// The page: connects to the stage and to each instance, and shows what they
+// report. Nothing on it is made up here; see counters.js for what is added.
+import { Charts } from "./charts.js";
+import { showActions, showTraffic, startControls } from "./controls.js";
+import { EFFECT_MS, HISTORY_MS, Instance, Lane, SILENT_MS } from "./counters.js";
+import { addEntryLane, followEntry, showHot } from "./entry.js";
+import { Terms, ask, byId, clone, count, duration, make, rate, say, sentence,
+  setText, times } from "./text.js";
+
+const RETRY_MS = 1000;
+const DRAW_MS = 250;
+const DRAW_CALMLY_MS = 1000;
+const HOT_MS = 2000;
+const DESCRIBE_MS = 5000;
+
+const WAYS = {
+  none: { phrase: "without protection",
+    way: "No protection: every caller that misses asks the database." },
+  setnx: { phrase: "with a SETNX lock",
+    way: "A SETNX lock: one caller asks, the others look again every 10 ms." },
+  snowshed: { phrase: "with snowshed",
+    way: "A lease: one caller asks, the others are told when it is there." },
+};
+
+const views = new Map(); // by lane: { lane, element, terms, asked, links }
+const charts = new Charts();
+let isHeld = false;
+
+// -------------------------------------------------------------------- clock
+
+// The instances' time: that of the news that took the shortest way here.
+const CLOCK_STEP_MS = 5000;
+let behind = null;
+
+function setClock(t) {
+  const difference = Date.now() - t;
+  if (behind === null || difference < behind ||
+      difference > behind + CLOCK_STEP_MS)
+    behind = difference;
+}
+
+const now = () => Date.now() - (behind ?? 0);
+
+// -------------------------------------------------------------- connections
+
+// An EventSource that comes back whatever ended it. onState gets "connecting",
+// "live" or "lost".
+class Link {
+  constructor(url, listeners, onState) {
+    this.url = url;
+    this.listeners = listeners;
+    this.onState = onState;
+    this.state = "connecting";
+    this.heardAt = performance.now();
+    this.open();
+  }
+
+  open() {
+    this.source = new EventSource(this.url);
+    this.source.onopen = () => this.set("live");
+    this.source.onerror = () => this.fail();
+    for (const [name, listener] of Object.entries(this.listeners))
+      this.source.addEventListener(name, (event) => this.hear(event, listener));
+  }
+
+  hear(event, listener) {
+    this.heardAt = performance.now();
+    this.set("live");
+    listener(JSON.parse(event.data));
+  }
+
+  // The browser gives up where the answer is no stream, such as a 503.
+  fail() {
+    this.set("lost");
+    if (this.source.readyState === EventSource.CLOSED)
+      this.timer = setTimeout(() => this.open(), RETRY_MS);
+  }
+
+  set(state) {
+    if (this.state === state)
+      return;
+    this.state = state;
+    this.onState(state);
+  }
+
+  // Open, but nothing comes: the process is stopped, or the machine is.
+  checkSilence() {
+    if (this.state === "live" && performance.now() - this.heardAt > SILENT_MS)
+      this.set("lost");
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.source.close();
+  }
+}
+
+function onStageState(state) {
+  const lost = byId("lost");
+  lost.hidden = state !== "lost";
+  setText(lost, state === "lost"
+    ? "The connection to the stage is lost. Trying to connect again." : "");
+  if (state === "live")
+    ask("/lanes").then(showLanes, () => {});
+}
+
+const LINK_TEXT = { connecting: "connecting", live: "connected",
+  lost: "connection lost, trying again" };
+
+function addLink(view, { url, pid }) {
+  const item = make("li");
+  const instance = new Instance(view.isKnown);
+  const link = new Link(`${url}/events`, {
+    sample: (sample) => {
+      setClock(sample.time_ms);
+      instance.add(sample);
+    },
+  }, (state) => showLink(view, url));
+  view.lane.instances.set(`${url} ${pid}`, instance);
+  view.links.set(url, { pid, link, item, instance });
+  view.list.append(item);
+  showLink(view, url);
+}
+
+function showLink(view, url) {
+  const known = view.links.get(url);
+  if (!known)
+    return;
+  known.item.dataset.state = known.link.state;
+  setText(known.item, `${new URL(url).host}, process ${known.pid}: ` +
+    LINK_TEXT[known.link.state]);
+}
+
+function dropLink(view, url) {
+  const { link, item, instance } = view.links.get(url);
+  link.close();
+  item.remove();
+  instance.isGone = true;
+  view.links.delete(url);
+}
+
+function addView(name) {
+  const element = clone("lane-template");
+  const lane = new Lane(name);
+  element.dataset.lane = name;
+  setText(element.querySelector("h3"), name);
+  setText(element.querySelector(".way"), WAYS[name]?.way ?? "");
+  byId("lanes").append(element);
+  views.set(name, { lane, element, links: new Map(), isKnown: false,
+    list: element.querySelector(".instances"),
+    terms: new Terms(element.querySelector(".figures")),
+    big: element.querySelector(".big"),
+    asked: element.querySelector(".asked span") });
+  charts.add(lane, element);
+  addEntryLane(name);
+}
+
+// A process that was started again is another instance, even at the same port.
+function showInstances(view, instances) {
+  for (const [url, { pid }] of view.links)
+    if (!instances.some((i) => i.url === url && i.pid === pid))
+      dropLink(view, url);
+  for (const instance of instances)
+    if (!view.links.has(instance.url))
+      addLink(view, instance);
+  view.isKnown = true;
+}
+
+function showLanes(told) {
+  for (const { name, instances } of told.lanes) {
+    if (!views.has(name))
+      addView(name);
+    showInstances(views.get(name), instances);
+  }
+  showActions(told.actions);
+  showTraffic(told.traffic, told.items);
+}
+
+// -------------------------------------------------------------------- marks
+
+// What changes how often the database is asked; a mark without a name may.
+const ASKING = ["expire-hottest", "expire-all", "absent", "empty-redis",
+  "kill-loader"];
+const isAsking = (mark) => mark.action === undefined ||
+  ASKING.includes(mark.action);
+
+const marks = []; // oldest first: { t, text, action, number, ago }
+
+function addMark(told) {
+  if (marks.some((m) => m.t === told.time_ms && m.text === told.text))
+    return; // told again after a reconnection
+  const mark = { t: told.time_ms, text: told.text, action: told.action,
+    number: marks.length + 1, ago: make("span", "", { class: "ago" }) };
+  const item = make("li", null, { "data-action": told.action ?? "" });
+  item.append(make("span", String(mark.number), { class: "number" }), mark.ago,
+    make("span", sentence(told.text)));
+  marks.push(mark);
+  byId("marks").prepend(item);
+  byId("no-marks").hidden = true;
+}
+
+function showMarks(t) {
+  for (const mark of marks) {
+    const s = Math.max(0, Math.round((t - mark.t) / 1000));
+    setText(mark.ago, s < 100 ? `${s} s ago` : `${Math.round(s / 60)} min ago`);
+  }
+}
+
+// The last of them, and until when the queries that follow it are its own.
+function lastAsking(t) {
+  for (let i = marks.length - 1; i >= 0; i--)
+    if (isAsking(marks[i]))
+      return { mark: marks[i], end: marks[i].t + EFFECT_MS,
+        isOver: t > marks[i].t + EFFECT_MS + SILENT_MS / 2 };
+  return null;
+}
+
+// Of marks that the page has not seen happen there are no figures.
+const startedAt = () => Math.min(...[...views.values()].flatMap(({ lane }) =>
+  lane.list().map((i) => i.samples[0]?.t ?? Infinity)));
+
+let effects = null; // of one mark: { mark, isOver, rows }
+
+function measure(t) {
+  const last = lastAsking(t);
+  if (!last || last.mark.t < startedAt() ||
+      (effects && effects.mark === last.mark && effects.isOver))
+    return;
+  const rows = [...views.values()].map(({ lane }) =>
+    ({ lane, ...lane.effect(last.mark.t, last.end) }));
+  effects = { ...last, rows };
+}
+
+const joined = (texts) => texts.length < 2 ? texts.join("")
+  : `${texts.slice(0, -1).join(", ")} and ${texts[texts.length - 1]}`;
+
+function headlines() {
+  if (!effects)
+    return [views.size === 0 ? "Waiting for the first figures."
+      : "Nothing has expired yet. Expire the hottest item, and see who asks " +
+        "the database.", ""];
+  const { mark, rows } = effects;
+  const asked = rows.map(({ lane, queries }, i) =>
+    `${WAYS[lane.name]?.phrase ?? lane.name} ` +
+    (i === 0 ? `the database was asked ${times(queries)}` : times(queries)));
+  return [`${sentence(mark.text)} ${sentence(asked.join(", "))}`,
+    `In these ${EFFECT_MS / 1000} seconds the latency’s p99 reached ${joined(
+      rows.map((row) => duration(row.p99)))}; at most ${joined(
+      rows.map((row) => count(row.waiting)))} callers waited at a time.`];
+}
+
+let told = null; // the mark that a screen reader was told of
+
+function showEffects() {
+  const [head, sub] = headlines();
+  setText(byId("headline"), head);
+  setText(byId("subline"), sub);
+  if (!effects)
+    return;
+  effects.rows.forEach(({ lane, queries }) => {
+    const view = views.get(lane.name);
+    setText(view.big, count(queries));
+    setText(view.asked, `database ${queries === 1 ? "query" : "queries"} ` +
+      `after no. ${effects.mark.number}`);
+  });
+  if (effects.isOver && told !== effects.mark) {
+    told = effects.mark;
+    say(head);
+  }
+}
+
+// ------------------------------------------------------------------- prices
+
+const prices = new Map(); // by lane and port: { price, row }
+let priceId = null;
+
+// A new change begins when an instance that was over shows an old price again.
+function showPrice(price) {
+  const name = `${price.lane} ${price.port}`;
+  if (price.id !== priceId || (prices.get(name)?.is_over && !price.is_over))
+    prices.clear();
+  priceId = price.id;
+  prices.set(name, price);
+  setText(byId("price-text"), `The price of item ${price.id} was changed.`);
+  byId("price-box").hidden = false;
+  const order = [...views.keys()];
+  const sorted = [...prices.values()].sort((a, b) =>
+    order.indexOf(a.lane) - order.indexOf(b.lane) || a.port - b.port);
+  byId("price").tBodies[0].replaceChildren(...sorted.map((p) => {
+    const row = make("tr");
+    row.append(make("td", p.lane), make("td", `127.0.0.1:${p.port}`),
+      make("td", p.is_over ? duration(p.old_ms)
+        : `${duration(p.old_ms)}, and still does`,
+      { class: p.is_over ? "" : "still" }));
+    return row;
+  }));
+}
+
+// ------------------------------------------------------------------ drawing
+
+function figureRows(f) {
+  const of = (value, isKnown = f.isAlive) => isKnown ? value : "–";
+  return [
+    ["Requests/s", of(rate(f.rate.requests))],
+    ["Queries/s", of(rate(f.rate.queries))],
+    ["p50", of(duration(f.p50))],
+    ["Queries alive", of(count(f.queriesAlive))],
+    ["p99", of(duration(f.p99))],
+    ["Callers waiting", of(count(f.waiting))],
+    ["Hits/s", of(rate(f.rate.redis))],
+    ["Loads/s", of(rate(f.rate.load))],
+    ["Stale hits/s", of(rate(f.rate.stale))],
+    ["Waited for a load/s", of(rate(f.rate.waited))],
+    ["“No such item”/s", of(rate(f.rate.negative))],
+    ["Not published/s", of(rate(f.rate.unpublished))],
+    ["Errors/s", of(rate(f.rate.errors))],
+    ["Errors so far", count(f.errors)],
+  ];
+}
+
+function showFigures(view, t) {
+  const figures = view.lane.figures(t);
+  view.terms.set(figureRows(figures));
+  for (const pair of view.terms.list.children)
+    if (pair.firstChild.textContent === "Errors/s")
+      pair.classList.toggle("bad", figures.rate.errors > 0);
+}
+
+const due = { hot: 0, describe: 0 };
+
+function isDue(name, every_ms) {
+  const t = performance.now();
+  if (t < due[name])
+    return false;
+  due[name] = t + every_ms;
+  return true;
+}
+
+function showHottest(t) {
+  const wanted = new Map();
+  for (const { lane } of views.values())
+    lane.addHot(wanted, t);
+  if (wanted.size > 0)
+    showHot(wanted);
+}
+
+// Everything but what a connection tells of itself.
+function draw() {
+  const t = now();
+  for (const { lane, links } of views.values()) {
+    lane.advance(t);
+    lane.forget(t);
+    for (const { link } of links.values())
+      link.checkSilence();
+  }
+  measure(t);
+  if (isHeld || document.hidden)
+    return;
+  for (const view of views.values())
+    showFigures(view, t);
+  showEffects();
+  showMarks(t);
+  charts.draw(t, marks);
+  if (isDue("describe", DESCRIBE_MS))
+    charts.describe();
+  if (isDue("hot", HOT_MS))
+    showHottest(t);
+  followEntry(performance.now());
+}
+
+function hold() {
+  isHeld = !isHeld;
+  byId("hold").setAttribute("aria-pressed", String(isHeld));
+  say(isHeld ? "The picture is held." : "The picture goes on.");
+}
+
+function start() {
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  const run = () => {
+    draw();
+    setTimeout(run, calm.matches ? DRAW_CALMLY_MS : DRAW_MS);
+  };
+  startControls();
+  byId("hold").addEventListener("click", hold);
+  new Link("/events", { mark: addMark, lanes: showLanes, price: showPrice },
+    onStageState);
+  run();
+}
+
+start();

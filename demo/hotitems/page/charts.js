@@ -143,6 +143,7 @@ export class Charts {
     const charts = METRICS.map((metric, i) => makeChart(canvases[i], metric));
     this.rows.push({ lane, element, charts, canvases });
     this.paint();
+    this.describe();
   }
 
   // Take the colours from the style sheet.

@@ -12,9 +12,10 @@ export const SILENT_MS = 3000;
 // how long after something was done its queries are counted
 export const EFFECT_MS = 5000;
 
-export const ORIGINS = ["redis", "load", "waited", "negative", "stale",
+const ORIGINS = ["redis", "load", "waited", "negative", "stale",
   "unpublished"];
 const COUNTERS = ["requests", "errors", "queries", ...ORIGINS];
+const NOTHING = Object.fromEntries(COUNTERS.map((name) => [name, 0]));
 
 function countersOf(sample) {
   const values = { ...sample.origins, ...sample };
@@ -24,8 +25,8 @@ function countersOf(sample) {
 export class Instance {
   // wasAbsent: it has started after the page, so all that it counts is new.
   constructor(wasAbsent) {
-    this.seen = wasAbsent ? Object.fromEntries(COUNTERS.map((n) => [n, 0])) : null;
-    this.total = Object.fromEntries(COUNTERS.map((n) => [n, 0]));
+    this.seen = wasAbsent ? NOTHING : null;
+    this.total = { ...NOTHING };
     this.samples = [];
     this.hot = [];
   }
@@ -61,10 +62,10 @@ export class Instance {
     return i;
   }
 
-  // The totals that were reported last at or before t, or first.
+  // The totals that were reported last at or before t. Before the first report
+  // nothing had been counted, here or at all.
   reportedAt(t) {
-    const s = this.samples[Math.max(0, this.indexAt(t))];
-    return s ? s.total : this.total;
+    return this.samples[this.indexAt(t)]?.total ?? NOTHING;
   }
 
   // A total at t: between two reports it has grown evenly.

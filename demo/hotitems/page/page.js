@@ -5,7 +5,7 @@ import { showActions, showTraffic, startControls } from "./controls.js";
 import { EFFECT_MS, HISTORY_MS, Instance, Lane, SILENT_MS } from "./counters.js";
 import { addEntryLane, followEntry, showHot } from "./entry.js";
 import { Terms, ask, byId, clone, count, duration, make, rate, say, sentence,
-  setText, times } from "./text.js";
+  setText, tenth, times } from "./text.js";
 
 const RETRY_MS = 1000;
 const DRAW_MS = 250;
@@ -118,7 +118,11 @@ function addLink(view, { url, pid }) {
   }, (state) => showLink(view, url));
   view.lane.instances.set(`${url} ${pid}`, instance);
   view.links.set(url, { pid, link, item, instance });
-  view.list.append(item);
+  const gone = view.gone.shift();
+  if (gone)
+    gone.replaceWith(item);
+  else
+    view.list.append(item);
   showLink(view, url);
 }
 
@@ -131,12 +135,16 @@ function showLink(view, url) {
     LINK_TEXT[known.link.state]);
 }
 
+// What is left of it is shown until another one is there.
 function dropLink(view, url) {
-  const { link, item, instance } = view.links.get(url);
+  const { pid, link, item, instance } = view.links.get(url);
   link.close();
-  item.remove();
   instance.isGone = true;
   view.links.delete(url);
+  view.gone.push(item);
+  item.dataset.state = "lost";
+  setText(item, `${new URL(url).host}, process ${pid}: gone, another one is ` +
+    "being started");
 }
 
 function addView(name) {
@@ -146,7 +154,7 @@ function addView(name) {
   setText(element.querySelector("h3"), name);
   setText(element.querySelector(".way"), WAYS[name]?.way ?? "");
   byId("lanes").append(element);
-  views.set(name, { lane, element, links: new Map(), isKnown: false,
+  views.set(name, { lane, element, links: new Map(), gone: [], isKnown: false,
     list: element.querySelector(".instances"),
     terms: new Terms(element.querySelector(".figures")),
     big: element.querySelector(".big"),
@@ -178,11 +186,12 @@ function showLanes(told) {
 
 // -------------------------------------------------------------------- marks
 
-// What changes how often the database is asked; a mark without a name may.
+// After these the database is asked, and the page counts how often. What comes
+// of a price is told elsewhere, but it makes the lanes load, too.
 const ASKING = ["expire-hottest", "expire-all", "absent", "empty-redis",
   "kill-loader"];
-const isAsking = (mark) => mark.action === undefined ||
-  ASKING.includes(mark.action);
+const isAsking = (mark) => ASKING.includes(mark.action);
+const isDisturbing = (mark) => isAsking(mark) || mark.action === "change-price";
 
 const marks = []; // oldest first: { t, text, action, number, ago }
 
@@ -208,22 +217,25 @@ function showMarks(t) {
 
 // The last of them, and until when the queries that follow it are its own.
 function lastAsking(t) {
-  for (let i = marks.length - 1; i >= 0; i--)
-    if (isAsking(marks[i]))
-      return { mark: marks[i], end: marks[i].t + EFFECT_MS,
-        isOver: t > marks[i].t + EFFECT_MS + SILENT_MS / 2 };
-  return null;
+  let i = marks.length - 1;
+  while (i >= 0 && !isAsking(marks[i]))
+    i--;
+  if (i < 0)
+    return null;
+  const next = marks.slice(i + 1).find(isDisturbing);
+  const end = Math.min(marks[i].t + EFFECT_MS, next?.t ?? Infinity);
+  return { mark: marks[i], end, isOver: t > end + SILENT_MS / 2 };
 }
 
-// Of marks that the page has not seen happen there are no figures.
-const startedAt = () => Math.min(...[...views.values()].flatMap(({ lane }) =>
-  lane.list().map((i) => i.samples[0]?.t ?? Infinity)));
+// Of what was done before each lane had reported there are no figures.
+const wasSeen = (mark) => [...views.values()].every(({ lane }) =>
+  lane.list().some((i) => i.samples[0]?.t <= mark.t));
 
 let effects = null; // of one mark: { mark, isOver, rows }
 
 function measure(t) {
   const last = lastAsking(t);
-  if (!last || last.mark.t < startedAt() ||
+  if (!last || !wasSeen(last.mark) ||
       (effects && effects.mark === last.mark && effects.isOver))
     return;
   const rows = [...views.values()].map(({ lane }) =>
@@ -237,14 +249,15 @@ const joined = (texts) => texts.length < 2 ? texts.join("")
 function headlines() {
   if (!effects)
     return [views.size === 0 ? "Waiting for the first figures."
-      : "Nothing has expired yet. Expire the hottest item, and see who asks " +
-        "the database.", ""];
+      : "Expire the hottest item, and see how often the database is asked.",
+    ""];
   const { mark, rows } = effects;
   const asked = rows.map(({ lane, queries }, i) =>
     `${WAYS[lane.name]?.phrase ?? lane.name} ` +
     (i === 0 ? `the database was asked ${times(queries)}` : times(queries)));
+  const seconds = tenth((effects.end - mark.t) / 1000);
   return [`${sentence(mark.text)} ${sentence(asked.join(", "))}`,
-    `In these ${EFFECT_MS / 1000} seconds the latency’s p99 reached ${joined(
+    `In these ${seconds} seconds the latency’s p99 reached ${joined(
       rows.map((row) => duration(row.p99)))}; at most ${joined(
       rows.map((row) => count(row.waiting)))} callers waited at a time.`];
 }
@@ -271,16 +284,14 @@ function showEffects() {
 
 // ------------------------------------------------------------------- prices
 
-const prices = new Map(); // by lane and port: { price, row }
-let priceId = null;
+const prices = new Map(); // of one change, by lane and port
+let change = null;
 
-// A new change begins when an instance that was over shows an old price again.
 function showPrice(price) {
-  const name = `${price.lane} ${price.port}`;
-  if (price.id !== priceId || (prices.get(name)?.is_over && !price.is_over))
+  if (price.change !== change)
     prices.clear();
-  priceId = price.id;
-  prices.set(name, price);
+  change = price.change;
+  prices.set(`${price.lane} ${price.port}`, price);
   setText(byId("price-text"), `The price of item ${price.id} was changed.`);
   byId("price-box").hidden = false;
   const order = [...views.keys()];

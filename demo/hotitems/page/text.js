@@ -2,22 +2,24 @@
 // page only as text (textContent).
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const tenth = new Intl.NumberFormat("en", { minimumFractionDigits: 1,
+const oneDigit = new Intl.NumberFormat("en", { minimumFractionDigits: 1,
   maximumFractionDigits: 1 });
+
+export const tenth = (n) => oneDigit.format(n).replace(/\.0$/, "");
 
 export const count = (n) => whole.format(n);
 
-export const rate = (n) => n > 0 && n < 10 ? tenth.format(n) : whole.format(n);
+export const rate = (n) => n > 0 && n < 10 ? oneDigit.format(n) : whole.format(n);
 
 export function duration(ms) {
   if (ms === null || ms === undefined)
     return "–";
   if (ms < 10)
-    return `${tenth.format(ms)} ms`;
+    return `${oneDigit.format(ms)} ms`;
   if (ms < 1000)
     return `${whole.format(ms)} ms`;
   if (ms < 120000)
-    return `${tenth.format(ms / 1000)} s`;
+    return `${oneDigit.format(ms / 1000)} s`;
   return ms < 7200000 ? `${whole.format(ms / 60000)} min`
     : `${whole.format(ms / 3600000)} h`;
 }

@@ -59,6 +59,11 @@ packages_of()
     load)
         printf '%s\n' 'command:h2load|nghttp2-client'
         ;;
+    browser)
+        printf '%s\n' 'command:chromium|chromium' \
+            'command:chromedriver|chromium-driver' \
+            'python:selenium|python3-selenium'
+        ;;
     lint)
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \
             'command:clang-tidy|clang-tidy' 'command:shellcheck|shellcheck'
@@ -165,6 +170,7 @@ ensure_packages()
     [ "${#packages[@]}" -gt 0 ] || return 0
     if ! is_debian; then
         echo "Missing packages, by their Debian names: ${packages[*]}" >&2
+        hint_packages "${packages[@]}"
         exit 2
     fi
     if as_root true 2>/dev/null; then
@@ -234,11 +240,21 @@ check_plan()
     exit 2
 }
 
+# hint_packages PACKAGE... : what can be done without them.
+hint_packages()
+{
+    case " $* " in *" chromium"* | *" python3-selenium "*)
+        echo "Without the tests in a browser: tests/run --without-browser" >&2
+        ;;
+    esac
+}
+
 name_packages()
 {
     echo "Packages are missing. Install them and try again:" >&2
     echo "    apt-get update" >&2
     echo "    apt-get install --no-remove --no-install-recommends $*" >&2
+    hint_packages "$@"
     exit 2
 }
 
@@ -266,6 +282,7 @@ install_packages()
     apt_get -qq update &&
         apt_get install -y --no-remove --no-install-recommends "$@" && return 0
     echo "apt-get could not install: $*" >&2
+    hint_packages "$@"
     exit 2
 }
 

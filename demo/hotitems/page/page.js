@@ -25,6 +25,7 @@ const WAYS = {
 const views = new Map(); // by lane: { lane, element, terms, asked, links }
 const charts = new Charts();
 let isHeld = false;
+let stage = null; // the Link to it
 
 // -------------------------------------------------------------------- clock
 
@@ -376,7 +377,8 @@ function draw() {
     charts.describe();
   if (isDue("hot", HOT_MS))
     showHottest(t);
-  followEntry(performance.now());
+  if (stage.state === "live")
+    followEntry(performance.now());
 }
 
 function hold() {
@@ -393,7 +395,7 @@ function start() {
   };
   startControls();
   byId("hold").addEventListener("click", hold);
-  new Link("/events", { mark: addMark, lanes: showLanes, price: showPrice },
+  stage = new Link("/events", { mark: addMark, lanes: showLanes, price: showPrice },
     onStageState);
   run();
 }

@@ -114,6 +114,7 @@ static void take(const struct cli *cli, void *options,
         break;
     case CLI_LIST:
     case CLI_URI:
+    case CLI_TEXT:
     case CLI_OUTPUT:
         *text_of(options, option) = text;
         break;

@@ -23,6 +23,7 @@ enum cli_kind {
     CLI_CHOICE, /* const char *: one of the words; optional */
     CLI_FLAG,   /* bool: true if it is given; it takes no value */
     CLI_URI,    /* const char *, required */
+    CLI_TEXT,   /* const char *, optional */
     CLI_OUTPUT  /* const char *: a file to write, or NULL */
 };
 
@@ -46,6 +47,7 @@ struct cli_option {
 #define CHOICE(name, field, words) CLI_ROW(name, CLI_CHOICE, field, 0, 0, words)
 #define FLAG(name, field) CLI_ROW(name, CLI_FLAG, field, 0, 0, NULL)
 #define URI(name, field) CLI_ROW(name, CLI_URI, field, 0, 0, NULL)
+#define TEXT(name, field) CLI_ROW(name, CLI_TEXT, field, 0, 0, NULL)
 #define OUTPUT(name, field) CLI_ROW(name, CLI_OUTPUT, field, 0, 0, NULL)
 
 struct cli {

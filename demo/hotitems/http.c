@@ -144,7 +144,8 @@ static bool add_rules(struct MHD_Response *response,
            (!reply->is_for_all ||
             add_header(response, "Access-Control-Allow-Origin", "*")) &&
            (reply->policy == NULL ||
-            add_header(response, "Content-Security-Policy", reply->policy));
+            (add_header(response, "Content-Security-Policy", reply->policy) &&
+             add_header(response, "Referrer-Policy", "no-referrer")));
 }
 
 static bool add_headers(struct MHD_Response *response,

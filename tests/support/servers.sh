@@ -64,6 +64,9 @@ packages_of()
             'command:chromedriver|chromium-driver' \
             'python:selenium|python3-selenium'
         ;;
+    load)
+        printf '%s\n' 'command:h2load|nghttp2-client' 'command:wrk|wrk'
+        ;;
     lint)
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \
             'command:clang-tidy|clang-tidy' 'command:shellcheck|shellcheck'

@@ -1,0 +1,85 @@
+/* Filling the lanes' caches before there are clients, so that afterwards
+ * nothing is loaded unless a button is pressed. The database costs nothing
+ * meanwhile. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stage.h"
+#include "stage_actions.h"
+#include "stage_ask.h"
+
+#define PAGE_ITEMS 100 /* hotitems answers no more at once */
+#define PAGE_MS 10000
+#define PATH_BYTES (32 + PAGE_ITEMS * 8)
+
+static uint16_t port_of(struct stage *stage, enum stage_lane lane)
+{
+    struct instance *it;
+    uint16_t port;
+
+    stage_lock(stage);
+    it = actions_instance_locked(stage, lane);
+    port = it != NULL ? it->port : 0;
+    stage_unlock(stage);
+    return port;
+}
+
+/* What fails here is loaded when a client asks for it. */
+static void ask_for_page(uint16_t port, uint64_t first, uint64_t last)
+{
+    char path[PATH_BYTES];
+    size_t size =
+        (size_t)snprintf(path, sizeof(path), "/items?ids=%" PRIu64, first);
+
+    while (++first <= last)
+        size += (size_t)snprintf(path + size, sizeof(path) - size, ",%" PRIu64,
+                                 first);
+    (void)ask(port, "GET", path, NULL, PAGE_MS, NULL);
+}
+
+static void warm_lane(struct stage *stage, enum stage_lane lane)
+{
+    uint64_t items = stage->options.items;
+    uint16_t port = port_of(stage, lane);
+
+    for (uint64_t first = 1; first <= items && !stage_is_ending(stage);
+         first += PAGE_ITEMS) {
+        uint64_t last = first + PAGE_ITEMS - 1;
+        ask_for_page(port, first, last < items ? last : items);
+    }
+}
+
+static void *warm(void *user)
+{
+    struct stage *stage = user;
+    char why[STAGE_TEXT_BYTES];
+    bool is_good;
+
+    for (int i = 0; i < STAGE_LANES; i++)
+        warm_lane(stage, (enum stage_lane)i);
+    is_good = database_set_cost(&stage->options, stage->options.db_cost_ms, why,
+                                sizeof(why));
+    if (!is_good)
+        (void)fprintf(stderr, "hotitems-stage: %s\n", why);
+    stage_lock(stage);
+    stage->is_warm = is_good;
+    stage->is_cold = !is_good;
+    stage_unlock(stage);
+    stage_wake(stage);
+    return NULL;
+}
+
+bool warm_start(struct stage *stage)
+{
+    stage->has_warmer = pthread_create(&stage->warmer, NULL, warm, stage) == 0;
+    return stage->has_warmer;
+}
+
+void warm_stop(struct stage *stage)
+{
+    if (stage->has_warmer)
+        (void)pthread_join(stage->warmer, NULL);
+    stage->has_warmer = false;
+}

@@ -49,8 +49,9 @@ enum shed_event_kind {
     /* count events of the kind about were left out, because there were too many
      * or memory ran out. Level: that of what was left out. */
     SHED_EVENT_SUPPRESSED = 0,
-    /* The client is connected to Redis. reason: to which address; duration: for
-     * how long it was not connected. INFO. */
+    /* The client is connected to Redis. reason: to which address, and as which
+     * process, by which leases and locks name their holder; duration: for how
+     * long it was not connected. INFO. */
     SHED_EVENT_CONNECTED = 1,
     /* The connection was lost, or could not be made, or Redis refuses the
      * client; reported once until that changes. outcome: SHED_EREDIS,

@@ -85,10 +85,12 @@ static enum shed_standing standing_of(const struct shed_error *why)
 static void tell(const struct shed_client *client, const struct shed_error *why,
                  uint64_t before_us)
 {
-    struct shed_event event = {.kind = SHED_EVENT_CONNECTED,
-                               .duration_us = before_us,
-                               .reason = client->address->text};
+    char as[SHED_REASON_BYTES];
+    struct shed_event event = {
+        .kind = SHED_EVENT_CONNECTED, .duration_us = before_us, .reason = as};
 
+    (void)snprintf(as, sizeof(as), "%s, as process %s", client->address->text,
+                   client->process);
     if (why != NULL) {
         event.kind = SHED_EVENT_DISCONNECTED;
         event.outcome = why->code;

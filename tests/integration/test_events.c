@@ -10,6 +10,7 @@
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 
+#include "client/client.h"
 #include "support/fixture.h"
 
 #define EVENTS_MAX 4096
@@ -183,6 +184,8 @@ START_TEST(connects_and_disconnects_are_told_with_their_reason)
     up();
     seen = await(SHED_EVENT_CONNECTED, 0);
     ck_assert_ptr_nonnull(strstr(seen->reason, fixture.server.socket));
+    ck_assert_ptr_nonnull(strstr(seen->reason, ", as process "));
+    ck_assert_ptr_nonnull(strstr(seen->reason, fixture.client->process));
     ck_assert_str_eq(seen->name, "");
     server_kill(&fixture.server);
     seen = await(SHED_EVENT_DISCONNECTED, 0);

@@ -9,6 +9,8 @@
 #ifndef SHED_LOAD_H
 #define SHED_LOAD_H
 
+#include <stdbool.h>
+
 #include <snowshed/snowshed.h>
 
 struct shed_loaded {

@@ -56,9 +56,6 @@ packages_of()
     client)
         printf '%s\n' 'command:mariadb mysql|mariadb-client-core'
         ;;
-    load)
-        printf '%s\n' 'command:h2load|nghttp2-client'
-        ;;
     browser)
         printf '%s\n' 'command:chromium|chromium' \
             'command:chromedriver|chromium-driver' \

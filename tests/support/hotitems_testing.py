@@ -5,6 +5,7 @@ database whose tables of sql/ are replaced.
 """
 
 import collections
+import contextlib
 import http.client
 import json
 import os
@@ -170,6 +171,30 @@ class Case(unittest.TestCase):
     def start(self, *options, **others):
         self.instances.append(Instance(self.hotitems, *options, **others))
         return self.instances[-1]
+
+    def wait_for(self, condition):
+        """Until it is true; returns it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (result := condition()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        return result
+
+    @contextlib.contextmanager
+    def held_items(self):
+        """The table of items is locked: whoever reads it waits."""
+        locker = subprocess.Popen(
+            ["bash", "-c", '. "$0/tests/support/servers.sh"; run_sql "$1"', ROOT, MYSQL],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        try:
+            locker.stdin.write("LOCK TABLES item WRITE;\n")
+            locker.stdin.flush()
+            self.wait_for(lambda: [row for row in sql("SHOW OPEN TABLES LIKE 'item'")
+                                   if int(row[2]) > 0])
+            yield
+        finally:
+            locker.stdin.close()
+            locker.wait(PATIENCE_S)
 
     def fresh_item(self, stock):
         """An item of its own, which no cache has."""

@@ -17,7 +17,8 @@
 #define TICK_US 20000
 #define STREAM_BLOCK_BYTES 4096
 #define STREAM_BUFFER_BYTES 8192 /* the socket's */
-#define STREAMS_END_MS 1000      /* for those whose client takes their end */
+#define STREAMS_END_MS 5000 /* a client that takes its end is sent it at once  \
+                             */
 
 enum guest_state {
     ARRIVING,  /* its request is not complete; it begins like that */
@@ -235,6 +236,11 @@ static struct MHD_Response *create_stream(struct exchange *x)
         close_stream(s);
         return NULL;
     }
+    /* libmicrohttpd ends what is chunked with an empty chunk, even the answer
+     * to a HEAD, which has no body. */
+    if (strcmp(x->method, MHD_HTTP_METHOD_HEAD) == 0)
+        (void)MHD_set_response_options(
+            response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     (void)pthread_mutex_lock(&x->http->mu);
     x->is_streaming = true;
     x->http->running--;
@@ -553,7 +559,7 @@ uint16_t http_port(const struct http *http)
     return http->port;
 }
 
-/* Wait until a counter is 0. */
+/* Wait until a counter is 0, and drop clients that have stalled. */
 static void wait_for_none(struct http *http, const size_t *counter,
                           uint64_t deadline_ms)
 {
@@ -564,6 +570,7 @@ static void wait_for_none(struct http *http, const size_t *counter,
         (void)pthread_mutex_unlock(&http->mu);
         if (is_none || http_now_ms() >= deadline_ms)
             return;
+        http_tick(http);
         (void)usleep(TICK_US);
     }
 }

@@ -20,6 +20,7 @@
 #define REDIS_CONNECTIONS_MAX 64
 #define LOCK_MS 5000 /* a holder that died is waited for that long */
 #define RETRY_MS 10
+#define UNLOCK_MAX_MS 1000
 
 /* Only the holder removes the lock: it may have expired, and be another's. */
 static const char unlock_script[] =
@@ -291,6 +292,7 @@ static enum shed_code load_mine(struct read *r, struct shed_error *err)
 {
     struct shed_error ignored;
     bool is_locked[LANE_ITEMS_MAX];
+    uint64_t deadline_ms = r->deadline_ms;
     enum shed_code code;
 
     memcpy(is_locked, r->is_mine, sizeof(is_locked));
@@ -299,7 +301,10 @@ static enum shed_code load_mine(struct read *r, struct shed_error *err)
         r->is_mine[i] = r->is_mine[i] && r->is_missing[i];
     if (code == SHED_OK && is_any(r->is_mine, r->count))
         code = load(r, r->is_mine, err);
+    /* After the deadline, too: else the others wait until the lock expires. */
+    r->deadline_ms = http_now_ms() + UNLOCK_MAX_MS;
     (void)for_each(r, is_locked, add_unlock, ignore_reply, &ignored);
+    r->deadline_ms = deadline_ms;
     return code;
 }
 

@@ -45,6 +45,17 @@ def sql(text="", *files):
     return [line.split("\t") for line in done.stdout.splitlines()[1:]]
 
 
+def slow_queries(seconds):
+    """Each look at an item's row takes so long, until restore_queries. A view needs
+    no change of the service."""
+    sql(f"RENAME TABLE item TO item_row; "
+        f"CREATE VIEW item AS SELECT * FROM item_row WHERE SLEEP({seconds}) = 0")
+
+
+def restore_queries():
+    sql("DROP VIEW item; RENAME TABLE item_row TO item")
+
+
 class Instance:
     """A running hotitems, whose log is read as it comes."""
 

@@ -17,7 +17,11 @@
 #include "cli/walk.h"
 
 #define SHOWN_DEFAULT 10
-#define CANDIDATES 1000 /* asked once a second */
+/* Asked once a second. Many are used in any one second; few of them in each: so
+ * there are many at first, and fewer once enough are known to be hotter. */
+#define CANDIDATES 20000
+#define CANDIDATES_LEFT 1000
+#define PAGE 500 /* commands under way at a time */
 #define LOOKS_DEFAULT 10
 #define LOOK_EVERY_MS 1000
 #define BAR_WIDTH 30
@@ -32,8 +36,8 @@ struct top {
     const struct cli_call *call;
     struct cli_redis *redis;
     bool has_frequency;
-    struct hot *keys; /* in descending order */
-    size_t count, most;
+    struct hot *keys; /* after sift and look in descending order */
+    size_t count, room;
     uint64_t looks;
 };
 
@@ -51,32 +55,63 @@ static void learn_policy(struct top *t)
     shed_reply_free(info);
 }
 
-/* A key can be met twice. */
-static bool is_kept(const struct top *t, const char *key, size_t size)
+static int compare_keys(const void *a, const void *b)
 {
-    for (size_t i = 0; i < t->count; i++)
-        if (t->keys[i].size == size && memcmp(t->keys[i].key, key, size) == 0)
-            return true;
-    return false;
+    const struct hot *x = a, *y = b;
+    size_t size = x->size < y->size ? x->size : y->size;
+    int order = memcmp(x->key, y->key, size);
+
+    if (order != 0)
+        return order;
+    if (x->size != y->size)
+        return x->size < y->size ? -1 : 1;
+    return (x->rank < y->rank) - (x->rank > y->rank);
 }
 
-static void keep_if_hot(struct top *t, const char *key, size_t size,
-                        long long rank)
+static int compare_ranks(const void *a, const void *b)
 {
-    size_t at = t->count;
+    const struct hot *x = a, *y = b;
 
-    if (at == t->most && t->keys[at - 1].rank >= rank)
-        return;
-    if (is_kept(t, key, size))
-        return;
-    if (at == t->most)
-        free(t->keys[--at].key);
-    else
-        t->count++;
-    for (; at > 0 && t->keys[at - 1].rank < rank; at--)
-        t->keys[at] = t->keys[at - 1];
-    t->keys[at] = (struct hot){cli_alloc(size, 1), size, rank};
-    memcpy(t->keys[at].key, key, size);
+    return (x->rank < y->rank) - (x->rank > y->rank);
+}
+
+static void cut(struct top *t, size_t count)
+{
+    while (t->count > count)
+        free(t->keys[--t->count].key);
+}
+
+/* SCAN can tell a key twice: the higher rank of it is kept. */
+static void drop_repeated(struct top *t)
+{
+    size_t kept = 0;
+
+    qsort(t->keys, t->count, sizeof(*t->keys), compare_keys);
+    for (size_t i = 0; i < t->count; i++) {
+        const struct hot *last = kept > 0 ? &t->keys[kept - 1] : NULL;
+        if (last != NULL && last->size == t->keys[i].size &&
+            memcmp(last->key, t->keys[i].key, last->size) == 0)
+            free(t->keys[i].key);
+        else
+            t->keys[kept++] = t->keys[i];
+    }
+    t->count = kept;
+}
+
+/* Leave the hottest candidates. */
+static void sift(struct top *t)
+{
+    drop_repeated(t);
+    qsort(t->keys, t->count, sizeof(*t->keys), compare_ranks);
+    cut(t, CANDIDATES);
+}
+
+static void keep(struct top *t, const char *key, size_t size, long long rank)
+{
+    if (t->count == t->room)
+        sift(t);
+    t->keys[t->count] = (struct hot){cli_alloc(size, 1), size, rank};
+    memcpy(t->keys[t->count++].key, key, size);
 }
 
 static void send_object(struct top *t, const char *key, size_t size)
@@ -118,7 +153,7 @@ static void rank_page(struct top *t, const struct shed_reply *keys)
         const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
         long long number = hear_object(t);
         if (number >= 0 && is_entry(key, size))
-            keep_if_hot(t, key, size, t->has_frequency ? number : -number);
+            keep(t, key, size, t->has_frequency ? number : -number);
     }
 }
 
@@ -134,16 +169,22 @@ static void walk_keys(struct top *t)
         shed_reply_free(keys);
     }
     cli_walk_end(&walk);
+    sift(t);
 }
 
-static int compare(const void *a, const void *b)
+/* Whether each candidate was used in the last second. */
+static void look(struct top *t)
 {
-    const struct hot *x = a, *y = b;
-
-    return (x->rank < y->rank) - (x->rank > y->rank);
+    for (size_t from = 0; from < t->count; from += PAGE) {
+        size_t to = t->count - from > PAGE ? from + PAGE : t->count;
+        for (size_t i = from; i < to; i++)
+            send_object(t, t->keys[i].key, t->keys[i].size);
+        for (size_t i = from; i < to; i++)
+            t->keys[i].rank += hear_object(t) == 0;
+    }
+    qsort(t->keys, t->count, sizeof(*t->keys), compare_ranks);
 }
 
-/* One look a second: whether each candidate was used in that second. */
 static void count_seconds(struct top *t)
 {
     uint64_t looks = t->call->seconds > 0 ? t->call->seconds : LOOKS_DEFAULT;
@@ -152,12 +193,11 @@ static void count_seconds(struct top *t)
         t->keys[i].rank = 0;
     for (; t->looks < looks; t->looks++) {
         cli_sleep_ms(LOOK_EVERY_MS);
-        for (size_t i = 0; i < t->count; i++)
-            send_object(t, t->keys[i].key, t->keys[i].size);
-        for (size_t i = 0; i < t->count; i++)
-            t->keys[i].rank += hear_object(t) == 0;
+        look(t);
+        while (t->count > CANDIDATES_LEFT &&
+               t->keys[t->count - 1].rank < t->keys[0].rank)
+            cut(t, t->count - 1);
     }
-    qsort(t->keys, t->count, sizeof(*t->keys), compare);
 }
 
 /* ----------------------------------------------------------------- showing */
@@ -214,8 +254,8 @@ int cli_top(struct cli_call *call)
     cli_check_cache(call, call->words[0]);
     t.redis = cli_redis_open(call, NULL);
     learn_policy(&t);
-    t.most = CANDIDATES;
-    t.keys = cli_alloc(t.most, sizeof(*t.keys));
+    t.room = 2 * CANDIDATES;
+    t.keys = cli_alloc(t.room, sizeof(*t.keys));
     walk_keys(&t);
     if (!t.has_frequency && t.count > 0)
         count_seconds(&t);

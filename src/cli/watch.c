@@ -123,18 +123,18 @@ static void print_detail(const struct cli_entry *e)
 {
     char size[CLI_TEXT_BYTES], ttl[CLI_TEXT_BYTES];
 
-    (void)cli_duration(ttl, e->pttl > 0 ? (uint64_t)e->pttl : 0);
     if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE) {
-        printf("%s, ttl %s",
+        printf("  %s, %s%s",
                e->kind == CLI_NEGATIVE ? "no such row"
                                        : cli_size(size, e->entry.payload_size),
-               ttl);
+               e->pttl < 0 ? "no ttl" : "ttl ",
+               e->pttl < 0 ? "" : cli_duration(ttl, (uint64_t)e->pttl));
     } else if (e->kind == CLI_LEASE) {
-        printf("process ");
+        printf("  process ");
         cli_print_escaped(stdout, e->holder.process, sizeof(e->holder.process),
                           SIZE_MAX);
     } else if (e->kind == CLI_FAILURE) {
-        printf("%s: ", shed_code_name((enum shed_code)e->entry.row_version));
+        printf("  %s: ", shed_code_name((enum shed_code)e->entry.row_version));
         cli_print_escaped(stdout, e->entry.payload, e->entry.payload_size,
                           SHED_REASON_BYTES);
     }
@@ -156,7 +156,6 @@ static void print_event(struct watch *w, const char *event,
     printf("%s  %-11s  ", cli_date(date, now_ms), event);
     cli_print_escaped(stdout, e->key->named.key.redis,
                       e->key->named.key.redis_size, SIZE_MAX);
-    printf("  ");
     print_detail(e);
     printf("\n");
     cli_flush(w->call);
@@ -173,7 +172,11 @@ static void print_note(struct watch *w, const char *event, uint64_t count)
                                "event", event, "count", (json_int_t)count));
         return;
     }
-    printf("%s  %-11s  %" PRIu64 "\n", cli_date(date, now_ms), event, count);
+    if (count > 0)
+        printf("%s  %-11s  %" PRIu64 "\n", cli_date(date, now_ms), event,
+               count);
+    else
+        printf("%s  %s\n", cli_date(date, now_ms), event);
     cli_flush(w->call);
 }
 

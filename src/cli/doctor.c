@@ -434,12 +434,14 @@ static void judge(struct doctor *d)
 {
     check_version(d);
     check_role(d);
-    check_rights(d, "cache rights", &d->facts.cache_rights,
-                 "Grant these (ACL SETUSER), or check another name with "
-                 "--cache NAME.");
-    check_rights(d, "lock rights", &d->facts.lock_rights,
-                 "Grant these (ACL SETUSER), or check another name with "
-                 "--lock NAME.");
+    check_rights(
+        d, "cache rights", &d->facts.cache_rights,
+        "Grant these (ACL SETUSER; 'man snowshed' has them all), or check "
+        "another name with --cache NAME.");
+    check_rights(
+        d, "lock rights", &d->facts.lock_rights,
+        "Grant these (ACL SETUSER; 'man snowshed' has them all), or check "
+        "another name with --lock NAME.");
     check_writes(d);
     check_tracking(d);
     check_eviction(d);

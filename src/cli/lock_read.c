@@ -74,8 +74,13 @@ static void send_key(struct cli_redis *redis, const struct cli_lock *lock,
     cli_redis_send(redis, &args);
 }
 
-static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
+/* A second look is at a key that the user may have no right to: then there is
+ * nothing, as far as can be seen. */
+static void look(struct cli_redis *redis, bool is_exact, bool is_second,
+                 struct cli_lock *lock)
 {
+    bool is_denied;
+
     lock->is_exact = is_exact;
     lock->options.exact_key = is_exact;
     lock->spec.options = &lock->options;
@@ -84,9 +89,13 @@ static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
     shed_reply_free(lock->reply);
     send_key(redis, lock, "GET", SHED_LOCK_KEY, "");
     lock->reply = cli_redis_hear(redis);
-    if (!shed_reply_begins(lock->reply, "WRONGTYPE"))
+    is_denied = is_second && shed_reply_error(lock->reply) != NULL &&
+                shed_reply_code(lock->reply) == SHED_EDENIED;
+    if (!is_denied && !shed_reply_begins(lock->reply, "WRONGTYPE"))
         (void)cli_redis_check(redis, lock->reply, "GET");
     judge(lock);
+    if (is_denied)
+        lock->state = CLI_LOCK_FREE;
 }
 
 static long long hear_number(struct cli_redis *redis)
@@ -178,11 +187,11 @@ void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,
 {
     *lock = (struct cli_lock){.name = name, .name_size = name_size};
     lock->room = cli_alloc(shed_lock_keys_bytes(name_size), 1);
-    look(redis, is_exact, lock);
+    look(redis, is_exact, false, lock);
     if (lock->state == CLI_LOCK_FREE && !is_exact) {
-        look(redis, true, lock);
+        look(redis, true, true, lock);
         if (lock->state == CLI_LOCK_FREE)
-            look(redis, false, lock);
+            look(redis, false, false, lock);
     }
     send_key(redis, lock, "PTTL", SHED_LOCK_KEY, "");
     send_key(redis, lock, "GET", SHED_LOCK_KEY_COUNTER, "");

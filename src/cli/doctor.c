@@ -41,7 +41,8 @@ struct facts {
     struct shed_reply *info;
     const char *text; /* of INFO, "" if it is refused */
     bool has_info;
-    bool has_latency, has_clock; /* else PING, or TIME, is refused */
+    char ping[128]; /* why PING is refused, or "" */
+    bool has_clock; /* else TIME is refused */
     struct cli_latency latency;
     long long clock_off_ms; /* the server's is ahead by so much */
     bool saves_nothing;     /* false: it does, or we may not see */
@@ -97,11 +98,13 @@ static void read_clock(struct doctor *d)
 static void read_latency(struct doctor *d)
 {
     struct shed_reply *reply = cli_redis_ask(d->redis, "PING");
+    const char *error = shed_reply_error(reply);
 
-    d->facts.has_latency = shed_reply_error(reply) == NULL;
-    shed_reply_free(reply);
-    if (d->facts.has_latency)
+    if (error != NULL)
+        (void)snprintf(d->facts.ping, sizeof(d->facts.ping), "%s", error);
+    else
         cli_latency_measure(d->redis, PINGS, &d->facts.latency);
+    shed_reply_free(reply);
 }
 
 /* INFO says whether there is an append-only file, but not whether snapshots are
@@ -391,10 +394,11 @@ static void check_latency(struct doctor *d)
 {
     const struct cli_latency *l = &d->facts.latency;
 
-    if (!d->facts.has_latency)
+    if (d->facts.ping[0] != '\0')
         find(d, "latency", PROBLEM,
-             "The library needs PING to notice a dead connection.",
-             "Grant +ping.", "not known: PING is refused");
+             "The library asks by PING whether a connection is alive.",
+             "Begin with what refuses it; a right is granted by +ping.",
+             "not known: %s", d->facts.ping);
     else if (l->median_ms > SLOW_MEDIAN_MS || l->slowest_ms > SLOW_WORST_MS)
         find(d, "latency", WARNING,
              "A hit costs that much, and a call with a short deadline fails.",
@@ -487,14 +491,14 @@ static json_t *findings_json(const struct doctor *d)
         cli_json_set_bytes(object, "is", f->is, strlen(f->is));
         json_array_append_new(list, object);
     }
-    return json_pack("{s:s, s:o, s:o, s:o}", "server", cli_redis_name(d->redis),
-                     "findings", list, "latency",
-                     d->facts.has_latency ? cli_latency_json(&d->facts.latency)
-                                          : json_null(),
-                     "clock_off_ms",
-                     d->facts.has_clock
-                         ? json_integer((json_int_t)d->facts.clock_off_ms)
-                         : json_null());
+    return json_pack(
+        "{s:s, s:o, s:o, s:o}", "server", cli_redis_name(d->redis), "findings",
+        list, "latency",
+        d->facts.ping[0] == '\0' ? cli_latency_json(&d->facts.latency)
+                                 : json_null(),
+        "clock_off_ms",
+        d->facts.has_clock ? json_integer((json_int_t)d->facts.clock_off_ms)
+                           : json_null());
 }
 
 int cli_doctor(struct cli_call *call)

@@ -30,9 +30,14 @@ static const struct {
     {"", "Entries are not stored, locks not given, and invalidations fail.",
      "See the reason, and Redis's log."}};
 
+/* Redis explains some errors at length: the first sentence is enough. */
 static void explain(struct cli_writes *out)
 {
+    char *end = strstr(out->error, ". ");
     size_t i = 0;
+
+    if (end != NULL)
+        end[1] = '\0';
 
     while (strncmp(out->error, table[i].word, strlen(table[i].word)) != 0)
         i++;

@@ -16,6 +16,15 @@
  * would answer other calls. So a thread may queue under the owner's mutex while
  * another one sends without it.
  *
+ * A call without an answer fails with its connection, and its caller may repeat
+ * it, or do something else. So it must not reach the server later: a put after
+ * the invalidation that was made in its place, an acquire after it was undone.
+ * When a TCP socket is closed, the kernel goes on for minutes to send what it
+ * has taken; so close drops that, unless every call was answered. What may be
+ * dropped was promised to nobody: calls whose failure leaves open whether they
+ * were carried out (a release is made again by the engine, an invalidation by
+ * its caller). What has reached the server's host it may still carry out.
+ *
  * Each call of a script carries a number that comes back with its reply. A
  * server or proxy that doubles a reply shifts all that follow; the next number
  * tells. A script that the server has lost (NOSCRIPT) was not executed: the
@@ -47,13 +56,18 @@ void shed_conn_init(struct shed_conn *c, struct shed_address *address,
 
 void shed_conn_close(struct shed_conn *c)
 {
+    if (c->state == SHED_CONN_FAILED || c->queue.count > 0)
+        shed_wire_drop_unsent(&c->wire);
     shed_wire_close(&c->wire);
     c->state = SHED_CONN_CLOSED;
 }
 
+/* Also in a forked child, whose parent has the same socket: its options are
+ * left alone. */
 void shed_conn_fini(struct shed_conn *c)
 {
-    shed_conn_close(c);
+    shed_wire_close(&c->wire);
+    c->state = SHED_CONN_CLOSED;
     shed_buffer_fini(&c->queue.bytes);
     free(c->queue.call);
     c->queue = (struct shed_conn_queue){0};

@@ -130,7 +130,9 @@ bool shed_conn_is_quiet(const struct shed_conn *conn);
 void shed_conn_fail(struct shed_conn *conn, enum shed_trouble trouble,
                     const struct shed_error *why);
 
-/* Close the socket. What is queued stays, and goes over the next one. */
+/* Close the socket. What is queued stays, and goes over the next one; what was
+ * sent and not answered does not reach the server any more, where that can be
+ * helped. */
 void shed_conn_close(struct shed_conn *conn);
 
 /* ------------------------------------------------------------ the queue */

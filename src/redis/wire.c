@@ -271,6 +271,14 @@ void shed_wire_shut(const struct shed_wire *w)
     (void)shutdown(w->fd, SHUT_RDWR);
 }
 
+void shed_wire_drop_unsent(const struct shed_wire *w)
+{
+    const struct linger none = {.l_onoff = 1, .l_linger = 0};
+
+    /* a unix socket keeps nothing back */
+    (void)setsockopt(w->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
 void shed_wire_forget(struct shed_wire *w)
 {
     int fd = w->fd;

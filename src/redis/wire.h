@@ -113,6 +113,10 @@ bool shed_wire_is_quiet(const struct shed_wire *wire);
 /* End the connection, so that a thread that waits to receive on it returns. */
 void shed_wire_shut(const struct shed_wire *wire);
 
+/* Have close drop what the kernel has still to send; harmless on a closed one.
+ */
+void shed_wire_drop_unsent(const struct shed_wire *wire);
+
 /* Forget the connection; harmless on a closed one. */
 void shed_wire_close(struct shed_wire *wire);
 

@@ -2,6 +2,7 @@
 #include "support/conn_fixture.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,6 +55,26 @@ void start_server(const char *user)
     (void)snprintf(uri, sizeof(uri), "unix:%s%s%s", user, path,
                    *user != '\0' ? "?db=2" : "");
     ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
+}
+
+void start_tcp_server(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(name);
+    int few = 4096;
+    char uri[64];
+
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(listener, 0);
+    ck_assert_int_eq(
+        setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few)), 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    ck_assert_int_eq(listen(listener, 5), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&name, &size), 0);
+    (void)snprintf(uri, sizeof(uri), "redis://127.0.0.1:%u",
+                   (unsigned)ntohs(name.sin_port));
+    ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
 }
 
 void stop_server(void)
@@ -113,6 +134,9 @@ void open_conn(void)
 {
     start_conn();
     say_text(PRIMARY);
+    /* over TCP it need not be there at once */
+    WAIT_FOR(
+        (shed_conn_ready(&conn, POLLIN), conn.state != SHED_CONN_SETTING_UP));
     ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
     taken_size = 0;
 }

@@ -29,6 +29,8 @@ extern size_t room;
 /* user: "", or "NAME:PASSWORD@"; then the connection selects a database, too.
  */
 void start_server(const char *user);
+/* One whose socket takes few bytes before it is full. */
+void start_tcp_server(void);
 void stop_server(void);
 
 /* A server without a user. */

@@ -1,4 +1,5 @@
 /* One connection: set-up, sending, silence, failover. */
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -226,6 +227,86 @@ START_TEST(a_connection_closed_by_the_server_fails)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ closing */
+
+/* How the server sees the end, behind whatever has reached it: 0, or an errno.
+ */
+static int read_to_end(void)
+{
+    char bytes[4096];
+    ssize_t size;
+
+    do
+        size = recv(peer, bytes, sizeof(bytes), 0);
+    while (size > 0);
+    return size == 0 ? 0 : errno;
+}
+
+/* More than the server's socket and ours take together. */
+static void queue_too_much(void)
+{
+    static char key[65536];
+
+    memset(key, 'k', sizeof(key) - 1);
+    do {
+        queue(key, NULL);
+        shed_conn_ready(&conn, POLLOUT);
+    } while (shed_conn_want(&conn) == POLLIN);
+}
+
+/* With a reset, the kernel sends nothing of what it has taken any more. */
+START_TEST(what_a_silent_server_has_not_taken_is_dropped)
+{
+    now_ms = 1000000;
+    start_tcp_server();
+    open_conn();
+    queue_too_much();
+    now_ms += COMMAND_MS;
+    shed_conn_tick(&conn, now_ms);
+    shed_conn_tick(&conn, now_ms);
+    ck_assert(conn.failure.is_silent);
+    shed_conn_close(&conn);
+    ck_assert_int_eq(read_to_end(), ECONNRESET);
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+START_TEST(a_call_that_was_not_answered_is_dropped_with_its_connection)
+{
+    now_ms = 1000000;
+    start_tcp_server();
+    open_conn();
+    queue("k", NULL);
+    shed_conn_ready(&conn, POLLOUT);
+    shed_conn_close(&conn);
+    ck_assert_int_eq(read_to_end(), ECONNRESET);
+    end_conn();
+    stop_server();
+}
+END_TEST
+
+START_TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
+{
+    struct shed_conn_call call;
+    struct shed_reply *reply = NULL;
+
+    now_ms = 1000000;
+    start_tcp_server();
+    open_conn();
+    queue("k", NULL);
+    shed_conn_ready(&conn, POLLOUT);
+    say_text("+OK\r\n");
+    WAIT_FOR((shed_conn_ready(&conn, POLLIN),
+              shed_conn_next(&conn, now_ms, &reply, &call)) == SHED_CONN_REPLY);
+    shed_reply_free(reply);
+    shed_conn_close(&conn);
+    ck_assert_int_eq(read_to_end(), 0);
+    end_conn();
+    stop_server();
+}
+END_TEST
+
 /* ----------------------------------------------------------------- failover */
 
 START_TEST(a_connection_of_a_server_that_was_left_is_known)
@@ -289,6 +370,11 @@ int main(void)
     tcase_add_test(tc, a_silent_connection_is_looked_at_once_more_and_fails);
     tcase_add_test(tc, a_set_up_without_an_answer_fails_at_the_connect_timeout);
     tcase_add_test(tc, a_connection_closed_by_the_server_fails);
+    tcase_add_test(tc, what_a_silent_server_has_not_taken_is_dropped);
+    tcase_add_test(tc,
+                   a_call_that_was_not_answered_is_dropped_with_its_connection);
+    tcase_add_test(tc,
+                   a_connection_whose_calls_were_answered_is_closed_as_usual);
     tcase_add_test(tc, a_connection_of_a_server_that_was_left_is_known);
     tcase_add_test(tc, a_queue_of_another_connection_goes_behind_ones_own);
     return run_tests("conn", tc);

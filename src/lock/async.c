@@ -14,6 +14,7 @@ struct async_request {
     struct shed_lock *lock;
     shed_lock_done_fn *done;
     void *user;
+    uint64_t held_us; /* a release: how long the hold lasted */
 };
 
 _Static_assert(offsetof(struct async_request, request) == 0,
@@ -26,7 +27,7 @@ static void on_done(struct shed_lock_request *r)
     if (r->op == SHED_LOCK_OP_ACQUIRE)
         shed_lock_count_acquire(a->lock, r);
     else if (!r->is_inner)
-        shed_lock_count_release(a->lock, r->code);
+        shed_lock_count_release(a->lock, r->code, a->held_us);
     a->done(a->user, a->lock, r->code, r->code != SHED_OK ? &r->error : NULL);
     free(a);
 }
@@ -94,7 +95,7 @@ static enum shed_code leave(struct async_request *a,
                             struct shed_error *err)
 {
     struct shed_lock *l = a->lock;
-    struct shed_hold hold = {0};
+    struct shed_left left = {0};
     enum shed_code code = SHED_OK;
 
     pthread_mutex_lock(&l->mu);
@@ -102,9 +103,10 @@ static enum shed_code leave(struct async_request *a,
         code = shed_lock_fail_closed(err);
     else
         a->request.is_inner =
-            !shed_lock_leave_locked(l, self, &hold, &code, err);
-    a->request.holder = hold.holder;
-    a->request.memory = hold.memory;
+            !shed_lock_leave_locked(l, self, &left, &code, err);
+    a->request.holder = left.hold.holder;
+    a->request.memory = left.hold.memory;
+    a->held_us = left.held_us;
     if (code == SHED_OK && !shed_lock_submit_locked(l, &a->request))
         code = shed_lock_fail_closed(err);
     pthread_mutex_unlock(&l->mu);

@@ -24,11 +24,18 @@ enum shed_code shed_lock_begin_request(struct shed_lock *lock,
 void shed_lock_count_acquire(struct shed_lock *lock,
                              const struct shed_lock_request *request);
 
+/* A hold that its owner has left: what is to be released, and how long it
+ * lasted. */
+struct shed_left {
+    struct shed_hold hold;
+    uint64_t held_us;
+};
+
 /* Under mu. Leave the hold of self, or of the process, once; *code says why
- * not. Returns: true if that was the last time, and *hold is what was held. */
+ * not. Returns: true if that was the last time, and *left is set. */
 bool shed_lock_leave_locked(struct shed_lock *lock,
                             const struct shed_owner *self,
-                            struct shed_hold *hold, enum shed_code *code,
+                            struct shed_left *left, enum shed_code *code,
                             struct shed_error *err);
 
 #endif

@@ -58,13 +58,11 @@ void shed_lock_tell(const struct shed_lock *l, enum shed_event_kind kind,
 static void tell_counted_locked(const struct shed_lock *l,
                                 const struct shed_lock_counts *c)
 {
-    uint64_t held_us = atomic_load(&l->held_us);
-
     if (c->lost > 0)
-        shed_lock_tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, held_us,
+        shed_lock_tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, l->held_us,
                        l->machine.lost_reason.reason);
     if (c->released > 0) /* by closing; a call tells by itself */
-        shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, SHED_OK, held_us, NULL);
+        shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, SHED_OK, l->held_us, NULL);
     if (c->takeovers > 0)
         shed_lock_tell(l, SHED_EVENT_LOCK_TAKEN_OVER, SHED_OK, 0,
                        "its holder was dead");
@@ -76,9 +74,8 @@ static void count_hold_locked(struct shed_lock *l)
     bool is_same = hold->generation == l->counted_generation;
 
     if (l->held_since_us > 0 && (!hold->is_held || !is_same)) {
-        uint64_t held_us = shed_now_us() - l->held_since_us;
-        shed_histogram_add(&l->counters.hold_us, held_us);
-        atomic_store(&l->held_us, held_us);
+        l->held_us = shed_now_us() - l->held_since_us;
+        shed_histogram_add(&l->counters.hold_us, l->held_us);
         l->held_since_us = 0;
     }
     if (hold->is_held && !is_same) {
@@ -109,7 +106,8 @@ static void count_locked(struct shed_lock *l)
     count(&l->counters.renewal_failures, &c->renewal_failures);
 }
 
-void shed_lock_count_release(struct shed_lock *l, enum shed_code code)
+void shed_lock_count_release(struct shed_lock *l, enum shed_code code,
+                             uint64_t held_us)
 {
     if (code == SHED_OK)
         shed_count(&l->counters.released, 1);
@@ -117,7 +115,7 @@ void shed_lock_count_release(struct shed_lock *l, enum shed_code code)
         shed_count(&l->counters.lost, 1);
     shed_lock_tell(
         l, code == SHED_ELOST ? SHED_EVENT_LOCK_LOST : SHED_EVENT_LOCK_RELEASED,
-        code, atomic_load(&l->held_us),
+        code, held_us,
         code == SHED_ELOST ? "it was gone when it was released" : NULL);
 }
 

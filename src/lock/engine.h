@@ -24,13 +24,13 @@ struct shed_lock {
     struct shed_voter *voter; /* count of them, behind the servers */
 
     struct shed_lock_counters counters;
-    _Atomic uint64_t held_us; /* how long the last hold that ended lasted */
 
     pthread_mutex_t mu;
     /* under mu */
     struct shed_lock_machine machine;
     uint64_t counted_generation; /* of the last hold that was seen to begin */
     uint64_t held_since_us;      /* of that one; 0: its end was counted */
+    uint64_t held_us;            /* how long the last that ended lasted */
     uint64_t timer_at_ms;        /* the timer runs until then */
     bool is_posted;
     struct shed_latch *closing; /* to be opened when all is over */
@@ -79,7 +79,8 @@ void shed_lock_tell(const struct shed_lock *lock, enum shed_event_kind kind,
                     enum shed_code outcome, uint64_t duration_us,
                     const char *reason);
 
-/* How a release ended. Any thread. */
-void shed_lock_count_release(struct shed_lock *lock, enum shed_code code);
+/* How the release of a hold ended that lasted held_us. Any thread. */
+void shed_lock_count_release(struct shed_lock *lock, enum shed_code code,
+                             uint64_t held_us);
 
 #endif

@@ -385,7 +385,7 @@ static enum shed_code fail_lost_locked(const struct shed_lock *l,
 }
 
 bool shed_lock_leave_locked(struct shed_lock *l, const struct shed_owner *self,
-                            struct shed_hold *hold, enum shed_code *code,
+                            struct shed_left *left, enum shed_code *code,
                             struct shed_error *err)
 {
     bool is_last = false;
@@ -399,21 +399,22 @@ bool shed_lock_leave_locked(struct shed_lock *l, const struct shed_owner *self,
         *code = fail_lost_locked(l, err);
     } else if (--l->machine.hold.count == 0) {
         is_last = true;
-        *hold = l->machine.hold;
+        left->hold = l->machine.hold;
         shed_hold_end(&l->machine.hold);
     }
     shed_lock_changed_locked(l);
+    left->held_us = l->held_us;
     return is_last;
 }
 
 static bool leave(struct shed_lock *l, const struct shed_owner *self,
-                  struct shed_hold *hold, enum shed_code *code,
+                  struct shed_left *left, enum shed_code *code,
                   struct shed_error *err)
 {
     bool is_last;
 
     pthread_mutex_lock(&l->mu);
-    is_last = shed_lock_leave_locked(l, self, hold, code, err);
+    is_last = shed_lock_leave_locked(l, self, left, code, err);
     pthread_mutex_unlock(&l->mu);
     return is_last;
 }
@@ -421,20 +422,20 @@ static bool leave(struct shed_lock *l, const struct shed_owner *self,
 enum shed_code shed_lock_release(struct shed_lock *l, struct shed_error *err)
 {
     struct shed_owner *self = NULL;
-    struct shed_hold hold = {0};
+    struct shed_left left = {0};
     enum shed_code code = enter(l, &self, err);
 
-    if (code != SHED_OK || !leave(l, self, &hold, &code, err))
+    if (code != SHED_OK || !leave(l, self, &left, &code, err))
         return code;
-    if (!shed_lock_release_short(l, &hold, &code, err)) {
+    if (!shed_lock_release_short(l, &left.hold, &code, err)) {
         struct waiting_request w = {.request = {.op = SHED_LOCK_OP_RELEASE,
-                                                .holder = hold.holder,
-                                                .memory = hold.memory}};
+                                                .holder = left.hold.holder,
+                                                .memory = left.hold.memory}};
         code = submit_and_wait(l, &w, err);
         if (code == SHED_ELOST && shed_lock_goes_short(l))
             code = shed_lock_fail_unconfirmed(err);
     }
-    shed_lock_count_release(l, code);
+    shed_lock_count_release(l, code, left.held_us);
     return code;
 }
 

@@ -1,0 +1,141 @@
+/* The event of a release tells how long that hold lasted, even if the next hold
+ * of the handle ends before the event is told. */
+#include <string.h>
+
+#include <snowshed/event.h>
+
+#include "lock/short.h"
+#include "support/lock_fixture.h"
+
+enum { HELD_US = 50000 };
+
+static struct server server;
+static struct shed_client *client;
+static struct shed_lock *lock;
+static atomic_bool is_second; /* the next release is of the second hold */
+
+static struct {
+    pthread_mutex_t mu;
+    /* under mu */
+    size_t count;
+    enum shed_event_kind kind[2];
+    uint64_t duration_us[2];
+} told = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+static void on_event(void *user, const struct shed_event *e)
+{
+    (void)user;
+    if (e->kind != SHED_EVENT_LOCK_RELEASED && e->kind != SHED_EVENT_LOCK_LOST)
+        return;
+    pthread_mutex_lock(&told.mu);
+    ck_assert_uint_lt(told.count, 2);
+    told.kind[told.count] = e->kind;
+    told.duration_us[told.count++] = e->duration_us;
+    pthread_mutex_unlock(&told.mu);
+}
+
+static size_t count_told(void)
+{
+    size_t count;
+
+    pthread_mutex_lock(&told.mu);
+    count = told.count;
+    pthread_mutex_unlock(&told.mu);
+    return count;
+}
+
+static void *hold_for_a_moment(void *unused)
+{
+    (void)unused;
+    acquire(lock, PLENTY_MS);
+    release(lock);
+    return NULL;
+}
+
+bool __real_shed_lock_release_short(struct shed_lock *l,
+                                    const struct shed_hold *hold,
+                                    enum shed_code *code,
+                                    struct shed_error *err);
+bool __wrap_shed_lock_release_short(struct shed_lock *l,
+                                    const struct shed_hold *hold,
+                                    enum shed_code *code,
+                                    struct shed_error *err);
+
+/* Between the end of the first release and its event there is a whole hold. */
+bool __wrap_shed_lock_release_short(struct shed_lock *l,
+                                    const struct shed_hold *hold,
+                                    enum shed_code *code,
+                                    struct shed_error *err)
+{
+    bool is_over = __real_shed_lock_release_short(l, hold, code, err);
+    pthread_t thread;
+
+    if (atomic_exchange(&is_second, true))
+        return is_over;
+    ck_assert_int_eq(pthread_create(&thread, NULL, hold_for_a_moment, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    return is_over;
+}
+
+static void up(void)
+{
+    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+
+    server_start(&server);
+    o.on_event = on_event;
+    o.command_timeout_ms = o.connect_timeout_ms = PLENTY_MS;
+    ck_assert_int_eq(shed_client_open(server.uri, &o, &client, NULL), SHED_OK);
+    lock = open_lock(client, NULL);
+}
+
+static void down(void)
+{
+    shed_lock_close(lock);
+    shed_client_close(client);
+    server_stop(&server);
+}
+
+static void hold_for_long(void)
+{
+    uint64_t begin_us;
+
+    acquire(lock, PLENTY_MS);
+    begin_us = shed_now_us();
+    while (shed_now_us() - begin_us < HELD_US)
+        usleep(1000);
+}
+
+START_TEST(a_release_tells_how_long_its_own_hold_lasted)
+{
+    up();
+    hold_for_long();
+    release(lock);
+    WAIT_FOR(count_told() == 2);
+    ck_assert_int_eq(told.kind[1], SHED_EVENT_LOCK_RELEASED);
+    ck_assert_uint_ge(told.duration_us[1], HELD_US);
+    down();
+}
+END_TEST
+
+START_TEST(a_loss_tells_how_long_its_own_hold_lasted)
+{
+    up();
+    hold_for_long();
+    ck_assert_int_eq(server_int(&server, "DEL " LEASE_KEY), 1);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    WAIT_FOR(count_told() == 2);
+    ck_assert_int_eq(told.kind[1], SHED_EVENT_LOCK_LOST);
+    ck_assert_uint_ge(told.duration_us[1], HELD_US);
+    down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lock durations");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_release_tells_how_long_its_own_hold_lasted);
+    tcase_add_test(tc, a_loss_tells_how_long_its_own_hold_lasted);
+    return run_tests("lock durations", tc);
+}

@@ -40,7 +40,7 @@ static const char help[] =
     "                   crash        the loading process is killed while it loads\n"
     "  --processes N    backend processes (default 4)\n"
     "  --threads N      threads in each process (default 50)\n"
-    "  --load-ms N      how long a query works, in ms (default 50)\n"
+    "  --load-ms N      how long a query works, in ms (default 20)\n"
     "  --db-capacity N  queries that the database works on at a time; the others\n"
     "                   wait inside it (default 16; 0: no limit)\n"
     "  --expiries N     how often the hot key expires in breakdown (default 100)\n"
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
 {
     struct choice c = {.options = {.processes = 4,
                                    .threads = 50,
-                                   .load_ms = 50,
+                                   .load_ms = 20,
                                    .expiries = 100,
                                    .keys = 10000,
                                    .page = 20,
@@ -188,13 +188,12 @@ int main(int argc, char **argv)
     check_connections(&c);
     (void)signal(SIGPIPE, SIG_IGN);
     count = run_all(&c, outcomes);
-    if (json != NULL)
-        report_json(json, &c.options, outcomes, count);
+    is_written = json == NULL || report_json(json, &c.options, outcomes, count);
     if (svg != NULL)
         report_picture(svg, &c.options, outcomes, count);
     if (sheet != NULL)
-        report_sheet(sheet, outcomes, count);
-    is_written = cli_close_output(&cli, "json", json);
+        report_sheet(sheet, &c.options, outcomes, count);
+    is_written &= cli_close_output(&cli, "json", json);
     is_written &= cli_close_output(&cli, "svg", svg);
     is_written &= cli_close_output(&cli, "sheet", sheet);
     for (size_t i = 0; i < count; i++)

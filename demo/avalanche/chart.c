@@ -1,49 +1,46 @@
 /*
- * The sheet: a row for each scenario; left the worst latency, right the
- * database queries, per 100 ms over time, a line for each strategy. Both scales
- * are logarithmic, because the strategies differ by orders of magnitude.
- * Colours by Okabe and Ito, which colour-blind people tell apart; each line
- * also has a dash pattern of its own.
+ * The sheet: a row for each scenario; left the latency, right the database
+ * queries, per 100 ms over time, for each strategy. The thick line of a latency
+ * is p99, the thin one p50, with the calls between them shaded. Both scales are
+ * logarithmic, because the strategies differ by orders of magnitude.
  */
 #include <math.h>
 #include <string.h>
 
 #include "report.h"
+#include "svg.h"
 
-#define PANEL_W 460
-#define PANEL_H 170
-#define LEFT 70
-#define GAP 90
-#define TOP 80
-#define ROW_H (PANEL_H + 80)
-#define WIDTH (LEFT + PANEL_W + GAP + PANEL_W + 30)
+#define FONT_PX 13
+#define PANEL_W 470.0
+#define PANEL_H 180.0
+#define LEFT 60.0
+#define LABELS_W 110.0 /* beside each panel */
+#define GAP 55.0
+#define TOP 130.0
+#define ROW_H (PANEL_H + 105.0)
+#define WIDTH ((int)(LEFT + 2 * PANEL_W + 2 * LABELS_W + GAP))
+#define LABEL_PX 16.0
+#define TICK_PX 6.0
+#define LINES_MAX 8
+
+enum series { P50, P99, QUERIES };
 
 struct panel {
     double x, y;
     double seconds;
-    double low, high; /* powers of ten */
+    double low, high; /* powers of ten, but for low of the queries */
 };
 
-struct style {
-    const char *strategy, *colour, *dash;
-};
-
-static const struct style styles[] = {{"none", "#d55e00", "7 3"},
-                                      {"setnx", "#e69f00", "2 3"},
-                                      {"snowshed", "#0072b2", "none"}};
-
-static const struct style *style_of(const char *strategy)
+/* NAN: no call has returned. */
+static double value_at(const struct outcome *o, enum series series, size_t i)
 {
-    for (size_t i = 0; i < sizeof(styles) / sizeof(*styles); i++)
-        if (strcmp(styles[i].strategy, strategy) == 0)
-            return &styles[i];
-    return &styles[0];
-}
+    const struct moment *m = &o->moment[i];
 
-static double value_at(const struct outcome *o, bool is_latency, size_t i)
-{
-    return is_latency ? (double)o->slot_worst_us[i] / 1000
-                      : (double)o->slot_queries[i];
+    if (series == QUERIES)
+        return (double)m->queries;
+    if (!m->has_calls)
+        return NAN;
+    return series == P50 ? m->p50_ms : m->p99_ms;
 }
 
 static double x_of(const struct panel *p, double seconds)
@@ -53,49 +50,33 @@ static double x_of(const struct panel *p, double seconds)
 
 static double y_of(const struct panel *p, double value)
 {
-    double at = log10(value > 0 ? value : p->low);
+    double at = log10(fmax(value, p->low));
 
-    if (at < log10(p->low))
-        at = log10(p->low);
     return p->y + PANEL_H * (1 - (at - log10(p->low)) /
                                      (log10(p->high) - log10(p->low)));
 }
 
 static struct panel make_panel(const struct outcome *o, size_t strategies,
-                               bool is_latency, double x, double y)
+                               enum series series, double x, double y)
 {
     struct panel p = {
-        .x = x, .y = y, .low = is_latency ? 0.1 : 0.5, .high = 10};
+        .x = x, .y = y, .low = series == QUERIES ? 0.5 : 0.1, .high = 10};
 
     for (size_t w = 0; w < strategies; w++) {
-        if (o[w].seconds > p.seconds)
-            p.seconds = o[w].seconds;
-        for (size_t i = 0; i < o[w].slots; i++)
-            while (value_at(&o[w], is_latency, i) > p.high)
+        p.seconds = fmax(p.seconds, o[w].seconds);
+        for (size_t i = 0; i < o[w].moments; i++)
+            while (value_at(&o[w], series, i) > p.high)
                 p.high *= 10;
     }
     return p;
 }
 
-/* A round number of seconds between marks, eight marks at most. */
-static double tick_seconds(double seconds)
-{
-    double tick = 0.5;
-
-    while (seconds / tick > 8)
-        tick *= 2;
-    return tick;
-}
-
 static void draw_axes(FILE *out, const struct panel *p, const char *title)
 {
-    double tick = tick_seconds(p->seconds);
+    double step = svg_round_step(p->seconds, 8);
 
-    (void)fprintf(out,
-                  "<text class='title' x='%.0f' y='%.0f'>%s</text>\n"
-                  "<rect class='panel' x='%.0f' y='%.0f' width='%d' "
-                  "height='%d'/>\n",
-                  p->x, p->y - 8, title, p->x, p->y, PANEL_W, PANEL_H);
+    (void)fprintf(out, "<text x='%.0f' y='%.0f'>%s</text>\n", p->x, p->y - 10,
+                  title);
     for (double v = p->low < 0.3 ? p->low : 1; v <= p->high; v *= 10)
         (void)fprintf(
             out,
@@ -103,90 +84,175 @@ static void draw_axes(FILE *out, const struct panel *p, const char *title)
             "y2='%.1f'/><text class='y' x='%.0f' y='%.1f'>%g</text>\n",
             p->x, p->x + PANEL_W, y_of(p, v), y_of(p, v), p->x - 6,
             y_of(p, v) + 4, v);
-    for (double s = 0; s <= p->seconds; s += tick)
+    for (double s = 0; s <= p->seconds; s += step)
         (void)fprintf(out, "<text class='x' x='%.1f' y='%.0f'>%g</text>\n",
-                      x_of(p, s), p->y + PANEL_H + 16, s);
+                      x_of(p, s), p->y + PANEL_H + 22, s);
     (void)fprintf(out, "<text class='x' x='%.0f' y='%.0f'>seconds</text>\n",
-                  p->x + PANEL_W / 2, p->y + PANEL_H + 32);
+                  p->x + PANEL_W / 2, p->y + PANEL_H + 40);
 }
 
-/* A slot in which no call returned has no latency: there the line breaks. */
-static void draw_line(FILE *out, const struct panel *p, const struct outcome *o,
-                      bool is_latency)
+/* The moments from first on that have a value, up to one that has none. */
+static size_t run_of(const struct outcome *o, enum series series, size_t first)
 {
-    const struct style *style = style_of(o->strategy);
-    const double slot_s = SLOT_MS / 1000.0;
+    size_t i = first;
 
-    const char *head = "<polyline stroke='%s' stroke-dasharray='%s' points='";
+    while (i < o->moments && !isnan(value_at(o, series, i)))
+        i++;
+    return i - first;
+}
 
-    (void)fprintf(out, head, style->colour, style->dash);
-    for (size_t i = 0; i < o->slots; i++)
-        if (is_latency && o->slot_worst_us[i] == 0) {
-            (void)fprintf(out, "'/>\n");
-            (void)fprintf(out, head, style->colour, style->dash);
-        } else
-            (void)fprintf(out, "%.1f,%.1f ", x_of(p, (double)i * slot_s),
-                          y_of(p, value_at(o, is_latency, i)));
-    (void)fprintf(out, "'/>\n");
+static void draw_points(FILE *out, const struct panel *p,
+                        const struct outcome *o, enum series series, size_t i)
+{
+    double at_s = ((double)i + 0.5) * SLOT_MS / 1000.0;
+
+    (void)fprintf(out, "%.1f,%.1f ", x_of(p, fmin(at_s, o->seconds)),
+                  y_of(p, value_at(o, series, i)));
+}
+
+static void draw_line(FILE *out, const struct panel *p, const struct outcome *o,
+                      enum series series)
+{
+    for (size_t i = 0, n; i < o->moments; i += n + 1) {
+        n = run_of(o, series, i);
+        if (n == 0)
+            continue;
+        (void)fprintf(out, "<polyline class='line%s' points='",
+                      series == P50 ? " thin" : "");
+        for (size_t k = i; k < i + n; k++)
+            draw_points(out, p, o, series, k);
+        (void)fprintf(out, "'/>\n");
+    }
+}
+
+/* What is between p50 and p99. */
+static void draw_band(FILE *out, const struct panel *p, const struct outcome *o)
+{
+    for (size_t i = 0, n; i < o->moments; i += n + 1) {
+        n = run_of(o, P99, i);
+        if (n == 0)
+            continue;
+        (void)fprintf(out, "<polygon class='area' points='");
+        for (size_t k = i; k < i + n; k++)
+            draw_points(out, p, o, P99, k);
+        for (size_t k = i + n; k-- > i;)
+            draw_points(out, p, o, P50, k);
+        (void)fprintf(out, "'/>\n");
+    }
+}
+
+/* Where a line ends, which is where its label should be. */
+static double end_of(const struct panel *p, const struct outcome *o,
+                     enum series series)
+{
+    for (size_t i = o->moments; i-- > 0;)
+        if (value_at(o, series, i) > 0)
+            return y_of(p, value_at(o, series, i));
+    return p->y + PANEL_H;
+}
+
+/* Keep the labels apart: the upper ones give way upwards. */
+static void spread(double *y, size_t count)
+{
+    size_t order[LINES_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        size_t k = i;
+        for (; k > 0 && y[order[k - 1]] < y[i]; k--)
+            order[k] = order[k - 1];
+        order[k] = i;
+    }
+    for (size_t i = 1; i < count; i++)
+        y[order[i]] = fmin(y[order[i]], y[order[i - 1]] - LABEL_PX);
+}
+
+static void draw_labels(FILE *out, const struct panel *p,
+                        const struct outcome *o, size_t strategies,
+                        enum series series)
+{
+    double y[LINES_MAX];
+
+    for (size_t w = 0; w < strategies; w++)
+        y[w] = end_of(p, &o[w], series);
+    spread(y, strategies);
+    for (size_t w = 0; w < strategies; w++)
+        (void)fprintf(out,
+                      "<g class='%s'><text class='label' x='%.0f' y='%.1f'>%s"
+                      "</text></g>\n",
+                      o[w].strategy, p->x + PANEL_W + 8, y[w] + 4,
+                      svg_title_of(o[w].strategy));
+}
+
+/* What was done to the cache, on the axis. */
+static void draw_marks(FILE *out, const struct panel *p,
+                       const struct outcome *o)
+{
+    for (size_t i = 0; i < o->marks; i++)
+        (void)fprintf(
+            out,
+            "<line class='line' x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f'/>\n",
+            x_of(p, o->mark_s[i]), x_of(p, o->mark_s[i]), p->y + PANEL_H,
+            p->y + PANEL_H + TICK_PX);
 }
 
 static void draw_panel(FILE *out, const struct outcome *o, size_t strategies,
-                       bool is_latency, double x, double y)
+                       enum series series, double x, double y)
 {
-    struct panel p = make_panel(o, strategies, is_latency, x, y);
-    char title[120];
+    struct panel p = make_panel(o, strategies, series, x, y);
 
-    (void)snprintf(title, sizeof(title), "%s: %s", o->scenario,
-                   is_latency ? "worst latency of each 100 ms, in ms"
-                              : "database queries begun in each 100 ms");
-    draw_axes(out, &p, title);
-    for (size_t w = 0; w < strategies; w++)
-        draw_line(out, &p, &o[w], is_latency);
-}
-
-static void draw_head(FILE *out, size_t rows, const struct outcome *o,
-                      size_t strategies)
-{
-    double height = TOP + (double)rows * ROW_H;
-
-    (void)fprintf(
-        out,
-        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%.0f' "
-        "viewBox='0 0 %d %.0f'>\n<style>\n"
-        "text{font:12px sans-serif;fill:#333}.title{font-weight:bold}"
-        ".head{font-size:18px}.x{text-anchor:middle}.y{text-anchor:end}"
-        ".panel{fill:#fff;stroke:#999}.grid{stroke:#e4e4e4}"
-        "polyline{fill:none;stroke-width:1.8;stroke-linejoin:round}\n"
-        "</style>\n<rect width='100%%' height='100%%' fill='#fafafa'/>\n"
-        "<text class='head' x='%d' y='30'>Latency and database "
-        "queries</text>\n",
-        WIDTH, height, WIDTH, height, LEFT);
+    draw_axes(out, &p,
+              series == QUERIES ? "database queries begun in each 100 ms"
+                                : "latency of the calls that ended in each "
+                                  "100 ms, in ms: p50 and, thick, p99");
     for (size_t w = 0; w < strategies; w++) {
-        const struct style *style = style_of(o[w].strategy);
-        double x = WIDTH - 330.0 + 105.0 * (double)w;
-        (void)fprintf(out,
-                      "<line x1='%.0f' x2='%.0f' y1='26' y2='26' stroke='%s' "
-                      "stroke-width='3' stroke-dasharray='%s'/>"
-                      "<text x='%.0f' y='30'>%s</text>\n",
-                      x, x + 26, style->colour, style->dash, x + 32,
-                      o[w].strategy);
+        (void)fprintf(out, "<g class='%s'>\n", o[w].strategy);
+        if (series == P99) {
+            draw_band(out, &p, &o[w]);
+            draw_line(out, &p, &o[w], P50);
+        }
+        draw_line(out, &p, &o[w], series);
+        draw_marks(out, &p, &o[w]);
+        (void)fprintf(out, "</g>\n");
     }
+    draw_labels(out, &p, o, strategies, series);
 }
 
-void report_sheet(FILE *out, const struct outcome *outcomes, size_t count)
+static void draw_setting(FILE *out, const struct options *o)
 {
-    size_t rows = 0, strategies = 0, row = 0;
+    (void)fprintf(out,
+                  "<text class='head' x='%.0f' y='30'>Latency and database "
+                  "queries over time</text>\n<text x='%.0f' y='54'>%llu "
+                  "processes of %llu threads; %llu items; a query takes %llu "
+                  "ms",
+                  LEFT, LEFT, (unsigned long long)o->processes,
+                  (unsigned long long)o->threads, (unsigned long long)o->keys,
+                  (unsigned long long)o->load_ms);
+    if (o->db_capacity > 0)
+        (void)fprintf(out, ", %llu work at once",
+                      (unsigned long long)o->db_capacity);
+    (void)fprintf(out, ". Ticks: what was done to the cache.</text>\n");
+}
 
-    for (size_t i = 0; i < count; i++) {
-        rows += i == 0 ||
-                strcmp(outcomes[i].scenario, outcomes[i - 1].scenario) != 0;
-        strategies += strcmp(outcomes[i].scenario, outcomes[0].scenario) == 0;
-    }
-    draw_head(out, rows, outcomes, strategies);
-    for (size_t i = 0; i < count; i += strategies, row++) {
+void report_sheet(FILE *out, const struct options *options,
+                  const struct outcome *outcomes, size_t count)
+{
+    size_t strategies = 1, rows, row = 0;
+
+    while (strategies < count && strategies < LINES_MAX &&
+           strcmp(outcomes[strategies].scenario, outcomes->scenario) == 0)
+        strategies++;
+    rows = count / strategies;
+    svg_begin(out, WIDTH, (int)(TOP + (double)rows * ROW_H), FONT_PX,
+              "Latency and database queries over time");
+    draw_setting(out, options);
+    for (size_t i = 0; i + strategies <= count; i += strategies, row++) {
+        const struct outcome *o = &outcomes[i];
         double y = TOP + (double)row * ROW_H;
-        draw_panel(out, &outcomes[i], strategies, true, LEFT, y);
-        draw_panel(out, &outcomes[i], strategies, false, LEFT + PANEL_W + GAP,
+        (void)fprintf(out,
+                      "<text class='head' x='%.0f' y='%.0f'>%s: %s</text>\n",
+                      LEFT, y - 30, o->scenario, report_story(o->scenario));
+        draw_panel(out, o, strategies, P99, LEFT, y);
+        draw_panel(out, o, strategies, QUERIES, LEFT + PANEL_W + LABELS_W + GAP,
                    y);
     }
     (void)fprintf(out, "</svg>\n");

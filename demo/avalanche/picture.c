@@ -1,87 +1,39 @@
 /*
  * The picture for a README or a talk: the database queries of one scenario per
- * 100 ms over time, a line for each strategy, labelled where it ends, under a
- * headline with the figures. It is light or dark as the reader prefers. The
- * colours are of Okabe and Ito, which colour-blind people can tell apart.
+ * 100 ms over time, a panel for each strategy under the same scales, under a
+ * headline with the figures. Labels have a column of their own, so that none
+ * hides a line or another label.
  */
 #include <math.h>
 #include <string.h>
 
 #include "report.h"
+#include "svg.h"
 
 #define WIDTH 1200
 #define HEIGHT 675
-#define LEFT 96.0
+#define FONT_PX 20
+#define MARGIN 40.0
+#define LEFT 330.0
 #define RIGHT 1160.0
 #define TOP 150.0
-#define BOTTOM 590.0
-#define FREE_PART 0.24 /* of the width, for the label of the last line */
-#define LABEL_W 230.0
-#define LABEL_H 50.0
-#define NUMBER_BYTES 32
-#define LINES_MAX 8
-
-struct label {
-    double x, y;
-};
+#define BOTTOM 604.0
+#define PANEL_GAP 26.0
+#define LINE_PX 27.0
+#define END_LABEL_W 250.0
+#define PANELS_MAX 8
 
 struct picture {
     const struct options *options;
     const struct outcome *lines; /* of one scenario */
     size_t count;
     double seconds, high; /* ends of the scales */
-    struct label labels[LINES_MAX];
+    double panel_h;
 };
-
-struct looks {
-    const char *strategy, *title;
-};
-
-static const struct looks looks[] = {{"none", "no protection"},
-                                     {"setnx", "SETNX lock"},
-                                     {"snowshed", "snowshed"}};
 
 static bool is_avalanche(const struct outcome *o)
 {
     return strcmp(o->scenario, "avalanche") == 0;
-}
-
-static const char *title_of(const char *strategy)
-{
-    for (size_t i = 0; i < sizeof(looks) / sizeof(*looks); i++)
-        if (strcmp(looks[i].strategy, strategy) == 0)
-            return looks[i].title;
-    return strategy;
-}
-
-/* 11984 as 11,984. */
-static const char *grouped(char text[NUMBER_BYTES], uint64_t number)
-{
-    char digits[NUMBER_BYTES];
-    int length =
-        snprintf(digits, sizeof(digits), "%llu", (unsigned long long)number);
-    size_t at = 0;
-
-    for (int i = 0; i < length && at + 2 < NUMBER_BYTES; i++) {
-        if (i > 0 && (length - i) % 3 == 0)
-            text[at++] = ',';
-        text[at++] = digits[i];
-    }
-    text[at] = '\0';
-    return text;
-}
-
-/* 1, 2 or 5 times a power of ten, so that at most steps of them make the range.
- */
-static double round_step(double range, double steps)
-{
-    static const double factors[] = {1, 2, 5, 10};
-    double power = pow(10, floor(log10(range / steps)));
-
-    for (size_t i = 0; i < sizeof(factors) / sizeof(*factors); i++)
-        if (range / (power * factors[i]) <= steps)
-            return power * factors[i];
-    return power * 10;
 }
 
 static double x_of(const struct picture *p, double seconds)
@@ -89,82 +41,41 @@ static double x_of(const struct picture *p, double seconds)
     return LEFT + (RIGHT - LEFT) * seconds / p->seconds;
 }
 
-static double y_of(const struct picture *p, double queries)
+/* The axis of a panel. */
+static double bottom_of(const struct picture *p, size_t panel)
 {
-    return BOTTOM - (BOTTOM - TOP) * queries / p->high;
+    return TOP + (double)(panel + 1) * p->panel_h + (double)panel * PANEL_GAP;
 }
 
-/* ----------------------------------------------------------------- layout */
+static double y_of(const struct picture *p, size_t panel, double queries)
+{
+    return bottom_of(p, panel) - p->panel_h * queries / p->high;
+}
+
+/* How many queries the database can do in a moment; 0: no limit. */
+static double limit_of(const struct options *o)
+{
+    return o->load_ms > 0
+               ? (double)(o->db_capacity * SLOT_MS) / (double)o->load_ms
+               : 0;
+}
 
 static void set_scales(struct picture *p)
 {
     uint64_t most = 1;
-    double longest = SLOT_MS / 1000.0, step;
+    double step;
 
+    p->seconds = SLOT_MS / 1000.0;
     for (size_t l = 0; l < p->count; l++) {
-        if (p->lines[l].seconds > longest)
-            longest = p->lines[l].seconds;
-        for (size_t i = 0; i < p->lines[l].slots; i++)
-            if (p->lines[l].slot_queries[i] > most)
-                most = p->lines[l].slot_queries[i];
+        p->seconds = fmax(p->seconds, p->lines[l].seconds);
+        for (size_t i = 0; i < p->lines[l].moments; i++)
+            if (p->lines[l].moment[i].queries > most)
+                most = p->lines[l].moment[i].queries;
     }
-    p->seconds = longest / (1 - FREE_PART);
-    step = round_step((double)most, 5);
+    step = svg_round_step((double)most, 2);
     p->high = ceil((double)most / step) * step;
-}
-
-static bool overlap(const struct label *a, const struct label *b)
-{
-    return fabs(a->x - b->x) < LABEL_W && fabs(a->y - b->y) < LABEL_H;
-}
-
-/* At the end of its line, behind those that end a little later, and as far
- * above it as other labels are in the way. */
-static void place_label(struct picture *p, size_t l)
-{
-    struct label *label = &p->labels[l];
-    double mine = x_of(p, p->lines[l].seconds), end = mine;
-
-    for (size_t i = 0; i < p->count; i++) {
-        double other = x_of(p, p->lines[i].seconds);
-        if (other > end && other < mine + LABEL_W)
-            end = other;
-    }
-    label->x = end + 10;
-    label->y = BOTTOM - 36;
-    for (size_t i = 0; i < l;)
-        if (overlap(&p->labels[i], label)) {
-            label->y -= LABEL_H;
-            i = 0;
-        } else
-            i++;
-}
-
-/* ---------------------------------------------------------------- drawing */
-
-static void draw_style(FILE *out)
-{
-    (void)fprintf(
-        out,
-        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
-        "viewBox='0 0 %d %d' role='img'>\n<style>\n"
-        "text{font:20px system-ui,sans-serif;fill:#59636e}\n"
-        ".ground{fill:#fff}.head{font-size:28px;font-weight:700;fill:#1f2328}\n"
-        ".label{font-weight:700;font-size:22px}"
-        ".x{text-anchor:middle}.y{text-anchor:end}\n"
-        "text{paint-order:stroke;stroke:#fff;stroke-width:5px;"
-        "stroke-linejoin:round}\n"
-        ".grid{stroke:#d1d9e0}.line{fill:none;stroke-width:4;"
-        "stroke-linejoin:round;stroke-linecap:round}.area{opacity:.12}\n"
-        ".none{--c:#d55e00}.setnx{--c:#9a6700}.snowshed{--c:#0072b2}\n"
-        ".line{stroke:var(--c)}.area,.label,.more{fill:var(--c)}\n"
-        "@media (prefers-color-scheme:dark){\n"
-        "text{fill:#9198a1;stroke:#0d1117}.ground{fill:#0d1117}"
-        ".head{fill:#f0f6fc}.grid{stroke:#3d444d}\n"
-        ".none{--c:#ff8a3d}.setnx{--c:#e8b339}.snowshed{--c:#56b4e9}"
-        ".area{opacity:.2}}\n"
-        "</style>\n",
-        WIDTH, HEIGHT, WIDTH, HEIGHT);
+    p->panel_h =
+        (BOTTOM - TOP - (double)(p->count - 1) * PANEL_GAP) / (double)p->count;
 }
 
 /* What happened, with the figures of the first line and of the last one. */
@@ -172,96 +83,150 @@ static void write_headline(const struct picture *p, char *text, size_t size)
 {
     const struct outcome *first = &p->lines[0], *last = first + p->count - 1;
     char keys[NUMBER_BYTES], a[NUMBER_BYTES], b[NUMBER_BYTES];
-    int length =
-        is_avalanche(first)
-            ? snprintf(text, size,
-                       "%s items expire at once: ", grouped(keys, first->keys))
-            : snprintf(text, size, "%s: ", first->scenario);
+    int length = is_avalanche(first)
+                     ? snprintf(text, size, "%s items expire at once: ",
+                                svg_grouped(keys, first->keys))
+                     : snprintf(text, size, "%s: ", first->scenario);
 
     (void)snprintf(text + length, size - (size_t)length,
                    p->count > 1 ? "%s queries, or %s with %s" : "%s queries",
-                   grouped(a, first->queries), grouped(b, last->queries),
-                   title_of(last->strategy));
+                   svg_grouped(a, first->queries),
+                   svg_grouped(b, last->queries), svg_title_of(last->strategy));
 }
 
 static void draw_head(FILE *out, const struct picture *p)
 {
     const struct options *o = p->options;
-    char headline[200];
+    char headline[200], limit[80] = "";
 
     write_headline(p, headline, sizeof(headline));
-    (void)fprintf(out,
-                  "<title>%s</title>\n"
-                  "<rect class='ground' width='100%%' height='100%%'/>\n"
-                  "<text class='head' x='40' y='58'>%s</text>\n"
-                  "<text x='40' y='94'>Database queries per %d ms, as %llu "
-                  "processes of %llu threads read the items; a query takes "
-                  "%llu ms</text>\n",
-                  headline, headline, SLOT_MS, (unsigned long long)o->processes,
-                  (unsigned long long)o->threads,
-                  (unsigned long long)o->load_ms);
+    svg_begin(out, WIDTH, HEIGHT, FONT_PX, headline);
+    if (o->db_capacity > 0)
+        (void)snprintf(limit, sizeof(limit), ", %llu work at once",
+                       (unsigned long long)o->db_capacity);
+    (void)fprintf(
+        out,
+        "<text class='head' x='%.0f' y='58'>%s</text>\n"
+        "<text x='%.0f' y='92'>Database queries per %d ms. %llu "
+        "processes of %llu threads read; a query takes %llu ms%s"
+        "</text>\n",
+        MARGIN, headline, MARGIN, SLOT_MS, (unsigned long long)o->processes,
+        (unsigned long long)o->threads, (unsigned long long)o->load_ms, limit);
 }
 
-static void draw_axes(FILE *out, const struct picture *p)
+static void draw_grid(FILE *out, const struct picture *p, size_t panel)
 {
-    double step = round_step(p->high, 5);
+    double step = svg_round_step(p->high, 2);
 
     for (double v = 0; v <= p->high; v += step)
         (void)fprintf(out,
                       "<line class='grid' x1='%.0f' x2='%.0f' y1='%.1f' "
                       "y2='%.1f'/><text class='y' x='%.0f' y='%.1f'>%g</text>"
                       "\n",
-                      LEFT, RIGHT, y_of(p, v), y_of(p, v), LEFT - 12,
-                      y_of(p, v) + 7, v);
-    step = round_step(p->seconds, 8);
+                      LEFT, RIGHT, y_of(p, panel, v), y_of(p, panel, v),
+                      LEFT - 12, y_of(p, panel, v) + 7, v);
+}
+
+static void draw_seconds(FILE *out, const struct picture *p)
+{
+    double step = svg_round_step(p->seconds, 8);
+
     for (double s = 0; s <= p->seconds; s += step)
         (void)fprintf(out, "<text class='x' x='%.1f' y='%.0f'>%g</text>\n",
-                      x_of(p, s), BOTTOM + 30, s);
+                      x_of(p, s), BOTTOM + 28, s);
     (void)fprintf(out, "<text class='x' x='%.0f' y='%.0f'>seconds%s</text>\n",
-                  (LEFT + RIGHT) / 2, BOTTOM + 62,
-                  is_avalanche(p->lines) ? " after the items have expired"
+                  (LEFT + RIGHT) / 2, BOTTOM + 56,
+                  is_avalanche(p->lines) ? " after all items have expired"
                                          : "");
 }
 
-/* The points of a line, from the axis to the axis. */
-static void draw_points(FILE *out, const struct picture *p,
-                        const struct outcome *o)
+/* What was done to the cache, across the panel. */
+static void draw_events(FILE *out, const struct picture *p, size_t panel)
 {
+    const struct outcome *o = &p->lines[panel];
+
+    for (size_t i = 0; i < o->marks; i++)
+        (void)fprintf(out,
+                      "<line class='event' x1='%.1f' x2='%.1f' y1='%.1f' "
+                      "y2='%.1f'/>\n",
+                      x_of(p, o->mark_s[i]), x_of(p, o->mark_s[i]),
+                      bottom_of(p, panel), bottom_of(p, panel) - p->panel_h);
+    if (panel == 0 && o->marks > 0)
+        (void)fprintf(out, "<text x='%.1f' y='%.1f'>&#9662; %s</text>\n",
+                      x_of(p, o->mark_s[0]) - 6, TOP - 14, o->mark_text);
+}
+
+/* The points of a line, from the axis to the axis: a step per moment. */
+static void draw_points(FILE *out, const struct picture *p, size_t panel)
+{
+    const struct outcome *o = &p->lines[panel];
     const double slot_s = SLOT_MS / 1000.0;
 
-    (void)fprintf(out, "%.1f,%.1f ", LEFT, BOTTOM);
-    for (size_t i = 0; i < o->slots && (double)i * slot_s < o->seconds; i++)
-        (void)fprintf(out, "%.1f,%.1f ",
-                      x_of(p, fmin(((double)i + 0.5) * slot_s, o->seconds)),
-                      y_of(p, (double)o->slot_queries[i]));
-    (void)fprintf(out, "%.1f,%.1f", x_of(p, o->seconds), BOTTOM);
+    (void)fprintf(out, "%.1f,%.1f ", LEFT, bottom_of(p, panel));
+    for (size_t i = 0; i < o->moments && (double)i * slot_s < o->seconds; i++) {
+        double y = y_of(p, panel, (double)o->moment[i].queries);
+        (void)fprintf(out, "%.1f,%.1f %.1f,%.1f ", x_of(p, (double)i * slot_s),
+                      y, x_of(p, fmin((double)(i + 1) * slot_s, o->seconds)),
+                      y);
+    }
+    (void)fprintf(out, "%.1f,%.1f", x_of(p, o->seconds), bottom_of(p, panel));
 }
 
-static void draw_line(FILE *out, const struct picture *p, size_t l)
+static void draw_line(FILE *out, const struct picture *p, size_t panel)
 {
-    const struct outcome *o = &p->lines[l];
-
-    (void)fprintf(out, "<g class='%s'><polygon class='area' points='",
-                  o->strategy);
-    draw_points(out, p, o);
+    (void)fprintf(out, "<polygon class='area' points='");
+    draw_points(out, p, panel);
     (void)fprintf(out, "'/><polyline class='line' points='");
-    draw_points(out, p, o);
-    (void)fprintf(out, "'/></g>\n");
+    draw_points(out, p, panel);
+    (void)fprintf(out, "'/>\n");
 }
 
-static void draw_label(FILE *out, const struct picture *p, size_t l)
+/* What the database can do, as a line. */
+static void draw_limit(FILE *out, const struct picture *p, size_t panel)
 {
-    const struct outcome *o = &p->lines[l];
-    const struct label *label = &p->labels[l];
+    double limit = limit_of(p->options), y = y_of(p, panel, limit);
+
+    if (limit <= 0 || limit >= p->high)
+        return;
+    (void)fprintf(
+        out, "<line class='limit' x1='%.0f' x2='%.0f' y1='%.1f' y2='%.1f'/>\n",
+        LEFT, RIGHT, y, y);
+    if (panel == 0)
+        (void)fprintf(out,
+                      "<text class='y' x='%.0f' y='%.1f'>all that the database "
+                      "can do</text>\n",
+                      RIGHT, y - 9);
+}
+
+/* Beside the panel: its strategy and its figures. */
+static void draw_label(FILE *out, const struct picture *p, size_t panel)
+{
+    const struct outcome *o = &p->lines[panel];
+    double y = bottom_of(p, panel) - p->panel_h / 2 - LINE_PX / 2;
     char number[NUMBER_BYTES];
 
     (void)fprintf(out,
-                  "<g class='%s'><text class='label' x='%.1f' y='%.1f'>%s"
-                  "</text><text class='more' x='%.1f' y='%.1f'>%s queries in "
-                  "%.1f s</text></g>\n",
-                  o->strategy, label->x, label->y, title_of(o->strategy),
-                  label->x, label->y + 23, grouped(number, o->queries),
-                  o->seconds);
+                  "<text class='label' x='%.0f' y='%.1f'>%s</text>"
+                  "<text x='%.0f' y='%.1f'>%s queries</text>"
+                  "<text x='%.0f' y='%.1f'>slowest call %.1f s</text>\n",
+                  MARGIN, y, svg_title_of(o->strategy), MARGIN, y + LINE_PX,
+                  svg_grouped(number, o->queries), MARGIN, y + 2 * LINE_PX,
+                  o->max_ms / 1000);
+}
+
+/* In an avalanche, when it was over: beside the line's end, or before it. */
+static void draw_end(FILE *out, const struct picture *p, size_t panel)
+{
+    const struct outcome *o = &p->lines[panel];
+    double x = x_of(p, o->seconds);
+    bool has_room = x + END_LABEL_W < RIGHT;
+
+    if (is_avalanche(o))
+        (void)fprintf(out,
+                      "<text class='label%s' x='%.1f' y='%.1f'>all read after "
+                      "%.1f s</text>\n",
+                      has_room ? "" : " y", has_room ? x + 12 : x - 12,
+                      bottom_of(p, panel) - 14, o->seconds);
 }
 
 /* The avalanche, or, where it was not run, the first scenario. */
@@ -275,7 +240,7 @@ static void choose_lines(struct picture *p, const struct outcome *outcomes,
     if (first == count)
         first = 0;
     p->lines = &outcomes[first];
-    while (first + p->count < count && p->count < LINES_MAX &&
+    while (first + p->count < count && p->count < PANELS_MAX &&
            strcmp(p->lines[p->count].scenario, p->lines[0].scenario) == 0)
         p->count++;
 }
@@ -287,16 +252,17 @@ void report_picture(FILE *out, const struct options *options,
 
     choose_lines(&p, outcomes, count);
     set_scales(&p);
-    for (size_t l = p.count; l-- > 0;)
-        p.labels[l] = (struct label){0, -LABEL_H};
-    for (size_t l = 0; l < p.count; l++)
-        place_label(&p, l);
-    draw_style(out);
     draw_head(out, &p);
-    draw_axes(out, &p);
-    for (size_t l = 0; l < p.count; l++)
-        draw_line(out, &p, l);
-    for (size_t l = 0; l < p.count; l++)
-        draw_label(out, &p, l);
+    for (size_t i = 0; i < p.count; i++) {
+        (void)fprintf(out, "<g class='%s'>\n", p.lines[i].strategy);
+        draw_grid(out, &p, i);
+        draw_line(out, &p, i);
+        draw_limit(out, &p, i);
+        draw_events(out, &p, i);
+        draw_label(out, &p, i);
+        draw_end(out, &p, i);
+        (void)fprintf(out, "</g>\n");
+    }
+    draw_seconds(out, &p);
     (void)fprintf(out, "</svg>\n");
 }

@@ -7,19 +7,23 @@
 
 #include "scenarios.h"
 
-/* The table: first the setting, then a block for each scenario, then what the
- * words mean and, of several scenarios, the figures that matter. outcomes are
- * in the order of scenarios, and within one of strategies. */
+/* The table: first the setting, then a block for each scenario, under which its
+ * words are explained, then, of several scenarios, the figures that matter.
+ * outcomes are in the order of scenarios, and within one of strategies. */
 void report_setting(FILE *out, const struct options *options);
 void report_scenario(FILE *out, const struct outcome *outcomes,
                      size_t strategies);
 void report_summary(FILE *out, const struct outcome *outcomes, size_t count);
-void report_json(FILE *out, const struct options *options,
+/* Returns false if it could not be written. */
+bool report_json(FILE *out, const struct options *options,
                  const struct outcome *outcomes, size_t count);
 /* One scenario in 1200 by 675: the avalanche, or the first that was run. */
 void report_picture(FILE *out, const struct options *options,
                     const struct outcome *outcomes, size_t count);
 /* All scenarios: latency and queries over time, a row each. */
-void report_sheet(FILE *out, const struct outcome *outcomes, size_t count);
+void report_sheet(FILE *out, const struct options *options,
+                  const struct outcome *outcomes, size_t count);
+/* What happens in a scenario, in a sentence. */
+const char *report_story(const char *scenario);
 
 #endif

@@ -41,6 +41,8 @@ struct runner {
     struct fleet fleet;
     struct picks picks;
     uint64_t load_ms; /* what a query costs in this scenario */
+    /* what the servers had counted when the counting began */
+    uint64_t queries, commands;
     struct outcome *out;
 };
 
@@ -171,17 +173,50 @@ static void fill(struct runner *c)
         die("filling the cache", c->record->first_error);
 }
 
-static void count_from_here(struct runner *c, uint64_t *queries,
-                            uint64_t *commands)
+static void count_from_here(struct runner *c)
 {
-    set_capacity(c, c->options->db_capacity, c->load_ms);
     record_reset(c->record);
-    *queries = database_queries(c->db);
-    *commands = commands_processed(c);
+    c->queries = database_queries(c->db);
+    c->commands = commands_processed(c);
     c->own_commands = 0;
 }
 
+/* Something has just been done to the cache. */
+static void mark(struct runner *c, const char *text)
+{
+    struct outcome *o = c->out;
+
+    o->mark_text = text;
+    if (o->marks < MARKS)
+        o->mark_s[o->marks++] =
+            (double)(demo_now_us() - c->record->start_us) / 1e6;
+}
+
 /* --------------------------------------------------------------- scenarios */
+
+/* Wait until the hot row is there and nobody queries. Returns false if it does
+ * not come, or if a call has ended with an error. */
+static bool await_hot_row(struct runner *c)
+{
+    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
+
+    while (!has_row(c, HOT_ID) || atomic_load(&c->record->under_way) > 0) {
+        if (atomic_load(&c->record->errors) > 0 || demo_now_us() > deadline_us)
+            return false;
+        nap(1000);
+    }
+    return true;
+}
+
+/* Begin to read the hot key, and to count once all have it. */
+static void begin_hot(struct runner *c)
+{
+    begin(c, pick_hot, THINK_US);
+    if (!await_hot_row(c))
+        return;
+    nap(SETTLE_US);
+    count_from_here(c);
+}
 
 /* Expire the hot key when it is there and nobody queries; count only what
  * really expired. */
@@ -190,27 +225,18 @@ static void run_breakdown(struct runner *c)
     char key[KEY_BYTES];
 
     key_of(c, HOT_ID, key);
-    begin(c, pick_hot, THINK_US);
-    while (!has_row(c, HOT_ID) && atomic_load(&c->record->errors) == 0)
-        nap(1000);
-    nap(SETTLE_US);
-    c->out->events = 1; /* the first load of all counts as one */
-    while (c->out->events <= c->options->expiries) {
-        if (atomic_load(&c->record->errors) > 0)
-            break;
-        if (!has_row(c, HOT_ID) || atomic_load(&c->record->under_way) > 0) {
-            nap(1000);
-            continue;
-        }
+    begin_hot(c);
+    while (c->out->events < c->options->expiries && await_hot_row(c)) {
         nap(GAP_US);
-        if (command_integer(c, "PEXPIRE", key, 1) == 1)
+        if (command_integer(c, "PEXPIRE", key, 1) == 1) {
             c->out->events++;
-        progress(c, "expiry", c->out->events - 1, c->options->expiries);
+            mark(c, "the hot key expires");
+        }
+        progress(c, "expiry", c->out->events, c->options->expiries);
         nap(2000); /* it is gone after one, even by the server's clock */
     }
-    while (!has_row(c, HOT_ID) && atomic_load(&c->record->errors) == 0)
-        nap(1000);
-    nap(SETTLE_US);
+    if (await_hot_row(c))
+        nap(SETTLE_US);
     end(c);
 }
 
@@ -235,6 +261,7 @@ static void run_avalanche(struct runner *c)
     uint64_t keys = c->options->keys;
 
     c->out->keys = keys;
+    mark(c, "all items have expired");
     begin(c, pick_page, 0);
     while (atomic_load(&c->record->next_in_deck) < keys &&
            atomic_load(&c->record->errors) == 0) {
@@ -261,26 +288,12 @@ static void run_cold(struct runner *c)
     begin(c, pick_zipf, THINK_US / 4);
     nap(1000000);
     freeReplyObject(command(c, "FLUSHDB"));
-    c->out->events = 1;
+    mark(c, "Redis is emptied");
     for (uint64_t s = 0; s < c->options->seconds; s++) {
         progress(c, "second", s, c->options->seconds);
         nap(1000000);
     }
     end(c);
-}
-
-/* Wait until the hot row is there and nobody queries. Returns false if it does
- * not come, or if a call has ended with an error. */
-static bool await_hot_row(struct runner *c)
-{
-    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
-
-    while (!has_row(c, HOT_ID) || atomic_load(&c->record->under_way) > 0) {
-        if (atomic_load(&c->record->errors) > 0 || demo_now_us() > deadline_us)
-            return false;
-        nap(1000);
-    }
-    return true;
 }
 
 /* Stop the process if it is loading, so that it still is when it is killed. A
@@ -347,6 +360,7 @@ static double kill_loader(struct runner *c)
     was_loading = atomic_load(&r->loading_pid) == (int32_t)pid;
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, NULL, 0);
+    mark(c, "the loading process is killed");
     /* The dead do not say that they end. By now a successor may have begun, so
      * only the dead one's part is taken away. */
     dead = (int32_t)pid;
@@ -379,7 +393,7 @@ static void run_crash(struct runner *c)
 
     if (ms == NULL)
         die("memory", "is out");
-    begin(c, pick_hot, THINK_US);
+    begin_hot(c);
     for (uint64_t i = 0; i < kills; i++) {
         progress(c, "kill", i, kills);
         ms[i] = kill_loader(c);
@@ -400,33 +414,44 @@ static void run_crash(struct runner *c)
 
 /* ---------------------------------------------------------------- the run */
 
-static void take_down(struct runner *c, uint64_t queries, uint64_t commands)
+static void copy_moments(struct outcome *o, const struct record *r,
+                         uint64_t now_us)
+{
+    o->moments = (size_t)((now_us - r->start_us) / (SLOT_MS * 1000)) + 1;
+    o->moments = o->moments < SLOTS ? o->moments : SLOTS;
+    for (size_t i = 0; i < o->moments; i++) {
+        const struct slot *slot = &r->slot[i];
+        o->moment[i] =
+            (struct moment){.queries = atomic_load(&slot->queries),
+                            .has_calls = atomic_load(&slot->latency.count) > 0,
+                            .p50_ms = histogram_ms(&slot->latency, 0.5),
+                            .p99_ms = histogram_ms(&slot->latency, 0.99)};
+    }
+}
+
+static void take_down(struct runner *c)
 {
     struct record *r = c->record;
     struct outcome *o = c->out;
     uint64_t now_us = demo_now_us();
 
-    o->redis_commands = commands_processed(c) - commands - c->own_commands + 1;
-    o->queries = database_queries(c->db) - queries;
+    o->redis_commands =
+        commands_processed(c) - c->commands - c->own_commands + 1;
+    o->queries = database_queries(c->db) - c->queries;
     o->seconds = (double)(now_us - r->start_us) / 1e6;
     o->queried_keys = atomic_load(&r->queried_keys);
     o->calls = atomic_load(&r->calls);
     o->errors = atomic_load(&r->errors);
     o->most_under_way = atomic_load(&r->most_under_way);
+    o->slow_ms = 2 * c->load_ms;
+    o->slow_calls = histogram_above(&r->latency, o->slow_ms * 1000);
     o->p50_ms = histogram_ms(&r->latency, 0.5);
     o->p99_ms = histogram_ms(&r->latency, 0.99);
-    o->p999_ms = histogram_ms(&r->latency, 0.999);
     o->max_ms = histogram_ms(&r->latency, 1);
-    o->waited = atomic_load(&r->extra.count);
     o->extra_p50_ms = histogram_ms(&r->extra, 0.5);
     o->extra_p99_ms = histogram_ms(&r->extra, 0.99);
     memcpy(o->first_error, r->first_error, sizeof(o->first_error));
-    o->slots = (size_t)((now_us - r->start_us) / (SLOT_MS * 1000)) + 1;
-    o->slots = o->slots < SLOTS ? o->slots : SLOTS;
-    for (size_t i = 0; i < o->slots; i++) {
-        o->slot_queries[i] = atomic_load(&r->slot[i].queries);
-        o->slot_worst_us[i] = atomic_load(&r->slot[i].worst_us);
-    }
+    copy_moments(o, r, now_us);
 }
 
 static void set_up(struct runner *c)
@@ -466,7 +491,6 @@ void scenario_run(const struct options *options, size_t scenario,
     struct runner c = {.options = options, .strategy = strategy, .out = out};
     bool is_avalanche = run[scenario] == run_avalanche;
     bool is_crash = run[scenario] == run_crash;
-    uint64_t queries, commands;
 
     memset(out, 0, sizeof(*out));
     out->scenario = scenario_names[scenario];
@@ -478,9 +502,10 @@ void scenario_run(const struct options *options, size_t scenario,
     if (is_avalanche)
         expire_all(&c);
     c.fleet.has_hot_key = is_crash || run[scenario] == run_breakdown;
-    count_from_here(&c, &queries, &commands);
+    set_capacity(&c, options->db_capacity, c.load_ms);
+    count_from_here(&c);
     run[scenario](&c);
-    take_down(&c, queries, commands);
+    take_down(&c);
     record_destroy(c.record);
     redisFree(c.redis);
     database_close(c.db);

@@ -11,6 +11,15 @@ struct options {
     double zipf;
 };
 
+#define MARKS 256 /* later ones are not marked */
+
+/* A tenth of a second of a scenario: what began and what returned in it. */
+struct moment {
+    uint64_t queries;
+    bool has_calls; /* else there are no percentiles */
+    double p50_ms, p99_ms;
+};
+
 /* What one scenario showed of one strategy. */
 struct outcome {
     const char *scenario, *strategy;
@@ -20,13 +29,18 @@ struct outcome {
     uint64_t events;       /* expiries, kills */
     uint64_t keys;         /* different keys that were asked for */
     uint64_t calls, errors, redis_commands, most_under_way;
-    double p50_ms, p99_ms, p999_ms, max_ms;
-    uint64_t waited; /* callers that waited for another's load */
-    double extra_p50_ms, extra_p99_ms;
-    double recovery_p50_ms, recovery_max_ms; /* kill to next load */
+    uint64_t slow_calls; /* took longer than slow_ms, which is two queries */
+    uint64_t slow_ms;
+    double p50_ms, p99_ms, max_ms;
+    double extra_p50_ms, extra_p99_ms;       /* wait after another's load */
+    double recovery_p50_ms, recovery_max_ms; /* kill to next load; -1: none */
     char first_error[160];
-    size_t slots;
-    uint64_t slot_queries[SLOTS], slot_worst_us[SLOTS];
+    /* what the runner did to the cache, and when, in seconds */
+    const char *mark_text;
+    size_t marks;
+    double mark_s[MARKS];
+    size_t moments;
+    struct moment moment[SLOTS];
 };
 
 #define SCENARIOS 5

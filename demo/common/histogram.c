@@ -53,6 +53,15 @@ double histogram_ms(const struct histogram *h, double part)
     return (double)(us < max_us ? us : max_us) / 1000;
 }
 
+uint64_t histogram_above(const struct histogram *h, uint64_t us)
+{
+    uint64_t count = 0;
+
+    for (size_t i = bucket_of(us) + 1; i < HISTOGRAM_BUCKETS; i++)
+        count += atomic_load(&h->bucket[i]);
+    return count;
+}
+
 void histogram_read(const struct histogram *h, struct histogram_counts *out)
 {
     for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++)

@@ -22,6 +22,9 @@ void histogram_add(struct histogram *h, uint64_t us);
  * too long; 0 if empty. */
 double histogram_ms(const struct histogram *h, double part);
 
+/* How many values are above so many microseconds, to a bucket. */
+uint64_t histogram_above(const struct histogram *h, uint64_t us);
+
 /* What a histogram counted until some instant. */
 struct histogram_counts {
     uint64_t bucket[HISTOGRAM_BUCKETS];

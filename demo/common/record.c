@@ -70,7 +70,7 @@ void record_call(struct record *r, uint64_t start_us)
 
     atomic_fetch_add(&r->calls, 1);
     histogram_add(&r->latency, us);
-    raise_to(&slot_now(r)->worst_us, us);
+    histogram_add(&slot_now(r)->latency, us);
 }
 
 void record_error(struct record *r, const char *text)

@@ -13,9 +13,10 @@
 #define SLOT_MS 100
 #define SLOTS 1200 /* two minutes */
 
+/* What began and what returned in it. */
 struct slot {
     _Atomic uint64_t queries;
-    _Atomic uint64_t worst_us; /* latency */
+    struct histogram latency; /* of the calls */
 };
 
 struct record {

@@ -3,7 +3,7 @@
 // or 4, a global of /chart.js.
 import { HISTORY_MS } from "./counters.js";
 
-const RIGHT_PX = 52; // where the lines are labelled
+const RIGHT_PX = 56; // where the lines are labelled
 const LABEL_PX = 12;
 const FONT = 'system-ui, "Liberation Sans", sans-serif';
 
@@ -20,7 +20,10 @@ const METRICS = [
 const compact = new Intl.NumberFormat("en",
   { notation: "compact", maximumSignificantDigits: 3 });
 // A line's name leaves less room.
-const short = (value) => value < 10 ? value.toFixed(1) : compact.format(value);
+const shorter = new Intl.NumberFormat("en",
+  { notation: "compact", maximumSignificantDigits: 2 });
+const short = (value) => value < 10 ? value.toFixed(1)
+  : value < 1000 ? String(Math.round(value)) : shorter.format(value);
 
 function color(element, name) {
   return getComputedStyle(element).getPropertyValue(name).trim();

@@ -161,8 +161,7 @@ async function askLane(lane, id) {
     else
       showPlain(lane, told);
   } catch (error) {
-    setText(lane.why, `Not known: ${error.message}.`);
-    lane.terms.set([]);
+    setText(lane.why, `Not known now: ${error.message}. Before:`);
   }
 }
 

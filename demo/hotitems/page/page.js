@@ -96,13 +96,18 @@ class Link {
   }
 }
 
+// The stream of events has them only when they change.
+function askLanes() {
+  ask("/lanes").then(showLanes, () => {});
+}
+
 function onStageState(state) {
   const lost = byId("lost");
   lost.hidden = state !== "lost";
   setText(lost, state === "lost"
     ? "The connection to the stage is lost. Trying to connect again." : "");
   if (state === "live")
-    ask("/lanes").then(showLanes, () => {});
+    askLanes();
 }
 
 const LINK_TEXT = { connecting: "connecting", live: "connected",
@@ -279,6 +284,7 @@ function showEffects() {
   });
   if (effects.isOver && told !== effects.mark) {
     told = effects.mark;
+    byId("headline").dataset.final = told.number;
     say(head);
   }
 }
@@ -301,8 +307,8 @@ function showPrice(price) {
   byId("price").tBodies[0].replaceChildren(...sorted.map((p) => {
     const row = make("tr");
     row.append(make("td", p.lane), make("td", `127.0.0.1:${p.port}`),
-      make("td", p.is_over ? duration(p.old_ms)
-        : `${duration(p.old_ms)}, and still does`,
+      make("td", !p.is_over ? `${duration(p.old_ms)}, and still does`
+        : p.old_ms > 0 ? duration(p.old_ms) : "not at all",
       { class: p.is_over ? "" : "still" }));
     return row;
   }));
@@ -395,6 +401,7 @@ function start() {
   };
   startControls();
   byId("hold").addEventListener("click", hold);
+  askLanes();
   stage = new Link("/events", { mark: addMark, lanes: showLanes, price: showPrice },
     onStageState);
   run();

@@ -165,13 +165,14 @@ async function askLane(lane, id) {
   }
 }
 
-// Once a second, and not before the last answers are there.
+// Once a second, and one after the other: the stage has one connection for them.
 export async function followEntry(now) {
   if (isAsking || selected === null || now - askedAt < ASK_MS)
     return;
   isAsking = true;
   askedAt = now;
-  await Promise.all(lanes.map((lane) => askLane(lane, selected)));
+  for (const lane of lanes)
+    await askLane(lane, selected);
   isAsking = false;
 }
 

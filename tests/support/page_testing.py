@@ -1,0 +1,221 @@
+"""The live page of demo/hotitems in a browser, and the stage behind it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SCALE = int(os.environ.get("SHED_TEST_SCALE", "1"))
+PATIENCE_S = 60 * SCALE
+LANES = ["none", "setnx", "snowshed"]
+
+# Few enough items that all of them are cached after a moment: then nothing is
+# loaded but what a button makes the lanes load.
+ITEMS = 100
+CLIENTS = 60
+
+
+def await_that(what, condition, *arguments):
+    """Wait until it returns something true, and return that."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        result = condition(*arguments)
+        if result:
+            return result
+        if time.monotonic() > end:
+            raise AssertionError("it never happens that " + what)
+        time.sleep(0.05)
+
+
+class Redis:
+    """One of its own, because the page stops it."""
+
+    def __init__(self):
+        script = """. "$0/tests/support/servers.sh"; guard_servers
+            make_servers_dir; start_redis "$servers_dir/redis"
+            echo "$REDIS_URI $started_pid"; cat"""
+        self.process = subprocess.Popen(["bash", "-euc", script, ROOT], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.uri, pid = self.process.stdout.readline().split()
+        self.pid = int(pid)
+
+    def close(self):
+        os.kill(self.pid, signal.SIGCONT)
+        self.process.communicate()
+
+
+class Stage:
+    """A running stage, at any port or at that of an earlier one."""
+
+    def __init__(self, programs, redis, port=0):
+        stage, hotitems, snowshed = programs
+        self.process = subprocess.Popen(
+            [stage, "--redis", redis.uri, "--redis-pid", str(redis.pid),
+             "--mysql", os.environ["SHED_TEST_MYSQL"], "--hotitems", hotitems,
+             "--snowshed", snowshed, "--port", str(port), "--items", str(ITEMS),
+             "--clients", str(CLIENTS)],
+            stdout=subprocess.PIPE, text=True)
+        first = self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", first)
+        if not found:
+            self.process.kill()
+            raise AssertionError("the stage prints no address: " + first)
+        self.port = int(found.group(1))
+        self.reader = threading.Thread(target=self.process.stdout.read, daemon=True)
+        self.reader.start()
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(PATIENCE_S)
+        self.reader.join()
+        self.process.stdout.close()
+
+
+def load_tables():
+    script = '. "$0/tests/support/servers.sh"; run_sql "$@"'
+    files = [os.path.join(ROOT, "sql", name + ".sql") for name in
+             ("schema", "items", "fence", "hotitems", "capacity")]
+    subprocess.run(["bash", "-euc", script, ROOT, os.environ["SHED_TEST_MYSQL"],
+                    *files], check=True)
+
+
+def start_browser(profile):
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "/usr/bin/chromium"
+    for argument in ("--headless=new", "--disable-gpu", "--no-first-run",
+                     "--disable-dev-shm-usage", "--no-proxy-server", "--hide-scrollbars",
+                     "--disable-background-networking", "--disable-extensions",
+                     "--user-data-dir=" + profile):
+        options.add_argument(argument)
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")
+    options.set_capability("goog:loggingPrefs",
+                           {"browser": "ALL", "performance": "ALL"})
+    driver = shutil.which("chromedriver") or "/usr/bin/chromedriver"
+    return webdriver.Chrome(service=Service(driver), options=options)
+
+
+class Page:
+    """The page in the browser, as somebody finds it who reads what it says."""
+
+    def __init__(self, browser, port):
+        self.browser = browser
+        self.url = f"http://127.0.0.1:{port}/"
+    def open(self):
+        self.browser.get(self.url)
+        await_that("every lane reports", lambda: all(
+            self.figure(lane, "Requests/s") > 0 for lane in LANES))
+
+    def resize(self, width, height):
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": 1,
+            "mobile": width < 500})
+
+    def prefer(self, scheme):
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+
+    def run(self, script, *arguments):
+        return self.browser.execute_script(script, *arguments)
+
+    def picture(self, path):
+        """Of the whole page, in a window of that height."""
+        width, height = self.run("const e = document.documentElement;"
+                                 "return [e.clientWidth, e.scrollHeight];")
+        self.resize(width, height)
+        self.browser.execute_async_script("""
+            requestAnimationFrame(() => requestAnimationFrame(arguments[0]));""")
+        drawn = self.points("none", 0)
+        await_that("the charts are drawn", lambda: self.points("none", 0) != drawn)
+        self.browser.save_screenshot(path)
+
+    def find(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector):
+        """Read at once: the page changes meanwhile."""
+        return self.run("return document.querySelector(arguments[0])?.textContent"
+                        " ?? ''", selector)
+
+    def texts(self, selector):
+        return self.run("return [...document.querySelectorAll(arguments[0])]"
+                        ".map((e) => e.textContent)", selector)
+
+    def figure(self, lane, name):
+        """A figure of a lane; -1 while there is none."""
+        text = self.run("""
+            const lane = document.querySelector(`#lanes [data-lane=${arguments[0]}]`);
+            return [...lane?.querySelectorAll(".figures div") ?? []].find((pair) =>
+              pair.firstChild.textContent === arguments[1])?.lastChild.textContent;
+            """, lane, name)
+        found = re.match(r"[\d.,]+", text or "")
+        return float(found.group().replace(",", "")) if found else -1
+
+    def big(self, lane):
+        text = self.text(f"#lanes [data-lane={lane}] .big").replace(",", "")
+        return int(text) if text.isdigit() else -1
+
+    def points(self, lane, chart):
+        """What a chart has drawn: [x, y] of its first line."""
+        return self.run("""
+            const canvas = document.querySelectorAll(
+              `#lanes [data-lane=${arguments[0]}] canvas`)[arguments[1]];
+            return Chart.getChart(canvas).data.datasets[0].data.map((p) =>
+              [p.x, p.y]);""", lane, chart)
+
+    def button(self, action):
+        return self.find(f"[data-action={action}]:is(button)")
+
+    def marks(self, action):
+        """The numbers of its marks, the last one first."""
+        return [int(text) for text in
+                self.texts(f"#marks [data-action={action}] .number")]
+
+    def press(self, button, action, mark=None):
+        """Press and wait for the mark, which is that of the action. A refusal
+        fails."""
+        earlier = self.marks(mark or action)[:1]
+        before = self.text("#done")
+        button.click()
+        await_that(f"{action} has a mark; the page says '{before}'", lambda:
+                   self.marks(mark or action)[:1] != earlier or self.refusal())
+        await_that(f"{action} has ended", lambda:
+                   button.get_attribute("aria-disabled") is None)
+        if self.refusal():
+            raise AssertionError(f"{action}: " + self.text("#done"))
+
+    def refusal(self):
+        return self.run("return document.getElementById('done')"
+                        ".classList.contains('bad')")
+
+    def instances(self, lane):
+        return self.texts(f"#lanes [data-lane={lane}] .instances li")
+
+    def are_connected(self):
+        return all(len(self.instances(lane)) == 2 and
+                   all("connected" in text for text in self.instances(lane))
+                   for lane in LANES)
+
+    def await_quiet(self):
+        """Until nothing is loaded any more: no query in any lane, and all of what
+        is shown is of after the last one."""
+        await_that("the lanes are quiet", lambda: self.are_connected() and all(
+            self.figure(lane, "Queries/s") == 0 and
+            self.figure(lane, "Queries alive") == 0 for lane in LANES))
+
+
+    def expire_and_count(self):
+        """Until the page has counted what came of it."""
+        self.press(self.button("expire-hottest"), "expire-hottest")
+        number = self.marks("expire-hottest")[0]
+        await_that("the page has counted", lambda: self.run(
+            "return document.getElementById('headline').dataset.final") ==
+            str(number))

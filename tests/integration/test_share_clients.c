@@ -438,15 +438,17 @@ static int install_npm(const char *modules_dir)
 
 int main(int argc, char **argv)
 {
-    TCase *tc = tcase_create("share with clients");
     int status = EXIT_SUCCESS;
+    TCase *tc;
 
     if (argc == 3 && strcmp(argv[1], "npm") == 0)
         status = install_npm(argv[2]);
     else if (argc != 2 || strcmp(argv[1], "python") != 0)
         status = EXIT_FAILURE;
+    if (status != EXIT_SUCCESS)
+        return status;
+    tc = tcase_create("share with clients");
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, no_two_have_it_and_each_gets_it, 0, 2);
-    return status != EXIT_SUCCESS ? status
-                                  : run_tests("share with clients", tc);
+    return run_tests("share with clients", tc);
 }

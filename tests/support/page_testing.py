@@ -199,6 +199,10 @@ class Page:
     def instances(self, lane):
         return self.texts(f"#lanes [data-lane={lane}] .instances li")
 
+    def processes(self, lane):
+        return [int(pid) for text in self.instances(lane)
+                for pid in re.findall(r"process (\d+)", text)]
+
     def are_connected(self):
         return all(len(self.instances(lane)) == 2 and
                    all("connected" in text for text in self.instances(lane))

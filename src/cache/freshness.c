@@ -1,6 +1,40 @@
-/* Lifetimes. Pure; its one invariant: with jitter an entry lives for at least a
- * millisecond, and not longer than its ttl. */
+/*
+ * Lifetimes. Pure; its invariants: with jitter an entry lives for at least a
+ * millisecond, and not longer than its ttl; Redis keeps an entry for as long as
+ * a reader with the same rule may serve it.
+ *
+ * Design notes
+ *
+ * Early refresh is XFetch, of A. Vattani, F. Chierichetti, K. Lowenstein,
+ * "Optimal Probabilistic Cache Stampede Prevention", VLDB 2015: each look at an
+ * entry draws u from (0, 1] and refreshes if
+ *
+ *     now - cost * beta * ln(u) >= expiry
+ *
+ * The gap is exponentially distributed, with the cost of the load as its mean,
+ * so that a load is begun about as long before the expiry as it takes, and
+ * looks of different processes seldom coincide. The paper shows that no other
+ * distribution does better, and that beta = 1 is the optimum.
+ *
+ * The expiry here is refresh_after_ms, not the end of freshness: between the
+ * two every look finds the entry due. So it is enough that a key is read once
+ * in that time for its expiry never to be met, however seldom it is read, and
+ * the paper's draw decides when the load begins where reads are frequent. Which
+ * process loads is not left to chance: the lease of the refresh elects it.
+ *
+ * An entry's lifetime was shortened by jitter when it was written.
+ * refresh_after is shortened in the same proportion, so that entries which were
+ * written together do not become due together.
+ */
 #include "cache/freshness.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+/* Of XFetch: above 1 refreshes earlier. */
+#define BETA 1.0
+
+#define RANDOM_BITS 53 /* what a double holds */
 
 uint64_t shed_freshness_ttl_ms(uint64_t ttl_ms, uint64_t jitter_pct,
                                uint64_t random)
@@ -10,4 +44,56 @@ uint64_t shed_freshness_ttl_ms(uint64_t ttl_ms, uint64_t jitter_pct,
     uint64_t ttl = ttl_ms - random % (span + 1);
 
     return ttl > 0 || ttl_ms == 0 ? ttl : 1;
+}
+
+double shed_freshness_early_ms(uint64_t cost_ms, uint64_t random)
+{
+    double u = ldexp((double)(random >> (64 - RANDOM_BITS)) + 1, -RANDOM_BITS);
+
+    return -(double)cost_ms * BETA * log(u);
+}
+
+static bool is_due(const struct shed_freshness_rule *rule,
+                   const struct shed_freshness_times *times, uint64_t now_ms,
+                   uint64_t random)
+{
+    uint64_t life_ms = times->until_ms - times->written_ms;
+    double age_ms, due_ms;
+
+    if (rule->refresh_after_ms == 0 || now_ms < times->written_ms ||
+        times->until_ms < times->written_ms)
+        return false;
+    age_ms = (double)(now_ms - times->written_ms);
+    due_ms = (double)rule->refresh_after_ms;
+    if (life_ms < rule->ttl_ms)
+        due_ms *= (double)life_ms / (double)rule->ttl_ms;
+    return age_ms >= due_ms ||
+           age_ms + shed_freshness_early_ms(times->cost_ms, random) >= due_ms;
+}
+
+enum shed_freshness
+shed_freshness_judge(const struct shed_freshness_rule *rule,
+                     const struct shed_freshness_times *times, uint64_t now_ms,
+                     uint64_t random)
+{
+    uint64_t past_ms;
+
+    if (now_ms < times->until_ms)
+        return is_due(rule, times, now_ms, random) ? SHED_FRESHNESS_DUE
+                                                   : SHED_FRESHNESS_FRESH;
+    past_ms = now_ms - times->until_ms;
+    if (past_ms < rule->revalidate_ms)
+        return SHED_FRESHNESS_STALE;
+    return past_ms < rule->if_error_ms ? SHED_FRESHNESS_EXPIRED
+                                       : SHED_FRESHNESS_OVER;
+}
+
+uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,
+                                uint64_t fresh_ms)
+{
+    uint64_t window_ms = rule->revalidate_ms > rule->if_error_ms
+                             ? rule->revalidate_ms
+                             : rule->if_error_ms;
+
+    return fresh_ms > 0 ? fresh_ms + window_ms : 0;
 }

@@ -1,4 +1,12 @@
-/* How long entries live. Pure. */
+/*
+ * How long entries live, and what one is worth at a given time. Pure.
+ *
+ * An entry is fresh from when it is written until a time that it carries. What
+ * a reader does with it before and after depends on the reader's own options:
+ *
+ *     written        refresh_after        until     + revalidate    + if_error
+ *        |   FRESH   (DUE)  |     DUE       |    STALE    |  EXPIRED   |  OVER
+ */
 #ifndef SHED_FRESHNESS_H
 #define SHED_FRESHNESS_H
 
@@ -9,5 +17,45 @@
  * not 0. random is any 64 bits. */
 uint64_t shed_freshness_ttl_ms(uint64_t ttl_ms, uint64_t jitter_pct,
                                uint64_t random);
+
+enum shed_freshness {
+    SHED_FRESHNESS_FRESH,
+    SHED_FRESHNESS_DUE,     /* fresh, and to be loaded again behind the callers
+                             */
+    SHED_FRESHNESS_STALE,   /* may be served while it is loaded again */
+    SHED_FRESHNESS_EXPIRED, /* may be served if a load fails */
+    SHED_FRESHNESS_OVER     /* may not be served */
+};
+
+/* A reader's options. */
+struct shed_freshness_rule {
+    uint64_t ttl_ms; /* before jitter: what refresh_after_ms is a part of */
+    uint64_t refresh_after_ms; /* 0: never early */
+    uint64_t revalidate_ms;    /* how long STALE lasts */
+    uint64_t if_error_ms;      /* how long STALE and EXPIRED last, if longer */
+};
+
+/* What an entry carries. */
+struct shed_freshness_times {
+    uint64_t written_ms;
+    uint64_t until_ms;
+    uint64_t cost_ms; /* of the load */
+};
+
+/* Judge an entry at now_ms, by the server's clock; 0: the clock is not known,
+ * and the entry counts as fresh. random is any 64 bits: an entry becomes due at
+ * random, on average earlier the more its load cost. */
+enum shed_freshness
+shed_freshness_judge(const struct shed_freshness_rule *rule,
+                     const struct shed_freshness_times *times, uint64_t now_ms,
+                     uint64_t random);
+
+/* How long Redis keeps an entry that is fresh for fresh_ms. */
+uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,
+                                uint64_t fresh_ms);
+
+/* How much earlier than refresh_after_ms one look finds an entry due, in ms:
+ * XFetch's -cost * beta * ln(u), with u in (0, 1] from random and beta 1. */
+double shed_freshness_early_ms(uint64_t cost_ms, uint64_t random);
 
 #endif

@@ -1,5 +1,8 @@
-/* freshness: a ttl is spread below what was asked for, never above. */
+/* freshness: a ttl is spread below what was asked for, never above; what an
+ * entry is worth at each time; and early refresh against XFetch's formula. */
 #include "cache/freshness.h"
+
+#include <math.h>
 
 #include "support/testing.h"
 
@@ -57,6 +60,229 @@ START_TEST(any_ttl_fits)
 }
 END_TEST
 
+/* ------------------------------------------------------------- judgements */
+
+#define WRITTEN_MS UINT64_C(1700000000000)
+#define TTL_MS 10000
+
+static const struct shed_freshness_rule strict_rule = {.ttl_ms = TTL_MS};
+static const struct shed_freshness_rule lenient_rule = {.ttl_ms = TTL_MS,
+                                                        .refresh_after_ms =
+                                                            8000,
+                                                        .revalidate_ms = 500,
+                                                        .if_error_ms = 2000};
+
+static enum shed_freshness judge(const struct shed_freshness_rule *rule,
+                                 uint64_t age_ms, uint64_t cost_ms,
+                                 uint64_t random)
+{
+    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
+                                               .until_ms = WRITTEN_MS + TTL_MS,
+                                               .cost_ms = cost_ms};
+
+    return shed_freshness_judge(rule, &times, WRITTEN_MS + age_ms, random);
+}
+
+START_TEST(an_entry_goes_through_all_its_ages)
+{
+    const struct {
+        uint64_t age_ms;
+        enum shed_freshness expected;
+    } rows[] = {
+        {0, SHED_FRESHNESS_FRESH},       {7999, SHED_FRESHNESS_FRESH},
+        {8000, SHED_FRESHNESS_DUE},      {9999, SHED_FRESHNESS_DUE},
+        {10000, SHED_FRESHNESS_STALE},   {10499, SHED_FRESHNESS_STALE},
+        {10500, SHED_FRESHNESS_EXPIRED}, {11999, SHED_FRESHNESS_EXPIRED},
+        {12000, SHED_FRESHNESS_OVER},    {999999, SHED_FRESHNESS_OVER},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        ck_assert_int_eq(judge(&lenient_rule, rows[i].age_ms, 0, 0),
+                         rows[i].expected);
+}
+END_TEST
+
+START_TEST(without_options_an_entry_is_fresh_and_then_over)
+{
+    ck_assert_int_eq(judge(&strict_rule, TTL_MS - 1, 99999, 0),
+                     SHED_FRESHNESS_FRESH);
+    ck_assert_int_eq(judge(&strict_rule, TTL_MS, 99999, 0),
+                     SHED_FRESHNESS_OVER);
+}
+END_TEST
+
+START_TEST(an_unknown_clock_leaves_entries_fresh)
+{
+    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
+                                               .until_ms = WRITTEN_MS + TTL_MS,
+                                               .cost_ms = UINT32_MAX};
+
+    ck_assert_int_eq(shed_freshness_judge(&lenient_rule, &times, 0, 0),
+                     SHED_FRESHNESS_FRESH);
+}
+END_TEST
+
+START_TEST(an_entry_from_the_future_is_fresh)
+{
+    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS + 60000,
+                                               .until_ms =
+                                                   WRITTEN_MS + 60000 + TTL_MS,
+                                               .cost_ms = 0};
+
+    ck_assert_int_eq(shed_freshness_judge(&lenient_rule, &times, WRITTEN_MS, 0),
+                     SHED_FRESHNESS_FRESH);
+}
+END_TEST
+
+START_TEST(an_entry_that_was_ended_early_is_not_fresh)
+{
+    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
+                                               .until_ms = WRITTEN_MS - 1};
+
+    ck_assert_int_eq(
+        shed_freshness_judge(&lenient_rule, &times, WRITTEN_MS + 100, 0),
+        SHED_FRESHNESS_STALE);
+}
+END_TEST
+
+START_TEST(jitter_moves_the_refresh_with_the_end)
+{
+    const struct shed_freshness_times half = {
+        .written_ms = WRITTEN_MS, .until_ms = WRITTEN_MS + TTL_MS / 2};
+
+    ck_assert_int_eq(
+        shed_freshness_judge(&lenient_rule, &half, WRITTEN_MS + 3999, 0),
+        SHED_FRESHNESS_FRESH);
+    ck_assert_int_eq(
+        shed_freshness_judge(&lenient_rule, &half, WRITTEN_MS + 4000, 0),
+        SHED_FRESHNESS_DUE);
+}
+END_TEST
+
+START_TEST(redis_keeps_an_entry_for_its_longest_window)
+{
+    struct shed_freshness_rule rule = lenient_rule;
+
+    ck_assert_uint_eq(shed_freshness_kept_ms(&rule, 9000), 11000);
+    rule.revalidate_ms = 5000;
+    ck_assert_uint_eq(shed_freshness_kept_ms(&rule, 9000), 14000);
+    ck_assert_uint_eq(shed_freshness_kept_ms(&strict_rule, 9000), 9000);
+    ck_assert_uint_eq(shed_freshness_kept_ms(&rule, 0), 0);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ XFetch */
+
+/* The random number that stands for u. */
+static uint64_t random_of(double u)
+{
+    return u >= 1 ? UINT64_MAX : (uint64_t)ldexp(u, 64);
+}
+
+START_TEST(the_gap_is_the_papers_formula)
+{
+    const double us[] = {1, 0.9, 0.5, 0.36787944117144233, 0.1, 0.001, 1e-9};
+
+    for (size_t i = 0; i < sizeof(us) / sizeof(*us); i++)
+        for (uint64_t cost_ms = 1; cost_ms < 100000; cost_ms *= 7) {
+            double gap = shed_freshness_early_ms(cost_ms, random_of(us[i]));
+
+            ck_assert_double_eq_tol(gap, -(double)cost_ms * log(us[i]),
+                                    (double)cost_ms * 1e-6);
+        }
+}
+END_TEST
+
+START_TEST(every_random_number_gives_a_gap)
+{
+    ck_assert(shed_freshness_early_ms(10, UINT64_MAX) == 0);
+    ck_assert(isfinite(shed_freshness_early_ms(UINT32_MAX, 0)));
+    ck_assert(shed_freshness_early_ms(10, 0) > 300);
+    ck_assert(shed_freshness_early_ms(0, 0) == 0);
+}
+END_TEST
+
+static uint64_t random_state;
+
+static uint64_t draw(void)
+{
+    /* splitmix64 */
+    uint64_t z = random_state += 0x9e3779b97f4a7c15;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+/* The age at which looks at a fixed distance first find an entry due. */
+static uint64_t first_due_ms(uint64_t cost_ms, uint64_t step_ms)
+{
+    uint64_t age_ms = 0;
+
+    while (judge(&lenient_rule, age_ms, cost_ms, draw()) ==
+           SHED_FRESHNESS_FRESH)
+        age_ms += step_ms;
+    return age_ms;
+}
+
+/* What the paper says of independent looks: that none of those at the gaps
+ * g, g + step, ... before the expiry has begun a refresh. */
+static double none_before(double gap, double longest, double cost, double step)
+{
+    double chance = 1;
+
+    for (; gap <= longest; gap += step)
+        chance *= 1 - exp(-gap / cost);
+    return chance;
+}
+
+START_TEST(schedules_of_looks_are_refreshed_as_the_paper_says)
+{
+    enum { SCHEDULES = 20000, STEP_MS = 5, COST_MS = 200 };
+    const uint64_t ages[] = {6800, 7000, 7200, 7400, 7600};
+    unsigned later[5] = {0};
+
+    random_state = 1;
+    for (unsigned i = 0; i < SCHEDULES; i++) {
+        uint64_t age_ms = first_due_ms(COST_MS, STEP_MS);
+
+        ck_assert_uint_le(age_ms, lenient_rule.refresh_after_ms);
+        for (size_t k = 0; k < 5; k++)
+            later[k] += age_ms > ages[k];
+    }
+    for (size_t k = 0; k < 5; k++)
+        ck_assert_double_eq_tol(
+            (double)later[k] / SCHEDULES,
+            none_before(8000 - (double)ages[k], 8000, COST_MS, STEP_MS), 0.02);
+}
+END_TEST
+
+START_TEST(seldom_looks_never_meet_the_expiry)
+{
+    random_state = 2;
+    for (unsigned i = 0; i < 20000; i++) {
+        /* at least one look between refresh_after and the end */
+        uint64_t step_ms = 1 + draw() % 2000;
+        uint64_t age_ms = first_due_ms(draw() % 3000, step_ms);
+
+        ck_assert_uint_lt(age_ms, TTL_MS);
+    }
+}
+END_TEST
+
+START_TEST(a_costly_load_begins_earlier)
+{
+    uint64_t cheap = 0, dear = 0;
+
+    random_state = 3;
+    for (unsigned i = 0; i < 2000; i++) {
+        cheap += first_due_ms(1, 10);
+        dear += first_due_ms(1000, 10);
+    }
+    ck_assert_uint_lt(dear + UINT64_C(2000) * 1000, cheap);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("freshness");
@@ -68,5 +294,17 @@ int main(void)
     tcase_add_test(tc, a_ttl_that_is_not_zero_stays_so);
     tcase_add_test(tc, a_ttl_of_zero_stays_zero);
     tcase_add_test(tc, any_ttl_fits);
+    tcase_add_test(tc, an_entry_goes_through_all_its_ages);
+    tcase_add_test(tc, without_options_an_entry_is_fresh_and_then_over);
+    tcase_add_test(tc, an_unknown_clock_leaves_entries_fresh);
+    tcase_add_test(tc, an_entry_from_the_future_is_fresh);
+    tcase_add_test(tc, an_entry_that_was_ended_early_is_not_fresh);
+    tcase_add_test(tc, jitter_moves_the_refresh_with_the_end);
+    tcase_add_test(tc, redis_keeps_an_entry_for_its_longest_window);
+    tcase_add_test(tc, the_gap_is_the_papers_formula);
+    tcase_add_test(tc, every_random_number_gives_a_gap);
+    tcase_add_test(tc, schedules_of_looks_are_refreshed_as_the_paper_says);
+    tcase_add_test(tc, seldom_looks_never_meet_the_expiry);
+    tcase_add_test(tc, a_costly_load_begins_earlier);
     return run_tests("freshness", tc);
 }

@@ -105,6 +105,8 @@ static enum lane_origin origin_of(const struct shed_value *value)
                                                           : LANE_REDIS;
     case SHED_ORIGIN_LOAD:
         return LANE_LOAD;
+    case SHED_ORIGIN_STALE:
+        return LANE_STALE;
     case SHED_ORIGIN_UNPUBLISHED:
         break;
     }

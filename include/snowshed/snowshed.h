@@ -401,10 +401,12 @@ enum shed_kind {
 };
 
 enum shed_origin {
-    SHED_ORIGIN_REDIS,      /* it was in Redis */
-    SHED_ORIGIN_LOAD,       /* loaded during this call and published */
-    SHED_ORIGIN_UNPUBLISHED /* loaded during this call, not kept: invalidated
+    SHED_ORIGIN_REDIS,       /* it was in Redis */
+    SHED_ORIGIN_LOAD,        /* loaded during this call and published */
+    SHED_ORIGIN_UNPUBLISHED, /* loaded during this call, not kept: invalidated
                         meanwhile, or Redis could not be written */
+    SHED_ORIGIN_STALE /* it was in Redis and no longer fresh; given out within
+                         stale_while_revalidate_ms or stale_if_error_ms */
 };
 
 /* Of NULL: SHED_KIND_ABSENT. */
@@ -446,7 +448,9 @@ enum shed_redis_down {
 /* Fill it with SHED_CACHE_OPTIONS_INIT. */
 struct shed_cache_options {
     size_t size;
-    uint64_t ttl_ms;          /* [1, 10 years]; how long a row is kept */
+    uint64_t ttl_ms;          /* [1, 10 years]; how long a row is fresh; Redis
+                                 keeps it longer where one of the stale windows
+                                 below is set */
     uint64_t ttl_jitter_pct;  /* [0, 90]; each ttl is shortened at random by
                                  up to this percentage, so that rows written
                                  together do not expire together */
@@ -463,12 +467,29 @@ struct shed_cache_options {
     uint64_t timeout_ms;      /* [1, 3600000]; default deadline of a call */
     uint64_t value_limit_bytes; /* [1, 256 MiB]; longest payload */
     uint64_t redis_down;        /* enum shed_redis_down */
+    /* The rest is about rows, and not about "no such row". */
+    uint64_t refresh_after_ms; /* [0, ttl_ms]; a row that is read when it is
+                                  older is loaded again behind its callers, by
+                                  one process for all; a little earlier, at
+                                  random, the longer its load took. 0: never */
+    uint64_t stale_while_revalidate_ms; /* [0, 10 years]; for so long after its
+                                           ttl a row is still given out, as
+                                           SHED_ORIGIN_STALE, while one process
+                                           loads it again; 0: callers wait for
+                                           the load */
+    uint64_t stale_if_error_ms; /* [0, 10 years]; for so long after its ttl a
+                                   row is given out, as SHED_ORIGIN_STALE, to a
+                                   call that would otherwise end with
+                                   SHED_ESOURCE, SHED_EBUSY, SHED_ETIMEDOUT,
+                                   SHED_EREDIS or SHED_ENOMEM. Every get then
+                                   begins with a look into Redis, even if this
+                                   process is loading the row */
 };
 
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
-            5000, 1048576, SHED_REDIS_DOWN_SOURCE                              \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0                     \
     }
 
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
@@ -504,7 +525,7 @@ SHED_API void shed_cache_close(struct shed_cache *cache);
  *
  * key is any 1 to SHED_KEY_MAX_BYTES bytes. timeout_ms, [1, 3600000], counts
  * from now; SHED_TIMEOUT_DEFAULT is the cache's own. The value was current at
- * some instant during the call.
+ * some instant during the call, unless its origin is SHED_ORIGIN_STALE.
  *
  * Blocks: until answered, timeout_ms at most.
  * Returns: SHED_OK and *out, a reference of yours (whose kind may be

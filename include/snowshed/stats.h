@@ -52,7 +52,9 @@ extern "C" {
     X(invalidation_failures,                                                   \
       "keys that may still have the entry that was to be invalidated")         \
     X(loads_begun, "calls of the source that have begun, a batch each")        \
-    X(misses_ended, "keys that were not in Redis and whose get has ended")
+    X(misses_ended, "keys that were not in Redis and whose get has ended")     \
+    X(refreshes, "refreshes that this process was elected for")                \
+    X(stale, "keys answered with a value that was no longer fresh")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "base/value.h"
+#include "cache/look.h"
 
 /* The ranges that snowshed.h states. */
 #define TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)
@@ -46,6 +47,10 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->value_limit_bytes, 1, VALUE_MAX_BYTES, "cache value_limit_bytes"},
         {o->redis_down, SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL,
          "cache redis_down"},
+        {o->refresh_after_ms, 0, o->ttl_ms, "cache refresh_after_ms"},
+        {o->stale_while_revalidate_ms, 0, TTL_MAX_MS,
+         "cache stale_while_revalidate_ms"},
+        {o->stale_if_error_ms, 0, TTL_MAX_MS, "cache stale_if_error_ms"},
     };
     enum shed_code code = SHED_OK;
 
@@ -190,6 +195,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     cache->client = client;
     cache->source = source;
     cache->options = o;
+    cache->rule = shed_flight_redis_rule(&o);
     memcpy(cache->name, name, strlen(name) + 1);
     (void)snprintf(prefix, sizeof(prefix), "%s:", name);
     code = shed_flights_create(client, source, prefix, &o, &cache->counters,
@@ -232,36 +238,6 @@ struct shed_entry_key shed_cache_entry_key(const struct shed_key *key)
     return (struct shed_entry_key){key->redis, key->redis_size};
 }
 
-/* Make a value of the reply to a GET, which is freed or taken over. Returns:
- * NULL if the slow path must go on (*code is SHED_OK) or the call has failed. A
- * reply that is not the key's entry may be the answer to another GET: then the
- * connection is in doubt. */
-static struct shed_value *
-read_reply(struct shed_cache *cache, const struct shed_key *key,
-           struct shed_reply *reply, const struct shed_link_use *use,
-           enum shed_code *code, struct shed_error *err)
-{
-    enum shed_entry_state state;
-    struct shed_value *value = NULL;
-
-    *code = SHED_OK;
-    if (shed_reply_error(reply) == NULL) {
-        value =
-            shed_flight_redis_value(cache->client->session, &cache->counters,
-                                    shed_cache_entry_key(key), reply, &state);
-        if (value == NULL && state == SHED_ENTRY_CORRUPT)
-            shed_links_doubt(cache->client->links, use);
-        if (value == NULL && state == SHED_ENTRY_OK)
-            *code = shed_fail_nomem(err, "a value");
-    } else if (shed_reply_trouble(reply) == SHED_TROUBLE_DENIED) {
-        *code = shed_fail(err, SHED_EDENIED, "Redis refused GET: %s",
-                          shed_reply_error(reply));
-    }
-    if (value == NULL)
-        shed_reply_free(reply);
-    return value;
-}
-
 /* The code of a failed GET; SHED_OK leaves the decision to the slow path, which
  * knows what to do without Redis. */
 static enum shed_code after_failed_get(const struct shed_cache *cache,
@@ -273,24 +249,31 @@ static enum shed_code after_failed_get(const struct shed_cache *cache,
 }
 
 /* One GET in this thread. */
-static struct shed_value *try_get(struct shed_cache *cache,
-                                  const struct shed_key *key,
-                                  uint64_t deadline_ms, enum shed_code *code,
-                                  struct shed_error *err)
+static enum shed_code try_get(struct shed_cache *cache,
+                              const struct shed_key *key, uint64_t deadline_ms,
+                              struct shed_look *look, struct shed_error *err)
 {
     struct shed_args args = {0};
     struct shed_reply *reply = NULL;
     struct shed_link_use use;
+    enum shed_code code;
 
     shed_args_add_text(&args, "GET");
     shed_args_add(&args, key->redis, key->redis_size);
-    *code = shed_links_call(cache->client->links, &args, 1, &reply, &use,
-                            deadline_ms, err);
-    if (*code != SHED_OK) {
-        *code = after_failed_get(cache, *code);
-        return NULL;
-    }
-    return read_reply(cache, key, reply, &use, code, err);
+    code = shed_links_call(cache->client->links, &args, 1, &reply, &use,
+                           deadline_ms, err);
+    if (code != SHED_OK)
+        return after_failed_get(cache, code);
+    return shed_look_at(cache, key, reply, &use, look, err);
+}
+
+/* Whether a GET comes first. Where a flight is under way its answer will do,
+ * unless the call may need an old value to fall back on. */
+static bool looks_first(const struct shed_cache *cache,
+                        const struct shed_key *key)
+{
+    return cache->rule.if_error_ms > 0 ||
+           !shed_flights_has(cache->flights, key);
 }
 
 static enum shed_code timed_out(enum shed_awaited awaited,
@@ -349,6 +332,8 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
                         struct shed_error *err)
 {
     struct shed_named_key named;
+    struct shed_look look = {NULL, NULL};
+    struct shed_error why = {SHED_OK, ""};
     uint64_t start_us, deadline_ms;
     enum shed_code code;
 
@@ -363,17 +348,21 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
     start_us = shed_now_us();
     deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
     shed_cache_name_key(cache, key, &named);
-    if (!shed_flights_has(cache->flights, &named.key))
-        *out = try_get(cache, &named.key, deadline_ms, &code, err);
+    if (looks_first(cache, &named.key))
+        code = try_get(cache, &named.key, deadline_ms, &look, &why);
+    *out = look.value;
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
         return SHED_OK;
     }
     if (code == SHED_OK) {
-        code = get_slow(cache, &named.key, deadline_ms, out, err);
+        code = get_slow(cache, &named.key, deadline_ms, out, &why);
+        code = shed_look_fall_back(cache, &look, code, out);
         shed_histogram_add(&cache->counters.miss_us, shed_now_us() - start_us);
     }
     shed_count_code(&cache->counters, code);
+    if (code != SHED_OK && err != NULL)
+        *err = why;
     return code;
 }
 
@@ -386,6 +375,7 @@ struct batch {
     struct shed_named_key *named;
     struct shed_args *args;
     struct shed_reply **replies;
+    struct shed_look *looks;
     struct shed_caller *callers; /* also of hits: for the error */
 };
 
@@ -394,6 +384,7 @@ static void destroy_batch(struct batch *b)
     free(b->named);
     free(b->args);
     free(b->replies);
+    free(b->looks);
     free(b->callers);
 }
 
@@ -402,9 +393,10 @@ static enum shed_code create_batch(struct batch *b, struct shed_error *err)
     b->named = malloc(b->count * sizeof(*b->named));
     b->args = calloc(b->count, sizeof(*b->args));
     b->replies = calloc(b->count, sizeof(struct shed_reply *));
+    b->looks = calloc(b->count, sizeof(*b->looks));
     b->callers = calloc(b->count, sizeof(*b->callers));
     if (b->named != NULL && b->args != NULL && b->replies != NULL &&
-        b->callers != NULL)
+        b->looks != NULL && b->callers != NULL)
         return SHED_OK;
     destroy_batch(b);
     return shed_fail_nomem(err, "shed_get_many");
@@ -456,8 +448,9 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     for (size_t i = 0; i < b->count; i++) {
         enum shed_code item_code = after_failed_get(cache, code);
         if (code == SHED_OK)
-            b->items[i].value = read_reply(
-                cache, &b->named[i].key, b->replies[i], &use, &item_code, &why);
+            item_code = shed_look_at(cache, &b->named[i].key, b->replies[i],
+                                     &use, &b->looks[i], &why);
+        b->items[i].value = b->looks[i].value;
         b->items[i].code = item_code;
         if (item_code != SHED_OK)
             b->callers[i].error = why;
@@ -539,6 +532,13 @@ static enum shed_code get_slow_many(struct shed_cache *cache, struct batch *b,
     return SHED_OK;
 }
 
+static void fall_back_many(struct shed_cache *cache, struct batch *b)
+{
+    for (size_t i = 0; i < b->count; i++)
+        b->items[i].code = shed_look_fall_back(
+            cache, &b->looks[i], b->items[i].code, &b->items[i].value);
+}
+
 /* The first item that failed decides. */
 static enum shed_code conclude(struct shed_cache *cache, struct batch *b,
                                struct shed_error *err)
@@ -582,6 +582,7 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
             (struct shed_error){SHED_ENOMEM, "out of memory for a latch"};
         fail_item(&b, i, code);
     }
+    fall_back_many(cache, &b);
     code = conclude(cache, &b, err);
     destroy_batch(&b);
     return code;

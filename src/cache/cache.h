@@ -16,6 +16,7 @@ struct shed_cache {
     struct shed_client *client;
     struct shed_source *source;
     struct shed_cache_options options;
+    struct shed_freshness_rule rule; /* of the options */
     char name[SHED_NAME_MAX_BYTES + 1];
     struct shed_flights *flights;
     /* atomic */

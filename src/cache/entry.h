@@ -14,7 +14,7 @@
  *     28  4  what the load cost, ms         } process that holds it,
  *     32  8  checksum                       } 16 hexadecimal digits
  *     40  8  written
- *     48  8  end of the lease, or of freshness
+ *     48  8  end of the lease, or of freshness; Redis can keep a value longer
  *     56  8  row version, 0 without one; in a lease: number of the flight; in
  *            a failure marker: the shed_code
  *     64     payload: the row, the reason of a failure, nothing in a lease
@@ -68,6 +68,11 @@ struct shed_entry {
     const unsigned char *payload;
     size_t payload_size;
 };
+
+/* What follows the key of an entry in that of its refresh lease, which holds a
+ * lease or a failure marker while the value is at its own key. */
+#define SHED_ENTRY_REFRESH_SUFFIX ":refresh"
+#define SHED_ENTRY_REFRESH_SUFFIX_BYTES (sizeof(SHED_ENTRY_REFRESH_SUFFIX) - 1)
 
 /* The key of an entry as Redis has it, NAME:{KEY}; borrowed. */
 struct shed_entry_key {

@@ -32,6 +32,13 @@
  * recognise the flight's own lease. When Redis is down the flight loads without
  * a lease, if the cache's options say so. What is refused ends the flight.
  *
+ * A refresh is a load whose lease is in a key of its own: to the machine it is
+ * the same. One that works behind the callers has none; it is over when the
+ * value has been replaced, by whomever. While another process refreshes it
+ * waits as a caller would, to take over if that one dies, and keeps its own
+ * process from asking Redis again at each hit. For that reason one that has
+ * failed stays for a pause.
+ *
  * Nothing here waits for ever: an acquire, publish or fail ends with a reply or
  * with the connection's timeout; a wait has a timer as well as a push; a load
  * has its deadline, after which the flight is ABANDONED: everybody has been
@@ -104,6 +111,16 @@ static void acquire(struct shed_flight *f, struct shed_flight_act *act)
     request(f, act, SHED_SEND_ACQUIRE);
 }
 
+/* Nobody waits. */
+static void end(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->state = SHED_FLIGHT_OVER;
+    if (!f->is_behind || !f->has_failed)
+        return;
+    f->state = SHED_FLIGHT_PAUSING;
+    set_timer(act, f->policy->pause_ms);
+}
+
 /* Callers that are not answered yet go round again; without any, it is over. */
 static void restart(struct shed_flight *f, struct shed_flight_act *act)
 {
@@ -113,13 +130,19 @@ static void restart(struct shed_flight *f, struct shed_flight_act *act)
     if (f->newest > 0)
         acquire(f, act);
     else
-        f->state = SHED_FLIGHT_OVER;
+        end(f, act);
+}
+
+static void answer_failure(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->has_failed = true;
+    answer(f, act, SHED_ANSWER_FAILURE, f->newest);
 }
 
 static void fail_all(struct shed_flight *f, struct shed_flight_act *act)
 {
-    answer(f, act, SHED_ANSWER_FAILURE, f->newest);
-    f->state = SHED_FLIGHT_OVER;
+    answer_failure(f, act);
+    end(f, act);
 }
 
 static void load(struct shed_flight *f, struct shed_flight_act *act,
@@ -190,7 +213,7 @@ static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
     uint64_t delay;
 
     f->state = SHED_FLIGHT_WAITING;
-    if (f->has_pushes)
+    if (f->has_pushes || f->is_behind)
         delay = shed_backoff_equal_ms(f->waits, PUSHED_POLL_MIN_MS,
                                       PUSHED_POLL_MAX_MS, random);
     else
@@ -263,7 +286,9 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
         break;
     case SHED_EV_WAIT:
         /* a push that overtook this reply will not come again */
-        if (f->is_pushed && f->newest > 0)
+        if (f->is_behind && !e->is_refresh)
+            end(f, act); /* the value is gone, and another process loads it */
+        else if (f->is_pushed && (f->newest > 0 || f->is_behind))
             acquire(f, act);
         else
             wait_for_holder(f, act, e->wait_ms, random);
@@ -278,7 +303,7 @@ static void on_waiting(struct shed_flight *f, struct shed_flight_act *act,
 {
     if (e->type != SHED_EV_TIMER && e->type != SHED_EV_PUSH)
         return;
-    if (f->newest > 0)
+    if (f->newest > 0 || f->is_behind)
         acquire(f, act);
     else
         f->state = SHED_FLIGHT_OVER;
@@ -335,11 +360,11 @@ static void on_loading(struct shed_flight *f, struct shed_flight_act *act,
     if (e->type == SHED_EV_LOADED) {
         on_loaded(f, act);
     } else if (e->type == SHED_EV_LOAD_FAILED) {
-        answer(f, act, SHED_ANSWER_FAILURE, f->newest);
+        answer_failure(f, act);
         end_lease(f, act, SHED_SEND_FAIL);
     } else if (e->type == SHED_EV_LOAD_REFUSED) {
         /* without a marker: another process may have room */
-        answer(f, act, SHED_ANSWER_FAILURE, f->newest);
+        answer_failure(f, act);
         end_lease(f, act, SHED_SEND_RELEASE);
     }
 }
@@ -353,6 +378,7 @@ static void on_publish_trouble(struct shed_flight *f,
                                        TROUBLE_MAX_MS, random));
         return;
     }
+    f->has_failed = true;
     answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
     /* a Redis without memory still deletes, so others need not wait for the
        end of the lease */
@@ -404,6 +430,10 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
     case SHED_FLIGHT_WAITING:
         on_waiting(f, &act, e);
         break;
+    case SHED_FLIGHT_PAUSING:
+        if (e->type == SHED_EV_TIMER)
+            f->state = SHED_FLIGHT_OVER;
+        break;
     case SHED_FLIGHT_LOADING:
         on_loading(f, &act, e, now_ms);
         break;
@@ -419,7 +449,9 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
             f->state = SHED_FLIGHT_OVER;
         break;
     case SHED_FLIGHT_OVER:
-        if (e->type == SHED_EV_START)
+        if (e->type == SHED_EV_START && f->is_behind)
+            acquire(f, &act);
+        else if (e->type == SHED_EV_START)
             restart(f, &act);
         break;
     }

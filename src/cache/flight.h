@@ -8,6 +8,9 @@
  * its call. So each acquire, load and publish remembers the newest caller at
  * the moment when it began (its cutoff), and answers callers up to that one;
  * later ones go round again.
+ *
+ * A flight without callers works behind them: it refreshes a value that is
+ * served meanwhile, or watches the process that does.
  */
 #ifndef SHED_FLIGHT_H
 #define SHED_FLIGHT_H
@@ -22,6 +25,8 @@ enum shed_flight_state {
     SHED_FLIGHT_WAITING,    /* another flight holds the lease, or Redis had a
                                passing trouble; a timer runs, a push may
                                come */
+    SHED_FLIGHT_PAUSING,    /* behind the callers, and it has failed: until the
+                               timer no other one is started */
     SHED_FLIGHT_LOADING,    /* the source works; if there is a lease, it is
                                renewed */
     SHED_FLIGHT_PUBLISHING, /* a publish is under way, or will be by timer */
@@ -32,7 +37,7 @@ enum shed_flight_state {
 };
 
 enum shed_flight_event_type {
-    SHED_EV_START, /* the first caller has joined */
+    SHED_EV_START, /* the first caller has joined, or it works behind */
     /* replies to an acquire */
     SHED_EV_LEAD,    /* the lease is ours */
     SHED_EV_HIT,     /* a row, or "no such row" */
@@ -63,6 +68,7 @@ struct shed_flight_event {
     uint64_t request; /* of a reply: the number that the send had */
     enum shed_trouble trouble;
     uint64_t wait_ms;
+    bool is_refresh; /* of WAIT: the lease is that of a refresh */
 };
 
 enum shed_flight_send {
@@ -98,6 +104,7 @@ struct shed_flight_policy {
     uint64_t lease_ms;
     uint64_t load_timeout_ms;
     bool load_when_down; /* with Redis down, load without a lease */
+    uint64_t pause_ms;   /* of PAUSING */
 };
 
 struct shed_flight {
@@ -119,6 +126,9 @@ struct shed_flight {
     bool is_held;    /* as far as we know it is still ours, to be renewed */
     bool is_pushed;  /* a push came while the acquire was under way */
     bool has_pushes; /* pushes can be expected; set by the driver */
+    bool is_behind;  /* it works behind the callers, until the driver clears
+                        this; nobody joins it */
+    bool has_failed; /* of one that works behind: it did not do its work */
 };
 
 /* Begin in the state OVER. policy is borrowed. */

@@ -4,7 +4,7 @@
  *
  * Design notes
  *
- * All that a flight does in Redis are five scripts on one key (src/redis/):
+ * All that a flight does in Redis are five scripts on one entry (src/redis/):
  * acquire, publish, fail, release (a fail without a marker) and renew. Each is
  * one round trip and atomic, and each can be sent again after a lost reply:
  * acquire recognises its own lease by process and flight number, publish finds
@@ -14,6 +14,12 @@
  * own key. It carries a data version of 128 random bits: publish stores only if
  * the version is still there. So any DEL of the key, by any program, revokes
  * the right to store what is being loaded, and no clock takes part in that.
+ *
+ * A value that is to be refreshed stays where it is, to be read meanwhile. The
+ * lease of the refresh is such a record under a key of its own; its publish
+ * replaces the value only if that still has the nonce which acquire has seen,
+ * and the record its data version. A DEL of the entry takes the nonce away, and
+ * invalidate the record too.
  *
  * What is read is checked before it is believed: an entry must have our magic
  * and format, the right length, and a checksum that is seeded with the key. One
@@ -49,9 +55,9 @@ static uint64_t age_ms(const struct shed_session *session, uint64_t written_ms)
 }
 
 struct shed_value *shed_flight_redis_value(const struct shed_session *session,
-                                           struct shed_counters *counters,
                                            struct shed_entry_key key,
                                            struct shed_reply *reply,
+                                           struct shed_freshness_times *times,
                                            enum shed_entry_state *state)
 {
     struct shed_entry entry;
@@ -76,10 +82,28 @@ struct shed_value *shed_flight_redis_value(const struct shed_session *session,
     if (value == NULL)
         return NULL;
     value->age_ms = age_ms(session, entry.written_ms);
-    shed_count(kind == SHED_KIND_ABSENT ? &counters->negative_hits
-                                        : &counters->hits,
-               1);
+    *times = (struct shed_freshness_times){.written_ms = entry.written_ms,
+                                           .until_ms = entry.until_ms,
+                                           .cost_ms = entry.cost_ms};
     return value;
+}
+
+void shed_flight_redis_count_hit(struct shed_counters *counters,
+                                 const struct shed_value *value)
+{
+    shed_count(value->kind == SHED_KIND_ABSENT ? &counters->negative_hits
+                                               : &counters->hits,
+               1);
+}
+
+struct shed_freshness_rule
+shed_flight_redis_rule(const struct shed_cache_options *o)
+{
+    return (struct shed_freshness_rule){.ttl_ms = o->ttl_ms,
+                                        .refresh_after_ms = o->refresh_after_ms,
+                                        .revalidate_ms =
+                                            o->stale_while_revalidate_ms,
+                                        .if_error_ms = o->stale_if_error_ms};
 }
 
 void shed_flight_redis_tell(const struct shed_flight_redis *x,
@@ -151,22 +175,26 @@ static bool fail_corrupt(struct shed_flight_redis *x)
 static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
 {
     struct shed_reply *bytes = shed_reply_take(reply, 1);
+    struct shed_freshness_times times;
     enum shed_entry_state state;
 
     drop_entry(x);
-    x->entry = shed_flight_redis_value(
-        x->settings->session, x->settings->counters, x->key, bytes, &state);
-    if (x->entry != NULL)
+    x->entry = shed_flight_redis_value(x->settings->session, x->key, bytes,
+                                       &times, &state);
+    if (x->entry != NULL) {
+        shed_flight_redis_count_hit(x->settings->counters, x->entry);
         return true;
+    }
     if (state == SHED_ENTRY_CORRUPT)
         remember_corrupt(x, bytes);
     shed_reply_free(bytes);
     return fail_corrupt(x);
 }
 
-/* Keep the error of a failure marker. Returns: false if it does not decode. */
+/* Keep the error of a failure marker, of the key or of its refresh. Returns:
+ * false if it does not decode. */
 static bool take_marker(struct shed_flight_redis *x,
-                        const struct shed_reply *reply)
+                        const struct shed_reply *reply, bool is_refresh)
 {
     struct shed_entry entry;
     size_t size = 0;
@@ -174,7 +202,8 @@ static bool take_marker(struct shed_flight_redis *x,
     enum shed_code code = SHED_ESOURCE;
 
     if (bytes == NULL ||
-        shed_entry_decode(x->key, bytes, size, &entry) != SHED_ENTRY_OK) {
+        shed_entry_decode(is_refresh ? x->refresh_key : x->key, bytes, size,
+                          &entry) != SHED_ENTRY_OK) {
         remember_corrupt(x, reply);
         return fail_corrupt(x);
     }
@@ -188,23 +217,34 @@ static bool take_marker(struct shed_flight_redis *x,
     return true;
 }
 
+/* Copy a data version or nonce. Returns: false if there is none. */
+static bool take_token(unsigned char token[SHED_ENTRY_VERSION_BYTES],
+                       const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    if (bytes == NULL || size != SHED_ENTRY_VERSION_BYTES)
+        return false;
+    memcpy(token, bytes, size);
+    return true;
+}
+
 static void take_lease(struct shed_flight_redis *x,
                        const struct shed_reply *reply)
 {
     struct shed_counters *c = x->settings->counters;
     const struct shed_reply *how = shed_reply_at(reply, 2);
-    size_t size = 0;
-    const char *version = shed_reply_bytes(shed_reply_at(reply, 1), &size);
 
-    if (version != NULL && size == sizeof(x->version))
-        memcpy(x->version, version, size);
+    (void)take_token(x->version, shed_reply_at(reply, 1));
+    x->is_refresh = take_token(x->replaced, shed_reply_at(reply, 3));
     x->seen_size = 0;
     if (shed_reply_begins(how, "takeover")) {
         shed_count(&c->leases_taken_over, 1);
         shed_flight_redis_tell(x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
                                "its loader was dead, or silent for a lease");
     } else if (!shed_reply_begins(how, "mine")) {
-        shed_count(&c->leases_won, 1);
+        shed_count(x->is_refresh ? &c->refreshes : &c->leases_won, 1);
     }
     if (shed_reply_begins(how, "foreign"))
         shed_count(&c->foreign_entries, 1);
@@ -225,11 +265,14 @@ static void on_acquired(void *arg, struct shed_reply *reply,
     } else if (shed_reply_begins(kind, "HIT")) {
         event.type = take_entry(x, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
     } else if (shed_reply_begins(kind, "FAILED")) {
-        event.type = take_marker(x, shed_reply_at(reply, 1)) ? SHED_EV_MARKER
-                                                             : SHED_EV_CORRUPT;
+        bool is_refresh = shed_reply_at(reply, 2) != NULL;
+        event.type = take_marker(x, shed_reply_at(reply, 1), is_refresh)
+                         ? SHED_EV_MARKER
+                         : SHED_EV_CORRUPT;
     } else if (shed_reply_begins(kind, "WAIT")) {
         long long left = shed_reply_integer(shed_reply_at(reply, 1));
         event.type = SHED_EV_WAIT;
+        event.is_refresh = shed_reply_at(reply, 2) != NULL;
         event.wait_ms = left > 0 ? (uint64_t)left : 0;
     } else {
         on_trouble(x, x->call_request, reply, trouble, err);
@@ -349,11 +392,29 @@ static void put_call(struct shed_flight_redis *x, const struct shed_args *args)
                    on_call, x);
 }
 
+/* Begin a call about the entry and its refresh. */
 static void begin(struct shed_args *args, enum shed_script script,
                   const struct shed_flight_redis *x)
 {
-    shed_script_begin(args, script, "1");
+    shed_script_begin(args, script, "2");
     shed_args_add(args, x->key.at, x->key.size);
+    shed_args_add(args, x->refresh_key.at, x->refresh_key.size);
+}
+
+/* Where our lease is. */
+static struct shed_entry_key lease_key(const struct shed_flight_redis *x)
+{
+    return x->is_refresh ? x->refresh_key : x->key;
+}
+
+/* Begin a call about our lease. */
+static void begin_lease(struct shed_args *args, enum shed_script script,
+                        const struct shed_flight_redis *x)
+{
+    struct shed_entry_key key = lease_key(x);
+
+    shed_script_begin(args, script, "1");
+    shed_args_add(args, key.at, key.size);
 }
 
 /* A new data version or nonce. Where the kernel has no random bytes, jitter
@@ -367,6 +428,13 @@ static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
         return;
     for (size_t i = 0; i < SHED_ENTRY_VERSION_BYTES; i++)
         token[i] = (unsigned char)shed_random_jitter();
+}
+
+static bool is_due(const struct shed_flight_redis *x)
+{
+    static const unsigned char none[sizeof(x->due)];
+
+    return memcmp(x->due, none, sizeof(none)) != 0;
 }
 
 static void send_acquire(struct shed_flight_redis *x)
@@ -387,17 +455,25 @@ static void send_acquire(struct shed_flight_redis *x)
     shed_args_add_text(&args, r->record_ms);
     shed_args_add_text(&args, r->grace_ms);
     shed_args_add(&args, x->seen, x->seen_size);
+    shed_args_add(&args, x->due, is_due(x) ? sizeof(x->due) : 0);
     put_call(x, &args);
 }
 
-static uint64_t ttl_ms(const struct shed_flight_redis *x)
+/* How long what was loaded is fresh, and how long Redis keeps it: "no such row"
+ * is not kept beyond its freshness. */
+static void add_ttls(struct shed_args *args, const struct shed_flight_redis *x,
+                     char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
 {
     const struct shed_cache_options *o = x->settings->options;
+    const struct shed_freshness_rule rule = shed_flight_redis_rule(o);
+    bool is_absent = x->loaded->value->kind == SHED_KIND_ABSENT;
+    uint64_t fresh_ms =
+        shed_freshness_ttl_ms(is_absent ? o->negative_ttl_ms : o->ttl_ms,
+                              o->ttl_jitter_pct, shed_random_jitter());
 
-    return shed_freshness_ttl_ms(x->loaded->value->kind == SHED_KIND_ABSENT
-                                     ? o->negative_ttl_ms
-                                     : o->ttl_ms,
-                                 o->ttl_jitter_pct, shed_random_jitter());
+    add_number(args, fresh, fresh_ms);
+    add_number(args, kept,
+               is_absent ? fresh_ms : shed_freshness_kept_ms(&rule, fresh_ms));
 }
 
 static void send_publish(struct shed_flight_redis *x)
@@ -414,14 +490,15 @@ static void send_publish(struct shed_flight_redis *x)
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     struct shed_entry_parts parts;
     struct shed_args args;
-    char ttl[SHED_DIGITS];
+    char fresh[SHED_DIGITS], kept[SHED_DIGITS];
 
     draw(nonce);
     shed_entry_encode(x->key, &entry, nonce, &parts);
     begin(&args, SHED_SCRIPT_PUBLISH, x);
     shed_args_add(&args, x->version, sizeof(x->version));
     add_parts(&args, &parts, &entry);
-    add_number(&args, ttl, ttl_ms(x));
+    add_ttls(&args, x, fresh, kept);
+    shed_args_add(&args, x->replaced, x->is_refresh ? sizeof(x->replaced) : 0);
     put_call(x, &args);
 }
 
@@ -449,8 +526,8 @@ static void send_fail(struct shed_flight_redis *x)
     char ttl[SHED_DIGITS];
 
     draw(nonce);
-    shed_entry_encode(x->key, &entry, nonce, &parts);
-    begin(&args, SHED_SCRIPT_FAIL, x);
+    shed_entry_encode(lease_key(x), &entry, nonce, &parts);
+    begin_lease(&args, SHED_SCRIPT_FAIL, x);
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     add_parts(&args, &parts, &entry);
@@ -485,7 +562,7 @@ void shed_flight_redis_renew(struct shed_flight_redis *x, uint64_t request)
     if (x->renew_call.fn != NULL)
         return; /* the last one is still under way */
     x->renew_request = request;
-    begin(&args, SHED_SCRIPT_RENEW, x);
+    begin_lease(&args, SHED_SCRIPT_RENEW, x);
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     shed_args_add_text(&args, x->settings->lease_ms);

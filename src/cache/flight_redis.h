@@ -13,6 +13,7 @@
 #include "base/stats.h"
 #include "cache/entry.h"
 #include "cache/flight.h"
+#include "cache/freshness.h"
 #include "cache/load.h"
 #include "client/events.h"
 #include "redis/session.h"
@@ -40,6 +41,10 @@ struct shed_flight_redis {
     /* set by the flight's owner; the rest begins as zero */
     const struct shed_flight_redis_settings *settings;
     struct shed_entry_key key;
+    struct shed_entry_key refresh_key;           /* of the lease of a refresh */
+    unsigned char due[SHED_ENTRY_VERSION_BYTES]; /* nonce of a value that is to
+                                                    be refreshed though it is
+                                                    fresh; zero: of none */
     struct shed_bytes user_key; /* as its callers know it; in key */
     unsigned char number[8];    /* of the flight, as the scripts want it */
     const struct shed_loaded *loaded; /* what is to be published */
@@ -55,7 +60,10 @@ struct shed_flight_redis {
     uint64_t call_request, renew_request;
     enum shed_flight_send sent;                      /* what call is */
     unsigned char version[SHED_ENTRY_VERSION_BYTES]; /* of our lease */
-    unsigned char seen[SHED_ENTRY_HEADER_BYTES];     /* of a corrupt entry */
+    bool is_refresh; /* our lease is that of a refresh */
+    unsigned char replaced[SHED_ENTRY_VERSION_BYTES]; /* then: nonce of the
+                                                         value */
+    unsigned char seen[SHED_ENTRY_HEADER_BYTES];      /* of a corrupt entry */
     size_t seen_size;
 };
 
@@ -79,14 +87,22 @@ bool shed_flight_redis_is_busy(const struct shed_flight_redis *exchange);
 /* Give up what it has kept. */
 void shed_flight_redis_fini(struct shed_flight_redis *exchange);
 
-/* Make a value of the entry in a reply, and count a hit. The reply is taken
- * over on success. Any thread. Returns: NULL if it does not decode to a row or
- * its absence (*state says why), or if memory is out (then *state is
- * SHED_ENTRY_OK). */
+/* Make a value of the entry in a reply. The reply is taken over on success.
+ * *times says when it was written and how long it is fresh. Any thread.
+ * Returns: NULL if it does not decode to a row or its absence (*state says
+ * why), or if memory is out (then *state is SHED_ENTRY_OK). */
 struct shed_value *shed_flight_redis_value(const struct shed_session *session,
-                                           struct shed_counters *counters,
                                            struct shed_entry_key key,
                                            struct shed_reply *reply,
+                                           struct shed_freshness_times *times,
                                            enum shed_entry_state *state);
+
+/* Count a value from Redis that a key is answered with. Any thread. */
+void shed_flight_redis_count_hit(struct shed_counters *counters,
+                                 const struct shed_value *value);
+
+/* The rule of a cache's options. */
+struct shed_freshness_rule
+shed_flight_redis_rule(const struct shed_cache_options *options);
 
 #endif

@@ -43,6 +43,10 @@
  * what was loaded. */
 #define RECORD_MARGIN_MS 5000
 
+/* After a refresh that failed the process tries again once the failure marker
+ * is gone, and not at each hit while Redis refuses the lease. */
+#define PAUSE_MIN_MS 200
+
 struct shed_flights {
     /* set at creation */
     struct shed_client *client;
@@ -55,6 +59,8 @@ struct shed_flights {
     struct shed_timer *wake; /* wakes the source after a turn of the loop */
     struct shed_listener listener; /* of the cache's keys */
     char prefix[SHED_NAME_MAX_BYTES + 2];
+    /* reactor thread only */
+    bool is_closing;
 
     pthread_mutex_t mu;
     pthread_cond_t idle;
@@ -74,6 +80,7 @@ struct task {
     struct shed_timer *timer;
     uint64_t load_request;
     bool is_loading;
+    bool is_behind; /* set at creation */
     /* handed over with post */
     struct shed_job job;
     struct shed_loaded loaded;
@@ -313,9 +320,12 @@ static void drive(struct task *task, struct shed_flight_event event)
                 shed_table_newest(task->flights->table, &task->waiters);
         task->flight.has_pushes =
             shed_session_is_on(task->flights->client->session);
+        /* a cache that is being closed waits for loads, for nothing else */
+        task->flight.is_behind = task->is_behind && !task->flights->is_closing;
         act = shed_flight_step(&task->flight, &event, shed_now_ms(),
                                shed_random_jitter());
-        if (event.type == SHED_EV_WAIT && task->flight.waits == 1)
+        if (event.type == SHED_EV_WAIT && task->flight.waits == 1 &&
+            !task->is_behind)
             shed_count(&task->flights->counters->waits, 1);
         /* one that was invalidated is counted where that is heard */
         if (act.answer == SHED_ANSWER_UNPUBLISHED &&
@@ -367,10 +377,23 @@ static struct shed_flights *flights_of(struct shed_listener *listener)
     return shed_container_of(listener, struct shed_flights, listener);
 }
 
+/* The size of the entry's key, of which this is one or that of its refresh: the
+ * key of an entry ends with a brace. */
+static size_t entry_key_size(const char *key, size_t size)
+{
+    const size_t suffix = SHED_ENTRY_REFRESH_SUFFIX_BYTES;
+
+    if (size > suffix &&
+        memcmp(key + size - suffix, SHED_ENTRY_REFRESH_SUFFIX, suffix) == 0)
+        return size - suffix;
+    return size;
+}
+
 static void on_change(struct shed_listener *listener, const char *key,
-                      size_t size)
+                      size_t key_size)
 {
     struct shed_table *table = flights_of(listener)->table;
+    size_t size = entry_key_size(key, key_size);
     struct shed_waiters *waiters = shed_table_next_of(table, NULL, key, size);
 
     while (waiters != NULL) {
@@ -410,7 +433,9 @@ static void start(struct shed_post *post)
 static struct task *create_task(struct shed_flights *fs,
                                 const struct shed_key *key)
 {
-    struct task *task = calloc(1, sizeof(*task) + key->redis_size);
+    struct task *task = calloc(1, sizeof(*task) + key->redis_size +
+                                      SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    char *name;
 
     if (task == NULL)
         return NULL;
@@ -419,9 +444,11 @@ static struct task *create_task(struct shed_flights *fs,
         free(task);
         return NULL;
     }
-    memcpy(task + 1, key->redis, key->redis_size);
+    name = memcpy(task + 1, key->redis, key->redis_size);
+    memcpy(name + key->redis_size, SHED_ENTRY_REFRESH_SUFFIX,
+           SHED_ENTRY_REFRESH_SUFFIX_BYTES);
     task->key = *key;
-    task->key.redis = (char *)(task + 1);
+    task->key.redis = name;
     task->waiters.key = task->key.redis;
     task->waiters.key_size = key->redis_size;
     task->flights = fs;
@@ -429,6 +456,8 @@ static struct task *create_task(struct shed_flights *fs,
     task->exchange = (struct shed_flight_redis){
         .settings = &fs->settings,
         .key = {task->key.redis, task->key.redis_size},
+        .refresh_key = {task->key.redis,
+                        task->key.redis_size + SHED_ENTRY_REFRESH_SUFFIX_BYTES},
         .user_key = {task->key.redis + task->key.at, task->key.size},
         .loaded = &task->loaded,
         .on_event = on_event,
@@ -436,6 +465,9 @@ static struct task *create_task(struct shed_flights *fs,
     shed_entry_put_u64(task->exchange.number,
                        atomic_fetch_add(&fs->client->last_flight, 1) + 1);
     shed_flight_init(&task->flight, &fs->policy);
+    pthread_mutex_lock(&fs->mu);
+    fs->tasks++;
+    pthread_mutex_unlock(&fs->mu);
     return task;
 }
 
@@ -455,9 +487,6 @@ enum shed_code shed_flights_join(struct shed_flights *fs,
     task = create_task(fs, key);
     if (task == NULL)
         return shed_fail_nomem(err, "a flight");
-    pthread_mutex_lock(&fs->mu);
-    fs->tasks++;
-    pthread_mutex_unlock(&fs->mu);
     if (shed_table_insert(table, &task->waiters, caller)) {
         task->post.next = *starts;
         *starts = &task->post;
@@ -466,6 +495,24 @@ enum shed_code shed_flights_join(struct shed_flights *fs,
     shed_count(&fs->counters->joins, 1);
     destroy(task);
     return SHED_OK;
+}
+
+void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
+                          const unsigned char *nonce)
+{
+    struct task *task;
+
+    if (shed_table_is_busy(fs->table, key->redis, key->redis_size))
+        return;
+    task = create_task(fs, key);
+    if (task == NULL)
+        return;
+    task->is_behind = true;
+    memcpy(task->exchange.due, nonce, sizeof(task->exchange.due));
+    if (shed_table_insert_behind(fs->table, &task->waiters))
+        shed_reactor_post(fs->client->reactor, &task->post);
+    else
+        destroy(task);
 }
 
 void shed_flights_start(struct shed_flights *fs, struct shed_post *starts)
@@ -503,6 +550,24 @@ static void open_on_reactor(void *arg)
     if (!shed_listeners_add(fs->client->listeners, &fs->listener))
         o->code = shed_fail(o->err, SHED_EINVAL,
                             "cache name: this client has a cache of that name");
+}
+
+static void hurry(struct shed_waiters *waiters)
+{
+    struct task *task = shed_container_of(waiters, struct task, waiters);
+
+    if (task->is_behind && (task->flight.state == SHED_FLIGHT_WAITING ||
+                            task->flight.state == SHED_FLIGHT_PAUSING))
+        drive(task, (struct shed_flight_event){.type = SHED_EV_TIMER});
+}
+
+/* End those that only watch or pause. */
+static void hurry_on_reactor(void *arg)
+{
+    struct shed_flights *fs = arg;
+
+    fs->is_closing = true;
+    shed_table_each(fs->table, hurry);
 }
 
 static void close_on_reactor(void *arg)
@@ -560,7 +625,10 @@ enum shed_code shed_flights_create(
     fs->policy = (struct shed_flight_policy){
         .lease_ms = options->lease_ms,
         .load_timeout_ms = shed_source_load_timeout_ms(source),
-        .load_when_down = options->redis_down == SHED_REDIS_DOWN_SOURCE};
+        .load_when_down = options->redis_down == SHED_REDIS_DOWN_SOURCE,
+        .pause_ms = options->failure_ttl_ms > PAUSE_MIN_MS
+                        ? options->failure_ttl_ms
+                        : PAUSE_MIN_MS};
     (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s", prefix);
     fs->settings = (struct shed_flight_redis_settings){
         .session = client->session,
@@ -589,6 +657,7 @@ void shed_flights_close(struct shed_flights *fs)
 {
     if (fs == NULL)
         return;
+    shed_reactor_run(fs->client->reactor, hurry_on_reactor, fs);
     pthread_mutex_lock(&fs->mu);
     while (fs->tasks > 0)
         pthread_cond_wait(&fs->idle, &fs->mu);

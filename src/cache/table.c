@@ -1,5 +1,6 @@
 /* The flight table: a hash table in shards, each with a lock of its own. Its
- * invariant: at most one flight of a key can be joined. */
+ * invariant: at most one flight of a key can be joined, and at most one works
+ * behind the callers. */
 #include "cache/table.h"
 
 #include <assert.h>
@@ -50,6 +51,24 @@ static struct shed_waiters *find_locked(struct shed_waiters *waiters,
            (waiters->is_detached || !is_of(waiters, key, size)))
         waiters = waiters->next;
     return waiters;
+}
+
+static bool is_busy_locked(const struct shed_waiters *waiters, const char *key,
+                           size_t size)
+{
+    for (; waiters != NULL; waiters = waiters->next)
+        if ((!waiters->is_detached || waiters->is_behind) &&
+            is_of(waiters, key, size))
+            return true;
+    return false;
+}
+
+static void add_flight_locked(struct shed_table *t, struct shed_waiters **chain,
+                              struct shed_waiters *waiters)
+{
+    waiters->next = *chain;
+    *chain = waiters;
+    atomic_fetch_add(&t->flights, 1);
 }
 
 static size_t shard_number(const struct shed_table *t,
@@ -137,13 +156,46 @@ bool shed_table_insert(struct shed_table *t, struct shed_waiters *waiters,
     pthread_mutex_lock(&shard->mu);
     there = find_locked(*chain, waiters->key, waiters->key_size);
     if (there == NULL) {
-        waiters->next = *chain;
-        *chain = there = waiters;
-        atomic_fetch_add(&t->flights, 1);
+        add_flight_locked(t, chain, waiters);
+        there = waiters;
     }
     add_waiter_locked(there, caller, shard_number(t, shard));
     pthread_mutex_unlock(&shard->mu);
     return there == waiters;
+}
+
+bool shed_table_is_busy(struct shed_table *t, const char *key, size_t size)
+{
+    struct shed_waiters **chain;
+    struct shard *shard;
+    bool is_busy;
+
+    if (atomic_load(&t->flights) == 0)
+        return false;
+    shard = find_shard(t, key, size, &chain);
+    pthread_mutex_lock(&shard->mu);
+    is_busy = is_busy_locked(*chain, key, size);
+    pthread_mutex_unlock(&shard->mu);
+    return is_busy;
+}
+
+bool shed_table_insert_behind(struct shed_table *t,
+                              struct shed_waiters *waiters)
+{
+    struct shed_waiters **chain;
+    struct shard *shard =
+        find_shard(t, waiters->key, waiters->key_size, &chain);
+    bool is_busy;
+
+    waiters->last = &waiters->first;
+    waiters->is_detached = true;
+    waiters->is_behind = true;
+    pthread_mutex_lock(&shard->mu);
+    is_busy = is_busy_locked(*chain, waiters->key, waiters->key_size);
+    if (!is_busy)
+        add_flight_locked(t, chain, waiters);
+    pthread_mutex_unlock(&shard->mu);
+    return !is_busy;
 }
 
 bool shed_table_leave(struct shed_table *t, struct shed_caller *caller)
@@ -229,6 +281,7 @@ void shed_table_detach_waiters(struct shed_table *t,
 
     pthread_mutex_lock(&shard->mu);
     waiters->is_detached = true;
+    waiters->is_behind = false;
     pthread_mutex_unlock(&shard->mu);
 }
 

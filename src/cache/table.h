@@ -53,7 +53,9 @@ struct shed_waiters {
     _Atomic enum shed_awaited awaited;
     /* under the shard's mu */
     struct shed_waiters *next; /* in the chain */
-    bool is_detached;          /* nobody may join any more */
+    bool is_detached;          /* nobody may join (any more) */
+    bool is_behind;            /* it keeps another from working behind the
+                                  callers */
     struct shed_caller *first;
     struct shed_caller **last;
     uint64_t last_number;
@@ -77,6 +79,15 @@ bool shed_table_join(struct shed_table *table, const char *key, size_t size,
 bool shed_table_insert(struct shed_table *table, struct shed_waiters *waiters,
                        struct shed_caller *caller);
 
+/* Whether a flight of the key is under way that can be joined, or works behind
+ * the callers. */
+bool shed_table_is_busy(struct shed_table *table, const char *key, size_t size);
+
+/* Add the flight of waiters, which works behind the callers, unless the table
+ * is busy with the key. Returns: true if it was added. */
+bool shed_table_insert_behind(struct shed_table *table,
+                              struct shed_waiters *waiters);
+
 /* Leave the flight. Returns: true if caller was still waiting, and is out of
  * it: its awaited is set; false: it is answered, or is about to be: its latch
  * is counted down soon. */
@@ -95,7 +106,7 @@ struct shed_caller *shed_table_take(struct shed_table *table,
 /* From now on callers of the key start another flight. */
 void shed_table_detach(struct shed_table *table, const char *key, size_t size);
 
-/* From now on no caller joins this flight. */
+/* From now on no caller joins this flight, and another may work behind them. */
 void shed_table_detach_waiters(struct shed_table *table,
                                struct shed_waiters *waiters);
 

@@ -12,8 +12,9 @@
 #include "cache/cache.h"
 #include "cache/freshness.h"
 
-#define REFRESH_SUFFIX ":refresh"
-#define REFRESH_BYTES (sizeof(REFRESH_SUFFIX) - 1)
+#define REFRESH_SUFFIX SHED_ENTRY_REFRESH_SUFFIX
+#define REFRESH_BYTES SHED_ENTRY_REFRESH_SUFFIX_BYTES
+#define DIGITS 24 /* of 64 bits */
 
 /* Call a script on the entry of a key, and detach its flight, however the call
  * ends. */
@@ -61,6 +62,22 @@ static enum shed_code check_write(struct shed_cache *cache,
     return code == SHED_OK ? shed_cache_check_key(key, "key", err) : code;
 }
 
+/* How long a row is fresh, and how long Redis keeps it. */
+static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
+                     char fresh[DIGITS], char kept[DIGITS])
+{
+    uint64_t fresh_ms = shed_freshness_ttl_ms(cache->options.ttl_ms,
+                                              cache->options.ttl_jitter_pct,
+                                              shed_random_jitter());
+
+    (void)snprintf(fresh, DIGITS, "%llu", (unsigned long long)fresh_ms);
+    (void)snprintf(
+        kept, DIGITS, "%llu",
+        (unsigned long long)shed_freshness_kept_ms(&cache->rule, fresh_ms));
+    shed_args_add_text(args, fresh);
+    shed_args_add_text(args, kept);
+}
+
 enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
                         struct shed_bytes row, uint64_t timeout_ms,
                         struct shed_error *err)
@@ -73,7 +90,7 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     struct shed_entry_parts parts;
     struct shed_named_key named;
     struct shed_args args;
-    char ttl[24];
+    char fresh[DIGITS], kept[DIGITS];
     enum shed_code code = check_write(cache, key, timeout_ms, err);
 
     if (code != SHED_OK)
@@ -94,11 +111,7 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     shed_args_add(&args, parts.head, sizeof(parts.head));
     shed_args_add(&args, parts.tail, sizeof(parts.tail));
     shed_args_add(&args, row.data, row.size);
-    (void)snprintf(ttl, sizeof(ttl), "%llu",
-                   (unsigned long long)shed_freshness_ttl_ms(
-                       cache->options.ttl_ms, cache->options.ttl_jitter_pct,
-                       shed_random_jitter()));
-    shed_args_add_text(&args, ttl);
+    add_ttls(&args, cache, fresh, kept);
     code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
     if (code == SHED_OK)

@@ -1,15 +1,20 @@
--- Take the lease of a key, or learn what the key holds.
--- KEYS  1 the key
+-- Take the lease of a key, or learn what the key holds. A value that is no longer
+-- fresh, or that the caller found due, is refreshed under a lease in a key of its
+-- own, so that it can be read meanwhile.
+-- KEYS  1 the key   2 the key of its refresh lease
 -- ARGV  1 data version for a new record (16 bytes)
 --       2 process id (16 hexadecimal digits)   3 flight number (8 bytes)
 --       4 flags of the record (2 bytes)
 --       5 lease, ms   6 life of the record, ms   7 grace, ms
 --       8 the beginning of an entry that the caller saw to be corrupt, or ''
+--       9 the nonce of a value that is to be refreshed though it is fresh, or ''
 -- Returns {'LEAD', data version, how}, how being 'new', 'mine' (an earlier
 --             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
 --         {'HIT', entry}       a row or "no such row" is there
 --         {'FAILED', entry}    a failure marker is there
 --         {'WAIT', ms}         another holds the lease, for at most this long
+--         Where the lease or the marker is that of a refresh, the nonce of the
+--         value that is to be replaced follows.
 -- One SET NX first: if the key is empty this saves a read, and a script that
 -- reads nothing is not tracked, so only waiters get pushes. When Redis is out
 -- of memory it is refused whatever the key holds; the script then reads anyway,
@@ -20,13 +25,15 @@ local LONGEST_RECORD = 4200000 -- by the options; more comes from a clock that
                                -- jumped
 local version, process, flight = ARGV[1], ARGV[2], ARGV[3]
 local now = clock()
+local key = K -- of the lease
+local nonce   -- of a refresh: the value's
 
 local function write(data_version, how, ...)
     local record = MAGIC .. 'L' .. ARGV[4] .. data_version .. process
         .. struct.pack('>I8I8', now, now + tonumber(ARGV[5])) .. flight
-    local done = redis.pcall('SET', K, record, 'PX', ARGV[6], ...)
+    local done = redis.pcall('SET', key, record, 'PX', ARGV[6], ...)
     if not done or done.err then return done end
-    return {'LEAD', data_version, how}
+    return {'LEAD', data_version, how, nonce}
 end
 
 local function is_no_memory(reply)
@@ -43,7 +50,7 @@ local function is_gone(held)
 end
 
 local function is_over(held)
-    local pttl = redis.call('PTTL', K)
+    local pttl = redis.call('PTTL', key)
     if pttl < 0 or pttl > LONGEST_RECORD then return true end
     if now >= held.until_ms then return true end
     local age = now - held.written -- below 0: the clock was set back
@@ -58,7 +65,7 @@ end
 local function time_left(held)
     if now >= held.written then return held.until_ms - now end
     local length = held.until_ms - held.written
-    set_times(now, length)
+    set_times(key, now, length)
     return length
 end
 
@@ -66,23 +73,31 @@ local won = write(version, 'new', 'NX')
 if won and not is_no_memory(won) then return won end
 local no_memory = won
 
-local kind, bytes = read()
+local function is_corrupt(bytes)
+    return ARGV[8] ~= '' and bytes and string.sub(bytes, 1, #ARGV[8]) == ARGV[8]
+end
+
+local kind, bytes = read(K)
+if (kind == 'V' or kind == 'N') and not is_corrupt(bytes) then
+    local value = lease(bytes)
+    if now < value.until_ms and value.version ~= ARGV[9] then
+        return {'HIT', bytes}
+    end
+    key, nonce = KEYS[2], value.version
+    kind, bytes = read(key)
+end
 if kind == 'L' and #bytes == HEADER then
     local held = lease(bytes)
     if held.process == process and held.flight == flight then
-        if no_memory then return {'LEAD', held.version, 'mine'} end
+        if no_memory then return {'LEAD', held.version, 'mine', nonce} end
         return write(held.version, 'mine') -- with the whole lease before it
     end
     if is_over(held) then return write(held.version, 'takeover') end
-    return {'WAIT', time_left(held)}
+    return {'WAIT', time_left(held), nonce}
 end
-if ARGV[8] ~= '' and bytes and string.sub(bytes, 1, #ARGV[8]) == ARGV[8] then
-    return write(version, 'corrupt')
+if is_corrupt(bytes) then return write(version, 'corrupt') end
+-- a marker from the future would answer for as long as the clock was set back
+if kind == 'F' and now >= lease(bytes).written then
+    return {'FAILED', bytes, nonce}
 end
-if kind == 'V' or kind == 'N' then return {'HIT', bytes} end
-if kind == 'F' then
-    -- one from the future would answer for as long as the clock was set back
-    if now < lease(bytes).written then return write(version, 'new') end
-    return {'FAILED', bytes}
-end
-return write(version, 'foreign')
+return write(version, (kind == nil or kind == 'F') and 'new' or 'foreign')

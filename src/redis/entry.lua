@@ -15,10 +15,10 @@ local function clock()
     return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- What K holds: its type ('L', 'V', 'N', 'F') and its bytes; nil if there is
+-- What a key holds: its type ('L', 'V', 'N', 'F') and its bytes; nil if there is
 -- nothing; 'foreign' if it is not one of ours.
-local function read()
-    local bytes = redis.pcall('GET', K)
+local function read(key)
+    local bytes = redis.pcall('GET', key)
     if not bytes then return nil end
     if type(bytes) ~= 'string' then
         if string.find(bytes.err, 'WRONGTYPE', 1, true) then return 'foreign' end
@@ -30,7 +30,7 @@ local function read()
     return string.sub(bytes, 6, 6), bytes
 end
 
--- The lease record in bytes.
+-- The lease record in bytes; of another entry, its nonce (version) and times.
 local function lease(bytes)
     return {
         flags = string.byte(bytes, 8),
@@ -42,25 +42,25 @@ local function lease(bytes)
     }
 end
 
--- Let the lease record at K count from now for length ms. PEXPIRE comes first,
+-- Let the lease record at a key count from now for length ms. PEXPIRE comes first,
 -- though the life of the record stays as it is: it needs no memory, and after a
 -- write Redis lets a script exceed its memory, so the times, which keep their
 -- size, are rewritten too.
-local function set_times(now, length)
-    local left = redis.call('PTTL', K)
-    if left > 0 then redis.call('PEXPIRE', K, left) end
-    redis.call('SETRANGE', K, TIMES_OFFSET,
+local function set_times(key, now, length)
+    local left = redis.call('PTTL', key)
+    if left > 0 then redis.call('PEXPIRE', key, left) end
+    redis.call('SETRANGE', key, TIMES_OFFSET,
         struct.pack('>I8I8', now, now + length))
 end
 
 -- An entry with a payload: head and tail are the client's parts of the header,
--- the times between them are the server's.
-local function entry(head, tail, payload, ttl)
+-- the times between them are the server's. It is fresh for that many ms.
+local function entry(head, tail, payload, fresh)
     local now = clock()
-    return head .. struct.pack('>I8I8', now, now + ttl) .. tail .. payload
+    return head .. struct.pack('>I8I8', now, now + fresh) .. tail .. payload
 end
 
-local function store(head, tail, payload, ttl)
-    redis.call('SET', K, entry(head, tail, payload, ttl), 'PX',
+local function store(head, tail, payload, fresh, ttl)
+    redis.call('SET', K, entry(head, tail, payload, fresh), 'PX',
         string.format('%.0f', ttl))
 end

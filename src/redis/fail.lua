@@ -1,12 +1,12 @@
 -- Replace our lease with a failure marker, so that its waiters hear of the
 -- failure at once. A loader that was taken over leaves the record alone.
--- KEYS  1 the key
+-- KEYS  1 the key of the lease: the entry's, or that of its refresh
 -- ARGV  1 data version   2 process id   3 flight number
 --       4 head   5 tail   6 reason
 --       7 ttl, ms; 0 removes the lease record and leaves no marker
 -- Returns 1 if the lease was ours, 0 if not
 
-local kind, bytes = read()
+local kind, bytes = read(K)
 if kind ~= 'L' then return 0 end
 local held = lease(bytes)
 if held.version ~= ARGV[1] or held.process ~= ARGV[2]
@@ -17,6 +17,6 @@ local ttl = tonumber(ARGV[7])
 if ttl == 0 then
     redis.call('DEL', K)
 else
-    store(ARGV[4], ARGV[5], ARGV[6], ttl)
+    store(ARGV[4], ARGV[5], ARGV[6], ttl, ttl)
 end
 return 1

@@ -1,20 +1,44 @@
--- Store what was loaded, if nothing has ended its data version.
--- KEYS  1 the key
+-- Store what was loaded, if nothing has ended its data version. A refresh stores
+-- only over the value that it was elected for: a key that was invalidated, or has
+-- another value since, stays as it is.
+-- KEYS  1 the key   2 the key of its refresh lease
 -- ARGV  1 data version   2 head   3 tail   4 payload
---       5 ttl, ms; 0 removes the lease record instead
+--       5 how long it is fresh, ms
+--       6 ttl, ms; 0 removes what is at the key instead
+--       7 of a refresh: the nonce of the value that it replaces; else ''
 -- Returns {'STORED'}             the first finisher of this data version
---         {'SUPERSEDED', entry}  there is a value already
+--         {'SUPERSEDED', entry}  there is a value already, or another one
 --         {'INVALIDATED'}        the data version is gone; nothing is written
 
-local kind, bytes = read()
-if kind == 'V' or kind == 'N' then return {'SUPERSEDED', bytes} end
-if kind ~= 'L' or lease(bytes).version ~= ARGV[1] then
-    return {'INVALIDATED'}
+local R, nonce = KEYS[2], ARGV[7]
+local kind, bytes = read(K)
+local is_value = kind == 'V' or kind == 'N'
+
+local function has_version(lease_kind, lease_bytes)
+    return lease_kind == 'L' and lease(lease_bytes).version == ARGV[1]
 end
-local ttl = tonumber(ARGV[5])
-if ttl == 0 then
-    redis.call('DEL', K)
-else
-    store(ARGV[2], ARGV[3], ARGV[4], ttl)
+
+local function refusal()
+    if nonce == '' then
+        if is_value then return {'SUPERSEDED', bytes} end
+        if not has_version(kind, bytes) then return {'INVALIDATED'} end
+        return nil
+    end
+    if not has_version(read(R)) then return {'INVALIDATED'} end
+    if not is_value then return {'INVALIDATED'} end
+    if lease(bytes).version ~= nonce then return {'SUPERSEDED', bytes} end
+    return nil
 end
-return {'STORED'}
+
+local refused = refusal()
+local ttl = tonumber(ARGV[6])
+if not refused then
+    if ttl == 0 then
+        redis.call('DEL', K)
+    else
+        store(ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ttl)
+    end
+end
+-- also if it is refused: else nobody could refresh the new value for a lease
+if nonce ~= '' and has_version(read(R)) then redis.call('UNLINK', R) end
+return refused or {'STORED'}

@@ -149,7 +149,7 @@ static void convert(const redisReply *r, struct model_reply *out)
                                                          : MODEL_BYTES_MAX);
     } else {
         ck_assert_int_eq(r->type, REDIS_REPLY_ARRAY);
-        ck_assert_uint_le(r->elements, 3);
+        ck_assert_uint_le(r->elements, 4);
         for (size_t i = 0; i < r->elements; i++)
             add_part(out, r->element[i]);
     }
@@ -169,11 +169,11 @@ static const redisReply *open_reply(const redisReply *whole)
 static redisReply *evaluate(struct redis_store *s, redisContext *c,
                             const struct model_call *call)
 {
-    bool has_two = call->script == SHED_SCRIPT_INVALIDATE ||
-                   call->script == SHED_SCRIPT_PUT;
-    const char *argv[ARGS_MAX] = {"EVALSHA",
-                                  shed_script_texts[call->script].sha1,
-                                  has_two ? "2" : "1", s->key, s->refresh_key};
+    bool has_two =
+        call->script != SHED_SCRIPT_FAIL && call->script != SHED_SCRIPT_RENEW;
+    const char *argv[ARGS_MAX] = {
+        "EVALSHA", shed_script_texts[call->script].sha1, has_two ? "2" : "1",
+        call->is_refresh ? s->refresh_key : s->key, s->refresh_key};
     size_t sizes[ARGS_MAX];
     size_t argc = has_two ? 5 : 4;
 
@@ -217,11 +217,11 @@ static uint64_t read_clock(redisContext *c)
     return now_ms;
 }
 
-static void redis_get(struct store *store, struct store_state *out)
+static void get_key(struct redis_store *s, const char *key,
+                    struct store_state *out)
 {
-    struct redis_store *s = redis_of(store);
-    redisReply *reply = take(s->main, redisCommand(s->main, "GET %s", s->key));
-    long long pttl = integer(run(s->main, "PTTL %s", s->key));
+    redisReply *reply = take(s->main, redisCommand(s->main, "GET %s", key));
+    long long pttl = integer(run(s->main, "PTTL %s", key));
 
     out->type = reply->type == REDIS_REPLY_STRING ? STORE_STRING
                 : reply->type == REDIS_REPLY_NIL  ? STORE_ABSENT
@@ -232,6 +232,16 @@ static void redis_get(struct store *store, struct store_state *out)
     out->pttl_ms = (uint64_t)pttl;
     out->now_ms = read_clock(s->main);
     freeReplyObject(reply);
+}
+
+static void redis_get(struct store *store, struct store_state *out)
+{
+    get_key(redis_of(store), redis_of(store)->key, out);
+}
+
+static void redis_get_refresh(struct store *store, struct store_state *out)
+{
+    get_key(redis_of(store), redis_of(store)->refresh_key, out);
 }
 
 static void redis_set(struct store *store, const struct model_bytes *bytes,
@@ -357,9 +367,9 @@ static void load_scripts(redisContext *c)
 static void open_redis(struct redis_store *s)
 {
     *s = (struct redis_store){
-        .store = {redis_call, redis_get, redis_set, redis_set_list,
-                  redis_set_refresh, redis_del, redis_set_pttl, redis_set_full,
-                  redis_set_channel, redis_take_pushes},
+        .store = {redis_call, redis_get, redis_get_refresh, redis_set,
+                  redis_set_list, redis_set_refresh, redis_del, redis_set_pttl,
+                  redis_set_full, redis_set_channel, redis_take_pushes},
         .main = open_connection()};
     snprintf(s->key, sizeof(s->key), "scripts:{%ld}", (long)getpid());
     snprintf(s->refresh_key, sizeof(s->refresh_key), "scripts:{%ld}:refresh",
@@ -414,6 +424,14 @@ static void run_step(const struct scenario *scenario, size_t i,
     ck_assert_msg(strcmp(ours, theirs) == 0,
                   "%s: step %zu, %s: the model: %s, Redis: %s", scenario->name,
                   i, step, ours, theirs);
+    model->get_refresh(model, &a);
+    redis->get_refresh(redis, &b);
+    difference = scenario_difference(&a, &b);
+    ck_assert_msg(difference == NULL,
+                  "%s: after step %zu, %s: of the refresh lease, model and "
+                  "Redis differ in %s",
+                  scenario->name, i, step, difference);
+    check_ttl(step, theirs, &b);
     model->get(model, &a);
     redis->get(redis, &b);
     difference = scenario_difference(&a, &b);
@@ -526,10 +544,16 @@ START_TEST(a_payload_with_every_byte_comes_back)
     for (size_t i = 0; i < sizeof(payload); i++)
         payload[i] = (unsigned char)(i * 3);
     open_redis(&redis);
-    model_make_put(&call, 0, payload, sizeof(payload), 30000);
+    model_make_put(&call, 0,
+                   &(struct model_value){.is_row = true,
+                                         .payload = payload,
+                                         .size = sizeof(payload),
+                                         .fresh_ms = 30000,
+                                         .ttl_ms = 60000});
     redis_call(&redis.store, &call, &reply);
     model_make_acquire(&call, 0, &(struct model_owner){.process = 1}, true,
-                       &(struct model_lease_times){20000, 80000, 0}, NULL);
+                       &(struct model_lease_times){20000, 80000, 0}, NULL,
+                       NULL);
     redis_call(&redis.store, &call, &reply);
     ck_assert(model_bytes_are(&reply.part[0], "HIT"));
     ck_assert_int_eq(shed_entry_decode(model_key(0), reply.part[1].at,

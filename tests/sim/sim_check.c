@@ -101,6 +101,22 @@ void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
         check_promptness(sim, caller);
 }
 
+/* One look found it: it may be stale, but not out. */
+void sim_check_served(const struct sim *sim, const struct sim_caller *caller,
+                      uint64_t version, uint64_t age_ms)
+{
+    sim_check_answer(sim, caller, SHED_ANSWER_ENTRY, version);
+    if (sim->mode->served_max_ms > 0 && age_ms > sim->mode->served_max_ms)
+        sim_fail(sim, "key %zu was not refreshed for %llu ms", caller->key,
+                 (unsigned long long)age_ms);
+}
+
+void sim_check_wait(const struct sim *sim, const struct sim_caller *caller)
+{
+    if (sim->mode->is_never_late && sim->stored_ms[caller->key] > 0)
+        sim_fail(sim, "a caller waits for key %zu", caller->key);
+}
+
 void sim_check_load(struct sim *sim, const struct sim_flight *flight,
                     bool is_leased)
 {
@@ -127,7 +143,9 @@ void sim_check_load(struct sim *sim, const struct sim_flight *flight,
 void sim_check_owner(const struct sim *sim, const struct model_slot *before,
                      const struct model_call *call)
 {
-    const struct model_slot *after = &sim->model.slot[call->key];
+    const struct model_slot *after = call->is_refresh
+                                         ? &sim->model.refresh[call->key]
+                                         : &sim->model.slot[call->key];
     const unsigned char *record = before->bytes.at;
 
     if (call->script != SHED_SCRIPT_FAIL && call->script != SHED_SCRIPT_RENEW)
@@ -234,9 +252,11 @@ void sim_check_end(const struct sim *sim)
         if (sim->flight[i].number != 0)
             sim_fail(sim, "a flight is left over in state %d",
                      (int)sim->flight[i].machine.state);
-    if (sim->mode->is_strict && sim->version_count != sim->absences)
-        sim_fail(sim, "%zu loads for %llu expiries", sim->version_count,
-                 (unsigned long long)sim->absences);
+    if (sim->mode->is_strict &&
+        sim->version_count != sim->absences + sim->elections)
+        sim_fail(sim, "%zu loads for %llu expiries and %llu refreshes",
+                 sim->version_count, (unsigned long long)sim->absences,
+                 (unsigned long long)sim->elections);
     if (sim->mode->is_strict && sim->takeovers > 0)
         sim_fail(sim, "a live holder was taken over");
     if (sim->mode->is_holder_killed)

@@ -105,11 +105,17 @@ static void make_publish(struct sim *s, const struct sim_flight *f,
 {
     char payload[24];
     int size = snprintf(payload, sizeof(payload), "%" PRIu64, f->loaded);
-
     /* each fourth version of a row is "no such row" */
-    model_make_publish(call, f->key, f->owner.version, f->loaded % 4 != 0,
-                       payload, (size_t)size,
-                       s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1));
+    struct model_value value = {
+        .is_row = f->loaded % 4 != 0 || s->mode->refresh_pct > 0,
+        .payload = payload,
+        .size = (size_t)size,
+        .fresh_ms = s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1)};
+
+    value.ttl_ms = value.fresh_ms + s->mode->stale_ms;
+    make_version(s, value.nonce);
+    model_make_publish(call, f->key, f->owner.version, &value,
+                       f->is_refresh ? f->replaced : NULL);
 }
 
 static void make_call(struct sim *s, struct sim_flight *f,
@@ -120,7 +126,8 @@ static void make_call(struct sim *s, struct sim_flight *f,
     if (what == SHED_SEND_ACQUIRE) {
         make_version(s, asks.version);
         model_make_acquire(call, f->key, &asks, !s->mode->no_channels,
-                           &s->lease, f->has_seen ? &f->seen : NULL);
+                           &s->lease, f->has_seen ? &f->seen : NULL,
+                           f->is_behind ? f->due : NULL);
         f->has_seen = false;
         f->looks++;
         sim_check_look(s, f);
@@ -128,9 +135,10 @@ static void make_call(struct sim *s, struct sim_flight *f,
     } else if (what == SHED_SEND_PUBLISH) {
         make_publish(s, f, call);
     } else if (what == SHED_SEND_RENEW) {
-        model_make_renew(call, f->key, &f->owner, s->lease.lease_ms);
+        model_make_renew(call, f->key, f->is_refresh, &f->owner,
+                         s->lease.lease_ms);
     } else {
-        model_make_fail(call, f->key, &f->owner, "why",
+        model_make_fail(call, f->key, f->is_refresh, &f->owner, "why",
                         what == SHED_SEND_FAIL ? s->failure_ttl_ms : 0);
     }
     call->client = f->process;
@@ -186,6 +194,7 @@ static void give(struct sim *s, struct sim_flight *f,
 
     f->machine.newest = newest_of(s, f);
     f->machine.has_pushes = s->process[f->process].has_pushes;
+    f->machine.is_behind = f->is_behind;
     act = shed_flight_step(&f->machine, &event, s->now_ms, sim_draw(s, 0));
     if (s->is_tracing)
         fprintf(stderr,
@@ -208,13 +217,12 @@ uint64_t sim_version_of(const struct model_bytes *entry)
     return strtoull(text, NULL, 10);
 }
 
-static bool is_sound(const struct sim_flight *f,
-                     const struct model_bytes *bytes)
+static bool is_sound(struct shed_entry_key key, const struct model_bytes *bytes)
 {
     struct shed_entry entry;
 
-    return shed_entry_decode(model_key(f->key), bytes->at, bytes->size,
-                             &entry) == SHED_ENTRY_OK;
+    return shed_entry_decode(key, bytes->at, bytes->size, &entry) ==
+           SHED_ENTRY_OK;
 }
 
 /* What shows bytes that do not decode must replace just these. */
@@ -223,7 +231,7 @@ static enum shed_flight_event_type read_entry(struct sim_flight *f,
                                               enum shed_flight_event_type good,
                                               enum shed_flight_event_type bad)
 {
-    if (is_sound(f, bytes)) {
+    if (is_sound(model_key(f->key), bytes)) {
         f->entry = sim_version_of(bytes);
         return good;
     }
@@ -243,11 +251,16 @@ translate_acquire(struct sim *s, struct sim_flight *f,
     if (model_bytes_are(word, "HIT"))
         return read_entry(f, &reply->part[1], SHED_EV_HIT, SHED_EV_CORRUPT);
     if (model_bytes_are(word, "FAILED"))
-        return is_sound(f, &reply->part[1])
+        return is_sound(reply->count > 2 ? model_refresh_key(f->key)
+                                         : model_key(f->key),
+                        &reply->part[1])
                    ? SHED_EV_MARKER
                    : read_entry(f, &reply->part[1], SHED_EV_MARKER,
                                 SHED_EV_CORRUPT);
     memcpy(f->owner.version, reply->part[1].at, sizeof(f->owner.version));
+    f->is_refresh = reply->count > 3;
+    if (f->is_refresh)
+        memcpy(f->replaced, reply->part[3].at, sizeof(f->replaced));
     if (model_bytes_are(&reply->part[2], "takeover"))
         s->takeovers++;
     return SHED_EV_LEAD;
@@ -280,6 +293,7 @@ static void on_flight_reply(struct sim *s, struct sim_flight *f,
             return;
         event.type = translate_acquire(s, f, &r->reply);
         event.wait_ms = (uint64_t)r->reply.integer;
+        event.is_refresh = event.type == SHED_EV_WAIT && r->reply.count > 2;
     } else if (r->what == SHED_SEND_PUBLISH) {
         event.type = translate_publish(f, &r->reply);
     } else if (r->what == SHED_SEND_RENEW) {
@@ -338,34 +352,81 @@ void sim_on_reply(struct sim *s, size_t index)
 
 /* ------------------------------------------------------------------ callers */
 
-static struct sim_flight *join_flight(struct sim *s, unsigned process,
-                                      size_t key, bool *is_new)
+static struct sim_flight *make_flight(struct sim *s, unsigned process,
+                                      size_t key)
 {
-    struct sim_flight *free_one = NULL;
+    struct sim_flight *f = s->flight;
 
-    *is_new = false;
+    while (f < s->flight + SIM_FLIGHTS && f->number != 0)
+        f++;
+    if (f == s->flight + SIM_FLIGHTS)
+        sim_fail(s, "more flights than fit");
+    f->number = ++s->last_flight;
+    f->process = process;
+    f->key = key;
+    f->is_detached = false;
+    f->is_behind = false;
+    f->is_refresh = false;
+    f->has_seen = false;
+    f->looks = 0;
+    f->caller_count = 0;
+    f->owner = (struct model_owner){.process = process, .flight = f->number};
+    shed_flight_init(&f->machine, &s->policy);
+    return f;
+}
+
+/* The flight that a caller joins, or that keeps another from working behind the
+ * callers. */
+static struct sim_flight *find_flight_of(struct sim *s, unsigned process,
+                                         size_t key, bool is_behind)
+{
     for (size_t i = 0; i < SIM_FLIGHTS; i++) {
         struct sim_flight *f = &s->flight[i];
 
-        if (f->number == 0)
-            free_one = f;
-        else if (f->process == process && f->key == key && !f->is_detached)
+        if (f->number != 0 && f->process == process && f->key == key &&
+            (!f->is_detached || (is_behind && f->is_behind)))
             return f;
     }
-    if (free_one == NULL)
-        sim_fail(s, "more flights than fit");
-    *is_new = true;
-    free_one->number = ++s->last_flight;
-    free_one->process = process;
-    free_one->key = key;
-    free_one->is_detached = false;
-    free_one->has_seen = false;
-    free_one->looks = 0;
-    free_one->caller_count = 0;
-    free_one->owner =
-        (struct model_owner){.process = process, .flight = free_one->number};
-    shed_flight_init(&free_one->machine, &s->policy);
-    return free_one;
+    return NULL;
+}
+
+static void start_behind(struct sim *s, unsigned process, size_t key,
+                         const unsigned char *nonce)
+{
+    struct sim_flight *f;
+
+    if (find_flight_of(s, process, key, true) != NULL)
+        return;
+    f = make_flight(s, process, key);
+    f->is_behind = f->is_detached = true;
+    memcpy(f->due, nonce, sizeof(f->due));
+    sim_trace(s, "refreshes", process, key, f->number);
+    give(s, f, (struct shed_flight_event){.type = SHED_EV_START});
+}
+
+/* What shed_get does before it needs a flight. Returns: whether it is answered.
+ */
+static bool serve(struct sim *s, struct sim_caller *caller)
+{
+    const struct model_slot *slot = model_peek(&s->model, caller->key);
+    struct shed_entry entry;
+
+    if (slot->type != MODEL_STRING ||
+        shed_entry_decode(model_key(caller->key), slot->bytes.at,
+                          slot->bytes.size, &entry) != SHED_ENTRY_OK ||
+        entry.type != SHED_ENTRY_VALUE ||
+        s->model.now_ms >= entry.until_ms + s->mode->stale_ms)
+        return false;
+    sim_trace(s, "is served", caller->process, caller->key,
+              sim_version_of(&slot->bytes));
+    sim_check_served(s, caller, sim_version_of(&slot->bytes),
+                     s->model.now_ms - entry.written_ms);
+    s->served++;
+    if (s->model.now_ms >=
+        entry.written_ms + s->ttl_ms * s->mode->refresh_pct / 100)
+        start_behind(s, caller->process, caller->key,
+                     shed_entry_version(slot->bytes.at));
+    return true;
 }
 
 unsigned sim_pick_process(struct sim *s)
@@ -385,13 +446,21 @@ void sim_on_call(struct sim *s, const struct sim_event *e)
     struct sim_flight *f;
     bool is_new;
 
+    if (s->caller_count == SIM_CALLERS)
+        sim_fail(s, "more callers than fit");
     *caller = (struct sim_caller){.key = e->key,
                                   .process = process,
                                   .joined_ms = s->now_ms,
                                   .oldest = s->floor[e->key]};
     if (caller->oldest < s->process[process].own[e->key])
         caller->oldest = s->process[process].own[e->key];
-    f = join_flight(s, process, e->key, &is_new);
+    if (s->mode->refresh_pct > 0 && serve(s, caller))
+        return;
+    sim_check_wait(s, caller);
+    f = find_flight_of(s, process, e->key, false);
+    is_new = f == NULL;
+    if (is_new)
+        f = make_flight(s, process, e->key);
     f->caller[f->caller_count++] = s->caller_count;
     if (sim_chance(s, s->mode->leave_pct))
         sim_plan(

@@ -21,6 +21,7 @@
 #define CYCLE_MS 100
 #define STEPS_MAX 200000
 #define BURST_FAILURE_MS 300
+#define PAUSE_MS 200
 
 /* ------------------------------------------------------------------- chance */
 
@@ -181,17 +182,28 @@ static void put_out(struct sim *s, size_t key)
     s->floor[key] = s->row[key];
 }
 
+/* Whether the lease of a refresh was given out. */
+static bool leads_refresh(const struct sim_request *r)
+{
+    return r->call.script == SHED_SCRIPT_ACQUIRE &&
+           r->reply.type == MODEL_PARTS && r->reply.count == 4;
+}
+
 static void on_execute(struct sim *s, size_t index)
 {
     struct sim_request *r = &s->request[index];
-    static struct model_slot before;
+    static struct model_slot before, refresh;
 
     before = *model_peek(&s->model, r->call.key);
+    refresh = *model_peek_refresh(&s->model, r->call.key);
     if (before.type == MODEL_ABSENT && r->call.script == SHED_SCRIPT_ACQUIRE)
         s->absences++;
     model_call(&s->model, &r->call, &r->reply);
-    sim_check_owner(s, &before, &r->call);
-    sim_check_takeover(s, &before, &r->call, &r->reply);
+    if (leads_refresh(r) && refresh.type == MODEL_ABSENT)
+        s->elections++;
+    sim_check_owner(s, r->call.is_refresh ? &refresh : &before, &r->call);
+    sim_check_takeover(s, leads_refresh(r) ? &refresh : &before, &r->call,
+                       &r->reply);
     sim_trace(s, "executes", r->process, r->call.key, r->call.script);
     if (r->call.script == SHED_SCRIPT_INVALIDATE)
         put_out(s, r->call.key);
@@ -411,6 +423,7 @@ static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     s->policy.lease_ms = s->lease.lease_ms;
     s->policy.load_timeout_ms = s->lease.lease_ms * sim_between(s, 2, 5);
     s->policy.load_when_down = sim_chance(s, 50);
+    s->policy.pause_ms = PAUSE_MS;
     s->lease.record_ms = s->policy.load_timeout_ms + s->lease.lease_ms;
     s->ttl_ms = sim_between(s, mode->ttl_ms / 10, mode->ttl_ms);
     /* a marker that is gone before the slowest poll makes the next loader */

@@ -6,6 +6,10 @@
  * A row's value is the number of its version, which each commit increments. A
  * version is out when a DEL (by whatever program) has been executed after a
  * newer one was committed; floor is the oldest version that is not out.
+ *
+ * With refresh a caller looks first, as shed_get does, and starts a flight
+ * behind the callers where what it finds is due; without it every caller has a
+ * flight.
  */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
@@ -30,6 +34,7 @@
  * has of it. */
 struct sim_mode {
     const char *name;
+    unsigned runs_part; /* of the usual number of runs; 0: all */
     unsigned calls;
     unsigned writes;
     uint64_t latency_ms; /* one way, at most */
@@ -53,6 +58,11 @@ struct sim_mode {
     uint64_t answer_max_ms;  /* the longest that a caller may wait; 0: any */
     unsigned looks_max;      /* of a waiter with pushes; 0: any number */
     bool is_burst;           /* all calls come at the beginning */
+    unsigned refresh_pct;    /* of the ttl, from which a value is refreshed; 0:
+                                callers do not look first */
+    uint64_t stale_ms;  /* how long values are served after their freshness */
+    bool is_never_late; /* no caller waits once a value was stored */
+    uint64_t served_max_ms; /* the greatest age of a value served; 0: any */
     bool no_channels;
     bool is_holder_killed; /* while the first load runs */
 };
@@ -70,7 +80,10 @@ struct sim_flight {
     uint64_t number; /* 0: not in use */
     unsigned process;
     size_t key;
-    bool is_detached;
+    bool is_detached, is_behind;
+    unsigned char due[16];      /* then: the nonce of the value it refreshes */
+    bool is_refresh;            /* its lease is that of a refresh */
+    unsigned char replaced[16]; /* then: the nonce of the value */
     struct shed_flight machine;
     struct model_owner owner;
     unsigned looks; /* since callers were last answered */
@@ -166,7 +179,9 @@ struct sim {
     size_t caller_count, event_count;
     uint64_t event_order;
     /* what is counted for the invariants */
-    uint64_t absences; /* that an acquire has met */
+    uint64_t absences;  /* that an acquire has met */
+    uint64_t elections; /* of a refresher, where there was none */
+    uint64_t served;    /* without a flight */
     uint64_t takeovers, stored_ms[SIM_KEYS];
     uint64_t killed_ms, reloaded_ms; /* the first holder; the load after it */
     size_t version_count;
@@ -210,6 +225,9 @@ void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
 void sim_check_load(struct sim *sim, const struct sim_flight *flight,
                     bool is_leased);
 void sim_check_look(const struct sim *sim, const struct sim_flight *flight);
+void sim_check_served(const struct sim *sim, const struct sim_caller *caller,
+                      uint64_t version, uint64_t age_ms);
+void sim_check_wait(const struct sim *sim, const struct sim_caller *caller);
 void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
                         const struct model_call *call,
                         const struct model_reply *reply);

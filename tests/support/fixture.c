@@ -38,8 +38,16 @@ static void answer(struct shed_load *load, size_t i, unsigned version)
 
 static void finish(struct table *t, struct shed_load *load, unsigned version)
 {
+    bool is_failing;
+
+    pthread_mutex_lock(&t->mu);
+    is_failing = t->is_failing;
+    pthread_mutex_unlock(&t->mu);
     for (size_t i = 0; i < shed_load_count(load); i++)
-        answer(load, i, version);
+        if (is_failing)
+            shed_load_fail(load, i, "the table is on fire");
+        else
+            answer(load, i, version);
     pthread_mutex_lock(&t->mu);
     t->running--;
     pthread_mutex_unlock(&t->mu);

@@ -23,7 +23,8 @@ struct table {
     /* under mu */
     unsigned version;
     bool is_held;
-    bool is_async; /* loads that are held have left their thread */
+    bool is_async;   /* loads that are held have left their thread */
+    bool is_failing; /* every key fails */
     struct parked {
         struct shed_load *load;
         unsigned version;

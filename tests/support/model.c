@@ -92,10 +92,26 @@ uint64_t model_get_u64(const unsigned char *at)
 
 /* ---------------------------------------------------------------- the keys */
 
+/* A push names the key or that of its refresh; its receiver makes no
+ * difference. */
 static void touch(struct model *t, size_t key)
 {
     t->pushed[key] |= t->slot[key].trackers;
     t->slot[key].trackers = 0;
+}
+
+static void touch_refresh(struct model *t, size_t key)
+{
+    t->pushed[key] |= t->refresh[key].trackers;
+    t->refresh[key].trackers = 0;
+}
+
+static void touch_slot(struct model *t, const struct model_slot *slot)
+{
+    if (slot >= t->slot && slot < t->slot + MODEL_KEYS)
+        touch(t, (size_t)(slot - t->slot));
+    else
+        touch_refresh(t, (size_t)(slot - t->refresh));
 }
 
 static void expire(struct model *t, struct model_slot *slot)
@@ -104,8 +120,7 @@ static void expire(struct model *t, struct model_slot *slot)
         t->now_ms < slot->expires_ms)
         return;
     slot->type = MODEL_ABSENT;
-    if (slot >= t->slot && slot < t->slot + MODEL_KEYS)
-        touch(t, (size_t)(slot - t->slot));
+    touch_slot(t, slot);
 }
 
 void model_expire(struct model *t)
@@ -122,13 +137,24 @@ const struct model_slot *model_peek(struct model *t, size_t key)
     return &t->slot[key];
 }
 
+const struct model_slot *model_peek_refresh(struct model *t, size_t key)
+{
+    expire(t, &t->refresh[key]);
+    return &t->refresh[key];
+}
+
+static void del(struct model *t, struct model_slot *slot)
+{
+    expire(t, slot);
+    if (slot->type == MODEL_ABSENT)
+        return;
+    slot->type = MODEL_ABSENT;
+    touch_slot(t, slot);
+}
+
 void model_del(struct model *t, size_t key)
 {
-    expire(t, &t->slot[key]);
-    if (t->slot[key].type == MODEL_ABSENT)
-        return;
-    t->slot[key].type = MODEL_ABSENT;
-    touch(t, key);
+    del(t, &t->slot[key]);
 }
 
 void model_set(struct model *t, size_t key, const void *bytes, size_t size)
@@ -147,28 +173,26 @@ void model_flush(struct model *t)
         t->slot[i].type = MODEL_ABSENT;
         t->refresh[i].type = MODEL_ABSENT;
         touch(t, i);
+        touch_refresh(t, i);
     }
 }
 
-static void set_px(struct model *t, size_t key, const struct model_bytes *bytes,
-                   uint64_t ttl_ms)
+static void set_px(struct model *t, struct model_slot *slot,
+                   const struct model_bytes *bytes, uint64_t ttl_ms)
 {
-    struct model_slot *slot = &t->slot[key];
-
     slot->type = MODEL_STRING;
     slot->bytes = *bytes;
     slot->has_ttl = true;
     slot->expires_ms = t->now_ms + ttl_ms;
-    touch(t, key);
+    touch_slot(t, slot);
 }
 
 /* ------------------------------------------------------------- entry.lua */
 
 /* As read() there: 'f' for what is none of ours, 0 for nothing. */
-static unsigned char read_key(struct model *t, const struct model_call *call)
+static unsigned char read_key(struct model *t, const struct model_call *call,
+                              struct model_slot *slot)
 {
-    struct model_slot *slot = &t->slot[call->key];
-
     expire(t, slot);
     /* what is absent, or of another type, is tracked too */
     if (call->is_tracked)
@@ -212,26 +236,34 @@ static bool has_room(const struct model *t, struct model_reply *reply)
 }
 
 /* As store() there, with head, tail and payload from argv. */
-static bool store(struct model *t, const struct model_call *call,
-                  const struct model_bytes *argv, uint64_t ttl_ms,
-                  struct model_reply *reply)
+static bool store(struct model *t, struct model_slot *slot,
+                  const struct model_bytes *argv, uint64_t fresh_ms,
+                  uint64_t ttl_ms, struct model_reply *reply)
 {
     struct model_bytes entry = argv[0];
 
     if (!has_room(t, reply))
         return false;
     append_u64(&entry, t->now_ms);
-    append_u64(&entry, t->now_ms + ttl_ms);
+    append_u64(&entry, t->now_ms + fresh_ms);
     append(&entry, argv[1].at, argv[1].size);
     append(&entry, argv[2].at, argv[2].size);
-    set_px(t, call->key, &entry, ttl_ms);
+    set_px(t, slot, &entry, ttl_ms);
     return true;
 }
 
-/* Whether the lease record at the key has this version, process and flight. */
-static bool is_owned(const struct model *t, const struct model_call *call)
+/* The first key of fail and renew. */
+static struct model_slot *lease_slot(struct model *t,
+                                     const struct model_call *call)
 {
-    const unsigned char *at = t->slot[call->key].bytes.at;
+    return call->is_refresh ? &t->refresh[call->key] : &t->slot[call->key];
+}
+
+/* Whether the lease record there has this version, process and flight. */
+static bool is_owned(const struct model_slot *slot,
+                     const struct model_call *call)
+{
+    const unsigned char *at = slot->bytes.at;
 
     return are_equal(&call->argv[0], at + VERSION_AT, ID_BYTES) &&
            are_equal(&call->argv[1], at + PROCESS_AT, ID_BYTES) &&
@@ -240,24 +272,38 @@ static bool is_owned(const struct model *t, const struct model_call *call)
 
 /* ----------------------------------------------------------- acquire.lua */
 
-static void say_lead(struct model_reply *reply, const unsigned char *version,
-                     const char *how)
+/* The lease that an acquire is about: that of the key, or that of the refresh
+ * of the value which has this nonce. */
+struct aim {
+    struct model_slot *slot;
+    const unsigned char *nonce; /* NULL: none */
+};
+
+static void add_nonce(struct model_reply *reply, const struct aim *aim)
+{
+    if (aim->nonce != NULL)
+        model_bytes_set(&reply->part[reply->count++], aim->nonce, ID_BYTES);
+}
+
+static void say_lead(struct model_reply *reply, const struct aim *aim,
+                     const unsigned char *version, const char *how)
 {
     say(reply, "LEAD");
     reply->count = 3;
     model_bytes_set(&reply->part[1], version, ID_BYTES);
     model_bytes_set(&reply->part[2], how, strlen(how));
+    add_nonce(reply, aim);
 }
 
 static void lead(struct model *t, const struct model_call *call,
-                 const unsigned char *version, const char *how,
-                 struct model_reply *reply)
+                 const struct aim *aim, const unsigned char *version,
+                 const char *how, struct model_reply *reply)
 {
     struct model_bytes record = {0};
 
     if (!has_room(t, reply))
         return;
-    say_lead(reply, version, how);
+    say_lead(reply, aim, version, how);
     append(&record, magic, sizeof(magic));
     append(&record, "L", 1);
     append(&record, call->argv[3].at, call->argv[3].size);
@@ -266,7 +312,7 @@ static void lead(struct model *t, const struct model_call *call,
     append_u64(&record, t->now_ms);
     append_u64(&record, t->now_ms + number_of(&call->argv[4]));
     append(&record, call->argv[2].at, call->argv[2].size);
-    set_px(t, call->key, &record, number_of(&call->argv[5]));
+    set_px(t, aim->slot, &record, number_of(&call->argv[5]));
 }
 
 static bool is_gone(const struct model *t, const unsigned char *record)
@@ -279,9 +325,9 @@ static bool is_gone(const struct model *t, const unsigned char *record)
     return (t->channels >> strtoull(id, NULL, 16) % MODEL_PROCESSES & 1) == 0;
 }
 
-static bool is_over(const struct model *t, const struct model_call *call)
+static bool is_over(const struct model *t, const struct model_call *call,
+                    const struct model_slot *slot)
 {
-    const struct model_slot *slot = &t->slot[call->key];
     const unsigned char *record = slot->bytes.at;
     uint64_t written = model_get_u64(record + WRITTEN_AT);
     uint64_t until = model_get_u64(record + UNTIL_AT);
@@ -295,129 +341,184 @@ static bool is_over(const struct model *t, const struct model_call *call)
            is_gone(t, record);
 }
 
-static void set_times(struct model *t, const struct model_call *call,
+static void set_times(struct model *t, struct model_slot *slot,
                       uint64_t length_ms)
 {
-    unsigned char *record = t->slot[call->key].bytes.at;
+    unsigned char *record = slot->bytes.at;
 
     shed_entry_put_u64(record + WRITTEN_AT, t->now_ms);
     shed_entry_put_u64(record + UNTIL_AT, t->now_ms + length_ms);
-    touch(t, call->key);
+    touch_slot(t, slot);
 }
 
-static void say_wait(struct model *t, const struct model_call *call,
+static void say_wait(struct model *t, const struct aim *aim,
                      struct model_reply *reply)
 {
-    const unsigned char *record = t->slot[call->key].bytes.at;
+    const unsigned char *record = aim->slot->bytes.at;
     uint64_t written = model_get_u64(record + WRITTEN_AT);
     uint64_t until = model_get_u64(record + UNTIL_AT);
 
     if (t->now_ms < written) {
-        set_times(t, call, until - written);
+        set_times(t, aim->slot, until - written);
         until = t->now_ms + (until - written);
     }
     say(reply, "WAIT");
     reply->integer = (long long)(until - t->now_ms);
     reply->count = 2;
     model_bytes_number(&reply->part[1], (uint64_t)reply->integer);
+    add_nonce(reply, aim);
 }
 
 static void meet_lease(struct model *t, const struct model_call *call,
-                       struct model_reply *reply)
+                       const struct aim *aim, struct model_reply *reply)
 {
-    unsigned char *record = t->slot[call->key].bytes.at;
+    unsigned char *record = aim->slot->bytes.at;
 
     if (are_equal(&call->argv[1], record + PROCESS_AT, ID_BYTES) &&
         are_equal(&call->argv[2], record + FLIGHT_AT, 8)) {
         if (t->is_full)
-            say_lead(reply, record + VERSION_AT, "mine");
+            say_lead(reply, aim, record + VERSION_AT, "mine");
         else
-            lead(t, call, record + VERSION_AT, "mine", reply);
-    } else if (is_over(t, call)) {
-        lead(t, call, record + VERSION_AT, "takeover", reply);
+            lead(t, call, aim, record + VERSION_AT, "mine", reply);
+    } else if (is_over(t, call, aim->slot)) {
+        lead(t, call, aim, record + VERSION_AT, "takeover", reply);
     } else {
-        say_wait(t, call, reply);
+        say_wait(t, aim, reply);
     }
+}
+
+static bool is_corrupt(const struct model_call *call,
+                       const struct model_slot *slot)
+{
+    const struct model_bytes *seen = &call->argv[7];
+
+    return seen->size > 0 && slot->bytes.size >= seen->size &&
+           memcmp(slot->bytes.at, seen->at, seen->size) == 0;
+}
+
+/* Whether a value is to be refreshed. */
+static bool is_due(const struct model *t, const struct model_call *call,
+                   const struct model_slot *slot)
+{
+    return t->now_ms >= model_get_u64(slot->bytes.at + UNTIL_AT) ||
+           are_equal(&call->argv[8], slot->bytes.at + VERSION_AT, ID_BYTES);
 }
 
 static void acquire(struct model *t, const struct model_call *call,
                     struct model_reply *reply)
 {
     struct model_slot *slot = &t->slot[call->key];
-    const struct model_bytes *seen = &call->argv[7];
     const unsigned char *version = call->argv[0].at;
+    struct aim aim = {slot, NULL};
     unsigned char kind;
 
     expire(t, slot);
     if (slot->type == MODEL_ABSENT) {
         if (t->is_full) /* SET was refused, and what is absent was read */
-            (void)read_key(t, call);
-        lead(t, call, version, "new", reply);
+            (void)read_key(t, call, slot);
+        lead(t, call, &aim, version, "new", reply);
         return;
     }
-    kind = read_key(t, call);
-    if (kind == 'L' && slot->bytes.size == SHED_ENTRY_HEADER_BYTES)
-        meet_lease(t, call, reply);
-    else if (seen->size > 0 && kind != 'f' && slot->bytes.size >= seen->size &&
-             memcmp(slot->bytes.at, seen->at, seen->size) == 0)
-        lead(t, call, version, "corrupt", reply);
-    else if (kind == 'V' || kind == 'N')
-        say_entry(reply, "HIT", &slot->bytes);
-    else if (kind == 'F' &&
-             t->now_ms < model_get_u64(slot->bytes.at + WRITTEN_AT))
-        lead(t, call, version, "new", reply);
-    else if (kind == 'F')
+    kind = read_key(t, call, slot);
+    if ((kind == 'V' || kind == 'N') && !is_corrupt(call, slot)) {
+        if (!is_due(t, call, slot)) {
+            say_entry(reply, "HIT", &slot->bytes);
+            return;
+        }
+        aim = (struct aim){&t->refresh[call->key], slot->bytes.at + VERSION_AT};
+        slot = aim.slot;
+        kind = read_key(t, call, slot);
+    }
+    if (kind == 'L' && slot->bytes.size == SHED_ENTRY_HEADER_BYTES) {
+        meet_lease(t, call, &aim, reply);
+    } else if (kind != 0 && kind != 'f' && is_corrupt(call, slot)) {
+        lead(t, call, &aim, version, "corrupt", reply);
+    } else if (kind == 'F' &&
+               t->now_ms >= model_get_u64(slot->bytes.at + WRITTEN_AT)) {
         say_entry(reply, "FAILED", &slot->bytes);
-    else
-        lead(t, call, version, "foreign", reply);
+        add_nonce(reply, &aim);
+    } else {
+        lead(t, call, &aim, version,
+             kind == 0 || kind == 'F' ? "new" : "foreign", reply);
+    }
 }
 
-/* ------------------------------------------------------ the other scripts */
+/* ----------------------------------------------------------- publish.lua */
+
+static bool has_version(struct model *t, const struct model_call *call,
+                        struct model_slot *slot)
+{
+    return read_key(t, call, slot) == 'L' &&
+           are_equal(&call->argv[0], slot->bytes.at + VERSION_AT, ID_BYTES);
+}
+
+/* Returns: whether something else is at the key than may be replaced. */
+static bool is_refused(struct model *t, const struct model_call *call,
+                       struct model_reply *reply)
+{
+    struct model_slot *slot = &t->slot[call->key];
+    unsigned char kind = read_key(t, call, slot);
+    bool is_value = kind == 'V' || kind == 'N';
+    bool is_refresh = call->argv[6].size > 0;
+
+    say(reply, "INVALIDATED");
+    if (is_refresh && !has_version(t, call, &t->refresh[call->key]))
+        return true;
+    if (is_refresh && is_value &&
+        are_equal(&call->argv[6], slot->bytes.at + VERSION_AT, ID_BYTES))
+        return false;
+    if (is_value) {
+        say_entry(reply, "SUPERSEDED", &slot->bytes);
+        return true;
+    }
+    return is_refresh || !has_version(t, call, slot);
+}
 
 static void publish(struct model *t, const struct model_call *call,
                     struct model_reply *reply)
 {
     struct model_slot *slot = &t->slot[call->key];
-    unsigned char kind = read_key(t, call);
-    uint64_t ttl_ms = number_of(&call->argv[4]);
+    uint64_t ttl_ms = number_of(&call->argv[5]);
 
-    if (kind == 'V' || kind == 'N') {
-        say_entry(reply, "SUPERSEDED", &slot->bytes);
-        return;
+    if (!is_refused(t, call, reply)) {
+        if (ttl_ms == 0)
+            model_del(t, call->key);
+        else if (!store(t, slot, call->argv + 1, number_of(&call->argv[4]),
+                        ttl_ms, reply))
+            return;
+        say(reply, "STORED");
     }
-    say(reply, "INVALIDATED");
-    if (kind != 'L' ||
-        !are_equal(&call->argv[0], slot->bytes.at + VERSION_AT, ID_BYTES))
-        return;
-    if (ttl_ms == 0)
-        model_del(t, call->key);
-    else if (!store(t, call, call->argv + 1, ttl_ms, reply))
-        return;
-    say(reply, "STORED");
+    if (call->argv[6].size > 0 && has_version(t, call, &t->refresh[call->key]))
+        del(t, &t->refresh[call->key]);
 }
+
+/* ------------------------------------------------------ the other scripts */
 
 static void fail(struct model *t, const struct model_call *call,
                  struct model_reply *reply)
 {
+    struct model_slot *slot = lease_slot(t, call);
     uint64_t ttl_ms = number_of(&call->argv[6]);
 
     say_integer(reply, 0);
-    if (read_key(t, call) != 'L' || !is_owned(t, call))
+    if (read_key(t, call, slot) != 'L' || !is_owned(slot, call))
         return;
     say_integer(reply, 1);
     if (ttl_ms == 0)
-        model_del(t, call->key);
+        del(t, slot);
     else
-        store(t, call, call->argv + 3, ttl_ms, reply);
+        store(t, slot, call->argv + 3, ttl_ms, ttl_ms, reply);
 }
 
 static void renew(struct model *t, const struct model_call *call,
                   struct model_reply *reply)
 {
+    struct model_slot *slot = lease_slot(t, call);
+
     say_integer(reply, 0);
-    if (read_key(t, call) != 'L' || !is_owned(t, call))
+    if (read_key(t, call, slot) != 'L' || !is_owned(slot, call))
         return;
-    set_times(t, call, number_of(&call->argv[3]));
+    set_times(t, slot, number_of(&call->argv[3]));
     say_integer(reply, 1);
 }
 
@@ -428,16 +529,17 @@ static void invalidate(struct model *t, const struct model_call *call,
     say_integer(reply, (t->slot[call->key].type != MODEL_ABSENT) +
                            (t->refresh[call->key].type != MODEL_ABSENT));
     model_del(t, call->key);
-    t->refresh[call->key].type = MODEL_ABSENT;
+    del(t, &t->refresh[call->key]);
 }
 
 static void put(struct model *t, const struct model_call *call,
                 struct model_reply *reply)
 {
     say_integer(reply, 1);
-    if (!store(t, call, call->argv, number_of(&call->argv[3]), reply))
+    if (!store(t, &t->slot[call->key], call->argv, number_of(&call->argv[3]),
+               number_of(&call->argv[4]), reply))
         model_del(t, call->key);
-    t->refresh[call->key].type = MODEL_ABSENT;
+    del(t, &t->refresh[call->key]);
 }
 
 void model_call(struct model *t, const struct model_call *call,
@@ -471,10 +573,18 @@ struct shed_entry_key model_key(size_t key)
     return (struct shed_entry_key){&names[key], 1};
 }
 
+struct shed_entry_key model_refresh_key(size_t key)
+{
+    static const char names[2 * MODEL_KEYS + 1] = "0r1r2r3r4r5r6r7r";
+
+    return (struct shed_entry_key){&names[2 * key], 2};
+}
+
 static void begin(struct model_call *call, enum shed_script script, size_t key)
 {
     call->script = script;
     call->key = key;
+    call->is_refresh = false;
     call->client = 0;
     call->is_tracked = false;
     call->argc = 0;
@@ -493,23 +603,40 @@ static void add_owner(struct model_call *call, const struct model_owner *owner)
 }
 
 static void add_entry(struct model_call *call, enum shed_entry_type type,
-                      const void *payload, size_t size)
+                      const unsigned char *nonce, const void *payload,
+                      size_t size)
 {
-    static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "nonce";
     struct shed_entry entry = {
         .type = type, .payload = payload, .payload_size = size};
     struct shed_entry_parts parts;
 
-    shed_entry_encode(model_key(call->key), &entry, nonce, &parts);
+    shed_entry_encode(call->is_refresh ? model_refresh_key(call->key)
+                                       : model_key(call->key),
+                      &entry, nonce, &parts);
     model_bytes_set(add(call), parts.head, sizeof(parts.head));
     model_bytes_set(add(call), parts.tail, sizeof(parts.tail));
     model_bytes_set(add(call), payload, size);
 }
 
+static void add_value(struct model_call *call, const struct model_value *value)
+{
+    add_entry(call, value->is_row ? SHED_ENTRY_VALUE : SHED_ENTRY_NEGATIVE,
+              value->nonce, value->payload, value->size);
+    model_bytes_number(add(call), value->fresh_ms);
+    model_bytes_number(add(call), value->ttl_ms);
+}
+
+static void add_nonce_or_nothing(struct model_call *call,
+                                 const unsigned char *nonce)
+{
+    model_bytes_set(add(call), nonce, nonce != NULL ? ID_BYTES : 0);
+}
+
 void model_make_acquire(struct model_call *call, size_t key,
                         const struct model_owner *owner, bool has_channel,
                         const struct model_lease_times *times,
-                        const struct model_bytes *seen)
+                        const struct model_bytes *seen,
+                        const unsigned char *due)
 {
     const unsigned char flags[2] = {0,
                                     has_channel ? SHED_ENTRY_HAS_CHANNEL : 0};
@@ -524,33 +651,38 @@ void model_make_acquire(struct model_call *call, size_t key,
         *add(call) = *seen;
     else
         model_bytes_set(add(call), "", 0);
+    add_nonce_or_nothing(call, due);
 }
 
 void model_make_publish(struct model_call *call, size_t key,
-                        const unsigned char *version, bool is_row,
-                        const void *payload, size_t size, uint64_t ttl_ms)
+                        const unsigned char *version,
+                        const struct model_value *value,
+                        const unsigned char *replaced)
 {
     begin(call, SHED_SCRIPT_PUBLISH, key);
     model_bytes_set(add(call), version, ID_BYTES);
-    add_entry(call, is_row ? SHED_ENTRY_VALUE : SHED_ENTRY_NEGATIVE, payload,
-              size);
-    model_bytes_number(add(call), ttl_ms);
+    add_value(call, value);
+    add_nonce_or_nothing(call, replaced);
 }
 
-void model_make_fail(struct model_call *call, size_t key,
+void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      const struct model_owner *owner, const char *reason,
                      uint64_t ttl_ms)
 {
+    static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "nonce";
+
     begin(call, SHED_SCRIPT_FAIL, key);
+    call->is_refresh = is_refresh;
     add_owner(call, owner);
-    add_entry(call, SHED_ENTRY_FAILURE, reason, strlen(reason));
+    add_entry(call, SHED_ENTRY_FAILURE, nonce, reason, strlen(reason));
     model_bytes_number(add(call), ttl_ms);
 }
 
-void model_make_renew(struct model_call *call, size_t key,
+void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
                       const struct model_owner *owner, uint64_t lease_ms)
 {
     begin(call, SHED_SCRIPT_RENEW, key);
+    call->is_refresh = is_refresh;
     add_owner(call, owner);
     model_bytes_number(add(call), lease_ms);
 }
@@ -560,10 +692,9 @@ void model_make_invalidate(struct model_call *call, size_t key)
     begin(call, SHED_SCRIPT_INVALIDATE, key);
 }
 
-void model_make_put(struct model_call *call, size_t key, const void *payload,
-                    size_t size, uint64_t ttl_ms)
+void model_make_put(struct model_call *call, size_t key,
+                    const struct model_value *value)
 {
     begin(call, SHED_SCRIPT_PUT, key);
-    add_entry(call, SHED_ENTRY_VALUE, payload, size);
-    model_bytes_number(add(call), ttl_ms);
+    add_value(call, value);
 }

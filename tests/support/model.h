@@ -19,7 +19,7 @@
 #define MODEL_KEYS 8
 #define MODEL_PROCESSES 64
 #define MODEL_BYTES_MAX 192
-#define MODEL_ARGS_MAX 8
+#define MODEL_ARGS_MAX 9
 
 struct model_bytes {
     size_t size;
@@ -47,6 +47,7 @@ struct model {
 struct model_call {
     enum shed_script script;
     size_t key;
+    bool is_refresh; /* of fail and renew: the lease is that of the refresh */
     unsigned client;
     bool is_tracked; /* CLIENT CACHING YES came before it */
     size_t argc;
@@ -56,12 +57,14 @@ struct model_call {
 struct model_reply {
     enum { MODEL_PARTS, MODEL_INTEGER, MODEL_OOM, MODEL_ERROR } type;
     size_t count; /* of parts */
-    struct model_bytes part[3];
+    struct model_bytes part[4];
     long long integer; /* the number; of WAIT, its ms */
 };
 
-/* By what the entries of a key are known as its own. */
+/* By what the entries of a key, and the markers of its refresh, are known as
+ * its own. */
 struct shed_entry_key model_key(size_t key);
+struct shed_entry_key model_refresh_key(size_t key);
 
 void model_call(struct model *model, const struct model_call *call,
                 struct model_reply *reply);
@@ -74,8 +77,9 @@ void model_flush(struct model *model);
 /* Remove the keys whose time is over, as the server does sooner or later. */
 void model_expire(struct model *model);
 
-/* What stands at a key now. */
+/* What is at a key now, and at that of its refresh. */
 const struct model_slot *model_peek(struct model *model, size_t key);
+const struct model_slot *model_peek_refresh(struct model *model, size_t key);
 
 /* Arguments and calls. */
 void model_bytes_set(struct model_bytes *out, const void *bytes, size_t size);
@@ -93,21 +97,35 @@ struct model_lease_times {
     uint64_t lease_ms, record_ms, grace_ms;
 };
 
-/* seen is the beginning of an entry seen to be corrupt, or NULL. */
+/* What is stored: a row or its absence. A value is fresh for fresh_ms. */
+struct model_value {
+    bool is_row;
+    unsigned char nonce[16];
+    const void *payload;
+    size_t size;
+    uint64_t fresh_ms, ttl_ms;
+};
+
+/* seen is the beginning of an entry seen to be corrupt, or NULL; due the nonce
+ * of a value to be refreshed though it is fresh, or NULL. */
 void model_make_acquire(struct model_call *call, size_t key,
                         const struct model_owner *owner, bool has_channel,
                         const struct model_lease_times *times,
-                        const struct model_bytes *seen);
+                        const struct model_bytes *seen,
+                        const unsigned char *due);
+/* replaced is the nonce of the value that a refresh replaces, or NULL. */
 void model_make_publish(struct model_call *call, size_t key,
-                        const unsigned char *version, bool is_row,
-                        const void *payload, size_t size, uint64_t ttl_ms);
-void model_make_fail(struct model_call *call, size_t key,
+                        const unsigned char *version,
+                        const struct model_value *value,
+                        const unsigned char *replaced);
+/* is_refresh: the lease is that of a refresh. */
+void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      const struct model_owner *owner, const char *reason,
                      uint64_t ttl_ms);
-void model_make_renew(struct model_call *call, size_t key,
+void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
                       const struct model_owner *owner, uint64_t lease_ms);
 void model_make_invalidate(struct model_call *call, size_t key);
-void model_make_put(struct model_call *call, size_t key, const void *payload,
-                    size_t size, uint64_t ttl_ms);
+void model_make_put(struct model_call *call, size_t key,
+                    const struct model_value *value);
 
 #endif

@@ -13,6 +13,7 @@
 #define WORDS_MAX 8
 #define LONG_GRACE_MS 60000
 #define SLACK_MS 5000
+#define KEPT_MS 60000 /* how long a value is kept beyond its freshness */
 #define MODEL_START_MS 1700000000000
 
 static const struct model_lease_times times = {.lease_ms = 20000,
@@ -316,6 +317,124 @@ const struct scenario scenarios[] = {
       {"invalidate", "0"}}},
     {"a put ends a refresh",
      {{"refresh", "OK"}, {"put row 30000", "1"}, {"invalidate", "1"}}},
+    {"a fresh value is not refreshed unless it was found due",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A", "HIT V old"},
+      {"acquire 1 1 A due=x", "HIT V old"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"open 1", "OK"},
+      {"acquire 2 1 B", "HIT V old"},
+      {"acquire 2 1 B due=o", "WAIT of o"}}},
+    {"one of many refreshes a value that is no longer fresh",
+     {{"put old 30000", "1"},
+      {"age 31000", "OK"},
+      {"open 1", "OK"},
+      {"acquire 1 1 A", "LEAD A new of o"},
+      {"acquire 2 1 B", "WAIT of o"},
+      {"publish A new 30000 of=o", "STORED"},
+      {"acquire 2 1 B due=o", "HIT V new"},
+      {"invalidate", "1"}}},
+    {"a retry of a refresher finds its own lease",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"acquire 1 1 B due=o", "LEAD A mine of o"},
+      {"acquire 1 2 C due=o nochannel", "LEAD A takeover of o"}}},
+    {"a refresher that died is replaced",
+     {{"put old 30000", "1"},
+      {"open 1", "OK"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"acquire 2 1 B due=o", "WAIT of o"},
+      {"close 1", "OK"},
+      {"acquire 2 1 B due=o young", "WAIT of o"},
+      {"acquire 2 1 B due=o", "LEAD A takeover of o"},
+      {"renew 1 1 A refresh", "0"},
+      {"renew 2 1 A refresh", "1"},
+      {"publish A new 30000 of=o", "STORED"}}},
+    {"an invalidation ends a refresh under way",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"invalidate", "2"},
+      {"publish A new 30000 of=o", "INVALIDATED"},
+      {"acquire 2 1 B", "LEAD B new"},
+      {"publish A new 30000 of=o", "INVALIDATED"}}},
+    {"a plain del ends a refresh under way",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"del", "OK"},
+      {"publish A new 30000 of=o", "INVALIDATED"},
+      {"invalidate", "0"}}},
+    {"after a del and a load a refresh from before stores nothing",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"del", "OK"},
+      {"acquire 2 1 B", "LEAD B new"},
+      {"publish B row 30000", "STORED"},
+      {"publish A new 30000 of=o", "SUPERSEDED V row"},
+      {"acquire 2 1 C due=r", "LEAD C new of r"}}},
+    {"a refresh whose lease was taken away stores nothing",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"fail 1 1 A why 0 refresh", "1"},
+      {"publish A new 30000 of=o", "INVALIDATED"},
+      {"acquire 2 1 B", "HIT V old"}}},
+    {"the first of two refreshers wins",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"acquire 2 1 B due=o", "LEAD A takeover of o"},
+      {"publish A new 30000 of=o", "STORED"},
+      {"publish A late 30000 of=o", "INVALIDATED"},
+      {"acquire 3 1 C", "HIT V new"}}},
+    {"a refresh that failed leaves the value, and others alone for a moment",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"fail 1 1 A why 5000", "0"},
+      {"fail 1 1 A why 5000 refresh", "1"},
+      {"acquire 2 1 B due=o", "FAILED F why of o"},
+      {"acquire 2 1 B", "HIT V old"},
+      {"publish A new 30000 of=o", "INVALIDATED"}}},
+    {"a row that is gone ends its value",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"publish A - 0 of=o", "STORED"},
+      {"acquire 2 1 B", "LEAD B new"}}},
+    {"a row that is gone replaces its value",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"publish A - 30000 of=o", "STORED"},
+      {"acquire 2 1 B", "HIT N "}}},
+    {"a foreign text at the refresh lease is replaced",
+     {{"put old 30000", "1"},
+      {"refresh", "OK"},
+      {"acquire 1 1 A due=o", "LEAD A foreign of o"},
+      {"publish A new 30000 of=o", "STORED"}}},
+    {"without memory nothing is refreshed, and the value stays",
+     {{"put old 30000", "1"},
+      {"full", "OK"},
+      {"acquire 1 1 A due=o", "OOM"},
+      {"acquire 1 1 A", "HIT V old"},
+      {"room", "OK"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"full", "OK"},
+      {"acquire 1 1 A due=o", "LEAD A mine of o"},
+      {"publish A new 30000 of=o", "OOM"},
+      {"fail 1 1 A why 0 refresh", "1"},
+      {"acquire 1 1 A", "HIT V old"},
+      {"room", "OK"}}},
+    {"a waiter of a refresh gets a push when the new value comes",
+     {{"put old 30000", "1"},
+      {"open 1", "OK"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"acquire 2 1 B due=o tracked", "WAIT of o"},
+      {"pushes 2", "0"},
+      {"publish A new 30000 of=o", "STORED"},
+      {"pushes 2", "1"}}},
+    {"a waiter of a refresh gets a push when the refresh fails",
+     {{"put old 30000", "1"},
+      {"open 1", "OK"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"acquire 2 1 B due=o tracked", "WAIT of o"},
+      {"fail 1 1 A why 5000 refresh", "1"},
+      {"pushes 2", "1"}}},
     {"a waiter gets a push when the value comes",
      {{"open 1", "OK"},
       {"acquire 1 1 A tracked", "LEAD A new"},
@@ -399,6 +518,32 @@ static struct model_owner owner_at(const struct words *words, size_t i)
     return owner;
 }
 
+/* The nonce that a word names, NULL if there is none. */
+static const unsigned char *
+nonce_of(const struct words *words, const char *prefix, unsigned char nonce[16])
+{
+    for (size_t i = 1; i < words->count; i++)
+        if (strncmp(words->at[i], prefix, strlen(prefix)) == 0)
+            return memset(nonce, words->at[i][strlen(prefix)], 16);
+    return NULL;
+}
+
+/* What the words from i on store: a row, and its ttl. */
+static struct model_value value_at(const struct words *words, size_t i)
+{
+    const char *row = word_at(words, i);
+    struct model_value value = {.is_row = strcmp(row, "-") != 0,
+                                .payload = row,
+                                .fresh_ms = number_at(words, i + 1),
+                                .ttl_ms = number_at(words, i + 1)};
+
+    value.size = value.is_row ? strlen(row) : 0;
+    memset(value.nonce, *row, sizeof(value.nonce));
+    if (value.ttl_ms > 0)
+        value.ttl_ms += KEPT_MS;
+    return value;
+}
+
 static void make_acquire(struct store *store, const struct words *words,
                          struct model_call *call)
 {
@@ -406,6 +551,7 @@ static void make_acquire(struct store *store, const struct words *words,
     struct model_lease_times t = times;
     struct store_state now;
     struct model_bytes seen = {.size = 0};
+    unsigned char nonce[16];
 
     store->get(store, &now);
     if (has(words, "seen"))
@@ -414,9 +560,19 @@ static void make_acquire(struct store *store, const struct words *words,
         model_bytes_set(&seen, "other bytes", 11);
     if (has(words, "young"))
         t.grace_ms = LONG_GRACE_MS;
-    model_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen);
+    model_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen,
+                       nonce_of(words, "due=", nonce));
     call->client = owner.process;
     call->is_tracked = has(words, "tracked");
+}
+
+static void make_publish(const struct words *words, struct model_call *call)
+{
+    struct model_value value = value_at(words, 2);
+    unsigned char version[16], nonce[16];
+
+    memset(version, *word_at(words, 1), sizeof(version));
+    model_make_publish(call, 0, version, &value, nonce_of(words, "of=", nonce));
 }
 
 /* Returns false if the step calls no script. */
@@ -424,32 +580,24 @@ static bool make_call(struct store *store, const struct words *words,
                       struct model_call *call)
 {
     const char *verb = words->at[0];
+    bool is_refresh = has(words, "refresh");
     struct model_owner owner;
-    const char *row;
+    struct model_value value;
 
     if (strcmp(verb, "acquire") == 0) {
         make_acquire(store, words, call);
     } else if (strcmp(verb, "publish") == 0) {
-        unsigned char version[16];
-
-        memset(version, *word_at(words, 1), sizeof(version));
-        row = word_at(words, 2);
-        if (strcmp(row, "-") == 0)
-            model_make_publish(call, 0, version, false, "", 0,
-                               number_at(words, 3));
-        else
-            model_make_publish(call, 0, version, true, row, strlen(row),
-                               number_at(words, 3));
+        make_publish(words, call);
     } else if (strcmp(verb, "fail") == 0) {
         owner = owner_at(words, 1);
-        model_make_fail(call, 0, &owner, word_at(words, 4),
+        model_make_fail(call, 0, is_refresh, &owner, word_at(words, 4),
                         number_at(words, 5));
     } else if (strcmp(verb, "renew") == 0) {
         owner = owner_at(words, 1);
-        model_make_renew(call, 0, &owner, times.lease_ms);
+        model_make_renew(call, 0, is_refresh, &owner, times.lease_ms);
     } else if (strcmp(verb, "put") == 0) {
-        row = word_at(words, 1);
-        model_make_put(call, 0, row, strlen(row), number_at(words, 2));
+        value = value_at(words, 1);
+        model_make_put(call, 0, &value);
     } else if (strcmp(verb, "invalidate") == 0) {
         model_make_invalidate(call, 0);
     } else {
@@ -518,13 +666,22 @@ static void describe_parts(const struct model_reply *reply,
     int used = snprintf(out, STEP_TEXT_BYTES, "%.*s", (int)part[0].size,
                         (const char *)part[0].at);
 
-    if (model_bytes_are(&part[0], "LEAD"))
-        snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
-                 part[1].at[0], (int)part[2].size, (const char *)part[2].at);
-    else if (!model_bytes_are(&part[0], "WAIT") && reply->count == 2)
-        snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
-                 part[1].at[5], (int)part[1].size - SHED_ENTRY_HEADER_BYTES,
-                 (const char *)part[1].at + SHED_ENTRY_HEADER_BYTES);
+    size_t usual = 2;
+
+    if (model_bytes_are(&part[0], "LEAD")) {
+        used += snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
+                         part[1].at[0], (int)part[2].size,
+                         (const char *)part[2].at);
+        usual = 3;
+    } else if (!model_bytes_are(&part[0], "WAIT") && reply->count >= 2) {
+        used +=
+            snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
+                     part[1].at[5], (int)part[1].size - SHED_ENTRY_HEADER_BYTES,
+                     (const char *)part[1].at + SHED_ENTRY_HEADER_BYTES);
+    }
+    if (reply->count > usual)
+        snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " of %c",
+                 part[usual].at[0]);
 }
 
 static void describe(const struct model_reply *reply, char out[STEP_TEXT_BYTES])
@@ -546,7 +703,8 @@ static void check_wait(struct store *store, const struct model_reply *reply)
     struct store_state now;
     uint64_t left;
 
-    if (reply->type != MODEL_PARTS || !model_bytes_are(&reply->part[0], "WAIT"))
+    if (reply->type != MODEL_PARTS ||
+        !model_bytes_are(&reply->part[0], "WAIT") || reply->count > 2)
         return;
     store->get(store, &now);
     left = model_get_u64(now.bytes.at + UNTIL_AT) - now.now_ms;
@@ -642,11 +800,10 @@ static void model_store_call(struct store *store, const struct model_call *call,
     model_call(model_of(store), call, reply);
 }
 
-static void model_store_get(struct store *store, struct store_state *out)
+static void describe_slot(const struct model *model,
+                          const struct model_slot *slot,
+                          struct store_state *out)
 {
-    struct model *model = model_of(store);
-    const struct model_slot *slot = model_peek(model, 0);
-
     out->type = slot->type == MODEL_ABSENT   ? STORE_ABSENT
                 : slot->type == MODEL_STRING ? STORE_STRING
                                              : STORE_OTHER;
@@ -654,6 +811,17 @@ static void model_store_get(struct store *store, struct store_state *out)
     out->has_ttl = slot->has_ttl;
     out->pttl_ms = slot->expires_ms - model->now_ms;
     out->now_ms = model->now_ms;
+}
+
+static void model_store_get(struct store *store, struct store_state *out)
+{
+    describe_slot(model_of(store), model_peek(model_of(store), 0), out);
+}
+
+static void model_store_get_refresh(struct store *store,
+                                    struct store_state *out)
+{
+    describe_slot(model_of(store), model_peek_refresh(model_of(store), 0), out);
 }
 
 static void model_store_set(struct store *store,
@@ -676,7 +844,10 @@ static void model_store_set_list(struct store *store)
 
 static void model_store_set_refresh(struct store *store)
 {
-    model_of(store)->refresh[0] = (struct model_slot){.type = MODEL_STRING};
+    struct model_slot *slot = &model_of(store)->refresh[0];
+
+    *slot = (struct model_slot){.type = MODEL_STRING};
+    model_bytes_set(&slot->bytes, "token", strlen("token"));
 }
 
 static void model_store_del(struct store *store)
@@ -720,9 +891,10 @@ static bool model_store_take_pushes(struct store *store, unsigned client)
 void model_store_init(struct model_store *store)
 {
     *store = (struct model_store){
-        .store = {model_store_call, model_store_get, model_store_set,
-                  model_store_set_list, model_store_set_refresh,
-                  model_store_del, model_store_set_pttl, model_store_set_full,
+        .store = {model_store_call, model_store_get, model_store_get_refresh,
+                  model_store_set, model_store_set_list,
+                  model_store_set_refresh, model_store_del,
+                  model_store_set_pttl, model_store_set_full,
                   model_store_set_channel, model_store_take_pushes},
         .model = {.now_ms = MODEL_START_MS}};
 }

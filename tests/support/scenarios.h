@@ -3,15 +3,17 @@
  * on any store: on the model and on a real Redis.
  *
  * A step is a line of words, and so is the reply that is expected:
- *   acquire PROCESS FLIGHT VERSION [tracked] [nochannel] [young] [seen]
+ *   acquire PROCESS FLIGHT VERSION [tracked] [nochannel] [young] [seen] [due=N]
  *           (VERSION is a letter; young: with a long grace period; seen: the
- *           present value was seen to be corrupt)  -> LEAD VERSION HOW | WAIT |
- *           HIT ENTRY | FAILED ENTRY
- *   publish VERSION ROW TTL (ROW - : no such row)
- *           -> STORED | SUPERSEDED ENTRY | INVALIDATED
- *   fail PROCESS FLIGHT VERSION REASON TTL     -> 1 | 0
- *   renew PROCESS FLIGHT VERSION               -> 1 | 0
+ *           present value was seen to be corrupt; due: the value of nonce N was
+ *           found due)      -> LEAD VERSION HOW | WAIT | HIT ENTRY | FAILED
+ * ENTRY If it is about a refresh, "of N" follows, the nonce of the value.
+ *   publish VERSION ROW TTL [of=N]  (ROW - : no such row; N: the value that a
+ *           refresh replaces)          -> STORED | SUPERSEDED ENTRY |
+ * INVALIDATED fail PROCESS FLIGHT VERSION REASON TTL [refresh]    -> 1 | 0
+ *   renew PROCESS FLIGHT VERSION [refresh]              -> 1 | 0
  *   put ROW TTL, invalidate                    -> number
+ *           (The nonce of what is stored is the first letter of its row.)
  *   set TEXT, list, del, persist, flip, cut SIZE, age MS, pttl MS: what other
  *           clients do; flip changes the last byte, cut shortens, age moves an
  *           entry's times into the past    refresh: takes the refresh lease
@@ -48,6 +50,7 @@ struct store {
     void (*call)(struct store *, const struct model_call *,
                  struct model_reply *);
     void (*get)(struct store *, struct store_state *out);
+    void (*get_refresh)(struct store *, struct store_state *out);
     void (*set)(struct store *, const struct model_bytes *, bool keep_ttl);
     void (*set_list)(struct store *);
     void (*set_refresh)(struct store *); /* the key of the refresh lease */

@@ -7,6 +7,7 @@
 #define LEASE_MS 3000
 #define LOAD_TIMEOUT_MS 10000
 #define LAST_RANDOM (UINT64_MAX - 1)
+#define PAUSE_MS 700
 
 struct subject {
     struct shed_flight_policy policy;
@@ -772,6 +773,171 @@ static void add_tests_4(TCase *tc)
     tcase_add_test(tc, troubles_with_an_answer_between_them_are_not_in_a_row);
 }
 
+/* -------------------------------------------------------- behind the callers
+ */
+
+static void start_behind(void)
+{
+    set_up();
+    subject.policy.pause_ms = PAUSE_MS;
+    subject.flight.is_behind = true;
+    event(SHED_EV_START);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+
+static void reply_watch(uint64_t wait_ms)
+{
+    step((struct shed_flight_event){.type = SHED_EV_WAIT,
+                                    .request = subject.sent,
+                                    .wait_ms = wait_ms,
+                                    .is_refresh = true});
+}
+
+static void expect_pause(void)
+{
+    expect_state(SHED_FLIGHT_PAUSING);
+    ck_assert(subject.act.set_timer);
+    ck_assert_uint_eq(subject.act.timer_ms, PAUSE_MS);
+    event(SHED_EV_PUSH);
+    expect_state(SHED_FLIGHT_PAUSING);
+    event(SHED_EV_TIMER);
+    expect_nothing();
+    expect_state(SHED_FLIGHT_OVER);
+}
+
+START_TEST(a_refresh_loads_and_publishes_without_a_caller)
+{
+    start_behind();
+    reply(SHED_EV_LEAD);
+    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
+    reply(SHED_EV_LOADED);
+    expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
+    reply(SHED_EV_STORED);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_refresh_that_another_has_done_is_over)
+{
+    start_behind();
+    reply(SHED_EV_HIT);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_refresh_of_another_is_watched_until_it_is_over)
+{
+    start_behind();
+    subject.flight.has_pushes = false;
+    subject.random = LAST_RANDOM;
+    reply_watch(2000);
+    expect_state(SHED_FLIGHT_WAITING);
+    ck_assert_uint_ge(subject.act.timer_ms, 25); /* nobody waits: it is slow */
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    reply_watch(2000);
+    event(SHED_EV_PUSH);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    reply(SHED_EV_HIT);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_push_that_overtakes_the_reply_is_not_lost_on_a_watcher)
+{
+    start_behind();
+    event(SHED_EV_PUSH);
+    reply_watch(2000);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(a_watcher_takes_over_from_a_dead_refresher)
+{
+    start_behind();
+    reply_watch(2000);
+    event(SHED_EV_TIMER);
+    reply(SHED_EV_LEAD);
+    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
+}
+END_TEST
+
+START_TEST(a_value_that_is_gone_is_not_refreshed)
+{
+    start_behind();
+    reply_wait(2000); /* another loads it */
+    expect_nothing();
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_watcher_that_is_told_to_end_ends)
+{
+    start_behind();
+    reply_watch(2000);
+    subject.flight.is_behind = false;
+    event(SHED_EV_TIMER);
+    expect_nothing();
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(after_a_failed_refresh_there_is_a_pause)
+{
+    start_behind();
+    reply(SHED_EV_LEAD);
+    reply(SHED_EV_LOAD_FAILED);
+    ck_assert_int_eq(subject.act.send, SHED_SEND_FAIL);
+    reply(SHED_EV_ENDED);
+    expect_pause();
+}
+END_TEST
+
+START_TEST(after_a_refresh_for_which_there_was_no_room_there_is_a_pause)
+{
+    start_behind();
+    reply(SHED_EV_LEAD);
+    reply(SHED_EV_LOAD_REFUSED);
+    ck_assert_int_eq(subject.act.send, SHED_SEND_RELEASE);
+    reply(SHED_EV_ENDED);
+    expect_pause();
+}
+END_TEST
+
+START_TEST(after_the_failed_refresh_of_another_there_is_a_pause)
+{
+    start_behind();
+    reply(SHED_EV_MARKER);
+    expect_pause();
+}
+END_TEST
+
+START_TEST(without_redis_nothing_is_refreshed_for_a_pause)
+{
+    const enum shed_trouble kinds[] = {SHED_TROUBLE_DOWN, SHED_TROUBLE_DENIED,
+                                       SHED_TROUBLE_NO_WRITE};
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        start_behind();
+        trouble(kinds[i]);
+        ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
+        expect_pause();
+    }
+}
+END_TEST
+
+START_TEST(a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses)
+{
+    start_behind();
+    reply(SHED_EV_LEAD);
+    reply(SHED_EV_LOADED);
+    trouble(SHED_TROUBLE_NO_WRITE);
+    ck_assert_int_eq(subject.act.send, SHED_SEND_RELEASE);
+    reply(SHED_EV_ENDED);
+    expect_pause();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("flight");
@@ -781,5 +947,20 @@ int main(void)
     add_tests_2(tc);
     add_tests_3(tc);
     add_tests_4(tc);
+    tcase_add_test(tc, a_refresh_loads_and_publishes_without_a_caller);
+    tcase_add_test(tc, a_refresh_that_another_has_done_is_over);
+    tcase_add_test(tc, a_refresh_of_another_is_watched_until_it_is_over);
+    tcase_add_test(tc,
+                   a_push_that_overtakes_the_reply_is_not_lost_on_a_watcher);
+    tcase_add_test(tc, a_watcher_takes_over_from_a_dead_refresher);
+    tcase_add_test(tc, a_value_that_is_gone_is_not_refreshed);
+    tcase_add_test(tc, a_watcher_that_is_told_to_end_ends);
+    tcase_add_test(tc, after_a_failed_refresh_there_is_a_pause);
+    tcase_add_test(
+        tc, after_a_refresh_for_which_there_was_no_room_there_is_a_pause);
+    tcase_add_test(tc, after_the_failed_refresh_of_another_there_is_a_pause);
+    tcase_add_test(tc, without_redis_nothing_is_refreshed_for_a_pause);
+    tcase_add_test(
+        tc, a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses);
     return run_tests("flight", tc);
 }

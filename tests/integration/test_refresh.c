@@ -1,0 +1,556 @@
+/* Rows that are due or no longer fresh: they are given out while one loads them
+ * again, and when that fails. Entries are made old by moving their times. */
+#include <string.h>
+
+#include "support/ageing.h"
+#include "support/fixture.h"
+
+#define STALE_MS (AGEING_TTL_MS / 10)
+#define LEASE_MAX_MS 600000
+
+static struct fixture fixture;
+
+static void up(uint64_t refresh_after_ms, uint64_t revalidate_ms,
+               uint64_t if_error_ms)
+{
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.refresh_after_ms = refresh_after_ms;
+    fixture.cache_options.stale_while_revalidate_ms = revalidate_ms;
+    fixture.cache_options.stale_if_error_ms = if_error_ms;
+    fixture.cache_options.lease_ms = scaled_ms(60000);
+    if (fixture.cache_options.lease_ms > LEASE_MAX_MS)
+        fixture.cache_options.lease_ms = LEASE_MAX_MS;
+    fixture_open(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+}
+
+/* Whether the refresh of "k" has left a failure marker. */
+static bool is_marked(void)
+{
+    static const char script[] = "return redis.call('GETRANGE', KEYS[1], 5, 5) "
+                                 "== 'F' and 1 or 0";
+
+    return server_int(&fixture.server, "EVAL %s 1 t:{k}:refresh", script) == 1;
+}
+
+/* Ages count once a client knows the server's clock. */
+static bool knows_the_clock(struct shed_cache *cache)
+{
+    struct shed_value *value = NULL;
+    uint64_t age_ms;
+
+    ck_assert_int_eq(shed_get(cache, shed_str("clock"), 0, &value, NULL),
+                     SHED_OK);
+    age_ms = shed_value_age_ms(value);
+    shed_value_unref(value);
+    return age_ms > 0;
+}
+
+static void age(const char *key, uint64_t by_ms)
+{
+    age_entry(&fixture.server, key, by_ms);
+    WAIT_FOR(knows_the_clock(fixture.cache));
+}
+
+static unsigned loads_of_k(void)
+{
+    return table_loads(&fixture.table) - 1; /* the clock's */
+}
+
+static bool has_text(struct shed_cache *cache, const char *text)
+{
+    struct shed_value *value = NULL;
+    bool is;
+
+    ck_assert_int_eq(shed_get(cache, shed_str("k"), 0, &value, NULL), SHED_OK);
+    is = shed_value_size(value) == strlen(text) &&
+         memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    shed_value_unref(value);
+    return is;
+}
+
+static void set_failing(bool is_failing)
+{
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.is_failing = is_failing;
+    pthread_mutex_unlock(&fixture.table.mu);
+}
+
+/* --------------------------------------------------------- behind the callers
+ */
+
+START_TEST(a_row_that_is_due_is_loaded_behind_its_callers)
+{
+    up(AGEING_DUE_MS, 0, 0);
+    age("t:{k}", AGEING_DUE_MS);
+    table_update(&fixture.table);
+    table_hold(&fixture.table);
+    do /* no get waits for the load */
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    while (table_running(&fixture.table) == 0);
+    for (int i = 0; i < 100; i++)
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    table_release(&fixture.table);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    ck_assert_uint_eq(loads_of_k(), 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_row_that_is_not_due_is_left_alone)
+{
+    up(AGEING_DUE_MS, STALE_MS, STALE_MS);
+    age("t:{k}", AGEING_DUE_MS / 2);
+    for (int i = 0; i < 100; i++)
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(loads_of_k(), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_stale_row_is_given_out_as_such_while_it_is_loaded)
+{
+    up(0, STALE_MS, 0);
+    age("t:{k}", AGEING_TTL_MS);
+    table_update(&fixture.table);
+    table_hold(&fixture.table);
+    do
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    while (table_running(&fixture.table) == 0);
+    table_release(&fixture.table);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(loads_of_k(), 2);
+    ck_assert_uint_gt(stats_of(fixture.cache).stale, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).misses, 2); /* the first two */
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_row_beyond_its_window_is_waited_for)
+{
+    up(0, STALE_MS, 0);
+    age("t:{k}", AGEING_TTL_MS + STALE_MS);
+    table_update(&fixture.table);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(loads_of_k(), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(of_many_clients_one_loads_and_nobody_waits)
+{
+    enum { PEERS = 3 };
+    struct peer peers[PEERS];
+    long long asked;
+
+    up(AGEING_DUE_MS, 0, 0);
+    for (size_t i = 0; i < PEERS; i++) {
+        peer_open(&peers[i], &fixture);
+        expect_origin(peers[i].cache, "k", "k@1", SHED_ORIGIN_REDIS);
+        WAIT_FOR(knows_the_clock(fixture.cache) &&
+                 knows_the_clock(peers[i].cache));
+    }
+    age("t:{k}", AGEING_DUE_MS);
+    table_update(&fixture.table);
+    table_hold(&fixture.table);
+    asked = server_calls(&fixture.server, "evalsha");
+    /* each client has asked for the lease, and serves the old row */
+    do
+        for (size_t i = 0; i < PEERS; i++)
+            expect_origin(peers[i].cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    while (server_calls(&fixture.server, "evalsha") < asked + PEERS ||
+           table_running(&fixture.table) == 0);
+    table_release(&fixture.table);
+    for (size_t i = 0; i < PEERS; i++)
+        WAIT_FOR(has_text(peers[i].cache, "k@2"));
+    ck_assert_uint_eq(loads_of_k(), 2);
+    for (size_t i = 0; i < PEERS; i++)
+        peer_close(&peers[i]);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(while_another_refreshes_a_client_asks_redis_once_and_not_per_hit)
+{
+    enum { GETS = 2000, POLL_MIN_MS = 25 };
+    struct peer peer;
+    uint64_t start_ms;
+    long long asked;
+
+    up(AGEING_DUE_MS, 0, 0);
+    age("t:{k}", AGEING_DUE_MS);
+    table_hold(&fixture.table);
+    do
+        expect_text(fixture.cache, "k", "k@1");
+    while (table_running(&fixture.table) == 0);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    asked = server_calls(&fixture.server, "evalsha");
+    start_ms = shed_now_ms();
+    for (int i = 0; i < GETS; i++)
+        expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    /* its watch polls, at a pace that does not depend on the hits */
+    ck_assert_uint_le(
+        (uint64_t)(server_calls(&fixture.server, "evalsha") - asked),
+        2 + (shed_now_ms() - start_ms) / POLL_MIN_MS);
+    table_release(&fixture.table);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(closing_a_cache_does_not_wait_for_the_refresh_of_another)
+{
+    struct peer peer;
+    long long asked;
+
+    up(AGEING_DUE_MS, 0, 0);
+    age("t:{k}", AGEING_DUE_MS);
+    table_hold(&fixture.table);
+    do
+        expect_text(fixture.cache, "k", "k@1");
+    while (table_running(&fixture.table) == 0);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    asked = server_calls(&fixture.server, "evalsha");
+    do
+        expect_text(peer.cache, "k", "k@1");
+    while (server_calls(&fixture.server, "evalsha") == asked);
+    peer_close(&peer); /* with the load still held */
+    ck_assert_uint_eq(table_running(&fixture.table), 1);
+    table_release(&fixture.table);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
+{
+    struct shed_value *value = NULL;
+    enum shed_kind kind;
+
+    up(AGEING_DUE_MS, 0, 0);
+    put(fixture.cache, "absent", "was there");
+    expect_text(fixture.cache, "absent", "was there");
+    age("t:{absent}", AGEING_DUE_MS);
+    do {
+        ck_assert_int_eq(
+            shed_get(fixture.cache, shed_str("absent"), 0, &value, NULL),
+            SHED_OK);
+        kind = shed_value_kind(value);
+        shed_value_unref(value);
+    } while (kind == SHED_KIND_ROW);
+    ck_assert_int_eq(kind, SHED_KIND_ABSENT);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(no_such_row_is_never_stale)
+{
+    up(AGEING_DUE_MS, STALE_MS, STALE_MS);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_int_le(server_int(&fixture.server, "PTTL t:{absent}"),
+                     (long long)fixture.cache_options.negative_ttl_ms);
+    age("t:{absent}", AGEING_TTL_MS);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_uint_eq(stats_of(fixture.cache).negative_hits, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* -------------------------------------------------------------- invalidations
+ */
+
+static void start_refresh(void)
+{
+    age("t:{k}", AGEING_DUE_MS);
+    table_hold(&fixture.table);
+    do
+        expect_text(fixture.cache, "k", "k@1");
+    while (table_running(&fixture.table) == 0);
+    table_update(&fixture.table); /* the load has read the row before */
+}
+
+START_TEST(a_refresh_does_not_bring_back_an_invalidated_row)
+{
+    struct peer peer;
+
+    up(AGEING_DUE_MS, STALE_MS, STALE_MS);
+    peer_open(&peer, &fixture);
+    start_refresh();
+    invalidate(peer.cache, "k");
+    table_release(&fixture.table);
+    WAIT_FOR(stats_of(fixture.cache).publishes_invalidated == 1);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k} t:{k}:refresh"),
+                     0);
+    expect_text(fixture.cache, "k", "k@2");
+    expect_text(peer.cache, "k", "k@2");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(nor_one_that_any_program_has_deleted_and_another_has_loaded)
+{
+    struct peer peer;
+
+    up(AGEING_DUE_MS, 0, 0);
+    fixture.table.is_async = true;
+    peer_open(&peer, &fixture);
+    start_refresh();
+    WAIT_FOR(fixture.table.parked_count == 1);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}"), 1);
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.is_held = false; /* for the next load */
+    pthread_mutex_unlock(&fixture.table.mu);
+    expect_text(peer.cache, "k", "k@2");
+    table_release(&fixture.table); /* the first one ends */
+    WAIT_FOR(stats_of(fixture.cache).publishes_superseded == 1);
+    expect_text(fixture.cache, "k", "k@2");
+    expect_text(peer.cache, "k", "k@2");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_put_ends_a_refresh)
+{
+    up(AGEING_DUE_MS, 0, 0);
+    start_refresh();
+    put(fixture.cache, "k", "mine");
+    table_release(&fixture.table);
+    WAIT_FOR(stats_of(fixture.cache).publishes_invalidated == 1);
+    expect_text(fixture.cache, "k", "mine");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* -------------------------------------------------------------------- errors
+ */
+
+START_TEST(a_failing_load_gives_the_old_row)
+{
+    up(0, 0, STALE_MS);
+    age("t:{k}", AGEING_TTL_MS);
+    set_failing(true);
+    for (int i = 0; i < 20; i++)
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 20);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_source, 0);
+    set_failing(false);
+    table_update(&fixture.table);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_failure_marker_spares_the_source_and_the_old_row_is_given_out)
+{
+    struct peer peer;
+    unsigned before;
+
+    up(0, 0, STALE_MS);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    age("t:{k}", AGEING_TTL_MS);
+    set_failing(true);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    WAIT_FOR(is_marked());
+    ck_assert_int_eq(server_int(&fixture.server, "PERSIST t:{k}:refresh"), 1);
+    before = loads_of_k();
+    expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(loads_of_k(), before);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}:refresh"), 1);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(beyond_the_window_a_failing_load_is_a_failure)
+{
+    up(0, 0, STALE_MS);
+    age("t:{k}", AGEING_TTL_MS + STALE_MS);
+    set_failing(true);
+    expect_code(fixture.cache, "k", SHED_ESOURCE, NULL);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(without_the_window_a_failing_load_is_a_failure)
+{
+    up(0, STALE_MS, 0);
+    age("t:{k}", AGEING_TTL_MS + STALE_MS);
+    set_failing(true);
+    expect_code(fixture.cache, "k", SHED_ESOURCE, NULL);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_load_that_takes_too_long_gives_the_old_row)
+{
+    struct getter getter = {.timeout_ms = scaled_ms(200)};
+
+    up(0, 0, STALE_MS);
+    age("t:{k}", AGEING_TTL_MS);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    getter_expect(&getter, "k@1", SHED_ORIGIN_STALE);
+    /* and a caller that comes while the load is still under way */
+    getter = (struct getter){.timeout_ms = scaled_ms(200)};
+    getter_start(&getter, fixture.cache, "k");
+    getter_expect(&getter, "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(get_many_gives_old_rows_too)
+{
+    struct shed_item items[] = {{.key = {"k", 1}}, {.key = {"new", 3}}};
+
+    up(0, 0, STALE_MS);
+    age("t:{k}", AGEING_TTL_MS);
+    set_failing(true);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL),
+                     SHED_ESOURCE);
+    ck_assert_int_eq(items[0].code, SHED_OK);
+    check_text(items[0].value, "k@1");
+    ck_assert_int_eq(shed_value_origin(items[0].value), SHED_ORIGIN_STALE);
+    ck_assert_int_eq(items[1].code, SHED_ESOURCE);
+    ck_assert_ptr_null(items[1].value);
+    shed_value_unref(items[0].value);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
+{
+    long long asked;
+
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.refresh_after_ms = AGEING_DUE_MS;
+    /* the process pauses for longer than this test takes */
+    fixture.cache_options.failure_ttl_ms = 60000;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    age("t:{k}", AGEING_DUE_MS);
+    set_failing(true);
+    do
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    while (!is_marked());
+    asked = server_calls(&fixture.server, "evalsha");
+    for (int i = 0; i < 1000; i++)
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), asked);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(expired_callers_of_many_clients_share_one_load)
+{
+    struct getter mine = {0}, others = {0};
+    struct peer peer;
+    long long asked;
+
+    up(0, 0, STALE_MS);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    age("t:{k}", AGEING_TTL_MS);
+    table_update(&fixture.table);
+    table_hold(&fixture.table);
+    getter_start(&mine, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    asked = server_calls(&fixture.server, "evalsha");
+    getter_start(&others, peer.cache, "k");
+    WAIT_FOR(server_calls(&fixture.server, "evalsha") > asked);
+    table_release(&fixture.table);
+    getter_expect(&mine, "k@2", SHED_ORIGIN_LOAD);
+    getter_expect(&others, "k@2", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(loads_of_k(), 2);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------------- options
+ */
+
+static void expect_refused(const char *field)
+{
+    struct shed_cache *cache = NULL;
+    struct shed_error err = {0};
+
+    ck_assert_int_eq(shed_cache_open(fixture.client, "other", fixture.source,
+                                     &fixture.cache_options, &cache, &err),
+                     SHED_EINVAL);
+    ck_assert_msg(strstr(err.reason, field) != NULL, "%s", err.reason);
+}
+
+START_TEST(wrong_options_are_refused)
+{
+    up(0, 0, 0);
+    fixture.cache_options.refresh_after_ms = AGEING_TTL_MS + 1;
+    expect_refused("refresh_after_ms");
+    fixture.cache_options.refresh_after_ms = 0;
+    fixture.cache_options.stale_while_revalidate_ms = UINT64_MAX;
+    expect_refused("stale_while_revalidate_ms");
+    fixture.cache_options.stale_while_revalidate_ms = 0;
+    fixture.cache_options.stale_if_error_ms = UINT64_MAX;
+    expect_refused("stale_if_error_ms");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(redis_keeps_rows_for_the_longer_window)
+{
+    up(0, 1000, STALE_MS);
+    ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"),
+                     (long long)AGEING_TTL_MS);
+    put(fixture.cache, "put", "mine");
+    ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{put}"),
+                     (long long)AGEING_TTL_MS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("refresh");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_row_that_is_due_is_loaded_behind_its_callers);
+    tcase_add_test(tc, a_row_that_is_not_due_is_left_alone);
+    tcase_add_test(tc, a_stale_row_is_given_out_as_such_while_it_is_loaded);
+    tcase_add_test(tc, a_row_beyond_its_window_is_waited_for);
+    tcase_add_test(tc, of_many_clients_one_loads_and_nobody_waits);
+    tcase_add_test(
+        tc, while_another_refreshes_a_client_asks_redis_once_and_not_per_hit);
+    tcase_add_test(tc,
+                   closing_a_cache_does_not_wait_for_the_refresh_of_another);
+    tcase_add_test(tc, a_row_that_was_deleted_is_absent_after_its_refresh);
+    tcase_add_test(tc, no_such_row_is_never_stale);
+    tcase_add_test(tc, a_refresh_does_not_bring_back_an_invalidated_row);
+    tcase_add_test(tc,
+                   nor_one_that_any_program_has_deleted_and_another_has_loaded);
+    tcase_add_test(tc, a_put_ends_a_refresh);
+    tcase_add_test(tc, a_failing_load_gives_the_old_row);
+    tcase_add_test(
+        tc, a_failure_marker_spares_the_source_and_the_old_row_is_given_out);
+    tcase_add_test(tc, beyond_the_window_a_failing_load_is_a_failure);
+    tcase_add_test(tc, without_the_window_a_failing_load_is_a_failure);
+    tcase_add_test(tc, a_load_that_takes_too_long_gives_the_old_row);
+    tcase_add_test(tc, get_many_gives_old_rows_too);
+    tcase_add_test(tc, a_refresh_that_fails_is_not_tried_at_each_hit);
+    tcase_add_test(tc, expired_callers_of_many_clients_share_one_load);
+    tcase_add_test(tc, wrong_options_are_refused);
+    tcase_add_test(tc, redis_keeps_rows_for_the_longer_window);
+    return run_tests("refresh", tc);
+}

@@ -1,0 +1,264 @@
+/* Several processes that read one hot row all the time: a refresh costs one
+ * load for all of them, no reader ever waits for it, and a refresher that dies
+ * is replaced. */
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/ageing.h"
+#include "support/fixture.h"
+
+#define WORKERS 3
+
+/* One process, which gets "k" again and again. */
+struct worker {
+    pid_t pid;
+    atomic_uint version;    /* of the row that it got last */
+    atomic_uint gets;       /* since it knows the server's clock */
+    atomic_uint waits;      /* of these, those that were not hits */
+    atomic_uint is_loading; /* loads under way */
+};
+
+/* In memory that all processes share: the table, too. */
+struct fleet {
+    atomic_uint version;
+    atomic_uint loads;
+    atomic_bool may_answer; /* loads may */
+    struct worker workers[WORKERS];
+};
+
+static struct server server;
+static struct fleet *fleet;
+static struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+
+/* -------------------------------------------------------------- in a worker */
+
+static void load(void *user, void *thread, struct shed_load *load)
+{
+    struct worker *w = user;
+    unsigned version = atomic_load(&fleet->version);
+
+    (void)thread;
+    atomic_fetch_add(&fleet->loads, 1);
+    atomic_fetch_add(&w->is_loading, 1);
+    while (!atomic_load(&fleet->may_answer))
+        usleep(500);
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        shed_load_value(load, i, shed_bytes(&version, sizeof(version)));
+    atomic_fetch_sub(&w->is_loading, 1);
+    shed_load_done(load);
+}
+
+static void get_once(struct worker *w, struct shed_cache *cache)
+{
+    struct shed_value *value = NULL;
+    unsigned version;
+    enum shed_origin origin;
+
+    if (shed_get(cache, shed_str("k"), 0, &value, NULL) != SHED_OK)
+        _exit(1);
+    memcpy(&version, shed_value_data(value), sizeof(version));
+    origin = shed_value_origin(value);
+    if (atomic_load(&w->gets) > 0 && origin != SHED_ORIGIN_REDIS &&
+        origin != SHED_ORIGIN_STALE)
+        atomic_fetch_add(&w->waits, 1);
+    if (shed_value_age_ms(value) > 0 || atomic_load(&w->gets) > 0)
+        atomic_fetch_add(&w->gets, 1);
+    shed_value_unref(value);
+    atomic_store(&w->version, version);
+}
+
+static _Noreturn void work(struct worker *w)
+{
+    struct shed_source *source = NULL;
+    struct shed_client *client = NULL;
+    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_cache *cache = NULL;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
+        shed_source_open(load, w, NULL, &source, NULL) != SHED_OK ||
+        shed_cache_open(client, "t", source, &options, &cache, NULL) != SHED_OK)
+        _exit(1);
+    for (;;) {
+        get_once(w, cache);
+        usleep(200);
+    }
+}
+
+/* -------------------------------------------------------------- in the test */
+
+static void start_fleet(uint64_t refresh_after_ms, uint64_t revalidate_ms)
+{
+    enum { LEASE_MS = 100000 };
+
+    fleet = mmap(NULL, sizeof(*fleet), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(fleet, MAP_FAILED);
+    atomic_store(&fleet->version, 1);
+    atomic_store(&fleet->may_answer, true);
+    options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
+    options.ttl_ms = AGEING_TTL_MS;
+    options.refresh_after_ms = refresh_after_ms;
+    options.stale_while_revalidate_ms = revalidate_ms;
+    options.lease_ms = LEASE_MS;
+    server_start(&server);
+    for (size_t i = 0; i < WORKERS; i++) {
+        struct worker *w = &fleet->workers[i];
+        pid_t pid = fork();
+        ck_assert_int_ge(pid, 0);
+        if (pid == 0)
+            work(w);
+        w->pid = pid; /* not in the child: the memory is shared */
+    }
+    WAIT_FOR(server_clients(&server, "flags=t") == WORKERS);
+    for (size_t i = 0; i < WORKERS; i++)
+        WAIT_FOR(atomic_load(&fleet->workers[i].gets) > 0);
+}
+
+static void stop_fleet(void)
+{
+    for (size_t i = 0; i < WORKERS; i++) {
+        if (fleet->workers[i].pid == 0)
+            continue;
+        kill(fleet->workers[i].pid, SIGKILL);
+        waitpid(fleet->workers[i].pid, NULL, 0);
+    }
+    server_check_ttls(&server);
+    server_stop(&server);
+    munmap(fleet, sizeof(*fleet));
+}
+
+static void kill_worker(size_t i)
+{
+    kill(fleet->workers[i].pid, SIGKILL);
+    waitpid(fleet->workers[i].pid, NULL, 0);
+    fleet->workers[i].pid = 0;
+}
+
+static unsigned loading(void)
+{
+    unsigned sum = 0;
+
+    for (size_t i = 0; i < WORKERS; i++)
+        sum += atomic_load(&fleet->workers[i].is_loading);
+    return sum;
+}
+
+static size_t loader(void)
+{
+    for (size_t i = 0; i < WORKERS; i++)
+        if (atomic_load(&fleet->workers[i].is_loading) > 0)
+            return i;
+    ck_abort_msg("nobody loads");
+}
+
+static void await_version(unsigned version)
+{
+    for (size_t i = 0; i < WORKERS; i++)
+        if (fleet->workers[i].pid != 0)
+            WAIT_FOR(atomic_load(&fleet->workers[i].version) == version);
+}
+
+/* The old row is read on by all while it is loaded. */
+static void expect_reads_go_on(void)
+{
+    enum { GETS = 20 };
+
+    for (size_t i = 0; i < WORKERS; i++) {
+        struct worker *w = &fleet->workers[i];
+        unsigned gets = atomic_load(&w->gets);
+        if (w->pid != 0)
+            WAIT_FOR(atomic_load(&w->gets) >= gets + GETS);
+    }
+}
+
+/* Let the row become old once, and be refreshed. Its loads are held until every
+ * process has asked whether it is the one. */
+static void refresh_once(uint64_t age_ms, unsigned version)
+{
+    unsigned loads = atomic_load(&fleet->loads);
+    long long asked = server_calls(&server, "evalsha");
+
+    atomic_store(&fleet->version, version);
+    atomic_store(&fleet->may_answer, false);
+    age_entry(&server, "t:{k}", age_ms);
+    WAIT_FOR(server_calls(&server, "evalsha") >= asked + WORKERS);
+    WAIT_FOR(loading() > 0);
+    expect_reads_go_on();
+    ck_assert_uint_eq(loading(), 1);
+    atomic_store(&fleet->may_answer, true);
+    await_version(version);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), loads + 1);
+}
+
+static void expect_no_waits(void)
+{
+    for (size_t i = 0; i < WORKERS; i++)
+        ck_assert_uint_eq(atomic_load(&fleet->workers[i].waits), 0);
+}
+
+/* -------------------------------------------------------------------- tests */
+
+START_TEST(a_hot_row_costs_one_load_per_refresh_and_nobody_waits)
+{
+    enum { REFRESHES = 30 };
+
+    start_fleet(AGEING_DUE_MS, 0);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 1);
+    for (unsigned i = 1; i <= REFRESHES; i++)
+        refresh_once(AGEING_DUE_MS, i + 1);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 1 + REFRESHES);
+    expect_no_waits();
+    stop_fleet();
+}
+END_TEST
+
+START_TEST(a_stale_row_costs_one_load_and_nobody_waits)
+{
+    enum { REFRESHES = 10 };
+
+    start_fleet(0, AGEING_TTL_MS);
+    for (unsigned i = 1; i <= REFRESHES; i++)
+        refresh_once(AGEING_TTL_MS, i + 1);
+    expect_no_waits();
+    stop_fleet();
+}
+END_TEST
+
+START_TEST(a_refresher_that_is_killed_is_replaced_and_nobody_waits)
+{
+    size_t dead;
+
+    start_fleet(AGEING_DUE_MS, 0);
+    atomic_store(&fleet->version, 2);
+    atomic_store(&fleet->may_answer, false);
+    age_entry(&server, "t:{k}", AGEING_DUE_MS);
+    WAIT_FOR(loading() == 1);
+    dead = loader();
+    kill_worker(dead);
+    atomic_store(&fleet->workers[dead].is_loading, 0);
+    WAIT_FOR(loading() == 1); /* long before the lease ends */
+    expect_reads_go_on();
+    atomic_store(&fleet->may_answer, true);
+    await_version(2);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 3);
+    expect_no_waits();
+    stop_fleet();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("refresh_fleet");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_hot_row_costs_one_load_per_refresh_and_nobody_waits);
+    tcase_add_test(tc, a_stale_row_costs_one_load_and_nobody_waits);
+    tcase_add_test(tc, a_refresher_that_is_killed_is_replaced_and_nobody_waits);
+    return run_tests("refresh_fleet", tc);
+}

@@ -1,0 +1,31 @@
+/* Entries that have become old at once, so that no test waits for it. */
+#ifndef AGEING_H
+#define AGEING_H
+
+#include <check.h>
+
+#include "support/server.h"
+
+/* A ttl beside which everything that a test takes is short, and the age from
+ * which an entry of it is due. */
+#define AGEING_TTL_MS UINT64_C(36000000)
+#define AGEING_DUE_MS (AGEING_TTL_MS / 2)
+
+/* Move the times of the entry at a key of Redis into the past; its life in
+ * Redis stays as it is. */
+static inline void age_entry(const struct server *s, const char *key,
+                             uint64_t by_ms)
+{
+    static const char script[] =
+        "local by = tonumber(ARGV[1]) "
+        "local t = redis.call('GETRANGE', KEYS[1], 40, 55) "
+        "local a, b = struct.unpack('>I8I8', t) "
+        "redis.call('SETRANGE', KEYS[1], 40, "
+        "struct.pack('>I8I8', a - by, b - by)) return 1";
+
+    ck_assert_int_eq(server_int(s, "EVAL %s 1 %s %llu", script, key,
+                                (unsigned long long)by_ms),
+                     1);
+}
+
+#endif

@@ -171,6 +171,12 @@ class Page:
             return Chart.getChart(canvas).data.datasets[0].data.map((p) =>
               [p.x, p.y]);""", lane, chart)
 
+    def top(self, lane, chart):
+        return self.run("""
+            const canvas = document.querySelectorAll(
+              `#lanes [data-lane=${arguments[0]}] canvas`)[arguments[1]];
+            return Chart.getChart(canvas).options.scales.y.max;""", lane, chart)
+
     def button(self, action):
         return self.find(f"[data-action={action}]:is(button)")
 

@@ -1,7 +1,7 @@
 /*
- * What test_cli looks at: a process with a cache and locks, told by lines of
- * its standard input what to do; it answers each with "ok" or a reason. Its end
- * without "quit" leaves behind what a killed process does.
+ * What the tests of the tool look at: a process with a cache and locks, told by
+ * lines of its standard input what to do; it answers each with "ok" or a
+ * reason. Its end without "quit" leaves behind what a killed process does.
  *
  *     get KEY       KEY tells what the source says: absent, null, fail, hang,
  *                   or a row "row of KEY"

@@ -1,0 +1,142 @@
+# shellcheck shell=bash
+# What the tests of snowshed, the command-line tool, share: how it is asked, in
+# text and in JSON, and a process that makes entries and locks. Source it, with
+# the script's arguments:
+#
+#   SNOWSHED CLI_MAKER [GROUP]
+#
+# It needs SHED_TEST_REDIS and SHED_TEST_MYSQL.
+# Some functions are called by trap and by await.
+# shellcheck disable=SC2317,SC2119
+set -eu
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+tool=${1:?usage: $0 SNOWSHED CLI_MAKER [GROUP]}
+maker=${2:?usage: $0 SNOWSHED CLI_MAKER [GROUP]}
+only=${3:-}
+# shellcheck source=demo_testing.sh
+. "$root/tests/support/demo_testing.sh"
+
+export SNOWSHED_REDIS=${SHED_TEST_REDIS:?is not set}
+cache=cli$$
+maker_pid=""
+crowd=() # ids of processes
+# the system's starts sooner than what stands before it in PATH may do
+python=/usr/bin/python3
+[ -x "$python" ] || python=python3
+out=$scratch/out
+err=$scratch/err
+
+trap '[ -z "$maker_pid" ] || kill -KILL "$maker_pid" 2>/dev/null
+    [ "${#crowd[@]}" -eq 0 ] || kill "${crowd[@]}" 2>/dev/null
+    clean_up' EXIT
+
+# ask STATUS ARGUMENT... : the tool, which has to end so; nothing that it prints
+# may move a terminal.
+ask()
+{
+    local want=$1 got=0
+    shift
+    asked=$*
+    "$tool" "$@" >"$out" 2>"$err" </dev/null || got=$?
+    [ "$got" -eq "$want" ] || {
+        fail "$asked: status $got, not $want"
+        cat "$out" "$err"
+    }
+    if [[ " $* " != *" --raw "* ]] &&
+        LC_ALL=C grep -qP '[^\x0a\x20-\x7e]' "$out" "$err"; then
+        fail "$asked: bytes that are no printable ASCII"
+    fi
+}
+
+# says TEXT... : of the last answer, or of its complaint.
+says()
+{
+    local text
+    for text; do
+        grep -qF -e "$text" "$out" "$err" && continue
+        fail "$asked: does not say '$text'"
+        cat "$out" "$err"
+    done
+}
+
+# json STATUS EXPRESSION ARGUMENT... : the same question with --json; d is the
+# answer, in Python.
+json()
+{
+    local want=$1 expression=$2
+    shift 2
+    ask "$want" --json "$@"
+    "$python" - "$out" "$expression" <<'EOT' || fail "$asked: not $expression"
+import json, sys
+d = json.load(open(sys.argv[1]))
+if not eval("(" + sys.argv[2] + ")"):
+    sys.exit(str(d))
+EOT
+}
+
+socket=$(sed -E 's/^unix:(\/\/[^/]*)?//; s/\?.*//' <<<"$SNOWSHED_REDIS")
+
+redis()
+{
+    redis-cli -s "$socket" "$@"
+}
+
+start_maker()
+{
+    coproc maker_io { exec "$maker" "$SNOWSHED_REDIS" "$cache"; }
+    # shellcheck disable=SC2154
+    maker_pid=$maker_io_PID
+    maker_in=${maker_io[1]}
+    maker_out=${maker_io[0]}
+}
+
+# make WORD... : what the library is to do.
+make()
+{
+    local answer
+    printf '%s\n' "$*" >&"$maker_in"
+    IFS= read -r answer <&"$maker_out"
+    [ "$answer" = ok ] || fail "cli_maker $*: $answer"
+}
+
+# is_there KEY : a key of Redis.
+is_there()
+{
+    [ "$(redis exists "$1")" = 1 ]
+}
+
+end_maker()
+{
+    kill -KILL "$maker_pid"
+    wait "$maker_pid" 2>/dev/null || true
+    maker_pid=""
+}
+
+# has_subscribers PROCESS COUNT
+has_subscribers()
+{
+    [ "$(redis pubsub numsub "snowshed:process:$1" | tail -n 1)" = "$2" ]
+}
+
+# with_user USER PASSWORD : the URI, with these.
+with_user()
+{
+    sed -E "s|^unix:(//)?|unix://$1:$2@|; s|^redis://([^@]*@)?|redis://$1:$2@|" \
+        <<<"$SNOWSHED_REDIS"
+}
+
+# run_groups GROUP... : the functions test_GROUP, or the one that is wanted.
+run_groups()
+{
+    local group
+    start_maker
+    for group in ${only:-"$@"}; do
+        echo "test_$group"
+        "test_$group"
+        # no secret is ever shown
+        ! grep -q hush "$out" "$err" || fail "$group: a password is shown"
+    done
+    end_maker
+    end_tests
+}

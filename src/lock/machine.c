@@ -29,7 +29,8 @@
  *
  * A try asks for the first of the queue when it is awake: a change of the key,
  * a release by this handle, the end of a pause. A request that wants a single
- * try does not wait for that. A quorum's try goes on as a NUMBERING: the
+ * try does not wait for that, nor does one whose time is over without any try
+ * since it came (needs_try). A quorum's try goes on as a NUMBERING: the
  * fencing number that a majority granted is written to a majority before
  * anybody sees it, above all that is found there, so that whichever majority
  * the next holder gets, one of it knows the number.
@@ -62,6 +63,17 @@ static uint64_t end_ms(const struct shed_lock_request *r)
     return r->is_tried || r->holder.wait_ms > 0 ? r->deadline_ms : UINT64_MAX;
 }
 
+/* Whether nobody can say that another has the lock: no try was made since the
+ * request came, because other commands kept the engine busy, or the first of
+ * the queue was told to wait. One that waits for a moment must not get less
+ * than one that does not wait. */
+static bool needs_try(const struct shed_lock_machine *m,
+                      const struct shed_lock_request *r)
+{
+    return !r->is_tried && !r->is_asked_for && !r->is_cancelled &&
+           m->facts->is_settled && !shed_hold_is_safe(&m->hold, m->now_ms);
+}
+
 static void clean_due(struct shed_lock_machine *m)
 {
     for (size_t i = 0; i < m->count; i++)
@@ -78,7 +90,7 @@ static void end_overdue(struct shed_lock_machine *m)
             return; /* with what another has left */
         if (m->life != SHED_LOCK_OPEN)
             (void)shed_lock_fail_closed(&r->error);
-        else if (m->now_ms < end_ms(r))
+        else if (m->now_ms < end_ms(r) || needs_try(m, r))
             continue;
         else if (!m->facts->is_settled)
             (void)shed_fail(&r->error, SHED_EREDIS,
@@ -183,6 +195,9 @@ static bool begin_renewal(struct shed_lock_machine *m)
 static void begin_acquire(struct shed_lock_machine *m,
                           struct shed_lock_request *r)
 {
+    for (struct shed_lock_request *q = m->acquires.first; q != NULL;
+         q = q->next)
+        q->is_asked_for = true;
     if (r == m->acquires.first)
         m->is_awake = false; /* what woke us was for this one */
     r->is_tried = true;
@@ -250,8 +265,9 @@ static struct shed_lock_request *next_to_ask(struct shed_lock_machine *m,
     if (first->is_tried && m->is_awake && !may_wait)
         return first;
     for (struct shed_lock_request *r = first; r != NULL; r = r->next)
-        if (!r->is_tried && ((r == first && !may_wait) ||
-                             m->options->fair != 0 || r->holder.wait_ms == 0))
+        if (!r->is_tried &&
+            (((r == first || m->now_ms >= r->deadline_ms) && !may_wait) ||
+             m->options->fair != 0 || r->holder.wait_ms == 0))
             return r;
     return NULL;
 }
@@ -343,7 +359,8 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
         at_ms = shed_lock_sooner_ms(at_ms, m->retry_at_ms);
     for (const struct shed_lock_request *r = m->acquires.first; r != NULL;
          r = r->next)
-        at_ms = shed_lock_sooner_ms(at_ms, end_ms(r));
+        if (m->now_ms < end_ms(r)) /* else it is the next to ask */
+            at_ms = shed_lock_sooner_ms(at_ms, end_ms(r));
     return at_ms;
 }
 

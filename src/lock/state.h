@@ -5,7 +5,8 @@
  *
  * Requests wait in a queue. Only the first of it asks the servers, because no
  * more than one can win, and not while this very handle holds the lock. In a
- * fair lock each asks once, to be enlisted.
+ * fair lock each asks once, to be enlisted; in any lock one that nobody has
+ * asked for asks once before it ends.
  */
 #ifndef SHED_LOCK_STATE_H
 #define SHED_LOCK_STATE_H
@@ -54,6 +55,7 @@ struct shed_lock_request {
     bool is_cancelled; /* it is over as soon as nothing is under way, and does
                           not win any more */
     bool is_tried;     /* it has asked already, and is over at its deadline */
+    bool is_asked_for; /* it or another of the queue has asked since it came */
     bool may_be_left;  /* a try that got no answer may have brought it, even
                           if a later one finds it another's */
     /* The answer. What error says of an ACQUIRE is the answer if it does not

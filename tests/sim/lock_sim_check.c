@@ -298,6 +298,10 @@ static void check_code(struct sim *s, const struct sim_call *call)
     default:
         if (s->mode->is_calm && !s->has_twins)
             sim_fail(s, "nothing goes wrong: %s", call->request.error.reason);
+        if (is_acquire && call->request.holder.wait_ms == 0 &&
+            !call->request.is_tried)
+            sim_fail(s, "a single try was not made: %s",
+                     call->request.error.reason);
     }
 }
 

@@ -664,20 +664,25 @@ START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
 {
     struct shed_value *value = NULL;
     uint64_t start_ms;
+    unsigned calls = 0;
 
     fixture_up(&fixture);
     table_hold(&fixture.table);
-    start_ms = shed_now_ms();
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 40, &value, NULL),
-                     SHED_ETIMEDOUT);
-    ck_assert_ptr_null(value);
-    ck_assert_uint_ge(shed_now_ms() - start_ms, 40);
-    ck_assert_uint_lt(shed_now_ms() - start_ms, 40 + scaled_ms(1000));
+    do { /* until one has begun to load before its deadline */
+        start_ms = shed_now_ms();
+        ck_assert_int_eq(
+            shed_get(fixture.cache, shed_str("k"), 40, &value, NULL),
+            SHED_ETIMEDOUT);
+        ck_assert_ptr_null(value);
+        ck_assert_uint_ge(shed_now_ms() - start_ms, 40);
+        ck_assert_uint_lt(shed_now_ms() - start_ms, 40 + scaled_ms(1000));
+        calls++;
+    } while (table_running(&fixture.table) == 0);
     table_release(&fixture.table);
     WAIT_FOR(stats_of(fixture.cache).published == 1);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
-    ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, calls);
     fixture_down(&fixture);
 }
 END_TEST

@@ -169,8 +169,10 @@ ensure_packages()
     mapfile -t packages < <(missing_packages "$@")
     [ "${#packages[@]}" -gt 0 ] || return 0
     if ! is_debian; then
-        echo "Missing packages, by their Debian names: ${packages[*]}" >&2
-        hint_packages "${packages[@]}"
+        echo "Missing packages, by their Debian names: ${packages[*]}." >&2
+        echo "Install what they are called here, so that their programs are in" \
+            "PATH, and try again." >&2
+        advise "${packages[@]}"
         exit 2
     fi
     if as_root true 2>/dev/null; then
@@ -185,7 +187,9 @@ ensure_packages()
     fi
     mapfile -t packages < <(missing_packages "$@")
     if [ "${#packages[@]}" -gt 0 ]; then
-        echo "Still missing after the installation: ${packages[*]}" >&2
+        echo "Still missing after the installation: ${packages[*]}." \
+            "Look for their programs, which must be in PATH." >&2
+        advise "${packages[@]}"
         exit 2
     fi
 }
@@ -240,22 +244,29 @@ check_plan()
     exit 2
 }
 
-# hint_packages PACKAGE... : what can be done without them.
-hint_packages()
-{
-    case " $* " in *" chromium"* | *" python3-selenium "*)
-        echo "Without the tests in a browser: tests/run --without-browser" >&2
-        ;;
-    esac
-}
-
 name_packages()
 {
-    echo "Packages are missing. Install them and try again:" >&2
+    echo "Packages are missing. Install them as root and try again:" >&2
     echo "    apt-get update" >&2
     echo "    apt-get install --no-remove --no-install-recommends $*" >&2
-    hint_packages "$@"
+    advise "$@"
     exit 2
+}
+
+# advise PACKAGE... : what can be done without servers, or without a browser.
+advise()
+{
+    local package
+    for package; do
+        case $package in
+        redis-tools) echo "Or use a Redis that is already running:" \
+            "--redis URI" ;;
+        mariadb-server-core) echo "Or use a MariaDB or MySQL that is already" \
+            "running: --mysql URI" ;;
+        chromium) echo "Or leave out the tests in a browser: tests/run" \
+            "--without-browser" ;;
+        esac
+    done >&2
 }
 
 # sizes_of PACKAGE... : how much is downloaded, and the size on disk.
@@ -281,8 +292,9 @@ install_packages()
     echo "That failed; trying again with new package lists."
     apt_get -qq update &&
         apt_get install -y --no-remove --no-install-recommends "$@" && return 0
-    echo "apt-get could not install: $*" >&2
-    hint_packages "$@"
+    echo "apt-get could not install: $*. Its messages above say why; solve that," \
+        "or install them by hand, and try again." >&2
+    advise "$@"
     exit 2
 }
 
@@ -376,7 +388,9 @@ start_redis()
     local dir=$1 socket=$1/redis.sock options=(--enable-debug-command yes)
     mkdir -p "$dir" || return 1
     if ! find_program redis-server >/dev/null; then
-        echo "redis-server is not installed" >&2
+        echo "There is no redis-server, nor valkey-server, in PATH: install" \
+            "one (Debian: redis-tools)." >&2
+        advise redis-tools
         return 1
     fi
     # Before 7.0, DEBUG is always allowed and the option does not exist.
@@ -405,7 +419,9 @@ start_database()
     elif find_mysql >/dev/null; then
         start_mysql "$1"
     else
-        echo "neither MariaDB's server nor MySQL's is installed" >&2
+        echo "There is no mariadbd, nor mysqld, in PATH: install one" \
+            "(Debian: mariadb-server-core)." >&2
+        advise mariadb-server-core
         return 1
     fi
 }

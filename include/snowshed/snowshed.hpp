@@ -134,7 +134,8 @@ class value
     bool is_null() const noexcept { return kind() == SHED_KIND_NULL; }
     bool is_absent() const noexcept { return kind() == SHED_KIND_ABSENT; }
 
-    /* The payload; it lives as long as this value or a copy of it. */
+    /* The payload; it lives as long as this value or a copy of it. Empty unless
+     * is_row(). */
     std::string_view view() const noexcept
     {
         return {static_cast<const char *>(shed_value_data(value_)),
@@ -273,6 +274,10 @@ class cache
         return cache(handle);
     }
 
+    /* A row that does not exist is a success: a value whose is_absent() is
+     * true and whose view() is empty. So ask is_row() before you use the view;
+     * an empty row has an empty view, too. A failure says that nothing is known
+     * of the row. */
     result<value> get(std::string_view key,
                       std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {

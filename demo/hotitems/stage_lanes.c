@@ -55,44 +55,43 @@ static const char *print(struct numbers *n, uint64_t value)
 static bool start_service(const struct stage_options *o, struct instance *it)
 {
     struct numbers n = {.count = 0};
-    const char *argv[ARGUMENTS_MAX] = {o->hotitems,
-                                       "--redis",
-                                       o->redis,
-                                       "--mysql",
-                                       o->mysql,
-                                       "--lane",
-                                       stage_lane_names[it->lane],
-                                       "--work",
-                                       "--timeout-ms",
-                                       print(&n, o->timeout_ms),
-                                       "--ttl-ms",
-                                       print(&n, o->ttl_ms),
-                                       "--connections",
-                                       print(&n, o->connections),
-                                       "--db-connections",
-                                       print(&n, o->db_connections),
-                                       "--read-connections",
-                                       print(&n, o->read_connections),
-                                       "--loads",
-                                       print(&n, o->loads),
-                                       NULL};
+    const char *lane = stage_lane_names[it->lane];
+    /* A line here is an option. */
+    /* clang-format off */
+    const char *argv[ARGUMENTS_MAX] = {
+        o->hotitems,
+        "--redis", o->redis,
+        "--mysql", o->mysql,
+        "--lane", lane,
+        "--work",
+        "--timeout-ms", print(&n, o->timeout_ms),
+        "--ttl-ms", print(&n, o->ttl_ms),
+        "--connections", print(&n, o->connections),
+        "--db-connections", print(&n, o->db_connections),
+        "--read-connections", print(&n, o->read_connections),
+        "--loads", print(&n, o->loads),
+        NULL};
+    /* clang-format on */
 
     return child_start(&it->service, argv, -1, true);
 }
 
 /* Instances are started one at a time, until the library's name for each is
  * known: it is the one that was not there before. */
-static bool may_start(const struct stage *stage, const struct instance *it,
+static bool may_start(struct stage *stage, const struct instance *it,
                       uint64_t now_ms)
 {
+    bool may = true;
+
+    stage_lock(stage);
     for (size_t i = 0; i < stage->instances; i++) {
         const struct instance *other = &stage->instance[i];
-        if (other != it && other->state != INSTANCE_DOWN &&
-            other->process[0] == '\0' &&
-            now_ms < other->changed_ms + IDENTIFY_MAX_MS)
-            return false;
+        may &= other == it || other->state == INSTANCE_DOWN ||
+               other->process[0] != '\0' ||
+               now_ms >= other->changed_ms + IDENTIFY_MAX_MS;
     }
-    return true;
+    stage_unlock(stage);
+    return may;
 }
 
 static uint64_t pause_ms(unsigned failures)

@@ -773,8 +773,7 @@ static void add_tests_4(TCase *tc)
     tcase_add_test(tc, troubles_with_an_answer_between_them_are_not_in_a_row);
 }
 
-/* -------------------------------------------------------- behind the callers
- */
+/* ------------------------------------------------------ behind the callers */
 
 static void start_behind(void)
 {

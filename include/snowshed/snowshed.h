@@ -602,6 +602,24 @@ shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
                 uint64_t timeout_ms, struct shed_error *err);
 
 /*
+ * Let a row be stale from now on: it is given out as SHED_ORIGIN_STALE within
+ * the cache's stale_while_revalidate_ms and loaded again behind its callers.
+ *
+ * For a row that has changed and may still be read for a moment; after a write
+ * that must be seen, call shed_invalidate. A load under way is revoked as
+ * there. Where the cache has no such window, the next get waits for a load,
+ * which gives the old row only within stale_if_error_ms.
+ *
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
+ * Returns: as shed_invalidate.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code shed_expire(struct shed_cache *cache,
+                                                    struct shed_bytes key,
+                                                    uint64_t timeout_ms,
+                                                    struct shed_error *err);
+
+/*
  * Invalidate many keys in one pipeline, with what shed_invalidate promises for
  * each.
  *

@@ -36,14 +36,14 @@
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 
-namespace shed {
+namespace shed
+{
 
 using error = ::shed_error;
 
 inline struct ::shed_bytes to_bytes(std::string_view text) noexcept
 {
-    return ::shed_bytes(text.data() != nullptr ? text.data() : "",
-                        text.size());
+    return ::shed_bytes(text.data() != nullptr ? text.data() : "", text.size());
 }
 
 inline std::string_view to_view(struct ::shed_bytes bytes) noexcept
@@ -56,15 +56,37 @@ inline std::string_view to_view(struct ::shed_bytes bytes) noexcept
 template <class T> class [[nodiscard]] result
 {
   public:
-    result(T value) : value_(std::move(value)) {}
-    result(const shed::error &error) : error_(error) {}
+    result(T value) : value_(std::move(value))
+    {
+    }
+    result(const shed::error &error) : error_(error)
+    {
+    }
 
-    explicit operator bool() const noexcept { return value_.has_value(); }
-    T &operator*() noexcept { return *value_; }
-    const T &operator*() const noexcept { return *value_; }
-    T *operator->() noexcept { return &*value_; }
-    const T *operator->() const noexcept { return &*value_; }
-    const shed::error &error() const noexcept { return error_; }
+    explicit operator bool() const noexcept
+    {
+        return value_.has_value();
+    }
+    T &operator*() noexcept
+    {
+        return *value_;
+    }
+    const T &operator*() const noexcept
+    {
+        return *value_;
+    }
+    T *operator->() noexcept
+    {
+        return &*value_;
+    }
+    const T *operator->() const noexcept
+    {
+        return &*value_;
+    }
+    const shed::error &error() const noexcept
+    {
+        return error_;
+    }
 
     /* SHED_OK with a value. */
     enum shed_code code() const noexcept
@@ -81,17 +103,29 @@ template <> class [[nodiscard]] result<void>
 {
   public:
     result() = default;
-    result(const shed::error &error) : error_(error) {}
+    result(const shed::error &error) : error_(error)
+    {
+    }
 
-    explicit operator bool() const noexcept { return error_.code == SHED_OK; }
-    const shed::error &error() const noexcept { return error_; }
-    enum shed_code code() const noexcept { return error_.code; }
+    explicit operator bool() const noexcept
+    {
+        return error_.code == SHED_OK;
+    }
+    const shed::error &error() const noexcept
+    {
+        return error_;
+    }
+    enum shed_code code() const noexcept
+    {
+        return error_.code;
+    }
 
   private:
     shed::error error_ = {};
 };
 
-namespace detail {
+namespace detail
+{
 
 inline result<void> done(enum shed_code code, const error &err)
 {
@@ -112,14 +146,15 @@ class value
 {
   public:
     /* Takes over a reference. */
-    explicit value(struct shed_value *adopted) noexcept : value_(adopted) {}
+    explicit value(struct shed_value *adopted) noexcept : value_(adopted)
+    {
+    }
     value(const value &other) noexcept
         : value_(other.value_ != nullptr ? shed_value_ref(other.value_)
                                          : nullptr)
     {
     }
-    value(value &&other) noexcept
-        : value_(std::exchange(other.value_, nullptr))
+    value(value &&other) noexcept : value_(std::exchange(other.value_, nullptr))
     {
     }
     value &operator=(value other) noexcept
@@ -127,12 +162,27 @@ class value
         std::swap(value_, other.value_);
         return *this;
     }
-    ~value() { shed_value_unref(value_); }
+    ~value()
+    {
+        shed_value_unref(value_);
+    }
 
-    enum shed_kind kind() const noexcept { return shed_value_kind(value_); }
-    bool is_row() const noexcept { return kind() == SHED_KIND_ROW; }
-    bool is_null() const noexcept { return kind() == SHED_KIND_NULL; }
-    bool is_absent() const noexcept { return kind() == SHED_KIND_ABSENT; }
+    enum shed_kind kind() const noexcept
+    {
+        return shed_value_kind(value_);
+    }
+    bool is_row() const noexcept
+    {
+        return kind() == SHED_KIND_ROW;
+    }
+    bool is_null() const noexcept
+    {
+        return kind() == SHED_KIND_NULL;
+    }
+    bool is_absent() const noexcept
+    {
+        return kind() == SHED_KIND_ABSENT;
+    }
 
     /* The payload; it lives as long as this value or a copy of it. Empty unless
      * is_row(). */
@@ -141,7 +191,10 @@ class value
         return {static_cast<const char *>(shed_value_data(value_)),
                 shed_value_size(value_)};
     }
-    std::uint64_t age_ms() const noexcept { return shed_value_age_ms(value_); }
+    std::uint64_t age_ms() const noexcept
+    {
+        return shed_value_age_ms(value_);
+    }
     enum shed_origin origin() const noexcept
     {
         return shed_value_origin(value_);
@@ -178,10 +231,15 @@ class client
             return err;
         return client(handle);
     }
-    struct shed_client *get() const noexcept { return handle_.get(); }
+    struct shed_client *get() const noexcept
+    {
+        return handle_.get();
+    }
 
   private:
-    explicit client(struct shed_client *handle) noexcept : handle_(handle) {}
+    explicit client(struct shed_client *handle) noexcept : handle_(handle)
+    {
+    }
 
     std::unique_ptr<struct shed_client, detail::closer<shed_client_close>>
         handle_;
@@ -192,9 +250,14 @@ class client
 class batch
 {
   public:
-    explicit batch(struct shed_load *load) noexcept : load_(load) {}
+    explicit batch(struct shed_load *load) noexcept : load_(load)
+    {
+    }
 
-    std::size_t count() const noexcept { return shed_load_count(load_.get()); }
+    std::size_t count() const noexcept
+    {
+        return shed_load_count(load_.get());
+    }
     std::string_view key(std::size_t i) const noexcept
     {
         return to_view(shed_load_key(load_.get(), i));
@@ -207,8 +270,14 @@ class batch
     {
         shed_load_value(load_.get(), i, to_bytes(row));
     }
-    void null(std::size_t i) noexcept { shed_load_null(load_.get(), i); }
-    void absent(std::size_t i) noexcept { shed_load_absent(load_.get(), i); }
+    void null(std::size_t i) noexcept
+    {
+        shed_load_null(load_.get(), i);
+    }
+    void absent(std::size_t i) noexcept
+    {
+        shed_load_absent(load_.get(), i);
+    }
     void fail(std::size_t i, const char *reason) noexcept
     {
         shed_load_fail(load_.get(), i, reason);
@@ -250,10 +319,15 @@ class source
     {
         return source(handle);
     }
-    struct shed_source *get() const noexcept { return handle_.get(); }
+    struct shed_source *get() const noexcept
+    {
+        return handle_.get();
+    }
 
   private:
-    explicit source(struct shed_source *handle) noexcept : handle_(handle) {}
+    explicit source(struct shed_source *handle) noexcept : handle_(handle)
+    {
+    }
 
     std::unique_ptr<struct shed_source, detail::closer<shed_source_close>>
         handle_;
@@ -331,10 +405,23 @@ class cache
             shed_invalidate(get(), to_bytes(key), timeout_ms, &err), err);
     }
 
-    struct shed_cache *get() const noexcept { return handle_.get(); }
+    result<void> expire(std::string_view key,
+                        std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        shed::error err;
+        return detail::done(shed_expire(get(), to_bytes(key), timeout_ms, &err),
+                            err);
+    }
+
+    struct shed_cache *get() const noexcept
+    {
+        return handle_.get();
+    }
 
   private:
-    explicit cache(struct shed_cache *handle) noexcept : handle_(handle) {}
+    explicit cache(struct shed_cache *handle) noexcept : handle_(handle)
+    {
+    }
 
     std::unique_ptr<struct shed_cache, detail::closer<shed_cache_close>>
         handle_;
@@ -345,7 +432,9 @@ class cache
 class hold
 {
   public:
-    hold(hold &&other) noexcept : lock_(std::exchange(other.lock_, nullptr)) {}
+    hold(hold &&other) noexcept : lock_(std::exchange(other.lock_, nullptr))
+    {
+    }
     hold &operator=(hold &&other) noexcept
     {
         std::swap(lock_, other.lock_);
@@ -377,7 +466,10 @@ class hold
             return err;
         return out;
     }
-    bool is_mine() const noexcept { return shed_lock_is_mine(lock_) != 0; }
+    bool is_mine() const noexcept
+    {
+        return shed_lock_is_mine(lock_) != 0;
+    }
     std::uint64_t remaining_ms() const noexcept
     {
         return shed_lock_remaining_ms(lock_);
@@ -385,7 +477,9 @@ class hold
 
   private:
     friend class lock;
-    explicit hold(struct shed_lock *lock) noexcept : lock_(lock) {}
+    explicit hold(struct shed_lock *lock) noexcept : lock_(lock)
+    {
+    }
 
     struct shed_lock *lock_;
 };
@@ -512,10 +606,15 @@ class lock
         shed::error err;
         return detail::done(shed_lock_advance(get(), number, &err), err);
     }
-    struct shed_lock *get() const noexcept { return handle_.get(); }
+    struct shed_lock *get() const noexcept
+    {
+        return handle_.get();
+    }
 
   private:
-    explicit lock(struct shed_lock *handle) noexcept : handle_(handle) {}
+    explicit lock(struct shed_lock *handle) noexcept : handle_(handle)
+    {
+    }
 
     std::unique_ptr<struct shed_lock, detail::closer<shed_lock_close>> handle_;
 };

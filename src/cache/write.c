@@ -1,6 +1,6 @@
 /*
- * Puts and invalidations. Its invariant: however a write ends, callers that
- * come after it do not join a flight from before it.
+ * Puts, invalidations and expiries. Its invariant: however a write ends,
+ * callers that come after it do not join a flight from before it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +149,23 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
     else
         shed_count(&cache->counters.invalidation_failures, 1);
     return code;
+}
+
+enum shed_code shed_expire(struct shed_cache *cache, struct shed_bytes key,
+                           uint64_t timeout_ms, struct shed_error *err)
+{
+    char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
+    struct shed_named_key named;
+    struct shed_args args;
+    enum shed_code code = check_write(cache, key, timeout_ms, err);
+
+    if (code != SHED_OK)
+        return code;
+    shed_cache_name_key(cache, key, &named);
+    shed_script_begin(&args, SHED_SCRIPT_EXPIRE, "2");
+    add_keys(&args, &named, refresh);
+    return write_entry(cache, SHED_SCRIPT_EXPIRE, &args, &named,
+                       shed_cache_deadline_ms(cache, timeout_ms), err);
 }
 
 /* ---------------------------------------------------------- invalidate_many */

@@ -77,8 +77,7 @@ static void set_failing(bool is_failing)
     pthread_mutex_unlock(&fixture.table.mu);
 }
 
-/* --------------------------------------------------------- behind the callers
- */
+/* ------------------------------------------------------ behind the callers */
 
 START_TEST(a_row_that_is_due_is_loaded_behind_its_callers)
 {
@@ -263,8 +262,7 @@ START_TEST(no_such_row_is_never_stale)
 }
 END_TEST
 
-/* -------------------------------------------------------------- invalidations
- */
+/* ----------------------------------------------------------- invalidations */
 
 static void start_refresh(void)
 {
@@ -331,8 +329,68 @@ START_TEST(a_put_ends_a_refresh)
 }
 END_TEST
 
-/* -------------------------------------------------------------------- errors
- */
+static void expire(const char *key)
+{
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str(key), 0, NULL),
+                     SHED_OK);
+}
+
+START_TEST(an_expired_row_is_given_out_as_stale_and_loaded_again)
+{
+    up(0, STALE_MS, 0);
+    age("t:{k}", 1000);
+    table_update(&fixture.table);
+    table_hold(&fixture.table);
+    expire("k");
+    do
+        expect_text(fixture.cache, "k", "k@1");
+    while (table_running(&fixture.table) == 0);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(loads_of_k(), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_refresh_from_before_an_expiry_does_not_make_the_row_fresh)
+{
+    up(AGEING_DUE_MS, STALE_MS, 0);
+    start_refresh(); /* it has read the first version */
+    expire("k");
+    table_release(&fixture.table);
+    WAIT_FOR(stats_of(fixture.cache).publishes_invalidated == 1);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(without_a_window_an_expired_row_is_waited_for)
+{
+    up(0, 0, 0);
+    age("t:{k}", 1000);
+    table_update(&fixture.table);
+    expire("k");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_expire_is_given_is_checked)
+{
+    struct shed_error err = {0};
+
+    up(0, 0, 0);
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str(""), 0, &err),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_expire(NULL, shed_str("k"), 0, &err), SHED_EINVAL);
+    expire("not there");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ errors */
 
 START_TEST(a_failing_load_gives_the_old_row)
 {
@@ -480,8 +538,7 @@ START_TEST(expired_callers_of_many_clients_share_one_load)
 }
 END_TEST
 
-/* ------------------------------------------------------------------- options
- */
+/* ----------------------------------------------------------------- options */
 
 static void expect_refused(const char *field)
 {
@@ -541,6 +598,11 @@ int main(void)
     tcase_add_test(tc,
                    nor_one_that_any_program_has_deleted_and_another_has_loaded);
     tcase_add_test(tc, a_put_ends_a_refresh);
+    tcase_add_test(tc, an_expired_row_is_given_out_as_stale_and_loaded_again);
+    tcase_add_test(tc,
+                   a_refresh_from_before_an_expiry_does_not_make_the_row_fresh);
+    tcase_add_test(tc, without_a_window_an_expired_row_is_waited_for);
+    tcase_add_test(tc, what_expire_is_given_is_checked);
     tcase_add_test(tc, a_failing_load_gives_the_old_row);
     tcase_add_test(
         tc, a_failure_marker_spares_the_source_and_the_old_row_is_given_out);

@@ -34,7 +34,7 @@ static struct server server;
 static struct fleet *fleet;
 static struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
 
-/* -------------------------------------------------------------- in a worker */
+/* ------------------------------------------------------------- in a worker */
 
 static void load(void *user, void *thread, struct shed_load *load)
 {
@@ -90,7 +90,7 @@ static _Noreturn void work(struct worker *w)
     }
 }
 
-/* -------------------------------------------------------------- in the test */
+/* ------------------------------------------------------------- in the test */
 
 static void start_fleet(uint64_t refresh_after_ms, uint64_t revalidate_ms)
 {
@@ -202,7 +202,7 @@ static void expect_no_waits(void)
         ck_assert_uint_eq(atomic_load(&fleet->workers[i].waits), 0);
 }
 
-/* -------------------------------------------------------------------- tests */
+/* ------------------------------------------------------------------- tests */
 
 START_TEST(a_hot_row_costs_one_load_per_refresh_and_nobody_waits)
 {

@@ -118,6 +118,9 @@ static void use_put(struct shed_cache *cache)
     require(shed_value_origin(again) == SHED_ORIGIN_REDIS, "it is in Redis");
     require(shed_value_age_ms(again) < 600000, "it is young");
     shed_value_unref(again);
+    expect("shed_expire",
+           shed_expire(cache, shed_str("row"), SHED_TIMEOUT_DEFAULT, &err),
+           SHED_OK, &err);
     invalidate_all(cache);
     value = get(cache, "row", SHED_OK);
     require(holds_text(value, "loaded"), "it was invalidated");

@@ -31,6 +31,7 @@ template <class T> static T &require(shed::result<T> &result, const char *what)
 
 static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
 {
+    require(bool(cache.expire("a")), "expire");
     require(bool(cache.invalidate("a")), "invalidate");
     auto loaded = cache.get("a");
     require(require(loaded, "get").view() == "row of a", "the row");

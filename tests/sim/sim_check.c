@@ -60,6 +60,11 @@ void sim_check_store(const struct sim *sim)
             sim_fail(sim, "stale set: key %zu holds %llu, %llu is out", i,
                      (unsigned long long)sim_version_of(&slot->bytes),
                      (unsigned long long)sim->floor[i] - 1);
+        if (type == SHED_ENTRY_VALUE && sim->mode->jumps == 0 &&
+            sim_version_of(&slot->bytes) < sim->fresh_floor[i] &&
+            sim->model.now_ms < model_get_u64(slot->bytes.at + UNTIL_AT))
+            sim_fail(sim, "key %zu holds %llu as fresh, which has expired", i,
+                     (unsigned long long)sim_version_of(&slot->bytes));
     }
 }
 

@@ -314,7 +314,7 @@ static void detach(struct sim *s, unsigned process, size_t key)
 }
 
 void sim_send_invalidation(struct sim *s, unsigned process, size_t key,
-                           uint64_t version)
+                           uint64_t version, bool is_expiry)
 {
     size_t index;
     struct sim_request *r = sim_make_request(s, &index);
@@ -322,7 +322,11 @@ void sim_send_invalidation(struct sim *s, unsigned process, size_t key,
     r->what = SHED_SEND_NOTHING;
     r->process = process;
     r->version = version;
-    model_make_invalidate(&r->call, key);
+    r->is_expiry = is_expiry;
+    if (is_expiry)
+        model_make_expire(&r->call, key);
+    else
+        model_make_invalidate(&r->call, key);
     r->call.client = process;
     sim_transmit(s, index);
 }
@@ -342,11 +346,11 @@ void sim_on_reply(struct sim *s, size_t index)
         return;
     }
     if (r->is_lost) {
-        sim_send_invalidation(s, r->process, key, r->version);
+        sim_send_invalidation(s, r->process, key, r->version, r->is_expiry);
         return;
     }
     detach(s, r->process, key);
-    if (p->own[key] < r->version)
+    if (!r->is_expiry && p->own[key] < r->version)
         p->own[key] = r->version;
 }
 

@@ -207,6 +207,8 @@ static void on_execute(struct sim *s, size_t index)
     sim_trace(s, "executes", r->process, r->call.key, r->call.script);
     if (r->call.script == SHED_SCRIPT_INVALIDATE)
         put_out(s, r->call.key);
+    if (r->call.script == SHED_SCRIPT_EXPIRE)
+        s->fresh_floor[r->call.key] = s->row[r->call.key];
     if (r->call.script == SHED_SCRIPT_PUBLISH && r->reply.type == MODEL_PARTS &&
         model_bytes_are(&r->reply.part[0], "STORED"))
         s->stored_ms[r->call.key] = s->now_ms;
@@ -222,7 +224,8 @@ static void on_commit(struct sim *s, const struct sim_event *e)
 
     sim_trace(s, "commits", e->process, e->key, version);
     if (sim_chance(s, 50) && s->process[e->process].is_alive)
-        sim_send_invalidation(s, e->process, e->key, version);
+        sim_send_invalidation(s, e->process, e->key, version,
+                              sim_chance(s, s->mode->expire_pct));
     else
         sim_plan(s, sim_between(s, 0, 40),
                  (struct sim_event){.type = SIM_DEL, .key = e->key});

@@ -58,6 +58,7 @@ struct sim_mode {
     uint64_t answer_max_ms;  /* the longest that a caller may wait; 0: any */
     unsigned looks_max;      /* of a waiter with pushes; 0: any number */
     bool is_burst;           /* all calls come at the beginning */
+    unsigned expire_pct;     /* writers that expire and do not invalidate */
     unsigned refresh_pct;    /* of the ttl, from which a value is refreshed; 0:
                                 callers do not look first */
     uint64_t stale_ms;  /* how long values are served after their freshness */
@@ -153,6 +154,7 @@ struct sim_request {
     size_t flight;
     uint64_t flight_number;
     uint64_t version; /* that an invalidation is for, or that a load has read */
+    bool is_expiry;   /* an invalidation that keeps the value */
     bool has_failed;  /* a load */
     unsigned pending; /* events that need it */
     struct model_call call;
@@ -171,8 +173,9 @@ struct sim {
     bool is_down;
     bool is_tracing;
     bool is_kill_planned;
-    uint64_t row[SIM_KEYS];   /* newest committed version */
-    uint64_t floor[SIM_KEYS]; /* oldest that is not out */
+    uint64_t row[SIM_KEYS];         /* newest committed version */
+    uint64_t floor[SIM_KEYS];       /* oldest that is not out */
+    uint64_t fresh_floor[SIM_KEYS]; /* oldest that may count as fresh */
     uint64_t last_flight;
     unsigned process_count, alive_count;
     struct sim_process process[MODEL_PROCESSES];
@@ -211,7 +214,7 @@ void sim_transmit(struct sim *sim, size_t index);
 /* sim_process.c. */
 unsigned sim_pick_process(struct sim *sim);
 void sim_send_invalidation(struct sim *sim, unsigned process, size_t key,
-                           uint64_t version);
+                           uint64_t version, bool is_expiry);
 void sim_on_call(struct sim *sim, const struct sim_event *event);
 void sim_on_reply(struct sim *sim, size_t request);
 void sim_on_load_end(struct sim *sim, size_t request);

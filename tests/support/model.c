@@ -532,6 +532,24 @@ static void invalidate(struct model *t, const struct model_call *call,
     del(t, &t->refresh[call->key]);
 }
 
+static void expire_value(struct model *t, const struct model_call *call,
+                         struct model_reply *reply)
+{
+    struct model_slot *slot = &t->slot[call->key];
+
+    say_integer(reply, 0);
+    del(t, &t->refresh[call->key]);
+    if (read_key(t, call, slot) != 'V') {
+        del(t, slot);
+        return;
+    }
+    say_integer(reply, 1);
+    if (t->now_ms >= model_get_u64(slot->bytes.at + UNTIL_AT))
+        return;
+    shed_entry_put_u64(slot->bytes.at + UNTIL_AT, t->now_ms);
+    touch_slot(t, slot);
+}
+
 static void put(struct model *t, const struct model_call *call,
                 struct model_reply *reply)
 {
@@ -552,6 +570,7 @@ void model_call(struct model *t, const struct model_call *call,
         [SHED_SCRIPT_FAIL] = fail,
         [SHED_SCRIPT_RENEW] = renew,
         [SHED_SCRIPT_INVALIDATE] = invalidate,
+        [SHED_SCRIPT_EXPIRE] = expire_value,
         [SHED_SCRIPT_PUT] = put,
     };
 
@@ -690,6 +709,11 @@ void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
 void model_make_invalidate(struct model_call *call, size_t key)
 {
     begin(call, SHED_SCRIPT_INVALIDATE, key);
+}
+
+void model_make_expire(struct model_call *call, size_t key)
+{
+    begin(call, SHED_SCRIPT_EXPIRE, key);
 }
 
 void model_make_put(struct model_call *call, size_t key,

@@ -12,7 +12,7 @@
  *           refresh replaces)          -> STORED | SUPERSEDED ENTRY |
  * INVALIDATED fail PROCESS FLIGHT VERSION REASON TTL [refresh]    -> 1 | 0
  *   renew PROCESS FLIGHT VERSION [refresh]              -> 1 | 0
- *   put ROW TTL, invalidate                    -> number
+ *   put ROW TTL, invalidate, expire            -> number
  *           (The nonce of what is stored is the first letter of its row.)
  *   set TEXT, list, del, persist, flip, cut SIZE, age MS, pttl MS: what other
  *           clients do; flip changes the last byte, cut shortens, age moves an

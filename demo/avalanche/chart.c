@@ -21,6 +21,7 @@
 #define WIDTH ((int)(LEFT + 2 * PANEL_W + 2 * LABELS_W + GAP))
 #define LABEL_PX 16.0
 #define TICK_PX 6.0
+#define QUERIES_LOW 0.5 /* where none are drawn */
 #define LINES_MAX 8
 
 enum series { P50, P99, QUERIES };
@@ -28,7 +29,7 @@ enum series { P50, P99, QUERIES };
 struct panel {
     double x, y;
     double seconds;
-    double low, high; /* powers of ten, but for low of the queries */
+    double low, high; /* powers of ten, except QUERIES_LOW */
 };
 
 /* NAN: no call has returned. */
@@ -59,15 +60,20 @@ static double y_of(const struct panel *p, double value)
 static struct panel make_panel(const struct outcome *o, size_t strategies,
                                enum series series, double x, double y)
 {
-    struct panel p = {
-        .x = x, .y = y, .low = series == QUERIES ? 0.5 : 0.1, .high = 10};
+    struct panel p = {.x = x, .y = y, .high = 10};
+    double least = 1000;
 
     for (size_t w = 0; w < strategies; w++) {
         p.seconds = fmax(p.seconds, o[w].seconds);
-        for (size_t i = 0; i < o[w].moments; i++)
+        for (size_t i = 0; i < o[w].moments; i++) {
             while (value_at(&o[w], series, i) > p.high)
                 p.high *= 10;
+            if (series == P99)
+                least = fmin(least, value_at(&o[w], P50, i));
+        }
     }
+    p.low = series == QUERIES ? QUERIES_LOW
+                              : fmax(0.1, pow(10, floor(log10(least))));
     return p;
 }
 
@@ -77,7 +83,7 @@ static void draw_axes(FILE *out, const struct panel *p, const char *title)
 
     (void)fprintf(out, "<text x='%.0f' y='%.0f'>%s</text>\n", p->x, p->y - 10,
                   title);
-    for (double v = p->low < 0.3 ? p->low : 1; v <= p->high; v *= 10)
+    for (double v = p->low == QUERIES_LOW ? 1 : p->low; v <= p->high; v *= 10)
         (void)fprintf(
             out,
             "<line class='grid' x1='%.0f' x2='%.0f' y1='%.1f' "
@@ -249,7 +255,7 @@ void report_sheet(FILE *out, const struct options *options,
         const struct outcome *o = &outcomes[i];
         double y = TOP + (double)row * ROW_H;
         (void)fprintf(out,
-                      "<text class='head' x='%.0f' y='%.0f'>%s: %s</text>\n",
+                      "<text class='title' x='%.0f' y='%.0f'>%s: %s</text>\n",
                       LEFT, y - 30, o->scenario, report_story(o->scenario));
         draw_panel(out, o, strategies, P99, LEFT, y);
         draw_panel(out, o, strategies, QUERIES, LEFT + PANEL_W + LABELS_W + GAP,

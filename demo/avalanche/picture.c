@@ -21,6 +21,10 @@
 #define PANEL_GAP 26.0
 #define LINE_PX 27.0
 #define END_LABEL_W 250.0
+#define END_LABEL_PX 14.0
+#define END_LABEL_PART                                                         \
+    0.65 /* of the height: above what the database can do                      \
+          */
 #define PANELS_MAX 8
 
 struct picture {
@@ -193,9 +197,9 @@ static void draw_limit(FILE *out, const struct picture *p, size_t panel)
         LEFT, RIGHT, y, y);
     if (panel == 0)
         (void)fprintf(out,
-                      "<text class='y' x='%.0f' y='%.1f'>all that the database "
-                      "can do</text>\n",
-                      RIGHT, y - 9);
+                      "<text class='y' x='%.0f' y='%.1f'>&#9476;&#9476; all "
+                      "that the database can do</text>\n",
+                      RIGHT, TOP - 14);
 }
 
 /* Beside the panel: its strategy and its figures. */
@@ -226,7 +230,10 @@ static void draw_end(FILE *out, const struct picture *p, size_t panel)
                       "<text class='label%s' x='%.1f' y='%.1f'>all read after "
                       "%.1f s</text>\n",
                       has_room ? "" : " y", has_room ? x + 12 : x - 12,
-                      bottom_of(p, panel) - 14, o->seconds);
+                      bottom_of(p, panel) - (has_room
+                                                 ? END_LABEL_PX
+                                                 : p->panel_h * END_LABEL_PART),
+                      o->seconds);
 }
 
 /* The avalanche, or, where it was not run, the first scenario. */

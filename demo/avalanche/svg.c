@@ -27,7 +27,7 @@ void svg_begin(FILE *out, int width, int height, int font_px, const char *title)
         "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
         "viewBox='0 0 %d %d' role='img'>\n<title>%s</title>\n<style>\n"
         "text{font:%dpx system-ui,sans-serif;fill:#59636e}\n"
-        ".ground{fill:#fff}.head{font-size:1.4em;font-weight:700;"
+        ".ground{fill:#fff}.head{font-size:%dpx}.head,.title{font-weight:700;"
         "fill:#1f2328}\n"
         ".label{font-weight:700}.x{text-anchor:middle}.y{text-anchor:end}\n"
         "text{paint-order:stroke;stroke:#fff;stroke-width:4px;"
@@ -40,12 +40,12 @@ void svg_begin(FILE *out, int width, int height, int font_px, const char *title)
         ".line{stroke:var(--c)}.area,.label{fill:var(--c)}\n"
         "@media (prefers-color-scheme:dark){\n"
         "text{fill:#9198a1;stroke:#0d1117}.ground{fill:#0d1117}"
-        ".head{fill:#f0f6fc}.grid{stroke:#3d444d}"
+        ".head,.title{fill:#f0f6fc}.grid{stroke:#3d444d}"
         ".event,.limit{stroke:#9198a1}\n"
         ".none{--c:#ff8a3d}.setnx{--c:#e8b339}.snowshed{--c:#56b4e9}"
         ".area{opacity:.28}}\n"
         "</style>\n<rect class='ground' width='100%%' height='100%%'/>\n",
-        width, height, width, height, title, font_px);
+        width, height, width, height, title, font_px, font_px * 7 / 5);
 }
 
 const char *svg_grouped(char text[NUMBER_BYTES], uint64_t number)

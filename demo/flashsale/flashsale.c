@@ -150,7 +150,7 @@ int main(int argc, char **argv)
     is_good = hold_sales(&c, outcomes);
     flashsale_table(stdout, &c.options, outcomes, count);
     if (json != NULL)
-        flashsale_json(json, &c.options, outcomes, count);
+        is_good &= flashsale_json(json, &c.options, outcomes, count);
     is_good &= cli_close_output(&cli, "json", json);
     free(outcomes);
     mysql_library_end();

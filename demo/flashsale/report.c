@@ -5,8 +5,11 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "common/json.h"
+
 #define CELL_BYTES 32
 
+/* Without a title it is in the JSON alone. */
 struct figure {
     const char *json, *title;
     size_t offset;
@@ -105,11 +108,19 @@ static void print_verdict(FILE *out, const struct options *options,
                           (unsigned long long)o[i].item, o[i].first_error);
 }
 
+static const char words[] =
+    "  sold without being there: orders above the number of pieces\n"
+    "  seconds: of 'none' for more orders than of the others\n"
+    "  transactions at once: those between reading the stock and COMMIT\n"
+    "  turned away by the cache alone: told 'sold out' without a query\n"
+    "  guard: the fencing check in the transaction\n"
+    "  older token: older than that of the order before them\n";
+
 void flashsale_table(FILE *out, const struct options *options,
                      const struct outcome *o, size_t count)
 {
     (void)fprintf(out,
-                  "%llu pieces, %llu buyers, %llu %% of them ask twice; %llu "
+                  "%llu pieces, %llu buyers, %llu %% of them ask twice;\n%llu "
                   "processes of %llu threads, %llu killed in each sale\n",
                   (unsigned long long)options->pieces,
                   (unsigned long long)options->buyers,
@@ -119,6 +130,8 @@ void flashsale_table(FILE *out, const struct options *options,
                   (unsigned long long)options->kills);
     print_headings(out, o, count);
     for (size_t f = 0; f < FIGURES; f++) {
+        if (figures[f].title == NULL)
+            continue;
         (void)fprintf(out, "  %-34s", figures[f].title);
         for (size_t i = 0, n; i < count; i += n) {
             n = sales_of(&o[i], count - i);
@@ -126,47 +139,38 @@ void flashsale_table(FILE *out, const struct options *options,
         }
         (void)fprintf(out, "\n");
     }
-    (void)fprintf(out, "\n");
+    (void)fprintf(out, "%s\n", words);
     for (size_t i = 0, n; i < count; i += n) {
         n = sales_of(&o[i], count - i);
         print_verdict(out, options, &o[i], n);
     }
 }
 
-static void print_outcome(FILE *out, const struct outcome *o)
+static json_t *outcome_json(const struct outcome *o)
 {
-    char cell[CELL_BYTES];
+    json_t *object =
+        json_pack("{s:s, s:I, s:b}", "strategy", o->strategy, "item",
+                  (json_int_t)o->item, "exact", (int)o->is_exact);
 
-    (void)fprintf(out,
-                  "    {\n      \"strategy\": \"%s\",\n      \"item\": %llu,\n"
-                  "      \"exact\": %s",
-                  o->strategy, (unsigned long long)o->item,
-                  o->is_exact ? "true" : "false");
-    for (size_t f = 0; f < FIGURES; f++) {
-        write_cell(cell, &figures[f], value(&figures[f], o));
-        (void)fprintf(out, ",\n      \"%s\": %s", figures[f].json, cell);
-    }
-    (void)fprintf(out, "\n    }");
+    for (size_t f = 0; f < FIGURES; f++)
+        json_object_set_new(
+            object, figures[f].json,
+            json_number(value(&figures[f], o), figures[f].decimals));
+    return object;
 }
 
-void flashsale_json(FILE *out, const struct options *options,
-                    const struct outcome *o, size_t count)
+bool flashsale_json(FILE *out, const struct options *o,
+                    const struct outcome *outcomes, size_t count)
 {
-    (void)fprintf(out,
-                  "{\n  \"pieces\": %llu,\n  \"buyers\": %llu,\n"
-                  "  \"twice_pct\": %llu,\n  \"processes\": %llu,\n"
-                  "  \"threads\": %llu,\n  \"kills\": %llu,\n"
-                  "  \"seed\": %llu,\n  \"sales\": [\n",
-                  (unsigned long long)options->pieces,
-                  (unsigned long long)options->buyers,
-                  (unsigned long long)options->twice_pct,
-                  (unsigned long long)options->processes,
-                  (unsigned long long)options->threads,
-                  (unsigned long long)options->kills,
-                  (unsigned long long)options->seed);
-    for (size_t i = 0; i < count; i++) {
-        print_outcome(out, &o[i]);
-        (void)fprintf(out, "%s\n", i + 1 < count ? "," : "");
-    }
-    (void)fprintf(out, "  ]\n}\n");
+    json_t *sales = json_array();
+
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(sales, outcome_json(&outcomes[i]));
+    return json_write(
+        out, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "pieces",
+                       (json_int_t)o->pieces, "buyers", (json_int_t)o->buyers,
+                       "twice_pct", (json_int_t)o->twice_pct, "processes",
+                       (json_int_t)o->processes, "threads",
+                       (json_int_t)o->threads, "kills", (json_int_t)o->kills,
+                       "seed", (json_int_t)o->seed, "sales", sales));
 }

@@ -2,6 +2,7 @@
 #ifndef DEMO_FLASHSALE_REPORT_H
 #define DEMO_FLASHSALE_REPORT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "runner.h"
@@ -9,7 +10,8 @@
 /* Outcomes of one strategy follow each other. */
 void flashsale_table(FILE *out, const struct options *options,
                      const struct outcome *outcomes, size_t count);
-void flashsale_json(FILE *out, const struct options *options,
+/* Returns false if it could not be written. */
+bool flashsale_json(FILE *out, const struct options *options,
                     const struct outcome *outcomes, size_t count);
 
 #endif

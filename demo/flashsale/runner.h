@@ -18,7 +18,7 @@ struct options {
     X(bought_twice, "orders of a buyer who had one", 0)                        \
     X(misled, "buyers told what is not so", 0)                                 \
     X(seconds, "seconds to the last order", 2)                                 \
-    X(orders_per_second, "orders per second", 0)                               \
+    X(orders_per_second, NULL, 0)                                              \
     X(most_at_once, "most transactions at once", 0)                            \
     X(stock_queries, "queries to fill the cache", 0)                           \
     X(turned_away, "turned away by the cache alone", 0)                        \

@@ -1,11 +1,14 @@
-/* The table has a row per scene; below it, the two halls, side by side. In
+/* The table has two lines per scene; below it, the two halls, side by side. In
  * JSON every scene has all figures. */
 #include "report.h"
 
 #include <stddef.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "scenarios.h"
+
+#define LINE_WIDTH 80
 
 struct figure {
     const char *json, *title;
@@ -42,11 +45,11 @@ static unsigned long long value(const struct figure *f, const struct outcome *o)
     return *(const uint64_t *)(const void *)((const char *)o + f->offset);
 }
 
-static void print_row(FILE *out, const char *title, const char *happened,
-                      const char *expected, const char *verdict)
+/* What happened is on a line of its own: it can be long. */
+static void print_scene(FILE *out, const struct outcome *o)
 {
-    (void)fprintf(out, "%-27s%-52s%-29s%s\n", title, happened, expected,
-                  verdict);
+    (void)fprintf(out, "%-28s%-40s%12s\n  %.*s\n", o->title, o->expected,
+                  o->verdict, LINE_WIDTH - 2, o->happened);
 }
 
 static const struct outcome *find(const struct scenario *scenario,
@@ -58,6 +61,13 @@ static const struct outcome *find(const struct scenario *scenario,
     return NULL;
 }
 
+static const char words[] =
+    "  without, with: holds; the lock on a seat while its buyer chooses and "
+    "pays\n"
+    "  charged for a seat of another: charged, but somebody else has the seat\n"
+    "  told: what the buyers were told, beside what the database says\n"
+    "  guard: the fencing check in the transaction that sells\n";
+
 static void print_halls(FILE *out, const struct outcome *without,
                         const struct outcome *with)
 {
@@ -65,8 +75,8 @@ static void print_halls(FILE *out, const struct outcome *without,
     for (size_t f = 0; f < FIGURES; f++)
         (void)fprintf(out, "  %-38s%10llu%10llu\n", figures[f].title,
                       value(&figures[f], without), value(&figures[f], with));
-    (void)fprintf(out, "  %-38s%10.2f%10.2f\n", "seconds", without->seconds,
-                  with->seconds);
+    (void)fprintf(out, "  %-38s%10.2f%10.2f\n%s", "seconds", without->seconds,
+                  with->seconds, words);
 }
 
 void seats_table(FILE *out, const struct options *o,
@@ -77,64 +87,49 @@ void seats_table(FILE *out, const struct options *o,
 
     (void)fprintf(out,
                   "a seat is held for %llu ms; a hall of %llu seats, %llu "
-                  "buyers, %llu processes of %llu threads, %llu kills\n\n",
-                  (unsigned long long)o->hold_ms, (unsigned long long)o->seats,
-                  (unsigned long long)o->buyers,
-                  (unsigned long long)o->processes,
-                  (unsigned long long)o->threads, (unsigned long long)o->kills);
-    print_row(out, "scene", "what happened", "expected", "result");
-    for (size_t i = 0; i < count; i++)
-        print_row(out, outcomes[i].title, outcomes[i].happened,
-                  outcomes[i].expected, outcomes[i].verdict);
-    if (without != NULL && with != NULL)
-        print_halls(out, without, with);
-}
-
-/* Texts here are ours, or a reason that has no quotes to be trusted with. */
-static void print_text(FILE *out, const char *name, const char *text)
-{
-    (void)fprintf(out, "      \"%s\": \"", name);
-    for (; *text != '\0'; text++)
-        if (*text >= ' ' && *text != '"' && *text != '\\')
-            (void)fputc(*text, out);
-    (void)fprintf(out, "\",\n");
-}
-
-static void print_outcome(FILE *out, const struct outcome *o)
-{
-    (void)fprintf(out, "    {\n");
-    print_text(out, "scene", o->name);
-    print_text(out, "happened", o->happened);
-    print_text(out, "expected", o->expected);
-    print_text(out, "result", o->verdict);
-    (void)fprintf(out, "      \"showing\": %llu",
-                  (unsigned long long)o->showing);
-    for (size_t f = 0; f < FIGURES; f++)
-        (void)fprintf(out, ",\n      \"%s\": %llu", figures[f].json,
-                      value(&figures[f], o));
-    (void)fprintf(out, ",\n      \"seconds\": %.3f\n    }", o->seconds);
-}
-
-void seats_json(FILE *out, const struct options *o,
-                const struct outcome *outcomes, size_t count)
-{
-    bool is_good = true;
-
-    for (size_t i = 0; i < count; i++)
-        is_good &= outcomes[i].is_good;
-    (void)fprintf(out,
-                  "{\n  \"hold_ms\": %llu,\n  \"seats\": %llu,\n"
-                  "  \"buyers\": %llu,\n  \"processes\": %llu,\n"
-                  "  \"threads\": %llu,\n  \"kills\": %llu,\n"
-                  "  \"seed\": %llu,\n  \"held\": %s,\n  \"scenes\": [\n",
+                  "buyers,\n%llu processes of %llu threads, %llu "
+                  "kills\n\n%-28s%-40s%12s\n",
                   (unsigned long long)o->hold_ms, (unsigned long long)o->seats,
                   (unsigned long long)o->buyers,
                   (unsigned long long)o->processes,
                   (unsigned long long)o->threads, (unsigned long long)o->kills,
-                  (unsigned long long)o->seed, is_good ? "true" : "false");
+                  "scene", "expected", "result");
+    for (size_t i = 0; i < count; i++)
+        print_scene(out, &outcomes[i]);
+    if (without != NULL && with != NULL)
+        print_halls(out, without, with);
+}
+
+static json_t *outcome_json(const struct outcome *o)
+{
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:I}", "scene", o->name, "happened",
+                  o->happened, "expected", o->expected, "result", o->verdict,
+                  "showing", (json_int_t)o->showing);
+
+    for (size_t f = 0; f < FIGURES; f++)
+        json_object_set_new(object, figures[f].json,
+                            json_integer((json_int_t)value(&figures[f], o)));
+    json_object_set_new(object, "seconds", json_number(o->seconds, 3));
+    return object;
+}
+
+bool seats_json(FILE *out, const struct options *o,
+                const struct outcome *outcomes, size_t count)
+{
+    json_t *scenes = json_array();
+    bool is_good = true;
+
     for (size_t i = 0; i < count; i++) {
-        print_outcome(out, &outcomes[i]);
-        (void)fprintf(out, "%s\n", i + 1 < count ? "," : "");
+        is_good &= outcomes[i].is_good;
+        json_array_append_new(scenes, outcome_json(&outcomes[i]));
     }
-    (void)fprintf(out, "  ]\n}\n");
+    return json_write(
+        out,
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:o}", "hold_ms",
+                  (json_int_t)o->hold_ms, "seats", (json_int_t)o->seats,
+                  "buyers", (json_int_t)o->buyers, "processes",
+                  (json_int_t)o->processes, "threads", (json_int_t)o->threads,
+                  "kills", (json_int_t)o->kills, "seed", (json_int_t)o->seed,
+                  "held", (int)is_good, "scenes", scenes));
 }

@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     seats_table(stdout, &options, outcomes, SCENARIOS);
     name_failures(outcomes);
     if (json != NULL)
-        seats_json(json, &options, outcomes, SCENARIOS);
+        is_good &= seats_json(json, &options, outcomes, SCENARIOS);
     is_good &= cli_close_output(&cli, "json", json);
     mysql_library_end();
     return is_good ? EXIT_SUCCESS : EXIT_FAILURE;

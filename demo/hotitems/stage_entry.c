@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/redis.h"
 #include "stage_actions.h"
 
-#define TOOL_MS 4000
+#define TOOL_MS 2000 /* it, or Redis, answers by then */
 #define ID_DIGITS_MAX 19
 
 static bool is_id(const char *id)
@@ -61,33 +62,38 @@ static bool read_number(redisContext *redis, json_int_t *out)
     return is_number;
 }
 
-/* Under busy. */
-static void reply_plain(struct actions *a, enum stage_lane lane, uint64_t id,
-                        struct http_reply *reply)
+static bool read_key(redisContext *redis, enum stage_lane lane, uint64_t id,
+                     struct http_reply *reply)
 {
-    struct action_result refusal = {0};
     char key[ACTIONS_KEY_BYTES];
     json_int_t ttl_ms, size, lock_ms;
 
-    if (actions_redis(a, &refusal) == NULL) {
-        http_reply_error(reply, refusal.status, "%s", refusal.text);
-        return;
-    }
     actions_key(key, lane, id);
-    if (redisAppendCommand(a->redis, "PTTL %s", key) == REDIS_OK &&
-        redisAppendCommand(a->redis, "STRLEN %s", key) == REDIS_OK &&
-        redisAppendCommand(a->redis, "PTTL hotitems:setnx:lock:%llu",
-                           (unsigned long long)id) == REDIS_OK &&
-        read_number(a->redis, &ttl_ms) && read_number(a->redis, &size) &&
-        read_number(a->redis, &lock_ms)) {
-        http_reply_json(reply, 200,
-                        json_pack("{s:I,s:I,s:I}", "ttl_ms", ttl_ms, "size",
-                                  size, "lock_ms",
-                                  lane == LANE_SETNX ? lock_ms : -2));
-        return;
-    }
-    actions_drop_redis(a);
-    http_reply_error(reply, 502, "Redis does not answer as it should");
+    if (redisAppendCommand(redis, "PTTL %s", key) != REDIS_OK ||
+        redisAppendCommand(redis, "STRLEN %s", key) != REDIS_OK ||
+        redisAppendCommand(redis, "PTTL hotitems:setnx:lock:%llu",
+                           (unsigned long long)id) != REDIS_OK ||
+        !read_number(redis, &ttl_ms) || !read_number(redis, &size) ||
+        !read_number(redis, &lock_ms))
+        return false;
+    http_reply_json(reply, 200,
+                    json_pack("{s:I,s:I,s:I}", "ttl_ms", ttl_ms, "size", size,
+                              "lock_ms", lane == LANE_SETNX ? lock_ms : -2));
+    return true;
+}
+
+/* A connection of its own: the buttons' one is theirs while they last. */
+static void reply_plain(struct stage *stage, enum stage_lane lane, uint64_t id,
+                        struct http_reply *reply)
+{
+    char why[128] = "Redis does not answer as it should";
+    redisContext *redis =
+        demo_redis_open_within(stage->options.redis, TOOL_MS, why, sizeof(why));
+
+    if (redis == NULL || !read_key(redis, lane, id, reply))
+        http_reply_error(reply, 502, "%s", why);
+    if (redis != NULL)
+        redisFree(redis);
 }
 
 void entry_reply(struct stage *stage, const char *lane, const char *id,
@@ -102,12 +108,8 @@ void entry_reply(struct stage *stage, const char *lane, const char *id,
                          "give lane=none, setnx or snowshed, and id=NUMBER");
     } else if (number == LANE_SNOWSHED) {
         reply_decoded(stage, id, reply);
-    } else if (pthread_mutex_trylock(&stage->actions->busy) != 0) {
-        reply->retry_after_s = 1;
-        http_reply_error(reply, 503, "an action is under way");
     } else {
-        reply_plain(stage->actions, (enum stage_lane)number,
-                    strtoull(id, NULL, 10), reply);
-        (void)pthread_mutex_unlock(&stage->actions->busy);
+        reply_plain(stage, (enum stage_lane)number, strtoull(id, NULL, 10),
+                    reply);
     }
 }

@@ -17,7 +17,7 @@
 #define TICK_US 20000
 #define STREAM_BLOCK_BYTES 4096
 #define STREAM_BUFFER_BYTES 8192 /* the socket's */
-#define STREAMS_END_MS 5000 /* for clients that take their end */
+#define STREAMS_END_MS 5000      /* for clients that take their end */
 
 enum guest_state {
     ARRIVING,  /* its request is not complete; it begins like that */

@@ -21,8 +21,9 @@ static enum shed_freshness judge(const struct shed_cache *cache,
     uint64_t random =
         rule->refresh_after_ms > 0 ? shed_random_jitter() : UINT64_MAX;
 
-    return shed_freshness_judge(
-        rule, times, shed_session_server_ms(cache->client->session), random);
+    /* the clock was read for the age; where it is not known, that is 0 */
+    return shed_freshness_judge(rule, times, times->written_ms + value->age_ms,
+                                random);
 }
 
 static void hand_out_stale(struct shed_cache *cache, struct shed_value *value)

@@ -43,7 +43,7 @@ static const char help[] =
     "  --load-ms N      how long a query works, in ms (default 20)\n"
     "  --db-capacity N  queries that the database works on at a time; the others\n"
     "                   wait inside it (default 16; 0: no limit)\n"
-    "  --expiries N     how often the hot key expires in breakdown (default 100)\n"
+    "  --expiries N     how often the hot key expires in breakdown (default 50)\n"
     "  --keys N         number of items (default 10000, at most 100000)\n"
     "  --page N         items per call in avalanche (default 20)\n"
     "  --seconds N      length of penetration and of cold (default 3)\n"
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
     struct choice c = {.options = {.processes = 4,
                                    .threads = 50,
                                    .load_ms = 20,
-                                   .expiries = 100,
+                                   .expiries = 50,
                                    .keys = 10000,
                                    .page = 20,
                                    .seconds = 3,

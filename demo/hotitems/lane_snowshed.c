@@ -202,7 +202,8 @@ static void read_stats(struct lane *lane, struct lane_stats *out)
     out->queries = stats.loads_begun;
     out->queries_alive = difference(stats.loads_begun, stats.loads);
     out->waiting = difference(stats.misses, stats.misses_ended);
-    out->origin[LANE_REDIS] = stats.hits;
+    out->origin[LANE_REDIS] = difference(stats.hits, stats.stale);
+    out->origin[LANE_STALE] = stats.stale;
     out->origin[LANE_NEGATIVE] = stats.negative_hits;
     out->origin[LANE_LOAD] = stats.published;
     out->origin[LANE_WAITED] = stats.joins + stats.waits;

@@ -79,8 +79,8 @@ static void add_lane(struct text *t, const struct lane_stats *stats)
         stats->queries, stats->queries_alive);
     add(t, "\"waiting\":%" PRIu64 ",\"origins\":{", stats->waiting);
     for (size_t i = 0; i < LANE_ORIGINS; i++)
-        add(t, "%s\"%s\":%" PRIu64, i > 0 ? "," : "", lane_origin_name(i),
-            stats->origin[i]);
+        add(t, "%s\"%s\":%" PRIu64, i > 0 ? "," : "",
+            lane_origin_name((enum lane_origin)i), stats->origin[i]);
     add(t, "},");
 }
 

@@ -38,6 +38,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
+#include "cache/flight_load.h"
 
 /* A lease record outlives the longest load, by as much as it takes to publish
  * what was loaded. */
@@ -50,13 +51,12 @@
 struct shed_flights {
     /* set at creation */
     struct shed_client *client;
-    struct shed_source *source;
     struct shed_cache_options options;
     struct shed_counters *counters;
     struct shed_flight_policy policy;
     struct shed_flight_redis_settings settings;
+    struct shed_flight_load_settings loads;
     struct shed_table *table;
-    struct shed_timer *wake; /* wakes the source after a turn of the loop */
     struct shed_listener listener; /* of the cache's keys */
     char prefix[SHED_NAME_MAX_BYTES + 2];
     /* reactor thread only */
@@ -72,21 +72,15 @@ struct shed_flights {
 struct task {
     struct shed_waiters waiters;
     struct shed_flights *flights;
-    struct shed_post post; /* its start, or its load's end */
+    struct shed_post post; /* its start */
     struct shed_key key;   /* its redis points behind this struct */
     /* reactor thread only */
     struct shed_flight flight;
     struct shed_flight_redis exchange; /* with Redis */
+    struct shed_flight_load load;
     struct shed_timer *timer;
-    uint64_t load_request;
-    bool is_loading;
     bool is_behind; /* set at creation */
-    /* handed over with post */
-    struct shed_job job;
-    struct shed_loaded loaded;
 };
-
-static void drive(struct task *task, struct shed_flight_event event);
 
 /* ---------------------------------------------------------------- answers */
 
@@ -112,7 +106,7 @@ static void answer(struct task *task, enum shed_flight_answer what,
     if (what == SHED_ANSWER_ENTRY)
         value = task->exchange.entry;
     else if (what != SHED_ANSWER_FAILURE)
-        value = task->loaded.value;
+        value = task->load.loaded.value;
     if (what == SHED_ANSWER_LOADED)
         value->origin = SHED_ORIGIN_LOAD;
     caller = shed_table_take(task->flights->table, &task->waiters, upto);
@@ -122,115 +116,15 @@ static void answer(struct task *task, enum shed_flight_answer what,
     }
 }
 
-static void drop_loaded(struct task *task)
-{
-    shed_value_unref(task->loaded.value);
-    task->loaded.value = NULL;
-}
-
-/* ---------------------------------------------------------------- the load */
-
-static void count_load(struct shed_counters *c, const struct shed_loaded *l)
-{
-    if (l->batch_keys > 0) {
-        shed_count(&c->loads, 1);
-        shed_histogram_add(&c->load_us, l->cost_us);
-        shed_histogram_add(&c->batch_keys, l->batch_keys);
-    }
-    shed_count(&c->loaded_keys, 1);
-    if (l->value == NULL)
-        shed_count(&c->load_failures, 1);
-}
-
-static void tell_load(const struct task *task)
-{
-    const struct shed_loaded *l = &task->loaded;
-    bool has_failed = l->value == NULL;
-    const struct shed_event event = {
-        .kind = SHED_EVENT_LOAD_FINISHED,
-        .outcome = has_failed ? l->error.code : SHED_OK,
-        .name = task->flights->settings.name,
-        .key = task->exchange.user_key,
-        .duration_us = l->cost_us,
-        .reason = has_failed ? l->error.reason : NULL};
-
-    shed_events_tell_of(task->flights->client->events, &event,
-                        has_failed ? l->failed_keys : 1);
-}
-
-static void on_loaded(struct shed_post *post)
-{
-    struct task *task = shed_container_of(post, struct task, post);
-    struct shed_flight_event event = {.type = SHED_EV_LOADED,
-                                      .request = task->load_request};
-
-    task->is_loading = false;
-    count_load(task->flights->counters, &task->loaded);
-    tell_load(task);
-    if (task->loaded.value == NULL) {
-        event.type = SHED_EV_LOAD_FAILED;
-        task->exchange.error = task->loaded.error;
-    }
-    drive(task, event);
-}
-
-static void settle(struct shed_job *job, struct shed_loaded *loaded)
-{
-    struct task *task = shed_container_of(job, struct task, job);
-
-    task->loaded = *loaded;
-    task->post.run = on_loaded;
-    shed_reactor_post(task->flights->client->reactor, &task->post);
-}
-
-static void begin_load(struct shed_job *job, bool is_first)
-{
-    struct task *task = shed_container_of(job, struct task, job);
-
-    if (is_first)
-        shed_count(&task->flights->counters->loads_begun, 1);
-    atomic_store(&task->waiters.awaited, SHED_AWAITS_LOAD);
-}
-
-/* Returns: false if the source refused. */
-static bool start_load(struct task *task, uint64_t request)
-{
-    const struct shed_flights *fs = task->flights;
-
-    drop_loaded(task);
-    task->load_request = request;
-    task->job = (struct shed_job){
-        .key = task->key.redis + task->key.at,
-        .key_size = task->key.size,
-        .deadline_ms =
-            shed_deadline_ms(shed_now_ms(), fs->policy.load_timeout_ms),
-        .value_limit_bytes = (size_t)fs->options.value_limit_bytes,
-        .group = fs,
-        .settle = settle,
-        .begin = begin_load};
-    atomic_store(&task->waiters.awaited, SHED_AWAITS_QUEUE);
-    if (shed_source_queue(fs->source, &task->job, &task->exchange.error) !=
-        SHED_OK)
-        return false;
-    task->is_loading = true;
-    shed_timer_set(fs->wake, 0); /* with what else this turn brings */
-    return true;
-}
-
-static void wake_source(void *flights)
-{
-    shed_source_wake(((struct shed_flights *)flights)->source);
-}
-
 /* --------------------------------------------------------------- the drive */
 
 static void destroy(struct task *task)
 {
     struct shed_flights *fs = task->flights;
 
-    assert(!task->is_loading && !shed_flight_redis_is_busy(&task->exchange));
+    assert(!shed_flight_redis_is_busy(&task->exchange));
     shed_flight_redis_fini(&task->exchange);
-    drop_loaded(task);
+    shed_flight_load_fini(&task->load);
     shed_timer_destroy(task->timer);
     free(task);
     pthread_mutex_lock(&fs->mu);
@@ -265,7 +159,8 @@ static void perform(struct task *task, const struct shed_flight_act *act,
     case SHED_SEND_NOTHING:
         break;
     case SHED_SEND_LOAD:
-        if (!start_load(task, act->request))
+        if (!shed_flight_load_start(&task->load, act->request,
+                                    &task->exchange.error))
             *next = (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
                                                .request = act->request};
         break;
@@ -338,13 +233,22 @@ static void drive(struct task *task, struct shed_flight_event event)
                 (task->flight.state == SHED_FLIGHT_OVER && goes_on(task));
     }
     if (task->waiters.key == NULL &&
-        !shed_flight_redis_is_busy(&task->exchange) && !task->is_loading)
+        !shed_flight_redis_is_busy(&task->exchange) && !task->load.is_busy)
         destroy(task);
 }
 
 static void on_event(void *arg, struct shed_flight_event event)
 {
     drive(arg, event);
+}
+
+static void on_load(void *arg, struct shed_flight_event event)
+{
+    struct task *task = arg;
+
+    if (event.type == SHED_EV_LOAD_FAILED)
+        task->exchange.error = task->load.loaded.error;
+    drive(task, event);
 }
 
 static void on_timer(void *arg)
@@ -459,9 +363,14 @@ static struct task *create_task(struct shed_flights *fs,
         .refresh_key = {task->key.redis,
                         task->key.redis_size + SHED_ENTRY_REFRESH_SUFFIX_BYTES},
         .user_key = {task->key.redis + task->key.at, task->key.size},
-        .loaded = &task->loaded,
+        .loaded = &task->load.loaded,
         .on_event = on_event,
         .arg = task};
+    task->load = (struct shed_flight_load){.settings = &fs->loads,
+                                           .key = task->exchange.user_key,
+                                           .waiters = &task->waiters,
+                                           .on_event = on_load,
+                                           .arg = task};
     shed_entry_put_u64(task->exchange.number,
                        atomic_fetch_add(&fs->client->last_flight, 1) + 1);
     shed_flight_init(&task->flight, &fs->policy);
@@ -575,7 +484,12 @@ static void close_on_reactor(void *arg)
     struct shed_flights *fs = arg;
 
     shed_listeners_remove(fs->client->listeners, &fs->listener);
-    shed_timer_destroy(fs->wake);
+    shed_timer_destroy(fs->loads.wake);
+}
+
+static void wake_source(void *source)
+{
+    shed_source_wake(source);
 }
 
 static enum shed_code open_parts(struct shed_flights *fs,
@@ -590,8 +504,9 @@ static enum shed_code open_parts(struct shed_flights *fs,
         goto fail_mutex;
     }
     fs->table = shed_table_create();
-    fs->wake = shed_timer_create(fs->client->reactor, wake_source, fs);
-    if (fs->table == NULL || fs->wake == NULL) {
+    fs->loads.wake =
+        shed_timer_create(fs->client->reactor, wake_source, fs->loads.source);
+    if (fs->table == NULL || fs->loads.wake == NULL) {
         o.code = shed_fail_nomem(err, "a cache");
         goto fail;
     }
@@ -599,7 +514,7 @@ static enum shed_code open_parts(struct shed_flights *fs,
     if (o.code == SHED_OK)
         return SHED_OK;
 fail:
-    shed_timer_destroy(fs->wake);
+    shed_timer_destroy(fs->loads.wake);
     shed_table_destroy(fs->table);
     pthread_cond_destroy(&fs->idle);
 fail_mutex:
@@ -619,7 +534,6 @@ enum shed_code shed_flights_create(
     if (fs == NULL)
         return shed_fail_nomem(err, "a cache");
     fs->client = client;
-    fs->source = source;
     fs->options = *options;
     fs->counters = counters;
     fs->policy = (struct shed_flight_policy){
@@ -640,6 +554,14 @@ enum shed_code shed_flights_create(
     shed_flight_redis_settings_init(&fs->settings, fs->policy.load_timeout_ms +
                                                        options->lease_ms +
                                                        RECORD_MARGIN_MS);
+    fs->loads = (struct shed_flight_load_settings){
+        .reactor = client->reactor,
+        .source = source,
+        .counters = counters,
+        .events = client->events,
+        .name = fs->settings.name,
+        .timeout_ms = fs->policy.load_timeout_ms,
+        .value_limit_bytes = (size_t)options->value_limit_bytes};
     fs->listener = (struct shed_listener){.key = fs->prefix,
                                           .key_size = strlen(fs->prefix),
                                           .is_prefix = true,

@@ -254,7 +254,7 @@ int cli_top(struct cli_call *call)
     cli_check_cache(call, call->words[0]);
     t.redis = cli_redis_open(call, NULL);
     learn_policy(&t);
-    t.room = 2 * CANDIDATES;
+    t.room = 2 * (size_t)CANDIDATES;
     t.keys = cli_alloc(t.room, sizeof(*t.keys));
     walk_keys(&t);
     if (!t.has_frequency && t.count > 0)

@@ -1,0 +1,107 @@
+/* A flight's load: the job, and what is counted and told of it. */
+#include "cache/flight_load.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/value.h"
+
+static void count(struct shed_counters *c, const struct shed_loaded *l)
+{
+    if (l->batch_keys > 0) {
+        shed_count(&c->loads, 1);
+        shed_histogram_add(&c->load_us, l->cost_us);
+        shed_histogram_add(&c->batch_keys, l->batch_keys);
+    }
+    shed_count(&c->loaded_keys, 1);
+    if (l->value == NULL)
+        shed_count(&c->load_failures, 1);
+}
+
+static void tell(const struct shed_flight_load *load)
+{
+    const struct shed_loaded *l = &load->loaded;
+    bool has_failed = l->value == NULL;
+    const struct shed_event event = {
+        .kind = SHED_EVENT_LOAD_FINISHED,
+        .outcome = has_failed ? l->error.code : SHED_OK,
+        .name = load->settings->name,
+        .key = load->key,
+        .duration_us = l->cost_us,
+        .reason = has_failed ? l->error.reason : NULL};
+
+    shed_events_tell_of(load->settings->events, &event,
+                        has_failed ? l->failed_keys : 1);
+}
+
+static void on_loaded(struct shed_post *post)
+{
+    struct shed_flight_load *load =
+        shed_container_of(post, struct shed_flight_load, post);
+
+    load->is_busy = false;
+    count(load->settings->counters, &load->loaded);
+    tell(load);
+    load->on_event(load->arg,
+                   (struct shed_flight_event){.type = load->loaded.value != NULL
+                                                          ? SHED_EV_LOADED
+                                                          : SHED_EV_LOAD_FAILED,
+                                              .request = load->request});
+}
+
+static void settle(struct shed_job *job, struct shed_loaded *loaded)
+{
+    struct shed_flight_load *load =
+        shed_container_of(job, struct shed_flight_load, job);
+
+    load->loaded = *loaded;
+    load->post.run = on_loaded;
+    shed_reactor_post(load->settings->reactor, &load->post);
+}
+
+static void begin(struct shed_job *job, bool is_first)
+{
+    struct shed_flight_load *load =
+        shed_container_of(job, struct shed_flight_load, job);
+
+    if (is_first)
+        shed_count(&load->settings->counters->loads_begun, 1);
+    atomic_store(&load->waiters->awaited, SHED_AWAITS_LOAD);
+}
+
+static void drop(struct shed_flight_load *load)
+{
+    shed_value_unref(load->loaded.value);
+    load->loaded.value = NULL;
+}
+
+bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
+                            struct shed_error *err)
+{
+    const struct shed_flight_load_settings *s = load->settings;
+
+    assert(!load->is_busy);
+    drop(load);
+    load->request = request;
+    load->job = (struct shed_job){
+        .key = load->key.data,
+        .key_size = load->key.size,
+        .deadline_ms = shed_deadline_ms(shed_now_ms(), s->timeout_ms),
+        .value_limit_bytes = s->value_limit_bytes,
+        .group = s,
+        .settle = settle,
+        .begin = begin};
+    atomic_store(&load->waiters->awaited, SHED_AWAITS_QUEUE);
+    if (shed_source_queue(s->source, &load->job, err) != SHED_OK)
+        return false;
+    load->is_busy = true;
+    shed_timer_set(s->wake, 0); /* with what else this turn brings */
+    return true;
+}
+
+void shed_flight_load_fini(struct shed_flight_load *load)
+{
+    assert(!load->is_busy);
+    drop(load);
+}

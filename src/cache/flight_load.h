@@ -1,0 +1,57 @@
+/*
+ * A flight's load: one key, of which the source makes a job, and whose end
+ * becomes an event of the machine. Reactor thread only.
+ */
+#ifndef SHED_FLIGHT_LOAD_H
+#define SHED_FLIGHT_LOAD_H
+
+#include <stdbool.h>
+
+#include <snowshed/snowshed.h>
+
+#include "base/stats.h"
+#include "cache/flight.h"
+#include "cache/load.h"
+#include "cache/table.h"
+#include "client/events.h"
+#include "redis/reactor.h"
+
+/* What all flights of a cache have in common. */
+struct shed_flight_load_settings {
+    struct shed_reactor *reactor;
+    struct shed_source *source;
+    struct shed_timer *wake; /* wakes the source after a turn of the loop */
+    struct shed_counters *counters;
+    struct shed_events *events;
+    struct shed_bytes name; /* of the cache */
+    uint64_t timeout_ms;
+    size_t value_limit_bytes;
+};
+
+struct shed_flight_load {
+    /* set by the flight's owner; the rest begins as zero */
+    const struct shed_flight_load_settings *settings;
+    struct shed_bytes key; /* as its callers know it */
+    struct shed_waiters *waiters;
+    void (*on_event)(void *arg, struct shed_flight_event event);
+    void *arg;
+    /* for the owner to read, with an event; kept until the next start */
+    struct shed_loaded loaded;
+    /* its own */
+    struct shed_job job;
+    struct shed_post post;
+    uint64_t request;
+    bool is_busy;
+};
+
+/* Queue the load; the source is woken after everything else of this turn of the
+ * loop. Its end becomes an event with the number of the request, never before
+ * the return.
+ * Returns: false if the source refused, as err says. */
+bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
+                            struct shed_error *err);
+
+/* It must not be under way. */
+void shed_flight_load_fini(struct shed_flight_load *load);
+
+#endif

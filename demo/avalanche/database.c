@@ -157,10 +157,12 @@ uint64_t database_queries(struct database *db)
     return show(db, "SHOW GLOBAL STATUS LIKE 'Com_select'") / 2;
 }
 
-uint64_t database_room(struct database *db)
+uint64_t database_connections_max(struct database *db)
 {
-    uint64_t most = show(db, "SHOW GLOBAL VARIABLES LIKE 'max_connections'");
-    uint64_t taken = show(db, "SHOW GLOBAL STATUS LIKE 'Threads_connected'");
+    return show(db, "SHOW GLOBAL VARIABLES LIKE 'max_connections'");
+}
 
-    return most > taken ? most - taken : 0;
+uint64_t database_connections(struct database *db)
+{
+    return show(db, "SHOW GLOBAL STATUS LIKE 'Threads_connected'");
 }

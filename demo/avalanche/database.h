@@ -30,7 +30,8 @@ bool database_load(struct database *db, struct record *record,
 /* How many queries the server has begun, of all its clients. */
 uint64_t database_queries(struct database *db);
 
-/* Returns how many connections the server has room for, besides this one. */
-uint64_t database_room(struct database *db);
+/* Returns how many connections the server allows, and how many are open. */
+uint64_t database_connections_max(struct database *db);
+uint64_t database_connections(struct database *db);
 
 #endif

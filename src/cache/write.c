@@ -129,21 +129,30 @@ static void tell_invalidated(struct shed_cache *cache, struct shed_bytes key)
     shed_events_tell(cache->client->events, &event);
 }
 
-enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
-                               uint64_t timeout_ms, struct shed_error *err)
+/* Call a script that wants nothing but the two keys. */
+static enum shed_code write_keys(struct shed_cache *cache,
+                                 enum shed_script script, struct shed_bytes key,
+                                 uint64_t timeout_ms, struct shed_error *err)
 {
     char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
     struct shed_named_key named;
     struct shed_args args;
+
+    shed_cache_name_key(cache, key, &named);
+    shed_script_begin(&args, script, "2");
+    add_keys(&args, &named, refresh);
+    return write_entry(cache, script, &args, &named,
+                       shed_cache_deadline_ms(cache, timeout_ms), err);
+}
+
+enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
+                               uint64_t timeout_ms, struct shed_error *err)
+{
     enum shed_code code = check_write(cache, key, timeout_ms, err);
 
     if (code != SHED_OK)
         return code;
-    shed_cache_name_key(cache, key, &named);
-    shed_script_begin(&args, SHED_SCRIPT_INVALIDATE, "2");
-    add_keys(&args, &named, refresh);
-    code = write_entry(cache, SHED_SCRIPT_INVALIDATE, &args, &named,
-                       shed_cache_deadline_ms(cache, timeout_ms), err);
+    code = write_keys(cache, SHED_SCRIPT_INVALIDATE, key, timeout_ms, err);
     if (code == SHED_OK)
         tell_invalidated(cache, key);
     else
@@ -154,18 +163,11 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
 enum shed_code shed_expire(struct shed_cache *cache, struct shed_bytes key,
                            uint64_t timeout_ms, struct shed_error *err)
 {
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
-    struct shed_named_key named;
-    struct shed_args args;
     enum shed_code code = check_write(cache, key, timeout_ms, err);
 
     if (code != SHED_OK)
         return code;
-    shed_cache_name_key(cache, key, &named);
-    shed_script_begin(&args, SHED_SCRIPT_EXPIRE, "2");
-    add_keys(&args, &named, refresh);
-    return write_entry(cache, SHED_SCRIPT_EXPIRE, &args, &named,
-                       shed_cache_deadline_ms(cache, timeout_ms), err);
+    return write_keys(cache, SHED_SCRIPT_EXPIRE, key, timeout_ms, err);
 }
 
 /* ---------------------------------------------------------- invalidate_many */

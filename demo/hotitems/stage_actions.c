@@ -175,14 +175,17 @@ uint64_t actions_hottest(struct stage *stage)
     return hottest;
 }
 
-struct instance *actions_instance_locked(struct stage *stage,
-                                         enum stage_lane lane)
+uint16_t actions_port(struct stage *stage, enum stage_lane lane)
 {
-    for (size_t i = 0; i < stage->instances; i++)
+    uint16_t port = 0;
+
+    stage_lock(stage);
+    for (size_t i = 0; i < stage->instances && port == 0; i++)
         if (stage->instance[i].lane == lane &&
             stage->instance[i].state == INSTANCE_UP)
-            return &stage->instance[i];
-    return NULL;
+            port = stage->instance[i].port;
+    stage_unlock(stage);
+    return port;
 }
 
 /* -------------------------------------------------------------- buttons */
@@ -368,7 +371,7 @@ json_t *actions_json(struct stage *stage)
     return list;
 }
 
-/* Some take a second; whoever presses another one meanwhile waits for them. */
+/* Some take a second; another button that is pressed meanwhile waits. */
 static bool lock_busy(struct actions *a)
 {
     struct timespec until;

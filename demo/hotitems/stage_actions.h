@@ -50,9 +50,8 @@ void actions_key(char key[ACTIONS_KEY_BYTES], enum stage_lane lane,
 /* The most wanted item, by all instances' counts. */
 uint64_t actions_hottest(struct stage *stage);
 
-/* An instance of a lane that is up; NULL without one. */
-struct instance *actions_instance_locked(struct stage *stage,
-                                         enum stage_lane lane);
+/* The port of an instance of a lane that is up; 0 without one. Any thread. */
+uint16_t actions_port(struct stage *stage, enum stage_lane lane);
 
 /* Make the item's entries end now, in all lanes at once. */
 bool actions_expire(struct actions *a, uint64_t item,

@@ -187,18 +187,6 @@ static void *change_lane(void *user)
     return NULL;
 }
 
-static uint16_t port_of(struct stage *stage, enum stage_lane lane)
-{
-    struct instance *it;
-    uint16_t port;
-
-    stage_lock(stage);
-    it = actions_instance_locked(stage, lane);
-    port = it != NULL ? it->port : 0;
-    stage_unlock(stage);
-    return port;
-}
-
 /* All lanes have one table, so each is told of the same change. Returns 200 if
  * one has made it: another may have made it, too, and failed to read the item
  * again. Else the status of one. */
@@ -210,7 +198,7 @@ static int change_lanes(struct actions *a, const struct watch *like)
     for (int i = 0; i < STAGE_LANES; i++) {
         change[i] = (struct change){.watch = *like};
         change[i].watch.lane = (enum stage_lane)i;
-        change[i].port = port_of(a->stage, (enum stage_lane)i);
+        change[i].port = actions_port(a->stage, (enum stage_lane)i);
         change[i].is_started = pthread_create(&change[i].thread, NULL,
                                               change_lane, &change[i]) == 0;
     }
@@ -227,7 +215,7 @@ void action_change_price(struct actions *a, struct action_result *result)
 {
     struct watch like = {.a = a, .item = actions_hottest(a->stage)};
     uint64_t time_ms;
-    int64_t old = read_price(port_of(a->stage, LANE_SNOWSHED), like.item);
+    int64_t old = read_price(actions_port(a->stage, LANE_SNOWSHED), like.item);
     int status;
 
     if (old == -1) {

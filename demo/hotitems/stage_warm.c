@@ -14,18 +14,6 @@
 #define PAGE_MS 10000
 #define PATH_BYTES (32 + PAGE_ITEMS * 8)
 
-static uint16_t port_of(struct stage *stage, enum stage_lane lane)
-{
-    struct instance *it;
-    uint16_t port;
-
-    stage_lock(stage);
-    it = actions_instance_locked(stage, lane);
-    port = it != NULL ? it->port : 0;
-    stage_unlock(stage);
-    return port;
-}
-
 /* What fails here is loaded when a client asks for it. */
 static void ask_for_page(uint16_t port, uint64_t first, uint64_t last)
 {
@@ -42,7 +30,7 @@ static void ask_for_page(uint16_t port, uint64_t first, uint64_t last)
 static void warm_lane(struct stage *stage, enum stage_lane lane)
 {
     uint64_t items = stage->options.items;
-    uint16_t port = port_of(stage, lane);
+    uint16_t port = actions_port(stage, lane);
 
     for (uint64_t first = 1; first <= items && !stage_is_ending(stage);
          first += PAGE_ITEMS) {

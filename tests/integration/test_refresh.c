@@ -77,6 +77,17 @@ static void set_failing(bool is_failing)
     pthread_mutex_unlock(&fixture.table.mu);
 }
 
+/* With a refresh of k under way, until the table is released. */
+static void up_refreshing(void)
+{
+    up(AGEING_DUE_MS, 0, 0);
+    age("t:{k}", AGEING_DUE_MS);
+    table_hold(&fixture.table);
+    do
+        expect_text(fixture.cache, "k", "k@1");
+    while (table_running(&fixture.table) == 0);
+}
+
 /* ------------------------------------------------------ behind the callers */
 
 START_TEST(a_row_that_is_due_is_loaded_behind_its_callers)
@@ -181,12 +192,7 @@ START_TEST(while_another_refreshes_a_client_asks_redis_once_and_not_per_hit)
     uint64_t start_ms;
     long long asked;
 
-    up(AGEING_DUE_MS, 0, 0);
-    age("t:{k}", AGEING_DUE_MS);
-    table_hold(&fixture.table);
-    do
-        expect_text(fixture.cache, "k", "k@1");
-    while (table_running(&fixture.table) == 0);
+    up_refreshing();
     peer_open(&peer, &fixture);
     WAIT_FOR(knows_the_clock(peer.cache));
     asked = server_calls(&fixture.server, "evalsha");
@@ -208,12 +214,7 @@ START_TEST(closing_a_cache_does_not_wait_for_the_refresh_of_another)
     struct peer peer;
     long long asked;
 
-    up(AGEING_DUE_MS, 0, 0);
-    age("t:{k}", AGEING_DUE_MS);
-    table_hold(&fixture.table);
-    do
-        expect_text(fixture.cache, "k", "k@1");
-    while (table_running(&fixture.table) == 0);
+    up_refreshing();
     peer_open(&peer, &fixture);
     WAIT_FOR(knows_the_clock(peer.cache));
     asked = server_calls(&fixture.server, "evalsha");

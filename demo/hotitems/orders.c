@@ -292,8 +292,8 @@ static void count_sale(struct service *s, const struct sale *sale)
     s->metrics.pieces += sale->order.quantity;
 }
 
-/* After each outcome with which pieces may have gone: whoever placed the order
- * that is repeated may have died between its COMMIT and its invalidation. */
+/* After each outcome that may have taken pieces: the instance that placed the
+ * repeated order may have died between its COMMIT and its invalidation. */
 static void show_sale(struct service *s, const struct http_request *request,
                       const struct sale *sale)
 {

@@ -22,7 +22,7 @@ shed_look_at(struct shed_cache *cache, const struct shed_key *key,
              struct shed_look *out, struct shed_error *err);
 
 /* After the slow path has ended with code: hand the old value to *out if it may
- * stand in, else give it up. Returns: the code of the call. */
+ * be given out instead, else release it. Returns: the code of the call. */
 SHED_MUST_CHECK enum shed_code shed_look_fall_back(struct shed_cache *cache,
                                                    struct shed_look *look,
                                                    enum shed_code code,

@@ -173,7 +173,7 @@ END_TEST
 
 /* ------------------------------------------------------------------ XFetch */
 
-/* The random number that stands for u. */
+/* The random number from which freshness.c makes u. */
 static uint64_t random_of(double u)
 {
     return u >= 1 ? UINT64_MAX : (uint64_t)ldexp(u, 64);

@@ -7,13 +7,14 @@
 #include <inttypes.h>
 #include <mysql.h>
 #include <mysqld_error.h>
-#include <pthread.h>
 #include <snowshed/mysql.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "wait.h"
 
 enum statement {
     CHANGE_ITEM,
@@ -135,7 +136,6 @@ struct db *db_open(const char *uri, unsigned connections_max,
                    uint64_t timeout_ms, char *why, size_t size)
 {
     struct db *db = calloc(1, sizeof(*db));
-    pthread_condattr_t attr;
 
     if (db == NULL || (db->uri = strdup(uri)) == NULL) {
         (void)snprintf(why, size, "out of memory");
@@ -147,11 +147,7 @@ struct db *db_open(const char *uri, unsigned connections_max,
                    "SET SESSION innodb_lock_wait_timeout = %" PRIu64
                    ", lock_wait_timeout = %" PRIu64,
                    (timeout_ms + 999) / 1000, (timeout_ms + 999) / 1000);
-    (void)pthread_mutex_init(&db->mu, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&db->given_back, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    wait_init(&db->mu, &db->given_back);
     return db;
 }
 
@@ -178,14 +174,11 @@ void db_close(struct db *db)
 static bool reserve(struct db *db, uint64_t deadline_ms,
                     struct db_session **out)
 {
-    struct timespec until = {(time_t)(deadline_ms / 1000),
-                             (long)(deadline_ms % 1000) * 1000000};
-    bool has_place;
-    int status = 0;
+    bool is_in_time = true, has_place;
 
     (void)pthread_mutex_lock(&db->mu);
-    while (db->idle == NULL && db->open == db->connections_max && status == 0)
-        status = pthread_cond_timedwait(&db->given_back, &db->mu, &until);
+    while (db->idle == NULL && db->open == db->connections_max && is_in_time)
+        is_in_time = wait_until(&db->given_back, &db->mu, deadline_ms);
     *out = db->idle;
     has_place = *out != NULL || db->open < db->connections_max;
     if (*out != NULL)

@@ -3,11 +3,11 @@
 
 #include <assert.h>
 #include <microhttpd.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "wait.h"
 
 /* A proxy or a client that hears nothing for long may close the connection. */
 #define KEEP_ALIVE_MS 1000
@@ -37,15 +37,10 @@ struct listener {
 struct events *events_new(void)
 {
     struct events *e = calloc(1, sizeof(*e));
-    pthread_condattr_t attr;
 
     if (e == NULL)
         return NULL;
-    (void)pthread_mutex_init(&e->mu, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&e->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    wait_init(&e->mu, &e->changed);
     return e;
 }
 
@@ -103,14 +98,12 @@ static bool next_text(struct listener *l)
 {
     struct events *e = l->events;
     uint64_t until_ms = http_now_ms() + KEEP_ALIVE_MS;
-    struct timespec until = {(time_t)(until_ms / 1000),
-                             (long)(until_ms % 1000) * 1000000};
-    int status = 0;
+    bool is_in_time = true;
     bool is_over;
 
     (void)pthread_mutex_lock(&e->mu);
-    while (!e->is_over && e->number == l->seen && status == 0)
-        status = pthread_cond_timedwait(&e->changed, &e->mu, &until);
+    while (!e->is_over && e->number == l->seen && is_in_time)
+        is_in_time = wait_until(&e->changed, &e->mu, until_ms);
     is_over = e->is_over;
     if (e->number != l->seen)
         send_text(l, e->text, e->size);

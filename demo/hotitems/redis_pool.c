@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "common/redis.h"
 #include "http.h"
+#include "wait.h"
 
 struct redis_pool {
     /* set at creation */
@@ -40,17 +40,12 @@ struct redis_pool *redis_pool_new(const char *uri, size_t connections_max)
 {
     struct redis_pool *pool =
         calloc(1, sizeof(*pool) + connections_max * sizeof(pool->idle[0]));
-    pthread_condattr_t attr;
 
     if (pool == NULL)
         return NULL;
     pool->uri = uri;
     pool->connections_max = connections_max;
-    (void)pthread_mutex_init(&pool->mu, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&pool->given_back, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    wait_init(&pool->mu, &pool->given_back);
     return pool;
 }
 
@@ -72,16 +67,14 @@ void redis_pool_free(struct redis_pool *pool)
 static enum shed_code reserve(struct redis_pool *pool, uint64_t deadline_ms,
                               redisContext **out, struct shed_error *err)
 {
-    struct timespec until = {(time_t)(deadline_ms / 1000),
-                             (long)(deadline_ms % 1000) * 1000000};
     enum shed_code code = SHED_OK;
-    int status = 0;
+    bool is_in_time = true;
 
     *out = NULL;
     (void)pthread_mutex_lock(&pool->mu);
     while (pool->idle_count == 0 && pool->open == pool->connections_max &&
-           status == 0)
-        status = pthread_cond_timedwait(&pool->given_back, &pool->mu, &until);
+           is_in_time)
+        is_in_time = wait_until(&pool->given_back, &pool->mu, deadline_ms);
     if (pool->idle_count > 0)
         *out = pool->idle[--pool->idle_count];
     else if (pool->open < pool->connections_max)

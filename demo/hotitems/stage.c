@@ -17,6 +17,7 @@
 
 #include "common/cli.h"
 #include "common/place.h"
+#include "wait.h"
 
 #define TICK_MS 100
 #define REDIS_STOP_MS 5000
@@ -87,12 +88,10 @@ void stage_wake(struct stage *stage)
 bool stage_wait_locked(struct stage *stage, uint64_t until_ms)
 {
     uint64_t now_ms = http_now_ms();
-    struct timespec until = {(time_t)(until_ms / 1000),
-                             (long)(until_ms % 1000) * 1000000};
 
     if (now_ms >= until_ms)
         return false;
-    (void)pthread_cond_timedwait(&stage->changed, &stage->mu, &until);
+    (void)wait_until(&stage->changed, &stage->mu, until_ms);
     return true;
 }
 
@@ -224,13 +223,7 @@ static bool serve(struct stage *stage, char *why, size_t size)
 
 static void init_sync(struct stage *stage)
 {
-    pthread_condattr_t attributes;
-
-    (void)pthread_mutex_init(&stage->mu, NULL);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&stage->changed, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
+    wait_init(&stage->mu, &stage->changed);
 }
 
 static bool open_stage(struct stage *stage, char *why, size_t size)

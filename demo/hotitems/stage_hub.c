@@ -2,13 +2,14 @@
  * often. */
 #include "stage_hub.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "wait.h"
 
 #define RING 128
 #define MARKS 50
@@ -50,15 +51,10 @@ uint64_t hub_time_ms(void)
 struct hub *hub_new(void)
 {
     struct hub *hub = calloc(1, sizeof(*hub));
-    pthread_condattr_t attr;
 
     if (hub == NULL)
         return NULL;
-    (void)pthread_mutex_init(&hub->mu, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&hub->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    wait_init(&hub->mu, &hub->changed);
     return hub;
 }
 
@@ -175,12 +171,10 @@ static char *join_marks_locked(const struct hub *hub)
 static bool wait_locked(struct hub *hub, uint64_t next)
 {
     uint64_t until_ms = http_now_ms() + KEEP_ALIVE_MS;
-    struct timespec until = {(time_t)(until_ms / 1000),
-                             (long)(until_ms % 1000) * 1000000};
-    int status = 0;
+    bool is_in_time = true;
 
-    while (!hub->is_over && hub->next == next && status == 0)
-        status = pthread_cond_timedwait(&hub->changed, &hub->mu, &until);
+    while (!hub->is_over && hub->next == next && is_in_time)
+        is_in_time = wait_until(&hub->changed, &hub->mu, until_ms);
     return hub->next != next;
 }
 

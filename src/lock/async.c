@@ -1,7 +1,7 @@
 /*
  * The calls that do not block. Their requests always go to the engine, which
- * answers each exactly once on its thread; none goes over a link, because that
- * is I/O in the caller's thread.
+ * answers each exactly once on its thread. None of them uses a link, because
+ * that would be I/O in the caller's thread.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -88,8 +88,8 @@ size_t shed_lock_cancel(struct shed_lock *l, const void *user)
                : 0;
 }
 
-/* Leave the hold, and have the engine release it if that was the last time. One
- * that is being closed keeps the hold, which is released then. */
+/* Leave the hold, and have the engine release it if this was the last entry. If
+ * the lock is being closed the hold stays, and closing releases it. */
 static enum shed_code leave(struct async_request *a,
                             const struct shed_owner *self,
                             struct shed_error *err)

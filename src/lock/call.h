@@ -13,7 +13,7 @@ enum shed_code shed_lock_check(const struct shed_lock *lock,
 enum shed_code shed_lock_check_wait(uint64_t wait_ms, struct shed_error *err);
 
 /* Fill in an acquire's request. owner NULL: the process.
- * Returns: SHED_OK; SHED_EBUSY (no random numbers to be had). */
+ * Returns: SHED_OK; SHED_EBUSY (no random numbers are available). */
 enum shed_code shed_lock_begin_request(struct shed_lock *lock,
                                        struct shed_lock_request *request,
                                        struct shed_owner *owner,
@@ -24,15 +24,15 @@ enum shed_code shed_lock_begin_request(struct shed_lock *lock,
 void shed_lock_count_acquire(struct shed_lock *lock,
                              const struct shed_lock_request *request);
 
-/* A hold that its owner has left: what is to be released, and how long it
- * lasted. */
+/* A hold that its owner has left: what to release, and how long it lasted. */
 struct shed_left {
     struct shed_hold hold;
     uint64_t held_us;
 };
 
-/* Under mu. Leave the hold of self, or of the process, once; *code says why
- * not. Returns: true if that was the last time, and *left is set. */
+/* Under mu. Leave the hold of self, or of the process, once. Returns: true if
+ * this was the last entry; *left is set then. Otherwise *code says how it
+ * ended. */
 bool shed_lock_leave_locked(struct shed_lock *lock,
                             const struct shed_owner *self,
                             struct shed_left *left, enum shed_code *code,

@@ -1,34 +1,33 @@
 /*
  * The engine. Its invariants: the machine is stepped on the home reactor only,
- * under mu; what an act says is carried out after mu is released, in the order
- * of its fields; nothing is touched after the closer was told.
+ * under mu; an act is carried out after mu is released, in the order of its
+ * fields; nothing is touched after the closer has been told.
  *
  * Design notes
  *
- * Three kinds of threads meet here. Callers add requests, and change the hold
- * in the short way; they do so under mu, between two steps, and post to the
- * home reactor if the machine says that it must look (is_posted: one post is
- * enough for all of them). The home reactor makes the steps. The reactors of a
- * quorum's other clients only run exchanges, and post what came of them
- * (server.c).
+ * Three kinds of threads meet here. Callers add requests, and on the short way
+ * they change the hold. They do both under mu, between two steps, and post to
+ * the home reactor if the machine needs a step (is_posted: one post serves all
+ * of them). The home reactor makes the steps. The reactors of a quorum's other
+ * clients only run exchanges and post the results (server.c).
  *
  * A step decides, and perform() acts. Between the two mu is free, so a caller
- * may have changed the machine already when a question is sent. That does no
- * harm: the question is in its voter, which is the reactor's until it is
- * answered; what the caller did is seen in the next step; and a request in the
- * act has left its queue, so that neither a cancel nor another step finds it.
+ * may change the machine before a question is sent. That does no harm: the
+ * question is in its voter, which belongs to the reactor until the answer
+ * comes; the next step sees what the caller did; and a request in the act has
+ * left its queue, so neither a cancel nor another step finds it.
  *
- * A callback may call any function of the lock that does not block. These take
- * mu and post, and never step: so a step cannot be entered twice, and the list
- * of answered requests is nobody else's while it is walked. The link to the
- * next is read before done is called, because done gives the request back to
- * its owner.
+ * A callback may call any function of the lock that does not block. Such
+ * functions take mu and post; they never step. So a step is never re-entered,
+ * and nobody else touches the list of answered requests during the walk. The
+ * pointer to the next request is read before done is called, because done gives
+ * the request back to its owner.
  *
- * The closer waits at a latch on its stack. It is counted down last, after all
- * callbacks, because the lock may be freed as soon as it is. What still comes
- * to the machine then, a timer or an event of a session that was posted before,
- * finds it CLOSED: destroying the timer and removing the listeners run on the
- * reactors afterwards, and so behind it.
+ * The closer waits at a latch on its stack. The latch is counted down last,
+ * after all callbacks, because the lock may be freed right after that. A timer
+ * or a session event that was posted earlier can still reach the machine, and
+ * finds it CLOSED: the timer is destroyed and the listeners are removed by
+ * later posts.
  */
 #include "lock/engine.h"
 
@@ -61,7 +60,7 @@ static void tell_counted_locked(const struct shed_lock *l,
     if (c->lost > 0)
         shed_lock_tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, l->held_us,
                        l->machine.lost_reason.reason);
-    if (c->released > 0) /* by closing; a call tells by itself */
+    if (c->released > 0) /* by closing; a call reports its own */
         shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, SHED_OK, l->held_us, NULL);
     if (c->takeovers > 0)
         shed_lock_tell(l, SHED_EVENT_LOCK_TAKEN_OVER, SHED_OK, 0,
@@ -119,8 +118,7 @@ void shed_lock_count_release(struct shed_lock *l, enum shed_code code,
         code == SHED_ELOST ? "it was gone when it was released" : NULL);
 }
 
-/* ---------------------------------------------------------------- the facts
- */
+/* ---------------------------------------------------------------- the facts */
 
 bool shed_lock_is_settled(const struct shed_lock *l)
 {
@@ -145,8 +143,7 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
     return false;
 }
 
-/* ----------------------------------------------------------------- the acts
- */
+/* ----------------------------------------------------------------- the acts */
 
 static void set_timer(struct shed_lock *l, uint64_t at_ms)
 {
@@ -329,7 +326,7 @@ void shed_lock_engine_close(struct shed_lock *l)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
 
-    /* it would wait for itself */
+    /* this thread would wait for itself */
     assert(!shed_reactor_is_current(l->home->reactor));
     pthread_mutex_lock(&l->mu);
     l->closing = &latch;

@@ -1,6 +1,6 @@
 /*
- * The engine of a lock: on the home reactor it steps the lock's machine,
- * carries out what that says, and calls back.
+ * The engine of a lock: it steps the lock's machine on the home reactor,
+ * carries out the acts, and calls back.
  */
 #ifndef SHED_LOCK_ENGINE_H
 #define SHED_LOCK_ENGINE_H
@@ -28,12 +28,13 @@ struct shed_lock {
     pthread_mutex_t mu;
     /* under mu */
     struct shed_lock_machine machine;
-    uint64_t counted_generation; /* of the last hold that was seen to begin */
-    uint64_t held_since_us;      /* of that one; 0: its end was counted */
-    uint64_t held_us;            /* how long the last that ended lasted */
-    uint64_t timer_at_ms;        /* the timer runs until then */
+    uint64_t
+        counted_generation; /* of the last hold whose beginning was counted */
+    uint64_t held_since_us; /* when that hold began; 0: its end was counted */
+    uint64_t held_us;       /* how long the last hold that ended lasted */
+    uint64_t timer_at_ms;   /* the timer runs until then */
     bool is_posted;
-    struct shed_latch *closing; /* to be opened when all is over */
+    struct shed_latch *closing; /* counted down when closing is complete */
 
     struct shed_post post;
     /* home reactor */
@@ -42,17 +43,17 @@ struct shed_lock {
     struct shed_lock_server server[]; /* count */
 };
 
-/* Make the timer, and hear of changes. The lock's fields set at creation are.
- * Not on a reactor thread.
+/* Create the timer and register the listeners. The fields "set at creation"
+ * must be set. Not on a reactor thread.
  * Returns: SHED_OK, SHED_ENOMEM (then there is nothing to close). */
 SHED_MUST_CHECK enum shed_code shed_lock_engine_open(struct shed_lock *lock,
                                                      struct shed_error *err);
 
-/* End what waits with SHED_ECLOSED, release what is held, and stop. */
+/* End waiting requests with SHED_ECLOSED, release what is held, and stop. */
 void shed_lock_engine_close(struct shed_lock *lock);
 
-/* Hand a request over; any thread. done will be called on the home reactor,
- * exactly once; the request is its owner's again then.
+/* Submit a request; any thread. done will be called exactly once, on the home
+ * reactor, and the request belongs to its owner again from then on.
  * Returns: false, and done will not be called: the lock is being closed. */
 SHED_MUST_CHECK bool shed_lock_submit(struct shed_lock *lock,
                                       struct shed_lock_request *request);
@@ -61,25 +62,26 @@ SHED_MUST_CHECK bool shed_lock_submit(struct shed_lock *lock,
 SHED_MUST_CHECK bool shed_lock_submit_locked(struct shed_lock *lock,
                                              struct shed_lock_request *request);
 
-/* Let the acquires of this user that may be cancelled end. Any thread.
- * Returns: how many. */
+/* End the acquires of this user that may be cancelled. Any thread. Returns: how
+ * many. */
 size_t shed_lock_cancel_requests(struct shed_lock *lock, const void *user);
 
-/* Under mu, any thread. Note what was changed of the machine: count it, and
- * have the engine look after it if it must. */
+/* Under mu, any thread. To be called after a change to the machine: updates the
+ * statistics, and posts to the engine if a step is due. */
 void shed_lock_changed_locked(struct shed_lock *lock);
 
-/* Whether the session with Redis is there, or will not be for now, where
- * others see by it that a holder lives. A holder that acquires before that, and
- * dies, would be missed by nobody until its lease ends. Any thread. */
+/* Whether the session is connected, or has failed to connect for now. Always
+ * true if others do not use the session to tell that a holder is alive. If a
+ * holder acquired before that and died, nobody would notice until its lease
+ * ends. Any thread. */
 bool shed_lock_is_settled(const struct shed_lock *lock);
 
-/* Tell the first client's events of something about the lock. Any thread. */
+/* Report an event of the lock to the first client's hooks. Any thread. */
 void shed_lock_tell(const struct shed_lock *lock, enum shed_event_kind kind,
                     enum shed_code outcome, uint64_t duration_us,
                     const char *reason);
 
-/* How the release of a hold ended that lasted held_us. Any thread. */
+/* Count and report the release of a hold that lasted held_us. Any thread. */
 void shed_lock_count_release(struct shed_lock *lock, enum shed_code code,
                              uint64_t held_us);
 

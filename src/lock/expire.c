@@ -1,10 +1,10 @@
 /*
- * SETNX, then EXPIRE. A lock that has no time to live was left by a holder that
- * died between the two: it is given one, and taken. A live holder is between
- * the two for a moment as well, so it is taken only when it is seen again, the
- * same, after that. (If the holder is alive and only slow, there are two
- * holders now; that is this algorithm's weakness, as is that DEL removes
- * whatever is at the key.)
+ * SETNX, then EXPIRE. A lock without a time to live was left by a holder that
+ * died between the two commands; it is taken over, and gets a time to live. A
+ * live holder is between the two for a moment as well, so the lock is taken
+ * over only if it is unchanged after COMMAND_GAP_MS. (If the holder is alive
+ * but slow, there are now two holders. That is a weakness of this algorithm;
+ * another is that DEL removes whatever is at the key.)
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { STEP_SET, STEP_EXPIRE, STEP_LOOK, STEP_READ, STEP_REPAIR };
 
-/* The longest that a live holder needs between its two commands. */
+/* The longest time that a live holder is allowed between its two commands. */
 #define COMMAND_GAP_MS 20
 
 enum { MS_PER_S = 1000, PTTL_NONE = -1, PTTL_GONE = -2 };
@@ -24,7 +24,7 @@ static void add(struct shed_exchange *exchange, struct shed_args *args,
     shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
 }
 
-/* In whole seconds where that says it, as other clients do. */
+/* EXPIRE where the lease is in whole seconds, as other clients send it. */
 static void add_expire(struct shed_exchange *exchange, struct shed_args *args)
 {
     bool is_whole = exchange->lease_ms % MS_PER_S == 0;
@@ -107,7 +107,7 @@ static bool is_seen_again(const struct shed_lock_seen *seen, const char *bytes,
            memcmp(seen->bytes, bytes, size) == 0;
 }
 
-/* What has no time to live. */
+/* Take the value of a lock that has no time to live. */
 static bool on_read(struct shed_exchange *exchange,
                     const struct shed_reply *reply)
 {
@@ -144,7 +144,7 @@ static bool on_acquire(struct shed_exchange *exchange,
         return on_look(exchange, number);
     case STEP_READ:
         return on_read(exchange, reply);
-    default: /* EXPIRE, REPAIR; 0: it has gone, or was quicker, in between */
+    default: /* EXPIRE, REPAIR; 0: the key is gone, or somebody was faster */
         exchange->memory.of.seen.since_ms = 0;
         return number > 0 ? shed_exchange_end(exchange, SHED_EXCHANGE_YES)
                           : shed_exchange_again(exchange);

@@ -1,5 +1,5 @@
-/* Holds. Its invariant: valid_until_ms is only moved by what Redis has
- * confirmed, and counts from before it was asked. */
+/* Holds. Its invariant: valid_until_ms moves only when Redis has confirmed a
+ * lease, and counts from before the command was sent. */
 #include "lock/hold.h"
 
 #include <assert.h>
@@ -7,9 +7,9 @@
 #include "base/backoff.h"
 #include "lock/quorum.h"
 
-/* A renewal goes out at a third of the lease (so that two may fail), and again
- * after a twentieth of it at most; a rewrite soon, because others take the
- * holder for dead after a few hundred ms. */
+/* A renewal is sent at a third of the lease, so that two may fail, and repeated
+ * after at most a twentieth of it. A rewrite is repeated sooner, because others
+ * take the holder for dead after a few hundred ms. */
 #define RENEW_DIVISOR 3
 #define RETRY_DIVISOR 20
 #define RETRY_FIRST_MS 5

@@ -1,6 +1,6 @@
 /*
  * A hold: who has the lock in this process, since when, and for how long it is
- * safe. Pure: the caller brings the time, and the mutex that guards it.
+ * safe. Pure: the caller provides the time, and the mutex that guards the hold.
  */
 #ifndef SHED_LOCK_HOLD_H
 #define SHED_LOCK_HOLD_H
@@ -12,10 +12,10 @@ struct shed_hold {
     bool is_held;
     struct shed_owner *owner; /* NULL: the process */
     uint32_t count;           /* entries of the owner */
-    uint64_t generation;      /* of this hold: what answers late has another */
+    uint64_t generation; /* of this hold: a late answer carries an older one */
     struct shed_lock_holder holder;
     uint64_t fence;
-    struct shed_lock_memory memory; /* as an exchange has it */
+    struct shed_lock_memory memory; /* the algorithm's */
     uint64_t lease_ms;
     uint64_t since_ms;
     uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
@@ -26,43 +26,44 @@ struct shed_hold {
     uint64_t rewrite_at_ms;
 };
 
-/* What an acquire brought. */
+/* What an acquire has won. */
 struct shed_grant {
     struct shed_owner *owner;
     const struct shed_exchange *exchange;
     uint64_t fence;
     uint64_t asked_ms; /* before it was sent */
-    unsigned epochs;   /* of the lock, then */
+    unsigned epochs;   /* of the lock at that time */
 };
 
-/* Begin a hold; there is none. */
+/* Begin a hold; there must be none. */
 void shed_hold_begin(struct shed_hold *hold, const struct shed_grant *grant);
 
-/* The lease was renewed by what was asked at asked_ms. */
+/* The lease was renewed by a command that was sent at asked_ms. */
 void shed_hold_renew(struct shed_hold *hold,
                      const struct shed_exchange *exchange, uint64_t asked_ms);
 
-/* Keep what the algorithm remembers of a renewal, however that ended. */
+/* Keep what the algorithm remembers of a renewal, whether or not it
+ * succeeded. */
 void shed_hold_remember(struct shed_hold *hold,
                         const struct shed_exchange *exchange);
 
-/* A renewal did not get through: when to try again. A rewrite is urgent: others
+/* A renewal failed: set the time of the next try. A rewrite is urgent: others
  * may take the holder for dead. */
 void shed_hold_retry(struct shed_hold *hold, bool is_rewrite, uint64_t now_ms,
                      uint64_t random);
 
 void shed_hold_end(struct shed_hold *hold);
 
-/* Whether it is held and safe at now_ms; by this owner. */
+/* Whether the lock is held and its lease is safe at now_ms. */
 bool shed_hold_is_safe(const struct shed_hold *hold, uint64_t now_ms);
 bool shed_hold_is_mine(const struct shed_hold *hold,
                        const struct shed_owner *owner);
 
-/* When something has to be done about it: renewed, or given up. UINT64_MAX:
+/* When the hold must next be renewed, rewritten or declared lost. UINT64_MAX:
  * never. is_watched: somebody wants to hear of its loss. */
 uint64_t shed_hold_due_ms(const struct shed_hold *hold, bool is_watched);
 
-/* Why it has been lost, in words. */
+/* Why the hold was lost, as text. */
 const char *shed_hold_reason(const struct shed_hold *hold);
 
 #endif

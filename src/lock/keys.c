@@ -10,7 +10,7 @@
 #define EXACT_PREFIX PREFIX "="
 #define SUFFIX_BYTES 2
 
-/* What a side key has beyond twice the name, at most. */
+/* The most bytes that a side key has beyond twice the name. */
 #define EXTRA_BYTES                                                            \
     (sizeof(EXACT_PREFIX "{}") + (size_t)SHED_TAG_NUMBER_BYTES + SUFFIX_BYTES)
 

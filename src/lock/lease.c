@@ -1,4 +1,4 @@
-/* SET NX PX of a random token; all that must be one step is one script. */
+/* SET NX PX of a random token. Whatever must be atomic is a script. */
 #include <stdlib.h>
 
 #include "lock/protocol.h"
@@ -75,7 +75,7 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
         add_acquire(exchange, args, is_fair);
         break;
     case SHED_LOCK_OP_RELEASE:
-    case SHED_LOCK_OP_UNDO: /* which compares */
+    case SHED_LOCK_OP_UNDO: /* the script compares the token */
         add_release(exchange, args, is_fair);
         break;
     case SHED_LOCK_OP_EXTEND:

@@ -1,5 +1,5 @@
 /*
- * The face of a lock: checks, whose thread it is, how often it has entered.
+ * The public calls of a lock: argument checks, ownership by threads, re-entry.
  */
 #include <snowshed/stats.h>
 
@@ -194,14 +194,15 @@ static void *close_lock(void *handle)
 
 void shed_lock_close(struct shed_lock *l)
 {
-    /* the engine needs this thread, to release what is held */
+    /* on a loop's thread another one does it: the engine needs the loop to
+     * release the hold */
     if (l != NULL)
         shed_thread_close(SHED_THREAD_LOOP, close_lock, l);
 }
 
 /* --------------------------------------------------------------- the calls */
 
-/* A request that a thread waits for. */
+/* A request and the latch at which its thread waits. */
 struct waiting_request {
     struct shed_lock_request request;
     struct shed_latch latch;
@@ -227,7 +228,8 @@ static enum shed_code submit_and_wait(struct shed_lock *l,
         return code;
     w->request.done = on_done;
     if (shed_lock_submit(l, &w->request))
-        /* the engine ends it by its deadline and the connections' timeouts */
+        /* bounded: the request's deadline and the connections' timeouts end
+         * it */
         (void)shed_latch_wait(&w->latch, UINT64_MAX);
     else
         w->request.code = shed_lock_fail_closed(&w->request.error);
@@ -252,7 +254,7 @@ enum shed_code shed_lock_check(const struct shed_lock *l,
     return l->pid == getpid() ? SHED_OK : fail_forked(err);
 }
 
-/* What every call that may block begins with. */
+/* Every call that may block begins with this. */
 static enum shed_code enter(struct shed_lock *l, struct shed_owner **self,
                             struct shed_error *err)
 {
@@ -313,7 +315,8 @@ void shed_lock_count_acquire(struct shed_lock *l,
     }
 }
 
-/* What can be said without asking Redis, and whether the short way is open. */
+/* Answer what can be answered without Redis, and find out whether the short way
+ * may be used. */
 static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
                         uint64_t wait_ms, bool *may_try, enum shed_code *code,
                         struct shed_error *err)
@@ -360,10 +363,9 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
     return w.request.code;
 }
 
-/* -------------------------------------------------- release, extend, advance
- */
+/* ------------------------------------------------- release, extend, advance */
 
-/* Under mu. Why this thread has no hold. */
+/* Under mu. Say in err why this thread has no hold. */
 static enum shed_code fail_lost_locked(const struct shed_lock *l,
                                        struct shed_error *err)
 {
@@ -449,7 +451,7 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     if (code != SHED_OK)
         return code;
     w.request.lease_ms = lease_ms != 0 ? lease_ms : l->options.lease_ms;
-    /* a restarted server abstains for the option's lease only */
+    /* a restarted server abstains only for the lease of the options */
     code = shed_check_range(w.request.lease_ms, LEASE_MIN_MS,
                             l->count > 1 ? l->options.lease_ms : LEASE_MAX_MS,
                             "lock lease_ms", err);
@@ -495,7 +497,7 @@ uint64_t shed_lock_remaining_ms(const struct shed_lock *l)
 
     if (l == NULL || l->pid != getpid())
         return 0;
-    mu = (pthread_mutex_t *)&l->mu; /* it changes nothing that callers see */
+    mu = (pthread_mutex_t *)&l->mu; /* callers see no change */
     pthread_mutex_lock(mu);
     if (shed_hold_is_mine(&l->machine.hold, self))
         left_ms = l->machine.hold.valid_until_ms == UINT64_MAX

@@ -1,48 +1,50 @@
 /*
  * The state machine of a lock. Its invariants: one round at a time; a hold
  * begins only with a verdict of YES that came while its lease is safe; each
- * request is answered exactly once; each server is asked one thing at a time.
+ * request is answered exactly once; each server has one question at a time.
  *
  * Design notes
  *
  * A round is one operation on all servers. It is decided as soon as the answers
- * leave only one verdict (quorum.h), or at the end of its patience. Whatever is
- * not known by then is not waited for: a server that was asked becomes LATE,
- * and keeps its own account of what must follow (voter.h). With one server the
- * round is that server's answer, and nothing else begins while it is busy.
+ * leave only one possible verdict (quorum.h), or when its patience ends. Then
+ * nobody waits for the missing answers: a server that has not answered becomes
+ * LATE, and its voter keeps account of what must follow (voter.h). With one
+ * server the round is that server's answer, and nothing else begins while the
+ * server is busy.
  *
  * When nothing is under way, these are tried in this order, and the first that
- * has something to do begins it:
+ * has something to do begins:
  *
- *   1. requests whose time is over are answered. First, because whatever begins
- *      below would make them wait for a whole round. They may have left
- *      something behind, which is undone at once.
- *   2. leftovers are removed. Before any round, because what a try has left
- * keeps others out for a lease, and with one server makes the next try wait.
- *   3. a release, an extension, an advance: somebody waits for it, and releases
- *      let others in.
- *   4. closing: what is held is given back; then, with every server idle, it is
- *      over. After 3, so that what was asked for before is done. Nothing below
- *      begins any more.
+ *   1. requests whose time is over are answered. First, because anything that
+ *      begins below would make them wait for a whole round. What they may have
+ *      left on a server is undone at once.
+ *   2. leftovers are removed. Before any round, because a leftover keeps others
+ *      out for a lease, and with one server makes the next try wait.
+ *   3. a release, an extension, an advance: somebody waits for the result, and
+ *      a release lets others in.
+ *   4. closing: the hold is released; once every server is idle, closing is
+ *      complete. After 3, so that earlier requests are still served. Nothing
+ *      below begins after that.
  *   5. the renewal of the hold, which has a deadline.
- *   6. a try. Last, because whoever wants the lock is used to waiting.
+ *   6. a try. Last, because callers of acquire expect to wait.
  *
- * A try asks for the first of the queue when it is awake: a change of the key,
- * a release by this handle, the end of a pause. A request that wants a single
- * try does not wait for that, nor does one whose time is over without any try
- * since it came (needs_try). A quorum's try goes on as a NUMBERING: the
- * fencing number that a majority granted is written to a majority before
- * anybody sees it, above all that is found there, so that whichever majority
- * the next holder gets, one of it knows the number.
+ * A try asks for the first request of the queue once that is awake: after a
+ * change of the key, a release by this handle, or the end of a pause. A request
+ * that wants a single try does not wait for that. Neither does a request whose
+ * time is over and since whose arrival nothing was tried (needs_try). A
+ * quorum's try goes on as a NUMBERING: before anybody sees the fencing number,
+ * it is written to a majority, higher than any number found there. So whichever
+ * majority the next holder gets, one of its servers knows the number.
  *
- * A hold has a generation. What answers for an earlier one finds another, and
- * changes nothing; if it has renewed a lock that nobody holds, it is undone.
+ * A hold has a generation. An answer for an earlier hold finds another
+ * generation and changes nothing; if it has renewed a lock that nobody holds,
+ * the renewal is undone.
  *
  * Exactly once: a request is in one of the two queues from the moment it is
- * taken in; it leaves with its answer, in answer() alone. While a round is on
- * for a request, no other place answers it. Answers, losses and the end of
- * closing are performed by the driver after the step, so no callback runs in
- * the middle of a decision.
+ * added, and leaves it with its answer, only in shed_lock_answer(). While a
+ * round is under way for a request, nothing else answers it. The driver
+ * performs answers, losses and the end of closing after the step, so no
+ * callback runs in the middle of a decision.
  */
 #include "lock/machine.h"
 
@@ -54,8 +56,8 @@
 
 /* ------------------------------------------------------------ what is next */
 
-/* When a request has waited for long enough. One that wants a single try gets
- * it. */
+/* When a request's time is over. A request that wants a single try lasts until
+ * that try. */
 static uint64_t end_ms(const struct shed_lock_request *r)
 {
     if (r->is_cancelled)
@@ -63,10 +65,10 @@ static uint64_t end_ms(const struct shed_lock_request *r)
     return r->is_tried || r->holder.wait_ms > 0 ? r->deadline_ms : UINT64_MAX;
 }
 
-/* Whether nobody can say that another has the lock: no try was made since the
- * request came, because other commands kept the engine busy, or the first of
- * the queue was told to wait. One that waits for a moment must not get less
- * than one that does not wait. */
+/* Whether it is unknown if another has the lock: no try was made since the
+ * request came, because other commands kept the engine busy, or because the
+ * first request of the queue had to wait. A request with a short wait must not
+ * get less than one that does not wait at all. */
 static bool needs_try(const struct shed_lock_machine *m,
                       const struct shed_lock_request *r)
 {
@@ -87,7 +89,7 @@ static void end_overdue(struct shed_lock_machine *m)
          r = next) {
         next = r->next;
         if (shed_lock_is_engaged(m))
-            return; /* with what another has left */
+            return; /* with removing what another request has left */
         if (m->life != SHED_LOCK_OPEN)
             (void)shed_lock_fail_closed(&r->error);
         else if (m->now_ms < end_ms(r) || needs_try(m, r))
@@ -97,7 +99,8 @@ static void end_overdue(struct shed_lock_machine *m)
                             "Redis %s: no answer yet to a first command",
                             m->where);
         else if (!r->is_tried && m->last_try.code != SHED_OK)
-            r->error = m->last_try; /* of the one that asked for all */
+            r->error =
+                m->last_try; /* of the request that asked on behalf of all */
         if (r->may_be_left || (r->is_tried && m->options->fair != 0))
             shed_lock_cancel_try(m, &r->holder);
         shed_lock_answer(m, r, r->error.code);
@@ -130,7 +133,7 @@ static void begin_release(struct shed_lock_machine *m,
     shed_round_ask(m, SHED_LOCK_RELEASING);
 }
 
-/* Release, extend, advance: what was asked for. */
+/* Release, extend, advance: what a caller has requested. */
 static bool begin_other(struct shed_lock_machine *m)
 {
     struct shed_lock_request *r = m->others.first;
@@ -171,16 +174,16 @@ static bool begin_closing(struct shed_lock_machine *m)
     return false;
 }
 
-/* Renew what is held. A hold that is not renewed, and has to be written again,
- * ends when it would have. */
+/* Renew the hold. If the hold is not renewed and its record must only be
+ * rewritten, its end stays the same. */
 static bool begin_renewal(struct shed_lock_machine *m)
 {
     struct shed_hold *hold = &m->hold;
 
     if (shed_owner_has_ended(hold->owner) || m->now_ms >= hold->renew_until_ms)
         hold->renew_at_ms = UINT64_MAX;
-    /* a bare token names no session, and cannot be written for the rest of its
-     * time */
+    /* a bare token names no session, and there is no script that writes it
+     * without prolonging its lease */
     if (!m->algorithm->has_tokens && hold->renew_at_ms == UINT64_MAX)
         hold->rewrite_at_ms = UINT64_MAX;
     if (!hold->is_held ||
@@ -199,7 +202,7 @@ static void begin_acquire(struct shed_lock_machine *m,
          q = q->next)
         q->is_asked_for = true;
     if (r == m->acquires.first)
-        m->is_awake = false; /* what woke us was for this one */
+        m->is_awake = false; /* this request has used the wake-up */
     r->is_tried = true;
     m->counts.tries++;
     shed_round_begin(m, SHED_LOCK_OP_ACQUIRE, &r->holder, r)->memory =
@@ -217,9 +220,10 @@ static bool steps_back(struct shed_lock_machine *m)
     return true;
 }
 
-/* Whether one of us has it: then Redis need not be asked, its release wakes us.
- * Not where nobody would step back for those elsewhere, or where each has to be
- * enlisted. */
+/* Whether this handle holds the lock: then there is no need to ask Redis, since
+ * the release wakes the queue. Not without tokens, because then nobody would
+ * step back for waiters of other handles, nor in a fair lock, where each
+ * request has to be enlisted. */
 static bool is_held_here(struct shed_lock_machine *m)
 {
     if (!m->algorithm->has_tokens || m->options->fair != 0 ||
@@ -229,7 +233,7 @@ static bool is_held_here(struct shed_lock_machine *m)
     return true;
 }
 
-/* What was tried before that was known is undone already. */
+/* Earlier tries need no undo here: each was undone when it ended. */
 static void refuse_all(struct shed_lock_machine *m,
                        const struct shed_error *why)
 {
@@ -241,8 +245,9 @@ static void refuse_all(struct shed_lock_machine *m,
     }
 }
 
-/* Where changes are announced, the first hears of a release by its own process
- * as others do; with tokens it need not wait for that. */
+/* If changes are announced, the first request hears of a release by its own
+ * handle in the same way as others do. With tokens it need not wait for
+ * that. */
 static void wake_first(struct shed_lock_machine *m)
 {
     if (m->is_released && (m->algorithm->has_tokens || !m->facts->is_pushed))
@@ -254,14 +259,14 @@ static void wake_first(struct shed_lock_machine *m)
     m->retry_at_ms = UINT64_MAX;
 }
 
-/* The request that is to ask now, NULL: none. may_wait: it would be told of the
- * release. */
+/* The request that is to ask now, NULL: none. may_wait: this handle holds the
+ * lock, so its release will wake the queue. */
 static struct shed_lock_request *next_to_ask(struct shed_lock_machine *m,
                                              bool may_wait)
 {
     struct shed_lock_request *first = m->acquires.first;
 
-    /* what woke us is for one that waits, not for those that come now */
+    /* a wake-up is for a request that has waited, not for newcomers */
     if (first->is_tried && m->is_awake && !may_wait)
         return first;
     for (struct shed_lock_request *r = first; r != NULL; r = r->next)
@@ -284,7 +289,7 @@ static bool begin_try(struct shed_lock_machine *m)
         return false;
     }
     if (!m->facts->is_settled) {
-        m->retry_at_ms = UINT64_MAX; /* an epoch tells */
+        m->retry_at_ms = UINT64_MAX; /* the next epoch event wakes it */
         return false;
     }
     if (steps_back(m))
@@ -297,8 +302,8 @@ static bool begin_try(struct shed_lock_machine *m)
 
 /* ---------------------------------------------------------------- the step */
 
-/* See the design notes for the order. Returns: whether something was begun,
- * which may be over already. */
+/* In the order of the design notes. Returns: whether something was begun; it
+ * may already have ended. */
 static bool begin_next(struct shed_lock_machine *m)
 {
     end_overdue(m);
@@ -318,13 +323,14 @@ static void go_on(struct shed_lock_machine *m)
     do {
         shed_lock_see_end(m);
         while (shed_round_end(m))
-            ; /* it may go on as another */
+            ; /* one round may be followed by another */
     } while (!shed_lock_is_engaged(m) && begin_next(m));
 }
 
-/* After an epoch, the record names the wrong run of the server, or channel: it
- * is to be written again. A change that overtakes the answer to a try wakes the
- * next one; of several servers it reaches one after the other. */
+/* After an epoch the record in Redis names a wrong run of the server or a wrong
+ * channel, so it must be rewritten. A change that overtakes the answer to a try
+ * wakes the next try. A change on several servers is heard from one after the
+ * other, so a quorum waits for a moment. */
 static void on_change(struct shed_lock_machine *m,
                       const struct shed_lock_event *e)
 {
@@ -345,8 +351,7 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
 
     if (m->life == SHED_LOCK_CLOSED)
         return UINT64_MAX;
-    if (shed_lock_is_engaged(
-            m)) { /* there is nothing to do but to see it end */
+    if (shed_lock_is_engaged(m)) { /* nothing begins before it ends */
         at_ms = m->hold.is_held ? m->hold.valid_until_ms : UINT64_MAX;
         return m->state == SHED_LOCK_RESTING
                    ? at_ms
@@ -359,7 +364,7 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
         at_ms = shed_lock_sooner_ms(at_ms, m->retry_at_ms);
     for (const struct shed_lock_request *r = m->acquires.first; r != NULL;
          r = r->next)
-        if (m->now_ms < end_ms(r)) /* else it is the next to ask */
+        if (m->now_ms < end_ms(r)) /* else it asks next */
             at_ms = shed_lock_sooner_ms(at_ms, end_ms(r));
     return at_ms;
 }
@@ -369,7 +374,7 @@ void shed_lock_step(struct shed_lock_machine *m,
                     const struct shed_lock_facts *facts,
                     struct shed_lock_act *act)
 {
-    assert(m->act == NULL && e->server < m->count); /* it is not re-entered */
+    assert(m->act == NULL && e->server < m->count); /* no re-entry */
     *act = (struct shed_lock_act){.timer_at_ms = UINT64_MAX};
     shed_lock_queue_init(&act->answered);
     if (m->life == SHED_LOCK_CLOSED)

@@ -1,5 +1,5 @@
 /*
- * A lock in one process, as a state machine: events and facts go in, what to do
+ * A lock in one process, as a state machine: events and facts go in, an act
  * comes out. Pure: no I/O, no clock, no threads, no memory of its own.
  */
 #ifndef SHED_LOCK_MACHINE_H
@@ -11,8 +11,8 @@ enum shed_lock_event_type {
     SHED_LOCK_EV_WAKE,     /* a function below has changed something */
     SHED_LOCK_EV_ANSWERED, /* the exchange with a server has ended */
     SHED_LOCK_EV_CHANGE,   /* the key may have changed on a server */
-    SHED_LOCK_EV_EPOCH,    /* a server's session has begun, or ended */
-    SHED_LOCK_EV_TIMER     /* the time is there that the last act said */
+    SHED_LOCK_EV_EPOCH,    /* a server's session has begun or ended */
+    SHED_LOCK_EV_TIMER     /* the timer of the last act has expired */
 };
 
 struct shed_lock_event {
@@ -20,7 +20,7 @@ struct shed_lock_event {
     size_t server;
 };
 
-/* Make one step. After CLOSED nothing is done any more. */
+/* Make one step. Once CLOSED, a step does nothing. */
 void shed_lock_step(struct shed_lock_machine *m,
                     const struct shed_lock_event *event,
                     const struct shed_lock_facts *facts,

@@ -1,7 +1,7 @@
 /*
- * One small object per thread, made when it first wants a lock and marked by
- * the thread's end. Its invariant: as long as a reference stands, no other
- * thread is taken for its owner.
+ * One small object per thread, created when the thread first wants a lock and
+ * marked when the thread ends. Its invariant: while a reference exists, no
+ * other thread is taken for its owner.
  */
 #include "lock/owner.h"
 

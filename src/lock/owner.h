@@ -1,5 +1,5 @@
-/* Threads as owners of locks: an identity that is not used again, and whether
- * its thread has ended. */
+/* Threads as owners of locks: an identity that is never reused, and whether its
+ * thread has ended. */
 #ifndef SHED_LOCK_OWNER_H
 #define SHED_LOCK_OWNER_H
 
@@ -7,11 +7,11 @@
 
 struct shed_owner;
 
-/* The calling thread. Returns: NULL when memory is out. Not counted: valid
- * while the thread runs. */
+/* The calling thread. Returns: NULL when out of memory. The reference is not
+ * counted: it is valid while the thread runs. */
 struct shed_owner *shed_owner_self(void);
 
-/* Keep one beyond its thread's end; NULL is allowed. */
+/* Keep an owner beyond the end of its thread; NULL is allowed. */
 struct shed_owner *shed_owner_ref(struct shed_owner *owner);
 void shed_owner_unref(struct shed_owner *owner);
 

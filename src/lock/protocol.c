@@ -12,7 +12,8 @@
 #include "base/random.h"
 #include "redis/link.h"
 
-/* How often an exchange may begin again because the lock came and went. */
+/* How often an exchange may begin again because the lock appeared and
+ * vanished. */
 #define ROUNDS_MAX 3
 
 const struct shed_algorithm *

@@ -1,7 +1,7 @@
 /*
  * The protocol of a lock with one server. An exchange is one operation on the
- * lock at one server, command by command; an algorithm knows which commands,
- * and what the replies mean. An algorithm is pure, so that a test can be the
+ * lock at one server, command by command. An algorithm knows which commands to
+ * send and what the replies mean. It is pure, so that a test can play the
  * server.
  */
 #ifndef SHED_LOCK_PROTOCOL_H
@@ -30,20 +30,21 @@ enum shed_lock_op {
 };
 
 enum shed_exchange_end {
-    SHED_EXCHANGE_YES,    /* done: the lock is ours, was ours until now */
-    SHED_EXCHANGE_NO,     /* it is another's, or not ours any more */
-    SHED_EXCHANGE_FAILED, /* an error, or no answer: it may have been done */
-    SHED_EXCHANGE_WRONG   /* never: error says why */
+    SHED_EXCHANGE_YES,    /* done: the lock is ours, or was until now */
+    SHED_EXCHANGE_NO,     /* it is another's, or no longer ours */
+    SHED_EXCHANGE_FAILED, /* an error, or no answer: it may have happened */
+    SHED_EXCHANGE_WRONG   /* it can never succeed: error says why */
 };
 
-/* Who holds it, or wants to. */
+/* Who holds the lock, or wants to. */
 struct shed_lock_holder {
     unsigned char token[SHED_TOKEN_BYTES];
     char token_hex[SHED_TOKEN_HEX_BYTES + 1];
-    uint64_t wait_ms;  /* how long it waits: its place in a fair queue */
+    uint64_t wait_ms;  /* how long it waits: it keeps its place in a fair queue
+                          for this long */
     bool is_unordered; /* a try went over another connection than the reactor's
-                          and was not answered: the server may carry it out
-                          after what is sent now */
+                          and was not answered: the server may execute it after
+                          what is sent now */
 };
 
 enum { /* the keys of a lock, in the order of the scripts' KEYS */
@@ -56,19 +57,19 @@ enum { /* the keys of a lock, in the order of the scripts' KEYS */
        SHED_LOCK_KEYS
 };
 
-/* What a lock is, for all its exchanges; set when it is opened. */
+/* The lock, as all its exchanges know it; set when it is opened. */
 struct shed_lock_spec {
     struct {
         const char *at;
         size_t size;
     } key[SHED_LOCK_KEYS]; /* the first three algorithms have only one */
     const struct shed_lock_options *options;
-    unsigned char handle[SHED_TOKEN_BYTES]; /* random: which handle it is */
+    unsigned char handle[SHED_TOKEN_BYTES]; /* random: identifies the handle */
 };
 
-/* What an algorithm remembers from one exchange to the next, of a hold or
- * between tries. Only the algorithm looks into it; all others copy it whole.
- * Zero is nothing. */
+/* What an algorithm remembers from one exchange to the next, during a hold or
+ * between tries. Only the algorithm looks inside; everybody else copies it as a
+ * whole. All zero: nothing. */
 #define SHED_SEEN_BYTES 64
 
 struct shed_lock_memory {
@@ -79,8 +80,8 @@ struct shed_lock_memory {
             size_t size;
             char bytes[SHED_SEEN_BYTES]; /* the beginning of its value */
         } seen;
-        /* TIMESTAMP: the time that we have set as its end; and the one that may
-         * be there instead, because a renewal was not answered; 0: none */
+        /* TIMESTAMP: the end that we have set; and the one that may be there
+         * instead, because a renewal was not answered; 0: none */
         struct shed_lock_times {
             uint64_t expires, pending_expires;
         } times;
@@ -97,25 +98,26 @@ struct shed_exchange {
     struct shed_lock_holder holder;
     uint64_t lease_ms;
     uint64_t fence_number;          /* ADVANCE: later ones are above it */
-    struct shed_lock_memory memory; /* also of the answer */
+    struct shed_lock_memory memory; /* of the question; then of the answer */
     /* how this process is known to the server, and its clocks; set before each
      * command by the caller of next_command */
     struct shed_identity identity;
     uint64_t wall_ms, now_ms;
-    /* under way: the algorithm's own */
+    /* while it is under way; used by the algorithm */
     int step;
     unsigned rounds;
-    uint64_t expires; /* TIMESTAMP: the end that it wants to set */
+    uint64_t expires; /* TIMESTAMP: the end that is to be set */
     char digits[3][SHED_LOCK_DIGITS];
-    enum shed_script script; /* of the last command, if it is one */
+    enum shed_script script; /* of the last command, if that was a script */
     /* the answer */
     enum shed_exchange_end end;
-    uint64_t fence;   /* of an ACQUIRE that ended with YES: the number, 0: none;
-                         of such an ADVANCE: what the counter was */
-    bool has_waiters; /* of a RELEASE that ended with YES */
-    bool is_takeover; /* of an ACQUIRE that did: from a dead holder */
-    bool is_repeated; /* it was asked twice: the first may have been heard */
-    uint64_t look_ms; /* NO: it may be free in so many ms; 0: not known */
+    uint64_t fence;   /* ACQUIRE, YES: the token, 0: none. ADVANCE, YES: the
+                         counter before it */
+    bool has_waiters; /* RELEASE, YES: others wait */
+    bool is_takeover; /* ACQUIRE, YES: taken from a dead holder */
+    bool is_repeated; /* it was sent twice; the first one may have been executed
+                       */
+    uint64_t look_ms; /* NO: in how many ms it may be free; 0: unknown */
     struct shed_error error;
 };
 
@@ -123,18 +125,17 @@ enum { SHED_POLL_PUSHED, SHED_POLL_ALONE, SHED_POLLS };
 
 struct shed_algorithm {
     bool has_tokens; /* fencing tokens, and keys that are named for it */
-    bool has_lease;  /* it ends by itself */
-    bool can_undo;   /* what a try has left is known from what others set */
+    bool has_lease;  /* it expires */
+    bool can_undo;   /* what a try has left can be told from what others set */
     bool may_repeat; /* an exchange that is run twice does no harm */
-    /* How long to wait before looking again: while pushes come, and without
-     * them. */
+    /* The pause before the next look: while pushes arrive, and without them. */
     uint64_t poll_ms[SHED_POLLS];
-    /* The next command. Returns: false, and the end is set, when there is
-     * none. */
+    /* Add the next command to args. Returns: false when there is none; then end
+     * is set. */
     bool (*next_command)(struct shed_exchange *exchange,
                          struct shed_args *args);
-    /* What came back; never NULL, never NOSCRIPT. Returns: true when there is
-     * another command; false: the end is set. */
+    /* Take a reply, never NULL and never NOSCRIPT. Returns: true when there is
+     * another command to send; false: end is set. */
     bool (*on_reply)(struct shed_exchange *exchange,
                      const struct shed_reply *reply);
 };
@@ -150,51 +151,53 @@ SHED_MUST_CHECK enum shed_code
 shed_lock_holder_init(struct shed_lock_holder *holder, uint64_t wait_ms,
                       struct shed_error *err);
 
-/* For the algorithms. The i-th key. */
+/* For the algorithms: add the i-th key. */
 void shed_exchange_add_key(const struct shed_exchange *exchange,
                            struct shed_args *args, int i);
 void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,
                               struct shed_args *args, uint64_t number);
 
-/* Renew by compare-and-set of what stands at the key; lease_ms 0: no end; to
- * empty: remove it. */
+/* Add the script that sets the key to "to" if its value is "from". lease_ms 0:
+ * without an expiry. If "to" is empty the key is removed. */
 void shed_exchange_add_swap(struct shed_exchange *exchange,
                             struct shed_args *args, const char *from,
                             const char *to, uint64_t lease_ms);
 
-/* Whether a reply is the text that SETNX and EXPIRE have set for us. */
+/* Whether a reply is the text that SETNX and EXPIRE set for this holder. */
 bool shed_exchange_is_ours(const struct shed_exchange *exchange,
                            const struct shed_reply *reply);
 
-/* End it; always false. */
+/* End the exchange. Returns: false, always. */
 bool shed_exchange_end(struct shed_exchange *exchange,
                        enum shed_exchange_end end);
 
-/* Say in error that what stands at the key is no lock. */
+/* Say in error that the value at the key is not a lock. */
 void shed_exchange_refuse(struct shed_exchange *exchange);
 
-/* End it because of an error reply, or of one that makes no sense. */
+/* End the exchange because of an error reply, or of one that makes no sense. */
 bool shed_exchange_fail(struct shed_exchange *exchange,
                         const struct shed_reply *reply);
 
-/* Begin again, because what stood there is gone; a few times at most. */
+/* Begin again, because the value that was seen is gone; at most ROUNDS_MAX
+ * times. */
 bool shed_exchange_again(struct shed_exchange *exchange);
 
-/* The fields that differ from one exchange of an operation to the next. */
+/* Set the fields of a question that depend on the operation and the holder. */
 void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
                          const struct shed_lock_holder *holder);
 
 struct shed_links;
 
-/* Run an exchange to its end in the caller's thread; may_repeat ones only. */
+/* Run an exchange to its end in the caller's thread. Only for algorithms with
+ * may_repeat. */
 void shed_exchange_run_blocking(struct shed_exchange *exchange,
                                 struct shed_links *links,
                                 struct shed_session *session,
                                 uint64_t deadline_ms);
 
-/* The same step by step, for the reactor: what to send next, and what
- * came (NULL: nothing, err says why). Both return false when the exchange is
- * over. */
+/* The same step by step, for the reactor: the next command to send, and the
+ * reply (NULL: none came, and err says why). Both return false when the
+ * exchange is over. */
 bool shed_exchange_next_command(struct shed_exchange *exchange,
                                 struct shed_session *session,
                                 struct shed_args *args);

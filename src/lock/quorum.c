@@ -1,5 +1,5 @@
-/* The majority. Its invariant: a verdict, once it is not OPEN, is not turned
- * into YES by later answers of the same operation. */
+/* The majority. Its invariant: once a verdict is not OPEN, later answers of the
+ * same operation do not turn it into YES. */
 #include "lock/quorum.h"
 
 #include "base/error.h"
@@ -9,8 +9,8 @@
 #define PATIENCE_DIVISOR 20
 #define PATIENCE_MIN_MS 10
 
-/* With several servers a push of the first comes before the others have
- * released too. */
+/* With several servers, the first one's push arrives before the others have
+ * released the lock as well. */
 #define RELEASE_SPREAD_MS 8
 #define STEP_BACK_MS 2
 
@@ -53,8 +53,8 @@ void shed_tally_close(struct shed_tally *t, const char *why)
     t->failed += silent;
 }
 
-/* Who holds a bare majority and does not hear from one of it has not lost the
- * lock yet: that one may still keep others out. */
+/* A holder with a bare majority that gets no answer from one of its servers has
+ * not lost the lock yet: that server may still keep others out. */
 static bool is_no(const struct shed_tally *t, size_t majority)
 {
     if (t->op == SHED_LOCK_OP_ACQUIRE)

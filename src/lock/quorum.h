@@ -1,6 +1,7 @@
 /*
- * One operation on all servers of a lock, counted: when it has succeeded, and
- * when it no longer can. Pure. With one server it is that server's answer.
+ * Counts the answers to one operation on all servers of a lock, and says when
+ * it has succeeded and when it no longer can. Pure. With one server the verdict
+ * is that server's answer.
  *
  * Source: redis.io, "Distributed Locks with Redis" (the Redlock algorithm), and
  * M. Kleppmann, "How to do distributed locking", 2016, for why the fencing
@@ -15,20 +16,19 @@ struct shed_tally {
     enum shed_lock_op op;
     size_t servers;
     size_t yes, no, failed, wrong;
-    bool
-        has_waiters; /* one of those that said yes to a release knows of some */
-    uint64_t fence;  /* highest of those that said yes */
-    uint64_t look_ms;        /* soonest of those that said no; 0: not known */
-    struct shed_error error; /* of the last that failed or was wrong */
+    bool has_waiters; /* a server that said yes to a release knows of some */
+    uint64_t fence;   /* the highest of the servers that said yes */
+    uint64_t look_ms; /* the soonest of the servers that said no; 0: unknown */
+    struct shed_error error; /* of the last server that FAILED or was WRONG */
 };
 
 enum shed_verdict {
-    SHED_VERDICT_OPEN,   /* more answers are needed */
-    SHED_VERDICT_YES,    /* a majority */
-    SHED_VERDICT_NO,     /* ACQUIRE: others have some, and there can be no
-                            majority; else: a majority says it is not ours */
-    SHED_VERDICT_FAILED, /* neither: too many did not answer */
-    SHED_VERDICT_WRONG   /* a majority says that it never can be */
+    SHED_VERDICT_OPEN, /* more answers are needed */
+    SHED_VERDICT_YES,  /* a majority */
+    SHED_VERDICT_NO, /* ACQUIRE: others have some servers, and a majority is out
+                        of reach; else: a majority says that it is not ours */
+    SHED_VERDICT_FAILED, /* neither, because too many did not answer */
+    SHED_VERDICT_WRONG   /* a majority says that it can never succeed */
 };
 
 void shed_tally_init(struct shed_tally *tally, enum shed_lock_op op,
@@ -41,33 +41,35 @@ void shed_tally_close(struct shed_tally *tally, const char *why);
 
 enum shed_verdict shed_tally_verdict(const struct shed_tally *tally);
 
-/* Until when a lease that was asked for at asked_ms is safe: less a hundredth
- * and 2 ms, for clocks that run at different speeds (as Redlock has it). */
+/* Until when a lease that was requested at asked_ms is safe: its end, less a
+ * hundredth of the lease and 2 ms for clocks that run at different speeds (as
+ * in Redlock). */
 uint64_t shed_lock_valid_until_ms(uint64_t asked_ms, uint64_t lease_ms);
 
-/* How long a round of several servers waits for the last of them: short, so
- * that a dead one does not use the lease up (a twentieth of it). */
+/* How long a round of several servers waits for the last of them: a twentieth
+ * of the lease, so that a dead server does not use up the lease. */
 uint64_t shed_lock_patience_ms(uint64_t lease_ms, uint64_t command_timeout_ms);
 
 /* What differs between a lock on one server and a lock on several. */
 struct shed_quorum_rules {
-    bool is_alone;         /* one server: its answer is the verdict */
-    uint64_t patience_ms;  /* of a round; UINT64_MAX: each server answers, or
-                              its connection says that it does not */
-    uint64_t busy_ms;      /* a server that has been busy for longer counts as
-                              silent */
-    uint64_t jitter_ms;    /* tries are spread over this time: those that ask at
-                              the same moment split the votes. 0: they need not
-                              be */
-    uint64_t step_back_ms; /* what a waiter elsewhere needs, at most, to hear of
-                              a release and to ask */
+    bool is_alone;        /* there is one server: its answer is the verdict */
+    uint64_t patience_ms; /* of a round; UINT64_MAX: wait until the server has
+                             answered or its connection reports a failure */
+    uint64_t busy_ms; /* a server that has been busy for longer than this counts
+                         as silent */
+    uint64_t
+        jitter_ms; /* tries are spread over this time, because handles that ask
+                      at the same moment split the votes. 0: no spreading */
+    uint64_t step_back_ms; /* how long a waiter elsewhere needs at most to hear
+                              of a release and to ask */
 };
 
 struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
                                            uint64_t command_timeout_ms);
 
 /* Whether a server that has been running for age_ms may have forgotten a lock
- * that it granted: of several, it does not grant one for a whole lease. */
+ * that it granted. With several servers, such a server grants nothing until it
+ * has been running for a whole lease. */
 bool shed_quorum_is_too_young(size_t servers,
                               const struct shed_exchange *exchange,
                               uint64_t age_ms);

@@ -1,34 +1,35 @@
 /*
- * A round: one operation on all servers, from the question to what follows from
- * the verdict. Its invariant: a round that has ended counts no more answers,
- * and the server that was asked and has not answered is LATE.
+ * A round: one operation on all servers, from the question to the consequences
+ * of the verdict. Its invariant: a round that has ended counts no more answers,
+ * and a server that was asked and has not answered is LATE.
  *
  * Design notes
  *
- * A round begins with its question, which every server gets as it is. A server
- * that is still busy with an earlier one is asked after it (is_next), if it has
- * been busy for a moment only; one that has been busy for longer counts as
- * silent from the beginning, because waiting for it would use the lease up. A
- * release is the exception: it is for every server, however late, and what
- * could not be asked becomes a leftover.
+ * A round begins with its question, which is the same for every server. A
+ * server that is still busy with an earlier question gets this one afterwards
+ * (is_next), if it has been busy only for a moment. A server that has been busy
+ * for longer counts as silent from the beginning, because waiting for it would
+ * use up the lease. A release is the exception: it goes to every server,
+ * however late, and becomes a leftover where it could not be sent.
  *
  * The tally (quorum.c) decides as soon as the missing answers cannot change the
- * verdict. Then the round ends at each server (end_round_at) before the verdict
- * is acted upon, since that may begin the next round at once.
+ * verdict. The round is ended at each server (end_round_at) before the verdict
+ * is acted upon, because that may begin the next round at once.
  *
  * An acquire of several servers has two rounds (redis.io, "Distributed Locks
  * with Redis", for the first; M. Kleppmann, "How to do distributed locking",
- * 2016, for why there must be a second). ACQUIRING brings the lock from a
- * majority, each server with a number of its own; the highest of them, and a
- * little more, is written to a majority while NUMBERING. It counts only if it
- * is above all that this majority knew: any two majorities have a server in
- * common, so the next holder is told of it. If a server knew a higher
- * one, it is repeated with a higher number, a few times; a try that does not
- * settle is undone.
+ * 2016, for why there must be a second). ACQUIRING gets the lock from a
+ * majority, and from each server a number of its own. NUMBERING writes a number
+ * slightly above the highest of these to a majority. The number counts only if
+ * it is above every number that this majority knew: any two majorities have a
+ * server in common, so the next holder learns of it. If a server knew a higher
+ * number, NUMBERING is repeated with a higher one, a few times; if that does
+ * not settle it, the try is undone.
  *
  * Times count from before the question was sent (asked_ms), because a server
- * may have begun the lease at any moment since then. For the same reason a
- * grant that comes when the lease is no longer safe is undone, and never held.
+ * may have begun the lease at any moment since then. For the same reason, a
+ * grant that arrives when its lease is no longer safe is undone and never
+ * becomes a hold.
  */
 #include "lock/round.h"
 
@@ -38,19 +39,18 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* Where Redis cannot be asked: the first pause; it doubles up to the
- * algorithm's poll. */
+/* The first pause while Redis cannot be asked; it doubles up to the algorithm's
+ * poll interval. */
 #define TROUBLE_FIRST_MS 5
 
-/* How often a fencing number is written back, and how far above what is known:
- * as numbers follow the servers' clocks, this is a time in microseconds. */
+/* How often a fencing number is written back, and how far above the known ones.
+ * Numbers follow the servers' clocks, so the step is a time in microseconds. */
 #define NUMBERINGS_MAX 4
 #define ABOVE ((uint64_t)1000)
 #define ABOVE_SHIFT 4
 
-/* Why a server is not asked, and counts as silent; NULL: it is asked, at once
- * or when it has answered what it was asked a moment ago. A release is for all.
- */
+/* Why a server is not asked and counts as silent. NULL: it is asked, at once or
+ * after its answer to an earlier question. A release goes to every server. */
 static const char *why_silent(struct shed_lock_machine *m, size_t i)
 {
     const struct shed_voter *v = &m->voter[i];
@@ -76,7 +76,8 @@ static void ask_if_idle(struct shed_lock_machine *m, size_t i)
         shed_lock_ask(m, i, SHED_VOTER_ASKED, &m->round.question);
 }
 
-/* Ask the round's question of all servers; of none, if too many are silent. */
+/* Ask all servers the round's question; none of them, if too many are
+ * silent. */
 void shed_round_ask(struct shed_lock_machine *m, enum shed_lock_state state)
 {
     struct shed_lock_round *round = &m->round;
@@ -156,7 +157,7 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
     }
 }
 
-/* It was granted, and must not be used. */
+/* The lock was granted, but must not be used. */
 static void fail_granted(struct shed_lock_machine *m, const char *why)
 {
     (void)shed_fail(&m->round.tally.error, SHED_EREDIS, "%s", why);
@@ -164,10 +165,10 @@ static void fail_granted(struct shed_lock_machine *m, const char *why)
     fail_try(m, SHED_VERDICT_FAILED);
 }
 
-/* Some of a majority may know a higher number than the ones that granted this
- * one: of a holder that wrote it back since they were asked, or of a try. So it
- * goes a little above what is known, and higher each time that is not enough.
- */
+/* Some servers of a majority may know a higher number than those that granted
+ * the lock: a holder has written it back since, or a try has drawn it. So the
+ * number is set slightly above the known ones, and higher each time that is not
+ * enough. */
 static void begin_numbering(struct shed_lock_machine *m)
 {
     struct shed_lock_round *round = &m->round;
@@ -179,14 +180,15 @@ static void begin_numbering(struct shed_lock_machine *m)
     shed_round_ask(m, SHED_LOCK_NUMBERING);
 }
 
-/* Whether the number is above all that a majority knows. */
+/* Whether the number is above every number that the majority knew. */
 static bool is_numbered(const struct shed_lock_round *round)
 {
     return round->numberings > 0 &&
            round->tally.fence < round->question.fence_number;
 }
 
-/* Also while it is being closed, which then releases it. */
+/* While the lock is being closed this begins a hold as well, and closing
+ * releases it. */
 static void win(struct shed_lock_machine *m)
 {
     struct shed_lock_round *round = &m->round;
@@ -199,11 +201,12 @@ static void win(struct shed_lock_machine *m)
                                .asked_ms = round->asked_ms,
                                .epochs = round->asked_epochs};
 
-    for (size_t i = 0; i < m->count; i++) /* of an earlier try: it holds now */
+    /* left by an earlier try of this request, which now holds the lock */
+    for (size_t i = 0; i < m->count; i++)
         shed_voter_drop_leftover(&m->voter[i], &r->holder);
     shed_lock_machine_grant(m, &grant);
     m->counts.takeovers += round->is_takeover;
-    /* a bare majority can break: renew it soon, and with all servers */
+    /* a bare majority is fragile: renew soon, at all servers */
     if (!m->rules.is_alone)
         shed_hold_retry(&m->hold, false, m->now_ms, shed_lock_draw(m));
     shed_lock_answer(
@@ -243,9 +246,9 @@ static enum shed_code code_of(const struct shed_lock_machine *m,
     return verdict == SHED_VERDICT_NO ? SHED_ELOST : m->round.tally.error.code;
 }
 
-/* Servers that do not have the lock: they had granted it to one that did not
- * get a majority, or have lost it. While it is held safely they may be asked to
- * grant it; whether they have, the next renewal counts. */
+/* Ask servers that do not have the lock to grant it while the hold is safe.
+ * They had granted it to a handle that got no majority, or have lost it. Their
+ * answers are not counted here; the next renewal shows who has the lock. */
 static void repair(struct shed_lock_machine *m)
 {
     struct shed_exchange question = m->round.question;
@@ -263,7 +266,8 @@ static void repair(struct shed_lock_machine *m)
     }
 }
 
-/* What was asked for by the holder, or only written again, is no renewal. */
+/* An extension that the holder requested, or a rewrite, does not count as a
+ * renewal. */
 static void count_renewal(struct shed_lock_machine *m,
                           enum shed_verdict verdict)
 {
@@ -291,8 +295,8 @@ static void end_extend_of_hold(struct shed_lock_machine *m,
         shed_hold_renew(hold, &round->question, round->asked_ms);
 }
 
-/* Returns: the verdict, NO if the hold has ended meanwhile. What comes after
- * the end of the lease must not revive it. */
+/* Returns: the verdict, or NO if the hold has ended meanwhile. An answer that
+ * comes after the end of the lease must not revive the hold. */
 static enum shed_verdict end_extend(struct shed_lock_machine *m,
                                     enum shed_verdict verdict)
 {
@@ -302,7 +306,7 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
     if (m->hold.is_held && m->hold.generation == round->generation) {
         end_extend_of_hold(m, verdict);
     } else {
-        /* what was renewed for a hold that was lost, nobody releases */
+        /* nobody else would release what was renewed for a lost hold */
         if (m->lost_generation == round->generation &&
             verdict != SHED_VERDICT_NO)
             shed_lock_cancel_try(m, &round->question.holder);
@@ -312,7 +316,7 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
     return verdict;
 }
 
-/* Under way for a request, or for nobody. */
+/* End a round other than an acquire; it may serve a request, or none. */
 static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
 {
     struct shed_lock_request *r = m->round.request;
@@ -321,7 +325,7 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
         verdict = end_extend(m, verdict);
     if (m->round.question.op == SHED_LOCK_OP_RELEASE) {
         shed_lock_machine_released(m, m->round.tally.has_waiters, m->now_ms);
-        if (r == NULL) { /* closing; for a request the caller counts */
+        if (r == NULL) { /* closing; a request's caller counts its own */
             m->counts.released += verdict == SHED_VERDICT_YES;
             m->counts.lost += verdict == SHED_VERDICT_NO;
         }
@@ -338,7 +342,7 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
 
 /* ------------------------------------------------------ the end of a round */
 
-/* A release is for the servers, too, that could not be asked in time. */
+/* A release also has to reach the servers that could not be asked in time. */
 static void end_round_at(struct shed_lock_machine *m, size_t i)
 {
     struct shed_voter *v = &m->voter[i];
@@ -400,5 +404,5 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
     if (m->state != SHED_LOCK_RESTING)
         ask_if_idle(m, i);
     else if (before == SHED_VOTER_LATE && op == SHED_LOCK_OP_EXTEND)
-        repair(m); /* the others were enough, and faster */
+        repair(m); /* it was decided without this server */
 }

@@ -30,8 +30,8 @@ static void end_posted(struct shed_post *post)
     s->on_answer(s);
 }
 
-/* A server that has restarted may have forgotten a lock that it granted: for
- * one lease it has no voice. */
+/* A server that has restarted may have forgotten a lock that it granted, so it
+ * has no vote for one lease. */
 static bool is_too_young(struct shed_lock_server *s)
 {
     uint64_t age_ms = shed_session_server_age_ms(session_of(s));
@@ -82,7 +82,8 @@ static void on_reply(void *arg, struct shed_reply *reply,
 
 static void go(struct shed_lock_server *s)
 {
-    /* by a post even at home: on_answer does not come before ask's return */
+    /* by a post even on the home reactor: on_answer must not run before ask
+     * returns */
     if (!send_next(s))
         shed_reactor_post(s->home, &s->back);
 }

@@ -1,7 +1,7 @@
 /*
- * SETNX, DEL: the lock without an end. A try that fails to set it looks at it,
- * once, so that the server tells us when it changes, and because it may be our
- * own: the reply to the first command can have been lost.
+ * SETNX, DEL: the lock without an expiry. A try that fails to set the key reads
+ * it once, so that the server announces its next change, and because it may be
+ * our own: the reply to an earlier SETNX may have been lost.
  */
 #include <string.h>
 

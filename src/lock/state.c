@@ -1,6 +1,6 @@
-/* What the machine is made of: the queues, the hold, the voters, and the single
- * changes that every decision is written in. Its invariant: a request is in one
- * queue until it is answered, once; a hold that is replaced is lost. */
+/* What the machine is made of: the queues, the hold, the voters, and the basic
+ * changes of which every decision consists. Its invariant: a request is in one
+ * queue until its only answer; a hold that is replaced is reported as lost. */
 #include "lock/state.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include "base/backoff.h"
 #include "base/error.h"
 
-/* For how long a handle may take the lock again and again while others wait
- * elsewhere: its own threads get it fastest. */
+/* For how long a handle may acquire the lock repeatedly while others wait
+ * elsewhere. Its own threads get it fastest, so some repetition pays. */
 #define COHORT_MS 4
 
 uint64_t shed_lock_draw(struct shed_lock_machine *m)
@@ -70,7 +70,7 @@ void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
         code =
             shed_fail(&r->error, SHED_ETIMEDOUT, "the acquire was cancelled");
     if (r->op == SHED_LOCK_OP_ACQUIRE) {
-        m->is_awake = true; /* the next of the queue */
+        m->is_awake = true; /* so that the next request of the queue asks */
         m->attempts = 0;
     }
     r->code = code;
@@ -131,16 +131,15 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
         m->cohort_since_ms = grant->asked_ms;
 }
 
-/* A lease can end while a command hangs that would renew it. */
 void shed_lock_see_end(struct shed_lock_machine *m)
 {
     if (m->hold.is_held && m->now_ms >= m->hold.valid_until_ms)
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
 }
 
-/* The releaser hears of the release first and would have the lock again every
- * time, however many wait elsewhere. So after COHORT_MS it steps back, for as
- * long as they need to ask. */
+/* The releaser hears of its release first and would win every time, however
+ * many wait elsewhere. So after COHORT_MS it steps back for as long as they
+ * need to ask. */
 void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters,
                                 uint64_t now_ms)
 {
@@ -215,11 +214,11 @@ void shed_lock_clean(struct shed_lock_machine *m, size_t i)
         m->act->ask |= UINT32_C(1) << i;
 }
 
-/* Undo what a holder has, or may still get. */
 void shed_lock_cancel_try(struct shed_lock_machine *m,
                           const struct shed_lock_holder *holder)
 {
-    const struct shed_lock_holder copy = *holder; /* it may be a voter's */
+    const struct shed_lock_holder copy =
+        *holder; /* it may point into a voter */
 
     for (size_t i = 0; i < m->count; i++) {
         shed_voter_cancel(&m->voter[i], &copy, m->now_ms);
@@ -227,7 +226,6 @@ void shed_lock_cancel_try(struct shed_lock_machine *m,
     }
 }
 
-/* Whether nothing can be begun. A server of several may be busy. */
 bool shed_lock_is_engaged(const struct shed_lock_machine *m)
 {
     return m->state != SHED_LOCK_RESTING ||

@@ -1,10 +1,11 @@
 /*
- * SETNX of the time at which the lock ends, by the holder's wall clock; one
- * that has ended is taken with GETSET, by whoever gets an ended time back.
+ * SETNX of the time at which the lock ends, by the holder's wall clock. A lock
+ * that has ended is taken with GETSET; the winner is the client that gets an
+ * ended time back.
  *
  * Source: redis.io, documentation of SETNX, "Design pattern: Locking with
  * SETNX". Its known weaknesses are kept, because other clients have them too:
- * clocks that differ, and that a loser's GETSET moves the winner's time.
+ * it depends on equal clocks, and a loser's GETSET changes the winner's time.
  */
 #include <stdio.h>
 
@@ -12,13 +13,13 @@
 
 enum { STEP_SET, STEP_LOOK, STEP_SWAP };
 
-/* A renewal; before it, where the last one was not answered, which of its two
- * times is at the key is found out, and made the later one. */
+/* The steps of a renewal. If the last one was not answered, the first two steps
+ * find out which of its two times is at the key, and set the later one. */
 enum { STEP_RENEW, STEP_OLD, STEP_TRIED };
 
 enum { MS_PER_S = 1000, DECIMAL = 10, DIGITS_MAX = 18 };
 
-/* What is counted in: ms, or seconds. */
+/* The unit of the times at the key. */
 static uint64_t unit_ms(const struct shed_exchange *exchange)
 {
     return exchange->spec->options->in_seconds ? MS_PER_S : 1;
@@ -66,7 +67,7 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
     static const char *const commands[] = {"SETNX", "GET", "GETSET"};
     bool is_release = exchange->op == SHED_LOCK_OP_RELEASE;
 
-    /* what has ended may be another's by now */
+    /* a lock that has ended may be another's by now */
     if (exchange->op != SHED_LOCK_OP_ACQUIRE &&
         now(exchange) >= exchange->memory.of.times.expires)
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
@@ -83,7 +84,7 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
     return true;
 }
 
-/* The time in a reply. Returns: false if it is none. */
+/* Read the time in a reply. Returns: false if it is not a time. */
 static bool read_expiry(const struct shed_reply *reply, uint64_t *expires)
 {
     size_t size = 0;
@@ -119,7 +120,7 @@ static bool refuse(struct shed_exchange *exchange)
     return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
 }
 
-/* What stood there is free, or has ended: try for it. */
+/* If the lock has vanished or has ended, go on and try to take it. */
 static bool on_look(struct shed_exchange *exchange,
                     const struct shed_reply *reply)
 {

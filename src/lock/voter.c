@@ -1,6 +1,6 @@
 /* One server's account. Its invariant: what a try or a hold may have left there
- * is a leftover from the moment it is not wanted until an answer says that it
- * is gone, or a day has passed. */
+ * is a leftover from the moment that nobody wants it until an answer says that
+ * it is gone, or a day has passed. */
 #include "lock/voter.h"
 
 #include <assert.h>
@@ -8,11 +8,11 @@
 
 #include "base/backoff.h"
 
-/* How long after a failure to try again to remove something; sooner where a new
- * session tells that somebody is there to be asked. */
+/* How long after a failed removal to try again. A new session shortens the
+ * pause, because then the server can be asked. */
 #define CLEAN_MS 1000
 
-/* For how long to try: as long as the longest lease. */
+/* How long to keep trying: as long as the longest lease. */
 #define LEFTOVER_MS SHED_LOCK_WAIT_MAX_MS
 
 void shed_voter_init(struct shed_voter *v, const struct shed_exchange *question)
@@ -58,13 +58,13 @@ void shed_voter_add_leftover(struct shed_voter *v,
                              const struct shed_lock_holder *holder,
                              uint64_t now_ms)
 {
-    struct shed_lock_holder copy = *holder; /* it may be one of ours */
+    struct shed_lock_holder copy = *holder; /* it may point into v */
 
     if (!v->exchange.algorithm->can_undo)
         return;
     shed_voter_drop_leftover(v, &copy);
     if (v->leftover_count == SHED_LEFTOVERS_MAX) {
-        /* only tries that did not ask has_room can fill it */
+        /* only algorithms with a lease try without has_room */
         assert(v->exchange.algorithm->has_lease);
         drop(v, 0);
     }
@@ -73,8 +73,8 @@ void shed_voter_add_leftover(struct shed_voter *v,
     v->clean_at_ms = now_ms;
 }
 
-/* Whether the exchange under way is of this holder's, and may bring it
- * something, or confirm it. */
+/* Whether the exchange under way is this holder's, and may grant or confirm its
+ * lock. */
 static bool is_try_of(const struct shed_voter *v,
                       const struct shed_lock_holder *holder)
 {
@@ -83,8 +83,8 @@ static bool is_try_of(const struct shed_voter *v,
            is_same(&v->exchange.holder, holder);
 }
 
-/* A server that is busy with another's question was not asked this one's: it
- * would have been silent for too long. */
+/* A server that is busy with another holder's question was not asked this
+ * one's, because it counted as silent. */
 void shed_voter_cancel(struct shed_voter *v,
                        const struct shed_lock_holder *holder, uint64_t now_ms)
 {
@@ -97,13 +97,13 @@ bool shed_voter_has_room(const struct shed_voter *v)
     return v->leftover_count < SHED_LEFTOVERS_MAX - SHED_LEFTOVERS_RESERVED;
 }
 
-/* The newest first: whatever it is, somebody may wait for it. */
+/* The newest first, because somebody may wait for it. */
 bool shed_voter_clean(struct shed_voter *v, uint64_t now_ms)
 {
     struct shed_exchange question;
 
     if (v->state != SHED_VOTER_IDLE)
-        return false; /* the exchange is its server's reactor's */
+        return false; /* the exchange belongs to the server's reactor */
     while (v->leftover_count > 0 && now_ms >= v->leftover[0].until_ms)
         drop(v, 0);
     if (v->leftover_count == 0)
@@ -123,7 +123,8 @@ uint64_t shed_voter_clean_at_ms(const struct shed_voter *v)
 
 /* --------------------------------------------------------------- answers */
 
-/* An undo says only whether something was removed; a number, nothing. */
+/* An undo tells only whether something was removed. An ADVANCE tells nothing
+ * about the lock. */
 static void note_missing(struct shed_voter *v)
 {
     if (v->exchange.op == SHED_LOCK_OP_UNDO)
@@ -132,11 +133,11 @@ static void note_missing(struct shed_voter *v)
         v->is_missing = v->exchange.end == SHED_EXCHANGE_NO;
 }
 
-/* An undo was answered. What a try may have left that went over another
- * connection needs two: the first may have been carried out before the try,
- * when both lay in the sockets of a server that was stopped. The second was
- * sent after the answer to the first, and a server answers only after it has
- * read what lay in all sockets when it began (as Redis' event loop does). */
+/* An undo was answered. A try that was sent over another connection needs two
+ * of them: a server that was stopped, with both in its sockets, may have
+ * carried out the first undo before the try. The second undo is sent after the
+ * answer to the first, and Redis' event loop answers only after it has read
+ * everything that was in its sockets at the beginning of the turn. */
 static void confirm_undo(struct shed_voter *v, uint64_t now_ms)
 {
     for (size_t i = v->leftover_count; i-- > 0;) {

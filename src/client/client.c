@@ -1,5 +1,5 @@
-/* A process's client: one address, links, one reactor with its session. Its
- * invariant: a client that is handed out has all its parts. */
+/* A process's client: one address, its links, and a reactor with its session.
+ * Its invariant: a client that is handed out is complete. */
 #include "client/client.h"
 
 #include <assert.h>
@@ -45,7 +45,7 @@ static enum shed_code check_options(const struct shed_client_options *o,
     return code;
 }
 
-/* The id by which leases name this process. */
+/* Draw the id by which leases name this process. */
 static enum shed_code draw_process(struct shed_client *client,
                                    struct shed_error *err)
 {
@@ -81,7 +81,8 @@ static enum shed_standing standing_of(const struct shed_error *why)
                                      : SHED_STANDING_DOWN;
 }
 
-/* why: NULL if it is connected. before_us: how long it was not, or was. */
+/* Report a change of standing. why: NULL if connected now. before_us: how long
+ * the previous standing lasted. */
 static void tell(const struct shed_client *client, const struct shed_error *why,
                  uint64_t before_us)
 {
@@ -170,7 +171,7 @@ static void close_session(void *arg)
     shed_events_close(client->events);
 }
 
-/* The session's timers belong to the loop, so it is made there. */
+/* The session's timers belong to the loop, so it is created there. */
 struct session_start {
     struct shed_client *client;
     const struct shed_client_options *options;
@@ -222,7 +223,8 @@ static enum shed_code build(struct shed_client *client, const char *uri,
 static void destroy(struct shed_client *client)
 {
     if (client->pid != getpid()) {
-        /* the reactor thread, which could close the session, is the parent's */
+        /* only the parent has the reactor thread, which could close the
+         * session */
         shed_session_forget(client->session);
         shed_reactor_forget(client->reactor);
     } else if (client->reactor != NULL) {

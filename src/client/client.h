@@ -1,7 +1,7 @@
 /*
  * The inside of a client: what its caches and locks use. It is counted: the
- * program has one hold, each cache and each lock another; giving up the last
- * one closes it.
+ * program has one hold, and each cache and each lock has another. Dropping the
+ * last hold closes the client.
  */
 #ifndef SHED_CLIENT_H
 #define SHED_CLIENT_H
@@ -35,7 +35,7 @@ struct shed_client {
     struct shed_events *events;
     char process[SHED_PROCESS_BYTES + 1]; /* how others name this process */
     uint64_t command_timeout_ms;
-    bool has_channel; /* false: it waits by timer alone */
+    bool has_channel; /* false: only timers end its waits */
     /* atomic */
     atomic_uint holds;
     _Atomic uint64_t last_flight; /* the number of the newest flight */
@@ -43,7 +43,7 @@ struct shed_client {
     /* under mu */
     enum shed_standing standing;
     uint64_t standing_since_us;
-    struct shed_error last; /* why it was last not up */
+    struct shed_error last; /* why it was last down */
 };
 
 /* Whether it is connected to Redis, and set up. Any thread. */
@@ -53,8 +53,8 @@ bool shed_client_is_up(struct shed_client *client);
 SHED_MUST_CHECK enum shed_code
 shed_client_check(const struct shed_client *client, struct shed_error *err);
 
-/* The same for a call that blocks. Returns: also SHED_EINVAL: this is a thread
- * of the library. */
+/* The same for a call that blocks. Returns: also SHED_EINVAL on a thread of the
+ * library. */
 SHED_MUST_CHECK enum shed_code
 shed_client_check_call(const struct shed_client *client,
                        struct shed_error *err);
@@ -62,8 +62,8 @@ shed_client_check_call(const struct shed_client *client,
 /* Take another hold. Any thread; returns client. */
 struct shed_client *shed_client_ref(struct shed_client *client);
 
-/* Give a hold up. Any thread: where the client would end on a reactor, another
- * thread ends it. NULL is allowed. */
+/* Drop a hold. Any thread: on a reactor, the client is closed by another
+ * thread. NULL is allowed. */
 void shed_client_unref(struct shed_client *client);
 
 #endif

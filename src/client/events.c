@@ -1,10 +1,11 @@
 /*
- * Events. The invariant: each is told, or counted in one that says how many
- * were left out; and no hook is called with a lock held, or after close.
+ * Events. The invariant: each event is reported, or counted in a later one that
+ * says how many were left out; and no hook is called with a lock held, or after
+ * close.
  *
- * An event is copied and posted, so that the hooks run on one thread alone, and
- * never in the middle of what a machine or a caller's thread is doing. That is
- * bounded work: what the limits let pass, and no more, is copied.
+ * An event is copied and posted, so that hooks run on one thread only, and
+ * never in the middle of a machine's step or a caller's operation. The work is
+ * bounded: only what the limits let pass is copied.
  */
 #include "client/events.h"
 
@@ -19,7 +20,7 @@
 #include "base/error.h"
 #include "base/limit.h"
 
-/* What was left out is told this long after the first of it. */
+/* How long after the first event that was left out their number is reported. */
 #define SUMMARY_MS 1000
 
 /* A line of the log: a reason, and as much of name and key as helps. */
@@ -28,7 +29,7 @@
 
 enum { LOG_NEVER = -1 };
 
-/* One row is one kind: its words, and the levels of its successes and its
+/* One row per kind: its text, and the log levels of successes and of
  * troubles. */
 static const struct kind {
     const char *words;
@@ -53,8 +54,8 @@ static const struct kind {
     [SHED_EVENT_LOCK_LOST] = {"lock lost", SHED_LOG_WARNING, SHED_LOG_WARNING},
 };
 
-/* What is counted apart: an event that is no line because another speaks for it
- * must not keep one from the log. */
+/* What is limited separately. An event without a line of its own, because
+ * another event's line covers it, must not use up the limit of lines. */
 enum class { CLASS_OK, CLASS_TROUBLE, CLASS_SPOKEN_FOR, CLASSES };
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
@@ -82,7 +83,7 @@ struct shed_events {
     struct shed_timer *timer;
 };
 
-/* An event on its way, and the bytes that it points to. */
+/* An event that has been posted, and the bytes that it points to. */
 struct told {
     struct shed_post post;
     struct shed_events *events;
@@ -96,7 +97,7 @@ const char *shed_event_kind_name(enum shed_event_kind kind)
     return (size_t)kind < KINDS ? kinds[kind].words : "unknown event";
 }
 
-/* A publish that came too late is no trouble. */
+/* A publish that came too late is not a trouble. */
 static bool is_trouble(enum shed_event_kind kind, enum shed_code outcome)
 {
     return outcome != SHED_OK &&
@@ -130,7 +131,7 @@ static const char *words_of(const struct shed_event *e)
     return kinds[e->kind].words;
 }
 
-/* Add bytes of the program's, which may be any. */
+/* Add bytes from the program, which can have any value. */
 static size_t add_bytes(char *line, size_t at, struct shed_bytes bytes)
 {
     const unsigned char *b = bytes.data;
@@ -238,9 +239,9 @@ static enum class class_of(const struct shed_event *e, size_t keys) {
     return is_trouble(e->kind, e->outcome) ? CLASS_TROUBLE : CLASS_OK;
 }
 
-/* Count it against its limit, and if it is not to pass see to it that the
- * number is told. is_lost: it has passed, and there was no memory for it.
- * Returns: whether it passes. */
+/* Count the event against its limit; if it may not pass, make sure that the
+ * number left out is reported. is_lost: it has passed, but there was no memory
+ * for it. Returns: whether it passes. */
 static bool pass(struct shed_events *es, const struct shed_event *e,
                  size_t keys, bool is_lost)
 {
@@ -272,7 +273,7 @@ static void call_posted(struct shed_post *post)
     free(t);
 }
 
-/* Put bytes at *at, and move it on. Returns: where they are now. */
+/* Copy bytes to *at and advance it. Returns: the copy. */
 static struct shed_bytes keep(char **at, struct shed_bytes bytes)
 {
     struct shed_bytes kept = {*at, bytes.size};

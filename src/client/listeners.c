@@ -79,7 +79,7 @@ static bool is_about(const struct shed_listener *l, const char *key,
     return memcmp(l->key, key, l->key_size) == 0;
 }
 
-/* A listener may remove itself while it is called. */
+/* A listener may remove itself during its call. */
 static void tell_change(struct shed_listener *l, const char *key, size_t size)
 {
     for (struct shed_listener *next; l != NULL; l = next) {

@@ -1,6 +1,6 @@
 /*
- * The parts of this process that are told of changed keys and of new epochs: a
- * lock, of its own key; a cache, of all keys that begin with its name.
+ * The registry of those who want to hear of changed keys and of new epochs: a
+ * lock registers its own key, a cache all keys that begin with its name.
  *
  * Reactor thread only, except for create and destroy.
  */
@@ -14,31 +14,31 @@
 
 struct shed_listeners;
 
-/* Part of its owner's memory, which must stay until it has been removed. */
+/* Part of its owner, which must not be freed before the listener is removed. */
 struct shed_listener {
     const char *key;
     size_t key_size;
-    bool is_prefix; /* it is told of every key that begins with key */
+    bool is_prefix; /* it hears of every key that begins with key */
     void (*on_change)(struct shed_listener *listener, const char *key,
                       size_t size);
     /* pushes have begun or ended, or some were lost: look at everything */
     void (*on_epoch)(struct shed_listener *listener);
-    /* the registry's */
+    /* used by the registry */
     struct shed_listener *next;
 };
 
-/* Returns: NULL when memory is out. Any thread. */
+/* Returns: NULL when out of memory. Any thread. */
 struct shed_listeners *shed_listeners_create(void);
 
 /* Any thread. NULL is allowed. */
 void shed_listeners_destroy(struct shed_listeners *listeners);
 
-/* Add a listener. Returns: false, and it is not added: its prefix is another
- * listener's. One of a single key is always added. */
+/* Add a listener. Returns: false, and it is not added, if another listener has
+ * its prefix. A listener of a single key is always added. */
 bool shed_listeners_add(struct shed_listeners *listeners,
                         struct shed_listener *listener);
 
-/* Remove a listener; one that was never added may be given. */
+/* Remove a listener; it may be one that was never added. */
 void shed_listeners_remove(struct shed_listeners *listeners,
                            struct shed_listener *listener);
 

@@ -1,4 +1,4 @@
-/* Asking Redis what it grants. The invariant: it changes nothing in Redis. */
+/* Asks Redis what it grants. The invariant: nothing in Redis is changed. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #define TIMEOUT_MAX_MS 3600000
 #define KEY_MAX_BYTES (2 * SHED_KEY_MAX_BYTES + 32)
 
-/* How the first key of a use is named, and what the script calls the use. */
+/* The format of a use's first key, and the script's name of the use. */
 static const struct {
     const char *word, *before, *behind;
 } uses[] = {[SHED_USE_CACHE] = {"cache", "", ":{snowshed:probe}"},
@@ -44,7 +44,7 @@ static size_t add(char *key, size_t at, const void *bytes, size_t size)
     return at + size;
 }
 
-/* The first key that a use of the name has. Returns its size. */
+/* Write the first key of a use. Returns its size. */
 static size_t name_key(char key[KEY_MAX_BYTES], enum shed_use use,
                        struct shed_bytes name)
 {
@@ -54,7 +54,7 @@ static size_t name_key(char key[KEY_MAX_BYTES], enum shed_use use,
     return add(key, size, uses[use].behind, strlen(uses[use].behind));
 }
 
-/* What the names of the other keys begin with. Returns its size. */
+/* Write the prefix of the other keys' names. Returns its size. */
 static size_t name_sides(char key[KEY_MAX_BYTES], enum shed_use use,
                          struct shed_bytes name)
 {

@@ -7,7 +7,7 @@
 #include <time.h>
 
 /* Only CLOCK_BOOTTIME of Linux counts suspension; elsewhere the monotonic clock
- * must do. */
+ * has to do. */
 #ifdef CLOCK_BOOTTIME
 #define DEADLINE_CLOCK CLOCK_BOOTTIME
 #else
@@ -21,8 +21,8 @@ enum {
     NS_PER_MS = 1000000
 };
 
-/* clock_gettime fails only for a clock that does not exist or a bad pointer:
- * neither can happen here. */
+/* clock_gettime fails only for an unknown clock or a bad pointer: neither can
+ * happen here. */
 static struct timespec read_clock(clockid_t clock)
 {
     struct timespec now = {0, 0};

@@ -1,5 +1,5 @@
-/* The monotonic clock, in which every deadline of this library is counted. It
- * is CLOCK_BOOTTIME, so that leases end while a machine is suspended. */
+/* The monotonic clock, in which this library counts every deadline. It is
+ * CLOCK_BOOTTIME, so that leases end while a machine is suspended. */
 #ifndef SHED_CLOCK_H
 #define SHED_CLOCK_H
 
@@ -20,7 +20,7 @@ static inline uint64_t shed_deadline_ms(uint64_t now_ms, uint64_t timeout_ms)
     return timeout_ms > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + timeout_ms;
 }
 
-/* What is left until deadline; 0 when it has passed. */
+/* The time left until the deadline; 0 when it has passed. */
 static inline uint64_t shed_left_ms(uint64_t deadline_ms, uint64_t now_ms)
 {
     return deadline_ms > now_ms ? deadline_ms - now_ms : 0;

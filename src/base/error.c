@@ -89,8 +89,8 @@ enum shed_code shed_options_take(void *out, size_t out_size, const void *given,
     if (given == NULL)
         return SHED_OK;
     memcpy(&size, given, sizeof(size));
-    /* A size that no initialiser would write means that nobody initialised the
-     * struct, so that its bytes are garbage. The largest struct of a future
+    /* A size that no initialiser would write means that the struct was not
+     * initialised and its bytes are garbage. The largest struct of a future
      * version is well below the limit. */
     if (size <= sizeof(size) || size % sizeof(size) != 0 ||
         size > OPTIONS_MAX_BYTES)

@@ -1,7 +1,7 @@
 /*
  * Waiting for a number of things. Its one invariant: counting touches the latch
- * under its lock only, so once wait has seen the last thing counted (it looks
- * under the lock too), the latch may be finished.
+ * only under its lock, and wait looks under the lock too, so the latch may be
+ * finished once wait has seen the last thing counted.
  */
 #include "base/latch.h"
 
@@ -12,8 +12,9 @@
 
 enum { MS_PER_S = 1000, NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 
-/* Deadlines count the time that a machine is suspended, and condition variables
- * do not: so a sleep ends after this long, and the clock is read again. */
+/* Deadlines include the time during which a machine is suspended, condition
+ * variables do not. So a sleep ends after this long, and the clock is read
+ * again. */
 #define LONGEST_SLEEP_MS ((uint64_t)1000)
 
 int shed_cond_init(pthread_cond_t *cond)
@@ -53,13 +54,13 @@ void shed_latch_count_down(struct shed_latch *latch, size_t count)
 {
     (void)pthread_mutex_lock(&latch->mu);
     latch->pending -= count < latch->pending ? count : latch->pending;
-    /* Under the lock: after it, the waiter may have finished the latch. */
+    /* under the lock, because the waiter may finish the latch right after it */
     if (latch->pending == 0)
         (void)pthread_cond_signal(&latch->cond);
     (void)pthread_mutex_unlock(&latch->mu);
 }
 
-/* The instant that is ms from now, by the condition variable's clock. */
+/* The instant ms from now, on the condition variable's clock. */
 static struct timespec instant_in(uint64_t ms)
 {
     struct timespec at = {0, 0};

@@ -1,7 +1,7 @@
 /*
  * A latch: one thread waits until a number of things have happened, or until a
- * deadline. It lives on the waiter's stack: counting does not touch it after
- * the last thing was counted.
+ * deadline. It can live on the waiter's stack, because counting does not touch
+ * it after the last thing was counted.
  *
  * pthread_cond_clockwait is not in C11's POSIX, so the condition variable is
  * bound to the monotonic clock when it is made.
@@ -22,16 +22,17 @@ struct shed_latch {
     size_t pending; /* under mu */
 };
 
-/* A condition variable on the monotonic clock, for what a latch does not fit.
+/* Make a condition variable on the monotonic clock, where a latch does not fit.
  * Returns: 0, or an errno. */
 SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
 
-/* Wait for at most left_ms (and possibly less: look again). */
+/* Wait for at most left_ms. It may return earlier: check the condition
+ * again. */
 void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
                     uint64_t left_ms);
 
-/* A latch whose making cannot fail. Its clock is the wall clock, so it may only
- * be waited for without a deadline. */
+/* A latch whose initialisation cannot fail. It uses the wall clock, so it may
+ * only be waited for without a deadline. */
 #define SHED_LATCH_INIT(count)                                                 \
     {                                                                          \
         .mu = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER,     \
@@ -44,7 +45,7 @@ SHED_MUST_CHECK enum shed_code shed_latch_init(struct shed_latch *latch,
                                                size_t pending,
                                                struct shed_error *err);
 
-/* Nobody waits, or will count. */
+/* Finish a latch. Nobody may wait, or count any more. */
 void shed_latch_fini(struct shed_latch *latch);
 
 /* Count things as having happened (or as never going to); any thread. */

@@ -1,5 +1,5 @@
-/* A bound on how often. Its one invariant: what passed, what was taken and what
- * is still to be taken add up to the calls of pass. */
+/* A rate limit. Its one invariant: the numbers that passed, were taken, and are
+ * still to be taken add up to the number of calls of pass. */
 #include "base/limit.h"
 
 #define SECOND_MS ((uint64_t)1000)

@@ -1,4 +1,4 @@
-/* A bound on how often something is said, and a count of what was left out.
+/* A limit on how often something is reported, and a count of what was left out.
  * Pure. */
 #ifndef SHED_LIMIT_H
 #define SHED_LIMIT_H
@@ -6,19 +6,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Zero to begin with. */
+/* All zero at the beginning. */
 struct shed_limit {
     uint64_t began_ms;   /* when the present second began */
     uint64_t passed;     /* how many passed in it */
-    uint64_t suppressed; /* how many did not, since they were last taken */
+    uint64_t suppressed; /* how many did not pass since the last take */
 };
 
-/* Whether one more may pass: per_second pass in each second, which begins with
- * the first of them. One that may not is counted. now_ms is monotonic. */
+/* Whether one more may pass: at most per_second in each second, where a second
+ * begins with the first that passes. One that may not pass is counted. now_ms
+ * is monotonic. */
 bool shed_limit_pass(struct shed_limit *limit, uint64_t per_second,
                      uint64_t now_ms);
 
-/* Count one that passed and was lost all the same. */
+/* Count one that passed but was then lost. */
 void shed_limit_suppress(struct shed_limit *limit);
 
 /* Returns: how many were suppressed since this was last called. */

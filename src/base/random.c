@@ -3,8 +3,8 @@
  * getrandom's bytes, and is never half of them.
  *
  * A child of fork() inherits its parent's jitter state, so both draw the same
- * jitter. That costs no more than two processes that wait for equal times,
- * while comparing the process id would be a system call on the hot path.
+ * jitter. The only cost is that the two wait for equal times; comparing the
+ * process id would cost a system call on the hot path.
  */
 #include "base/random.h"
 
@@ -25,7 +25,7 @@ enum shed_code shed_random_token(void *out, size_t size, struct shed_error *err)
 
     if (size > TOKEN_MAX_BYTES)
         return shed_fail(err, SHED_EINVAL, "a token of %zu bytes", size);
-    /* Without blocking: in early boot it would wait past any deadline. */
+    /* non-blocking, because in early boot it could wait past any deadline */
     do
         got = getrandom(out, size, GRND_NONBLOCK);
     while (got < 0 && errno == EINTR);
@@ -37,8 +37,8 @@ enum shed_code shed_random_token(void *out, size_t size, struct shed_error *err)
     return SHED_OK;
 }
 
-/* Where the kernel has no random bytes, time and place are enough for jitter:
- * threads differ by the address, processes by the microsecond. */
+/* If the kernel has no random bytes, time and address are good enough for
+ * jitter: threads differ in the address, processes in the microsecond. */
 static uint64_t seed(const uint64_t *place)
 {
     uint64_t bits;

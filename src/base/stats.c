@@ -1,9 +1,9 @@
 /*
  * Counters, histograms and their text. Its one invariant: a histogram's count
- * is the sum of its buckets, whatever is added while it is read.
+ * is the sum of its buckets, even while others add to it.
  *
  * The text is Prometheus' exposition format 0.0.4. Numbers are written with
- * integers alone: a locale changes the decimal point of a %f.
+ * integer conversions only, because a locale changes the decimal point of %f.
  */
 #include "base/stats.h"
 
@@ -16,8 +16,8 @@
 
 #define US_PER_S ((uint64_t)1000000)
 
-/* The histograms come first, and there is no padding: so a counter more moves
- * no field. */
+/* The histograms come first, and there is no padding, so a new counter moves no
+ * field. */
 #define NAME(field, help) COUNTER_##field,
 enum { SHED_COUNTERS(NAME) COUNTERS };
 #undef NAME
@@ -40,7 +40,7 @@ _Static_assert(offsetof(struct shed_lock_stats, acquired) ==
                            LOCK_COUNTERS * sizeof(uint64_t),
                "a lock's counters follow its two histograms");
 
-/* The smallest i with value <= 2^i, as far as there are buckets. */
+/* The smallest i with value <= 2^i, or the last bucket. */
 static size_t bucket_of(uint64_t value)
 {
     size_t i = 0;
@@ -143,7 +143,7 @@ enum shed_code shed_stats_check(const char *call, const void *thing,
 /* Histograms of times are written in seconds, Prometheus' unit for them. */
 struct unit {
     const char *name;
-    uint64_t per_unit; /* what is counted, per unit */
+    uint64_t per_unit; /* how many of what is counted make one unit */
 };
 
 #define SECONDS                                                                \
@@ -157,8 +157,8 @@ struct unit {
 
 struct metric {
     const char *name, *help;
-    size_t offset;    /* in the counters; of a gauge, in the subject */
-    struct unit unit; /* of a histogram */
+    size_t offset;    /* in the counters; for a gauge, in the subject */
+    struct unit unit; /* for a histogram */
 };
 
 /* The metrics of one kind of subject. */
@@ -234,8 +234,8 @@ static const struct kind locks = {"snowshed_lock_",
 
 /* ------------------------------------------------------------------- text */
 
-/* The text that is being written, and of what. At capacity it is cut, and its
- * length counted on. */
+/* The text that is being written. Beyond its capacity it is cut, but the length
+ * is still counted. */
 struct text {
     const struct kind *kind;
     shed_subject_fn *subject;
@@ -243,7 +243,7 @@ struct text {
     size_t count;
     char *buffer;
     size_t capacity;
-    size_t length; /* of the whole */
+    size_t length; /* of the whole text, even if it was cut */
 };
 
 __attribute__((format(printf, 2, 3))) static void
@@ -262,8 +262,8 @@ append(struct text *text, const char *format, ...)
         text->length += (size_t)size;
 }
 
-/* A label and its value, in which the format wants a backslash before '\' and
- * '"'. */
+/* Append a label and its value, in which the format wants a backslash before
+ * '\' and '"'. */
 static void append_label(struct text *text, const struct shed_subject *s)
 {
     const unsigned char *name = s->name;
@@ -317,8 +317,8 @@ static void append_number(struct text *text, struct unit unit, uint64_t value)
         append(text, ".%06" PRIu64, value % US_PER_S);
 }
 
-/* The beginning of a line: the name of a metric's part, and its labels without
- * the closing brace. */
+/* Append the beginning of a line: the name of a metric's part, and its labels
+ * without the closing brace. */
 static void append_part(struct text *text, const struct metric *m,
                         const char *part, const struct shed_subject *s)
 {

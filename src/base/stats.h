@@ -41,30 +41,31 @@ void shed_histogram_add(struct shed_histogram_atomic *h, uint64_t value);
 void shed_count_code(struct shed_counters *counters, enum shed_code code);
 
 /* Check the arguments of a public read: SHED_EINVAL if thing or out is NULL, or
- * size is more than known, the size of the struct here. */
+ * if size is larger than known, which is the size of the struct in this
+ * version. */
 SHED_MUST_CHECK enum shed_code
 shed_stats_check(const char *call, const void *thing, const void *out,
                  size_t size, size_t known, struct shed_error *err);
 
-/* Copy the counters, one after the other. */
+/* Copy the counters, each atomically, but not all at the same instant. */
 void shed_counters_read(const struct shed_counters *counters,
                         struct shed_stats *out);
 
-/* Copy a lock's counters, one after the other. */
+/* The same for a lock's counters. */
 void shed_lock_counters_read(const struct shed_lock_counters *counters,
                              struct shed_lock_stats *out);
 
-/* A cache or lock of which the text tells. */
+/* A cache or lock that the text describes. */
 struct shed_subject {
     const void *name;
     size_t name_size;
     const void *counters; /* struct shed_counters or shed_lock_counters */
-    /* of a cache: what is true now */
+    /* for a cache: the current values */
     uint64_t redis_up, source_loads, source_loads_limit, source_queue_keys,
         source_queue_limit_keys;
 };
 
-/* Returns: the i-th of a list. */
+/* Returns: the i-th subject of a list. */
 typedef struct shed_subject shed_subject_fn(const void *list, size_t i);
 
 /* As shed_stats_prometheus, for subjects with struct shed_counters. */

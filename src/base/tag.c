@@ -1,5 +1,5 @@
 /* Tags. The invariant: a key with the tag between its first braces is in the
- * slot of the key that the tag is of. */
+ * same slot as the key for which the tag was set. */
 #include "base/tag.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #define SLOTS 16384
 
-/* CRC16 of XMODEM, as the specification of Redis Cluster has it. */
+/* CRC16 (XMODEM), as the Redis Cluster specification defines it. */
 static unsigned slot_of(const char *tag, size_t size)
 {
     enum { POLYNOMIAL = 0x1021, TOP = 0x8000, MASK = 0xffff, BITS = 8 };
@@ -36,7 +36,7 @@ static void find(struct shed_tag *out, const char *key, size_t size)
     out->size = (size_t)(close - open) - 1;
 }
 
-/* Every slot has a number of at most six digits. */
+/* Find the number; every slot has one of at most six digits. */
 static void number(struct shed_tag *out)
 {
     unsigned slot = slot_of(out->at, out->size), i = 0;

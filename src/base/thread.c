@@ -1,6 +1,6 @@
-/* Which threads are the library's. Its invariant: a mark is of this process,
- * because a child that is forked in a callback runs on a copy of that thread.
- */
+/* Which threads belong to the library. Its invariant: a mark counts only in the
+ * process that set it, because a child that is forked in a callback runs on a
+ * copy of the marked thread. */
 #include "base/thread.h"
 
 #include <signal.h>

@@ -1,6 +1,7 @@
 /*
  * The library's own threads. Callbacks run on them, so a call may come from
- * one, and must not wait there for what only this thread can do.
+ * such a thread, and must not wait there for something that only this thread
+ * can do.
  */
 #ifndef SHED_THREAD_H
 #define SHED_THREAD_H
@@ -15,25 +16,26 @@ enum shed_thread {
     SHED_THREAD_LOADER = 2 /* runs the loads of a source */
 };
 
-/* Start a thread with all signals blocked: the program's are for its own
- * threads. Returns: 0, or an errno. */
+/* Start a thread with all signals blocked: the program's signals are for its
+ * own threads. Returns: 0, or an errno. */
 SHED_MUST_CHECK int shed_thread_start(pthread_t *out, void *(*run)(void *arg),
                                       void *arg);
 
-/* Say what the calling thread is; before it calls back. */
+/* Mark the calling thread, before it runs any callback. */
 void shed_thread_mark(enum shed_thread kind);
 
 /* Whether the calling thread is of one of these kinds, of whatever client or
  * source. In a forked child: no. */
 bool shed_thread_is(unsigned kinds);
 
-/* For a call that blocks. Returns: SHED_OK; SHED_EINVAL on a reactor, where
- * nothing moves until the call has returned. */
+/* Check that a blocking call is allowed on this thread. Returns: SHED_OK;
+ * SHED_EINVAL on a reactor, where nothing makes progress until the call has
+ * returned. */
 SHED_MUST_CHECK enum shed_code shed_thread_check_call(struct shed_error *err);
 
 /* Close a handle: here, or, if this thread is of one of these kinds and must
- * not wait for it, on a thread that is started for it. If none can be, the
- * handle stays open. */
+ * not wait for the end, on a new thread. If no thread can be started the handle
+ * stays open. */
 void shed_thread_close(unsigned kinds, void *(*close)(void *handle),
                        void *handle);
 

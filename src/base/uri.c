@@ -1,8 +1,8 @@
 /*
  * A copy of the text is cut at its delimiters first and each part decoded in
  * place afterwards, so that an encoded delimiter is an ordinary byte of a part
- * (RFC 3986, section 2.4). Its one invariant: nothing of the copy is left in
- * memory after fini, or after a failure.
+ * (RFC 3986, section 2.4). Its one invariant: after fini, or after a failure,
+ * nothing of the copy is left in memory.
  */
 #include "base/uri.h"
 
@@ -17,7 +17,7 @@ enum { PORT_MAX = 65535, DECIMAL = 10, HEX_DIGIT_BITS = 4 };
 
 /* --------------------------------------------------------------- cutting */
 
-/* End a part where a delimiter is. Returns the rest behind it; no part if at is
+/* End a part at a delimiter. Returns the rest behind it; no part if at is
  * NULL. */
 static struct shed_uri_part cut_at(struct shed_uri_part *part, char *at)
 {
@@ -38,9 +38,9 @@ static struct shed_uri_part cut(struct shed_uri_part *part, char delimiter)
     return cut_at(part, memchr(part->text, delimiter, part->size));
 }
 
-/* The '@' behind user and password; NULL if there is none. It is the last one,
- * so that an '@' in a password that was not encoded does not put the rest of
- * the password into the host, which reasons show. */
+/* Find the '@' behind user and password; NULL if there is none. The last '@' is
+ * taken, so that an unencoded '@' in a password does not move the rest of the
+ * password into the host, which reasons show. */
 static char *find_user_end(struct shed_uri_part part, const char *stops)
 {
     size_t size = strcspn(part.text, stops);
@@ -60,8 +60,8 @@ static int hex_digit(char c)
     return at != NULL ? (int)((at - digits) % (1 << HEX_DIGIT_BITS)) : -1;
 }
 
-/* Undo the percent-encoding of a part in place. A zero byte is refused: it
- * would end the text for those who take it as one. */
+/* Undo the percent-encoding of a part in place. A zero byte is refused, because
+ * it would end the text for C functions. */
 static enum shed_code decode(const struct shed_uri_form *form, const char *what,
                              struct shed_uri_part *part, struct shed_error *err)
 {
@@ -69,7 +69,7 @@ static enum shed_code decode(const struct shed_uri_form *form, const char *what,
 
     if (part->text == NULL)
         return SHED_OK;
-    /* The part is terminated: no digit is read behind its end. */
+    /* the part is terminated, so no digit is read behind its end */
     for (const char *from = part->text; *from != '\0';) {
         int high = 0, low = 0;
         if (*from != '%') {
@@ -128,7 +128,7 @@ static enum shed_code parse_user(const struct shed_uri_form *form,
     return code;
 }
 
-/* [address][:port]; *port is cut out. */
+/* Parse [address], and cut out *port behind it. */
 static enum shed_code cut_brackets(const struct shed_uri_form *form,
                                    struct shed_uri_part *host,
                                    struct shed_uri_part *port,
@@ -210,7 +210,7 @@ static enum shed_code parse_parameter(const struct shed_uri_form *form,
     return decode(form, form->parameter, &out->parameter, err);
 }
 
-/* text is what follows the scheme. */
+/* Parse what follows the scheme. */
 static enum shed_code parse(const struct shed_uri_form *form,
                             struct shed_uri *out, struct shed_uri_part text,
                             struct shed_error *err)

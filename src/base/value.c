@@ -1,7 +1,7 @@
 /*
  * Values: one allocation with the payload behind the struct, or a payload in
- * memory that another object owns. Its one invariant: nothing but the count
- * changes after a value was handed out.
+ * memory that another object owns. Its one invariant: after a value was handed
+ * out, only its count changes.
  */
 #include "base/value.h"
 
@@ -80,15 +80,15 @@ enum shed_origin shed_value_origin(const struct shed_value *value)
 
 struct shed_value *shed_value_ref(struct shed_value *value)
 {
-    /* The caller has a reference already: there is nothing to be ordered with.
-     */
+    /* relaxed: the caller already has a reference, so there is nothing to
+     * order */
     atomic_fetch_add_explicit(&value->refs, 1, memory_order_relaxed);
     return value;
 }
 
 void shed_value_unref(struct shed_value *value)
 {
-    /* Acquire: all that others read of it comes before the memory goes. */
+    /* acq_rel: all reads by others happen before the memory is freed */
     if (value == NULL ||
         atomic_fetch_sub_explicit(&value->refs, 1, memory_order_acq_rel) > 1)
         return;

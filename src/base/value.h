@@ -1,4 +1,4 @@
-/* The inside of a shed_value: a payload and the memory that it is in. */
+/* The inside of a shed_value: a payload and the memory that contains it. */
 #ifndef SHED_VALUE_H
 #define SHED_VALUE_H
 
@@ -13,19 +13,19 @@ struct shed_value {
     uint64_t age_ms;
     const void *data;
     size_t size;
-    /* owner holds data and is freed with free_owner; NULL where the payload
+    /* owner holds data and is freed with free_owner; NULL if the payload
      * follows this struct */
     void *owner;
     void (*free_owner)(void *owner);
 };
 
-/* Create a value with a copy of data. Returns NULL when memory is out. */
+/* Create a value with a copy of data. Returns NULL when out of memory. */
 struct shed_value *shed_value_create(enum shed_kind kind,
                                      enum shed_origin origin, const void *data,
                                      size_t size);
 
-/* Create a value whose data is part of owner, which it takes over on success.
- * Returns NULL when memory is out: owner stays the caller's. */
+/* Create a value whose data is part of owner, and which owns owner on success.
+ * Returns NULL when out of memory; then owner remains the caller's. */
 struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
                                    const void *data, size_t size, void *owner,
                                    void (*free_owner)(void *owner));

@@ -1,24 +1,24 @@
 -- Take the lease of a key, or learn what the key holds. A value that is no longer
--- fresh, or that the caller found due, is refreshed under a lease in a key of its
--- own, so that it can be read meanwhile.
+-- fresh, or that the caller found due, is refreshed under a lease in a separate
+-- key, so that it can still be read meanwhile.
 -- KEYS  1 the key   2 the key of its refresh lease
 -- ARGV  1 data version for a new record (16 bytes)
 --       2 process id (16 hexadecimal digits)   3 flight number (8 bytes)
 --       4 flags of the record (2 bytes)
 --       5 lease, ms   6 life of the record, ms   7 grace, ms
---       8 the beginning of an entry that the caller saw to be corrupt, or ''
---       9 the nonce of a value that is to be refreshed though it is fresh, or ''
+--       8 the beginning of an entry that the caller found corrupt, or ''
+--       9 the nonce of a fresh value that is to be refreshed, or ''
 -- Returns {'LEAD', data version, how}, how being 'new', 'mine' (an earlier
 --             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
---         {'HIT', entry}       a row or "no such row" is there
---         {'FAILED', entry}    a failure marker is there
+--         {'HIT', entry}       the key holds a row, or "no such row"
+--         {'FAILED', entry}    the key holds a failure marker
 --         {'WAIT', ms}         another holds the lease, for at most this long
---         Where the lease or the marker is that of a refresh, the nonce of the
---         value that is to be replaced follows.
+--         If the lease or the marker belongs to a refresh, the nonce of the
+--         value to be replaced follows.
 -- One SET NX first: if the key is empty this saves a read, and a script that
 -- reads nothing is not tracked, so only waiters get pushes. When Redis is out
--- of memory it is refused whatever the key holds; the script then reads anyway,
--- and only a necessary write ends with the error.
+-- of memory, SET is refused whatever the key holds; then the script reads
+-- anyway, and returns the error only if it has to write.
 
 local HAS_CHANNEL = 4
 local LONGEST_RECORD = 4200000 -- by the options; more comes from a clock that
@@ -40,8 +40,8 @@ local function is_no_memory(reply)
     return reply.err and string.find(reply.err, 'OOM', 1, true)
 end
 
--- A process is gone when nobody is subscribed to its channel. If we may not
--- ask, only the end of the lease tells.
+-- A process is gone when nobody is subscribed to its channel. Without the right
+-- to ask, only the end of the lease shows it.
 local function is_gone(held)
     if bit.band(held.flags, HAS_CHANNEL) == 0 then return false end
     local reply = redis.pcall('PUBSUB', 'NUMSUB',
@@ -53,15 +53,15 @@ local function is_over(held)
     local pttl = redis.call('PTTL', key)
     if pttl < 0 or pttl > LONGEST_RECORD then return true end
     if now >= held.until_ms then return true end
-    local age = now - held.written -- below 0: the clock was set back
+    local age = now - held.written -- negative: the clock was set back
     return (age < 0 or age >= tonumber(ARGV[7])) and is_gone(held)
 end
 
--- How long another's lease still lasts. If the clock was set back after it was
--- written or renewed, it lasts for its whole length from now, without the
--- length of the step added: a live holder renews it before it ends, and one
--- that is stopped, or has no channel, is replaced then. The length is the
--- record's own, because the asker may have another in its options.
+-- How long another's lease still lasts. If the clock was set back since it was
+-- written or renewed, it lasts for its whole length from now, and not for the
+-- step as well: a live holder renews it before it ends, and one that is
+-- stopped, or has no channel, is replaced then. The length is taken from the
+-- record, because the asker's options may differ.
 local function time_left(held)
     if now >= held.written then return held.until_ms - now end
     local length = held.until_ms - held.written
@@ -90,13 +90,13 @@ if kind == 'L' and #bytes == HEADER then
     local held = lease(bytes)
     if held.process == process and held.flight == flight then
         if no_memory then return {'LEAD', held.version, 'mine', nonce} end
-        return write(held.version, 'mine') -- with the whole lease before it
+        return write(held.version, 'mine') -- which gives it a whole lease again
     end
     if is_over(held) then return write(held.version, 'takeover') end
     return {'WAIT', time_left(held), nonce}
 end
 if is_corrupt(bytes) then return write(version, 'corrupt') end
--- a marker from the future would answer for as long as the clock was set back
+-- a marker from the future, after the clock was set back, would last too long
 if kind == 'F' and now >= lease(bytes).written then
     return {'FAILED', bytes, nonce}
 end

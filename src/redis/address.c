@@ -1,6 +1,6 @@
-/* What is Redis' about a URI, and the socket address that its host name
- * resolves to. Its one invariant: the text that reasons show holds neither user
- * nor password. */
+/* The parts of a Redis URI, and the socket address that its host name resolves
+ * to. Its one invariant: the text that reasons show contains neither user nor
+ * password. */
 #include "redis/address.h"
 
 #include <errno.h>
@@ -19,18 +19,18 @@
 
 enum {
     DEFAULT_PORT = 6379,
-    DB_MAX = 1000000 /* no server has more: a longer number is a mistake */
+    DB_MAX = 1000000 /* no server has more, so a longer number is a mistake */
 };
 
 #define PATH_FORM(begin)                                                       \
     {                                                                          \
         .name = "Redis URI", .scheme = (begin),                                \
-        .user_stops = "/", /* an '@' behind it is the path's */                \
+        .user_stops = "/", /* an '@' behind it belongs to the path */          \
             .path = "path", .parameter = "db",                                 \
         .parameter_rule = "only ?db=n may follow the path"                     \
     }
 
-/* The first whose scheme fits is taken. */
+/* The first form with a matching scheme is used. */
 static const struct shed_uri_form forms[] = {
     {.name = "Redis URI",
      .scheme = "redis://",
@@ -59,7 +59,7 @@ static enum shed_code find_form(const char *uri,
                      "Redis URI: must begin with redis:// or unix:");
 }
 
-/* An empty user is none; a user has a password. */
+/* An empty user means no user. A user needs a password. */
 static enum shed_code take_user(struct shed_address *a, struct shed_error *err)
 {
     const struct shed_uri *uri = &a->uri;
@@ -269,7 +269,7 @@ void shed_address_await(struct shed_address *a, uint64_t deadline_ms)
     uint64_t left_ms = shed_left_ms(deadline_ms, shed_now_ms());
 
     if (a->host == NULL)
-        return; /* a path is looked up by connect */
+        return; /* a path needs no lookup */
     pthread_mutex_lock(&a->mu);
     while (a->looked_up_term != shed_address_term(a) && left_ms > 0) {
         shed_cond_wait(&a->looked_up, &a->mu, left_ms);
@@ -280,8 +280,8 @@ void shed_address_await(struct shed_address *a, uint64_t deadline_ms)
 
 /* ------------------------------------------------------------ its servers */
 
-/* Set the pause before the next connection. It grows if the server is left
- * again soon after the last pause. */
+/* Set the pause before the next connection. It grows if servers are left
+ * repeatedly within a short time. */
 static void set_pause_locked(struct shed_address *a, uint64_t min_ms,
                              uint64_t max_ms)
 {

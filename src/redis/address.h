@@ -1,5 +1,5 @@
-/* Where Redis is and who we are to it: the parsed URI, and the socket address
- * that it resolves to. */
+/* Where Redis is, and as which user to connect: the parsed URI, and the socket
+ * address that it resolves to. */
 #ifndef SHED_REDIS_ADDRESS_H
 #define SHED_REDIS_ADDRESS_H
 
@@ -16,27 +16,27 @@
 struct shed_address {
     /* set at creation */
     char *text;                  /* for reasons: without user and password */
-    const char *user, *password; /* NULL without */
-    const char *host, *port;     /* NULL with a unix socket */
-    char db[24];                 /* in decimal; empty for the first */
-    struct shed_uri uri;         /* what these are parts of, but the port */
+    const char *user, *password; /* NULL if absent */
+    const char *host, *port;     /* NULL for a unix socket */
+    char db[24];                 /* in decimal; empty for database 0 */
+    struct shed_uri uri;         /* holds all of the above except port */
     char port_text[sizeof("4294967295")];
     /* set before the first connection: called by shed_address_leave */
     void (*on_leave)(void *arg);
     void *on_leave_arg;
     /* atomic */
-    atomic_bool is_role_refused; /* the server does not tell us its role */
+    atomic_bool is_role_refused; /* we have no right to ROLE */
     atomic_uint term;            /* grows each time the server is left */
     pthread_mutex_t mu;
     pthread_cond_t looked_up;
     /* under mu */
     struct sockaddr_storage name;
     socklen_t name_size;     /* 0: the host name has never been resolved */
-    struct shed_error why;   /* it has not been resolved */
-    unsigned looked_up_term; /* the latest in which a lookup has ended */
-    unsigned left_count;     /* how often it was left, in a row */
-    uint64_t left_ms;        /* when, shed_now_ms */
-    uint64_t pause_end_ms;   /* no connection before */
+    struct shed_error why;   /* why it could not be resolved */
+    unsigned looked_up_term; /* the term of the last lookup that has ended */
+    unsigned left_count;     /* how often servers were left in a row */
+    uint64_t left_ms;        /* when the last one was left, shed_now_ms */
+    uint64_t pause_end_ms;   /* no connection before this time */
 };
 
 /* Parse a URI (shed_client_open has the grammar) and try to resolve its host.
@@ -45,10 +45,10 @@ SHED_MUST_CHECK enum shed_code shed_address_create(const char *uri,
                                                    struct shed_address **out,
                                                    struct shed_error *err);
 
-/* Destroy it; NULL may be given too. */
+/* Destroy it; NULL is allowed. */
 void shed_address_destroy(struct shed_address *address);
 
-/* The functions below may be called in any thread. */
+/* The functions below may be called on any thread. */
 
 /* Copy the socket address that the host name resolves to. Returns: SHED_OK;
  * SHED_EREDIS: it has never been resolved, err says why. */
@@ -60,29 +60,28 @@ SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
 /* Whether the host name has been resolved. */
 bool shed_address_is_known(struct shed_address *address);
 
-/* A lookup of the host name that began in this term has ended: with a socket
- * address; or, if name is NULL, with this failure, and the last address is
- * kept.
- */
+/* Record the end of a lookup of the host name that began in this term: with a
+ * socket address, or, if name is NULL, with this failure. Then the last address
+ * is kept. */
 void shed_address_set(struct shed_address *address, unsigned term,
                       const struct sockaddr *name, socklen_t size,
                       const char *failure);
 
-/* Wait until a lookup of the present term, which the session makes, has ended,
- * or until deadline_ms. */
+/* Wait until the session's lookup in the present term has ended, or until
+ * deadline_ms. */
 void shed_address_await(struct shed_address *address, uint64_t deadline_ms);
 
-/* The server that was reached in this term is not a primary: no thread uses
- * connections of the term any longer, and the host name is looked up again. The
- * first time that is done at once; if it happens repeatedly, after a pause that
- * grows from min_ms to max_ms. */
+/* Leave the server that was reached in this term, because it is not a primary.
+ * Connections of the term are no longer used, and the host name is looked up
+ * again: at once the first time; after a pause that grows from min_ms to max_ms
+ * if this happens repeatedly. */
 void shed_address_leave(struct shed_address *address, unsigned term,
                         uint64_t min_ms, uint64_t max_ms);
 
 /* The present term. */
 unsigned shed_address_term(const struct shed_address *address);
 
-/* How much is left of the pause before the next connection. */
+/* What is left of the pause before the next connection. */
 uint64_t shed_address_pause_ms(struct shed_address *address);
 
 #endif

@@ -1,5 +1,5 @@
 /* Connecting in the caller's thread, and the pause after a failure. Its one
- * invariant: what fails is noted once, for all the connections together. */
+ * invariant: each failure is noted once, for all connections together. */
 #include "redis/dial.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@
 int shed_dial_wait(int fd, short events, uint64_t deadline_ms)
 {
     struct pollfd pfd = {.fd = fd, .events = events};
-    /* poll counts from now; in slices, so that no length overflows its int */
+    /* in slices, because poll's timeout is an int */
     const uint64_t slice_ms = 60000;
 
     for (;;) {
@@ -28,7 +28,8 @@ int shed_dial_wait(int fd, short events, uint64_t deadline_ms)
     }
 }
 
-/* Drive it until it is set up or has failed; at until_ms it has failed. */
+/* Drive the connection until it is set up or has failed; it fails at
+ * until_ms. */
 static void drive(struct shed_conn *c, uint64_t until_ms)
 {
     shed_conn_start(c, shed_address_term(c->address), shed_now_ms());
@@ -104,8 +105,9 @@ void shed_dialler_leave(struct shed_dialler *d, unsigned term)
                        d->reconnect_max_ms);
 }
 
-/* A try that its caller's deadline cut short says nothing about the server; but
- * where none gets an answer for a whole timeout, the server is silent. */
+/* A try that the caller's deadline has cut short tells nothing about the
+ * server. But if no try gets an answer for a whole timeout, the server is
+ * silent. */
 static void note_silence(struct shed_dialler *d,
                          const struct shed_error *failure)
 {
@@ -119,7 +121,8 @@ static void note_silence(struct shed_dialler *d,
     note_failure(d, SHED_CONN_SILENCE_WEIGHT, failure);
 }
 
-/* is_cut_short: by the caller's deadline, before the connect timeout. */
+/* Note a failure. is_cut_short: the caller's deadline came before the connect
+ * timeout. */
 static void note(struct shed_dialler *d, const struct shed_conn_failure *f,
                  bool is_cut_short)
 {

@@ -1,7 +1,7 @@
--- Prepended to each script: how an entry is read and made. The layout is
--- src/cache/entry.h's; offsets count from 1 here.
+-- Prepended to each script: reads and writes entries. The layout is in
+-- src/cache/entry.h; offsets count from 1 here.
 
--- Redis 6 refuses a write after TIME without this; newer ones always do it.
+-- Redis 6 refuses a write after TIME without this; newer versions always do it.
 if redis.replicate_commands then redis.replicate_commands() end
 
 local MAGIC = '\245shd\2'
@@ -15,8 +15,8 @@ local function clock()
     return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- What a key holds: its type ('L', 'V', 'N', 'F') and its bytes; nil if there is
--- nothing; 'foreign' if it is not one of ours.
+-- What a key holds: its type ('L', 'V', 'N', 'F') and its bytes; nil if there
+-- is nothing; 'foreign' if the value is not one of ours.
 local function read(key)
     local bytes = redis.pcall('GET', key)
     if not bytes then return nil end
@@ -30,7 +30,7 @@ local function read(key)
     return string.sub(bytes, 6, 6), bytes
 end
 
--- The lease record in bytes; of another entry, its nonce (version) and times.
+-- Parse a lease record; of another entry, its nonce (version) and times.
 local function lease(bytes)
     return {
         flags = string.byte(bytes, 8),
@@ -42,10 +42,10 @@ local function lease(bytes)
     }
 end
 
--- Let the lease record at a key count from now for length ms. PEXPIRE comes first,
--- though the life of the record stays as it is: it needs no memory, and after a
--- write Redis lets a script exceed its memory, so the times, which keep their
--- size, are rewritten too.
+-- Restart the lease record at a key: it lasts for length ms from now. PEXPIRE
+-- comes first, although the record's time to live stays as it is, because it
+-- needs no memory, and after a write Redis lets a script exceed its memory; so
+-- the times, whose size stays the same, can be rewritten too.
 local function set_times(key, now, length)
     local left = redis.call('PTTL', key)
     if left > 0 then redis.call('PEXPIRE', key, left) end
@@ -53,8 +53,9 @@ local function set_times(key, now, length)
         struct.pack('>I8I8', now, now + length))
 end
 
--- An entry with a payload: head and tail are the client's parts of the header,
--- the times between them are the server's. It is fresh for that many ms.
+-- Make an entry with a payload. head and tail are the client's parts of the
+-- header; the times between them come from the server. The entry is fresh for
+-- "fresh" ms.
 local function entry(head, tail, payload, fresh)
     local now = clock()
     return head .. struct.pack('>I8I8', now, now + fresh) .. tail .. payload

@@ -1,10 +1,10 @@
--- Let the value of a key be stale from now on. What may not be served stale, a
--- lease of a load under way included, is removed as by invalidate. A refresh under
--- way ends, because it may have read the row before.
+-- Make the value of a key stale from now on. Whatever may not be served stale,
+-- including the lease of a load under way, is removed as by invalidate. A refresh
+-- under way ends, because it may have read the row earlier.
 -- KEYS  1 the key   2 the key of its refresh lease
--- Returns 1 if the value stays, to be served stale; 0 if not, or there was none
+-- Returns 1 if the value stays and may be served stale; 0 if not, or if none exists
 -- UNLINK comes first: it needs no memory, and after a write Redis lets a script
--- exceed its memory, so the time, which keeps its size, is rewritten too.
+-- exceed its memory, so the time, whose size stays the same, can be rewritten too.
 
 local UNTIL_OFFSET = 48 -- SETRANGE counts from 0
 redis.call('UNLINK', KEYS[2])

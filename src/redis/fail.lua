@@ -1,5 +1,5 @@
 -- Replace our lease with a failure marker, so that its waiters hear of the
--- failure at once. A loader that was taken over leaves the record alone.
+-- failure at once. A loader whose lease was taken over leaves the record alone.
 -- KEYS  1 the key of the lease: the entry's, or that of its refresh
 -- ARGV  1 data version   2 process id   3 flight number
 --       4 head   5 tail   6 reason

@@ -1,10 +1,10 @@
-/* The bounds of replies. Its one invariant: no sum here can overflow, because a
- * number that is over its limit ends the stream. */
+/* The bounds of replies. Its one invariant: no sum here can overflow, because
+ * the stream ends at a number over its limit. */
 #include "redis/frame.h"
 
 #include <string.h>
 
-/* An element has come to its end; with the last one, so has the reply. */
+/* An element is complete. After the last one, so is the reply. */
 static void end_element(struct shed_frame *f)
 {
     f->part = SHED_FRAME_TYPE;
@@ -45,7 +45,7 @@ static bool has_length(const struct shed_frame *f)
     return f->type == '$' || f->type == '*';
 }
 
-/* "-1" is nil, and the only length below zero. */
+/* "-1" means nil, and is the only negative length. */
 static bool end_line(struct shed_frame *f)
 {
     if (!has_length(f)) {
@@ -61,7 +61,7 @@ static bool end_line(struct shed_frame *f)
     return f->type == '$' ? end_bulk_head(f) : end_array_head(f);
 }
 
-/* A byte of a length. */
+/* Take one byte of a length. */
 static bool take_digit(struct shed_frame *f, char byte)
 {
     const unsigned ten = 10;
@@ -79,7 +79,7 @@ static bool take_digit(struct shed_frame *f, char byte)
     return f->number <= SHED_FRAME_MAX_BYTES;
 }
 
-/* Returns: how many bytes it took; 0 if they must not go on. */
+/* Returns: how many bytes were taken; 0 if the stream must end. */
 static size_t take_line(struct shed_frame *f, const char *bytes, size_t size)
 {
     const char *end = memchr(bytes, '\n', size);

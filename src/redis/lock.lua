@@ -1,9 +1,9 @@
--- Prepended to each lock_*.lua: how the record of a lock is read and made. It
--- is 'LK1', the holder's token (16 bytes), the process that is alive as long as
--- somebody is subscribed to its channel (16 hexadecimal digits, or 16 blanks),
--- and the run id of the server on which that was so (16 bytes).
+-- Prepended to each lock_*.lua: reads and writes the record of a lock. The
+-- record is 'LK1', the holder's token (16 bytes), the holder's process, which is
+-- alive while somebody is subscribed to its channel (16 hexadecimal digits, or 16
+-- blanks), and the run id of the server where it was subscribed (16 bytes).
 
--- Redis 6 refuses a write after TIME without this; newer ones always do it.
+-- Redis 6 refuses a write after TIME without this; newer versions always do it.
 if redis.replicate_commands then redis.replicate_commands() end
 
 local MAGIC = 'LK1'
@@ -17,8 +17,8 @@ end
 local function whole(number) return string.format('%.0f', number) end
 
 -- The record at key, as a table; nil if there is nothing. Any other string is
--- the lock of a foreign client, whose token we need not know: a table without a
--- token. 'wrong type' if it is not a string.
+-- the lock of a foreign client: a table without a token, which we need not
+-- know. 'wrong type' if it is not a string.
 local function read(key)
     local bytes = redis.pcall('GET', key)
     if not bytes then return nil end
@@ -36,9 +36,9 @@ local function read(key)
     }
 end
 
--- Leave the queue of a fair lock. A member of it is the token, the process as
--- in a record, and for how long it waits, ms. A waiter may have joined before
--- its process had a channel.
+-- Leave the queue of a fair lock. A member of the queue is the token, the
+-- process as in a record, and how long it waits, in ms. A waiter may join
+-- before its process has a channel.
 local NO_PROCESS = '                '
 local function leave(queue, token, process, wait)
     redis.call('ZREM', queue, token .. process .. wait,
@@ -50,15 +50,16 @@ local function is_held_by(key, token)
     return type(held) == 'table' and held.token == token
 end
 
--- The counter of fencing numbers does not go below the server's clock, so it
--- grows even after it was lost. It is kept until the clock has been beyond it
--- for a day: that is how far the clock may be set back after it was lost.
+-- The counter of fencing numbers is never below the server's clock, so numbers
+-- grow even after the counter was lost. It is kept until the clock has been
+-- beyond it for a day, so the clock may be set back by up to a day without
+-- harm.
 local COUNTER_MS = '86400000'
 
--- Raise the counter to number at least, and with step '1' by one at least;
--- clock is us(). Only writes, so that the counter is not tracked. Returns it as
--- text (formatting a number costs as much as a command), or the error if it is
--- not a number; and its former value plus the step.
+-- Raise the counter to at least number, and with step '1' by at least one;
+-- clock is us(). Writes only, so that the counter is not tracked. Returns two
+-- values: the counter as text (formatting a number costs as much as a command),
+-- or the error if it is not a number; and its former value plus the step.
 local function advance(counter, step, number, clock)
     local was = redis.pcall('INCRBY', counter, step)
     if type(was) == 'table' then return was end

@@ -4,17 +4,17 @@
 --       4 queue   5 offer
 -- ARGV  1 token (16 bytes)   2 process   3 run id, as in the record
 --       4 lease, ms   5 grace, ms; 0: a holder is never taken for dead
---       6 the asking handle (any bytes); with a queue: for how long it waits, ms
--- Returns {'HELD', number}     the lock is the token's, now or already; a third
+--       6 the asking handle (any bytes); with a queue: how long it waits, ms
+-- Returns {'HELD', number}     the token has the lock, now or already; a third
 --                              element: it was taken from a dead holder
---         {'TAKEN', ms}        it is another's, or another's turn; in this many
---                              ms that may change without a push
---         {'WRONGTYPE'}        the key holds no string, so it is not a lock
--- Any string that is no record of ours is the lock of a foreign client: it is
--- waited for, and never changed.
+--         {'TAKEN', ms}        another has it, or it is another's turn; in this
+--                              many ms that may change without a push
+--         {'WRONGTYPE'}        the value is not a string, so it is not a lock
+-- Any string that is not a record of ours is the lock of a foreign client, for
+-- which we wait and which we never change.
 -- One SET NX first: if the key is empty this saves a read, and a script that
 -- reads nothing is not tracked, so only waiters get pushes. When Redis is out
--- of memory it is refused even if another has the lock; the script then reads,
+-- of memory, SET is refused even if another has the lock; then the script reads,
 -- and a waiter waits for the release or the end of the lease.
 
 local K, token = KEYS[1], ARGV[1]
@@ -27,12 +27,12 @@ local function take(...)
     local clock = us()
     local number = advance(KEYS[2], '1', clock, clock)
     if type(number) == 'string' then return {'HELD', number} end
-    redis.call('DEL', K) -- the caller would not know that it holds it
+    redis.call('DEL', K) -- else the caller would hold it without knowing
     return number
 end
 
--- A free lock is taken here: what follows creates a dozen functions, which
--- would cost as much as the commands do.
+-- A free lock is taken here, because the rest creates a dozen functions, which
+-- costs as much as the commands.
 local me = KEYS[5] and token .. ARGV[2] .. ARGV[6] -- in the queue
 local no_memory = false
 if not me then
@@ -44,34 +44,36 @@ if not me then
 end
 
 local grace = tonumber(ARGV[5])
--- How long a lock is kept for the first of the queue before it loses its place,
--- and how much longer than it said it may stay in the queue.
+-- How long a lock is kept for the first in the queue before that loses its
+-- place, and how much longer than its announced wait a member may stay in the
+-- queue.
 local OFFER_MS, SLACK_MS = 250, 1000
 local OFFER_LIFE_MS = 10 * OFFER_MS
--- How often a waiter looks, at the slowest.
+-- The longest pause between two looks of a waiter.
 local LOOK_MS = 100
 
--- For how long mark has held what, in ms; it is set to that if it does not. A
--- mark that held something else begins again, and so does one that would outlive
--- its life, because the clock was set back.
+-- How long mark has held the value "what", in ms. If it holds something else,
+-- or nothing, it is set to "what" and begins again; so does a mark that has
+-- more than its life left, because the clock was set back.
 local function age_of(mark, what, life)
     local age = life - redis.call('PTTL', mark)
     if redis.call('GET', mark) == what and age >= 0 then return age end
-    redis.call('DEL', mark) -- after which the SET passes without memory
+    redis.call('DEL', mark) -- a write, after which SET works without memory
     redis.call('SET', mark, what, 'PX', life)
     return 0
 end
 
--- Whether nobody is subscribed to the channel of a process. False if we may not
--- ask.
+-- Whether nobody is subscribed to the channel of a process. False without the
+-- right to ask.
 local function has_no_subscriber(process)
     local subscribers = redis.pcall('PUBSUB', 'NUMSUB',
         'snowshed:process:' .. process)
     return subscribers[2] == 0
 end
 
--- Nobody is subscribed to the holder's channel, though somebody was in this run
--- of the server: after a restart nobody is until the holder is back.
+-- Whether nobody is subscribed to the holder's channel although somebody was,
+-- in this run of the server: after a restart nobody is until the holder
+-- returns.
 local function is_absent(held)
     if not has_no_subscriber(held.process) then return false end
     local info = redis.pcall('INFO', 'server')
@@ -79,9 +81,9 @@ local function is_absent(held)
         and string.find(info, 'run_id:' .. held.run, 1, true) ~= nil
 end
 
--- A holder is gone when it was absent at two looks, grace apart, and present at
--- none between: a live one comes back sooner. Returns how long to wait for
--- that, 0 if it is gone, nil if it is there.
+-- A holder is gone when it was absent at two looks, grace apart, and at all
+-- between: a live one comes back sooner. Returns how long to wait for the
+-- second look, 0 if it is gone, nil if it is present.
 local function until_gone(held)
     if grace == 0 or not is_absent(held) then
         redis.call('DEL', KEYS[3])
@@ -101,7 +103,7 @@ local function parse_member(bytes)
 end
 
 -- Whose turn it is: the first in the queue that has not waited for longer than
--- it said.
+-- it announced.
 local function first()
     while true do
         local head = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
@@ -128,11 +130,12 @@ local function absent_members()
     return members, table.concat(names)
 end
 
--- A waiter is gone as a holder is: its process was absent at two looks, grace
--- apart. All absent ones are suspected and removed together, so that many dead
--- waiters cost one grace. One that was alive after all loses its place, and
--- joins the queue again when it next asks. Returns how long to wait for that, 0
--- if head was removed, nil if it is there, or cannot be seen.
+-- A waiter is gone by the same rule as a holder: its process was absent at two
+-- looks, grace apart. All absent ones are suspected and removed together, so
+-- that many dead waiters cost one grace. A waiter that was alive after all
+-- loses its place, and joins the queue again when it next asks. Returns how
+-- long to wait for the second look, 0 if head was removed, nil if it is present
+-- or that cannot be known.
 local function until_removed(head)
     local process = parse_member(head).process
     if grace == 0 or process == NO_PROCESS or not has_no_subscriber(process) then
@@ -147,7 +150,7 @@ local function until_removed(head)
 end
 
 local function enlist()
-    -- a write that changes nothing, after which the ZADD passes without memory
+    -- a write that changes nothing, after which ZADD works without memory
     redis.call('ZREM', KEYS[4], '')
     redis.call('ZADD', KEYS[4], 'NX', whole(us()), me)
     local life = ARGV[6] + SLACK_MS
@@ -156,14 +159,13 @@ local function enlist()
     end
 end
 
--- Tells the releaser that another handle waits. All waiters ask again after
--- each release, so the mark of the last one serves for all.
+-- Tell the releaser that another handle waits. All waiters ask again after each
+-- release, so the mark of the last one serves for all.
 local function mark_waiter()
     redis.call('SET', KEYS[4], ARGV[6], 'PX', 2 * LOOK_MS)
 end
 
--- The lock is free. Returns how long it is still another's turn, nil if it is
--- ours.
+-- For a free lock: how long it is still another's turn, nil if it is ours.
 local function until_our_turn()
     local head = first()
     while head and parse_member(head).token ~= token do
@@ -181,18 +183,18 @@ local function take_in_turn(...)
     if not me then return take(...) end
     local left = until_our_turn()
     if left then
-        redis.call('DEL', K) -- of a dead holder: from now on the lock is free
+        redis.call('DEL', K) -- a dead holder's: from now on the lock is free
         enlist()
         return {'TAKEN', left}
     end
     local held = take(...)
-    -- if it is refused, our place is kept for the next try
+    -- if SET was refused, our place is kept for the next try
     if not held.err then leave(KEYS[4], token, ARGV[2], ARGV[6]) end
     return held
 end
 
--- A foreign holder is not a process that could be missed, and may keep the lock
--- forever. While it has the lock, an offer cannot be taken.
+-- A foreign holder has no process that could be found absent, and may keep the
+-- lock forever. While it has the lock nobody can take an offer.
 local function wait_for_foreign()
     if me then
         redis.call('DEL', KEYS[5])
@@ -209,15 +211,15 @@ if held == 'wrong type' then return {'WRONGTYPE'} end
 if not held then return take_in_turn() end
 if not held.token then return wait_for_foreign() end
 if held.token == token then
-    redis.call('PEXPIRE', K, ARGV[4]) -- after which all passes without memory
+    redis.call('PEXPIRE', K, ARGV[4]) -- a write; now all others pass
     return take()
 end
 local left = redis.call('PTTL', K)
-if left < 0 then -- somebody has taken its end away
+if left < 0 then -- somebody has removed its time to live
     left = tonumber(ARGV[4])
     redis.call('PEXPIRE', K, ARGV[4])
 end
-if no_memory then return {'TAKEN', left} end -- nor can a mark be left
+if no_memory then return {'TAKEN', left} end -- a mark is impossible, too
 local gone = until_gone(held)
 if gone == 0 then
     local taken = take_in_turn()

@@ -4,4 +4,4 @@
 -- Returns the counter's former value
 
 local now, was = advance(KEYS[1], '0', tonumber(ARGV[1]), us())
-return was or now -- an error
+return was or now -- a text: an error

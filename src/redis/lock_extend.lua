@@ -1,10 +1,10 @@
--- Let a lock last for a whole lease from now, if it is still the token's.
+-- Prolong a lock to a whole lease from now, if the token still has it.
 -- KEYS  1 the lock
--- ARGV  1 token   2 process   3 run id   4 lease, ms; 0: until its present end
--- Returns 1 if it was the token's, 0 if not
+-- ARGV  1 token   2 process   3 run id   4 lease, ms; 0: keep its end
+-- Returns 1 if the token had it, 0 if not
 -- PEXPIRE comes first: it needs no memory, and after a write Redis lets a
--- script exceed its memory, so the record, which keeps its size, is rewritten
--- too. If that is refused even so, the next renewal tries again.
+-- script exceed its memory, so the record, whose size stays the same, can be
+-- rewritten too. If that is refused all the same, the next renewal tries again.
 
 local held = read(KEYS[1])
 if type(held) ~= 'table' or held.token ~= ARGV[1] then return 0 end

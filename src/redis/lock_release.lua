@@ -3,8 +3,8 @@
 -- ARGV  1 token   2 the handle
 --       only with a queue: 3 how long the caller waits, ms   4 its process
 --       (behind them is the call's number: without a queue it is the third)
--- Returns 1 if the lock was the token's; 2 if, besides, another handle waits
---         for it and there is no queue; 0 if it was not the token's
+-- Returns 1 if the token had the lock; 2 if, besides, another handle waits for
+--         it and there is no queue; 0 if the token did not have it
 
 if ARGV[4] then leave(KEYS[2], ARGV[1], ARGV[4], ARGV[3]) end
 if not is_held_by(KEYS[1], ARGV[1]) then return 0 end

@@ -1,5 +1,5 @@
--- Take a plain lock that has no time to live, whose holder died between SETNX
--- and EXPIRE: in one step, so that only one of the clients that see it gets it.
+-- Take a plain lock without a time to live, whose holder died between SETNX and
+-- EXPIRE. This is atomic, so only one of the clients that see it gets it.
 -- KEYS  1 the lock
 -- ARGV  1 the old value   2 the new value   3 lease, ms
 -- Returns 1 if it is ours now, 0 if it has a time to live, or is another's

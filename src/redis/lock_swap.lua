@@ -1,11 +1,11 @@
 -- Renew a plain lock, or remove it, if its value is still ours.
 -- KEYS  1 the lock
 -- ARGV  1 what we set   2 the new value; empty: remove it
---       3 lease, ms, if the text stays as it is; 0: no end
+--       3 lease, ms, if the value stays as it is; 0: no end
 -- Returns 1 if it was ours, 0 if not
 -- PEXPIRE needs no memory, and after a write Redis lets a script exceed its
--- memory, so a lock whose text changes can be renewed without memory too. Its
--- end is removed by the SET.
+-- memory, so a lock whose value changes can be renewed without memory too. SET
+-- removes the time to live again.
 
 local WHILE_MS = 86400000 -- the longest lease
 

@@ -1,7 +1,7 @@
 /*
  * The reactor's connections: a conn, driven by the loop. Its invariants: each
- * call's fn is called exactly once and from the loop; a connection that failed
- * in any way is closed before anybody hears of it.
+ * call's fn is called exactly once and by the loop; a failed connection is
+ * closed before anybody hears of the failure.
  */
 #include "redis/pipe.h"
 
@@ -20,8 +20,8 @@
 
 enum state {
     PIPE_NEW,        /* not opened yet */
-    PIPE_LOOKING_UP, /* where the host name leads, until the timer ends it */
-    PIPE_UP,         /* the conn is not closed: its state says more */
+    PIPE_LOOKING_UP, /* the host name, until the timer ends the lookup */
+    PIPE_UP,         /* the conn is open; its own state says more */
     PIPE_PAUSED,     /* no connection until the timer ends the pause */
     PIPE_CLOSED      /* for good */
 };
@@ -40,14 +40,14 @@ struct shed_pipe {
 
     enum state state;
     struct shed_conn conn;
-    bool is_open;    /* on_open was called, on_lost was not yet */
+    bool is_open;    /* on_open was called, on_lost not yet */
     uv_poll_t *poll; /* NULL without a socket */
-    unsigned term;   /* of the address, when it began to connect */
+    unsigned term;   /* the address' term when it began to connect */
     struct shed_timer *timer;
-    struct calls failed; /* to be told so by the loop */
+    struct calls failed; /* the loop will tell their owners */
     struct shed_timer *fail_timer;
     struct shed_error why; /* the last failure */
-    uint64_t last_number;  /* of the calls of scripts */
+    uint64_t last_number;  /* of the last call of a script */
     enum shed_trouble pause_trouble;
     unsigned failures;     /* to connect, in a row */
     struct lookup *lookup; /* NULL: none is under way */
@@ -55,7 +55,7 @@ struct shed_pipe {
 
 struct lookup {
     uv_getaddrinfo_t req;
-    struct shed_pipe *pipe; /* NULL: it is closed */
+    struct shed_pipe *pipe; /* NULL: the pipe is closed */
     unsigned term;
 };
 
@@ -102,7 +102,7 @@ static void fail_call(struct shed_pipe *p, struct shed_call *call,
     shed_timer_set(p->fail_timer, 0);
 }
 
-/* The call is its owner's again before fn runs, which may make it again. */
+/* The call belongs to its owner again before fn runs, so fn may reuse it. */
 static void end_call(struct shed_call *call, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *why)
 {
@@ -117,7 +117,7 @@ static void end_call(struct shed_call *call, struct shed_reply *reply,
 static void tell_failed(void *arg)
 {
     struct shed_pipe *p = arg;
-    /* as many as there are now: what fails meanwhile waits for the next turn */
+    /* only those that have failed by now: later ones wait for the next turn */
     size_t count = p->failed.count;
     struct shed_error why = p->why;
 
@@ -134,7 +134,7 @@ static void on_poll_closed(uv_handle_t *handle)
     free(handle);
 }
 
-/* libuv wants its handle stopped before the socket is closed. */
+/* libuv requires that its handle is stopped before the socket is closed. */
 static void drop_socket(struct shed_pipe *p)
 {
     if (p->poll != NULL) {
@@ -160,8 +160,8 @@ static void pause_ms(struct shed_pipe *p, uint64_t delay_ms)
     shed_timer_set(p->timer, delay_ms);
 }
 
-/* The connection, or the try to make one, has failed. The calls that were made
- * end as that says; a new connection follows after a pause. */
+/* The connection, or the try to make one, has failed. Calls under way end with
+ * that failure; a new connection follows after a pause. */
 static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
 {
     struct shed_error why = failure->error;
@@ -169,7 +169,7 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
     bool was_open = p->is_open, is_no_primary = failure->is_no_primary;
 
     assert(p->state == PIPE_UP || p->state == PIPE_LOOKING_UP);
-    /* Do not make the next caller wait as long for a silent server. A
+    /* After a silent server, do not make the next caller wait as long. A
      * connection that worked is likely to be back in a moment. */
     if (failure->is_silent)
         p->failures += SHED_CONN_SILENCE_WEIGHT;
@@ -189,7 +189,7 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
         shed_pipe_leave(p);
 }
 
-/* The same for what is not the conn's own finding: why is set. */
+/* The same for a failure that the conn has not found itself; p->why is set. */
 static void give_up(struct shed_pipe *p, enum shed_trouble trouble)
 {
     struct shed_conn_failure failure = {.error = p->why, .trouble = trouble};
@@ -199,7 +199,7 @@ static void give_up(struct shed_pipe *p, enum shed_trouble trouble)
 
 static void on_ready(uv_poll_t *poll, int status, int events);
 
-/* Wait for what the conn wants. */
+/* Watch the socket for the events that the conn wants. */
 static void watch(struct shed_pipe *p)
 {
     int events = shed_conn_want(&p->conn) & POLLIN ? UV_READABLE : 0;
@@ -224,8 +224,8 @@ static void deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
     end_call(expected->owner, reply, SHED_TROUBLE_PASSING, &p->why);
 }
 
-/* The connection is set up: what the session begins with goes before what has
- * been waiting. */
+/* The connection is set up: the session's own commands are sent before those
+ * that have been waiting. */
 static void start_session(struct shed_pipe *p)
 {
     struct shed_conn_queue waiting = p->conn.queue;
@@ -243,8 +243,8 @@ static void start_session(struct shed_pipe *p)
     fail_all(p, &waiting, SHED_TROUBLE_PASSING);
 }
 
-/* Hand out what the conn has read, until it is lost or there is no more; what
- * is called back may drop it. */
+/* Hand out the replies that the conn has read, until there are no more or it is
+ * lost; a callback may drop it. */
 static void drain(struct shed_pipe *p)
 {
     struct shed_conn_call expected;
@@ -263,7 +263,7 @@ static void drain(struct shed_pipe *p)
     }
 }
 
-/* After anything that may have changed the conn. */
+/* To be called after anything that may have changed the conn. */
 static void follow_conn(struct shed_pipe *p)
 {
     if (is_open(p) && !p->is_open)
@@ -282,7 +282,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     struct shed_pipe *p = poll->data;
     int ready = events & UV_WRITABLE ? POLLOUT : 0;
 
-    /* an error shows when the socket is used */
+    /* an error is reported by the read */
     if (events & UV_READABLE || status != 0)
         ready |= POLLIN;
     shed_conn_ready(&p->conn, ready);
@@ -319,7 +319,7 @@ static void open_socket(struct shed_pipe *p)
     }
 }
 
-/* Where the lookup has failed, the address before it will do. */
+/* If the lookup failed, the previous address is used. */
 static void end_lookup(struct shed_pipe *p, unsigned term,
                        const struct addrinfo *list, const char *failure)
 {
@@ -345,7 +345,8 @@ static void on_resolved(uv_getaddrinfo_t *req, int status,
     free(lookup);
 }
 
-/* One that hangs is waited for, up to the timeout. */
+/* Look up the host name. A lookup that still runs is waited for, up to the
+ * timeout. */
 static void look_up(struct shed_pipe *p)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -370,7 +371,7 @@ static void look_up(struct shed_pipe *p)
     end_lookup(p, p->term, NULL, "no memory or thread to look it up");
 }
 
-/* After a failover the name may lead elsewhere. */
+/* After a failover the name may resolve to another address. */
 static bool must_look_up(const struct shed_pipe *p)
 {
     return p->address->host != NULL &&
@@ -392,7 +393,8 @@ static void start_connecting(struct shed_pipe *p)
         open_socket(p);
 }
 
-/* Calls do not set the timer, so it runs at least once in a command timeout. */
+/* Check for silence. Calls do not set the timer, so it expires at least once
+ * per command timeout. */
 static void check_conn(struct shed_pipe *p)
 {
     uint64_t left_ms;
@@ -429,7 +431,7 @@ static void on_timer(void *arg)
 
 /* ------------------------------------------------------------- the calls */
 
-/* call is NULL for what is answered by pushes. */
+/* call is NULL for a command that is answered by pushes. */
 static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
                                 const struct shed_args *args)
 {
@@ -452,8 +454,8 @@ static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
     return code;
 }
 
-/* What is queued is sent by the loop when it has run what it is at, with what
- * comes by then in one go. */
+/* Queue a command. The loop sends it at the end of its turn, together with all
+ * that is queued by then. */
 static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
                                 const struct shed_args *args)
 {
@@ -501,7 +503,7 @@ void shed_pipe_follow(struct shed_pipe *p)
     (void)shed_fail(&p->why, SHED_EREDIS, "Redis %s is not a primary any more",
                     p->address->text);
     give_up(p, SHED_TROUBLE_PASSING);
-    /* At once, so that what is called meanwhile is queued. */
+    /* at once, so that calls made meanwhile are queued */
     if (shed_address_pause_ms(p->address) == 0)
         start_connecting(p);
 }

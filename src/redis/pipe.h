@@ -1,9 +1,9 @@
 /*
- * A connection of the reactor's: commands go down it without waiting, replies
- * come back in order to the function that was named with each. It connects by
- * itself, and again after a failure, with a growing pause between.
+ * A connection of the reactor: commands are sent without waiting, and each
+ * reply is passed to the function that was given with its command. It connects
+ * by itself, and again after a failure, with a growing pause in between.
  *
- * Reactor thread only, but for create.
+ * Reactor thread only, except create.
  */
 #ifndef SHED_REDIS_PIPE_H
 #define SHED_REDIS_PIPE_H
@@ -19,32 +19,32 @@ struct shed_pipe;
 
 /* How a command ended. reply is borrowed (shed_reply_take keeps parts of it);
  * NULL if none came: then trouble is PASSING (the connection was lost, perhaps
- * after the command was executed), DOWN or DENIED (it never went), and err
- * tells more. An error reply is a reply. */
+ * after the command was executed), DOWN or DENIED (it was never sent), and err
+ * says more. An error reply is a reply. */
 typedef void shed_pipe_fn(void *arg, struct shed_reply *reply,
                           enum shed_trouble trouble,
                           const struct shed_error *err);
 
-/* A call under way; the caller's memory until fn is called, so that a call
- * cannot fail for want of it. fn is NULL when none is under way. */
+/* A call under way, in the caller's memory until fn is called, so that a call
+ * cannot fail for lack of memory. fn is NULL when no call is under way. */
 struct shed_call {
     struct shed_call *next;
     shed_pipe_fn *fn;
     void *arg;
-    struct shed_args *kept;    /* what to send if it is a script that the server
-                                  does not know; NULL: nothing */
-    enum shed_trouble trouble; /* of one that has failed */
+    struct shed_args *kept;    /* a copy to send by text if the server does not
+                                  know the script; NULL: none */
+    enum shed_trouble trouble; /* of a call that has failed */
 };
 
 struct shed_pipe_hooks {
     void *arg;
-    /* The connection is set up: add what else it begins with. */
+    /* The connection is set up: send the session's first commands. */
     void (*on_open)(void *arg);
-    /* The connection is gone (before its commands hear of it). */
+    /* The connection is gone; called before its commands hear of it. */
     void (*on_lost)(void *arg, const struct shed_error *why);
-    /* None could be made; it is tried again. */
+    /* No connection could be made; it will be tried again. */
     void (*on_unreached)(void *arg, const struct shed_error *why);
-    /* A reply that no command asked for: a push. */
+    /* A reply that answers no command: a push. */
     void (*on_push)(void *arg, struct shed_reply *reply);
 };
 
@@ -58,31 +58,32 @@ shed_pipe_create(struct shed_reactor *reactor, struct shed_address *address,
 /* Begin to connect, and stay connected. */
 void shed_pipe_open(struct shed_pipe *pipe);
 
-/* Send a command; fn is called exactly once, never before the return. call
- * must not be under way. A script that the server has lost is sent once more,
- * by its text, behind what has been sent meanwhile. */
+/* Send a command; fn is called exactly once, never before this returns. call
+ * must not be under way. If the server does not know a script it is sent again
+ * with its text, behind the commands sent meanwhile. */
 void shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg);
 
-/* Send one whose replies come as pushes (SUBSCRIBE, PING after it). */
+/* Send a command whose replies come as pushes (SUBSCRIBE, and PING after
+ * it). */
 void shed_pipe_tell(struct shed_pipe *pipe, const struct shed_args *args);
 
-/* Drop the connection, as if the server had; it comes back by itself. */
+/* Drop the connection, as if the server had closed it; a new one follows. */
 void shed_pipe_drop(struct shed_pipe *pipe, const char *why);
 
-/* The server has turned out not to be a primary: all connections to it are of
- * no use. This one is dropped here, others by what the address calls. */
+/* Leave the server, because it is not a primary. This connection is dropped
+ * here, the others through the address' on_leave. */
 void shed_pipe_leave(struct shed_pipe *pipe);
 
 /* Drop the connection if it was made before the address was last left. */
 void shed_pipe_follow(struct shed_pipe *pipe);
 
-/* Close for good, with no call under way; the loop frees it. NULL is allowed.
- * address is not touched afterwards. */
+/* Close for good; no call may be under way. The loop frees the pipe. NULL is
+ * allowed. address is not used afterwards. */
 void shed_pipe_close(struct shed_pipe *pipe);
 
-/* In a forked child: close its copy of the socket, by which the parent would
- * seem to live on after its end. */
+/* In a forked child: close its copy of the socket, because an open copy would
+ * make the parent seem alive after its end. */
 void shed_pipe_forget(struct shed_pipe *pipe);
 
 #endif

@@ -1,17 +1,18 @@
--- Ask which rights the user lacks. Nothing is read or written.
+-- Find out which rights the user lacks. Nothing is read or written.
 -- ARGV  1 'cache', 'lock' (LEASE and QUORUM) or 'text' (the other algorithms)
 --       2 the first of its keys
 --       3 the channel of a process, or '' if none is subscribed to
---       4 what the names of its other keys begin with
--- Returns the names of what is missing. A server before Redis 7 cannot tell:
---         then nothing.
--- The key is not in KEYS, because the server would refuse the whole call.
+--       4 the prefix of the names of its other keys
+-- Returns the names of what is missing; nothing before Redis 7, where a script
+--         cannot find out.
+-- The key is not in KEYS, because without the right to it the server would refuse
+-- the whole call.
 
 local missing = {}
 if not redis.acl_check_cmd then return missing end
 
 local function need(name, ...)
-    -- it raises an error for a command that the server does not know
+    -- acl_check_cmd raises an error for a command that the server does not know
     local is_known, is_granted = pcall(redis.acl_check_cmd, ...)
     if not (is_known and is_granted) then missing[#missing + 1] = name end
 end
@@ -27,7 +28,7 @@ local commands = {
         'zrem'},
     text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset', 'expire'}
 }
--- as many arguments as tell the server where the key is, and are enough
+-- as many arguments as the server needs to accept the command and find the key
 local arguments = {set = 1, setrange = 2, pexpire = 1, incrby = 1, zadd = 2,
     zrange = 2, zrem = 1, setnx = 1, getset = 1, expire = 1}
 
@@ -47,8 +48,8 @@ if ARGV[3] ~= '' then
         '__redis__:invalidate')
 end
 
--- This script runs, so it is for the keys if such a call of it is refused; and
--- then no command would be granted.
+-- EVALSHA itself is granted, since this script runs. So if EVALSHA with a key
+-- is refused, the key is the reason, and no command on it would be granted.
 local before = #missing
 for _, suffix in ipairs(suffixes[ARGV[1]]) do
     local key = suffix == '' and ARGV[2] or ARGV[4] .. suffix

@@ -1,13 +1,13 @@
--- Store what was loaded, if nothing has ended its data version. A refresh stores
--- only over the value that it was elected for: a key that was invalidated, or has
--- another value since, stays as it is.
+-- Store what was loaded, unless its data version has ended. A refresh replaces
+-- only the value for which it was elected: a key that has since been invalidated,
+-- or has another value, stays as it is.
 -- KEYS  1 the key   2 the key of its refresh lease
 -- ARGV  1 data version   2 head   3 tail   4 payload
 --       5 how long it is fresh, ms
 --       6 ttl, ms; 0 removes what is at the key instead
---       7 of a refresh: the nonce of the value that it replaces; else ''
+--       7 for a refresh, the nonce of the value that it replaces; else ''
 -- Returns {'STORED'}             the first finisher of this data version
---         {'SUPERSEDED', entry}  there is a value already, or another one
+--         {'SUPERSEDED', entry}  the key already has a value, or a different one
 --         {'INVALIDATED'}        the data version is gone; nothing is written
 
 local R, nonce = KEYS[2], ARGV[7]
@@ -39,6 +39,7 @@ if not refused then
         store(ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ttl)
     end
 end
--- also if it is refused: else nobody could refresh the new value for a lease
+-- also if the publish is refused: otherwise nobody could refresh the new value
+-- for a whole lease
 if nonce ~= '' and has_version(read(R)) then redis.call('UNLINK', R) end
 return refused or {'STORED'}

@@ -1,5 +1,5 @@
-/* The loop. Its invariant: posts run in the order in which they were posted,
- * all of them before stop returns. */
+/* The loop. Its invariant: posts run in the order of posting, and all of them
+ * before stop returns. */
 #include "redis/reactor.h"
 
 #include <assert.h>
@@ -26,7 +26,7 @@ struct shed_reactor {
 
 struct shed_timer {
     struct shed_reactor *reactor;
-    bool is_in_loop; /* since it was first set */
+    bool is_in_loop; /* false until the timer is first set */
     uv_timer_t uv;
     void (*run)(void *arg);
     void *arg;
@@ -215,7 +215,7 @@ void shed_timer_set(struct shed_timer *t, uint64_t delay_ms)
         t->uv.data = t;
         t->is_in_loop = true;
     }
-    /* the loop's idea of now may be old when much has just been run */
+    /* the loop's time may be stale after long work in this turn */
     uv_update_time(&t->reactor->loop);
     (void)uv_timer_start(&t->uv, on_timer, delay_ms, 0);
 }

@@ -1,5 +1,5 @@
--- Let our lease count from now; the life of the record stays as it is. Its
--- beginning moves with its end, so that the record tells its length, and
+-- Restart our lease from now; the record's time to live stays as it is. The
+-- lease's beginning moves with its end, so that the record shows its length, and
 -- whether the clock was set back since.
 -- KEYS  1 the key of the lease: the entry's, or that of its refresh
 -- ARGV  1 data version   2 process id   3 flight number   4 lease, ms

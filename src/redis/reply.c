@@ -1,5 +1,5 @@
-/* Replies: a thin face over redisReply, and the table of what Redis's errors
- * mean. Its one invariant: a reply of an unexpected type reads as nothing. */
+/* Replies: thin accessors over redisReply, and the table of what Redis's errors
+ * mean. Its one invariant: a reply of an unexpected type reads as no value. */
 #include "redis/reply.h"
 
 #include <hiredis/hiredis.h>
@@ -88,17 +88,18 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
         {"OOM", SHED_TROUBLE_NO_WRITE},
         {"MISCONF", SHED_TROUBLE_NO_WRITE},
         {"NOREPLICAS", SHED_TROUBLE_NO_WRITE},
-        /* the connection is dropped, and the next one may lead elsewhere */
+        /* the connection is dropped, and the next one may reach another
+         * server */
         {"READONLY", SHED_TROUBLE_PASSING},
         {"NOAUTH", SHED_TROUBLE_DENIED},
-        /* before AUTH, of a command with more than ten arguments */
+        /* before AUTH, for a command with more than ten arguments */
         {"unauthenticated", SHED_TROUBLE_DENIED},
         {"WRONGPASS", SHED_TROUBLE_DENIED},
         {"NOPERM", SHED_TROUBLE_DENIED},
         {"invalid password", SHED_TROUBLE_DENIED},
         {"invalid username-password", SHED_TROUBLE_DENIED},
         {"permissions", SHED_TROUBLE_DENIED},
-        /* Redis 7.0, of a command inside a script */
+        /* Redis 7.0, for a command inside a script */
         {"The user executing the script", SHED_TROUBLE_DENIED},
     };
     const char *text = shed_reply_error(error);

@@ -1,4 +1,4 @@
-/* What Redis answers: the parser's replies, without the parser's header. */
+/* Replies from Redis, without the header of the parser. */
 #ifndef SHED_REDIS_REPLY_H
 #define SHED_REDIS_REPLY_H
 
@@ -11,16 +11,16 @@
 
 struct shed_reply; /* a redisReply */
 
-/* Bytes of a string or status; NULL for every other reply (and for NULL). */
+/* Bytes of a string or status; NULL for any other reply, and for NULL. */
 const char *shed_reply_bytes(const struct shed_reply *reply, size_t *size);
 
-/* The text of an error reply, NULL for every other. */
+/* The text of an error reply, NULL for any other. */
 const char *shed_reply_error(const struct shed_reply *reply);
 
-/* The number, or -1 where it is none. */
+/* The number, or -1 if the reply is not an integer. */
 long long shed_reply_integer(const struct shed_reply *reply);
 
-/* The i-th element of an array, NULL where there is none. */
+/* The i-th element of an array, NULL if there is none. */
 struct shed_reply *shed_reply_at(const struct shed_reply *reply, size_t i);
 size_t shed_reply_count(const struct shed_reply *reply);
 
@@ -29,26 +29,26 @@ bool shed_reply_is_nil(const struct shed_reply *reply);
 /* Whether a string, status or error begins with text. */
 bool shed_reply_begins(const struct shed_reply *reply, const char *text);
 
-/* Take an element out of its array, so that it outlives it. */
+/* Take an element out of its array. It then belongs to the caller. */
 struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i);
 
-/* Which trouble an error reply is. The code decides; inside a script's error
- * it can be anywhere in the text. */
+/* The trouble that an error reply means. Its code decides, which in a script's
+ * error can be anywhere in the text. */
 enum shed_trouble shed_reply_trouble(const struct shed_reply *error);
 
-/* Whether an error says that the server is no primary: whoever wants to write
- * must go elsewhere. What was asked for has not been done. */
+/* Whether an error says that the server is not a primary. The command was not
+ * executed; writes must go to another server. */
 bool shed_reply_is_no_primary(const struct shed_reply *error);
 
-/* Whether the reply to ROLE names anything but a primary. */
+/* Whether the reply to ROLE names something other than a primary. */
 bool shed_reply_is_other_role(const struct shed_reply *role);
 
-/* The code by which a caller hears of an error reply: SHED_EDENIED or
+/* The code that a caller gets for an error reply: SHED_EDENIED or
  * SHED_EREDIS. */
 enum shed_code shed_reply_code(const struct shed_reply *error);
 
-/* NULL is allowed. The parameter is a struct shed_reply; its type lets it be
- * the owner of a value. */
+/* NULL is allowed. The parameter is a struct shed_reply; it is void * so that a
+ * reply can be the owner of a value. */
 void shed_reply_free(void *reply);
 
 /* Free count replies, and set them to NULL. */

@@ -1,11 +1,12 @@
-/* Calls of scripts: by digest, and by text where the server has lost it. */
+/* Calls of scripts: by digest, and by text if the server does not know the
+ * script. */
 #include "redis/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Beside so many bytes of arguments the text of a script is short. */
+/* Compared with this many bytes of arguments the text of a script is short. */
 #define KEEP_MAX_BYTES 32768
 
 void shed_script_begin(struct shed_args *args, enum shed_script script,

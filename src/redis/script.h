@@ -1,6 +1,6 @@
 /* The Lua scripts, embedded by the build, and how they are called. Each call
- * has a number, which comes back with its reply: so the reply to another call
- * is not taken for its own, whatever is between us and the server. */
+ * has a number, which comes back with its reply, so that the reply to another
+ * call is not taken for its own, whatever is between us and the server. */
 #ifndef SHED_REDIS_SCRIPT_H
 #define SHED_REDIS_SCRIPT_H
 
@@ -13,8 +13,8 @@
 /* Room for the decimal digits of a call's number. */
 #define SHED_SCRIPT_DIGITS 24
 
-/* One for each .lua file that is a script, by its name: the build puts the
- * texts in this order. */
+/* One for each .lua file that is a script. The build generates the texts in
+ * this order. */
 enum shed_script {
     SHED_SCRIPT_ACQUIRE,
     SHED_SCRIPT_PUBLISH,
@@ -30,7 +30,7 @@ enum shed_script {
     SHED_SCRIPT_LOCK_REPAIR,
     SHED_SCRIPT_LOCK_SWAP,
     SHED_SCRIPT_PROBE,
-    SHED_SCRIPTS /* how many there are */
+    SHED_SCRIPTS /* their number */
 };
 
 struct shed_script_text {
@@ -42,27 +42,28 @@ struct shed_script_text {
 
 extern const struct shed_script_text shed_script_texts[SHED_SCRIPTS];
 
-/* Begin a call by digest (EVALSHA) with so many keys ("1", "2"); the keys and
- * then the arguments follow with shed_args_add. Pipes and links number it. */
+/* Begin a call by digest (EVALSHA) with this number of keys ("1", "2"). The
+ * keys and then the arguments follow with shed_args_add. Pipes and links add
+ * the call's number. */
 void shed_script_begin(struct shed_args *args, enum shed_script script,
                        const char *keys);
 
-/* Add the call's number, behind all arguments; it borrows digits. */
+/* Add the call's number behind all arguments; digits is borrowed. */
 void shed_script_number(struct shed_args *args, uint64_t number,
                         char digits[SHED_SCRIPT_DIGITS]);
 
-/* Whether reply is the one to the call of this number. Errors have none, and
- * pass for anybody's. */
+/* Whether reply answers the call with this number. An error carries no number,
+ * and is accepted as an answer to any call. */
 bool shed_script_is_reply(const struct shed_reply *reply, uint64_t number);
 
 /* Turn a call by digest into one by text, for a server that does not know the
- * script (any more). */
+ * script. */
 void shed_script_by_text(struct shed_args *args);
 
 /* A copy of a call, to be repeated by text if the server does not know the
- * script. Ownership: one block, for free(). Returns: NULL for want of memory,
- * and where the arguments are so long that it is cheaper to send the text at
- * once than to keep a copy of them. */
+ * script. Ownership: one block, for free(). Returns: NULL when out of memory,
+ * or when the arguments are so long that sending the text at once is cheaper
+ * than keeping a copy of them. */
 struct shed_args *shed_script_keep(const struct shed_args *args);
 
 /* Whether the reply says that the server does not know the script. */

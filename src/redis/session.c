@@ -1,7 +1,7 @@
 /*
- * The session. Its invariant: is_on only while neither connection was lost
- * since CLIENT TRACKING was answered, because the server ends tracking silently
- * when either goes.
+ * The session. Its invariant: is_on is set only while neither connection has
+ * been lost since CLIENT TRACKING was answered, because the server ends
+ * tracking silently when either is.
  */
 #include "redis/session.h"
 
@@ -18,7 +18,7 @@
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 #define PROCESS_CHANNEL "snowshed:process:"
-/* How long a connection that died in silence goes unnoticed, at most. */
+/* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
 #define CHANNELS 2
 #define MS_PER_S 1000
@@ -27,18 +27,19 @@ struct shed_session {
     struct shed_reactor *reactor;
     struct shed_session_hooks hooks;
     struct shed_pipe *commands;
-    struct shed_pipe *pushes; /* NULL where waiting is by timer alone */
+    struct shed_pipe *pushes; /* NULL if waiting is by timer only */
     struct shed_timer *ping;
-    struct shed_timer *subscribing; /* ends the wait for SUBSCRIBE's answer */
+    struct shed_timer
+        *subscribing; /* ends the wait for the answer to SUBSCRIBE */
     uint64_t command_timeout_ms;
     char channel[sizeof(PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
-    char client_id[24];  /* of pushes, in decimal; empty when not known */
-    char tracked_id[24]; /* to which tracking was asked to redirect */
+    char client_id[24];  /* of pushes, in decimal; empty: unknown */
+    char tracked_id[24]; /* the client id that CLIENT TRACKING named */
     unsigned channels;   /* subscribed to */
-    bool is_silent;      /* nothing came since the last PING */
+    bool is_silent;      /* nothing has come since the last PING */
     bool is_on;
     atomic_bool is_settled;
-    struct shed_post *waiting; /* until then */
+    struct shed_post *waiting; /* posted once it is settled */
     /* the session's own calls */
     struct shed_call load[SHED_SCRIPTS];
     struct shed_call time;
@@ -47,18 +48,18 @@ struct shed_session {
     struct shed_call info;
     struct shed_call role;
     struct shed_address *address;
-    struct shed_post follow; /* when a link has left the server */
+    struct shed_post follow; /* posted when a link has left the server */
     atomic_bool is_following;
     pthread_mutex_t mu;
-    struct shed_identity identity;    /* under mu */
-    char run[SHED_RUN_BYTES];         /* the same; of the server; blanks: not
-                                         known */
-    _Atomic uint64_t server_since_ms; /* by our clock; 0: not known */
-    /* server's clock less ours; any thread */
+    struct shed_identity identity; /* under mu */
+    char run[SHED_RUN_BYTES]; /* under mu; run id of the server; blanks: unknown
+                               */
+    _Atomic uint64_t server_since_ms; /* by our clock; 0: unknown */
+    /* the server's clock minus ours; any thread */
     _Atomic int64_t clock_offset_ms;
 };
 
-/* NULL: it is not known. */
+/* run NULL: it is unknown. */
 static void set_run(struct shed_session *p, const char *run)
 {
     pthread_mutex_lock(&p->mu);
@@ -98,7 +99,8 @@ static void end_epoch(struct shed_session *p)
     begin_epoch(p, false);
 }
 
-/* What has not come by now may never come. */
+/* Stop waiting for the answer whether changes are announced; it may never
+ * come. */
 static void settle(void *arg)
 {
     struct shed_session *p = arg;
@@ -118,7 +120,7 @@ static void ignore(void *arg, struct shed_reply *reply,
     (void)err;
 }
 
-/* So that a first call does not have to be made twice. */
+/* Load the scripts, so that the first call of each need not be sent twice. */
 static void load_scripts(struct shed_session *p)
 {
     for (int i = 0; i < SHED_SCRIPTS; i++) {
@@ -176,8 +178,8 @@ static void on_role(void *arg, struct shed_reply *reply,
         shed_pipe_leave(p->commands);
 }
 
-/* A server that has become a replica goes on answering: gets alone would not
- * find out. */
+/* A server that has become a replica still answers reads, so gets alone would
+ * not notice. */
 static void ask_role(struct shed_session *p)
 {
     struct shed_args args = {0};
@@ -199,8 +201,8 @@ static const char *find_info(const char *text, size_t size, const char *name)
     return NULL;
 }
 
-/* Which run of the server this is, and since when. Where INFO is refused,
- * neither is known. */
+/* Learn the server's run id and for how long it has been running. If INFO is
+ * refused, both stay unknown. */
 static void on_info(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
@@ -216,8 +218,8 @@ static void on_info(void *arg, struct shed_reply *reply,
     if (run == NULL || age == NULL)
         return;
     set_run(p, run);
-    /* it takes the difference of two times that it has cut to whole seconds, so
-     * it may be up to a second younger than it says */
+    /* the server subtracts two times that were cut to whole seconds, so it may
+     * be up to a second younger than it says */
     age_s = strtoull(age, NULL, 10);
     atomic_store(&p->server_since_ms,
                  now_ms - (age_s > 0 ? age_s - 1 : 0) * MS_PER_S);
@@ -244,17 +246,17 @@ static void on_tracking(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
-    /* pushes was connected again while this was under way */
+    /* pushes has reconnected since the command was sent */
     if (strcmp(p->tracked_id, p->client_id) != 0) {
         start_tracking(p);
         return;
     }
-    /* refused (ACL, an old server): the timer does it alone */
+    /* if it was refused (ACL, an old server), only timers end waits */
     if (p->channels == CHANNELS)
         begin_epoch(p, shed_reply_begins(reply, "OK"));
 }
 
-/* Once both connections are there, whichever came last. */
+/* Start tracking, if both connections are set up. */
 static void start_tracking(struct shed_session *p)
 {
     struct shed_args args = {0};
@@ -331,7 +333,7 @@ static void on_client_id(void *arg, struct shed_reply *reply,
     shed_timer_set(p->subscribing, p->command_timeout_ms);
 }
 
-/* It is no call, so the pipe does not see that its answer does not come. */
+/* SUBSCRIBE is not a call, so the pipe does not notice a missing answer. */
 static void on_unsubscribed(void *arg)
 {
     struct shed_session *p = arg;
@@ -355,7 +357,7 @@ static void on_pushes_open(void *arg)
 
 static void on_pushes_unreached(void *arg, const struct shed_error *why)
 {
-    (void)why; /* the other connection tells */
+    (void)why; /* the other connection reports it */
     settle(arg);
 }
 
@@ -442,7 +444,7 @@ static void follow_posted(struct shed_post *post)
     follow(p);
 }
 
-/* A pipe or a link has found out: the other connections are dropped too. */
+/* A pipe or a link has left the server: drop the other connections too. */
 static void on_leave(void *arg)
 {
     struct shed_session *p = arg;

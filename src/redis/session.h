@@ -1,14 +1,14 @@
 /*
  * The reactor's session with Redis: a connection for commands and, unless
- * waiting is by timer alone, one for pushes. Keys that the commands read are
- * tracked by the server (CLIENT TRACKING, redirected to the second connection)
- * and a change of one is announced. A push is a hint, no more: it may come
- * twice, late, or not at all.
+ * waiting is by timer only, one for pushes. The server tracks the keys that the
+ * commands read (CLIENT TRACKING, redirected to the second connection) and
+ * announces their changes. A push is only a hint: it may come twice, late, or
+ * not at all.
  *
- * The second connection is also subscribed to the channel of this process,
- * which is how others see that it lives.
+ * The second connection is also subscribed to the channel of this process; by
+ * that, others see that the process is alive.
  *
- * Reactor thread only, but for create and the functions that say otherwise.
+ * Reactor thread only, except create and the functions that say otherwise.
  */
 #ifndef SHED_REDIS_SESSION_H
 #define SHED_REDIS_SESSION_H
@@ -28,18 +28,17 @@ struct shed_session_hooks {
     void *arg;
     /* A tracked key has changed, or vanished. */
     void (*on_change)(void *arg, const char *key, size_t size);
-    /* Pushes have begun, or ended, or some may have been lost: callers
-     * that wait for one must look. */
+    /* Pushes have begun or ended, or some may have been lost: whoever waits for
+     * one must look. */
     void (*on_epoch)(void *arg);
-    /* The connection for commands is there (NULL), or could not be made or was
-     * lost: why. */
+    /* The connection for commands is set up (why is NULL), or was lost or could
+     * not be made (why). */
     void (*on_standing)(void *arg, const struct shed_error *why);
     /* Every few seconds. */
     void (*on_tick)(void *arg);
 };
 
-/* process is SHED_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM.
- */
+/* process: SHED_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
                     const struct shed_client_options *options,
@@ -47,7 +46,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
                     struct shed_session **out, struct shed_error *err);
 void shed_session_open(struct shed_session *session);
 
-/* The loop frees it. NULL is allowed. */
+/* Close the session; the loop frees it. NULL is allowed. */
 void shed_session_close(struct shed_session *session);
 
 /* In a forked child: close its copies of the sockets. */
@@ -59,19 +58,20 @@ struct shed_pipe *shed_session_pipe(struct shed_session *session);
 /* Whether changes are announced now. */
 bool shed_session_is_on(const struct shed_session *session);
 
-/* Whether it is known if changes are announced: false from the beginning until
- * the server has said so, or has been found not to. on_epoch tells when that
- * changes. Any thread. */
+/* Whether it is known if changes are announced: false until the server has
+ * confirmed it, or it has turned out that it will not. on_epoch is called when
+ * this changes. Any thread. */
 bool shed_session_is_settled(const struct shed_session *session);
 
-/* Post it when that is settled. Not to be asked when it is. */
+/* Have post run when that is settled; to be called only before. */
 void shed_session_await(struct shed_session *session, struct shed_post *post);
 
 /* Whether this process is subscribed to its channel now. */
 bool shed_session_has_channel(const struct shed_session *session);
 
-/* How others see that this process lives: it is subscribed to its channel on
- * a run of the server. Blanks while it is not, or the run is not known. */
+/* How others see that this process is alive: it is subscribed to its channel on
+ * this run of the server. Blanks while it is not subscribed or the run is
+ * unknown. */
 #define SHED_RUN_BYTES 16
 
 struct shed_identity {
@@ -83,16 +83,17 @@ struct shed_identity {
 void shed_session_identify(struct shed_session *session,
                            struct shed_identity *identity);
 
-/* Whether both are connected to one server, as far as it tells. Any thread. */
+/* Whether both sessions are connected to the same server, as far as that is
+ * known. Any thread. */
 bool shed_session_is_same_server(struct shed_session *a,
                                  struct shed_session *b);
 
-/* For how long the server has been running at least, ms, up to two seconds less
- * than it has; UINT64_MAX if it does not say. Any thread. */
+/* A lower bound, in ms, of how long the server has been running, at most two
+ * seconds too low; UINT64_MAX if unknown. Any thread. */
 uint64_t shed_session_server_age_ms(const struct shed_session *session);
 
-/* The server's clock, ms since 1970, as last heard of; 0 if never. Any
- * thread. */
+/* The server's clock, ms since 1970, estimated from its last answer to TIME; 0
+ * if there was none. Any thread. */
 uint64_t shed_session_server_ms(const struct shed_session *session);
 
 #endif

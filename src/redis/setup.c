@@ -1,6 +1,6 @@
 /* The beginning of a connection. Its one invariant: it is done only when every
- * command of it was answered, AUTH and SELECT without an error, ROLE by a
- * primary's reply to it, or by an error that names it. */
+ * command has been answered: AUTH and SELECT without an error, ROLE with a
+ * primary's reply, or with an error that names ROLE. */
 #include "redis/setup.h"
 
 #include <assert.h>
@@ -50,9 +50,10 @@ enum shed_code shed_setup_say(const struct shed_setup *s,
     return code;
 }
 
-/* Whether an error is ROLE's own: then it names the command ("no permissions to
- * run the 'role' command", "unknown command `ROLE`"). Where a proxy doubles the
- * answer to AUTH, the one to a refused SELECT comes in the place of ROLE's. */
+/* Whether an error is the answer to ROLE: then it names the command ("no
+ * permissions to run the 'role' command", "unknown command `ROLE`"). If a proxy
+ * doubles the answer to AUTH, the answer to a refused SELECT takes the place of
+ * ROLE's. */
 static bool is_role_error(const struct shed_reply *reply)
 {
     static const char *const names[] = {"'role", "'ROLE", "`role", "`ROLE"};
@@ -64,7 +65,8 @@ static bool is_role_error(const struct shed_reply *reply)
     return false;
 }
 
-/* A user that may not ask goes on: the first write tells. */
+/* Take the answer to ROLE. A user without the right to it goes on; the first
+ * write will show the role. */
 static enum shed_code hear_role(struct shed_setup *s,
                                 const struct shed_reply *reply,
                                 enum shed_trouble *trouble,
@@ -91,14 +93,15 @@ static enum shed_code hear_role(struct shed_setup *s,
     return SHED_OK;
 }
 
-/* The set-up was refused. A server that is not up to it yet says so; every
- * other refusal is of what the operator has configured. */
+/* The set-up was refused. Some errors mean that the server is not ready yet;
+ * every other one is a matter of configuration. */
 static enum shed_code refuse(const struct shed_setup *s,
                              const struct shed_reply *reply,
                              enum shed_trouble *trouble, struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
-    /* what a server does not know it repeats, a password too */
+    /* a server repeats unknown commands with their arguments, which may include
+     * a password */
     const char *end = strstr(text, ", with args");
     size_t size = end != NULL ? (size_t)(end - text) : strlen(text);
 
@@ -118,8 +121,8 @@ enum shed_code shed_setup_hear(struct shed_setup *s,
 {
     bool is_role = strcmp(shed_setup_awaited(s), "ROLE") == 0;
 
-    /* without a password where one is needed, the first command is refused,
-       whichever it is */
+    /* if a password is missing, the first command is refused, whichever it
+     * is */
     if (shed_reply_error(reply) != NULL && !(is_role && is_role_error(reply)))
         return refuse(s, reply, trouble, err);
     if (is_role)

@@ -1,5 +1,5 @@
-/* Sockets to Redis. hiredis only formats and parses here: its own transport
- * was seen to answer one call with another's reply after a timeout, to close
+/* Sockets to Redis. hiredis only formats and parses here. Its own transport has
+ * been seen to answer one call with another's reply after a timeout, to close
  * foreign descriptors after a failed reconnect, and to raise SIGPIPE. */
 #include "redis/wire.h"
 
@@ -19,7 +19,7 @@
 
 #define READ_BYTES ((size_t)64 * 1024)
 #define FIRST_CAPACITY ((size_t)1024)
-/* Kept between uses; a larger buffer is given back. */
+/* A buffer up to this size is kept between uses; a larger one is freed. */
 #define KEEP_BYTES ((size_t)256 * 1024)
 
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size)
@@ -79,7 +79,7 @@ enum shed_code shed_buffer_append(struct shed_buffer *b,
                                   struct shed_error *err)
 {
     char *command = NULL;
-    /* hiredis takes the arguments as const char **, and changes nothing */
+    /* hiredis does not change the arguments */
     long long size = redisFormatCommandArgv(
         &command, args->count, (const char **)(size_t)args->at, args->size);
     enum shed_code code;
@@ -102,7 +102,7 @@ void shed_wire_init(struct shed_wire *w)
     *w = (struct shed_wire){.fd = -1};
 }
 
-/* Descriptors 0 to 2 are the program's even where it has closed them. */
+/* Descriptors 0 to 2 belong to the program even if it has closed them. */
 static int move_from_stdio(int fd)
 {
     int moved;
@@ -147,8 +147,8 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
         shed_wire_close(w);
         return shed_fail_nomem(err, "a Redis connection");
     }
-    /* Without it each small command would wait for the last one's ACK. A
-     * socket that is not TCP refuses, which is as good. */
+    /* without it each small command would wait for the previous one's ACK; a
+     * socket that is not TCP refuses the option and does not need it */
     (void)setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (connect(w->fd, (struct sockaddr *)&name, size) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
@@ -275,7 +275,7 @@ void shed_wire_drop_unsent(const struct shed_wire *w)
 {
     const struct linger none = {.l_onoff = 1, .l_linger = 0};
 
-    /* a unix socket keeps nothing back */
+    /* a unix socket holds nothing back */
     (void)setsockopt(w->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
@@ -283,7 +283,8 @@ void shed_wire_forget(struct shed_wire *w)
 {
     int fd = w->fd;
 
-    /* first: a process forked in between must not close another descriptor */
+    /* before close: a process that is forked in between must not close another
+     * descriptor */
     w->fd = -1;
     if (fd >= 0)
         close(fd);

@@ -1,9 +1,10 @@
 /*
- * One socket to Redis: bytes out, replies in. It never waits: its user does,
+ * One socket to Redis: bytes out, replies in. It never waits; its user does,
  * with poll or with the loop. hiredis formats and parses; the socket is ours.
  *
- * Not thread-safe. After any failure the wire is closed and stays so: what
- * might still come must not be taken for an answer to something else.
+ * Not thread-safe. After any failure the wire is closed and stays closed,
+ * because bytes that still arrive must not be taken for the answer to another
+ * command.
  */
 #ifndef SHED_REDIS_WIRE_H
 #define SHED_REDIS_WIRE_H
@@ -17,7 +18,7 @@
 #include "redis/frame.h"
 #include "redis/reply.h"
 
-/* The arguments of one command; they are borrowed until it is formatted. */
+/* The arguments of one command; borrowed until the command is formatted. */
 #define SHED_ARGS_MAX 16
 
 struct shed_script_text;
@@ -32,14 +33,14 @@ struct shed_args {
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size);
 void shed_args_add_text(struct shed_args *args, const char *text);
 
-/* Bytes that grow, up to a limit. {0} is an empty one. */
+/* A buffer that grows up to a limit. {0} is an empty one. */
 struct shed_buffer {
     char *at;
     size_t size;
     size_t capacity;
 };
 
-/* Most that may wait to be sent over one connection. */
+/* The most bytes that may wait to be sent over one connection. */
 #define SHED_BUFFER_MAX_BYTES ((size_t)1 << 30)
 
 /* Append a formatted command.
@@ -48,7 +49,7 @@ SHED_MUST_CHECK enum shed_code shed_buffer_append(struct shed_buffer *buffer,
                                                   const struct shed_args *args,
                                                   struct shed_error *err);
 
-/* Append the bytes of more. Returns as append does. */
+/* Append the bytes of more. Returns: as shed_buffer_append. */
 SHED_MUST_CHECK enum shed_code shed_buffer_add(struct shed_buffer *buffer,
                                                const struct shed_buffer *more,
                                                struct shed_error *err);
@@ -68,11 +69,11 @@ struct shed_wire {
     size_t out_sent;
 };
 
-/* A closed wire, to begin with. */
+/* Initialise a wire as closed. */
 void shed_wire_init(struct shed_wire *wire);
 
-/* Begin to connect. Writable means connected, or failed: then ask
- * shed_wire_connected.
+/* Begin to connect. When the socket is writable the attempt has ended: then
+ * call shed_wire_connected.
  * Returns: SHED_OK; SHED_EREDIS, SHED_EBUSY (descriptors), SHED_ENOMEM: the
  * wire is closed. */
 SHED_MUST_CHECK enum shed_code shed_wire_open(struct shed_wire *wire,
@@ -92,36 +93,37 @@ enum shed_wire_io shed_wire_flush(struct shed_wire *wire,
 enum shed_wire_io shed_wire_fill(struct shed_wire *wire,
                                  struct shed_error *err);
 
-/* Read once, waiting for as long as shed_wire_block has set: a system call
- * less than poll and then read. AGAIN when nothing has come by then. */
+/* Read once, waiting for at most as long as shed_wire_block has set. This saves
+ * one system call compared with poll and read. AGAIN: nothing has come. */
 enum shed_wire_io shed_wire_fill_waiting(struct shed_wire *wire,
                                          struct shed_error *err);
 SHED_MUST_CHECK enum shed_code shed_wire_block(struct shed_wire *wire,
                                                uint64_t limit_ms,
                                                struct shed_error *err);
 
-/* The next whole reply: DONE and *reply, AGAIN (there is none yet), LOST (what
- * came is not RESP). */
+/* Get the next complete reply: DONE and *reply, AGAIN (there is none yet), LOST
+ * (the bytes are not RESP). */
 enum shed_wire_io shed_wire_next(struct shed_wire *wire,
                                  struct shed_reply **reply,
                                  struct shed_error *err);
 
-/* Whether nothing has come that is still unread. A connection without a command
- * under way must be so: what came unasked would answer the next one. */
+/* Whether nothing is left to read. A connection without a command under way
+ * must be quiet, because an unrequested reply would answer the next command. */
 bool shed_wire_is_quiet(const struct shed_wire *wire);
 
-/* End the connection, so that a thread that waits to receive on it returns. */
+/* Shut the connection down, so that a thread that waits to receive on it
+ * returns. */
 void shed_wire_shut(const struct shed_wire *wire);
 
-/* Have close drop what the kernel has still to send; harmless on a closed one.
- */
+/* Make close discard what the kernel has not sent yet; harmless on a closed
+ * wire. */
 void shed_wire_drop_unsent(const struct shed_wire *wire);
 
-/* Forget the connection; harmless on a closed one. */
+/* Close the connection; harmless on a closed wire. */
 void shed_wire_close(struct shed_wire *wire);
 
-/* Close the descriptor and touch nothing else: in a forked child, where the
- * rest may be half changed. */
+/* In a forked child: close the descriptor and touch nothing else, because the
+ * rest may have been copied half changed. */
 void shed_wire_forget(struct shed_wire *wire);
 
 #endif

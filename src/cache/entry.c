@@ -1,6 +1,6 @@
 /*
- * The entry's bytes. Pure; its one invariant: decode reads nothing outside the
- * bytes that it is given, and returns what encode was given.
+ * The entry's bytes. Pure; its one invariant: decode reads nothing outside its
+ * input, and returns what was passed to encode.
  */
 #include "cache/entry.h"
 
@@ -27,7 +27,7 @@ enum {
 /* No UTF-8 text contains the first byte, so no text is taken for an entry. */
 static const unsigned char magic_and_format[] = {0xf5, 's', 'h', 'd', 2};
 
-/* The drawing in entry.h, as far as these constants make it up. */
+/* The layout in entry.h, as far as these constants define it. */
 _Static_assert(sizeof(magic_and_format) == TYPE_AT, "the type follows");
 _Static_assert(VERSION_AT + SHED_ENTRY_VERSION_BYTES == SIZE_AT &&
                    SIZE_AT == SHED_ENTRY_PROCESS_AT,
@@ -63,7 +63,7 @@ static uint64_t get_u64(const unsigned char *at)
     return (uint64_t)get_u32(at) << 32 | get_u32(at + 4);
 }
 
-/* head begins the header, tail is its last 8 bytes. */
+/* head is the beginning of the header, tail its last 8 bytes. */
 static uint64_t checksum(struct shed_entry_key key, const unsigned char *head,
                          const unsigned char *tail, const void *payload,
                          size_t size)

@@ -19,10 +19,11 @@
  *            a failure marker: the shed_code
  *     64     payload: the row, the reason of a failure, nothing in a lease
  *
- * The checksum is XXH3-64 of the payload, seeded with XXH3-64 of bytes 0-31
- * and 56-63, which is seeded with XXH3-64 of the key as Redis has it. So the
- * entry of another key does not pass, whatever a server or proxy does to
- * replies. The times are not under it, because the server writes them.
+ * The checksum is XXH3-64 of the payload, seeded with XXH3-64 of bytes 0-31 and
+ * 56-63, which is seeded with XXH3-64 of the key as it is in Redis. So the
+ * entry of another key is never accepted, whatever a server or proxy does to
+ * replies. The checksum does not cover the times, because the server writes
+ * them.
  */
 #ifndef SHED_ENTRY_H
 #define SHED_ENTRY_H
@@ -44,17 +45,16 @@ enum shed_entry_type {
 };
 
 enum shed_entry_flag {
-    SHED_ENTRY_NULL = 1,        /* the row is there and its value is NULL */
-    SHED_ENTRY_ROW_VERSION = 2, /* the row version counts */
+    SHED_ENTRY_NULL = 1,        /* the row exists and its value is NULL */
+    SHED_ENTRY_ROW_VERSION = 2, /* the row version is valid */
     SHED_ENTRY_HAS_CHANNEL = 4  /* the holder of the lease is subscribed to its
                                    process's channel while it lives */
 };
 
 enum shed_entry_state {
     SHED_ENTRY_OK,
-    SHED_ENTRY_FOREIGN, /* not ours, or of a format that we do not know */
-    SHED_ENTRY_CORRUPT  /* its length or checksum is wrong, or it is the entry
-                           of another key */
+    SHED_ENTRY_FOREIGN, /* not ours, or in an unknown format */
+    SHED_ENTRY_CORRUPT  /* wrong length or checksum, or another key's entry */
 };
 
 /* The parts of a decoded entry other than a lease; payload points into it. */
@@ -69,38 +69,38 @@ struct shed_entry {
     size_t payload_size;
 };
 
-/* What follows the key of an entry in that of its refresh lease, which holds a
- * lease or a failure marker while the value is at its own key. */
+/* An entry's key with this suffix is the key of its refresh lease, which holds
+ * a lease or a failure marker while the value stays at its own key. */
 #define SHED_ENTRY_REFRESH_SUFFIX ":refresh"
 #define SHED_ENTRY_REFRESH_SUFFIX_BYTES (sizeof(SHED_ENTRY_REFRESH_SUFFIX) - 1)
 
-/* The key of an entry as Redis has it, NAME:{KEY}; borrowed. */
+/* The key of an entry in Redis, NAME:{KEY}; borrowed. */
 struct shed_entry_key {
     const char *at;
     size_t size;
 };
 
-/* Read bytes as the entry of key. *out is set if they are SHED_ENTRY_OK; of a
- * lease, only its type, flags and times. */
+/* Read bytes as the entry of key. *out is set if the result is SHED_ENTRY_OK;
+ * for a lease, only type, flags and times. */
 enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
                                         const void *bytes, size_t size,
                                         struct shed_entry *out);
 
-/* The same of an entry of size bytes of which only the header has been read
- * (less, if the entry is shorter): the checksum is not looked at, and the
- * payload of *out is NULL. */
+/* The same for an entry of size bytes of which only the header was read, or
+ * less if the entry is shorter. The checksum is not checked, and the payload of
+ * *out is NULL. */
 enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
                                                struct shed_entry *out);
 
-/* The number of the format of an entry of any version of this library; -1 if
- * the bytes are no entry. */
+/* The format number of an entry written by any version of this library; -1 if
+ * the bytes are not an entry. */
 int shed_entry_format(const void *bytes, size_t size);
 
-/* The data version of a lease, the nonce of all others. Of a header that decode
- * has accepted; points into it. */
+/* The data version of a lease, or the nonce of any other entry. header must
+ * have been accepted by decode; the result points into it. */
 const unsigned char *shed_entry_version(const void *header);
 
-/* Who holds a lease that decode has accepted. */
+/* The holder of a lease that decode has accepted. */
 #define SHED_ENTRY_PROCESS_BYTES 16
 
 struct shed_entry_holder {
@@ -110,22 +110,22 @@ struct shed_entry_holder {
 
 void shed_entry_holder(const void *lease, struct shed_entry_holder *out);
 
-/* The two parts of a header that the client makes; the script puts the times
- * between them and the payload behind. */
+/* The two parts of a header that the client writes. The script puts the times
+ * between them and the payload behind them. */
 struct shed_entry_parts {
     unsigned char head[SHED_ENTRY_HEAD_BYTES];
     unsigned char tail[SHED_ENTRY_TAIL_BYTES];
 };
 
-/* Make the parts for type, flags, cost, row version and payload of the entry of
- * key. nonce is SHED_ENTRY_VERSION_BYTES random bytes. The payload must be
- * shorter than 4 GiB. */
+/* Make the parts of the header, from the type, flags, cost, row version and
+ * payload of the entry of key. nonce is SHED_ENTRY_VERSION_BYTES random bytes.
+ * The payload must be shorter than 4 GiB. */
 void shed_entry_encode(struct shed_entry_key key,
                        const struct shed_entry *entry,
                        const unsigned char *nonce,
                        struct shed_entry_parts *out);
 
-/* 64 bits as the scripts and the header want them. */
+/* Write 64 bits, big-endian, as the scripts and the header need them. */
 void shed_entry_put_u64(unsigned char *at, uint64_t value);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Lifetimes. Pure; its invariants: with jitter an entry lives for at least a
- * millisecond, and not longer than its ttl; Redis keeps an entry for as long as
- * a reader with the same rule may serve it.
+ * millisecond, and not longer than its ttl; Redis keeps an entry as long as a
+ * reader with the same rule may serve it.
  *
  * Design notes
  *
@@ -12,15 +12,15 @@
  *     now - cost * beta * ln(u) >= expiry
  *
  * The gap is exponentially distributed, with the cost of the load as its mean,
- * so that a load is begun about as long before the expiry as it takes, and
- * looks of different processes seldom coincide. The paper shows that no other
+ * so a load begins about as long before the expiry as it takes, and different
+ * processes seldom start one at the same moment. The paper shows that no other
  * distribution does better, and that beta = 1 is the optimum.
  *
  * The expiry here is refresh_after_ms, not the end of freshness: between the
- * two every look finds the entry due. So it is enough that a key is read once
- * in that time for its expiry never to be met, however seldom it is read, and
- * the paper's draw decides when the load begins where reads are frequent. Which
- * process loads is not left to chance: the lease of the refresh elects it.
+ * two every look finds the entry due. So a key that is read at least once in
+ * that time never expires for its readers, however seldom it is read; where
+ * reads are frequent, the paper's draw decides when the load begins. Which
+ * process loads is not left to chance: the lease of the refresh elects one.
  *
  * An entry's lifetime was shortened by jitter when it was written.
  * refresh_after is shortened in the same proportion, so that entries which were
@@ -31,10 +31,10 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* Of XFetch: above 1 refreshes earlier. */
+/* XFetch's beta: a value above 1 refreshes earlier. */
 #define BETA 1.0
 
-#define RANDOM_BITS 53 /* what a double holds */
+#define RANDOM_BITS 53 /* the precision of a double */
 
 uint64_t shed_freshness_ttl_ms(uint64_t ttl_ms, uint64_t jitter_pct,
                                uint64_t random)

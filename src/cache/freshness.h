@@ -1,5 +1,6 @@
 /*
- * How long entries live, and what one is worth at a given time. Pure.
+ * How long entries live, and whether an entry may be served at a given time.
+ * Pure.
  *
  * An entry is fresh from when it is written until a time that it carries. What
  * a reader does with it before and after depends on the reader's own options:
@@ -20,16 +21,15 @@ uint64_t shed_freshness_ttl_ms(uint64_t ttl_ms, uint64_t jitter_pct,
 
 enum shed_freshness {
     SHED_FRESHNESS_FRESH,
-    SHED_FRESHNESS_DUE,     /* fresh, and to be loaded again behind the callers
-                             */
-    SHED_FRESHNESS_STALE,   /* may be served while it is loaded again */
+    SHED_FRESHNESS_DUE,     /* fresh, but to be reloaded in the background */
+    SHED_FRESHNESS_STALE,   /* may be served while it is reloaded */
     SHED_FRESHNESS_EXPIRED, /* may be served if a load fails */
     SHED_FRESHNESS_OVER     /* may not be served */
 };
 
 /* A reader's options. */
 struct shed_freshness_rule {
-    uint64_t ttl_ms; /* before jitter: what refresh_after_ms is a part of */
+    uint64_t ttl_ms; /* before jitter; refresh_after_ms is less than this */
     uint64_t refresh_after_ms; /* 0: never early */
     uint64_t revalidate_ms;    /* how long STALE lasts */
     uint64_t if_error_ms;      /* how long STALE and EXPIRED last, if longer */
@@ -42,9 +42,9 @@ struct shed_freshness_times {
     uint64_t cost_ms; /* of the load */
 };
 
-/* Judge an entry at now_ms, by the server's clock; 0: the clock is not known,
- * and the entry counts as fresh. random is any 64 bits: an entry becomes due at
- * random, on average earlier the more its load cost. */
+/* Judge an entry at now_ms, by the server's clock; 0: the clock is unknown, and
+ * the entry counts as fresh. random is any 64 bits: an entry becomes due at a
+ * random time, which is on average the earlier, the more its load cost. */
 enum shed_freshness
 shed_freshness_judge(const struct shed_freshness_rule *rule,
                      const struct shed_freshness_times *times, uint64_t now_ms,

@@ -1,6 +1,6 @@
 /* The flight table: a hash table in shards, each with a lock of its own. Its
  * invariant: at most one flight of a key can be joined, and at most one works
- * behind the callers. */
+ * in the background. */
 #include "cache/table.h"
 
 #include <assert.h>
@@ -200,7 +200,7 @@ bool shed_table_insert_behind(struct shed_table *t,
 
 bool shed_table_leave(struct shed_table *t, struct shed_caller *caller)
 {
-    /* by number: the waiters may be gone, the shard is not */
+    /* by number, because the waiters may have been freed */
     struct shard *shard = &t->shard[caller->shard];
     struct shed_waiters *waiters;
 
@@ -227,8 +227,8 @@ uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
     uint64_t newest;
 
     pthread_mutex_lock(&shard->mu);
-    /* if the newest has left, its number does no harm: it is higher than that
-       of all who remain */
+    /* if the newest caller has left, its number is still higher than those of
+     * all who remain */
     newest = waiters->first != NULL ? waiters->last_number : 0;
     pthread_mutex_unlock(&shard->mu);
     return newest;

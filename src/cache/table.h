@@ -1,10 +1,10 @@
 /*
  * Joins the callers of a key to the one flight that this process has for it.
  *
- * A caller lives on its thread's stack. It is reached through its flight's
- * waiters until it is taken, to be answered, or leaves, at its deadline.
+ * A caller lives on its thread's stack. It is linked to its flight's waiters
+ * until it is taken, to be answered, or leaves, at its deadline.
  *
- * Any thread, but for the functions that say otherwise.
+ * Any thread, except the functions that say otherwise.
  */
 #ifndef SHED_TABLE_H
 #define SHED_TABLE_H
@@ -21,11 +21,12 @@
 struct shed_table;
 struct shed_waiters;
 
-/* What a flight waits for: the reason that a caller gets at its deadline. */
+/* What a flight waits for. A caller that leaves at its deadline gets this as
+ * the reason. */
 enum shed_awaited {
     SHED_AWAITS_REDIS,  /* a connection, or the answer to a command */
     SHED_AWAITS_HOLDER, /* another flight has the lease, and loads */
-    SHED_AWAITS_QUEUE,  /* the source has too much to do */
+    SHED_AWAITS_QUEUE,  /* the source is busy with other loads */
     SHED_AWAITS_LOAD    /* the source is loading it */
 };
 
@@ -36,8 +37,9 @@ struct shed_caller {
     enum shed_code code;
     struct shed_value *value;
     struct shed_error error;
-    enum shed_awaited awaited; /* by the flight, when the caller left */
-    /* the table's, under the shard's mu */
+    enum shed_awaited
+        awaited; /* what the flight waited for when the caller left */
+    /* used by the table, under the shard's mu */
     size_t shard;
     struct shed_waiters *waiters; /* NULL once taken */
     struct shed_caller *next;
@@ -53,24 +55,24 @@ struct shed_waiters {
     _Atomic enum shed_awaited awaited;
     /* under the shard's mu */
     struct shed_waiters *next; /* in the chain */
-    bool is_detached;          /* nobody may join (any more) */
-    bool is_behind;            /* it keeps another from working behind the
-                                  callers */
+    bool is_detached;          /* nobody may join it, or join it any more */
+    bool is_behind; /* it works in the background, and excludes another one that
+                       does */
     struct shed_caller *first;
     struct shed_caller **last;
     uint64_t last_number;
 };
 
-/* Returns NULL when memory is out. */
+/* Returns NULL when out of memory. */
 struct shed_table *shed_table_create(void);
 
-/* No flight is in it. NULL is allowed. */
+/* The table must be empty. NULL is allowed. */
 void shed_table_destroy(struct shed_table *table);
 
 /* Whether a flight of the key can be joined now. */
 bool shed_table_has(struct shed_table *table, const char *key, size_t size);
 
-/* Join the key's flight. Returns: false if there is none to be joined. */
+/* Join the key's flight. Returns: false if there is none that can be joined. */
 bool shed_table_join(struct shed_table *table, const char *key, size_t size,
                      struct shed_caller *caller);
 
@@ -79,39 +81,40 @@ bool shed_table_join(struct shed_table *table, const char *key, size_t size,
 bool shed_table_insert(struct shed_table *table, struct shed_waiters *waiters,
                        struct shed_caller *caller);
 
-/* Whether a flight of the key is under way that can be joined, or works behind
- * the callers. */
+/* Whether the key has a flight that can be joined or works in the
+ * background. */
 bool shed_table_is_busy(struct shed_table *table, const char *key, size_t size);
 
-/* Add the flight of waiters, which works behind the callers, unless the table
- * is busy with the key. Returns: true if it was added. */
+/* Add the flight of waiters, which works in the background, unless the table is
+ * busy with the key. Returns: true if it was added. */
 bool shed_table_insert_behind(struct shed_table *table,
                               struct shed_waiters *waiters);
 
-/* Leave the flight. Returns: true if caller was still waiting, and is out of
- * it: its awaited is set; false: it is answered, or is about to be: its latch
- * is counted down soon. */
+/* Leave the flight. Returns: true if caller was still waiting; it has left, and
+ * its awaited is set. False if it was or is about to be answered; its latch
+ * will be counted down soon. */
 bool shed_table_leave(struct shed_table *table, struct shed_caller *caller);
 
-/* The number of the newest caller that waits, 0 for none. */
+/* The number of the newest waiting caller, 0 if there is none. */
 uint64_t shed_table_newest(struct shed_table *table,
                            struct shed_waiters *waiters);
 
-/* Take out the callers up to a number, to answer them. Returns: a list by
- * next. */
+/* Take out the callers up to a number, to answer them. Returns: a list linked
+ * by next. */
 struct shed_caller *shed_table_take(struct shed_table *table,
                                     struct shed_waiters *waiters,
                                     uint64_t upto);
 
-/* From now on callers of the key start another flight. */
+/* Make new callers of the key start another flight. */
 void shed_table_detach(struct shed_table *table, const char *key, size_t size);
 
-/* From now on no caller joins this flight, and another may work behind them. */
+/* From now on no caller joins this flight, and another one may work in the
+ * background. */
 void shed_table_detach_waiters(struct shed_table *table,
                                struct shed_waiters *waiters);
 
 /* Take a flight out of the table, unless a caller waits for it.
- * Returns: false if one does. */
+ * Returns: false if a caller waits. */
 bool shed_table_remove(struct shed_table *table, struct shed_waiters *waiters);
 
 /* Iterate over the flights of a key, detached ones included: previous is NULL
@@ -121,8 +124,8 @@ struct shed_waiters *shed_table_next_of(struct shed_table *table,
                                         struct shed_waiters *previous,
                                         const char *key, size_t size);
 
-/* Visit all flights; visit may remove the one that it is given. Only on the
- * thread that removes flights. */
+/* Visit all flights; visit may remove the flight that is passed to it. Only on
+ * the thread that removes flights. */
 void shed_table_each(struct shed_table *table,
                      void (*visit)(struct shed_waiters *waiters));
 

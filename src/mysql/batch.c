@@ -4,19 +4,19 @@
  *
  * Design notes.
  *
- * The same key can be asked for twice in a load (by two caches of one source);
- * the query has it once, and the answer goes to all its twins.
+ * A load can contain the same key twice (from two caches of one source). The
+ * query contains it once, and the answer goes to all its twins.
  *
  * A row belongs to the key whose bytes it repeats. The server compares by the
  * column's collation instead (MySQL manual, "Collation Coercibility in
- * Expressions"): for the key "abc" it may return the
- * row of "ABC". Such a row is a stray. With a stray in the result, no key
- * without a row is known to be absent, for the stray may be its row. These keys
- * stay open, and the source asks for them again in halves: a key that is asked
- * for alone and still gets a stray is the odd one.
+ * Expressions"): for the key "abc" it may return the row of "ABC". Such a row
+ * is a stray. With a stray in the result, no key without a row is known to be
+ * absent, because the stray may be its row. These keys stay open, and the
+ * source asks for them again in halves: a key that is asked for alone and still
+ * gets a stray is the odd one.
  *
  * The keys that a query asks for are the first of the part, sorted by bytes, so
- * that a row finds its key by bisection and halves are parts themselves.
+ * that a row's key is found by bisection, and each half is a part itself.
  */
 #include "mysql/batch.h"
 
@@ -43,7 +43,8 @@ static int compare_keys(const void *a, const void *b)
                          (*second)->size);
 }
 
-/* Put the keys that can be asked for into distinct, and answer the others. */
+/* Put the keys that the query can ask for into distinct, and answer the
+ * others. */
 static void take_keys(struct shed_mysql_batch *batch, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -146,7 +147,7 @@ static bool fits(const struct shed_mysql_part *part,
                : shed_mysql_column_holds_string(column, key->data, key->size);
 }
 
-/* Move key i to the end of the kept ones, which are at the front. */
+/* Keep key i: move it behind the keys that were kept before, at the front. */
 static void keep(struct shed_mysql_part *part, size_t *kept, size_t i)
 {
     struct shed_mysql_asked *key = part->keys[i];
@@ -208,7 +209,7 @@ void shed_mysql_part_row(void *user, const struct shed_mysql_row *row)
         return;
     }
     if (key->rows++ > 0) {
-        /* Do not guess which of them is meant. */
+        /* do not guess which row is meant */
         fail_key(part->batch->load, key,
                  "MySQL: the query returned more than one row for this key");
         return;

@@ -1,5 +1,5 @@
-/* The keys of a load as a query takes them, each once, and the answers that
- * follow from the rows. */
+/* The keys of a load in the form that a query needs, each once, and the answers
+ * that follow from the rows. */
 #ifndef SHED_MYSQL_BATCH_H
 #define SHED_MYSQL_BATCH_H
 
@@ -17,14 +17,15 @@ struct shed_mysql_asked {
     size_t size;
     size_t index;                     /* in the load */
     struct shed_mysql_integer number; /* of an integer key */
-    struct shed_mysql_asked *twin;    /* the next that is the same key */
-    size_t rows;                      /* that the query returned for it */
+    struct shed_mysql_asked
+        *twin;   /* the next entry of the load with the same key */
+    size_t rows; /* that the query returned for it */
 };
 
 struct shed_mysql_batch {
     struct shed_load *load;
     struct shed_mysql_asked *keys;      /* as many as the load has */
-    struct shed_mysql_asked **distinct; /* those to be asked for, sorted */
+    struct shed_mysql_asked **distinct; /* the keys to ask for, sorted */
     size_t distinct_count;
     bool is_integer;
 };
@@ -34,13 +35,13 @@ struct shed_mysql_part {
     struct shed_mysql_batch *batch;
     struct shed_mysql_asked **keys; /* among the batch's distinct ones */
     size_t count;
-    size_t asked_count; /* those that the column can hold, sorted by bytes */
+    size_t asked_count; /* the keys that the column can hold, sorted by bytes */
     size_t strays;      /* rows for a key that was not asked for */
 };
 
-/* Take the keys of load, and answer those that no row can have as absent (for
- * integer keys, what is no integer). Returns false if memory is out. The batch
- * is given to fini in any case. */
+/* Take the keys of load, and answer as absent those that no row can have (for
+ * integer keys, anything that is not an integer). Returns false when out of
+ * memory. The batch must be passed to fini in any case. */
 SHED_MUST_CHECK bool shed_mysql_batch_init(struct shed_mysql_batch *batch,
                                            struct shed_load *load,
                                            bool is_integer);
@@ -56,17 +57,17 @@ struct shed_mysql_part shed_mysql_batch_whole(struct shed_mysql_batch *batch);
 void shed_mysql_part_start(struct shed_mysql_part *part,
                            const struct shed_mysql_column *column);
 
-/* Give key i of those asked for to a struct shed_mysql_run, whose user is the
- * part. */
+/* For a struct shed_mysql_run whose user is the part: provide key i of those
+ * asked for. */
 void shed_mysql_part_parameter(void *part, size_t i,
                                struct shed_mysql_parameter *out);
 
-/* Take a row from it: answer its key. */
+/* For the same run: take a row, and answer its key. */
 void shed_mysql_part_row(void *part, const struct shed_mysql_row *row);
 
-/* The result was read to its end: answer the keys without a row. The part then
- * has the keys that are still open, because strays were returned that may be
- * theirs. A key that was asked for alone fails. */
+/* To be called when the result was read to its end: answer the keys without a
+ * row. Afterwards the part contains the keys that are still open because a
+ * stray may be their row. A key that was asked for alone fails. */
 void shed_mysql_part_finish(struct shed_mysql_part *part);
 
 /* Divide a part, all of whose keys were asked for, into halves; with one key,
@@ -74,7 +75,7 @@ void shed_mysql_part_finish(struct shed_mysql_part *part);
 void shed_mysql_part_halve(const struct shed_mysql_part *part,
                            struct shed_mysql_part halves[2]);
 
-/* There is no result: fail the keys of the part. */
+/* To be called when there is no result: fail the keys of the part. */
 void shed_mysql_part_fail(struct shed_mysql_part *part, const char *reason);
 
 /* Fail the keys that finish has left open. */

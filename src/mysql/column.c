@@ -1,7 +1,7 @@
 /*
  * Key columns. Its one invariant: if a key does not fit, no row of such a
- * column can have it, byte for byte; so the key is absent, whatever the table
- * holds.
+ * column can have exactly these bytes as its key; so the key is absent,
+ * whatever the table contains.
  */
 #include "mysql/column.h"
 
@@ -9,8 +9,8 @@
 
 enum { DECIMAL = 10, MOST_BITS = 64 };
 
-/* The values of YEAR, besides 0. It takes integers below 100 for years of this
- * or the last century (MySQL manual, "The YEAR Type"). */
+/* The values of YEAR, besides 0. The server takes integers below 100 for years
+ * of this or the last century (MySQL manual, "The YEAR Type"). */
 enum { YEAR_FIRST = 1901, YEAR_LAST = 2155 };
 
 /* ------------------------------------------------------------------- types */
@@ -27,7 +27,8 @@ static void set_bits(struct shed_mysql_column *column, unsigned bits)
 }
 
 /* A DECIMAL without fraction. Its length counts the digits, and the sign if it
- * can have one. With ZEROFILL it is not written as keys are. */
+ * can have one. With ZEROFILL its text has leading zeros, which keys do not
+ * have. */
 static void set_digits(struct shed_mysql_column *column,
                        const MYSQL_FIELD *field)
 {
@@ -151,14 +152,14 @@ bool shed_mysql_column_holds_integer(const struct shed_mysql_column *column,
     return key->bits <= column->greatest;
 }
 
-/* The number of two digits whose second one is at at. */
+/* The number that the digit at "at" and the one before it make. */
 static unsigned last_two(const char *at)
 {
     return (unsigned)((at[-1] - '0') * DECIMAL + (at[0] - '0'));
 }
 
 /* Compare a text with a form of the same size, in which a small letter means a
- * digit. For numbers of two digits the letter tells the greatest one. */
+ * digit. For a number of two digits, the letter determines its maximum. */
 static bool has_form(const char *text, const char *form, size_t size)
 {
     static const struct {

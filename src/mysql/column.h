@@ -10,7 +10,7 @@
 #include "mysql/query.h"
 
 enum shed_mysql_kind {
-    SHED_MYSQL_OTHER,  /* the server does not compare it as keys are meant */
+    SHED_MYSQL_OTHER,  /* the server compares it in another way than keys */
     SHED_MYSQL_BYTES,  /* text, or bytes */
     SHED_MYSQL_NUMBER, /* an integer type, or YEAR */
     SHED_MYSQL_DIGITS, /* DECIMAL without fraction: an integer, read as text */
@@ -21,9 +21,9 @@ enum shed_mysql_kind {
 struct shed_mysql_column {
     enum shed_mysql_kind kind;
     unsigned type;     /* enum enum_field_types */
-    bool is_unsigned;  /* a NUMBER is read as such */
-    uint64_t greatest; /* number of NUMBER and DIGITS */
-    uint64_t least;    /* their least number, without its minus sign */
+    bool is_unsigned;  /* how a NUMBER is read */
+    uint64_t greatest; /* of NUMBER and DIGITS */
+    uint64_t least;    /* their least value, without its minus sign */
     unsigned decimals; /* of a DATETIME's seconds */
 };
 
@@ -35,8 +35,8 @@ void shed_mysql_column_read(const MYSQL_FIELD *field,
 bool shed_mysql_column_is_same(const struct shed_mysql_column *a,
                                const struct shed_mysql_column *b);
 
-/* Why keys of this kind, integers or strings, cannot be asked for in such a
- * column; NULL if they can. */
+/* Why such a column cannot be searched for keys of this kind, integers or
+ * strings; NULL if it can. */
 const char *shed_mysql_column_problem(const struct shed_mysql_column *column,
                                       bool is_integer);
 
@@ -44,10 +44,10 @@ const char *shed_mysql_column_problem(const struct shed_mysql_column *column,
 bool shed_mysql_column_holds_integer(const struct shed_mysql_column *column,
                                      const struct shed_mysql_integer *key);
 
-/* Whether a row of the column can have this string as its key. No row can have
- * what the server would have to convert to the column's type: it compares as
- * floating-point numbers or as text then, and reads the whole table (MySQL
- * manual, "Type Conversion in Expression Evaluation"). */
+/* Whether a row of the column can have this string as its key. A string that
+ * the server would have to convert to the column's type does not count: the
+ * server would then compare floating-point numbers or texts, and read the whole
+ * table (MySQL manual, "Type Conversion in Expression Evaluation"). */
 bool shed_mysql_column_holds_string(const struct shed_mysql_column *column,
                                     const void *key, size_t size);
 

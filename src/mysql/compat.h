@@ -17,7 +17,7 @@ typedef bool shed_mysql_flag;
 
 #ifdef MARIADB_PACKAGE_VERSION
 
-/* Require TLS, and a server whose certificate and name are right. Returns 0 on
+/* Require TLS, and a server with a valid certificate for its name. Returns 0 on
  * success. */
 static inline int shed_mysql_require_tls(MYSQL *mysql)
 {
@@ -51,15 +51,14 @@ static inline int shed_mysql_require_tls(MYSQL *mysql)
     return mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
 }
 
-/* Not by the option, which from 8.0.34 on writes a warning to the standard
- * error of the program. */
+/* Not by the option: since 8.0.34 it writes a warning to standard error. */
 static inline int shed_mysql_forbid_reconnect(MYSQL *mysql)
 {
     mysql->reconnect = false;
     return 0;
 }
 
-/* Not by mysql_get_option, which writes that warning too. */
+/* Not by mysql_get_option, which writes the same warning. */
 static inline bool shed_mysql_reconnects(const MYSQL *mysql)
 {
     return mysql->reconnect;

@@ -64,7 +64,7 @@ enum shed_code shed_mysql_options_take(const struct shed_mysql_options *given,
     return code == SHED_OK ? check_options(out, err) : code;
 }
 
-/* Copy a text that may be NULL. Returns false if memory is out. */
+/* Copy a text that may be NULL. Returns false when out of memory. */
 static bool copy_text(char **to, const char *from)
 {
     *to = from != NULL ? strdup(from) : NULL;

@@ -1,5 +1,5 @@
 /*
- * What connections are opened with: the URI, the timeouts and the TLS files of
+ * The settings of connections: the URI, the timeouts and the TLS files of
  * struct shed_mysql_options, checked and copied.
  */
 #ifndef SHED_MYSQL_CONFIG_H
@@ -22,21 +22,21 @@ struct shed_mysql_config {
     char *tls_key;
 };
 
-/* Copy the options that the caller gave (NULL: the defaults) and check them.
+/* Copy the caller's options (NULL: the defaults) and check them.
  * Returns: SHED_OK, SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code
 shed_mysql_options_take(const struct shed_mysql_options *given,
                         struct shed_mysql_options *out, struct shed_error *err);
 
-/* Parse the URI and copy what the options say of connections, which have been
- * checked. Returns: SHED_OK, SHED_EINVAL, SHED_ENOMEM; *out is given to fini in
- * any case. */
+/* Parse the URI, and copy from the options, which must have been checked, what
+ * concerns connections. Returns: SHED_OK, SHED_EINVAL, SHED_ENOMEM; *out must
+ * be passed to fini in any case. */
 SHED_MUST_CHECK enum shed_code
 shed_mysql_config_init(struct shed_mysql_config *out, const char *uri,
                        const struct shed_mysql_options *options,
                        struct shed_error *err);
 
-/* Free it; all zero may be given too. */
+/* Free it; it may be all zero. */
 void shed_mysql_config_fini(struct shed_mysql_config *config);
 
 #endif

@@ -1,5 +1,5 @@
-/* Connections of the program's own, from the URI and the options that a source
- * takes. Its one invariant: the password is copied for this call alone (and by
+/* Connections for the program's own use, from the same URI and options as a
+ * source. Its one invariant: the password is copied only for this call (and by
  * the client library). */
 #include <snowshed/mysql.h>
 
@@ -9,7 +9,7 @@
 #include "mysql/connection.h"
 #include "mysql/sigpipe.h"
 
-enum { ALREADY_CONNECTED = 2058 }; /* of both libraries */
+enum { ALREADY_CONNECTED = 2058 }; /* in both libraries */
 
 static enum shed_code connect_quietly(MYSQL *mysql,
                                       const struct shed_mysql_config *config,

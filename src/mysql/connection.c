@@ -1,8 +1,8 @@
 /*
  * Connections. Two invariants: a connection on which anything failed is closed
  * and never repaired, since a late reply would answer the next query; and a
- * query that may be alive in the server is remembered until it is known to be
- * over, since only then the bound on queries holds.
+ * query that may still run in the server is remembered until it is known to be
+ * over, because the limit on queries depends on that.
  */
 #include "mysql/connection.h"
 
@@ -21,7 +21,8 @@
 #include "base/random.h"
 
 /* Our own list of error numbers: the header of each library lacks some of the
- * other's. A number in neither library's range is the server's. */
+ * other's. A number outside the ranges of both libraries comes from the
+ * server. */
 enum {
     CLIENT_ERROR_MIN = 2000,
     CLIENT_ERROR_MAX = 2999,
@@ -54,8 +55,8 @@ enum {
     READ_ONLY_TRANSACTION = 1792,
     READ_ONLY_MODE = 1836,
     CONNECTION_KILLED = 1927,
-    CANNOT_CONVERT = 3854,        /* these two are MySQL's, for a key with */
-    IMPOSSIBLE_CONVERSION = 3988, /* characters that the column has not */
+    CANNOT_CONVERT = 3854,        /* both from MySQL, for a key with */
+    IMPOSSIBLE_CONVERSION = 3988, /* characters that the column lacks */
     IDLE_TIMEOUT = 4031
 };
 
@@ -70,8 +71,9 @@ enum {
     REACH_MAX_MS = 1000
 };
 
-/* A server rounds its limits to seconds (lock_wait_timeout), checks them only
- * now and then, and its clock and ours were read at different instants. */
+/* A server rounds its limits to seconds (lock_wait_timeout) and checks them
+ * only from time to time, and its clock and ours were read at different
+ * instants. */
 enum { LIMIT_SLACK_MS = 2000 };
 
 /* Uptime is in whole seconds, and both ends of it are rounded. */
@@ -119,7 +121,7 @@ bool shed_mysql_is_overload(unsigned number)
 bool shed_mysql_is_by_key(unsigned number, const char *sqlstate)
 {
     /* SQLSTATE: cardinality violation (a subquery with two rows), data
-     * exception, and what a function of the user's signals. */
+     * exception, and whatever a user's function signals. */
     static const char *const classes[] = {"21", "22", "45"};
     /* These have the general SQLSTATE HY000, at least in some versions. */
     static const unsigned numbers[] = {
@@ -184,7 +186,8 @@ void shed_mysql_failure_take(struct shed_mysql_failure *failure,
                              const struct shed_mysql_config *config,
                              MYSQL *mysql, MYSQL_STMT *stmt, uint64_t waited_ms)
 {
-    /* Connector/C reports what ends a result in the connection only. */
+    /* Connector/C reports the error that ends a result only in the
+     * connection. */
     if (stmt != NULL && mysql_stmt_errno(stmt) != 0)
         shed_mysql_failure_set(failure, config, mysql_stmt_errno(stmt),
                                mysql_stmt_error(stmt), waited_ms);
@@ -203,12 +206,12 @@ static void note_failure(struct shed_mysql_connection *c, uint64_t began_ms,
 
 /* ---------------------------------------------------------------- opening */
 
-/* Returns 0 if the library takes all of them. */
+/* Returns 0 if the library accepts all of them. */
 static int set_options(MYSQL *mysql, const struct shed_mysql_config *config)
 {
     unsigned protocol =
         config->uri.socket != NULL ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
-    unsigned no_files = 0; /* a server must not read ours */
+    unsigned no_files = 0; /* a server must not read files of this machine */
     int failed =
         mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol) |
         mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no_files) |
@@ -266,8 +269,8 @@ static bool ask(struct shed_mysql_connection *c, const char *sql,
 }
 
 /* Set up the session: each read has a snapshot of its own, and no statement
- * runs for ever. Waits for metadata locks have a limit of their own: not
- * every server counts them in the statement's. */
+ * runs for ever. Waits for metadata locks need their own limit, because not
+ * every server includes them in the statement's. */
 static bool set_session(struct shed_mysql_connection *c,
                         struct shed_mysql_failure *failure)
 {
@@ -292,7 +295,7 @@ static bool set_session(struct shed_mysql_connection *c,
                c->place.server, sizeof(c->place.server), failure);
 }
 
-/* Programs that this one starts must not inherit it. */
+/* Programs that this one starts must not inherit the socket. */
 static void set_cloexec(int fd)
 {
     int flags = fcntl(fd, F_GETFD);
@@ -369,8 +372,8 @@ void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
                                    const struct shed_mysql_failure *failure,
                                    uint64_t began_ms)
 {
-    /* An error of the server's ends the query. Without one it may go on
-     * running, whether the connection broke or we gave up reading. */
+    /* An error from the server ends the query. Without one the query may go on,
+     * whether the connection broke or we stopped reading. */
     if (failure->number == 0 || is_client_error(failure->number)) {
         c->lost = c->place;
         c->lost_over_ms = shed_deadline_ms(
@@ -380,9 +383,9 @@ void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
     shed_mysql_connection_close(c);
 }
 
-/* Whether nobody listens there. Only the text tells: the error's number is the
- * same for every failure to connect, but both libraries end its text with the
- * errno in parentheses. */
+/* Whether nobody listens at the address. Only the text shows it: the error
+ * number is the same for every failure to connect, but both libraries end the
+ * text with the errno in parentheses. */
 static bool is_refused(const struct shed_mysql_failure *failure)
 {
     char refused[SQL_BYTES], missing[SQL_BYTES];
@@ -396,8 +399,8 @@ static bool is_refused(const struct shed_mysql_failure *failure)
 }
 
 /* Whether the server was started after the lost connection was opened. Then it
- * numbers connections from the beginning again, and the one that we would kill
- * may be somebody else's. */
+ * has started to number connections from the beginning again, and the one that
+ * we would kill may belong to somebody else. */
 static bool has_restarted(const char *uptime_s, uint64_t age_ms)
 {
     uint64_t up_ms = strtoull(uptime_s, NULL, 10) * MS_PER_S;
@@ -413,7 +416,7 @@ static bool kill_lost(struct shed_mysql_connection *c)
     char text[SQL_BYTES];
 
     if (strcmp(c->place.server, c->lost.server) != 0)
-        return false; /* another server: it knows nothing of our query */
+        return false; /* another server, which does not have our query */
     if (c->place.id == c->lost.id)
         return true;
     if (!ask(c, "SHOW GLOBAL STATUS LIKE 'Uptime'", 1, text, sizeof(text),
@@ -425,7 +428,7 @@ static bool kill_lost(struct shed_mysql_connection *c)
         return true;
     (void)snprintf(text, sizeof(text), "KILL CONNECTION %lu", c->lost.id);
     if (run(c, text, &failure))
-        return false; /* it is being killed: look again */
+        return false; /* still being killed: look again */
     if (is_client_error(failure.number))
         shed_mysql_connection_close(c);
     return failure.number == NO_SUCH_THREAD || failure.number == NOT_OUR_THREAD;
@@ -452,8 +455,8 @@ static bool try_to_end(struct shed_mysql_connection *c, unsigned attempt,
         *wait_ms =
             shed_backoff_equal_ms(attempt, REACH_MIN_MS, REACH_MAX_MS, random);
         /* The server closed the connection, and now nobody listens there: it is
-         * dead, and its queries with it. A timeout tells less: the network may
-         * be cut. */
+         * dead, and so are its queries. A timeout would not prove that: the
+         * network may be cut. */
         return c->is_lost_by_peer && is_refused(&failure);
     }
     *wait_ms = shed_backoff_equal_ms(attempt, KILL_MIN_MS, KILL_MAX_MS, random);

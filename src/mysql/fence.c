@@ -14,19 +14,19 @@
  * number apart, which Redis can hand out after a failover.
  *
  * Two statements. The first inserts the token, or moves the row forward. It
- * comes first because of the case without a row: two transactions that read the
- * gap with a lock would both be let in, and deadlock at the insert (MySQL
- * manual, "Locks Set by Different SQL Statements in InnoDB"). The second reads
- * the row with a lock, which reads the present at every isolation level
- * ("Locking Reads"; a plain read would see the snapshot of REPEATABLE READ).
+ * comes first for the case that there is no row: two transactions that read the
+ * gap with a lock would both get it, and deadlock at the insert (MySQL manual,
+ * "Locks Set by Different SQL Statements in InnoDB"). The second reads the row
+ * with a lock, which returns the current row at every isolation level ("Locking
+ * Reads"; a plain read would see the snapshot of REPEATABLE READ).
  *
- * The two are compared here. The count of changed rows would not do: the same
- * token twice changes nothing, which looks like a refusal unless the connection
- * has CLIENT_FOUND_ROWS, and the connection is the caller's.
+ * The tokens are compared here. The count of changed rows would not be enough:
+ * the same token twice changes nothing, which looks like a refusal unless the
+ * connection has CLIENT_FOUND_ROWS, and the connection belongs to the caller.
  *
- * The transaction is checked twice, by the status flags of the last reply:
- * before, and after, since an error of a statement can end a transaction
- * ("InnoDB Error Handling"), and tables of other engines take part in none.
+ * The transaction is checked before and after, by the status flags of the last
+ * reply, because an error of a statement can end a transaction ("InnoDB Error
+ * Handling"), and tables of other engines do not take part in one.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -39,11 +39,11 @@
 #include "mysql/connection.h"
 #include "mysql/sigpipe.h"
 
-/* Values are bound again for each place: VALUES(number) is deprecated in MySQL,
+/* A value is bound again for each place: VALUES(number) is deprecated in MySQL,
  * and its successor, an alias for the new row, is unknown to MariaDB ("INSERT
- * ... ON DUPLICATE KEY UPDATE Statement"). Assignments are made from left to
- * right; owner's comes first, as it compares the number before it is changed.
- */
+ * ... ON DUPLICATE KEY UPDATE Statement"). Assignments are executed from left
+ * to right; owner's comes first, because it compares the number before that is
+ * changed. */
 #define RECORD                                                                 \
     "INSERT INTO snowshed_fence (resource, number, owner) VALUES (?, ?, ?) "   \
     "ON DUPLICATE KEY UPDATE owner = IF(? > number, ?, owner), "               \
@@ -110,8 +110,8 @@ static const struct remedy {
  */
 static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
-    /* The timeouts of the connection are the caller's and not known here: no
-     * failure is taken for one. */
+    /* The timeouts of the caller's connection are unknown here, so no failure
+     * is taken for a timeout. */
     static const struct shed_mysql_config config = {.read_timeout_s = 1,
                                                     .write_timeout_s = 1};
     struct shed_mysql_failure failure = {0};
@@ -158,7 +158,7 @@ static enum shed_code check_connection(const struct call *call)
 {
     const MYSQL *mysql = call->mysql;
 
-    /* Closing our statement would discard it. */
+    /* closing our statement would discard it */
     if (mysql->status != MYSQL_STATUS_READY || mysql_more_results(call->mysql))
         return shed_fail(call->err, SHED_EINVAL,
                          "fencing guard: the connection has an unread result: "
@@ -194,9 +194,9 @@ static enum shed_code check_transaction(const struct call *call)
 static void bind_bytes(MYSQL_BIND *bind, const void *data, size_t size)
 {
     memset(bind, 0, sizeof(*bind));
-    /* As bytes: they are not converted from the connection's character set. */
+    /* as bytes, which are not converted from the connection's character set */
     bind->buffer_type = MYSQL_TYPE_BLOB;
-    /* The library does not write to it: MYSQL_BIND is for results as well. */
+    /* the library does not write to it; MYSQL_BIND is also for results */
     bind->buffer = (void *)(uintptr_t)data;
     bind->buffer_length = (unsigned long)size;
     bind->length_value = (unsigned long)size;
@@ -211,8 +211,8 @@ static void bind_number(MYSQL_BIND *bind, const uint64_t *number)
     bind->buffer = (void *)(uintptr_t)number;
 }
 
-/* Prepare and execute a statement on the caller's connection. *stmt is to be
- * closed in any case: without that nothing else can run there. */
+/* Prepare and execute a statement on the caller's connection. *stmt must be
+ * closed in any case, because until then nothing else can run there. */
 static enum shed_code run(const struct call *call, const char *sql,
                           MYSQL_BIND *binds, MYSQL_STMT **stmt)
 {

@@ -1,9 +1,9 @@
 /*
- * Reads SQL only as far as is needed to tell a placeholder from a quoted or
- * commented one (MySQL manual, "String Literals" and "Comments"). Its one
- * invariant: the server takes the same "(?)" for the placeholder. Where the two
- * could differ (ANSI_QUOTES, NO_BACKSLASH_ESCAPES), the statement's count of
- * parameters shows it.
+ * Reads SQL only as far as is needed to distinguish a placeholder from one in
+ * quotes or comments (MySQL manual, "String Literals" and "Comments"). Its one
+ * invariant: the server finds the same "(?)". Where the two could differ
+ * (ANSI_QUOTES, NO_BACKSLASH_ESCAPES), the statement's number of parameters
+ * shows it.
  */
 #include "mysql/query.h"
 
@@ -20,9 +20,9 @@ enum { DECIMAL = 10 };
 
 /* ------------------------------------------------------------ placeholder */
 
-/* Returns what follows the quoted text at at; NULL if it has no end. A doubled
- * quote, which is one in the text, reads as two texts here: the end is the
- * same. */
+/* Returns what follows the quoted text at "at"; NULL if the text has no end. A
+ * doubled quote means one quote in the text; here it reads as two adjacent
+ * texts, which end at the same place. */
 static const char *skip_quoted(const char *at)
 {
     char quote = *at++;
@@ -41,8 +41,9 @@ static const char *skip_line(const char *at)
     return at + strcspn(at, "\n");
 }
 
-/* Returns what follows the comment at at; NULL if it has no end. The server
- * runs what is in an executable comment, so only its opening is skipped. */
+/* Returns what follows the comment at "at"; NULL if it has no end. The server
+ * executes the contents of an executable comment, so only its opening is
+ * skipped. */
 static const char *skip_comment(const char *at)
 {
     const char *end;
@@ -60,7 +61,7 @@ static bool is_dashes(const char *at)
            (at[2] == '\0' || strchr(" \t\r\n\f\v", at[2]) != NULL);
 }
 
-/* Returns what follows the token at at; NULL if it has no end. */
+/* Returns what follows the token at "at"; NULL if it has no end. */
 static const char *skip_token(const char *at)
 {
     if (*at == '\'' || *at == '"' || *at == '`')

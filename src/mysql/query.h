@@ -15,22 +15,22 @@ struct shed_mysql_query {
 };
 
 /* Find the only "(?)" outside of quotes and comments.
- * Returns: SHED_OK and *out, to be given to fini; SHED_EINVAL (none, two,
+ * Returns: SHED_OK and *out, to be passed to fini; SHED_EINVAL (none, two,
  * another '?', a quote or comment without end), SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_mysql_query_parse(const char *text, struct shed_mysql_query *out,
                        struct shed_error *err);
 
-/* Free it; all zero may be given too. */
+/* Free it; it may be all zero. */
 void shed_mysql_query_fini(struct shed_mysql_query *query);
 
 /* The number of placeholders of a statement for count keys: count rounded up to
- * a power of two, max at most. So the server keeps a handful of statements
- * instead of one for each size of batch. */
+ * a power of two, at most max. So the server keeps a few statements instead of
+ * one for each size of batch. */
 size_t shed_mysql_query_room(size_t count, size_t max);
 
 /* Write the query with room placeholders. Returns the terminated text, to be
- * freed, and its length in *size; NULL if memory is out. */
+ * freed, and its length in *size; NULL when out of memory. */
 char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
                               size_t *size);
 
@@ -41,8 +41,8 @@ struct shed_mysql_integer {
 };
 
 /* Parse a decimal integer that is written as the server writes it: "42", "-7";
- * not "042", "+1", "-0", " 1". A number has only one key, so that it has only
- * one entry. Returns false if it is none. */
+ * not "042", "+1", "-0", " 1". So a number has only one key, and only one
+ * entry. Returns false if the key is not such an integer. */
 bool shed_mysql_integer_parse(const void *key, size_t size,
                               struct shed_mysql_integer *out);
 

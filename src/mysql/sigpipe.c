@@ -1,5 +1,6 @@
-/* Blocking is per thread and leaves the program's disposition alone, so that
- * other threads notice nothing (see sigtimedwait(2) and pthread_sigmask(3)). */
+/* The signal is blocked per thread, and the program's disposition is left
+ * alone, so that other threads notice nothing (see sigtimedwait(2) and
+ * pthread_sigmask(3)). */
 #include "mysql/sigpipe.h"
 
 #include <errno.h>

@@ -1,34 +1,34 @@
 /*
- * The MySQL source: a source whose loads run a query, on a connection that
- * each loader thread has to itself. Its one invariant: a load is done only
- * when no query of it can be alive in the server, so that max_loads bounds the
- * queries there, including those that nobody waits for any longer.
+ * The MySQL source: a source whose loads run a query, on a connection that each
+ * loader thread has to itself. Its one invariant: a load is done only when none
+ * of its queries can still run in the server, so that max_loads limits the
+ * queries there, including those for which nobody waits any longer.
  *
  * Design notes.
  *
- * What is read is the present. A connection is used only in autocommit and
- * outside of a transaction, as the server's status flags say: there each
- * SELECT reads a snapshot of its own (MySQL manual, "Consistent Nonlocking
- * Reads"), taken after the load began. connection.c checks it.
+ * Reads are current. A connection is used only in autocommit and outside of a
+ * transaction, according to the server's status flags: then each SELECT reads a
+ * snapshot of its own (MySQL manual, "Consistent Nonlocking Reads"), taken
+ * after the load began. connection.c checks it.
  *
- * An error is never an absent row. Rows are counted as they come, but keys
- * without one are answered only when the result was read to its end without an
- * error (statement.c); a failure then answers every key of the part, also those
- * that had a row.
+ * An error is never taken for an absent row. Rows are counted as they come, but
+ * keys without a row are answered only when the result was read to its end
+ * without an error (statement.c). Otherwise the failure answers every key of
+ * the part, even those that had a row.
  *
  * A failure costs the connection, because a late reply would answer the next
  * query. The exceptions are errors that the server reports in place of a
  * result and that leave the connection as it was: failure.is_kept.
  *
  * A query outlives a lost connection: a server that executes it does not notice
- * that the client is gone. So a thread whose connection was lost does not
- * report its load as done before the query is known to be over, by
- * KILL over another connection (MySQL manual, "KILL Statement") or by the
- * statement limit that was set on it.
+ * that the client is gone. So a thread that has lost its connection does not
+ * report its load as done before the query is known to be over, because of a
+ * KILL over another connection (MySQL manual, "KILL Statement") or because the
+ * statement limit has passed.
  *
- * One odd key must not fail its batch. Where an error depends on the keys, or
- * rows came back for keys that were not asked for, the batch is asked for again
- * in halves until the odd key is alone, with a bounded number of queries.
+ * One odd key must not fail its batch. If an error depends on the keys, or rows
+ * came back for keys that were not asked for, the batch is queried again in
+ * halves until the odd key is alone, with a bounded number of queries.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -49,18 +49,17 @@
 #include "mysql/query.h"
 #include "mysql/statement.h"
 
-/* The pause after a connection that could not be opened: the first, and the
- * longest. */
+/* The first and the longest pause after a failure to connect. */
 enum { PAUSE_MIN_MS = 50, PAUSE_MAX_MS = 5000 };
 
-/* Limits the attempts to connect to a server that does not let us in: after a
- * failure only one thread tries at a time, with growing pauses, and the loads
- * of the others fail at once. */
+/* Limits the attempts to connect to a server that refuses us: after a failure
+ * only one thread tries at a time, with growing pauses, and the loads of the
+ * other threads fail at once. */
 struct pacer {
     pthread_mutex_t mu;
     /* under mu */
     unsigned failures;              /* in a row */
-    uint64_t next_ms;               /* no attempt before it */
+    uint64_t next_ms;               /* no attempt before this time */
     char reason[SHED_REASON_BYTES]; /* of the last failure */
 };
 
@@ -71,7 +70,7 @@ struct mysql_source {
     struct pacer pacer;
 };
 
-/* A loader thread's own. */
+/* The state of one loader thread. */
 struct loader {
     struct shed_mysql_connection connection;
     struct shed_mysql_statements statements;
@@ -94,7 +93,9 @@ static bool ask_pacer(struct pacer *p, unsigned *round, struct shed_error *err)
                         "MySQL: the next try is in %u ms; the last one: %s",
                         (unsigned)shed_left_ms(p->next_ms, now_ms), p->reason);
     else if (p->failures > 0)
-        p->next_ms = now_ms + PAUSE_MAX_MS; /* nobody else until it reports */
+        p->next_ms =
+            now_ms +
+            PAUSE_MAX_MS; /* nobody else tries before this one reports */
     pthread_mutex_unlock(&p->mu);
     return may;
 }
@@ -129,7 +130,7 @@ static void drop_connection(struct loader *l)
     shed_mysql_statements_drop(&l->statements);
 }
 
-/* Open a connection unless the thread has one that reads the present. */
+/* Open a connection unless the thread has one that is fit for use. */
 static bool ensure_connection(struct mysql_source *s, struct loader *l,
                               struct shed_mysql_failure *failure)
 {
@@ -142,7 +143,7 @@ static bool ensure_connection(struct mysql_source *s, struct loader *l,
     if (!ask_pacer(&s->pacer, &round, &failure->error))
         return false;
     if (!shed_mysql_connection_open(&l->connection, failure)) {
-        /* What fails on a new connection too does not pass. */
+        /* a failure on a new connection is not a passing one */
         failure->is_passing = false;
         report_failure(&s->pacer, round, &failure->error);
         return false;
@@ -151,7 +152,7 @@ static bool ensure_connection(struct mysql_source *s, struct loader *l,
     return true;
 }
 
-/* Drop the connection on which something failed. */
+/* Drop a connection on which something failed. */
 static void drop_failed(struct mysql_source *s, struct loader *l,
                         const struct shed_mysql_failure *failure,
                         uint64_t began_ms)
@@ -163,8 +164,8 @@ static void drop_failed(struct mysql_source *s, struct loader *l,
     shed_mysql_connection_end_lost(&l->connection);
 }
 
-/* Ask for the keys that the column can hold. If it can hold none and its type
- * was learnt earlier, learn it again: the table may have been altered. */
+/* Query the keys that the column can hold. If it can hold none and its type was
+ * learnt earlier, learn it again, because the table may have been altered. */
 static bool run_query(struct shed_mysql_run *run, struct shed_mysql_part *part,
                       struct shed_mysql_failure *failure)
 {
@@ -208,10 +209,10 @@ static bool try_query(struct mysql_source *s, struct loader *l,
 
 /* ---------------------------------------------------------------- batches */
 
-/* Enough to find three odd keys of a batch, each by two queries for every
- * halving, and more of them where they are next to each other. Beyond that, the
- * keys of a part that still has odd ones fail together: keys come from anybody
- * and must not multiply the queries. */
+/* Enough to find three odd keys of a batch, with two queries each for every
+ * halving, and more of them if they are adjacent. After that, the keys of a
+ * part that still has odd ones fail together: keys may come from strangers and
+ * must not multiply the queries. */
 enum { QUERIES_PER_HALVING = 6 };
 
 /* A load while its keys are answered. */
@@ -221,12 +222,12 @@ struct answering {
     struct shed_load *load;
     size_t spare_queries; /* for halves */
     bool has_repeated;    /* a query, after a passing failure */
-    bool is_given_up;     /* the rest fails, as failure says */
+    bool is_given_up;     /* the remaining keys fail with failure */
     struct shed_mysql_failure failure;
 };
 
-/* A read can be repeated. Once is enough for the failures that pass: the server
- * had closed an idle connection, or was restarted. */
+/* Query a part. A read can be repeated; once is enough for passing failures,
+ * where the server had closed an idle connection or was restarted. */
 static bool ask_part(struct answering *a, struct shed_mysql_part *part)
 {
     if (try_query(a->s, a->l, part, &a->failure))
@@ -240,7 +241,7 @@ static bool ask_part(struct answering *a, struct shed_mysql_part *part)
 
 static void answer_part(struct answering *a, struct shed_mysql_part *part);
 
-/* Answer a part by its halves. Returns false if no queries can be spared. */
+/* Answer a part by its halves. Returns false if no spare queries are left. */
 static bool answer_halves(struct answering *a,
                           const struct shed_mysql_part *part)
 {
@@ -256,8 +257,8 @@ static bool answer_halves(struct answering *a,
     return true;
 }
 
-/* Rows came back for other keys than those asked for: find out for which keys
- * they were returned. */
+/* Rows came back for keys that were not asked for: find out which keys caused
+ * them. */
 static void answer_open(struct answering *a, struct shed_mysql_part *part)
 {
     if (part->count == 0 || answer_halves(a, part))
@@ -356,11 +357,12 @@ static void destroy_source(void *user)
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static int library_failure;
 
-/* Once in a process, and never ended, because the program may use the library
- * too. The library's first use in a process sets SIGPIPE to be ignored. That
- * stays if the signal would end the process: the program's own connections rely
- * on it, and the library does not set it a second time. A handler of the
- * program's is restored: it was set on purpose and ends nothing by itself. */
+/* Once per process, and never undone, because the program may use the library
+ * too. The library's first use in a process makes SIGPIPE ignored. That is kept
+ * if the signal would otherwise end the process: the program's own connections
+ * rely on it, and the library does not set it a second time. If the program has
+ * a handler, it is restored, because it was set on purpose and does not end the
+ * process. */
 static void init_library(void)
 {
     struct sigaction before;

@@ -1,7 +1,7 @@
 /*
  * Prepared statements. Its one invariant: a run succeeds only if the server has
- * ended the result without an error; otherwise the caller takes back the rows
- * that were passed on.
+ * ended the result without an error; otherwise the caller discards the rows
+ * that it was given.
  */
 #include "mysql/statement.h"
 
@@ -22,8 +22,8 @@ enum {
     COLUMN_KEY,
     COLUMN_VALUE,
     COLUMNS,
-    /* Most values fit, and are read in one step. Numbers and times always do:
-     * their length is only known once they were made into text. */
+    /* Most values fit, and are read in one step. Numbers and times always fit;
+     * their length is known only after conversion to text. */
     VALUE_FIRST_BYTES = 4096,
     PROBLEM_BYTES = 120
 };
@@ -67,7 +67,7 @@ static bool fail_passing(struct shed_mysql_failure *failure, const char *reason)
     return is_done;
 }
 
-/* The key column, as the last answer of the server described it. */
+/* Read the key column, as the server's last answer described it. */
 static bool read_column(MYSQL_STMT *stmt, struct shed_mysql_column *out,
                         struct shed_mysql_failure *failure)
 {
@@ -120,14 +120,14 @@ static bool prepare(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     return check_shape(stmt, room, failure);
 }
 
-/* How many keys the run's statement is for. */
+/* The number of keys of the run's statement. */
 static size_t room_of(const struct shed_mysql_run *run)
 {
     assert(run->count > 0 && run->count <= run->select->max_keys);
     return shed_mysql_query_room(run->count, run->select->max_keys);
 }
 
-/* Where the run's statement is kept. */
+/* The place where the run's statement is kept. */
 static MYSQL_STMT **place_of(const struct shed_mysql_run *run)
 {
     size_t room = room_of(run), power = 0;
@@ -145,7 +145,7 @@ static void drop(MYSQL_STMT **stmt)
     *stmt = NULL;
 }
 
-/* The run's statement, prepared now if it is not yet. NULL on failure. */
+/* Get the run's statement, and prepare it if necessary. NULL on failure. */
 static MYSQL_STMT *take_statement(const struct shed_mysql_run *run,
                                   struct shed_mysql_failure *failure)
 {
@@ -200,16 +200,16 @@ static void bind_parameter(MYSQL_BIND *bind, bool is_integer,
                            const struct shed_mysql_parameter *parameter)
 {
     memset(bind, 0, sizeof(*bind));
-    /* The library does not write to it: MYSQL_BIND is for results as well. */
+    /* the library does not write to it; MYSQL_BIND is also for results */
     bind->buffer = (void *)(uintptr_t)parameter->data;
     if (is_integer) {
         bind->buffer_type = MYSQL_TYPE_LONGLONG;
         bind->is_unsigned = parameter->is_unsigned;
         return;
     }
-    /* As text in the connection's character set, so that the column's own
-     * collation compares and its index is used; a column of bytes compares
-     * bytes. Sizes are explicit: zero bytes are bytes. */
+    /* as text in the connection's character set, so that the column's own
+     * collation is used and its index, too; a column of bytes compares bytes;
+     * sizes are explicit, so zero bytes are allowed */
     bind->buffer_type = MYSQL_TYPE_STRING;
     bind->buffer_length = (unsigned long)parameter->size;
     bind->length_value = (unsigned long)parameter->size;
@@ -227,7 +227,7 @@ static bool execute(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
 
     if (binds == NULL)
         return fail_here(failure, SHED_ENOMEM, "out of memory for a query");
-    /* The rest of the room repeats the last key. */
+    /* unused placeholders repeat the last key */
     for (size_t i = 0; i < room; i++) {
         run->parameter(run->user, i < run->count ? i : run->count - 1, &one);
         bind_parameter(&binds[i], run->select->is_integer, &one);
@@ -256,7 +256,7 @@ static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
     cells->bind[COLUMN_KEY].buffer_length = sizeof(cells->key);
     cells->bind[COLUMN_VALUE].buffer = cells->value;
     cells->bind[COLUMN_VALUE].buffer_length = sizeof(cells->value);
-    /* As a number: text would be padded with zeros by ZEROFILL. */
+    /* as a number, because ZEROFILL would pad a text with zeros */
     cells->is_number = column->kind == SHED_MYSQL_NUMBER;
     cells->number.is_unsigned = column->is_unsigned;
     if (cells->is_number) {
@@ -300,7 +300,7 @@ static char *fetch_long_value(MYSQL_STMT *stmt, struct cells *cells)
 static void set_key(struct cells *cells, struct shed_mysql_row *row)
 {
     row->key = cells->key;
-    /* No key is empty or that long: such a row belongs to none. */
+    /* no key is empty or that long, so the row belongs to none */
     if (cells->is_null[COLUMN_KEY] ||
         cells->size[COLUMN_KEY] > sizeof(cells->key))
         row->key_size = 0;
@@ -310,7 +310,7 @@ static void set_key(struct cells *cells, struct shed_mysql_row *row)
         row->key_size = cells->size[COLUMN_KEY];
 }
 
-/* Put the value, or the problem with it, into row. Returns the memory of a long
+/* Set the row's value, or the problem with it. Returns the memory of a long
  * value, to be freed. */
 static char *set_value(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                        struct cells *cells, struct shed_mysql_row *row)
@@ -342,7 +342,7 @@ static char *set_value(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     return long_value;
 }
 
-/* Pass the row that was fetched on. */
+/* Pass on the row that was fetched. */
 static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                      struct cells *cells)
 {
@@ -356,7 +356,7 @@ static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
 
 /* The server prepares a statement again when its table has been altered (MySQL
  * manual, "Caching of Prepared Statements and Stored Programs"), and sends the
- * new types with the result: other keys may fit by now. */
+ * new types with the result: other keys may fit from then on. */
 static bool check_column(MYSQL_STMT *stmt,
                          const struct shed_mysql_column *expected,
                          struct shed_mysql_failure *failure)
@@ -390,8 +390,8 @@ static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
         pass_row(run, stmt, &cells);
         began_ms = shed_now_ms();
     }
-    /* A statement that was ended by its time limit or a kill can end its rows
-     * as if it were complete, and report the error in the last packet only. */
+    /* If a statement was ended by its time limit or by KILL, the rows can end
+     * as if complete, with the error only in the last packet. */
     if (status == MYSQL_NO_DATA && mysql_stmt_errno(stmt) == 0 &&
         mysql_errno(run->connection->mysql) == 0 &&
         mysql_stmt_free_result(stmt) == 0)
@@ -400,8 +400,8 @@ static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     return false;
 }
 
-/* Find out whether the statement failed because of its keys. If so it is
- * closed: an unread rest of its result would block the connection. */
+/* Find out whether the statement failed because of its keys. If so, close it,
+ * because an unread rest of its result would block the connection. */
 static void blame_keys(const struct shed_mysql_run *run,
                        struct shed_mysql_failure *failure)
 {

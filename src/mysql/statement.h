@@ -1,6 +1,6 @@
 /*
- * Runs the query for a set of keys, by prepared statements that are kept with
- * the connection, and reads its result row by row.
+ * Runs the query for a set of keys, with prepared statements that are kept with
+ * the connection, and reads the result row by row.
  */
 #ifndef SHED_MYSQL_STATEMENT_H
 #define SHED_MYSQL_STATEMENT_H
@@ -41,7 +41,7 @@ struct shed_mysql_parameter {
     bool is_unsigned;
 };
 
-/* A row of the result; valid during the call that it is passed to. */
+/* A row of the result; valid only during the call to which it is passed. */
 struct shed_mysql_row {
     const void *key;
     size_t key_size;
@@ -58,18 +58,19 @@ struct shed_mysql_run {
     struct shed_mysql_statements *statements; /* of the connection */
     struct shed_mysql_connection *connection;
     size_t count; /* of the keys, 1 to max_keys */
-    /* Give key i, less than count. */
+    /* Provide key i, where i is less than count. */
     void (*parameter)(void *user, size_t i, struct shed_mysql_parameter *out);
-    /* Take a row, as it comes. */
+    /* Take a row; called for each as it comes. */
     void (*row)(void *user, const struct shed_mysql_row *row);
     void *user;
-    uint64_t began_ms; /* set by the functions: when the last command began */
+    uint64_t
+        began_ms; /* when the last command began; set by the functions below */
 };
 
 /*
  * Learn the type of the key column, by preparing a statement for the run's
  * keys, unless it is known on this connection. With is_again it is learnt in
- * any case: no server tells when a table is altered.
+ * any case, because servers do not report that a table was altered.
  *
  * Returns: false on a failure, or if the column does not suit the source's kind
  * of keys.
@@ -79,18 +80,18 @@ SHED_MUST_CHECK bool shed_mysql_run_learn(struct shed_mysql_run *run,
                                           struct shed_mysql_failure *failure);
 
 /*
- * Run the query; the key column is known. If the column has another type by
- * now, that is a passing failure.
+ * Run the query; the key column must be known. If the column's type has
+ * changed, that is a passing failure.
  *
  * Returns: true when the whole result was read and the server has reported no
- * error; false: the rows so far are not to be trusted, and the connection is to
- * be abandoned, unless the failure is_kept.
+ * error; false: the rows so far must not be trusted, and the connection must be
+ * abandoned, unless the failure is_kept.
  */
 SHED_MUST_CHECK bool shed_mysql_run_query(struct shed_mysql_run *run,
                                           struct shed_mysql_failure *failure);
 
-/* Free the statements of a connection. It is closed before: freeing would wait
- * for the rest of an unread result otherwise. */
+/* Free the statements of a connection, which must be closed before; otherwise
+ * this would wait for the rest of an unread result. */
 void shed_mysql_statements_drop(struct shed_mysql_statements *statements);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is MySQL's about a URI: which parts must be there. */
+/* The parts of a MySQL URI, and which of them are required. */
 #include "mysql/uri.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@ enum { DEFAULT_PORT = 3306 };
 static const struct shed_uri_form form = {
     .name = "MySQL URI",
     .scheme = "mysql://",
-    .user_stops = "?", /* an '@' behind it is the socket's */
+    .user_stops = "?", /* an '@' behind it belongs to the socket */
     .has_host = true,
     .path = "database",
     .parameter = "socket",

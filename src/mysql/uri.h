@@ -17,15 +17,14 @@ struct shed_mysql_uri {
 };
 
 /* Parse mysql://[user[:password]@]host[:port]/database, or without host and
- * with ?socket=/path. The reasons quote nothing of the URI, in which a password
- * may be. Returns: SHED_OK and *out, which is given to fini; SHED_EINVAL,
+ * with ?socket=/path. Reasons never quote the URI, because it may contain a
+ * password. Returns: SHED_OK and *out, to be passed to fini; SHED_EINVAL,
  * SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code shed_mysql_uri_parse(const char *text,
                                                     struct shed_mysql_uri *out,
                                                     struct shed_error *err);
 
-/* Wipe and free it. A URI that parse failed on, or one that is all zero, may be
- * given too. */
+/* Wipe and free it. It may be all zero, or one for which parse has failed. */
 void shed_mysql_uri_fini(struct shed_mysql_uri *uri);
 
 #endif

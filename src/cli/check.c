@@ -1,12 +1,12 @@
 /*
- * check: whether entries say what the database says.
+ * check: compares entries with the rows of the database.
  *
  * An entry and its row cannot be read at one instant, so a difference is only a
  * suspicion: the row may have been committed a moment ago, and its invalidation
- * be on the way. It counts as stale when, a grace period later, the same entry
- * (by its bytes, of which the nonce is part) is still there, and its row still
- * another. One that was invalidated or loaded again meanwhile is compared
- * afresh.
+ * be on the way. The entry counts as stale if, a grace period later, the same
+ * entry (by its bytes, which include the nonce) is still there and its row
+ * still differs. An entry that was invalidated or reloaded meanwhile is
+ * compared from the beginning.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,15 +27,16 @@
 #define GRACE_DEFAULT_MS 1000
 #define RATE_DEFAULT 1000
 #define LOAD_TIMEOUT_MS 30000
-#define JOB_TIMEOUT_MS 60000 /* it waits for one before it */
+#define JOB_TIMEOUT_MS 60000 /* a job may have to wait for the one before it   \
+                              */
 #define VALUE_LIMIT_BYTES ((uint64_t)256 << 20)
 #define SHOWN_BYTES 200
 #define MS_PER_S 1000
 
 struct item {
     struct cli_key key;
-    struct cli_entry entry; /* as it was read last */
-    bool is_same;           /* it was so one round before */
+    struct cli_entry entry; /* as last read */
+    bool is_same;           /* it was the same one round earlier */
     struct shed_job job;
     struct shed_latch *latch;
     struct shed_value *value; /* NULL: it could not be loaded */
@@ -51,7 +52,7 @@ struct check {
     json_t *stale_list;
     uint64_t compared, equal, stale, failed, changed, skipped;
     uint64_t begun_ms;
-    struct shed_error why; /* of the first that failed */
+    struct shed_error why; /* of the first failure */
 };
 
 /* ----------------------------------------------------------------- reading */
@@ -91,7 +92,7 @@ static void read_entries(struct check *c)
     }
 }
 
-/* On a thread of the source's. */
+/* Runs on a thread of the source. */
 static void settle(struct shed_job *job, struct shed_loaded *loaded)
 {
     struct item *item =
@@ -134,7 +135,8 @@ static void load_rows(struct check *c)
         submit(c, &c->items[i]);
     }
     shed_source_wake(c->source);
-    (void)shed_latch_wait(&latch, UINT64_MAX); /* each load ends by itself */
+    (void)shed_latch_wait(&latch,
+                          UINT64_MAX); /* bounded: each load has a time limit */
     shed_latch_fini(&latch);
 }
 
@@ -229,8 +231,8 @@ static void fini_item(struct item *item)
     item->value = NULL;
 }
 
-/* Take an item out of the round; the last takes its place. Keys point into
- * themselves, so it is made again. */
+/* Take an item out of the round; the last one moves to its place. Keys point
+ * into themselves, so the moved key is initialised again. */
 static void drop(struct check *c, size_t i)
 {
     struct item *last = &c->items[--c->count];
@@ -293,7 +295,7 @@ static void keep_rate(const struct check *c)
         cli_sleep_ms(left_ms);
 }
 
-/* Compare what is gathered; afterwards nothing is. */
+/* Compare the gathered items, and remove them. */
 static void settle_batch(struct check *c)
 {
     for (unsigned round = 0; round < ROUNDS && c->count > 0; round++) {
@@ -321,7 +323,7 @@ static void gather(struct check *c, const char *key, size_t size)
 
     *item = (struct item){0};
     if (!cli_key_parse(&item->key, c->call->words[0], key, size))
-        return; /* the key of a refresh */
+        return; /* the key of a refresh lease */
     if (++c->count == BATCH)
         settle_batch(c);
 }
@@ -347,8 +349,8 @@ struct sampled {
     struct shed_reply *key;
 };
 
-/* Every key of the walk has the same chance to be kept: J. Vitter, "Random
- * Sampling with a Reservoir", 1985, algorithm R. */
+/* Every key of the walk has the same chance to be in the sample: J. Vitter,
+ * "Random Sampling with a Reservoir", 1985, algorithm R. */
 static void check_sample(struct check *c, struct cli_walk *walk)
 {
     size_t most = (size_t)c->call->sample, kept = 0, size = 0;
@@ -387,7 +389,8 @@ static void open_source(struct check *c)
     struct shed_error err;
     enum shed_code code;
 
-    loads.max_loads = 1; /* one query at a time: the database is not ours */
+    loads.max_loads =
+        1; /* one query at a time, because others use the database */
     loads.max_batch = BATCH;
     loads.load_timeout_ms = LOAD_TIMEOUT_MS;
     options.source = &loads;

@@ -1,4 +1,4 @@
-/* check, where the MySQL source is not built. */
+/* check, for builds without the MySQL source. */
 #include "cli/cli.h"
 
 int cli_check(struct cli_call *call)

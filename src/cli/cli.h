@@ -1,9 +1,9 @@
 /*
- * What all commands of the tool share: how one call of it was made, how it
- * ends, and the tables of commands and options.
+ * What all commands of the tool share: the arguments of a call, how it ends,
+ * and the tables of commands and options.
  *
- * The tool ends at the first failure, from wherever it is met: cli_fail says
- * why, as text and, with --json, as JSON.
+ * The tool ends at the first failure, wherever it happens: cli_fail reports it
+ * as text and, with --json, as JSON.
  */
 #ifndef CLI_H
 #define CLI_H
@@ -19,22 +19,22 @@
 /* Exit statuses; the man page explains them. */
 enum cli_status {
     CLI_YES = 0,
-    CLI_NO = 1,    /* asked, and the answer is no */
-    CLI_USAGE = 2, /* the call is wrong */
-    CLI_FAILED = 3 /* a server cannot be asked, or refuses */
+    CLI_NO = 1,    /* the question was answered with no */
+    CLI_USAGE = 2, /* the command line is wrong */
+    CLI_FAILED = 3 /* a server cannot be reached, or refuses */
 };
 
-/* One call of the tool: what was given, or the defaults. A command reads the
+/* One call of the tool: the values given, or the defaults. A command reads the
  * options that its row of the table names. */
 struct cli_call {
     const struct cli_command *command;
-    char **words; /* beside the options */
+    char **words; /* the arguments that are not options */
     size_t count;
-    /* of all commands */
+    /* options of all commands */
     const char *redis;
     uint64_t timeout_ms;
     bool is_json;
-    /* of some */
+    /* options of some commands */
     bool is_escaped;
     bool is_raw;
     bool is_from_stdin;
@@ -56,36 +56,37 @@ struct cli_call {
 
 struct cli_command {
     const char *name;
-    const char *arguments; /* as usage shows them */
-    size_t least, most;    /* words */
+    const char *arguments; /* as shown by --help */
+    size_t least, most;    /* how many words */
     const char *summary;   /* one line */
-    const char *help;      /* what follows the options */
-    const char *options;   /* their names, each followed by a space */
+    const char *help;      /* the text below the options */
+    const char
+        *options; /* the names of its options, each followed by a space */
     int (*run)(struct cli_call *call);
 };
 
 extern const struct cli_command cli_commands[];
 extern const size_t cli_command_count;
 
-/* Parse what follows the command's name in argv, of which argv[0] is the name
- * to show; ends the program where it is wrong. */
+/* Parse the arguments of a command; argv[0] is the name to show. Ends the
+ * program if they are wrong. */
 void cli_options_parse(struct cli_call *call, int argc, char **argv);
 
-/* End the program. The text names what was wrong and what to do, and no
+/* End the program. The text says what was wrong and what to do, and contains no
  * secret. */
 _Noreturn __attribute__((format(printf, 3, 4))) void
 cli_fail(const struct cli_call *call, enum cli_status status,
          const char *format, ...);
 
-/* Print an object, and give it up; NULL means that memory was out. The first
- * prints over several lines, the second one line, at once. */
+/* Print an object and free it; NULL means out of memory. cli_json_print prints
+ * several lines, cli_json_line a single one, and flushes it. */
 void cli_json_print(const struct cli_call *call, json_t *object);
 void cli_json_print_line(const struct cli_call *call, json_t *object);
 
-/* Make sure that what was printed has left. */
+/* Flush the output, and end the program if that fails. */
 void cli_flush(const struct cli_call *call);
 
-/* Memory, or the end of the program. */
+/* Allocate memory, or end the program. */
 void *cli_alloc(size_t count, size_t size);
 void *cli_realloc(void *old, size_t count, size_t size);
 

@@ -1,8 +1,9 @@
 /*
- * doctor: what about a Redis will hurt, and what to do. It writes nothing.
+ * doctor: finds what is wrong with a Redis, and says what to do. It writes
+ * nothing.
  *
- * facts_read gathers what the server says; each check_... judges a part of it,
- * and knows no Redis.
+ * facts_read gathers what the server says. Each check_... judges a part of
+ * that, and does not talk to Redis.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -19,7 +20,7 @@
 #define FINDINGS_MAX 32
 #define NAME_DEFAULT "snowshed"
 
-/* What is worth a word. */
+/* From where on a value is reported. */
 #define CLOCK_OFF_MS 1000
 #define SLOW_MEDIAN_MS 5.0
 #define SLOW_WORST_MS 100.0
@@ -33,19 +34,19 @@ struct finding {
     const char *subject;
     enum level level;
     char is[SHED_REASON_BYTES + 64];
-    const char *means; /* "" where all is well */
+    const char *means; /* "" if all is well */
     const char *advice;
 };
 
 struct facts {
     struct shed_reply *info;
-    const char *text; /* of INFO, "" if it is refused */
+    const char *text; /* of INFO; "" if INFO is refused */
     bool has_info;
     char ping[128]; /* why PING is refused, or "" */
-    bool has_clock; /* else TIME is refused */
+    bool has_clock; /* false: TIME is refused */
     struct cli_latency latency;
-    long long clock_off_ms; /* the server's is ahead by so much */
-    bool saves_nothing;     /* false: it does, or we may not see */
+    long long clock_off_ms; /* by how much the server's clock is ahead */
+    bool saves_nothing;     /* false: it saves, or we cannot find out */
     struct cli_writes writes;
     char tracking[128]; /* why CLIENT TRACKING is refused, or "" */
     struct shed_error cache_rights, lock_rights;
@@ -82,7 +83,7 @@ static const char *uri_of(const struct cli_call *call)
     return call->count > 0 ? call->words[0] : call->redis;
 }
 
-/* Between the moments before and after it was asked. */
+/* Compare the server's clock with the middle of the round trip. */
 static void read_clock(struct doctor *d)
 {
     uint64_t before_ms = shed_wall_ms(), after_ms;
@@ -174,7 +175,8 @@ static void read_facts(struct doctor *d)
     cli_writes_read(d->redis, d->call, cache_of(d->call), &f->writes);
 }
 
-/* The value of a line "name:value" of INFO, cut to fit; "" without one. */
+/* The value of the line "name:value" of INFO, cut to fit; "" if there is
+ * none. */
 static const char *fact(const struct facts *f, const char *name, char text[64])
 {
     size_t size = strlen(name), n;

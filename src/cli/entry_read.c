@@ -36,7 +36,7 @@ void cli_check_cache(const struct cli_call *call, const char *name)
 const char *cli_key_set(struct cli_key *key, const char *cache,
                         const void *bytes, size_t size)
 {
-    struct shed_cache named = {0}; /* all that naming a key looks at */
+    struct shed_cache named = {0}; /* naming a key uses only these fields */
 
     if (size == 0)
         return "a key is empty";
@@ -148,7 +148,7 @@ static long long hear_number(struct cli_redis *redis)
     long long number;
 
     (void)cli_redis_check(redis, reply, "PTTL");
-    number = shed_reply_integer(reply); /* -1 and -2 mean something */
+    number = shed_reply_integer(reply); /* -1 and -2 have meanings */
     shed_reply_free(reply);
     return number;
 }
@@ -169,7 +169,7 @@ enum cli_life cli_ask_life(struct cli_redis *redis, const char *process)
     subscribers = shed_reply_integer(shed_reply_at(reply, 1));
     shed_reply_free(reply);
     if (subscribers < 0)
-        return CLI_LIFE_UNKNOWN; /* we may not ask */
+        return CLI_LIFE_UNKNOWN; /* without the right to ask */
     return subscribers > 0 ? CLI_ALIVE : CLI_GONE;
 }
 

@@ -1,11 +1,12 @@
-/* One key of a cache as text and as JSON, of the same struct. */
+/* One key of a cache as text and as JSON, from the same struct. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "cli/entry_view.h"
 #include "cli/text.h"
 
-/* A terminal is no place for a payload of megabytes; --raw prints it all. */
+/* Do not flood a terminal with a payload of megabytes; --raw prints all of
+ * it. */
 #define BEGINNING_BYTES 64
 #define PAYLOAD_SHOWN_BYTES 1024
 
@@ -123,13 +124,14 @@ static bool is_decoded(const struct cli_entry *e)
            e->kind == CLI_LEASE || e->kind == CLI_FAILURE;
 }
 
-/* An entry of any version of the library. */
+/* Whether it is an entry of any version of the library. */
 static bool is_ours(const struct cli_entry *e)
 {
     return e->kind != CLI_FOREIGN || e->format >= 0;
 }
 
-/* By its first bytes an operator may know whose it is. They fill one line. */
+/* The first bytes may tell an operator who wrote the value. They fill one
+ * line. */
 static void print_beginning(const struct cli_entry *e)
 {
     size_t size = 0, shown = 0, width = 0;

@@ -9,15 +9,15 @@
 #include "cache/entry.h"
 #include "cli/redis.h"
 
-/* A key of a cache; named points into itself, so it is not to be copied. */
+/* A key of a cache; named points into the struct, so it must not be copied. */
 struct cli_key {
     const char *cache;
     struct shed_named_key named;
 };
 
 enum cli_kind {
-    CLI_NONE,     /* there is nothing */
-    CLI_VALUE,    /* a row, or one that is NULL */
+    CLI_NONE,     /* the key does not exist */
+    CLI_VALUE,    /* a row, possibly NULL */
     CLI_NEGATIVE, /* no such row */
     CLI_LEASE,
     CLI_FAILURE,
@@ -38,58 +38,59 @@ struct cli_entry {
     struct shed_entry entry;         /* of VALUE, NEGATIVE, LEASE, FAILURE */
     struct shed_entry_holder holder; /* of LEASE */
     enum cli_life life;              /* of the holder */
-    int format;                      /* of FOREIGN; -1: it says none */
+    int format;                      /* of FOREIGN; -1: unknown */
     size_t size;                     /* bytes, with the header */
-    long long pttl;                  /* -1: it never ends; -2: there is none */
-    long long refresh_pttl;   /* of a refresh that is under way; -2: none */
-    uint64_t now_ms;          /* by the server's clock */
-    struct shed_reply *reply; /* what entry points into */
+    long long pttl;                  /* -1: no expiry; -2: no key */
+    long long refresh_pttl;          /* of the refresh lease; -2: none */
+    uint64_t now_ms;                 /* by the server's clock */
+    struct shed_reply *reply;        /* entry points into it */
 };
 
-/* Take the words as cache and key, and end the program where they are none.
- * With --escaped the key is undone in place. */
+/* Set a key from the words of a call; ends the program if they are not valid.
+ * With --escaped the key is unescaped in place. */
 void cli_key_init(struct cli_key *key, const struct cli_call *call,
                   const char *cache, char *text);
 
-/* The same of bytes. Returns: NULL, or what is wrong. */
+/* The same from bytes. Returns: NULL, or what is wrong. */
 const char *cli_key_set(struct cli_key *key, const char *cache,
                         const void *bytes, size_t size);
 
-/* End the program where this cannot be the name of a cache. */
+/* End the program if this cannot be the name of a cache. */
 void cli_check_cache(const struct cli_call *call, const char *name);
 
-/* The key in what Redis calls NAME:{KEY}, into key. Returns: false where it is
- * not of the cache, or a side key. */
+/* Set a key from its name in Redis, NAME:{KEY}. Returns: false if it does not
+ * belong to the cache, or is a side key. */
 bool cli_key_parse(struct cli_key *key, const char *cache, const char *redis,
                    size_t size);
 
 /* The key as the program knows it; named.key.size bytes. */
 const char *cli_key_bytes(const struct cli_key *key);
 
-/* Read it; several round trips. It keeps key. */
+/* Read the entry at key, in several round trips. entry keeps a pointer to
+ * key. */
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *out);
 void cli_entry_free(struct cli_entry *entry);
 
-/* What kind of entry the reply to GET is; sets kind, entry, holder, format,
- * size. The reply stays the caller's. */
+/* Decode the reply to GET; sets kind, entry, holder, format and size. The reply
+ * remains the caller's. */
 void cli_entry_decode(struct cli_entry *entry, const struct shed_reply *reply);
 
 /* Whether the process of a lease, or a lock, is subscribed to its channel. */
 enum cli_life cli_ask_life(struct cli_redis *redis, const char *process);
 
-/* A value that is past its freshness. */
+/* Whether it is a value that is no longer fresh. */
 bool cli_entry_is_stale(const struct cli_entry *entry);
 uint64_t cli_entry_age_ms(const struct cli_entry *entry);
 
-/* How long a lease still counts; 0: it is over. */
+/* What is left of a lease; 0: it is over. */
 uint64_t cli_lease_left_ms(const struct cli_entry *entry);
 
-/* The header, and with it the payload or the reason. */
+/* Print the header, and the payload or the reason. */
 void cli_entry_print(const struct cli_entry *entry);
 json_t *cli_entry_json(const struct cli_entry *entry);
 
-/* The first line of a text about a key: CACHE:{KEY}, and what it is. */
+/* Print the first line of a text about a key: CACHE:{KEY}, and what it is. */
 void cli_entry_print_title(const struct cli_entry *entry);
 
 #endif

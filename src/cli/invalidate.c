@@ -46,7 +46,8 @@ static void remove_key(struct work *w, const struct cli_key *key)
         hear(w);
 }
 
-/* What is wrong with a line must not leave those behind it undone unnoticed. */
+/* A bad line ends the program with a message, so that nobody believes that the
+ * lines behind it were invalidated. */
 static void send_line(struct work *w, char *line, size_t size)
 {
     struct cli_key key;
@@ -98,7 +99,7 @@ int cli_invalidate(struct cli_call *call)
     cli_check_cache(call, call->words[0]);
     if (given == 0 && !call->is_from_stdin)
         cli_fail(call, CLI_USAGE, "which keys? Give them, or --stdin");
-    /* all are looked at before anything is changed */
+    /* check all of them before anything is changed */
     for (size_t i = 0; i < given; i++)
         cli_key_init(&keys[i], call, call->words[0], call->words[i + 1]);
     w.redis = cli_redis_open(call, NULL);

@@ -1,4 +1,4 @@
-/* Round trips, in order. */
+/* Round trips, sorted. */
 #include "cli/latency.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "base/clock.h"
 
 #define US_PER_MS 1000.0
-#define KEPT_MAX 100000 /* more tell nothing more about the median */
+#define KEPT_MAX 100000 /* more would not improve the median */
 
 static int compare(const void *a, const void *b)
 {

@@ -1,5 +1,5 @@
-/* Lines of a name and a value. Apart from the other texts, because clang-tidy
- * 14 loses sight of va_start in a longer file. */
+/* Lines with a name and a value. In a file of its own, because clang-tidy 14
+ * overlooks va_start in a longer file. */
 #include <stdarg.h>
 #include <stdio.h>
 

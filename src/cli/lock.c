@@ -1,7 +1,7 @@
 /*
- * lock: who holds a lock, and who waits; and the release of one whose holder is
- * dead. That is the one thing of it that writes, and it never removes a lock
- * whose holder could be alive.
+ * lock: shows who holds a lock and who waits, and releases a lock whose holder
+ * is dead. Only the release writes, and it never removes a lock whose holder
+ * could be alive.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -246,8 +246,9 @@ static long long remove_lock(struct cli_redis *redis,
     return answer;
 }
 
-/* A live process that has lost its connection is back within a few ms: so it
- * must be absent at two looks, grace apart, and when the lock is removed. */
+/* A live process that has lost its connection returns within a few ms. So the
+ * process must be absent at two looks, grace apart, and when the lock is
+ * removed. */
 static const char *release_dead(const struct cli_call *call,
                                 struct cli_redis *redis,
                                 const struct cli_lock *first)

@@ -1,4 +1,4 @@
-/* Reading a lock. It writes nothing. The record is src/redis/lock.lua's. */
+/* Reading a lock. It writes nothing. src/redis/lock.lua defines the record. */
 #include "cli/lock_view.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #define MAGIC "LK1"
 #define MAGIC_BYTES 3
-#define FAMILY_BYTES 2 /* of the magic: what all versions begin with */
+#define FAMILY_BYTES 2 /* the part of the magic that all versions share */
 #define RECORD_BYTES                                                           \
     (MAGIC_BYTES + SHED_TOKEN_BYTES + SHED_PROCESS_BYTES + SHED_RUN_BYTES)
 #define MEMBER_BYTES (SHED_TOKEN_BYTES + SHED_PROCESS_BYTES)
@@ -24,8 +24,8 @@ static bool is_blank(const char *process)
     return process[0] == ' ';
 }
 
-/* TIMESTAMP counts in ms, or in seconds. A number that is a date in neither is
- * another client's token. */
+/* TIMESTAMP counts in ms or in seconds. A number that is not a plausible date
+ * in either unit is another client's token. */
 static uint64_t stamp_of(const char *text)
 {
     const uint64_t earliest_ms = 1000000000000; /* the year 2001 */
@@ -74,8 +74,8 @@ static void send_key(struct cli_redis *redis, const struct cli_lock *lock,
     cli_redis_send(redis, &args);
 }
 
-/* A second look is at a key that the user may have no right to: then there is
- * nothing, as far as can be seen. */
+/* The second look is at a key to which the user may have no right. Then the key
+ * counts as absent. */
 static void look(struct cli_redis *redis, bool is_exact, bool is_second,
                  struct cli_lock *lock)
 {
@@ -107,7 +107,7 @@ static long long hear_number(struct cli_redis *redis)
     return number;
 }
 
-/* A member is the token, the process, and for how many ms it waits. */
+/* A member is the token, the process, and how long it waits, in ms. */
 static void read_waiter(struct cli_waiter *waiter,
                         const struct shed_reply *member,
                         const struct shed_reply *score)
@@ -134,7 +134,7 @@ static void hear_queue(struct cli_redis *redis, struct cli_lock *lock)
         read_waiter(&lock->waiters[i], shed_reply_at(list, 2 * i),
                     shed_reply_at(list, 2 * i + 1));
     if (lock->queued < 0)
-        lock->queued = 0; /* no queue, or we may not see it */
+        lock->queued = 0; /* no queue, or no right to read it */
     shed_reply_free(list);
 }
 
@@ -154,7 +154,7 @@ static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
 }
 
 /* After a restart of the server nobody is subscribed for a moment, which does
- * not tell that the holder is gone. */
+ * not mean that the holder is gone. */
 static void read_life(struct cli_redis *redis, struct cli_lock *lock)
 {
     struct shed_reply *info;

@@ -1,5 +1,5 @@
 /*
- * snowshed: what an operator asks of the caches and locks in a Redis.
+ * snowshed: a tool for operators, about the caches and locks in a Redis.
  *
  * The table of commands, and how a call ends.
  */
@@ -98,7 +98,7 @@ void cli_fail(const struct cli_call *call, enum cli_status status,
     va_end(list);
     for (char *c = text; *c != '\0'; c++)
         if (*c < ' ' || *c > '~')
-            *c = '?'; /* a server, or a file's name, is not to be trusted */
+            *c = '?'; /* text from a server, or a file name, is not trusted */
     (void)fflush(stdout);
     (void)fprintf(stderr, "snowshed: %s\n", text);
     if (call->is_json) {
@@ -117,7 +117,7 @@ void cli_flush(const struct cli_call *call)
     if (fflush(stdout) != 0 || ferror(stdout)) {
         struct cli_call quiet = *call;
         if (errno == EPIPE)
-            exit(CLI_FAILED); /* the reader closed the pipe itself */
+            exit(CLI_FAILED); /* the reader has closed the pipe, and knows it */
         quiet.is_json = false;
         cli_fail(&quiet, CLI_FAILED, "the output cannot be written");
     }
@@ -170,8 +170,8 @@ int main(int argc, char **argv)
     struct cli_call call = {0};
     int status;
 
-    /* what is written to a connection that the server has closed is an error
-       of that write, and so is output that nobody reads */
+    /* writing to a closed connection, or to a pipe without a reader, is to be
+     * an error of that write */
     (void)signal(SIGPIPE, SIG_IGN);
     cli_options_parse(&call, argc, argv);
     status = call.command->run(&call);

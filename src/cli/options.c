@@ -1,5 +1,5 @@
-/* The command line: one table of options, of which each command names its own,
- * read by argp. */
+/* The command line: one table of options, from which each command selects its
+ * own. argp parses it. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 
 #define OPTIONS_MAX 32
-#define FIRST_KEY 256 /* beyond what a short option can be */
+#define FIRST_KEY 256 /* larger than any short option */
 
 #define TIMEOUT_DEFAULT_MS 2000
 
@@ -28,14 +28,14 @@ struct cli_option {
 #define AT(field) offsetof(struct cli_call, field)
 
 static const struct cli_option table[] = {
-    /* of all commands */
+    /* options of all commands */
     {"redis", 'r', TEXT, "URI", AT(redis), 0, 0,
      "redis://[user[:password]@]host[:port][/db] or unix:/path[?db=n]; else "
      "the environment's SNOWSHED_REDIS, which other users cannot read"},
     {"timeout", 't', NUMBER, "MS", AT(timeout_ms), 1, 600000,
      "how long to wait for a connection, and for each answer (2000)"},
     {"json", 'j', FLAG, NULL, AT(is_json), 0, 0, "print JSON"},
-    /* of some */
+    /* options of some commands */
     {"escaped", 'e', FLAG, NULL, AT(is_escaped), 0, 0,
      "keys have \\\\ and \\xNN for bytes, as they are printed"},
     {"raw", 0, FLAG, NULL, AT(is_raw), 0, 0,
@@ -103,7 +103,8 @@ static void add(struct argp_option *to, size_t i, int group)
     to->group = group;
 }
 
-/* The command's own, then the common ones; NULL is the tool itself. */
+/* Gather the command's own options, then the common ones. NULL: the tool
+ * itself. */
 static void gather(const struct cli_command *command,
                    struct argp_option out[OPTIONS_MAX])
 {
@@ -194,7 +195,7 @@ static void parse_words(struct cli_call *call, int argc, char **argv)
     (void)snprintf(name, sizeof(name), "snowshed %s", call->command->name);
     (void)snprintf(doc, sizeof(doc), "%s.\n\n%s", call->command->summary,
                    call->command->help);
-    argv[0] = name; /* which usage and errors show */
+    argv[0] = name; /* shown by --help and errors */
     gather(call->command, options);
     call->words = cli_alloc((size_t)argc, sizeof(*call->words));
     run_argp(call, &argp, argc, argv, 0, NULL);
@@ -210,7 +211,7 @@ static const struct cli_command *find_command(const char *name)
     return NULL;
 }
 
-/* Up to the first word, which is the command. */
+/* Parse up to the first word, which is the command. */
 static error_t parse_tool(int key, char *text, struct argp_state *state)
 {
     struct cli_call *call = state->input;
@@ -220,7 +221,7 @@ static error_t parse_tool(int key, char *text, struct argp_state *state)
         call->command = find_command(text);
         if (call->command == NULL)
             argp_error(state, "there is no command '%s'", text);
-        call->count = (size_t)state->next - 1; /* where it is */
+        call->count = (size_t)state->next - 1; /* the command's index */
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:

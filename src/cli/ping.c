@@ -1,4 +1,4 @@
-/* ping: whether Redis answers, and in which time. */
+/* ping: whether Redis answers, and how fast. */
 #include <stdio.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* get, why, ttl: one key, and what it means. */
+/* get, why, ttl: show one key, and explain what it means. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "cli/text.h"
 #include "cli/writes.h"
 
-/* How often a waiter looks at the key at the slowest, ms: until then the lease
- * of a process that is gone is not replaced. */
+/* The longest pause between two looks of a waiter, ms: how long it can take to
+ * replace the lease of a process that is gone. */
 #define WAITER_LOOK_MS 150
 
 static void read_words(struct cli_call *call, struct cli_key *key,
@@ -83,8 +83,8 @@ int cli_ttl(struct cli_call *call)
 
 /* --------------------------------------------------------------------- why */
 
-/* What a caller meets, by a word for scripts and a sentence. for_ms: how long
- * that lasts if nobody does anything, -1 where it has no end. */
+/* What a caller will find, as a word for scripts and as a sentence. for_ms: how
+ * long that lasts if nobody does anything; -1: for ever. */
 struct verdict {
     const char *would;
     char text[1024];
@@ -200,8 +200,8 @@ static void judge(const struct cli_entry *e, struct verdict *v)
     }
 }
 
-/* A caller that has to take the lease, or to take it over, cannot while Redis
- * refuses writes. */
+/* While Redis refuses writes, a caller can neither take a lease nor take one
+ * over. */
 static void consider_writes(const struct cli_writes *writes, struct verdict *v)
 {
     if (writes->error[0] == '\0' ||

@@ -1,5 +1,5 @@
-/* Blocking hiredis, and nothing else of it: the only file of the tool that
- * sees it. */
+/* Blocking connections by hiredis. The only file of the tool that includes
+ * it. */
 #include "cli/redis.h"
 
 #include <errno.h>
@@ -30,8 +30,8 @@ static struct timeval timeval_of(uint64_t ms)
                                 (suseconds_t)(ms % MS_PER_S * US_PER_MS)};
 }
 
-/* The error with which the server closed the connection, as it does when it has
- * too many: it can be there when a write has failed already. */
+/* Read the error with which the server closed the connection, as it does when
+ * it has too many. It can be readable after a write has failed. */
 static void read_last_words(const redisContext *c, char *text, size_t size)
 {
     ssize_t got = recv(c->fd, text, size - 1, MSG_DONTWAIT);
@@ -78,7 +78,7 @@ static _Noreturn void fail_closed(const struct cli_redis *redis)
              redis->address->text);
 }
 
-/* What the connection failed of, without what was sent. */
+/* Report why the connection failed, without quoting what was sent. */
 static _Noreturn void fail(const struct cli_redis *redis)
 {
     const redisContext *c = redis->context;
@@ -192,7 +192,7 @@ const char *cli_redis_name(const struct cli_redis *redis)
 
 void cli_redis_send(struct cli_redis *redis, const struct shed_args *args)
 {
-    /* hiredis takes pointers that are not const, and does not write there */
+    /* hiredis does not write to the arguments */
     if (redisAppendCommandArgv(redis->context, args->count,
                                (const char **)(uintptr_t)args->at,
                                args->size) != REDIS_OK)
@@ -243,7 +243,7 @@ struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms)
         if (reply != NULL)
             return reply;
         if (poll(&ready, 1, (int)left_ms) <= 0)
-            return NULL; /* the time is over, or a signal has come */
+            return NULL; /* the time is over, or a signal arrived */
         if (redisBufferRead(redis->context) != REDIS_OK)
             fail(redis);
     }

@@ -1,4 +1,5 @@
-/* scan: what a cache is made of. Of each entry only the header is fetched. */
+/* scan: counts the entries of a cache. Only the header of each entry is
+ * fetched. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #define LARGEST_DEFAULT 10
 #define NO_TTL_SHOWN 10
 #define BAR_WIDTH 30
-#define FORMATS 256 /* a byte tells it */
+#define FORMATS 256 /* the format is one byte */
 #define LAST_OF_HEADER "63"
 
 /* Ages of rows. */
@@ -38,10 +39,10 @@ struct census {
     uint64_t count[CLI_KINDS], bytes[CLI_KINDS];
     uint64_t age[AGES];
     uint64_t stale, refreshes;
-    uint64_t others;           /* keys that begin so, and are none of a cache */
-    uint64_t formats[FORMATS]; /* unknown ones, by their number */
+    uint64_t others; /* keys with this prefix that do not belong to the cache */
+    uint64_t formats[FORMATS]; /* unknown formats, by their number */
     uint64_t without_ttl;
-    char *no_ttl[NO_TTL_SHOWN]; /* the first of them, escaped */
+    char *no_ttl[NO_TTL_SHOWN]; /* the first ones, escaped */
     struct sized *largest;      /* in descending order */
     size_t largest_count, largest_max;
 };
@@ -124,8 +125,8 @@ static void count_format(struct census *c, const char *head, size_t size)
         c->formats[format]++;
 }
 
-/* head, length and pttl are three replies, of moments close to each other: what
- * has gone or grown between them is not counted as anything. */
+/* head, length and pttl are three replies, from moments close to each other. A
+ * key that vanished or grew in between is not counted. */
 static void count_key(struct census *c, const char *key, size_t size,
                       const struct shed_reply *head,
                       const struct shed_reply *length, long long pttl)
@@ -231,7 +232,7 @@ static void print_formats(const struct census *c)
             printf("  of format %-2zu %12" PRIu64 "\n", i, c->formats[i]);
 }
 
-/* What is no entry, but was met. */
+/* Print what was found besides entries. */
 static void print_others(const struct census *c)
 {
     if (c->refreshes > 0)

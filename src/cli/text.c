@@ -175,7 +175,7 @@ const char *cli_size(char text[CLI_TEXT_BYTES], uint64_t bytes)
     return text;
 }
 
-/* The number in a damaged or hostile header need not be a date. */
+/* The number may come from a damaged or hostile header, and be no date. */
 const char *cli_date(char text[CLI_TEXT_BYTES], uint64_t ms)
 {
     const uint64_t latest_ms = 253402300799999; /* the end of the year 9999 */

@@ -1,4 +1,4 @@
-/* Bytes, times and sizes as an operator reads them, and as JSON has them. */
+/* Bytes, times and sizes as text for operators, and as JSON. */
 #ifndef CLI_TEXT_H
 #define CLI_TEXT_H
 
@@ -12,21 +12,20 @@
 /* Room for a duration or a size. */
 #define CLI_TEXT_BYTES 48
 
-/* Write bytes so that a terminal shows them and nothing else happens: printable
- * ASCII as it is, a backslash doubled, all other bytes as \xNN; after limit
- * bytes "..." follows. */
+/* Write bytes in a form that is safe for a terminal: printable ASCII as it is,
+ * a backslash doubled, all other bytes as \xNN; "..." after limit bytes. */
 void cli_print_escaped(FILE *out, const void *bytes, size_t size, size_t limit);
 
-/* Print a text that is printable ASCII, from a column on, and a newline: lines
- * are broken at spaces, so that they have at most 80 columns, and further lines
- * begin at the column indent. */
+/* Print a text of printable ASCII, beginning at a column, and a newline. Lines
+ * are broken at spaces to fit in 80 columns; further lines begin at the column
+ * indent. */
 void cli_print_wrapped(const char *text, size_t column, size_t indent);
 
-/* Bytes as cli_print_escaped writes them, whole, as a text to be freed. */
+/* All bytes in the form of cli_print_escaped, as a text to be freed. */
 char *cli_escape(const void *bytes, size_t size);
 
-/* Undo it, in place. Returns: the size; SIZE_MAX where a backslash is followed
- * by neither another one nor x and two digits. */
+/* Undo the escaping in place. Returns: the size; SIZE_MAX if a backslash is
+ * followed by neither another one nor x and two digits. */
 size_t cli_unescape(char *text);
 
 /* Set object[name] to the bytes as a string if they are UTF-8, else
@@ -34,7 +33,7 @@ size_t cli_unescape(char *text);
 void cli_json_set_bytes(json_t *object, const char *name, const void *bytes,
                         size_t size);
 
-/* A number, or null where there is none (below 0). */
+/* A number, or null if it is negative, which means that there is none. */
 json_t *cli_json_ms(long long ms);
 
 /* "12 ms", "3.2 s", "4 min 56 s", "2 h 10 min", "3 d 4 h". */

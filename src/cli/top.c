@@ -1,12 +1,12 @@
 /*
- * top: the hottest keys of a cache, as far as Redis knows them.
+ * top: shows the hottest keys of a cache, as far as Redis knows.
  *
  * Redis counts reads of a key only with an LFU policy (OBJECT FREQ, a
- * logarithmic counter that decays). With any other it knows the second in which
- * a key was last used (OBJECT IDLETIME). Then the keys that were used last are
- * asked once a second, and what is told is in how many of these seconds each
- * was used: keys that are used each second cannot be told apart. MONITOR would
- * tell, and would halve the server's speed.
+ * logarithmic counter that decays). With any other policy it knows the second
+ * in which a key was last used (OBJECT IDLETIME). Then top looks at the most
+ * recently used keys once a second, and counts in how many of these seconds
+ * each was used; keys that are used in every second cannot be distinguished.
+ * MONITOR would show more, but halve the server's speed.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,8 +17,9 @@
 #include "cli/walk.h"
 
 #define SHOWN_DEFAULT 10
-/* Asked once a second. Many are used in any one second; few of them in each: so
- * there are many at first, and fewer once enough are known to be hotter. */
+/* Keys that are looked at once a second. Many are used in some second, few in
+ * each second; so there are many at first, and fewer once enough are known to
+ * be hotter. */
 #define CANDIDATES 20000
 #define CANDIDATES_LEFT 1000
 #define PAGE 500 /* commands under way at a time */
@@ -29,14 +30,14 @@
 struct hot {
     char *key;
     size_t size;
-    long long rank; /* FREQ, or less the idle seconds; then: seconds of use */
+    long long rank; /* FREQ, or minus the idle seconds; later: seconds of use */
 };
 
 struct top {
     const struct cli_call *call;
     struct cli_redis *redis;
     bool has_frequency;
-    struct hot *keys; /* after sift and look in descending order */
+    struct hot *keys; /* in descending order after sift and look */
     size_t count, room;
     uint64_t looks;
 };
@@ -81,7 +82,7 @@ static void cut(struct top *t, size_t count)
         free(t->keys[--t->count].key);
 }
 
-/* SCAN can tell a key twice: the higher rank of it is kept. */
+/* SCAN can return a key twice; its higher rank is kept. */
 static void drop_repeated(struct top *t)
 {
     size_t kept = 0;
@@ -98,7 +99,7 @@ static void drop_repeated(struct top *t)
     t->count = kept;
 }
 
-/* Leave the hottest candidates. */
+/* Keep only the hottest candidates. */
 static void sift(struct top *t)
 {
     drop_repeated(t);
@@ -124,7 +125,7 @@ static void send_object(struct top *t, const char *key, size_t size)
     cli_redis_send(t->redis, &args);
 }
 
-/* -1: the key has gone. */
+/* Read an answer to OBJECT. -1: the key is gone. */
 static long long hear_object(struct top *t)
 {
     struct shed_reply *reply = cli_redis_hear(t->redis);
@@ -172,7 +173,7 @@ static void walk_keys(struct top *t)
     sift(t);
 }
 
-/* Whether each candidate was used in the last second. */
+/* Find out which candidates were used in the last second. */
 static void look(struct top *t)
 {
     for (size_t from = 0; from < t->count; from += PAGE) {

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 
 #define RATE_DEFAULT 20000
-/* So many pages make a second, within these bounds: a page of 500 keys holds a
- * server up for well below a millisecond. */
+/* Pages per second, within these bounds on their size: a page of 500 keys
+ * blocks a server for well below a millisecond. */
 #define PAGES_PER_S 20
 #define PAGE_MIN 10
 #define PAGE_MAX 500
@@ -66,7 +66,7 @@ void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
     set_pattern(walk);
     shed_reply_free(cli_redis_ask(redis, "CLIENT NO-TOUCH ON"));
     reply = cli_redis_ask(redis, "DBSIZE");
-    size = shed_reply_integer(reply); /* -1: we may not ask */
+    size = shed_reply_integer(reply); /* -1: no right to ask */
     walk->total = size > 0 ? (uint64_t)size : 0;
     shed_reply_free(reply);
 }

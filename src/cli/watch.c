@@ -1,11 +1,11 @@
 /*
- * watch: what happens to the keys of a cache, as it happens.
+ * watch: shows what happens to the keys of a cache, as it happens.
  *
  * The server tells a second connection which keys with a prefix have changed
  * (CLIENT TRACKING in broadcasting mode, Redis 6), and the first reads them. So
- * no keyspace notifications are needed, and nothing is to be configured. What
- * happens to a key faster than it is read is seen as one event; at more than
- * --rate changes per second the rest is only counted.
+ * no keyspace notifications and no configuration are needed. Changes of a key
+ * that come faster than it is read appear as one event. Beyond --rate changes
+ * per second the rest is only counted.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,18 +21,18 @@
 #define CHANNEL "__redis__:invalidate"
 #define SLOTS 65536
 #define MS_PER_S 1000
-/* Tracking ends with the first connection, which nobody uses while nothing
- * changes: so it is asked, before a server's own timeout closes it. */
+/* Tracking ends with the first connection, which is idle while nothing changes.
+ * So it is used now and then, before the server's timeout closes it. */
 #define LOOK_EVERY_MS 1000
 
-/* A key that was read before, by its hash; one of another hash may have taken
- * its place. */
+/* What is known about a key that was read before, by its hash. Another key may
+ * have taken its slot. */
 struct known {
     uint64_t hash;
     enum cli_kind kind;
     unsigned char version[SHED_ENTRY_VERSION_BYTES];
     char process[SHED_ENTRY_PROCESS_BYTES];
-    uint64_t end_ms; /* when it expires, of this host's monotonic clock */
+    uint64_t end_ms; /* when it expires, by this host's monotonic clock */
 };
 
 struct watch {
@@ -91,7 +91,7 @@ static const char *event_of_lease(const struct known *before,
                : "taken over";
 }
 
-/* NULL: nothing that is worth a line. */
+/* The event between two states of a key. NULL: nothing worth a line. */
 static const char *event_of(const struct known *before, const struct known *now)
 {
     bool is_same =
@@ -251,8 +251,7 @@ static void on_push(struct watch *w, const struct shed_reply *push)
     }
 }
 
-/* ---------------------------------------------------------------- the set-up
- */
+/* --------------------------------------------------------------- the set-up */
 
 static void track(struct watch *w, const char *prefix, size_t size)
 {
@@ -278,8 +277,8 @@ static void track(struct watch *w, const char *prefix, size_t size)
                                     "CLIENT TRACKING"));
 }
 
-/* What is there at the beginning, of a single key: so that its first change is
- * named rightly. */
+/* Read a single key at the beginning, so that its first change gets the right
+ * name. */
 static void learn(struct watch *w, const struct cli_key *key)
 {
     struct cli_entry entry;

@@ -1,13 +1,14 @@
 /*
- * Asking whether Redis takes writes: SETRANGE of nothing, at a key that does
- * not exist, is checked as any other write, and does not make the key.
+ * Finds out whether Redis accepts writes: SETRANGE of an empty string, at a key
+ * that does not exist, is checked like any other write, but does not create the
+ * key.
  */
 #include "cli/writes.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* As the probe of rights (client/probe.c) calls it. */
+/* The name that the probe of rights (client/probe.c) uses. */
 #define PROBE_KEY ":{snowshed:probe}"
 
 static const struct {
@@ -30,7 +31,7 @@ static const struct {
     {"", "Entries are not stored, locks not given, and invalidations fail.",
      "See the reason, and Redis's log."}};
 
-/* Redis explains some errors at length: the first sentence is enough. */
+/* Redis explains some errors at length; keep only the first sentence. */
 static void explain(struct cli_writes *out)
 {
     char *end = strstr(out->error, ". ");

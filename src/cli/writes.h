@@ -1,5 +1,5 @@
-/* Whether Redis takes writes now: a full one, one that could not save its data
- * or lacks replicas answers reads as if nothing were wrong. */
+/* Whether Redis accepts writes now. A server that is full, could not save its
+ * data or lacks replicas still answers reads as if nothing were wrong. */
 #ifndef CLI_WRITES_H
 #define CLI_WRITES_H
 
@@ -7,13 +7,13 @@
 #include "redis/wire.h"
 
 struct cli_writes {
-    char error[256]; /* why not; "": it does, or we may not try */
-    bool is_silent;  /* it gives no answer, so it has not refused either */
+    char error[256]; /* why not; "": it does, or we have no right to try */
+    bool is_silent;  /* no answer to the write, so it was not refused either */
     const char *means, *advice;
 };
 
-/* Ask by a write that changes nothing. It may leave an answer under way, so
- * nothing more is to be asked on this connection. */
+/* Try a write that changes nothing. Its answer may still be under way
+ * afterwards, so this connection must not be used any more. */
 void cli_writes_read(struct cli_redis *redis, const struct cli_call *call,
                      const char *cache, struct cli_writes *out);
 

@@ -1,4 +1,4 @@
-/* Entries that have become old at once, so that no test waits for it. */
+/* Makes entries old at once, so that no test has to wait for it. */
 #ifndef AGEING_H
 #define AGEING_H
 
@@ -6,13 +6,13 @@
 
 #include "support/server.h"
 
-/* A ttl beside which everything that a test takes is short, and the age from
- * which an entry of it is due. */
+/* A ttl that is long compared with any test, and the age from which such an
+ * entry is due. */
 #define AGEING_TTL_MS UINT64_C(36000000)
 #define AGEING_DUE_MS (AGEING_TTL_MS / 2)
 
-/* Move the times of the entry at a key of Redis into the past; its life in
- * Redis stays as it is. */
+/* Move the times of the entry at a key into the past; its time to live in Redis
+ * stays as it is. */
 static inline void age_entry(const struct server *s, const char *key,
                              uint64_t by_ms)
 {

@@ -84,7 +84,7 @@ void stop_server(void)
     shed_address_destroy(address);
 }
 
-/* What the connection has sent is there at once, on a unix socket. */
+/* Take what the connection has sent; on a unix socket it arrives at once. */
 static void take(void)
 {
     ssize_t size;
@@ -105,7 +105,6 @@ void say_text(const char *text)
     say(text, strlen(text));
 }
 
-/* Connected, and with the set-up sent. */
 void start_conn(void)
 {
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
@@ -123,7 +122,6 @@ void start_conn(void)
     take();
 }
 
-/* Thrown away with all that is queued. */
 void end_conn(void)
 {
     shed_conn_fini(&conn);
@@ -134,7 +132,7 @@ void open_conn(void)
 {
     start_conn();
     say_text(PRIMARY);
-    /* over TCP it need not be there at once */
+    /* over TCP it may take a moment */
     WAIT_FOR(
         (shed_conn_ready(&conn, POLLIN), conn.state != SHED_CONN_SETTING_UP));
     ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
@@ -187,7 +185,6 @@ void flush(void)
     take();
 }
 
-/* The next reply is this owner's, and this text. */
 void expect(const void *owner, const char *text)
 {
     struct shed_conn_call call = {0};

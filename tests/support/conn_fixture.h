@@ -1,6 +1,6 @@
-/* What the tests of one connection share: it runs by a made-up clock; the test
- * is its owner, and the server at the other end of its socket. A program that
- * uses this is linked with --wrap=send. */
+/* Shared by the tests of one connection. It runs by a made-up clock; the test
+ * is its owner, and also the server at the other end of the socket. A program
+ * that uses this is linked with --wrap=send. */
 #ifndef CONN_FIXTURE_H
 #define CONN_FIXTURE_H
 
@@ -19,31 +19,31 @@ extern struct shed_conn conn;
 extern int peer;
 extern uint64_t now_ms;
 
-/* What the peer has read, so far. */
+/* What the server has read so far. */
 extern char taken[TAKEN_MAX];
 extern size_t taken_size;
 
 /* How many bytes the socket takes before it is full. */
 extern size_t room;
 
-/* user: "", or "NAME:PASSWORD@"; then the connection selects a database, too.
- */
+/* Start a server. user: "", or "NAME:PASSWORD@"; then the connection also
+ * selects a database. */
 void start_server(const char *user);
-/* One whose socket takes few bytes before it is full. */
+/* Start a server whose socket is full after a few bytes. */
 void start_tcp_server(void);
 void stop_server(void);
 
-/* A server without a user. */
+/* Start a server without a user. */
 void set_up(void);
 
-/* Connected, and with the set-up sent; or set up as well. */
+/* Connect and send the set-up; or complete the set-up as well. */
 void start_conn(void);
 void open_conn(void);
 
-/* Thrown away with all that is queued. */
+/* Discard the connection with everything that is queued. */
 void end_conn(void);
 
-/* The server says something. */
+/* Let the server send something. */
 void say(const char *bytes, size_t size);
 void say_text(const char *text);
 
@@ -52,7 +52,8 @@ void queue(const char *key, void *owner);
 void queue_script(struct shed_args *args, void *owner, uint64_t number);
 void flush(void);
 
-/* The next reply is this owner's, and this text; there is none. */
+/* Expect that the next reply is for this owner and has this text; or that there
+ * is none. */
 void expect(const void *owner, const char *text);
 void expect_nothing(void);
 

@@ -96,7 +96,7 @@ void table_release(struct table *t)
     t->is_held = false;
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->mu);
-    /* nothing is parked any more */
+    /* nothing is parked any longer */
     for (size_t i = 0; i < t->parked_count; i++)
         finish(t, t->parked[i].load, t->parked[i].version);
     t->parked_count = 0;

@@ -1,5 +1,5 @@
-/* What the tests of a whole cache share: a server, a client, a cache, and a
- * table in memory as its source, whose loads can be held up and counted. */
+/* Shared by the tests of a whole cache: a server, a client, a cache, and a
+ * table in memory as its source, whose loads can be held and counted. */
 #ifndef FIXTURE_H
 #define FIXTURE_H
 
@@ -23,7 +23,7 @@ struct table {
     /* under mu */
     unsigned version;
     bool is_held;
-    bool is_async;   /* loads that are held have left their thread */
+    bool is_async;   /* held loads have left their thread */
     bool is_failing; /* every key fails */
     struct parked {
         struct shed_load *load;
@@ -36,34 +36,36 @@ struct table {
 struct fixture {
     struct server server;
     struct table table;
-    /* to be changed before fixture_open */
+    /* may be changed before fixture_open */
     struct shed_client_options client_options;
     struct shed_source_options source_options;
     struct shed_cache_options cache_options;
-    const char *uri;     /* NULL: the server's */
+    const char *uri;     /* NULL: that of the server */
     struct proxy *proxy; /* NULL: none */
     struct shed_client *client;
     struct shed_source *source;
     struct shed_cache *cache;
 };
 
-/* Longer than a call takes that is to succeed, and than a server is silent, on
- * a machine on which a process can stop for seconds. */
+/* Longer than a successful call takes, or a server is silent, on a machine
+ * where a process can stop for seconds. */
 #define FIXTURE_TIMEOUT_MS 120000
 #define FIXTURE_SILENCE_MS 60000
 
-/* Defaults but for these times, a running server and nothing open. */
+/* Set the defaults except for these times, and start a server; nothing is
+ * open. */
 void fixture_init(struct fixture *r);
 
 /* Start a proxy in front of the server and let clients connect to it; before
  * fixture_open. */
 void fixture_add_proxy(struct fixture *r, struct proxy *proxy);
 
-/* Client, source and cache "t". */
+/* Open client, source and cache "t". */
 void fixture_open(struct fixture *r);
 void fixture_close(struct fixture *r);
 
-/* Both, and the end of both; every key of the server must have a ttl then. */
+/* Init and open; and end both. At the end every key of the server must have a
+ * ttl. */
 void fixture_up(struct fixture *r);
 void fixture_down(struct fixture *r);
 
@@ -75,7 +77,7 @@ struct peer {
 void peer_open(struct peer *p, struct fixture *r);
 void peer_close(struct peer *p);
 
-/* The table. */
+/* Hold and release loads, commit a new version of all rows, count loads. */
 void table_hold(struct table *t);
 void table_release(struct table *t);
 void table_update(struct table *t);
@@ -83,7 +85,7 @@ unsigned table_loads(struct table *t);
 unsigned table_running(struct table *t);
 shed_load_fn table_load;
 
-/* A get that must succeed, and its value's text; or must fail with code. */
+/* Expect that a get succeeds with this text, or fails with code. */
 void expect_text(struct shed_cache *cache, const char *key, const char *text);
 void expect_origin(struct shed_cache *cache, const char *key, const char *text,
                    enum shed_origin origin);
@@ -107,15 +109,17 @@ struct getter {
     struct shed_error error;
 };
 void getter_start(struct getter *g, struct shed_cache *cache, const char *key);
-void getter_join(struct getter *g); /* the value is still to be given back */
+void getter_join(
+    struct getter *g); /* the caller must still release the value */
 void getter_expect(struct getter *g, const char *text, enum shed_origin origin);
 
-/* Threads that each get keys of their own again and again. A get may fail, but
- * what it returns must be the key's. */
+/* Threads that get keys of their own repeatedly. A get may fail, but a value
+ * that it returns must belong to the key. */
 struct readers {
     struct shed_cache *cache;
     unsigned threads, gets, keys;
-    unsigned timeout_max_ms; /* the timeouts are 1 to this; 0: the default */
+    unsigned timeout_max_ms; /* the timeouts are between 1 and this; 0: the
+                                default */
 };
 void readers_run(const struct readers *r);
 

@@ -1,5 +1,5 @@
-/* What the tests of locks share: handles of one lock, that must open and be
- * acquired and released; threads that wait for one. */
+/* Shared by the tests of locks: handles of one lock, calls that must succeed,
+ * and threads that wait for the lock. */
 #ifndef LOCK_FIXTURE_H
 #define LOCK_FIXTURE_H
 
@@ -24,47 +24,46 @@
 enum { SINGLES = 4 };
 extern const enum shed_lock_algorithm singles[SINGLES];
 
-/* A client that waits longer for a reply than a process stops on a busy
- * machine.
- */
+/* Open a client whose command timeout is longer than a process stops on a busy
+ * machine. */
 struct shed_client *open_client(const struct server *server, uint64_t wait);
 struct shed_lock_options options_of(enum shed_lock_algorithm algorithm);
 struct shed_lock *open_lock(struct shed_client *client,
                             const struct shed_lock_options *options);
 
-/* They must succeed; and must fail with code. */
+/* These must succeed, or fail with code. */
 void acquire(struct shed_lock *lock, uint64_t wait_ms);
 void release(struct shed_lock *lock);
 void expect_acquire(struct shed_lock *lock, uint64_t wait_ms,
                     enum shed_code code);
 uint64_t fence_of(struct shed_lock *lock);
 
-/* A thread that acquires; it keeps the lock until it may go on. */
+/* A thread that acquires the lock and keeps it until waiter_join. */
 struct waiter {
     pthread_t thread;
     struct shed_lock *lock;
     uint64_t wait_ms;
     enum shed_code code;
     enum shed_code release_code;
-    uint64_t order; /* as the how manieth it got the lock, from 1 */
+    uint64_t order; /* its position in the order of acquisition, from 1 */
     atomic_bool has_ended;
     atomic_bool may_go;
 };
 void waiter_start(struct waiter *w, struct shed_lock *lock, uint64_t wait_ms);
-void waiter_join(struct waiter *w); /* it may go */
+void waiter_join(struct waiter *w); /* let it release and end */
 
-/* One that extends the hold of the process; code is how that ended. */
+/* A thread that extends the hold of the process; code is the result. */
 void extender_start(struct waiter *w, struct shed_lock *lock,
                     uint64_t lease_ms);
 
-/* How an asynchronous call ended, as note_outcome is told. */
+/* The result of an asynchronous call, as note_outcome has noted it. */
 struct outcome {
     atomic_uint calls;
     atomic_int code;
 };
 shed_lock_done_fn note_outcome;
 
-/* Wait for its end, which must come once and with code. */
+/* Wait for the result, which must come exactly once and be code. */
 void expect_outcome(struct outcome *out, enum shed_code code);
 
 void acquire_async(struct shed_lock *lock, uint64_t wait_ms,
@@ -73,7 +72,7 @@ void acquire_async(struct shed_lock *lock, uint64_t wait_ms,
 /* Acquire for the whole process. */
 void acquire_for_all(struct shed_lock *lock);
 
-/* How often on_lost was called, to be set as on_lost with a counter as user. */
+/* Count the calls of on_lost: set this as on_lost, with a counter as user. */
 void count_loss(void *counter, struct shed_lock *lock,
                 const struct shed_error *reason);
 

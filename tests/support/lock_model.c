@@ -1,5 +1,5 @@
 /* The model of a lock's server. Its invariant: it does what the scripts do,
- * step for step, and knows nothing of who asks. */
+ * step by step, and does not know who sends the commands. */
 #include "support/lock_model.h"
 
 #include <assert.h>
@@ -163,7 +163,7 @@ static void tell_taken(struct lock_model_reply *reply, uint64_t left_ms)
     reply->integer = (long long)left_ms;
 }
 
-/* One that would live for longer than its life begins again. */
+/* A mark that would outlive its life begins again. */
 static uint64_t age_of(struct lock_model *t, struct lock_model_slot *mark,
                        const struct lock_model_text *what, uint64_t life_ms)
 {
@@ -191,7 +191,7 @@ static bool is_absent(const struct lock_model *t)
            memcmp(t->lock.value.at + RUN_AT, t->run, SHED_RUN_BYTES) == 0;
 }
 
-/* Returns: false: it is there. */
+/* Returns: false if the process is present. */
 static bool is_leaving(struct lock_model *t, uint64_t grace_ms,
                        uint64_t *left_ms)
 {
@@ -257,7 +257,7 @@ static void remove_member(struct lock_model *t,
             remove_place(t, i);
 }
 
-/* It may have joined before its process had a channel. */
+/* The waiter may have joined before its process had a channel. */
 static void withdraw(struct lock_model *t, const struct lock_model_text *token,
                      const struct lock_model_text *process,
                      const struct lock_model_text *wait)
@@ -270,7 +270,7 @@ static void withdraw(struct lock_model *t, const struct lock_model_text *token,
     remove_member(t, &nameless);
 }
 
-/* Nobody comes before one that was there, so the queue stays in order. */
+/* Nobody is inserted before an existing waiter, so the queue stays in order. */
 static void enlist(struct lock_model *t, const struct lock_model_call *c)
 {
     struct lock_model_text me = member_of(c);
@@ -302,7 +302,7 @@ static const struct lock_model_text *first(struct lock_model *t)
     return NULL;
 }
 
-/* The processes of the queue that are absent, each once. */
+/* The absent processes of the queue, each once. */
 static struct lock_model_text absent_names(const struct lock_model *t)
 {
     struct lock_model_text names = {0};
@@ -322,7 +322,7 @@ static struct lock_model_text absent_names(const struct lock_model *t)
     return names;
 }
 
-/* Returns: false: the first is there, or cannot be seen. */
+/* Returns: false if the first is present, or that cannot be known. */
 static bool is_head_leaving(struct lock_model *t,
                             const struct lock_model_text *head,
                             uint64_t grace_ms, uint64_t *left_ms)
@@ -377,7 +377,7 @@ static void take_in_turn(struct lock_model *t, const struct lock_model_call *c,
     uint64_t left_ms;
 
     if (c->is_fair && !is_our_turn(t, c, &left_ms)) {
-        (void)del_lock(t); /* of a dead holder */
+        (void)del_lock(t); /* a dead holder's */
         enlist(t, c);
         tell_taken(reply, left_ms);
         return;
@@ -473,7 +473,7 @@ static long long extend(struct lock_model *t, const struct lock_model_call *c)
     return 1;
 }
 
-/* what was set, what is to be set, lease */
+/* the old value, the new value, the lease */
 static long long swap(struct lock_model *t, const struct lock_model_call *c)
 {
     t->trackers |= UINT32_C(1) << c->client;

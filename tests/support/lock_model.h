@@ -1,8 +1,8 @@
 /*
- * A model of one server as locks see it, in memory and with virtual time: what
- * the scripts lock_*.lua and the plain commands of the other algorithms do to
- * the keys of one lock. test_lock_model compares it with a real Redis;
- * test_sim_lock runs on it.
+ * A model of one server as locks see it, in memory and with virtual time: it
+ * does what the scripts lock_*.lua and the plain commands of the other
+ * algorithms do to the keys of one lock. test_lock_model compares it with a
+ * real Redis; test_lock_sim runs on it.
  *
  * A client is a connection with tracking. The process p has the id of 16
  * hexadecimal digits that is p.
@@ -17,7 +17,7 @@
 
 #include "lock/protocol.h"
 
-#define LOCK_MODEL_TEXT 112 /* the names of six processes, and more */
+#define LOCK_MODEL_TEXT 112 /* enough for the names of six processes */
 #define LOCK_MODEL_QUEUE 24
 
 struct lock_model_text {
@@ -28,13 +28,13 @@ struct lock_model_text {
 struct lock_model_slot {
     bool is_set;
     struct lock_model_text value;
-    uint64_t ends_ms; /* 0: it has no end */
+    uint64_t ends_ms; /* 0: no expiry */
 };
 
 struct lock_model {
     uint64_t now_us; /* the server's clock */
     char run[SHED_RUN_BYTES];
-    uint32_t channels; /* processes that are subscribed, a bit each */
+    uint32_t channels; /* subscribed processes, a bit each */
     struct lock_model_slot lock, suspicion, offer, waiters;
     bool has_counter;
     uint64_t counter, counter_ends_ms;
@@ -44,9 +44,10 @@ struct lock_model {
     } queue[LOCK_MODEL_QUEUE];
     size_t queue_count;
     uint64_t queue_ends_ms;
-    uint32_t trackers; /* clients that have read the lock since it changed */
     uint32_t
-        pushed; /* clients that were sent a push; a reader takes them out */
+        trackers; /* clients that have read the lock since its last change */
+    uint32_t
+        pushed; /* clients that were sent a push; the reader removes them */
 };
 
 /* One command, as it arrives. */
@@ -83,7 +84,7 @@ struct lock_model_text lock_model_text(const void *bytes, size_t size);
 /* A number in decimal. */
 uint64_t lock_model_number(const struct lock_model_text *text);
 
-/* The command that an exchange has just made. */
+/* Parse the command that an exchange has just made. */
 void lock_model_read(struct lock_model_call *call, enum shed_script script,
                      const struct shed_args *args);
 
@@ -91,13 +92,14 @@ void lock_model_execute(struct lock_model *model,
                         const struct lock_model_call *call,
                         struct lock_model_reply *reply);
 
-/* Remove what has ended, and push it, as the server does sooner or later. */
+/* Remove keys that have expired, and push them, as the server does sooner or
+ * later. */
 void lock_model_expire(struct lock_model *model);
 
 /* Lose all data. */
 void lock_model_flush(struct lock_model *model);
 
-/* A reply in the form that an exchange takes; it lives as long as memory. */
+/* A reply in the form that an exchange takes; it is valid as long as memory. */
 struct lock_model_memory {
     redisReply whole, part[2];
     redisReply *parts[2];

@@ -1,5 +1,5 @@
-/* The commands of an exchange as the model reads them, and the model's replies
- * as the exchange gets them. */
+/* Translates the commands of an exchange for the model, and the model's replies
+ * for the exchange. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The model of the store. Its one invariant: each script here is the .lua file
- * of its name, step by step; test_scripts compares them. */
+/* The model of the store. Its one invariant: each script here follows the .lua
+ * file of its name, step by step; test_scripts compares the two. */
 #include "support/model.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #include "cache/entry.h"
 
-/* src/entry.h's layout */
+/* the layout of src/cache/entry.h */
 enum {
     TYPE_AT = 5,
     FLAGS_AT = 7,
@@ -30,7 +30,7 @@ static const unsigned char magic[] = {0xf5, 's', 'h', 'd', 2};
 void model_bytes_set(struct model_bytes *out, const void *bytes, size_t size)
 {
     if (size > sizeof(out->at))
-        abort(); /* a test that wants more needs a larger bound */
+        abort(); /* a test that needs more must raise the limit */
     out->size = size;
     if (size > 0)
         memcpy(out->at, bytes, size);
@@ -92,8 +92,7 @@ uint64_t model_get_u64(const unsigned char *at)
 
 /* ---------------------------------------------------------------- the keys */
 
-/* A push names the key or that of its refresh; its receiver makes no
- * difference. */
+/* A push names the key or its refresh key; receivers treat both alike. */
 static void touch(struct model *t, size_t key)
 {
     t->pushed[key] |= t->slot[key].trackers;
@@ -189,12 +188,12 @@ static void set_px(struct model *t, struct model_slot *slot,
 
 /* ------------------------------------------------------------- entry.lua */
 
-/* As read() there: 'f' for what is none of ours, 0 for nothing. */
+/* As read() there: 'f' for a foreign value, 0 for nothing. */
 static unsigned char read_key(struct model *t, const struct model_call *call,
                               struct model_slot *slot)
 {
     expire(t, slot);
-    /* what is absent, or of another type, is tracked too */
+    /* a key that is absent, or of another type, is tracked too */
     if (call->is_tracked)
         slot->trackers |= UINT64_C(1) << call->client;
     if (slot->type == MODEL_ABSENT)
@@ -227,7 +226,7 @@ static void say_entry(struct model_reply *reply, const char *word,
     reply->part[1] = *bytes;
 }
 
-/* Whether memory is there; if not, the script ends with an error. */
+/* Whether there is memory; if not, the script ends with an error. */
 static bool has_room(const struct model *t, struct model_reply *reply)
 {
     if (t->is_full)
@@ -259,7 +258,7 @@ static struct model_slot *lease_slot(struct model *t,
     return call->is_refresh ? &t->refresh[call->key] : &t->slot[call->key];
 }
 
-/* Whether the lease record there has this version, process and flight. */
+/* Whether the lease record has this version, process and flight. */
 static bool is_owned(const struct model_slot *slot,
                      const struct model_call *call)
 {
@@ -272,8 +271,8 @@ static bool is_owned(const struct model_slot *slot,
 
 /* ----------------------------------------------------------- acquire.lua */
 
-/* The lease that an acquire is about: that of the key, or that of the refresh
- * of the value which has this nonce. */
+/* The lease that an acquire wants: that of the key, or that of the refresh of
+ * the value with this nonce. */
 struct aim {
     struct model_slot *slot;
     const unsigned char *nonce; /* NULL: none */
@@ -414,7 +413,7 @@ static void acquire(struct model *t, const struct model_call *call,
 
     expire(t, slot);
     if (slot->type == MODEL_ABSENT) {
-        if (t->is_full) /* SET was refused, and what is absent was read */
+        if (t->is_full) /* SET was refused, so the absent key was read */
             (void)read_key(t, call, slot);
         lead(t, call, &aim, version, "new", reply);
         return;
@@ -452,7 +451,7 @@ static bool has_version(struct model *t, const struct model_call *call,
            are_equal(&call->argv[0], slot->bytes.at + VERSION_AT, ID_BYTES);
 }
 
-/* Returns: whether something else is at the key than may be replaced. */
+/* Returns: whether the key holds something that may not be replaced. */
 static bool is_refused(struct model *t, const struct model_call *call,
                        struct model_reply *reply)
 {

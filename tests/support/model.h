@@ -1,7 +1,7 @@
 /*
- * A model of the store, in memory and with virtual time: what the scripts of
- * src/redis/ do to a key, byte for byte, with the same arguments. test_scripts
- * holds it against a real Redis; test_sim runs on it.
+ * A model of the store, in memory and with virtual time: it does what the
+ * scripts of src/redis/ do to a key, byte for byte, with the same arguments.
+ * test_scripts compares it with a real Redis; test_sim runs on it.
  *
  * Keys, processes and clients are small numbers. A client is a connection with
  * tracking; the process p has the id of 16 hexadecimal digits that is p.
@@ -39,15 +39,15 @@ struct model {
     bool is_full;    /* writes that need memory are refused */
     struct model_slot slot[MODEL_KEYS];
     struct model_slot refresh[MODEL_KEYS];
-    uint64_t channels;           /* processes that are subscribed, a bit each */
-    uint64_t pushed[MODEL_KEYS]; /* clients that were sent a push; a reader
-                                   takes them out */
+    uint64_t channels;           /* subscribed processes, a bit each */
+    uint64_t pushed[MODEL_KEYS]; /* clients that were sent a push; the reader
+                                    removes them */
 };
 
 struct model_call {
     enum shed_script script;
     size_t key;
-    bool is_refresh; /* of fail and renew: the lease is that of the refresh */
+    bool is_refresh; /* fail and renew: the lease is that of the refresh */
     unsigned client;
     bool is_tracked; /* CLIENT CACHING YES came before it */
     size_t argc;
@@ -61,23 +61,23 @@ struct model_reply {
     long long integer; /* the number; of WAIT, its ms */
 };
 
-/* By what the entries of a key, and the markers of its refresh, are known as
- * its own. */
+/* The key with which the checksums of a key's entries, and of its refresh
+ * markers, are seeded. */
 struct shed_entry_key model_key(size_t key);
 struct shed_entry_key model_refresh_key(size_t key);
 
 void model_call(struct model *model, const struct model_call *call,
                 struct model_reply *reply);
 
-/* The commands of others. */
+/* Commands of other clients. */
 void model_del(struct model *model, size_t key);
 void model_set(struct model *model, size_t key, const void *bytes, size_t size);
 void model_flush(struct model *model);
 
-/* Remove the keys whose time is over, as the server does sooner or later. */
+/* Remove expired keys, as the server does sooner or later. */
 void model_expire(struct model *model);
 
-/* What is at a key now, and at that of its refresh. */
+/* The current contents of a key, and of its refresh key. */
 const struct model_slot *model_peek(struct model *model, size_t key);
 const struct model_slot *model_peek_refresh(struct model *model, size_t key);
 
@@ -97,7 +97,7 @@ struct model_lease_times {
     uint64_t lease_ms, record_ms, grace_ms;
 };
 
-/* What is stored: a row or its absence. A value is fresh for fresh_ms. */
+/* A row, or its absence. It is fresh for fresh_ms. */
 struct model_value {
     bool is_row;
     unsigned char nonce[16];
@@ -106,14 +106,14 @@ struct model_value {
     uint64_t fresh_ms, ttl_ms;
 };
 
-/* seen is the beginning of an entry seen to be corrupt, or NULL; due the nonce
- * of a value to be refreshed though it is fresh, or NULL. */
+/* seen: the beginning of an entry that was found corrupt, or NULL. due: the
+ * nonce of a fresh value that is to be refreshed, or NULL. */
 void model_make_acquire(struct model_call *call, size_t key,
                         const struct model_owner *owner, bool has_channel,
                         const struct model_lease_times *times,
                         const struct model_bytes *seen,
                         const unsigned char *due);
-/* replaced is the nonce of the value that a refresh replaces, or NULL. */
+/* replaced: the nonce of the value that a refresh replaces, or NULL. */
 void model_make_publish(struct model_call *call, size_t key,
                         const unsigned char *version,
                         const struct model_value *value,

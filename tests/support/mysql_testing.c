@@ -29,7 +29,7 @@ static void connect_admin(struct site *site, const char *text)
     shed_mysql_uri_fini(&uri);
 }
 
-/* The URI with the site's database in place of its own. */
+/* Make the URI, with the site's database in place of the original one. */
 static void make_uri(struct site *site, const char *text)
 {
     const char *authority = text + strlen("mysql://");
@@ -152,7 +152,7 @@ const char *session_count(const struct site *site, const char *command)
     snprintf(name, sizeof(name), "Com_stmt_%s", command);
     if (is_mariadb(site))
         return session_sum(site, name);
-    /* MySQL's performance_schema knows no variables of commands. */
+    /* MySQL's performance_schema has no variables that count commands */
     snprintf(
         session_sql, sizeof(session_sql),
         "(SELECT SUM(count_star) FROM performance_schema."
@@ -197,8 +197,8 @@ unsigned long only_connection(struct site *site)
 
 enum { PATIENCE_S = 60 };
 
-/* The defaults end what a busy machine only delays. What a test sets itself
- * stays. */
+/* The default limits would end what a busy machine only delays. A test's own
+ * settings are kept. */
 static struct shed_mysql_options
 patient(const struct shed_mysql_options *options)
 {

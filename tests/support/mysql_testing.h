@@ -1,5 +1,5 @@
-/* Shared by the tests of MySQL: an administrator's connection, sources in a
- * database of their own, and keys to load. */
+/* Shared by the tests of MySQL: an administrator's connection, sources on a
+ * private database, and keys to load. */
 #ifndef MYSQL_TESTING_H
 #define MYSQL_TESTING_H
 
@@ -32,7 +32,7 @@ void open_site(struct site *site, const char *uri);
  */
 void make_words(struct site *site);
 
-/* Drop the database and leave. */
+/* Drop the database and disconnect. */
 void close_site(struct site *site);
 
 /* Run a statement as the administrator. */
@@ -64,7 +64,7 @@ const char *session_count(const struct site *site, const char *command);
  * administrator's. */
 unsigned long count_connections(struct site *site);
 
-/* Returns the number of those that run a query with SLEEP in it. */
+/* Returns the number of connections that run a query with SLEEP in it. */
 unsigned long count_sleepers(struct site *site);
 
 /* Wait until that number is as wanted. */
@@ -95,7 +95,7 @@ struct ask {
 void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
                size_t size);
 
-/* Wait until it has settled. */
+/* Wait until the load is done. */
 void end_ask(struct ask *ask);
 
 /* Load a key. */

@@ -1,4 +1,4 @@
-/* See own_mariadb.h. Linux: a child that dies with its parent is prctl's. */
+/* See own_mariadb.h. Linux only: prctl makes the child die with its parent. */
 #include "support/own_mariadb.h"
 
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 
 enum { OPTION_BYTES = 128, OPTIONS_MAX = 24, START_PATIENCE = 2 };
 
-/* Become a program whose output goes to the log. Servers are in sbin, which is
- * not in everybody's PATH. */
+/* Execute a program with its output going to the log. Servers are in sbin,
+ * which not every PATH contains. */
 _Noreturn static void become(const struct own_mariadb *server, char **argv)
 {
     char path[1024], log[OPTION_BYTES];
@@ -92,8 +92,8 @@ static void run_to_its_end(const struct own_mariadb *server,
 
 void own_mariadb_install(struct own_mariadb *server)
 {
-    /* --force: without it the machine's own name must resolve. --tmpdir: see
-     * own_mariadb_start; the installation runs a server too. */
+    /* --force: otherwise the machine's own name must resolve. --tmpdir: see
+     * own_mariadb_start; the installation runs a server, too */
     static const char *const options[] = {
         "--no-defaults", "--user=root", NORMAL_AUTHENTICATION, "--skip-test-db",
         "--force",       "--datadir=",  "--tmpdir=",           NULL};
@@ -121,8 +121,8 @@ static bool answers(const struct own_mariadb *server)
 
 void own_mariadb_start(struct own_mariadb *server)
 {
-    /* A server that starts clears its directory for temporary tables. Another
-     * server that shared it would lose its tables, and crash. */
+    /* a starting server clears its directory for temporary tables; another
+     * server that shared it would lose its tables and crash */
     static const char *const options[] = {"--no-defaults",
                                           "--user=root",
                                           "--skip-networking",

@@ -1,4 +1,4 @@
-/* A MariaDB server of a test's own, to be stopped, killed and started again. */
+/* A private MariaDB server, which can be stopped, killed and started again. */
 #ifndef OWN_MARIADB_H
 #define OWN_MARIADB_H
 
@@ -17,12 +17,12 @@ void own_mariadb_install(struct own_mariadb *server);
  * it, so that a test that fails leaves nothing behind. */
 void own_mariadb_start(struct own_mariadb *server);
 
-/* Send SIGTERM, SIGKILL or SIGSTOP, and wait until it has ended or stands
- * still; or send SIGCONT. */
+/* Send SIGTERM, SIGKILL or SIGSTOP, and wait until the server has ended or is
+ * stopped; or send SIGCONT. */
 void own_mariadb_signal(struct own_mariadb *server, int number);
 
-/* Move a log out of the directory, so that it is there when a failed test names
- * it. Returns where it is then; static. */
+/* Move a log out of the directory, so that it still exists when a failed test
+ * names it. Returns its new path; static. */
 const char *own_mariadb_keep_log(const struct own_mariadb *server,
                                  const char *name);
 

@@ -52,7 +52,7 @@ uint64_t pulse_longest_ms(struct pulse *p)
 {
     uint64_t last_ms = atomic_load(&p->last_ms), now_ms = shed_now_ms();
 
-    /* the thread may not have run yet since the machine stopped */
+    /* the thread may not have run since the machine was stopped */
     if (now_ms > last_ms)
         pulse_note(p, now_ms - last_ms);
     return atomic_load(&p->longest_ms);

@@ -1,6 +1,6 @@
-/* Tells a test whether the machine let it run: a thread sleeps for a moment
- * again and again, and remembers the longest time that this took. Where that is
- * long, a late event says nothing about the library. */
+/* Tells a test whether the machine let it run: a thread sleeps for a moment in
+ * a loop, and remembers the longest time that this took. If that is long, a
+ * late event says nothing about the library. */
 #ifndef PULSE_H
 #define PULSE_H
 
@@ -22,8 +22,8 @@ void pulse_stop(struct pulse *p);
 /* Forget the longest time. */
 void pulse_reset(struct pulse *p);
 
-/* The longest time for which this process did not run since then. Other
- * processes may ask too, if the pulse is in shared memory. */
+/* The longest time since the reset for which this process did not run. Other
+ * processes can ask, too, if the pulse is in shared memory. */
 uint64_t pulse_longest_ms(struct pulse *p);
 
 /* Count a pause of this length. */

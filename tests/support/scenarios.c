@@ -1,4 +1,4 @@
-/* The scenarios, and how each of their steps becomes a call. */
+/* The scenarios, and the translation of their steps into calls. */
 #include "support/scenarios.h"
 
 #include <check.h>
@@ -13,7 +13,7 @@
 #define WORDS_MAX 8
 #define LONG_GRACE_MS 60000
 #define SLACK_MS 5000
-#define KEPT_MS 60000 /* how long a value is kept beyond its freshness */
+#define KEPT_MS 60000 /* how long a value is kept after its freshness */
 #define MODEL_START_MS 1700000000000
 
 static const struct model_lease_times times = {.lease_ms = 20000,
@@ -572,7 +572,7 @@ nonce_of(const struct words *words, const char *prefix, unsigned char nonce[16])
     return NULL;
 }
 
-/* What the words from i on store: a row, and its ttl. */
+/* The value that the words from i on describe: a row, and its ttl. */
 static struct model_value value_at(const struct words *words, size_t i)
 {
     const char *row = word_at(words, i);
@@ -671,7 +671,8 @@ static void change_bytes(struct store *store, const struct words *words)
     store->set(store, &now.bytes, true);
 }
 
-/* What other clients do; the reply is OK. Returns false for an unknown verb. */
+/* Do what another client does; the reply is OK. Returns false for an unknown
+ * verb. */
 static bool interfere(struct store *store, const struct words *words)
 {
     const char *verb = words->at[0];

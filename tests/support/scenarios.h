@@ -1,26 +1,29 @@
 /*
- * Scenarios of the scripts: calls and the replies that they must get. Each runs
- * on any store: on the model and on a real Redis.
+ * Scenarios of the scripts: calls, and the replies that they must get. Each
+ * runs on any store: the model, or a real Redis.
  *
- * A step is a line of words, and so is the reply that is expected:
+ * A step is a line of words, and so is the expected reply:
+ *
  *   acquire PROCESS FLIGHT VERSION [tracked] [nochannel] [young] [seen] [due=N]
- *           (VERSION is a letter; young: with a long grace period; seen: the
- *           present value was seen to be corrupt; due: the value of nonce N was
- *           found due)      -> LEAD VERSION HOW | WAIT | HIT ENTRY | FAILED
- * ENTRY If it is about a refresh, "of N" follows, the nonce of the value.
- *   publish VERSION ROW TTL [of=N]  (ROW - : no such row; N: the value that a
- *           refresh replaces)          -> STORED | SUPERSEDED ENTRY |
- * INVALIDATED fail PROCESS FLIGHT VERSION REASON TTL [refresh]    -> 1 | 0
- *   renew PROCESS FLIGHT VERSION [refresh]              -> 1 | 0
- *   put ROW TTL, invalidate, expire            -> number
- *           (The nonce of what is stored is the first letter of its row.)
- *   set TEXT, list, del, persist, flip, cut SIZE, age MS, pttl MS: what other
- *           clients do; flip changes the last byte, cut shortens, age moves an
- *           entry's times into the past    refresh: takes the refresh lease
- *   full, room: memory    open PROCESS, close PROCESS: channels
- *   pushes CLIENT                              -> 1 | 0
- * ENTRY is its type and payload. A client has the number of its process. OOM is
- * the reply where Redis is out of memory.
+ *       -> LEAD VERSION HOW | WAIT | HIT ENTRY | FAILED ENTRY; if it is about a
+ *       refresh, "of N" follows, the nonce of the value. VERSION is a letter;
+ *       young: with a long grace period; seen: the present value was found
+ *       corrupt; due: the value with nonce N was found due
+ *   publish VERSION ROW TTL [of=N]
+ *       -> STORED | SUPERSEDED ENTRY | INVALIDATED. ROW "-": no such row; N:
+ * the value that a refresh replaces fail PROCESS FLIGHT VERSION REASON TTL
+ * [refresh]    -> 1 | 0 renew PROCESS FLIGHT VERSION [refresh]              ->
+ * 1 | 0 put ROW TTL | invalidate | expire                   -> a number set
+ * TEXT | list | del | persist | flip | cut SIZE | age MS | pttl MS what other
+ * clients do: flip changes the last byte, cut shortens, age moves an entry's
+ * times into the past refresh                            what follows is about
+ * the refresh lease full | room                        memory is out, or there
+ * is some again open PROCESS | close PROCESS       channels pushes CLIENT -> 1
+ * | 0
+ *
+ * ENTRY is its type and payload; the nonce of a stored row is its first letter.
+ * A client has the number of its process. OOM is the reply when Redis is out of
+ * memory.
  */
 #ifndef SCENARIOS_H
 #define SCENARIOS_H
@@ -45,7 +48,7 @@ struct store_state {
     uint64_t now_ms;
 };
 
-/* What a scenario runs on. All functions are about one key. */
+/* A store that a scenario runs on. All functions are about one key. */
 struct store {
     void (*call)(struct store *, const struct model_call *,
                  struct model_reply *);
@@ -63,7 +66,7 @@ struct store {
 
 #define STEP_TEXT_BYTES 256
 
-/* Run one step; out gets the reply as the table writes it. */
+/* Run one step; out gets the reply in the form that the table uses. */
 void scenario_step(struct store *store, const char *step,
                    char out[STEP_TEXT_BYTES]);
 

@@ -1,5 +1,5 @@
-/* Private servers. The one invariant: what was started is gone when the test
- * ends, its directory included, except the log of a test that failed. */
+/* Private servers. The one invariant: when a test ends, what it has started is
+ * gone, including the directory, except the log of a failed test. */
 #define _GNU_SOURCE /* accept4, pipe2, memmem */
 #include "support/server.h"
 
@@ -24,7 +24,7 @@
 #define LOG_NAME "log"
 
 /* Remove a directory of sockets, a log and directories of append-only files.
- * The file called kept, if there is one, stays. */
+ * The file called kept stays. */
 static void remove_dir(const char *name, const char *kept)
 {
     DIR *dir = opendir(name);
@@ -43,8 +43,8 @@ static void remove_dir(const char *name, const char *kept)
     rmdir(name);
 }
 
-/* A guardian must hold nothing of the test open, least of all the pipes of
- * other servers' guardians. */
+/* A guardian must not keep descriptors of the test open, in particular not the
+ * pipes of other servers' guardians. */
 static void close_all_but(int kept)
 {
     enum { FDS_MAX = 256 };
@@ -54,7 +54,7 @@ static void close_all_but(int kept)
             close(fd);
 }
 
-/* Returns whether the test got to server_stop. */
+/* Returns whether the test has reached server_stop. */
 static bool wait_for_the_end(int pipe_end)
 {
     ssize_t n;
@@ -67,7 +67,7 @@ static bool wait_for_the_end(int pipe_end)
 }
 
 /* Check ends a failed test without notice. So the directory is removed by a
- * process that waits until nobody holds the other end of its pipe. */
+ * process that waits until nobody has the other end of its pipe open. */
 static void start_guardian(struct server *s)
 {
     int ends[2];
@@ -331,9 +331,9 @@ struct pair {
     char held[CHUNK_BYTES];
     size_t size, sent;
     uint64_t due_ms;
-    char copy[CHUNK_BYTES]; /* DOUBLE: what was held last */
+    char copy[CHUNK_BYTES]; /* DOUBLE: what was held before */
     size_t copy_size;
-    bool is_callers; /* the last request reads an entry or runs a script */
+    bool is_callers; /* the last request reads an entry or calls a script */
 };
 
 static void open_socket_name(struct sockaddr_un *name, const char *path)

@@ -1,6 +1,6 @@
-/* A private redis-server on a unix socket, in its own directory; and a proxy in
- * front of it that spoils replies. Both end with the test, however that ends.
- */
+/* A private redis-server on a unix socket, in a directory of its own, and a
+ * proxy in front of it that spoils replies. Both end with the test, however the
+ * test ends. */
 #ifndef SERVER_H
 #define SERVER_H
 
@@ -25,7 +25,7 @@ struct server {
     const char *password;
     pid_t pid;
     pid_t guardian; /* removes dir */
-    int guarded;    /* a descriptor that is open as long as dir is needed */
+    int guarded;    /* a descriptor that stays open while dir is needed */
 };
 
 /* Start it and wait until it answers; the test fails if it does not. Set
@@ -75,14 +75,14 @@ enum proxy_mode {
     PROXY_PASS,
     PROXY_DELAY,    /* each chunk of replies is passed on after delay_ms */
     PROXY_DRIP,     /* one byte every delay_ms */
-    PROXY_CUT,      /* the first byte of a reply, then the end */
+    PROXY_CUT,      /* the first byte of a reply, then the connection ends */
     PROXY_CUT_ONE,  /* the same for the next reply only; then PASS */
-    PROXY_ANSWER,   /* text in place of what the server replies */
+    PROXY_ANSWER,   /* text in place of the server's reply */
     PROXY_DOUBLE,   /* each chunk of replies is sent a second time before the
                        next request is passed on */
     PROXY_STAND_IN, /* only replies to GET and scripts are sent twice, and the
-                       next request is not passed on; as the set-up's replies
-                       are not doubled, a new connection is in step */
+                       next request is not passed on; replies to the set-up are
+                       not doubled, so a new connection begins in step */
     PROXY_DROP,     /* requests are passed on, replies are not */
     PROXY_SWALLOW,  /* requests are not passed on */
     PROXY_SWALLOW_SUBSCRIBE /* the same for requests that contain SUBSCRIBE */
@@ -96,10 +96,10 @@ struct proxy {
     char uri[SERVER_URI_BYTES];
     int listener;
     pthread_t thread;
-    const char *text; /* for ANSWER: set while the mode is another one */
+    const char *text; /* for ANSWER: to be set in another mode */
     atomic_int mode;
     atomic_uint delay_ms;
-    atomic_uint every; /* DELAY: only each of so many chunks; 0: all of them */
+    atomic_uint every; /* DELAY: only every n-th chunk; 0: all chunks */
     atomic_uint accepted;
     atomic_uint requests; /* chunks of requests */
     atomic_bool is_stopping;
@@ -111,9 +111,9 @@ void proxy_start(struct proxy *p, const struct server *s);
 /* Create its address. */
 void proxy_listen(struct proxy *p, const struct server *s);
 
-/* Start its thread. A test that forks must fork before, or a child may inherit
- * a lock of the allocator that the thread held (AddressSanitizer's allocator
- * does not release it in the child). */
+/* Start its thread. A test that forks must do so before, because a child may
+ * inherit a lock of the allocator that the thread held (AddressSanitizer's
+ * allocator does not release it in the child). */
 void proxy_serve(struct proxy *p);
 
 /* Change its mode; text, if not NULL, is what ANSWER sends from now on. */

@@ -11,8 +11,9 @@
 
 #include "base/clock.h"
 
-/* How long a single test may take; it ends tests that hang. Longer than
- * test_deadline_ms, so that a wait that fails can report what it waited for. */
+/* How long a single test may take; ends tests that hang. Longer than
+ * test_deadline_ms, so that a wait that fails can still report what it waited
+ * for. */
 enum { TEST_TIMEOUT_S = 480 };
 
 /* Run the tests of tc as a program. */
@@ -39,15 +40,15 @@ static inline uint64_t test_scale(void)
     return scale > 0 ? scale : 1;
 }
 
-/* A time that stays long enough where everything is slow. */
+/* A time that is also long enough on a slow machine. */
 static inline uint64_t scaled_ms(uint64_t ms)
 {
     return ms * test_scale();
 }
 
-/* When something that takes a moment must be considered to have failed: far
- * away, because on a busy machine a process can stop for seconds, and a virtual
- * machine was seen to stop for 28. */
+/* The time after which something that should take a moment counts as failed. It
+ * is long, because on a busy machine a process can stop for seconds, and a
+ * virtual machine was seen to stop for 28. */
 static inline uint64_t test_deadline_ms(void)
 {
     enum { PATIENCE_MS = 60000 };

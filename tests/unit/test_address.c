@@ -1,4 +1,4 @@
-/* URIs of Redis: what they mean, and that no secret gets into a text. */
+/* URIs of Redis: their meaning, and that no secret gets into a text. */
 #include <string.h>
 #include <sys/un.h>
 
@@ -17,7 +17,7 @@ static struct shed_address *parse(const char *uri)
 
 #define L "127.0.0.1"
 
-/* What each URI means. Names are not resolved here, so that the test does not
+/* The meaning of each URI. Names are not resolved here, so the test does not
  * wait for a name server. */
 static const struct {
     const char *uri, *user, *password, *host, *port, *db, *path;
@@ -144,7 +144,7 @@ START_TEST(each_mistake_has_an_error_of_its_own)
 }
 END_TEST
 
-/* Also where it was not encoded, and something of it could pass for a host. */
+/* Even if it was not encoded, and a part of it could be taken for a host. */
 START_TEST(no_secret_gets_into_a_text)
 {
     static const char *const uris[] = {

@@ -51,8 +51,8 @@ START_TEST(what_follows_the_set_up_unasked_fails_it)
 }
 END_TEST
 
-/* The last answer decides: ROLE's own error passes, what answers something else
- * does not. */
+/* The last answer decides: an error of ROLE itself is accepted, the answer to
+ * another command is not. */
 START_TEST(only_an_answer_to_role_ends_the_set_up)
 {
     static const struct {
@@ -101,7 +101,7 @@ END_TEST
 /* ------------------------------------------------------------------ sending */
 
 /* Bytes that are queued while others are being sent follow them, wherever the
- * socket was full. */
+ * socket becomes full. */
 START_TEST(a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile)
 {
     static const char one[] = "*2\r\n$3\r\nGET\r\n$3\r\none\r\n";
@@ -163,8 +163,8 @@ START_TEST(a_connection_is_not_silent_while_replies_come)
 }
 END_TEST
 
-/* A process that was stopped finds its reply, however late it looks; without
- * one, the connection fails. */
+/* A process that was stopped finds its reply, however late it looks; if there
+ * is none, the connection fails. */
 START_TEST(a_silent_connection_is_looked_at_once_more_and_fails)
 {
     int owner[2];
@@ -229,8 +229,7 @@ END_TEST
 
 /* ------------------------------------------------------------------ closing */
 
-/* How the server sees the end, behind whatever has reached it: 0, or an errno.
- */
+/* Read to the end, as the server sees it. Returns 0 or an errno. */
 static int read_to_end(void)
 {
     char bytes[4096];
@@ -242,7 +241,7 @@ static int read_to_end(void)
     return size == 0 ? 0 : errno;
 }
 
-/* More than the server's socket and ours take together. */
+/* Queue more than both sockets can hold. */
 static void queue_too_much(void)
 {
     static char key[65536];
@@ -254,7 +253,7 @@ static void queue_too_much(void)
     } while (shed_conn_want(&conn) == POLLIN);
 }
 
-/* With a reset, the kernel sends nothing of what it has taken any more. */
+/* After a reset the kernel sends nothing more of what it has accepted. */
 START_TEST(what_a_silent_server_has_not_taken_is_dropped)
 {
     now_ms = 1000000;
@@ -324,8 +323,7 @@ START_TEST(a_connection_of_a_server_that_was_left_is_known)
 }
 END_TEST
 
-/* -------------------------------------------------------------------- limits
- */
+/* ------------------------------------------------------------------- limits */
 
 START_TEST(a_queue_of_another_connection_goes_behind_ones_own)
 {

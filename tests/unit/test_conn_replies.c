@@ -1,4 +1,5 @@
-/* One connection: which reply is whose, and scripts that the server lost. */
+/* One connection: matching replies to calls, and scripts that the server does
+ * not know. */
 #include <stdio.h>
 #include <string.h>
 
@@ -137,8 +138,8 @@ static void say_ok(unsigned number)
     say_text(text);
 }
 
-/* The second and the third go by digest behind the text of the first; the third
- * finds the script lost once more. */
+/* The second and the third call go by digest, behind the text of the first; the
+ * third finds the script unknown again. */
 START_TEST(a_batch_whose_script_the_server_lost_brings_its_text_once)
 {
     static const char by_text[] = "\r\nEVAL\r\n";

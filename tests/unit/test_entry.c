@@ -1,5 +1,5 @@
-/* entry: what encode makes, decode returns; what anybody else makes is told
- * from it, byte by byte. */
+/* entry: decode returns what encode was given, and rejects everything else,
+ * byte by byte. */
 #include "cache/entry.h"
 
 #include <string.h>
@@ -17,7 +17,8 @@ struct bytes {
     size_t size;
 };
 
-/* What the scripts do: the times between the parts, the payload behind. */
+/* As the scripts do: put the times between the parts, and the payload behind
+ * them. */
 static struct bytes assemble(const struct shed_entry *entry)
 {
     struct shed_entry_parts parts;
@@ -131,7 +132,7 @@ START_TEST(a_payload_with_our_magic_is_a_payload)
 }
 END_TEST
 
-/* Each single bit, except in the times, which the server writes. */
+/* Every single bit, except those of the times, which the server writes. */
 START_TEST(no_flipped_bit_passes_for_an_entry)
 {
     struct shed_entry row = make_row("a row");
@@ -162,7 +163,7 @@ START_TEST(the_times_are_not_under_the_checksum)
 }
 END_TEST
 
-/* What a doubled reply hands to the next reader. */
+/* As when a doubled reply reaches the next reader. */
 START_TEST(the_entry_of_another_key_is_corrupt_whatever_it_says)
 {
     static const struct shed_entry_key others[] = {
@@ -231,7 +232,7 @@ START_TEST(unknown_formats_and_types_are_foreign)
     bytes.at[5] = 'X';
     ck_assert_int_eq(decode(&bytes), SHED_ENTRY_FOREIGN);
     bytes.at[5] = 'V';
-    bytes.at[4] = 1; /* the format before */
+    bytes.at[4] = 1; /* the previous format */
     ck_assert_int_eq(decode(&bytes), SHED_ENTRY_FOREIGN);
     ck_assert_int_eq(shed_entry_decode(key, "", 0, &(struct shed_entry){0}),
                      SHED_ENTRY_FOREIGN);
@@ -253,13 +254,13 @@ START_TEST(a_lease_has_a_header_and_nothing_behind_it)
 }
 END_TEST
 
-/* Two stores of one row must not be taken for the same. */
+/* Two stores of the same row must be distinguishable. */
 START_TEST(a_header_alone_tells_all_but_the_payload)
 {
     struct shed_entry row = make_row("a row"), out;
     struct bytes bytes = assemble(&row);
 
-    bytes.at[SHED_ENTRY_HEADER_BYTES] ^= 1; /* which is not looked at */
+    bytes.at[SHED_ENTRY_HEADER_BYTES] ^= 1; /* which is not checked */
     ck_assert_int_eq(shed_entry_decode_header(bytes.at, bytes.size, &out),
                      SHED_ENTRY_OK);
     ck_assert_int_eq(out.type, SHED_ENTRY_VALUE);

@@ -1,4 +1,4 @@
-/* error: reasons and the checks of what a caller passes in. random: tokens. */
+/* error: reasons, and the checks of arguments. random: tokens. */
 #include "base/error.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "support/testing.h"
 
-/* A struct as a future version of the library would have it. */
+/* A struct as in a future version of the library. */
 struct options {
     size_t size;
     uint64_t first;
@@ -224,7 +224,8 @@ START_TEST(two_tokens_differ_and_are_filled_to_their_end)
     unsigned char a[32] = {0}, b[32] = {0};
     bool is_tail_set = false;
 
-    /* A byte is 0 by chance once in 256 times: thrice in a row, never. */
+    /* by chance a byte is 0 once in 256 times; three times in a row is taken
+     * for impossible */
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(shed_random_token(a, sizeof(a), NULL), SHED_OK);
         is_tail_set = is_tail_set || a[sizeof(a) - 1] != 0;

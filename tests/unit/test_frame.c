@@ -1,5 +1,5 @@
-/* frame: everything that can be a reply passes, in pieces of any length; what
- * no command asks for is refused as soon as its head has come. */
+/* frame: every possible reply passes, in pieces of any length; a reply that no
+ * command asks for is refused as soon as its head has arrived. */
 #include "redis/frame.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "support/testing.h"
 
-/* How many bytes pass if they come in pieces. */
+/* How many bytes pass if they arrive in pieces. */
 static size_t passes(const char *bytes, size_t size, size_t piece)
 {
     struct shed_frame frame = {0};
@@ -26,7 +26,7 @@ static const char *const good[] = {
     "-ERR no\r\n",
     ":0\r\n",
     ":-1\r\n",
-    ":99999999999999999999999\r\n", /* for the parser to refuse */
+    ":99999999999999999999999\r\n", /* left to the parser to refuse */
     "$-1\r\n",
     "*-1\r\n",
     "$0\r\n\r\n",

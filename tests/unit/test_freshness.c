@@ -1,5 +1,5 @@
-/* freshness: a ttl is spread below what was asked for, never above; what an
- * entry is worth at each time; and early refresh against XFetch's formula. */
+/* freshness: jitter shortens a ttl and never prolongs it; whether an entry may
+ * be served at each time; and early refresh compared with XFetch's formula. */
 #include "cache/freshness.h"
 
 #include <math.h>
@@ -214,7 +214,7 @@ static uint64_t draw(void)
     return z ^ z >> 31;
 }
 
-/* The age at which looks at a fixed distance first find an entry due. */
+/* The age at which looks at fixed intervals first find an entry due. */
 static uint64_t first_due_ms(uint64_t cost_ms, uint64_t step_ms)
 {
     uint64_t age_ms = 0;
@@ -225,8 +225,8 @@ static uint64_t first_due_ms(uint64_t cost_ms, uint64_t step_ms)
     return age_ms;
 }
 
-/* What the paper says of independent looks: that none of those at the gaps
- * g, g + step, ... before the expiry has begun a refresh. */
+/* The paper's probability, for independent looks, that none of those at the
+ * gaps g, g + step, ... before the expiry has begun a refresh. */
 static double none_before(double gap, double longest, double cost, double step)
 {
     double chance = 1;

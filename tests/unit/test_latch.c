@@ -1,4 +1,5 @@
-/* latch: a waiter goes on when all has happened, or at the deadline. */
+/* latch: a waiter continues when everything has happened, or at the
+ * deadline. */
 #include "base/latch.h"
 
 #include <sched.h>
@@ -7,13 +8,13 @@
 
 #include "support/testing.h"
 
-/* Long enough that a waiter which does not sleep is seen by its CPU time. */
+/* Long enough to detect, by its CPU time, a waiter that does not sleep. */
 enum { LATE_MS = 200 };
 
-/* A thread that counts one thing at each latch that it is shown. */
+/* A thread that counts one thing at each latch that it is given. */
 struct opener {
     pthread_t thread;
-    struct shed_latch *_Atomic latch; /* NULL: none is shown */
+    struct shed_latch *_Atomic latch; /* NULL: none is given */
     atomic_bool is_over;
 };
 
@@ -179,7 +180,7 @@ START_TEST(a_waiter_is_woken_long_before_its_deadline)
     struct shed_latch latch;
 
     start_opener(&opener);
-    /* Two rounds, each of which may find the waiter asleep or not yet. */
+    /* two rounds; in each the waiter may be asleep or not yet */
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(shed_latch_init(&latch, 1, NULL), SHED_OK);
         atomic_store(&opener.latch, &latch);
@@ -191,7 +192,7 @@ START_TEST(a_waiter_is_woken_long_before_its_deadline)
 }
 END_TEST
 
-/* A sanitizer sees it if the opener touches a latch that is gone. */
+/* A sanitizer reports it if the opener touches a latch that is gone. */
 START_TEST(a_latch_may_go_as_soon_as_the_wait_is_over)
 {
     enum { ROUNDS = 5000 };

@@ -1,4 +1,4 @@
-/* limit: so many pass in a second, the rest is counted. */
+/* limit: a fixed number pass per second, the rest is counted. */
 #include "base/limit.h"
 
 #include "support/testing.h"

@@ -1,5 +1,5 @@
-/* Connections, the shared ones and the reactor's, against a server that says
- * what it is told to, by a clock that can be put forward. */
+/* Connections, shared ones and the reactor's, against a server that sends what
+ * the test tells it to, by a clock that can be put forward. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ uint64_t __wrap_shed_now_ms(void)
     return __real_shed_now_ms() + atomic_load(&put_forward_ms);
 }
 
-/* A hasty timer runs in each turn of the loop, and so whenever it is due. */
+/* A hasty timer runs in every turn of the loop, so it is never late. */
 void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
 {
     __real_shed_timer_set(timer, atomic_load(&is_timer_hasty) ? 1 : delay_ms);
@@ -48,21 +48,23 @@ void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
 
 struct fake;
 
-/* Answers ROLE as a primary does, and what else comes with GOOD. */
+/* Answers ROLE as a primary does, and everything else with GOOD. */
 struct fake {
-    void (*answer)(struct fake *fake, int peer); /* all but ROLE; NULL: once */
+    void (*answer)(
+        struct fake *fake,
+        int peer); /* for all commands except ROLE; NULL: answer once */
     char path[100];
     int listener;
-    atomic_int peer; /* the connection of now */
+    atomic_int peer; /* the current connection */
     pthread_t thread;
     int peers[PEERS];
     size_t count;
-    atomic_uint said; /* answers to other commands than ROLE */
+    atomic_uint said; /* answers to commands other than ROLE */
 };
 
 static void say_good(int peer)
 {
-    /* on a connection that is closed already, it is nobody's */
+    /* if the connection is already closed, nobody gets it */
     (void)send(peer, GOOD, strlen(GOOD), MSG_NOSIGNAL);
 }
 
@@ -90,7 +92,7 @@ static void *serve(void *arg)
             else
                 answer_once(fake, peer);
         }
-        /* closed by stop: the test sends on it, too */
+        /* closed by stop, because the test also sends on it */
         if (fake->count < PEERS)
             fake->peers[fake->count++] = peer;
     }
@@ -142,7 +144,7 @@ static void get_good(struct shed_links *links)
     shed_reply_free(reply);
 }
 
-/* Until the link counts as idle, by the clock that it goes by. */
+/* Put the clock forward until the link counts as idle. */
 static void let_it_idle(void)
 {
     const uint64_t idle_ms = 10;
@@ -169,7 +171,7 @@ START_TEST(what_comes_between_two_calls_answers_neither)
                      SHED_OK);
     get_good(links);
     let_it_idle();
-    /* on a unix socket it is there as soon as it is sent */
+    /* on a unix socket it arrives as soon as it is sent */
     ck_assert_int_gt(
         send(atomic_load(&fake.peer), STRAY, strlen(STRAY), MSG_NOSIGNAL), 0);
     get_good(links);
@@ -187,7 +189,7 @@ static void put_forward(uint64_t by_ms)
     atomic_fetch_add(&put_forward_ms, by_ms);
 }
 
-/* Once it is in time, twice too late. */
+/* One such pause is in time, two are too late. */
 #define LONG_MS (TIMEOUT_MS / 10 * 6)
 
 static bool is_all_read(int peer)
@@ -197,7 +199,7 @@ static bool is_all_read(int peer)
     return ioctl(peer, TIOCOUTQ, &unread) != 0 || unread == 0;
 }
 
-/* Each reply in time, all together not. */
+/* Each reply is in time, all of them together are not. */
 static void trickle(struct fake *fake, int peer)
 {
     for (unsigned i = 0; i < CALLS; i++) {
@@ -240,7 +242,7 @@ START_TEST(a_link_is_not_silent_while_replies_come)
 }
 END_TEST
 
-/* A connection of the reactor's, and the calls on it. */
+/* A connection of the reactor, and the calls on it. */
 struct piped {
     struct fake fake;
     struct shed_reactor *reactor;
@@ -248,7 +250,8 @@ struct piped {
     struct shed_client_options options;
     struct shed_pipe *pipe;
     struct shed_call calls[CALLS];
-    bool is_stopped; /* the loop, with each reply, until the next is there */
+    bool is_stopped; /* stop the loop at each reply, until the next has arrived
+                      */
     atomic_uint answered, failed;
 };
 
@@ -298,8 +301,8 @@ static void on_stray(void *arg, struct shed_reply *reply)
     atomic_fetch_add(&piped.failed, 1);
 }
 
-/* Each reply when the last was heard. Where the loop is stopped, that is while
- * it waits in on_answer. */
+/* Send each reply after the previous one was received. If the loop is stopped,
+ * that is while it waits in on_answer. */
 static void answer_piped(struct fake *fake, int peer)
 {
     for (unsigned i = 0; i < CALLS; i++) {
@@ -332,8 +335,8 @@ static void close_piped(void *arg)
     shed_pipe_close(piped.pipe);
 }
 
-/* 0: each reply comes in time, all together do not. 1: the loop does not run
- * for longer than the timeout, while the next reply is there to be read. */
+/* 0: each reply is in time, all of them together are not. 1: the loop does not
+ * run for longer than the timeout, but the next reply can be read. */
 START_TEST(a_connection_of_the_loop_is_not_silent_while_replies_come)
 {
     struct shed_error err = {SHED_OK, ""};

@@ -1,5 +1,5 @@
-/* load_batch: the first of the keys that failed alike tells how many they are.
- */
+/* load_batch: among keys with the same failure, the first one carries their
+ * number. */
 #include "cache/load_batch.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ START_TEST(failures_are_counted_at_the_first_for_each_reason)
 }
 END_TEST
 
-/* The log of the other cache may be another one. */
+/* The other cache may have another log. */
 START_TEST(each_cache_has_a_first_failure)
 {
     const size_t expected[4] = {2, 2, 0, 0};
@@ -73,7 +73,7 @@ START_TEST(each_cache_has_a_first_failure)
 }
 END_TEST
 
-/* So that a load whose failures all differ costs no more than others. */
+/* So a load whose failures all differ costs no more than others. */
 START_TEST(failures_for_many_reasons_are_counted_singly)
 {
     struct shed_load *load = load_of(KEYS);

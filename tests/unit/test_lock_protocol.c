@@ -1,8 +1,8 @@
 /*
- * What the algorithms send and make of replies, without a server: an in-memory
- * store with a clock of its own executes their commands, one at a time, in
+ * What the algorithms send, and how they take replies, without a server: an
+ * in-memory store with its own clock executes their commands, one at a time, in
  * thousands of orders, while processes die at any moment. (The scripts of LEASE
- * are tested on a server.) And the counting of a majority.
+ * are tested on a server.) Also the counting of a majority.
  */
 #include <stdio.h>
 #include <string.h>
@@ -205,7 +205,8 @@ static void run_command(struct world *w, struct process *p)
         end_exchange(w, p);
 }
 
-/* For so long that the release comes in time. SETNX's has no end. */
+/* Whether the lock lasts long enough for a release to come in time. With SETNX
+ * it never ends. */
 static bool is_safe(const struct world *w, const struct process *p)
 {
     enum { MARGIN_MS = 20 };
@@ -219,7 +220,7 @@ static void step(struct world *w, struct process *p)
     enum { ONE_IN_SOME = 4, ONE_IN_MANY = 60 };
 
     if (w->has_crashes && draw(w, ONE_IN_MANY) == 0) {
-        p->state = IDLE; /* another in its place */
+        p->state = IDLE; /* replaced by another process */
         p->exchange.memory = (struct shed_lock_memory){0};
         return;
     }
@@ -228,7 +229,7 @@ static void step(struct world *w, struct process *p)
     else if (p->state == IDLE && w->store.now_ms >= p->wait_until_ms)
         begin(w, p, SHED_LOCK_OP_ACQUIRE);
     else if (p->state == HOLDING && !is_safe(w, p))
-        p->state = IDLE; /* to release it could remove another's */
+        p->state = IDLE; /* a release could remove another's lock */
     else if (p->state == HOLDING && draw(w, ONE_IN_SOME) == 0)
         begin(w, p, SHED_LOCK_OP_RELEASE);
 }
@@ -241,8 +242,7 @@ static bool is_any_asking(const struct world *w)
     return false;
 }
 
-/* Who lives can be slow between two commands, but not for longer than some ms.
- */
+/* A live process can be slow between two commands, but only by a few ms. */
 static void move(struct world *w, struct process *p)
 {
     enum { MOST_SKIPS = 10 };
@@ -255,7 +255,7 @@ static void move(struct world *w, struct process *p)
     step(w, p);
 }
 
-/* Every process may move once in a round of 1 ms at most, in any order. */
+/* In a round of 1 ms each process makes at most one move, in any order. */
 static void run(struct world *w, const struct shed_algorithm *algorithm,
                 const struct shed_lock_spec *spec, uint64_t seed)
 {
@@ -295,14 +295,14 @@ START_TEST(no_order_of_commands_lets_two_in)
 }
 END_TEST
 
-/* Those that have an end get over a death at any command. */
+/* Algorithms whose locks expire recover from a death at any command. */
 START_TEST(a_death_at_any_command_is_got_over)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {.has_crashes = true};
         run(&w, algorithms[_i], &spec, seed);
         ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
-        /* it is taken again, whatever stands there */
+        /* it can be taken again, whatever the key holds */
         w.has_crashes = false;
         w.store.now_ms += LEASE_MS + 2;
         w.entries = 0;
@@ -347,8 +347,8 @@ START_TEST(clocks_that_differ_let_two_in)
 }
 END_TEST
 
-/* The first takes it, the second when its lease has ended; then the first
- * releases. Returns: whether the second's lock still stands. */
+/* The first takes the lock, the second takes it when the lease has ended; then
+ * the first releases. Returns: whether the second still has the lock. */
 static bool outlives_release(const struct shed_algorithm *algorithm)
 {
     struct world w = {.random = 1, .store = {.now_ms = 1000}};
@@ -381,7 +381,7 @@ START_TEST(past_its_end_timestamp_leaves_another_s_lock_alone)
 }
 END_TEST
 
-/* A holder that reads another's value at the key leaves it alone. */
+/* A holder that finds another's value at the key leaves it alone. */
 START_TEST(what_is_another_s_is_not_extended)
 {
     struct world w = {0};
@@ -402,8 +402,7 @@ START_TEST(what_is_another_s_is_not_extended)
 }
 END_TEST
 
-/* -------------------------------------------------------------- the majority
- */
+/* ------------------------------------------------------------- the majority */
 
 static struct shed_exchange ended(enum shed_exchange_end end, uint64_t fence,
                                   uint64_t look_ms)

@@ -56,7 +56,7 @@ START_TEST(rooms_are_powers_of_two_up_to_the_largest_batch)
 }
 END_TEST
 
-/* Each has a placeholder at its end, and before it one that does not count. */
+/* Each has a placeholder at its end, and one before it that does not count. */
 static const char *const hiding_places[] = {
     "SELECT '(?)', v FROM t WHERE k IN (?)",
     "SELECT 'it''s (?)', v FROM t WHERE k IN (?)",

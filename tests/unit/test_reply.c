@@ -136,7 +136,8 @@ START_TEST(an_error_means_what_its_code_says)
 }
 END_TEST
 
-/* By a command, and inside a script: as Redis 7 and as Redis 6 report it. */
+/* From a command, and from inside a script, as Redis 7 and Redis 6 report
+ * it. */
 START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
 {
     static const char *const errors[] = {

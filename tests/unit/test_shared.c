@@ -1,6 +1,6 @@
 /* Connections that threads share, against a server that answers GET with the
- * key, and only when it has been asked so many times; on sockets that can be
- * full at any byte. */
+ * key, but only after a given number of them; on sockets that can be full at
+ * any byte. */
 #include <errno.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
@@ -41,7 +41,7 @@ uint64_t __wrap_shed_now_ms(void)
 
 static atomic_bool is_cut;
 static atomic_uint sends;
-/* What happens before the second caller's command is sent, once. */
+/* Called once before the second caller's command is sent. */
 static void (*_Atomic before_second)(void);
 static _Thread_local bool is_caller;
 static atomic_uint receives, waits; /* that callers have begun */
@@ -49,9 +49,9 @@ static atomic_uint receives, waits; /* that callers have begun */
 ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
 ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
 
-/* The library's sends are cut, every other time to nothing: by what number of
- * them it is, so in another place each time. (It alone asks for MSG_DONTWAIT.)
- */
+/* The library's sends are cut short, every other one to nothing, depending on
+ * the number of the send, so at a different place each time. (Only the library
+ * uses MSG_DONTWAIT.) */
 ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
 {
     const unsigned prime = 13;
@@ -99,7 +99,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 int __real_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu);
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu);
 
-/* Only a leader that wants to close waits so. */
+/* Only a leader that wants to close waits like this. */
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu)
 {
     atomic_fetch_add(&waits, 1);
@@ -116,10 +116,11 @@ static struct {
     int fd[CONNECTIONS_MAX];
     size_t count;
     atomic_size_t opened, closed;
-    unsigned close_after; /* commands on a connection; 0: it stays open */
+    unsigned
+        close_after; /* close a connection after this many commands; 0: never */
     pthread_mutex_t mu;
     /* under mu */
-    size_t wanted; /* held replies, before any is sent */
+    size_t wanted; /* how many replies to hold before any is sent */
     size_t held_count;
     struct {
         int fd;
@@ -267,7 +268,7 @@ struct caller {
     unsigned calls, answered, lost;
 };
 
-/* Whatever comes back is what was asked for. */
+/* Get a key; the answer must be the requested one. */
 static void get(struct caller *c, unsigned nth)
 {
     struct shed_args args = {0};
@@ -350,7 +351,8 @@ START_TEST(a_command_behind_a_waiting_leader_is_sent_at_once)
 }
 END_TEST
 
-/* There is a connection: what is lost on it goes once more over another. */
+/* Start with a connection: commands that are lost on it are sent once more over
+ * another. */
 static void start_connected(void)
 {
     start(1);
@@ -361,7 +363,7 @@ static void start_connected(void)
     want(HELD_MAX);
 }
 
-/* The first caller leads and waits for its replies: now the second sends. */
+/* The first caller leads and waits for its replies; then the second sends. */
 static void begin_second(size_t held, void (*meanwhile)(void))
 {
     while (held_count() < held || atomic_load(&receives) == 0)
@@ -495,10 +497,10 @@ START_TEST(links_that_nobody_uses_are_closed)
 }
 END_TEST
 
-/* Bytes go in order, each once, however the sends are cut and however many
- * threads queue meanwhile. Even turns have few callers, which send at once; odd
- * ones have so many that they are gathered. From the third turn on, the server
- * closes connections that are in use. */
+/* All bytes are sent in order, exactly once, however the sends are cut and
+ * however many threads queue meanwhile. Even turns have few callers, which send
+ * at once; odd turns have so many that they are gathered. From the third turn
+ * on, the server closes connections that are in use. */
 START_TEST(each_caller_has_its_own_answers)
 {
     size_t threads = _i % 2 == 0 ? 4 : THREADS_MAX;

@@ -1,4 +1,4 @@
-/* stats: what is counted is what is read, and what the text says. */
+/* stats: reads and the text agree with what was counted. */
 #include "base/stats.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ static struct shed_counters counters;
 
 static struct shed_lock_counters lock_counters;
 
-/* A list is of names, all of which have the same counters. */
+/* A list contains names; all of them have the same counters. */
 static struct shed_subject cache_of(const void *names, size_t i)
 {
     const char *name = ((const char *const *)names)[i];
@@ -299,7 +299,7 @@ START_TEST(locks_are_told_under_names_of_their_own)
 }
 END_TEST
 
-/* Every capacity, so that the cut falls on every write. */
+/* Every capacity, so that the cut is once in each write. */
 START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
 {
     const char *const name = "job";

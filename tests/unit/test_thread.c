@@ -1,4 +1,4 @@
-/* thread: which threads are the library's, and what they may not do. */
+/* thread: which threads belong to the library, and what they may not do. */
 #include "base/thread.h"
 
 #include <signal.h>
@@ -57,7 +57,7 @@ START_TEST(a_reactor_may_not_block)
 }
 END_TEST
 
-/* The thread that it was copied from has stayed in the parent. */
+/* The thread of which it is a copy has stayed in the parent. */
 START_TEST(a_child_that_a_callback_forked_may_block)
 {
     int status;

@@ -1,4 +1,4 @@
-/* The judge of the lock torture, on records made by hand. */
+/* The judge of the lock torture, on hand-made records. */
 #include "fault/torture_check.h"
 #include "fault/torture_judge.h"
 #include "support/testing.h"
@@ -70,8 +70,8 @@ START_TEST(recovery_is_the_next_entry_of_another)
 }
 END_TEST
 
-/* A lease of a second; what is wrong, and what a stall of that many ms makes of
- * it. */
+/* With a lease of a second: what is wrong, and the outcome if there was a stall
+ * of this many ms. */
 static const struct checked {
     struct cell cell;
     uint64_t stall_ms;
@@ -93,7 +93,7 @@ static const struct checked {
     {{.algorithm = SHED_LOCK_SETNX, .is_stuck = true}, 90, TORTURE_NOT_SHOWN},
     {{.algorithm = SHED_LOCK_LEASE, .is_broken = true, .verdict.overlaps = 1},
      90,
-     TORTURE_NOT_SHOWN}, /* nor was an old write refused */
+     TORTURE_NOT_SHOWN}, /* and no old write was refused */
     {{.algorithm = SHED_LOCK_LEASE,
       .is_broken = true,
       .verdict = {.overlaps = 1, .refused = 1}},

@@ -1,5 +1,5 @@
-/* URIs, without what Redis (test_address) and MySQL (test_mysql_query) want of
- * them: parts and their lengths, reasons, and that the copy is wiped. */
+/* URIs in general (for Redis see test_address, for MySQL test_mysql_query):
+ * parts and their lengths, reasons, and that the copy is wiped. */
 #include <string.h>
 
 #include "base/uri.h"

@@ -1,4 +1,5 @@
-/* value: a payload that does not change and goes with its last reference. */
+/* value: a payload that does not change, and is freed with its last
+ * reference. */
 #include "base/value.h"
 
 #include <pthread.h>
@@ -7,7 +8,7 @@
 
 #include "support/testing.h"
 
-/* The linker puts this in malloc's place. */
+/* The linker replaces malloc by this. */
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 
@@ -139,7 +140,7 @@ END_TEST
 
 enum { THREADS = 4, ROUNDS = 20000 };
 
-/* Holds a reference of its own, and gives it back at the end. */
+/* Holds a reference of its own, and drops it at the end. */
 static void *borrow(void *user)
 {
     struct shed_value *value = user;

@@ -1,9 +1,9 @@
 /*
  * The lock torture: every algorithm under every fault, with real processes,
- * real servers and a resource outside Redis; and the matrix that comes of it. A
- * cell is a test: it fails when a promise is broken, and also when a known
- * weakness does not show. Whether that shows is chance, and a lease of a second
- * ends where processes stand still for as long: such a cell is repeated.
+ * real servers and a resource outside Redis, and the resulting matrix. A cell
+ * is a test: it fails when a promise is broken, and also when a known weakness
+ * does not show. Whether a weakness shows is chance, and a lease of a second
+ * ends if processes do not run for that long; such a cell is repeated.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -25,10 +25,10 @@
 enum {
     LEASE_MS = 1000,
     LONGEST_LEASE_MS = 4 * LEASE_MS,
-    NEVER_LEASES = 3,   /* nobody has had it for this long: it is stuck */
+    NEVER_LEASES = 3,   /* the lock is stuck if nobody gets it for this long */
     TRIES_MAX = 8,      /* of a cell */
-    CALM_ENTRIES = 8,   /* when all is well again */
-    QUIET_ENTRIES = 25, /* where nothing is done to a holder */
+    CALM_ENTRIES = 8,   /* once all is well again */
+    QUIET_ENTRIES = 25, /* in cells without a fault */
     NAP_US = 1000,
     US_PER_MS = 1000,
     SKEW_S = 3600,
@@ -103,7 +103,7 @@ static const struct cell all_cells[] = {
 };
 #define CELLS (sizeof(all_cells) / sizeof(*all_cells))
 
-/* The same, where the processes of the tests write what they saw. */
+/* The same in shared memory, where the tests' processes write what they saw. */
 static struct cell *cells;
 
 #undef S
@@ -117,17 +117,17 @@ static struct cell *cells;
 static struct {
     struct server servers[TORTURE_SERVERS_MAX];
     struct server replica;
-    struct proxy proxy; /* before the last server, where that is slow */
+    struct proxy proxy; /* in front of the last server, if that is to be slow */
     size_t count;
     struct site site;
     struct torture_stage *stage;
     struct torture_play play[CONTENDERS];
     pid_t contenders[CONTENDERS]; /* 0: it has ended */
     char file[64];
-    uint64_t fault_us; /* since when another might have the lock */
+    uint64_t fault_us; /* from when on another may get the lock */
     uint64_t lease_ms;
     struct torture_pulse pulse;
-    uint64_t stall_ms; /* what it told at the end */
+    uint64_t stall_ms; /* reported at the end */
     struct torture_record records[RECORDS_MAX];
     size_t record_count;
 } scene;
@@ -239,7 +239,8 @@ static void start_contenders(const struct cell *cell)
             p->uris[scene.count - 1] = scene.proxy.uri;
         if (cell->fault == FAULT_CLOCKS && i < 2)
             p->skew_s = i == 0 ? SKEW_S : -SKEW_S;
-        if (cell->fault == FAULT_LATE_GETSET) /* no two write the same time */
+        if (cell->fault ==
+            FAULT_LATE_GETSET) /* no two may write the same time */
             p->get_delay_us = i * GET_DELAY_US;
         scene.contenders[i] = torture_contender_start(p);
         ck_assert_int_gt(scene.contenders[i], 0);
@@ -257,7 +258,7 @@ static void set_scene(const struct cell *cell)
     atomic_store(&scene.stage->inside, TORTURE_NOBODY);
     open_tables();
     start_servers(cell);
-    /* where it goes with the server, however the test ends */
+    /* there it is removed with the server, however the test ends */
     (void)snprintf(scene.file, sizeof(scene.file), "%s/records",
                    scene.servers[0].dir);
     start_contenders(cell);
@@ -303,7 +304,8 @@ static void wait_for_entries(unsigned more)
     }
 }
 
-/* One whom nothing was done to has it, and then some more. */
+/* Wait until a contender that was left alone gets the lock, and for a few more
+ * entries. */
 static void wait_for_entries_of_others(void)
 {
     unsigned victim = atomic_load(&scene.stage->victim);
@@ -315,7 +317,7 @@ static void wait_for_entries_of_others(void)
     wait_for_entries(CALM_ENTRIES);
 }
 
-/* Let one stay inside, and say who. */
+/* Make a contender stay inside, and return which one. */
 static unsigned catch_holder(void)
 {
     atomic_store(&scene.stage->victim, TORTURE_NOBODY);
@@ -334,8 +336,8 @@ static void note_fault(void)
     scene.fault_us = torture_now_us();
 }
 
-/* Until another is inside and has written, so that what the victim writes then
- * is old; or it is plain that nobody will be. */
+/* Wait until another is inside and has written, so that a later write of the
+ * victim is old; or until it is clear that nobody will. */
 static void wait_for_another(void)
 {
     unsigned before = atomic_load(&scene.stage->writes);
@@ -346,7 +348,7 @@ static void wait_for_another(void)
         usleep(NAP_US);
 }
 
-/* For longer than a lease nobody may come in beside the holder. */
+/* For longer than a lease, nobody may enter beside the holder. */
 static void observe(void)
 {
     uint64_t end_ms = shed_now_ms() + scene.lease_ms + scene.lease_ms / 2;
@@ -424,7 +426,7 @@ static void die_between(void)
     bury(dead);
 }
 
-/* He who repairs stays inside, until the slow one is inside as well. */
+/* The contender that repairs stays inside until the slow one is inside, too. */
 static void stop_between(void)
 {
     unsigned slow = wait_for_hook(HOOK_STOP_BEFORE_EXPIRE);
@@ -439,8 +441,8 @@ static void stop_between(void)
 
 static bool has_loss(void);
 
-/* Until one is told that it lost the lock, or it is plain that nobody will be.
- */
+/* Wait until one is told that it lost the lock, or until it is clear that
+ * nobody will be. */
 static void wait_for_loss(void)
 {
     uint64_t end_ms = shed_now_ms() + NEVER_LEASES * scene.lease_ms;
@@ -449,8 +451,8 @@ static void wait_for_loss(void)
         usleep(NAP_US);
 }
 
-/* The holder dies; of those who find its time ended one is held up before its
- * GETSET, another has won; then the late one moves the winner's time. */
+/* The holder dies. Of those that find its time over, one is delayed before its
+ * GETSET and another wins; then the late one changes the winner's time. */
 static void send_late_getset(void)
 {
     unsigned dead = catch_holder();
@@ -504,14 +506,14 @@ static bool is_replicating(void)
     return is;
 }
 
-/* The replica is cut off before the lock is granted, and promoted; it gets the
- * address of the primary, which dies. */
+/* The replica is disconnected before the lock is granted. Then the primary
+ * dies, and the replica is promoted and gets its address. */
 static void fail_over(void)
 {
     WAIT_UNTIL(is_replicating(), "a replica");
     server_do(&scene.replica, "REPLICAOF NO ONE");
     server_do(&scene.replica, "DEL %s lock:{%s}", TORTURE_LOCK_NAME,
-              TORTURE_LOCK_NAME); /* cut off when nobody had it */
+              TORTURE_LOCK_NAME); /* disconnected while nobody held it */
     (void)catch_holder();
     server_kill(&scene.servers[0]);
     ck_assert_int_eq(rename(scene.replica.socket, scene.servers[0].socket), 0);
@@ -529,11 +531,12 @@ static bool stands_everywhere(void)
     return true;
 }
 
-/* Something becomes of some of the five while one is inside. */
+/* Something happens to some of the five servers while one contender is
+ * inside. */
 static void hurt_servers(void (*hurt)(struct server *), size_t count)
 {
     (void)catch_holder();
-    /* it may have begun with a bare majority; the watchdog gets the others */
+    /* the hold may begin with a bare majority; the watchdog adds the others */
     WAIT_UNTIL(stands_everywhere(), "the lock on all servers");
     for (size_t i = 0; i < count; i++)
         hurt(&scene.servers[i]);
@@ -663,7 +666,7 @@ static void strike_scene(const struct cell *cell)
 
 /* ----------------------------------------------------------------- a cell */
 
-/* Play it once. */
+/* Run it once. */
 static enum torture_outcome run_cell(struct cell *cell, char *text)
 {
     enum torture_outcome outcome;

@@ -1,5 +1,5 @@
-/* A server, or a proxy in front of it, that replies wrongly: it knows no
- * script, sends replies twice, or sends more than any command asks for. */
+/* A server, or a proxy in front of it, that replies wrongly: it does not know
+ * any script, sends replies twice, or sends more than any command asks for. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ static void tear_down(void)
 
 #define NOSCRIPT "-NOSCRIPT No matching script.\r\n"
 
-/* How many calls of scripts, by digest or by text, the server has got. */
+/* How many calls of scripts, by digest or by text, the server has received. */
 static long long scripts_called(void)
 {
     return server_calls(&fixture.server, "evalsha") +
@@ -37,7 +37,7 @@ static long long scripts_called(void)
 
 START_TEST(a_server_that_never_knows_a_script_is_done_without)
 {
-    enum { CALLS_MAX = 12 }; /* twice each try of a get and an invalidate */
+    enum { CALLS_MAX = 12 }; /* each try of a get and an invalidate, twice */
     struct shed_error err = {0};
     long long before;
 
@@ -201,7 +201,7 @@ START_TEST(a_doubled_reply_grants_no_other_lock)
     first = open_lock(fixture.client, "first", (uint64_t)_i);
     second = open_lock(fixture.client, "second", (uint64_t)_i);
     ck_assert_int_eq(shed_lock_acquire(theirs, 0, NULL), SHED_OK);
-    expect_text(fixture.cache, "k", "k@1"); /* everything is connected */
+    expect_text(fixture.cache, "k", "k@1"); /* now all connections exist */
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
     ck_assert_msg(shed_lock_acquire(first, 0, &err) == SHED_OK, "%s",
                   err.reason);
@@ -217,8 +217,7 @@ END_TEST
 
 /* ------------------------------------------------------------------ lengths */
 
-/* Nothing waits for the elements that a head announces, or iterates over them.
- */
+/* Nothing waits for the announced elements, or iterates over them. */
 START_TEST(a_length_that_nobody_asked_for_ends_the_connection_at_once)
 {
     static const char *const heads[] = {

@@ -140,7 +140,7 @@ static void crowd_without_redis(bool is_async)
     }
     WAIT_FOR(stats_of(fixture.cache).misses == THREADS &&
              table_running(&fixture.table) >= MAX_LOADS);
-    /* one more, which comes after all of them, is not loaded */
+    /* one more get, after all of them, causes no load */
     ck_assert_int_eq(
         shed_get(fixture.cache, shed_str("last"), scaled_ms(300), &value, NULL),
         SHED_ETIMEDOUT);
@@ -236,7 +236,7 @@ START_TEST(out_of_memory_a_failed_load_ends_its_lease_too)
 }
 END_TEST
 
-/* What is read from a replica may be old. */
+/* Rows read from a replica may be old. */
 START_TEST(a_replica_is_done_without)
 {
     fixture_init_hasty();
@@ -363,8 +363,8 @@ START_TEST(replies_that_do_not_come_end_the_connection)
 }
 END_TEST
 
-/* The first miss waits until it is known whether pushes come: at most for the
- * command timeout, not until the session's next ping after 3 s. */
+/* The first miss waits until it is known whether pushes will come: at most for
+ * the command timeout, not until the session's next PING after 3 s. */
 START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
 {
     const uint64_t timeout_ms = 2500;
@@ -424,7 +424,8 @@ START_TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
     bool before_is_cloexec = true, are_cloexec = true;
     int before;
 
-    (void)count_descriptors(&before_is_cloexec); /* what the test inherited */
+    (void)count_descriptors(
+        &before_is_cloexec); /* those that the test inherited */
     fixture_init(&fixture);
     fixture.client_options.links = 1;
     /* libuv keeps two descriptors until the process ends */

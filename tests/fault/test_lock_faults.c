@@ -15,7 +15,8 @@ enum { GRACE_MS = 1500 };
 
 static struct server server;
 
-/* A client is gone with the last of its locks: these are closed with it. */
+/* A client lives until the last of its locks is closed, so close_client closes
+ * these. */
 #define KEPT_MAX 64
 
 static struct {
@@ -63,11 +64,11 @@ static void tear_down(void)
     server_stop(&server);
 }
 
-/* Longer than anything hangs here. */
+/* Longer than anything in these tests hangs. */
 #define PATIENCE_MS ((uint64_t)600000)
 
-/* For how long a server that stands still is waited for: longer than one that
- * does its work is silent on a busy machine. */
+/* How long to wait for a stopped server: longer than a working one is silent on
+ * a busy machine. */
 enum { SILENCE_MS = 1000 };
 
 static struct shed_client *open_timed(const char *uri,
@@ -81,11 +82,11 @@ static struct shed_client *open_timed(const char *uri,
     return client;
 }
 
-/* A process that holds the lock until it is killed. It is made before this one
- * has threads. */
+/* A process that holds the lock until it is killed. It is forked before this
+ * one has threads. */
 struct holder {
     pid_t pid;
-    int told[2]; /* a byte when it holds */
+    int told[2]; /* gets a byte when it holds the lock */
 };
 
 static void hold(int told, const struct shed_lock_options *o)
@@ -119,8 +120,8 @@ static void holder_kill(struct holder *h)
     close(h->told[0]);
 }
 
-/* How often waiters have asked for it; the server forgets that with a restart.
- */
+/* How often waiters have asked for the lock; a restart of the server resets the
+ * count. */
 static long long asked(void)
 {
     return server_calls(&server, "evalsha");
@@ -183,7 +184,7 @@ END_TEST
 
 enum { DEAD_WAITERS = 40 };
 
-/* A process that waits for the lock many times over. */
+/* A process that waits for the lock in many threads. */
 static _Noreturn void wait_often(int told, const struct shed_lock_options *o)
 {
     static struct outcome outcomes[DEAD_WAITERS];
@@ -198,7 +199,7 @@ static _Noreturn void wait_often(int told, const struct shed_lock_options *o)
         pause();
 }
 
-/* Each could keep the lock from the next for 250 ms. */
+/* Each of them could delay the next for 250 ms. */
 START_TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -284,15 +285,15 @@ START_TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
 }
 END_TEST
 
-/* A process that cannot subscribe any more must not seem dead: others know it
- * by that only as long as it has said so. */
+/* A process that can no longer subscribe must not seem dead: others may judge
+ * it by its channel only as long as its record says so. */
 static void refuse_pushes(void)
 {
     server_do(&server, "ACL SETUSER default -subscribe");
     server_do(&server, "CLIENT KILL TYPE pubsub");
 }
 
-/* And at first it cannot say so either. */
+/* At first it cannot rewrite its record either. */
 static void refuse_all(void)
 {
     server_do(&server, "ACL SETUSER default -evalsha");
@@ -301,7 +302,8 @@ static void refuse_all(void)
     server_do(&server, "ACL SETUSER default +evalsha");
 }
 
-/* Another client, who waits for the lock in vain, for longer than the grace. */
+/* Another client, which waits for the lock in vain for longer than the
+ * grace. */
 struct rival {
     struct shed_client *client;
     struct waiter waiter;
@@ -344,7 +346,7 @@ START_TEST(a_holder_who_cannot_subscribe_any_more_keeps_the_lock)
     else
         refuse_all();
     rival_start(&rival, &o);
-    if (o.watchdog == 0) /* what is not to be renewed has not been */
+    if (o.watchdog == 0) /* without a watchdog the lease was not renewed */
         ck_assert_int_lt(server_int(&server, "PTTL %s", LEASE_KEY), left_ms);
     release(lock);
     rival_end(&rival);
@@ -362,7 +364,7 @@ START_TEST(who_loses_pushes_while_he_acquires_keeps_the_lock)
 
     o.watchdog = (uint64_t)_i;
     lock = open_kept(client, &o);
-    acquire(lock, 0); /* all connections stand */
+    acquire(lock, 0); /* now all connections exist */
     release(lock);
     server_do(&server, "CLIENT PAUSE 60000 WRITE");
     waiter_start(&w, lock, PLENTY_MS);
@@ -438,7 +440,7 @@ START_TEST(a_server_that_forgets_is_found_out)
 }
 END_TEST
 
-/* Of those who wait on one handle only the first asks. */
+/* Only the first of the waiters of one handle asks. */
 START_TEST(without_redis_all_who_wait_are_told_so)
 {
     enum { WAITERS = 3, WAIT_MS = 300 };
@@ -496,8 +498,8 @@ START_TEST(a_silent_server_is_left_after_the_command_timeout)
 }
 END_TEST
 
-/* The command waits in the server's socket, and is carried out when nobody
- * wants it any more. */
+/* The command waits in the server's socket, and is executed when nobody wants
+ * it any longer. */
 START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
 {
     static const enum shed_lock_algorithm undone[] = {
@@ -524,7 +526,7 @@ START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
 }
 END_TEST
 
-/* As what_a_silent_server..., but the request was lost on its way. */
+/* As what_a_silent_server..., but the request was lost on the way. */
 START_TEST(a_release_that_never_came_is_made_again)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -546,7 +548,8 @@ START_TEST(a_release_that_never_came_is_made_again)
 }
 END_TEST
 
-/* Away for longer than the lease of the options, which was extended. */
+/* Redis is away for longer than the lease of the options, but the hold was
+ * extended. */
 START_TEST(what_was_extended_is_given_back_however_late)
 {
     static const enum shed_lock_algorithm undone[] = {SHED_LOCK_EXPIRE,
@@ -597,8 +600,8 @@ START_TEST(who_does_not_wait_tries_a_silent_server_once)
 }
 END_TEST
 
-/* TIMESTAMP compares what it has set; and does not know which of its two times
- * stands there when it has not heard how a renewal ended. */
+/* TIMESTAMP compares with the value that it has set. If a renewal was not
+ * answered, it does not know which of its two times is at the key. */
 START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
 {
     enum { LOST_REPLIES = 5 };
@@ -618,7 +621,7 @@ START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
         proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
         code = shed_lock_extend(lock, 0, NULL);
         unheard += code == SHED_EREDIS;
-        while (code == SHED_EREDIS) /* until there is a connection again */
+        while (code == SHED_EREDIS) /* until it has reconnected */
             code = shed_lock_extend(lock, 0, NULL);
         ck_assert_int_eq(code, SHED_OK);
     }
@@ -692,8 +695,8 @@ START_TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
 }
 END_TEST
 
-/* The release was carried out and its reply was lost; asked again, Redis says
- * that the lock is not ours. That does not mean that we had lost it. */
+/* The release was executed and its reply was lost. When it is sent again, Redis
+ * says that the lock is not ours, which does not mean that we had lost it. */
 START_TEST(a_release_whose_reply_is_lost_is_no_loss)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -705,7 +708,7 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
     proxy_start(&proxy, &server);
     ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
     lock = open_kept(client, &o);
-    do { /* it may be another reply that is cut */
+    do { /* another reply may be cut instead */
         acquire(lock, PLENTY_MS);
         proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
         code = shed_lock_release(lock, NULL);
@@ -720,7 +723,7 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
 }
 END_TEST
 
-/* Granted, but nobody heard of it in time. */
+/* The lock is granted, but the answer comes too late. */
 START_TEST(an_acquire_that_was_not_heard_of_is_given_back)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -742,7 +745,7 @@ START_TEST(an_acquire_that_was_not_heard_of_is_given_back)
 }
 END_TEST
 
-/* Redis has extended it at once, and said so when the hold was over. */
+/* Redis extends it at once, but the answer comes when the hold is over. */
 START_TEST(what_was_extended_too_late_is_given_back)
 {
     enum { SHORT_MS = 500, LATE_MS = 1500, LONG_MS = 3600000 };
@@ -769,7 +772,7 @@ START_TEST(what_was_extended_too_late_is_given_back)
 }
 END_TEST
 
-/* A callback that blocks, which it must not. */
+/* A callback that blocks, which callbacks must not do. */
 static void block_for(void *ms, struct shed_lock *lock, enum shed_code code,
                       const struct shed_error *reason)
 {
@@ -779,7 +782,7 @@ static void block_for(void *ms, struct shed_lock *lock, enum shed_code code,
     usleep(*(useconds_t *)ms * 1000);
 }
 
-/* The two replies come at once; when the second is read, the lease is over. */
+/* Both replies arrive at once; when the second is read, the lease is over. */
 START_TEST(an_answer_that_was_read_too_late_revives_nothing)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -808,8 +811,8 @@ START_TEST(an_answer_that_was_read_too_late_revives_nothing)
 }
 END_TEST
 
-/* The command that would renew it hangs for longer than the lease; when it is
- * carried out after all, it revives nothing. */
+/* The renewal hangs for longer than the lease; when it is executed at last, it
+ * revives nothing. */
 START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -835,7 +838,7 @@ START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
 }
 END_TEST
 
-/* Redis tells it in two ways, by the number of arguments. */
+/* Redis words this in two ways, depending on the number of arguments. */
 START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
 {
     struct shed_lock_options o =
@@ -843,7 +846,7 @@ START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
     struct shed_client *client;
     struct shed_lock *lock;
 
-    o.fair = _i == SINGLES; /* goes by the reactor's connection */
+    o.fair = _i == SINGLES; /* a fair lock uses the reactor's connection */
     server_do(&server, "CONFIG SET requirepass hunter2");
     server.password = "hunter2";
     client = open_client(&server, SHED_WAIT_AUTO);
@@ -868,7 +871,7 @@ START_TEST(who_may_not_ask_for_his_id_need_not_wait)
     server_do(&server, "ACL SETUSER default -client|id");
     client = open_client(&server, SHED_WAIT_AUTO);
     lock = open_kept(client, &o);
-    acquire(lock, scaled_ms(1000)); /* the timer behind is slower */
+    acquire(lock, scaled_ms(1000)); /* the fallback timer is slower */
     release(lock);
     close_client(client);
 }

@@ -1,5 +1,5 @@
 /* An address that a failover moves while the former primary continues as a
- * replica: a path that is a symlink, and a host name. */
+ * replica: a path that is a symbolic link, and a host name. */
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static char path[SERVER_PATH_BYTES + 16], uri[SERVER_URI_BYTES + 64];
 
 /* ------------------------------------------------------------ name look-ups */
 
-/* The name resolves to the path of a unix socket, so that no port has to be
- * free. libuv calls the getaddrinfo of the program. */
+/* The name resolves to the path of a unix socket, so that no free port is
+ * needed. libuv calls the program's getaddrinfo. */
 static pthread_mutex_t name_mu = PTHREAD_MUTEX_INITIALIZER;
 static char name_path[SERVER_PATH_BYTES]; /* under name_mu; empty: nowhere */
 
@@ -242,8 +242,7 @@ START_TEST(a_replica_without_a_primary_suffers_no_storm)
 }
 END_TEST
 
-/* --------------------------------------------------- no address at the start
- */
+/* -------------------------------------------------- no address at the start */
 
 START_TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
 {

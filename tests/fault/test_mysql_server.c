@@ -1,5 +1,5 @@
-/* The MySQL source against a server that stops, hangs, is full, or is absent: a
- * MariaDB of its own. */
+/* The MySQL source and a server that stops, hangs, is full or is absent: a
+ * private MariaDB. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -76,7 +76,7 @@ START_TEST(a_server_that_was_restarted_is_found_again)
 }
 END_TEST
 
-/* It reads no old snapshot, and leaves no transaction open. */
+/* The source reads no old snapshot, and leaves no transaction open. */
 START_TEST(where_sessions_do_not_commit_by_themselves_the_sources_do)
 {
     struct shed_source *source = open_source(
@@ -178,7 +178,7 @@ END_TEST
 /* The server checks only between rows whether the query is killed. */
 START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
 {
-    /* A limit that ends the query on no machine, however slow. */
+    /* A limit that does not end the query even on a slow machine. */
     enum { SLOW_PARTS = 60, PART_BYTES = 64, LIMIT_MS = 3600000 };
     static char query[SLOW_PARTS * PART_BYTES];
     struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
@@ -221,7 +221,7 @@ START_TEST(a_restart_has_ended_what_was_lost_before)
     wait_sleepers(&site, 1);
     own_mariadb_signal(&server, SIGSTOP);
     /* After its read has timed out it tries to connect again. That attempt is
-     * not answered: a second connection is in the listener's queue. */
+     * not answered: a second connection is waiting in the listener's queue. */
     ck_assert(!shed_latch_wait(&ask.gate, shed_now_ms() + 2500));
     own_mariadb_signal(&server, SIGKILL);
     own_mariadb_start(&server);

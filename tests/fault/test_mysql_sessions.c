@@ -1,5 +1,5 @@
-/* The MySQL source and its sessions, on a server of the test's own: how they
- * begin, how many there may be, what they keep, and what they report. */
+/* The MySQL source and its sessions, on a private server: how they begin, how
+ * many there may be, what they keep, and what they report. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -48,7 +48,8 @@ static void tear_down(void)
     own_mariadb_signal(&server, SIGKILL);
 }
 
-/* As an ordinary user: servers make exceptions for the administrator. */
+/* As an ordinary user, because servers make exceptions for the
+ * administrator. */
 static struct shed_source *open_shop(const struct shed_mysql_options *options)
 {
     struct shed_source *source;
@@ -125,7 +126,7 @@ START_TEST(a_user_with_too_many_connections_fails_until_one_is_free)
 }
 END_TEST
 
-/* Load count keys as one batch; none of them is there. */
+/* Load count keys as one batch; none of them has a row. */
 static void load_nothing(struct shed_source *source, size_t count)
 {
     enum { MOST = 64 };
@@ -254,8 +255,8 @@ START_TEST(a_placeholder_that_only_we_see_is_told)
     struct shed_source *source;
     struct ask ask;
 
-    /* Only servers newer than any that exist execute it: to this server it is a
-     * comment. */
+    /* only a server newer than any existing one would execute this; here it is
+     * a comment */
     source = open_source(&site,
                          "SELECT k, v FROM word WHERE k IN ('a') /*!999999 "
                          "OR k IN (?) */",

@@ -1,6 +1,6 @@
-/* The MySQL source and connections of the program's over TLS: which certificate
- * lets whom in. Against a MariaDB of the test's own, on 127.0.0.1, with
- * certificates that openssl makes. */
+/* The MySQL source, and connections of the program, over TLS: which
+ * certificates are accepted. With a private MariaDB on 127.0.0.1, and
+ * certificates made by openssl. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -228,7 +228,7 @@ static void load_tls(struct ask *ask, const char *query, const char *key,
     shed_source_close(source);
 }
 
-/* Connect a handle of the program's. *is_tls: whether TLS is in use. */
+/* Connect a handle of the program. *is_tls: whether TLS is in use. */
 static enum shed_code connect_tls(const char *ca, const char *our, bool *is_tls,
                                   struct shed_error *err)
 {

@@ -1,4 +1,4 @@
-/* A lock on five servers: what a majority can do, what a minority can not. */
+/* A lock on five servers: what a majority can do, and a minority cannot. */
 #include <string.h>
 
 #include "support/lock_fixture.h"
@@ -10,7 +10,7 @@ enum { SILENCE_MS = 3000 };
 
 static struct server servers[SERVERS];
 
-/* One process's view of all of them. */
+/* One process's clients and lock. */
 struct quorum {
     struct shed_client *clients[SERVERS];
     struct shed_lock *lock;
@@ -72,7 +72,7 @@ static void tear_down(void)
         server_stop(&servers[i]);
 }
 
-/* On how many servers, of those that answer, it stands. */
+/* On how many of these servers the lock is held. */
 static unsigned stands(unsigned first, unsigned last)
 {
     unsigned count = 0;
@@ -90,9 +90,9 @@ static unsigned long age_s(unsigned i)
     return strtoul(text, NULL, 10);
 }
 
-/* Servers that are younger than a lease have no voice. A client may take one
- * for two seconds younger than it says, and for even younger where it hears
- * that late. */
+/* Servers that are younger than a lease have no vote. A client may take one for
+ * two seconds younger than it is, or for even younger if the answer comes
+ * late. */
 static void wait_until_old(unsigned lease_ms)
 {
     enum { MARGIN_S = 3 };
@@ -111,8 +111,8 @@ static uint64_t counter(unsigned i)
     return number;
 }
 
-/* b does not get it: others have it, or, where all is slow, too many servers
- * have not answered in time. */
+/* b does not get the lock: others have it, or, on a slow machine, too many
+ * servers have not answered in time. */
 static void expect_refusal(uint64_t wait_ms)
 {
     enum shed_code code = shed_lock_acquire(b.lock, wait_ms, NULL);
@@ -138,11 +138,11 @@ START_TEST(one_of_two_gets_it_and_leaves_nothing_behind)
 }
 END_TEST
 
-/* A server that has just started may have granted a lock before that it does
- * not know any more. */
+/* A server that has just started may have granted a lock before, and have
+ * forgotten it. */
 START_TEST(it_is_not_to_be_had_before_the_servers_are_old_enough)
 {
-    enum { HOUR_MS = 3600000 }; /* however slowly they have started */
+    enum { HOUR_MS = 3600000 }; /* longer than they can take to start */
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     unsigned old = 0;
     struct quorum c;
@@ -201,7 +201,7 @@ START_TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
 }
 END_TEST
 
-/* For two leases, though one server has died. */
+/* Whether the lock is renewed for two leases although one server has died. */
 static bool is_renewed(unsigned lease_ms)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -226,8 +226,8 @@ static bool is_renewed(unsigned lease_ms)
     return is_mine;
 }
 
-/* On a busy machine a process can stop for longer than a short lease; what a
- * defect ends, it ends with any. */
+/* On a busy machine a process can stop for longer than a short lease; a defect
+ * ends a lease of any length. */
 START_TEST(the_watchdog_renews_a_majority)
 {
     enum { LONGEST_MS = 9 * LEASE_MS, FACTOR = 3 };
@@ -236,12 +236,12 @@ START_TEST(the_watchdog_renews_a_majority)
     while (!is_renewed(lease_ms)) {
         lease_ms *= FACTOR;
         ck_assert_uint_le(lease_ms, LONGEST_MS);
-        (void)!shed_lock_release(b.lock, NULL); /* it may have got it */
+        (void)!shed_lock_release(b.lock, NULL); /* b may have the lock */
     }
 }
 END_TEST
 
-/* Whichever three are there, the next majority knows the last number. */
+/* Whichever three servers answer, the next majority knows the last number. */
 START_TEST(numbers_grow_whichever_majority_grants)
 {
     static const unsigned away[][2] = {{0, 1}, {3, 4}, {1, 3}, {0, 4}, {2, 3}};
@@ -264,7 +264,7 @@ START_TEST(numbers_grow_whichever_majority_grants)
         server_thaw(&servers[away[i][0]]);
         server_thaw(&servers[away[i][1]]);
     }
-    /* a server that is ahead of all others is heard of as well */
+    /* a server that is ahead of all others counts, too */
     server_do(&servers[2], "SET %s:f 5000000000000000", LEASE_KEY);
     server_freeze(&servers[0]);
     server_freeze(&servers[1]);
@@ -281,7 +281,7 @@ START_TEST(numbers_grow_whichever_majority_grants)
 }
 END_TEST
 
-/* With a lease that nobody renews. */
+/* Open with a lease that nobody renews. */
 static void open_long(struct quorum *q, unsigned lease_ms)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -289,7 +289,7 @@ static void open_long(struct quorum *q, unsigned lease_ms)
     o.lease_ms = lease_ms;
     o.watchdog = 0;
     quorum_open(q, &o);
-    wait_until_old(lease_ms); /* so that all grant it, and at once */
+    wait_until_old(lease_ms); /* so that all servers grant it at once */
 }
 
 /* Returns: false if the lease has ended. */
@@ -302,16 +302,16 @@ static bool is_extended(struct quorum *q)
     return code != SHED_ELOST;
 }
 
-/* All that was sent to the servers before has been done: each looks at all of
- * its connections between two commands of one of them. */
+/* Wait until all servers have executed what was sent to them: between two
+ * commands of one connection, a server reads all connections. */
 static void settle(void)
 {
     for (unsigned i = 0; i < 2 * SERVERS; i++)
         server_do(&servers[i % SERVERS], "ECHO 0");
 }
 
-/* A server that is slow may not be among those that grant it: it is asked with
- * each extension. */
+/* Make all servers hold the lock. A slow one may not be among those that
+ * granted it, but it is asked with each extension. */
 static void hold_all(struct quorum *q)
 {
     uint64_t end_ms = test_deadline_ms();
@@ -323,7 +323,7 @@ static void hold_all(struct quorum *q)
         if (!is_extended(q))
             acquire(q->lock, PLENTY_MS);
     }
-    settle(); /* a minority may have been late */
+    settle(); /* a minority may be late */
 }
 
 static void release_all(struct quorum *q)
@@ -332,7 +332,7 @@ static void release_all(struct quorum *q)
     WAIT_FOR(stands(0, SERVERS - 1) == 0);
 }
 
-/* What another has there, as a record. */
+/* Set the record of another holder. */
 static void occupy(unsigned i)
 {
     static const char others[] =
@@ -342,12 +342,13 @@ static void occupy(unsigned i)
               sizeof(others) - 1);
 }
 
-/* Granted by 0, 1 and, slowly, 2; of whom the write-back hears first are 0, 1
- * and one of 3 and 4, who have not granted it, and know of a later holder. */
+/* The lock is granted by 0, 1 and, slowly, 2. The write-back is answered first
+ * by 0, 1 and one of 3 and 4, which have not granted it and know of a later
+ * holder. */
 START_TEST(a_number_is_above_what_any_of_the_majority_knows)
 {
-    /* so that a slow machine seldom makes another one slower, and a server
-     * is waited for longer than that */
+    /* long enough that other servers are seldom slower, and shorter than the
+     * wait for a server */
     enum { SLOW_MS = 200, PATIENT_LEASE_MS = 6000 };
     const uint64_t high = 5000000000000000;
     struct server slow = servers[2];
@@ -372,10 +373,10 @@ START_TEST(a_number_is_above_what_any_of_the_majority_knows)
 }
 END_TEST
 
-/* A first try gets 4, not 2 and 3, and hears nothing of 0 and 1, where it
- * cannot be taken back; a later one, with the same token, gets 0, 1, 2 and 4.
- * (By the timer: where a session tells that 0 and 1 are back, they are tidied
- * first.) */
+/* A first try gets 4 but not 2 and 3, and no answer from 0 and 1, where it
+ * cannot be undone. A later try, with the same token, gets 0, 1, 2 and 4.
+ * (Woken by the timer: if a session reports that 0 and 1 are back, their
+ * leftovers are removed first.) */
 START_TEST(what_a_try_left_is_not_taken_from_the_one_that_won)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -387,13 +388,13 @@ START_TEST(what_a_try_left_is_not_taken_from_the_one_that_won)
     open_waiting(&q, &o, SHED_WAIT_POLL);
     wait_until_old(LONG_LEASE_MS);
     hold_all(&q);
-    release_all(&q); /* all are connected to */
+    release_all(&q); /* now all servers are connected */
     occupy(2);
     occupy(3);
     server_freeze(&servers[0]);
     server_freeze(&servers[1]);
     waiter_start(&w, q.lock, PLENTY_MS);
-    usleep(600000); /* so long their connections are there */
+    usleep(600000); /* for this long the connections exist */
     server_thaw(&servers[0]);
     server_thaw(&servers[1]);
     server_do(&servers[2], "DEL %s", LEASE_KEY);
@@ -429,14 +430,14 @@ START_TEST(nobody_extends_beyond_what_a_restart_respects)
     wait_until_old(LEASE_MS);
     acquire(a.lock, PLENTY_MS);
     ck_assert_int_eq(shed_lock_extend(a.lock, LEASE_MS + 1, NULL), SHED_EINVAL);
-    /* that may fail where all is slow, but not for its length */
+    /* on a slow machine this may fail, but not because of the length */
     ck_assert_int_ne(shed_lock_extend(a.lock, LEASE_MS, NULL), SHED_EINVAL);
     (void)!shed_lock_release(a.lock, NULL);
 }
 END_TEST
 
-/* Held on 0, 1 and 2 (3 and 4 never heard of it); 2 forgets it: 2, 3 and 4
- * would be a majority. */
+/* The lock is held on 0, 1 and 2, and unknown to 3 and 4. Then 2 forgets it, so
+ * that 2, 3 and 4 would be a majority. */
 START_TEST(a_server_that_restarted_has_no_voice_for_a_lease)
 {
     struct quorum c, d;
@@ -456,7 +457,7 @@ START_TEST(a_server_that_restarted_has_no_voice_for_a_lease)
 }
 END_TEST
 
-/* The minority that is behind: frozen while others go on. */
+/* A minority that is frozen while the others continue. */
 struct behind {
     long long calls, expired;
 };
@@ -478,8 +479,8 @@ static void freeze_minority(struct behind behind[SERVERS])
     }
 }
 
-/* Thawed, each does what it was asked, and at least one thing more, by which
- * the lock is removed before its lease has ended. */
+/* Once thawed, each server executes what it was sent, and at least one more
+ * command, which removes the lock before its lease ends. */
 static void expect_minority_to_be_free(const struct behind behind[SERVERS])
 {
     for (unsigned i = MAJORITY; i < SERVERS; i++)
@@ -498,9 +499,9 @@ static void hold_majority(struct quorum *q)
         server_do(&servers[i], "DEL %s", LEASE_KEY);
 }
 
-/* A bare majority would break with the next server that fails. (On a busy
- * machine one may be silent, and is asked with the next extension; or the lease
- * may end.) */
+/* A bare majority would not survive the next failure of a server. (On a busy
+ * machine a server may be silent, and is asked with the next extension; or the
+ * lease may end.) */
 START_TEST(servers_that_lost_it_get_it_again)
 {
     uint64_t end_ms = test_deadline_ms();
@@ -519,8 +520,8 @@ START_TEST(servers_that_lost_it_get_it_again)
 }
 END_TEST
 
-/* What a server grants after all, when nobody wants it any more, is given back,
- * also where others have tried meanwhile. */
+/* A lock that a server grants when nobody wants it any longer is released, even
+ * if others have tried meanwhile. */
 START_TEST(what_comes_too_late_is_given_back)
 {
     enum { TRIES = 3 };
@@ -529,7 +530,7 @@ START_TEST(what_comes_too_late_is_given_back)
 
     open_long(&c, LONG_LEASE_MS);
     open_long(&d, LONG_LEASE_MS);
-    hold_all(&d); /* its connections stand */
+    hold_all(&d); /* now its connections exist */
     release_all(&d);
     hold_all(&c);
     for (unsigned i = MAJORITY; i < SERVERS; i++)
@@ -537,7 +538,7 @@ START_TEST(what_comes_too_late_is_given_back)
     freeze_minority(behind);
     for (unsigned i = 0; i < TRIES; i++)
         ck_assert_int_ne(shed_lock_acquire(d.lock, 0, NULL), SHED_OK);
-    release(c.lock); /* its renewals would give it to them again */
+    release(c.lock); /* its renewals would make the servers grant it again */
     expect_minority_to_be_free(behind);
     quorum_close(&c);
     quorum_close(&d);
@@ -546,7 +547,8 @@ END_TEST
 
 enum { MANY = 30 };
 
-/* Of those who try at once, how many are told that it is held. */
+/* How many of the threads that try at the same time are told that it is
+ * held. */
 static unsigned count_refused(struct shed_lock *lock)
 {
     struct outcome outcomes[MANY] = {{0}};
@@ -563,8 +565,8 @@ static unsigned count_refused(struct shed_lock *lock)
     return refused;
 }
 
-/* What one of them leaves behind is no reason to say that Redis is silent.
- * (Where all is slow, it is.) */
+/* What one of them leaves behind must not make another report that Redis is
+ * silent. (On a slow machine Redis may really be silent.) */
 START_TEST(many_who_try_at_once_are_told_that_it_is_held)
 {
     uint64_t end_ms = test_deadline_ms();
@@ -572,7 +574,7 @@ START_TEST(many_who_try_at_once_are_told_that_it_is_held)
 
     open_long(&c, LONG_LEASE_MS);
     open_long(&d, LONG_LEASE_MS);
-    hold_all(&d); /* its connections stand */
+    hold_all(&d); /* now its connections exist */
     release_all(&d);
     do {
         ck_assert_msg(shed_now_ms() < end_ms, "most hear of no holder");
@@ -583,7 +585,7 @@ START_TEST(many_who_try_at_once_are_told_that_it_is_held)
 }
 END_TEST
 
-/* The release follows the renewal that is under way, and finds the lock. */
+/* The release is sent after the renewal under way, and finds the lock. */
 START_TEST(a_release_during_a_renewal_is_a_release)
 {
     enum { PAUSE_MS = 100 };
@@ -591,13 +593,13 @@ START_TEST(a_release_during_a_renewal_is_a_release)
     struct quorum c;
 
     open_long(&c, LONG_LEASE_MS);
-    hold_all(&c); /* the connections stand */
+    hold_all(&c); /* now the connections exist */
     release_all(&c);
     acquire_for_all(c.lock);
     for (unsigned i = 0; i < SERVERS; i++)
         server_do(&servers[i], "CLIENT PAUSE %d WRITE", PAUSE_MS);
     extender_start(&w, c.lock, 0);
-    usleep(PAUSE_MS * 1000 / 4); /* it is under way */
+    usleep(PAUSE_MS * 1000 / 4); /* now it is under way */
     ck_assert_int_ne(shed_lock_release(c.lock, NULL), SHED_ELOST);
     waiter_join(&w);
     WAIT_FOR(stands(0, SERVERS - 1) == 0);
@@ -615,7 +617,8 @@ START_TEST(a_server_that_was_busy_is_told_of_the_release)
     freeze_minority(behind);
     ck_assert_int_eq(shed_lock_extend(c.lock, 0, NULL), SHED_OK);
     release(c.lock);
-    acquire(c.lock, PLENTY_MS); /* they do not hear of this hold */
+    acquire(c.lock,
+            PLENTY_MS); /* the frozen servers do not hear of this hold */
     release(c.lock);
     expect_minority_to_be_free(behind);
     quorum_close(&c);

@@ -1,5 +1,5 @@
 /* See torture_check.h. Its invariant: nothing excuses an old write that was
- * accepted, or a number that did not grow. */
+ * accepted with the guard, or a number that did not grow. */
 #include "fault/torture_check.h"
 
 #include <stdarg.h>
@@ -17,7 +17,7 @@ static enum torture_outcome say(char text[TORTURE_TEXT_BYTES],
     return outcome;
 }
 
-/* What tokens promise, whatever stands still. */
+/* What tokens promise, whatever was stopped. */
 static enum torture_outcome check_tokens(const struct cell *cell, char *text)
 {
     if (has_tokens(cell) && cell->verdict.disorders > 0)
@@ -29,7 +29,7 @@ static enum torture_outcome check_tokens(const struct cell *cell, char *text)
     return TORTURE_AS_EXPECTED;
 }
 
-/* What the lease promises: a holder that stands still for too long loses it. */
+/* What the lease promises: a holder that stops for too long loses the lock. */
 static enum torture_outcome check_promises(const struct cell *cell, char *text,
                                            enum torture_outcome blame)
 {

@@ -1,9 +1,10 @@
 /*
- * The contender. Its invariant: what it does to the file and the database while
- * it believes to be inside is recorded as such, and nothing else is.
+ * The contender. Its invariant: everything that it does to the file and the
+ * database while it believes to be inside is recorded as such, and nothing else
+ * is.
  *
- * A failure that no fault of ours explains ends it with a status that fails the
- * cell.
+ * A failure that none of our faults explains ends it with a status that fails
+ * the cell.
  */
 #include "fault/torture_contender.h"
 
@@ -28,10 +29,10 @@ enum {
     WAIT_MS = 200,
     WORK_US = 20000,
     NAP_US = 1000,
-    ATTEMPTS = 50 /* of a transaction that is to be repeated */
+    ATTEMPTS = 50 /* of a transaction that must be repeated */
 };
 
-/* The process's own; the wrapped functions have no other way to it. */
+/* The process's own; global, because the wrapped functions need it. */
 static const struct torture_play *play;
 static struct shed_lock *lock;
 static MYSQL *mysql;
@@ -69,7 +70,7 @@ static bool is_command(const struct shed_args *args, const char *name)
            memcmp(args->at[0], name, args->size[0]) == 0;
 }
 
-/* The first who comes here takes the hook with him. */
+/* The first contender that comes here takes the hook. */
 static bool take_hook(enum torture_hook hook)
 {
     int expected = (int)hook;
@@ -84,7 +85,8 @@ static bool take_hook(enum torture_hook hook)
 static void wait_for_an_entry(void)
 {
     unsigned before = atomic_load(&play->stage->entries_before);
-    uint64_t end_ms = test_deadline_ms(); /* sooner, he would win himself */
+    uint64_t end_ms =
+        test_deadline_ms(); /* any sooner, and it would win itself */
 
     while (atomic_load(&play->stage->entries) == before &&
            shed_now_ms() < end_ms)
@@ -123,7 +125,7 @@ void torture_record(const char *file, const struct torture_record *r)
                         (char)r->kind, (unsigned long long)r->number);
     int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 
-    /* one write of one line: whole, whoever else appends */
+    /* one write for the line: it stays whole, whoever else appends */
     if (fd < 0 || write(fd, line, (size_t)size) != size)
         _exit(EXIT_FAILURE);
     close(fd);
@@ -147,7 +149,7 @@ static void on_lost(void *user, struct shed_lock *lost,
 
 /* ---------------------------------------------------------------- servers */
 
-/* The server has no patience with one that stands still while it logs in. */
+/* Retried, because the server drops a client that stops during the login. */
 static void connect_mysql(const struct shed_mysql_uri *uri)
 {
     enum { LOGINS = 5 };
@@ -177,7 +179,8 @@ static void connect_all(void)
     for (size_t i = 0; i < play->servers; i++)
         if (shed_client_open(play->uris[i], &o, &clients[i], &err) != SHED_OK)
             give_up("a client", err.reason);
-    /* who watches hears of the end of a lease, and does not release it then */
+    /* with on_lost it hears of the end of a lease, and does not release after
+     * that */
     lo.on_lost = lo.watchdog != 0 ? on_lost : NULL;
     if (shed_lock_open_quorum(clients, play->servers,
                               shed_str(TORTURE_LOCK_NAME), &lo, &lock,
@@ -197,8 +200,8 @@ static void say(const char *sql)
         give_up(sql, mysql_error(mysql));
 }
 
-/* The protected write: who entered when; the row that all write, and a line of
- * its history. */
+/* The protected write: who entered when, into the row that all of them write,
+ * and a line of its history. */
 static enum shed_code write_in_transaction(const struct shed_fence *fence,
                                            uint64_t entered_us,
                                            uint64_t *newest)
@@ -244,7 +247,7 @@ static uint64_t write_guarded(const struct shed_fence *fence,
 
 /* ---------------------------------------------------------------- the life */
 
-/* Without a watchdog a lease ends when the database is slow, too. */
+/* Without a watchdog, a slow database can also make a lease end. */
 static void note_stay(uint64_t entered_us)
 {
     enum { US_PER_MS = 1000 };
@@ -254,7 +257,8 @@ static void note_stay(uint64_t entered_us)
                    (shed_now_us() - entered_us) / US_PER_MS);
 }
 
-/* Stay inside, for what is done to the victim, and write once more then. */
+/* Stay inside while the fault happens to this victim, and write once more
+ * afterwards. */
 static void stay(const struct shed_fence *fence, uint64_t entered_us)
 {
     struct torture_stage *s = play->stage;
@@ -285,7 +289,8 @@ static void visit(void)
     uint64_t entered_us, newest;
     unsigned me = play->number;
 
-    ignore(shed_lock_fence(lock, &fence, NULL)); /* the first three have none */
+    ignore(shed_lock_fence(lock, &fence,
+                           NULL)); /* the first three algorithms have none */
     entered_us = shed_now_us();
     note(TORTURE_ENTER, fence.number);
     atomic_fetch_add(&s->entries, 1);
@@ -301,7 +306,7 @@ static void visit(void)
     (void)atomic_compare_exchange_strong(&s->inside, &me, TORTURE_NOBODY);
     note(TORTURE_EXIT, fence.number);
     ignore(shed_lock_release(lock, NULL)); /* it may be lost */
-    /* refused, though it holds the lock: Redis has lost its numbers */
+    /* refused although it holds the lock: Redis has lost its numbers */
     if (newest > fence.number)
         ignore(shed_lock_advance(lock, newest, NULL));
 }
@@ -322,7 +327,7 @@ pid_t torture_contender_start(const struct torture_play *p)
 
     if (pid != 0)
         return pid;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* whatever becomes of the test */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* however the test ends */
     play = p;
     live();
 }

@@ -1,7 +1,7 @@
 /*
- * A contender of the lock torture: a process that takes the lock, records that
- * it is inside, writes, and leaves, over and over, until it is told to stop. It
- * is forked before there is any thread.
+ * A contender of the lock torture: a process that repeatedly takes the lock,
+ * records that it is inside, writes, and leaves, until it is told to stop. It
+ * is forked before any thread is started.
  */
 #ifndef TORTURE_CONTENDER_H
 #define TORTURE_CONTENDER_H
@@ -24,20 +24,20 @@ enum torture_hook {
     HOOK_NONE,
     HOOK_DIE_BEFORE_EXPIRE,
     HOOK_STOP_BEFORE_EXPIRE,
-    HOOK_LATE_GETSET /* send it when another has entered */
+    HOOK_LATE_GETSET /* send GETSET when another has entered */
 };
 
 /* Shared by all processes of a cell. */
 struct torture_stage {
     atomic_bool is_over;
-    atomic_bool shall_stay; /* the next one who enters does not leave */
-    atomic_uint victim;     /* who that was, TORTURE_NOBODY until then */
-    atomic_int hook;        /* for the first who comes there */
-    atomic_uint hooked;     /* who that was */
+    atomic_bool shall_stay; /* the next one that enters stays inside */
+    atomic_uint victim;     /* that contender; TORTURE_NOBODY until then */
+    atomic_int hook;        /* for the first contender that reaches it */
+    atomic_uint hooked;     /* that contender */
     atomic_uint entries;
-    atomic_uint entries_before; /* the hook was set */
-    atomic_uint writes;         /* first ones, of each entry */
-    atomic_uint inside;         /* who entered last and has not left */
+    atomic_uint entries_before; /* entries before the hook was set */
+    atomic_uint writes;         /* first writes of each entry */
+    atomic_uint inside; /* the contender that entered last and has not left */
     struct pulse pulses[CONTENDERS];
 };
 
@@ -50,7 +50,7 @@ struct torture_play {
     const char *file; /* of the records */
     struct shed_lock_options options;
     time_t skew_s;         /* of the contender's wall clock */
-    unsigned get_delay_us; /* before each GET */
+    unsigned get_delay_us; /* delay before each GET */
     unsigned number;       /* the contender's */
 };
 
@@ -62,7 +62,7 @@ void torture_record(const char *file, const struct torture_record *record);
 
 uint64_t torture_now_us(void);
 
-/* What is to be wrapped by the linker: the pipe's send, and the clock. */
+/* A program that uses this is linked with --wrap for send and clock_gettime. */
 #define TORTURE_LOCK_NAME "torture"
 
 #endif

@@ -1,5 +1,5 @@
-/* The judge. Its invariant: what is not ended by an exit or a kill is inside
- * until the end of the records. */
+/* The judge. Its invariant: an entry that is not ended by an exit or a kill
+ * lasts until the end of the records. */
 #include "fault/torture_judge.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* See torture_pulse.h. Its invariant: what the cell does to a server or to a
- * contender is no stall. A server that is gone does not stand still, and a
+/* See torture_pulse.h. Its invariant: what the cell does to a server or a
+ * contender does not count as a stall. Neither does a killed server, and a
  * frozen one answers when the cell is over. */
 #include "fault/torture_pulse.h"
 
@@ -14,7 +14,7 @@ static bool is_over(const struct torture_watch *w)
     return atomic_load(&w->owner->own.is_over);
 }
 
-/* Ask until it is gone. */
+/* Ask the server until it is gone. */
 static void ask(const struct torture_watch *w, redisContext *c)
 {
     redisReply *reply = NULL;

@@ -1,5 +1,5 @@
-/* For how long what takes part in a cell of the lock torture stood still,
- * though the cell did not stop it: this process, contenders, servers. */
+/* How long participants of a cell of the lock torture did not run although the
+ * cell had not stopped them: this process, contenders, servers. */
 #ifndef TORTURE_PULSE_H
 #define TORTURE_PULSE_H
 
@@ -20,11 +20,12 @@ struct torture_pulse {
     bool is_stopped[CONTENDERS]; /* by the cell */
 };
 
-/* After the contenders have been forked: it makes threads. */
+/* To be called after the contenders have been forked, because it starts
+ * threads. */
 void torture_pulse_start(struct torture_pulse *p, const struct server *servers,
                          size_t count);
 
-/* When no server is frozen any more. */
+/* To be called when no server is frozen any longer. */
 void torture_pulse_stop(struct torture_pulse *p);
 
 uint64_t torture_pulse_stall_ms(struct torture_pulse *p,

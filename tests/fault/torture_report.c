@@ -51,7 +51,8 @@ static int add(char *out, int used, const char *format, uint64_t number)
                            (unsigned long long)number);
 }
 
-/* kept or BROKEN; after how long another had it; what became of old writes. */
+/* kept or BROKEN; how long until another had the lock; what happened to old
+ * writes. */
 static void write_cell(char out[CELL_BYTES], const struct cell *c,
                        bool is_markdown)
 {

@@ -1,4 +1,4 @@
-/* The cells of the lock torture and the matrix that is made of them. */
+/* The cells of the lock torture, and the matrix that shows them. */
 #ifndef TORTURE_REPORT_H
 #define TORTURE_REPORT_H
 
@@ -33,7 +33,7 @@ enum fault {
     FAULTS
 };
 
-/* By the number of the fault: its short name, and what it is. */
+/* By the number of the fault: its short name and its description. */
 struct fault_text {
     const char *name;
     const char *what;
@@ -49,14 +49,14 @@ extern const char *const algorithm_names[ALGORITHMS];
 struct cell {
     unsigned algorithm; /* enum shed_lock_algorithm, or TORTURE_QUORUM */
     enum fault fault;
-    /* what is promised, or known as a weakness */
-    bool is_broken; /* two are inside at a time */
-    bool is_stuck;  /* nobody gets it any more */
+    /* what is promised, or a known weakness */
+    bool is_broken; /* two can be inside at the same time */
+    bool is_stuck;  /* nobody can get it any more */
     bool is_chosen;
     /* what was seen */
     bool has_run;
     struct torture_verdict verdict;
-    uint64_t recovered_ms; /* UINT64_MAX: not */
+    uint64_t recovered_ms; /* UINT64_MAX: never */
     uint64_t old_writes;   /* accepted after a newer holder's */
 };
 

@@ -8,12 +8,13 @@
 #include <string.h>
 
 #define SERVER_MS UINT64_C(1700000000000) /* the servers' clock */
-#define CLOCK_MS UINT64_C(5000000)        /* a process's */
-#define CALLS_MS 300                      /* calls come within */
-#define FAULTS_MS 350                     /* faults begin within */
-#define SETTLE_MS 400         /* they have ended, and their effects, after */
-#define SERVERS_APART_MS 5000 /* their clocks, at most */
-#define LOOK_MS 30            /* at holds whose renewals are rare */
+#define CLOCK_MS UINT64_C(5000000)        /* a process's clock */
+#define CALLS_MS 300                      /* calls begin before this time */
+#define FAULTS_MS 350                     /* faults begin before this time */
+#define SETTLE_MS 400         /* faults and their effects have ended by then */
+#define SERVERS_APART_MS 5000 /* the largest difference between their clocks   \
+                               */
+#define LOOK_MS 30 /* how often to look at holds that are rarely renewed */
 #define STEPS_MAX 10000
 
 /* ----------------------------------------------------------------- chance */
@@ -58,7 +59,7 @@ uint64_t sim_local_ms(const struct sim *s, unsigned p)
            s->now_ms * (uint64_t)(1000 + process->drift_pm) / 1000;
 }
 
-/* Two commands are never executed at the same microsecond. */
+/* No two commands are executed in the same microsecond. */
 void sim_tick(struct sim *s, unsigned i)
 {
     struct sim_server *server = &s->server[i];
@@ -98,8 +99,7 @@ static struct sim_event take_next(struct sim *s)
     return next;
 }
 
-/* Events of a process that is stopped wait for it; those of a server that is
- * frozen, too. */
+/* Events of a stopped process or a frozen server wait. */
 static bool is_put_off(struct sim *s, const struct sim_event *e)
 {
     static const bool is_process_s[] = {
@@ -252,8 +252,8 @@ static void choose_algorithm(struct sim *s)
     o.max_hold_ms = s->mode->is_calm || s->mode->is_prompt || !sim_chance(s, 20)
                         ? 0
                         : sim_between(s, 50, 300);
-    /* A process whose sessions are down at two looks passes for dead, and here
-     * commands time out sooner than a suspicion ends. */
+    /* A process whose session is down at two looks counts as dead, and here
+     * commands time out before a suspicion ends. */
     o.death_grace_ms =
         s->mode->freezes > 0 ||
                 (s->mode->stalls > 0 && s->mode->cuts + s->mode->restarts > 0)
@@ -266,8 +266,8 @@ static void choose_algorithm(struct sim *s)
         s->kind == SIM_QUORUM ? (sim_chance(s, 60) ? SIM_SERVERS : 3) : 1;
 }
 
-/* Where servers lose their data, their clocks keep the numbers growing, if they
- * are no farther apart than a lease. */
+/* If servers lose their data, their clocks keep the numbers growing, provided
+ * that they differ by less than a lease. */
 static void start_servers(struct sim *s)
 {
     uint64_t apart_ms =

@@ -1,8 +1,8 @@
 /*
  * The simulation of locks: processes with handles of one lock, each a machine
  * with its voters, one to five servers (lock_model), and a network between
- * them; virtual time, one event at a time, and the invariants after each. A
- * schedule follows from its seed.
+ * them. Time is virtual, one event happens at a time, and the invariants are
+ * checked after each. A schedule is determined by its seed.
  */
 #ifndef LOCK_SIM_H
 #define LOCK_SIM_H
@@ -30,35 +30,35 @@ enum sim_algorithm {
     SIM_ALGORITHMS
 };
 
-/* What can go wrong, in percent of the occasions or as the most that a schedule
- * has of it. */
+/* What can go wrong, in percent of the occasions or as the maximum per
+ * schedule. */
 struct sim_mode {
     const char *name;
-    unsigned algorithms; /* a bit each; one is drawn */
+    unsigned algorithms; /* a bit each; one of them is drawn */
     unsigned calls;
-    unsigned latency_ms;  /* one way, at most */
-    unsigned short_pct;   /* of what may go the short way */
-    unsigned no_push_pct; /* processes that wait by the timer alone */
+    unsigned latency_ms;  /* maximum, one way */
+    unsigned short_pct;   /* of the calls that may take it */
+    unsigned no_push_pct; /* processes that wait by timer only */
     unsigned push_lost_pct, push_twice_pct;
-    unsigned twice_pct; /* commands of the short way that come twice */
-    unsigned lost_pct;  /* replies without which a connection breaks */
+    unsigned twice_pct; /* commands of the short way that arrive twice */
+    unsigned lost_pct;  /* replies that are lost, which breaks the connection */
     unsigned cuts, kills, stalls, restarts, wipes, freezes, flushes, jumps;
     unsigned closes;                                 /* handles */
     unsigned extend_pct, advance_pct, forgotten_pct; /* of the holds */
     unsigned cancel_pct;   /* of the acquires that wait */
-    unsigned twins_pct;    /* schedules in which two servers are one */
+    unsigned twins_pct;    /* schedules in which two addresses are one server */
     unsigned processes;    /* 0: one to four */
     unsigned lease_ms;     /* 0: any */
-    unsigned push_late_ms; /* beyond a latency */
-    unsigned outage_ms;    /* of the first server, from the beginning */
-    unsigned hold_ms;      /* at most; 0: any */
-    unsigned drift_pm;     /* of a process's clock, at most, in thousandths */
-    unsigned skew_ms;      /* of wall clocks, at most */
-    bool is_calm;          /* nothing goes wrong: nothing is lost */
-    bool is_crowd;         /* each handle wants the lock again and again */
-    bool breaks_exclusion; /* what goes wrong is more than a lock can bear */
+    unsigned push_late_ms; /* in addition to a latency */
+    unsigned outage_ms;    /* of the first server, at the beginning */
+    unsigned hold_ms;      /* maximum; 0: any */
+    unsigned drift_pm;     /* maximum of a process's clock, in thousandths */
+    unsigned skew_ms;      /* maximum, of wall clocks */
+    bool is_calm;          /* nothing goes wrong, and nothing is lost */
+    bool is_crowd;         /* each handle acquires the lock repeatedly */
+    bool breaks_exclusion; /* the faults are more than a lock can withstand */
     bool breaks_numbers;
-    bool is_prompt; /* a release is followed by an acquire at once */
+    bool is_prompt; /* a free lock is acquired at once */
 };
 
 struct sim_process {
@@ -94,16 +94,16 @@ struct sim_handle {
     uint64_t timer_at_ms; /* by the process's clock */
     uint64_t timer;       /* the one that counts */
     bool is_posted;
-    uint64_t generation;       /* of the last hold that was seen */
-    uint64_t ended_generation; /* of the last that was given back */
-    uint64_t lost_generation;  /* the last whose loss was told */
-    uint64_t round_since_ms;   /* the one that is under way, and which it is */
+    uint64_t generation;       /* of the last hold seen */
+    uint64_t ended_generation; /* of the last hold released */
+    uint64_t lost_generation;  /* of the last hold whose loss was reported */
+    uint64_t round_since_ms;   /* the round under way, and which one it is */
     uint64_t round_asked_ms;
     unsigned round_numberings;
     uint64_t extended_generation; /* of the last hold that was extended */
-    uint64_t closing_ms;          /* 0: it is not */
-    uint64_t stalled_ms;          /* of the process, then */
-    uint64_t busy_calls;          /* that must end before it is closed */
+    uint64_t closing_ms;          /* 0: it is not closing */
+    uint64_t stalled_ms;          /* of the process at that time */
+    uint64_t busy_calls;          /* calls that must end before it is closed */
 };
 
 enum sim_call_state {
@@ -114,7 +114,7 @@ enum sim_call_state {
     SIM_ENDED
 };
 
-/* A call of the application's: an acquire and what follows it, or one more
+/* A call of the application: an acquire and what follows it, or another
  * operation. */
 struct sim_call {
     struct shed_lock_request request; /* first */
@@ -123,14 +123,14 @@ struct sim_call {
     unsigned handle;
     unsigned answers;
     bool was_short;
-    uint64_t begun_ms, asked_ms; /* the second by the process's clock */
+    uint64_t begun_ms, asked_ms; /* asked_ms by the process's clock */
     uint64_t cancelled_ms;       /* 0: it was not */
     unsigned epochs;
     uint64_t generation;
-    uint64_t stalled_ms;  /* of the process, at the beginning */
-    uint64_t number;      /* the last that was written back for it */
-    uint32_t below;       /* the servers that knew no higher one, a bit each */
-    bool is_renewed_late; /* on one server, after it was lost */
+    uint64_t stalled_ms; /* of the process, when the call began */
+    uint64_t number;     /* the last number written back for it */
+    uint32_t below; /* the servers that knew no higher number, a bit each */
+    bool is_renewed_late;          /* renewed on one server after it was lost */
     struct shed_exchange exchange; /* the short way's */
 };
 
@@ -145,13 +145,13 @@ enum sim_event_type {
     SIM_REPLY,
     SIM_BREAK, /* an answer is overdue */
     SIM_PUSH,
-    SIM_UP,   /* a session is there */
-    SIM_DOWN, /* a process hears that one is not */
+    SIM_UP,   /* a session is up */
+    SIM_DOWN, /* a process hears that a session is down */
     SIM_EXPIRE_KEYS,
     SIM_FAULT,
-    SIM_START, /* a server is back */
+    SIM_START, /* a server starts again */
     SIM_CLOSE,
-    SIM_LOOK /* at the holds that last */
+    SIM_LOOK /* at long holds */
 };
 
 enum sim_fault {
@@ -181,14 +181,14 @@ struct sim_request {
     uint64_t number;
     unsigned process, server, handle;
     uint64_t session;
-    size_t call;     /* the short way's; SIM_CALLS: a voter's */
-    unsigned copies; /* of it, that are still to be executed */
+    size_t call;     /* of the short way; SIM_CALLS: of a voter */
+    unsigned copies; /* copies still to be executed */
     bool has_reply;
-    bool is_broken;  /* its answer will not come */
-    bool is_dropped; /* nor will it be executed */
+    bool is_broken;  /* its answer will never come */
+    bool is_dropped; /* and it will not be executed */
     bool was_sent;
     unsigned pending; /* events that need it */
-    size_t for_call;  /* whose holder it names; SIM_CALLS: none's */
+    size_t for_call;  /* the call whose holder it names; SIM_CALLS: none */
     struct lock_model_call command;
     struct lock_model_reply reply;
 };
@@ -202,9 +202,9 @@ struct sim {
     const struct shed_algorithm *algorithm;
     struct shed_lock_options options;
     struct shed_error refusal;
-    bool has_twins; /* two servers are one, which is known from then on */
+    bool has_twins; /* two addresses are one server, and that is known */
     uint64_t twins_ms;
-    bool is_watched; /* somebody wants to hear of losses */
+    bool is_watched; /* on_lost is set */
     size_t server_count;
     unsigned process_count, handle_count;
     uint64_t faults_end_ms, calls_end_ms;
@@ -212,17 +212,18 @@ struct sim {
     struct sim_process process[SIM_PROCESSES];
     size_t event_count, call_count;
     uint64_t event_order, last_number, commands;
-    uint64_t floor; /* numbers of later holders are above it */
+    uint64_t floor; /* later holders get higher numbers */
     uint64_t advanced, advanced_ms;
-    uint64_t idle_since_ms; /* no server has it */
-    uint64_t stuck_ms;      /* since when it has had no end */
-    uint64_t freed_ms; /* since when nobody has held it; 0: somebody does */
+    uint64_t idle_since_ms; /* since when no server has the lock */
+    uint64_t stuck_ms;      /* since when it has had no expiry */
+    uint64_t freed_ms;      /* since when nobody holds it; 0: somebody does */
     unsigned grants, last_holder;
-    uint64_t cohort_since_ms; /* taken by that one alone, with others waiting */
+    uint64_t cohort_since_ms; /* since when only one handle has had it while
+                                 others wait */
     bool has_deaths;
     /* large, and not cleared */
     struct sim_handle handle[SIM_HANDLES];
-    struct sim_call call[SIM_CALLS + 1]; /* the last is nobody's */
+    struct sim_call call[SIM_CALLS + 1]; /* the last one is a dummy */
     struct sim_request request[SIM_REQUESTS];
     struct sim_event event[SIM_EVENTS];
 };
@@ -264,7 +265,7 @@ void sim_on_reply(struct sim *sim, const struct sim_event *event);
 void sim_on_push(struct sim *sim, const struct sim_event *event);
 void sim_on_epoch(struct sim *sim, unsigned process, unsigned server);
 
-/* lock_sim_exchange.c: between a machine and the network. */
+/* lock_sim_exchange.c: exchanges between a machine and the network. */
 void sim_ask(struct sim *sim, unsigned handle, unsigned server);
 /* Send the next command; false: the exchange is over. */
 bool sim_send_next(struct sim *sim, unsigned handle, unsigned server,

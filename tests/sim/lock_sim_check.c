@@ -1,5 +1,5 @@
-/* The invariants of the simulated locks. They know what lock.h promises, and
- * little of how it is kept. */
+/* The invariants of the simulated locks. They rely on what lock.h promises, and
+ * on little of the implementation. */
 #include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,10 +8,10 @@
 
 #include "sim/lock_sim.h"
 
-#define POLL_MS 100 /* the slowest, without pushes */
-#define CALM_MS 60  /* a record is written again by then */
+#define POLL_MS 100 /* the longest pause, without pushes */
+#define CALM_MS 60  /* by then a record has been rewritten */
 #define STUCK_MS 250
-#define COHORT_MS 35 /* far more than a handle may keep others out */
+#define COHORT_MS 35 /* far longer than a handle may keep others out */
 
 void sim_fail(const struct sim *s, const char *format, ...)
 {
@@ -53,7 +53,7 @@ size_t sim_find_call(const struct sim *s, const struct shed_lock_holder *holder)
     return SIM_CALLS;
 }
 
-/* A quorum's number was above all that a majority knew. */
+/* A quorum's number was above every number that a majority knew. */
 static void check_written_back(struct sim *s, const struct shed_hold *hold)
 {
     const struct sim_call *call = &s->call[sim_find_call(s, &hold->holder)];
@@ -76,7 +76,7 @@ static void check_number(struct sim *s, unsigned h)
     if (hold->fence <= s->floor)
         sim_fail(s, "number %llu after %llu", (unsigned long long)hold->fence,
                  (unsigned long long)s->floor);
-    /* asked for after the answer to an advance; a clock may be fast */
+    /* requested after the answer to an advance; a clock may be fast */
     if (s->advanced_ms > 0 && hold->fence <= s->advanced &&
         since_ms + since_ms * (uint64_t)abs(process->drift_pm) / 1000 + 1 <
             s->now_ms - s->advanced_ms)
@@ -86,7 +86,7 @@ static void check_number(struct sim *s, unsigned h)
     s->floor = hold->fence;
 }
 
-/* A handle that takes it again and again lets others in. */
+/* A handle that acquires the lock repeatedly lets others in. */
 static void check_cohort(struct sim *s, unsigned h)
 {
     bool is_wanted = false;
@@ -104,7 +104,7 @@ static void check_cohort(struct sim *s, unsigned h)
                  (unsigned long long)(s->now_ms - s->cohort_since_ms));
 }
 
-/* In a fair lock nobody that came later gets it before. */
+/* In a fair lock nobody that came later gets it earlier. */
 static void check_order(struct sim *s, const struct shed_hold *hold)
 {
     const struct sim_call *winner = &s->call[sim_find_call(s, &hold->holder)];
@@ -185,7 +185,7 @@ static void check_over(struct sim *s, unsigned h)
 
     if (m->hold.is_held || m->acquires.first != NULL || m->others.first != NULL)
         sim_fail(s, "closed, with something under way");
-    /* of one server, a release of the short way may be what is left */
+    /* with one server, a release on the short way may be what remains */
     for (unsigned i = 0; i < s->server_count && s->server_count > 1; i++)
         if (m->voter[i].exchange.op != SHED_LOCK_OP_UNDO &&
             sim_is_leftover(&m->voter[i], &m->voter[i].exchange.holder) &&
@@ -333,7 +333,7 @@ static bool is_exclusive(const struct sim *s)
             s->kind != SIM_TIMESTAMP);
 }
 
-/* What nobody renews or extends ends with its lease. */
+/* A hold that nobody renews or extends ends with its lease. */
 static void check_length(struct sim *s, unsigned h)
 {
     const struct sim_handle *handle = &s->handle[h];
@@ -363,7 +363,7 @@ static void check_exclusion(struct sim *s)
         sim_fail(s, "%u hold it", holders);
 }
 
-/* The oldest call that waits, by a machine; NULL: none does. */
+/* The oldest call that waits in a machine; NULL: none. */
 static const struct sim_call *oldest_waiter(const struct sim *s)
 {
     for (size_t i = 0; i < s->call_count; i++)
@@ -386,16 +386,16 @@ static bool is_free(const struct sim *s)
     return true;
 }
 
-/* Where nothing goes wrong, a free lock is soon somebody's. */
+/* If nothing goes wrong, a free lock is soon acquired. */
 static void check_promptness(struct sim *s)
 {
-    /* nobody is told of who leaves a fair queue */
+    /* nobody is told when a waiter leaves a fair queue */
     bool is_prompt = s->mode->is_prompt && s->kind != SIM_FAIR;
     uint64_t bound_ms = is_prompt ? 12 + 6 * s->mode->latency_ms
                                   : 2 * POLL_MS + 20 * s->mode->latency_ms;
     const struct sim_call *waiter = oldest_waiter(s);
 
-    if (s->mode->flushes > 0) /* a renewal finds out */
+    if (s->mode->flushes > 0) /* found out by a renewal */
         bound_ms = s->options.lease_ms / 2 + 20;
     if (!(s->mode->is_calm || s->mode->is_prompt) || s->has_twins ||
         waiter == NULL || !is_free(s)) {
@@ -405,14 +405,14 @@ static void check_promptness(struct sim *s)
     if (s->freed_ms == 0)
         s->freed_ms = s->now_ms;
     if (s->server_count > 1)
-        bound_ms += POLL_MS; /* votes can be split */
+        bound_ms += POLL_MS; /* the votes can be split */
     if (s->now_ms > s->freed_ms + bound_ms)
         sim_fail(s, "free for %llu ms, and a call waits",
                  (unsigned long long)(s->now_ms - s->freed_ms));
 }
 
-/* A lock without an end, of a holder that died while it took it, is repaired.
- */
+/* A lock without an expiry, left by a holder that died while taking it, is
+ * repaired. */
 static void check_stuck(struct sim *s)
 {
     const struct lock_model_slot *lock = &s->server[0].model.lock;
@@ -425,7 +425,7 @@ static void check_stuck(struct sim *s)
         sim_fail(s, "a lock without an end is not repaired");
 }
 
-/* What is to be done at some time is done then. */
+/* What is due at some time is done then. */
 static void check_lateness(struct sim *s, unsigned h)
 {
     enum { LATE_MS = 3 };
@@ -515,7 +515,7 @@ static void check_hold(struct sim *s, unsigned h)
             sim_fail(s, "server %u does not have what is held", i);
         old += has_it && !is_record_of(s, h, i);
     }
-    /* one of several that was busy is told with the next renewal */
+    /* one of several servers that was busy gets it with the next renewal */
     if (old > s->server_count / 2)
         sim_fail(s, "%u records are of another session", old);
 }

@@ -1,5 +1,5 @@
-/* Exchanges: what server.c does between a machine and a network. Its invariant:
- * an exchange that was asked ends once, by a reply. */
+/* Exchanges: the part of server.c between a machine and a network. Its
+ * invariant: an exchange that was asked ends exactly once, by a reply. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void read_clocks(const struct sim *s, unsigned h,
         WALL_MS + s->now_ms + s->process[s->handle[h].process].skew_ms;
 }
 
-/* Returns: false: the exchange is over. */
+/* Returns: false if the exchange is over. */
 bool sim_send_next(struct sim *s, unsigned h, unsigned server, size_t call,
                    struct shed_exchange *exchange)
 {

@@ -1,9 +1,9 @@
-/* What is left in Redis: the invariant that somebody is going to remove it. */
+/* What is left in Redis: the invariant that somebody will remove it. */
 #include <string.h>
 
 #include "sim/lock_sim.h"
 
-/* How much longer a lock lasts in Redis than it is safe to hold. */
+/* How much longer a lock lasts in Redis than it is safe for the holder. */
 #define REST_MS 25
 
 static bool is_same(const struct shed_lock_holder *a,
@@ -31,7 +31,7 @@ static const struct sim_call *call_of(const struct sim *s,
     return NULL;
 }
 
-/* Whether somebody has something under way with a server, or is to have. */
+/* Whether somebody has something under way with a server, or will have. */
 static bool is_busy_with(const struct sim *s, unsigned h, unsigned i,
                          const struct shed_lock_holder *holder)
 {
@@ -50,9 +50,8 @@ static bool is_busy_with(const struct sim *s, unsigned h, unsigned i,
     return false;
 }
 
-/* What is in Redis is held, or soon ends by itself, or somebody is to remove
- * it: unless its process is dead, its handle is closed, or its thread has
- * ended. */
+/* A lock in Redis is held, or soon expires, or somebody will remove it, unless
+ * its process is dead, its handle is closed, or its thread has ended. */
 static void check_orphan(struct sim *s, unsigned i)
 {
     const struct lock_model *model = &s->server[i].model;
@@ -80,7 +79,7 @@ static void check_orphan(struct sim *s, unsigned i)
 
 void sim_check_orphans(struct sim *s)
 {
-    /* of more leftovers than fit, the oldest end with their leases */
+    /* if there are more leftovers than fit, leases end the oldest */
     if (!s->algorithm->can_undo || s->mode->jumps > 0 ||
         (s->mode->outage_ms > 0 && s->algorithm->has_lease))
         return;
@@ -91,7 +90,7 @@ void sim_check_orphans(struct sim *s)
         }
 }
 
-/* What is in Redis ends by itself, or is a dead process's, or of a handle that
+/* A lock in Redis expires, or belongs to a dead process, or to a handle that
  * was closed before Redis could be asked. */
 void sim_check_server(struct sim *s, unsigned i)
 {

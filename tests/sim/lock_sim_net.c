@@ -1,7 +1,7 @@
-/* Commands, connections and servers. Its invariant: what a connection carried
- * is executed before a later connection of the same process is there, or never;
- * what lies in the sockets of a frozen server is executed when it thaws, in any
- * order, and before what is sent after that. */
+/* Commands, connections and servers. Its invariant: the commands of a
+ * connection are executed before a later connection of the same process exists,
+ * or never; those in the sockets of a frozen server are executed when it thaws,
+ * in any order, and before all that is sent after that. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void plan_request(struct sim *s, uint64_t delay_ms,
                                 .number = r->number});
 }
 
-/* Its reply will not come; that is heard of a moment later. */
+/* Its reply will not come, which is noticed a moment later. */
 static void break_request(struct sim *s, size_t index, bool is_server_gone)
 {
     struct sim_request *r = &s->request[index];
@@ -63,7 +63,7 @@ static void break_request(struct sim *s, size_t index, bool is_server_gone)
     plan_request(s, sim_between(s, 0, 1), SIM_REPLY, index);
 }
 
-/* The short way has connections of its own. */
+/* The short way has its own connections. */
 static bool is_reachable(const struct sim *s, const struct sim_request *r)
 {
     return !s->server[r->server].is_down &&
@@ -71,8 +71,8 @@ static bool is_reachable(const struct sim *s, const struct sim_request *r)
             s->process[r->process].session[r->server].is_up);
 }
 
-/* At which servers a number that is written back is above all that they know.
- */
+/* Note the servers at which a number that is written back is above all known
+ * ones. */
 static void note_number(struct sim *s, const struct sim_request *r)
 {
     uint64_t number = (uint64_t)strtoull(r->command.arg[0].at, NULL, 10);
@@ -104,7 +104,7 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
     r->handle = handle;
     r->call = call;
     r->copies = 1;
-    if (args == NULL) { /* there is no command */
+    if (args == NULL) { /* no further command */
         plan_request(s, 0, SIM_REPLY, index);
         return;
     }
@@ -154,7 +154,7 @@ static void deliver_pushes(struct sim *s, unsigned server)
     model->pushed = 0;
 }
 
-/* The server removes what has ended, some time later. */
+/* The server removes an expired lock some time later. */
 static void plan_expiry(struct sim *s, unsigned i)
 {
     struct sim_server *server = &s->server[i];
@@ -233,7 +233,8 @@ void sim_on_break(struct sim *s, const struct sim_event *e)
     r->pending--;
     if (!r->has_reply && !r->is_broken && r->call < SIM_CALLS &&
         s->server[r->server].frozen_until_ms > s->now_ms)
-        break_request(s, e->index, false); /* the session waits for nothing */
+        break_request(s, e->index,
+                      false); /* the session does not wait for it */
     else if (!r->has_reply && !r->is_broken)
         cut(s, r->process, r->server, false);
     r->is_used = r->pending > 0;
@@ -246,7 +247,7 @@ void sim_on_up(struct sim *s, const struct sim_event *e)
 
     if (!process->is_alive || server->is_down ||
         process->session[e->server].is_up)
-        return; /* a server that starts plans another */
+        return; /* a starting server plans another one */
     sim_trace(s, "up", e->process, e->server, 0);
     process->changed_ms = s->now_ms;
     process->session[e->server].is_up = true;

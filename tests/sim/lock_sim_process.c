@@ -1,6 +1,6 @@
 /* Processes: what engine.c, server.c, short.c and lock.c do around a machine,
- * with the application on top. Its invariant: a call of a handle ends before
- * the handle is closed, but for acquires that wait. */
+ * with the application on top. Its invariant: all calls of a handle, except
+ * waiting acquires, end before the handle is closed. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #define PATIENT_MS UINT64_C(4000)
 
-/* A thread's that has ended without a release. */
+/* The owner of a thread that has ended without a release. */
 static struct shed_owner *ended_owner;
 
 static void *own(void *arg)
@@ -269,7 +269,7 @@ static uint64_t draw_wait_ms(struct sim *s)
                              : sim_between(s, 200, 1000);
 }
 
-/* Later acquires are to have higher numbers. */
+/* Make later acquires get higher numbers. */
 static void advance(struct sim *s, unsigned h)
 {
     struct sim_call *call = make_call(s, h, SHED_LOCK_OP_ADVANCE);
@@ -312,7 +312,7 @@ void sim_on_call(struct sim *s, unsigned h)
         plan_call_event(s, call, sim_draw(s, wait_ms + 10), SIM_CANCEL);
 }
 
-/* One of the short way has a thread that waits for it. */
+/* A call on the short way is not cancelled, because a thread waits for it. */
 void sim_on_cancel(struct sim *s, size_t index)
 {
     struct sim_call *call = &s->call[index];
@@ -353,13 +353,13 @@ static void begin_holding(struct sim *s, struct sim_call *call)
     call->state = SIM_HOLDING;
     call->generation = machine_of(s, call->handle)->hold.generation;
     if (call->request.owner != NULL)
-        return; /* it has ended */
+        return; /* it has already ended */
     plan_call_event(s, call, hold_ms, SIM_RELEASE);
     while (sim_chance(s, s->mode->extend_pct))
         plan_call_event(s, call, sim_draw(s, hold_ms + 1), SIM_EXTEND);
 }
 
-/* In a crowd each wants it again, at once. */
+/* In a crowd each handle wants the lock again at once. */
 static void call_again(struct sim *s, unsigned h)
 {
     if (s->mode->is_crowd && s->now_ms < s->calls_end_ms &&
@@ -386,8 +386,7 @@ static void on_done(struct sim *s, struct sim_call *call)
     }
 }
 
-/* ---------------------------------------------------- the end of a short way
- */
+/* --------------------------------------------------- the end of a short way */
 
 static void end_short_acquire(struct sim *s, struct sim_call *call)
 {
@@ -470,7 +469,7 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
     r->pending--;
     r->has_reply = true;
     r->is_used = r->pending > 0;
-    copy = *r; /* its place may be taken now */
+    copy = *r; /* its slot may be reused now */
     if (is_heard && (!copy.was_sent || sim_take_reply(s, &copy, exchange)))
         finish(s, &copy);
 }

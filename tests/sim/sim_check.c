@@ -1,5 +1,5 @@
-/* The invariants of the simulation. They know what was promised, and nothing of
- * how it is kept. */
+/* The invariants of the simulation. They rely on what is promised, not on the
+ * implementation. */
 #include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum {
     FLIGHT_AT = 56
 };
 
-/* A waiter's slowest poll, and twice that for what a poll begins. */
+/* A waiter's slowest poll, and twice that for what the poll starts. */
 #define POLL_MS UINT64_C(150)
 #define SETTLE_MS 3000
 
@@ -75,7 +75,7 @@ static void check_promptness(const struct sim *sim,
 
     if (since < caller->joined_ms)
         since = caller->joined_ms;
-    /* a push, a look of somebody else's that is under way, one's own */
+    /* a push, a look by somebody else that is under way, one's own look */
     if (sim->now_ms > since + 6 * sim->mode->latency_ms)
         sim_fail(sim, "a waiter was told late, by %llu ms",
                  (unsigned long long)(sim->now_ms - since));
@@ -106,7 +106,7 @@ void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
         check_promptness(sim, caller);
 }
 
-/* One look found it: it may be stale, but not out. */
+/* The value was found by one look: it may be stale, but not out. */
 void sim_check_served(const struct sim *sim, const struct sim_caller *caller,
                       uint64_t version, uint64_t age_ms)
 {
@@ -182,8 +182,8 @@ static bool is_led(const struct model_call *call,
            model_bytes_are(&reply->part[0], "LEAD");
 }
 
-/* A lease that lasts, of a holder that is there, is nobody else's. The record
- * tells. */
+/* A lease that still lasts, of a holder that is present, is never taken over.
+ * The record shows both. */
 void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
                         const struct model_call *call,
                         const struct model_reply *reply)
@@ -210,13 +210,13 @@ void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
         sim_fail(sim, "a lease that lasts was taken over, key %zu", call->key);
 }
 
-/* How long a caller can wait once nothing goes wrong any more: a lease that is
- * left behind, the load under way, one of its own. */
+/* How long a caller can wait once nothing goes wrong any longer: for an
+ * abandoned lease, the load under way, and one of its own. */
 static uint64_t longest_wait_ms(const struct sim *sim)
 {
     if (sim->mode->is_burst && sim->mode->is_strict)
         return sim->mode->fixed_load_ms + POLL_MS + 8 * sim->mode->latency_ms;
-    /* a lease that nobody holds begins again when the clock was set back */
+    /* an abandoned lease begins again when the clock was set back */
     return (sim->mode->jumps + 1) * sim->lease.lease_ms +
            3 * sim->policy.load_timeout_ms + 2 * POLL_MS + SETTLE_MS;
 }

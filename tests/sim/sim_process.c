@@ -1,5 +1,5 @@
 /* The processes of the simulation: each drives the flights of its callers. Its
- * one invariant: it does what a machine says, in the order that it says. */
+ * one invariant: it does what a machine says, in that order. */
 #include "sim/sim_world.h"
 
 #include <inttypes.h>
@@ -105,7 +105,7 @@ static void make_publish(struct sim *s, const struct sim_flight *f,
 {
     char payload[24];
     int size = snprintf(payload, sizeof(payload), "%" PRIu64, f->loaded);
-    /* each fourth version of a row is "no such row" */
+    /* every fourth version of a row is "no such row" */
     struct model_value value = {
         .is_row = f->loaded % 4 != 0 || s->mode->refresh_pct > 0,
         .payload = payload,
@@ -225,7 +225,7 @@ static bool is_sound(struct shed_entry_key key, const struct model_bytes *bytes)
            SHED_ENTRY_OK;
 }
 
-/* What shows bytes that do not decode must replace just these. */
+/* An acquire that reports corrupt bytes must replace exactly these. */
 static enum shed_flight_event_type read_entry(struct sim_flight *f,
                                               const struct model_bytes *bytes,
                                               enum shed_flight_event_type good,
@@ -288,7 +288,7 @@ static void on_flight_reply(struct sim *s, struct sim_flight *f,
                         : r->is_lost  ? SHED_TROUBLE_PASSING
                                       : SHED_TROUBLE_NO_WRITE;
     } else if (r->what == SHED_SEND_ACQUIRE) {
-        /* a late reply is not for us any more */
+        /* a late reply is no longer for us */
         if (f->machine.request != r->number)
             return;
         event.type = translate_acquire(s, f, &r->reply);
@@ -379,8 +379,8 @@ static struct sim_flight *make_flight(struct sim *s, unsigned process,
     return f;
 }
 
-/* The flight that a caller joins, or that keeps another from working behind the
- * callers. */
+/* The flight that a caller joins, or that prevents another one in the
+ * background. */
 static struct sim_flight *find_flight_of(struct sim *s, unsigned process,
                                          size_t key, bool is_behind)
 {
@@ -408,8 +408,8 @@ static void start_behind(struct sim *s, unsigned process, size_t key,
     give(s, f, (struct shed_flight_event){.type = SHED_EV_START});
 }
 
-/* What shed_get does before it needs a flight. Returns: whether it is answered.
- */
+/* Do what shed_get does before it needs a flight. Returns: whether the caller
+ * is answered. */
 static bool serve(struct sim *s, struct sim_caller *caller)
 {
     const struct model_slot *slot = model_peek(&s->model, caller->key);

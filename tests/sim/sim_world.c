@@ -9,15 +9,12 @@
 
 #include "cache/entry.h"
 
-#define START_MS                                                               \
-    1700000000000               /* the server's clock is not the monotonic one \
-                                 */
+#define START_MS 1700000000000  /* by the server's clock */
 #define TIMEOUT_MS UINT64_C(60) /* of a request */
-#define LOSSES_MAX                                                             \
-    3 /* in a row; a flight takes more for a server that is down */
+#define LOSSES_MAX 3 /* in a row; a flight takes more for a dead server */
 #define RETRY_MS 7
-#define CALLS_MS 2500  /* calls come within */
-#define FAULTS_MS 3000 /* faults end after */
+#define CALLS_MS 2500  /* calls begin before this time */
+#define FAULTS_MS 3000 /* faults end by this time */
 #define CYCLE_MS 100
 #define STEPS_MAX 200000
 #define BURST_FAILURE_MS 300
@@ -122,8 +119,8 @@ void sim_plan_request(struct sim *s, uint64_t delay_ms,
                                 .index = index});
 }
 
-/* A reply is there after two latencies, or never; a lost request may have been
- * executed, or be so still, after its sender has given it up. */
+/* A reply arrives after two latencies, or never. A lost request may have been
+ * executed, or may still be, after its sender has given it up. */
 static bool gets_lost(struct sim *s, const struct sim_request *r)
 {
     if (s->mode->answer_max_ms > 0 && r->what != SHED_SEND_NOTHING &&
@@ -176,13 +173,13 @@ static void deliver_pushes(struct sim *s)
     }
 }
 
-/* A DEL of whatever kind has been executed. */
+/* To be called after a DEL, by whatever program. */
 static void put_out(struct sim *s, size_t key)
 {
     s->floor[key] = s->row[key];
 }
 
-/* Whether the lease of a refresh was given out. */
+/* Whether the lease of a refresh was granted. */
 static bool leads_refresh(const struct sim_request *r)
 {
     return r->call.script == SHED_SCRIPT_ACQUIRE &&
@@ -319,7 +316,7 @@ static void on_fault(struct sim *s, const struct sim_event *e)
         s->model.is_full = true;
         sim_plan(s, sim_between(s, 1, 300), mend);
         break;
-    case SIM_EPOCH: /* its connections are lost, for a moment */
+    case SIM_EPOCH: /* its connections are lost for a moment */
         end_epoch(s, p);
         s->model.channels &= ~(UINT64_C(1) << p);
         sim_plan(s, sim_between(s, 1, 100), mend);
@@ -429,7 +426,8 @@ static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     s->policy.pause_ms = PAUSE_MS;
     s->lease.record_ms = s->policy.load_timeout_ms + s->lease.lease_ms;
     s->ttl_ms = sim_between(s, mode->ttl_ms / 10, mode->ttl_ms);
-    /* a marker that is gone before the slowest poll makes the next loader */
+    /* a marker that vanishes before the slowest poll would cause another
+     * load */
     s->failure_ttl_ms =
         mode->is_burst ? BURST_FAILURE_MS : sim_between(s, 20, 200);
     for (size_t i = 0; i < SIM_KEYS; i++)
@@ -439,7 +437,7 @@ static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
                              sim_chance(s, 70));
 }
 
-/* Events of a process that is stalled wait for it. */
+/* Events of a stalled process wait. */
 static bool is_put_off(struct sim *s, const struct sim_event *e)
 {
     uint64_t until = s->process[e->process].stalled_until_ms;

@@ -1,14 +1,15 @@
 /*
  * The simulation: processes with their flights, the model of the store, a
- * database of row versions, and a network between them; virtual time, one event
- * at a time, and the invariants after each. A schedule follows from its seed.
+ * database of row versions, and a network between them; Time is virtual, one
+ * event happens at a time, and the invariants are checked after each. A
+ * schedule is determined by its seed.
  *
  * A row's value is the number of its version, which each commit increments. A
- * version is out when a DEL (by whatever program) has been executed after a
- * newer one was committed; floor is the oldest version that is not out.
+ * version is "out" when a DEL, by whatever program, was executed after a newer
+ * version had been committed; floor is the oldest version that is not out.
  *
- * With refresh a caller looks first, as shed_get does, and starts a flight
- * behind the callers where what it finds is due; without it every caller has a
+ * With refresh a caller looks first, as shed_get does, and starts a background
+ * flight if the entry that it finds is due; without refresh every caller has a
  * flight.
  */
 #ifndef SIM_WORLD_H
@@ -27,52 +28,52 @@
 #define SIM_EVENTS 2048
 #define SIM_REQUESTS 512
 #define SIM_VERSIONS 1024
-#define SIM_JUMP_MS                                                            \
-    UINT64_C(30000) /* of the server's clock, either way, at most */
+#define SIM_JUMP_MS UINT64_C(30000) /* the server's clock jumps by less */
 
-/* What can go wrong, in percent of the occasions or as the most that a schedule
- * has of it. */
+/* What can go wrong, in percent of the occasions or as the maximum per
+ * schedule. */
 struct sim_mode {
     const char *name;
-    unsigned runs_part; /* of the usual number of runs; 0: all */
+    unsigned
+        runs_part; /* run only one in this many of the usual number; 0: all */
     unsigned calls;
     unsigned writes;
     uint64_t latency_ms; /* one way, at most */
-    uint64_t ttl_ms;     /* of values, at most */
+    uint64_t ttl_ms;     /* maximum, of values */
     unsigned lost_pct;   /* requests, before or after their effect */
-    unsigned late_pct;   /* of the lost: their effect comes later still */
+    unsigned late_pct;   /* of the lost ones: their effect comes even later */
     unsigned no_push_pct;
-    unsigned twice_pct; /* pushes that come twice */
+    unsigned twice_pct; /* pushes that arrive twice */
     unsigned fail_pct;  /* loads */
     unsigned refuse_pct;
-    unsigned slow_pct;    /* loads longer than a lease */
-    unsigned overdue_pct; /* loads longer than load_timeout */
+    unsigned slow_pct;    /* loads that take longer than a lease */
+    unsigned overdue_pct; /* loads that take longer than load_timeout */
     unsigned leave_pct;   /* callers whose own deadline passes */
     unsigned kills, stalls, downs, fulls, epochs, flushes, jumps, corruptions,
         foreigners;
-    bool is_strict; /* nothing goes wrong: one load per data version, and none
-                       but those of fail_pct fails */
-    bool is_prompt; /* and pushes tell waiters at once */
+    bool is_strict; /* nothing goes wrong: one load per data version, and only
+                       those of fail_pct fail */
+    bool is_prompt; /* and pushes reach waiters at once */
     uint64_t fixed_load_ms;  /* of every load; 0: random */
     uint64_t fixed_lease_ms; /* 0: random */
     uint64_t answer_max_ms;  /* the longest that a caller may wait; 0: any */
     unsigned looks_max;      /* of a waiter with pushes; 0: any number */
     bool is_burst;           /* all calls come at the beginning */
-    unsigned expire_pct;     /* writers that expire and do not invalidate */
-    unsigned refresh_pct;    /* of the ttl, from which a value is refreshed; 0:
-                                callers do not look first */
-    uint64_t stale_ms;  /* how long values are served after their freshness */
-    bool is_never_late; /* no caller waits once a value was stored */
+    unsigned expire_pct;     /* writers that expire instead of invalidating */
+    unsigned refresh_pct; /* part of the ttl after which a value is refreshed;
+                             0: callers do not look first */
+    uint64_t stale_ms;    /* how long stale values are served */
+    bool is_never_late;   /* no caller waits after the first value was stored */
     uint64_t served_max_ms; /* the greatest age of a value served; 0: any */
     bool no_channels;
-    bool is_holder_killed; /* while the first load runs */
+    bool is_holder_killed; /* during the first load */
 };
 
 struct sim_caller {
     size_t key;
     unsigned process;
     uint64_t joined_ms;
-    uint64_t oldest; /* that it may be given */
+    uint64_t oldest; /* the oldest version that it may get */
     enum { SIM_WAITS, SIM_ANSWERED, SIM_LEFT } state;
     uint64_t answered_ms;
 };
@@ -82,16 +83,16 @@ struct sim_flight {
     unsigned process;
     size_t key;
     bool is_detached, is_behind;
-    unsigned char due[16];      /* then: the nonce of the value it refreshes */
-    bool is_refresh;            /* its lease is that of a refresh */
-    unsigned char replaced[16]; /* then: the nonce of the value */
+    unsigned char due[16];      /* if it refreshes a due value: its nonce */
+    bool is_refresh;            /* it has the lease of a refresh */
+    unsigned char replaced[16]; /* if so, the nonce of the value */
     struct shed_flight machine;
     struct model_owner owner;
     unsigned looks; /* since callers were last answered */
     bool has_seen;
     struct model_bytes seen; /* to be corrupt */
     uint64_t loaded;         /* version */
-    uint64_t entry;          /* version in the last entry */
+    uint64_t entry;          /* the version in the last entry */
     uint64_t timer;          /* the one that counts */
     size_t caller_count;
     size_t caller[SIM_CALLERS]; /* the caller of number i + 1 */
@@ -101,7 +102,8 @@ struct sim_process {
     bool is_alive, has_pushes;
     uint64_t stalled_until_ms;
     uint64_t epoch;
-    uint64_t own[SIM_KEYS]; /* newest version that its invalidation was for */
+    uint64_t
+        own[SIM_KEYS]; /* the newest version for which it has invalidated */
 };
 
 enum sim_event_type {
@@ -113,7 +115,7 @@ enum sim_event_type {
     SIM_REPLY,
     SIM_TIMER,
     SIM_PUSH,
-    SIM_LOAD_READ, /* the snapshot */
+    SIM_LOAD_READ, /* a load takes its snapshot */
     SIM_LOAD_END,
     SIM_FAULT,
     SIM_MEND,
@@ -181,15 +183,16 @@ struct sim {
     struct sim_process process[MODEL_PROCESSES];
     size_t caller_count, event_count;
     uint64_t event_order;
-    /* what is counted for the invariants */
-    uint64_t absences;  /* that an acquire has met */
-    uint64_t elections; /* of a refresher, where there was none */
-    uint64_t served;    /* without a flight */
+    /* counted for the invariants */
+    uint64_t absences;  /* found by an acquire */
+    uint64_t elections; /* of a refresher, when there was none */
+    uint64_t served;    /* served without a flight */
     uint64_t takeovers, stored_ms[SIM_KEYS];
     uint64_t killed_ms, reloaded_ms; /* the first holder; the load after it */
     size_t version_count;
     /* large, and not cleared */
-    unsigned char version[SIM_VERSIONS][16]; /* that were loaded under */
+    unsigned char version[SIM_VERSIONS]
+                         [16]; /* data versions under which rows were loaded */
     struct sim_flight flight[SIM_FLIGHTS];
     struct sim_caller caller[SIM_CALLERS];
     struct sim_request request[SIM_REQUESTS];

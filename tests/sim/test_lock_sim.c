@@ -1,6 +1,6 @@
-/* A hundred thousand schedules of locks, a mode after the other. SHED_SIM_RUNS
- * is how many of each mode, SHED_SIM_SEED one seed to be run alone,
- * SHED_SIM_MODE one mode. */
+/* A hundred thousand schedules of locks, one mode after the other.
+ * SHED_SIM_RUNS is the number of schedules of each mode; SHED_SIM_SEED runs
+ * only one seed, SHED_SIM_MODE only one mode. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,13 +67,13 @@ static const struct sim_mode modes[] = {
      .breaks_numbers = true,
      .breaks_exclusion = true,
      .is_prompt = true},
-    {.name = "advances", /* which keep acquires waiting */
+    {.name = "advances", /* advances keep acquires waiting */
      .algorithms = TOKENS,
      .calls = 10,
      .latency_ms = 8,
      .advance_pct = 80,
      .is_calm = true},
-    {.name = "leases", /* each hold ends by its lease, and nobody tells */
+    {.name = "leases", /* each hold ends by its lease, without a release */
      .algorithms = TOKENS | BIT(SIM_EXPIRE),
      .calls = 5,
      .latency_ms = 2,

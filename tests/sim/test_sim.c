@@ -1,5 +1,6 @@
-/* Thousands of schedules, a mode after the other. SHED_SIM_RUNS is how many of
- * each mode, SHED_SIM_SEED one seed to be run alone, SHED_SIM_MODE one mode. */
+/* Thousands of schedules, one mode after the other. SHED_SIM_RUNS is the number
+ * of schedules of each mode; SHED_SIM_SEED runs only one seed, SHED_SIM_MODE
+ * only one mode. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /*
- * What the tests of the tool look at: a process with a cache and locks, told by
- * lines of its standard input what to do; it answers each with "ok" or a
- * reason. Its end without "quit" leaves behind what a killed process does.
+ * A process with a cache and locks for the tests of the tool to look at. It
+ * reads commands from standard input, one per line, and answers each with "ok"
+ * or a reason. If it ends without "quit" it leaves what a killed process
+ * leaves.
  *
  *     get KEY       KEY tells what the source says: absent, null, fail, hang,
  *                   or a row "row of KEY"
@@ -132,7 +133,7 @@ static enum shed_code obey(const char *verb, char *word, char *text,
     return hold(verb, word, err);
 }
 
-/* text.c dies by it. */
+/* text.c calls it. */
 void *cli_realloc(void *old, size_t count, size_t size);
 void *cli_alloc(size_t count, size_t size);
 

@@ -1,5 +1,5 @@
-/* The rights that src/redis/README.md gives a Redis user are enough for all
- * that the library does: nothing is refused, not even silently. */
+/* The rights that src/redis/README.md lists for a Redis user are enough for
+ * everything that the library does: nothing is refused, not even silently. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +15,8 @@ enum { LEASE_MS = 3600000, SHORT_MS = 300, SLOW_US = 400000 };
 static struct server server;
 static char uri[SERVER_URI_BYTES + 32];
 
-/* The rights in src/redis/README.md: from the command to the next empty line.
- */
+/* Read the rights from src/redis/README.md: from the command to the next empty
+ * line. */
 static void read_rights(char *out, size_t size)
 {
     FILE *in = fopen(README, "r");
@@ -37,7 +37,8 @@ static void read_rights(char *out, size_t size)
     ck_assert(is_inside);
 }
 
-/* What each use needs of the commands of data; of others all need all. */
+/* The data commands that each use needs; all other commands are needed by all
+ * uses. */
 #define LOCK_COMMANDS                                                          \
     "+get +set +del +pttl +pexpire +incrby +zadd +zrange +zrem "
 static const char *const needs[] = {
@@ -47,7 +48,7 @@ static const char *const needs[] = {
         "+get +set +del +pttl +pexpire +setnx +getset +expire ",
     [SHED_USE_EXACT_LOCK] = LOCK_COMMANDS};
 
-/* Whether a right, as README.md names it, is needed for the use. */
+/* Whether a right, as README.md names it, is needed for this use. */
 static bool is_needed(enum shed_use use, const char *right)
 {
     char word[64];
@@ -59,7 +60,7 @@ static bool is_needed(enum shed_use use, const char *right)
     return !is_of_data || strstr(needs[use], word) != NULL;
 }
 
-/* A server with the user, who is to be used. */
+/* Start a server that has the user, and use it. */
 static void set_up(void)
 {
     char command[2048];
@@ -84,7 +85,7 @@ static void set_up(void)
              server.socket);
 }
 
-/* What was refused, if anything was, the server has logged. */
+/* The server has logged every refusal. */
 static void tear_down(void)
 {
     redisReply *log = server_run(&server, "ACL LOG");
@@ -107,7 +108,7 @@ static struct shed_client *open_shop(void)
     return client;
 }
 
-/* Take away what the use does not need. */
+/* Revoke what the use does not need. */
 static void leave_only(enum shed_use use)
 {
     char rights[2048];
@@ -119,7 +120,7 @@ static void leave_only(enum shed_use use)
             server_do(&server, "ACL SETUSER shop -%s", word + 1);
 }
 
-/* Rows "a", no row for others. */
+/* "a" has a row, other keys have none. */
 static void load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
@@ -128,7 +129,7 @@ static void load(void *user, void *thread, struct shed_load *load)
         struct shed_bytes asked = shed_load_key(load, i);
         const char *key = asked.data;
         if (asked.size == 1 && *key == 's')
-            usleep(SLOW_US); /* it has to be renewed */
+            usleep(SLOW_US); /* long enough that the lease has to be renewed */
         if (asked.size == 1 && *key == 'a')
             shed_load_value(load, i, shed_str("row"));
         else if (asked.size == 1 && *key == 'f')
@@ -177,7 +178,7 @@ START_TEST(a_cache_needs_no_more_rights)
         server_do(&server, "SCRIPT FLUSH");
     }
     WAIT_FOR(server_clients(&server, "flags=t") == 1);
-    WAIT_FOR(server_calls(&server, "ping") > 1); /* one was the fixture's */
+    WAIT_FOR(server_calls(&server, "ping") > 1); /* the fixture has sent one */
     shed_cache_close(cache);
     shed_source_close(source);
     shed_client_close(client);
@@ -206,7 +207,7 @@ static _Noreturn void hold_and_stay(int told, bool fair)
         pause();
 }
 
-/* Waits behind a holder that lives, and then does not. */
+/* Wait behind a holder that is alive, and then dies. */
 static void wait_for_the_dead(bool fair)
 {
     int told[2];
@@ -260,8 +261,8 @@ START_TEST(a_lock_needs_no_more_rights)
 }
 END_TEST
 
-/* What a process that died between its commands, or at the end of its time, has
- * left. */
+/* What was left by a process that died between its commands, or by a waiter
+ * whose time is over. */
 START_TEST(what_others_left_needs_no_more_rights)
 {
     struct shed_client *client = open_shop();
@@ -303,7 +304,7 @@ START_TEST(with_these_rights_nothing_is_missing)
 }
 END_TEST
 
-/* Whether a probe of the use says that a right is missing. */
+/* Whether a probe of the use reports a missing right. */
 static bool is_named(struct shed_client *client, enum shed_use use,
                      const char *right)
 {
@@ -313,8 +314,8 @@ static bool is_named(struct shed_client *client, enum shed_use use,
            strstr(err.reason, right) != NULL;
 }
 
-/* The commands that src/redis/README.md names, but for that by which a
- * connection begins, without which there is none. */
+/* The commands that src/redis/README.md names, except the one without which
+ * there is no connection. */
 START_TEST(a_command_that_is_missing_is_named)
 {
     char rights[2048];

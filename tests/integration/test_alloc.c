@@ -1,5 +1,5 @@
-/* Memory that is out is an ordinary error: every allocation that the calling
- * thread makes fails once, in turn, and the handles stay as they were. */
+/* Running out of memory is an ordinary error: every allocation of the calling
+ * thread fails once, in turn, and the handles stay as they were. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define KEYS 3
 #define PATIENT_MS 20000
 
-/* Allocations until the one that fails; below 0: none does. */
+/* Allocations until the one that fails; negative: none fails. */
 static _Thread_local int countdown = -1;
 static _Thread_local bool has_failed;
 
@@ -145,7 +145,7 @@ static enum shed_code release(struct handles *h, struct shed_error *err)
     return shed_lock_release(h->lock, err);
 }
 
-/* What is held by us already is entered again, and left as often. */
+/* If the lock is already held, it is entered again and left again. */
 static enum shed_code acquire_and_release(struct handles *h,
                                           struct shed_error *err)
 {
@@ -163,7 +163,7 @@ static void ignore(void *user, struct shed_lock *lock, enum shed_code code,
     (void)reason;
 }
 
-/* Refused or not, it is answered before the lock is closed. */
+/* Whether refused or not, it is answered before the lock is closed. */
 static enum shed_code acquire_async(struct handles *h, struct shed_error *err)
 {
     return shed_lock_acquire_async(h->lock, 0, ignore, NULL, err);
@@ -175,16 +175,16 @@ static enum shed_code close_and_open(struct handles *h, struct shed_error *err)
     return open_all(h, err);
 }
 
-/* A script that the server does not know goes again by text; without the memory
- * for that, the server's answer is the call's. */
+/* An unknown script is sent again by its text; without memory for that, the
+ * call gets the server's answer. */
 static bool is_bearable(enum shed_code code, const struct shed_error *err)
 {
     return code == SHED_ENOMEM || code == SHED_EBUSY || code == SHED_OK ||
            (code == SHED_EREDIS && strstr(err->reason, "NOSCRIPT") != NULL);
 }
 
-/* Fail the first allocation of call, the second, and so on until none is left
- * to fail; before each, prepare. Returns how many there were. */
+/* Fail the first allocation of call, then the second, and so on until none is
+ * left; prepare runs before each call. Returns the number of allocations. */
 static int sweep(struct handles *h,
                  enum shed_code (*prepare)(struct handles *,
                                            struct shed_error *),

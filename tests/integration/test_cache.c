@@ -1,4 +1,4 @@
-/* Gets on a real Redis: what they answer, what they refuse, what they count. */
+/* Gets on a real Redis: their answers, refusals and statistics. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,7 +91,7 @@ START_TEST(keys_are_bytes_each_with_a_place_of_its_own)
     static const struct {
         const char *bytes;
         size_t size;
-        const char *name; /* in Redis */
+        const char *name; /* its name in Redis */
         size_t name_size;
     } keys[] = {
         {"a\0b", 3, "t:{a\0b}", 7}, {"a", 1, "t:{a}", 5},
@@ -201,7 +201,7 @@ START_TEST(age_counts_from_the_publish_by_the_servers_clock)
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms(), end_ms);
     } while (age_ms < 50);
-    /* the two clocks tick apart, and the offset is good to a round trip */
+    /* the two clocks differ, and the offset is only as exact as a round trip */
     ck_assert_uint_le(age_ms, shed_now_ms() - start_ms + scaled_ms(20));
     fixture_down(&fixture);
 }
@@ -579,8 +579,7 @@ START_TEST(get_many_returns_at_its_deadline_with_what_it_has)
 }
 END_TEST
 
-/* ------------------------------------------------------- many callers at once
- */
+/* ----------------------------------------------------- many callers at once */
 
 static void run_crowd(void)
 {
@@ -613,7 +612,7 @@ static uint64_t waiting(const struct shed_stats *stats)
     return stats->misses - stats->misses_ended;
 }
 
-/* As a service's dashboard shows them. */
+/* As a dashboard of a service shows them. */
 START_TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
 {
     struct shed_item items[] = {{{"a", 1}, NULL, 0}, {{"b", 1}, NULL, 0}};
@@ -668,7 +667,7 @@ START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
 
     fixture_up(&fixture);
     table_hold(&fixture.table);
-    do { /* until one has begun to load before its deadline */
+    do { /* until one call has begun a load before its deadline */
         start_ms = shed_now_ms();
         ck_assert_int_eq(
             shed_get(fixture.cache, shed_str("k"), 40, &value, NULL),

@@ -1,5 +1,5 @@
-/* What is called from a callback, on the library's own thread: a call that
- * would block is refused, and a handle that is closed there is closed. */
+/* Calls from a callback, on the library's own thread: a call that would block
+ * is refused, and closing a handle works. */
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,7 +10,7 @@
 
 #include "support/fixture.h"
 
-/* Something that a callback does once, and whether it has. */
+/* Something that a callback does once, and whether it has done it. */
 struct deed {
     void (*_Atomic run)(void);
     atomic_bool is_done;
@@ -94,8 +94,8 @@ static void down(void)
     fixture_down(&fixture);
 }
 
-/* Let the next callback do it, and see that it has. cause has something called
- * back. */
+/* Make the next callback run it, and check that it has. cause triggers a
+ * callback. */
 static void do_in_callback(void (*run)(void), void (*cause)(void))
 {
     atomic_store(&deed.is_done, false);
@@ -143,8 +143,8 @@ static void expect_refused(enum shed_code code, const struct shed_error *err)
     ck_assert_ptr_nonnull(strstr(err->reason, "a thread of your own"));
 }
 
-/* Each call of the cache, of a key that Redis has and of one that it has not.
- */
+/* Every call of the cache, with a key that Redis has and one that it does not
+ * have. */
 static void read_and_write(void)
 {
     struct shed_item item = {.key = shed_str("old")};
@@ -226,8 +226,8 @@ START_TEST(a_call_that_blocks_is_refused_in_every_callback)
 }
 END_TEST
 
-/* Another client's thread must not wait either: it may be one of the quorum's.
- */
+/* The thread of another client must not wait either: it may belong to the
+ * quorum. */
 START_TEST(a_call_that_blocks_is_refused_on_every_client_s_thread)
 {
     struct peer peer;
@@ -246,10 +246,10 @@ END_TEST
 
 /* ------------------------------------------------------------ the closing */
 
-/* By the links of a directory of /proc, which has one for each thread beside
- * its own two. To read it would take a descriptor, perhaps with the number of
- * one that a thread has just closed, which ThreadSanitizer reports as a race.
- */
+/* Count by the link count of a directory of /proc, which has one link per
+ * thread besides its own two. Reading the directory would need a descriptor,
+ * possibly with the number of one that a thread has just closed, which
+ * ThreadSanitizer reports as a race. */
 static unsigned count_threads(void)
 {
     struct stat tasks;
@@ -264,8 +264,8 @@ static void *note_thread(void *id)
     return NULL;
 }
 
-/* How many threads there are without the library's. ThreadSanitizer begins one
- * of its own beside the first. */
+/* How many threads there are without those of the library. ThreadSanitizer
+ * starts one of its own. */
 static unsigned count_own_threads(void)
 {
     pthread_t thread;
@@ -312,7 +312,7 @@ static void close_all(void)
     close_cache_and_source();
 }
 
-/* No call is under way on what is closed, as it must be. The threads end with
+/* No call is under way on the closed handles, as required. The threads end with
  * the last handle. */
 START_TEST(handles_can_be_closed_in_a_callback)
 {
@@ -348,7 +348,7 @@ START_TEST(the_last_handle_can_be_closed_in_a_callback)
 }
 END_TEST
 
-/* The load that the cache, and the source, must wait for is this one. */
+/* Closing the cache and the source has to wait for this very load. */
 static void close_and_answer(void *user, void *thread, struct shed_load *load)
 {
     (void)user;

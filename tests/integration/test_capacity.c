@@ -39,8 +39,8 @@ static void load_statement(char *sql)
     sql[0] = '\0';
 }
 
-/* As the command-line client reads it: a statement ends where its last line
- * ends with the delimiter. */
+/* Load the file as the command-line client does: a statement ends at a line
+ * that ends with the delimiter. */
 static void load_capacity_sql(void)
 {
     char sql[FILE_BYTES] = "", line[LINE_BYTES], delimiter[8] = ";";
@@ -70,14 +70,15 @@ static void set_up(void)
         sessions[i] = join();
 }
 
-/* A query that still works would hold the database open. */
+/* A running query would keep the database open. */
 static void tear_down(void)
 {
     char sql[TEXT_BYTES];
 
     for (size_t i = 0; i < SESSIONS; i++) {
         snprintf(sql, sizeof(sql), "KILL %lu", mysql_thread_id(sessions[i]));
-        (void)mysql_query(site.admin, sql); /* a test may have done so */
+        (void)mysql_query(site.admin,
+                          sql); /* a test may have done so already */
         mysql_close(sessions[i]);
     }
     close_site(&site);
@@ -116,7 +117,7 @@ static void kill_session(const char *what, size_t session)
     run_sql(&site, "KILL %s %lu", what, mysql_thread_id(sessions[session]));
 }
 
-/* Wait until so many queries work. */
+/* Wait until this many queries work. */
 static void wait_working(unsigned long wanted)
 {
     char sql[TEXT_BYTES];
@@ -128,8 +129,8 @@ static void wait_working(unsigned long wanted)
     wait_sql(&site, wanted, sql);
 }
 
-/* Wait until so many queries wait for a slot. InnoDB shows a new state only to
- * those who have not looked for 100 ms. */
+/* Wait until this many queries wait for a slot. InnoDB shows a new state only
+ * if nobody has looked for 100 ms. */
 static void wait_queued(unsigned long wanted)
 {
     enum { LOOK_US = 150000 };
@@ -205,8 +206,8 @@ START_TEST(a_killed_query_gives_its_slot_back)
     ck_assert_uint_eq(end_work(0), 0);
     wait_queued(0);
     WAIT_FOR(is_working(1));
-    /* nobody waits now: the next one finds the slot although the sessions of
-     * the killed queries may live on */
+    /* nobody waits now: the next query gets the slot although the sessions of
+     * the killed queries may still exist */
     kill_session(kills[_i], 1);
     ck_assert_uint_eq(end_work(1), 0);
     begin_work(2, "a");
@@ -287,7 +288,7 @@ static unsigned long count_selects(void)
     return number;
 }
 
-/* The load test counts its queries by it. */
+/* The load test relies on this to count its queries. */
 START_TEST(a_query_counts_as_two_selects)
 {
     unsigned long before;

@@ -1,12 +1,13 @@
 /* A call that ends at its deadline says what it waited for. Each case is set up
- * so that the wait cannot end; the calls before that may wait for less. */
+ * so that the wait cannot end; earlier calls may still wait for something
+ * else. */
 #include <string.h>
 
 #include "support/fixture.h"
 
 static struct fixture fixture;
 
-/* Whether a get that has no time ends with such a reason. */
+/* Whether a get with little time ends with such a reason. */
 static bool waits_for(struct shed_cache *cache, const char *key,
                       const char *what)
 {
@@ -19,8 +20,8 @@ static bool waits_for(struct shed_cache *cache, const char *key,
     return strstr(err.reason, what) != NULL;
 }
 
-/* The same for several. They ask Redis first, which can take all the time, so
- * each call has more than the one before. */
+/* The same for several keys. They ask Redis first, which can take all the time,
+ * so each call gets more time than the one before. */
 static bool many_wait_for(struct shed_cache *cache, const char *key,
                           const char *what)
 {
@@ -80,7 +81,7 @@ START_TEST(the_reason_is_the_queue_of_the_source)
 }
 END_TEST
 
-/* The lease is looked at again and again; that is not what is waited for. */
+/* The lease is polled, but that is not what the call waits for. */
 START_TEST(the_reason_is_a_load_of_another_process)
 {
     enum { CALLS = 200 };
@@ -112,7 +113,7 @@ START_TEST(the_reason_is_redis_when_it_is_silent)
 }
 END_TEST
 
-/* The load is done, and cannot be published. */
+/* The load is done but cannot be published. */
 START_TEST(the_reason_is_redis_after_a_load)
 {
     struct getter getter = {0};

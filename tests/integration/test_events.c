@@ -1,5 +1,5 @@
-/* Events: each kind is told when the thing itself happens, with the name, the
- * key and the reason; on one thread, and not more often than was promised. */
+/* Events: each kind is reported when it happens, with the name, the key and the
+ * reason, on one thread, and not more often than promised. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static struct {
     /* under mu */
     size_t count;
     struct seen event[EVENTS_MAX];
-    bool is_called; /* at this moment */
+    bool is_called; /* a hook is running */
     pthread_t thread;
     size_t lines;
     enum shed_log_level level[EVENTS_MAX];
@@ -88,7 +88,7 @@ static void on_log(void *user, enum shed_log_level level, const char *text)
     pthread_mutex_unlock(&told.mu);
 }
 
-/* The i-th event of a kind; NULL: there is none. Events are only added. */
+/* The i-th event of a kind; NULL: none. Events are never removed. */
 static const struct seen *find(enum shed_event_kind kind, size_t i)
 {
     const struct seen *found = NULL;
@@ -101,7 +101,7 @@ static const struct seen *find(enum shed_event_kind kind, size_t i)
     return found;
 }
 
-/* The i-th event of a kind, as soon as it was told. */
+/* Wait for the i-th event of a kind. */
 static const struct seen *await(enum shed_event_kind kind, size_t i)
 {
     WAIT_FOR(find(kind, i) != NULL);
@@ -119,7 +119,7 @@ static void expect_entry(const struct seen *seen, const char *key,
     ck_assert_uint_eq(seen->about, seen->kind);
 }
 
-/* A line of the log that has these words, and its level. */
+/* Whether the log has a line with these words and this level. */
 static bool has_line(const char *words, enum shed_log_level level)
 {
     bool has = false;
@@ -131,7 +131,7 @@ static bool has_line(const char *words, enum shed_log_level level)
     return has;
 }
 
-/* How many of a kind were told, or told to have been left out. */
+/* How many of a kind were reported, or reported as left out. */
 static uint64_t accounted_for(enum shed_event_kind kind, uint64_t *singly)
 {
     uint64_t sum = 0;
@@ -166,7 +166,7 @@ static void up(void)
     (void)await(SHED_EVENT_CONNECTED, 0);
 }
 
-/* With a load of 42 under way, until the table is released. */
+/* Set up with a load of 42 under way, until the table is released. */
 static void up_loading(struct getter *getter)
 {
     up();
@@ -200,7 +200,7 @@ START_TEST(connects_and_disconnects_are_told_with_their_reason)
     WAIT_FOR(has_line("refused by Redis", SHED_LOG_ERROR));
     ck_assert(has_line("connected to Redis", SHED_LOG_INFO));
     ck_assert(has_line("without Redis", SHED_LOG_WARNING));
-    /* it may have been lost before it was refused */
+    /* the connection may have been lost before it was refused */
     for (size_t i = 1; seen->outcome != SHED_EDENIED; i++)
         seen = await(SHED_EVENT_DISCONNECTED, i);
     fixture_close(&fixture);
@@ -239,7 +239,7 @@ START_TEST(a_failed_load_is_told_with_the_reason_of_the_source)
 }
 END_TEST
 
-/* More than may be told in a second. */
+/* More than may be reported in a second. */
 enum { FAILING = 3 * SHED_EVENTS_PER_SECOND };
 
 static void *get_failing(void *unused)
@@ -257,8 +257,8 @@ static void *get_failing(void *unused)
     return NULL;
 }
 
-/* Keys that fail in a few loads: the first one that there is, and then all that
- * have queued up behind it. */
+/* Keys that fail in a few loads: the first key alone, and then all that have
+ * queued up behind it. */
 static void fail_many(void)
 {
     pthread_t thread;
@@ -465,7 +465,7 @@ static void expect_lock(const struct seen *seen, enum shed_code outcome)
     ck_assert_int_eq(seen->outcome, outcome);
 }
 
-/* Longer than any test; shorter than its process may live on. */
+/* Longer than any test. */
 #define LEASE_MS ((uint64_t)600000)
 
 START_TEST(a_hold_is_told_from_its_begin_to_its_release)
@@ -609,7 +609,7 @@ START_TEST(a_storm_is_told_as_a_few_and_a_number)
     ck_assert_uint_eq(seen->about, SHED_EVENT_INVALIDATED);
     ck_assert_uint_gt(seen->count, 1);
     ck_assert_uint_gt(strlen(seen->reason), 0);
-    ck_assert_uint_eq(told.lines, 1); /* an invalidation is no line, nor many */
+    ck_assert_uint_eq(told.lines, 1); /* invalidations get no line */
     fixture_down(&fixture);
 }
 END_TEST
@@ -646,8 +646,7 @@ START_TEST(failures_are_told_though_successes_are_many)
 }
 END_TEST
 
-/* -------------------------------------------------------- what a hook may do
- */
+/* ------------------------------------------------------- what a hook may do */
 
 static void on_event_that_asks(void *user, const struct shed_event *event)
 {

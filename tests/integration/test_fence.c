@@ -162,7 +162,7 @@ START_TEST(outside_of_a_transaction_it_refuses)
 }
 END_TEST
 
-/* A snapshot that was opened before a newer token came does not hide it. */
+/* A snapshot from before a newer token does not hide that token. */
 START_TEST(an_old_snapshot_does_not_help)
 {
     MYSQL *old = join(levels[1]), *new = join(levels[1]);
@@ -196,7 +196,8 @@ static void *transact_beside(void *arg)
     return NULL;
 }
 
-/* It has begun, and executes the statement in which it has to wait. */
+/* Begin a call, and wait until it executes the statement in which it has to
+ * wait. */
 static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
 {
     char sql[TEXT_BYTES];
@@ -210,8 +211,8 @@ static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
     wait_sql(&site, 1, sql);
 }
 
-/* A holder that was accepted and has not committed yet is waited for: by newer
- * holders, which are then accepted, and by older ones, which are not. */
+/* Others wait for a holder that was accepted and has not committed yet: newer
+ * ones, which are then accepted, and older ones, which are not. */
 START_TEST(who_is_accepted_is_waited_for)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
@@ -277,8 +278,7 @@ START_TEST(without_its_table_it_says_what_makes_it)
 }
 END_TEST
 
-/* ------------------------------------------------------ many beside each other
- */
+/* --------------------------------------------------- many beside each other */
 
 enum { WRITERS = 6, WRITES = 60, NUMBERS = 400 };
 
@@ -311,7 +311,8 @@ static void *write_at_random(void *arg)
 
     mysql_thread_init();
     for (unsigned i = 0; i < WRITES; i++) {
-        /* tokens that mostly grow, as those of holders do, and come late */
+        /* tokens that mostly grow, as those of holders do, but some come
+         * late */
         uint64_t number =
             1 + i * (NUMBERS / WRITES) + shed_random_jitter() % (NUMBERS / 4);
         enum shed_code code = write_guarded(w->mysql, number);

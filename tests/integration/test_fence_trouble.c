@@ -1,6 +1,6 @@
-/* The fencing guard if something is wrong with the connection, the transaction,
- * or the table. Needs SHED_TEST_MYSQL; FENCE_SQL is the path of sql/fence.sql.
- */
+/* The fencing guard when something is wrong with the connection, the
+ * transaction, or the table. Needs SHED_TEST_MYSQL; FENCE_SQL is the path of
+ * sql/fence.sql. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const char *const levels[LEVELS] = {"READ COMMITTED", "REPEATABLE READ"};
 
 static struct site site;
 
-/* The table as the file makes it. */
+/* Create the table from the file. */
 static void load_fence_sql(void)
 {
     enum { FILE_BYTES = 4096 };
@@ -127,8 +127,8 @@ static void assert_refused(MYSQL *mysql, uint64_t number, enum shed_code code,
     ck_assert_msg(strstr(err.reason, words) != NULL, "%s", err.reason);
 }
 
-/* A guard that waits in a thread of its own, which has the connection until it
- * was joined. */
+/* A guard that waits in a thread of its own, which uses the connection until it
+ * is joined. */
 struct waiter {
     pthread_t thread;
     MYSQL *mysql;
@@ -157,7 +157,7 @@ static void pause_look(void)
     (void)nanosleep(&pause, NULL);
 }
 
-/* Returns when it waits for a lock in the server. */
+/* Begin, and return when it waits for a lock in the server. */
 static void begin_wait(struct waiter *w)
 {
     uint64_t deadline_ms = test_deadline_ms();
@@ -179,8 +179,8 @@ static void end_wait(struct waiter *w)
 
 /* --------------------------------------------------------------- conflicts */
 
-/* Run two transactions that each have a resource which the other wants. Returns
- * the one that the server has ended; the other is rolled back. */
+/* Run two transactions, each of which has a resource that the other wants.
+ * Returns the one that the server has ended; the other is rolled back. */
 static MYSQL *deadlock(MYSQL *first, MYSQL *second, struct shed_error *err)
 {
     struct waiter w = {.mysql = first, .resource = "b", .number = 6};
@@ -221,8 +221,8 @@ START_TEST(a_deadlock_wants_the_whole_transaction_again)
 }
 END_TEST
 
-/* The server has rolled it back; each further write would be committed at once,
- * on its own. */
+/* The server has rolled it back; every further write would be committed at
+ * once. */
 START_TEST(after_a_deadlock_there_is_no_transaction)
 {
     MYSQL *first = join(levels[0]), *second = join(levels[0]), *loser;
@@ -236,7 +236,7 @@ START_TEST(after_a_deadlock_there_is_no_transaction)
 }
 END_TEST
 
-/* The snapshot does not hide what was written since. */
+/* The snapshot does not hide later writes. */
 START_TEST(an_old_snapshot_is_told_the_newest)
 {
     MYSQL *old = join(levels[1]), *young = join(levels[1]);
@@ -258,7 +258,7 @@ START_TEST(an_old_snapshot_is_told_the_newest)
 }
 END_TEST
 
-/* MariaDB can refuse to lock what is newer than the snapshot. */
+/* MariaDB can refuse to lock a row that is newer than the snapshot. */
 START_TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
 {
     MYSQL *old = join(levels[1]), *young = join(levels[1]);
@@ -280,8 +280,8 @@ START_TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
 }
 END_TEST
 
-/* The guard comes first in its transaction: what is read after it, even without
- * a lock, includes everything that was written under older tokens. */
+/* The guard comes first in its transaction: later reads, even without a lock,
+ * include everything that was written under older tokens. */
 START_TEST(who_waited_reads_what_was_written_before)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
@@ -373,7 +373,7 @@ START_TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
     ck_assert_int_eq(id, 2);
     ck_assert_int_eq(mysql_stmt_fetch(stmt), MYSQL_NO_DATA);
     ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
-    /* and it lives on */
+    /* and it still works */
     ck_assert_int_eq(mysql_stmt_execute(stmt), 0);
     ck_assert_int_eq(mysql_stmt_close(stmt), 0);
     mysql_close(mysql);
@@ -394,7 +394,7 @@ START_TEST(no_statement_is_left_behind)
     ck_assert_int_eq(transact(mysql, 4), SHED_ELOST);
     run_sql(&site, "DROP TABLE snowshed_fence");
     ck_assert_int_eq(transact(mysql, 6), SHED_ESOURCE);
-    /* the statement that failed left nothing to close */
+    /* the failed statement left nothing to close */
     ck_assert_uint_eq(ask(mysql, sql), 1);
     mysql_close(mysql);
 }

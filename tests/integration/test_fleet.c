@@ -1,5 +1,5 @@
 /* Several processes on one Redis: one load per expiry for all of them, and what
- * becomes of a load whose process dies or stands still. */
+ * happens to a load whose process dies or is stopped. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,22 +12,22 @@
 
 #define WORKERS_MAX 6
 
-/* One worker: gets "k" when it is told to, over and over. */
+/* One worker, which gets "k" whenever it is told to. */
 struct worker {
     pid_t pid;
-    atomic_uint round;   /* to be made */
-    atomic_uint done;    /* made */
+    atomic_uint round;   /* the round to run */
+    atomic_uint done;    /* the last round that ended */
     atomic_int code;     /* of the last round */
     atomic_uint version; /* of the row that it got */
     atomic_int origin;
     atomic_uint_least64_t done_ms;
-    atomic_bool is_ready; /* connected, with pushes where they are wanted */
+    atomic_bool is_ready; /* connected, with pushes if they are wanted */
     atomic_uint is_loading;
-    atomic_bool may_answer; /* its loads may */
+    atomic_bool may_answer; /* its loads may answer */
     atomic_uint_least64_t superseded, invalidated;
 };
 
-/* In memory that all processes share: the table, too. */
+/* In memory that all processes share, including the table. */
 struct fleet {
     atomic_uint version;
     atomic_uint loads;
@@ -124,7 +124,7 @@ static void start_workers(size_t count)
         ck_assert_int_ge(pid, 0);
         if (pid == 0)
             work(w);
-        w->pid = pid; /* not in the child: the memory is shared */
+        w->pid = pid; /* not in the child, because the memory is shared */
     }
     for (size_t i = 0; i < count; i++)
         WAIT_FOR(atomic_load(&fleet->workers[i].is_ready));
@@ -174,7 +174,7 @@ static void check_worker(size_t i, unsigned version)
     ck_assert_uint_eq(atomic_load(&fleet->workers[i].version), version);
 }
 
-/* The first worker is at its load, and all others wait for it. */
+/* Make the first worker load, and all others wait for it. */
 static void start_load_and_waiters(size_t count)
 {
     go(0);
@@ -212,15 +212,15 @@ START_TEST(one_load_per_expiry_for_all_processes)
             check_worker(i, round);
         ck_assert_uint_eq(atomic_load(&fleet->loads), round);
         atomic_store(&fleet->version, round + 1);
-        /* what an expiry leaves behind */
+        /* as after an expiry */
         ck_assert_int_eq(server_int(&server, "DEL t:{k}"), 1);
     }
     stop_fleet();
 }
 END_TEST
 
-/* The record's lease lasts a minute more; that its holder is gone shows in
- * the subscribers of its channel. */
+/* The lease of the record lasts for another minute; that the holder is gone is
+ * known from its channel, which has no subscriber. */
 START_TEST(a_killed_leader_is_replaced_long_before_its_lease_ends)
 {
     enum { COUNT = 4, LEASE_MS = 60000, TAKEOVER_MAX_MS = 20000 };
@@ -244,8 +244,8 @@ START_TEST(a_killed_leader_is_replaced_long_before_its_lease_ends)
 }
 END_TEST
 
-/* One that asks before its connections stand takes no lease that would say
- * nothing of its channel. */
+/* A process that asks before its connections exist takes no lease that would
+ * not name its channel. */
 START_TEST(who_dies_in_the_first_load_of_its_life_is_replaced_too)
 {
     enum { LEASE_MS = 60000 };
@@ -280,7 +280,7 @@ START_TEST(a_leader_that_stands_still_is_replaced_once_and_harms_nobody_later)
     atomic_store(&fleet->version, 2);
     let_answer(0);
     signal_leader(SIGCONT);
-    check_worker(0, 1); /* what its successor has published */
+    check_worker(0, 1); /* the row that its successor has published */
     ck_assert_uint_eq(atomic_load(&fleet->workers[0].superseded), 1);
     ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
     stop_fleet();
@@ -301,7 +301,7 @@ START_TEST(what_a_leader_loaded_before_a_del_is_never_published_however_late)
     ck_assert_int_eq(server_int(&server, "DEL t:{k}"), 1);
     let_answer(0);
     signal_leader(SIGCONT);
-    check_worker(0, 1); /* it asked before the DEL */
+    check_worker(0, 1); /* it had asked before the DEL */
     ck_assert_int_eq(atomic_load(&fleet->workers[0].origin),
                      SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(atomic_load(&fleet->workers[0].invalidated), 1);

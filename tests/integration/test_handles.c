@@ -1,6 +1,6 @@
-/* Handles may be closed in any order: what still needs another keeps it alive,
- * works until it is closed itself, and leaves nothing behind. A sanitizer sees
- * what is used too late or never freed. Needs SHED_TEST_REDIS. */
+/* Handles may be closed in any order: a handle keeps those that it needs alive,
+ * works until it is closed itself, and leaves nothing behind. A sanitizer
+ * detects what is used too late or never freed. Needs SHED_TEST_REDIS. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -154,8 +154,8 @@ START_TEST(a_lock_is_held_until_its_own_handle_is_closed)
 }
 END_TEST
 
-/* Both would answer from flights of their own, and invalidations of the one
- * would not reach the other's. */
+/* Each would have its own flights, and invalidations by one would not reach
+ * those of the other. */
 START_TEST(a_client_has_one_cache_of_a_name)
 {
     struct shed_cache *second = NULL;

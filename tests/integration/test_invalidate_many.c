@@ -1,5 +1,5 @@
-/* shed_invalidate_many: what shed_invalidate promises, for each of many keys,
- * in one round trip. */
+/* shed_invalidate_many: the promises of shed_invalidate, for many keys in one
+ * round trip. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -148,7 +148,7 @@ START_TEST(loads_under_way_are_ended_for_each_key)
     table_update(&fixture.table);
     invalidate_many(keys, 2);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{a} t:{b}"), 0);
-    /* who comes now does not join the flights from before */
+    /* a new caller does not join the earlier flights */
     getter_start(&after[0], fixture.cache, "a");
     getter_start(&after[1], fixture.cache, "b");
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{a} t:{b}") == 2);

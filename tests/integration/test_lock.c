@@ -1,5 +1,5 @@
-/* What one lock does, on a real server: exclusion, waiting, entering again, the
- * lease and its renewal, tokens, what other clients of the algorithms see. */
+/* One lock on a real server: exclusion, waiting, re-entry, the lease and its
+ * renewal, tokens, and what other clients of the algorithms see. */
 #include <string.h>
 
 #include <snowshed/stats.h>
@@ -26,7 +26,7 @@ static void tear_down(void)
     server_stop(&server);
 }
 
-enum { LEASED = 1 /* the first of the singles that has a lease */ };
+enum { LEASED = 1 /* the first of the singles with a lease */ };
 
 static struct shed_lock_options short_lease(enum shed_lock_algorithm algorithm)
 {
@@ -36,9 +36,9 @@ static struct shed_lock_options short_lease(enum shed_lock_algorithm algorithm)
     return o;
 }
 
-/* Where a lease must not end early: on a busy machine a process can stop for
- * longer than a short one. So what fails is repeated with longer leases; what a
- * defect ends, it ends with any. */
+/* For tests in which a lease must not end early. On a busy machine a process
+ * can stop for longer than a short lease, so a failure is repeated with longer
+ * leases; a defect ends a lease of any length. */
 static void expect_with_a_lease(bool (*succeeds)(struct shed_lock_options *o),
                                 enum shed_lock_algorithm algorithm)
 {
@@ -51,8 +51,8 @@ static void expect_with_a_lease(bool (*succeeds)(struct shed_lock_options *o),
     }
 }
 
-/* How many threads of this process wait in Redis's eyes can not be seen, but
- * that they have asked can: a key that is tracked is in INFO. */
+/* How many threads of this process wait is not visible in Redis, but that they
+ * have asked is: INFO counts tracked keys. */
 static bool is_tracked(void)
 {
     char count[32];
@@ -86,7 +86,7 @@ START_TEST(what_one_holds_is_refused_to_another)
 }
 END_TEST
 
-/* With 30 s of lease, and polls that take half a second: it is the push. */
+/* The lease is 30 s, and polls take half a second, so it is the push. */
 START_TEST(release_lets_a_waiter_in)
 {
     struct shed_lock_options o = options_of(singles[_i]);
@@ -136,7 +136,7 @@ END_TEST
 struct counted {
     struct shed_lock *lock;
     unsigned rounds;
-    unsigned *inside, *most, *entries; /* guarded by the lock alone */
+    unsigned *inside, *most, *entries; /* guarded only by the lock */
 };
 
 static void *count_entries(void *arg)
@@ -227,9 +227,10 @@ static void *take_again_and_again(void *arg)
     return NULL;
 }
 
-/* By another client, and by another handle of the same. How often he takes it
- * meanwhile is a few times; without a turn's end, hundreds, at every time, and
- * not only when the one who waits was not let run. */
+/* By another client, and by another handle of the same client. Until then the
+ * first takes it a few times; if its cohort never ended it would take it
+ * hundreds of times, in every run, not only when the waiter was not
+ * scheduled. */
 START_TEST(who_takes_it_again_and_again_lets_others_in)
 {
     enum { TIMES = 60, ROUNDS_MAX = 100, SLOW_MAX = TIMES / 4 };
@@ -370,7 +371,7 @@ static void refuse(void *user, struct shed_lock *lock, enum shed_code code,
     ck_assert_int_eq(code, SHED_ECLOSED);
 }
 
-/* Redis grants it when the handle is being closed already. */
+/* Redis grants the lock when the handle is already being closed. */
 START_TEST(what_is_granted_while_it_is_closed_is_released)
 {
     struct shed_lock_options o = options_of(singles[_i]);
@@ -382,11 +383,11 @@ START_TEST(what_is_granted_while_it_is_closed_is_released)
     release(lock);
     server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
     acquire_async(lock, PLENTY_MS, &out);
-    WAIT_FOR(server_clients(&server, "flags=b") == 1); /* it is under way */
+    WAIT_FOR(server_clients(&server, "flags=b") == 1); /* now it is under way */
     ck_assert_int_eq(pthread_create(&closer, NULL, close_lock, lock), 0);
     WAIT_FOR(shed_lock_acquire_async(lock, PLENTY_MS, refuse, NULL, NULL) ==
              SHED_ECLOSED);
-    /* another lock's end follows on the same thread */
+    /* closing another lock on the same thread comes after it */
     shed_lock_close(open_lock(client, &o));
     server_do(&server, "CLIENT UNPAUSE");
     ck_assert_int_eq(pthread_join(closer, NULL), 0);
@@ -397,7 +398,8 @@ START_TEST(what_is_granted_while_it_is_closed_is_released)
 }
 END_TEST
 
-/* For three leases; a waiter of another process does not get it meanwhile. */
+/* Whether the lock is renewed for three leases, and a waiter of another process
+ * does not get it meanwhile. */
 static bool is_renewed(struct shed_lock_options *o)
 {
     struct shed_lock *b = open_lock(other, o), *a;
@@ -423,7 +425,7 @@ static bool is_renewed(struct shed_lock_options *o)
     ck_assert_int_eq(w.code, SHED_OK);
     shed_lock_close(a);
     shed_lock_close(b);
-    /* none if the release told of it first */
+    /* none if the release reported it first */
     ck_assert_uint_le(atomic_load(&losses), is_mine ? 0 : 1);
     o->on_lost = NULL;
     return is_mine;
@@ -440,8 +442,8 @@ static bool is_free(void)
     return server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) == 0;
 }
 
-/* Of the released lock nothing may come back, though renewals are under way at
- * every moment. What was lost before its release, where all is slow, says
+/* A released lock must never reappear, although renewals are under way at every
+ * moment. A lock that was lost before its release, on a slow machine, proves
  * nothing. */
 START_TEST(a_renewal_does_not_outlive_the_release)
 {
@@ -481,7 +483,7 @@ static void stay(void *user, struct shed_lock *lock, enum shed_code code,
         usleep(1000);
 }
 
-/* The library's own thread, which sees the end of a lease, comes later. */
+/* The library's own thread, which notices the end of a lease, is late. */
 START_TEST(an_extension_that_comes_too_late_tells_of_the_loss)
 {
     struct shed_lock_options o = short_lease(SHED_LOCK_LEASE);
@@ -524,7 +526,7 @@ START_TEST(without_a_watchdog_the_lease_ends)
     b = open_lock(other, &forever);
     acquire(a, PLENTY_MS);
     ck_assert_uint_lt(shed_lock_remaining_ms(a), SHORT_LEASE_MS);
-    acquire(b, PLENTY_MS); /* when the lease is over */
+    acquire(b, PLENTY_MS); /* gets it when the lease is over */
     ck_assert_int_eq(shed_lock_is_mine(a), 0);
     ck_assert_uint_eq(shed_lock_remaining_ms(a), 0);
     ck_assert_int_eq(shed_lock_extend(a, 0, &err), SHED_ELOST);
@@ -537,7 +539,7 @@ START_TEST(without_a_watchdog_the_lease_ends)
 }
 END_TEST
 
-/* Without a watchdog and on_lost nobody looks when the lease ends. */
+/* Without a watchdog and on_lost nobody watches the end of the lease. */
 START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
 {
     struct shed_lock_options o = options_of(singles[_i]);
@@ -558,7 +560,7 @@ START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
 }
 END_TEST
 
-/* The lease counts from before it was asked for. */
+/* The lease counts from before the command was sent. */
 static bool is_had_after_a_pause(struct shed_lock_options *o)
 {
     struct shed_lock *lock = open_lock(client, o);
@@ -660,8 +662,8 @@ START_TEST(a_thread_that_ends_takes_its_renewals_along)
 }
 END_TEST
 
-/* His lock is not renewed any more; a session that changes does not make it
- * stand for ever. */
+/* The lock of an ended thread is no longer renewed; a new session must not make
+ * it last for ever. */
 START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
 {
     struct shed_lock_options o = options_of(singles[_i]);
@@ -673,7 +675,7 @@ START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
     server_do(&server, "CLIENT KILL TYPE pubsub");
     WAIT_FOR(server_clients(&server, "sub=2") == 2);
     expect_acquire(lock, 100, SHED_ETIMEDOUT);
-    if (singles[_i] != SHED_LOCK_TIMESTAMP) /* its end is in what it says */
+    if (singles[_i] != SHED_LOCK_TIMESTAMP) /* its end is in its value */
         server_check_ttls(&server);
     shed_lock_close(lock);
 }
@@ -734,7 +736,7 @@ START_TEST(advance_lifts_the_numbers)
         ck_assert_uint_eq(fence_of(lock), end + i);
         release(lock);
     }
-    /* so far ahead of the clock it is kept until that comes */
+    /* this far ahead of the clock, it is kept until the clock gets there */
     ck_assert_int_gt(server_int(&server, "PTTL %s:f", LEASE_KEY),
                      10000LL * DAY_MS);
     ck_assert_int_eq(shed_lock_advance(lock, end, NULL), SHED_EINVAL);
@@ -805,9 +807,9 @@ static void *take_turns(void *arg)
     return NULL;
 }
 
-/* Who comes again asks at once, to stand in the queue: that must not cost the
- * first of it the push by which he hears that it is his turn. If it does, each
- * turn takes as long as he sleeps. */
+/* A thread that comes again asks at once, to join the queue. That must not cost
+ * the first in the queue the push that announces its turn; otherwise each turn
+ * would take as long as a poll. */
 START_TEST(a_fair_lock_wastes_no_time_between_threads)
 {
     enum { THREADS = 4, TURNS = 500 };
@@ -830,7 +832,7 @@ START_TEST(a_fair_lock_wastes_no_time_between_threads)
 }
 END_TEST
 
-/* One who does not wait, again and again, until he is told to stop. */
+/* A thread that tries without waiting, repeatedly, until it is told to stop. */
 struct trier {
     struct shed_lock *lock;
     pthread_t thread;
@@ -851,7 +853,7 @@ static void *try_again_and_again(void *arg)
     return NULL;
 }
 
-/* By the waiter's own handle, which asks for all of them. */
+/* On the waiter's own handle, which asks on behalf of all. */
 START_TEST(a_waiter_comes_before_those_who_try)
 {
     enum { TRIERS = 4, TURNS = 5, SLACK = 10 };
@@ -910,8 +912,8 @@ START_TEST(who_gives_up_leaves_the_queue)
 }
 END_TEST
 
-/* They wait, and all of them are in the queue before the first gives up: where
- * all is slow, that takes more than one try. */
+/* All of them are in the queue before the first gives up; on a slow machine
+ * that takes more than one attempt. */
 static void queue_together(struct shed_lock *lock, uint64_t wait_ms,
                            struct outcome *outcomes, unsigned count)
 {
@@ -929,7 +931,7 @@ static void queue_together(struct shed_lock *lock, uint64_t wait_ms,
     }
 }
 
-/* Whether they give up or the handle is closed. */
+/* 0: they give up; 1: the handle is closed. */
 START_TEST(many_who_end_together_leave_the_queue)
 {
     enum { WAITERS = 5, WAIT_MS = 100 };
@@ -956,8 +958,8 @@ START_TEST(many_who_end_together_leave_the_queue)
 }
 END_TEST
 
-/* One who stands in the queue and does not come holds the others up for a
- * moment only. */
+/* A waiter that is in the queue and does not come delays the others only for a
+ * moment. */
 START_TEST(who_does_not_take_his_turn_loses_it)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -974,8 +976,7 @@ START_TEST(who_does_not_take_his_turn_loses_it)
 }
 END_TEST
 
-/* -------------------------------------- other clients of the same algorithms
- */
+/* ------------------------------------- other clients of the same algorithms */
 
 START_TEST(setnx_is_shared_with_plain_commands)
 {
@@ -1009,16 +1010,16 @@ START_TEST(expire_is_shared_with_plain_commands)
     ck_assert_int_ge(ttl, 1);
     ck_assert_int_le(ttl, 30);
     release(lock);
-    /* another client's, whose lease ends by itself */
+    /* another client's lock, whose lease ends by itself */
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
     ck_assert_int_eq(server_int(&server, "EXPIRE %s 1000", LOCK_NAME), 1);
     expect_acquire(lock, 0, SHED_ETIMEDOUT);
     ck_assert_int_eq(server_int(&server, "EXPIRE %s 1", LOCK_NAME), 1);
     acquire(lock, PLENTY_MS);
     release(lock);
-    /* one that died between the two commands */
+    /* a client that died between the two commands */
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
-    expect_acquire(lock, 0, SHED_ETIMEDOUT); /* he may be on his way */
+    expect_acquire(lock, 0, SHED_ETIMEDOUT); /* it may still be alive */
     acquire(lock, PLENTY_MS);
     ck_assert_int_ge(server_int(&server, "TTL %s", LOCK_NAME), 1);
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
@@ -1052,7 +1053,7 @@ START_TEST(timestamp_is_shared_with_plain_commands)
     ck_assert_int_le(stamp, (wall_ms() + LEASE_MS) / unit + 1);
     release(lock);
     ck_assert_int_eq(server_int(&server, "EXISTS %s", LOCK_NAME), 0);
-    /* another client's that stands, and one that has ended */
+    /* another client's valid lock, and one that has ended */
     server_do(&server, "SET %s %lld", LOCK_NAME, wall_ms() / unit + 1000000);
     expect_acquire(lock, 0, SHED_ETIMEDOUT);
     server_do(&server, "SET %s %lld", LOCK_NAME, wall_ms() / unit - 2);
@@ -1071,7 +1072,7 @@ START_TEST(a_key_that_is_no_lock_is_named_as_such)
 
     server_do(&server, "RPUSH %s x",
               singles[_i] == SHED_LOCK_LEASE ? LEASE_KEY : LOCK_NAME);
-    if (singles[_i] == SHED_LOCK_EXPIRE) /* sees that it never expires */
+    if (singles[_i] == SHED_LOCK_EXPIRE) /* EXPIRE sees that it never expires */
         server_do(&server, "PEXPIRE %s 100000", LOCK_NAME);
     expect_acquire(lock, 0,
                    singles[_i] == SHED_LOCK_EXPIRE ? SHED_ETIMEDOUT
@@ -1097,11 +1098,11 @@ START_TEST(what_becomes_of_it_is_counted)
     struct shed_lock_stats stats;
     struct outcome late = {0};
 
-    o.lease_ms = 6000; /* longer than a process stops */
+    o.lease_ms = 6000; /* longer than a process can stop */
     first = open_lock(client, &o);
     second = open_lock(other, &o);
     acquire(first, 0);
-    acquire(first, 0); /* no hold of its own */
+    acquire(first, 0); /* not a hold of its own */
     expect_acquire(second, 0, SHED_ETIMEDOUT);
     acquire_async(second, 0, &late);
     WAIT_FOR(atomic_load(&late.calls) == 1);
@@ -1175,7 +1176,7 @@ START_TEST(locks_are_told_as_prometheus_text)
 }
 END_TEST
 
-/* Who is told that he does not have it has not. */
+/* A caller that is told that it does not have the lock does not have it. */
 START_TEST(a_counter_that_is_none_leaves_no_lock)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -1188,7 +1189,7 @@ START_TEST(a_counter_that_is_none_leaves_no_lock)
 }
 END_TEST
 
-/* Who asks anew when he is told that it is closed is refused. */
+/* A callback that asks again, when told that the lock is closed, is refused. */
 static void note_end(void *user, struct shed_lock *lock, enum shed_code code,
                      const struct shed_error *reason)
 {
@@ -1219,7 +1220,7 @@ START_TEST(a_lock_that_is_being_closed_takes_nothing_in)
 }
 END_TEST
 
-/* A program error is not told as a loss. */
+/* A mistake of the program is not reported as a loss. */
 START_TEST(why_a_release_is_refused_is_told)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);

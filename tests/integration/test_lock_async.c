@@ -58,7 +58,7 @@ START_TEST(who_is_cancelled_hears_it_at_once)
 }
 END_TEST
 
-/* Redis has been asked, and grants the lock after the cancel. */
+/* Redis was asked before the cancel, and grants the lock after it. */
 START_TEST(what_is_granted_to_a_cancelled_one_is_given_back)
 {
     struct shed_lock_options o = options_of(singles[_i]);
@@ -69,13 +69,13 @@ START_TEST(what_is_granted_to_a_cancelled_one_is_given_back)
     release(lock);
     server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
     acquire_async(lock, PLENTY_MS, &out);
-    WAIT_FOR(server_clients(&server, "flags=b") == 1); /* it is under way */
+    WAIT_FOR(server_clients(&server, "flags=b") == 1); /* now it is under way */
     ck_assert_uint_eq(shed_lock_cancel(lock, &out), 1);
     ck_assert_uint_eq(atomic_load(&out.calls), 0);
     server_do(&server, "CLIENT UNPAUSE");
     expect_outcome(&out, SHED_ETIMEDOUT);
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
-    /* TIMESTAMP's cannot be told from another's */
+    /* TIMESTAMP cannot tell its lock from another's */
     ck_assert_int_eq(is_in_redis(), singles[_i] == SHED_LOCK_TIMESTAMP);
     shed_lock_close(lock);
 }
@@ -105,8 +105,8 @@ START_TEST(only_asynchronous_acquires_of_that_user_are_cancelled)
 }
 END_TEST
 
-/* A cancel and a release race; whichever comes first, done is called once, and
- * not with SHED_OK after a cancel that has found it. */
+/* A cancel and a release race. Whichever comes first, done is called exactly
+ * once, and not with SHED_OK if the cancel has found the acquire. */
 START_TEST(a_cancel_that_races_with_a_release_ends_it_once)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -143,7 +143,7 @@ START_TEST(an_asynchronous_release_lets_the_next_in)
     struct outcome out = {0};
 
     for (unsigned i = 0; i < MANY; i++) {
-        acquire(lock, 0); /* not before the release, though it tries once */
+        acquire(lock, 0); /* after the release, although it tries only once */
         out = (struct outcome){0};
         release_async(lock, &out);
         ck_assert_int_eq(shed_lock_is_mine(lock), 0);
@@ -177,7 +177,7 @@ START_TEST(it_is_released_as_often_as_it_was_entered)
 }
 END_TEST
 
-/* SETNX and EXPIRE remove whatever is there; SETNX finds nothing. */
+/* SETNX and EXPIRE remove whatever the key holds; here it holds nothing. */
 START_TEST(a_release_of_what_is_gone_says_so)
 {
     struct shed_lock_options o = options_of(singles[_i]);
@@ -188,7 +188,7 @@ START_TEST(a_release_of_what_is_gone_says_so)
     acquire(lock, PLENTY_MS);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
     code = shed_lock_release_async(lock, note_outcome, &out, NULL);
-    /* The renewal that follows a new connection may have found out first. */
+    /* the renewal after a new connection may have found out first */
     if (code == SHED_OK)
         expect_outcome(&out, SHED_ELOST);
     else
@@ -198,7 +198,7 @@ START_TEST(a_release_of_what_is_gone_says_so)
 }
 END_TEST
 
-/* An event loop's way: the callback of an acquire releases, that of the release
+/* As in an event loop: the callback of an acquire releases, that of the release
  * acquires again. */
 struct loop {
     atomic_uint left;
@@ -289,7 +289,7 @@ START_TEST(a_lock_that_is_being_closed_keeps_its_release)
     shed_lock_close(lock);
     ck_assert_uint_eq(atomic_load(&out.calls), 1);
     ck_assert(atomic_load(&out.code) == SHED_ECLOSED ||
-              atomic_load(&out.code) == SHED_ELOST); /* released already */
+              atomic_load(&out.code) == SHED_ELOST); /* already released */
     ck_assert(!is_in_redis());
 }
 END_TEST

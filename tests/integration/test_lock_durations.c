@@ -1,5 +1,5 @@
-/* The event of a release tells how long that hold lasted, even if the next hold
- * of the handle ends before the event is told. */
+/* The event of a release says how long that hold lasted, even if the handle's
+ * next hold ends before the event is reported. */
 #include <string.h>
 
 #include <snowshed/event.h>
@@ -12,7 +12,7 @@ enum { HELD_US = 50000 };
 static struct server server;
 static struct shed_client *client;
 static struct shed_lock *lock;
-static atomic_bool is_second; /* the next release is of the second hold */
+static atomic_bool is_second; /* the next release is that of the second hold */
 
 static struct {
     pthread_mutex_t mu;
@@ -61,7 +61,8 @@ bool __wrap_shed_lock_release_short(struct shed_lock *l,
                                     enum shed_code *code,
                                     struct shed_error *err);
 
-/* Between the end of the first release and its event there is a whole hold. */
+/* Between the end of the first release and its event there is a complete
+ * hold. */
 bool __wrap_shed_lock_release_short(struct shed_lock *l,
                                     const struct shed_hold *hold,
                                     enum shed_code *code,

@@ -1,5 +1,5 @@
-/* The names of a lock's keys: as a server of a cluster sees them, all are in
- * the slot of the lock itself, and no lock has a key of another. */
+/* The names of a lock's keys: according to a cluster server all are in the slot
+ * of the lock itself, and no two locks share a key. */
 #include <stdio.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ START_TEST(all_keys_of_a_lock_are_in_its_slot)
                                         " "};
     char longest[SHED_LOCK_NAME_MAX_BYTES];
 
-    /* only a server of a cluster tells slots */
+    /* only a cluster server computes slots */
     server_stop(&server);
     server = (struct server){.options = {"--cluster-enabled", "yes"}};
     server_start(&server);

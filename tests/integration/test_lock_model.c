@@ -1,6 +1,6 @@
-/* The model of a lock's server against a real one: a table of scenarios, whose
- * exchanges run on both. After each step both must have answered alike, and
- * hold the same. */
+/* The model of a lock's server compared with a real one: a table of scenarios,
+ * whose exchanges run on both. After each step both must have given the same
+ * answer and contain the same. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +23,9 @@ enum {
     SEVERAL = 26
 };
 
-/* What happens, and how the exchange ends; NULL: it is no exchange. Holders are
- * letters; the process of A is 0, of B 1, and so on; a is A by another handle.
- */
+/* A step, and how its exchange ends; NULL: it is not an exchange. Holders are
+ * letters; the process of A is 0, that of B 1, and so on; a is A with another
+ * handle. */
 struct step {
     const char *what, *end;
 };
@@ -193,7 +193,7 @@ static struct shed_lock_spec spec = {.key = {{KEY, sizeof(KEY) - 1},
                                              {KEY ":w", sizeof(KEY) + 1}},
                                      .options = &options};
 static redisContext *commands, *channels[SEVERAL];
-static uint64_t last_number[2]; /* of the real one, of the model */
+static uint64_t last_number[2]; /* of the real server, of the model */
 static struct shed_lock_memory memory[2][SEVERAL];
 
 static void set_up(void)
@@ -234,7 +234,7 @@ static void begin(struct shed_exchange *exchange,
 
     memset(holder.token, letter, sizeof(holder.token));
     memset(holder.token_hex, letter, sizeof(holder.token_hex) - 1);
-    /* a is by A's handle */
+    /* a uses A's handle */
     memset(spec.handle, letter & ~('a' - 'A'), sizeof(spec.handle));
     *exchange = (struct shed_exchange){
         .algorithm = scenario->algorithm,
@@ -312,7 +312,7 @@ static void describe(const struct shed_exchange *exchange, char *out,
                                              : " long");
 }
 
-/* Numbers grow on each side. */
+/* Numbers grow on both. */
 static void check_number(const struct shed_exchange *exchange, unsigned side)
 {
     if (exchange->op != SHED_LOCK_OP_ACQUIRE ||
@@ -322,7 +322,7 @@ static void check_number(const struct shed_exchange *exchange, unsigned side)
     last_number[side] = exchange->fence;
 }
 
-/* The same wall clock for both, or TIMESTAMP would write two values. */
+/* Both get the same wall clock, or TIMESTAMP would write two values. */
 static void run_exchange(const struct scenario *scenario,
                          const struct step *step, enum shed_lock_op op,
                          const char *who)
@@ -418,7 +418,7 @@ static void run_other(const char *verb, const char *word)
 
 /* ---------------------------------------------------------------- the steps */
 
-/* What is at the key is the same, and ends or does not. */
+/* Both keys must have the same value, and both or none a time to live. */
 static void compare(const char *scenario, const char *step)
 {
     redisReply *value = server_run(&server, "GET " KEY);

@@ -1,5 +1,5 @@
 /* The scripts of LEASE, called by a test that plays the processes: when a
- * holder is taken for dead, and what they do without memory. */
+ * holder is taken for dead, and what the scripts do without memory. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void tear_down(void)
     server_stop(&server);
 }
 
-/* What a script answered; the call's number stands before it. */
+/* A script's own answer, without the call's number in front of it. */
 static redisReply *answer_of(redisReply *whole)
 {
     redisReply *answer;
@@ -88,7 +88,7 @@ static void pass_grace(void)
     usleep((GRACE_MS + MARGIN_MS) * 1000);
 }
 
-/* At the next look after the grace, or where all is slow, a later one. */
+/* At the next look after the grace, or at a later one on a slow machine. */
 static void expect_gone(void)
 {
     uint64_t end_ms = test_deadline_ms();
@@ -171,7 +171,7 @@ START_TEST(who_was_seen_meanwhile_is_not_gone_yet)
 }
 END_TEST
 
-/* The suspicion was of the one before. */
+/* The suspicion was about the previous holder. */
 START_TEST(another_holder_is_suspected_anew)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
@@ -184,7 +184,8 @@ START_TEST(another_holder_is_suspected_anew)
 }
 END_TEST
 
-/* What was written before that lives for longer than it may: an hour here. */
+/* A mark that was written before that seems to live for longer than it may,
+ * here by an hour. */
 START_TEST(a_clock_that_is_set_back_costs_a_suspicion_one_grace)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
@@ -196,7 +197,8 @@ START_TEST(a_clock_that_is_set_back_costs_a_suspicion_one_grace)
 }
 END_TEST
 
-/* Since the server restarted nobody is there, until he has come back. */
+/* After a restart of the server nobody is subscribed until the holder has
+ * returned. */
 START_TEST(who_was_there_on_another_run_is_not_gone)
 {
     ck_assert(acquire(HOLDER, PROCESS, "another--another"));
@@ -242,7 +244,7 @@ static bool acquire_fair(void)
     return was_granted(run_acquire_fair());
 }
 
-/* As if a mark that lives for life_ms stood for age_ms already. */
+/* Make a mark with a life of life_ms look age_ms old. */
 static void age_mark(const char *mark, int life_ms, int age_ms)
 {
     ck_assert_int_eq(
@@ -272,7 +274,7 @@ START_TEST(dead_waiters_cost_one_grace_however_many_they_are)
 }
 END_TEST
 
-/* One mark serves for the suspicion of both, one after the other. */
+/* One mark serves for both suspicions, one after the other. */
 START_TEST(a_dead_holder_s_lock_is_free_while_dead_waiters_are_found_out)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
@@ -325,7 +327,7 @@ START_TEST(a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it)
 }
 END_TEST
 
-/* Its members of the queue name no process. */
+/* Its members in the queue name no process. */
 START_TEST(a_waiter_of_version_0_1_keeps_its_turn)
 {
     enlist(HOLDER, "");
@@ -335,7 +337,8 @@ START_TEST(a_waiter_of_version_0_1_keeps_its_turn)
 }
 END_TEST
 
-/* It joined before its process was subscribed, and leaves with its name. */
+/* It joined before its process was subscribed, and leaves under its process's
+ * name. */
 START_TEST(a_waiter_that_gives_up_leaves_nothing_in_the_queue)
 {
     const struct shed_script_text *script =
@@ -419,7 +422,7 @@ START_TEST(without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused)
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     server_do(&server, "CONFIG SET maxmemory 1");
     ck_assert(!try_other());
-    ck_assert(acquire(HOLDER, PROCESS, run_id)); /* its reply was lost */
+    ck_assert(acquire(HOLDER, PROCESS, run_id)); /* as if its reply was lost */
     server_do(&server, "DEL " KEY);
     reply = run_acquire(OTHER, BLANKS, BLANKS);
     ck_assert_int_eq(reply->type, REDIS_REPLY_ERROR);
@@ -437,7 +440,7 @@ START_TEST(without_memory_the_lock_of_a_dead_holder_is_taken)
 }
 END_TEST
 
-/* The first look sets a mark, the next one finds it. */
+/* The first look sets a mark; the next one finds it. */
 START_TEST(without_memory_a_fair_lock_of_a_dead_holder_is_taken)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));

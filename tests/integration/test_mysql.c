@@ -1,4 +1,4 @@
-/* The MySQL source against a server: SHED_TEST_MYSQL is its URI. */
+/* The MySQL source with a real server: SHED_TEST_MYSQL is its URI. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static struct shed_mysql_options integer_options(void)
     return o;
 }
 
-/* Load keys as one batch, by a source of their own. */
+/* Load keys as one batch, with a source of their own. */
 static void load_by(const char *query, const struct shed_mysql_options *options,
                     struct ask *asks, const char *const *keys, size_t count)
 {
@@ -548,7 +548,7 @@ END_TEST
 
 START_TEST(a_query_that_is_killed_fails_at_once)
 {
-    /* If the row is found before the query runs (by its primary key), MySQL
+    /* If MySQL finds the row before the query runs (by its primary key), it
      * takes a killed SLEEP for one that has ended. */
     struct shed_source *source = open_source(
         &site, "SELECT k, SLEEP(20) FROM word WHERE CONCAT(k) IN (?)", NULL);
@@ -666,7 +666,7 @@ START_TEST(a_lost_query_is_ended_over_a_new_connection)
 }
 END_TEST
 
-/* After a failover, the same name leads to another server. */
+/* After a failover the same name leads to another server. */
 START_TEST(a_connection_of_another_server_is_not_killed)
 {
     struct shed_mysql_connection innocent, c;

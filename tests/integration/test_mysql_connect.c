@@ -1,4 +1,4 @@
-/* shed_mysql_connect: what the connection is like, and each failure. Needs
+/* shed_mysql_connect: the properties of the connection, and each failure. Needs
  * SHED_TEST_MYSQL. */
 #include <fcntl.h>
 #include <pthread.h>
@@ -144,7 +144,7 @@ START_TEST(it_does_not_reconnect_by_itself)
 }
 END_TEST
 
-/* What the program has set before is its own. */
+/* Options that the program has set before are kept. */
 START_TEST(an_option_of_the_programs_holds)
 {
     ck_assert_int_eq(

@@ -1,5 +1,5 @@
-/* Unexpected keys, against a server: they do not make it read a table, and one
- * of them fails no other key. Needs SHED_TEST_MYSQL. */
+/* Unexpected keys, with a real server: they do not make it read a whole table,
+ * and one of them does not fail other keys. Needs SHED_TEST_MYSQL. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static struct shed_source *open_by(const char *query, enum shed_mysql_key key)
     return open_source(&site, query, &o);
 }
 
-/* Load a key whose value is a number of the session's. */
+/* Load a key whose value is a number about the session. */
 static unsigned long load_number(struct shed_source *source, const char *key)
 {
     char text[32] = "";
@@ -49,7 +49,7 @@ static unsigned long load_number(struct shed_source *source, const char *key)
     return strtoul(text, NULL, 10);
 }
 
-/* A query of table t whose value is a number of the session's. */
+/* A query of table t whose value is a number about the session. */
 static const char *number_query(const char *number)
 {
     static char query[2 * TEXT_BYTES];
@@ -59,15 +59,14 @@ static const char *number_query(const char *number)
     return query;
 }
 
-/* ---------------------------------------------------------- rows that are read
- */
+/* ------------------------------------------------------- rows that are read */
 
 enum { ROWS = 20000, HOSTILE = 8 };
 
 static const struct {
-    const char *type, *row; /* row: of the number n */
+    const char *type, *row; /* row: for the number n */
     enum shed_mysql_key mode;
-    const char *key; /* one that has a row */
+    const char *key; /* a key that has a row */
     const char *hostile[HOSTILE];
 } tables[] = {
     {"INT",
@@ -111,8 +110,8 @@ static const struct {
       "0123456789012345678901234567890123456789"}},
 };
 
-/* By the server's own numbers: a key of twenty digits used to read every row.
- */
+/* Checked by the server's own numbers: comparing a key of twenty digits would
+ * read every row. */
 START_TEST(keys_that_no_row_has_read_no_table)
 {
     struct shed_source *source;
@@ -182,7 +181,7 @@ static void try_mode(enum shed_mysql_key mode, const char *key, bool is_right,
         assert_text(&ask, "row");
     else
         assert_failure(&ask, other);
-    /* A wrong mode is no reason to connect again for each load. */
+    /* a wrong mode must not cause a new connection for each load */
     load_key(source, &ask, key);
     ck_assert_uint_eq(only_connection(&site), id);
     shed_value_unref(ask.loaded.value);
@@ -259,7 +258,7 @@ START_TEST(the_ends_of_an_integer_type_are_found_and_nothing_beyond)
 }
 END_TEST
 
-/* A key is not absent because it did not fit before the table was altered. */
+/* A key that did not fit before the table was altered is not absent. */
 START_TEST(a_column_that_has_grown_has_new_keys)
 {
     static const char *const keys[] = {"5", "3000000000"};
@@ -275,7 +274,7 @@ START_TEST(a_column_that_has_grown_has_new_keys)
     assert_kind(&asks[1], SHED_KIND_ABSENT);
     run_sql(&site, "ALTER TABLE t MODIFY k BIGINT");
     run_sql(&site, "INSERT INTO t VALUES (3000000000)");
-    /* alone, or in company */
+    /* alone, or with others */
     load_keys(source, asks, keys + _i, 2 - (size_t)_i);
     for (size_t i = 0; i < 2 - (size_t)_i; i++)
         assert_text(&asks[i], "row");
@@ -308,7 +307,8 @@ END_TEST
 static char names[MANY][32];
 static const char *keys[MANY];
 
-/* Keys of the form "wordN", of which those below rows have a row. */
+/* Make keys of the form "wordN", of which those with N below rows have a
+ * row. */
 static void make_keys(size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -355,7 +355,10 @@ END_TEST
 
 START_TEST(many_odd_keys_do_not_multiply_the_queries)
 {
-    enum { ODD = 3, LOG = 7 }; /* every third; two to the seventh is over 100 */
+    enum {
+        ODD = 3,
+        LOG = 7
+    }; /* every third key; two to the seventh is more than 100 */
     static struct ask asks[MANY];
     struct shed_source *source;
     unsigned long before;

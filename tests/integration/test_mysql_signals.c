@@ -1,8 +1,8 @@
-/* SIGPIPE and the MySQL source: the program's disposition of it is kept, and
- * the guard raises none. Needs SHED_TEST_MYSQL. With Oracle's client library a
+/* SIGPIPE and the MySQL source: the program's disposition is kept, and the
+ * guard raises no signal. Needs SHED_TEST_MYSQL. With Oracle's client library a
  * write to a closed connection raises the signal; MariaDB's library asks the
- * system not to. Each test is a process that has not used the library before.
- */
+ * system not to. Each test is a process that has not used the library
+ * before. */
 #include <signal.h>
 #include <string.h>
 
@@ -44,9 +44,7 @@ static void open_and_close_source(void)
     shed_source_close(source);
 }
 
-/* A connection of the program's that is dead, which the library has not
- * noticed.
- */
+/* A dead connection of the program, whose end the library has not noticed. */
 static MYSQL *dead_connection(void)
 {
     const char *text = getenv("SHED_TEST_MYSQL");

@@ -12,8 +12,8 @@ static unsigned long uptime_s(const struct server *s)
     return strtoul(text, NULL, 10);
 }
 
-/* Asked when its clock has just reached the next second: in whole seconds it is
- * one second old, though it may have started a moment ago. */
+/* Ask when its clock has just reached the next second: in whole seconds it is
+ * one second old, although it may have started a moment ago. */
 START_TEST(no_server_is_taken_for_older_than_it_is)
 {
     uint64_t begin_ms = shed_now_ms(), age_ms = UINT64_MAX;

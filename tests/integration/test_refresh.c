@@ -1,5 +1,5 @@
-/* Rows that are due or no longer fresh: they are given out while one loads them
- * again, and when that fails. Entries are made old by moving their times. */
+/* Rows that are due or no longer fresh are served while they are reloaded, and
+ * when that fails. Entries are made old by moving their times. */
 #include <string.h>
 
 #include "support/ageing.h"
@@ -55,7 +55,8 @@ static void age(const char *key, uint64_t by_ms)
 
 static unsigned loads_of_k(void)
 {
-    return table_loads(&fixture.table) - 1; /* the clock's */
+    return table_loads(&fixture.table) -
+           1; /* without the load that the clock needed */
 }
 
 static bool has_text(struct shed_cache *cache, const char *text)
@@ -77,7 +78,7 @@ static void set_failing(bool is_failing)
     pthread_mutex_unlock(&fixture.table.mu);
 }
 
-/* With a refresh of k under way, until the table is released. */
+/* Set up with a refresh of k under way, until the table is released. */
 static void up_refreshing(void)
 {
     up(AGEING_DUE_MS, 0, 0);
@@ -169,7 +170,7 @@ START_TEST(of_many_clients_one_loads_and_nobody_waits)
     table_update(&fixture.table);
     table_hold(&fixture.table);
     asked = server_calls(&fixture.server, "evalsha");
-    /* each client has asked for the lease, and serves the old row */
+    /* until each client has asked for the lease, and serves the old row */
     do
         for (size_t i = 0; i < PEERS; i++)
             expect_origin(peers[i].cache, "k", "k@1", SHED_ORIGIN_REDIS);
@@ -272,7 +273,7 @@ static void start_refresh(void)
     do
         expect_text(fixture.cache, "k", "k@1");
     while (table_running(&fixture.table) == 0);
-    table_update(&fixture.table); /* the load has read the row before */
+    table_update(&fixture.table); /* the load has read the old row */
 }
 
 START_TEST(a_refresh_does_not_bring_back_an_invalidated_row)
@@ -305,10 +306,10 @@ START_TEST(nor_one_that_any_program_has_deleted_and_another_has_loaded)
     WAIT_FOR(fixture.table.parked_count == 1);
     ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}"), 1);
     pthread_mutex_lock(&fixture.table.mu);
-    fixture.table.is_held = false; /* for the next load */
+    fixture.table.is_held = false; /* the next load is not held */
     pthread_mutex_unlock(&fixture.table.mu);
     expect_text(peer.cache, "k", "k@2");
-    table_release(&fixture.table); /* the first one ends */
+    table_release(&fixture.table); /* the first load ends */
     WAIT_FOR(stats_of(fixture.cache).publishes_superseded == 1);
     expect_text(fixture.cache, "k", "k@2");
     expect_text(peer.cache, "k", "k@2");
@@ -496,7 +497,7 @@ START_TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
     fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.refresh_after_ms = AGEING_DUE_MS;
-    /* the process pauses for longer than this test takes */
+    /* the pause after a failure is longer than this test takes */
     fixture.cache_options.failure_ttl_ms = 60000;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");

@@ -1,6 +1,6 @@
-/* Several processes that read one hot row all the time: a refresh costs one
- * load for all of them, no reader ever waits for it, and a refresher that dies
- * is replaced. */
+/* Several processes that continuously read one hot row: a refresh costs one
+ * load for all of them, no reader waits for it, and a refresher that dies is
+ * replaced. */
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,20 +13,20 @@
 
 #define WORKERS 3
 
-/* One process, which gets "k" again and again. */
+/* One process, which gets "k" in a loop. */
 struct worker {
     pid_t pid;
-    atomic_uint version;    /* of the row that it got last */
-    atomic_uint gets;       /* since it knows the server's clock */
-    atomic_uint waits;      /* of these, those that were not hits */
+    atomic_uint version;    /* of the last row that it got */
+    atomic_uint gets;       /* gets since it knows the server's clock */
+    atomic_uint waits;      /* those of them that were not hits */
     atomic_uint is_loading; /* loads under way */
 };
 
-/* In memory that all processes share: the table, too. */
+/* In memory that all processes share, including the table. */
 struct fleet {
     atomic_uint version;
     atomic_uint loads;
-    atomic_bool may_answer; /* loads may */
+    atomic_bool may_answer; /* loads may answer */
     struct worker workers[WORKERS];
 };
 
@@ -113,7 +113,7 @@ static void start_fleet(uint64_t refresh_after_ms, uint64_t revalidate_ms)
         ck_assert_int_ge(pid, 0);
         if (pid == 0)
             work(w);
-        w->pid = pid; /* not in the child: the memory is shared */
+        w->pid = pid; /* not in the child, because the memory is shared */
     }
     WAIT_FOR(server_clients(&server, "flags=t") == WORKERS);
     for (size_t i = 0; i < WORKERS; i++)
@@ -164,7 +164,7 @@ static void await_version(unsigned version)
             WAIT_FOR(atomic_load(&fleet->workers[i].version) == version);
 }
 
-/* The old row is read on by all while it is loaded. */
+/* Everybody goes on reading the old row during the load. */
 static void expect_reads_go_on(void)
 {
     enum { GETS = 20 };
@@ -177,8 +177,8 @@ static void expect_reads_go_on(void)
     }
 }
 
-/* Let the row become old once, and be refreshed. Its loads are held until every
- * process has asked whether it is the one. */
+/* Make the row old once, and let it be refreshed. Loads are held until every
+ * process has asked for the lease. */
 static void refresh_once(uint64_t age_ms, unsigned version)
 {
     unsigned loads = atomic_load(&fleet->loads);

@@ -1,6 +1,6 @@
 /* The Lua scripts on the real Redis that SHED_TEST_REDIS names. Each scenario
- * runs there and on the model: the replies must be those of the table, and the
- * stores must be equal after each step. */
+ * runs there and on the model: both must give the replies of the table, and
+ * contain the same after each step. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ struct redis_store {
     char refresh_key[64];
 };
 
-static char memory_limit[32]; /* of the server, to be restored */
+static char memory_limit[32]; /* the server's setting, to be restored */
 
 /* -------------------------------------------------------------- connections */
 
@@ -102,8 +102,8 @@ static long long integer(redisReply *reply)
     return value;
 }
 
-/* A client like the library's: reads are tracked where it asks for it, and
- * pushes go to a second connection. */
+/* A client like the library's: its reads are tracked on request, and pushes go
+ * to a second connection. */
 static void open_client(struct redis_store *s, unsigned client)
 {
     long long id;
@@ -155,7 +155,7 @@ static void convert(const redisReply *r, struct model_reply *out)
     }
 }
 
-/* The script's own reply, inside the array with the number of the call. */
+/* The script's own reply, without the number of the call. */
 static const redisReply *open_reply(const redisReply *whole)
 {
     if (whole->type == REDIS_REPLY_ERROR)
@@ -295,7 +295,7 @@ static void redis_set_full(struct store *store, bool is_full)
         run(s->main, "CONFIG SET maxmemory %s", is_full ? "1" : memory_limit));
 }
 
-/* Wait until Redis knows about the subscription, or its end. */
+/* Wait until Redis knows about the subscription or its end. */
 static void await_subscribers(struct redis_store *s, unsigned process,
                               long long count)
 {
@@ -329,7 +329,7 @@ static void redis_set_channel(struct store *store, unsigned process,
     await_subscribers(s, process, is_open);
 }
 
-/* Everything that comes before the pong was sent before the ping. */
+/* Everything that comes before PONG was sent before PING. */
 static bool redis_take_pushes(struct store *store, unsigned client)
 {
     redisContext *c = redis_of(store)->push[client];
@@ -397,8 +397,8 @@ static void close_redis(struct redis_store *s)
 
 /* ---------------------------------------------------------------- the tests */
 
-/* Every key that a script leaves has a ttl; other clients may do as they like.
- */
+/* Every key that a script leaves has a time to live; other clients may do as
+ * they like. */
 static void check_ttl(const char *step, const char *reply,
                       const struct store_state *state)
 {
@@ -524,7 +524,7 @@ START_TEST(a_push_comes_when_a_value_expires)
     expect_reply(&redis, "put row 30000", "1");
     expect_reply(&redis, "acquire 2 1 B tracked", "HIT V row");
     expect_reply(&redis, "pttl 1", "OK");
-    do /* at the latest, Redis notices when the key is read */
+    do /* Redis notices it at the latest when the key is read */
         freeReplyObject(run(redis.main, "EXISTS %s", redis.key));
     while (!(was_pushed = redis_take_pushes(&redis.store, 2)) &&
            shed_now_ms() < deadline);

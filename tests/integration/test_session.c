@@ -1,5 +1,5 @@
-/* A client's dealings with its Redis: what it is allowed, what it has to say
- * again, its leases, and fork. */
+/* A client and its Redis: its rights, what it has to send again, its leases,
+ * and fork. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,8 @@ static char uri[SERVER_URI_BYTES + 64];
 
 /* ---------------------------------------------------------- what is allowed */
 
-/* A user that lacks something; the caches of two clients work all the same:
- * one load, and a waiter that hears of it. */
+/* With a user that lacks some right, the caches of two clients still work: one
+ * load, and a waiter that hears of it. */
 static void work_as_user(const char *rights)
 {
     struct getter here = {0}, there = {0};
@@ -85,8 +85,7 @@ START_TEST(with_all_rights_waiters_are_pushed)
 }
 END_TEST
 
-/* ------------------------------------------------------------ said once more
- */
+/* ----------------------------------------------------------- said once more */
 
 START_TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
 {
@@ -103,8 +102,8 @@ START_TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
         invalidate(fixture.cache, "k");
         ck_assert_int_gt(server_int(&fixture.server, "CLIENT KILL USER u"), 0);
     }
-    /* with both connections just lost, it may once come from the source alone
-     */
+    /* just after both connections were lost, a row may once come only from the
+     * source */
     before = stats_of(fixture.cache).published;
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               stats_of(fixture.cache).published > before));
@@ -126,7 +125,7 @@ static void expect_refused_lock(uint64_t wait_ms)
     shed_lock_close(lock);
 }
 
-/* What a client that Redis refuses gets, and how often it has tried. */
+/* Check what a refused client gets, and how often it has tried. */
 static void check_refused(const char *count_command, const char *secret)
 {
     enum { GETS = 500, TRIES_MAX = 40, SPAN_MS = 300 };
@@ -152,7 +151,7 @@ static void check_refused(const char *count_command, const char *secret)
         SHED_EDENIED);
     expect_refused_lock(0);
     expect_refused_lock(200);
-    spans = (shed_now_ms() - begin_ms) / SPAN_MS; /* many where all is slow */
+    spans = (shed_now_ms() - begin_ms) / SPAN_MS; /* many on a slow machine */
     ck_assert_int_le(server_calls(&fixture.server, count_command),
                      TRIES_MAX * (long long)spans);
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
@@ -174,7 +173,7 @@ START_TEST(a_missing_password_is_denied)
     server_do(&fixture.server, "CONFIG SET requirepass hunter2");
     fixture.server.password = "hunter2";
     snprintf(uri, sizeof(uri), "%s", fixture.server.uri);
-    /* our own connections say AUTH once each */
+    /* our own connections send AUTH once each */
     check_refused("select", "hunter2");
 }
 END_TEST
@@ -197,7 +196,7 @@ START_TEST(a_password_that_nobody_asks_for_is_denied)
 }
 END_TEST
 
-/* It answers with what it was sent. */
+/* Its error quotes what it was sent. */
 START_TEST(a_server_without_auth_is_denied_and_the_password_not_told)
 {
     struct server server = {.options = {"--rename-command", "AUTH", ""}};
@@ -261,7 +260,7 @@ static bool is_up(void)
     return status.is_up == 1;
 }
 
-/* What Prometheus is told. */
+/* Expect a line in the text for Prometheus. */
 static void expect_gauge(const char *line)
 {
     static char text[65536];
@@ -323,8 +322,8 @@ START_TEST(each_change_of_the_standing_is_told_once)
 }
 END_TEST
 
-/* Where we are refused, and what would run nevertheless: in the database 0, or
- * as the default user, who may do all. */
+/* URIs that are refused, where commands would otherwise run in database 0, or
+ * as the default user, which has all rights. */
 static const char *const refused_uris[] = {"unix://u:pw@%s?db=999",
                                            "unix://u:wrong@%s"};
 static const char *const sent_commands[] = {
@@ -358,7 +357,7 @@ START_TEST(where_we_are_refused_nothing_else_is_sent)
     fixture.uri = uri;
     fixture.client_options.reconnect_max_ms = 20;
     fixture_open(&fixture);
-    /* which way each command goes depends on where the connections are */
+    /* which connection a command uses depends on their state */
     for (int i = 0; i < 10; i++)
         use_all();
     for (size_t i = 0; i < count; i++)
@@ -396,7 +395,7 @@ START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
     getter_join(&getter);
     ck_assert_int_eq(getter.code, SHED_ESOURCE);
     WAIT_FOR(server_int(&fixture.server, "STRLEN t:{fail}") !=
-             SHED_ENTRY_HEADER_BYTES); /* the lease record's */
+             SHED_ENTRY_HEADER_BYTES); /* of the lease record */
     fixture_down(&fixture);
 }
 END_TEST
@@ -417,8 +416,8 @@ static uint64_t lease_end_ms(const char *key)
     return end_ms;
 }
 
-/* A load lasts ten leases. Returns whether its lease was renewed all the time,
- * so that a process which waits in another client did not load too. */
+/* A load takes ten leases. Returns whether its lease was always renewed, so
+ * that a waiter of another client did not load as well. */
 static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
 {
     enum { LEASES = 10 };
@@ -459,7 +458,7 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
 }
 
 /* On a busy machine a process can stop for longer than a short lease; without
- * renewals the longest lease ends as well. */
+ * renewals even the longest lease ends. */
 static void load_for_ten_leases(bool is_flushed)
 {
     enum { SHORTEST_MS = 100, LONGEST_MS = 3000, FACTOR = 3 };
@@ -553,8 +552,8 @@ START_TEST(a_child_is_told_so_and_the_parent_goes_on)
 }
 END_TEST
 
-/* A child that has closed its copy holds nothing open: when the parent dies,
- * the server sees it go. */
+/* A child that has closed its copy keeps no connection open: when the parent
+ * dies, the server notices. */
 START_TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
 {
     char path[64], target[64];

@@ -1,5 +1,5 @@
 /* LEASE and QUORUM share a lock with clients that set it with SET NX PX and a
- * token of their own: what is theirs is waited for and never touched. Here the
+ * token of their own: we wait for their locks and never touch them. Here the
  * test is the other client; test_share_clients.c has real ones. */
 #include <snowshed/stats.h>
 
@@ -10,8 +10,8 @@
 
 enum { LEASE_MS = 1000, SERVERS = 3, LOOKS = 3 };
 
-/* What clients write: npm's redlock, redis-py's Lock, redsync, some script. And
- * what looks like a record of ours, but has another length. */
+/* Tokens that clients write: npm's redlock, redis-py's Lock, redsync, some
+ * script; and one that looks like a record of ours, but has another length. */
 static const char *const tokens[] = {
     "9d1f4c52e16a4dcb84c1b1c1ed4be0a4",
     "\x9c\x01\xf4\xff\x80\x10\x07\x7f\x20\x9c\x01\xf4\xff\x80\x10\x07",
@@ -66,7 +66,7 @@ static void tear_down(void)
     "if redis.call('get', KEYS[1]) == ARGV[1] then "                           \
     "return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end"
 
-/* ttl_ms 0: without an end. */
+/* ttl_ms 0: without an expiry. */
 static bool their_acquire(const char *token, unsigned ttl_ms)
 {
     redisReply *reply =
@@ -111,7 +111,7 @@ static uint64_t tries_of(struct shed_lock *l)
     return stats.tries;
 }
 
-/* A waiter that has looked a few times, and still waits. */
+/* Start a waiter, and return when it has looked a few times and still waits. */
 static void start_waiting(struct waiter *w, struct shed_lock *l)
 {
     waiter_start(w, l, PLENTY_MS);
@@ -146,7 +146,7 @@ START_TEST(a_wait_ends_at_its_limit)
 }
 END_TEST
 
-/* The one who holds it may have died. */
+/* Its holder may have died. */
 START_TEST(a_lock_that_ends_is_waited_for_until_then)
 {
     ck_assert(their_acquire("a", 300));
@@ -173,7 +173,7 @@ START_TEST(their_time_is_theirs)
 }
 END_TEST
 
-/* It tracks the key; and it suspects nobody of having died. */
+/* The waiter's read is tracked, and it suspects nobody of having died. */
 START_TEST(a_waiter_is_told_of_a_release)
 {
     struct waiter w;
@@ -198,7 +198,7 @@ START_TEST(a_key_of_another_type_is_no_lock)
 }
 END_TEST
 
-/* So the first of the queue does not lose its place for not taking what it
+/* So the first in the queue does not lose its place because of a lock that it
  * could not take. */
 START_TEST(an_offer_of_a_fair_lock_ends_when_they_take_it)
 {
@@ -239,7 +239,7 @@ START_TEST(ours_is_no_business_of_theirs)
 }
 END_TEST
 
-/* Our lease ended, or somebody removed it, and they were next. */
+/* Our lease ended, or somebody removed the lock, and they were next. */
 START_TEST(what_is_theirs_now_is_lost)
 {
     acquire(lock, 0);
@@ -257,7 +257,7 @@ START_TEST(what_is_theirs_now_is_lost)
 }
 END_TEST
 
-/* With them between, too. */
+/* Also with foreign holders in between. */
 START_TEST(the_numbers_of_our_holders_grow)
 {
     uint64_t first;
@@ -277,8 +277,8 @@ END_TEST
 
 static struct server servers[SERVERS];
 
-/* A server has a voice when it is older than a lease; a client may take it for
- * two seconds younger than it says. */
+/* A server has a vote when it is older than a lease; a client may take it for
+ * two seconds younger than it is. */
 static bool is_old(const struct server *s)
 {
     enum { MARGIN_S = 3 };
@@ -317,8 +317,8 @@ static void close_quorum(struct shed_lock *quorum, struct shed_client **clients)
     }
 }
 
-/* A minority of theirs is a try that failed, or that is under way: it does not
- * keep us out, and is left alone. */
+/* A foreign minority is a try that failed or is under way: it does not keep us
+ * out, and is left alone. */
 START_TEST(a_quorum_counts_the_servers_that_they_do_not_have)
 {
     struct shed_client *clients[SERVERS];

@@ -1,17 +1,17 @@
 /*
  * LEASE and QUORUM share a lock with the standard clients of other languages:
- * processes of ours, of redis-py's Lock and of npm's redlock contend for one,
- * on one server and on five.
+ * our processes, redis-py's Lock and npm's redlock contend for one lock, on one
+ * server and on five.
  *
- * usage: test_share_clients python | npm DIR    DIR has npm's packages, or will
+ * usage: test_share_clients python | npm DIR DIR has or gets npm's packages
  *
- * In a directory each holder does what two must not do at a time: it makes the
- * file "inside", or reports in "overlaps" that there is one; adds one to the
- * number in "counter", by reading and writing; adds its name to "log"; removes
- * "inside". A release that finds the lock lost is reported in "lost", where it
- * is one of ours in "ended": the leases of the others outlast the test, but
- * ours ends where a process stands still for longer. All go on until there is a
- * file "stop".
+ * In a directory each holder does what two must not do at the same time: it
+ * creates the file "inside", or reports in "overlaps" that it exists; adds one
+ * to the number in "counter", by reading and writing; adds its name to "log";
+ * removes "inside". A release that finds the lock lost is reported in "lost",
+ * or in "ended" for our own: the leases of the others outlast the test, but
+ * ours ends if a process does not run for that long. All continue until a file
+ * "stop" exists.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,10 +32,10 @@ enum {
     SERVERS = 5,
     EACH = 3,             /* processes of each kind */
     ENTRIES_MIN = 6,      /* of each process */
-    CHANGES_MIN = 10,     /* from ours to another's, and back */
+    CHANGES_MIN = 10,     /* from ours to another kind, and back */
     OURS_LEASE_MS = 5000, /* at first */
-    TRIES_MAX = 3,        /* each with a lease twice as long */
-    PAUSE_US = 50000,     /* of ours; the others look every 100 ms or so */
+    TRIES_MAX = 3,        /* each with twice the lease */
+    PAUSE_US = 50000,     /* of ours; the others poll about every 100 ms */
     PATH_BYTES = 128,
     CONTENDERS_MAX = 3 * EACH
 };
@@ -53,7 +53,7 @@ struct contender {
 
 static struct server servers[SERVERS];
 static unsigned server_count;
-static char dir[SERVER_PATH_BYTES]; /* goes with the first server's */
+static char dir[SERVER_PATH_BYTES]; /* removed with that of the first server */
 static struct contender contenders[CONTENDERS_MAX];
 static unsigned contender_count;
 static bool has_npm;
@@ -108,7 +108,7 @@ static bool exists(const char *file)
     return access(in_dir(file, path), F_OK) == 0;
 }
 
-/* There must not be such a file; its text is the failure's. */
+/* There must be no such file; its text is reported. */
 static void expect_none(const char *file)
 {
     char path[PATH_BYTES], text[256];
@@ -157,7 +157,7 @@ static struct shed_lock *open_ours(void)
     return lock;
 }
 
-/* A failure here fails the test by the status. */
+/* A failure here fails the test through the exit status. */
 static _Noreturn void contend(const char *name, struct pulse *pulse)
 {
     struct shed_lock *lock = open_ours();
@@ -171,7 +171,7 @@ static _Noreturn void contend(const char *name, struct pulse *pulse)
             _exit(EXIT_FAILURE);
         }
         enter(name);
-        /* one that is not confirmed follows */
+        /* an unconfirmed release is reported below */
         if (shed_lock_release(lock, &err) == SHED_ELOST)
             append("ended", err.reason);
         usleep((useconds_t)(shed_random_jitter() % PAUSE_US));
@@ -215,7 +215,7 @@ static void start(enum kind kind)
     exec_foreign(c);
 }
 
-/* None may end before it is told to. */
+/* Whether one has ended before it was told to. */
 static bool has_one_ended(void)
 {
     for (unsigned i = 0; i < contender_count; i++) {
@@ -229,7 +229,7 @@ static bool has_one_ended(void)
     return false;
 }
 
-/* Returns: one that has failed, or NULL. */
+/* Returns: the name of one that has failed, or NULL. */
 static const char *join_all(void)
 {
     const char *failed = NULL;
@@ -282,7 +282,8 @@ static struct tally read_log(void)
     return tally;
 }
 
-/* Each was in often enough, and the lock went to and fro. */
+/* Whether each was inside often enough, and the lock changed kinds often
+ * enough. */
 static bool is_enough(void)
 {
     struct tally tally = read_log();
@@ -293,8 +294,8 @@ static bool is_enough(void)
     return tally.given >= CHANGES_MIN && tally.taken >= CHANGES_MIN;
 }
 
-/* A server of a quorum has a voice when it is older than a lease; a client may
- * take it for two seconds younger than it says. */
+/* A server of a quorum has a vote when it is older than a lease; a client may
+ * take it for two seconds younger than it is. */
 static bool is_old(const struct server *s)
 {
     enum { MARGIN_S = 3 };
@@ -324,16 +325,18 @@ static void stop_servers(void)
         server_stop(&servers[i]);
 }
 
-/* A limit of the test's own tells who never got the lock. */
+/* Ends before ctest's limit, so that judge can say who never got the lock. */
 static void wait_until_enough(void)
 {
-    enum { TIMES = 12 }; /* as long as what must happen in a moment may take */
+    enum {
+        TIMES = 12
+    }; /* each as long as anything that should take a moment */
     uint64_t begin_ms = shed_now_ms();
     uint64_t patience_ms = TIMES * (test_deadline_ms() - begin_ms);
 
     while (!is_enough()) {
         if (has_one_ended() || exists("overlaps") || exists("ended"))
-            return; /* judge tells why */
+            return; /* judge reports why */
         for (unsigned i = 0; i < contender_count; i++)
             ck_assert_msg(shed_now_ms() - begin_ms < patience_ms ||
                               contenders[i].entries >= ENTRIES_MIN,
@@ -358,7 +361,8 @@ static void start_contenders(void)
     }
 }
 
-/* For how long one of ours, or a server, has stood still, ms. */
+/* The longest time for which one of our processes, or a server, did not run,
+ * ms. */
 static uint64_t stall_ms(void)
 {
     uint64_t longest_ms = pulse_longest_ms(&watch.own);
@@ -371,8 +375,8 @@ static uint64_t stall_ms(void)
     return longest_ms;
 }
 
-/* Returns: false if a lease of ours has ended, and a process has stood still
- * for so long that this says nothing; nor does what followed. */
+/* Returns: false if one of our leases has ended, but a process did not run for
+ * so long that this, and what followed, proves nothing. */
 static bool judge(const char *failed)
 {
     enum { PART = 4 }; /* a lease is renewed at a third of it */
@@ -421,8 +425,8 @@ START_TEST(no_two_have_it_and_each_gets_it)
 }
 END_TEST
 
-/* The packages are in a directory of the build's; 77, which ctest knows, where
- * they cannot be had. */
+/* The packages are in a directory of the build. Returns 77, which means
+ * "skipped" to ctest, if they cannot be installed. */
 static int install_npm(const char *modules_dir)
 {
     char command[1024], modules[512];

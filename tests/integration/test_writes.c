@@ -81,7 +81,7 @@ START_TEST(an_invalidation_ends_absence_too)
 }
 END_TEST
 
-/* The old row is being loaded while the key is ended, by end. */
+/* The old row is being loaded while end invalidates or expires the key. */
 static void end_during_a_load(void (*end)(void))
 {
     struct getter before = {0};
@@ -220,7 +220,7 @@ static void *read_on(void *arg)
     return NULL;
 }
 
-/* The row that is got after an invalidation is never older than it. */
+/* A row that is returned after an invalidation is never older than it. */
 START_TEST(own_writes_are_seen_among_readers)
 {
     enum { READERS = 4, WRITES = 300 };
@@ -324,7 +324,8 @@ START_TEST(without_a_failure_ttl_the_next_caller_loads)
 }
 END_TEST
 
-/* It has a load begin, unless its time is over before a loader is there. */
+/* Makes a load begin, unless its time is over before a loader thread is
+ * ready. */
 static void ask_for_k(void)
 {
     struct shed_value *value = NULL;

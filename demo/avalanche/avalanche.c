@@ -1,4 +1,4 @@
-/* The avalanche load test: its options, and what is run. */
+/* The avalanche load test: its options, and the runs. */
 #include <assert.h>
 #include <mysql.h>
 #include <signal.h>
@@ -95,8 +95,8 @@ static void parse_options(struct choice *c, int argc, char **argv)
         cli_refuse(&cli, "mysql", err.reason);
 }
 
-/* Connections of a strategy: by hand each thread has its own. A process that is
- * killed can leave its own behind for a while. */
+/* The connections that a strategy needs: without snowshed each thread has its
+ * own. A killed process can leave its connections open for a while. */
 static uint64_t count_connections(const struct choice *c, size_t strategy)
 {
     const struct options *o = &c->options;
@@ -107,8 +107,8 @@ static uint64_t count_connections(const struct choice *c, size_t strategy)
     return (o->processes + 1) * each;
 }
 
-/* Whether so many more connections are possible. Those of a run that has just
- * ended may still be open: they get a moment. */
+/* Whether this many more connections are possible. Those of a run that has just
+ * ended may still be open, so wait for a moment. */
 static bool has_room(struct database *db, uint64_t need)
 {
     enum { LOOKS = 50, LOOK_US = 100000 };
@@ -124,7 +124,8 @@ static bool has_room(struct database *db, uint64_t need)
     return false;
 }
 
-/* Refuse, before anything is run, what the server has no connections for. */
+/* Refuse a run for which the server does not have enough connections, before
+ * anything starts. */
 static void check_connections(const struct choice *c)
 {
     char why[200];
@@ -150,7 +151,7 @@ static void show_progress(const char *scenario, const char *strategy)
                   scenario, strategy);
 }
 
-/* Run what is chosen; each scenario's table is printed when it ends. */
+/* Run what was chosen; each scenario's table is printed when it ends. */
 static size_t run_all(const struct choice *c, struct outcome *outcomes)
 {
     size_t count = 0;

@@ -1,8 +1,9 @@
 /*
- * The sheet: a row for each scenario; left the latency, right the database
- * queries, per 100 ms over time, for each strategy. The thick line of a latency
- * is p99, the thin one p50, with the calls between them shaded. Both scales are
- * logarithmic, because the strategies differ by orders of magnitude.
+ * The sheet: a row for each scenario, with the latency on the left and the
+ * database queries on the right, per 100 ms over time, for each strategy. The
+ * thick line of a latency is p99, the thin one p50, and the area between them
+ * is shaded. Both scales are logarithmic, because the strategies differ by
+ * orders of magnitude.
  */
 #include <math.h>
 #include <string.h>
@@ -21,7 +22,7 @@
 #define WIDTH ((int)(LEFT + 2 * PANEL_W + 2 * LABELS_W + GAP))
 #define LABEL_PX 16.0
 #define TICK_PX 6.0
-#define QUERIES_LOW 0.5 /* where none are drawn */
+#define QUERIES_LOW 0.5 /* where zero is drawn */
 #define LINES_MAX 8
 
 enum series { P50, P99, QUERIES };
@@ -32,7 +33,7 @@ struct panel {
     double low, high; /* powers of ten, except QUERIES_LOW */
 };
 
-/* NAN: no call has returned. */
+/* The value of a series in a moment; NAN: no call has returned. */
 static double value_at(const struct outcome *o, enum series series, size_t i)
 {
     const struct moment *m = &o->moment[i];
@@ -97,7 +98,7 @@ static void draw_axes(FILE *out, const struct panel *p, const char *title)
                   p->x + PANEL_W / 2, p->y + PANEL_H + 40);
 }
 
-/* The moments from first on that have a value, up to one that has none. */
+/* The number of consecutive moments with a value, from first on. */
 static size_t run_of(const struct outcome *o, enum series series, size_t first)
 {
     size_t i = first;
@@ -131,7 +132,7 @@ static void draw_line(FILE *out, const struct panel *p, const struct outcome *o,
     }
 }
 
-/* What is between p50 and p99. */
+/* Draw the area between p50 and p99. */
 static void draw_band(FILE *out, const struct panel *p, const struct outcome *o)
 {
     for (size_t i = 0, n; i < o->moments; i += n + 1) {
@@ -147,7 +148,7 @@ static void draw_band(FILE *out, const struct panel *p, const struct outcome *o)
     }
 }
 
-/* Where a line ends, which is where its label should be. */
+/* The height at which a line ends, where its label should be. */
 static double end_of(const struct panel *p, const struct outcome *o,
                      enum series series)
 {
@@ -157,7 +158,7 @@ static double end_of(const struct panel *p, const struct outcome *o,
     return p->y + PANEL_H;
 }
 
-/* Keep the labels apart: the upper ones give way upwards. */
+/* Keep the labels apart by moving the upper ones up. */
 static void spread(double *y, size_t count)
 {
     size_t order[LINES_MAX];
@@ -189,7 +190,7 @@ static void draw_labels(FILE *out, const struct panel *p,
                       svg_title_of(o[w].strategy));
 }
 
-/* What was done to the cache, on the axis. */
+/* Mark on the axis what was done to the cache. */
 static void draw_marks(FILE *out, const struct panel *p,
                        const struct outcome *o)
 {

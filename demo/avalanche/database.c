@@ -69,8 +69,8 @@ bool database_set_capacity(struct database *db, uint64_t slots,
     return false;
 }
 
-/* The ids are numbers, not text, so there is nothing to be quoted. The derived
- * table works once, whatever the number of rows. */
+/* The ids are numbers, so nothing has to be quoted. The derived table costs the
+ * work once, whatever the number of rows. */
 static void write_query(struct database *db, const uint64_t *ids, size_t count)
 {
     char *at = db->query;
@@ -135,7 +135,7 @@ bool database_load(struct database *db, struct record *record,
     return is_good;
 }
 
-/* The second column of the first row, as a number; 0 if it fails. */
+/* The second column of the first row, as a number; 0 on failure. */
 static uint64_t show(struct database *db, const char *what)
 {
     MYSQL_RES *result;
@@ -151,7 +151,7 @@ static uint64_t show(struct database *db, const char *what)
     return value;
 }
 
-/* db_work counts as a SELECT of its own. */
+/* Halved, because db_work counts as another SELECT. */
 uint64_t database_queries(struct database *db)
 {
     return show(db, "SHOW GLOBAL STATUS LIKE 'Com_select'") / 2;

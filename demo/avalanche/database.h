@@ -16,18 +16,18 @@ struct database;
 struct database *database_open(char *why, size_t size);
 void database_close(struct database *db);
 
-/* Let so many queries work at a time (0: no limit), for so long each. Returns
- * false on failure, with why. */
+/* Let this many queries work at a time (0: no limit), for this long each.
+ * Returns false on failure, with the reason in why. */
 bool database_set_capacity(struct database *db, uint64_t slots,
                            uint64_t load_ms, char *why, size_t why_size);
 
-/* Select the rows of ids, in their order, within the capacity. Returns false on
- * failure, with why. */
+/* Select the rows of ids, in this order, within the capacity. Returns false on
+ * failure, with the reason in why. */
 bool database_load(struct database *db, struct record *record,
                    const uint64_t *ids, size_t count, struct row *rows,
                    char *why, size_t why_size);
 
-/* How many queries the server has begun, of all its clients. */
+/* How many queries of all clients the server has begun. */
 uint64_t database_queries(struct database *db);
 
 /* Returns how many connections the server allows, and how many are open. */

@@ -6,7 +6,7 @@
 
 #include "common/fleet.h"
 
-#define ABSENT_BASE 1000000 /* no item has so high an id */
+#define ABSENT_BASE 1000000 /* no item has an id this high */
 
 size_t pick_hot(void *context, uint64_t *random, uint64_t *ids)
 {

@@ -1,5 +1,5 @@
 /* Which items the threads of a scenario ask for. The processes inherit the
- * lists, and share what has been asked. */
+ * lists, and share the marks of what was asked for. */
 #ifndef DEMO_PICKS_H
 #define DEMO_PICKS_H
 
@@ -11,13 +11,13 @@ struct picks {
     struct record *record;
     uint64_t keys;        /* items have the ids 1 to keys */
     uint64_t page;        /* items per call */
-    double *zipf;         /* cumulated */
+    double *zipf;         /* cumulative */
     uint64_t *deck;       /* every id once, in a random order */
     unsigned char *asked; /* by pick_absent; shared */
 };
 
-/* Make the lists; the numbers of keys and items per call are set before.
- * Returns false when memory is out. Either way, picks_fini frees them. */
+/* Make the lists; keys and page must be set before. Returns false when out of
+ * memory. In any case picks_fini must be called. */
 bool picks_init(struct picks *picks, uint64_t random, double zipf);
 void picks_fini(struct picks *picks);
 
@@ -32,8 +32,8 @@ size_t pick_hot(void *context, uint64_t *random, uint64_t *ids);
 size_t pick_zipf(void *context, uint64_t *random, uint64_t *ids);
 /* An item that does not exist, the popular ones more often. */
 size_t pick_absent(void *context, uint64_t *random, uint64_t *ids);
-/* A page of a shop: half of it from the deck, until every item has been on a
- * page, half of it what is popular. */
+/* A page of a shop: one half from the deck, until every item has been on a
+ * page, the other half popular items. */
 size_t pick_page(void *context, uint64_t *random, uint64_t *ids);
 /* A page of the deck. */
 size_t pick_deck(void *context, uint64_t *random, uint64_t *ids);

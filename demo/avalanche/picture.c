@@ -1,8 +1,8 @@
 /*
  * The picture for a README or a talk: the database queries of one scenario per
- * 100 ms over time, a panel for each strategy under the same scales, under a
- * headline with the figures. Labels have a column of their own, so that none
- * hides a line or another label.
+ * 100 ms over time, with a panel for each strategy, all on the same scales, and
+ * a headline with the figures. Labels have their own column, so that none hides
+ * a line or another label.
  */
 #include <math.h>
 #include <string.h>
@@ -22,9 +22,7 @@
 #define LINE_PX 27.0
 #define END_LABEL_W 250.0
 #define END_LABEL_PX 14.0
-#define END_LABEL_PART                                                         \
-    0.65 /* of the height: above what the database can do                      \
-          */
+#define END_LABEL_PART 0.65 /* of the height: above the database's limit */
 #define PANELS_MAX 8
 
 struct picture {
@@ -45,7 +43,7 @@ static double x_of(const struct picture *p, double seconds)
     return LEFT + (RIGHT - LEFT) * seconds / p->seconds;
 }
 
-/* The axis of a panel. */
+/* The height of a panel's axis. */
 static double bottom_of(const struct picture *p, size_t panel)
 {
     return TOP + (double)(panel + 1) * p->panel_h + (double)panel * PANEL_GAP;
@@ -56,7 +54,7 @@ static double y_of(const struct picture *p, size_t panel, double queries)
     return bottom_of(p, panel) - p->panel_h * queries / p->high;
 }
 
-/* How many queries the database can do in a moment; 0: no limit. */
+/* How many queries the database can execute per moment; 0: no limit. */
 static double limit_of(const struct options *o)
 {
     return o->load_ms > 0
@@ -82,7 +80,7 @@ static void set_scales(struct picture *p)
         (BOTTOM - TOP - (double)(p->count - 1) * PANEL_GAP) / (double)p->count;
 }
 
-/* What happened, with the figures of the first line and of the last one. */
+/* Write what happened, with the figures of the first and the last strategy. */
 static void write_headline(const struct picture *p, char *text, size_t size)
 {
     const struct outcome *first = &p->lines[0], *last = first + p->count - 1;
@@ -144,7 +142,7 @@ static void draw_seconds(FILE *out, const struct picture *p)
                                          : "");
 }
 
-/* What was done to the cache, across the panel. */
+/* Mark across the panel what was done to the cache. */
 static void draw_events(FILE *out, const struct picture *p, size_t panel)
 {
     const struct outcome *o = &p->lines[panel];
@@ -160,7 +158,8 @@ static void draw_events(FILE *out, const struct picture *p, size_t panel)
                       x_of(p, o->mark_s[0]) - 6, TOP - 14, o->mark_text);
 }
 
-/* The points of a line, from the axis to the axis: a step per moment. */
+/* Draw the points of a line, with a step per moment; it begins and ends at the
+ * axis. */
 static void draw_points(FILE *out, const struct picture *p, size_t panel)
 {
     const struct outcome *o = &p->lines[panel];
@@ -185,7 +184,7 @@ static void draw_line(FILE *out, const struct picture *p, size_t panel)
     (void)fprintf(out, "'/>\n");
 }
 
-/* What the database can do, as a line. */
+/* Draw the capacity of the database as a line. */
 static void draw_limit(FILE *out, const struct picture *p, size_t panel)
 {
     double limit = limit_of(p->options), y = y_of(p, panel, limit);
@@ -202,7 +201,7 @@ static void draw_limit(FILE *out, const struct picture *p, size_t panel)
                       RIGHT, TOP - 14);
 }
 
-/* Beside the panel: its strategy and its figures. */
+/* Write the strategy and its figures beside the panel. */
 static void draw_label(FILE *out, const struct picture *p, size_t panel)
 {
     const struct outcome *o = &p->lines[panel];
@@ -218,7 +217,8 @@ static void draw_label(FILE *out, const struct picture *p, size_t panel)
                   o->max_ms / 1000);
 }
 
-/* In an avalanche, when it was over: beside the line's end, or before it. */
+/* For an avalanche, write when it was over: behind the line's end, or in front
+ * of it. */
 static void draw_end(FILE *out, const struct picture *p, size_t panel)
 {
     const struct outcome *o = &p->lines[panel];
@@ -236,7 +236,7 @@ static void draw_end(FILE *out, const struct picture *p, size_t panel)
                       o->seconds);
 }
 
-/* The avalanche, or, where it was not run, the first scenario. */
+/* Choose the avalanche, or the first scenario if that was not run. */
 static void choose_lines(struct picture *p, const struct outcome *outcomes,
                          size_t count)
 {

@@ -1,7 +1,7 @@
-/* The table and the JSON: one list of figures serves both. A figure is shown in
- * the scenarios where it means the same for all strategies: no total where they
- * are killed differently often, no median where it would compare different
- * mixes of hits and misses. */
+/* The table and the JSON: one list of figures serves both. A figure is shown
+ * only in scenarios where it means the same for all strategies: no totals if
+ * the numbers of kills differ, no median if it would compare different mixes of
+ * hits and misses. */
 #include "report.h"
 
 #include <math.h>
@@ -23,8 +23,8 @@ enum {
     ALL = 31
 };
 
-/* A figure of an outcome; value is NAN where a strategy has none. note explains
- * it under the table, NULL: it needs no words. */
+/* A figure of an outcome; value is NAN if a strategy has none. note explains it
+ * under the table; NULL: it needs no explanation. */
 struct figure {
     const char *title, *json;
     double (*value)(const struct outcome *o);
@@ -122,7 +122,8 @@ static double worst(const struct outcome *o)
     return o->max_ms;
 }
 
-/* Without protection nobody waits for another's load. */
+/* Whether the strategy has a lock; without one nobody waits for another's
+ * load. */
 static bool has_lock(const struct outcome *o)
 {
     return strcmp(o->strategy, strategy_none.name) != 0;
@@ -197,7 +198,7 @@ static const struct figure figures[] = {
 
 #define FIGURES (sizeof(figures) / sizeof(*figures))
 
-/* What happens in a scenario, and what else its table needs, or NULL. */
+/* What happens in a scenario, and a second line for its table, or NULL. */
 static const char *const stories[SCENARIOS][2] = {
     {"one hot key expires again and again", NULL},
     {"all items expire at once", "a call reads a page of items"},
@@ -286,7 +287,7 @@ void report_setting(FILE *out, const struct options *o)
         (void)fprintf(out, "any number at a time\n");
 }
 
-/* What each scenario is about, for a reader in a hurry. */
+/* The essential figure of each scenario, for a reader in a hurry. */
 static const struct {
     const char *scenario;
     struct figure figure;
@@ -306,7 +307,7 @@ static const struct {
     {"crash",
      {"  calls that it makes slow", NULL, slow_per_event, 0, 0, NULL}}};
 
-/* How many outcomes from o on are of its scenario. */
+/* How many outcomes from o on belong to the same scenario. */
 static size_t strategies_of(const struct outcome *o, size_t count)
 {
     size_t n = 1;

@@ -7,9 +7,9 @@
 
 #include "scenarios.h"
 
-/* The table: first the setting, then a block for each scenario, under which its
- * words are explained, then, of several scenarios, the figures that matter.
- * outcomes are in the order of scenarios, and within one of strategies. */
+/* The table: first the settings, then a block for each scenario with
+ * explanations below it, then, for several scenarios, the essential figures.
+ * outcomes are ordered by scenario, and within one by strategy. */
 void report_setting(FILE *out, const struct options *options);
 void report_scenario(FILE *out, const struct outcome *outcomes,
                      size_t strategies);
@@ -23,7 +23,7 @@ void report_picture(FILE *out, const struct options *options,
 /* All scenarios: latency and queries over time, a row each. */
 void report_sheet(FILE *out, const struct options *options,
                   const struct outcome *outcomes, size_t count);
-/* What happens in a scenario, in a sentence. */
+/* What happens in a scenario, in one sentence. */
 const char *report_story(const char *scenario);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * The scenarios. The runner (this process) expires, flushes and kills; the
- * fleet reads. What the runner itself asks of the servers is left out of
- * what they count.
+ * fleet reads. The runner's own commands and queries are subtracted from the
+ * servers' counts.
  */
 #include "scenarios.h"
 
@@ -23,10 +23,11 @@
 #define THINK_US 20000
 #define GAP_US 20000 /* between a hot key's return and its next expiry */
 #define SETTLE_US 200000
-#define PATIENCE_US 30000000 /* with what should have come long ago */
-#define CRASH_LOAD_FACTOR 6  /* loads long enough to be killed in the middle */
+#define PATIENCE_US                                                            \
+    30000000 /* how long to wait for what should have come long ago */
+#define CRASH_LOAD_FACTOR 6 /* loads can be killed in the middle */
 #define KEY_BYTES 64
-#define EXPIRE_TRIES 200 /* looks for a load, between two expiries */
+#define EXPIRE_TRIES 200 /* looks for a load between two expiries */
 
 const char *const scenario_names[SCENARIOS] = {"breakdown", "avalanche",
                                                "penetration", "cold", "crash"};
@@ -41,7 +42,7 @@ struct runner {
     struct fleet fleet;
     struct picks picks;
     uint64_t load_ms; /* what a query costs in this scenario */
-    /* what the servers had counted when the counting began */
+    /* the servers' counts at the beginning */
     uint64_t queries, commands;
     struct outcome *out;
 };
@@ -101,7 +102,7 @@ static void key_of(const struct runner *c, uint64_t id, char key[KEY_BYTES])
 {
     char *brace;
 
-    /* the format is one of two literals of strategies.h */
+    /* the format is a literal of one of the strategies */
     (void)snprintf(key, KEY_BYTES, "%s", c->strategy->key_format);
     brace = strstr(key, "%llu");
     (void)snprintf(brace, KEY_BYTES - (size_t)(brace - key), "%llu%s",
@@ -158,7 +159,7 @@ static void set_capacity(struct runner *c, uint64_t slots, uint64_t load_ms)
         die("cannot begin", why);
 }
 
-/* Have all items in the cache, by the strategy's own means. */
+/* Fill the cache with all items, through the strategy. */
 static void fill(struct runner *c)
 {
     uint64_t keys = c->options->keys;
@@ -181,7 +182,7 @@ static void count_from_here(struct runner *c)
     c->own_commands = 0;
 }
 
-/* Something has just been done to the cache. */
+/* Mark that something has just been done to the cache. */
 static void mark(struct runner *c, const char *text)
 {
     struct outcome *o = c->out;
@@ -194,8 +195,8 @@ static void mark(struct runner *c, const char *text)
 
 /* --------------------------------------------------------------- scenarios */
 
-/* Wait until the hot row is there and nobody queries. Returns false if it does
- * not come, or if a call has ended with an error. */
+/* Wait until the hot row is cached and nobody queries. Returns false if that
+ * does not happen, or if a call has ended with an error. */
 static bool await_hot_row(struct runner *c)
 {
     uint64_t deadline_us = demo_now_us() + PATIENCE_US;
@@ -208,7 +209,7 @@ static bool await_hot_row(struct runner *c)
     return true;
 }
 
-/* Begin to read the hot key, and to count once all have it. */
+/* Begin to read the hot key, and to count once all processes have it. */
 static void begin_hot(struct runner *c)
 {
     begin(c, pick_hot, THINK_US);
@@ -218,7 +219,7 @@ static void begin_hot(struct runner *c)
     count_from_here(c);
 }
 
-/* Expire the hot key when it is there and nobody queries; count only what
+/* Expire the hot key when it is cached and nobody queries; count only keys that
  * really expired. */
 static void run_breakdown(struct runner *c)
 {
@@ -233,14 +234,14 @@ static void run_breakdown(struct runner *c)
             mark(c, "the hot key expires");
         }
         progress(c, "expiry", c->out->events, c->options->expiries);
-        nap(2000); /* it is gone after one, even by the server's clock */
+        nap(2000); /* it is gone after 1 ms, even by the server's clock */
     }
     if (await_hot_row(c))
         nap(SETTLE_US);
     end(c);
 }
 
-/* All items expire in the same millisecond. */
+/* Make all items expire in the same millisecond. */
 static void expire_all(struct runner *c)
 {
     redisReply *reply = command(c, "TIME");
@@ -297,9 +298,9 @@ static void run_cold(struct runner *c)
 }
 
 /* Stop the process if it is loading, so that it still is when it is killed. A
- * load while the row exists is of no use: with plain locks, one that missed the
- * row before it was stored can have the lock after that, and nobody waits for
- * what it loads. */
+ * load while the row exists does not count: with plain locks, a process that
+ * missed the row before it was stored can get the lock afterwards, and nobody
+ * waits for that load. */
 static bool stop_loader(struct runner *c, pid_t pid)
 {
     int status;
@@ -313,16 +314,17 @@ static bool stop_loader(struct runner *c, pid_t pid)
     return false;
 }
 
-/* The process that is in the middle of a load, and stays there; 0 on an error.
- * Without protection there are many, and whether this one still is does not
- * matter. */
+/* Find a process in the middle of a load, and keep it there; 0 on an error.
+ * Without protection there are many, and it does not matter whether this one is
+ * still loading. */
 static pid_t catch_loader(struct runner *c, const char *key, uint64_t load_us)
 {
     struct record *r = c->record;
     pid_t pid = 0;
 
     do {
-        /* again if need be: a SET that was on its way brings it back */
+        /* several times if necessary: a SET that was under way restores the
+         * key */
         for (uint64_t tries = 0;
              (pid = (pid_t)atomic_load(&r->loading_pid)) == 0; tries++) {
             if (atomic_load(&r->errors) > 0)
@@ -332,14 +334,14 @@ static pid_t catch_loader(struct runner *c, const char *key, uint64_t load_us)
             nap(500);
         }
         nap(load_us / 2);
-        /* where all is slow the nap was longer than the load */
+        /* on a slow machine the nap may be longer than the load */
     } while (c->strategy != &strategy_none && !stop_loader(c, pid));
     return pid;
 }
 
-/* Kill the process that is loading, in the middle. Returns when the next load
- * began, in ms after the kill; below 0 if none did. Without protection all
- * load at once, and there is no next one to wait for. */
+/* Kill the loading process in the middle of its load. Returns when the next
+ * load began, in ms after the kill; negative if none did. Without protection
+ * all load at once, and there is no next load to wait for. */
 static double kill_loader(struct runner *c)
 {
     struct record *r = c->record;
@@ -352,7 +354,7 @@ static double kill_loader(struct runner *c)
     key_of(c, HOT_ID, key);
     if (!await_hot_row(c))
         return -1;
-    nap(GAP_US); /* let who waited for it have it */
+    nap(GAP_US); /* let those that waited for it get it */
     pid = catch_loader(c, key, load_us);
     if (pid == 0)
         return -1;
@@ -361,8 +363,8 @@ static double kill_loader(struct runner *c)
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, NULL, 0);
     mark(c, "the loading process is killed");
-    /* The dead do not say that they end. By now a successor may have begun, so
-     * only the dead one's part is taken away. */
+    /* the dead cannot count themselves out; a successor may already have begun,
+     * so only the dead process's mark is removed */
     dead = (int32_t)pid;
     if (was_loading)
         atomic_fetch_sub(&r->under_way, 1);
@@ -386,7 +388,7 @@ static int compare(const void *a, const void *b)
 
 static void run_crash(struct runner *c)
 {
-    /* a lock that must run out takes its ten seconds: once is enough to see */
+    /* a lock that has to expire takes its ten seconds: once is enough */
     uint64_t kills =
         c->strategy == &strategy_snowshed ? c->options->crashes : 1;
     double *ms = calloc(kills, sizeof(*ms));
@@ -401,8 +403,8 @@ static void run_crash(struct runner *c)
             record_error(c->record, "no load followed the kill");
         c->out->events++;
     }
-    /* Those who wait for the last load are counted, too. Without protection
-     * nobody does, and the dead process had many queries under way. */
+    /* those that wait for the last load are counted, too; without protection
+     * nobody waits, and the dead process had many queries under way */
     if (c->strategy != &strategy_none && await_hot_row(c))
         nap(SETTLE_US);
     end(c);

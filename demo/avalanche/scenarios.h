@@ -13,14 +13,15 @@ struct options {
 
 #define MARKS 256 /* later ones are not marked */
 
-/* A tenth of a second of a scenario: what began and what returned in it. */
+/* A tenth of a second of a scenario: the calls that began and returned in
+ * it. */
 struct moment {
     uint64_t queries;
-    bool has_calls; /* else there are no percentiles */
+    bool has_calls; /* false: there are no percentiles */
     double p50_ms, p99_ms;
 };
 
-/* What one scenario showed of one strategy. */
+/* The result of one strategy in one scenario. */
 struct outcome {
     const char *scenario, *strategy;
     double seconds;

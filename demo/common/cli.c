@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELP CLI_OPTIONS_MAX /* what getopt_long returns for it */
+#define HELP CLI_OPTIONS_MAX /* getopt_long's value for --help */
 
 void cli_refuse(const struct cli *cli, const char *option, const char *why)
 {
@@ -42,7 +42,7 @@ static uint64_t parse_number(const struct cli *cli,
     return value;
 }
 
-/* Digits, and a point among them. */
+/* Parse a number of digits that may contain a point. */
 static double parse_real(const struct cli *cli, const struct cli_option *option,
                          const char *text)
 {
@@ -66,7 +66,7 @@ static const char **text_of(void *options, const struct cli_option *option)
     return field_of(options, option);
 }
 
-/* Whether a word is among those of a list, which are separated by commas. */
+/* Whether a word is in a comma-separated list. */
 static bool has_word(const char *words, const char *word)
 {
     size_t size = strlen(word);
@@ -149,7 +149,7 @@ void cli_parse(const struct cli *cli, void *options, int argc, char **argv)
     set_lists(cli, options);
     while ((which = getopt_long(argc, argv, "", table, NULL)) != -1) {
         if (which == '?')
-            exit(CLI_USAGE_STATUS); /* getopt_long has named it */
+            exit(CLI_USAGE_STATUS); /* getopt_long has reported it */
         if (which == HELP) {
             (void)fputs(cli->help, stdout);
             exit(EXIT_SUCCESS);

@@ -1,12 +1,11 @@
 /* Options of a demo program, by a table: a file of rows, NAME.def, which
- * demo/run reads as well, so that what is wrong is refused before anything is
+ * demo/run also reads, so that wrong options are refused before anything is
  * built.
  *
  *     #define CLI_OPTIONS struct choice
  *     static const struct cli_option table[] = {
  *     #include "avalanche.def"
- *     };
- */
+ *     }; */
 #ifndef DEMO_CLI_H
 #define DEMO_CLI_H
 
@@ -15,11 +14,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What the field in the options is. Texts belong to the command line. */
+/* The type of the field in the options. Texts point into the command line. */
 enum cli_kind {
     CLI_NUMBER, /* uint64_t, within a range */
     CLI_REAL,   /* double, within a range */
-    CLI_LIST,   /* const char *: some of the words, by commas; all by default */
+    CLI_LIST,   /* const char *: some of the words, separated by commas; all by
+                   default */
     CLI_CHOICE, /* const char *: one of the words; optional */
     CLI_FLAG,   /* bool: true if it is given; it takes no value */
     CLI_URI,    /* const char *, required */
@@ -35,8 +35,8 @@ struct cli_option {
     const char *words;
 };
 
-/* Rows of a table. demo/run takes them apart: one to a line, and no names of
- * constants in them. */
+/* A row of a table. demo/run parses the rows: one per line, without names of
+ * constants. */
 #define CLI_ROW(name, kind, field, low, high, words)                           \
     {name, kind, offsetof(CLI_OPTIONS, field), low, high, words},
 #define NUMBER(name, field, low, high)                                         \
@@ -59,22 +59,23 @@ struct cli {
 #define CLI_USAGE_STATUS 2
 #define CLI_OPTIONS_MAX 32
 
-/* Fill options from the command line. --help prints the help and ends with 0;
- * what is wrong is named and ends with CLI_USAGE_STATUS. */
+/* Fill options from the command line. --help prints the help and exits with 0;
+ * a wrong option is named, and the program exits with CLI_USAGE_STATUS. */
 void cli_parse(const struct cli *cli, void *options, int argc, char **argv);
 
-/* Set is_chosen of each name that a comma-separated list has. */
+/* Set is_chosen of each name that is in a comma-separated list. */
 void cli_choose(const struct cli *cli, const char *option, const char *list,
                 const char *const *names, size_t count, bool *is_chosen);
 
-/* End with a complaint about an option. */
+/* Exit with a complaint about an option. */
 void cli_refuse(const struct cli *cli, const char *option, const char *why);
 
-/* Open what an option names, before work is done for nothing; NULL for NULL. */
+/* Open the file that an option names, early, so that no work is done in vain.
+ * NULL for NULL. */
 FILE *cli_open_output(const struct cli *cli, const char *option,
                       const char *path);
 
-/* Returns whether all has been written. NULL is allowed. */
+/* Returns whether everything has been written. NULL is allowed. */
 bool cli_close_output(const struct cli *cli, const char *option, FILE *out);
 
 #endif

@@ -39,8 +39,8 @@ static void nap(uint64_t us)
     (void)nanosleep(&t, NULL);
 }
 
-/* How long a caller that waited for somebody else's load of the hot key came
- * after the end of that load. */
+/* Note how long after the end of somebody else's load of the hot key a caller
+ * that waited for it returned. */
 static void note_wait(struct record *r, uint64_t start_us)
 {
     uint64_t end_us = atomic_load(&r->last_load_end_us);
@@ -121,7 +121,7 @@ static void run_process(struct fleet *f, uint64_t number, pid_t parent)
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(EXIT_FAILURE); /* it died before we could say so */
+        _exit(EXIT_FAILURE); /* the parent died before prctl took effect */
     (void)signal(SIGINT, SIG_DFL);
     (void)signal(SIGTERM, SIG_DFL);
     process = f->strategy->open != NULL

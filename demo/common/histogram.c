@@ -19,12 +19,12 @@ static size_t bucket_of(uint64_t us)
 
     while (us >> power >= 32)
         power++;
-    /* below 32 us a bucket is a microsecond */
+    /* below 32 us a bucket is one microsecond wide */
     bucket = power == 0 ? (size_t)us : power * 16 + (size_t)(us >> power);
     return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
-/* The lowest time that is counted there. */
+/* The shortest time that is counted in a bucket. */
 static uint64_t bucket_us(size_t bucket)
 {
     if (bucket < 32)

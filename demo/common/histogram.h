@@ -1,5 +1,5 @@
-/* Times in buckets that grow with them, so that histograms of any number of
- * threads, and of two instants, can be added and subtracted. */
+/* Times in buckets whose width grows with the time. Histograms of several
+ * threads can be added, those of two instants subtracted. */
 #ifndef DEMO_HISTOGRAM_H
 #define DEMO_HISTOGRAM_H
 
@@ -18,21 +18,22 @@ struct histogram {
 /* Any thread. */
 void histogram_add(struct histogram *h, uint64_t us);
 
-/* The time below which a part (0.5, 0.99) of the values are, at most a bucket
- * too long; 0 if empty. */
+/* The time below which this part (0.5, 0.99) of the values is, too long by at
+ * most a bucket; 0 if empty. */
 double histogram_ms(const struct histogram *h, double part);
 
-/* How many values are above so many microseconds, to a bucket. */
+/* How many values are above this many microseconds, exact to one bucket. */
 uint64_t histogram_above(const struct histogram *h, uint64_t us);
 
-/* What a histogram counted until some instant. */
+/* The counts of a histogram at some instant. */
 struct histogram_counts {
     uint64_t bucket[HISTOGRAM_BUCKETS];
 };
 
 void histogram_read(const struct histogram *h, struct histogram_counts *out);
 
-/* As histogram_ms, in microseconds, of what was added between two reads. */
+/* As histogram_ms, in microseconds, for the values that were added between two
+ * reads. */
 uint64_t histogram_between_us(const struct histogram_counts *from,
                               const struct histogram_counts *to, double part);
 

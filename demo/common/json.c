@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define DIGITS 9 /* more than any figure has: 0.1 stays 0.1 */
+#define DIGITS 9 /* more than any figure needs, so 0.1 stays 0.1 */
 
 json_t *json_number(double value, int decimals)
 {

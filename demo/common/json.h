@@ -1,5 +1,5 @@
-/* JSON for the demos' --json, on jansson. Memory that is out is found at the
- * end: jansson passes NULL on. */
+/* JSON for the demos' --json, with jansson. Running out of memory is detected
+ * at the end, because jansson passes NULL on. */
 #ifndef DEMO_JSON_H
 #define DEMO_JSON_H
 
@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* A number with so many decimals, an integer if there are none; null for NAN.
- */
+/* A number with this many decimals; an integer if there are none; null for
+ * NAN. */
 json_t *json_number(double value, int decimals);
 
 /* Write the value and release it. Returns false if that failed. */

@@ -6,12 +6,12 @@
 
 #include <snowshed/mysql.h>
 
-/* Set the URI, which is not copied and which every connection of the process
- * uses, and try it: connect once. Returns: as shed_mysql_connect; SHED_EINVAL
- * is a wrong URI. */
+/* Set the URI for all connections of the process, and try it by connecting
+ * once. The URI is not copied. Returns: as shed_mysql_connect; SHED_EINVAL for
+ * a wrong URI. */
 enum shed_code place_use(const char *uri, struct shed_error *err);
 
-/* Connect a handle there; flags are mysql_real_connect's. Returns: as
+/* Connect a handle there; flags: as for mysql_real_connect. Returns: as
  * shed_mysql_connect. */
 enum shed_code place_connect(MYSQL *mysql, unsigned long flags,
                              struct shed_error *err);

@@ -1,5 +1,5 @@
-/* The shared record: atomics alone, so that a process that is killed in the
- * middle leaves nothing locked. */
+/* The shared record: only atomics, so that a process that is killed leaves
+ * nothing locked. */
 #include "record.h"
 
 #include <err.h>

@@ -13,7 +13,7 @@
 #define SLOT_MS 100
 #define SLOTS 1200 /* two minutes */
 
-/* What began and what returned in it. */
+/* The calls that began, and those that returned, in a slot. */
 struct slot {
     _Atomic uint64_t queries;
     struct histogram latency; /* of the calls */
@@ -24,13 +24,14 @@ struct record {
     atomic_bool is_over;
     _Atomic uint64_t next_in_deck;
     uint64_t start_us;
-    /* what they did */
+    /* what the workers did */
     struct histogram latency;
-    struct histogram extra; /* return after the end of the load waited for */
+    struct histogram
+        extra; /* time from the end of the awaited load to the return */
     _Atomic uint64_t calls, errors;
     _Atomic uint64_t queries, queried_keys; /* as the programs count them */
-    _Atomic int64_t under_way; /* below 0 after a kill: the dead were
-                                  counted out, and others ended */
+    _Atomic int64_t under_way; /* negative after a kill: the dead were
+                                  subtracted, and others ended */
     _Atomic uint64_t most_under_way;
     _Atomic uint64_t last_load_start_us, last_load_end_us, load_starts;
     _Atomic int32_t loading_pid;

@@ -1,4 +1,5 @@
-/* A blocking hiredis connection from a URI, as a backend writes it by hand. */
+/* A blocking hiredis connection from a URI, as backends open it without a
+ * library. */
 #ifndef DEMO_REDIS_H
 #define DEMO_REDIS_H
 
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns NULL on failure, with why. */
+/* Returns NULL on failure, with the reason in why. */
 redisContext *demo_redis_open(const char *uri, char *why, size_t size);
 
 /* The same, with a limit for connecting and for each reply, also later ones

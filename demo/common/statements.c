@@ -1,8 +1,8 @@
 /*
- * Prepared statements of numbers. The connection has CLIENT_FOUND_ROWS, as the
- * fencing guard wants it: affected rows are those that an UPDATE has met.
- * Isolation is READ COMMITTED, so that a server with innodb_snapshot_isolation
- * says the same as one without.
+ * Prepared statements of numbers. The connection has CLIENT_FOUND_ROWS, so
+ * affected rows are those that an UPDATE has matched. Isolation is READ
+ * COMMITTED, so that servers with and without innodb_snapshot_isolation behave
+ * alike.
  */
 #include "statements.h"
 
@@ -215,7 +215,8 @@ enum statement_code statements_settle(struct statements *s,
 {
     if (code == STATEMENT_OK)
         code = statements_run(s, "COMMIT");
-    /* Where it fails, the connection is gone, and the transaction with it. */
+    /* If ROLLBACK fails, the connection is gone, and with it the
+     * transaction. */
     if (code != STATEMENT_OK)
         (void)mysql_rollback(s->mysql);
     return code;

@@ -1,5 +1,5 @@
-/* A connection to MySQL with its statements prepared. All that goes into them
- * and comes out is a number. */
+/* A connection to MySQL with prepared statements. All parameters and results
+ * are numbers. */
 #ifndef DEMO_STATEMENTS_H
 #define DEMO_STATEMENTS_H
 
@@ -12,21 +12,22 @@
 enum statement_code {
     STATEMENT_OK,
     STATEMENT_NONE,      /* no such row */
-    STATEMENT_DUPLICATE, /* a unique key has it */
+    STATEMENT_DUPLICATE, /* a unique key already has it */
     STATEMENT_AGAIN,     /* the transaction lost against another: repeat it */
     STATEMENT_FAILED     /* see statements_why */
 };
 
-/* In or out of one statement. */
+/* Parameters or results of one statement. */
 #define STATEMENT_NUMBERS_MAX 6
 
-/* Of one connection. */
+/* Statements of one connection. */
 #define STATEMENTS_MAX 16
 
 struct statements;
 
-/* Connect (see place.h) and prepare count texts, which live as long. files:
- * what is to be loaded when a table is missing. Returns NULL with why. */
+/* Connect (see place.h) and prepare count texts, which must outlive the
+ * statements. files: the files to load if a table is missing. Returns NULL on
+ * failure, with the reason in why. */
 struct statements *statements_open(const char *const *texts, size_t count,
                                    const char *files, char *why, size_t size);
 void statements_close(struct statements *s);
@@ -39,7 +40,7 @@ const char *statements_why(const struct statements *s);
 enum statement_code statements_run(struct statements *s, const char *text);
 
 /* Execute number which; in has as many numbers as it has question marks.
- * STATEMENT_NONE: it has met no row. */
+ * STATEMENT_NONE: no row matched. */
 enum statement_code statements_change(struct statements *s, size_t which,
                                       const uint64_t *in);
 
@@ -49,7 +50,7 @@ enum statement_code statements_query(struct statements *s, size_t which,
                                      const uint64_t *in, size_t columns,
                                      statements_take *take, void *user);
 
-/* The one row that number which selects. */
+/* Execute number which, which selects one row. */
 enum statement_code statements_row(struct statements *s, size_t which,
                                    const uint64_t *in, size_t columns,
                                    uint64_t *row);

@@ -8,7 +8,7 @@
 
 #include "record.h"
 
-/* Most rows of one call, and the longest of them. */
+/* The most rows of one call, and the longest row. */
 #define PAGE_MAX 1000
 #define ROW_BYTES 200
 
@@ -27,21 +27,21 @@ struct settings {
     uint64_t max_loads;
 };
 
-/* One strategy, as one backend process or one of its threads uses it. */
+/* One strategy, as used by a backend process and its threads. */
 struct strategy {
     const char *name;
-    /* Key of an item in Redis, and whether what is there is a row. */
+    /* The key of an item in Redis, and where in its value the row is. */
     const char *key_format;
     size_t (*row_offset)(const char *bytes, size_t size); /* 0: none */
-    /* A process's part; NULL with why on failure. Without open it is the
-     * settings; what has no close is left as it is. */
+    /* The process's part; NULL on failure, with the reason in why. Without open
+     * the settings are used; without close nothing is closed. */
     void *(*open)(const struct settings *settings, char *why, size_t size);
     void (*close)(void *process);
-    /* A thread's part. */
+    /* The thread's part. */
     void *(*enter)(void *process, char *why, size_t size);
     void (*leave)(void *thread);
-    /* Get items; *did_load tells whether this thread itself queried. Returns
-     * false on failure, with why. */
+    /* Get items; *did_load says whether this thread has queried. Returns false
+     * on failure, with the reason in why. */
     bool (*get)(void *thread, const uint64_t *ids, size_t count, bool *did_load,
                 char *why, size_t size);
 };

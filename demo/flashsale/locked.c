@@ -1,16 +1,16 @@
 /*
- * The flash sale under a lock, with the stock in snowshed's cache. Two ways:
+ * The flash sale under a lock, with the stock in snowshed's cache. Two
+ * strategies:
  *
- * snowshed: the lease lock; the fencing guard opens each transaction, so that
- * one that has lost the lock changes nothing. Order in it: guard, order
- * (which a second one of the buyer ends, before a piece is taken), is there a
- * piece, one less. Then COMMIT, the cache, release. A shop would write "AND
- * stock > 0" into that UPDATE besides, which is enough for a stock that is one
- * number in one row; here it is left out so that the figures show what the lock
- * and the guard do.
+ * snowshed: the lease lock. The fencing guard opens each transaction, so that a
+ * process that has lost the lock changes nothing. The transaction: the guard;
+ * the order, which fails if the buyer already has one; is a piece left; take
+ * it. Then COMMIT, update the cache, release. A shop would also write "AND
+ * stock > 0" into that UPDATE, which is enough for a stock that is one number
+ * in one row; here it is left out so that the figures show what the lock and
+ * the guard do.
  *
- * expire: the lock of SETNX and EXPIRE that others have, around what sells
- * without protection.
+ * expire: the usual lock by SETNX and EXPIRE, around the unprotected sale.
  */
 #include <snowshed/lock.h>
 #include <snowshed/mysql.h>
@@ -20,14 +20,14 @@
 
 #include "strategies.h"
 
-#define WAIT_MS 10000 /* for the lock; then the cache is asked again */
-/* How long a dead holder blocks the sale in expire; others have ten times as
- * much. The lease of snowshed's lock is its default. */
+#define WAIT_MS 10000 /* for the lock; after that, ask the cache again */
+/* How long a dead holder blocks the sale in expire; ten times as much is
+ * common. snowshed's lock has its default lease. */
 #define EXPIRE_LEASE_MS 2000
-#define ANSWER_TIMEOUT_MS 10000 /* a slow host is no failure of the sale */
+#define ANSWER_TIMEOUT_MS 10000 /* a slow host must not fail the sale */
 #define NAME_BYTES 64
 
-struct shop { /* of a process */
+struct shop { /* the state of a process */
     struct sale *sale;
     bool is_guarded;
     struct shed_client *client;
@@ -38,15 +38,15 @@ struct shop { /* of a process */
     size_t lock_name_size;
     char key[NAME_BYTES]; /* of the stock in the cache */
     size_t key_size;
-    _Atomic uint64_t loads; /* those that the sale knows of */
+    _Atomic uint64_t loads; /* those already added to the sale's */
 };
 
 struct thread {
     struct shop *shop;
     struct statements *db;
     struct worker *worker;
-    struct shed_error err; /* why snowshed failed; its code 0: it did not */
-    uint64_t newest;       /* number that the guard knows, if it refused ours */
+    struct shed_error err; /* why snowshed failed; code 0: it did not */
+    uint64_t newest; /* the number that the guard knows, if it refused ours */
 };
 
 /* --------------------------------------------------------------- processes */
@@ -154,7 +154,7 @@ static void *enter_shop(void *process, char *why, size_t size)
 
 /* ------------------------------------------------------------------- cache */
 
-/* A cache that fails must not stop the sale: the database is asked then. */
+/* A cache that fails must not stop the sale: then the database decides. */
 static bool is_sold_out(struct shop *s)
 {
     struct shed_value *value = NULL;
@@ -163,7 +163,7 @@ static bool is_sold_out(struct shop *s)
     if (shed_get(s->cache, shed_bytes(s->key, s->key_size), 0, &value, NULL) !=
         SHED_OK)
         return false;
-    /* A number as text, "0" if all goes well, and never "07". */
+    /* a number as text; "0" is never written "00" */
     is_none = shed_value_kind(value) == SHED_KIND_ROW &&
               shed_value_size(value) > 0 &&
               *(const char *)shed_value_data(value) <= '0';
@@ -171,8 +171,9 @@ static bool is_sold_out(struct shop *s)
     return is_none;
 }
 
-/* Add the loads of this process since the last time to the sale's. Threads may
- * come in any order: the differences add up, as numbers that wrap around. */
+/* Add this process's loads since the last call to the sale's. Threads may come
+ * in any order: the differences add up, because unsigned numbers wrap
+ * around. */
 static void report_loads(struct shop *s)
 {
     struct shed_stats stats;
@@ -184,7 +185,7 @@ static void report_loads(struct shop *s)
 
 /* -------------------------------------------------------------------- sale */
 
-/* What the guard says, as orders_settle would. */
+/* Ask the guard, and translate its answer for orders_settle. */
 static enum statement_code ask_guard(struct thread *t,
                                      const struct shed_fence *fence)
 {
@@ -231,8 +232,8 @@ static enum answer sell_guarded(struct thread *t, uint64_t buyer)
     return orders_settle(t->db, code);
 }
 
-/* Release, and say what must be known of it. The guard's table can be ahead of
- * Redis, if Redis has lost its data: then numbers go on above it. */
+/* Release, and record the result. If Redis has lost its data, the guard's table
+ * can be ahead of it; then make the numbers continue above the guard's. */
 static bool release(struct thread *t)
 {
     struct shed_lock *lock = t->shop->lock;
@@ -247,8 +248,9 @@ static bool release(struct thread *t)
     return newest == 0 || shed_lock_advance(lock, newest, &t->err) == SHED_OK;
 }
 
-/* Under the lock. A buyer that found anything in the database ends the cache's
- * entry: one that was killed between its COMMIT and here has not. */
+/* Under the lock. Whatever the database's answer, the buyer invalidates the
+ * cache's entry, because a process that was killed after its COMMIT has not
+ * done so. */
 static enum answer sell_alone(struct thread *t, uint64_t buyer)
 {
     struct shop *s = t->shop;

@@ -1,5 +1,5 @@
-/* The statements of the flash sale, and the proof: the orders that are in the
- * database against what the buyers were told. */
+/* The statements of the flash sale, and the proof, which compares the orders in
+ * the database with what the buyers were told. */
 #include "orders_db.h"
 
 enum {
@@ -11,12 +11,12 @@ enum {
     COUNT_ORDERS,
     COUNT_BACKWARDS,
     LIST_BUYERS,
-    FIND_FENCES, /* prepared alone: the guard's table must be there */
+    FIND_FENCES, /* only prepared, to see that the guard's table exists */
     TEXTS
 };
 
-/* A stock may be below zero, and numbers are unsigned on their way: the CAST
- * gives its two's complement. */
+/* A stock may be negative, but results are unsigned: the CAST gives its two's
+ * complement. */
 static const char *const texts[TEXTS] = {
     [READ_STOCK] =
         "SELECT CAST(stock AS UNSIGNED) FROM flashsale_item WHERE id = ?",

@@ -1,7 +1,7 @@
 /*
- * The flash sale without protection, as one writes it at first: the stock is
- * looked up in Redis, read in the database, and written back as one less, in
- * one transaction. Two who read the same number both sell the same piece.
+ * The flash sale without protection, as in a first attempt: the stock is looked
+ * up in Redis, read from the database, and written back reduced by one, in one
+ * transaction. Two buyers that read the same number both get the same piece.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ struct thread {
     struct worker *worker;
 };
 
-/* The row must not be locked by reading it, or this would be no mistake: so
- * SELECT, not SELECT FOR UPDATE. */
+/* SELECT without FOR UPDATE: if reading locked the row, there would be no
+ * mistake to show. */
 enum answer sell_rewriting(struct statements *db, uint64_t item, uint64_t buyer)
 {
     int64_t stock = 0;
@@ -67,8 +67,8 @@ static void *enter_plain(void *process, char *why, size_t size)
     return NULL;
 }
 
-/* Run a command. Returns false, with why, on failure; else *number is what it
- * replied, or untouched if that was no number. */
+/* Run a command. Returns false on failure, with the reason in why; otherwise
+ * *number is the reply, unchanged if that was not a number. */
 static bool command(struct thread *t, char *why, size_t size, int64_t *number,
                     const char *format, ...)
 {
@@ -90,7 +90,7 @@ static bool command(struct thread *t, char *why, size_t size, int64_t *number,
     return is_good;
 }
 
-/* The stock by the cache, which is filled from the database. */
+/* Look up the stock in the cache, which is filled from the database. */
 static bool look_up(struct thread *t, int64_t *stock, char *why, size_t size)
 {
     unsigned long long item = t->sale->plan.item;

@@ -1,5 +1,5 @@
-/* The table and the JSON: one list of figures serves both. A strategy that sold
- * more than once has two columns, the least and the most. */
+/* The table and the JSON: one list of figures serves both. A strategy with
+ * several sales has two columns, the least and the most. */
 #include "report.h"
 
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #define CELL_BYTES 32
 
-/* Without a title it is in the JSON alone. */
+/* A figure without a title appears only in the JSON. */
 struct figure {
     const char *json, *title;
     size_t offset;
@@ -35,7 +35,7 @@ static void write_cell(char cell[CELL_BYTES], const struct figure *f, double n)
     (void)snprintf(cell, CELL_BYTES, "%.*f", f->decimals, n);
 }
 
-/* How many outcomes from o on are of its strategy. */
+/* How many outcomes from o on belong to the same strategy. */
 static size_t sales_of(const struct outcome *o, size_t count)
 {
     size_t n = 1;
@@ -90,7 +90,7 @@ static void print_range(FILE *out, const struct figure *f,
     (void)fprintf(out, "%10s", cell);
 }
 
-/* How many of a strategy's sales were exact. */
+/* Print how many of a strategy's sales were exact. */
 static void print_verdict(FILE *out, const struct options *options,
                           const struct outcome *o, size_t count)
 {

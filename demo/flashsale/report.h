@@ -7,7 +7,7 @@
 
 #include "runner.h"
 
-/* Outcomes of one strategy follow each other. */
+/* The outcomes of one strategy must be adjacent. */
 void flashsale_table(FILE *out, const struct options *options,
                      const struct outcome *outcomes, size_t count);
 /* Returns false if it could not be written. */

@@ -1,7 +1,7 @@
 /*
- * The runner of a sale: it puts the item up, starts the processes, kills
- * some of them, and asks the database in the end. It trusts nothing that a
- * process says of how much was sold.
+ * The runner of a sale: it puts the item on sale, starts the processes, kills
+ * some of them, and asks the database at the end. It never trusts what a
+ * process says about the number sold.
  */
 #include "runner.h"
 
@@ -17,19 +17,20 @@
 
 #define LOOK_US 500         /* between two looks at the sale */
 #define KILL_SPREAD_US 4000 /* a kill hits any part of a transaction */
-#define PATIENCE_US (90 * 1000000ULL) /* without an answer to anybody */
+#define PATIENCE_US                                                            \
+    (90 * 1000000ULL) /* if no buyer gets an answer for this long */
 #define PROGRESS_US 100000
 
 struct runner {
     const struct options *options;
     redisContext *redis;
     struct statements *db;
-    /* of the sale under way */
+    /* the sale under way */
     struct sale *sale;
     struct fleet fleet;
     struct outcome *out;
     uint64_t random;
-    uint64_t *kill_at; /* buyers told that they have one; ascending */
+    uint64_t *kill_at; /* after this many successful buyers; ascending */
     uint64_t next_kill;
     uint64_t shown_us;
 };
@@ -70,7 +71,8 @@ void runner_destroy(struct runner *c)
 
 /* --------------------------------------------------------------- beginning */
 
-/* What an earlier run of the program, with another database, may have left. */
+/* Remove what an earlier run of the program, with another database, may have
+ * left. */
 static void forget_item(struct runner *c, unsigned long long item)
 {
     redisReply *reply = redisCommand(
@@ -103,8 +105,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Kills are due when a number of buyers has bought: whatever the speed of the
- * host, they come while pieces are left. */
+/* Kills are due when certain numbers of buyers have bought, so they come while
+ * pieces are left, whatever the speed of the host. */
 static void plan_kills(struct runner *c)
 {
     uint64_t kills = c->options->kills;
@@ -153,7 +155,7 @@ static void set_up(struct runner *c, const struct strategy *strategy,
 
 /* ------------------------------------------------------------------- sale */
 
-/* A process that has ended by itself is no kill. */
+/* Kill a process. One that has ended by itself does not count. */
 static void kill_one(struct runner *c)
 {
     pid_t pid = c->fleet.pids[fleet_random(&c->random) % c->options->processes];

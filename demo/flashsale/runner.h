@@ -9,8 +9,8 @@ struct options {
     uint64_t pieces, buyers, twice_pct, processes, threads, kills, runs, seed;
 };
 
-/* What is told of a sale: X(field, in the table, decimals). The field is the
- * name in JSON. */
+/* The figures of a sale: X(field, its name in the table, decimals). The field
+ * is its name in JSON. */
 #define SALE_FIGURES(X)                                                        \
     X(orders, "orders in the database", 0)                                     \
     X(oversold, "sold without being there", 0)                                 \
@@ -33,7 +33,8 @@ struct options {
 struct outcome {
     const char *strategy;
     uint64_t item;
-    bool is_exact; /* as many as there were, one each, and all know it */
+    bool is_exact; /* all pieces were sold, one per buyer, and all buyers were
+                      told the truth */
 #define SALE_FIELD(field, title, decimals) double field;
     SALE_FIGURES(SALE_FIELD)
 #undef SALE_FIELD
@@ -46,8 +47,8 @@ struct runner;
 struct runner *runner_create(const struct options *options);
 void runner_destroy(struct runner *runner);
 
-/* Sell item number item (from 1, each once) with a strategy. Exits, with all
- * children ended, when a server fails. */
+/* Sell an item (numbered from 1, each only once) with a strategy. Exits, with
+ * all children ended, when a server fails. */
 void run_sale(struct runner *runner, const struct strategy *strategy,
               uint64_t item, struct outcome *out);
 

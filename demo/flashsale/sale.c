@@ -1,7 +1,7 @@
 /*
- * The shared memory of a sale. Atomics alone, and each request is claimed with
- * a compare-and-swap: a process may be killed between any two instructions and
- * no request is lost or served by two.
+ * The shared memory of a sale. Only atomics, and each request is claimed with a
+ * compare-and-swap: if a process is killed between any two instructions, no
+ * request is lost or served twice.
  */
 #include "sale.h"
 
@@ -13,7 +13,7 @@
 
 #define WAITING 0
 #define SERVED (-1)
-#define PATIENCE_US (60 * 1000000ULL) /* of a buyer */
+#define PATIENCE_US (60 * 1000000ULL) /* how long a buyer keeps trying */
 
 struct request {
     _Atomic int32_t claim; /* WAITING, SERVED, or the id of the process */
@@ -26,7 +26,7 @@ struct worker {
     atomic_bool is_alone;
 };
 
-/* The buyers in a random order, some of them twice. */
+/* Put the buyers in a random order, some of them twice. */
 static void line_up(struct sale *s)
 {
     uint64_t random = s->plan.seed;
@@ -84,8 +84,8 @@ bool sale_claim(struct sale *s, uint64_t *request)
     return false;
 }
 
-/* Served comes last: a process that is killed in here leaves the request
- * claimed, and its buyer hears the same once more. */
+/* SERVED is set last: if the process is killed in here, the request stays
+ * claimed, and its buyer is told the same once more. */
 static void settle(struct sale *s, struct request *r, enum answer answer)
 {
     if (answer == ANSWER_SOLD)
@@ -115,7 +115,7 @@ bool sale_serve(struct sale *s, uint64_t request, sale_attempt *attempt,
     return true;
 }
 
-/* Counted here and not by who serves, who may die before it counts. */
+/* Counted here, and not by the servers, which may die before they count. */
 uint64_t sale_count_served(const struct sale *s)
 {
     uint64_t count = 0;
@@ -174,7 +174,7 @@ bool sale_bury(struct sale *s, pid_t dead)
         (void)atomic_compare_exchange_strong(&s->request[i].claim, &claim,
                                              WAITING);
     }
-    /* It may have passed over a request that it had not yet claimed, too. */
+    /* the killed process may also have skipped a request without claiming it */
     atomic_store(&s->next, 0);
     return was_alone;
 }

@@ -1,5 +1,5 @@
-/* One sale, in memory that its processes share: the requests of the buyers,
- * who serves which, and what came of it. */
+/* One sale, in memory that its processes share: the buyers' requests, which
+ * process serves which, and the results. */
 #ifndef DEMO_FLASHSALE_SALE_H
 #define DEMO_FLASHSALE_SALE_H
 
@@ -10,17 +10,17 @@
 struct sale_plan {
     const char *mysql_uri;
     uint64_t item, pieces, buyers;
-    uint64_t twice_pct; /* of the buyers ask a second time */
+    uint64_t twice_pct; /* of the buyers ask twice */
     uint64_t threads;   /* of all processes together */
-    uint64_t seed;      /* of the order in which they come */
+    uint64_t seed;      /* for the order in which they come */
 };
 
-/* What a buyer hears. */
+/* What a buyer is told. */
 enum answer {
-    ANSWER_SOLD,        /* the order has been committed by now */
-    ANSWER_HAS_ONE,     /* there is an order of this buyer already */
-    ANSWER_TURNED_AWAY, /* sold out, says the cache */
-    ANSWER_SOLD_OUT,    /* sold out, says the database */
+    ANSWER_SOLD,        /* the order has been committed */
+    ANSWER_HAS_ONE,     /* this buyer already has an order */
+    ANSWER_TURNED_AWAY, /* sold out according to the cache */
+    ANSWER_SOLD_OUT,    /* sold out according to the database */
     ANSWERS,
     ANSWER_AGAIN, /* nothing is decided: ask again */
     ANSWER_FAILED
@@ -37,13 +37,13 @@ struct sale {
     /* atomic */
     _Atomic uint64_t next; /* the first request that may be waiting */
     _Atomic uint64_t answers[ANSWERS];
-    _Atomic uint64_t buyers_told; /* that they have one */
+    _Atomic uint64_t buyers_told; /* that they have a piece */
     _Atomic uint64_t loads;       /* queries for the stock, to show it */
-    _Atomic uint64_t refused;     /* transactions, by the fencing guard */
-    _Atomic uint64_t lost;        /* holds that were lost before the release */
+    _Atomic uint64_t refused; /* transactions refused by the fencing guard */
+    _Atomic uint64_t lost;    /* holds that were lost before the release */
     _Atomic uint64_t last_order_us;
     struct histogram at_once; /* transactions at once, not microseconds */
-    /* in the mapping, behind this */
+    /* in the mapping, behind this struct */
     struct request *request;
     struct worker *worker;
     atomic_uchar *is_told; /* by buyer */
@@ -58,21 +58,21 @@ struct sale *sale_of(struct record *record);
 
 /* ------------------------------------------------------- for the processes */
 
-/* Take a request that waits. Returns false if none does. */
+/* Claim a waiting request. Returns false if there is none. */
 bool sale_claim(struct sale *sale, uint64_t *request);
 
-/* One attempt to serve a buyer; is_retry: a process died in an earlier one, and
- * the buyer may have an order. Sets why with ANSWER_FAILED. */
+/* One attempt to serve a buyer. is_retry: a process died in an earlier attempt,
+ * so the buyer may already have an order. Sets why with ANSWER_FAILED. */
 typedef enum answer sale_attempt(void *thread, uint64_t buyer, bool is_retry,
                                  char *why, size_t size);
 
-/* Serve a claimed request, with as many attempts as it takes. Returns false on
- * failure, with why. */
+/* Serve a claimed request, with as many attempts as necessary. Returns false on
+ * failure, with the reason in why. */
 bool sale_serve(struct sale *sale, uint64_t request, sale_attempt *attempt,
                 void *thread, char *why, size_t size);
 
-/* A thread begins and ends its work; and, in between, its part that is to be
- * alone: reading the stock up to the commit. */
+/* Mark that a thread begins or ends its work and, in between, its critical
+ * section, from reading the stock to the commit. */
 struct worker *sale_enter(struct sale *sale);
 void sale_leave(struct worker *worker);
 void sale_begin_alone(struct sale *sale, struct worker *worker);

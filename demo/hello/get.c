@@ -1,6 +1,6 @@
 /*
  * Get a row of MySQL through the cache, twice: the first get loads it, unless
- * some process has done so in the last five minutes; the second finds it in
+ * another process has done so in the last five minutes; the second finds it in
  * Redis.
  *
  *     cc get.c -o get $(pkg-config --cflags --libs snowshed-mysql)

@@ -1,6 +1,6 @@
 /*
- * Change a row in a transaction, COMMIT, then invalidate its entry: whatever
- * process gets the row from then on gets the new one.
+ * Change a row in a transaction, COMMIT, then invalidate its entry: from then
+ * on every process gets the new row.
  *
  *     cc invalidate.c -o invalidate \
  *         $(pkg-config --cflags --libs snowshed-mysql libmariadb)
@@ -21,7 +21,8 @@ static enum shed_code raise_price(struct shed_cache *prices, MYSQL *mysql,
         err->code = SHED_ESOURCE;
         mysql_query(mysql, "ROLLBACK");
     }
-    /* after a failure, too: a COMMIT without an answer may have been done */
+    /* after a failure, too, because a COMMIT without an answer may have
+     * succeeded */
     if (shed_invalidate(prices, shed_str("42"), SHED_TIMEOUT_DEFAULT, err))
         fputs("the old price may be read until its ttl ends\n", stderr);
     return err->code;

@@ -1,12 +1,12 @@
 /*
- * Do something that only one process at a time may do. Start it in several
- * terminals: each waits for the one before it, for ten seconds at most.
+ * Do something that only one process may do at a time. Start it in several
+ * terminals: each waits for the one before it, for at most ten seconds.
  *
  *     cc lock.c -o lock $(pkg-config --cflags --libs snowshed)
  *     ./lock [REDIS-URI]
  *
- * A process that is stopped for longer than the lease can come back when
- * another has the lock: where that would do harm, see lock_with_fence.c.
+ * A process that is stopped for longer than the lease can resume when another
+ * has the lock. If that would do harm, see lock_with_fence.c.
  */
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
@@ -15,13 +15,13 @@
 
 static enum shed_code work_alone(struct shed_lock *lock, struct shed_error *err)
 {
-    if (shed_lock_acquire(lock, 10000, err)) /* waits 10 s at most */
+    if (shed_lock_acquire(lock, 10000, err)) /* waits for at most 10 s */
         return err->code;
     puts("working alone"); /* a watchdog renews the lock meanwhile */
     sleep(1);
-    if (!shed_lock_is_mine(lock)) /* asks nobody, so it is cheap */
+    if (!shed_lock_is_mine(lock)) /* cheap: it asks no server */
         puts("the lock was lost");
-    /* this, too, says so if the lock was lost before the work was done */
+    /* this also fails if the lock was lost before the work was done */
     return shed_lock_release(lock, err);
 }
 

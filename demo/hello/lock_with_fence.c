@@ -16,22 +16,24 @@ static enum shed_code sell(struct shed_lock *lock, MYSQL *mysql,
     struct shed_fence fence;
     struct shed_error late;
     uint64_t newest = 0;
-    if (shed_lock_acquire(lock, 10000, err)) /* waits 10 s at most */
+    if (shed_lock_acquire(lock, 10000, err)) /* waits for at most 10 s */
         return err->code;
     if (shed_lock_fence(lock, &fence, err) || mysql_query(mysql, "BEGIN") ||
         shed_mysql_fence(mysql, shed_str("stock"), &fence, &newest, err) ||
-        /* UNSIGNED: the server refuses to sell what is not there */
+        /* stock is UNSIGNED, so the server refuses to sell more than there
+         * is */
         mysql_query(mysql, "UPDATE item SET stock = stock - 1 WHERE id = 42") ||
-        mysql_query(mysql, "COMMIT")) { /* no answer: it may have been done */
+        mysql_query(mysql,
+                    "COMMIT")) { /* without an answer it may have succeeded */
         if (err->code == SHED_OK) {
             err->code = SHED_ESOURCE;
             snprintf(err->reason, SHED_REASON_BYTES, "%s", mysql_error(mysql));
         }
         mysql_query(mysql, "ROLLBACK");
     }
-    if (shed_lock_release(lock, &late)) /* what is committed counts */
+    if (shed_lock_release(lock, &late)) /* what was committed is valid */
         fprintf(stderr, "release: %s\n", late.reason);
-    /* Refused: the numbers of later holders have to be above newest. */
+    /* refused: make the numbers of later holders exceed newest */
     if (err->code == SHED_ELOST && shed_lock_advance(lock, newest, &late))
         fprintf(stderr, "advance: %s\n", late.reason);
     return err->code;

@@ -13,7 +13,7 @@ static const char *const rates[][2] = {{"CHF", "0.94"}, {"USD", "1.08"}};
 
 static void load_rates(void *user, void *thread, struct shed_load *load)
 {
-    (void)user, (void)thread; /* nothing was given to shed_source_open */
+    (void)user, (void)thread; /* nothing was passed to shed_source_open */
     for (size_t i = 0; i < shed_load_count(load); i++) {
         struct shed_bytes key = shed_load_key(load, i);
         shed_load_absent(load, i); /* the last answer for a key counts */

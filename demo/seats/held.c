@@ -1,7 +1,7 @@
 /*
- * Selling seats with a hold. The hold is a lease lock of Redis, which comes
- * back by itself when the buyer walks away; the fencing guard, in the database,
- * is what makes it certain that nobody pays for a seat that another holds.
+ * Selling seats with a hold. The hold is a lease lock in Redis, which ends by
+ * itself when the buyer walks away. The fencing guard, in the database, makes
+ * it certain that nobody pays for a seat that another holds.
  *
  * The order is: acquire; tell the guard of the new hold; choose; renew the
  * hold; ask the card service; then, in one transaction, the guard again, the
@@ -37,7 +37,8 @@ struct thread {
     char name[NAME_BYTES]; /* of the lock, and of the guard's resource */
     size_t name_size;
     struct shed_fence fence;
-    uint64_t newest; /* number that the guard has refused us for; 0: none */
+    uint64_t newest; /* the newer number because of which the guard has refused
+                        us; 0: none */
 };
 
 /* ------------------------------------------------------ processes, threads */
@@ -108,8 +109,8 @@ static enum statement_code ask_guard(struct thread *t)
 
 typedef enum statement_code seat_work(struct thread *t);
 
-/* Do work in one transaction with the guard, again while it loses against
- * others'. Returns ANSWER_NONE if it was committed. */
+/* Do work in one transaction with the guard; repeat it while it conflicts with
+ * others. Returns ANSWER_NONE if it was committed. */
 static enum answer transact(struct thread *t, seat_work *work)
 {
     uint64_t deadline_us = demo_now_us() + PATIENCE_US;
@@ -166,8 +167,8 @@ static enum shed_code open_lock(struct thread *t)
 
 /* Returns ANSWER_NONE if the seat is held.
  *
- * The guard hears of the hold here, and not only with the payment: so from here
- * on nobody who held the seat before can pay for it. */
+ * The guard hears of the hold already here, not only at the payment, so from
+ * here on nobody who held the seat before can pay for it. */
 static enum answer hold_seat(struct thread *t, uint64_t wait_ms)
 {
     enum shed_code code = shed_lock_acquire(t->lock, wait_ms, &t->err);
@@ -185,7 +186,7 @@ static enum answer hold_seat(struct thread *t, uint64_t wait_ms)
     return answer;
 }
 
-/* Returns ANSWER_LOST if the hold had ended before. */
+/* Returns ANSWER_LOST if the hold had already ended. */
 static enum answer give_back(struct thread *t)
 {
     enum shed_code code = shed_lock_release(t->lock, &t->err);
@@ -200,10 +201,10 @@ static enum answer give_back(struct thread *t)
 
 /*
  * The hold is renewed once, to as long as the card service may take. A watchdog
- * would renew it for as long as the process lives: then a buyer who stays and
- * never pays would keep the seat, and it cannot be switched on for this part
- * alone. Renewing in steps would need a thread beside this one. One call has an
- * end by itself; and if the process dies, others notice that before.
+ * would renew it while the process lives, so a buyer who stays and never pays
+ * would keep the seat, and a watchdog cannot be switched on only for this part.
+ * Renewing in steps would need another thread. A single renewal ends by itself,
+ * and if the process dies, others notice that earlier.
  */
 static enum answer pay(struct thread *t)
 {
@@ -214,14 +215,15 @@ static enum answer pay(struct thread *t)
     if (code != SHED_OK)
         return code == SHED_ELOST ? ANSWER_LOST : ANSWER_FAILED;
     /* The card service says that it will pay. That takes long, so no
-     * transaction is open; the charge itself is the row in it. */
+     * transaction is open meanwhile; the charge itself is a row in the
+     * transaction. */
     showing_arrive(t->process->showing, t->visit, STATION_CARD, plan->card_ms);
     answer = transact(t, sell_seat);
     if (answer == ANSWER_LOST)
         atomic_fetch_add(&t->process->showing->refused, 1);
     if (answer != ANSWER_NONE)
         return answer;
-    /* Sold. A hold that has ended by now has harmed nobody. */
+    /* Sold; a hold that has ended by now does no harm. */
     return give_back(t) == ANSWER_FAILED ? ANSWER_FAILED : ANSWER_BOUGHT;
 }
 
@@ -235,15 +237,15 @@ static enum answer use_hold(struct thread *t)
     case THEN_GIVE_BACK:
         return give_back(t);
     case THEN_END_PROCESS:
-        _exit(EXIT_SUCCESS); /* without a word to Redis */
+        _exit(EXIT_SUCCESS); /* without telling Redis */
     default:
         return pay(t);
     }
 }
 
-/* The guard refused a hold that is ours still, by Redis: the guard has seen
- * higher numbers than Redis gives, which has lost its data or whose clock went
- * back. Returns whether to try again. */
+/* The guard refused a hold that is still ours according to Redis. It has seen
+ * higher numbers than Redis gives out, because Redis has lost its data or its
+ * clock was set back. Returns whether to try again. */
 static bool catch_up(struct thread *t, enum answer answer)
 {
     uint64_t newest = t->newest;
@@ -286,8 +288,8 @@ static bool is_worth_another(enum answer answer)
            answer == ANSWER_LOST;
 }
 
-/* Try the seats from one of them on; where others hold them all, wait for it.
- */
+/* Try the seats, beginning with a random one; if others hold all of them, wait
+ * for that one. */
 static enum answer try_seats(struct thread *t, const uint64_t *seats,
                              size_t count, size_t from)
 {
@@ -300,7 +302,7 @@ static enum answer try_seats(struct thread *t, const uint64_t *seats,
     return answer;
 }
 
-/* Until the buyer has one, or all are sold. */
+/* Repeat until the buyer has a seat, or all are sold. */
 static enum answer buy_any(struct thread *t)
 {
     struct showing *h = t->process->showing;

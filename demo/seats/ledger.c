@@ -1,5 +1,5 @@
-/* The statements about seats, and the proof: what the database says of a
- * showing, beside what its buyers have been told. */
+/* The statements about seats, and the proof, which compares what the database
+ * says about a showing with what its buyers were told. */
 #include "ledger.h"
 
 enum {
@@ -11,7 +11,7 @@ enum {
     ADD_SEAT,
     COUNT_SEATS,
     LIST_CHARGED,
-    FIND_FENCES, /* prepared alone: the guard's table must be there */
+    FIND_FENCES, /* only prepared, to see that the guard's table exists */
     STATEMENTS
 };
 
@@ -75,8 +75,8 @@ enum statement_code ledger_read_buyer(struct statements *s, uint64_t seat,
     return statements_row(s, READ_BUYER, &seat, 1, buyer);
 }
 
-/* That the connection counts rows that are met, not rows that are changed, does
- * not matter here: the WHERE decides, and what it meets it changes. */
+/* The connection counts matched rows, not changed ones. Here this makes no
+ * difference, because the WHERE matches only rows that are changed. */
 enum statement_code ledger_sell(struct statements *s, uint64_t seat,
                                 uint64_t buyer, uint64_t token)
 {
@@ -113,12 +113,13 @@ enum statement_code ledger_add_seat(struct statements *s, uint64_t seat,
 
 struct match {
     const struct showing *showing;
-    uint64_t right; /* told that they bought it, and they have it */
-    uint64_t wrong; /* charged, but told that they are not */
+    uint64_t right; /* were told that they bought it, and have it */
+    uint64_t wrong; /* were charged, but told that they were not */
     uint64_t untold;
 };
 
-/* A buyer whose process was killed has been told nothing. */
+/* Compare a charge with what the buyer was told. A buyer whose process was
+ * killed was told nothing. */
 static void match_charge(void *user, const uint64_t *row)
 {
     struct match *m = user;

@@ -1,4 +1,4 @@
-/* What is said to the database about seats and charges. */
+/* The statements about seats and charges. */
 #ifndef DEMO_SEATS_LEDGER_H
 #define DEMO_SEATS_LEDGER_H
 
@@ -7,19 +7,20 @@
 
 #define PRICE_CENTS 1200
 
-/* Connect. Returns NULL with why: of missing tables, it names the files. */
+/* Connect. Returns NULL on failure, with the reason in why; if tables are
+ * missing it names their files. */
 struct statements *ledger_open(char *why, size_t size);
 
-/* The seats of a showing that are not sold, the first max of them. */
+/* The unsold seats of a showing, at most max of them. */
 enum statement_code ledger_list_free(struct statements *s, uint64_t showing,
                                      uint64_t *seats, size_t max,
                                      size_t *count);
 
-/* Who has a seat; 0: nobody. STATEMENT_NONE: there is no such seat. */
+/* The buyer who has a seat; 0: nobody. STATEMENT_NONE: no such seat. */
 enum statement_code ledger_read_buyer(struct statements *s, uint64_t seat,
                                       uint64_t *buyer);
 
-/* Sell a seat if nobody has it; else STATEMENT_NONE. */
+/* Sell a seat if nobody has it; otherwise STATEMENT_NONE. */
 enum statement_code ledger_sell(struct statements *s, uint64_t seat,
                                 uint64_t buyer, uint64_t token);
 
@@ -38,8 +39,8 @@ enum statement_code ledger_clear(struct statements *s);
 enum statement_code ledger_add_seat(struct statements *s, uint64_t seat,
                                     uint64_t showing);
 
-/* What the database says of a showing: X(field, in a table). The last four are
- * 0 where nobody was wronged. */
+/* What the database says about a showing: X(field, its name in the table). The
+ * last four are 0 if nobody was wronged. */
 #define PROOF_FIGURES(X)                                                       \
     X(seats, "seats")                                                          \
     X(sold, "seats sold")                                                      \

@@ -1,8 +1,8 @@
 /*
- * Selling seats without protection, as a first attempt is written: look which
- * seats are free, let the card service charge one of them, write whose it is.
- * Two buyers that saw the same seat free are both charged for it, and the one
- * that writes last has it.
+ * Selling seats without protection, as in a first attempt: look which seats are
+ * free, let the card service charge for one of them, write the buyer into it.
+ * Two buyers that saw the same free seat are both charged, and the one that
+ * writes last has it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -45,7 +45,7 @@ static unsigned long long value(const struct figure *f, const struct outcome *o)
     return *(const uint64_t *)(const void *)((const char *)o + f->offset);
 }
 
-/* What happened is on a line of its own: it can be long. */
+/* What happened gets its own line, because it can be long. */
 static void print_scene(FILE *out, const struct outcome *o)
 {
     (void)fprintf(out, "%-28s%-40s%12s\n  %.*s\n", o->title, o->expected,

@@ -1,5 +1,5 @@
-/* The frame of a scene. Whatever its buyers' processes say, the database has
- * the last word. */
+/* The frame of a scene. The database decides, whatever the buyers' processes
+ * say. */
 #include "runner.h"
 
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CARD_MS 20 /* what the card service takes, usually */
+#define CARD_MS 20 /* how long the card service usually takes */
 #define LIMIT_HOLDS                                                            \
     10 /* what it may take, in holds: a host that stalls is not to be late */
 #define PATIENCE_MS 60000
@@ -98,7 +98,7 @@ static void take_down(struct runner *runner, struct scene *s)
         die(statements_why(runner->sql));
     o->showing = h->number;
     o->seconds = (double)(demo_now_us() - h->record.start_us) / 1e6;
-    /* The living are at the exit by now. */
+    /* all living buyers are at the exit now */
     o->killed_holding =
         showing_count_at(h, STATION_SEAT) + showing_count_at(h, STATION_CARD);
     o->refused = atomic_load(&h->refused);
@@ -109,8 +109,8 @@ static void take_down(struct runner *runner, struct scene *s)
         o->told[answer] = showing_count(h, (enum answer)answer);
 }
 
-/* What holds wherever seats are held: the database says that whoever was
- * charged has that seat, that each seat was charged once, and so on. */
+/* What must be true in every scene with holds: according to the database, every
+ * buyer who was charged has the seat, each seat was charged once, and so on. */
 static bool nobody_is_wronged(const struct proof *p)
 {
     return p->in_vain == 0 && p->twice == 0 && p->unpaid == 0 &&

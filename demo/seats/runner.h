@@ -12,11 +12,11 @@ struct options {
     uint64_t hold_ms, seats, buyers, processes, threads, kills, seed;
 };
 
-/* What a scene showed. */
+/* The result of a scene. */
 struct outcome {
     const char *name, *title, *expected, *verdict;
-    char happened[200]; /* more than first_error */
-    bool is_good;       /* or a scene without protection */
+    char happened[200]; /* longer than first_error */
+    bool is_good;       /* true also for a scene without protection */
     uint64_t showing;
     struct proof proof;
     uint64_t told[ANSWERS];
@@ -25,7 +25,7 @@ struct outcome {
     char first_error[160];
 };
 
-/* At most this many processes are started apart from each other. */
+/* At most this many groups of processes are started separately. */
 #define SCENE_FLEETS_MAX 8
 
 /* The buyers that a fleet serves. */
@@ -42,19 +42,20 @@ struct scene {
     struct party party[SCENE_FLEETS_MAX];
     size_t fleets;
     uint64_t random;
-    uint64_t since_us; /* of a scenario: what it counts from */
+    uint64_t since_us; /* for a scenario: the beginning of its measurement */
 };
 
-/* How a scene goes. The first buyer is number 0 here. */
+/* How a scene runs. The first buyer is number 0 here. */
 struct scenario {
     const char *name, *title, *expected;
-    bool is_whole_hall; /* all seats and buyers of the options, else one seat */
+    bool is_whole_hall; /* all seats and buyers of the options; false: one seat
+                         */
     bool is_protected;
-    uint64_t buyers; /* if it is no hall */
-    /* Let it happen. Returns false if something did not come in time. */
+    uint64_t buyers; /* if it is not a whole hall */
+    /* Run it. Returns false if something did not happen in time. */
     bool (*run)(struct scene *scene);
-    /* Write what happened. Returns whether it is as expected. What must hold in
-     * every scene is looked at elsewhere. */
+    /* Describe what happened. Returns whether it is as expected. What must be
+     * true in every scene is checked elsewhere. */
     bool (*check)(struct scene *scene);
 };
 
@@ -64,13 +65,13 @@ struct runner;
 struct runner *runner_create(const struct options *options);
 void runner_destroy(struct runner *runner);
 
-/* Play a scene. Exits, with all children ended, when the database fails. */
+/* Run a scene. Exits, with all children ended, when the database fails. */
 void runner_run(struct runner *runner, const struct scenario *scenario,
                 struct outcome *out);
 
 /* -------------------------------------------------------- for a scenario */
 
-/* A buyer's plan, with what is usual in it. */
+/* A buyer's plan, with the usual values. */
 struct plan *scene_plan(struct scene *scene, uint64_t buyer);
 
 /* Start processes that serve count buyers from the first one on. */
@@ -78,7 +79,7 @@ struct fleet *scene_start(struct scene *scene, uint64_t first, uint64_t count,
                           const struct strategy *strategy, uint64_t processes,
                           uint64_t threads);
 
-/* Start one process for one buyer, who is served with a hold. */
+/* Start one process for one buyer, which is served with a hold. */
 void scene_bring(struct scene *scene, uint64_t buyer);
 
 /* The process that scene_bring has started for a buyer. */
@@ -91,7 +92,8 @@ enum answer scene_answer(const struct scene *scene, uint64_t buyer);
 /* Since when a buyer has held a seat; 0: it has not. */
 uint64_t scene_held_us(const struct scene *scene, uint64_t buyer);
 
-/* Whatever should take milliseconds or a few holds has failed after that. */
+/* The time after which something that should take milliseconds or a few holds
+ * has failed. */
 uint64_t scene_patience_ms(const struct scene *scene);
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * The scenes of a whole hall: many buyers at once in several processes, some of
- * which are killed. Without a hold and with one, under the same load.
+ * which are killed. Once without holds and once with holds, under the same
+ * load.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -9,10 +10,10 @@
 
 #include "scenarios.h"
 
-#define CHOOSE_MS 30   /* at most */
+#define CHOOSE_MS 30   /* maximum */
 #define CARD_MIN_MS 10 /* of the card service */
 #define CARD_MAX_MS 40
-#define WAIT_MS 1000 /* for a seat, where others hold all that are left */
+#define WAIT_MS 1000         /* for a seat, if others hold all that are left */
 #define KILL_SPREAD_US 30000 /* a kill hits any part of a purchase */
 #define LOOK_MS 1
 #define PROGRESS_US 100000
@@ -20,7 +21,7 @@
 struct rush {
     struct scene *scene;
     struct fleet *fleet;
-    uint64_t kills; /* that were due by now */
+    uint64_t kills; /* that have been due so far */
     uint64_t shown_us;
 };
 
@@ -36,7 +37,7 @@ static void plan_buyers(struct scene *s)
     }
 }
 
-/* They are due one by one while seats are being sold, whatever the speed of the
+/* Kills are spread over the sale of the seats, whatever the speed of the
  * host. */
 static bool is_kill_due(const struct rush *r)
 {
@@ -47,7 +48,7 @@ static bool is_kill_due(const struct rush *r)
                r->kills * o->seats;
 }
 
-/* A process that has ended by itself is no kill. */
+/* Kill a process. One that has ended by itself does not count. */
 static void kill_one(struct rush *r)
 {
     struct scene *s = r->scene;
@@ -77,7 +78,7 @@ static void show(struct rush *r, uint64_t outside)
         (unsigned long long)showing_count(r->scene->showing, ANSWER_BOUGHT));
 }
 
-/* Until all have come. Returns false if none comes for too long. */
+/* Run until all buyers have come. Returns false if none comes for too long. */
 static bool run(struct rush *r)
 {
     struct scene *s = r->scene;
@@ -136,8 +137,8 @@ static bool check_without(struct scene *s)
     return s->out->proof.in_vain > 0;
 }
 
-/* Everybody has a seat, or heard that all are sold, which they are; but for
- * those whose process was killed. */
+/* Every buyer, except those whose process was killed, has a seat, or was told
+ * that all are sold, which is then true. */
 static bool check_with(struct scene *s)
 {
     const uint64_t *told = s->out->told;

@@ -1,19 +1,19 @@
 /*
- * The scenes of one seat. The stations at which buyers wait for the runner, and
- * never a sleep, decide which buyer is first and where it is stopped; the only
- * times are the hold's own.
+ * The scenes of one seat. Which buyer is first, and where it is stopped, is
+ * decided by stations at which buyers wait for the runner, never by a sleep;
+ * the only times are those of the hold.
  */
 #include "scenarios.h"
 
 #include <signal.h>
 #include <stdio.h>
 
-/* The first buyer, and who wants the same seat. */
+/* The first buyer, and the next one, who wants the same seat. */
 #define FIRST 0
 #define NEXT 1
 
-/* Where a hold must not end while a scene goes on, it is at least this long. A
- * seat that comes back in half of it has not waited for its end. */
+/* The least length of a hold that must not end during a scene. A seat that is
+ * free again within half of it has not waited for its end. */
 #define LONG_HOLD_MS 600000
 
 /* A server's expiry is in whole milliseconds of its clock. */
@@ -25,7 +25,7 @@ static uint64_t long_hold_ms(const struct scene *s)
                                               : LONG_HOLD_MS;
 }
 
-/* 0 if one of them has not come. */
+/* The time between two events in ms; 0 if one of them has not happened. */
 static double ms_since(uint64_t start_us, uint64_t end_us)
 {
     return start_us > 0 && end_us > start_us
@@ -37,15 +37,15 @@ static double ms_since(uint64_t start_us, uint64_t end_us)
     (void)snprintf((scene)->out->happened, sizeof((scene)->out->happened),     \
                    __VA_ARGS__)
 
-/* The usual end: the seat is the next buyer's. */
+/* The usual end: the next buyer has the seat. */
 static bool next_has_it(const struct scene *s)
 {
     return scene_answer(s, NEXT) == ANSWER_BOUGHT && s->out->proof.sold == 1 &&
            s->out->proof.charges == 1;
 }
 
-/* Bring the first buyer, let it hold the seat, and bring the next one, who
- * then waits for it. */
+/* Start the first buyer, let it hold the seat, and start the next one, who
+ * waits for it. */
 static bool have_one_wait(struct scene *s)
 {
     scene_bring(s, FIRST);
@@ -59,7 +59,8 @@ static bool have_one_wait(struct scene *s)
 
 #define CONTENDERS 8 /* SCENE_FLEETS_MAX */
 #define TRY_ONCE 4   /* these buyers try once, */
-#define IMPATIENT 6  /* those up to here wait for a while, the others on */
+#define IMPATIENT                                                              \
+    6 /* those up to here wait for a while, the others to the end */
 
 static bool await_all(struct scene *s, uint64_t count, enum station station)
 {
@@ -69,7 +70,8 @@ static bool await_all(struct scene *s, uint64_t count, enum station station)
     return true;
 }
 
-/* The card service does not answer before all who will not wait are told. */
+/* The card service does not answer before all buyers who do not wait have been
+ * told. */
 static bool run_contest(struct scene *s)
 {
     for (uint64_t i = 0; i < CONTENDERS; i++) {
@@ -210,7 +212,7 @@ static const struct scenario killed = {.name = "killed",
                                        .run = run_killed,
                                        .check = check_gone};
 
-/* The buyer stays and does nothing, until the next one has bought it. */
+/* The buyer stays and does nothing until the next one has bought the seat. */
 static bool run_run_out(struct scene *s)
 {
     plan_departure(s, THEN_GIVE_BACK, s->options->hold_ms);
@@ -248,8 +250,8 @@ static const struct scenario run_out = {.name = "run out",
 
 /* ----------------------------------------------------------- a long payment */
 
-/* Twice the hold, and not over before the other buyer has given up, who waits
- * for longer than the hold. */
+/* The payment takes twice the hold, and does not end before the other buyer,
+ * who waits for longer than the hold, has given up. */
 static bool run_long_payment(struct scene *s)
 {
     uint64_t hold_ms = s->options->hold_ms;
@@ -294,15 +296,15 @@ static const struct scenario long_payment = {
 
 /* -------------------------------------------------------------- a long stop */
 
-/* Stop the first buyer at a station until the next one holds the seat; let it
- * go on and hear what it is told; then let the next one pay. */
+/* Stop the first buyer at a station until the next one holds the seat; then let
+ * it continue and get its answer; then let the next one pay. */
 static bool run_stopped(struct scene *s, enum station station)
 {
     struct plan *plan = scene_plan(s, FIRST);
 
     plan->stops = AT(station);
     plan->limit_ms = plan->hold_ms;
-    /* the renewal must expire, however long it takes to get there */
+    /* the renewed hold must expire, however long it takes to get there */
     if (station == STATION_CARD)
         plan->hold_ms = long_hold_ms(s);
     plan = scene_plan(s, NEXT);

@@ -75,7 +75,7 @@ static bool play_all(const struct options *options, struct outcome *outcomes)
     return is_good;
 }
 
-/* What did not hold is repeated below the table. */
+/* Repeat the failed scenes below the table. */
 static void name_failures(const struct outcome *outcomes)
 {
     for (size_t i = 0; i < SCENARIOS; i++)

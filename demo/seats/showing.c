@@ -1,10 +1,10 @@
-/* The shared memory of a showing. Atomics alone: a process may be killed
- * between any two instructions and leaves nothing locked. */
+/* The shared memory of a showing. Only atomics: a process that is killed
+ * between any two instructions leaves nothing locked. */
 #include "showing.h"
 
 #include <time.h>
 
-#define LOOK_MS 1 /* between two looks at what another process writes */
+#define LOOK_MS 1 /* between two looks at another process's data */
 
 struct showing *showing_create(uint64_t buyers)
 {

@@ -1,5 +1,5 @@
-/* One showing, in memory that its buyers' processes share: what each buyer is
- * to do, how far it is, and what it has been told. */
+/* One showing, in memory that its buyers' processes share: each buyer's plan,
+ * its progress, and what it was told. */
 #ifndef DEMO_SEATS_SHOWING_H
 #define DEMO_SEATS_SHOWING_H
 
@@ -9,8 +9,8 @@
 enum station {
     STATION_OUTSIDE, /* nobody has begun to serve it */
     STATION_DOOR,    /* about to ask for a seat */
-    STATION_SEAT,    /* holds one, and chooses */
-    STATION_CARD,    /* the card service works; nothing is charged yet */
+    STATION_SEAT,    /* holds a seat, and chooses */
+    STATION_CARD,    /* the card service is working; nothing is charged yet */
     STATION_EXIT,    /* has been told how it ended */
 };
 
@@ -19,12 +19,12 @@ enum station {
 
 /* What a buyer is told. */
 enum answer {
-    ANSWER_NONE, /* nothing: its process ended before */
+    ANSWER_NONE, /* nothing, because its process ended before */
     ANSWER_BOUGHT,
     ANSWER_TAKEN, /* others hold it */
-    ANSWER_SOLD,  /* others have bought it; of a hall: all of it */
+    ANSWER_SOLD,  /* others have bought it; in a hall: all seats */
     ANSWER_LOST,  /* the hold has ended: not charged */
-    ANSWER_LEFT,  /* gave it back */
+    ANSWER_LEFT,  /* the buyer gave it back */
     ANSWERS,
     ANSWER_FAILED
 };
@@ -36,10 +36,10 @@ struct plan {
     uint64_t hold_ms;
     uint64_t wait_ms;   /* how long to wait for a seat that another holds */
     uint64_t choose_ms; /* at STATION_SEAT */
-    uint64_t card_ms;   /* what the card service takes */
-    uint64_t limit_ms;  /* what it may take: the hold is renewed to that */
+    uint64_t card_ms;   /* how long the card service takes */
+    uint64_t limit_ms;  /* how long it may take; the hold is renewed to this */
     enum then then;
-    unsigned stops; /* where it waits for showing_let_pass */
+    unsigned stops; /* the stations where it waits for showing_let_pass */
 };
 
 struct visit {
@@ -63,7 +63,7 @@ struct showing {
     struct visit visit[];
 };
 
-/* Exits on failure. The plans are zero. */
+/* Create a showing with zero plans. Exits on failure. */
 struct showing *showing_create(uint64_t buyers);
 void showing_destroy(struct showing *showing);
 
@@ -72,17 +72,17 @@ struct showing *showing_of(struct record *record);
 
 /* --------------------------------------------------------------- processes */
 
-/* Take a buyer that nobody serves yet, of count from the first one on. Returns
- * false if there is none. */
+/* Claim a buyer that nobody serves yet, among count buyers from first on.
+ * Returns false if there is none. */
 bool showing_claim(struct showing *showing, uint64_t first, uint64_t count,
                    uint64_t *index);
 
-/* Come to a station, stay there for stay_ms, and then, if the plan says so,
- * until the runner lets it pass. */
+/* Arrive at a station, stay for stay_ms, and then, if the plan says so, until
+ * the runner lets the buyer pass. */
 void showing_arrive(struct showing *showing, struct visit *visit,
                     enum station station, uint64_t stay_ms);
 
-/* The last station. */
+/* Tell the buyer the answer, at the last station. */
 void showing_tell(struct visit *visit, enum answer answer);
 
 void showing_sleep_ms(uint64_t ms);
@@ -91,12 +91,12 @@ void showing_sleep_ms(uint64_t ms);
 
 void showing_let_pass(struct visit *visit, unsigned stations);
 
-/* Wait until the buyer has come there, or further. Returns false after
- * patience_ms, or when a process reported an error. */
+/* Wait until the buyer has reached this station, or a later one. Returns false
+ * after patience_ms, or when a process reported an error. */
 bool showing_await(const struct showing *showing, const struct visit *visit,
                    enum station station, uint64_t patience_ms);
 
-/* How many have been told this; of ANSWER_NONE: those who had come in. */
+/* How many were told this; for ANSWER_NONE, of those who had come in. */
 uint64_t showing_count(const struct showing *showing, enum answer answer);
 
 /* How many are at a station. */

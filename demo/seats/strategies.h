@@ -6,7 +6,7 @@
 #include "common/strategies.h"
 #include "showing.h"
 
-/* A seat that looks free is charged and then written as the buyer's. */
+/* A seat that looks free is charged, and then the buyer is written into it. */
 extern const struct strategy seats_plain;
 
 /* A seat is held under a lock, and paid under the fencing guard. */

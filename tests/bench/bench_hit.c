@@ -1,7 +1,7 @@
 /*
- * What a hit costs: shed_get beside a blocking GET of hiredis of the same
- * entry, from one thread and from many, in turn in one run, so that a noisy
- * machine is noisy for both. hiredis gets a connection per thread.
+ * What a hit costs: shed_get compared with a blocking GET of the same entry by
+ * hiredis, with one thread and with many, alternating in one run, so that a
+ * noisy machine disturbs both. hiredis gets a connection per thread.
  *
  * usage: bench_hit REDIS_SOCKET [ROUNDS [THREADS...]]
  *
@@ -83,7 +83,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Gets per second of so many threads. */
+/* Gets per second with this many threads. */
 static double measure(size_t threads, bool uses_hiredis, unsigned slice_ms)
 {
     static struct worker worker[THREADS_MAX];

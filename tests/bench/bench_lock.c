@@ -1,7 +1,8 @@
 /*
  * What a lock costs: acquire and release by each algorithm, alone and with many
- * contenders in several processes, beside what one writes by hand with hiredis:
- * SET NX PX and a release script, and a retry every 10 ms while it is taken.
+ * contenders in several processes, compared with a hand-written lock over
+ * hiredis: SET NX PX and a release script, with a retry every 10 ms while it is
+ * taken.
  *
  * usage: bench_lock SOCKET [SOCKET SOCKET SOCKET SOCKET]; tests/bench/run
  * starts the servers. The counters of the first are reset.
@@ -28,7 +29,7 @@ enum {
     ALONE_ROUNDS = 7,
     ALONE_MS = 250,
     CROWD_MS = 3000,
-    HOLD_US = 1000, /* so that the others do wait */
+    HOLD_US = 1000, /* long enough that the others wait */
     RETRY_US = 10000,
     LEASE_MS = 30000,
     SAMPLES_MAX = 100000,
@@ -49,7 +50,8 @@ enum way { BY_HAND, SETNX, EXPIRE, TIMESTAMP, LEASE, QUORUM, WAYS };
 static const struct {
     const char *name;
     enum shed_lock_algorithm algorithm;
-    const char *commands; /* that are sent, not executed by scripts */
+    const char
+        *commands; /* commands that are sent, without those inside scripts */
 } ways[WAYS] = {
     [BY_HAND] = {"by hand", SHED_LOCK_LEASE, "set evalsha"},
     [SETNX] = {"SETNX", SHED_LOCK_SETNX, "setnx get del"},
@@ -63,11 +65,12 @@ struct stage {
     atomic_bool is_over;
     atomic_uint ready;
     useconds_t hold_us;
-    atomic_uint_fast64_t released_us; /* 0: nobody has yet */
+    atomic_uint_fast64_t released_us; /* 0: nobody has released yet */
     atomic_uint holder;               /* 0: nobody */
-    atomic_uint last;                 /* who released it */
+    atomic_uint last;                 /* the last releaser */
     atomic_size_t acquired;
-    atomic_size_t count;             /* of these, from another contender */
+    atomic_size_t
+        count; /* samples: acquires of a lock that another has released */
     uint32_t waited_us[SAMPLES_MAX]; /* from a release to the next holder */
 };
 
@@ -159,8 +162,7 @@ static void release(struct bench_lock *b)
         die(ways[b->way].name, err.reason);
 }
 
-/* ------------------------------------------------------------------- handles
- */
+/* ------------------------------------------------------------------ handles */
 
 /* One process's handle, which its threads share. */
 static struct shed_lock *open_lock(enum way way)
@@ -172,7 +174,7 @@ static struct shed_lock *open_lock(enum way way)
     struct shed_lock *lock;
     char uri[256];
 
-    /* the servers of a quorum have to be older than a lease */
+    /* the servers of a quorum must be older than a lease */
     o.lease_ms = way == QUORUM ? MS_PER_S : LEASE_MS;
     o.algorithm = (uint64_t)ways[way].algorithm;
     for (size_t i = 0; i < count; i++) {
@@ -201,8 +203,7 @@ static void close_bench(struct bench_lock *b)
         redisFree(b->redis);
 }
 
-/* --------------------------------------------------------------------- alone
- */
+/* -------------------------------------------------------------------- alone */
 
 static double rate_alone(struct bench_lock *b)
 {
@@ -224,8 +225,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* All ways in turn, so that a noisy machine is noisy for each. In a process of
- * its own: what forks later has no threads then. */
+/* All locks alternate, so that a noisy machine disturbs all of them. In a
+ * process of its own, so that later forks have no threads. */
 static void run_alone(enum way last)
 {
     double rates[WAYS][ALONE_ROUNDS];
@@ -234,7 +235,7 @@ static void run_alone(enum way last)
     for (enum way w = BY_HAND; w <= last; w++)
         benches[w] = open_bench(w, w == BY_HAND ? NULL : open_lock(w));
     for (enum way w = BY_HAND; w <= last; w++) {
-        acquire(&benches[w]); /* connected, scripts loaded */
+        acquire(&benches[w]); /* connect, and load the scripts */
         release(&benches[w]);
     }
     for (size_t i = 0; i < ALONE_ROUNDS; i++)
@@ -255,7 +256,8 @@ static void run_alone(enum way last)
 
 /* ---------------------------------------------------------------- the crowd */
 
-/* Who takes again what he has just released hands nothing over. */
+/* Count a hand-over, unless the contender takes again what it has just
+ * released. */
 static void take_sample(unsigned number)
 {
     uint64_t released_us = atomic_load(&stage->released_us);
@@ -315,7 +317,7 @@ static _Noreturn void contend_in_threads(enum way way, unsigned first,
     _exit(EXIT_SUCCESS);
 }
 
-/* Calls of the commands that a way sends. */
+/* How many commands a lock has sent. */
 static unsigned long long count_commands(redisContext *c, enum way way)
 {
     redisReply *reply = run(c, "INFO commandstats");
@@ -356,7 +358,7 @@ static double per_second(unsigned long long count)
     return (double)count * (double)MS_PER_S / (double)CROWD_MS;
 }
 
-/* Of the samples, sorted. */
+/* A percentile of the samples, which are sorted. */
 static double percentile_ms(size_t percent)
 {
     size_t count = count_samples();
@@ -400,7 +402,7 @@ static void run_crowd(enum way way, unsigned processes, unsigned threads)
     }
     while (atomic_load(&stage->ready) < contenders)
         usleep(MS_PER_S);
-    usleep(ALONE_MS * MS_PER_S); /* connections are made */
+    usleep(ALONE_MS * MS_PER_S); /* meanwhile all connect */
     freeReplyObject(run(c, "CONFIG RESETSTAT"));
     atomic_store(&stage->acquired, 0);
     atomic_store(&stage->count, 0);
@@ -477,7 +479,7 @@ static double kill_once(void)
     waiter = fork();
     if (waiter == 0)
         wait_for_it(got[1]);
-    usleep(ALONE_MS * MS_PER_S); /* it waits */
+    usleep(ALONE_MS * MS_PER_S); /* meanwhile it waits */
     killed_us = shed_now_us();
     (void)kill(holder, SIGKILL);
     if (read(got[0], &got_us, sizeof(got_us)) != sizeof(got_us))

@@ -1,7 +1,7 @@
 /*
- * shed_get that answers with a constant, for a build of demo/hotitems whose
- * linker puts it in place of the library's (--wrap=shed_get). Everything else
- * is the same service, so that what remains is what HTTP and JSON cost.
+ * A shed_get that answers with a constant, for a build of demo/hotitems in
+ * which the linker replaces the library's (--wrap=shed_get). Everything else is
+ * the same, so what remains is the cost of HTTP and JSON.
  */
 #include <pthread.h>
 #include <string.h>

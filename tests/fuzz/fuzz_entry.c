@@ -1,6 +1,6 @@
 /*
- * Any bytes as an entry: decode reads nothing outside them, and encode makes
- * the same bytes again from whatever decode accepts.
+ * Any bytes as an entry: decode reads nothing outside them, and encode
+ * reproduces whatever decode accepts.
  *
  *   clang -g -fsanitize=fuzzer,address,undefined -Isrc -Iinclude \
  *       $(pkg-config --cflags libxxhash) \
@@ -37,7 +37,7 @@ static void check_remade(const struct shed_entry *entry, const uint8_t *bytes)
     check(memcmp(parts.tail, bytes + TAIL_AT, sizeof(parts.tail)) == 0);
 }
 
-/* What fuzzing makes seldom has a correct checksum: correct it. */
+/* Fuzzed input seldom has a correct checksum, so correct it. */
 static void check_corrected(const uint8_t *bytes, size_t size)
 {
     struct shed_entry entry = {.type = (enum shed_entry_type)bytes[5],

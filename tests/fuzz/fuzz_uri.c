@@ -1,5 +1,5 @@
 /*
- * Any bytes as a URI: parse reads nothing outside of them, the parts are texts
+ * Any bytes as a URI: parse reads nothing outside them, the parts are texts
  * without a zero byte in the copy that fini wipes, and no reason quotes a
  * password. The first byte chooses the form.
  *
@@ -14,7 +14,7 @@
 
 #include "base/uri.h"
 
-/* With the scheme in front, which a form's text always has. */
+/* The text always begins with the form's scheme. */
 static const struct shed_uri_form forms[] = {
     {"URI", "x:", "?", true, "database", "socket", "socket"},
     {"URI", "x:", "", true, "database", NULL, "none"},

@@ -1,7 +1,7 @@
 /* Runs a fuzz target on the files of a directory: the corpus as an ordinary
  * test. Each file is also cut at every length, and each of its bytes is
- * changed. The memory ends where the input does, so that sanitizers see reads
- * beyond. */
+ * changed. The memory ends with the input, so that sanitizers detect reads
+ * beyond it. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

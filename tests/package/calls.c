@@ -1,7 +1,7 @@
 /*
- * The functions of the public headers that no program of demo/hello calls, and
- * program.c neither: each is called once against a real Redis, and what comes
- * back is checked. It is C and C++ alike.
+ * Calls each function of the public headers that neither demo/hello nor
+ * program.c calls, with a real Redis, and checks the result. It is valid C and
+ * C++.
  *
  * usage: calls REDIS-URI
  */
@@ -284,7 +284,7 @@ static void use_quorum(struct shed_client *client)
     shed_lock_close(lock);
 }
 
-/* After an acquire, which waits until the client stands well with Redis. */
+/* To be called after an acquire, which waits until the client is connected. */
 static void use_status(struct shed_client *client)
 {
     struct shed_client_status status;

@@ -1,8 +1,8 @@
 /*
- * A program that was compiled when 0.2 began, linked with the library of today:
- * frozen-0.2/ has the headers of then, and is never changed. It sets every
- * option and reads every field of a result by its place of then, and sees by
- * what the library says or does that it is still the same one.
+ * A program that was compiled with the first headers of 0.2, linked with the
+ * present library: frozen-0.2/ has those headers, and is never changed. It sets
+ * every option and reads every field of a result at its old offset, and checks
+ * by what the library says or does that the field is still the same.
  *
  * usage: test_frozen REDIS-URI; or SHED_TEST_REDIS
  */
@@ -21,7 +21,7 @@
 #include <snowshed/mysql.h>
 #endif
 
-/* That it is compiled with the frozen headers, and not with those of today. */
+/* This is compiled with the frozen headers, not with the present ones. */
 _Static_assert(sizeof(struct shed_client_options) == 9 * sizeof(uint64_t),
                "the frozen struct shed_client_options has nine fields");
 
@@ -52,19 +52,19 @@ static void must(enum shed_code code, const struct shed_error *err,
 /* A field of an options struct that takes a number. */
 struct field {
     size_t offset;
-    const char *name; /* as a complaint about it has it */
+    const char *name; /* as it appears in a complaint */
 };
 
 typedef enum shed_code open_fn(const void *options, struct shed_error *err);
 
-/* Too large a number is refused with the field's name: so a field that has
- * moved is refused with another's, or not at all. */
+/* A number that is too large is refused with the field's name. If a field has
+ * moved, another name is reported, or nothing is refused. */
 static void check_fields(const void *defaults, size_t size,
                          const struct field *fields, size_t count,
                          open_fn *open)
 {
     for (size_t i = 0; i < count; i++) {
-        uint64_t copy[32]; /* suits what begins with a size_t */
+        uint64_t copy[32]; /* aligned for structs that begin with a size_t */
         const uint64_t too_large = UINT64_MAX;
         struct shed_error err = {SHED_OK, ""};
         memcpy(copy, defaults, size);
@@ -208,7 +208,7 @@ static void check_mysql_options(void)
 
 /* --------------------------------------------------------------- callbacks */
 
-static atomic_int marks[5]; /* that each callback's user was passed to it */
+static atomic_int marks[5]; /* each callback gets its own as user */
 
 static void on_log(void *user, enum shed_log_level level, const char *text)
 {
@@ -256,8 +256,8 @@ static void open_all(void)
 
 /* -------------------------------------------------------------- statistics */
 
-/* The n-th counter of Prometheus' text has this name and this value: the text
- * has them in the order of the struct. Returns: what comes behind it. */
+/* Check that the next counter of Prometheus' text has this name and value; the
+ * text has them in the order of the struct. Returns: what follows it. */
 static const char *check_counter(const char *at, const char *prefix,
                                  const char *field, uint64_t value)
 {
@@ -275,7 +275,7 @@ static const char *check_counter(const char *at, const char *prefix,
     return type + strlen(wanted);
 }
 
-/* A histogram adds up, and has the count that the text has. */
+/* Check that a histogram adds up, and has the same count as the text. */
 static void check_histogram(const char *text, const char *name,
                             const struct shed_histogram *h, uint64_t least)
 {

@@ -12,8 +12,7 @@
 #define CALLS_MS 300                      /* calls begin before this time */
 #define FAULTS_MS 350                     /* faults begin before this time */
 #define SETTLE_MS 400         /* faults and their effects have ended by then */
-#define SERVERS_APART_MS 5000 /* the largest difference between their clocks   \
-                               */
+#define SERVERS_APART_MS 5000 /* the clocks of servers differ by less */
 #define LOOK_MS 30 /* how often to look at holds that are rarely renewed */
 #define STEPS_MAX 10000
 

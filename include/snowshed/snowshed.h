@@ -338,6 +338,36 @@ SHED_API void shed_load_too_big(struct shed_load *load, size_t i,
 SHED_API void shed_load_fail(struct shed_load *load, size_t i,
                              const char *reason);
 
+/*
+ * Versions of rows, for sources that have them: a column that grows with each
+ * change, or a hash of the row.
+ *
+ * shed_load_version states the version of the row that the i-th key is answered
+ * with; it is kept with the entry in Redis. A NULL row can have one, an absent
+ * row cannot.
+ *
+ * shed_load_old_version asks for the version of the row that Redis still has,
+ * which this load is to replace. Returns: 1 and *version; 0 if there is no such
+ * row, or none with a version.
+ *
+ * shed_load_unmodified answers the i-th key: the row still is what it was in
+ * that version. The entry is fresh again, and the row does not travel. Without
+ * an old version the key fails.
+ */
+SHED_API void shed_load_version(struct shed_load *load, size_t i,
+                                uint64_t version);
+SHED_API int shed_load_old_version(const struct shed_load *load, size_t i,
+                                   uint64_t *version);
+SHED_API void shed_load_unmodified(struct shed_load *load, size_t i);
+
+/*
+ * State how long the i-th answer is fresh, in place of the cache's ttl_ms or,
+ * for an absent row, negative_ttl_ms: [0, 10 years] ms, without jitter; more
+ * counts as 10 years. The cache's stale windows follow it. 0: it answers the
+ * callers that wait for it, and is not kept.
+ */
+SHED_API void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms);
+
 /* Finish a load, exactly once. load and its keys are gone afterwards. */
 SHED_API void shed_load_done(struct shed_load *load);
 
@@ -567,7 +597,7 @@ shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
  * Store a row that you have just committed, and end loads under way.
  *
  * Call it after COMMIT. Two puts of one key can arrive in the wrong order:
- * where two writers may meet, prefer shed_invalidate.
+ * where two writers may meet, prefer shed_invalidate, or shed_put_version.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
@@ -578,6 +608,31 @@ shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
          uint64_t timeout_ms, struct shed_error *err);
+
+/*
+ * Store a row that you have just committed, unless Redis has a later version.
+ *
+ * version grows with each change of the row: a column that the UPDATE
+ * increments, say. Of two rows that are put with versions the higher one stays,
+ * in whichever order the calls arrive. A row in Redis that has no version (see
+ * shed_load_version; the MySQL source's query can select one), or "no such
+ * row", is removed and not replaced, because nobody knows which is newer: the
+ * next get loads.
+ *
+ * Redis knows a version while it has the entry. Once that has expired, or was
+ * invalidated, a put that comes later is stored, whatever its version: a put
+ * that took longer than the ttl, or one that an invalidation of a later change
+ * has overtaken.
+ *
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
+ * Returns: as shed_put. SHED_OK says that Redis has this row, a later one, or
+ * none.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_put_version(struct shed_cache *cache, struct shed_bytes key,
+                 struct shed_bytes row, uint64_t version, uint64_t timeout_ms,
+                 struct shed_error *err);
 
 /*
  * Remove the entry of a key and revoke the lease of a load under way, so that

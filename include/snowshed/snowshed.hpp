@@ -282,6 +282,25 @@ class batch
     {
         shed_load_fail(load_.get(), i, reason);
     }
+    void version(std::size_t i, std::uint64_t version) noexcept
+    {
+        shed_load_version(load_.get(), i, version);
+    }
+    std::optional<std::uint64_t> old_version(std::size_t i) const noexcept
+    {
+        std::uint64_t version = 0;
+        if (shed_load_old_version(load_.get(), i, &version) == 0)
+            return std::nullopt;
+        return version;
+    }
+    void unmodified(std::size_t i) noexcept
+    {
+        shed_load_unmodified(load_.get(), i);
+    }
+    void ttl(std::size_t i, std::uint64_t ttl_ms) noexcept
+    {
+        shed_load_ttl(load_.get(), i, ttl_ms);
+    }
 
   private:
     std::unique_ptr<struct shed_load, detail::closer<shed_load_done>> load_;
@@ -394,6 +413,18 @@ class cache
         return detail::done(
             shed_put(get(), to_bytes(key), to_bytes(row), timeout_ms, &err),
             err);
+    }
+
+    result<void>
+    put_version(std::string_view key, std::string_view row,
+                std::uint64_t version,
+                std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        shed::error err;
+        return detail::done(shed_put_version(get(), to_bytes(key),
+                                             to_bytes(row), version, timeout_ms,
+                                             &err),
+                            err);
     }
 
     result<void>

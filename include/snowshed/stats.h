@@ -54,7 +54,8 @@ extern "C" {
     X(loads_begun, "calls of the source that have begun, a batch each")        \
     X(misses_ended, "keys that were not in Redis and whose get has ended")     \
     X(refreshes, "refreshes that this process was elected for")                \
-    X(stale, "keys answered with a value that was no longer fresh")
+    X(stale, "keys answered with a value that was no longer fresh")            \
+    X(unmodified, "keys that the source found unmodified")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */

@@ -17,9 +17,8 @@
 #include "cache/look.h"
 
 /* The ranges that snowshed.h states. */
-#define TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)
 #define JITTER_MAX_PCT 90
-#define FAILURE_TTL_MAX_MS 60000
+#define FAILURE_SHED_TTL_MAX_MS 60000
 #define LEASE_MIN_MS 10
 #define LEASE_MAX_MS 600000
 #define GRACE_MAX_MS 60000
@@ -37,10 +36,10 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         uint64_t value, lo, hi;
         const char *what;
     } rows[] = {
-        {o->ttl_ms, 1, TTL_MAX_MS, "cache ttl_ms"},
+        {o->ttl_ms, 1, SHED_TTL_MAX_MS, "cache ttl_ms"},
         {o->ttl_jitter_pct, 0, JITTER_MAX_PCT, "cache ttl_jitter_pct"},
-        {o->negative_ttl_ms, 0, TTL_MAX_MS, "cache negative_ttl_ms"},
-        {o->failure_ttl_ms, 0, FAILURE_TTL_MAX_MS, "cache failure_ttl_ms"},
+        {o->negative_ttl_ms, 0, SHED_TTL_MAX_MS, "cache negative_ttl_ms"},
+        {o->failure_ttl_ms, 0, FAILURE_SHED_TTL_MAX_MS, "cache failure_ttl_ms"},
         {o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS, "cache lease_ms"},
         {o->grace_ms, 0, GRACE_MAX_MS, "cache grace_ms"},
         {o->timeout_ms, 1, TIMEOUT_MAX_MS, "cache timeout_ms"},
@@ -48,9 +47,9 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->redis_down, SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL,
          "cache redis_down"},
         {o->refresh_after_ms, 0, o->ttl_ms, "cache refresh_after_ms"},
-        {o->stale_while_revalidate_ms, 0, TTL_MAX_MS,
+        {o->stale_while_revalidate_ms, 0, SHED_TTL_MAX_MS,
          "cache stale_while_revalidate_ms"},
-        {o->stale_if_error_ms, 0, TTL_MAX_MS, "cache stale_if_error_ms"},
+        {o->stale_if_error_ms, 0, SHED_TTL_MAX_MS, "cache stale_if_error_ms"},
     };
     enum shed_code code = SHED_OK;
 

@@ -58,9 +58,11 @@ static uint32_t get_u32(const unsigned char *at)
            (uint32_t)at[2] << 8 | at[3];
 }
 
-static uint64_t get_u64(const unsigned char *at)
+uint64_t shed_entry_get_u64(const void *at)
 {
-    return (uint64_t)get_u32(at) << 32 | get_u32(at + 4);
+    const unsigned char *b = at;
+
+    return (uint64_t)get_u32(b) << 32 | get_u32(b + 4);
 }
 
 /* head is the beginning of the header, tail its last 8 bytes. */
@@ -87,8 +89,8 @@ enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
         return SHED_ENTRY_FOREIGN;
     out->type = (enum shed_entry_type)b[TYPE_AT];
     out->flags = (unsigned)b[FLAGS_AT] << 8 | b[FLAGS_AT + 1];
-    out->written_ms = get_u64(b + WRITTEN_AT);
-    out->until_ms = get_u64(b + UNTIL_AT);
+    out->written_ms = shed_entry_get_u64(b + WRITTEN_AT);
+    out->until_ms = shed_entry_get_u64(b + UNTIL_AT);
     if (out->type == SHED_ENTRY_LEASE)
         return size == SHED_ENTRY_HEADER_BYTES ? SHED_ENTRY_OK
                                                : SHED_ENTRY_FOREIGN;
@@ -96,7 +98,7 @@ enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
         out->type != SHED_ENTRY_FAILURE)
         return SHED_ENTRY_FOREIGN;
     out->cost_ms = get_u32(b + COST_AT);
-    out->row_version = get_u64(b + ROW_VERSION_AT);
+    out->row_version = shed_entry_get_u64(b + ROW_VERSION_AT);
     out->payload = NULL;
     out->payload_size = size - SHED_ENTRY_HEADER_BYTES;
     return out->payload_size == get_u32(b + SIZE_AT) ? SHED_ENTRY_OK
@@ -113,7 +115,7 @@ enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
     if (state != SHED_ENTRY_OK || out->type == SHED_ENTRY_LEASE)
         return state;
     out->payload = b + SHED_ENTRY_HEADER_BYTES;
-    if (get_u64(b + CHECKSUM_AT) !=
+    if (shed_entry_get_u64(b + CHECKSUM_AT) !=
         checksum(key, b, b + ROW_VERSION_AT, out->payload, out->payload_size))
         return SHED_ENTRY_CORRUPT;
     return SHED_ENTRY_OK;
@@ -133,12 +135,21 @@ const unsigned char *shed_entry_version(const void *header)
     return (const unsigned char *)header + VERSION_AT;
 }
 
+void shed_entry_identity(const void *header,
+                         unsigned char out[SHED_ENTRY_IDENTITY_BYTES])
+{
+    const unsigned char *b = header;
+
+    memcpy(out, b + VERSION_AT, SHED_ENTRY_VERSION_BYTES);
+    memcpy(out + SHED_ENTRY_VERSION_BYTES, b + WRITTEN_AT, sizeof(uint64_t));
+}
+
 void shed_entry_holder(const void *lease, struct shed_entry_holder *out)
 {
     const unsigned char *b = lease;
 
     memcpy(out->process, b + PROCESS_AT, sizeof(out->process));
-    out->flight = get_u64(b + ROW_VERSION_AT);
+    out->flight = shed_entry_get_u64(b + ROW_VERSION_AT);
 }
 
 void shed_entry_encode(struct shed_entry_key key,

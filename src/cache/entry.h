@@ -100,6 +100,14 @@ int shed_entry_format(const void *bytes, size_t size);
  * have been accepted by decode; the result points into it. */
 const unsigned char *shed_entry_version(const void *header);
 
+/* What distinguishes a value from any other, and from itself before it was
+ * renewed: its nonce, and when it was written. header must have been accepted
+ * by decode. */
+#define SHED_ENTRY_IDENTITY_BYTES 24
+
+void shed_entry_identity(const void *header,
+                         unsigned char out[SHED_ENTRY_IDENTITY_BYTES]);
+
 /* The holder of a lease that decode has accepted. */
 #define SHED_ENTRY_PROCESS_BYTES 16
 
@@ -127,5 +135,6 @@ void shed_entry_encode(struct shed_entry_key key,
 
 /* Write 64 bits, big-endian, as the scripts and the header need them. */
 void shed_entry_put_u64(unsigned char *at, uint64_t value);
+uint64_t shed_entry_get_u64(const void *at);
 
 #endif

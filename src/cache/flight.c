@@ -342,6 +342,14 @@ static void on_loaded(struct shed_flight *f, struct shed_flight_act *act)
     request(f, act, SHED_SEND_PUBLISH);
 }
 
+/* What was loaded is not in Redis now. An unmodified row was only there. */
+static void answer_unpublished(struct shed_flight *f,
+                               struct shed_flight_act *act)
+{
+    if (!f->is_unmodified)
+        answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+}
+
 static void on_loading(struct shed_flight *f, struct shed_flight_act *act,
                        const struct shed_flight_event *e, uint64_t now_ms)
 {
@@ -358,6 +366,8 @@ static void on_loading(struct shed_flight *f, struct shed_flight_act *act,
     if (e->request != f->request)
         return;
     if (e->type == SHED_EV_LOADED) {
+        f->is_unmodified = e->is_unmodified;
+        assert(f->is_leased || !f->is_unmodified);
         on_loaded(f, act);
     } else if (e->type == SHED_EV_LOAD_FAILED) {
         answer_failure(f, act);
@@ -379,7 +389,9 @@ static void on_publish_trouble(struct shed_flight *f,
         return;
     }
     f->has_failed = true;
-    answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+    if (f->is_unmodified)
+        answer_failure(f, act);
+    answer_unpublished(f, act);
     /* a Redis without memory still deletes, so others need not wait for the
        end of the lease */
     if (trouble == SHED_TROUBLE_NO_WRITE)
@@ -409,7 +421,7 @@ static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
         restart(f, act);
         break;
     case SHED_EV_INVALIDATED:
-        answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+        answer_unpublished(f, act);
         restart(f, act);
         break;
     default:

@@ -45,7 +45,7 @@ enum shed_flight_event_type {
     SHED_EV_MARKER,  /* a failure marker */
     SHED_EV_WAIT,    /* another's lease, for wait_ms at most */
     /* replies to a publish; SUPERSEDED by an entry that does not decode is
-       INVALIDATED */
+       INVALIDATED, and a value that is kept for callers is SUPERSEDED */
     SHED_EV_STORED,
     SHED_EV_SUPERSEDED,
     SHED_EV_INVALIDATED,
@@ -68,7 +68,9 @@ struct shed_flight_event {
     uint64_t request; /* of a reply: the number that the send had */
     enum shed_trouble trouble;
     uint64_t wait_ms;
-    bool is_refresh; /* of WAIT: the lease is that of a refresh */
+    bool is_refresh;    /* of WAIT: the lease is that of a refresh */
+    bool is_unmodified; /* of LOADED: the value in Redis is the row, and nothing
+                           else has it */
 };
 
 enum shed_flight_send {
@@ -122,13 +124,14 @@ struct shed_flight {
     unsigned waits;               /* in a row */
     unsigned troubles;            /* in a row */
     unsigned corrupt;             /* in a row */
-    bool is_leased;  /* we took the lease, and the load is under it */
-    bool is_held;    /* as far as we know it is still ours, to be renewed */
-    bool is_pushed;  /* a push came while the acquire was under way */
-    bool has_pushes; /* pushes can be expected; set by the driver */
-    bool is_behind;  /* it works behind the callers, until the driver clears
-                        this; nobody joins it */
-    bool has_failed; /* of one that works behind: it did not do its work */
+    bool is_leased;     /* we took the lease, and the load is under it */
+    bool is_held;       /* as far as we know it is still ours, to be renewed */
+    bool is_pushed;     /* a push came while the acquire was under way */
+    bool has_pushes;    /* pushes can be expected; set by the driver */
+    bool is_unmodified; /* what was loaded is the value in Redis */
+    bool is_behind;     /* it works behind the callers, until the driver clears
+                           this; nobody joins it */
+    bool has_failed;    /* of one that works behind: it did not do its work */
 };
 
 /* Begin in the state OVER. policy is borrowed. */

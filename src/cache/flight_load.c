@@ -17,6 +17,8 @@ static void count(struct shed_counters *c, const struct shed_loaded *l)
     shed_count(&c->loaded_keys, 1);
     if (l->value == NULL)
         shed_count(&c->load_failures, 1);
+    else if (l->is_unmodified)
+        shed_count(&c->unmodified, 1);
 }
 
 static void tell(const struct shed_flight_load *load)
@@ -44,10 +46,11 @@ static void on_loaded(struct shed_post *post)
     count(load->settings->counters, &load->loaded);
     tell(load);
     load->on_event(load->arg,
-                   (struct shed_flight_event){.type = load->loaded.value != NULL
-                                                          ? SHED_EV_LOADED
+                   (struct shed_flight_event){
+                       .type = load->loaded.value != NULL ? SHED_EV_LOADED
                                                           : SHED_EV_LOAD_FAILED,
-                                              .request = load->request});
+                       .is_unmodified = load->loaded.is_unmodified,
+                       .request = load->request});
 }
 
 static void settle(struct shed_job *job, struct shed_loaded *loaded)
@@ -77,7 +80,7 @@ static void drop(struct shed_flight_load *load)
 }
 
 bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
-                            struct shed_error *err)
+                            struct shed_row_version old, struct shed_error *err)
 {
     const struct shed_flight_load_settings *s = load->settings;
 
@@ -90,6 +93,7 @@ bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
         .deadline_ms = shed_deadline_ms(shed_now_ms(), s->timeout_ms),
         .value_limit_bytes = s->value_limit_bytes,
         .group = s,
+        .old_version = old,
         .settle = settle,
         .begin = begin};
     atomic_store(&load->waiters->awaited, SHED_AWAITS_QUEUE);

@@ -44,11 +44,13 @@ struct shed_flight_load {
     bool is_busy;
 };
 
-/* Queue the load; the source is woken after everything else of this turn of the
- * loop. Its end becomes an event with the number of the request, never before
- * the return.
- * Returns: false if the source refused, as err says. */
+/* Queue the load; old is the version of the row that Redis has, as far as it is
+ * known, for the source to compare. The source is woken after everything else
+ * of this turn of the loop. Its end becomes an event with the number of the
+ * request, never before the return. Returns: false if the source refused, as
+ * err says. */
 bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
+                            struct shed_row_version old,
                             struct shed_error *err);
 
 /* It must not be under way. */

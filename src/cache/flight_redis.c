@@ -230,6 +230,16 @@ static bool take_token(unsigned char token[SHED_ENTRY_VERSION_BYTES],
     return true;
 }
 
+static struct shed_row_version take_row_version(const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    if (bytes == NULL || size != SHED_ENTRY_TAIL_BYTES)
+        return (struct shed_row_version){.is_known = false};
+    return (struct shed_row_version){shed_entry_get_u64(bytes), true};
+}
+
 static void take_lease(struct shed_flight_redis *x,
                        const struct shed_reply *reply)
 {
@@ -238,6 +248,7 @@ static void take_lease(struct shed_flight_redis *x,
 
     (void)take_token(x->version, shed_reply_at(reply, 1));
     x->is_refresh = take_token(x->replaced, shed_reply_at(reply, 3));
+    x->old_version = take_row_version(shed_reply_at(reply, 4));
     x->seen_size = 0;
     if (shed_reply_begins(how, "takeover")) {
         shed_count(&c->leases_taken_over, 1);
@@ -292,6 +303,10 @@ static void on_published(void *arg, struct shed_reply *reply,
 
     if (shed_reply_begins(kind, "STORED")) {
         event.type = SHED_EV_STORED;
+        shed_count(&c->published, 1);
+    } else if (shed_reply_begins(kind, "KEPT")) {
+        event.type =
+            take_entry(x, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "SUPERSEDED")) {
         event.type =
@@ -471,6 +486,8 @@ static void add_ttls(struct shed_args *args, const struct shed_flight_redis *x,
         shed_freshness_ttl_ms(is_absent ? o->negative_ttl_ms : o->ttl_ms,
                               o->ttl_jitter_pct, shed_random_jitter());
 
+    if (x->loaded->has_ttl)
+        fresh_ms = x->loaded->ttl_ms;
     add_number(args, fresh, fresh_ms);
     add_number(args, kept,
                is_absent ? fresh_ms : shed_freshness_kept_ms(&rule, fresh_ms));
@@ -480,10 +497,14 @@ static void send_publish(struct shed_flight_redis *x)
 {
     const struct shed_value *v = x->loaded->value;
     uint64_t cost_ms = x->loaded->cost_us / US_PER_MS;
+    bool has_version =
+        x->loaded->version.is_known && v->kind != SHED_KIND_ABSENT;
     struct shed_entry entry = {
         .type = v->kind == SHED_KIND_ABSENT ? SHED_ENTRY_NEGATIVE
                                             : SHED_ENTRY_VALUE,
-        .flags = v->kind == SHED_KIND_NULL ? SHED_ENTRY_NULL : 0,
+        .flags = (v->kind == SHED_KIND_NULL ? SHED_ENTRY_NULL : 0) |
+                 (has_version ? SHED_ENTRY_ROW_VERSION : 0),
+        .row_version = has_version ? x->loaded->version.number : 0,
         .cost_ms = cost_ms < UINT32_MAX ? (uint32_t)cost_ms : UINT32_MAX,
         .payload = v->data,
         .payload_size = v->size};
@@ -499,6 +520,9 @@ static void send_publish(struct shed_flight_redis *x)
     add_parts(&args, &parts, &entry);
     add_ttls(&args, x, fresh, kept);
     shed_args_add(&args, x->replaced, x->is_refresh ? sizeof(x->replaced) : 0);
+    shed_args_add_text(&args, !x->loaded->is_unmodified ? ""
+                              : x->has_callers          ? "keep and get"
+                                                        : "keep");
     put_call(x, &args);
 }
 

@@ -41,19 +41,23 @@ struct shed_flight_redis {
     /* set by the flight's owner; the rest begins as zero */
     const struct shed_flight_redis_settings *settings;
     struct shed_entry_key key;
-    struct shed_entry_key refresh_key;           /* of the lease of a refresh */
-    unsigned char due[SHED_ENTRY_VERSION_BYTES]; /* nonce of a value that is to
-                                                    be refreshed though it is
-                                                    fresh; zero: of none */
+    struct shed_entry_key refresh_key; /* of the lease of a refresh */
+    unsigned char due[SHED_ENTRY_IDENTITY_BYTES]; /* a value that is to be
+                                                     refreshed though it is
+                                                     fresh; zero: none */
     struct shed_bytes user_key; /* as its callers know it; in key */
     unsigned char number[8];    /* of the flight, as the scripts want it */
     const struct shed_loaded *loaded; /* what is to be published */
+    bool has_callers;                 /* who need a value that is kept */
     void (*on_event)(void *arg, struct shed_flight_event event);
     void *arg;
     /* for the owner to read, with an event */
-    struct shed_value *entry; /* what was found in Redis */
-    struct shed_error error;  /* what went wrong; the owner sets it for a
-                                 failure marker */
+    struct shed_value *entry;            /* what was found in Redis */
+    struct shed_row_version old_version; /* of the value that our lease is to
+                                            refresh; not known: it has none, or
+                                            there is no such value */
+    struct shed_error error; /* what went wrong; the owner sets it for a
+                                failure marker */
     /* its own */
     struct shed_call call;       /* acquire, publish, fail, release */
     struct shed_call renew_call; /* renew */

@@ -110,6 +110,9 @@ static void answer(struct task *task, enum shed_flight_answer what,
     if (what == SHED_ANSWER_LOADED)
         value->origin = SHED_ORIGIN_LOAD;
     caller = shed_table_take(task->flights->table, &task->waiters, upto);
+    assert(caller == NULL || value == NULL ||
+           value != task->load.loaded.value ||
+           !task->load.loaded.is_unmodified);
     for (; caller != NULL; caller = next) {
         next = caller->next;
         give(caller, value, &task->exchange.error);
@@ -146,6 +149,15 @@ static bool goes_on(struct task *task)
     return false;
 }
 
+/* What the source may compare with: of the value that a leased load replaces.
+ */
+static struct shed_row_version old_version(const struct task *task)
+{
+    if (!task->flight.is_leased)
+        return (struct shed_row_version){.is_known = false};
+    return task->exchange.old_version;
+}
+
 static void perform(struct task *task, const struct shed_flight_act *act,
                     struct shed_flight_event *next)
 {
@@ -160,15 +172,18 @@ static void perform(struct task *task, const struct shed_flight_act *act,
         break;
     case SHED_SEND_LOAD:
         if (!shed_flight_load_start(&task->load, act->request,
-                                    &task->exchange.error))
+                                    old_version(task), &task->exchange.error))
             *next = (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
                                                .request = act->request};
         break;
     case SHED_SEND_RENEW:
         shed_flight_redis_renew(&task->exchange, act->request);
         break;
-    case SHED_SEND_ACQUIRE:
     case SHED_SEND_PUBLISH:
+        task->exchange.has_callers = task->flight.newest > 0;
+        shed_flight_redis_send(&task->exchange, act->send, act->request);
+        break;
+    case SHED_SEND_ACQUIRE:
     case SHED_SEND_FAIL:
     case SHED_SEND_RELEASE:
         shed_flight_redis_send(&task->exchange, act->send, act->request);
@@ -407,7 +422,7 @@ enum shed_code shed_flights_join(struct shed_flights *fs,
 }
 
 void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
-                          const unsigned char *nonce)
+                          const unsigned char *identity)
 {
     struct task *task;
 
@@ -417,7 +432,7 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
     if (task == NULL)
         return;
     task->is_behind = true;
-    memcpy(task->exchange.due, nonce, sizeof(task->exchange.due));
+    memcpy(task->exchange.due, identity, sizeof(task->exchange.due));
     if (shed_table_insert_behind(fs->table, &task->waiters))
         shed_reactor_post(fs->client->reactor, &task->post);
     else

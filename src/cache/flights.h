@@ -50,13 +50,13 @@ SHED_MUST_CHECK enum shed_code shed_flights_join(struct shed_flights *flights,
  * the reactor's. */
 void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
-/* Load the key's value again behind the callers, if it still has this nonce
- * (its SHED_ENTRY_VERSION_BYTES) or is no longer fresh, unless this process is
- * at it already. Of all processes one does the work. It is done in vain when
+/* Load the key's value again behind the callers, if it still has this identity
+ * (see shed_entry_identity) or is no longer fresh, unless this process is at it
+ * already. Of all processes one does the work. It is done in vain when
  * memory is out. Any thread but the reactor's. */
 void shed_flights_refresh(struct shed_flights *flights,
                           const struct shed_key *key,
-                          const unsigned char *nonce);
+                          const unsigned char *identity);
 
 /* Whether a flight of the key can be joined now. Any thread. */
 bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);

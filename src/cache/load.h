@@ -13,11 +13,25 @@
 
 #include <snowshed/snowshed.h>
 
+/* The version of a row, by the source's own count. */
+struct shed_row_version {
+    uint64_t number;
+    bool is_known;
+};
+
+/* The longest time to live, of the options and of a source's own. */
+#define SHED_TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)
+
 struct shed_loaded {
     /* the loaded value, a reference for the receiver: kind and payload, its
      * origin SHED_ORIGIN_UNPUBLISHED; NULL: failed as error says */
     struct shed_value *value;
     struct shed_error error;
+    struct shed_row_version version;
+    uint64_t ttl_ms; /* the source's own, if has_ttl */
+    bool has_ttl;
+    bool is_unmodified; /* the row is what it was in the job's old version;
+                           value is a row without its payload */
     uint64_t cost_us;   /* how long the load took */
     size_t batch_keys;  /* in the first job of a batch: its size; in the others
                            0, so that a load is counted once; also 0 if the job
@@ -34,6 +48,7 @@ struct shed_job {
                                  fails with SHED_ETIMEDOUT */
     size_t value_limit_bytes; /* a longer value fails with SHED_ETOOBIG */
     const void *group;        /* jobs of different ones do not fail alike */
+    struct shed_row_version old_version; /* of the value that Redis has */
     void (*settle)(struct shed_job *job, struct shed_loaded *loaded);
     /* Called when a load begins that the job is part of, with a lock held;
      * is_first for one job of each load. May be NULL. */

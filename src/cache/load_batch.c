@@ -27,14 +27,47 @@ uint64_t shed_load_remaining_ms(const struct shed_load *load)
     return shed_left_ms(load->deadline_ms, shed_now_ms());
 }
 
+int shed_load_old_version(const struct shed_load *load, size_t i,
+                          uint64_t *version)
+{
+    const struct shed_row_version none = {.is_known = false};
+    const struct shed_row_version old =
+        i < load->count ? load->jobs[i]->old_version : none;
+
+    if (old.is_known)
+        *version = old.number;
+    return old.is_known;
+}
+
+void shed_load_version(struct shed_load *load, size_t i, uint64_t version)
+{
+    if (i >= load->count)
+        return;
+    pthread_mutex_lock(&load->mu);
+    load->answers[i].version = (struct shed_row_version){version, true};
+    pthread_mutex_unlock(&load->mu);
+}
+
+void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms)
+{
+    if (i >= load->count)
+        return;
+    pthread_mutex_lock(&load->mu);
+    load->answers[i].ttl_ms =
+        ttl_ms < SHED_TTL_MAX_MS ? ttl_ms : SHED_TTL_MAX_MS;
+    load->answers[i].has_ttl = true;
+    pthread_mutex_unlock(&load->mu);
+}
+
 static void answer(struct shed_load *load, size_t i, struct shed_value *value,
-                   const struct shed_error *error)
+                   const struct shed_error *error, bool is_unmodified)
 {
     struct shed_value *before;
 
     pthread_mutex_lock(&load->mu);
     before = load->answers[i].value;
     load->answers[i].value = value;
+    load->answers[i].is_unmodified = is_unmodified;
     if (error != NULL)
         load->answers[i].error = *error;
     pthread_mutex_unlock(&load->mu);
@@ -61,7 +94,7 @@ static void answer_value(struct shed_load *load, size_t i, enum shed_kind kind,
         if (value == NULL)
             (void)shed_fail_nomem(&error, "a loaded value");
     }
-    answer(load, i, value, value == NULL ? &error : NULL);
+    answer(load, i, value, value == NULL ? &error : NULL, false);
 }
 
 void shed_load_value(struct shed_load *load, size_t i, struct shed_bytes row)
@@ -88,7 +121,7 @@ static void answer_failure(struct shed_load *load, size_t i,
         return;
     (void)shed_fail(&error, code, "%s",
                     reason != NULL ? reason : "the source gave no reason");
-    answer(load, i, NULL, &error);
+    answer(load, i, NULL, &error, false);
 }
 
 void shed_load_too_big(struct shed_load *load, size_t i, const char *reason)
@@ -99,6 +132,25 @@ void shed_load_too_big(struct shed_load *load, size_t i, const char *reason)
 void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
 {
     answer_failure(load, i, SHED_ESOURCE, reason);
+}
+
+void shed_load_unmodified(struct shed_load *load, size_t i)
+{
+    struct shed_value *value;
+    struct shed_error error;
+
+    if (i >= load->count)
+        return;
+    if (!load->jobs[i]->old_version.is_known) {
+        shed_load_fail(load, i,
+                       "the source said \"unmodified\" of a row whose old "
+                       "version it was not given");
+        return;
+    }
+    value = shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_UNPUBLISHED, NULL, 0);
+    if (value == NULL)
+        (void)shed_fail_nomem(&error, "a loaded value");
+    answer(load, i, value, value == NULL ? &error : NULL, value != NULL);
 }
 
 /* An error is not absence: a key that was passed over has failed. */

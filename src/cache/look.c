@@ -48,8 +48,11 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
         shed_value_unref(value);
         return;
     }
-    if (freshness != SHED_FRESHNESS_FRESH)
-        shed_flights_refresh(cache->flights, key, shed_entry_version(entry));
+    if (freshness != SHED_FRESHNESS_FRESH) {
+        unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
+        shed_entry_identity(entry, identity);
+        shed_flights_refresh(cache->flights, key, identity);
+    }
     if (freshness == SHED_FRESHNESS_STALE)
         hand_out_stale(cache, value);
     shed_flight_redis_count_hit(&cache->counters, value);

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "cache/cache.h"
 #include "cache/freshness.h"
+#include "cache/load.h"
 
 #define REFRESH_SUFFIX SHED_ENTRY_REFRESH_SUFFIX
 #define REFRESH_BYTES SHED_ENTRY_REFRESH_SUFFIX_BYTES
@@ -78,13 +79,18 @@ static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
     shed_args_add_text(args, kept);
 }
 
-enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
-                        struct shed_bytes row, uint64_t timeout_ms,
-                        struct shed_error *err)
+/* As shed_put, or shed_put_version. */
+static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
+                          struct shed_bytes row,
+                          struct shed_row_version version, uint64_t timeout_ms,
+                          struct shed_error *err)
 {
-    struct shed_entry entry = {.type = SHED_ENTRY_VALUE,
-                               .payload = row.data,
-                               .payload_size = row.size};
+    struct shed_entry entry = {
+        .type = SHED_ENTRY_VALUE,
+        .flags = version.is_known ? SHED_ENTRY_ROW_VERSION : 0,
+        .row_version = version.number,
+        .payload = row.data,
+        .payload_size = row.size};
     char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     struct shed_entry_parts parts;
@@ -112,11 +118,30 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     shed_args_add(&args, parts.tail, sizeof(parts.tail));
     shed_args_add(&args, row.data, row.size);
     add_ttls(&args, cache, fresh, kept);
+    shed_args_add(&args, parts.tail, version.is_known ? sizeof(parts.tail) : 0);
     code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
     if (code == SHED_OK)
         shed_count(&cache->counters.puts, 1);
     return code;
+}
+
+enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
+                        struct shed_bytes row, uint64_t timeout_ms,
+                        struct shed_error *err)
+{
+    const struct shed_row_version none = {.is_known = false};
+
+    return put(cache, key, row, none, timeout_ms, err);
+}
+
+enum shed_code shed_put_version(struct shed_cache *cache, struct shed_bytes key,
+                                struct shed_bytes row, uint64_t version,
+                                uint64_t timeout_ms, struct shed_error *err)
+{
+    const struct shed_row_version known = {version, true};
+
+    return put(cache, key, row, known, timeout_ms, err);
 }
 
 static void tell_invalidated(struct shed_cache *cache, struct shed_bytes key)

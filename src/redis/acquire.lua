@@ -7,14 +7,16 @@
 --       4 flags of the record (2 bytes)
 --       5 lease, ms   6 life of the record, ms   7 grace, ms
 --       8 the beginning of an entry that the caller found corrupt, or ''
---       9 the nonce of a fresh value that is to be refreshed, or ''
+--       9 nonce and time of writing (8 bytes) of a fresh value that is to be
+--         refreshed, or ''
 -- Returns {'LEAD', data version, how}, how being 'new', 'mine' (an earlier
 --             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
 --         {'HIT', entry}       the key holds a row, or "no such row"
 --         {'FAILED', entry}    the key holds a failure marker
 --         {'WAIT', ms}         another holds the lease, for at most this long
 --         If the lease or the marker belongs to a refresh, the nonce of the
---         value to be replaced follows.
+--         value to be replaced follows; with LEAD also its row version (8
+--         bytes), if it has one.
 -- One SET NX first: if the key is empty this saves a read, and a script that
 -- reads nothing is not tracked, so only waiters get pushes. When Redis is out
 -- of memory, SET is refused whatever the key holds; then the script reads
@@ -26,14 +28,14 @@ local LONGEST_RECORD = 4200000 -- by the options; more comes from a clock that
 local version, process, flight = ARGV[1], ARGV[2], ARGV[3]
 local now = clock()
 local key = K -- of the lease
-local nonce   -- of a refresh: the value's
+local nonce, row_version -- of a refresh: the value's
 
 local function write(data_version, how, ...)
     local record = MAGIC .. 'L' .. ARGV[4] .. data_version .. process
         .. struct.pack('>I8I8', now, now + tonumber(ARGV[5])) .. flight
     local done = redis.pcall('SET', key, record, 'PX', ARGV[6], ...)
     if not done or done.err then return done end
-    return {'LEAD', data_version, how, nonce}
+    return {'LEAD', data_version, how, nonce, row_version}
 end
 
 local function is_no_memory(reply)
@@ -80,16 +82,18 @@ end
 local kind, bytes = read(K)
 if (kind == 'V' or kind == 'N') and not is_corrupt(bytes) then
     local value = lease(bytes)
-    if now < value.until_ms and value.version ~= ARGV[9] then
+    if now < value.until_ms and identity(bytes) ~= ARGV[9] then
         return {'HIT', bytes}
     end
-    key, nonce = KEYS[2], value.version
+    key, nonce, row_version = KEYS[2], value.version, version_of_row(bytes)
     kind, bytes = read(key)
 end
 if kind == 'L' and #bytes == HEADER then
     local held = lease(bytes)
     if held.process == process and held.flight == flight then
-        if no_memory then return {'LEAD', held.version, 'mine', nonce} end
+        if no_memory then
+            return {'LEAD', held.version, 'mine', nonce, row_version}
+        end
         return write(held.version, 'mine') -- which gives it a whole lease again
     end
     if is_over(held) then return write(held.version, 'takeover') end

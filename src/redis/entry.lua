@@ -42,13 +42,29 @@ local function lease(bytes)
     }
 end
 
--- Restart the lease record at a key: it lasts for length ms from now. PEXPIRE
--- comes first, although the record's time to live stays as it is, because it
--- needs no memory, and after a write Redis lets a script exceed its memory; so
--- the times, whose size stays the same, can be rewritten too.
-local function set_times(key, now, length)
-    local left = redis.call('PTTL', key)
-    if left > 0 then redis.call('PEXPIRE', key, left) end
+-- What distinguishes a value from any other, and from itself before it was
+-- renewed: its nonce and the time of writing.
+local function identity(bytes)
+    return string.sub(bytes, 9, 24) .. string.sub(bytes, 41, 48)
+end
+
+-- The row version of a value, 8 bytes; nil if it has none.
+local HAS_ROW_VERSION = 2
+local function version_of_row(bytes)
+    if bit.band(string.byte(bytes, 8), HAS_ROW_VERSION) == 0 then return nil end
+    return string.sub(bytes, 57, 64)
+end
+
+-- Restart the entry at a key: it lasts for length ms from now, and Redis keeps it
+-- for life ms (nil: as long as before). PEXPIRE comes first, even if the time to
+-- live stays as it is, because it needs no memory, and after a write Redis lets a
+-- script exceed its memory; so the times, whose size stays the same, can be
+-- rewritten too.
+local function set_times(key, now, length, life)
+    local left = life or redis.call('PTTL', key)
+    if left > 0 then
+        redis.call('PEXPIRE', key, string.format('%.0f', left))
+    end
     redis.call('SETRANGE', key, TIMES_OFFSET,
         struct.pack('>I8I8', now, now + length))
 end

@@ -6,11 +6,15 @@
 --       5 how long it is fresh, ms
 --       6 ttl, ms; 0 removes what is at the key instead
 --       7 for a refresh, the nonce of the value that it replaces; else ''
+--       8 for a refresh that found the row unmodified, 'keep', which makes the
+--         present value fresh again, or 'keep and get', which returns it as well
+--         (2 to 4 are then unused); else ''
 -- Returns {'STORED'}             the first finisher of this data version
+--         {'KEPT', entry}        the same, with the value that was kept
 --         {'SUPERSEDED', entry}  the key already has a value, or a different one
 --         {'INVALIDATED'}        the data version is gone; nothing is written
 
-local R, nonce = KEYS[2], ARGV[7]
+local R, nonce, keep = KEYS[2], ARGV[7], ARGV[8]
 local kind, bytes = read(K)
 local is_value = kind == 'V' or kind == 'N'
 
@@ -30,16 +34,20 @@ local function refusal()
     return nil
 end
 
-local refused = refusal()
-local ttl = tonumber(ARGV[6])
-if not refused then
+local done = refusal()
+if not done then
+    local fresh, ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
+    done = {'STORED'}
     if ttl == 0 then
         redis.call('DEL', K)
+    elseif keep == '' then
+        store(ARGV[2], ARGV[3], ARGV[4], fresh, ttl)
     else
-        store(ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ttl)
+        set_times(K, clock(), fresh, ttl)
+        if keep == 'keep and get' then done = {'KEPT', redis.call('GET', K)} end
     end
 end
 -- also if the publish is refused: otherwise nobody could refresh the new value
 -- for a whole lease
 if nonce ~= '' and has_version(read(R)) then redis.call('UNLINK', R) end
-return refused or {'STORED'}
+return done

@@ -46,9 +46,13 @@ static int is_key(const struct shed_load *load, size_t i, const char *text)
 
 static void load_rows(void *user, void *thread, struct shed_load *load)
 {
+    uint64_t old_version;
+
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(load); i++)
+    for (size_t i = 0; i < shed_load_count(load); i++) {
+        shed_load_version(load, i, 1);
+        shed_load_ttl(load, i, 60000);
         if (shed_load_remaining_ms(load) == 0)
             shed_load_fail(load, i, "too late");
         else if (is_key(load, i, "null"))
@@ -57,8 +61,11 @@ static void load_rows(void *user, void *thread, struct shed_load *load)
             shed_load_too_big(load, i, "it is long");
         else if (is_key(load, i, "failed"))
             shed_load_fail(load, i, "on purpose");
+        else if (shed_load_old_version(load, i, &old_version))
+            shed_load_unmodified(load, i);
         else
             shed_load_value(load, i, shed_str("loaded"));
+    }
     shed_load_done(load);
 }
 
@@ -118,6 +125,10 @@ static void use_put(struct shed_cache *cache)
     require(shed_value_origin(again) == SHED_ORIGIN_REDIS, "it is in Redis");
     require(shed_value_age_ms(again) < 600000, "it is young");
     shed_value_unref(again);
+    expect("shed_put_version",
+           shed_put_version(cache, shed_str("versioned"), shed_str("row"), 2,
+                            SHED_TIMEOUT_DEFAULT, &err),
+           SHED_OK, &err);
     expect("shed_expire",
            shed_expire(cache, shed_str("row"), SHED_TIMEOUT_DEFAULT, &err),
            SHED_OK, &err);
@@ -137,12 +148,12 @@ static void use_cache_stats(struct shed_cache *cache)
 
     expect("shed_stats_read",
            shed_stats_read(cache, &stats, sizeof(stats), &err), SHED_OK, &err);
-    require(stats.puts == 1 && stats.hits == 1, "one put and one hit");
+    require(stats.puts == 2 && stats.hits == 1, "two puts and one hit");
     require(text != NULL, "there is memory");
     require(shed_stats_prometheus(caches, 1, text, length + 1) == length,
             "the text is as long as it said");
-    require(strstr(text, "snowshed_puts_total{cache=\"calls\"} 1\n") != NULL,
-            "the put is counted in the text");
+    require(strstr(text, "snowshed_puts_total{cache=\"calls\"} 2\n") != NULL,
+            "the puts are counted in the text");
     free(text);
 }
 

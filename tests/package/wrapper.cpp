@@ -51,6 +51,9 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
     require(cache.get("").code() == SHED_EINVAL, "an empty key");
 
     require(bool(cache.put("b", "another row")), "put");
+    require(bool(cache.put_version("c", "second", 2)), "put_version");
+    require(bool(cache.put_version("c", "first", 1)), "a lower version");
+    require(cache.get("c")->view() == "second", "the higher one stays");
     auto many = cache.get_many({"a", "b", "absent"});
     require(many.size() == 3 && many[0] && many[1] && many[2], "get_many");
     require(many[1]->view() == "another row", "the second of many");
@@ -119,7 +122,11 @@ static void use_all(const char *uri, const shed_client_options &options,
     auto source = shed::source::open([&loads](shed::batch batch) {
         for (std::size_t i = 0; i < batch.count(); i++) {
             loads++;
-            if (batch.key(i) == "absent")
+            batch.version(i, 1);
+            batch.ttl(i, 60000);
+            if (batch.old_version(i))
+                batch.unmodified(i);
+            else if (batch.key(i) == "absent")
                 batch.absent(i);
             else if (batch.key(i) == "failed")
                 batch.fail(i, "on purpose");

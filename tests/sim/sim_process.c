@@ -41,6 +41,9 @@ static void answer(struct sim *s, struct sim_flight *f,
         if (caller->state != SIM_WAITS)
             continue;
         sim_trace(s, "answers", f->process, f->key, version);
+        if (act->answer != SHED_ANSWER_ENTRY &&
+            act->answer != SHED_ANSWER_FAILURE && f->is_unmodified)
+            sim_fail(s, "a caller gets an unmodified row, which was not read");
         sim_check_answer(s, caller, act->answer, version);
         caller->state = SIM_ANSWERED;
         caller->answered_ms = s->now_ms;
@@ -110,12 +113,17 @@ static void make_publish(struct sim *s, const struct sim_flight *f,
         .is_row = f->loaded % 4 != 0 || s->mode->refresh_pct > 0,
         .payload = payload,
         .size = (size_t)size,
-        .fresh_ms = s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1)};
+        .fresh_ms = s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1),
+        .has_version = true,
+        .version = f->loaded};
 
     value.ttl_ms = value.fresh_ms + s->mode->stale_ms;
     make_version(s, value.nonce);
     model_make_publish(call, f->key, f->owner.version, &value,
-                       f->is_refresh ? f->replaced : NULL);
+                       f->is_refresh ? f->replaced : NULL,
+                       !f->is_unmodified       ? ""
+                       : f->machine.newest > 0 ? "keep and get"
+                                               : "keep");
 }
 
 static void make_call(struct sim *s, struct sim_flight *f,
@@ -261,6 +269,7 @@ translate_acquire(struct sim *s, struct sim_flight *f,
     f->is_refresh = reply->count > 3;
     if (f->is_refresh)
         memcpy(f->replaced, reply->part[3].at, sizeof(f->replaced));
+    f->old_version = reply->count > 4 ? model_get_u64(reply->part[4].at) : 0;
     if (model_bytes_are(&reply->part[2], "takeover"))
         s->takeovers++;
     return SHED_EV_LEAD;
@@ -271,7 +280,8 @@ translate_publish(struct sim_flight *f, const struct model_reply *reply)
 {
     if (model_bytes_are(&reply->part[0], "STORED"))
         return SHED_EV_STORED;
-    if (model_bytes_are(&reply->part[0], "SUPERSEDED"))
+    if (model_bytes_are(&reply->part[0], "SUPERSEDED") ||
+        model_bytes_are(&reply->part[0], "KEPT"))
         return read_entry(f, &reply->part[1], SHED_EV_SUPERSEDED,
                           SHED_EV_INVALIDATED);
     return SHED_EV_INVALIDATED;
@@ -395,7 +405,7 @@ static struct sim_flight *find_flight_of(struct sim *s, unsigned process,
 }
 
 static void start_behind(struct sim *s, unsigned process, size_t key,
-                         const unsigned char *nonce)
+                         const unsigned char *identity)
 {
     struct sim_flight *f;
 
@@ -403,9 +413,18 @@ static void start_behind(struct sim *s, unsigned process, size_t key,
         return;
     f = make_flight(s, process, key);
     f->is_behind = f->is_detached = true;
-    memcpy(f->due, nonce, sizeof(f->due));
+    memcpy(f->due, identity, sizeof(f->due));
     sim_trace(s, "refreshes", process, key, f->number);
     give(s, f, (struct shed_flight_event){.type = SHED_EV_START});
+}
+
+static void refresh(struct sim *s, const struct sim_caller *caller,
+                    const struct model_slot *slot)
+{
+    unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
+
+    shed_entry_identity(slot->bytes.at, identity);
+    start_behind(s, caller->process, caller->key, identity);
 }
 
 /* Do what shed_get does before it needs a flight. Returns: whether the caller
@@ -428,8 +447,7 @@ static bool serve(struct sim *s, struct sim_caller *caller)
     s->served++;
     if (s->model.now_ms >=
         entry.written_ms + s->ttl_ms * s->mode->refresh_pct / 100)
-        start_behind(s, caller->process, caller->key,
-                     shed_entry_version(slot->bytes.at));
+        refresh(s, caller, slot);
     return true;
 }
 
@@ -485,11 +503,15 @@ void sim_on_load_end(struct sim *s, size_t index)
 
     if (!s->process[r->process].is_alive || f->number != r->flight_number)
         return;
-    if (f->machine.state == SHED_FLIGHT_LOADING)
+    if (f->machine.state == SHED_FLIGHT_LOADING) {
         f->loaded = r->version;
+        f->is_unmodified = f->machine.is_leased && !r->has_failed &&
+                           r->version == f->old_version && sim_chance(s, 50);
+    }
     give(s, f,
          (struct shed_flight_event){.type = r->has_failed ? SHED_EV_LOAD_FAILED
                                                           : SHED_EV_LOADED,
+                                    .is_unmodified = f->is_unmodified,
                                     .request = r->number});
 }
 

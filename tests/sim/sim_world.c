@@ -183,7 +183,7 @@ static void put_out(struct sim *s, size_t key)
 static bool leads_refresh(const struct sim_request *r)
 {
     return r->call.script == SHED_SCRIPT_ACQUIRE &&
-           r->reply.type == MODEL_PARTS && r->reply.count == 4;
+           r->reply.type == MODEL_PARTS && r->reply.count >= 4;
 }
 
 static void on_execute(struct sim *s, size_t index)

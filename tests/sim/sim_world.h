@@ -83,15 +83,18 @@ struct sim_flight {
     unsigned process;
     size_t key;
     bool is_detached, is_behind;
-    unsigned char due[16];      /* if it refreshes a due value: its nonce */
+    unsigned char due[SHED_ENTRY_IDENTITY_BYTES]; /* if it is behind: the
+                                                     value it refreshes */
     bool is_refresh;            /* it has the lease of a refresh */
     unsigned char replaced[16]; /* if so, the nonce of the value */
+    uint64_t old_version;       /* of that value's row; 0: not known */
     struct shed_flight machine;
     struct model_owner owner;
     unsigned looks; /* since callers were last answered */
     bool has_seen;
     struct model_bytes seen; /* to be corrupt */
     uint64_t loaded;         /* version */
+    bool is_unmodified;      /* it is the old one */
     uint64_t entry;          /* the version in the last entry */
     uint64_t timer;          /* the one that counts */
     size_t caller_count;

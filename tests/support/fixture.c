@@ -36,19 +36,30 @@ static void answer(struct shed_load *load, size_t i, unsigned version)
     }
 }
 
+/* With the table's mu held. */
+static void answer_as_set(const struct table *t, struct shed_load *load,
+                          size_t i, unsigned version)
+{
+    uint64_t old;
+
+    if (t->is_failing)
+        shed_load_fail(load, i, "the table is on fire");
+    else if (t->has_versions && shed_load_old_version(load, i, &old) &&
+             old == version)
+        shed_load_unmodified(load, i);
+    else
+        answer(load, i, version);
+    if (t->has_versions)
+        shed_load_version(load, i, version);
+    if (t->has_ttl)
+        shed_load_ttl(load, i, t->ttl_ms);
+}
+
 static void finish(struct table *t, struct shed_load *load, unsigned version)
 {
-    bool is_failing;
-
     pthread_mutex_lock(&t->mu);
-    is_failing = t->is_failing;
-    pthread_mutex_unlock(&t->mu);
     for (size_t i = 0; i < shed_load_count(load); i++)
-        if (is_failing)
-            shed_load_fail(load, i, "the table is on fire");
-        else
-            answer(load, i, version);
-    pthread_mutex_lock(&t->mu);
+        answer_as_set(t, load, i, version);
     t->running--;
     pthread_mutex_unlock(&t->mu);
     shed_load_done(load);

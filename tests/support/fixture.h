@@ -23,8 +23,12 @@ struct table {
     /* under mu */
     unsigned version;
     bool is_held;
-    bool is_async;   /* held loads have left their thread */
-    bool is_failing; /* every key fails */
+    bool is_async;     /* held loads have left their thread */
+    bool is_failing;   /* every key fails */
+    bool has_versions; /* rows have theirs, and one that Redis has in its
+                          version is answered as unmodified */
+    bool has_ttl;      /* the answers have a time to live of their own */
+    uint64_t ttl_ms;
     struct parked {
         struct shed_load *load;
         unsigned version;

@@ -275,8 +275,17 @@ static bool is_owned(const struct model_slot *slot,
  * the value with this nonce. */
 struct aim {
     struct model_slot *slot;
-    const unsigned char *nonce; /* NULL: none */
+    const unsigned char *nonce;       /* NULL: none */
+    const unsigned char *row_version; /* of that value; NULL: none */
 };
+
+/* As version_of_row in entry.lua. */
+static const unsigned char *row_version(const struct model_slot *slot)
+{
+    const unsigned char *at = slot->bytes.at;
+
+    return (at[FLAGS_AT] & SHED_ENTRY_ROW_VERSION) != 0 ? at + FLIGHT_AT : NULL;
+}
 
 static void add_nonce(struct model_reply *reply, const struct aim *aim)
 {
@@ -292,6 +301,8 @@ static void say_lead(struct model_reply *reply, const struct aim *aim,
     model_bytes_set(&reply->part[1], version, ID_BYTES);
     model_bytes_set(&reply->part[2], how, strlen(how));
     add_nonce(reply, aim);
+    if (aim->row_version != NULL)
+        model_bytes_set(&reply->part[reply->count++], aim->row_version, 8);
 }
 
 static void lead(struct model *t, const struct model_call *call,
@@ -399,8 +410,11 @@ static bool is_corrupt(const struct model_call *call,
 static bool is_due(const struct model *t, const struct model_call *call,
                    const struct model_slot *slot)
 {
+    unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
+
+    shed_entry_identity(slot->bytes.at, identity);
     return t->now_ms >= model_get_u64(slot->bytes.at + UNTIL_AT) ||
-           are_equal(&call->argv[8], slot->bytes.at + VERSION_AT, ID_BYTES);
+           are_equal(&call->argv[8], identity, sizeof(identity));
 }
 
 static void acquire(struct model *t, const struct model_call *call,
@@ -408,7 +422,7 @@ static void acquire(struct model *t, const struct model_call *call,
 {
     struct model_slot *slot = &t->slot[call->key];
     const unsigned char *version = call->argv[0].at;
-    struct aim aim = {slot, NULL};
+    struct aim aim = {slot, NULL, NULL};
     unsigned char kind;
 
     expire(t, slot);
@@ -424,7 +438,8 @@ static void acquire(struct model *t, const struct model_call *call,
             say_entry(reply, "HIT", &slot->bytes);
             return;
         }
-        aim = (struct aim){&t->refresh[call->key], slot->bytes.at + VERSION_AT};
+        aim = (struct aim){&t->refresh[call->key], slot->bytes.at + VERSION_AT,
+                           row_version(slot)};
         slot = aim.slot;
         kind = read_key(t, call, slot);
     }
@@ -473,19 +488,32 @@ static bool is_refused(struct model *t, const struct model_call *call,
     return is_refresh || !has_version(t, call, slot);
 }
 
+static void keep(struct model *t, struct model_slot *slot, uint64_t fresh_ms,
+                 uint64_t ttl_ms)
+{
+    slot->has_ttl = true;
+    slot->expires_ms = t->now_ms + ttl_ms;
+    set_times(t, slot, fresh_ms);
+}
+
 static void publish(struct model *t, const struct model_call *call,
                     struct model_reply *reply)
 {
     struct model_slot *slot = &t->slot[call->key];
+    uint64_t fresh_ms = number_of(&call->argv[4]);
     uint64_t ttl_ms = number_of(&call->argv[5]);
+    bool is_kept = call->argv[7].size > 0;
 
     if (!is_refused(t, call, reply)) {
         if (ttl_ms == 0)
             model_del(t, call->key);
-        else if (!store(t, slot, call->argv + 1, number_of(&call->argv[4]),
-                        ttl_ms, reply))
+        else if (is_kept)
+            keep(t, slot, fresh_ms, ttl_ms);
+        else if (!store(t, slot, call->argv + 1, fresh_ms, ttl_ms, reply))
             return;
         say(reply, "STORED");
+        if (ttl_ms > 0 && model_bytes_are(&call->argv[7], "keep and get"))
+            say_entry(reply, "KEPT", &slot->bytes);
     }
     if (call->argv[6].size > 0 && has_version(t, call, &t->refresh[call->key]))
         del(t, &t->refresh[call->key]);
@@ -549,9 +577,36 @@ static void expire_value(struct model *t, const struct model_call *call,
     touch_slot(t, slot);
 }
 
+/* Returns: whether what is there stays, or is removed, for its row version. */
+static bool is_put_refused(struct model *t, const struct model_call *call,
+                           struct model_reply *reply)
+{
+    const struct model_bytes *version = &call->argv[5];
+    struct model_slot *slot = &t->slot[call->key];
+    const unsigned char *there;
+    unsigned char kind;
+
+    if (version->size == 0)
+        return false;
+    kind = read_key(t, call, slot);
+    if (kind != 'V' && kind != 'N')
+        return false;
+    there = row_version(slot);
+    if (there != NULL) {
+        say_integer(reply, 2);
+        return memcmp(version->at, there, 8) < 0;
+    }
+    say_integer(reply, 3);
+    model_del(t, call->key);
+    del(t, &t->refresh[call->key]);
+    return true;
+}
+
 static void put(struct model *t, const struct model_call *call,
                 struct model_reply *reply)
 {
+    if (is_put_refused(t, call, reply))
+        return;
     say_integer(reply, 1);
     if (!store(t, &t->slot[call->key], call->argv, number_of(&call->argv[3]),
                number_of(&call->argv[4]), reply))
@@ -620,34 +675,37 @@ static void add_owner(struct model_call *call, const struct model_owner *owner)
     model_bytes_set(add(call), flight, sizeof(flight));
 }
 
-static void add_entry(struct model_call *call, enum shed_entry_type type,
-                      const unsigned char *nonce, const void *payload,
-                      size_t size)
+static void add_entry(struct model_call *call, const struct shed_entry *entry,
+                      const unsigned char *nonce)
 {
-    struct shed_entry entry = {
-        .type = type, .payload = payload, .payload_size = size};
     struct shed_entry_parts parts;
 
     shed_entry_encode(call->is_refresh ? model_refresh_key(call->key)
                                        : model_key(call->key),
-                      &entry, nonce, &parts);
+                      entry, nonce, &parts);
     model_bytes_set(add(call), parts.head, sizeof(parts.head));
     model_bytes_set(add(call), parts.tail, sizeof(parts.tail));
-    model_bytes_set(add(call), payload, size);
+    model_bytes_set(add(call), entry->payload, entry->payload_size);
 }
 
 static void add_value(struct model_call *call, const struct model_value *value)
 {
-    add_entry(call, value->is_row ? SHED_ENTRY_VALUE : SHED_ENTRY_NEGATIVE,
-              value->nonce, value->payload, value->size);
+    const struct shed_entry entry = {
+        .type = value->is_row ? SHED_ENTRY_VALUE : SHED_ENTRY_NEGATIVE,
+        .flags = value->has_version ? SHED_ENTRY_ROW_VERSION : 0,
+        .row_version = value->version,
+        .payload = value->payload,
+        .payload_size = value->size};
+
+    add_entry(call, &entry, value->nonce);
     model_bytes_number(add(call), value->fresh_ms);
     model_bytes_number(add(call), value->ttl_ms);
 }
 
-static void add_nonce_or_nothing(struct model_call *call,
-                                 const unsigned char *nonce)
+static void add_or_nothing(struct model_call *call, const unsigned char *bytes,
+                           size_t size)
 {
-    model_bytes_set(add(call), nonce, nonce != NULL ? ID_BYTES : 0);
+    model_bytes_set(add(call), bytes, bytes != NULL ? size : 0);
 }
 
 void model_make_acquire(struct model_call *call, size_t key,
@@ -669,18 +727,19 @@ void model_make_acquire(struct model_call *call, size_t key,
         *add(call) = *seen;
     else
         model_bytes_set(add(call), "", 0);
-    add_nonce_or_nothing(call, due);
+    add_or_nothing(call, due, SHED_ENTRY_IDENTITY_BYTES);
 }
 
 void model_make_publish(struct model_call *call, size_t key,
                         const unsigned char *version,
                         const struct model_value *value,
-                        const unsigned char *replaced)
+                        const unsigned char *replaced, const char *keep)
 {
     begin(call, SHED_SCRIPT_PUBLISH, key);
     model_bytes_set(add(call), version, ID_BYTES);
     add_value(call, value);
-    add_nonce_or_nothing(call, replaced);
+    add_or_nothing(call, replaced, ID_BYTES);
+    model_bytes_set(add(call), keep, strlen(keep));
 }
 
 void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
@@ -688,11 +747,14 @@ void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      uint64_t ttl_ms)
 {
     static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "nonce";
+    const struct shed_entry entry = {.type = SHED_ENTRY_FAILURE,
+                                     .payload = (const unsigned char *)reason,
+                                     .payload_size = strlen(reason)};
 
     begin(call, SHED_SCRIPT_FAIL, key);
     call->is_refresh = is_refresh;
     add_owner(call, owner);
-    add_entry(call, SHED_ENTRY_FAILURE, nonce, reason, strlen(reason));
+    add_entry(call, &entry, nonce);
     model_bytes_number(add(call), ttl_ms);
 }
 
@@ -718,6 +780,11 @@ void model_make_expire(struct model_call *call, size_t key)
 void model_make_put(struct model_call *call, size_t key,
                     const struct model_value *value)
 {
+    unsigned char version[8];
+
     begin(call, SHED_SCRIPT_PUT, key);
     add_value(call, value);
+    shed_entry_put_u64(version, value->version);
+    model_bytes_set(add(call), version,
+                    value->has_version ? sizeof(version) : 0);
 }

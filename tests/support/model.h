@@ -57,7 +57,7 @@ struct model_call {
 struct model_reply {
     enum { MODEL_PARTS, MODEL_INTEGER, MODEL_OOM, MODEL_ERROR } type;
     size_t count; /* of parts */
-    struct model_bytes part[4];
+    struct model_bytes part[5];
     long long integer; /* the number; of WAIT, its ms */
 };
 
@@ -104,20 +104,23 @@ struct model_value {
     const void *payload;
     size_t size;
     uint64_t fresh_ms, ttl_ms;
+    bool has_version;
+    uint64_t version; /* of the row */
 };
 
 /* seen: the beginning of an entry that was found corrupt, or NULL. due: the
- * nonce of a fresh value that is to be refreshed, or NULL. */
+ * identity of a fresh value that is to be refreshed, or NULL. */
 void model_make_acquire(struct model_call *call, size_t key,
                         const struct model_owner *owner, bool has_channel,
                         const struct model_lease_times *times,
                         const struct model_bytes *seen,
                         const unsigned char *due);
-/* replaced: the nonce of the value that a refresh replaces, or NULL. */
+/* replaced: the nonce of the value that a refresh replaces, or NULL. keep: "",
+ * or how that value is kept. */
 void model_make_publish(struct model_call *call, size_t key,
                         const unsigned char *version,
                         const struct model_value *value,
-                        const unsigned char *replaced);
+                        const unsigned char *replaced, const char *keep);
 /* is_refresh: the lease is that of a refresh. */
 void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      const struct model_owner *owner, const char *reason,

@@ -2,6 +2,7 @@
 #include "support/scenarios.h"
 
 #include <check.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -435,6 +436,87 @@ const struct scenario scenarios[] = {
       {"acquire 2 1 B due=o tracked", "WAIT of o"},
       {"fail 1 1 A why 5000 refresh", "1"},
       {"pushes 2", "1"}}},
+    {"a value that was renewed is not due any more",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o earlier", "HIT V old"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"}}},
+    {"a refresher hears the version of the row",
+     {{"put old 30000 @7", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o @7"},
+      {"acquire 1 1 B due=o", "LEAD A mine of o @7"},
+      {"full", "OK"},
+      {"acquire 1 1 B due=o", "LEAD A mine of o @7"},
+      {"room", "OK"},
+      {"publish A new 30000 of=o @18446744073709551615", "STORED"},
+      {"acquire 1 1 A due=n", "LEAD A new of n @18446744073709551615"}}},
+    {"a row that is as it was lets its value stay, and be fresh again",
+     {{"put old 30000 @7", "1"},
+      {"age 31000", "OK"},
+      {"acquire 1 1 A", "LEAD A new of o @7"},
+      {"publish A - 30000 of=o keep", "STORED"},
+      {"acquire 2 1 B", "HIT V old"},
+      {"invalidate", "1"}}},
+    {"callers who wait are given the value that stays",
+     {{"put old 30000 @7", "1"},
+      {"age 31000", "OK"},
+      {"acquire 1 1 A", "LEAD A new of o @7"},
+      {"publish A - 30000 of=o keep-and-get", "KEPT V old"},
+      {"acquire 2 1 B", "HIT V old"},
+      {"invalidate", "1"}}},
+    {"a value does not stay after an invalidation",
+     {{"put old 30000 @7", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o @7"},
+      {"del", "OK"},
+      {"publish A - 30000 of=o keep-and-get", "INVALIDATED"},
+      {"acquire 2 1 B", "LEAD B new"}}},
+    {"a value does not stay in place of another one",
+     {{"put old 30000 @7", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o @7"},
+      {"del", "OK"},
+      {"acquire 2 1 B", "LEAD B new"},
+      {"publish B row 30000", "STORED"},
+      {"publish A - 30000 of=o keep", "SUPERSEDED V row"}}},
+    {"without memory a value stays all the same",
+     {{"put old 30000 @7", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o @7"},
+      {"full", "OK"},
+      {"publish A - 30000 of=o keep", "STORED"},
+      {"acquire 1 1 A", "HIT V old"},
+      {"room", "OK"}}},
+    {"of two versions the higher one stays, in either order",
+     {{"put old 30000 @7", "1"},
+      {"put new 30000 @8", "1"},
+      {"put old 30000 @7", "2"},
+      {"acquire 1 1 A", "HIT V new"},
+      {"put again 30000 @8", "1"},
+      {"put late 30000 @4294967295", "1"},
+      {"put more 30000 @4294967296", "1"},
+      {"put late 30000 @4294967295", "2"},
+      {"put top 30000 @18446744073709551615", "1"},
+      {"put high 30000 @9223372036854775807", "2"},
+      {"acquire 1 1 A", "HIT V top"}}},
+    {"a put of a lower version leaves the refresh of the higher one alone",
+     {{"put new 30000 @8", "1"},
+      {"acquire 1 1 A due=n", "LEAD A new of n @8"},
+      {"put old 30000 @7", "2"},
+      {"publish A newer 30000 of=n @9", "STORED"}}},
+    {"a put with a version removes what has none",
+     {{"put old 30000", "1"},
+      {"refresh", "OK"},
+      {"put new 30000 @8", "3"},
+      {"invalidate", "0"},
+      {"put new 30000 @8", "1"},
+      {"put old 30000", "1"},
+      {"acquire 1 1 A", "HIT V old"}}},
+    {"a put with a version removes \"no such row\"",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"publish A - 30000", "STORED"},
+      {"put new 30000 @8", "3"},
+      {"acquire 1 1 A", "LEAD A new"}}},
+    {"a put with a version ends a load under way",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"put new 30000 @8", "1"},
+      {"publish A old 30000 @7", "SUPERSEDED V new"}}},
     {"an expired value stays, and one refreshes it",
      {{"put old 30000", "1"},
       {"expire", "1"},
@@ -572,7 +654,8 @@ nonce_of(const struct words *words, const char *prefix, unsigned char nonce[16])
     return NULL;
 }
 
-/* The value that the words from i on describe: a row, and its ttl. */
+/* The value that the words from i on describe: a row, its ttl, and perhaps its
+ * version. */
 static struct model_value value_at(const struct words *words, size_t i)
 {
     const char *row = word_at(words, i);
@@ -585,6 +668,12 @@ static struct model_value value_at(const struct words *words, size_t i)
     memset(value.nonce, *row, sizeof(value.nonce));
     if (value.ttl_ms > 0)
         value.ttl_ms += KEPT_MS;
+    for (size_t at = i + 2; at < words->count; at++) {
+        if (*words->at[at] != '@')
+            continue;
+        value.has_version = true;
+        value.version = strtoull(words->at[at] + 1, NULL, 10);
+    }
     return value;
 }
 
@@ -595,9 +684,14 @@ static void make_acquire(struct store *store, const struct words *words,
     struct model_lease_times t = times;
     struct store_state now;
     struct model_bytes seen = {.size = 0};
-    unsigned char nonce[16];
+    unsigned char due[SHED_ENTRY_IDENTITY_BYTES], nonce[16];
+    bool is_due = nonce_of(words, "due=", nonce) != NULL;
 
     store->get(store, &now);
+    shed_entry_identity(now.bytes.at, due); /* of when it was written */
+    memcpy(due, nonce, sizeof(nonce));
+    if (has(words, "earlier"))
+        due[sizeof(due) - 1]--;
     if (has(words, "seen"))
         model_bytes_set(&seen, now.bytes.at, SHED_ENTRY_HEADER_BYTES);
     if (has(words, "other"))
@@ -605,7 +699,7 @@ static void make_acquire(struct store *store, const struct words *words,
     if (has(words, "young"))
         t.grace_ms = LONG_GRACE_MS;
     model_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen,
-                       nonce_of(words, "due=", nonce));
+                       is_due ? due : NULL);
     call->client = owner.process;
     call->is_tracked = has(words, "tracked");
 }
@@ -616,7 +710,10 @@ static void make_publish(const struct words *words, struct model_call *call)
     unsigned char version[16], nonce[16];
 
     memset(version, *word_at(words, 1), sizeof(version));
-    model_make_publish(call, 0, version, &value, nonce_of(words, "of=", nonce));
+    model_make_publish(call, 0, version, &value, nonce_of(words, "of=", nonce),
+                       has(words, "keep")           ? "keep"
+                       : has(words, "keep-and-get") ? "keep and get"
+                                                    : "");
 }
 
 /* Returns false if the step calls no script. */
@@ -727,8 +824,11 @@ static void describe_parts(const struct model_reply *reply,
                      (const char *)part[1].at + SHED_ENTRY_HEADER_BYTES);
     }
     if (reply->count > usual)
-        snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " of %c",
-                 part[usual].at[0]);
+        used += snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " of %c",
+                         part[usual].at[0]);
+    if (model_bytes_are(&part[0], "LEAD") && reply->count > usual + 1)
+        snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " @%" PRIu64,
+                 model_get_u64(part[usual + 1].at));
 }
 
 static void describe(const struct model_reply *reply, char out[STEP_TEXT_BYTES])

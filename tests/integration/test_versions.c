@@ -1,0 +1,298 @@
+/* Rows with versions: puts in either order, sources that find a row unmodified,
+ * and times to live of a source's own. */
+#include <string.h>
+
+#include "support/ageing.h"
+#include "support/fixture.h"
+
+static struct fixture fixture;
+
+static void up(uint64_t refresh_after_ms, uint64_t if_error_ms)
+{
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.ttl_jitter_pct = 0;
+    fixture.cache_options.refresh_after_ms = refresh_after_ms;
+    fixture.cache_options.stale_if_error_ms = if_error_ms;
+    fixture.table.has_versions = true;
+    fixture_open(&fixture);
+}
+
+static void put_version(const char *row, uint64_t version)
+{
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_put_version(fixture.cache, shed_str("k"), shed_str(row),
+                                   version, 0, &err) == SHED_OK,
+                  "%s", err.reason);
+}
+
+static uint64_t age_of(struct shed_cache *cache, const char *text)
+{
+    struct shed_value *value = NULL;
+    uint64_t age_ms;
+
+    ck_assert_int_eq(shed_get(cache, shed_str("k"), 0, &value, NULL), SHED_OK);
+    check_text(value, text);
+    age_ms = shed_value_age_ms(value);
+    shed_value_unref(value);
+    return age_ms;
+}
+
+/* Once the clients know the server's clock, by which ages are counted. */
+static void age(struct shed_cache *cache, uint64_t by_ms, const char *text)
+{
+    age_entry(&fixture.server, "t:{k}", by_ms);
+    WAIT_FOR(age_of(cache, text) >= by_ms);
+}
+
+static bool has_text(const char *text)
+{
+    struct shed_value *value = NULL;
+    bool is;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
+                     SHED_OK);
+    is = shed_value_size(value) == strlen(text) &&
+         memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    shed_value_unref(value);
+    return is;
+}
+
+static unsigned loads(void)
+{
+    return table_loads(&fixture.table);
+}
+
+/* --------------------------------------------------------------------- puts */
+
+START_TEST(the_higher_version_stays_in_either_order)
+{
+    up(0, 0);
+    put_version("two", 2);
+    put_version("one", 1);
+    expect_text(fixture.cache, "k", "two");
+    put_version("three", 3);
+    expect_text(fixture.cache, "k", "three");
+    put_version("last", UINT64_MAX);
+    put_version("half", UINT64_MAX / 2);
+    expect_text(fixture.cache, "k", "last");
+    ck_assert_uint_eq(loads(), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_put_is_compared_with_what_was_loaded)
+{
+    up(0, 0);
+    expect_text(fixture.cache, "k", "k@1"); /* in version 1 */
+    put_version("older", 0);
+    expect_text(fixture.cache, "k", "k@1");
+    put_version("newer", 2);
+    expect_text(fixture.cache, "k", "newer");
+    ck_assert_uint_eq(loads(), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_has_no_version_is_removed_and_loaded)
+{
+    up(0, 0);
+    fixture.table.has_versions = false;
+    expect_text(fixture.cache, "k", "k@1");
+    put_version("newer", 2);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_uint_eq(loads(), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* --------------------------------------------------------------- unmodified */
+
+START_TEST(an_unmodified_row_is_fresh_again_and_does_not_travel)
+{
+    up(AGEING_DUE_MS, 0);
+    expect_text(fixture.cache, "k", "k@1");
+    age(fixture.cache, AGEING_DUE_MS, "k@1");
+    WAIT_FOR(age_of(fixture.cache, "k@1") < AGEING_DUE_MS);
+    ck_assert_uint_eq(loads(), 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).published, 2);
+    ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"),
+                     (long long)AGEING_DUE_MS);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_modified_row_replaces_the_old_one)
+{
+    up(AGEING_DUE_MS, 0);
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    age_entry(&fixture.server, "t:{k}", AGEING_DUE_MS);
+    WAIT_FOR(has_text("k@2"));
+    ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 0);
+    ck_assert_uint_eq(loads(), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Both clients have seen that it is due; the second one comes after the first
+ * has renewed it. */
+START_TEST(one_process_renews_a_row_for_all)
+{
+    struct peer peer;
+
+    up(AGEING_DUE_MS, 0);
+    peer_open(&peer, &fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    table_hold(&fixture.table);
+    age(fixture.cache, AGEING_DUE_MS, "k@1");
+    age_of(peer.cache, "k@1");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_release(&fixture.table);
+    WAIT_FOR(age_of(fixture.cache, "k@1") < AGEING_DUE_MS);
+    WAIT_FOR(age_of(peer.cache, "k@1") < AGEING_DUE_MS);
+    /* a second refresh would be over before this */
+    peer_close(&peer);
+    ck_assert_uint_eq(loads(), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(who_waits_for_an_unmodified_row_is_given_it)
+{
+    up(0, AGEING_TTL_MS);
+    expect_text(fixture.cache, "k", "k@1");
+    age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS);
+    WAIT_FOR(age_of(fixture.cache, "k@1") < AGEING_DUE_MS && loads() == 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* What is unmodified is gone when the load ends: it is loaded once more. */
+START_TEST(an_invalidation_beats_an_unmodified_row)
+{
+    struct getter getter = {.timeout_ms = 0};
+
+    up(0, AGEING_TTL_MS);
+    expect_text(fixture.cache, "k", "k@1");
+    age(fixture.cache, 1, "k@1");
+    age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}"), 1);
+    table_release(&fixture.table);
+    getter_join(&getter);
+    ck_assert_int_eq(getter.code, SHED_OK);
+    check_text(getter.value, "k@1");
+    shed_value_unref(getter.value);
+    ck_assert_uint_eq(loads(), 3);
+    fixture_down(&fixture);
+}
+END_TEST
+
+static void load_unmodified(void *user, void *thread, struct shed_load *load)
+{
+    uint64_t old = 7;
+
+    (void)user;
+    (void)thread;
+    ck_assert_int_eq(shed_load_old_version(load, 0, &old), 0);
+    ck_assert_int_eq(shed_load_old_version(load, 1, &old), 0);
+    ck_assert_uint_eq(old, 7);
+    shed_load_unmodified(load, 1);
+    shed_load_version(load, 1, 1);
+    shed_load_ttl(load, 1, 1);
+    shed_load_unmodified(load, 0);
+    shed_load_done(load);
+}
+
+START_TEST(a_row_without_an_old_version_cannot_be_unmodified)
+{
+    struct shed_source *source = NULL;
+    struct shed_cache *cache = NULL;
+    struct shed_error err = {0};
+
+    fixture_up(&fixture);
+    ck_assert_int_eq(
+        shed_source_open(load_unmodified, NULL, NULL, &source, NULL), SHED_OK);
+    ck_assert_int_eq(
+        shed_cache_open(fixture.client, "u", source, NULL, &cache, NULL),
+        SHED_OK);
+    expect_code(cache, "k", SHED_ESOURCE, &err);
+    ck_assert_ptr_nonnull(strstr(err.reason, "unmodified"));
+    shed_cache_close(cache);
+    shed_source_close(source);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------- times to live
+ */
+
+static void up_with_ttl(uint64_t ttl_ms)
+{
+    up(0, 0);
+    fixture.table.has_ttl = true;
+    fixture.table.ttl_ms = ttl_ms;
+}
+
+START_TEST(a_source_may_set_a_time_to_live)
+{
+    up_with_ttl(2 * AGEING_TTL_MS);
+    expect_text(fixture.cache, "k", "k@1");
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"),
+                     (long long)AGEING_TTL_MS);
+    ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{absent}"),
+                     (long long)AGEING_TTL_MS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_time_to_live_of_zero_keeps_nothing)
+{
+    up_with_ttl(0);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_uint_eq(loads(), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_time_to_live_has_a_longest)
+{
+    up_with_ttl(UINT64_MAX);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"),
+                     (long long)AGEING_TTL_MS);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("versions");
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, the_higher_version_stays_in_either_order);
+    tcase_add_test(tc, a_put_is_compared_with_what_was_loaded);
+    tcase_add_test(tc, what_has_no_version_is_removed_and_loaded);
+    tcase_add_test(tc, an_unmodified_row_is_fresh_again_and_does_not_travel);
+    tcase_add_test(tc, a_modified_row_replaces_the_old_one);
+    tcase_add_test(tc, one_process_renews_a_row_for_all);
+    tcase_add_test(tc, who_waits_for_an_unmodified_row_is_given_it);
+    tcase_add_test(tc, an_invalidation_beats_an_unmodified_row);
+    tcase_add_test(tc, a_row_without_an_old_version_cannot_be_unmodified);
+    tcase_add_test(tc, a_source_may_set_a_time_to_live);
+    tcase_add_test(tc, a_time_to_live_of_zero_keeps_nothing);
+    tcase_add_test(tc, a_time_to_live_has_a_longest);
+    return run_tests("versions", tc);
+}

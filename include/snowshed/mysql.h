@@ -67,10 +67,17 @@ struct shed_mysql_options {
  * mysql://[user[:password]@]/database?socket=/path. Percent-encode special
  * characters; the user and password end at the last '@' before a '?'. An IPv6
  * address is in brackets. A host is reached by TCP, localhost too. query
- * selects two columns, the key and the value, and contains "(?)" once, which is
- * expanded to the keys of a batch:
+ * selects the key, the value, and perhaps a version, and contains "(?)" once,
+ * which is expanded to the keys of a batch:
  *
  *     SELECT id, name FROM item WHERE id IN (?)
+ *
+ * A third column, of an integer type, is the version of the row, for
+ * shed_put_version, and spares Redis a row that a refresh finds unmodified:
+ *
+ *     SELECT id, name, version FROM item WHERE id IN (?)
+ *
+ * A version that is NULL, or negative, is none.
  *
  * The value is passed on as the server writes it as text (118, 39.33,
  * 2024-02-29 01:02:03). For several columns select one expression, such as

@@ -461,6 +461,7 @@ static void send_acquire(struct shed_flight_redis *x)
     unsigned char version[SHED_ENTRY_VERSION_BYTES];
     struct shed_args args;
 
+    x->old_version.is_known = false;
     draw(version);
     begin(&args, SHED_SCRIPT_ACQUIRE, x);
     shed_args_add(&args, version, sizeof(version));

@@ -149,15 +149,6 @@ static bool goes_on(struct task *task)
     return false;
 }
 
-/* What the source may compare with: of the value that a leased load replaces.
- */
-static struct shed_row_version old_version(const struct task *task)
-{
-    if (!task->flight.is_leased)
-        return (struct shed_row_version){.is_known = false};
-    return task->exchange.old_version;
-}
-
 static void perform(struct task *task, const struct shed_flight_act *act,
                     struct shed_flight_event *next)
 {
@@ -172,7 +163,8 @@ static void perform(struct task *task, const struct shed_flight_act *act,
         break;
     case SHED_SEND_LOAD:
         if (!shed_flight_load_start(&task->load, act->request,
-                                    old_version(task), &task->exchange.error))
+                                    task->exchange.old_version,
+                                    &task->exchange.error))
             *next = (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
                                                .request = act->request};
         break;

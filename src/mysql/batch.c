@@ -123,10 +123,23 @@ static void miss_key(struct shed_load *load, const struct shed_mysql_asked *key)
         shed_load_absent(load, key->index);
 }
 
+static bool is_unmodified(const struct shed_load *load, size_t i,
+                          const struct shed_mysql_row *row)
+{
+    uint64_t old;
+
+    return row->has_version && shed_load_old_version(load, i, &old) &&
+           old == row->version;
+}
+
 static void answer(struct shed_load *load, size_t i,
                    const struct shed_mysql_row *row)
 {
-    if (row->is_too_big)
+    if (row->has_version)
+        shed_load_version(load, i, row->version);
+    if (is_unmodified(load, i, row))
+        shed_load_unmodified(load, i);
+    else if (row->is_too_big)
         shed_load_too_big(load, i, row->problem);
     else if (row->problem != NULL)
         shed_load_fail(load, i, row->problem);

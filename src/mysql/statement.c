@@ -21,6 +21,7 @@ _Static_assert((1 << (SHED_MYSQL_ROOMS - 1)) >= LARGEST_BATCH,
 enum {
     COLUMN_KEY,
     COLUMN_VALUE,
+    COLUMN_VERSION, /* of some queries */
     COLUMNS,
     /* Most values fit, and are read in one step. Numbers and times always fit;
      * their length is known only after conversion to text. */
@@ -36,6 +37,8 @@ struct cells {
     shed_mysql_flag is_cut[COLUMNS];
     bool is_number; /* the key is read into number */
     struct shed_mysql_integer number;
+    bool has_versions; /* the query selects them */
+    struct shed_mysql_integer version;
     char key[SHED_KEY_MAX_BYTES];
     char value[VALUE_FIRST_BYTES];
     char problem[PROBLEM_BYTES];
@@ -82,23 +85,50 @@ static bool read_column(MYSQL_STMT *stmt, struct shed_mysql_column *out,
 
 /* --------------------------------------------------------------- prepare */
 
+/* The version's column, if the query selects one, as the last answer of the
+ * server described it; else of the kind OTHER. */
+static bool read_version_column(MYSQL_STMT *stmt, struct shed_mysql_column *out,
+                                struct shed_mysql_failure *failure)
+{
+    MYSQL_RES *meta;
+
+    *out = (struct shed_mysql_column){.kind = SHED_MYSQL_OTHER};
+    if (mysql_stmt_field_count(stmt) <= COLUMN_VERSION)
+        return true;
+    meta = mysql_stmt_result_metadata(stmt);
+    if (meta == NULL)
+        return fail_here(failure, SHED_ENOMEM, "out of memory for a result");
+    shed_mysql_column_read(mysql_fetch_field_direct(meta, COLUMN_VERSION), out);
+    mysql_free_result(meta);
+    return true;
+}
+
 /* Check that the server reads the query as we do; if not, the user has to
  * change it. */
 static bool check_shape(MYSQL_STMT *stmt, size_t room,
                         struct shed_mysql_failure *failure)
 {
+    unsigned columns = mysql_stmt_field_count(stmt);
     char reason[PROBLEM_BYTES];
+    struct shed_mysql_column version;
 
     if (mysql_stmt_param_count(stmt) != room)
         return fail_here(failure, SHED_ESOURCE,
                          "MySQL: the query has parameters besides \"(?)\"");
-    if (mysql_stmt_field_count(stmt) == COLUMNS)
-        return true;
-    (void)snprintf(reason, sizeof(reason),
-                   "MySQL: the query selects %u columns, it must select %d: "
-                   "the key and the value",
-                   mysql_stmt_field_count(stmt), COLUMNS);
-    return fail_here(failure, SHED_ESOURCE, reason);
+    if (columns <= COLUMN_VALUE || columns > COLUMNS) {
+        (void)snprintf(reason, sizeof(reason),
+                       "MySQL: the query selects %u columns, it must select "
+                       "the key, the value, and perhaps the row's version",
+                       columns);
+        return fail_here(failure, SHED_ESOURCE, reason);
+    }
+    if (!read_version_column(stmt, &version, failure))
+        return false;
+    if (columns == COLUMNS && version.kind != SHED_MYSQL_NUMBER)
+        return fail_here(failure, SHED_ESOURCE,
+                         "MySQL: the third column that the query selects, the "
+                         "row's version, must be of an integer type");
+    return true;
 }
 
 static bool prepare(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
@@ -242,7 +272,16 @@ static bool execute(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
 
 /* ----------------------------------------------------------------- fetch */
 
+static void bind_number(MYSQL_BIND *bind, struct shed_mysql_integer *number)
+{
+    bind->buffer_type = MYSQL_TYPE_LONGLONG;
+    bind->buffer = &number->bits;
+    bind->buffer_length = sizeof(number->bits);
+    bind->is_unsigned = number->is_unsigned;
+}
+
 static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
+                       const struct shed_mysql_column *version,
                        struct cells *cells)
 {
     memset(cells->bind, 0, sizeof(cells->bind));
@@ -259,12 +298,12 @@ static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
     /* as a number, because ZEROFILL would pad a text with zeros */
     cells->is_number = column->kind == SHED_MYSQL_NUMBER;
     cells->number.is_unsigned = column->is_unsigned;
-    if (cells->is_number) {
-        cells->bind[COLUMN_KEY].buffer_type = MYSQL_TYPE_LONGLONG;
-        cells->bind[COLUMN_KEY].buffer = &cells->number.bits;
-        cells->bind[COLUMN_KEY].buffer_length = sizeof(cells->number.bits);
-        cells->bind[COLUMN_KEY].is_unsigned = cells->number.is_unsigned;
-    }
+    if (cells->is_number)
+        bind_number(&cells->bind[COLUMN_KEY], &cells->number);
+    cells->has_versions = version->kind == SHED_MYSQL_NUMBER;
+    cells->version.is_unsigned = version->is_unsigned;
+    if (cells->has_versions)
+        bind_number(&cells->bind[COLUMN_VERSION], &cells->version);
     return mysql_stmt_bind_result(stmt, cells->bind) == 0;
 }
 
@@ -342,6 +381,17 @@ static char *set_value(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     return long_value;
 }
 
+/* A version below 0 is none, so that all of them can be compared. */
+static void set_version(const struct cells *cells, struct shed_mysql_row *row)
+{
+    bool is_negative =
+        !cells->version.is_unsigned && cells->version.bits > INT64_MAX;
+
+    row->has_version = cells->has_versions && !is_negative &&
+                       cells->is_null[COLUMN_VERSION] == 0;
+    row->version = cells->version.bits;
+}
+
 /* Pass on the row that was fetched. */
 static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                      struct cells *cells)
@@ -350,6 +400,7 @@ static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     char *long_value = set_value(run, stmt, cells, &row);
 
     set_key(cells, &row);
+    set_version(cells, &row);
     run->row(run->user, &row);
     free(long_value);
 }
@@ -376,12 +427,14 @@ static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
 {
     const struct shed_mysql_column *column = &run->statements->column;
     uint64_t began_ms = shed_now_ms();
+    struct shed_mysql_column version;
     struct cells cells;
     int status;
 
-    if (!check_column(stmt, column, failure))
+    if (!check_column(stmt, column, failure) ||
+        !read_version_column(stmt, &version, failure))
         return false;
-    if (!bind_cells(stmt, column, &cells)) {
+    if (!bind_cells(stmt, column, &version, &cells)) {
         note_failure(run, stmt, began_ms, failure);
         return false;
     }

@@ -50,6 +50,8 @@ struct shed_mysql_row {
     bool is_null;
     bool is_too_big;     /* the problem: value_limit_bytes */
     const char *problem; /* why there is no value; NULL: none */
+    bool has_version;
+    uint64_t version;
 };
 
 /* One run of the query, on an open connection. */

@@ -359,16 +359,83 @@ END_TEST
 
 /* --------------------------------------------------------------- the query */
 
-START_TEST(a_query_must_give_two_columns)
+START_TEST(a_query_must_give_two_columns_or_three)
 {
     static const char *const keys[] = {"3"};
     struct shed_mysql_options o = integer_options();
     struct ask ask;
 
     load_by("SELECT id FROM item WHERE id IN (?)", &o, &ask, keys, 1);
-    assert_failure(&ask, "selects 1 columns, it must select 2");
+    assert_failure(&ask, "selects 1 columns, it must select the key, the");
+    load_by("SELECT id, v, 1, 2 FROM item WHERE id IN (?)", &o, &ask, keys, 1);
+    assert_failure(&ask, "selects 4 columns");
     load_by("SELECT id, v, v FROM item WHERE id IN (?)", &o, &ask, keys, 1);
-    assert_failure(&ask, "selects 3 columns, it must select 2");
+    assert_failure(&ask, "must be of an integer type");
+}
+END_TEST
+
+#define VERSIONED "SELECT id, v, n FROM versioned WHERE id IN (?)"
+
+static void make_versioned(const char *type, const char *rows)
+{
+    run_sql(&site, "CREATE TABLE versioned (id INT PRIMARY KEY, v TEXT, n %s)",
+            type);
+    run_sql(&site, "INSERT INTO versioned VALUES %s", rows);
+}
+
+START_TEST(a_third_column_is_the_rows_version)
+{
+    static const char *const keys[] = {"1", "2", "3"};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[3];
+
+    make_versioned("BIGINT UNSIGNED",
+                   "(1, 'a', 7), (2, NULL, 18446744073709551615)");
+    load_by(VERSIONED, &o, asks, keys, 3);
+    ck_assert(asks[0].loaded.version.is_known);
+    ck_assert_uint_eq(asks[0].loaded.version.number, 7);
+    ck_assert_uint_eq(asks[1].loaded.version.number, UINT64_MAX);
+    ck_assert(!asks[2].loaded.version.is_known);
+    assert_text(&asks[0], "a");
+    assert_kind(&asks[1], SHED_KIND_NULL);
+    assert_kind(&asks[2], SHED_KIND_ABSENT);
+}
+END_TEST
+
+START_TEST(a_row_of_the_old_version_is_unmodified)
+{
+    struct shed_mysql_options o = integer_options();
+    struct shed_source *source;
+    struct ask asks[2];
+
+    make_versioned("TINYINT UNSIGNED", "(1, 'a', 255)");
+    source = open_source(&site, VERSIONED, &o);
+    for (size_t i = 0; i < 2; i++) {
+        begin_ask_again(source, &asks[i], "1", 1, 254 + i);
+        end_ask(&asks[i]);
+        ck_assert_int_eq(asks[i].loaded.is_unmodified, i == 1);
+        ck_assert_uint_eq(asks[i].loaded.version.number, 255);
+    }
+    assert_text(&asks[0], "a");
+    assert_text(&asks[1], "");
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(null_and_negative_versions_are_none)
+{
+    static const char *const keys[] = {"1", "2", "3"};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[3];
+
+    make_versioned("INT", "(1, 'a', NULL), (2, 'b', -1), (3, 'c', 0)");
+    load_by(VERSIONED, &o, asks, keys, 3);
+    ck_assert(!asks[0].loaded.version.is_known);
+    ck_assert(!asks[1].loaded.version.is_known);
+    ck_assert(asks[2].loaded.version.is_known);
+    assert_text(&asks[0], "a");
+    assert_text(&asks[1], "b");
+    assert_text(&asks[2], "c");
 }
 END_TEST
 
@@ -777,7 +844,10 @@ static void add_tests_of_keys(TCase *tc)
 
 static void add_tests_of_failures(TCase *tc)
 {
-    tcase_add_test(tc, a_query_must_give_two_columns);
+    tcase_add_test(tc, a_query_must_give_two_columns_or_three);
+    tcase_add_test(tc, a_third_column_is_the_rows_version);
+    tcase_add_test(tc, a_row_of_the_old_version_is_unmodified);
+    tcase_add_test(tc, null_and_negative_versions_are_none);
     tcase_add_test(tc, a_query_that_writes_is_not_run);
     tcase_add_test(tc,
                    the_servers_error_is_the_reason_and_passes_with_its_cause);

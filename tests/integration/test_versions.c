@@ -114,6 +114,7 @@ START_TEST(an_unmodified_row_is_fresh_again_and_does_not_travel)
 {
     up(AGEING_DUE_MS, 0);
     expect_text(fixture.cache, "k", "k@1");
+    ck_assert_int_eq(server_int(&fixture.server, "PEXPIRE t:{k} 3600000"), 1);
     age(fixture.cache, AGEING_DUE_MS, "k@1");
     WAIT_FOR(age_of(fixture.cache, "k@1") < AGEING_DUE_MS);
     ck_assert_uint_eq(loads(), 2);

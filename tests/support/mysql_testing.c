@@ -236,13 +236,16 @@ static void note_loaded(struct shed_job *job, struct shed_loaded *loaded)
     shed_latch_count_down(&ask->gate, 1);
 }
 
+static const struct shed_row_version no_version;
+
 static void queue_ask(struct shed_source *source, struct ask *ask,
-                      const void *key, size_t size)
+                      const void *key, size_t size, struct shed_row_version old)
 {
     ask->job = (struct shed_job){.key = key,
                                  .key_size = size,
                                  .deadline_ms = UINT64_MAX,
                                  .value_limit_bytes = SIZE_MAX,
+                                 .old_version = old,
                                  .settle = note_loaded};
     ck_assert_int_eq(shed_latch_init(&ask->gate, 1, NULL), SHED_OK);
     ck_assert_int_eq(shed_source_queue(source, &ask->job, NULL), SHED_OK);
@@ -251,7 +254,15 @@ static void queue_ask(struct shed_source *source, struct ask *ask,
 void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
                size_t size)
 {
-    queue_ask(source, ask, key, size);
+    queue_ask(source, ask, key, size, no_version);
+    shed_source_wake(source);
+}
+
+void begin_ask_again(struct shed_source *source, struct ask *ask,
+                     const void *key, size_t size, uint64_t old_version)
+{
+    queue_ask(source, ask, key, size,
+              (struct shed_row_version){old_version, true});
     shed_source_wake(source);
 }
 
@@ -275,7 +286,7 @@ void load_keys(struct shed_source *source, struct ask *asks,
                const char *const *keys, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        queue_ask(source, &asks[i], keys[i], strlen(keys[i]));
+        queue_ask(source, &asks[i], keys[i], strlen(keys[i]), no_version);
     shed_source_wake(source);
     for (size_t i = 0; i < count; i++)
         end_ask(&asks[i]);

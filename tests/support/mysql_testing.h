@@ -95,6 +95,10 @@ struct ask {
 void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
                size_t size);
 
+/* The same where Redis has a row of this version. */
+void begin_ask_again(struct shed_source *source, struct ask *ask,
+                     const void *key, size_t size, uint64_t old_version);
+
 /* Wait until the load is done. */
 void end_ask(struct ask *ask);
 

@@ -51,9 +51,6 @@
 
 #include "base/backoff.h"
 
-/* Without pushes a waiter learns only by looking. */
-#define POLL_MIN_MS 5
-#define POLL_MAX_MS 100
 /* With pushes it polls only to find dead holders and expiries, which nobody
  * announces in time: about the default grace_ms of 100 ms is soon enough. */
 #define PUSHED_POLL_MIN_MS 50
@@ -69,9 +66,16 @@
 #define RENEWALS_PER_LEASE 3
 
 void shed_flight_init(struct shed_flight *flight,
-                      const struct shed_flight_policy *policy)
+                      const struct shed_flight_policy *policy,
+                      struct shed_pace *pace)
 {
-    *flight = (struct shed_flight){.policy = policy, .state = SHED_FLIGHT_OVER};
+    *flight = (struct shed_flight){
+        .policy = policy, .pace = pace, .state = SHED_FLIGHT_OVER};
+}
+
+bool shed_flight_has_waited(const struct shed_flight *f)
+{
+    return f->waits > 0;
 }
 
 static void request(struct shed_flight *f, struct shed_flight_act *act,
@@ -155,6 +159,7 @@ static void load(struct shed_flight *f, struct shed_flight_act *act,
     f->is_held = is_leased;
     f->renew_request = 0; /* a late renewal was of an earlier lease */
     f->load_cutoff = f->newest;
+    f->leased_ms = now_ms;
     f->load_deadline_ms =
         timeout > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + timeout;
     request(f, act, SHED_SEND_LOAD);
@@ -207,20 +212,47 @@ static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
         restart(f, act);
 }
 
+/* Without pushes a waiter learns only by looking. */
+static uint64_t look_ms(const struct shed_flight *f, uint64_t now_ms,
+                        uint64_t random)
+{
+    const struct shed_pace_wait wait = {.age_ms = now_ms - f->leased_ms,
+                                        .waited_ms = now_ms - f->wait_began_ms,
+                                        .looks = f->waits + 1};
+
+    return shed_pace_look_ms(f->pace, &wait, random);
+}
+
 static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
-                            uint64_t lease_left_ms, uint64_t random)
+                            const struct shed_flight_event *e, uint64_t now_ms,
+                            uint64_t random)
 {
     uint64_t delay;
 
     f->state = SHED_FLIGHT_WAITING;
+    f->leased_ms = e->age_ms < now_ms ? now_ms - e->age_ms : 0;
+    if (f->waits == 0)
+        f->wait_began_ms = now_ms;
     if (f->has_pushes || f->is_behind)
         delay = shed_backoff_equal_ms(f->waits, PUSHED_POLL_MIN_MS,
                                       PUSHED_POLL_MAX_MS, random);
     else
-        delay = shed_backoff_ms(f->waits, POLL_MIN_MS, POLL_MAX_MS, random);
+        delay = look_ms(f, now_ms, random);
     f->waits++;
     /* one more, because it runs out after its last millisecond */
-    set_timer(act, lease_left_ms < delay ? lease_left_ms + 1 : delay);
+    set_timer(act, e->wait_ms < delay ? e->wait_ms + 1 : delay);
+}
+
+/* What a waiter has found was loaded under the lease that it saw, and written
+ * so long ago, which can be well before this look. */
+static void note_awaited_load(struct shed_flight *f,
+                              const struct shed_flight_event *e,
+                              uint64_t now_ms)
+{
+    uint64_t since_lease = now_ms - f->leased_ms;
+
+    if (f->waits > 0 && e->age_ms <= since_lease)
+        shed_pace_note(f->pace, since_lease - e->age_ms);
 }
 
 /* With Redis down: from the source within its bounds, or not at all. */
@@ -273,6 +305,7 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
         break;
     case SHED_EV_HIT:
         answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
+        note_awaited_load(f, e, now_ms);
         restart(f, act);
         break;
     case SHED_EV_CORRUPT:
@@ -291,7 +324,7 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
         else if (f->is_pushed && (f->newest > 0 || f->is_behind))
             acquire(f, act);
         else
-            wait_for_holder(f, act, e->wait_ms, random);
+            wait_for_holder(f, act, e, now_ms, random);
         break;
     default:
         on_acquire_trouble(f, act, e->trouble, now_ms, random);
@@ -401,7 +434,8 @@ static void on_publish_trouble(struct shed_flight *f,
 }
 
 static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
-                          const struct shed_flight_event *e, uint64_t random)
+                          const struct shed_flight_event *e, uint64_t now_ms,
+                          uint64_t random)
 {
     if (e->type == SHED_EV_TIMER && f->request == 0) {
         f->cutoff = f->newest;
@@ -414,6 +448,7 @@ static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
     switch (e->type) {
     case SHED_EV_STORED:
         answer(f, act, SHED_ANSWER_LOADED, f->cutoff);
+        shed_pace_note(f->pace, now_ms - f->leased_ms);
         restart(f, act);
         break;
     case SHED_EV_SUPERSEDED:
@@ -450,7 +485,7 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
         on_loading(f, &act, e, now_ms);
         break;
     case SHED_FLIGHT_PUBLISHING:
-        on_publishing(f, &act, e, random);
+        on_publishing(f, &act, e, now_ms, random);
         break;
     case SHED_FLIGHT_FAILING:
         on_failing(f, &act, e, random);

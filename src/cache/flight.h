@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/trouble.h"
+#include "cache/pace.h"
 
 enum shed_flight_state {
     SHED_FLIGHT_ACQUIRING,  /* an acquire is under way */
@@ -68,6 +69,7 @@ struct shed_flight_event {
     uint64_t request; /* of a reply: the number that the send had */
     enum shed_trouble trouble;
     uint64_t wait_ms;
+    uint64_t age_ms;    /* of WAIT: of the lease; of HIT: of the entry */
     bool is_refresh;    /* of WAIT: the lease is that of a refresh */
     bool is_unmodified; /* of LOADED: the value in Redis is the row, and nothing
                            else has it */
@@ -111,14 +113,17 @@ struct shed_flight_policy {
 
 struct shed_flight {
     const struct shed_flight_policy *policy;
+    struct shed_pace *pace;
     enum shed_flight_state state;
     uint64_t newest; /* the newest caller that waits, 0 for none; set by the
                         driver before each step */
     uint64_t cutoff; /* newest when the acquire or publish under way began */
     uint64_t load_cutoff; /* newest when the load began */
     uint64_t load_deadline_ms;
-    uint64_t last_request; /* numbers never come twice */
-    uint64_t request;      /* the one under way, 0 for none */
+    uint64_t leased_ms;     /* when the lease was taken that we have or await */
+    uint64_t wait_began_ms; /* of the first wait in a row */
+    uint64_t last_request;  /* numbers never come twice */
+    uint64_t request;       /* the one under way, 0 for none */
     uint64_t renew_request;
     enum shed_flight_send ending; /* how our lease is being ended */
     unsigned waits;               /* in a row */
@@ -134,9 +139,15 @@ struct shed_flight {
     bool has_failed;    /* of one that works behind: it did not do its work */
 };
 
-/* Begin in the state OVER. policy is borrowed. */
+/* Begin in the state OVER. policy is borrowed, and so is pace, which all
+ * flights of a cache share: what this one learns of how long loads take goes
+ * there. */
 void shed_flight_init(struct shed_flight *flight,
-                      const struct shed_flight_policy *policy);
+                      const struct shed_flight_policy *policy,
+                      struct shed_pace *pace);
+
+/* Whether it has waited for a load that was under way when it looked first. */
+bool shed_flight_has_waited(const struct shed_flight *flight);
 
 /* Make one step. now_ms is monotonic, random any 64 bits. An event that does
  * not belong to the state (a late reply, a push that nobody awaits) does

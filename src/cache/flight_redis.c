@@ -263,6 +263,13 @@ static void take_lease(struct shed_flight_redis *x,
         shed_count(&c->corrupt_entries, 1);
 }
 
+static uint64_t not_negative(const struct shed_reply *reply)
+{
+    long long number = shed_reply_integer(reply);
+
+    return number > 0 ? (uint64_t)number : 0;
+}
+
 static void on_acquired(void *arg, struct shed_reply *reply,
                         enum shed_trouble trouble, const struct shed_error *err)
 {
@@ -275,16 +282,17 @@ static void on_acquired(void *arg, struct shed_reply *reply,
         event.type = SHED_EV_LEAD;
     } else if (shed_reply_begins(kind, "HIT")) {
         event.type = take_entry(x, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
+        event.age_ms = x->entry != NULL ? x->entry->age_ms : 0;
     } else if (shed_reply_begins(kind, "FAILED")) {
         bool is_refresh = shed_reply_at(reply, 2) != NULL;
         event.type = take_marker(x, shed_reply_at(reply, 1), is_refresh)
                          ? SHED_EV_MARKER
                          : SHED_EV_CORRUPT;
     } else if (shed_reply_begins(kind, "WAIT")) {
-        long long left = shed_reply_integer(shed_reply_at(reply, 1));
         event.type = SHED_EV_WAIT;
-        event.is_refresh = shed_reply_at(reply, 2) != NULL;
-        event.wait_ms = left > 0 ? (uint64_t)left : 0;
+        event.is_refresh = shed_reply_at(reply, 3) != NULL;
+        event.wait_ms = not_negative(shed_reply_at(reply, 1));
+        event.age_ms = not_negative(shed_reply_at(reply, 2));
     } else {
         on_trouble(x, x->call_request, reply, trouble, err);
         return;

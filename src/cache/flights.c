@@ -61,6 +61,7 @@ struct shed_flights {
     char prefix[SHED_NAME_MAX_BYTES + 2];
     /* reactor thread only */
     bool is_closing;
+    struct shed_pace pace;
 
     pthread_mutex_t mu;
     pthread_cond_t idle;
@@ -380,7 +381,7 @@ static struct task *create_task(struct shed_flights *fs,
                                            .arg = task};
     shed_entry_put_u64(task->exchange.number,
                        atomic_fetch_add(&fs->client->last_flight, 1) + 1);
-    shed_flight_init(&task->flight, &fs->policy);
+    shed_flight_init(&task->flight, &fs->policy, &fs->pace);
     pthread_mutex_lock(&fs->mu);
     fs->tasks++;
     pthread_mutex_unlock(&fs->mu);

@@ -13,7 +13,8 @@
 --             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
 --         {'HIT', entry}       the key holds a row, or "no such row"
 --         {'FAILED', entry}    the key holds a failure marker
---         {'WAIT', ms}         another holds the lease, for at most this long
+--         {'WAIT', ms, age}    another holds the lease, for at most this long,
+--             and took it so many ms ago
 --         If the lease or the marker belongs to a refresh, the nonce of the
 --         value to be replaced follows; with LEAD also its row version (8
 --         bytes), if it has one.
@@ -51,12 +52,17 @@ local function is_gone(held)
     return reply[2] == 0
 end
 
-local function is_over(held)
-    local pttl = redis.call('PTTL', key)
+local function is_over(held, pttl)
     if pttl < 0 or pttl > LONGEST_RECORD then return true end
     if now >= held.until_ms then return true end
     local age = now - held.written -- negative: the clock was set back
     return (age < 0 or age >= tonumber(ARGV[7])) and is_gone(held)
+end
+
+-- How long ago the lease was taken. A renewal rewrites the record's times, but not
+-- its time to live, so that tells the age, if the holder has the asker's options.
+local function age(held, pttl)
+    return math.max(0, now - held.written, tonumber(ARGV[6]) - pttl)
 end
 
 -- How long another's lease still lasts. If the clock was set back since it was
@@ -96,8 +102,9 @@ if kind == 'L' and #bytes == HEADER then
         end
         return write(held.version, 'mine') -- which gives it a whole lease again
     end
-    if is_over(held) then return write(held.version, 'takeover') end
-    return {'WAIT', time_left(held), nonce}
+    local pttl = redis.call('PTTL', key)
+    if is_over(held, pttl) then return write(held.version, 'takeover') end
+    return {'WAIT', time_left(held), age(held, pttl), nonce}
 end
 if is_corrupt(bytes) then return write(version, 'corrupt') end
 -- a marker from the future, after the clock was set back, would last too long

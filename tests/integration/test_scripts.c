@@ -128,7 +128,10 @@ static void add_part(struct model_reply *out, const redisReply *r)
     struct model_bytes *part = &out->part[out->count++];
 
     if (r->type == REDIS_REPLY_INTEGER) {
-        out->integer = r->integer;
+        if (out->count == 2)
+            out->integer = r->integer;
+        else
+            out->age_ms = (uint64_t)r->integer;
         model_bytes_number(part, (uint64_t)r->integer);
     } else {
         model_bytes_set(part, r->str, (size_t)r->len);

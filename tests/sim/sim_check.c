@@ -13,7 +13,7 @@ enum {
     TYPE_AT = 5,
     VERSION_AT = 8,
     PROCESS_AT = 24,
-    WRITTEN_AT = 40,
+    WRITTEN_AT = SIM_WRITTEN_AT,
     UNTIL_AT = 48,
     FLIGHT_AT = 56
 };
@@ -81,6 +81,23 @@ static void check_promptness(const struct sim *sim,
                  (unsigned long long)(sim->now_ms - since));
 }
 
+/* A waiter that waited already when its process learnt of the first load had
+ * its timer set without that. */
+static void check_delay(const struct sim *sim, const struct sim_caller *caller)
+{
+    uint64_t since = sim->stored_ms[caller->key];
+
+    if (sim->process[caller->process].learnt_ms > 0 &&
+        caller->joined_ms > sim->process[caller->process].learnt_ms +
+                                sim->mode->fixed_load_ms * 2 &&
+        caller->joined_ms < since &&
+        sim->now_ms > since + sim->mode->told_max_ms)
+        sim_fail(sim,
+                 "a waiter that knows how long loads take was told "
+                 "%llu ms late",
+                 (unsigned long long)(sim->now_ms - since));
+}
+
 void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
                       enum shed_flight_answer answer, uint64_t version)
 {
@@ -104,6 +121,8 @@ void sim_check_answer(const struct sim *sim, const struct sim_caller *caller,
         sim_fail(sim, "a process read older than its own write");
     if (sim->mode->is_prompt)
         check_promptness(sim, caller);
+    if (sim->mode->told_max_ms > 0)
+        check_delay(sim, caller);
 }
 
 /* The value was found by one look: it may be stale, but not out. */
@@ -173,6 +192,14 @@ void sim_check_look(const struct sim *sim, const struct sim_flight *flight)
     if (sim->mode->looks_max > 0 && flight->looks > sim->mode->looks_max)
         sim_fail(sim, "a waiter looked %u times, key %zu", flight->looks,
                  flight->key);
+    /* about as often as a loop that looks every 10 ms, at most */
+    if (sim->mode->no_pushes && shed_flight_has_waited(&flight->machine) &&
+        flight->machine.waits + 1 >
+            (sim->now_ms - flight->machine.wait_began_ms + 5) / 10 + 1)
+        sim_fail(
+            sim, "a waiter looked %u times within %llu ms",
+            flight->machine.waits + 1,
+            (unsigned long long)(sim->now_ms - flight->machine.wait_began_ms));
 }
 
 static bool is_led(const struct model_call *call,

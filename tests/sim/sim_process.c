@@ -204,6 +204,9 @@ static void give(struct sim *s, struct sim_flight *f,
     f->machine.has_pushes = s->process[f->process].has_pushes;
     f->machine.is_behind = f->is_behind;
     act = shed_flight_step(&f->machine, &event, s->now_ms, sim_draw(s, 0));
+    if (s->process[f->process].pace.count > 0 &&
+        s->process[f->process].learnt_ms == 0)
+        s->process[f->process].learnt_ms = s->now_ms;
     if (s->is_tracing)
         fprintf(stderr,
                 "%6" PRIu64 "   flight %" PRIu64 " (p%u k%zu) event %d -> "
@@ -303,7 +306,12 @@ static void on_flight_reply(struct sim *s, struct sim_flight *f,
             return;
         event.type = translate_acquire(s, f, &r->reply);
         event.wait_ms = (uint64_t)r->reply.integer;
-        event.is_refresh = event.type == SHED_EV_WAIT && r->reply.count > 2;
+        event.is_refresh = event.type == SHED_EV_WAIT && r->reply.count > 3;
+        if (event.type == SHED_EV_WAIT)
+            event.age_ms = r->reply.age_ms;
+        if (event.type == SHED_EV_HIT)
+            event.age_ms = s->model.now_ms -
+                           model_get_u64(r->reply.part[1].at + SIM_WRITTEN_AT);
     } else if (r->what == SHED_SEND_PUBLISH) {
         event.type = translate_publish(f, &r->reply);
     } else if (r->what == SHED_SEND_RENEW) {
@@ -385,7 +393,7 @@ static struct sim_flight *make_flight(struct sim *s, unsigned process,
     f->looks = 0;
     f->caller_count = 0;
     f->owner = (struct model_owner){.process = process, .flight = f->number};
-    shed_flight_init(&f->machine, &s->policy);
+    shed_flight_init(&f->machine, &s->policy, &s->process[process].pace);
     return f;
 }
 

@@ -433,8 +433,9 @@ static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     for (size_t i = 0; i < SIM_KEYS; i++)
         s->row[i] = s->floor[i] = 1;
     for (processes = sim_between(s, 2, 5); processes > 0; processes--)
-        begin_process(s, mode->is_prompt || mode->looks_max > 0 ||
-                             sim_chance(s, 70));
+        begin_process(s, !mode->no_pushes &&
+                             (mode->is_prompt || mode->looks_max > 0 ||
+                              sim_chance(s, 70)));
 }
 
 /* Events of a stalled process wait. */

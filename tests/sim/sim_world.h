@@ -28,6 +28,7 @@
 #define SIM_EVENTS 2048
 #define SIM_REQUESTS 512
 #define SIM_VERSIONS 1024
+#define SIM_WRITTEN_AT 40 /* in an entry */
 #define SIM_JUMP_MS UINT64_C(30000) /* the server's clock jumps by less */
 
 /* What can go wrong, in percent of the occasions or as the maximum per
@@ -66,6 +67,9 @@ struct sim_mode {
     bool is_never_late;   /* no caller waits after the first value was stored */
     uint64_t served_max_ms; /* the greatest age of a value served; 0: any */
     bool no_channels;
+    bool no_pushes;
+    uint64_t told_max_ms;  /* of a waiter that knows of a load: how long after
+                              the value was stored it is answered; 0: any */
     bool is_holder_killed; /* during the first load */
 };
 
@@ -107,6 +111,8 @@ struct sim_process {
     uint64_t epoch;
     uint64_t
         own[SIM_KEYS]; /* the newest version for which it has invalidated */
+    struct shed_pace pace;
+    uint64_t learnt_ms; /* when that had its first load; 0: not yet */
 };
 
 enum sim_event_type {

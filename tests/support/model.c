@@ -361,21 +361,28 @@ static void set_times(struct model *t, struct model_slot *slot,
     touch_slot(t, slot);
 }
 
-static void say_wait(struct model *t, const struct aim *aim,
-                     struct model_reply *reply)
+static void say_wait(struct model *t, const struct model_call *call,
+                     const struct aim *aim, struct model_reply *reply)
 {
     const unsigned char *record = aim->slot->bytes.at;
     uint64_t written = model_get_u64(record + WRITTEN_AT);
     uint64_t until = model_get_u64(record + UNTIL_AT);
+    uint64_t life = number_of(&call->argv[5]);
+    uint64_t left = aim->slot->expires_ms - t->now_ms;
+    uint64_t age = life > left ? life - left : 0;
 
+    if (t->now_ms > written && t->now_ms - written > age)
+        age = t->now_ms - written;
     if (t->now_ms < written) {
         set_times(t, aim->slot, until - written);
         until = t->now_ms + (until - written);
     }
     say(reply, "WAIT");
     reply->integer = (long long)(until - t->now_ms);
-    reply->count = 2;
+    reply->count = 3;
     model_bytes_number(&reply->part[1], (uint64_t)reply->integer);
+    model_bytes_number(&reply->part[2], age);
+    reply->age_ms = age;
     add_nonce(reply, aim);
 }
 
@@ -393,7 +400,7 @@ static void meet_lease(struct model *t, const struct model_call *call,
     } else if (is_over(t, call, aim->slot)) {
         lead(t, call, aim, record + VERSION_AT, "takeover", reply);
     } else {
-        say_wait(t, aim, reply);
+        say_wait(t, call, aim, reply);
     }
 }
 

@@ -59,6 +59,7 @@ struct model_reply {
     size_t count; /* of parts */
     struct model_bytes part[5];
     long long integer; /* the number; of WAIT, its ms */
+    uint64_t age_ms;   /* of WAIT */
 };
 
 /* The key with which the checksums of a key's entries, and of its refresh

@@ -817,7 +817,9 @@ static void describe_parts(const struct model_reply *reply,
                          part[1].at[0], (int)part[2].size,
                          (const char *)part[2].at);
         usual = 3;
-    } else if (!model_bytes_are(&part[0], "WAIT") && reply->count >= 2) {
+    } else if (model_bytes_are(&part[0], "WAIT")) {
+        usual = 3;
+    } else if (reply->count >= 2) {
         used +=
             snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " %c %.*s",
                      part[1].at[5], (int)part[1].size - SHED_ENTRY_HEADER_BYTES,
@@ -844,6 +846,18 @@ static void describe(const struct model_reply *reply, char out[STEP_TEXT_BYTES])
                  (const char *)reply->part[0].at);
 }
 
+/* The lease is as old as its record, or as the record's life that is over. */
+static void check_age(const struct store_state *now, uint64_t age_ms)
+{
+    uint64_t written = model_get_u64(now->bytes.at + WRITTEN_AT);
+    uint64_t age = now->now_ms > written ? now->now_ms - written : 0;
+
+    if (times.record_ms > now->pttl_ms && times.record_ms - now->pttl_ms > age)
+        age = times.record_ms - now->pttl_ms;
+    ck_assert_uint_le(age_ms, age);
+    ck_assert_uint_le(age, age_ms + SLACK_MS);
+}
+
 /* A wait lasts as long as the lease. */
 static void check_wait(struct store *store, const struct model_reply *reply)
 {
@@ -851,13 +865,14 @@ static void check_wait(struct store *store, const struct model_reply *reply)
     uint64_t left;
 
     if (reply->type != MODEL_PARTS ||
-        !model_bytes_are(&reply->part[0], "WAIT") || reply->count > 2)
+        !model_bytes_are(&reply->part[0], "WAIT") || reply->count > 3)
         return;
     store->get(store, &now);
     left = model_get_u64(now.bytes.at + UNTIL_AT) - now.now_ms;
     ck_assert_int_gt(reply->integer, 0);
     ck_assert_uint_ge((uint64_t)reply->integer, left);
     ck_assert_uint_le((uint64_t)reply->integer, left + SLACK_MS);
+    check_age(&now, reply->age_ms);
 }
 
 void scenario_step(struct store *store, const char *step,

@@ -11,6 +11,7 @@
 
 struct subject {
     struct shed_flight_policy policy;
+    struct shed_pace pace;
     struct shed_flight flight;
     struct shed_flight_act act;
     uint64_t now_ms;
@@ -27,7 +28,7 @@ static void set_up(void)
                                           .load_timeout_ms = LOAD_TIMEOUT_MS,
                                           .load_when_down = true},
                                .now_ms = 5000};
-    shed_flight_init(&subject.flight, &subject.policy);
+    shed_flight_init(&subject.flight, &subject.policy, &subject.pace);
 }
 
 static void step(struct shed_flight_event event)
@@ -247,21 +248,80 @@ START_TEST(a_push_counts_for_one_look)
 }
 END_TEST
 
-START_TEST(without_pushes_a_waiter_polls_from_5_to_100_ms)
+static void reply_aged(enum shed_flight_event_type type, uint64_t age_ms)
 {
-    uint64_t longest = 0;
+    step((struct shed_flight_event){.type = type,
+                                    .request = subject.sent,
+                                    .wait_ms = LEASE_MS,
+                                    .age_ms = age_ms});
+}
+
+/* Look again when the timer says so. */
+static void look_again(void)
+{
+    ck_assert(subject.act.set_timer);
+    subject.now_ms += subject.act.timer_ms;
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+}
+
+START_TEST(without_pushes_a_waiter_looks_at_most_every_10_ms)
+{
+    uint64_t began_ms, longest = 0;
 
     start();
-    for (int i = 0; i < 20; i++) {
-        subject.random = LAST_RANDOM;
-        reply_wait(LEASE_MS);
-        ck_assert(subject.act.set_timer);
-        ck_assert_uint_le(subject.act.timer_ms, i == 0 ? 5 : 100);
+    began_ms = subject.now_ms;
+    for (unsigned looks = 1; looks < 100; looks++) {
+        subject.random = looks % 3 == 0 ? LAST_RANDOM : looks;
+        reply_aged(SHED_EV_WAIT, subject.now_ms - began_ms);
+        ck_assert_uint_le(subject.act.timer_ms, SHED_PACE_LONGEST_MS);
         if (subject.act.timer_ms > longest)
             longest = subject.act.timer_ms;
-        event(SHED_EV_TIMER);
+        look_again();
+        ck_assert_uint_ge(subject.now_ms - began_ms, (looks - 1) * 10);
     }
-    ck_assert_uint_gt(longest, 5);
+    ck_assert_uint_gt(longest, 50);
+}
+END_TEST
+
+START_TEST(a_waiter_looks_when_a_load_like_the_last_ones_has_ended)
+{
+    start_publishing();
+    subject.now_ms += 50;
+    reply(SHED_EV_STORED);
+    ck_assert_uint_eq(subject.pace.count, 1);
+    join();
+    event(SHED_EV_START);
+    reply_aged(SHED_EV_WAIT, 20); /* so 30 are left */
+    ck_assert_uint_ge(subject.act.timer_ms, 31);
+    ck_assert_uint_le(subject.act.timer_ms, 32);
+}
+END_TEST
+
+START_TEST(a_waiter_learns_how_long_the_load_took_that_it_awaited)
+{
+    start();
+    reply_aged(SHED_EV_WAIT, 40);
+    look_again();
+    subject.now_ms += 30;
+    reply_aged(SHED_EV_HIT, 25);
+    ck_assert_uint_eq(subject.pace.count, 1);
+    ck_assert_uint_eq(subject.pace.span_ms[0],
+                      40 + (subject.now_ms - 5000) - 25);
+}
+END_TEST
+
+START_TEST(a_value_from_before_the_wait_teaches_nothing)
+{
+    start();
+    reply_aged(SHED_EV_HIT, 0);
+    ck_assert_uint_eq(subject.pace.count, 0);
+    join();
+    event(SHED_EV_START);
+    reply_aged(SHED_EV_WAIT, 10);
+    look_again();
+    reply_aged(SHED_EV_HIT, 60000);
+    ck_assert_uint_eq(subject.pace.count, 0);
 }
 END_TEST
 
@@ -726,7 +786,10 @@ static void add_tests_1(TCase *tc)
 
 static void add_tests_2(TCase *tc)
 {
-    tcase_add_test(tc, without_pushes_a_waiter_polls_from_5_to_100_ms);
+    tcase_add_test(tc, without_pushes_a_waiter_looks_at_most_every_10_ms);
+    tcase_add_test(tc, a_waiter_looks_when_a_load_like_the_last_ones_has_ended);
+    tcase_add_test(tc, a_waiter_learns_how_long_the_load_took_that_it_awaited);
+    tcase_add_test(tc, a_value_from_before_the_wait_teaches_nothing);
     tcase_add_test(tc, with_pushes_a_waiter_polls_slowly);
     tcase_add_test(tc, a_waiter_looks_as_soon_as_the_lease_has_run_out);
     tcase_add_test(tc, a_flight_that_waits_for_nobody_ends);

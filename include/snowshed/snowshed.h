@@ -487,8 +487,9 @@ struct shed_cache_options {
     uint64_t negative_ttl_ms; /* [0, 10 years]; how long "no such row" is kept;
                                  0: not kept */
     uint64_t failure_ttl_ms;  /* [0, 60000]; how long a failed load answers
-                                 other callers, with jitter down to half; 0:
-                                 the next caller loads again */
+                                 callers who come later, with jitter down to
+                                 half; 0: the next one loads again. Callers
+                                 who waited for it fail with it in any case */
     uint64_t lease_ms;        /* [10, 600000]; a loader that has been silent
                                  for this long is replaced; one that died is
                                  replaced at once where pushes work */

@@ -39,6 +39,10 @@
 #include "cache/freshness.h"
 
 #define US_PER_MS 1000
+/* Waiters look every 150 ms at least; a failure is kept for them for much longer
+ * than that, because a busy machine makes looks late. */
+#define LATE_LOOK_MS 5000
+#define FAILURE_JITTER_PCT 50 /* of failure_ttl_ms, at most */
 
 /* A lease names its holder where other entries have size, cost and checksum. */
 _Static_assert(SHED_ENTRY_PROCESS_AT + SHED_PROCESS_BYTES ==
@@ -480,6 +484,7 @@ static void send_acquire(struct shed_flight_redis *x)
     shed_args_add_text(&args, r->grace_ms);
     shed_args_add(&args, x->seen, x->seen_size);
     shed_args_add(&args, x->due, is_due(x) ? sizeof(x->due) : 0);
+    shed_args_add_text(&args, x->has_waited ? "waited" : "");
     put_call(x, &args);
 }
 
@@ -535,19 +540,11 @@ static void send_publish(struct shed_flight_redis *x)
     put_call(x, &args);
 }
 
-/* How long a failure answers others: shortened at random, to half at most. */
-static uint64_t failure_ttl_ms(const struct shed_flight_redis *x)
-{
-    const uint64_t half_pct = 50;
-
-    if (x->sent == SHED_SEND_RELEASE)
-        return 0;
-    return shed_freshness_ttl_ms(x->settings->options->failure_ttl_ms, half_pct,
-                                 shed_random_jitter());
-}
-
 static void send_fail(struct shed_flight_redis *x)
 {
+    uint64_t ttl_ms =
+        shed_freshness_ttl_ms(x->settings->options->failure_ttl_ms,
+                              FAILURE_JITTER_PCT, shed_random_jitter());
     struct shed_entry entry = {
         .type = SHED_ENTRY_FAILURE,
         .row_version = x->error.code,
@@ -556,7 +553,7 @@ static void send_fail(struct shed_flight_redis *x)
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     struct shed_entry_parts parts;
     struct shed_args args;
-    char ttl[SHED_DIGITS];
+    char ttl[SHED_DIGITS], kept[SHED_DIGITS];
 
     draw(nonce);
     shed_entry_encode(lease_key(x), &entry, nonce, &parts);
@@ -564,7 +561,9 @@ static void send_fail(struct shed_flight_redis *x)
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     add_parts(&args, &parts, &entry);
-    add_number(&args, ttl, failure_ttl_ms(x));
+    add_number(&args, ttl, ttl_ms);
+    add_number(&args, kept,
+               x->sent == SHED_SEND_RELEASE ? 0 : ttl_ms + LATE_LOOK_MS);
     put_call(x, &args);
 }
 

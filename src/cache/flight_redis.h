@@ -58,6 +58,8 @@ struct shed_flight_redis {
                                             there is no such value */
     struct shed_error error; /* what went wrong; the owner sets it for a
                                 failure marker */
+    bool has_waited; /* for a load that was under way: set by the owner before
+                        it sends ACQUIRE */
     /* its own */
     struct shed_call call;       /* acquire, publish, fail, release */
     struct shed_call renew_call; /* renew */

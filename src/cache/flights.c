@@ -179,6 +179,7 @@ static void perform(struct task *task, const struct shed_flight_act *act,
     case SHED_SEND_ACQUIRE:
     case SHED_SEND_FAIL:
     case SHED_SEND_RELEASE:
+        task->exchange.has_waited = shed_flight_has_waited(&task->flight);
         shed_flight_redis_send(&task->exchange, act->send, act->request);
         break;
     }

@@ -9,6 +9,7 @@
 --       8 the beginning of an entry that the caller found corrupt, or ''
 --       9 nonce and time of writing (8 bytes) of a fresh value that is to be
 --         refreshed, or ''
+--       10 'waited' if the caller has waited for a load that was under way, or ''
 -- Returns {'LEAD', data version, how}, how being 'new', 'mine' (an earlier
 --             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
 --         {'HIT', entry}       the key holds a row, or "no such row"
@@ -107,8 +108,13 @@ if kind == 'L' and #bytes == HEADER then
     return {'WAIT', time_left(held), age(held, pttl), nonce}
 end
 if is_corrupt(bytes) then return write(version, 'corrupt') end
--- a marker from the future, after the clock was set back, would last too long
-if kind == 'F' and now >= lease(bytes).written then
-    return {'FAILED', bytes, nonce}
+-- Whether a marker answers the caller: it does for its time, and after that if the
+-- caller has waited for the load that failed. One from the future, after the clock
+-- was set back, would last too long.
+local function is_answer(marker)
+    if now < marker.written then return false end
+    return now < marker.until_ms or ARGV[10] ~= ''
 end
+
+if kind == 'F' and is_answer(lease(bytes)) then return {'FAILED', bytes, nonce} end
 return write(version, (kind == nil or kind == 'F') and 'new' or 'foreign')

@@ -1,5 +1,6 @@
 /* Several processes on one Redis: one load per expiry for all of them, and what
  * happens to a load whose process dies or is stopped. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,7 @@ struct worker {
     atomic_uint is_loading;
     atomic_bool may_answer; /* its loads may answer */
     atomic_uint_least64_t superseded, invalidated;
+    atomic_uint_least64_t waits; /* up to now, as told while it waits, too */
 };
 
 /* In memory that all processes share, including the table. */
@@ -32,12 +34,14 @@ struct fleet {
     atomic_uint version;
     atomic_uint loads;
     atomic_uint_least64_t load_ms; /* when the last one began */
+    atomic_bool is_failing;        /* all loads */
     struct worker workers[WORKERS_MAX];
 };
 
 static struct server server;
 static struct fleet *fleet;
 static struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+static enum shed_wait wait_by = SHED_WAIT_AUTO;
 
 /* ------------------------------------------------------------- in a worker */
 
@@ -53,7 +57,10 @@ static void load(void *user, void *thread, struct shed_load *load)
     while (!atomic_load(&w->may_answer))
         usleep(500);
     for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, shed_bytes(&version, sizeof(version)));
+        if (atomic_load(&fleet->is_failing))
+            shed_load_fail(load, i, "the table is on fire");
+        else
+            shed_load_value(load, i, shed_bytes(&version, sizeof(version)));
     atomic_fetch_sub(&w->is_loading, 1);
     shed_load_done(load);
 }
@@ -74,18 +81,36 @@ static void get_once(struct worker *w, struct shed_cache *cache)
     atomic_store(&w->code, code);
 }
 
+static struct shed_cache *told_of;
+
+static void *tell_waits(void *arg)
+{
+    struct worker *w = arg;
+    struct shed_stats stats;
+
+    for (;; usleep(2000))
+        if (shed_stats_read(told_of, &stats, sizeof(stats), NULL) == SHED_OK)
+            atomic_store(&w->waits, stats.waits);
+    return NULL;
+}
+
 static _Noreturn void work(struct worker *w)
 {
     struct shed_source *source = NULL;
     struct shed_client *client = NULL;
     struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
     struct shed_cache *cache = NULL;
+    pthread_t teller;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    co.wait = wait_by;
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
         shed_source_open(load, w, NULL, &source, NULL) != SHED_OK ||
         shed_cache_open(client, "t", source, &options, &cache, NULL) != SHED_OK)
+        _exit(1);
+    told_of = cache;
+    if (pthread_create(&teller, NULL, tell_waits, w) != 0)
         _exit(1);
     atomic_store(&w->is_ready, true);
     for (unsigned round = 0;;) {
@@ -128,7 +153,8 @@ static void start_workers(size_t count)
     }
     for (size_t i = 0; i < count; i++)
         WAIT_FOR(atomic_load(&fleet->workers[i].is_ready));
-    WAIT_FOR(server_clients(&server, "flags=t") == (int)count);
+    if (wait_by == SHED_WAIT_AUTO)
+        WAIT_FOR(server_clients(&server, "flags=t") == (int)count);
 }
 
 static void start_fleet(size_t count)
@@ -360,6 +386,44 @@ START_TEST(waiters_get_their_answer_though_pushes_are_killed_all_the_time)
 }
 END_TEST
 
+/* Each would fail by itself, one after the other, if it found no marker when it
+ * looks: those that wait look at times of their own. */
+static void fail_once_for_all(enum shed_wait wait)
+{
+    enum { COUNT = 6, TTL_MS = 1 };
+
+    options.failure_ttl_ms = TTL_MS;
+    wait_by = wait;
+    start_fleet(COUNT);
+    atomic_store(&fleet->is_failing, true);
+    start_load_and_waiters(COUNT);
+    for (size_t i = 1; i < COUNT; i++)
+        WAIT_FOR(atomic_load(&fleet->workers[i].waits) == 1);
+    for (size_t i = 0; i < COUNT; i++)
+        let_answer(i);
+    for (size_t i = 0; i < COUNT; i++) {
+        WAIT_FOR(is_done(i));
+        ck_assert_int_eq(atomic_load(&fleet->workers[i].code), SHED_ESOURCE);
+    }
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 1);
+    go(1); /* it did not wait for that load, and makes one of its own */
+    WAIT_FOR(is_done(1));
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
+    stop_fleet();
+}
+
+START_TEST(waiters_that_poll_fail_with_the_load_and_do_not_load_in_turn)
+{
+    fail_once_for_all(SHED_WAIT_POLL);
+}
+END_TEST
+
+START_TEST(waiters_with_pushes_fail_with_the_load_and_do_not_load_in_turn)
+{
+    fail_once_for_all(SHED_WAIT_AUTO);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("fleet");
@@ -375,5 +439,9 @@ int main(void)
     tcase_add_test(tc, waiters_are_woken_by_the_publish);
     tcase_add_test(
         tc, waiters_get_their_answer_though_pushes_are_killed_all_the_time);
+    tcase_add_test(
+        tc, waiters_that_poll_fail_with_the_load_and_do_not_load_in_turn);
+    tcase_add_test(
+        tc, waiters_with_pushes_fail_with_the_load_and_do_not_load_in_turn);
     return run_tests("fleet", tc);
 }

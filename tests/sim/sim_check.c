@@ -155,6 +155,9 @@ void sim_check_load(struct sim *sim, const struct sim_flight *flight,
     }
     if (!sim->mode->is_strict)
         return;
+    /* all came before the first load was over: it is the answer to all */
+    if (++sim->loads[flight->key] > 1 && sim->mode->is_burst)
+        sim_fail(sim, "key %zu is loaded in turn", flight->key);
     for (size_t i = 0; i < sim->version_count; i++)
         if (memcmp(sim->version[i], version, sizeof(sim->version[i])) == 0)
             sim_fail(sim, "two loads under one lease record, key %zu",

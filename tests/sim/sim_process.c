@@ -135,7 +135,8 @@ static void make_call(struct sim *s, struct sim_flight *f,
         make_version(s, asks.version);
         model_make_acquire(call, f->key, &asks, !s->mode->no_channels,
                            &s->lease, f->has_seen ? &f->seen : NULL,
-                           f->is_behind ? f->due : NULL);
+                           f->is_behind ? f->due : NULL,
+                           shed_flight_has_waited(&f->machine));
         f->has_seen = false;
         f->looks++;
         sim_check_look(s, f);
@@ -146,8 +147,9 @@ static void make_call(struct sim *s, struct sim_flight *f,
         model_make_renew(call, f->key, f->is_refresh, &f->owner,
                          s->lease.lease_ms);
     } else {
-        model_make_fail(call, f->key, f->is_refresh, &f->owner, "why",
-                        what == SHED_SEND_FAIL ? s->failure_ttl_ms : 0);
+        model_make_fail(
+            call, f->key, f->is_refresh, &f->owner, "why", s->failure_ttl_ms,
+            what == SHED_SEND_FAIL ? s->failure_ttl_ms + SIM_LATE_LOOK_MS : 0);
     }
     call->client = f->process;
 }

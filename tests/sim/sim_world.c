@@ -17,7 +17,6 @@
 #define FAULTS_MS 3000 /* faults end by this time */
 #define CYCLE_MS 100
 #define STEPS_MAX 200000
-#define BURST_FAILURE_MS 300
 #define PAUSE_MS 200
 
 /* ------------------------------------------------------------------- chance */
@@ -183,7 +182,8 @@ static void put_out(struct sim *s, size_t key)
 static bool leads_refresh(const struct sim_request *r)
 {
     return r->call.script == SHED_SCRIPT_ACQUIRE &&
-           r->reply.type == MODEL_PARTS && r->reply.count >= 4;
+           r->reply.type == MODEL_PARTS && r->reply.count >= 4 &&
+           model_bytes_are(&r->reply.part[0], "LEAD");
 }
 
 static void on_execute(struct sim *s, size_t index)
@@ -426,10 +426,7 @@ static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     s->policy.pause_ms = PAUSE_MS;
     s->lease.record_ms = s->policy.load_timeout_ms + s->lease.lease_ms;
     s->ttl_ms = sim_between(s, mode->ttl_ms / 10, mode->ttl_ms);
-    /* a marker that vanishes before the slowest poll would cause another
-     * load */
-    s->failure_ttl_ms =
-        mode->is_burst ? BURST_FAILURE_MS : sim_between(s, 20, 200);
+    s->failure_ttl_ms = sim_between(s, 0, 200);
     for (size_t i = 0; i < SIM_KEYS; i++)
         s->row[i] = s->floor[i] = 1;
     for (processes = sim_between(s, 2, 5); processes > 0; processes--)

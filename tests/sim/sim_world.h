@@ -29,6 +29,8 @@
 #define SIM_REQUESTS 512
 #define SIM_VERSIONS 1024
 #define SIM_WRITTEN_AT 40 /* in an entry */
+/* A marker is kept for waiters, beyond its ttl. */
+#define SIM_LATE_LOOK_MS 1000
 #define SIM_JUMP_MS UINT64_C(30000) /* the server's clock jumps by less */
 
 /* What can go wrong, in percent of the occasions or as the maximum per
@@ -198,6 +200,7 @@ struct sim {
     uint64_t served;    /* served without a flight */
     uint64_t takeovers, stored_ms[SIM_KEYS];
     uint64_t killed_ms, reloaded_ms; /* the first holder; the load after it */
+    unsigned loads[SIM_KEYS];        /* that were begun */
     size_t version_count;
     /* large, and not cleared */
     unsigned char version[SIM_VERSIONS]

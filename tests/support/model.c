@@ -424,6 +424,15 @@ static bool is_due(const struct model *t, const struct model_call *call,
            are_equal(&call->argv[8], identity, sizeof(identity));
 }
 
+static bool is_answer(const struct model *t, const struct model_call *call,
+                      const struct model_slot *marker)
+{
+    if (t->now_ms < model_get_u64(marker->bytes.at + WRITTEN_AT))
+        return false;
+    return t->now_ms < model_get_u64(marker->bytes.at + UNTIL_AT) ||
+           call->argv[9].size > 0;
+}
+
 static void acquire(struct model *t, const struct model_call *call,
                     struct model_reply *reply)
 {
@@ -454,8 +463,7 @@ static void acquire(struct model *t, const struct model_call *call,
         meet_lease(t, call, &aim, reply);
     } else if (kind != 0 && kind != 'f' && is_corrupt(call, slot)) {
         lead(t, call, &aim, version, "corrupt", reply);
-    } else if (kind == 'F' &&
-               t->now_ms >= model_get_u64(slot->bytes.at + WRITTEN_AT)) {
+    } else if (kind == 'F' && is_answer(t, call, slot)) {
         say_entry(reply, "FAILED", &slot->bytes);
         add_nonce(reply, &aim);
     } else {
@@ -532,7 +540,7 @@ static void fail(struct model *t, const struct model_call *call,
                  struct model_reply *reply)
 {
     struct model_slot *slot = lease_slot(t, call);
-    uint64_t ttl_ms = number_of(&call->argv[6]);
+    uint64_t ttl_ms = number_of(&call->argv[7]);
 
     say_integer(reply, 0);
     if (read_key(t, call, slot) != 'L' || !is_owned(slot, call))
@@ -541,7 +549,8 @@ static void fail(struct model *t, const struct model_call *call,
     if (ttl_ms == 0)
         del(t, slot);
     else
-        store(t, slot, call->argv + 3, ttl_ms, ttl_ms, reply);
+        store(t, slot, call->argv + 3, number_of(&call->argv[6]), ttl_ms,
+              reply);
 }
 
 static void renew(struct model *t, const struct model_call *call,
@@ -719,7 +728,7 @@ void model_make_acquire(struct model_call *call, size_t key,
                         const struct model_owner *owner, bool has_channel,
                         const struct model_lease_times *times,
                         const struct model_bytes *seen,
-                        const unsigned char *due)
+                        const unsigned char *due, bool has_waited)
 {
     const unsigned char flags[2] = {0,
                                     has_channel ? SHED_ENTRY_HAS_CHANNEL : 0};
@@ -735,6 +744,7 @@ void model_make_acquire(struct model_call *call, size_t key,
     else
         model_bytes_set(add(call), "", 0);
     add_or_nothing(call, due, SHED_ENTRY_IDENTITY_BYTES);
+    model_bytes_set(add(call), "waited", has_waited ? strlen("waited") : 0);
 }
 
 void model_make_publish(struct model_call *call, size_t key,
@@ -751,7 +761,7 @@ void model_make_publish(struct model_call *call, size_t key,
 
 void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      const struct model_owner *owner, const char *reason,
-                     uint64_t ttl_ms)
+                     uint64_t ttl_ms, uint64_t kept_ms)
 {
     static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "nonce";
     const struct shed_entry entry = {.type = SHED_ENTRY_FAILURE,
@@ -763,6 +773,7 @@ void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
     add_owner(call, owner);
     add_entry(call, &entry, nonce);
     model_bytes_number(add(call), ttl_ms);
+    model_bytes_number(add(call), kept_ms);
 }
 
 void model_make_renew(struct model_call *call, size_t key, bool is_refresh,

@@ -19,7 +19,7 @@
 #define MODEL_KEYS 8
 #define MODEL_PROCESSES 64
 #define MODEL_BYTES_MAX 192
-#define MODEL_ARGS_MAX 9
+#define MODEL_ARGS_MAX 10
 
 struct model_bytes {
     size_t size;
@@ -110,22 +110,24 @@ struct model_value {
 };
 
 /* seen: the beginning of an entry that was found corrupt, or NULL. due: the
- * identity of a fresh value that is to be refreshed, or NULL. */
+ * identity of a fresh value that is to be refreshed, or NULL.
+ * has_waited: for a load that was under way. */
 void model_make_acquire(struct model_call *call, size_t key,
                         const struct model_owner *owner, bool has_channel,
                         const struct model_lease_times *times,
                         const struct model_bytes *seen,
-                        const unsigned char *due);
+                        const unsigned char *due, bool has_waited);
 /* replaced: the nonce of the value that a refresh replaces, or NULL. keep: "",
  * or how that value is kept. */
 void model_make_publish(struct model_call *call, size_t key,
                         const unsigned char *version,
                         const struct model_value *value,
                         const unsigned char *replaced, const char *keep);
-/* is_refresh: the lease is that of a refresh. */
+/* is_refresh: the lease is that of a refresh. The marker answers everybody for
+ * ttl_ms, and is there for kept_ms; 0: there is none. */
 void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      const struct model_owner *owner, const char *reason,
-                     uint64_t ttl_ms);
+                     uint64_t ttl_ms, uint64_t kept_ms);
 void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
                       const struct model_owner *owner, uint64_t lease_ms);
 void model_make_invalidate(struct model_call *call, size_t key);

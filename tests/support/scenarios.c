@@ -150,6 +150,32 @@ const struct scenario scenarios[] = {
       {"fail 1 1 A why 5000", "1"},
       {"age -30000", "OK"},
       {"acquire 2 1 B", "LEAD B new"}}},
+    {"a marker answers those who waited longer than others",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"open 1", "OK"},
+      {"acquire 2 1 B", "WAIT"},
+      {"fail 1 1 A why 5000 kept", "1"},
+      {"acquire 3 1 C", "FAILED F why"},
+      {"age 6000", "OK"},
+      {"acquire 2 1 B waited", "FAILED F why"},
+      {"acquire 3 1 C", "LEAD C new"},
+      {"acquire 2 1 B waited", "LEAD C takeover"}}},
+    {"a marker that answers nobody else answers those who waited",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"fail 1 1 A why 0 kept", "1"},
+      {"acquire 2 1 B waited", "FAILED F why"},
+      {"acquire 3 1 C", "LEAD C new"}}},
+    {"those who waited are not answered by a marker from the future",
+     {{"acquire 1 1 A", "LEAD A new"},
+      {"fail 1 1 A why 5000", "1"},
+      {"age -30000", "OK"},
+      {"acquire 2 1 B waited", "LEAD B new"}}},
+    {"the marker of a refresh answers those who waited longer, too",
+     {{"put old 30000", "1"},
+      {"acquire 1 1 A due=o", "LEAD A new of o"},
+      {"fail 1 1 A why 0 refresh kept", "1"},
+      {"acquire 2 1 B due=o waited", "FAILED F why of o"},
+      {"acquire 3 1 C due=o", "LEAD C new of o"}}},
     {"only the present holder sets a marker",
      {{"acquire 1 1 A", "LEAD A new"},
       {"acquire 2 1 B", "LEAD A takeover"},
@@ -699,9 +725,15 @@ static void make_acquire(struct store *store, const struct words *words,
     if (has(words, "young"))
         t.grace_ms = LONG_GRACE_MS;
     model_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen,
-                       is_due ? due : NULL);
+                       is_due ? due : NULL, has(words, "waited"));
     call->client = owner.process;
     call->is_tracked = has(words, "tracked");
+}
+
+/* How long a marker is there: as long as it answers everybody, or longer. */
+static uint64_t kept_ms(const struct words *words)
+{
+    return has(words, "kept") ? KEPT_MS : number_at(words, 5);
 }
 
 static void make_publish(const struct words *words, struct model_call *call)
@@ -732,7 +764,7 @@ static bool make_call(struct store *store, const struct words *words,
     } else if (strcmp(verb, "fail") == 0) {
         owner = owner_at(words, 1);
         model_make_fail(call, 0, is_refresh, &owner, word_at(words, 4),
-                        number_at(words, 5));
+                        number_at(words, 5), kept_ms(words));
     } else if (strcmp(verb, "renew") == 0) {
         owner = owner_at(words, 1);
         model_make_renew(call, 0, is_refresh, &owner, times.lease_ms);

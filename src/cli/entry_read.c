@@ -173,6 +173,24 @@ enum cli_life cli_ask_life(struct cli_redis *redis, const char *process)
     return subscribers > 0 ? CLI_ALIVE : CLI_GONE;
 }
 
+/* What the key of the refresh holds: a lease, or the marker of one that failed.
+ */
+static void hear_refresh(struct cli_redis *redis, struct cli_entry *e)
+{
+    struct shed_reply *reply = cli_redis_hear(redis);
+    const char *bytes;
+    size_t size = 0;
+
+    if (!shed_reply_begins(reply, "WRONGTYPE"))
+        (void)cli_redis_check(redis, reply, "GET");
+    bytes = shed_reply_bytes(reply, &size);
+    e->has_refresh_failed =
+        bytes != NULL &&
+        shed_entry_decode_header(bytes, size, &e->refresh) == SHED_ENTRY_OK &&
+        e->refresh.type == SHED_ENTRY_FAILURE;
+    shed_reply_free(reply);
+}
+
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *e)
 {
@@ -181,12 +199,14 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     *e = (struct cli_entry){.key = key};
     send_key(redis, "GET", key, shed_str(""));
     send_key(redis, "PTTL", key, shed_str(""));
+    send_key(redis, "GET", key, shed_str(REFRESH_SUFFIX));
     send_key(redis, "PTTL", key, shed_str(REFRESH_SUFFIX));
     cli_redis_send_words(redis, "TIME");
     e->reply = cli_redis_hear(redis);
     if (!shed_reply_begins(e->reply, "WRONGTYPE"))
         (void)cli_redis_check(redis, e->reply, "GET");
     e->pttl = hear_number(redis);
+    hear_refresh(redis, e);
     e->refresh_pttl = hear_number(redis);
     time = cli_redis_check(redis, cli_redis_hear(redis), "TIME");
     e->now_ms = cli_redis_clock_ms(time);
@@ -213,7 +233,22 @@ uint64_t cli_entry_age_ms(const struct cli_entry *e)
                                            : 0;
 }
 
-uint64_t cli_lease_left_ms(const struct cli_entry *e)
+static uint64_t left_ms(uint64_t end_ms, uint64_t now_ms)
 {
-    return e->entry.until_ms > e->now_ms ? e->entry.until_ms - e->now_ms : 0;
+    return end_ms > now_ms ? end_ms - now_ms : 0;
+}
+
+uint64_t cli_entry_left_ms(const struct cli_entry *e)
+{
+    return left_ms(e->entry.until_ms, e->now_ms);
+}
+
+uint64_t cli_refresh_failed_ms(const struct cli_entry *e)
+{
+    return left_ms(e->now_ms, e->refresh.written_ms);
+}
+
+uint64_t cli_refresh_pause_ms(const struct cli_entry *e)
+{
+    return left_ms(e->refresh.until_ms, e->now_ms);
 }

@@ -47,6 +47,18 @@ void cli_entry_print_title(const struct cli_entry *e)
     printf("  %s\n", describe(e));
 }
 
+static void print_failed_refresh(const struct cli_entry *e)
+{
+    char since[CLI_TEXT_BYTES], left[CLI_TEXT_BYTES];
+
+    (void)cli_duration(since, cli_refresh_failed_ms(e));
+    if (cli_refresh_pause_ms(e) == 0)
+        cli_line("refresh", "failed %s ago, to be tried again", since);
+    else
+        cli_line("refresh", "failed %s ago, to be tried again in %s", since,
+                 cli_duration(left, cli_refresh_pause_ms(e)));
+}
+
 static void print_ttl(const struct cli_entry *e)
 {
     char text[CLI_TEXT_BYTES];
@@ -55,7 +67,9 @@ static void print_ttl(const struct cli_entry *e)
         cli_line("ttl", "none: it stays until it is removed");
     else if (e->pttl >= 0)
         cli_line("ttl", "%s", cli_duration(text, (uint64_t)e->pttl));
-    if (e->refresh_pttl != -2)
+    if (e->has_refresh_failed)
+        print_failed_refresh(e);
+    else if (e->refresh_pttl != -2)
         cli_line("refresh", "under way, for %s at most",
                  cli_duration(text, e->refresh_pttl > 0
                                         ? (uint64_t)e->refresh_pttl
@@ -196,7 +210,7 @@ static void add_lease(json_t *object, const struct cli_entry *e)
     json_object_set_new(holder, "is_alive", life_json(e->life));
     json_object_set_new(object, "holder", holder);
     json_object_set_new(object, "lease_left_ms",
-                        json_integer((json_int_t)cli_lease_left_ms(e)));
+                        json_integer((json_int_t)cli_entry_left_ms(e)));
 }
 
 static void add_payload(json_t *object, const struct cli_entry *e)
@@ -273,7 +287,10 @@ json_t *cli_entry_json(const struct cli_entry *e)
         json_object_set_new(object, "size", json_integer((json_int_t)e->size));
     if (e->kind == CLI_FOREIGN || e->kind == CLI_DAMAGED)
         add_beginning(object, e);
-    if (e->refresh_pttl != -2)
+    if (e->has_refresh_failed)
+        json_object_set_new(object, "refresh_failed_ms",
+                            json_integer((json_int_t)cli_refresh_failed_ms(e)));
+    else if (e->refresh_pttl != -2)
         json_object_set_new(object, "refresh_left_ms",
                             cli_json_ms(e->refresh_pttl));
     if (is_decoded(e))

@@ -41,9 +41,12 @@ struct cli_entry {
     int format;                      /* of FOREIGN; -1: unknown */
     size_t size;                     /* bytes, with the header */
     long long pttl;                  /* -1: no expiry; -2: no key */
-    long long refresh_pttl;          /* of the refresh lease; -2: none */
-    uint64_t now_ms;                 /* by the server's clock */
-    struct shed_reply *reply;        /* entry points into it */
+    long long refresh_pttl;    /* of the refresh's lease or failure marker; -2:
+                                  none */
+    bool has_refresh_failed;   /* it is a marker */
+    struct shed_entry refresh; /* if so; its payload is not kept */
+    uint64_t now_ms;           /* by the server's clock */
+    struct shed_reply *reply;  /* entry points into it */
 };
 
 /* Set a key from the words of a call; ends the program if they are not valid.
@@ -83,8 +86,13 @@ enum cli_life cli_ask_life(struct cli_redis *redis, const char *process);
 bool cli_entry_is_stale(const struct cli_entry *entry);
 uint64_t cli_entry_age_ms(const struct cli_entry *entry);
 
-/* What is left of a lease; 0: it is over. */
-uint64_t cli_lease_left_ms(const struct cli_entry *entry);
+/* How long a lease still counts, or a failure answers callers; 0: it is over.
+ */
+uint64_t cli_entry_left_ms(const struct cli_entry *entry);
+
+/* How long ago a refresh has failed, and how long it is not tried again. */
+uint64_t cli_refresh_failed_ms(const struct cli_entry *entry);
+uint64_t cli_refresh_pause_ms(const struct cli_entry *entry);
 
 /* Print the header, and the payload or the reason. */
 void cli_entry_print(const struct cli_entry *entry);

@@ -95,7 +95,7 @@ struct verdict {
 static void judge_lease(const struct cli_entry *e, struct verdict *v)
 {
     char since[CLI_TEXT_BYTES], left[CLI_TEXT_BYTES];
-    uint64_t left_ms = cli_lease_left_ms(e);
+    uint64_t left_ms = cli_entry_left_ms(e);
 
     (void)cli_duration(since, cli_entry_age_ms(e));
     (void)cli_duration(left, left_ms);
@@ -158,15 +158,23 @@ static void judge_stored(const struct cli_entry *e, struct verdict *v)
 
 static void judge_failure(const struct cli_entry *e, struct verdict *v)
 {
-    char left[CLI_TEXT_BYTES];
+    const char *code = shed_code_name((enum shed_code)e->entry.row_version);
+    uint64_t left_ms = cli_entry_left_ms(e);
+    char text[CLI_TEXT_BYTES];
 
+    if (left_ms == 0) {
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would load: a load failed with %s %s ago, which is "
+                       "kept for callers who waited for it.",
+                       code, cli_duration(text, cli_entry_age_ms(e)));
+        return;
+    }
     v->would = "fail";
-    v->for_ms = e->pttl;
+    v->for_ms = (long long)left_ms;
     (void)snprintf(
         v->text, sizeof(v->text),
         "It would fail with %s, for another %s; then the next caller loads.",
-        shed_code_name((enum shed_code)e->entry.row_version),
-        cli_duration(left, e->pttl > 0 ? (uint64_t)e->pttl : 0));
+        code, cli_duration(text, left_ms));
 }
 
 static void judge(const struct cli_entry *e, struct verdict *v)

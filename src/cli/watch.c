@@ -219,8 +219,10 @@ static void on_change(struct watch *w, const char *bytes, size_t size)
     slot = &w->known[now.hash % SLOTS];
     if (slot->hash != now.hash)
         *slot = (struct known){.kind = CLI_NONE};
-    event = is_refresh ? entry.refresh_pttl != -2 ? "refreshing" : NULL
-                       : event_of(slot, &now);
+    event = !is_refresh                ? event_of(slot, &now)
+            : entry.has_refresh_failed ? "failed"
+            : entry.refresh_pttl != -2 ? "refreshing"
+                                       : NULL;
     if (!is_refresh)
         *slot = now;
     if (event != NULL)

@@ -26,6 +26,8 @@
 #include "base/clock.h"
 #include "cli/text.h"
 
+#define FAILURE_TTL_MS 60000
+#define STALE_MS 60000
 #define WAIT_MS 600000
 
 static struct shed_client *client;
@@ -124,6 +126,8 @@ static enum shed_code obey(const char *verb, char *word, char *text,
     if (strcmp(verb, "put") == 0)
         return shed_put(cache, shed_str(word),
                         shed_bytes(text, cli_unescape(text)), WAIT_MS, err);
+    if (strcmp(verb, "expire") == 0)
+        return shed_expire(cache, shed_str(word), WAIT_MS, err);
     if (strcmp(verb, "hang") == 0)
         return begin(get_slowly, word);
     if (strcmp(verb, "want") == 0)
@@ -155,7 +159,8 @@ int main(int argc, char **argv)
     struct shed_error err;
     char line[4096], verb[16], word[1024], text[2048];
 
-    options.failure_ttl_ms = 60000;
+    options.failure_ttl_ms = FAILURE_TTL_MS;
+    options.stale_while_revalidate_ms = STALE_MS;
     many.max_batch = 1;
     many.max_loads = 16;
     if (argc != 3 || shed_client_open(argv[1], NULL, &client, &err) ||

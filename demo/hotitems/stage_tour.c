@@ -110,6 +110,34 @@ static bool watch(struct tour *t, uint64_t for_ms)
     return !is_ending;
 }
 
+static bool have_all_reported_locked(const struct stage *stage,
+                                     uint64_t since_ms)
+{
+    for (size_t i = 0; i < stage->instances; i++) {
+        const struct instance *it = &stage->instance[i];
+        if (it->state == INSTANCE_UP && it->sample.time_ms < since_ms)
+            return false;
+    }
+    return true;
+}
+
+/* What happened before this call is counted when it returns: the sample that
+ * tells of it may still be to come. Returns false when the stage ends. */
+static bool catch_up(struct tour *t)
+{
+    struct stage *stage = t->stage;
+    uint64_t until_ms = http_now_ms() + READY_MS, since_ms = hub_time_ms();
+    bool is_ending;
+
+    stage_lock(stage);
+    while (!have_all_reported_locked(stage, since_ms) && !stage->is_ending &&
+           stage_wait_locked(stage, until_ms))
+        take_samples_locked(t);
+    is_ending = stage->is_ending;
+    stage_unlock(stage);
+    return !is_ending;
+}
+
 /* ----------------------------------------------------------------- tour */
 
 static bool are_all_asked_locked(const struct stage *stage)
@@ -151,7 +179,8 @@ static bool show(struct tour *t, enum phase phase, const char *action)
             return false;
         }
     }
-    return watch(t, t->stage->options.tour_s * parts[phase] * 10);
+    return watch(t, t->stage->options.tour_s * parts[phase] * 10) &&
+           catch_up(t);
 }
 
 static bool perform(struct tour *t)

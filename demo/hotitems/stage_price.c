@@ -121,28 +121,27 @@ static void *run_watch(void *user)
     return NULL;
 }
 
+/* Counted under the lock that the thread takes before it counts itself out. */
 static void start_watch(const struct watch *like, uint16_t port)
 {
     struct watch *w = malloc(sizeof(*w));
     struct stage *stage = like->a->stage;
     pthread_t thread;
+    bool is_started;
 
     if (w == NULL)
         return;
     *w = *like;
     w->port = port;
     stage_lock(stage);
-    w->a->watchers++;
-    w->a->price[w->lane].showing++;
+    is_started = pthread_create(&thread, NULL, run_watch, w) == 0;
+    w->a->watchers += is_started;
+    w->a->price[w->lane].showing += is_started;
     stage_unlock(stage);
-    if (pthread_create(&thread, NULL, run_watch, w) == 0) {
+    if (is_started)
         (void)pthread_detach(thread);
-        return;
-    }
-    stage_lock(stage);
-    w->a->watchers--;
-    stage_unlock(stage);
-    free(w);
+    else
+        free(w);
 }
 
 static void watch_lane(const struct watch *like)

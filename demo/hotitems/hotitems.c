@@ -118,9 +118,17 @@ static void log_redis(void *user, enum shed_log_level level, const char *text)
 
 /* ---------------------------------------------------------- open and close */
 
+/* A listener is sent the newest sample when it is ready for one: what is older
+ * is of no use. */
+static const struct sse_options events = {
+    .greeting = "retry: 1000\n: the instance's counters\n\n",
+    .ring = 1,
+    .kept = 1,
+    .listeners_max = SERVICE_LISTENERS_MAX};
+
 static void close_service(struct service *s)
 {
-    events_free(s->events);
+    sse_free(s->events);
     order_desk_free(s->desk);
     db_close(s->db);
     popular_free(s->popular);
@@ -155,7 +163,7 @@ static bool open_service(struct service *s, const struct choice *choice,
 
     if (open_lane(s, choice, &err) && (s->popular = popular_new()) != NULL &&
         (s->desk = order_desk_new(s->client)) != NULL &&
-        (s->events = events_new()) != NULL) {
+        (s->events = sse_new(&events)) != NULL) {
         s->db = db_open(choice->mysql, (unsigned)choice->db_connections,
                         choice->timeout_ms, why, size);
         if (s->db != NULL)
@@ -192,7 +200,7 @@ static void stop_streams(void *user)
 {
     struct service *s = user;
 
-    events_end(s->events);
+    sse_end(s->events);
 }
 
 int main(int argc, char **argv)
@@ -225,7 +233,7 @@ int main(int argc, char **argv)
         (struct http_options){.address = "127.0.0.1",
                               .port = (uint16_t)choice.port,
                               .connections_max = (unsigned)choice.connections,
-                              .streams_max = EVENTS_LISTENERS_MAX,
+                              .streams_max = SERVICE_LISTENERS_MAX,
                               .stop_streams = stop_streams,
                               .timeout_ms = choice.timeout_ms,
                               .handle = service_handle,

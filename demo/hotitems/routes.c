@@ -85,7 +85,7 @@ static size_t write_metrics(struct service *s, char *buffer, size_t capacity)
     lane_read_stats(s->lane, &lane);
     metrics_lane_text(&t, lane_name(s->lane), &lane);
     metrics_gauge(&t, "listeners", "clients of /events",
-                  events_listeners(s->events));
+                  sse_listeners(s->events));
     order_desk_stats(s->desk, &locks);
     metrics_locks_text(&t, "item", &locks);
     metrics_write(&t, &s->metrics);
@@ -139,7 +139,8 @@ static void get_ready(struct service *s, struct http_reply *reply)
 
 static void get_events(struct service *s, struct http_reply *reply)
 {
-    events_listen(s->events, reply);
+    reply->is_for_all = true;
+    sse_listen(s->events, reply);
 }
 
 /* ----------------------------------------------------------------- routes */

@@ -11,10 +11,11 @@
 #include "service.h"
 
 #define HOT_ITEMS 10
+#define SAMPLE_BYTES 4096 /* of its text */
 
 struct text {
     size_t size;
-    char bytes[EVENTS_BYTES];
+    char bytes[SAMPLE_BYTES];
 };
 
 static void __attribute__((format(printf, 2, 3)))
@@ -113,5 +114,5 @@ void sample_publish(struct sampler *sampler, struct service *s)
     add_hot(&t, s->popular);
     add(&t, "}\n\n");
     sampler->taken++;
-    events_publish(s->events, t.bytes, t.size);
+    sse_publish(s->events, t.bytes, t.size, true);
 }

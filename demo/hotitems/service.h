@@ -7,12 +7,14 @@
 #include <snowshed/snowshed.h>
 
 #include "database.h"
-#include "events.h"
 #include "http.h"
 #include "lane.h"
 #include "metrics.h"
 #include "orders.h"
 #include "popular.h"
+#include "sse.h"
+
+#define SERVICE_LISTENERS_MAX 32 /* of GET /events */
 
 struct service {
     struct shed_client *client;
@@ -20,7 +22,7 @@ struct service {
     struct db *db;
     struct popular *popular;
     struct order_desk *desk;
-    struct events *events;
+    struct sse *events; /* samples, for pages */
     struct metrics metrics;
     unsigned port;
 };

@@ -202,7 +202,7 @@ static void end_streams(void *user)
 {
     struct stage *stage = user;
 
-    hub_end(stage->hub);
+    sse_end(stage->hub);
 }
 
 static bool serve(struct stage *stage, char *why, size_t size)
@@ -270,7 +270,7 @@ static void close_stage(struct stage *stage)
         http_stop(stage->http);
     lanes_end(stage);
     actions_free(stage->actions);
-    hub_free(stage->hub);
+    sse_free(stage->hub);
     (void)close(stage->wake);
     (void)close(stage->script);
     (void)pthread_cond_destroy(&stage->changed);

@@ -79,7 +79,7 @@ struct stage {
     struct instance instance[STAGE_LANES * STAGE_INSTANCES_MAX];
     size_t instances;
     struct http *http;
-    struct hub *hub;
+    struct sse *hub;
     struct actions *actions;
     int wake;                /* eventfd: the main thread is to look */
     int script;              /* the traffic's */

@@ -100,7 +100,7 @@ static void get_events(struct stage *stage, const struct http_request *request,
                        struct http_reply *reply)
 {
     (void)request;
-    hub_listen(stage->hub, reply);
+    sse_listen(stage->hub, reply);
 }
 
 static void get_entry(struct stage *stage, const struct http_request *request,

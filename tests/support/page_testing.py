@@ -198,6 +198,18 @@ class Page:
         if self.refusal():
             raise AssertionError(f"{action}: " + self.text("#done"))
 
+    def set_clients(self, count):
+        """With the slider, until the traffic has changed."""
+        marks = self.marks("traffic")
+        self.run("""
+            const slider = arguments[0];
+            slider.value = arguments[1];
+            slider.dispatchEvent(new Event("input", { bubbles: true }));""",
+            self.find("#clients"), count)
+        await_that("the traffic has a mark", lambda: self.marks("traffic") != marks)
+        if self.text("#clients-value") != str(count):
+            raise AssertionError("the slider is at " + self.text("#clients-value"))
+
     def refusal(self):
         return self.run("return document.getElementById('done')"
                         ".classList.contains('bad')")

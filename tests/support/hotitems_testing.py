@@ -27,6 +27,16 @@ MYSQL = os.environ["SHED_TEST_MYSQL"]
 Answer = collections.namedtuple("Answer", "status headers body")
 
 
+def wait_for(condition, what="what is waited for"):
+    """Until it is true; returns it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {PATIENCE_S} s: {what}")
+        time.sleep(0.01)
+    return result
+
+
 def own_database(uri):
     """The same Redis, but database 9."""
     if uri.startswith("unix:"):
@@ -183,13 +193,7 @@ class Case(unittest.TestCase):
         self.instances.append(Instance(self.hotitems, *options, **others))
         return self.instances[-1]
 
-    def wait_for(self, condition):
-        """Until it is true; returns it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not (result := condition()):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
-        return result
+    wait_for = staticmethod(wait_for)
 
     @contextlib.contextmanager
     def held_items(self):
@@ -218,7 +222,7 @@ class Case(unittest.TestCase):
 
 
 class OwnRedis:
-    """A server that a test may kill, and start again without its data."""
+    """A server that a test may stop, kill, and start again without its data."""
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="snowshed-redis.")
@@ -238,25 +242,33 @@ class OwnRedis:
              "--unixsocket", self.path, "--save", "", "--appendonly", "no",
              "--dir", self.folder],
             stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE_S
-        while not self.is_up():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError("redis-server does not start")
-            time.sleep(0.01)
+        wait_for(lambda: self.is_up() or self.process.poll() is not None,
+                 "redis-server answers")
+        if self.process.poll() is not None:
+            raise AssertionError("redis-server does not start")
 
     def is_up(self):
         try:
-            return self.ask("PING") == b"+PONG\r\n"
+            return self.ask("PING") == "PONG"
         except OSError:
             return False
 
     def ask(self, *words):
-        """The first bytes of the reply."""
+        """The reply as a text: a status, a number, a short string, or an error."""
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(PATIENCE_S)
             s.connect(self.path)
             s.sendall(" ".join(words).encode() + b"\r\n")
-            return s.recv(65536)
+            with s.makefile("rb") as replies:
+                line = replies.readline().decode().rstrip()
+                if line.startswith("$") and line != "$-1":
+                    return replies.read(int(line[1:])).decode()
+                return line[1:]
+
+    def state(self):
+        """One letter, as in ps: T is stopped."""
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0]
 
     def kill(self):
         self.process.kill()

@@ -3,19 +3,12 @@
 import os
 import re
 import shutil
-import signal
-import subprocess
-import threading
-import time
 
+from hotitems_testing import wait_for
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SCALE = int(os.environ.get("SHED_TEST_SCALE", "1"))
-PATIENCE_S = 60 * SCALE
-LANES = ["none", "setnx", "snowshed"]
+from stage_testing import LANES, Stage
 
 # Few enough items that all of them are cached after a moment: then nothing is
 # loaded but what a button makes the lanes load.
@@ -25,66 +18,14 @@ CLIENTS = 60
 
 def await_that(what, condition, *arguments):
     """Wait until it returns something true, and return that."""
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        result = condition(*arguments)
-        if result:
-            return result
-        if time.monotonic() > end:
-            raise AssertionError("it never happens that " + what)
-        time.sleep(0.05)
+    return wait_for(lambda: condition(*arguments), what)
 
 
-class Redis:
-    """One of its own, because the page stops it."""
-
-    def __init__(self):
-        script = """. "$0/tests/support/servers.sh"; guard_servers
-            make_servers_dir; start_redis "$servers_dir/redis"
-            echo "$REDIS_URI $started_pid"; cat"""
-        self.process = subprocess.Popen(["bash", "-euc", script, ROOT], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.uri, pid = self.process.stdout.readline().split()
-        self.pid = int(pid)
-
-    def close(self):
-        os.kill(self.pid, signal.SIGCONT)
-        self.process.communicate()
-
-
-class Stage:
-    """A running stage, at any port or at that of an earlier one."""
-
-    def __init__(self, programs, redis, port=0):
-        stage, hotitems, snowshed = programs
-        self.process = subprocess.Popen(
-            [stage, "--redis", redis.uri, "--redis-pid", str(redis.pid),
-             "--mysql", os.environ["SHED_TEST_MYSQL"], "--hotitems", hotitems,
-             "--snowshed", snowshed, "--port", str(port), "--items", str(ITEMS),
-             "--clients", str(CLIENTS)],
-            stdout=subprocess.PIPE, text=True)
-        first = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", first)
-        if not found:
-            self.process.kill()
-            raise AssertionError("the stage prints no address: " + first)
-        self.port = int(found.group(1))
-        self.reader = threading.Thread(target=self.process.stdout.read, daemon=True)
-        self.reader.start()
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait(PATIENCE_S)
-        self.reader.join()
-        self.process.stdout.close()
-
-
-def load_tables():
-    script = '. "$0/tests/support/servers.sh"; run_sql "$@"'
-    files = [os.path.join(ROOT, "sql", name + ".sql") for name in
-             ("schema", "items", "fence", "hotitems", "capacity")]
-    subprocess.run(["bash", "-euc", script, ROOT, os.environ["SHED_TEST_MYSQL"],
-                    *files], check=True)
+def start_stage(programs, redis, port=0):
+    """At any port, or at that of an earlier one."""
+    stage, hotitems, snowshed = programs
+    return Stage(stage, redis, "--hotitems", hotitems, "--snowshed", snowshed, "--port",
+                 str(port), "--items", str(ITEMS), "--clients", str(CLIENTS))
 
 
 def start_browser(profile):
@@ -109,6 +50,7 @@ class Page:
     def __init__(self, browser, port):
         self.browser = browser
         self.url = f"http://127.0.0.1:{port}/"
+
     def open(self):
         self.browser.get(self.url)
         await_that("every lane reports", lambda: all(
@@ -232,7 +174,6 @@ class Page:
         await_that("the lanes are quiet", lambda: self.are_connected() and all(
             self.figure(lane, "Queries/s") == 0 and
             self.figure(lane, "Queries alive") == 0 for lane in LANES))
-
 
     def expire_and_count(self):
         """Until the page has counted what came of it."""

@@ -1,0 +1,176 @@
+"""The stage of demo/hotitems, as its page and other clients meet it."""
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+
+from hotitems_testing import MYSQL, PATIENCE_S, sql, wait_for
+
+LANES = ("none", "setnx", "snowshed")
+JSON = {"Content-Type": "application/json"}
+
+
+def load_tables():
+    """All that a stage needs in the database."""
+    sql("DROP TABLE IF EXISTS item_order")
+    sql("", "schema.sql", "items.sql", "fence.sql", "hotitems.sql", "capacity.sql")
+
+
+def ask(port, method, path, body=None, headers=None, raw=False):
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        c.request(method, path, body, headers or {})
+        answer = c.getresponse()
+        data = answer.read()
+        return answer.status, data if raw else json.loads(data), answer.headers
+    finally:
+        c.close()
+
+
+class Listener:
+    """Reads an /events as it comes, on a thread, until the connection ends."""
+
+    def __init__(self, port):
+        self.events = []  # (name, data)
+        self.newest = {}  # data, by name
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+        self.connection.request("GET", "/events")
+        self.answer = self.connection.getresponse()
+        if self.answer.status != 200:
+            raise AssertionError(f"/events: {self.answer.status}")
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        name = ""
+        try:
+            for line in self.answer:
+                line = line.decode().rstrip("\n")
+                if line.startswith("event: "):
+                    name = line[7:]
+                elif line.startswith("data: "):
+                    data = json.loads(line[6:])
+                    self.events.append((name, data))
+                    self.newest[name] = data
+        except (OSError, ValueError, http.client.HTTPException):
+            pass  # it was closed
+
+    def all(self, name):
+        return [data for which, data in self.events if which == name]
+
+    def has_ended(self):
+        return not self.thread.is_alive()
+
+    def close(self):
+        try:
+            self.connection.sock and self.connection.sock.shutdown(2)
+        except OSError:
+            pass  # the server has closed it
+        self.thread.join(PATIENCE_S)
+        self.connection.close()
+
+
+class Stage:
+    """A running stage, which may stop its Redis."""
+
+    def __init__(self, program, redis, *options):
+        self.process = subprocess.Popen(
+            [program, "--redis", redis.uri, "--redis-pid", str(redis.process.pid),
+             "--mysql", MYSQL, *options],
+            stdout=subprocess.PIPE, text=True)
+        first = self.process.stdout.readline()
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)
+        if not found:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("it prints no address: " + first)
+        self.port = int(found.group(1))
+        self.listeners = {}  # of instances, by port
+
+    def get(self, path):
+        return ask(self.port, "GET", path)[1]
+
+    def press(self, action):
+        status, body, _ = ask(self.port, "POST", "/actions/" + action, "{}", JSON)
+        if status != 200:
+            raise AssertionError(f"{action}: {status} {body}")
+        return body["text"]
+
+    def instances(self):
+        """The ports of each lane's instances. One that was killed may still be
+        among them."""
+        return {lane["name"]: [int(i["url"].rsplit(":", 1)[1]) for i in lane["instances"]]
+                for lane in self.get("/lanes")["lanes"]}
+
+    def ports(self, lane):
+        return self.instances()[lane]
+
+    def pids(self):
+        return {i["pid"] for lane in self.get("/lanes")["lanes"] for i in lane["instances"]}
+
+    def ask_any(self, lane, path):
+        """As a client that goes on to the next instance where one has died."""
+        for port in self.ports(lane):
+            try:
+                status, body, _ = ask(port, "GET", path)
+            except (OSError, http.client.HTTPException):
+                continue
+            if status == 200:
+                return body
+        return None
+
+    def sample(self, port, since_ms):
+        """The newest sample of an instance, if that was taken since; else None, as
+        of one that is dead."""
+        listener = self.listeners.get(port)
+        if listener is None or listener.has_ended():
+            try:
+                listener = self.listeners[port] = Listener(port)
+            except (OSError, http.client.HTTPException):
+                return None
+        newest = listener.newest.get("sample")
+        return newest if newest and newest["time_ms"] >= since_ms else None
+
+    def samples(self):
+        """A sample of each instance, by lane, taken after this call: what comes late
+        tells of the past."""
+        since_ms = time.time() * 1000
+
+        def look():
+            found = {lane: {port: self.sample(port, since_ms) for port in ports}
+                     for lane, ports in self.instances().items()}
+            return all(len(lane) == 2 and all(lane.values()) for lane in found.values()) \
+                and found
+        return wait_for(look, "a sample of each instance")
+
+    def counts(self, what):
+        return {lane: sum(sample[what] for sample in samples.values())
+                for lane, samples in self.samples().items()}
+
+    def settled(self):
+        """The queries of each lane, once none is under way, and none was begun
+        between two samples of each instance."""
+        def queries(samples):
+            return {port: sample["queries"] for lane in samples.values()
+                    for port, sample in lane.items()}
+
+        def look():
+            before, after = self.samples(), self.samples()
+            return queries(before) == queries(after) and not any(
+                sample["queries_alive"] for lane in after.values()
+                for sample in lane.values())
+        wait_for(look, "no queries")
+        return self.counts("queries")
+
+    def end(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        status = self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+        for listener in self.listeners.values():
+            listener.close()
+        return status

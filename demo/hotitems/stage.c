@@ -61,6 +61,7 @@ static const char help[] =
     "                       is ended (default)\n"
     "  --hotitems PATH      the service; default: beside this program\n"
     "  --snowshed PATH      the command-line tool; default: of this build, or in PATH\n"
+    "  --logs DIR           write the instances' access logs there: LANE-NUMBER.log\n"
     "  --timeout-ms N       the instances' options (see hotitems --help): default\n"
     "  --ttl-ms N           2000, 3600000 (an hour, so that nothing expires unless\n"
     "  --connections N      a button is pressed), 600, 16, 64 and 4\n"
@@ -235,7 +236,6 @@ static bool open_stage(struct stage *stage, char *why, size_t size)
     stage->skew = stage->options.skew;
     stage->settings = 1;
     init_sync(stage);
-    lanes_init(stage);
     stage->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     stage->script = traffic_open_script();
     stage->hub = hub_new();
@@ -243,6 +243,8 @@ static bool open_stage(struct stage *stage, char *why, size_t size)
         (void)snprintf(why, size, "%s", strerror(errno));
         return false;
     }
+    if (!lanes_init(stage, why, size))
+        return false;
     if (!traffic_can_start()) {
         (void)snprintf(why, size,
                        "wrk, which makes the traffic, is not "

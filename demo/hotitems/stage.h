@@ -32,6 +32,7 @@ extern const char *const stage_lane_names[STAGE_LANES];
 
 struct stage_options {
     const char *redis, *mysql, *hotitems, *snowshed;
+    const char *logs; /* NULL: the instances' logs are lost */
     uint64_t port, clients, think_ms, items, instances, redis_pid;
     uint64_t db_slots, db_cost_ms;
     uint64_t tour_s; /* 0: until it is ended */
@@ -52,6 +53,7 @@ struct instance {
     /* set at the beginning */
     enum stage_lane lane;
     unsigned number;
+    int log; /* where its log goes; -1: lost */
     /* written by the main thread, under mu */
     enum instance_state state;
     struct child service;
@@ -132,7 +134,8 @@ bool stage_wait_locked(struct stage *stage, uint64_t until_ms);
 
 #define LANES_FDS_MAX (3 * STAGE_LANES * STAGE_INSTANCES_MAX)
 
-void lanes_init(struct stage *stage);
+/* Returns false, with why, if a log cannot be written. */
+bool lanes_init(struct stage *stage, char *why, size_t size);
 
 /* Main thread: start what is due, read what is there, notice what has ended.
  * Returns false when an instance cannot be started at all. */

@@ -79,7 +79,7 @@ static bool start(struct child *child, const char *const *argv, int inherited,
             (void)close(fd[0]);
         return false;
     }
-    *child = (struct child){pid, fd[0]};
+    *child = (struct child){pid, fd[0], -1};
     return true;
 }
 
@@ -151,6 +151,18 @@ void child_signal(const struct child *child, int number)
         (void)kill(child->pid, number);
 }
 
+/* A copy that cannot be written is not worth the end of what prints it. */
+ssize_t child_take(const struct child *child, char *data, size_t size)
+{
+    ssize_t got = read(child->out, data, size), done = 0, put = 1;
+
+    while (child->copy != -1 && done < got && put > 0) {
+        put = write(child->copy, data + done, (size_t)(got - done));
+        done += put;
+    }
+    return got;
+}
+
 static void look_again(void)
 {
     (void)poll(NULL, 0, LOOK_AGAIN_MS);
@@ -166,7 +178,7 @@ static size_t reap_all(struct child *const *children, size_t count)
 
     for (size_t i = 0; i < count; i++) {
         while (children[i]->out != -1 &&
-               read(children[i]->out, waste, sizeof(waste)) > 0)
+               child_take(children[i], waste, sizeof(waste)) > 0)
             ;
         if (children[i]->pid != 0 && !child_reap(children[i], &status))
             left++;

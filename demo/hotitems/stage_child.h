@@ -17,9 +17,10 @@
 struct child {
     pid_t pid; /* 0: there is none */
     int out;   /* what it prints, errors as well, not blocking; -1: lost */
+    int copy;  /* a file that gets it, too; -1: none */
 };
 
-#define CHILD_NONE ((struct child){0, -1})
+#define CHILD_NONE ((struct child){0, -1, -1})
 
 /* Start argv[0], looked up in PATH. inherited: a file for it, or -1. Returns
  * false with errno, and *child is none. */
@@ -30,6 +31,9 @@ bool child_start(struct child *child, const char *const *argv, int inherited,
  * printed last can still be read. */
 bool child_reap(struct child *child, int *status);
 void child_close(struct child *child); /* read no more */
+
+/* Some of what it prints, which is copied. As read(). */
+ssize_t child_take(const struct child *child, char *data, size_t size);
 
 /* Send a signal, if there is one to send it to. */
 void child_signal(const struct child *child, int number);

@@ -1,6 +1,7 @@
 /* The instances: started, watched, and started again when they end. An instance
  * that dies is back at once; one that keeps dying, after a pause that grows. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,21 +20,45 @@
 #define IDENTIFY_MAX_MS 3000 /* see may_start */
 #define END_PATIENCE_MS 8000 /* an instance lets its requests end */
 #define ARGUMENTS_MAX 24
+#define LOG_PATH_BYTES 512
 
 const char *const stage_lane_names[STAGE_LANES] = {"none", "setnx", "snowshed"};
 
-void lanes_init(struct stage *stage)
+/* One file for an instance and all that take its place. */
+static bool open_log(const char *folder, struct instance *it, char *why,
+                     size_t size)
+{
+    char path[LOG_PATH_BYTES];
+    int length = snprintf(path, sizeof(path), "%s/%s-%u.log", folder,
+                          stage_lane_names[it->lane], it->number);
+
+    if (length < 0 || (size_t)length >= sizeof(path)) {
+        (void)snprintf(why, size, "--logs: the path is too long");
+        return false;
+    }
+    it->log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (it->log == -1)
+        (void)snprintf(why, size, "--logs: %s: %s", path, strerror(errno));
+    return it->log != -1;
+}
+
+bool lanes_init(struct stage *stage, char *why, size_t size)
 {
     size_t each = (size_t)stage->options.instances;
+    bool is_good = true;
 
     stage->instances = STAGE_LANES * each;
     for (size_t i = 0; i < stage->instances; i++) {
         struct instance *it = &stage->instance[i];
         it->lane = (enum stage_lane)(i / each);
         it->number = (unsigned)(i % each);
+        it->log = -1;
         it->service = it->clients = it->strangers = CHILD_NONE;
         it->feed = FEED_CLOSED;
+        if (is_good && stage->options.logs != NULL)
+            is_good = open_log(stage->options.logs, it, why, size);
     }
+    return is_good;
 }
 
 /* ---------------------------------------------------------------- start */
@@ -73,11 +98,15 @@ static bool start_service(const struct stage_options *o, struct instance *it)
         NULL};
     /* clang-format on */
 
-    return child_start(&it->service, argv, -1, true);
+    if (!child_start(&it->service, argv, -1, true))
+        return false;
+    it->service.copy = it->log;
+    return true;
 }
 
 /* Instances are started one at a time, until the library's name for each is
- * known: it is the one that was not there before. */
+ * known: it is the one that was not there before. It is there before its
+ * address; but Redis, which tells it, may be stopped. */
 static bool may_start(struct stage *stage, const struct instance *it,
                       uint64_t now_ms)
 {
@@ -88,7 +117,8 @@ static bool may_start(struct stage *stage, const struct instance *it,
         const struct instance *other = &stage->instance[i];
         may &= other == it || other->state == INSTANCE_DOWN ||
                other->process[0] != '\0' ||
-               now_ms >= other->changed_ms + IDENTIFY_MAX_MS;
+               (other->state == INSTANCE_UP &&
+                now_ms >= other->changed_ms + IDENTIFY_MAX_MS);
     }
     stage_unlock(stage);
     return may;
@@ -177,7 +207,7 @@ static void take_line(struct stage *stage, struct instance *it, uint64_t now_ms)
         memcpy(it->last_line, it->line, sizeof(it->line));
 }
 
-/* Its output up to its address. What follows is its log, which nobody reads. */
+/* Its output up to its address. What follows is its log. */
 static void read_output(struct stage *stage, struct instance *it,
                         uint64_t now_ms)
 {
@@ -186,7 +216,7 @@ static void read_output(struct stage *stage, struct instance *it,
 
     if (it->service.out == -1)
         return;
-    while ((got = read(it->service.out, data, sizeof(data))) > 0)
+    while ((got = child_take(&it->service, data, sizeof(data))) > 0)
         for (ssize_t i = 0; it->state == INSTANCE_STARTING && i < got; i++)
             if (data[i] == '\n')
                 take_line(stage, it, now_ms);
@@ -304,6 +334,9 @@ void lanes_end(struct stage *stage)
         children[count++] = &stage->instance[i].service;
     }
     child_end_all(children, count, END_PATIENCE_MS);
+    for (size_t i = 0; i < stage->instances; i++)
+        if (stage->instance[i].log != -1)
+            (void)close(stage->instance[i].log);
 }
 
 /* ------------------------------------------------------------ questions */

@@ -10,7 +10,8 @@
 #include "stage_ask.h"
 
 #define ASK_MS 5000
-#define CHANGE_MS 10000   /* a PATCH may wait for a slow database */
+#define CHANGE_MS 20000 /* a PATCH may wait for a slow database */
+#define CHANGE_AGAIN_MS 50
 #define LOAD_BEGINS_MS 20 /* the callers come many times in that */
 #define RAISE_CENTS 100
 #define PRICE_MAX_CENTS 99900
@@ -165,21 +166,29 @@ static void watch_lane(const struct watch *like)
 /* One lane's PATCH, on a thread of its own. */
 struct change {
     struct watch watch;
-    uint16_t port;
     pthread_t thread;
     bool is_started;
     int status;
 };
 
+/* A lane that is not told keeps the old price for the time to live, though the
+ * row has changed: so it is told again, by another instance if one has died. */
 static void *change_lane(void *user)
 {
     struct change *c = user;
+    uint64_t end_ms = http_now_ms() + CHANGE_MS, now_ms;
     char path[48], body[48];
 
     (void)snprintf(path, sizeof(path), "/items/%" PRIu64, c->watch.item);
     (void)snprintf(body, sizeof(body), "{\"price_cents\": %" PRId64 "}",
                    c->watch.price_cents);
-    c->status = ask(c->port, "PATCH", path, body, CHANGE_MS, NULL);
+    while ((now_ms = http_now_ms()) < end_ms) {
+        uint16_t port = actions_port(c->watch.a->stage, c->watch.lane);
+        c->status = ask(port, "PATCH", path, body, end_ms - now_ms, NULL);
+        if (c->status == 200 || stage_is_ending(c->watch.a->stage))
+            break;
+        (void)poll(NULL, 0, CHANGE_AGAIN_MS);
+    }
     c->watch.since_ms = http_now_ms();
     if (c->status != 0)
         watch_lane(&c->watch);
@@ -189,7 +198,7 @@ static void *change_lane(void *user)
 /* All lanes have one table, so each is told of the same change. Returns 200 if
  * one has made it: another may have made it, too, and failed to read the item
  * again. Else the status of one. */
-static int change_lanes(struct actions *a, const struct watch *like)
+static int change_lanes(const struct watch *like)
 {
     struct change change[STAGE_LANES];
     int status = 0;
@@ -197,7 +206,6 @@ static int change_lanes(struct actions *a, const struct watch *like)
     for (int i = 0; i < STAGE_LANES; i++) {
         change[i] = (struct change){.watch = *like};
         change[i].watch.lane = (enum stage_lane)i;
-        change[i].port = actions_port(a->stage, (enum stage_lane)i);
         change[i].is_started = pthread_create(&change[i].thread, NULL,
                                               change_lane, &change[i]) == 0;
     }
@@ -231,7 +239,7 @@ void action_change_price(struct actions *a, struct action_result *result)
     if (!actions_expire(a, like.item, result))
         return;
     (void)poll(NULL, 0, LOAD_BEGINS_MS);
-    status = change_lanes(a, &like);
+    status = change_lanes(&like);
     if (status != 200) {
         actions_refuse(result, 502,
                        "an instance answered the change with %d; try again",

@@ -66,6 +66,23 @@ def restore_queries():
     sql("DROP VIEW item; RENAME TABLE item_row TO item")
 
 
+@contextlib.contextmanager
+def held_items():
+    """The table of items is locked: whoever reads it waits."""
+    locker = subprocess.Popen(
+        ["bash", "-c", '. "$0/tests/support/servers.sh"; run_sql "$1"', ROOT, MYSQL],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        locker.stdin.write("LOCK TABLES item WRITE;\n")
+        locker.stdin.flush()
+        wait_for(lambda: [row for row in sql("SHOW OPEN TABLES LIKE 'item'")
+                          if int(row[2]) > 0], "the lock of the table")
+        yield
+    finally:
+        locker.stdin.close()
+        locker.wait(PATIENCE_S)
+
+
 class Instance:
     """A running hotitems, whose log is read as it comes."""
 
@@ -195,21 +212,7 @@ class Case(unittest.TestCase):
 
     wait_for = staticmethod(wait_for)
 
-    @contextlib.contextmanager
-    def held_items(self):
-        """The table of items is locked: whoever reads it waits."""
-        locker = subprocess.Popen(
-            ["bash", "-c", '. "$0/tests/support/servers.sh"; run_sql "$1"', ROOT, MYSQL],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        try:
-            locker.stdin.write("LOCK TABLES item WRITE;\n")
-            locker.stdin.flush()
-            self.wait_for(lambda: [row for row in sql("SHOW OPEN TABLES LIKE 'item'")
-                                   if int(row[2]) > 0])
-            yield
-        finally:
-            locker.stdin.close()
-            locker.wait(PATIENCE_S)
+    held_items = staticmethod(held_items)
 
     def fresh_item(self, stock):
         """An item of its own, which no cache has."""

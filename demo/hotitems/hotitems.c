@@ -17,6 +17,7 @@
 struct choice {
     const char *redis, *mysql;
     uint64_t port, timeout_ms, ttl_ms, connections, db_connections;
+    uint64_t refresh_after_ms, stale_ms, stale_if_error_ms;
     uint64_t read_connections, loads;
     const char *lane;
     bool work;
@@ -60,6 +61,13 @@ static const char help[] =
     "                       written without it: none, with no protection; setnx,\n"
     "                       a lock whose losers look again every 10 ms\n"
     "  --loads N            snowshed: queries for items at a time (default 4)\n"
+    "  --refresh-after-ms N\n"
+    "                       snowshed: an item that is read when it is older is\n"
+    "                       loaded again behind its callers (default 0: never)\n"
+    "  --stale-ms N         snowshed: for so long after its ttl an item is still\n"
+    "                       the answer while one process loads it (default 0)\n"
+    "  --stale-if-error-ms N\n"
+    "                       snowshed: the same where the load fails (default 0)\n"
     "  --read-connections N\n"
     "                       none, setnx: connections to MySQL for reads\n"
     "                       (default 64)\n"
@@ -143,6 +151,9 @@ static bool open_lane(struct service *s, const struct choice *choice,
     struct lane_options lane = {.redis_uri = choice->redis,
                                 .mysql_uri = choice->mysql,
                                 .ttl_ms = choice->ttl_ms,
+                                .refresh_after_ms = choice->refresh_after_ms,
+                                .stale_ms = choice->stale_ms,
+                                .stale_if_error_ms = choice->stale_if_error_ms,
                                 .timeout_ms = choice->timeout_ms,
                                 .loads = choice->loads,
                                 .read_connections = choice->read_connections,

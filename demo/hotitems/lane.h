@@ -49,7 +49,9 @@ struct lane_options {
     const char *redis_uri, *mysql_uri;
     struct shed_client *client; /* open while the lane is */
     uint64_t ttl_ms, timeout_ms;
-    uint64_t loads;            /* snowshed: queries at a time */
+    uint64_t loads; /* snowshed: queries at a time */
+    /* snowshed: as in shed_cache_options; 0: off */
+    uint64_t refresh_after_ms, stale_ms, stale_if_error_ms;
     uint64_t read_connections; /* none and setnx: the same */
     bool does_work;            /* each query calls db_work(name of the lane) */
 };

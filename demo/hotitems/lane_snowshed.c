@@ -59,6 +59,9 @@ static enum shed_code open_cache(struct snowshed *s,
     mysql.key = SHED_MYSQL_KEY_INTEGER;
     cache.ttl_ms = options->ttl_ms;
     cache.timeout_ms = options->timeout_ms;
+    cache.refresh_after_ms = options->refresh_after_ms;
+    cache.stale_while_revalidate_ms = options->stale_ms;
+    cache.stale_if_error_ms = options->stale_if_error_ms;
     code = shed_mysql_source_open(options->mysql_uri,
                                   options->does_work ? working_query : query,
                                   &mysql, &s->source, err);

@@ -39,7 +39,7 @@ struct stage_options {
     double skew;
     /* passed on to the instances */
     uint64_t timeout_ms, ttl_ms, connections, db_connections, read_connections;
-    uint64_t loads;
+    uint64_t loads, refresh_after_ms, stale_ms, stale_if_error_ms;
 };
 
 enum instance_state {

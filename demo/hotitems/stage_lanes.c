@@ -19,7 +19,7 @@
 #define START_MAX_MS 60000   /* to its address; MySQL may be slow */
 #define IDENTIFY_MAX_MS 3000 /* see may_start */
 #define END_PATIENCE_MS 8000 /* an instance lets its requests end */
-#define ARGUMENTS_MAX 24
+#define ARGUMENTS_MAX 32
 #define LOG_PATH_BYTES 512
 
 const char *const stage_lane_names[STAGE_LANES] = {"none", "setnx", "snowshed"};
@@ -65,7 +65,7 @@ bool lanes_init(struct stage *stage, char *why, size_t size)
 
 /* Numbers as texts, while a command line is put together. */
 struct numbers {
-    char text[8][24];
+    char text[12][24];
     size_t count;
 };
 
@@ -95,6 +95,9 @@ static bool start_service(const struct stage_options *o, struct instance *it)
         "--db-connections", print(&n, o->db_connections),
         "--read-connections", print(&n, o->read_connections),
         "--loads", print(&n, o->loads),
+        "--refresh-after-ms", print(&n, o->refresh_after_ms),
+        "--stale-ms", print(&n, o->stale_ms),
+        "--stale-if-error-ms", print(&n, o->stale_if_error_ms),
         NULL};
     /* clang-format on */
 

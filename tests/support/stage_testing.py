@@ -78,9 +78,10 @@ class Stage:
     """A running stage, which may stop its Redis."""
 
     def __init__(self, program, redis, *options):
+        # It ends with the test even if that is killed.
         self.process = subprocess.Popen(
-            [program, "--redis", redis.uri, "--redis-pid", str(redis.process.pid),
-             "--mysql", MYSQL, *options],
+            ["setpriv", "--pdeathsig", "TERM", program, "--redis", redis.uri,
+             "--redis-pid", str(redis.process.pid), "--mysql", MYSQL, *options],
             stdout=subprocess.PIPE, text=True)
         first = self.process.stdout.readline()
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)

@@ -27,8 +27,7 @@
 #define GRACE_DEFAULT_MS 1000
 #define RATE_DEFAULT 1000
 #define LOAD_TIMEOUT_MS 30000
-#define JOB_TIMEOUT_MS 60000 /* a job may have to wait for the one before it   \
-                              */
+#define JOB_TIMEOUT_MS 60000 /* a job may wait for another */
 #define VALUE_LIMIT_BYTES ((uint64_t)256 << 20)
 #define SHOWN_BYTES 200
 #define MS_PER_S 1000
@@ -312,7 +311,7 @@ static void settle_batch(struct check *c)
     while (c->count > 0)
         drop(c, c->count - 1);
     if (c->failed > 0 && c->failed == c->compared)
-        cli_fail(c->call, CLI_FAILED, "the database cannot be asked: %s",
+        cli_fail(c->call, CLI_FAILED, "the database cannot be queried: %s",
                  c->why.reason);
     keep_rate(c);
 }
@@ -428,7 +427,7 @@ static void print_summary(const struct check *c)
                "bytes)\n",
                c->skipped);
     if (c->failed > 0)
-        printf("the first that failed: %s\n", c->why.reason);
+        printf("the first failure: %s\n", c->why.reason);
     if (c->compared == 0)
         printf("nothing was proven: is '%s' the name of the cache?\n",
                c->call->words[0]);

@@ -217,7 +217,7 @@ static void check_version(struct doctor *d)
     long major = strtol(fact(&d->facts, "redis_version", text), NULL, 10);
 
     if (!d->facts.has_info)
-        find(d, "version", WARNING, "INFO is refused, so little can be told.",
+        find(d, "version", WARNING, "INFO is refused, so little is known.",
              "Grant +info, at least for this call.", "not known");
     else if (major < 6)
         find(d, "version", PROBLEM,
@@ -248,7 +248,7 @@ static void check_role(struct doctor *d)
     if (is(&d->facts, "cluster_enabled", "1"))
         find(d, "cluster", PROBLEM,
              "snowshed speaks to one server: keys of other nodes are refused.",
-             "Use a Redis that is no cluster.", "on");
+             "Use a Redis that is not a cluster.", "on");
     if (is(&d->facts, "loading", "1"))
         find(d, "loading", PROBLEM, "It answers nothing until it has its data.",
              "Wait.", "its data set is being loaded");
@@ -269,7 +269,7 @@ static void check_rights(struct doctor *d, const char *subject,
              option, "%s", rights->reason);
     else
         find(d, subject, PROBLEM, "The library cannot use it.",
-             "Begin with this, and call again.", "%s", rights->reason);
+             "Fix this first, then run doctor again.", "%s", rights->reason);
 }
 
 static void check_writes(struct doctor *d)
@@ -399,7 +399,7 @@ static void check_latency(struct doctor *d)
     if (d->facts.ping[0] != '\0')
         find(d, "latency", PROBLEM,
              "The library asks by PING whether a connection is alive.",
-             "Begin with what refuses it; a right is granted by +ping.",
+             "First find what refuses it; a right is granted by +ping.",
              "not known: %s", d->facts.ping);
     else if (l->median_ms > SLOW_MEDIAN_MS || l->slowest_ms > SLOW_WORST_MS)
         find(d, "latency", WARNING,

@@ -29,7 +29,7 @@ void cli_check_cache(const struct cli_call *call, const char *name)
     const char *fault = fault_of_name(name);
 
     if (fault != NULL)
-        cli_fail(call, CLI_USAGE, "'%.80s' is no cache's name: %s", name,
+        cli_fail(call, CLI_USAGE, "'%.80s' is not a cache name: %s", name,
                  fault);
 }
 

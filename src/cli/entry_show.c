@@ -30,8 +30,8 @@ static const char *describe(const struct cli_entry *e)
         [CLI_LEASE] = "being loaded (a lease)",
         [CLI_FAILURE] = "a load failed (a failure marker)",
         [CLI_DAMAGED] = "damaged, or the entry of another key",
-        [CLI_FOREIGN] = "no entry of this library's",
-        [CLI_OTHER] = "no string: a list, hash, set or stream"};
+        [CLI_FOREIGN] = "not an entry of this library",
+        [CLI_OTHER] = "not a string: a list, hash, set or stream"};
 
     if (e->kind == CLI_VALUE && (e->entry.flags & SHED_ENTRY_NULL) != 0)
         return "a row whose value is NULL";

@@ -113,7 +113,7 @@ int cli_invalidate(struct cli_call *call)
                                        (json_int_t)w.sent, "removed",
                                        (json_int_t)w.found));
     else
-        printf("%zu invalidated, of which %zu were there\n", w.sent, w.found);
+        printf("%zu invalidated, %zu of them existed\n", w.sent, w.found);
     cli_redis_close(w.redis);
     free(keys);
     return CLI_YES;

@@ -305,7 +305,7 @@ int cli_lock(struct cli_call *call)
 
     if (size == 0 || size > SHED_LOCK_NAME_MAX_BYTES)
         cli_fail(call, CLI_USAGE,
-                 "this is no lock's name: it has 1 to %d bytes (and with "
+                 "not a lock name, which has 1 to %d bytes (and with "
                  "--escaped, \\ is followed by \\ or xNN)",
                  SHED_LOCK_NAME_MAX_BYTES);
     redis = cli_redis_open(call, NULL);

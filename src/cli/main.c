@@ -22,7 +22,8 @@ const struct cli_command cli_commands[] = {
      "Status 0: there is a value; 1: there is none (no entry, no such row, a "
      "lease, a failure, bytes that are no entry).\v" KEYS_HELP,
      "escaped raw ", cli_get},
-    {"why", "CACHE KEY", 2, 2, "Tell what a caller of this key would meet now",
+    {"why", "CACHE KEY", 2, 2,
+     "Explain what a caller of this key would get now",
      "A hit, the lease of another process (of which, since when, is it alive, "
      "how long until it is replaced), the failure of a load and its reason, "
      "or nothing. Status 0: Redis would answer it; 1: it would have to wait, "
@@ -73,14 +74,13 @@ const struct cli_command cli_commands[] = {
      "was released; 1: it was not, because it is free, or its holder may be "
      "alive.",
      "escaped exact-key release-dead grace ", cli_lock},
-    {"doctor", "[URI]", 0, 1,
-     "Tell what about a Redis will hurt, and what to do",
+    {"doctor", "[URI]", 0, 1, "Find what is wrong with a Redis, and what to do",
      "Version, rights by name, tracking, eviction, persistence, clock, "
      "latency, "
-     "connections. Nothing is written. Status 0: nothing will hurt; 1: there "
+     "connections. Nothing is written. Status 0: all is well; 1: there "
      "are warnings or problems.",
      "cache lock ", cli_doctor},
-    {"ping", "", 0, 0, "Tell whether Redis answers, and how fast",
+    {"ping", "", 0, 0, "Check whether Redis answers, and how fast",
      "Status 0: it does; 3: it does not.", "count ", cli_ping},
 };
 const size_t cli_command_count = sizeof(cli_commands) / sizeof(*cli_commands);

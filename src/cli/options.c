@@ -45,16 +45,16 @@ static const struct cli_option table[] = {
     {"null", '0', FLAG, NULL, AT(is_nul_separated), 0, 0,
      "keys read are separated by NUL bytes; with --stdin"},
     {"count", 'n', NUMBER, "N", AT(count_limit), 1, 1000000000,
-     "stop after so many"},
+     "stop after this many"},
     {"rate", 'R', NUMBER, "N", AT(rate), 1, 10000000,
-     "do at most so many per second: keys that SCAN looks at (20000); for "
+     "do at most this many per second: keys that SCAN looks at (20000); for "
      "check, keys compared (1000); for watch, changes shown (1000)"},
     {"seconds", 'S', NUMBER, "N", AT(seconds), 1, 86400,
-     "go on for so many seconds"},
+     "go on for this many seconds"},
     {"cache", 0, TEXT, "NAME", AT(cache), 0, 0,
      "check the rights to this cache"},
     {"lock", 0, TEXT, "NAME", AT(lock), 0, 0, "check the rights to this lock"},
-    {"top", 0, NUMBER, "N", AT(top), 1, 1000, "show so many (10)"},
+    {"top", 0, NUMBER, "N", AT(top), 1, 1000, "show this many (10)"},
     {"mysql", 'm', TEXT, "URI", AT(mysql), 0, 0,
      "mysql://[user[:password]@]host[:port]/database or "
      "mysql://user@/database?socket=/path; else the environment's "
@@ -64,7 +64,7 @@ static const struct cli_option table[] = {
     {"integer-keys", 0, FLAG, NULL, AT(is_integer_key), 0, 0,
      "the key column is of integers (SHED_MYSQL_KEY_INTEGER)"},
     {"sample", 's', NUMBER, "N", AT(sample), 1, 1000000,
-     "compare so many entries, chosen at random; else all"},
+     "compare this many random entries; default: all"},
     {"grace", 'g', NUMBER, "MS", AT(grace_ms), 1, 600000,
      "how long to wait before a second look (1000)"},
     {"exact-key", 'x', FLAG, NULL, AT(is_exact), 0, 0,
@@ -162,7 +162,7 @@ static error_t parse_command(int key, char *text, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_ARG:
         if (call->count >= call->command->most)
-            argp_error(state, "there is nothing to do with '%s'", text);
+            argp_error(state, "unexpected argument '%s'", text);
         call->words[call->count++] = text;
         return 0;
     case ARGP_KEY_END:
@@ -238,14 +238,14 @@ static char *list_commands(void)
     enum { LINE = 128 };
     char *text = cli_alloc(cli_command_count + 8, LINE), *at = text;
 
-    at += sprintf(at, "Ask and tell the caches and locks that snowshed keeps "
+    at += sprintf(at, "Look at the caches and locks that snowshed keeps "
                       "in Redis.\n\nCommands:\n");
     for (size_t i = 0; i < cli_command_count; i++)
         at += snprintf(at, LINE, "  %-10s %s\n", cli_commands[i].name,
                        cli_commands[i].summary);
-    (void)sprintf(at, "\n'snowshed COMMAND --help' says more of one.\v"
+    (void)sprintf(at, "\n'snowshed COMMAND --help' tells more about one.\v"
                       "Status 0: yes; 1: no; 2: the call is wrong; 3: a "
-                      "server cannot be asked, or refuses.");
+                      "server cannot be reached, or refuses.");
     return text;
 }
 

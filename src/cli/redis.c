@@ -93,7 +93,7 @@ static _Noreturn void fail(const struct cli_redis *redis)
         (c->err == REDIS_ERR_IO && (errno == EPIPE || errno == ECONNRESET)))
         fail_closed(redis);
     cli_fail(redis->call, CLI_FAILED,
-             "Redis %s cannot be asked: %s: does it run there?",
+             "Redis %s cannot be reached: %s: is it running there?",
              redis->address->text, c->errstr);
 }
 

@@ -239,7 +239,7 @@ static void print_others(const struct census *c)
         printf("%-14s %12" PRIu64 "\n", "refreshes", c->refreshes);
     if (c->others > 0)
         printf("%-14s %12" PRIu64
-               " %14s  begin alike, but are no keys of a cache\n",
+               " %14s  same prefix, but not keys of a cache\n",
                "other keys", c->others, "");
 }
 
@@ -272,9 +272,10 @@ static void print_largest(const struct census *c)
 static void print_without_ttl(const struct census *c)
 {
     printf("\nKeys that never expire: %" PRIu64 "%s\n", c->without_ttl,
-           c->without_ttl > 0 ? ". The library makes none: find out\nwho does, "
-                                "and remove them with 'snowshed invalidate':"
-                              : "");
+           c->without_ttl > 0
+               ? ". The library creates none: find out\nwho does, "
+                 "and remove them with 'snowshed invalidate':"
+               : "");
     for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
         printf("  %s\n", c->no_ttl[i]);
 }

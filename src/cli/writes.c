@@ -19,16 +19,16 @@ static const struct {
      "and no lock is given.",
      "Raise maxmemory, or make room; 'snowshed scan' shows what is large."},
     {"MISCONF",
-     "It could not save its data: entries are not stored, locks not given, "
+     "It could not save its data: entries are not stored, locks not granted, "
      "and invalidations fail.",
      "See its log: most often the disk is full. Then BGSAVE."},
     {"NOREPLICAS",
      "Fewer replicas are connected than min-replicas-to-write wants: entries "
-     "are not stored, locks not given, and invalidations fail.",
+     "are not stored, locks not granted, and invalidations fail.",
      "Bring the replicas back, or lower min-replicas-to-write."},
     {"READONLY", "It is a replica: snowshed does not use it.",
      "Give the address of the primary."},
-    {"", "Entries are not stored, locks not given, and invalidations fail.",
+    {"", "Entries are not stored, locks not granted, and invalidations fail.",
      "See the reason, and Redis's log."}};
 
 /* Redis explains some errors at length; keep only the first sentence. */

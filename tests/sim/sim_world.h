@@ -37,8 +37,6 @@
  * schedule. */
 struct sim_mode {
     const char *name;
-    unsigned
-        runs_part; /* run only one in this many of the usual number; 0: all */
     unsigned calls;
     unsigned writes;
     uint64_t latency_ms; /* one way, at most */

@@ -8,7 +8,15 @@
 #include "support/testing.h"
 
 #define RUNS 10000
+#define REFRESH_PART 10 /* schedules with refreshes run a tenth as often */
 #define LONG_TTL_MS 100000
+
+/* Some of everything that can go wrong. */
+#define ALL_FAULTS                                                             \
+    .lost_pct = 15, .late_pct = 30, .no_push_pct = 20, .twice_pct = 20,        \
+    .slow_pct = 20, .overdue_pct = 5, .fail_pct = 10, .refuse_pct = 5,         \
+    .leave_pct = 10, .kills = 5, .stalls = 5, .epochs = 5, .downs = 3,         \
+    .fulls = 3, .flushes = 2, .jumps = 2, .corruptions = 3, .foreigners = 2
 
 static const struct sim_mode modes[] = {
     {.name = "calm",
@@ -115,24 +123,7 @@ static const struct sim_mode modes[] = {
      .writes = 30,
      .latency_ms = 30,
      .ttl_ms = 500,
-     .lost_pct = 15,
-     .late_pct = 30,
-     .no_push_pct = 20,
-     .twice_pct = 20,
-     .slow_pct = 20,
-     .overdue_pct = 5,
-     .fail_pct = 10,
-     .refuse_pct = 5,
-     .leave_pct = 10,
-     .kills = 5,
-     .stalls = 5,
-     .epochs = 5,
-     .downs = 3,
-     .fulls = 3,
-     .flushes = 2,
-     .jumps = 2,
-     .corruptions = 3,
-     .foreigners = 2},
+     ALL_FAULTS},
     {.name = "failing",
      .calls = 100,
      .latency_ms = 5,
@@ -155,7 +146,6 @@ static const struct sim_mode modes[] = {
      .calls = 300,
      .latency_ms = 5,
      .ttl_ms = 400,
-     .runs_part = 10,
      .refresh_pct = 50,
      .stale_ms = 1500,
      .fixed_load_ms = 30,
@@ -167,7 +157,6 @@ static const struct sim_mode modes[] = {
      .writes = 40,
      .latency_ms = 20,
      .ttl_ms = 300,
-     .runs_part = 10,
      .expire_pct = 50,
      .refresh_pct = 50,
      .stale_ms = 500,
@@ -179,7 +168,6 @@ static const struct sim_mode modes[] = {
      .calls = 300,
      .latency_ms = 5,
      .ttl_ms = 300,
-     .runs_part = 10,
      .refresh_pct = 50,
      .stale_ms = 6000,
      .fixed_load_ms = 30,
@@ -192,28 +180,10 @@ static const struct sim_mode modes[] = {
      .writes = 30,
      .latency_ms = 20,
      .ttl_ms = 300,
-     .runs_part = 10,
      .expire_pct = 50,
      .refresh_pct = 50,
      .stale_ms = 400,
-     .lost_pct = 15,
-     .late_pct = 30,
-     .no_push_pct = 20,
-     .twice_pct = 20,
-     .slow_pct = 20,
-     .overdue_pct = 5,
-     .fail_pct = 10,
-     .refuse_pct = 5,
-     .leave_pct = 10,
-     .kills = 5,
-     .stalls = 5,
-     .epochs = 5,
-     .downs = 3,
-     .fulls = 3,
-     .flushes = 2,
-     .jumps = 2,
-     .corruptions = 3,
-     .foreigners = 2},
+     ALL_FAULTS},
     {.name = "killed",
      .calls = 40,
      .latency_ms = 5,
@@ -246,7 +216,7 @@ START_TEST(every_schedule_keeps_what_is_promised)
     const struct sim_mode *mode = &modes[_i];
     const char *only = getenv("SHED_SIM_MODE");
     uint64_t first = number_of("SHED_SIM_SEED", 1);
-    unsigned part = mode->runs_part > 0 ? mode->runs_part : 1;
+    unsigned part = mode->refresh_pct > 0 ? REFRESH_PART : 1;
     uint64_t runs = getenv("SHED_SIM_SEED") != NULL
                         ? 1
                         : number_of("SHED_SIM_RUNS", RUNS / part);

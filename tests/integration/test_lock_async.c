@@ -1,24 +1,6 @@
 /* The calls that do not block, on a real server: cancelled acquires, and
  * asynchronous releases. */
-#include "support/lock_fixture.h"
-
-static struct server server;
-static struct shed_client *client, *other;
-
-static void set_up(void)
-{
-    server = (struct server){0};
-    server_start(&server);
-    client = open_client(&server, SHED_WAIT_AUTO);
-    other = open_client(&server, SHED_WAIT_AUTO);
-}
-
-static void tear_down(void)
-{
-    shed_client_close(client);
-    shed_client_close(other);
-    server_stop(&server);
-}
+#include "support/lock_pair.h"
 
 enum { MANY = 8 };
 
@@ -318,7 +300,7 @@ int main(void)
     TCase *tc = tcase_create("lock async");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_checked_fixture(tc, pair_up, pair_down);
     tcase_add_loop_test(tc, who_is_cancelled_hears_it_at_once, 0, SINGLES);
     tcase_add_loop_test(tc, what_is_granted_to_a_cancelled_one_is_given_back, 0,
                         SINGLES);

@@ -20,8 +20,8 @@
 #define LOCK_NAME "job"
 #define LEASE_KEY "lock:{job}"
 
-/* The algorithms on one server. */
-enum { SINGLES = 4 };
+/* The algorithms on one server, from LEASED on those with a lease. */
+enum { SINGLES = 4, LEASED = 1 };
 extern const enum shed_lock_algorithm singles[SINGLES];
 
 /* Open a client whose command timeout is longer than a process stops on a busy

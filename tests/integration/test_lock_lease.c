@@ -1,0 +1,402 @@
+/* The lease of a lock on a real server: its end, its renewal by the watchdog
+ * and by the caller, and releases and closings meanwhile. */
+#include "support/lock_pair.h"
+
+enum { SHORT_LEASE_MS = 300, LONGEST_LEASE_MS = 10000 };
+
+static struct shed_lock_options short_lease(enum shed_lock_algorithm algorithm)
+{
+    struct shed_lock_options o = options_of(algorithm);
+
+    o.lease_ms = SHORT_LEASE_MS;
+    return o;
+}
+
+/* For tests in which a lease must not end early. On a busy machine a process
+ * can stop for longer than a short lease, so a failure is repeated with longer
+ * leases; a defect ends a lease of any length. */
+static void expect_with_a_lease(bool (*succeeds)(struct shed_lock_options *o),
+                                enum shed_lock_algorithm algorithm)
+{
+    enum { FACTOR = 3 };
+    struct shed_lock_options o = short_lease(algorithm);
+
+    while (!succeeds(&o)) {
+        o.lease_ms *= FACTOR;
+        ck_assert_uint_le(o.lease_ms, LONGEST_LEASE_MS);
+    }
+}
+
+static void *close_lock(void *lock)
+{
+    shed_lock_close(lock);
+    return NULL;
+}
+
+static void refuse(void *user, struct shed_lock *lock, enum shed_code code,
+                   const struct shed_error *reason)
+{
+    (void)user;
+    (void)lock;
+    (void)reason;
+    ck_assert_int_eq(code, SHED_ECLOSED);
+}
+
+/* Redis grants the lock when the handle is already being closed. */
+START_TEST(what_is_granted_while_it_is_closed_is_released)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    struct outcome out = {0};
+    pthread_t closer;
+
+    acquire(lock, PLENTY_MS); /* the connections stand */
+    release(lock);
+    server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
+    acquire_async(lock, PLENTY_MS, &out);
+    WAIT_FOR(server_clients(&server, "flags=b") == 1); /* now it is under way */
+    ck_assert_int_eq(pthread_create(&closer, NULL, close_lock, lock), 0);
+    WAIT_FOR(shed_lock_acquire_async(lock, PLENTY_MS, refuse, NULL, NULL) ==
+             SHED_ECLOSED);
+    /* closing another lock on the same thread comes after it */
+    shed_lock_close(open_lock(client, &o));
+    server_do(&server, "CLIENT UNPAUSE");
+    ck_assert_int_eq(pthread_join(closer, NULL), 0);
+    ck_assert_uint_eq(atomic_load(&out.calls), 1);
+    ck_assert_int_eq(atomic_load(&out.code), SHED_ECLOSED);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+}
+END_TEST
+
+/* Whether the lock is renewed for three leases, and a waiter of another process
+ * does not get it meanwhile. */
+static bool is_renewed(struct shed_lock_options *o)
+{
+    struct shed_lock *b = open_lock(other, o), *a;
+    atomic_uint losses = 0;
+    bool is_mine = true;
+    struct waiter w;
+    uint64_t end_ms;
+
+    o->on_lost = count_loss;
+    o->user = &losses;
+    a = open_lock(client, o);
+    acquire(a, PLENTY_MS);
+    waiter_start(&w, b, PLENTY_MS);
+    end_ms = shed_now_ms() + 3 * o->lease_ms;
+    while (is_mine && shed_now_ms() < end_ms) {
+        bool has_ended = atomic_load(&w.has_ended);
+        usleep(1000);
+        is_mine = shed_lock_is_mine(a) == 1;
+        ck_assert(!is_mine || !has_ended);
+    }
+    is_mine = shed_lock_release(a, NULL) == SHED_OK && is_mine;
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_lock_close(a);
+    shed_lock_close(b);
+    /* none if the release reported it first */
+    ck_assert_uint_le(atomic_load(&losses), is_mine ? 0 : 1);
+    o->on_lost = NULL;
+    return is_mine;
+}
+
+START_TEST(the_watchdog_renews_until_release)
+{
+    expect_with_a_lease(is_renewed, singles[_i]);
+}
+END_TEST
+
+static bool is_free(void)
+{
+    return server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) == 0;
+}
+
+/* A released lock must never reappear, although renewals are under way at every
+ * moment. A lock that was lost before its release, on a slow machine, proves
+ * nothing. */
+START_TEST(a_renewal_does_not_outlive_the_release)
+{
+    enum { ROUNDS = 40, LEASE_MS = 20 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    uint64_t end_ms = test_deadline_ms();
+    struct shed_lock *lock;
+
+    o.lease_ms = LEASE_MS;
+    lock = open_lock(client, &o);
+    for (useconds_t i = 0; i < ROUNDS;) {
+        acquire(lock, PLENTY_MS);
+        usleep(i * 250);
+        if (shed_lock_release(lock, NULL) == SHED_OK) {
+            ck_assert(is_free());
+            i++;
+        }
+        ck_assert_uint_lt(shed_now_ms(), end_ms);
+    }
+    shed_lock_close(lock);
+}
+END_TEST
+
+enum { IS_FREE, IS_BUSY, MAY_GO_ON };
+
+/* Keep the library's thread busy. */
+static void stay(void *user, struct shed_lock *lock, enum shed_code code,
+                 const struct shed_error *err)
+{
+    atomic_int *stage = user;
+
+    (void)lock;
+    (void)code;
+    (void)err;
+    atomic_store(stage, IS_BUSY);
+    while (atomic_load(stage) != MAY_GO_ON)
+        usleep(1000);
+}
+
+/* The library's own thread, which notices the end of a lease, is late. */
+START_TEST(an_extension_that_comes_too_late_tells_of_the_loss)
+{
+    struct shed_lock_options o = short_lease(SHED_LOCK_LEASE);
+    atomic_uint losses = 0;
+    atomic_int stage = IS_FREE;
+    struct shed_lock *lock, *second;
+
+    o.watchdog = 0;
+    second = open_lock(client, &o);
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_acquire_async(second, 0, stay, &stage, NULL),
+                     SHED_OK);
+    WAIT_FOR(atomic_load(&stage) == IS_BUSY);
+    WAIT_FOR(!shed_lock_is_mine(lock));
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    atomic_store(&stage, MAY_GO_ON);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    shed_lock_close(lock);
+    shed_lock_close(second);
+    ck_assert_uint_eq(atomic_load(&losses), 1);
+}
+END_TEST
+
+START_TEST(without_a_watchdog_the_lease_ends)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock_options forever = options_of(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *a, *b;
+    struct shed_error err;
+
+    o.watchdog = 0;
+    o.on_lost = count_loss;
+    o.user = &losses;
+    a = open_lock(client, &o);
+    b = open_lock(other, &forever);
+    acquire(a, PLENTY_MS);
+    ck_assert_uint_lt(shed_lock_remaining_ms(a), SHORT_LEASE_MS);
+    acquire(b, PLENTY_MS); /* gets it when the lease is over */
+    ck_assert_int_eq(shed_lock_is_mine(a), 0);
+    ck_assert_uint_eq(shed_lock_remaining_ms(a), 0);
+    ck_assert_int_eq(shed_lock_extend(a, 0, &err), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(a, &err), SHED_ELOST);
+    release(b);
+    WAIT_FOR(atomic_load(&losses) == 1 || atomic_load(&losses) == 2);
+    ck_assert_uint_eq(atomic_load(&losses), 1);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* Without a watchdog and on_lost nobody watches the end of the lease. */
+START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_fence fence;
+    struct shed_lock *lock;
+
+    o.watchdog = 0;
+    o.lease_ms = 1000;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    acquire(lock, PLENTY_MS);
+    WAIT_FOR(!shed_lock_is_mine(lock));
+    if (singles[_i] == SHED_LOCK_LEASE)
+        ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    shed_lock_close(lock);
+}
+END_TEST
+
+/* The lease counts from before the command was sent. */
+static bool is_had_after_a_pause(struct shed_lock_options *o)
+{
+    struct shed_lock *lock = open_lock(client, o);
+    bool is_mine;
+
+    acquire(lock, PLENTY_MS); /* the connections stand */
+    (void)!shed_lock_release(lock, NULL);
+    server_do(&server, "CLIENT PAUSE %d WRITE", (int)o->lease_ms * 4 / 3);
+    acquire(lock, PLENTY_MS);
+    is_mine = shed_lock_is_mine(lock) == 1;
+    is_mine = shed_lock_release(lock, NULL) == SHED_OK && is_mine;
+    shed_lock_close(lock);
+    return is_mine;
+}
+
+START_TEST(an_answer_that_takes_longer_than_the_lease_is_none)
+{
+    expect_with_a_lease(is_had_after_a_pause, singles[_i]);
+}
+END_TEST
+
+START_TEST(extend_lets_it_last)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock;
+
+    o.watchdog = 0;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    ck_assert_uint_gt(shed_lock_remaining_ms(lock), 0);
+    ck_assert_int_eq(shed_lock_extend(lock, 90000, NULL), SHED_OK);
+    ck_assert_uint_gt(shed_lock_remaining_ms(lock), o.lease_ms);
+    ck_assert_int_eq(shed_lock_extend(lock, 9, NULL), SHED_EINVAL);
+    release(lock);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(what_is_gone_is_not_revived)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
+                     0);
+    acquire(lock, 0);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(the_watchdog_says_what_it_lost)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    atomic_uint losses = 0;
+    struct shed_lock *lock;
+
+    o.on_lost = count_loss;
+    o.user = &losses;
+    lock = open_lock(client, &o);
+    acquire(lock, PLENTY_MS);
+    server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    shed_lock_close(lock);
+}
+END_TEST
+
+static void *acquire_and_end(void *lock)
+{
+    acquire(lock, PLENTY_MS);
+    return NULL;
+}
+
+START_TEST(a_thread_that_ends_takes_its_renewals_along)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock_options forever = options_of(singles[_i]);
+    struct shed_lock *a = open_lock(client, &o);
+    struct shed_lock *b = open_lock(other, &forever);
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, a), 0);
+    pthread_join(thread, NULL);
+    acquire(b, PLENTY_MS);
+    release(b);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+/* The lock of an ended thread is no longer renewed; a new session must not make
+ * it last for ever. */
+START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
+{
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_lock *lock = open_lock(client, &o);
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, lock), 0);
+    pthread_join(thread, NULL);
+    server_do(&server, "CLIENT KILL TYPE pubsub");
+    WAIT_FOR(server_clients(&server, "sub=2") == 2);
+    expect_acquire(lock, 100, SHED_ETIMEDOUT);
+    if (singles[_i] != SHED_LOCK_TIMESTAMP) /* its end is in its value */
+        server_check_ttls(&server);
+    shed_lock_close(lock);
+}
+END_TEST
+
+START_TEST(the_watchdog_ends_with_max_hold)
+{
+    struct shed_lock_options o = short_lease(singles[_i]);
+    struct shed_lock_options forever = options_of(singles[_i]);
+    struct shed_lock *a, *b;
+
+    o.max_hold_ms = SHORT_LEASE_MS;
+    a = open_lock(client, &o);
+    b = open_lock(other, &forever);
+    acquire(a, PLENTY_MS);
+    acquire(b, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_release(a, NULL), SHED_ELOST);
+    release(b);
+    shed_lock_close(a);
+    shed_lock_close(b);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lock lease");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, pair_up, pair_down);
+    tcase_add_loop_test(tc, what_is_granted_while_it_is_closed_is_released, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, the_watchdog_renews_until_release, LEASED, SINGLES);
+    tcase_add_loop_test(tc, a_renewal_does_not_outlive_the_release, LEASED,
+                        SINGLES);
+    tcase_add_test(tc, an_extension_that_comes_too_late_tells_of_the_loss);
+    tcase_add_loop_test(tc, without_a_watchdog_the_lease_ends, LEASED, SINGLES);
+    tcase_add_loop_test(tc,
+                        an_entry_that_outlived_the_lease_is_not_left_in_peace,
+                        LEASED, SINGLES);
+    tcase_add_loop_test(tc, an_answer_that_takes_longer_than_the_lease_is_none,
+                        LEASED, SINGLES);
+    tcase_add_loop_test(tc, extend_lets_it_last, LEASED, SINGLES);
+    tcase_add_loop_test(tc, what_is_gone_is_not_revived, 0, SINGLES);
+    tcase_add_loop_test(tc, the_watchdog_says_what_it_lost, LEASED, SINGLES);
+    tcase_add_loop_test(tc, a_thread_that_ends_takes_its_renewals_along, LEASED,
+                        SINGLES);
+    tcase_add_loop_test(tc, a_thread_that_ended_leaves_no_lock_without_an_end,
+                        LEASED, SINGLES);
+    /* EXPIRE would remove the other's lock */
+    tcase_add_loop_test(tc, the_watchdog_ends_with_max_hold, LEASED + 1,
+                        SINGLES);
+    return run_tests("lock lease", tc);
+}

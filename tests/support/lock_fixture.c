@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { SILENCE_MS = 60000 };
+enum { SILENCE_MS = 60000, KEPT_MAX = 64 };
 
 static atomic_uint_fast64_t grants;
 
@@ -41,6 +41,51 @@ struct shed_lock *open_lock(struct shed_client *client,
                                  &err) == SHED_OK,
                   "%s", err.reason);
     return lock;
+}
+
+/* ----------------------------------------------------------- kept handles */
+
+static struct {
+    struct shed_client *client;
+    struct shed_lock *lock;
+} kept[KEPT_MAX];
+
+struct shed_lock *open_kept(struct shed_client *client,
+                            const struct shed_lock_options *options)
+{
+    size_t i = 0;
+
+    while (i < KEPT_MAX && kept[i].lock != NULL)
+        i++;
+    ck_assert_uint_lt(i, KEPT_MAX);
+    kept[i].client = client;
+    kept[i].lock = open_lock(client, options);
+    return kept[i].lock;
+}
+
+void close_kept(struct shed_lock *lock)
+{
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        if (kept[i].lock == lock)
+            kept[i].lock = NULL;
+    shed_lock_close(lock);
+}
+
+void close_client(struct shed_client *client)
+{
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        if (kept[i].lock != NULL && kept[i].client == client)
+            close_kept(kept[i].lock);
+    shed_client_close(client);
+}
+
+/* ------------------------------------------------------------------ calls */
+
+void wait_until_asked(const struct server *server, long long times)
+{
+    long long before = server_calls(server, "evalsha");
+
+    WAIT_FOR(server_calls(server, "evalsha") >= before + times);
 }
 
 void expect_acquire(struct shed_lock *lock, uint64_t wait_ms,

@@ -31,6 +31,17 @@ struct shed_lock_options options_of(enum shed_lock_algorithm algorithm);
 struct shed_lock *open_lock(struct shed_client *client,
                             const struct shed_lock_options *options);
 
+/* A client lives until the last of its locks is closed. So close_client closes
+ * its locks that were opened by open_kept and not yet closed by close_kept. */
+struct shed_lock *open_kept(struct shed_client *client,
+                            const struct shed_lock_options *options);
+void close_kept(struct shed_lock *lock);
+void close_client(struct shed_client *client);
+
+/* Wait until waiters have asked for LEASE locks this many times more; a restart
+ * of the server resets the count. */
+void wait_until_asked(const struct server *server, long long times);
+
 /* These must succeed, or fail with code. */
 void acquire(struct shed_lock *lock, uint64_t wait_ms);
 void release(struct shed_lock *lock);

@@ -45,7 +45,7 @@ SHED_MUST_CHECK enum shed_code shed_latch_init(struct shed_latch *latch,
                                                size_t pending,
                                                struct shed_error *err);
 
-/* Finish a latch. Nobody may wait, or count any more. */
+/* Finish a latch. Nobody may wait or count afterwards. */
 void shed_latch_fini(struct shed_latch *latch);
 
 /* Count things as having happened (or as never going to); any thread. */

@@ -55,7 +55,7 @@ struct shed_waiters {
     _Atomic enum shed_awaited awaited;
     /* under the shard's mu */
     struct shed_waiters *next; /* in the chain */
-    bool is_detached;          /* nobody may join it, or join it any more */
+    bool is_detached;          /* nobody may join it, or may any longer */
     bool is_behind; /* it works in the background, and excludes another one that
                        does */
     struct shed_caller *first;

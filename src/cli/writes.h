@@ -13,7 +13,7 @@ struct cli_writes {
 };
 
 /* Try a write that changes nothing. Its answer may still be under way
- * afterwards, so this connection must not be used any more. */
+ * afterwards, so this connection must not be used again. */
 void cli_writes_read(struct cli_redis *redis, const struct cli_call *call,
                      const char *cache, struct cli_writes *out);
 

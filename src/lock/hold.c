@@ -115,7 +115,7 @@ const char *shed_hold_reason(const struct shed_hold *h)
     if (shed_owner_has_ended(h->owner))
         return "the thread that held the lock has ended without a release";
     if (h->renew_at_ms != UINT64_MAX)
-        return "the lease has ended: no renewal came through";
+        return "the lease has ended: no renewal succeeded";
     if (h->renew_until_ms != UINT64_MAX)
         return "the lease has ended: max_hold_ms is over";
     return "the lease has ended";

@@ -52,7 +52,7 @@ static enum shed_code check_options(const struct shed_lock_options *o,
         code = shed_check_range(o->exact_key, 0, 1, "lock exact_key", err);
     if (code == SHED_OK && o->fair != 0 && o->algorithm != SHED_LOCK_LEASE)
         code = shed_fail(err, SHED_EINVAL,
-                         "a lock can be fair with SHED_LOCK_LEASE only");
+                         "only a SHED_LOCK_LEASE lock can be fair");
     return code;
 }
 
@@ -68,7 +68,7 @@ static enum shed_code check_count(size_t count,
                          SHED_LOCK_CLIENTS_MAX, count);
     if (count > 1 && o->algorithm != SHED_LOCK_LEASE)
         return shed_fail(err, SHED_EINVAL,
-                         "a quorum takes SHED_LOCK_LEASE only");
+                         "a quorum works only with SHED_LOCK_LEASE");
     if (count > 1 && o->fair != 0)
         return shed_fail(err, SHED_EINVAL, "a quorum cannot be fair");
     return SHED_OK;
@@ -88,9 +88,9 @@ static enum shed_code check_clients(struct shed_client *const *clients,
         code = shed_client_check_call(clients[i], err);
         for (size_t j = 0; code == SHED_OK && j < i; j++)
             if (clients[j] == clients[i])
-                code =
-                    shed_fail(err, SHED_EINVAL,
-                              "clients %zu and %zu of a quorum are one", j, i);
+                code = shed_fail(err, SHED_EINVAL,
+                                 "clients %zu and %zu of a quorum are the same",
+                                 j, i);
     }
     return code;
 }
@@ -156,7 +156,7 @@ enum shed_code shed_lock_open_quorum(struct shed_client *const *clients,
         code = check_clients(clients, count, err);
     if (code == SHED_OK && (name.data == NULL || name.size == 0 ||
                             name.size > SHED_LOCK_NAME_MAX_BYTES))
-        code = shed_fail(err, SHED_EINVAL, "a lock's name is 1 to %d bytes",
+        code = shed_fail(err, SHED_EINVAL, "a lock's name has 1 to %d bytes",
                          SHED_LOCK_NAME_MAX_BYTES);
     if (code != SHED_OK)
         return code;
@@ -250,7 +250,7 @@ enum shed_code shed_lock_check(const struct shed_lock *l,
 {
     if (l == NULL)
         return shed_fail(err, SHED_EINVAL,
-                         "the lock is NULL: shed_lock_open has failed?");
+                         "the lock is NULL: did shed_lock_open fail?");
     return l->pid == getpid() ? SHED_OK : fail_forked(err);
 }
 
@@ -383,7 +383,7 @@ static enum shed_code fail_lost_locked(const struct shed_lock *l,
                          l->machine.lost_reason.reason);
     return shed_fail(err, SHED_ELOST,
                      "this thread does not hold the lock: it was not acquired, "
-                     "or is released already");
+                     "or has already been released");
 }
 
 bool shed_lock_leave_locked(struct shed_lock *l, const struct shed_owner *self,

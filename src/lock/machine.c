@@ -151,7 +151,7 @@ static bool begin_other(struct shed_lock_machine *m)
     } else if (m->hold.is_held && m->hold.generation == r->generation) {
         begin_extend(m, r, r->lease_ms);
     } else {
-        (void)shed_fail(&r->error, SHED_ELOST, "the lock is not held any more");
+        (void)shed_fail(&r->error, SHED_ELOST, "the lock is no longer held");
         shed_lock_answer(m, r, SHED_ELOST);
     }
     return true;

@@ -105,7 +105,7 @@ bool shed_exchange_end(struct shed_exchange *exchange,
 void shed_exchange_refuse(struct shed_exchange *exchange)
 {
     (void)shed_fail(&exchange->error, SHED_EINVAL,
-                    "what is in Redis at the lock's key is no lock of this "
+                    "the value at the lock's key is not a lock of this "
                     "algorithm: choose another name, or remove it");
 }
 

@@ -39,8 +39,8 @@ static bool is_too_young(struct shed_lock_server *s)
     if (!shed_quorum_is_too_young(s->count, s->exchange, age_ms))
         return false;
     (void)shed_fail(&s->exchange->error, SHED_EREDIS,
-                    "Redis %s runs since %llu ms only: it is not asked before "
-                    "a lease time has passed",
+                    "Redis %s has been running for only %llu ms: it has no "
+                    "vote before a whole lease has passed",
                     s->client->address->text, (unsigned long long)age_ms);
     (void)shed_exchange_end(s->exchange, SHED_EXCHANGE_FAILED);
     return true;

@@ -120,7 +120,7 @@ static void hand_over(struct shed_lock *l, struct shed_lock_request *r,
         (void)shed_fail(&r->error, SHED_EREDIS, "%s",
                         has_failed
                             ? exchange->error.reason
-                            : "to get the lock took longer than its lease");
+                            : "acquiring the lock took longer than its lease");
 }
 
 bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r)
@@ -155,9 +155,10 @@ bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r)
 
 enum shed_code shed_lock_fail_unconfirmed(struct shed_error *err)
 {
-    return shed_fail(err, SHED_EREDIS,
-                     "Redis broke off during the release: the lock is gone, "
-                     "by it or before it");
+    return shed_fail(
+        err, SHED_EREDIS,
+        "the connection failed during the release: the lock is gone, "
+        "by this release or before it");
 }
 
 /* We held the lock by our own account, but not in Redis. */

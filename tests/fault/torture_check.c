@@ -39,7 +39,7 @@ static enum torture_outcome check_promises(const struct cell *cell, char *text,
         return say(text, blame, "%zu overlaps in %zu entries", v->overlaps,
                    v->entries);
     if (cell->recovered_ms == UINT64_MAX && !cell->is_stuck)
-        return say(text, blame, "nobody got it any more");
+        return say(text, blame, "nobody got it again");
     if (cell->fault == FAULT_OVERRUN && v->bystanders > 0 &&
         cell->algorithm != SHED_LOCK_EXPIRE)
         return say(text, blame, "%zu overlaps of others", v->bystanders);

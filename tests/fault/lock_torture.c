@@ -522,7 +522,7 @@ static void fail_over(void)
     let_go();
 }
 
-static bool stands_everywhere(void)
+static bool is_held_everywhere(void)
 {
     for (size_t i = 0; i < scene.count; i++)
         if (server_int(&scene.servers[i], "EXISTS lock:{%s}",
@@ -537,7 +537,7 @@ static void hurt_servers(void (*hurt)(struct server *), size_t count)
 {
     (void)catch_holder();
     /* the hold may begin with a bare majority; the watchdog adds the others */
-    WAIT_UNTIL(stands_everywhere(), "the lock on all servers");
+    WAIT_UNTIL(is_held_everywhere(), "the lock on all servers");
     for (size_t i = 0; i < count; i++)
         hurt(&scene.servers[i]);
     observe();
@@ -701,7 +701,7 @@ START_TEST(what_is_promised_holds_and_what_is_weak_shows)
         outcome = run_cell(cell, text);
         if (outcome != TORTURE_NOT_SHOWN && outcome != TORTURE_DISTURBED)
             break;
-        (void)fprintf(stderr, "again: %s; processes stood still for %llu ms\n",
+        (void)fprintf(stderr, "again: %s; processes did not run for %llu ms\n",
                       text, (unsigned long long)scene.stall_ms);
         if (outcome == TORTURE_DISTURBED && scene.lease_ms < LONGEST_LEASE_MS)
             scene.lease_ms *= 2;
@@ -709,7 +709,7 @@ START_TEST(what_is_promised_holds_and_what_is_weak_shows)
     (void)fprintf(stderr, "%s\n",
                   cell->verdict.overlaps > 0 ? "BROKEN" : "kept");
     ck_assert_msg(outcome == TORTURE_AS_EXPECTED,
-                  "%s; processes stood still for %llu ms", text,
+                  "%s; processes did not run for %llu ms", text,
                   (unsigned long long)scene.stall_ms);
 }
 END_TEST

@@ -237,7 +237,7 @@ START_TEST(out_of_memory_a_failed_load_ends_its_lease_too)
 END_TEST
 
 /* Rows read from a replica may be old. */
-START_TEST(a_replica_is_done_without)
+START_TEST(a_replica_is_not_used)
 {
     fixture_init_hasty();
     fixture_open(&fixture);
@@ -280,7 +280,7 @@ START_TEST(a_server_that_loads_its_data_is_done_without)
 }
 END_TEST
 
-START_TEST(flushes_under_load_lose_nothing_but_entries)
+START_TEST(flushes_under_load_lose_only_entries)
 {
     enum { ROUNDS = 100 };
     fixture_up(&fixture);
@@ -489,10 +489,10 @@ int main(void)
         tc, after_a_failed_invalidation_nobody_here_joins_the_older_load);
     tcase_add_test(tc, out_of_memory_a_load_is_answered_and_its_lease_ended);
     tcase_add_test(tc, out_of_memory_a_failed_load_ends_its_lease_too);
-    tcase_add_test(tc, a_replica_is_done_without);
+    tcase_add_test(tc, a_replica_is_not_used);
     tcase_add_test(tc, a_pause_of_writes_lets_hits_pass_and_ends_no_call_late);
     tcase_add_test(tc, a_server_that_loads_its_data_is_done_without);
-    tcase_add_test(tc, flushes_under_load_lose_nothing_but_entries);
+    tcase_add_test(tc, flushes_under_load_lose_only_entries);
     tcase_add_test(tc, a_late_reply_never_answers_another_call);
     tcase_add_test(tc, a_reply_cut_in_the_middle_ends_the_connection);
     tcase_add_test(tc, what_is_not_resp_ends_the_connection);

@@ -83,7 +83,7 @@ START_TEST(a_dead_holder_is_replaced_long_before_its_lease_ends)
 }
 END_TEST
 
-START_TEST(who_dies_as_soon_as_he_has_it_is_replaced_too)
+START_TEST(a_holder_that_dies_at_once_is_replaced_too)
 {
     enum { HOLDERS = 20 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -251,7 +251,7 @@ static void rival_end(struct rival *r)
     close_client(r->client);
 }
 
-START_TEST(a_holder_who_cannot_subscribe_any_more_keeps_the_lock)
+START_TEST(a_holder_that_can_no_longer_subscribe_keeps_the_lock)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -277,7 +277,7 @@ START_TEST(a_holder_who_cannot_subscribe_any_more_keeps_the_lock)
 }
 END_TEST
 
-START_TEST(who_loses_pushes_while_he_acquires_keeps_the_lock)
+START_TEST(a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -313,14 +313,13 @@ int main(void)
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(
         tc, a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2);
-    tcase_add_loop_test(tc, who_dies_as_soon_as_he_has_it_is_replaced_too, 0,
-                        2);
+    tcase_add_loop_test(tc, a_holder_that_dies_at_once_is_replaced_too, 0, 2);
     tcase_add_test(tc, dead_waiters_of_a_fair_lock_cost_one_grace);
     tcase_add_test(tc, with_no_grace_only_the_lease_counts);
     tcase_add_test(tc, a_holder_whose_pushes_are_cut_keeps_the_lock);
     tcase_add_loop_test(
-        tc, a_holder_who_cannot_subscribe_any_more_keeps_the_lock, 0, 4);
-    tcase_add_loop_test(tc, who_loses_pushes_while_he_acquires_keeps_the_lock,
-                        0, 2);
+        tc, a_holder_that_can_no_longer_subscribe_keeps_the_lock, 0, 4);
+    tcase_add_loop_test(
+        tc, a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock, 0, 2);
     return run_tests("lock deaths", tc);
 }

@@ -96,7 +96,7 @@ START_TEST(a_server_that_forgets_is_found_out)
 END_TEST
 
 /* Only the first of the waiters of one handle asks. */
-START_TEST(without_redis_all_who_wait_are_told_so)
+START_TEST(without_redis_all_waiters_are_told_so)
 {
     enum { WAITERS = 3, WAIT_MS = 300 };
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -155,7 +155,7 @@ END_TEST
 
 /* The command waits in the server's socket, and is executed when nobody wants
  * it any longer. */
-START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
+START_TEST(a_lock_that_a_silent_server_grants_late_is_released)
 {
     static const enum shed_lock_algorithm undone[] = {
         SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_LEASE};
@@ -181,7 +181,7 @@ START_TEST(what_a_silent_server_grants_in_the_end_is_given_back)
 }
 END_TEST
 
-/* As what_a_silent_server..., but the request was lost on the way. */
+/* As the test before, but the request was lost on the way. */
 START_TEST(a_release_that_never_came_is_made_again)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -205,7 +205,7 @@ END_TEST
 
 /* Redis is away for longer than the lease of the options, but the hold was
  * extended. */
-START_TEST(what_was_extended_is_given_back_however_late)
+START_TEST(an_extended_lock_is_released_however_late)
 {
     static const enum shed_lock_algorithm undone[] = {SHED_LOCK_EXPIRE,
                                                       SHED_LOCK_LEASE};
@@ -236,7 +236,7 @@ START_TEST(what_was_extended_is_given_back_however_late)
 END_TEST
 
 /* Two tries would take two command timeouts. */
-START_TEST(who_does_not_wait_tries_a_silent_server_once)
+START_TEST(an_acquire_without_a_wait_tries_a_silent_server_once)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_timed(server.uri, SILENCE_MS);
@@ -379,7 +379,7 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
 END_TEST
 
 /* The lock is granted, but the answer comes too late. */
-START_TEST(an_acquire_that_was_not_heard_of_is_given_back)
+START_TEST(an_acquire_whose_answer_was_late_is_undone)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct proxy proxy = {0};
@@ -401,7 +401,7 @@ START_TEST(an_acquire_that_was_not_heard_of_is_given_back)
 END_TEST
 
 /* Redis extends it at once, but the answer comes when the hold is over. */
-START_TEST(what_was_extended_too_late_is_given_back)
+START_TEST(a_lock_that_was_extended_too_late_is_released)
 {
     enum { SHORT_MS = 500, LATE_MS = 1500, LONG_MS = 3600000 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -517,7 +517,7 @@ START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
 }
 END_TEST
 
-START_TEST(who_may_not_ask_for_his_id_need_not_wait)
+START_TEST(a_client_that_may_not_ask_for_its_id_need_not_wait)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client;
@@ -590,18 +590,18 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, without_redis_all_who_wait_are_told_so);
+    tcase_add_test(tc, without_redis_all_waiters_are_told_so);
     tcase_add_test(tc, a_server_that_restarts_with_its_data_costs_no_lock);
     tcase_add_test(tc, a_server_that_forgets_is_found_out);
     tcase_add_loop_test(tc, without_a_server_a_call_ends_and_says_so, 0,
                         SINGLES);
     tcase_add_loop_test(tc, a_silent_server_is_left_after_the_command_timeout,
                         0, SINGLES);
-    tcase_add_loop_test(
-        tc, what_a_silent_server_grants_in_the_end_is_given_back, 0, 3);
+    tcase_add_loop_test(tc, a_lock_that_a_silent_server_grants_late_is_released,
+                        0, 3);
     tcase_add_test(tc, a_release_that_never_came_is_made_again);
-    tcase_add_loop_test(tc, what_was_extended_is_given_back_however_late, 0, 2);
-    tcase_add_test(tc, who_does_not_wait_tries_a_silent_server_once);
+    tcase_add_loop_test(tc, an_extended_lock_is_released_however_late, 0, 2);
+    tcase_add_test(tc, an_acquire_without_a_wait_tries_a_silent_server_once);
     tcase_add_loop_test(tc, a_renewal_whose_reply_is_lost_is_no_loss, 0,
                         SINGLES);
     tcase_add_loop_test(tc, with_no_memory_it_is_refused_and_can_be_released, 0,
@@ -609,15 +609,15 @@ int main(void)
     tcase_add_loop_test(tc, with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1);
     tcase_add_test(tc, with_no_memory_a_waiter_is_told_why_it_gets_no_lock);
     tcase_add_test(tc, a_release_whose_reply_is_lost_is_no_loss);
-    tcase_add_test(tc, an_acquire_that_was_not_heard_of_is_given_back);
-    tcase_add_test(tc, what_was_extended_too_late_is_given_back);
+    tcase_add_test(tc, an_acquire_whose_answer_was_late_is_undone);
+    tcase_add_test(tc, a_lock_that_was_extended_too_late_is_released);
     tcase_add_test(tc, an_answer_that_was_read_too_late_revives_nothing);
     tcase_add_loop_test(tc, the_end_of_a_lease_is_told_while_redis_is_silent, 0,
                         2);
     tcase_add_loop_test(
         tc, a_missing_password_is_denied_however_long_one_would_wait, 0,
         SINGLES + 1);
-    tcase_add_test(tc, who_may_not_ask_for_his_id_need_not_wait);
+    tcase_add_test(tc, a_client_that_may_not_ask_for_its_id_need_not_wait);
     tcase_add_test(tc, scripts_that_are_lost_are_sent_again);
     tcase_add_test(tc, a_child_can_do_nothing_with_it);
     return run_tests("lock faults", tc);

@@ -131,7 +131,7 @@ static struct shed_mysql_options short_timeouts(void)
     return o;
 }
 
-START_TEST(a_server_that_stands_still_keeps_a_slot_until_its_limit)
+START_TEST(a_stopped_server_keeps_a_slot_until_its_limit)
 {
     enum { LIMIT_MS = 2000 };
     struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
@@ -445,7 +445,7 @@ int main(void)
     tcase_add_test(tc, a_restart_that_nobody_saw_costs_nothing);
     tcase_add_test(tc,
                    a_query_of_a_server_that_dies_fails_long_before_its_limit);
-    tcase_add_test(tc, a_server_that_stands_still_keeps_a_slot_until_its_limit);
+    tcase_add_test(tc, a_stopped_server_keeps_a_slot_until_its_limit);
     tcase_add_test(tc, a_query_that_was_too_slow_is_not_repeated);
     tcase_add_test(tc,
                    a_slot_is_free_when_a_killed_query_is_gone_and_not_before);

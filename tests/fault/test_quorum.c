@@ -73,7 +73,7 @@ static void tear_down(void)
 }
 
 /* On how many of these servers the lock is held. */
-static unsigned stands(unsigned first, unsigned last)
+static unsigned count_holding(unsigned first, unsigned last)
 {
     unsigned count = 0;
 
@@ -128,19 +128,19 @@ START_TEST(one_of_two_gets_it_and_leaves_nothing_behind)
     wait_until_old(LEASE_MS);
     acquire(a.lock, PLENTY_MS);
     expect_refusal(0);
-    WAIT_FOR(stands(0, SERVERS - 1) >= MAJORITY);
+    WAIT_FOR(count_holding(0, SERVERS - 1) >= MAJORITY);
     waiter_start(&w, b.lock, PLENTY_MS);
     release(a.lock);
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
     ck_assert_int_eq(w.release_code, SHED_OK);
-    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+    WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
 }
 END_TEST
 
 /* A server that has just started may have granted a lock before, and have
  * forgotten it. */
-START_TEST(it_is_not_to_be_had_before_the_servers_are_old_enough)
+START_TEST(no_lock_before_the_servers_are_old_enough)
 {
     enum { HOUR_MS = 3600000 }; /* longer than they can take to start */
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -173,7 +173,7 @@ START_TEST(two_of_five_can_be_frozen)
     release(b.lock);
     server_thaw(&servers[0]);
     server_thaw(&servers[3]);
-    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+    WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
 }
 END_TEST
 
@@ -186,7 +186,7 @@ START_TEST(without_a_majority_nobody_gets_it)
         server_kill(&servers[i]);
     expect_acquire(a.lock, 0, SHED_EREDIS);
     expect_acquire(a.lock, 100, SHED_EREDIS);
-    WAIT_FOR(stands(MAJORITY, SERVERS - 1) == 0);
+    WAIT_FOR(count_holding(MAJORITY, SERVERS - 1) == 0);
 }
 END_TEST
 
@@ -317,7 +317,7 @@ static void hold_all(struct quorum *q)
     uint64_t end_ms = test_deadline_ms();
 
     acquire(q->lock, PLENTY_MS);
-    while (stands(0, SERVERS - 1) < SERVERS) {
+    while (count_holding(0, SERVERS - 1) < SERVERS) {
         ck_assert_msg(shed_now_ms() < end_ms, "some server does not grant it");
         usleep(10000);
         if (!is_extended(q))
@@ -329,7 +329,7 @@ static void hold_all(struct quorum *q)
 static void release_all(struct quorum *q)
 {
     release(q->lock);
-    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+    WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
 }
 
 /* Set the record of another holder. */
@@ -377,7 +377,7 @@ END_TEST
  * cannot be undone. A later try, with the same token, gets 0, 1, 2 and 4.
  * (Woken by the timer: if a session reports that 0 and 1 are back, their
  * leftovers are removed first.) */
-START_TEST(what_a_try_left_is_not_taken_from_the_one_that_won)
+START_TEST(a_leftover_of_a_try_is_not_taken_from_the_winner)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct quorum q;
@@ -400,7 +400,7 @@ START_TEST(what_a_try_left_is_not_taken_from_the_one_that_won)
     server_do(&servers[2], "DEL %s", LEASE_KEY);
     WAIT_FOR(atomic_load(&w.has_ended));
     for (uint64_t end_ms = shed_now_ms() + 1500; shed_now_ms() < end_ms;) {
-        ck_assert_uint_ge(stands(0, SERVERS - 1), MAJORITY + 1);
+        ck_assert_uint_ge(count_holding(0, SERVERS - 1), MAJORITY + 1);
         usleep(50000);
     }
     waiter_join(&w);
@@ -420,7 +420,7 @@ START_TEST(clients_of_one_server_are_no_quorum)
     servers[1] = second;
     ck_assert_int_eq(shed_lock_acquire(q.lock, PLENTY_MS, &err), SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "clients 1 and 4"));
-    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+    WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
     quorum_close(&q);
 }
 END_TEST
@@ -438,7 +438,7 @@ END_TEST
 
 /* The lock is held on 0, 1 and 2, and unknown to 3 and 4. Then 2 forgets it, so
  * that 2, 3 and 4 would be a majority. */
-START_TEST(a_server_that_restarted_has_no_voice_for_a_lease)
+START_TEST(a_restarted_server_has_no_vote_for_a_lease)
 {
     struct quorum c, d;
 
@@ -487,7 +487,7 @@ static void expect_minority_to_be_free(const struct behind behind[SERVERS])
         server_thaw(&servers[i]);
     for (unsigned i = MAJORITY; i < SERVERS; i++) {
         WAIT_FOR(server_calls(&servers[i], "evalsha") >= behind[i].calls + 2);
-        WAIT_FOR(stands(i, i) == 0);
+        WAIT_FOR(count_holding(i, i) == 0);
         ck_assert_int_eq(expired_keys(i), behind[i].expired);
     }
 }
@@ -502,14 +502,14 @@ static void hold_majority(struct quorum *q)
 /* A bare majority would not survive the next failure of a server. (On a busy
  * machine a server may be silent, and is asked with the next extension; or the
  * lease may end.) */
-START_TEST(servers_that_lost_it_get_it_again)
+START_TEST(servers_that_lost_it_grant_it_again)
 {
     uint64_t end_ms = test_deadline_ms();
     struct quorum c;
 
     open_long(&c, LONG_LEASE_MS);
     hold_majority(&c);
-    while (stands(0, SERVERS - 1) < SERVERS) {
+    while (count_holding(0, SERVERS - 1) < SERVERS) {
         ck_assert_msg(shed_now_ms() < end_ms, "only the majority has it");
         if (!is_extended(&c))
             hold_majority(&c);
@@ -522,7 +522,7 @@ END_TEST
 
 /* A lock that a server grants when nobody wants it any longer is released, even
  * if others have tried meanwhile. */
-START_TEST(what_comes_too_late_is_given_back)
+START_TEST(a_lock_that_is_granted_too_late_is_released)
 {
     enum { TRIES = 3 };
     struct quorum c, d;
@@ -567,7 +567,7 @@ static unsigned count_refused(struct shed_lock *lock)
 
 /* What one of them leaves behind must not make another report that Redis is
  * silent. (On a slow machine Redis may really be silent.) */
-START_TEST(many_who_try_at_once_are_told_that_it_is_held)
+START_TEST(many_simultaneous_tries_are_told_that_it_is_held)
 {
     uint64_t end_ms = test_deadline_ms();
     struct quorum c, d;
@@ -602,7 +602,7 @@ START_TEST(a_release_during_a_renewal_is_a_release)
     usleep(PAUSE_MS * 1000 / 4); /* now it is under way */
     ck_assert_int_ne(shed_lock_release(c.lock, NULL), SHED_ELOST);
     waiter_join(&w);
-    WAIT_FOR(stands(0, SERVERS - 1) == 0);
+    WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
     quorum_close(&c);
 }
 END_TEST
@@ -632,20 +632,20 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, one_of_two_gets_it_and_leaves_nothing_behind);
-    tcase_add_test(tc, it_is_not_to_be_had_before_the_servers_are_old_enough);
+    tcase_add_test(tc, no_lock_before_the_servers_are_old_enough);
     tcase_add_test(tc, two_of_five_can_be_frozen);
     tcase_add_test(tc, without_a_majority_nobody_gets_it);
     tcase_add_test(tc, a_majority_that_is_lost_is_a_lock_that_is_lost);
     tcase_add_test(tc, the_watchdog_renews_a_majority);
     tcase_add_test(tc, numbers_grow_whichever_majority_grants);
     tcase_add_test(tc, a_number_is_above_what_any_of_the_majority_knows);
-    tcase_add_test(tc, what_a_try_left_is_not_taken_from_the_one_that_won);
+    tcase_add_test(tc, a_leftover_of_a_try_is_not_taken_from_the_winner);
     tcase_add_test(tc, clients_of_one_server_are_no_quorum);
     tcase_add_test(tc, nobody_extends_beyond_what_a_restart_respects);
-    tcase_add_test(tc, a_server_that_restarted_has_no_voice_for_a_lease);
-    tcase_add_test(tc, servers_that_lost_it_get_it_again);
-    tcase_add_test(tc, what_comes_too_late_is_given_back);
-    tcase_add_test(tc, many_who_try_at_once_are_told_that_it_is_held);
+    tcase_add_test(tc, a_restarted_server_has_no_vote_for_a_lease);
+    tcase_add_test(tc, servers_that_lost_it_grant_it_again);
+    tcase_add_test(tc, a_lock_that_is_granted_too_late_is_released);
+    tcase_add_test(tc, many_simultaneous_tries_are_told_that_it_is_held);
     tcase_add_test(tc, a_release_during_a_renewal_is_a_release);
     tcase_add_test(tc, a_server_that_was_busy_is_told_of_the_release);
     return run_tests("quorum", tc);

@@ -263,7 +263,7 @@ END_TEST
 
 /* What was left by a process that died between its commands, or by a waiter
  * whose time is over. */
-START_TEST(what_others_left_needs_no_more_rights)
+START_TEST(leftovers_of_others_need_no_more_rights)
 {
     struct shed_client *client = open_shop();
     struct shed_lock *lock;
@@ -384,7 +384,7 @@ START_TEST(keys_and_channels_that_are_missing_are_named)
 }
 END_TEST
 
-START_TEST(who_waits_by_timer_alone_needs_no_channel)
+START_TEST(a_client_that_waits_by_timer_needs_no_channel)
 {
     struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client;
@@ -421,11 +421,11 @@ int main(void)
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, a_cache_needs_no_more_rights);
     tcase_add_test(tc, a_lock_needs_no_more_rights);
-    tcase_add_test(tc, what_others_left_needs_no_more_rights);
+    tcase_add_test(tc, leftovers_of_others_need_no_more_rights);
     tcase_add_test(tc, with_these_rights_nothing_is_missing);
     tcase_add_test(tc, a_command_that_is_missing_is_named);
     tcase_add_test(tc, keys_and_channels_that_are_missing_are_named);
-    tcase_add_test(tc, who_waits_by_timer_alone_needs_no_channel);
+    tcase_add_test(tc, a_client_that_waits_by_timer_needs_no_channel);
     tcase_add_test(tc, a_server_that_is_not_there_is_told);
     return run_tests("acl", tc);
 }

@@ -806,7 +806,7 @@ START_TEST(a_damaged_failure_marker_is_replaced)
 }
 END_TEST
 
-START_TEST(the_payload_stands_behind_64_bytes_for_every_language)
+START_TEST(the_payload_is_behind_64_bytes_for_every_language)
 {
     redisReply *row;
 
@@ -902,7 +902,7 @@ int main(void)
     tcase_add_test(tc, what_others_wrote_is_counted_and_replaced);
     tcase_add_test(tc, an_entry_of_the_format_before_is_a_miss_and_is_replaced);
     tcase_add_test(tc, a_damaged_failure_marker_is_replaced);
-    tcase_add_test(tc, the_payload_stands_behind_64_bytes_for_every_language);
+    tcase_add_test(tc, the_payload_is_behind_64_bytes_for_every_language);
     tcase_add_test(tc, the_statistics_are_prometheus_text);
     return run_tests("cache", tc);
 }

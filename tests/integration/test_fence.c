@@ -213,7 +213,7 @@ static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
 
 /* Others wait for a holder that was accepted and has not committed yet: newer
  * ones, which are then accepted, and older ones, which are not. */
-START_TEST(who_is_accepted_is_waited_for)
+START_TEST(others_wait_for_an_accepted_holder)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
     struct call c;
@@ -362,7 +362,7 @@ int main(void)
     tcase_add_loop_test(tc, a_rollback_takes_it_back, 0, LEVELS);
     tcase_add_test(tc, outside_of_a_transaction_it_refuses);
     tcase_add_test(tc, an_old_snapshot_does_not_help);
-    tcase_add_loop_test(tc, who_is_accepted_is_waited_for, 0, LEVELS);
+    tcase_add_loop_test(tc, others_wait_for_an_accepted_holder, 0, LEVELS);
     tcase_add_test(tc, a_lock_wait_that_is_too_long_is_to_be_repeated);
     tcase_add_test(tc, without_its_table_it_says_what_makes_it);
     tcase_add_loop_test(tc, no_older_write_comes_after_a_newer_one, 0, LEVELS);

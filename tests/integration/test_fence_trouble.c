@@ -282,7 +282,7 @@ END_TEST
 
 /* The guard comes first in its transaction: later reads, even without a lock,
  * include everything that was written under older tokens. */
-START_TEST(who_waited_reads_what_was_written_before)
+START_TEST(a_holder_that_waited_reads_earlier_writes)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
     struct waiter w = {.mysql = second, .resource = "stock", .number = 6};
@@ -544,7 +544,7 @@ int main(void)
     tcase_add_test(tc, an_old_snapshot_is_told_the_newest);
     tcase_add_test(tc,
                    a_snapshot_that_the_server_enforces_wants_a_new_transaction);
-    tcase_add_loop_test(tc, who_waited_reads_what_was_written_before, 0,
+    tcase_add_loop_test(tc, a_holder_that_waited_reads_earlier_writes, 0,
                         LEVELS);
     tcase_add_loop_test(tc, the_first_of_a_resource_is_waited_for, 0, LEVELS);
     tcase_add_test(tc, an_unread_result_is_refused_and_can_be_read);

@@ -272,7 +272,7 @@ END_TEST
 
 /* A process that asks before its connections exist takes no lease that would
  * not name its channel. */
-START_TEST(who_dies_in_the_first_load_of_its_life_is_replaced_too)
+START_TEST(a_process_that_dies_in_its_first_load_is_replaced_too)
 {
     enum { LEASE_MS = 60000 };
 
@@ -290,7 +290,7 @@ START_TEST(who_dies_in_the_first_load_of_its_life_is_replaced_too)
 }
 END_TEST
 
-START_TEST(a_leader_that_stands_still_is_replaced_once_and_harms_nobody_later)
+START_TEST(a_stopped_leader_is_replaced_once_and_does_no_harm_later)
 {
     enum { COUNT = 4, LEASE_MS = 2000 };
 
@@ -431,9 +431,9 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, one_load_per_expiry_for_all_processes);
     tcase_add_test(tc, a_killed_leader_is_replaced_long_before_its_lease_ends);
-    tcase_add_test(tc, who_dies_in_the_first_load_of_its_life_is_replaced_too);
-    tcase_add_test(
-        tc, a_leader_that_stands_still_is_replaced_once_and_harms_nobody_later);
+    tcase_add_test(tc, a_process_that_dies_in_its_first_load_is_replaced_too);
+    tcase_add_test(tc,
+                   a_stopped_leader_is_replaced_once_and_does_no_harm_later);
     tcase_add_test(
         tc, what_a_leader_loaded_before_a_del_is_never_published_however_late);
     tcase_add_test(tc, waiters_are_woken_by_the_publish);

@@ -20,7 +20,7 @@ static bool is_tracked(void)
 
 /* -------------------------------------------------------------- exclusion */
 
-START_TEST(what_one_holds_is_refused_to_another)
+START_TEST(a_held_lock_is_refused_to_others)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *a = open_lock(client, &o);
@@ -138,7 +138,7 @@ END_TEST
 
 /* --------------------------------------------------------- whose it is */
 
-START_TEST(nobody_asks_redis_while_his_handle_has_it)
+START_TEST(nobody_asks_redis_while_the_handle_has_the_lock)
 {
     enum { WAITERS = 5, WHILE_US = 300000 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -188,7 +188,7 @@ static void *take_again_and_again(void *arg)
  * first takes it a few times; if its cohort never ended it would take it
  * hundreds of times, in every run, not only when the waiter was not
  * scheduled. */
-START_TEST(who_takes_it_again_and_again_lets_others_in)
+START_TEST(a_handle_that_acquires_repeatedly_lets_others_in)
 {
     enum { TIMES = 60, ROUNDS_MAX = 100, SLOW_MAX = TIMES / 4 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -263,7 +263,7 @@ START_TEST(another_thread_does_not_own_it)
 }
 END_TEST
 
-START_TEST(what_was_acquired_asynchronously_is_the_process_s)
+START_TEST(an_asynchronous_acquire_belongs_to_the_process)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -485,7 +485,7 @@ static struct shed_lock_stats stats_of(struct shed_lock *lock)
     return stats;
 }
 
-START_TEST(what_becomes_of_it_is_counted)
+START_TEST(all_outcomes_are_counted)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     bool is_renewed = singles[_i] != SHED_LOCK_SETNX;
@@ -572,7 +572,7 @@ START_TEST(locks_are_told_as_prometheus_text)
 END_TEST
 
 /* A caller that is told that it does not have the lock does not have it. */
-START_TEST(a_counter_that_is_none_leaves_no_lock)
+START_TEST(a_counter_that_is_no_number_leaves_no_lock)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -597,7 +597,7 @@ static void note_end(void *user, struct shed_lock *lock, enum shed_code code,
     atomic_fetch_add(&out->calls, 1);
 }
 
-START_TEST(a_lock_that_is_being_closed_takes_nothing_in)
+START_TEST(a_lock_that_is_being_closed_accepts_no_requests)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *first = open_lock(client, &o);
@@ -616,7 +616,7 @@ START_TEST(a_lock_that_is_being_closed_takes_nothing_in)
 END_TEST
 
 /* A mistake of the program is not reported as a loss. */
-START_TEST(why_a_release_is_refused_is_told)
+START_TEST(a_refused_release_says_why)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -639,7 +639,7 @@ START_TEST(why_a_release_is_refused_is_told)
 }
 END_TEST
 
-START_TEST(a_call_that_is_wrong_says_so)
+START_TEST(a_wrong_call_says_so)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *two[] = {client, other};
@@ -694,17 +694,18 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, pair_up, pair_down);
-    tcase_add_loop_test(tc, what_one_holds_is_refused_to_another, 0, SINGLES);
+    tcase_add_loop_test(tc, a_held_lock_is_refused_to_others, 0, SINGLES);
     tcase_add_loop_test(tc, release_lets_a_waiter_in, 0, SINGLES);
     tcase_add_loop_test(tc, without_pushes_a_waiter_polls, 0, SINGLES);
     tcase_add_loop_test(tc, threads_and_handles_exclude_each_other, 0, SINGLES);
-    tcase_add_test(tc, nobody_asks_redis_while_his_handle_has_it);
-    tcase_add_loop_test(tc, who_takes_it_again_and_again_lets_others_in, 0, 2);
+    tcase_add_test(tc, nobody_asks_redis_while_the_handle_has_the_lock);
+    tcase_add_loop_test(tc, a_handle_that_acquires_repeatedly_lets_others_in, 0,
+                        2);
     tcase_add_loop_test(tc, its_thread_enters_again_and_leaves_as_often, 0,
                         SINGLES);
     tcase_add_loop_test(tc, another_thread_does_not_own_it, 0, SINGLES);
-    tcase_add_loop_test(tc, what_was_acquired_asynchronously_is_the_process_s,
-                        0, SINGLES);
+    tcase_add_loop_test(tc, an_asynchronous_acquire_belongs_to_the_process, 0,
+                        SINGLES);
     tcase_add_loop_test(tc, closing_ends_what_waits_and_releases_what_is_held,
                         0, SINGLES);
     tcase_add_test(tc, numbers_grow_whatever_becomes_of_the_data);
@@ -714,13 +715,13 @@ int main(void)
     tcase_add_test(tc, expire_is_shared_with_plain_commands);
     tcase_add_loop_test(tc, timestamp_is_shared_with_plain_commands, 0, 2);
     tcase_add_loop_test(tc, a_key_that_is_no_lock_is_named_as_such, 0, SINGLES);
-    tcase_add_loop_test(tc, a_counter_that_is_none_leaves_no_lock, 0, 2);
-    tcase_add_loop_test(tc, what_becomes_of_it_is_counted, 0, SINGLES);
+    tcase_add_loop_test(tc, a_counter_that_is_no_number_leaves_no_lock, 0, 2);
+    tcase_add_loop_test(tc, all_outcomes_are_counted, 0, SINGLES);
     tcase_add_loop_test(tc, what_cannot_be_renewed_is_counted, LEASED, SINGLES);
     tcase_add_test(tc, locks_are_told_as_prometheus_text);
-    tcase_add_loop_test(tc, a_lock_that_is_being_closed_takes_nothing_in, 0,
+    tcase_add_loop_test(tc, a_lock_that_is_being_closed_accepts_no_requests, 0,
                         SINGLES);
-    tcase_add_test(tc, why_a_release_is_refused_is_told);
-    tcase_add_test(tc, a_call_that_is_wrong_says_so);
+    tcase_add_test(tc, a_refused_release_says_why);
+    tcase_add_test(tc, a_wrong_call_says_so);
     return run_tests("lock", tc);
 }

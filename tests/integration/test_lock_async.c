@@ -17,7 +17,7 @@ static bool is_in_redis(void)
 
 /* ----------------------------------------------------------------- cancel */
 
-START_TEST(who_is_cancelled_hears_it_at_once)
+START_TEST(a_cancelled_request_is_answered_at_once)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -41,7 +41,7 @@ START_TEST(who_is_cancelled_hears_it_at_once)
 END_TEST
 
 /* Redis was asked before the cancel, and grants the lock after it. */
-START_TEST(what_is_granted_to_a_cancelled_one_is_given_back)
+START_TEST(a_lock_granted_to_a_cancelled_request_is_released)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -301,9 +301,10 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, pair_up, pair_down);
-    tcase_add_loop_test(tc, who_is_cancelled_hears_it_at_once, 0, SINGLES);
-    tcase_add_loop_test(tc, what_is_granted_to_a_cancelled_one_is_given_back, 0,
+    tcase_add_loop_test(tc, a_cancelled_request_is_answered_at_once, 0,
                         SINGLES);
+    tcase_add_loop_test(tc, a_lock_granted_to_a_cancelled_request_is_released,
+                        0, SINGLES);
     tcase_add_test(tc, only_asynchronous_acquires_of_that_user_are_cancelled);
     tcase_add_test(tc, a_cancel_that_races_with_a_release_ends_it_once);
     tcase_add_loop_test(tc, an_asynchronous_release_lets_the_next_in, 0,

@@ -4,7 +4,7 @@
 
 enum { MANY = 8 };
 
-START_TEST(a_fair_lock_goes_to_who_came_first)
+START_TEST(a_fair_lock_goes_to_the_first_waiter)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *first, *locks[2];
@@ -137,7 +137,7 @@ START_TEST(a_waiter_comes_before_those_who_try)
 }
 END_TEST
 
-START_TEST(who_gives_up_leaves_the_queue)
+START_TEST(a_waiter_that_gives_up_leaves_the_queue)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *a, *b;
@@ -175,7 +175,7 @@ static void queue_together(struct shed_lock *lock, uint64_t wait_ms,
 }
 
 /* 0: they give up; 1: the handle is closed. */
-START_TEST(many_who_end_together_leave_the_queue)
+START_TEST(many_waiters_that_end_together_leave_the_queue)
 {
     enum { WAITERS = 5, WAIT_MS = 100 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -203,7 +203,7 @@ END_TEST
 
 /* A waiter that is in the queue and does not come delays the others only for a
  * moment. */
-START_TEST(who_does_not_take_his_turn_loses_it)
+START_TEST(a_waiter_that_misses_its_turn_loses_it)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock;
@@ -225,11 +225,12 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, pair_up, pair_down);
-    tcase_add_test(tc, a_fair_lock_goes_to_who_came_first);
+    tcase_add_test(tc, a_fair_lock_goes_to_the_first_waiter);
     tcase_add_test(tc, a_fair_lock_wastes_no_time_between_threads);
     tcase_add_test(tc, a_waiter_comes_before_those_who_try);
-    tcase_add_test(tc, who_gives_up_leaves_the_queue);
-    tcase_add_loop_test(tc, many_who_end_together_leave_the_queue, 0, 2);
-    tcase_add_test(tc, who_does_not_take_his_turn_loses_it);
+    tcase_add_test(tc, a_waiter_that_gives_up_leaves_the_queue);
+    tcase_add_loop_test(tc, many_waiters_that_end_together_leave_the_queue, 0,
+                        2);
+    tcase_add_test(tc, a_waiter_that_misses_its_turn_loses_it);
     return run_tests("lock fair", tc);
 }

@@ -111,7 +111,7 @@ START_TEST(the_side_keys_of_a_lock_are_its_own)
 }
 END_TEST
 
-static bool stands(const char *key)
+static bool exists(const char *key)
 {
     return server_int(&server, "EXISTS %s", key) == 1;
 }
@@ -123,15 +123,15 @@ START_TEST(the_option_makes_the_name_the_key)
     struct shed_lock *named = open_lock(client, &o), *bare;
 
     acquire(named, 0);
-    ck_assert(stands("lock:{job}") && stands("lock:{job}:f") && !stands("job"));
+    ck_assert(exists("lock:{job}") && exists("lock:{job}:f") && !exists("job"));
     o.exact_key = 1;
     bare = open_lock(client, &o);
     acquire(bare, 0);
-    ck_assert(stands("job") && stands("lock:={job}job:f"));
+    ck_assert(exists("job") && exists("lock:={job}job:f"));
     server_check_ttls(&server);
     shed_lock_close(named);
     shed_lock_close(bare);
-    ck_assert(!stands("lock:{job}") && !stands("job"));
+    ck_assert(!exists("lock:{job}") && !exists("job"));
     o.exact_key = 2;
     ck_assert_int_eq(shed_lock_open(client, shed_str("a"), &o, &bare, NULL),
                      SHED_EINVAL);

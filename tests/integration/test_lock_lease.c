@@ -43,14 +43,14 @@ static void refuse(void *user, struct shed_lock *lock, enum shed_code code,
 }
 
 /* Redis grants the lock when the handle is already being closed. */
-START_TEST(what_is_granted_while_it_is_closed_is_released)
+START_TEST(a_lock_granted_during_the_close_is_released)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
     struct outcome out = {0};
     pthread_t closer;
 
-    acquire(lock, PLENTY_MS); /* the connections stand */
+    acquire(lock, PLENTY_MS); /* now the connections exist */
     release(lock);
     server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
     acquire_async(lock, PLENTY_MS, &out);
@@ -237,7 +237,7 @@ static bool is_had_after_a_pause(struct shed_lock_options *o)
     struct shed_lock *lock = open_lock(client, o);
     bool is_mine;
 
-    acquire(lock, PLENTY_MS); /* the connections stand */
+    acquire(lock, PLENTY_MS); /* now the connections exist */
     (void)!shed_lock_release(lock, NULL);
     server_do(&server, "CLIENT PAUSE %d WRITE", (int)o->lease_ms * 4 / 3);
     acquire(lock, PLENTY_MS);
@@ -293,7 +293,7 @@ START_TEST(what_is_gone_is_not_revived)
 }
 END_TEST
 
-START_TEST(the_watchdog_says_what_it_lost)
+START_TEST(the_watchdog_reports_a_loss)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
     atomic_uint losses = 0;
@@ -316,7 +316,7 @@ static void *acquire_and_end(void *lock)
     return NULL;
 }
 
-START_TEST(a_thread_that_ends_takes_its_renewals_along)
+START_TEST(a_thread_that_ends_ends_its_renewals)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
     struct shed_lock_options forever = options_of(singles[_i]);
@@ -376,7 +376,7 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, pair_up, pair_down);
-    tcase_add_loop_test(tc, what_is_granted_while_it_is_closed_is_released, 0,
+    tcase_add_loop_test(tc, a_lock_granted_during_the_close_is_released, 0,
                         SINGLES);
     tcase_add_loop_test(tc, the_watchdog_renews_until_release, LEASED, SINGLES);
     tcase_add_loop_test(tc, a_renewal_does_not_outlive_the_release, LEASED,
@@ -390,8 +390,8 @@ int main(void)
                         LEASED, SINGLES);
     tcase_add_loop_test(tc, extend_lets_it_last, LEASED, SINGLES);
     tcase_add_loop_test(tc, what_is_gone_is_not_revived, 0, SINGLES);
-    tcase_add_loop_test(tc, the_watchdog_says_what_it_lost, LEASED, SINGLES);
-    tcase_add_loop_test(tc, a_thread_that_ends_takes_its_renewals_along, LEASED,
+    tcase_add_loop_test(tc, the_watchdog_reports_a_loss, LEASED, SINGLES);
+    tcase_add_loop_test(tc, a_thread_that_ends_ends_its_renewals, LEASED,
                         SINGLES);
     tcase_add_loop_test(tc, a_thread_that_ended_leaves_no_lock_without_an_end,
                         LEASED, SINGLES);

@@ -135,7 +135,7 @@ static void unsubscribe(redisContext *c)
     wait_for_subscriber(false);
 }
 
-START_TEST(who_is_absent_for_the_grace_is_gone)
+START_TEST(a_holder_absent_for_the_grace_is_gone)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     ck_assert(!try_other());
@@ -143,7 +143,7 @@ START_TEST(who_is_absent_for_the_grace_is_gone)
 }
 END_TEST
 
-START_TEST(who_is_there_stays)
+START_TEST(a_present_holder_stays)
 {
     redisContext *c = subscribe();
 
@@ -156,7 +156,7 @@ START_TEST(who_is_there_stays)
 END_TEST
 
 /* Absent at the first and the last look, but not between. */
-START_TEST(who_was_seen_meanwhile_is_not_gone_yet)
+START_TEST(a_holder_seen_meanwhile_is_not_gone_yet)
 {
     redisContext *c;
 
@@ -172,7 +172,7 @@ START_TEST(who_was_seen_meanwhile_is_not_gone_yet)
 END_TEST
 
 /* The suspicion was about the previous holder. */
-START_TEST(another_holder_is_suspected_anew)
+START_TEST(another_holder_gets_a_suspicion_of_its_own)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     ck_assert(!try_other());
@@ -199,7 +199,7 @@ END_TEST
 
 /* After a restart of the server nobody is subscribed until the holder has
  * returned. */
-START_TEST(who_was_there_on_another_run_is_not_gone)
+START_TEST(a_holder_present_on_another_run_is_not_gone)
 {
     ck_assert(acquire(HOLDER, PROCESS, "another--another"));
     ck_assert(!try_other());
@@ -208,7 +208,7 @@ START_TEST(who_was_there_on_another_run_is_not_gone)
 }
 END_TEST
 
-START_TEST(who_never_was_there_is_not_gone)
+START_TEST(a_holder_that_was_never_present_is_not_gone)
 {
     ck_assert(acquire(HOLDER, BLANKS, BLANKS));
     ck_assert(!try_other());
@@ -483,13 +483,13 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, who_is_absent_for_the_grace_is_gone);
-    tcase_add_test(tc, who_is_there_stays);
-    tcase_add_test(tc, who_was_seen_meanwhile_is_not_gone_yet);
-    tcase_add_test(tc, another_holder_is_suspected_anew);
+    tcase_add_test(tc, a_holder_absent_for_the_grace_is_gone);
+    tcase_add_test(tc, a_present_holder_stays);
+    tcase_add_test(tc, a_holder_seen_meanwhile_is_not_gone_yet);
+    tcase_add_test(tc, another_holder_gets_a_suspicion_of_its_own);
     tcase_add_test(tc, a_clock_that_is_set_back_costs_a_suspicion_one_grace);
-    tcase_add_test(tc, who_was_there_on_another_run_is_not_gone);
-    tcase_add_test(tc, who_never_was_there_is_not_gone);
+    tcase_add_test(tc, a_holder_present_on_another_run_is_not_gone);
+    tcase_add_test(tc, a_holder_that_was_never_present_is_not_gone);
     tcase_add_test(tc, dead_waiters_cost_one_grace_however_many_they_are);
     tcase_add_test(
         tc, a_dead_holder_s_lock_is_free_while_dead_waiters_are_found_out);

@@ -213,7 +213,7 @@ START_TEST(a_row_that_only_the_collation_takes_for_a_key_fails_it_alone)
 }
 END_TEST
 
-START_TEST(a_key_that_stands_twice_is_answered_twice)
+START_TEST(a_key_given_twice_is_answered_twice)
 {
     static const char *const keys[] = {"b", "a", "b", "c", "c"};
     struct ask asks[5];
@@ -833,7 +833,7 @@ static void add_tests_of_keys(TCase *tc)
     tcase_add_test(tc, characters_of_four_bytes_come_through);
     tcase_add_test(
         tc, a_row_that_only_the_collation_takes_for_a_key_fails_it_alone);
-    tcase_add_test(tc, a_key_that_stands_twice_is_answered_twice);
+    tcase_add_test(tc, a_key_given_twice_is_answered_twice);
     tcase_add_test(tc, a_key_with_two_rows_fails);
     tcase_add_test(tc, batches_of_every_size_are_answered);
     tcase_add_test(tc, a_null_is_not_an_empty_row_and_not_an_absent_one);

@@ -280,7 +280,7 @@ static long long connections(void)
     return strtoll(number, NULL, 10);
 }
 
-START_TEST(each_change_of_the_standing_is_told_once)
+START_TEST(each_change_of_the_standing_is_reported_once)
 {
     enum { TRIES = 20 };
     static const enum shed_log_level levels[] = {
@@ -601,7 +601,7 @@ int main(void)
     tcase_add_test(tc, a_password_that_nobody_asks_for_is_denied);
     tcase_add_test(tc,
                    a_server_without_auth_is_denied_and_the_password_not_told);
-    tcase_add_test(tc, each_change_of_the_standing_is_told_once);
+    tcase_add_test(tc, each_change_of_the_standing_is_reported_once);
     tcase_add_loop_test(tc, where_we_are_refused_nothing_else_is_sent, 0,
                         sizeof(refused_uris) / sizeof(*refused_uris));
     tcase_add_test(tc, scripts_that_the_server_has_forgotten_are_sent_again);

@@ -404,7 +404,7 @@ static bool try_with(unsigned count)
     wait_until_enough();
     is_valid = judge(join_all());
     if (!is_valid)
-        (void)fprintf(stderr, "again: a process stood still for %llu ms\n",
+        (void)fprintf(stderr, "again: a process did not run for %llu ms\n",
                       (unsigned long long)stall_ms());
     torture_pulse_stop(&watch);
     stop_servers();

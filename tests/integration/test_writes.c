@@ -57,7 +57,7 @@ END_TEST
 
 /* ----------------------------------------------------------- invalidations */
 
-START_TEST(after_an_invalidation_the_row_is_read_anew)
+START_TEST(after_an_invalidation_the_row_is_read_again)
 {
     fixture_up(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -135,7 +135,7 @@ START_TEST(nothing_loaded_before_a_flush_is_kept_after_it)
 }
 END_TEST
 
-START_TEST(who_comes_after_an_invalidation_does_not_wait_for_the_older_load)
+START_TEST(a_caller_after_an_invalidation_does_not_wait_for_the_older_load)
 {
     struct getter before = {0}, after = {0};
 
@@ -158,7 +158,7 @@ START_TEST(who_comes_after_an_invalidation_does_not_wait_for_the_older_load)
 }
 END_TEST
 
-START_TEST(who_comes_after_a_del_gets_the_new_row)
+START_TEST(a_caller_after_a_del_gets_the_new_row)
 {
     struct getter before = {0}, after = {0};
 
@@ -272,7 +272,7 @@ START_TEST(the_sources_reason_reaches_all_callers_here)
 }
 END_TEST
 
-START_TEST(who_waits_elsewhere_hears_of_a_failed_load)
+START_TEST(waiters_elsewhere_hear_of_a_failed_load)
 {
     struct getter here = {0}, there = {0};
     struct peer peer;
@@ -360,19 +360,19 @@ int main(void)
     tcase_add_test(tc, what_was_put_is_got_without_a_load);
     tcase_add_test(tc, a_put_is_read_by_another_client);
     tcase_add_test(tc, a_put_ends_a_load_under_way);
-    tcase_add_test(tc, after_an_invalidation_the_row_is_read_anew);
+    tcase_add_test(tc, after_an_invalidation_the_row_is_read_again);
     tcase_add_test(tc, an_invalidation_ends_absence_too);
     tcase_add_test(tc, nothing_loaded_before_an_invalidation_is_kept_after_it);
     tcase_add_test(tc, nothing_loaded_before_a_plain_del_is_kept_after_it);
     tcase_add_test(tc, nothing_loaded_before_a_flush_is_kept_after_it);
     tcase_add_test(
-        tc, who_comes_after_an_invalidation_does_not_wait_for_the_older_load);
-    tcase_add_test(tc, who_comes_after_a_del_gets_the_new_row);
+        tc, a_caller_after_an_invalidation_does_not_wait_for_the_older_load);
+    tcase_add_test(tc, a_caller_after_a_del_gets_the_new_row);
     tcase_add_test(tc,
                    a_second_client_is_not_given_what_the_first_has_invalidated);
     tcase_add_test(tc, own_writes_are_seen_among_readers);
     tcase_add_test(tc, the_sources_reason_reaches_all_callers_here);
-    tcase_add_test(tc, who_waits_elsewhere_hears_of_a_failed_load);
+    tcase_add_test(tc, waiters_elsewhere_hear_of_a_failed_load);
     tcase_add_test(tc, a_failed_load_is_tried_again_after_its_ttl);
     tcase_add_test(tc, without_a_failure_ttl_the_next_caller_loads);
     tcase_add_test(tc,

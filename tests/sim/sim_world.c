@@ -296,11 +296,11 @@ static void on_fault(struct sim *s, const struct sim_event *e)
 {
     unsigned p =
         s->process[e->process].is_alive ? e->process : sim_pick_process(s);
-    struct sim_event mend = *e;
+    struct sim_event repair = *e;
 
     sim_trace(s, "fault", p, e->key, e->fault);
-    mend.type = SIM_MEND;
-    mend.process = p;
+    repair.type = SIM_REPAIR;
+    repair.process = p;
     switch (e->fault) {
     case SIM_KILL:
         kill_process(s, p);
@@ -310,16 +310,16 @@ static void on_fault(struct sim *s, const struct sim_event *e)
         break;
     case SIM_DOWN:
         s->is_down = true;
-        sim_plan(s, sim_between(s, 1, 300), mend);
+        sim_plan(s, sim_between(s, 1, 300), repair);
         break;
     case SIM_FULL:
         s->model.is_full = true;
-        sim_plan(s, sim_between(s, 1, 300), mend);
+        sim_plan(s, sim_between(s, 1, 300), repair);
         break;
     case SIM_EPOCH: /* its connections are lost for a moment */
         end_epoch(s, p);
         s->model.channels &= ~(UINT64_C(1) << p);
-        sim_plan(s, sim_between(s, 1, 100), mend);
+        sim_plan(s, sim_between(s, 1, 100), repair);
         break;
     case SIM_FLUSH:
         model_flush(&s->model);
@@ -495,7 +495,7 @@ static void happen(struct sim *s, const struct sim_event *e)
     case SIM_FAULT:
         on_fault(s, e);
         break;
-    case SIM_MEND:
+    case SIM_REPAIR:
         on_mend(s, e);
         break;
     case SIM_CYCLE:

@@ -127,7 +127,7 @@ enum sim_event_type {
     SIM_LOAD_READ, /* a load takes its snapshot */
     SIM_LOAD_END,
     SIM_FAULT,
-    SIM_MEND,
+    SIM_REPAIR,
     SIM_CYCLE /* the store removes what has expired */
 };
 

@@ -296,7 +296,7 @@ START_TEST(no_order_of_commands_lets_two_in)
 END_TEST
 
 /* Algorithms whose locks expire recover from a death at any command. */
-START_TEST(a_death_at_any_command_is_got_over)
+START_TEST(a_death_at_any_command_is_recovered_from)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {.has_crashes = true};
@@ -317,7 +317,7 @@ START_TEST(a_death_at_any_command_is_got_over)
 }
 END_TEST
 
-START_TEST(setnx_stands_for_ever_when_its_holder_dies)
+START_TEST(setnx_lasts_for_ever_when_its_holder_dies)
 {
     struct world w = {0};
     unsigned entries;
@@ -382,7 +382,7 @@ START_TEST(past_its_end_timestamp_leaves_another_s_lock_alone)
 END_TEST
 
 /* A holder that finds another's value at the key leaves it alone. */
-START_TEST(what_is_another_s_is_not_extended)
+START_TEST(another_s_lock_is_not_extended)
 {
     struct world w = {0};
     struct process *p = &w.process[0];
@@ -495,13 +495,13 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, no_order_of_commands_lets_two_in, 0, ALGORITHMS);
-    tcase_add_loop_test(tc, a_death_at_any_command_is_got_over, EXPIRE,
+    tcase_add_loop_test(tc, a_death_at_any_command_is_recovered_from, EXPIRE,
                         ALGORITHMS);
-    tcase_add_test(tc, setnx_stands_for_ever_when_its_holder_dies);
+    tcase_add_test(tc, setnx_lasts_for_ever_when_its_holder_dies);
     tcase_add_test(tc, past_its_lease_expire_removes_another_s_lock);
     tcase_add_test(tc, past_its_end_timestamp_leaves_another_s_lock_alone);
     tcase_add_test(tc, clocks_that_differ_let_two_in);
-    tcase_add_loop_test(tc, what_is_another_s_is_not_extended, 0, ALGORITHMS);
+    tcase_add_loop_test(tc, another_s_lock_is_not_extended, 0, ALGORITHMS);
     tcase_add_test(tc, a_bare_majority_of_which_one_is_silent_is_not_lost_yet);
     tcase_add_test(tc, a_verdict_comes_as_soon_as_it_can_and_no_sooner);
     tcase_add_test(tc, a_tally_keeps_the_highest_number_and_the_soonest_look);

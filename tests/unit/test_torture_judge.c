@@ -34,7 +34,7 @@ START_TEST(two_inside_are_an_overlap)
 }
 END_TEST
 
-START_TEST(who_was_killed_is_not_inside)
+START_TEST(a_killed_contender_is_not_inside)
 {
     struct torture_record r[] = {{10, 0, E, 0}, {15, 0, K, 0}, {20, 1, E, 0}};
 
@@ -42,7 +42,7 @@ START_TEST(who_was_killed_is_not_inside)
 }
 END_TEST
 
-START_TEST(who_never_left_is_inside)
+START_TEST(a_contender_that_never_left_is_inside)
 {
     struct torture_record r[] = {{10, 0, E, 0}, {90, 1, E, 0}, {95, 1, X, 0}};
 
@@ -118,8 +118,8 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, one_after_another_is_no_overlap);
     tcase_add_test(tc, two_inside_are_an_overlap);
-    tcase_add_test(tc, who_was_killed_is_not_inside);
-    tcase_add_test(tc, who_never_left_is_inside);
+    tcase_add_test(tc, a_killed_contender_is_not_inside);
+    tcase_add_test(tc, a_contender_that_never_left_is_inside);
     tcase_add_test(tc, numbers_that_do_not_grow_are_counted);
     tcase_add_test(tc, recovery_is_the_next_entry_of_another);
     tcase_add_loop_test(tc,

@@ -18,7 +18,7 @@
 
 /* The ranges that snowshed.h states. */
 #define JITTER_MAX_PCT 90
-#define FAILURE_SHED_TTL_MAX_MS 60000
+#define FAILURE_TTL_MAX_MS 60000
 #define LEASE_MIN_MS 10
 #define LEASE_MAX_MS 600000
 #define GRACE_MAX_MS 60000
@@ -39,7 +39,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->ttl_ms, 1, SHED_TTL_MAX_MS, "cache ttl_ms"},
         {o->ttl_jitter_pct, 0, JITTER_MAX_PCT, "cache ttl_jitter_pct"},
         {o->negative_ttl_ms, 0, SHED_TTL_MAX_MS, "cache negative_ttl_ms"},
-        {o->failure_ttl_ms, 0, FAILURE_SHED_TTL_MAX_MS, "cache failure_ttl_ms"},
+        {o->failure_ttl_ms, 0, FAILURE_TTL_MAX_MS, "cache failure_ttl_ms"},
         {o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS, "cache lease_ms"},
         {o->grace_ms, 0, GRACE_MAX_MS, "cache grace_ms"},
         {o->timeout_ms, 1, TIMEOUT_MAX_MS, "cache timeout_ms"},

@@ -390,12 +390,20 @@ struct shed_source_options {
     void (*thread_stop)(void *user, void *thread);
     /* Called once, when the source has been closed and no cache uses it. */
     void (*on_close)(void *user);
+    uint64_t adaptive_loads; /* [0, 1]; 1: the number of loads at a time adapts
+                                to how long they take, max_loads being its
+                                ceiling: it falls while they take longer because
+                                there are too many, and recovers. For a
+                                max_loads that the database cannot always bear.
+                                It measures the time of a lone load every ten
+                                seconds or more, while the limit is reached, by
+                                five that run alone. 0: it is max_loads */
 };
 
 #define SHED_SOURCE_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
-            NULL, NULL                                                         \
+            NULL, NULL, 0                                                      \
     }
 
 /*

@@ -126,8 +126,8 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * caches ends with gauges: snowshed_redis_up (1 while the cache's client is
  * connected, else 0) and, of the cache's source, snowshed_source_loads,
  * snowshed_source_queue_keys and their limits, snowshed_source_loads_limit and
- * snowshed_source_queue_limit_keys. Caches that share a source show the same
- * figures.
+ * snowshed_source_queue_limit_keys. With adaptive_loads the limit of the
+ * loads is what it is now. Caches that share a source show the same figures.
  *
  * Of two handles of one name pass only one: Prometheus has one series for a
  * name.

@@ -1,7 +1,8 @@
 /*
  * The load queue. Its invariants: at most max_loads loads are under way, those
- * included whose function has returned and will answer later; every job settles
- * exactly once, with no lock held.
+ * included whose function has returned and will answer later; none begins while
+ * as many are as the adaptive limit allows; every job settles exactly once,
+ * with no lock held.
  *
  * Design notes
  *
@@ -35,7 +36,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/random.h"
 #include "base/thread.h"
+#include "cache/concurrency.h"
 #include "cache/load_batch.h"
 
 /* The ranges that snowshed.h states. */
@@ -62,6 +65,8 @@ struct shed_source {
     size_t queued;
     size_t ready;   /* how many of these shed_source_wake has made ready */
     size_t running; /* loads under way */
+    uint64_t begun; /* loads, ever */
+    struct shed_concurrency concurrency; /* used if adaptive_loads is set */
     pthread_t *threads;
     size_t thread_count;
     size_t idle;       /* threads without a load */
@@ -69,31 +74,56 @@ struct shed_source {
     bool is_stopping;
 };
 
+/* How many loads may be under way now. */
+static size_t limit_locked(const struct shed_source *s)
+{
+    return s->options.adaptive_loads != 0
+               ? shed_concurrency_limit(&s->concurrency)
+               : (size_t)s->options.max_loads;
+}
+
 /* Wake the thread that has something to do now. */
 static void wake_locked(struct shed_source *s)
 {
     if (s->is_gathering) {
         if (s->running == 0 || s->ready >= s->options.max_batch)
             pthread_cond_signal(&s->grown);
-    } else if (s->ready > 0 && s->running < s->options.max_loads) {
+    } else if (s->ready > 0 && s->running < limit_locked(s)) {
         pthread_cond_signal(&s->work);
     }
     if (s->queued == 0 && s->running == 0)
         pthread_cond_broadcast(&s->quiet);
 }
 
+/* Learn from a load that has ended. */
+static void learn_locked(struct shed_source *s, const struct shed_load *load,
+                         bool has_failed, uint64_t now_us)
+{
+    const struct shed_concurrency_sample sample = {
+        .latency_us = now_us - load->start_us,
+        .keys = load->count,
+        .alive = load->alive,
+        .is_lone = load->alive == 1 && load->number == s->begun,
+        .has_failed = has_failed};
+
+    if (s->options.adaptive_loads != 0 && load->count > 0)
+        shed_concurrency_add(&s->concurrency, &sample, now_us,
+                             shed_random_jitter());
+}
+
 void shed_load_done(struct shed_load *load)
 {
     struct shed_source *s = load->source;
-    uint64_t cost_us = shed_now_us() - load->start_us;
+    uint64_t now_us = shed_now_us();
+    bool has_failed = shed_load_settle(load, now_us - load->start_us);
 
-    shed_load_settle(load, cost_us);
-    shed_load_destroy(load);
     pthread_mutex_lock(&s->mu);
+    learn_locked(s, load, has_failed, now_us);
     assert(s->running > 0);
     s->running--;
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
+    shed_load_destroy(load);
 }
 
 /* ------------------------------------------------------------- the batches */
@@ -232,10 +262,11 @@ static void load_next_locked(struct shed_source *s, void *thread)
         return;
     }
     fill_locked(s, load, capacity, &late);
-    s->running++;
+    load->alive = ++s->running;
+    load->number = ++s->begun;
     assert(s->running <= s->options.max_loads && s->idle > 0);
     s->idle--;
-    if (s->ready > 0)
+    if (s->ready > 0 && s->running < limit_locked(s))
         (void)staff_locked(s);
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
@@ -254,8 +285,7 @@ static void *run_loader(void *arg)
         thread = s->options.thread_start(s->user);
     pthread_mutex_lock(&s->mu);
     while (!s->is_stopping) {
-        if (s->ready == 0 || s->is_gathering ||
-            s->running >= s->options.max_loads)
+        if (s->ready == 0 || s->is_gathering || s->running >= limit_locked(s))
             pthread_cond_wait(&s->work, &s->mu);
         else
             load_next_locked(s, thread);
@@ -312,12 +342,12 @@ enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
 
 struct shed_source_state shed_source_look(struct shed_source *s)
 {
-    struct shed_source_state state = {
-        .loads_limit = (size_t)s->options.max_loads,
-        .queue_limit = (size_t)s->options.queue_limit};
+    struct shed_source_state state = {.queue_limit =
+                                          (size_t)s->options.queue_limit};
 
     pthread_mutex_lock(&s->mu);
     state.loads = s->running;
+    state.loads_limit = limit_locked(s);
     state.queued = s->queued;
     pthread_mutex_unlock(&s->mu);
     return state;
@@ -336,6 +366,7 @@ static enum shed_code check_options(const struct shed_source_options *o,
         {o->batch_wait_ms, 0, BATCH_WAIT_MAX_MS, "source batch_wait_ms"},
         {o->queue_limit, 1, QUEUE_MAX, "source queue_limit"},
         {o->load_timeout_ms, 1, TIMEOUT_MAX_MS, "source load_timeout_ms"},
+        {o->adaptive_loads, 0, 1, "source adaptive_loads"},
     };
 
     return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
@@ -392,6 +423,7 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     s->options = o;
     s->refs = 1;
     s->last = &s->first;
+    shed_concurrency_init(&s->concurrency, (size_t)o.max_loads);
     s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
     if (s->threads == NULL || init_sync(s) != 0)
         goto fail;

@@ -69,7 +69,7 @@ uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
 
 /* What is under way at a source, and its bounds. */
 struct shed_source_state {
-    size_t loads, loads_limit;
+    size_t loads, loads_limit;  /* the limit is the adaptive one, if it is on */
     size_t queued, queue_limit; /* keys */
 };
 

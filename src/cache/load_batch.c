@@ -193,15 +193,21 @@ static void count_failures(struct shed_load *load)
     }
 }
 
-void shed_load_settle(struct shed_load *load, uint64_t cost_us)
+bool shed_load_settle(struct shed_load *load, uint64_t cost_us)
 {
+    bool has_failed = load->count > 0;
+
     fail_unanswered(load);
     count_failures(load);
     for (size_t i = 0; i < load->count; i++) {
+        if (load->answers[i].value != NULL ||
+            load->answers[i].error.code != SHED_ESOURCE)
+            has_failed = false;
         load->answers[i].cost_us = cost_us;
         load->answers[i].batch_keys = i == 0 ? load->count : 0;
         load->jobs[i]->settle(load->jobs[i], &load->answers[i]);
     }
+    return has_failed;
 }
 
 /* -------------------------------------------------------- begin and end */

@@ -7,6 +7,7 @@
 #define SHED_LOAD_BATCH_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "cache/load.h"
 
@@ -16,6 +17,8 @@ struct shed_load {
     struct shed_job **jobs;
     uint64_t start_us;
     uint64_t deadline_ms;
+    size_t alive;    /* loads under way when it began, with itself */
+    uint64_t number; /* of the source's loads, from 1 */
 
     pthread_mutex_t mu;
     /* under mu */
@@ -27,7 +30,9 @@ struct shed_load *shed_load_create(struct shed_source *source, size_t capacity);
 
 void shed_load_destroy(struct shed_load *load);
 
-/* Settle all jobs with their answers, once nobody answers any more. */
-void shed_load_settle(struct shed_load *load, uint64_t cost_us);
+/* Settle all jobs with their answers, once nobody answers any more.
+ * Returns: whether the source failed for every key; a row that is too big, or
+ * is not there, is an answer. */
+bool shed_load_settle(struct shed_load *load, uint64_t cost_us);
 
 #endif

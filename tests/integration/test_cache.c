@@ -727,6 +727,33 @@ START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
 }
 END_TEST
 
+START_TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
+{
+    struct getter getters[6] = {{0}};
+    static const char *const keys[6] = {"a", "b", "c", "d", "e", "f"};
+
+    fixture_init(&fixture);
+    fixture.source_options.max_loads = 64;
+    fixture.source_options.max_batch = 1;
+    fixture.source_options.adaptive_loads = 1;
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    for (size_t i = 0; i < 6; i++)
+        getter_start(&getters[i], fixture.cache, keys[i]);
+    WAIT_FOR(stats_of(fixture.cache).leases_won == 6);
+    WAIT_FOR(table_running(&fixture.table) == 4);
+    expect_gauge("source_loads_limit", 4);
+    table_release(&fixture.table);
+    for (size_t i = 0; i < 6; i++) {
+        getter_join(&getters[i]);
+        ck_assert_int_eq(getters[i].code, SHED_OK);
+        shed_value_unref(getters[i].value);
+    }
+    ck_assert_uint_eq(fixture.table.most_running, 4);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* --------------------------------------------------- what does not belong
  * there */
 
@@ -897,6 +924,7 @@ int main(void)
     tcase_add_test(tc, fifty_callers_cost_one_load_without_pushes_too);
     tcase_add_test(tc, a_get_returns_at_its_deadline_and_the_load_is_kept);
     tcase_add_test(tc, beyond_the_queue_limit_callers_are_turned_away_at_once);
+    tcase_add_test(tc, the_limit_of_an_adaptive_source_is_shown_as_it_is_now);
     tcase_add_test(tc, a_flipped_byte_is_found_counted_and_replaced);
     tcase_add_test(tc, a_truncated_entry_is_found_counted_and_replaced);
     tcase_add_test(tc, what_others_wrote_is_counted_and_replaced);

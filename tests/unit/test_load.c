@@ -15,7 +15,7 @@
 
 /* ------------------------------------------------------- what can fail */
 
-/* Linked with --wrap: memory and threads can be out. */
+/* Linked with --wrap: memory and threads can be out, and time can pass. */
 int __real_pthread_create(pthread_t *, const pthread_attr_t *,
                           void *(*)(void *), void *);
 void *__real_calloc(size_t count, size_t size);
@@ -24,6 +24,21 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                           void *(*run)(void *), void *arg);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_malloc(size_t size);
+
+uint64_t __real_shed_now_us(void);
+uint64_t __wrap_shed_now_us(void);
+
+static atomic_uint_least64_t passed_us;
+
+uint64_t __wrap_shed_now_us(void)
+{
+    return __real_shed_now_us() + atomic_load(&passed_us);
+}
+
+static void pass_ms(uint64_t ms)
+{
+    atomic_fetch_add(&passed_us, ms * 1000);
+}
 
 static atomic_bool threads_are_out;
 static atomic_bool memory_is_out; /* for loader threads */
@@ -482,6 +497,90 @@ START_TEST(a_load_counts_until_it_is_done_wherever_that_is)
     shed_source_close(desk.source);
     ck_assert_uint_eq(desk.load_count, KEYS);
     ck_assert_uint_eq(desk.most_open, 2);
+    unref_values(KEYS);
+}
+END_TEST
+
+/* Loads of one key each, up to eight at a time. */
+static void open_adaptive_desk(void)
+{
+    struct shed_source_options o = desk_options();
+
+    o.max_loads = 8;
+    o.max_batch = 1;
+    o.batch_wait_ms = 0;
+    o.adaptive_loads = 1;
+    open_desk(&o);
+}
+
+START_TEST(an_adaptive_limit_begins_low)
+{
+    enum { FIRST = 4, KEYS = 6 };
+
+    open_adaptive_desk();
+    submit_burst(KEYS);
+    wait_loads(FIRST);
+    ck_assert_uint_eq(shed_source_look(desk.source).loads_limit, FIRST);
+    for (size_t i = 0; i < KEYS; i++) {
+        wait_loads(i + 1);
+        end_load(i);
+    }
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.most_open, FIRST);
+    unref_values(KEYS);
+}
+END_TEST
+
+/* Each load that ends has taken a second more for every one beside it. */
+START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
+{
+    enum { LONE = 5, KEYS = 100 };
+
+    open_adaptive_desk();
+    for (size_t i = 0; i < LONE; i++) {
+        submit(i);
+        wait_loads(i + 1);
+        pass_ms(10);
+        end_load(i);
+        WAIT_FOR(shed_source_look(desk.source).loads == 0);
+    }
+    for (size_t i = LONE; i < KEYS; i++)
+        submit(i);
+    for (size_t i = LONE; i < KEYS; i++) {
+        wait_loads(i + 1);
+        if (i == KEYS / 2) { /* some windows later */
+            ck_assert_uint_lt(shed_source_look(desk.source).loads_limit, 4);
+            desk.most_open = 0;
+        }
+        pass_ms(1000);
+        end_load(i);
+    }
+    shed_source_close(desk.source);
+    ck_assert_uint_le(desk.most_open, 3);
+    unref_values(KEYS);
+}
+END_TEST
+
+START_TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
+{
+    enum { LONE = 5, KEYS = 200, MOST = 8 };
+
+    open_adaptive_desk();
+    for (size_t i = 0; i < LONE; i++) {
+        submit(i);
+        wait_loads(i + 1);
+        pass_ms(60000);
+        end_load(i);
+        WAIT_FOR(shed_source_look(desk.source).loads == 0);
+    }
+    for (size_t i = LONE; i < KEYS; i++)
+        submit(i);
+    for (size_t i = LONE; i < KEYS; i++) {
+        wait_loads(i + 1);
+        end_load(i); /* much faster than the lone ones */
+    }
+    shed_source_close(desk.source);
+    ck_assert_uint_eq(desk.most_open, MOST);
     unref_values(KEYS);
 }
 END_TEST
@@ -1052,7 +1151,8 @@ START_TEST(options_out_of_range_are_named)
         {FIELD(queue_limit), 0, "queue_limit"},
         {FIELD(queue_limit), 10000001, "queue_limit"},
         {FIELD(load_timeout_ms), 0, "load_timeout_ms"},
-        {FIELD(load_timeout_ms), 3600001, "load_timeout_ms"}};
+        {FIELD(load_timeout_ms), 3600001, "load_timeout_ms"},
+        {FIELD(adaptive_loads), 2, "adaptive_loads"}};
 #undef FIELD
     struct shed_source_options o;
     struct shed_error err;
@@ -1094,6 +1194,10 @@ static void add_tests_of_batches(TCase *tc)
     tcase_add_test(tc, the_first_of_a_batch_tells_its_size);
     tcase_add_test(tc, a_burst_is_loaded_by_as_many_threads_as_may_be);
     tcase_add_test(tc, a_load_counts_until_it_is_done_wherever_that_is);
+    tcase_add_test(tc, an_adaptive_limit_begins_low);
+    tcase_add_test(tc,
+                   an_adaptive_limit_falls_while_loads_slow_each_other_down);
+    tcase_add_test(tc, an_adaptive_limit_grows_and_has_the_threads_for_it);
     tcase_add_test(tc, a_key_beyond_the_queue_is_refused_at_once);
     tcase_add_test(tc, a_job_that_is_late_in_the_queue_is_not_loaded);
     tcase_add_test(tc, a_queue_of_late_jobs_alone_calls_nobody);

@@ -1,0 +1,59 @@
+/*
+ * A database in memory and in virtual time, under a source with an adaptive or
+ * a fixed limit: its loads share a capacity, and disturb one another when there
+ * are too many. Calls come at a steady rate, or whenever a load may begin.
+ */
+#ifndef SIM_DATABASE_H
+#define SIM_DATABASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cache/concurrency.h"
+
+#define SIM_LOADS_MAX 1024
+
+struct sim_database {
+    /* to be changed at any time */
+    double capacity; /* loads that it can work on at full speed */
+    double thrash;   /* the part of its speed that is lost for each capacity
+                        of loads too many */
+    double load_us;  /* of a lone load of one key */
+    double key_us;   /* more for each further key */
+    double noise;    /* the part of a load's work that varies */
+    size_t keys;     /* of a load; 0: 1 to 100, at random */
+    size_t odd;      /* each odd-th load takes a hundred times as long; 0: none
+                      */
+    size_t demand;   /* most loads that are wanted at a time */
+    bool is_failing; /* loads fail at once */
+    /* calls per second, each wanting one load; 0: as demand says */
+    double calls_per_s;
+    double deadline_us; /* of a call */
+    size_t queue_limit; /* calls that wait; more are refused */
+    /* the limit: adaptive if fixed is 0 */
+    size_t fixed;
+    struct shed_concurrency limit;
+    /* what came out; to be set to 0 at any time */
+    size_t ended, in_time; /* loads; calls that were answered in time */
+    size_t most_alive, least_limit, most_limit;
+    /* its own */
+    double now_us, next_call_us;
+    uint64_t random;
+    size_t begun, alive;
+    struct sim_load {
+        double work_us, began_us, called_us;
+        size_t keys, alive;
+        bool is_lone;
+    } loads[SIM_LOADS_MAX];
+    size_t first_call, calls;
+    double called_us[SIM_LOADS_MAX];
+};
+
+/* Capacity 8, loads of 20 ms, demand SIM_LOADS_MAX. */
+void sim_database_init(struct sim_database *db, size_t ceiling);
+
+/* Let a time pass. The results begin at 0. */
+void sim_database_run(struct sim_database *db, double seconds);
+
+#endif

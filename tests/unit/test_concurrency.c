@@ -1,0 +1,275 @@
+/* concurrency: the adaptive limit, over databases in virtual time. */
+#include "cache/concurrency.h"
+
+#include <string.h>
+
+#include "support/sim_database.h"
+#include "support/testing.h"
+
+enum { CEILING = 256 };
+
+static struct sim_database db;
+
+static size_t limit_now(void)
+{
+    return shed_concurrency_limit(&db.limit);
+}
+
+/* -------------------------------------------------------------- the goodput */
+
+/* Four times the calls that the database can answer, each with a deadline of
+ * ten loads. Returns: calls answered in time, as a part of what it can. */
+static double goodput_of(size_t fixed, double capacity, double thrash)
+{
+    enum { RUN_S = 20, OVERLOAD = 4 };
+    double per_s = capacity * 1e6 / 20000;
+
+    sim_database_init(&db, CEILING);
+    db.fixed = fixed;
+    db.capacity = capacity;
+    db.thrash = thrash;
+    db.calls_per_s = OVERLOAD * per_s;
+    db.deadline_us = 10 * db.load_us;
+    db.queue_limit = (size_t)capacity;
+    sim_database_run(&db, 5); /* to settle */
+    sim_database_run(&db, RUN_S);
+    return (double)db.in_time / (per_s * RUN_S);
+}
+
+START_TEST(a_database_with_four_times_its_load_keeps_its_goodput)
+{
+    static const double capacities[] = {2, 8, 32};
+
+    for (size_t i = 0; i < 3; i++) {
+        double capacity = capacities[i];
+        double steady = goodput_of(0, capacity, 0);
+        double thrashing = goodput_of(0, capacity, 0.2);
+        ck_assert_msg(steady >= 0.9, "capacity %.0f: %.3f", capacity, steady);
+        ck_assert_msg(thrashing >= 0.8, "capacity %.0f, thrashing: %.3f",
+                      capacity, thrashing);
+        ck_assert_double_lt(goodput_of(CEILING, capacity, 0.2), 0.5);
+    }
+}
+END_TEST
+
+/* The same without deadlines, as much as the limit lets through. */
+START_TEST(the_limit_settles_a_little_above_the_capacity)
+{
+    for (size_t capacity = 2; capacity <= 64; capacity *= 2) {
+        sim_database_init(&db, CEILING);
+        db.capacity = (double)capacity;
+        sim_database_run(&db, 10);
+        sim_database_run(&db, 10);
+        ck_assert_msg(db.least_limit >= capacity * 3 / 4 &&
+                          db.most_limit <= capacity * 2 + 2,
+                      "capacity %zu: from %zu to %zu", capacity, db.least_limit,
+                      db.most_limit);
+    }
+}
+END_TEST
+
+START_TEST(it_falls_when_capacity_is_lost_and_recovers_when_it_is_back)
+{
+    sim_database_init(&db, CEILING);
+    db.capacity = 32;
+    sim_database_run(&db, 10);
+    ck_assert_uint_ge(limit_now(), 24);
+    db.capacity = 2;
+    db.thrash = 0.1;
+    sim_database_run(&db, 20);
+    sim_database_run(&db, 20);
+    ck_assert_uint_le(db.most_limit, 8);
+    db.capacity = 32;
+    sim_database_run(&db, 20);
+    sim_database_run(&db, 20);
+    ck_assert_uint_ge(db.least_limit, 24);
+}
+END_TEST
+
+START_TEST(it_reaches_the_floor_and_leaves_it)
+{
+    sim_database_init(&db, CEILING);
+    db.capacity = 1;
+    db.thrash = 2;
+    sim_database_run(&db, 10);
+    sim_database_run(&db, 10);
+    ck_assert_uint_eq(db.least_limit, 1);
+    ck_assert_uint_le(db.most_limit, 2);
+    db.capacity = 16;
+    sim_database_run(&db, 10);
+    ck_assert_uint_ge(limit_now(), 12);
+}
+END_TEST
+
+/* -------------------------------------------------- what must not move it */
+
+START_TEST(it_grows_to_the_ceiling_where_nothing_slows_down)
+{
+    sim_database_init(&db, 64);
+    db.capacity = 1000;
+    sim_database_run(&db, 5);
+    ck_assert_uint_eq(limit_now(), 64);
+    ck_assert_uint_le(db.most_alive, 64);
+}
+END_TEST
+
+START_TEST(batches_of_any_size_do_not_lower_it)
+{
+    sim_database_init(&db, 32);
+    db.capacity = 1000;
+    db.load_us = 1000;
+    db.key_us = 1000; /* a hundred keys take a hundred times as long */
+    db.keys = 1;
+    sim_database_run(&db, 5);
+    for (size_t i = 0; i < 20; i++) {
+        db.keys = i % 2 == 0 ? 100 : 1;
+        sim_database_run(&db, 1);
+        ck_assert_uint_eq(db.least_limit, 32);
+    }
+    db.keys = 0;
+    sim_database_run(&db, 10);
+    ck_assert_uint_eq(db.least_limit, 32);
+}
+END_TEST
+
+START_TEST(an_overload_by_batches_of_any_size_lowers_it)
+{
+    sim_database_init(&db, CEILING);
+    db.load_us = 5000;
+    db.key_us = 200;
+    db.keys = 0;
+    sim_database_run(&db, 20);
+    sim_database_run(&db, 20);
+    ck_assert_uint_le(db.most_limit, 32);
+    ck_assert_uint_ge(db.least_limit, 4);
+}
+END_TEST
+
+START_TEST(a_slow_key_does_not_lower_it)
+{
+    sim_database_init(&db, 32);
+    db.capacity = 1000;
+    db.odd = 10;
+    sim_database_run(&db, 5);
+    sim_database_run(&db, 60);
+    ck_assert_uint_eq(db.least_limit, 32);
+}
+END_TEST
+
+START_TEST(a_database_that_is_slower_for_good_does_not_hold_it_down)
+{
+    sim_database_init(&db, 32);
+    db.capacity = 1000;
+    sim_database_run(&db, 10);
+    ck_assert_uint_eq(limit_now(), 32);
+    for (int i = 0; i < 4; i++) {
+        db.load_us *= 3;
+        sim_database_run(&db, 300);
+        sim_database_run(&db, 20);
+        ck_assert_uint_eq(db.least_limit, 32);
+    }
+    db.load_us /= 81;
+    sim_database_run(&db, 60);
+    sim_database_run(&db, 20);
+    ck_assert_uint_eq(db.least_limit, 32);
+}
+END_TEST
+
+START_TEST(it_stays_while_fewer_loads_are_alive_than_it_allows)
+{
+    sim_database_init(&db, CEILING);
+    db.capacity = 20;
+    sim_database_run(&db, 10);
+    db.demand = limit_now() - 5;
+    db.capacity = 4;
+    sim_database_run(&db, 1); /* what had begun before */
+    sim_database_run(&db, 60);
+    ck_assert_uint_eq(db.least_limit, db.most_limit);
+    ck_assert(!db.limit.is_probing);
+    ck_assert_uint_eq(db.most_alive, db.demand);
+}
+END_TEST
+
+START_TEST(loads_that_fail_at_once_neither_raise_nor_lower_it)
+{
+    size_t before;
+
+    sim_database_init(&db, CEILING);
+    db.capacity = 16;
+    sim_database_run(&db, 10);
+    db.is_failing = true;
+    sim_database_run(&db, 0.1); /* what had begun before */
+    before = limit_now();
+    sim_database_run(&db, 0.1);
+    ck_assert_uint_eq(db.most_limit, before);
+    ck_assert_uint_eq(db.least_limit, before);
+    db.is_failing = false;
+    sim_database_run(&db, 5);
+    ck_assert_uint_ge(db.least_limit, 12);
+    ck_assert_uint_le(db.most_limit, 34);
+}
+END_TEST
+
+/* --------------------------------------------------------------- the probes */
+
+/* The part of a time in which the limit is 1 by a probe. */
+static double probing_share(void)
+{
+    enum { STEPS = 20000 };
+    size_t probing = 0;
+
+    for (size_t i = 0; i < STEPS; i++) {
+        sim_database_run(&db, 0.01);
+        probing += db.limit.is_probing;
+    }
+    return (double)probing / STEPS;
+}
+
+START_TEST(probes_take_little_of_the_time)
+{
+    static const double loads_us[] = {500, 20000, 1000000};
+
+    for (size_t i = 0; i < 3; i++) {
+        double share;
+        sim_database_init(&db, 32);
+        db.load_us = loads_us[i];
+        sim_database_run(&db, 10);
+        share = probing_share();
+        ck_assert_msg(share > 0 && share < 0.04, "%.0f us: %.3f", loads_us[i],
+                      share);
+    }
+}
+END_TEST
+
+START_TEST(a_ceiling_of_one_is_one)
+{
+    sim_database_init(&db, 1);
+    sim_database_run(&db, 30);
+    ck_assert_uint_eq(db.most_limit, 1);
+    ck_assert_uint_eq(db.least_limit, 1);
+    ck_assert_uint_eq(db.most_alive, 1);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("concurrency");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_database_with_four_times_its_load_keeps_its_goodput);
+    tcase_add_test(tc, the_limit_settles_a_little_above_the_capacity);
+    tcase_add_test(tc,
+                   it_falls_when_capacity_is_lost_and_recovers_when_it_is_back);
+    tcase_add_test(tc, it_reaches_the_floor_and_leaves_it);
+    tcase_add_test(tc, it_grows_to_the_ceiling_where_nothing_slows_down);
+    tcase_add_test(tc, batches_of_any_size_do_not_lower_it);
+    tcase_add_test(tc, an_overload_by_batches_of_any_size_lowers_it);
+    tcase_add_test(tc, a_slow_key_does_not_lower_it);
+    tcase_add_test(tc,
+                   a_database_that_is_slower_for_good_does_not_hold_it_down);
+    tcase_add_test(tc, it_stays_while_fewer_loads_are_alive_than_it_allows);
+    tcase_add_test(tc, loads_that_fail_at_once_neither_raise_nor_lower_it);
+    tcase_add_test(tc, probes_take_little_of_the_time);
+    tcase_add_test(tc, a_ceiling_of_one_is_one);
+    return run_tests("concurrency", tc);
+}

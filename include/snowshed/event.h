@@ -85,7 +85,12 @@ enum shed_event_kind {
     SHED_EVENT_LOCK_RELEASED = 10,
     /* A hold was lost. outcome: SHED_ELOST; duration: how long it lasted.
      * WARNING. */
-    SHED_EVENT_LOCK_LOST = 11
+    SHED_EVENT_LOCK_LOST = 11,
+    /* The breaker before a cache's source opened, or opened again: outcome
+     * SHED_ESOURCE, WARNING; or it closed: INFO. duration: how long it had been
+     * closed before; where it was half-open, how long it has not been closed.
+     */
+    SHED_EVENT_BREAKER = 12
 };
 
 struct shed_event {

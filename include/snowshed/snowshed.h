@@ -398,12 +398,32 @@ struct shed_source_options {
                                 It measures the time of a lone load every ten
                                 seconds or more, while the limit is reached, by
                                 five that run alone. 0: it is max_loads */
+    /* A breaker before the source. It opens when a part of the loads fails:
+     * then none begins, and calls that need one get SHED_ESOURCE at once, or a
+     * stale value within stale_if_error_ms. After a while it is half-open: a
+     * few keys are loaded, and it closes when that succeeds. A load has failed
+     * if all of its keys have, or if it took longer than load_timeout_ms; "no
+     * such row" and too long a row are successes. A key that fails again and
+     * again counts once. */
+    uint64_t breaker_failure_pct; /* [0, 100]; of the loads in a window; 50,
+                                     say; 0: it never opens */
+    uint64_t breaker_min_loads;   /* [1, 1000000]; fewer in a window do not open
+                                     it */
+    uint64_t breaker_window_ms;   /* [100, 600000]; it slides */
+    uint64_t breaker_open_ms;     /* [1, 3600000]; how long it is open, with
+                                     jitter down to half; doubled each time that
+                                     it opens again without having closed, up to
+                                     breaker_open_max_ms */
+    uint64_t breaker_open_max_ms; /* [breaker_open_ms, 3600000] */
+    uint64_t breaker_probes;      /* [1, 1000]; keys that are loaded at a time
+                                     while it is half-open, and loads that have
+                                     to succeed */
 };
 
 #define SHED_SOURCE_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
-            NULL, NULL, 0                                                      \
+            NULL, NULL, 0, 0, 20, 10000, 1000, 30000, 3                        \
     }
 
 /*
@@ -569,7 +589,8 @@ SHED_API void shed_cache_close(struct shed_cache *cache);
  * Blocks: until answered, timeout_ms at most.
  * Returns: SHED_OK and *out, a reference of yours (whose kind may be
  * SHED_KIND_ABSENT); SHED_EINVAL, SHED_ETIMEDOUT, SHED_EBUSY (the source's
- * queue is full), SHED_ESOURCE (the load failed, here or elsewhere),
+ * queue is full), SHED_ESOURCE (the load failed, here or elsewhere, or the
+ * source's breaker is open),
  * SHED_ETOOBIG, SHED_EREDIS (only with SHED_REDIS_DOWN_FAIL), SHED_EDENIED,
  * SHED_ENOMEM, SHED_ECLOSED, SHED_EFORKED; then *out is NULL.
  */

@@ -195,12 +195,12 @@ static const struct metric cache_histograms[] = {
 static const struct metric cache_gauges[] = {
 #define METRIC(name, help)                                                     \
     {#name, help, offsetof(struct shed_subject, name), {NULL, 0}},
-    METRIC(redis_up, "whether the client is connected to Redis")
-        METRIC(source_loads, "loads that the cache's source is running now")
-            METRIC(source_loads_limit, "loads that it may run at once")
-                METRIC(source_queue_keys, "keys that wait for a load")
-                    METRIC(source_queue_limit_keys,
-                           "keys that may wait; more are refused")
+    METRIC(redis_up, "whether the client is connected to Redis") METRIC(
+        source_loads, "loads that the cache's source is running now")
+        METRIC(source_loads_limit, "loads that it may run at once")
+            METRIC(source_queue_keys, "keys that wait for a load") METRIC(
+                source_queue_limit_keys, "keys that may wait; more are refused")
+                METRIC(source_breaker, "0: closed, 1: half-open, 2: open")
 #undef METRIC
 };
 

@@ -32,7 +32,8 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .source_loads = source.loads,
                                  .source_loads_limit = source.loads_limit,
                                  .source_queue_keys = source.queued,
-                                 .source_queue_limit_keys = source.queue_limit};
+                                 .source_queue_limit_keys = source.queue_limit,
+                                 .source_breaker = source.breaker};
 }
 
 size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,

@@ -37,12 +37,51 @@ static void tell(const struct shed_flight_load *load)
                         has_failed ? l->failed_keys : 1);
 }
 
+static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
+                       uint64_t after_ms, const char *reason)
+{
+    const struct shed_flight_load_settings *s =
+        shed_container_of(watcher, struct shed_flight_load_settings, watcher);
+    const struct shed_event event = {.kind = SHED_EVENT_BREAKER,
+                                     .outcome =
+                                         is_open ? SHED_ESOURCE : SHED_OK,
+                                     .name = s->name,
+                                     .duration_us = after_ms * 1000,
+                                     .reason = reason};
+
+    shed_events_tell(s->events, &event);
+}
+
+void shed_flight_load_settings_open(struct shed_flight_load_settings *s)
+{
+    s->watcher.on_breaker = on_breaker;
+    shed_source_watch(s->source, &s->watcher);
+}
+
+void shed_flight_load_settings_close(struct shed_flight_load_settings *s)
+{
+    shed_source_unwatch(s->source, &s->watcher);
+}
+
+/* As if it had been refused when it came. */
+static void on_refused(struct shed_flight_load *load)
+{
+    shed_count(&load->settings->counters->loads_refused, 1);
+    load->on_event(load->arg,
+                   (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
+                                              .request = load->request});
+}
+
 static void on_loaded(struct shed_post *post)
 {
     struct shed_flight_load *load =
         shed_container_of(post, struct shed_flight_load, post);
 
     load->is_busy = false;
+    if (load->loaded.is_refused) {
+        on_refused(load);
+        return;
+    }
     count(load->settings->counters, &load->loaded);
     tell(load);
     load->on_event(load->arg,
@@ -97,8 +136,10 @@ bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
         .settle = settle,
         .begin = begin};
     atomic_store(&load->waiters->awaited, SHED_AWAITS_QUEUE);
-    if (shed_source_queue(s->source, &load->job, err) != SHED_OK)
+    if (shed_source_queue(s->source, &load->job, err) != SHED_OK) {
+        shed_count(&s->counters->loads_refused, 1);
         return false;
+    }
     load->is_busy = true;
     shed_timer_set(s->wake, 0); /* with what else this turn brings */
     return true;

@@ -26,6 +26,7 @@ struct shed_flight_load_settings {
     struct shed_bytes name; /* of the cache */
     uint64_t timeout_ms;
     size_t value_limit_bytes;
+    struct shed_source_watcher watcher; /* set by open */
 };
 
 struct shed_flight_load {
@@ -43,6 +44,11 @@ struct shed_flight_load {
     uint64_t request;
     bool is_busy;
 };
+
+/* Begin and end to tell of the source's breaker. Any thread. */
+void shed_flight_load_settings_open(struct shed_flight_load_settings *settings);
+void shed_flight_load_settings_close(
+    struct shed_flight_load_settings *settings);
 
 /* Queue the load; old is the version of the row that Redis has, as far as it is
  * known, for the source to compare. The source is woken after everything else

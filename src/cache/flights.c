@@ -255,7 +255,7 @@ static void on_load(void *arg, struct shed_flight_event event)
 {
     struct task *task = arg;
 
-    if (event.type == SHED_EV_LOAD_FAILED)
+    if (event.type != SHED_EV_LOADED)
         task->exchange.error = task->load.loaded.error;
     drive(task, event);
 }
@@ -520,8 +520,10 @@ static enum shed_code open_parts(struct shed_flights *fs,
         goto fail;
     }
     shed_reactor_run(fs->client->reactor, open_on_reactor, &o);
-    if (o.code == SHED_OK)
+    if (o.code == SHED_OK) {
+        shed_flight_load_settings_open(&fs->loads);
         return SHED_OK;
+    }
 fail:
     shed_timer_destroy(fs->loads.wake);
     shed_table_destroy(fs->table);
@@ -593,6 +595,7 @@ void shed_flights_close(struct shed_flights *fs)
     while (fs->tasks > 0)
         pthread_cond_wait(&fs->idle, &fs->mu);
     pthread_mutex_unlock(&fs->mu);
+    shed_flight_load_settings_close(&fs->loads);
     shed_reactor_run(fs->client->reactor, close_on_reactor, fs);
     shed_table_destroy(fs->table);
     pthread_cond_destroy(&fs->idle);

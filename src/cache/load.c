@@ -1,8 +1,8 @@
 /*
  * The load queue. Its invariants: at most max_loads loads are under way, those
  * included whose function has returned and will answer later; none begins while
- * as many are as the adaptive limit allows; every job settles exactly once,
- * with no lock held.
+ * as many are as the adaptive limit allows, nor while the breaker is open;
+ * every job settles exactly once, with no lock held.
  *
  * Design notes
  *
@@ -24,13 +24,16 @@
  *
  * A job that has waited until its deadline is settled by the loader that finds
  * it, without a load. If memory for a load is out, the first job fails, so that
- * the queue moves.
+ * the queue moves. When the breaker opens, all that is queued is settled as
+ * refused, which leaves no failure marker behind. So what is in the queue while
+ * it is half-open has passed it since.
  */
 #include "cache/load.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -40,13 +43,7 @@
 #include "base/thread.h"
 #include "cache/concurrency.h"
 #include "cache/load_batch.h"
-
-/* The ranges that snowshed.h states. */
-#define LOADS_MAX 1024
-#define BATCH_MAX 10000
-#define BATCH_WAIT_MAX_MS 1000
-#define QUEUE_MAX 10000000
-#define TIMEOUT_MAX_MS 3600000
+#include "cache/load_options.h"
 
 struct shed_source {
     /* set at creation */
@@ -67,6 +64,9 @@ struct shed_source {
     size_t running; /* loads under way */
     uint64_t begun; /* loads, ever */
     struct shed_concurrency concurrency; /* used if adaptive_loads is set */
+    struct shed_breaker breaker;
+    char last_failure[SHED_REASON_BYTES]; /* of a load that opened it */
+    struct shed_source_watcher *watchers;
     pthread_t *threads;
     size_t thread_count;
     size_t idle;       /* threads without a load */
@@ -95,7 +95,80 @@ static void wake_locked(struct shed_source *s)
         pthread_cond_broadcast(&s->quiet);
 }
 
-/* Learn from a load that has ended. */
+/* ------------------------------------------------------ the end of a load */
+
+static void settle_failed(struct shed_job *job, enum shed_code code,
+                          const char *why, bool is_refused)
+{
+    struct shed_loaded loaded = {.failed_keys = 1, .is_refused = is_refused};
+
+    (void)shed_fail(&loaded.error, code, "%s", why);
+    job->settle(job, &loaded);
+}
+
+static enum shed_code fail_open_locked(const struct shed_source *s,
+                                       struct shed_error *err)
+{
+    uint64_t left_ms = shed_left_ms(s->breaker.until_ms, shed_now_ms());
+
+    if (s->breaker.state == SHED_BREAKER_OPEN)
+        return shed_fail(err, SHED_ESOURCE,
+                         "the source's breaker is open, and tries again in "
+                         "%llu ms; the last failure: %s",
+                         (unsigned long long)left_ms, s->last_failure);
+    return shed_fail(err, SHED_ESOURCE,
+                     "the source's breaker is half-open: its probes are under "
+                     "way, call again later; the last failure: %s",
+                     s->last_failure);
+}
+
+static void tell_locked(struct shed_source *s, uint64_t after_ms)
+{
+    bool is_open = s->breaker.state == SHED_BREAKER_OPEN;
+    struct shed_error text = {SHED_OK, ""};
+
+    if (is_open)
+        (void)fail_open_locked(s, &text);
+    for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
+        w->on_breaker(w, is_open, after_ms,
+                      is_open ? text.reason : "the source's breaker closed");
+}
+
+static struct shed_job *take_all_locked(struct shed_source *s)
+{
+    struct shed_job *jobs = s->first;
+
+    s->first = NULL;
+    s->last = &s->first;
+    s->queued = 0;
+    s->ready = 0;
+    return jobs;
+}
+
+/* What the breaker learns from a load. A load that was too slow has failed,
+ * whatever it answers. Returns: the jobs that it refuses, by next. */
+static struct shed_job *judge_locked(struct shed_source *s,
+                                     const struct shed_load *load, uint64_t id,
+                                     bool has_failed, uint64_t cost_us)
+{
+    uint64_t now_ms = shed_now_ms(), changed_ms = s->breaker.changed_ms;
+    bool is_late = cost_us / 1000 > s->options.load_timeout_ms;
+    const struct shed_breaker_sample sample = {.term = load->term,
+                                               .keys = load->count,
+                                               .id = id,
+                                               .has_failed =
+                                                   has_failed || is_late};
+
+    if (!shed_breaker_add(&s->breaker, &sample, now_ms, shed_random_jitter()))
+        return NULL;
+    (void)snprintf(s->last_failure, sizeof(s->last_failure), "%s",
+                   has_failed ? load->answers[0].error.reason
+                              : "it took longer than its load_timeout_ms");
+    tell_locked(s, now_ms - changed_ms);
+    return s->breaker.state == SHED_BREAKER_OPEN ? take_all_locked(s) : NULL;
+}
+
+/* What the limit learns. */
 static void learn_locked(struct shed_source *s, const struct shed_load *load,
                          bool has_failed, uint64_t now_us)
 {
@@ -106,24 +179,45 @@ static void learn_locked(struct shed_source *s, const struct shed_load *load,
         .is_lone = load->alive == 1 && load->number == s->begun,
         .has_failed = has_failed};
 
-    if (s->options.adaptive_loads != 0 && load->count > 0)
+    if (s->options.adaptive_loads != 0)
         shed_concurrency_add(&s->concurrency, &sample, now_us,
                              shed_random_jitter());
+}
+
+/* Learn from a load that has ended, and settle what is refused therefore. */
+static void conclude(struct shed_source *s, const struct shed_load *load,
+                     uint64_t id, bool has_failed, uint64_t now_us)
+{
+    struct shed_error why = {SHED_ESOURCE, ""};
+    struct shed_job *refused, *next;
+
+    pthread_mutex_lock(&s->mu);
+    learn_locked(s, load, has_failed, now_us);
+    refused = judge_locked(s, load, id, has_failed, now_us - load->start_us);
+    if (refused != NULL)
+        (void)fail_open_locked(s, &why);
+    pthread_mutex_unlock(&s->mu);
+    for (; refused != NULL; refused = next) {
+        next = refused->next;
+        settle_failed(refused, SHED_ESOURCE, why.reason, true);
+    }
 }
 
 void shed_load_done(struct shed_load *load)
 {
     struct shed_source *s = load->source;
     uint64_t now_us = shed_now_us();
+    uint64_t id = shed_load_id(load); /* its keys are gone when it is settled */
     bool has_failed = shed_load_settle(load, now_us - load->start_us);
 
+    if (load->count > 0)
+        conclude(s, load, id, has_failed, now_us);
+    shed_load_destroy(load);
     pthread_mutex_lock(&s->mu);
-    learn_locked(s, load, has_failed, now_us);
     assert(s->running > 0);
     s->running--;
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
-    shed_load_destroy(load);
 }
 
 /* ------------------------------------------------------------- the batches */
@@ -141,15 +235,6 @@ static struct shed_job *pop_locked(struct shed_source *s)
     return job;
 }
 
-static void settle_failed(struct shed_job *job, enum shed_code code,
-                          const char *why)
-{
-    struct shed_loaded loaded = {.failed_keys = 1};
-
-    (void)shed_fail(&loaded.error, code, "%s", why);
-    job->settle(job, &loaded);
-}
-
 /* Move jobs from the queue to load, or to the list *late if their deadline has
  * passed. The load's deadline is that of its last job, and at most
  * load_timeout_ms away. */
@@ -163,6 +248,7 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
         if (job->deadline_ms <= now_ms) {
             job->next = *late;
             *late = job;
+            shed_breaker_return(&s->breaker, 1);
             continue;
         }
         if (job->begin != NULL)
@@ -199,7 +285,7 @@ static void run_batch(struct shed_source *s, struct shed_load *load,
     for (struct shed_job *next; late != NULL; late = next) {
         next = late->next;
         settle_failed(late, SHED_ETIMEDOUT,
-                      "the load waited in the queue until its deadline");
+                      "the load waited in the queue until its deadline", false);
     }
     load->start_us = shed_now_us();
     if (load->count > 0)
@@ -237,9 +323,10 @@ static void fail_first_locked(struct shed_source *s)
 {
     struct shed_job *job = pop_locked(s);
 
+    shed_breaker_return(&s->breaker, 1);
     s->running++;
     pthread_mutex_unlock(&s->mu);
-    settle_failed(job, SHED_ENOMEM, "out of memory for a load");
+    settle_failed(job, SHED_ENOMEM, "out of memory for a load", false);
     pthread_mutex_lock(&s->mu);
     s->running--;
     wake_locked(s);
@@ -254,6 +341,8 @@ static void load_next_locked(struct shed_source *s, void *thread)
     size_t capacity;
 
     gather_locked(s);
+    if (s->ready == 0) /* the breaker has opened meanwhile */
+        return;
     capacity = s->ready < s->options.max_batch ? s->ready
                                                : (size_t)s->options.max_batch;
     load = shed_load_create(s, capacity);
@@ -264,6 +353,7 @@ static void load_next_locked(struct shed_source *s, void *thread)
     fill_locked(s, load, capacity, &late);
     load->alive = ++s->running;
     load->number = ++s->begun;
+    load->term = s->breaker.term;
     assert(s->running <= s->options.max_loads && s->idle > 0);
     s->idle--;
     if (s->ready > 0 && s->running < limit_locked(s))
@@ -309,6 +399,8 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
     else if (!staff_locked(s))
         code = shed_fail(err, SHED_ENOMEM,
                          "no thread could be started for a load");
+    else if (!shed_breaker_pass(&s->breaker, shed_now_ms()))
+        code = fail_open_locked(s, err);
     if (code == SHED_OK) {
         job->next = NULL;
         *s->last = job;
@@ -340,6 +432,27 @@ enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
     return code;
 }
 
+void shed_source_watch(struct shed_source *s,
+                       struct shed_source_watcher *watcher)
+{
+    pthread_mutex_lock(&s->mu);
+    watcher->next = s->watchers;
+    s->watchers = watcher;
+    pthread_mutex_unlock(&s->mu);
+}
+
+void shed_source_unwatch(struct shed_source *s,
+                         struct shed_source_watcher *watcher)
+{
+    struct shed_source_watcher **at = &s->watchers;
+
+    pthread_mutex_lock(&s->mu);
+    while (*at != watcher)
+        at = &(*at)->next;
+    *at = watcher->next;
+    pthread_mutex_unlock(&s->mu);
+}
+
 struct shed_source_state shed_source_look(struct shed_source *s)
 {
     struct shed_source_state state = {.queue_limit =
@@ -349,28 +462,12 @@ struct shed_source_state shed_source_look(struct shed_source *s)
     state.loads = s->running;
     state.loads_limit = limit_locked(s);
     state.queued = s->queued;
+    state.breaker = shed_breaker_look(&s->breaker, shed_now_ms());
     pthread_mutex_unlock(&s->mu);
     return state;
 }
 
 /* -------------------------------------------------------- begin and end */
-
-SHED_CHECK_OPTIONS(shed_source_options);
-
-static enum shed_code check_options(const struct shed_source_options *o,
-                                    struct shed_error *err)
-{
-    const struct shed_range ranges[] = {
-        {o->max_loads, 1, LOADS_MAX, "source max_loads"},
-        {o->max_batch, 1, BATCH_MAX, "source max_batch"},
-        {o->batch_wait_ms, 0, BATCH_WAIT_MAX_MS, "source batch_wait_ms"},
-        {o->queue_limit, 1, QUEUE_MAX, "source queue_limit"},
-        {o->load_timeout_ms, 1, TIMEOUT_MAX_MS, "source load_timeout_ms"},
-        {o->adaptive_loads, 0, 1, "source adaptive_loads"},
-    };
-
-    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
-}
 
 /* Make the lock and its condition variables. Returns: 0, or an errno. */
 static int init_sync(struct shed_source *s)
@@ -402,6 +499,7 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
     struct shed_source *s = NULL;
+    struct shed_breaker_rule rule;
     enum shed_code code;
 
     if (out == NULL)
@@ -409,10 +507,7 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     *out = NULL;
     if (load == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_source_open: load is NULL");
-    code = shed_options_take(&o, sizeof(o), options,
-                             "struct shed_source_options", err);
-    if (code == SHED_OK)
-        code = check_options(&o, err);
+    code = shed_source_options_take(&o, options, err);
     if (code != SHED_OK)
         return code;
     s = calloc(1, sizeof(*s));
@@ -421,9 +516,11 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     s->load = load;
     s->user = user;
     s->options = o;
+    rule = shed_source_options_breaker(&o);
     s->refs = 1;
     s->last = &s->first;
     shed_concurrency_init(&s->concurrency, (size_t)o.max_loads);
+    shed_breaker_init(&s->breaker, &rule, shed_now_ms());
     s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
     if (s->threads == NULL || init_sync(s) != 0)
         goto fail;

@@ -13,6 +13,8 @@
 
 #include <snowshed/snowshed.h>
 
+#include "cache/breaker.h"
+
 /* The version of a row, by the source's own count. */
 struct shed_row_version {
     uint64_t number;
@@ -38,6 +40,7 @@ struct shed_loaded {
                            was never passed to a load */
     size_t failed_keys; /* in the first of the keys that failed alike in one
                            load: how many they are; in the others 0 */
+    bool is_refused;    /* it failed in the queue, because the breaker opened */
 };
 
 struct shed_job {
@@ -71,15 +74,32 @@ uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
 struct shed_source_state {
     size_t loads, loads_limit;  /* the limit is the adaptive one, if it is on */
     size_t queued, queue_limit; /* keys */
+    enum shed_breaker_state breaker;
 };
 
 /* Any thread. */
 struct shed_source_state shed_source_look(struct shed_source *source);
 
+/* Told when the source's breaker opens or closes. */
+struct shed_source_watcher {
+    /* is_open: else it has closed. after_ms: how long it had been closed
+     * before; where it was half-open, how long it has not been closed. reason:
+     * for people. Called with the source's lock held, on any thread. */
+    void (*on_breaker)(struct shed_source_watcher *watcher, bool is_open,
+                       uint64_t after_ms, const char *reason);
+    struct shed_source_watcher *next; /* the source's */
+};
+
+/* Begin or end to watch; watcher is not called after the latter. Any thread. */
+void shed_source_watch(struct shed_source *source,
+                       struct shed_source_watcher *watcher);
+void shed_source_unwatch(struct shed_source *source,
+                         struct shed_source_watcher *watcher);
+
 /* Queue a job, and let a load begin. Never blocks, never settles the job
  * before it returns.
- * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ENOMEM (no
- * thread could be started): it will not. */
+ * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ESOURCE (the
+ * breaker is open), SHED_ENOMEM (no thread could be started): it will not. */
 SHED_MUST_CHECK enum shed_code shed_source_submit(struct shed_source *source,
                                                   struct shed_job *job,
                                                   struct shed_error *err);

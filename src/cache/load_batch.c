@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/value.h"
@@ -191,6 +194,13 @@ static void count_failures(struct shed_load *load)
             first[reasons++] = i;
         load->answers[r < reasons ? first[r] : i].failed_keys++;
     }
+}
+
+uint64_t shed_load_id(const struct shed_load *load)
+{
+    if (load->count != 1)
+        return 0;
+    return XXH3_64bits(load->jobs[0]->key, load->jobs[0]->key_size) | 1;
 }
 
 bool shed_load_settle(struct shed_load *load, uint64_t cost_us)

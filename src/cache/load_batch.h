@@ -19,6 +19,7 @@ struct shed_load {
     uint64_t deadline_ms;
     size_t alive;    /* loads under way when it began, with itself */
     uint64_t number; /* of the source's loads, from 1 */
+    uint64_t term;   /* of the breaker, when it began */
 
     pthread_mutex_t mu;
     /* under mu */
@@ -29,6 +30,9 @@ struct shed_load {
 struct shed_load *shed_load_create(struct shed_source *source, size_t capacity);
 
 void shed_load_destroy(struct shed_load *load);
+
+/* Returns: a number for the key of a load of one key; 0 for several. */
+uint64_t shed_load_id(const struct shed_load *load);
 
 /* Settle all jobs with their answers, once nobody answers any more.
  * Returns: whether the source failed for every key; a row that is too big, or

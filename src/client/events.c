@@ -52,6 +52,7 @@ static const struct kind {
                                     SHED_LOG_WARNING},
     [SHED_EVENT_LOCK_RELEASED] = {"lock released", LOG_NEVER, SHED_LOG_WARNING},
     [SHED_EVENT_LOCK_LOST] = {"lock lost", SHED_LOG_WARNING, SHED_LOG_WARNING},
+    [SHED_EVENT_BREAKER] = {"breaker", SHED_LOG_INFO, SHED_LOG_WARNING},
 };
 
 /* What is limited separately. An event without a line of its own, because
@@ -60,7 +61,7 @@ enum class { CLASS_OK, CLASS_TROUBLE, CLASS_SPOKEN_FOR, CLASSES };
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
-_Static_assert(KINDS == SHED_EVENT_LOCK_LOST + 1, "one row for each kind");
+_Static_assert(KINDS == SHED_EVENT_BREAKER + 1, "one row for each kind");
 
 SHED_CHECK_OPTIONS(shed_event);
 
@@ -128,6 +129,8 @@ static const char *words_of(const struct shed_event *e)
         return "refused by Redis";
     if (e->kind == SHED_EVENT_LOAD_FINISHED && e->outcome != SHED_OK)
         return "load failed";
+    if (e->kind == SHED_EVENT_BREAKER && e->outcome != SHED_OK)
+        return "breaker opened";
     return kinds[e->kind].words;
 }
 

@@ -1152,7 +1152,15 @@ START_TEST(options_out_of_range_are_named)
         {FIELD(queue_limit), 10000001, "queue_limit"},
         {FIELD(load_timeout_ms), 0, "load_timeout_ms"},
         {FIELD(load_timeout_ms), 3600001, "load_timeout_ms"},
-        {FIELD(adaptive_loads), 2, "adaptive_loads"}};
+        {FIELD(adaptive_loads), 2, "adaptive_loads"},
+        {FIELD(breaker_failure_pct), 101, "breaker_failure_pct"},
+        {FIELD(breaker_min_loads), 0, "breaker_min_loads"},
+        {FIELD(breaker_window_ms), 99, "breaker_window_ms"},
+        {FIELD(breaker_window_ms), 600001, "breaker_window_ms"},
+        {FIELD(breaker_open_ms), 0, "breaker_open_ms"},
+        {FIELD(breaker_open_max_ms), 999, "breaker_open_max_ms"},
+        {FIELD(breaker_probes), 0, "breaker_probes"},
+        {FIELD(breaker_probes), 1001, "breaker_probes"}};
 #undef FIELD
     struct shed_source_options o;
     struct shed_error err;

@@ -24,7 +24,8 @@ static struct shed_subject cache_of(const void *names, size_t i)
                                  .source_loads = 2,
                                  .source_loads_limit = 3,
                                  .source_queue_keys = 4,
-                                 .source_queue_limit_keys = 5};
+                                 .source_queue_limit_keys = 5,
+                                 .source_breaker = 2};
 }
 
 static struct shed_subject lock_of(const void *names, size_t i)
@@ -214,6 +215,7 @@ START_TEST(gauges_tell_what_is_true_now)
     assert_line(text, "\nsnowshed_source_loads_limit{cache=\"item\"} 3\n");
     assert_line(text, "\nsnowshed_source_queue_keys{cache=\"item\"} 4\n");
     assert_line(text, "\nsnowshed_source_queue_limit_keys{cache=\"item\"} 5\n");
+    assert_line(text, "\nsnowshed_source_breaker{cache=\"item\"} 2\n");
     free(text);
 }
 END_TEST

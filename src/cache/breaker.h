@@ -1,0 +1,79 @@
+/*
+ * A circuit breaker: whether a source that keeps failing is asked at all. Pure.
+ *
+ * Sources: M. Nygard, "Release It!", 2007, has the three states; that a ratio
+ * over a sliding window opens it, and only from a number of calls on, is
+ * Hystrix's (Netflix, "How it Works: Circuit Breaker").
+ */
+#ifndef SHED_BREAKER_H
+#define SHED_BREAKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum shed_breaker_state {
+    SHED_BREAKER_CLOSED,    /* everything passes; failures are counted */
+    SHED_BREAKER_HALF_OPEN, /* a few keys pass, to see whether it is over */
+    SHED_BREAKER_OPEN       /* nothing passes until until_ms */
+};
+
+struct shed_breaker_rule {
+    uint64_t failure_pct; /* opens it; 0: never */
+    uint64_t min_loads;   /* of a window; fewer decide nothing */
+    uint64_t window_ms;
+    uint64_t open_ms, open_max_ms; /* how long, with jitter down to half: the
+                                      first time, and after doublings */
+    uint64_t probes;               /* keys at a time while half-open, and the
+                                      successes in a row that close it */
+};
+
+/* The window slides by one of these. */
+#define SHED_BREAKER_SLICES 10
+
+struct shed_breaker {
+    struct shed_breaker_rule rule; /* set by init */
+    /* its own; state is as of the last call that was given a time */
+    enum shed_breaker_state state;
+    uint64_t term;       /* grows with each change of state */
+    uint64_t changed_ms; /* when it last was closed, or ceased to be */
+    uint64_t until_ms;
+    unsigned opened;         /* times in a row */
+    uint64_t passed;         /* keys, while half-open, that are not back */
+    uint64_t successes;      /* in a row, while half-open */
+    uint64_t last_failed_id; /* of the last load that failed */
+    uint64_t slice;          /* the number of the present slice */
+    struct shed_breaker_slice {
+        uint64_t loads, failures;
+    } slices[SHED_BREAKER_SLICES];
+};
+
+/* A load that has ended. */
+struct shed_breaker_sample {
+    uint64_t term; /* the breaker's when it began */
+    uint64_t keys;
+    uint64_t id; /* of its key, if it had one; else 0 */
+    bool has_failed;
+};
+
+/* Begin closed. */
+void shed_breaker_init(struct shed_breaker *b,
+                       const struct shed_breaker_rule *rule, uint64_t now_ms);
+
+/* The state at now_ms: one that has been open for long enough is half-open. */
+enum shed_breaker_state shed_breaker_look(struct shed_breaker *b,
+                                          uint64_t now_ms);
+
+/* Whether one more key may be queued. */
+bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms);
+
+/* Keys that passed will not be loaded. */
+void shed_breaker_return(struct shed_breaker *b, uint64_t keys);
+
+/* Learn from a load. random is any 64 bits. Returns: whether it opened or
+ * closed. When it has opened, keys that passed before must not be loaded. */
+bool shed_breaker_add(struct shed_breaker *b,
+                      const struct shed_breaker_sample *sample, uint64_t now_ms,
+                      uint64_t random);
+
+#endif

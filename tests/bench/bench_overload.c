@@ -1,0 +1,270 @@
+/*
+ * What is left of a database with four times the load that it can bear: calls
+ * of single keys, each with a deadline, through a cache whose source has a
+ * bound that is too high; once fixed, once adaptive. Each query computes; the
+ * server has a part of the machine (tests/bench/run gives it one core). What it
+ * can do is measured in each turn, so that a noisy machine is noisy for all.
+ *
+ * usage: bench_overload REDIS_URI MYSQL_URI [TURNS [SECONDS]]
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <snowshed/mysql.h>
+#include <snowshed/snowshed.h>
+#include <snowshed/stats.h>
+
+#include "base/clock.h"
+
+enum {
+    IDS = 100000,          /* tests/bench/overload.sql */
+    OVERLOAD = 4,          /* times the capacity */
+    DEADLINE_QUERIES = 50, /* of a call: the time of so many queries */
+    BOUND = 256,           /* max_loads, far too high */
+    QUEUE = 16,            /* keys: a wait that leaves time for the load */
+    CAPACITY_LOADS = 4,    /* at a time, to measure what the server can do */
+    THREADS_MAX = 2048,
+    TURNS_MAX = 99,
+    SETTLE_MS = 3000
+};
+
+#define QUERY                                                                  \
+    "SELECT id, (SELECT SUM(CRC32(MD5(CONCAT(w.text, o.id)))) FROM "           \
+    "overload_work w) FROM overload_row o WHERE id IN (?)"
+
+static const char *redis_uri, *mysql_uri;
+static atomic_uint next_id;
+
+/* One run of callers. */
+struct run {
+    /* set before it begins */
+    bool is_adaptive;
+    uint64_t max_loads, queue_limit, timeout_ms;
+    size_t threads;
+    uint64_t period_us; /* between two calls of a thread; 0: none */
+    struct shed_cache *cache;
+    /* atomic */
+    atomic_bool counts, is_over;
+    atomic_uint answered, refused, late, failed;
+};
+
+struct caller {
+    pthread_t thread;
+    struct run *run;
+    uint64_t first_us; /* its first call */
+};
+
+static void die(const char *what)
+{
+    (void)fprintf(stderr, "bench_overload: %s\n", what);
+    exit(EXIT_FAILURE);
+}
+
+static void sleep_until(uint64_t at_us)
+{
+    uint64_t now_us = shed_now_us();
+    struct timespec left;
+
+    if (at_us <= now_us)
+        return;
+    left.tv_sec = (time_t)((at_us - now_us) / 1000000);
+    left.tv_nsec = (long)((at_us - now_us) % 1000000 * 1000);
+    (void)nanosleep(&left, NULL);
+}
+
+static void call(struct run *run)
+{
+    char key[16];
+    struct shed_value *value = NULL;
+    struct shed_error err = {SHED_OK, ""};
+    unsigned id = atomic_fetch_add(&next_id, 1) % IDS + 1;
+    enum shed_code code;
+
+    (void)snprintf(key, sizeof(key), "%u", id);
+    code = shed_get(run->cache, shed_str(key), run->timeout_ms, &value, &err);
+    shed_value_unref(value);
+    if (!atomic_load(&run->counts))
+        return;
+    if (code == SHED_OK)
+        atomic_fetch_add(&run->answered, 1);
+    else if (code == SHED_EBUSY)
+        atomic_fetch_add(&run->refused, 1);
+    else if (code == SHED_ETIMEDOUT)
+        atomic_fetch_add(&run->late, 1);
+    else
+        atomic_fetch_add(&run->failed, 1);
+}
+
+static void *call_again(void *arg)
+{
+    struct caller *c = arg;
+    uint64_t at_us = c->first_us;
+
+    while (!atomic_load(&c->run->is_over)) {
+        sleep_until(at_us);
+        call(c->run);
+        at_us += c->run->period_us;
+        if (at_us < shed_now_us()) /* it cannot be made up for */
+            at_us = shed_now_us();
+    }
+    return NULL;
+}
+
+static struct shed_source *open_source(const struct run *run)
+{
+    struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_source *source;
+    struct shed_error err;
+
+    loads.max_loads = run->max_loads;
+    loads.max_batch = 1;
+    loads.queue_limit = run->queue_limit;
+    loads.load_timeout_ms = (uint64_t)2 * run->timeout_ms;
+    loads.adaptive_loads = run->is_adaptive;
+    options.key = SHED_MYSQL_KEY_INTEGER;
+    options.source = &loads;
+    if (shed_mysql_source_open(mysql_uri, QUERY, &options, &source, &err) !=
+        SHED_OK)
+        die(err.reason);
+    return source;
+}
+
+static uint64_t loads_limit(struct shed_cache *cache)
+{
+    static char text[65536];
+    const char *at;
+
+    (void)shed_stats_prometheus(&cache, 1, text, sizeof(text));
+    at = strstr(text, "\nsnowshed_source_loads_limit{");
+    at = at != NULL ? strchr(at, '}') : NULL;
+    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+static void run_callers(struct run *run, uint64_t seconds)
+{
+    static struct caller callers[THREADS_MAX];
+    uint64_t start_us = shed_now_us();
+
+    for (size_t i = 0; i < run->threads; i++) {
+        callers[i] = (struct caller){.run = run,
+                                     .first_us = start_us + run->period_us * i /
+                                                                run->threads};
+        if (pthread_create(&callers[i].thread, NULL, call_again, &callers[i]) !=
+            0)
+            die("no thread");
+    }
+    sleep_until(start_us + (uint64_t)SETTLE_MS * 1000);
+    atomic_store(&run->counts, true);
+    sleep_until(start_us + (uint64_t)SETTLE_MS * 1000 + seconds * 1000000);
+    atomic_store(&run->counts, false);
+    atomic_store(&run->is_over, true);
+    for (size_t i = 0; i < run->threads; i++)
+        (void)pthread_join(callers[i].thread, NULL);
+}
+
+/* Returns: answers in time, per second. */
+static double measure(const char *name, struct run *run, uint64_t seconds)
+{
+    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+    struct shed_client *client;
+    struct shed_source *source = open_source(run);
+    struct shed_error err;
+    double per_s;
+
+    options.ttl_ms = 1; /* each call is a load */
+    options.failure_ttl_ms = 0;
+    if (shed_client_open(redis_uri, NULL, &client, &err) != SHED_OK ||
+        shed_cache_open(client, "overload", source, &options, &run->cache,
+                        &err) != SHED_OK)
+        die(err.reason);
+    run_callers(run, seconds);
+    per_s = (double)atomic_load(&run->answered) / (double)seconds;
+    (void)printf("  %-9s %6.0f answered/s  %6.0f refused/s  %6.0f late/s  "
+                 "limit %" PRIu64 "\n",
+                 name, per_s,
+                 (double)atomic_load(&run->refused) / (double)seconds,
+                 (double)atomic_load(&run->late) / (double)seconds,
+                 loads_limit(run->cache));
+    (void)fflush(stdout);
+    if (atomic_load(&run->failed) > 0 && run->is_adaptive)
+        (void)printf("            %u failed\n", atomic_load(&run->failed));
+    shed_cache_close(run->cache);
+    shed_source_close(source);
+    shed_client_close(client);
+    return per_s;
+}
+
+static double measure_capacity(uint64_t seconds)
+{
+    struct run run = {.max_loads = CAPACITY_LOADS,
+                      .queue_limit = QUEUE,
+                      .timeout_ms = 60000,
+                      .threads = CAPACITY_LOADS};
+
+    return measure("capacity", &run, seconds);
+}
+
+static double measure_overload(const char *name, bool is_adaptive, double per_s,
+                               uint64_t seconds)
+{
+    double calls = per_s * OVERLOAD;
+    double deadline_ms = DEADLINE_QUERIES * 1000.0 / per_s;
+    struct run run = {.is_adaptive = is_adaptive,
+                      .max_loads = BOUND,
+                      .queue_limit = QUEUE,
+                      .timeout_ms = (uint64_t)deadline_ms,
+                      /* enough to call on time, whatever the calls take */
+                      .threads =
+                          (size_t)(calls * deadline_ms / 1000 * 1.2) + 1};
+
+    if (run.threads > THREADS_MAX)
+        run.threads = THREADS_MAX;
+    run.period_us = (uint64_t)((double)run.threads / calls * 1e6);
+    return measure(name, &run, seconds);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void conclude(const char *name, double *parts, size_t turns)
+{
+    qsort(parts, turns, sizeof(*parts), by_size);
+    (void)printf("%-9s goodput / capacity: %.2f (turn by turn %.2f to %.2f)\n",
+                 name, parts[turns / 2], parts[0], parts[turns - 1]);
+}
+
+int main(int argc, char **argv)
+{
+    double fixed[TURNS_MAX], adaptive[TURNS_MAX];
+    size_t turns = argc > 3 ? strtoul(argv[3], NULL, 10) : 5;
+    uint64_t seconds = argc > 4 ? strtoul(argv[4], NULL, 10) : 10;
+
+    if (argc < 3 || turns < 1 || turns > TURNS_MAX || seconds < 1)
+        die("usage: bench_overload REDIS_URI MYSQL_URI [TURNS [SECONDS]]");
+    redis_uri = argv[1];
+    mysql_uri = argv[2];
+    for (size_t i = 0; i < turns; i++) {
+        double before, after;
+        (void)printf("turn %zu of %zu\n", i + 1, turns);
+        before = measure_capacity(seconds);
+        fixed[i] = measure_overload("fixed", false, before, seconds);
+        adaptive[i] = measure_overload("adaptive", true, before, seconds);
+        after = measure_capacity(seconds);
+        fixed[i] /= (before + after) / 2;
+        adaptive[i] /= (before + after) / 2;
+    }
+    conclude("fixed", fixed, turns);
+    conclude("adaptive", adaptive, turns);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,201 @@
+/* A source that fails or is too slow: what the breaker and the bounds give to
+ * callers, and what they leave in Redis. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <snowshed/event.h>
+
+#include "support/ageing.h"
+#include "support/fixture.h"
+
+#define STALE_MS (AGEING_TTL_MS / 10)
+
+static struct fixture fixture;
+static atomic_uint opened, closed;
+
+static void on_event(void *user, const struct shed_event *e)
+{
+    (void)user;
+    if (e->kind != SHED_EVENT_BREAKER)
+        return;
+    ck_assert(e->name.size == 1 && memcmp(e->name.data, "t", 1) == 0);
+    ck_assert_uint_eq(e->key.size, 0);
+    atomic_fetch_add(e->outcome == SHED_OK ? &closed : &opened, 1);
+}
+
+/* Ten loads that fail open it, for open_ms. */
+static void up(uint64_t open_ms)
+{
+    fixture_init(&fixture);
+    fixture.client_options.on_event = on_event;
+    fixture.source_options.breaker_failure_pct = 50;
+    fixture.source_options.breaker_min_loads = 10;
+    fixture.source_options.breaker_window_ms = 600000;
+    fixture.source_options.breaker_open_ms = open_ms;
+    fixture.source_options.breaker_open_max_ms = open_ms;
+    fixture.source_options.max_loads = 1;
+    fixture.source_options.max_batch = 1;
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.failure_ttl_ms = 60000;
+    fixture.cache_options.stale_if_error_ms = STALE_MS;
+    fixture_open(&fixture);
+}
+
+static int gauge(const char *name)
+{
+    static char text[65536];
+    char line[128];
+    const char *at;
+
+    (void)snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} ", name);
+    (void)shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
+    at = strstr(text, line);
+    ck_assert_ptr_nonnull(at);
+    return atoi(at + strlen(line));
+}
+
+static void set_failing(bool is_failing)
+{
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.is_failing = is_failing;
+    pthread_mutex_unlock(&fixture.table.mu);
+}
+
+/* Keys of their own, from first on, that fail to load. */
+static void fail_ten(void)
+{
+    char key[16];
+
+    set_failing(true);
+    for (int i = 0; i < 10; i++) {
+        (void)snprintf(key, sizeof(key), "bad%d", i);
+        expect_code(fixture.cache, key, SHED_ESOURCE, NULL);
+    }
+    WAIT_FOR(gauge("source_breaker") != 0);
+}
+
+/* Ages count once a client knows the server's clock. */
+static bool knows_the_clock(void)
+{
+    struct shed_value *value = NULL;
+    uint64_t age_ms;
+
+    ck_assert_int_eq(
+        shed_get(fixture.cache, shed_str("clock"), 0, &value, NULL), SHED_OK);
+    age_ms = shed_value_age_ms(value);
+    shed_value_unref(value);
+    return age_ms > 0;
+}
+
+/* ------------------------------------------------------------ the breaker */
+
+START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
+{
+    struct shed_error err;
+    unsigned loads;
+    char key[16];
+
+    up(3600000);
+    fail_ten();
+    ck_assert_int_eq(gauge("source_breaker"), 2);
+    WAIT_FOR(atomic_load(&opened) == 1);
+    loads = table_loads(&fixture.table);
+    set_failing(false);
+    for (int i = 0; i < 50; i++) {
+        (void)snprintf(key, sizeof(key), "new%d", i);
+        expect_code(fixture.cache, key, SHED_ESOURCE, &err);
+        ck_assert_ptr_nonnull(strstr(err.reason, "breaker is open"));
+        WAIT_FOR(server_int(&fixture.server, "EXISTS t:{new%d}", i) == 0);
+    }
+    ck_assert_uint_eq(table_loads(&fixture.table), loads);
+    ck_assert_uint_eq(stats_of(fixture.cache).loads_refused, 50);
+    ck_assert_uint_eq(stats_of(fixture.cache).load_failures, 10);
+    ck_assert_uint_eq(atomic_load(&opened), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
+{
+    enum { KEYS = 40, LOADED = 10 };
+    struct shed_item items[KEYS];
+    char keys[KEYS][16];
+
+    up(3600000);
+    set_failing(true);
+    for (int i = 0; i < KEYS; i++) {
+        (void)snprintf(keys[i], sizeof(keys[i]), "bad%d", i);
+        items[i].key = shed_str(keys[i]);
+    }
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, 0, NULL),
+                     SHED_ESOURCE);
+    for (int i = 0; i < KEYS; i++)
+        ck_assert_int_eq(items[i].code, SHED_ESOURCE);
+    ck_assert_uint_eq(table_loads(&fixture.table), LOADED);
+    ck_assert_uint_eq(stats_of(fixture.cache).load_failures, LOADED);
+    ck_assert_uint_eq(stats_of(fixture.cache).loads_refused, KEYS - LOADED);
+    WAIT_FOR(server_int(&fixture.server, "DBSIZE") == LOADED);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(while_the_breaker_is_open_a_stale_row_is_given_out)
+{
+    unsigned loads;
+
+    up(3600000);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    WAIT_FOR(knows_the_clock());
+    fail_ten();
+    set_failing(false);
+    loads = table_loads(&fixture.table);
+    age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS);
+    for (int i = 0; i < 20; i++)
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(table_loads(&fixture.table), loads);
+    fixture_down(&fixture);
+}
+END_TEST
+
+static bool is_loaded(const char *key)
+{
+    struct shed_value *value = NULL;
+    enum shed_code code =
+        shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+
+    shed_value_unref(value);
+    return code == SHED_OK;
+}
+
+START_TEST(when_the_source_is_well_again_the_breaker_closes)
+{
+    char key[16];
+    int i = 0;
+
+    up(1);
+    fail_ten();
+    set_failing(false);
+    do {
+        (void)snprintf(key, sizeof(key), "new%d", i++);
+        (void)is_loaded(key);
+    } while (gauge("source_breaker") != 0);
+    WAIT_FOR(atomic_load(&closed) == 1);
+    ck_assert(is_loaded("k"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("overload");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(
+        tc, while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing);
+    tcase_add_test(tc,
+                   keys_that_are_queued_when_it_opens_leave_no_failure_marker);
+    tcase_add_test(tc, while_the_breaker_is_open_a_stale_row_is_given_out);
+    tcase_add_test(tc, when_the_source_is_well_again_the_breaker_closes);
+    return run_tests("overload", tc);
+}

@@ -1,0 +1,276 @@
+/* breaker: when it opens, what passes, and when it closes. */
+#include "cache/breaker.h"
+
+#include "support/testing.h"
+
+enum { WINDOW_MS = 1000, OPEN_MS = 100, OPEN_MAX_MS = 800, PROBES = 2 };
+
+static const struct shed_breaker_rule rule = {.failure_pct = 50,
+                                              .min_loads = 10,
+                                              .window_ms = WINDOW_MS,
+                                              .open_ms = OPEN_MS,
+                                              .open_max_ms = OPEN_MAX_MS,
+                                              .probes = PROBES};
+
+static struct shed_breaker breaker;
+static uint64_t now_ms, random_bits, last_id;
+
+static void begin(void)
+{
+    now_ms = 1000000;
+    random_bits = 0; /* no jitter: open for the whole time */
+    shed_breaker_init(&breaker, &rule, now_ms);
+}
+
+static bool end_load(bool has_failed, uint64_t term, uint64_t id)
+{
+    const struct shed_breaker_sample sample = {
+        .term = term, .keys = 1, .id = id, .has_failed = has_failed};
+
+    return shed_breaker_add(&breaker, &sample, now_ms, random_bits);
+}
+
+/* Loads that begin and end now, each of a key of its own. */
+static bool load(bool has_failed)
+{
+    if (!shed_breaker_pass(&breaker, now_ms))
+        return false;
+    return end_load(has_failed, breaker.term, ++last_id);
+}
+
+static void load_many(size_t good, size_t bad)
+{
+    while (good-- > 0)
+        (void)load(false);
+    while (bad-- > 0)
+        (void)load(true);
+}
+
+static enum shed_breaker_state state(void)
+{
+    return shed_breaker_look(&breaker, now_ms);
+}
+
+static void open_it(void)
+{
+    load_many(0, 10);
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+}
+
+/* ----------------------------------------------------------------- closed */
+
+START_TEST(it_opens_at_its_part_of_failures)
+{
+    begin();
+    load_many(10, 9);
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    ck_assert(load(true));
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+    ck_assert(!shed_breaker_pass(&breaker, now_ms));
+}
+END_TEST
+
+START_TEST(few_loads_decide_nothing)
+{
+    begin();
+    load_many(0, 9);
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    ck_assert(load(true));
+}
+END_TEST
+
+START_TEST(failures_outside_the_window_are_forgotten)
+{
+    begin();
+    for (int i = 0; i < 100; i++) {
+        load_many(0, 4); /* 8 in any window */
+        now_ms += WINDOW_MS / 2 + WINDOW_MS / SHED_BREAKER_SLICES;
+    }
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    load_many(0, 9);
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+}
+END_TEST
+
+START_TEST(failures_within_the_window_add_up)
+{
+    begin();
+    for (int i = 0; i < 9; i++) {
+        ck_assert(!load(true));
+        now_ms += WINDOW_MS / SHED_BREAKER_SLICES;
+    }
+    ck_assert(load(true));
+}
+END_TEST
+
+START_TEST(successes_keep_it_closed)
+{
+    begin();
+    for (int i = 0; i < 1000; i++) {
+        load_many(3, 2);
+        now_ms += 10;
+    }
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+}
+END_TEST
+
+START_TEST(one_key_that_always_fails_does_not_open_it)
+{
+    begin();
+    for (int i = 0; i < 100; i++)
+        ck_assert(!end_load(true, breaker.term, 7));
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    for (int i = 0; i < 9; i++) /* loads of several keys have no id */
+        (void)end_load(true, breaker.term, 0);
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+}
+END_TEST
+
+START_TEST(without_a_part_of_failures_it_never_opens)
+{
+    struct shed_breaker_rule none = rule;
+
+    begin();
+    none.failure_pct = 0;
+    shed_breaker_init(&breaker, &none, now_ms);
+    load_many(0, 1000);
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+}
+END_TEST
+
+/* ------------------------------------------------------------------- open */
+
+START_TEST(nothing_passes_until_its_time_is_over)
+{
+    begin();
+    open_it();
+    now_ms += OPEN_MS - 1;
+    ck_assert(!shed_breaker_pass(&breaker, now_ms));
+    now_ms++;
+    ck_assert(shed_breaker_pass(&breaker, now_ms));
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+}
+END_TEST
+
+START_TEST(it_stays_open_longer_each_time_up_to_its_bound)
+{
+    begin();
+    open_it();
+    for (uint64_t wait_ms = OPEN_MS; wait_ms <= OPEN_MAX_MS * 4; wait_ms *= 2) {
+        uint64_t most_ms = wait_ms < OPEN_MAX_MS ? wait_ms : OPEN_MAX_MS;
+        ck_assert_uint_eq(breaker.until_ms - now_ms, most_ms);
+        now_ms = breaker.until_ms;
+        ck_assert(load(true));
+        ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+    }
+}
+END_TEST
+
+START_TEST(its_time_is_jittered_down_to_half)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+
+    for (uint64_t i = 0; i < 1000; i++) {
+        begin();
+        random_bits = i;
+        open_it();
+        if (breaker.until_ms - now_ms < least)
+            least = breaker.until_ms - now_ms;
+        if (breaker.until_ms - now_ms > most)
+            most = breaker.until_ms - now_ms;
+    }
+    ck_assert_uint_eq(least, OPEN_MS / 2);
+    ck_assert_uint_eq(most, OPEN_MS);
+}
+END_TEST
+
+START_TEST(loads_that_began_before_it_opened_say_nothing)
+{
+    uint64_t term;
+
+    begin();
+    term = breaker.term;
+    open_it();
+    ck_assert(!end_load(false, term, 0));
+    ck_assert(!end_load(true, term, 0));
+    now_ms = breaker.until_ms;
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+    for (int i = 0; i < 10; i++)
+        ck_assert(!end_load(i % 2 == 0, term, 0));
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+}
+END_TEST
+
+/* -------------------------------------------------------------- half-open */
+
+static void half_open_it(void)
+{
+    begin();
+    open_it();
+    now_ms = breaker.until_ms;
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+}
+
+START_TEST(a_few_keys_pass_at_a_time)
+{
+    half_open_it();
+    for (int i = 0; i < PROBES; i++)
+        ck_assert(shed_breaker_pass(&breaker, now_ms));
+    ck_assert(!shed_breaker_pass(&breaker, now_ms));
+    shed_breaker_return(&breaker, 1); /* never loaded */
+    ck_assert(shed_breaker_pass(&breaker, now_ms));
+    ck_assert(!shed_breaker_pass(&breaker, now_ms));
+    (void)end_load(false, breaker.term, 1);
+    ck_assert(shed_breaker_pass(&breaker, now_ms));
+}
+END_TEST
+
+START_TEST(successes_close_it)
+{
+    half_open_it();
+    ck_assert(!load(false));
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+    ck_assert(load(false));
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    for (int i = 0; i < 100; i++)
+        ck_assert(shed_breaker_pass(&breaker, now_ms));
+    load_many(0, 9); /* what was before is forgotten */
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    ck_assert(load(true));
+    ck_assert_uint_eq(breaker.until_ms - now_ms, OPEN_MS);
+}
+END_TEST
+
+START_TEST(one_failure_opens_it_again)
+{
+    half_open_it();
+    ck_assert(!load(false));
+    ck_assert(load(true));
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+    now_ms = breaker.until_ms;
+    ck_assert(!load(false)); /* the earlier success is forgotten */
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("breaker");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, it_opens_at_its_part_of_failures);
+    tcase_add_test(tc, few_loads_decide_nothing);
+    tcase_add_test(tc, failures_outside_the_window_are_forgotten);
+    tcase_add_test(tc, failures_within_the_window_add_up);
+    tcase_add_test(tc, successes_keep_it_closed);
+    tcase_add_test(tc, one_key_that_always_fails_does_not_open_it);
+    tcase_add_test(tc, without_a_part_of_failures_it_never_opens);
+    tcase_add_test(tc, nothing_passes_until_its_time_is_over);
+    tcase_add_test(tc, it_stays_open_longer_each_time_up_to_its_bound);
+    tcase_add_test(tc, its_time_is_jittered_down_to_half);
+    tcase_add_test(tc, loads_that_began_before_it_opened_say_nothing);
+    tcase_add_test(tc, a_few_keys_pass_at_a_time);
+    tcase_add_test(tc, successes_close_it);
+    tcase_add_test(tc, one_failure_opens_it_again);
+    return run_tests("breaker", tc);
+}

@@ -418,12 +418,18 @@ struct shed_source_options {
     uint64_t breaker_probes;      /* [1, 1000]; keys that are loaded at a time
                                      while it is half-open, and loads that have
                                      to succeed */
+    /* Callers that wait because their key is not at hand, in all caches of the
+     * source, and for one load of a key. Beyond these bounds a call gets a
+     * stale value within stale_if_error_ms, else SHED_EBUSY, at once. Each key
+     * of shed_get_many is a caller. */
+    uint64_t callers_limit;     /* [0, 10000000]; 0: no bound */
+    uint64_t key_callers_limit; /* [0, 10000000]; 0: no bound */
 };
 
 #define SHED_SOURCE_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
-            NULL, NULL, 0, 0, 20, 10000, 1000, 30000, 3                        \
+            NULL, NULL, 0, 0, 20, 10000, 1000, 30000, 3, 0, 0                  \
     }
 
 /*
@@ -589,10 +595,10 @@ SHED_API void shed_cache_close(struct shed_cache *cache);
  * Blocks: until answered, timeout_ms at most.
  * Returns: SHED_OK and *out, a reference of yours (whose kind may be
  * SHED_KIND_ABSENT); SHED_EINVAL, SHED_ETIMEDOUT, SHED_EBUSY (the source's
- * queue is full), SHED_ESOURCE (the load failed, here or elsewhere, or the
- * source's breaker is open),
- * SHED_ETOOBIG, SHED_EREDIS (only with SHED_REDIS_DOWN_FAIL), SHED_EDENIED,
- * SHED_ENOMEM, SHED_ECLOSED, SHED_EFORKED; then *out is NULL.
+ * queue is full, or too many callers wait), SHED_ESOURCE (the load failed, here
+ * or elsewhere, or the source's breaker is open), SHED_ETOOBIG, SHED_EREDIS
+ * (only with SHED_REDIS_DOWN_FAIL), SHED_EDENIED, SHED_ENOMEM, SHED_ECLOSED,
+ * SHED_EFORKED; then *out is NULL.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get(struct shed_cache *cache, struct shed_bytes key, uint64_t timeout_ms,

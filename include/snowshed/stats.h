@@ -57,7 +57,8 @@ extern "C" {
     X(stale, "keys answered with a value that was no longer fresh")            \
     X(unmodified, "keys that the source found unmodified")                     \
     X(loads_refused,                                                           \
-      "keys that were not loaded: the queue was full, or the breaker open")
+      "keys that were not loaded: the queue was full, or the breaker open")    \
+    X(callers_refused, "keys for which too many callers waited already")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */
@@ -129,7 +130,9 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * connected, else 0) and, of the cache's source, snowshed_source_loads,
  * snowshed_source_queue_keys and their limits, snowshed_source_loads_limit and
  * snowshed_source_queue_limit_keys. With adaptive_loads the limit of the
- * loads is what it is now. snowshed_source_breaker is 0 while the source's
+ * loads is what it is now. snowshed_source_callers counts the callers that
+ * wait, snowshed_source_callers_limit is their bound, 0 without one.
+ * snowshed_source_breaker is 0 while the source's
  * breaker is closed, 1 while it is half-open, 2 while it is open. Caches that
  * share a source show the same figures.
  *

@@ -201,6 +201,10 @@ static const struct metric cache_gauges[] = {
             METRIC(source_queue_keys, "keys that wait for a load") METRIC(
                 source_queue_limit_keys, "keys that may wait; more are refused")
                 METRIC(source_breaker, "0: closed, 1: half-open, 2: open")
+                    METRIC(source_callers, "callers that wait, in its caches")
+                        METRIC(source_callers_limit,
+                               "callers that may wait; 0: no bound")
+
 #undef METRIC
 };
 

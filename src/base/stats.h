@@ -62,7 +62,8 @@ struct shed_subject {
     const void *counters; /* struct shed_counters or shed_lock_counters */
     /* for a cache: the current values */
     uint64_t redis_up, source_loads, source_loads_limit, source_queue_keys,
-        source_queue_limit_keys, source_breaker;
+        source_queue_limit_keys, source_breaker, source_callers,
+        source_callers_limit;
 };
 
 /* Returns: the i-th subject of a list. */

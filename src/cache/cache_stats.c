@@ -33,7 +33,9 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .source_loads_limit = source.loads_limit,
                                  .source_queue_keys = source.queued,
                                  .source_queue_limit_keys = source.queue_limit,
-                                 .source_breaker = source.breaker};
+                                 .source_breaker = source.breaker,
+                                 .source_callers = source.callers,
+                                 .source_callers_limit = source.callers_limit};
 }
 
 size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,

@@ -395,24 +395,26 @@ enum shed_code shed_flights_join(struct shed_flights *fs,
                                  struct shed_post **starts,
                                  struct shed_error *err)
 {
-    struct shed_table *table = fs->table;
+    enum shed_join join =
+        shed_table_join(fs->table, key->redis, key->redis_size, caller);
     struct task *task;
 
-    if (shed_table_join(table, key->redis, key->redis_size, caller)) {
-        shed_count(&fs->counters->joins, 1);
-        return SHED_OK;
+    if (join == SHED_JOIN_NONE) {
+        task = create_task(fs, key);
+        if (task == NULL)
+            return shed_fail_nomem(err, "a flight");
+        join = shed_table_insert(fs->table, &task->waiters, caller);
+        if (join == SHED_JOIN_ADDED) {
+            task->post.next = *starts;
+            *starts = &task->post;
+            return SHED_OK;
+        }
+        destroy(task);
     }
-    task = create_task(fs, key);
-    if (task == NULL)
-        return shed_fail_nomem(err, "a flight");
-    if (shed_table_insert(table, &task->waiters, caller)) {
-        task->post.next = *starts;
-        *starts = &task->post;
-        return SHED_OK;
-    }
-    shed_count(&fs->counters->joins, 1);
-    destroy(task);
-    return SHED_OK;
+    shed_count(join == SHED_JOIN_JOINED ? &fs->counters->joins
+                                        : &fs->counters->callers_refused,
+               1);
+    return shed_table_code(join, err);
 }
 
 void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
@@ -512,7 +514,7 @@ static enum shed_code open_parts(struct shed_flights *fs,
         o.code = shed_fail_nomem(err, "a cache");
         goto fail_mutex;
     }
-    fs->table = shed_table_create();
+    fs->table = shed_table_create(shed_source_callers(fs->loads.source));
     fs->loads.wake =
         shed_timer_create(fs->client->reactor, wake_source, fs->loads.source);
     if (fs->table == NULL || fs->loads.wake == NULL) {

@@ -50,6 +50,7 @@ struct shed_source {
     shed_load_fn *load;
     void *user;
     struct shed_source_options options;
+    struct shed_callers callers; /* waiting is atomic */
 
     pthread_mutex_t mu;
     pthread_cond_t work;  /* a batch can be taken; wakes one loader */
@@ -117,8 +118,8 @@ static enum shed_code fail_open_locked(const struct shed_source *s,
                          "%llu ms; the last failure: %s",
                          (unsigned long long)left_ms, s->last_failure);
     return shed_fail(err, SHED_ESOURCE,
-                     "the source's breaker is half-open: its probes are under "
-                     "way, call again later; the last failure: %s",
+                     "the source's breaker is half-open and tries others; the "
+                     "last failure: %s",
                      s->last_failure);
 }
 
@@ -168,7 +169,6 @@ static struct shed_job *judge_locked(struct shed_source *s,
     return s->breaker.state == SHED_BREAKER_OPEN ? take_all_locked(s) : NULL;
 }
 
-/* What the limit learns. */
 static void learn_locked(struct shed_source *s, const struct shed_load *load,
                          bool has_failed, uint64_t now_us)
 {
@@ -184,7 +184,7 @@ static void learn_locked(struct shed_source *s, const struct shed_load *load,
                              shed_random_jitter());
 }
 
-/* Learn from a load that has ended, and settle what is refused therefore. */
+/* Learn from a load that has ended; settle what is refused now. */
 static void conclude(struct shed_source *s, const struct shed_load *load,
                      uint64_t id, bool has_failed, uint64_t now_us)
 {
@@ -453,10 +453,17 @@ void shed_source_unwatch(struct shed_source *s,
     pthread_mutex_unlock(&s->mu);
 }
 
+struct shed_callers *shed_source_callers(struct shed_source *s)
+{
+    return &s->callers;
+}
+
 struct shed_source_state shed_source_look(struct shed_source *s)
 {
-    struct shed_source_state state = {.queue_limit =
-                                          (size_t)s->options.queue_limit};
+    struct shed_source_state state = {
+        .queue_limit = (size_t)s->options.queue_limit,
+        .callers = atomic_load(&s->callers.waiting),
+        .callers_limit = s->callers.limit};
 
     pthread_mutex_lock(&s->mu);
     state.loads = s->running;
@@ -499,7 +506,6 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
     struct shed_source *s = NULL;
-    struct shed_breaker_rule rule;
     enum shed_code code;
 
     if (out == NULL)
@@ -516,11 +522,12 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     s->load = load;
     s->user = user;
     s->options = o;
-    rule = shed_source_options_breaker(&o);
+    s->callers = (struct shed_callers){(size_t)o.callers_limit,
+                                       (size_t)o.key_callers_limit, 0};
     s->refs = 1;
     s->last = &s->first;
     shed_concurrency_init(&s->concurrency, (size_t)o.max_loads);
-    shed_breaker_init(&s->breaker, &rule, shed_now_ms());
+    shed_source_options_breaker(&o, &s->breaker, shed_now_ms());
     s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
     if (s->threads == NULL || init_sync(s) != 0)
         goto fail;

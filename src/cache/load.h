@@ -9,6 +9,7 @@
 #ifndef SHED_LOAD_H
 #define SHED_LOAD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <snowshed/snowshed.h>
@@ -70,11 +71,22 @@ void shed_source_unref(struct shed_source *source);
 /* The option. */
 uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
 
+/* Bounds on the callers that wait, for the tables of the source's caches. */
+struct shed_callers {
+    size_t limit;     /* of all; 0: none */
+    size_t key_limit; /* of one flight; 0: none */
+    atomic_size_t waiting;
+};
+
+/* It lives as long as the source. Any thread. */
+struct shed_callers *shed_source_callers(struct shed_source *source);
+
 /* What is under way at a source, and its bounds. */
 struct shed_source_state {
     size_t loads, loads_limit;  /* the limit is the adaptive one, if it is on */
     size_t queued, queue_limit; /* keys */
     enum shed_breaker_state breaker;
+    size_t callers, callers_limit; /* that wait */
 };
 
 /* Any thread. */

@@ -35,6 +35,8 @@ static enum shed_code check_options(const struct shed_source_options *o,
         {o->breaker_open_ms, 1, TIMEOUT_MAX_MS, "source breaker_open_ms"},
         {o->breaker_open_max_ms, o->breaker_open_ms, TIMEOUT_MAX_MS,
          "source breaker_open_max_ms"},
+        {o->callers_limit, 0, QUEUE_MAX, "source callers_limit"},
+        {o->key_callers_limit, 0, QUEUE_MAX, "source key_callers_limit"},
         {o->breaker_probes, 1, PROBES_MAX, "source breaker_probes"},
     };
 
@@ -51,13 +53,16 @@ enum shed_code shed_source_options_take(struct shed_source_options *out,
     return code == SHED_OK ? check_options(out, err) : code;
 }
 
-struct shed_breaker_rule
-shed_source_options_breaker(const struct shed_source_options *o)
+void shed_source_options_breaker(const struct shed_source_options *o,
+                                 struct shed_breaker *breaker, uint64_t now_ms)
 {
-    return (struct shed_breaker_rule){.failure_pct = o->breaker_failure_pct,
-                                      .min_loads = o->breaker_min_loads,
-                                      .window_ms = o->breaker_window_ms,
-                                      .open_ms = o->breaker_open_ms,
-                                      .open_max_ms = o->breaker_open_max_ms,
-                                      .probes = o->breaker_probes};
+    const struct shed_breaker_rule rule = {
+        .failure_pct = o->breaker_failure_pct,
+        .min_loads = o->breaker_min_loads,
+        .window_ms = o->breaker_window_ms,
+        .open_ms = o->breaker_open_ms,
+        .open_max_ms = o->breaker_open_max_ms,
+        .probes = o->breaker_probes};
+
+    shed_breaker_init(breaker, &rule, now_ms);
 }

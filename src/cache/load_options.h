@@ -13,8 +13,8 @@ shed_source_options_take(struct shed_source_options *out,
                          const struct shed_source_options *given,
                          struct shed_error *err);
 
-/* The rule of the breaker that they ask for. */
-struct shed_breaker_rule
-shed_source_options_breaker(const struct shed_source_options *options);
+/* Make the breaker that they ask for. */
+void shed_source_options_breaker(const struct shed_source_options *options,
+                                 struct shed_breaker *breaker, uint64_t now_ms);
 
 #endif

@@ -1,6 +1,6 @@
 /* The flight table: a hash table in shards, each with a lock of its own. Its
- * invariant: at most one flight of a key can be joined, and at most one works
- * in the background. */
+ * invariants: at most one flight of a key can be joined, and at most one works
+ * in the background; no more callers wait than the source allows. */
 #include "cache/table.h"
 
 #include <assert.h>
@@ -11,6 +11,8 @@
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include "base/error.h"
 
 /* A key has a flight only while it is missing, so chains stay short even with
  * tens of thousands of flights. */
@@ -24,7 +26,8 @@ struct shard {
 };
 
 struct shed_table {
-    atomic_size_t flights; /* read without a lock by each hit */
+    struct shed_callers *callers; /* set at creation */
+    atomic_size_t flights;        /* read without a lock by each hit */
     struct shard shard[SHARDS];
 };
 
@@ -77,22 +80,45 @@ static size_t shard_number(const struct shed_table *t,
     return (size_t)(shard - t->shard);
 }
 
-static void add_waiter_locked(struct shed_waiters *waiters,
-                              struct shed_caller *caller, size_t shard)
+/* Count one more caller that waits, unless there are as many as may. */
+static bool admit(struct shed_callers *callers)
+{
+    size_t waiting = atomic_load(&callers->waiting);
+
+    do
+        if (callers->limit > 0 && waiting >= callers->limit)
+            return false;
+    while (!atomic_compare_exchange_weak(&callers->waiting, &waiting,
+                                         waiting + 1));
+    return true;
+}
+
+static enum shed_join add_waiter_locked(struct shed_table *t,
+                                        struct shed_waiters *waiters,
+                                        struct shed_caller *caller,
+                                        const struct shard *shard)
 {
     assert(!waiters->is_detached);
-    caller->shard = shard;
+    if (t->callers->key_limit > 0 && waiters->count >= t->callers->key_limit)
+        return SHED_JOIN_KEY_FULL;
+    if (!admit(t->callers))
+        return SHED_JOIN_FULL;
+    waiters->count++;
+    caller->shard = shard_number(t, shard);
     caller->waiters = waiters;
     caller->number = ++waiters->last_number;
     caller->next = NULL;
     *waiters->last = caller;
     waiters->last = &caller->next;
+    return SHED_JOIN_JOINED;
 }
 
-struct shed_table *shed_table_create(void)
+struct shed_table *shed_table_create(struct shed_callers *callers)
 {
     struct shed_table *t = calloc(1, sizeof(*t));
 
+    if (t != NULL)
+        t->callers = callers;
     for (size_t i = 0; t != NULL && i < SHARDS; i++) {
         if (pthread_mutex_init(&t->shard[i].mu, NULL) == 0)
             continue;
@@ -128,40 +154,56 @@ bool shed_table_has(struct shed_table *t, const char *key, size_t size)
     return has;
 }
 
-bool shed_table_join(struct shed_table *t, const char *key, size_t size,
-                     struct shed_caller *caller)
+enum shed_join shed_table_join(struct shed_table *t, const char *key,
+                               size_t size, struct shed_caller *caller)
 {
     struct shed_waiters **chain, *waiters;
+    enum shed_join join = SHED_JOIN_NONE;
     struct shard *shard;
 
     if (atomic_load(&t->flights) == 0)
-        return false;
+        return SHED_JOIN_NONE;
     shard = find_shard(t, key, size, &chain);
     pthread_mutex_lock(&shard->mu);
     waiters = find_locked(*chain, key, size);
     if (waiters != NULL)
-        add_waiter_locked(waiters, caller, shard_number(t, shard));
+        join = add_waiter_locked(t, waiters, caller, shard);
     pthread_mutex_unlock(&shard->mu);
-    return waiters != NULL;
+    return join;
 }
 
-bool shed_table_insert(struct shed_table *t, struct shed_waiters *waiters,
-                       struct shed_caller *caller)
+enum shed_join shed_table_insert(struct shed_table *t,
+                                 struct shed_waiters *waiters,
+                                 struct shed_caller *caller)
 {
     struct shed_waiters **chain, *there;
+    enum shed_join join;
     struct shard *shard =
         find_shard(t, waiters->key, waiters->key_size, &chain);
 
     waiters->last = &waiters->first;
     pthread_mutex_lock(&shard->mu);
     there = find_locked(*chain, waiters->key, waiters->key_size);
-    if (there == NULL) {
+    join = add_waiter_locked(t, there != NULL ? there : waiters, caller, shard);
+    if (there == NULL && join == SHED_JOIN_JOINED) {
         add_flight_locked(t, chain, waiters);
-        there = waiters;
+        join = SHED_JOIN_ADDED;
     }
-    add_waiter_locked(there, caller, shard_number(t, shard));
     pthread_mutex_unlock(&shard->mu);
-    return there == waiters;
+    return join;
+}
+
+enum shed_code shed_table_code(enum shed_join join, struct shed_error *err)
+{
+    if (join == SHED_JOIN_FULL)
+        return shed_fail(err, SHED_EBUSY,
+                         "too many callers wait already (see the source's "
+                         "callers_limit)");
+    if (join == SHED_JOIN_KEY_FULL)
+        return shed_fail(err, SHED_EBUSY,
+                         "too many callers wait for this key already (see the "
+                         "source's key_callers_limit)");
+    return SHED_OK;
 }
 
 bool shed_table_is_busy(struct shed_table *t, const char *key, size_t size)
@@ -213,6 +255,8 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller)
         *at = caller->next;
         if (caller->next == NULL)
             waiters->last = at;
+        waiters->count--;
+        atomic_fetch_sub(&t->callers->waiting, 1);
         caller->awaited = atomic_load(&waiters->awaited);
     }
     pthread_mutex_unlock(&shard->mu);
@@ -241,6 +285,7 @@ struct shed_caller *shed_table_take(struct shed_table *t,
     struct shard *shard =
         find_shard(t, waiters->key, waiters->key_size, &chain);
     struct shed_caller *taken, **at;
+    size_t count = 0;
 
     pthread_mutex_lock(&shard->mu);
     taken = waiters->first;
@@ -248,7 +293,10 @@ struct shed_caller *shed_table_take(struct shed_table *t,
     while (*at != NULL && (*at)->number <= upto) {
         (*at)->waiters = NULL;
         at = &(*at)->next;
+        count++;
     }
+    waiters->count -= count;
+    atomic_fetch_sub(&t->callers->waiting, count);
     waiters->first = *at;
     *at = NULL;
     if (waiters->first == NULL)

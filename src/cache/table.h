@@ -17,6 +17,7 @@
 #include <snowshed/snowshed.h>
 
 #include "base/latch.h"
+#include "cache/load.h"
 
 struct shed_table;
 struct shed_waiters;
@@ -61,10 +62,20 @@ struct shed_waiters {
     struct shed_caller *first;
     struct shed_caller **last;
     uint64_t last_number;
+    size_t count;
 };
 
-/* Returns NULL when out of memory. */
-struct shed_table *shed_table_create(void);
+enum shed_join {
+    SHED_JOIN_NONE,    /* there is no flight to be joined */
+    SHED_JOIN_JOINED,  /* the caller waits for one */
+    SHED_JOIN_ADDED,   /* it waits for the one that was added for it */
+    SHED_JOIN_FULL,    /* as many callers wait as may */
+    SHED_JOIN_KEY_FULL /* the same of this key */
+};
+
+/* callers bounds those that wait, and counts them; it outlives the table.
+ * Returns NULL when out of memory. */
+struct shed_table *shed_table_create(struct shed_callers *callers);
 
 /* The table must be empty. NULL is allowed. */
 void shed_table_destroy(struct shed_table *table);
@@ -72,14 +83,19 @@ void shed_table_destroy(struct shed_table *table);
 /* Whether a flight of the key can be joined now. */
 bool shed_table_has(struct shed_table *table, const char *key, size_t size);
 
-/* Join the key's flight. Returns: false if there is none that can be joined. */
-bool shed_table_join(struct shed_table *table, const char *key, size_t size,
-                     struct shed_caller *caller);
+/* Join the key's flight. Returns: not SHED_JOIN_ADDED. */
+enum shed_join shed_table_join(struct shed_table *table, const char *key,
+                               size_t size, struct shed_caller *caller);
 
 /* Join the key's flight; if there is none, add the flight of waiters and join
- * it. Returns: true if waiters was added. */
-bool shed_table_insert(struct shed_table *table, struct shed_waiters *waiters,
-                       struct shed_caller *caller);
+ * it. Returns: not SHED_JOIN_NONE. */
+enum shed_join shed_table_insert(struct shed_table *table,
+                                 struct shed_waiters *waiters,
+                                 struct shed_caller *caller);
+
+/* Returns: SHED_OK, or SHED_EBUSY if the caller could not join. */
+SHED_MUST_CHECK enum shed_code shed_table_code(enum shed_join join,
+                                               struct shed_error *err);
 
 /* Whether the key has a flight that can be joined or works in the
  * background. */

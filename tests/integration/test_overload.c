@@ -186,6 +186,144 @@ START_TEST(when_the_source_is_well_again_the_breaker_closes)
 }
 END_TEST
 
+/* ------------------------------------------------------ callers that wait */
+
+static void up_bounded(uint64_t callers, uint64_t key_callers)
+{
+    fixture_init(&fixture);
+    fixture.source_options.callers_limit = callers;
+    fixture.source_options.key_callers_limit = key_callers;
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_if_error_ms = STALE_MS;
+    fixture_open(&fixture);
+}
+
+enum { CALLERS = 5000 };
+
+static struct shed_item items[CALLERS];
+
+/* One call of so many keys, all of which join before a load begins. Returns:
+ * how many were answered; the others were refused, as why says. */
+static size_t get_all(size_t keys, const char *why)
+{
+    static char names[CALLERS][16];
+    struct shed_error err;
+    size_t answered = 0;
+
+    for (size_t i = 0; i < CALLERS; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "k%zu", i % keys);
+        items[i].key = shed_str(names[i]);
+    }
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, CALLERS, 0, &err),
+                     SHED_EBUSY);
+    ck_assert_ptr_nonnull(strstr(err.reason, why));
+    for (size_t i = 0; i < CALLERS; i++) {
+        answered += items[i].code == SHED_OK;
+        ck_assert(items[i].code == SHED_OK || items[i].code == SHED_EBUSY);
+        shed_value_unref(items[i].value);
+    }
+    ck_assert_int_eq(gauge("source_callers"), 0);
+    return answered;
+}
+
+START_TEST(of_thousands_of_callers_as_many_wait_as_may)
+{
+    up_bounded(1000, 0);
+    ck_assert_int_eq(gauge("source_callers_limit"), 1000);
+    ck_assert_uint_eq(get_all(CALLERS, "callers_limit"), 1000);
+    ck_assert_uint_eq(stats_of(fixture.cache).callers_refused, CALLERS - 1000);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_busy, CALLERS - 1000);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(of_thousands_of_callers_of_a_key_as_many_wait_as_may)
+{
+    up_bounded(0, 100);
+    ck_assert_uint_eq(get_all(10, "key_callers_limit"), 10 * 100);
+    ck_assert_uint_eq(fixture.table.keys, 10);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_caller_that_is_one_too_many_is_told_at_once)
+{
+    struct getter first = {0};
+    struct shed_value *value = NULL;
+
+    up_bounded(1, 0);
+    table_hold(&fixture.table);
+    getter_start(&first, fixture.cache, "a");
+    WAIT_FOR(gauge("source_callers") == 1);
+    expect_code(fixture.cache, "a", SHED_EBUSY, NULL);
+    expect_code(fixture.cache, "b", SHED_EBUSY, NULL);
+    table_release(&fixture.table);
+    getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
+    table_hold(&fixture.table); /* one that gives up makes room */
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("b"), 1, &value, NULL),
+                     SHED_ETIMEDOUT);
+    ck_assert_int_eq(gauge("source_callers"), 0);
+    table_release(&fixture.table);
+    expect_text(fixture.cache, "c", "c@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
+{
+    struct getter first = {0};
+
+    up_bounded(1, 0);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    WAIT_FOR(knows_the_clock());
+    age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS);
+    table_hold(&fixture.table);
+    getter_start(&first, fixture.cache, "a");
+    WAIT_FOR(gauge("source_callers") == 1);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+static void *watch_callers(void *over)
+{
+    int most = 0;
+
+    while (!atomic_load((atomic_bool *)over)) {
+        int now = gauge("source_callers");
+        most = now > most ? now : most;
+    }
+    return (void *)(intptr_t)most;
+}
+
+START_TEST(callers_on_many_threads_stay_within_the_bound)
+{
+    const struct readers readers = {
+        .threads = 30, .gets = 100, .keys = 1000, .timeout_max_ms = 20};
+    atomic_bool over = false;
+    pthread_t watcher;
+    void *most;
+
+    up_bounded(5, 2);
+    fixture_close(&fixture);
+    fixture.cache_options.ttl_ms = 1; /* nearly each get has to wait */
+    fixture_open(&fixture);
+    ck_assert_int_eq(pthread_create(&watcher, NULL, watch_callers, &over), 0);
+    for (int i = 0; i < 3; i++) {
+        struct readers r = readers;
+        r.cache = fixture.cache;
+        readers_run(&r);
+    }
+    atomic_store(&over, true);
+    ck_assert_int_eq(pthread_join(watcher, &most), 0);
+    ck_assert_int_le((intptr_t)most, 5);
+    ck_assert_int_eq(gauge("source_callers"), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("overload");
@@ -197,5 +335,10 @@ int main(void)
                    keys_that_are_queued_when_it_opens_leave_no_failure_marker);
     tcase_add_test(tc, while_the_breaker_is_open_a_stale_row_is_given_out);
     tcase_add_test(tc, when_the_source_is_well_again_the_breaker_closes);
+    tcase_add_test(tc, of_thousands_of_callers_as_many_wait_as_may);
+    tcase_add_test(tc, of_thousands_of_callers_of_a_key_as_many_wait_as_may);
+    tcase_add_test(tc, a_caller_that_is_one_too_many_is_told_at_once);
+    tcase_add_test(tc, a_caller_that_is_one_too_many_gets_a_stale_row);
+    tcase_add_test(tc, callers_on_many_threads_stay_within_the_bound);
     return run_tests("overload", tc);
 }

@@ -1160,7 +1160,9 @@ START_TEST(options_out_of_range_are_named)
         {FIELD(breaker_open_ms), 0, "breaker_open_ms"},
         {FIELD(breaker_open_max_ms), 999, "breaker_open_max_ms"},
         {FIELD(breaker_probes), 0, "breaker_probes"},
-        {FIELD(breaker_probes), 1001, "breaker_probes"}};
+        {FIELD(breaker_probes), 1001, "breaker_probes"},
+        {FIELD(callers_limit), 10000001, "callers_limit"},
+        {FIELD(key_callers_limit), 10000001, "key_callers_limit"}};
 #undef FIELD
     struct shed_source_options o;
     struct shed_error err;

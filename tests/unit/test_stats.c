@@ -25,7 +25,9 @@ static struct shed_subject cache_of(const void *names, size_t i)
                                  .source_loads_limit = 3,
                                  .source_queue_keys = 4,
                                  .source_queue_limit_keys = 5,
-                                 .source_breaker = 2};
+                                 .source_breaker = 2,
+                                 .source_callers = 6,
+                                 .source_callers_limit = 7};
 }
 
 static struct shed_subject lock_of(const void *names, size_t i)
@@ -216,6 +218,8 @@ START_TEST(gauges_tell_what_is_true_now)
     assert_line(text, "\nsnowshed_source_queue_keys{cache=\"item\"} 4\n");
     assert_line(text, "\nsnowshed_source_queue_limit_keys{cache=\"item\"} 5\n");
     assert_line(text, "\nsnowshed_source_breaker{cache=\"item\"} 2\n");
+    assert_line(text, "\nsnowshed_source_callers{cache=\"item\"} 6\n");
+    assert_line(text, "\nsnowshed_source_callers_limit{cache=\"item\"} 7\n");
     free(text);
 }
 END_TEST

@@ -395,9 +395,11 @@ struct shed_source_options {
                                 ceiling: it falls while they take longer because
                                 there are too many, and recovers. For a
                                 max_loads that the database cannot always bear.
-                                It measures the time of a lone load every ten
-                                seconds or more, while the limit is reached, by
-                                five that run alone. 0: it is max_loads */
+                                While the limit is reached it measures, every
+                                ten seconds or more, the time of a lone load, by
+                                five that run alone; all processes at once, so
+                                their wall clocks should agree to about 100 ms.
+                                0: it is max_loads */
     /* A breaker before the source. It opens when a part of the loads fails:
      * then none begins, and calls that need one get SHED_ESOURCE at once, or a
      * stale value within stale_if_error_ms. After a while it is half-open: a

@@ -16,11 +16,16 @@
  * jam would be answered several times.
  *
  * The base goes out of date: the table grows, the database is moved. While the
- * limit binds, it is measured again every ten seconds or so, by a few loads
+ * limit binds, it is measured again every ten seconds or more, by a few loads
  * that run alone. They replace the earlier ones whether they are faster or
  * slower, so a database that has become slower for good does not hold the limit
- * down. A probe costs at most a thirty-second of the time, however slow loads
- * are. At a limit of 1 all loads are lone, and the base follows by itself.
+ * down. A probe costs at most a sixteenth of the time, however slow loads are.
+ *
+ * Processes share the database. One that probed while the others work would
+ * take their load for the latency without load, raise its limit, and so make
+ * the others do the same: four of them drive each other to the ceiling. So all
+ * probe at the same time, by the wall clock, and none counts a load before the
+ * others have had time to finish theirs.
  */
 #include "cache/concurrency.h"
 
@@ -53,8 +58,14 @@
 
 #define PROBE_LOADS SHED_CONCURRENCY_KEPT
 #define PROBE_MAX_US 2000000
-#define PROBE_EVERY_US 10000000
-#define PROBE_SHARE 32
+#define PROBE_SHARE 16
+#define SETTLE_MAX_US 1000000
+
+/* Probes begin within a moment of the begin of a slot of the wall clock: one
+ * that is noticed later would be alone. */
+#define SLOT_MS 10000
+#define MOMENT_MS 500
+#define US_PER_MS 1000
 
 void shed_concurrency_init(struct shed_concurrency *c, size_t ceiling)
 {
@@ -63,6 +74,7 @@ void shed_concurrency_init(struct shed_concurrency *c, size_t ceiling)
     c->ceiling = ceiling;
     c->limit = fmin(START_LIMIT, (double)ceiling);
     c->is_in_slow_start = true;
+    c->period = 1;
 }
 
 size_t shed_concurrency_limit(const struct shed_concurrency *c)
@@ -82,13 +94,18 @@ static size_t class_of(size_t keys)
 }
 
 static void add_lone(struct shed_concurrency *c, size_t keys,
-                     uint64_t latency_us, uint64_t now_us)
+                     uint64_t latency_us)
 {
     struct shed_concurrency_base *base = &c->base[class_of(keys)];
+    uint64_t probe = c->is_probing ? c->probes : 0;
 
+    if (probe < base->probe)
+        return; /* the others may have been at work */
+    if (probe > base->probe)
+        base->count = 0;
+    base->probe = probe;
     base->lone[base->count++ % SHED_CONCURRENCY_KEPT] =
         (struct shed_concurrency_lone){latency_us, keys};
-    base->seen_us = now_us;
 }
 
 static int by_latency(const void *a, const void *b)
@@ -131,17 +148,15 @@ static double expected_us(const struct shed_concurrency *c, size_t keys)
 static void clear_window(struct shed_concurrency *c, uint64_t now_us)
 {
     c->window.count = 0;
-    c->window.doubtful = 0;
+    c->window.latency_us = 0;
     c->window.unknown = 0;
     c->window.most_alive = 0;
     c->since_us = now_us;
 }
 
 static void add_to_window(struct shed_concurrency *c,
-                          const struct shed_concurrency_sample *sample,
-                          uint64_t now_us)
+                          const struct shed_concurrency_sample *sample)
 {
-    const struct shed_concurrency_base *base = &c->base[class_of(sample->keys)];
     double expected = expected_us(c, sample->keys);
     double slowness = 1;
 
@@ -151,12 +166,11 @@ static void add_to_window(struct shed_concurrency *c,
     /* a refused connection is fast, and says nothing */
     if (sample->has_failed && slowness <= 1)
         return;
-    if (base->count == 0 || now_us - base->seen_us > PROBE_EVERY_US)
-        c->window.doubtful++;
     if (expected <= 0)
         c->window.unknown++;
     if (sample->alive > c->window.most_alive)
         c->window.most_alive = sample->alive;
+    c->window.latency_us += sample->latency_us;
     c->window.slowness[c->window.count++] = slowness;
 }
 
@@ -195,59 +209,88 @@ static void move_limit(struct shed_concurrency *c)
     c->limit = fmax(1, fmin(c->limit, (double)c->ceiling));
 }
 
+static bool is_reached(const struct shed_concurrency *c)
+{
+    return c->window.most_alive >= (size_t)c->limit;
+}
+
 /* --------------------------------------------------------------- the probes */
 
-static void end_probe(struct shed_concurrency *c, uint64_t now_us,
-                      uint64_t random)
+static bool is_time(const struct shed_concurrency *c, uint64_t wall_ms)
 {
-    uint64_t pause_us = (now_us - c->probe_us) * PROBE_SHARE;
+    uint64_t slot = wall_ms / SLOT_MS, moment_ms = c->typical_us / US_PER_MS;
 
-    if (pause_us < PROBE_EVERY_US)
-        pause_us = PROBE_EVERY_US;
-    /* processes that began together do not probe together */
-    c->next_probe_us = now_us + pause_us + random % (pause_us / 4);
+    if (moment_ms < MOMENT_MS)
+        moment_ms = MOMENT_MS;
+    return slot != c->slot && slot % c->period == 0 &&
+           wall_ms % SLOT_MS < moment_ms;
+}
+
+static void begin_probe(struct shed_concurrency *c, uint64_t now_us,
+                        uint64_t wall_ms)
+{
+    c->is_probing = true;
+    c->probes++;
+    c->probed = 0;
+    c->probe_us = now_us;
+    c->settled_us = now_us + (c->typical_us < SETTLE_MAX_US ? c->typical_us
+                                                            : SETTLE_MAX_US);
+    c->slot = wall_ms / SLOT_MS;
+}
+
+static void end_probe(struct shed_concurrency *c, uint64_t now_us)
+{
+    uint64_t pause_ms = (now_us - c->probe_us) / US_PER_MS * PROBE_SHARE;
+
+    /* powers of two, so that processes with different ones still meet */
+    c->period = 1;
+    while (c->period * SLOT_MS < pause_ms)
+        c->period *= 2;
     c->is_probing = false;
     clear_window(c, now_us);
 }
 
 static void probe(struct shed_concurrency *c,
-                  const struct shed_concurrency_sample *sample, uint64_t now_us,
-                  uint64_t random)
+                  const struct shed_concurrency_sample *sample, uint64_t now_us)
 {
-    if (!sample->is_lone)
-        return; /* it began before */
+    if (!sample->is_lone || now_us < c->settled_us + sample->latency_us)
+        return;
+    if (!sample->has_failed)
+        add_lone(c, sample->keys, sample->latency_us);
     c->probed++;
-    if (c->probed >= PROBE_LOADS || now_us - c->probe_us >= PROBE_MAX_US)
-        end_probe(c, now_us, random);
+    if (c->probed >= PROBE_LOADS || now_us - c->settled_us >= PROBE_MAX_US)
+        end_probe(c, now_us);
 }
 
-static void judge(struct shed_concurrency *c, uint64_t now_us)
+/* At the end of a window. */
+static void judge(struct shed_concurrency *c, uint64_t now_us, uint64_t wall_ms)
 {
-    bool is_doubtful = c->window.doubtful > c->window.count / 2;
+    bool is_unknown = c->window.unknown > c->window.count / 2;
 
-    if (c->window.most_alive >= (size_t)c->limit) {
-        if (is_doubtful && now_us >= c->next_probe_us) {
-            c->is_probing = true;
-            c->probed = 0;
-            c->probe_us = now_us;
-        } else if (c->window.unknown <= c->window.count / 2) {
-            move_limit(c);
-        }
-    }
+    c->is_bound = is_reached(c);
+    c->typical_us = c->window.latency_us / c->window.count;
+    if (c->is_bound && !is_unknown)
+        move_limit(c);
+    else if (c->is_bound &&
+             (c->probes == 0 || wall_ms / SLOT_MS >= c->slot + c->period))
+        begin_probe(c, now_us, wall_ms); /* at once: nothing is known yet */
     clear_window(c, now_us);
 }
 
 void shed_concurrency_add(struct shed_concurrency *c,
                           const struct shed_concurrency_sample *sample,
-                          uint64_t now_us, uint64_t random)
+                          uint64_t now_us, uint64_t wall_ms)
 {
-    if (sample->is_lone && !sample->has_failed)
-        add_lone(c, sample->keys, sample->latency_us, now_us);
     if (c->is_probing) {
-        probe(c, sample, now_us, random);
-    } else if (now_us >= c->since_us + sample->latency_us) {
-        add_to_window(c, sample, now_us);
-        if (is_window_full(c))
-            judge(c, now_us);
+        probe(c, sample, now_us);
+        return;
     }
+    if (sample->is_lone && !sample->has_failed)
+        add_lone(c, sample->keys, sample->latency_us);
+    if (now_us >= c->since_us + sample->latency_us)
+        add_to_window(c, sample);
+    if ((c->is_bound || is_reached(c)) && is_time(c, wall_ms))
+        begin_probe(c, now_us, wall_ms);
+    else if (is_window_full(c))
+        judge(c, now_us, wall_ms);
 }

@@ -180,8 +180,7 @@ static void learn_locked(struct shed_source *s, const struct shed_load *load,
         .has_failed = has_failed};
 
     if (s->options.adaptive_loads != 0)
-        shed_concurrency_add(&s->concurrency, &sample, now_us,
-                             shed_random_jitter());
+        shed_concurrency_add(&s->concurrency, &sample, now_us, shed_wall_ms());
 }
 
 /* Learn from a load that has ended; settle what is refused now. */

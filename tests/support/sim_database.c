@@ -32,12 +32,15 @@ void sim_database_init(struct sim_database *db, size_t ceiling)
     db->demand = SIM_LOADS_MAX;
     db->random = 1;
     db->now_us = US_PER_S;
-    shed_concurrency_init(&db->limit, ceiling);
+    db->processes = 1;
+    for (size_t i = 0; i < SIM_PROCESSES_MAX; i++)
+        shed_concurrency_init(&db->limits[i], ceiling);
 }
 
-static size_t limit_of(const struct sim_database *db)
+static size_t limit_of(const struct sim_database *db, size_t process)
 {
-    return db->fixed > 0 ? db->fixed : shed_concurrency_limit(&db->limit);
+    return db->fixed > 0 ? db->fixed
+                         : shed_concurrency_limit(&db->limits[process]);
 }
 
 /* How fast each of the loads alive goes on, 1 being the speed of a lone one. */
@@ -51,7 +54,8 @@ static double speed_of(const struct sim_database *db)
            (1 + db->thrash * (n - db->capacity) / db->capacity);
 }
 
-static void begin_load(struct sim_database *db, double called_us)
+static void begin_load(struct sim_database *db, size_t process,
+                       double called_us)
 {
     struct sim_load *load = &db->loads[db->alive++];
     size_t keys = db->keys > 0 ? db->keys : 1 + next_random(db) % KEYS_MAX;
@@ -65,39 +69,53 @@ static void begin_load(struct sim_database *db, double called_us)
                               .began_us = db->now_us,
                               .called_us = called_us,
                               .keys = keys,
-                              .alive = db->alive,
-                              .is_lone = db->alive == 1};
+                              .alive = ++db->alive_of[process],
+                              .process = process,
+                              .is_lone = db->alive_of[process] == 1};
     if (db->is_failing)
         load->work_us = 1;
-    for (size_t i = 0; db->alive > 1 && i < db->alive; i++)
-        db->loads[i].is_lone = false;
+    for (size_t i = 0; db->alive_of[process] > 1 && i < db->alive; i++)
+        if (db->loads[i].process == process)
+            db->loads[i].is_lone = false;
     if (db->alive > db->most_alive)
         db->most_alive = db->alive;
 }
 
+/* The next process, in turn, that may begin a load. Returns: false if none. */
+static bool find_process(struct sim_database *db, size_t *process)
+{
+    for (size_t i = 0; i < db->processes; i++) {
+        *process = db->next_process++ % db->processes;
+        if (db->alive_of[*process] < limit_of(db, *process))
+            return true;
+    }
+    return false;
+}
+
 static void begin_loads(struct sim_database *db)
 {
-    while (db->alive < limit_of(db)) {
-        if (db->calls_per_s > 0 && db->calls == 0)
+    size_t process;
+
+    while (db->calls_per_s > 0 ? db->calls > 0 : db->alive < db->demand) {
+        double called_us = db->now_us;
+        if (!find_process(db, &process))
             return;
         if (db->calls_per_s > 0) {
-            begin_load(db, db->called_us[db->first_call++ % SIM_LOADS_MAX]);
+            called_us = db->called_us[db->first_call++ % SIM_LOADS_MAX];
             db->calls--;
-        } else if (db->alive < db->demand) {
-            begin_load(db, db->now_us);
-        } else {
-            return;
         }
+        begin_load(db, process, called_us);
     }
 }
 
-static void note_limit(struct sim_database *db)
+static void note_limit(struct sim_database *db,
+                       const struct shed_concurrency *c)
 {
-    size_t limit = shed_concurrency_limit(&db->limit);
+    size_t limit = shed_concurrency_limit(c);
 
     if (limit > db->most_limit)
         db->most_limit = limit;
-    if (limit < db->least_limit && !db->limit.is_probing)
+    if (limit < db->least_limit && !c->is_probing)
         db->least_limit = limit;
 }
 
@@ -111,13 +129,17 @@ static void end_load(struct sim_database *db, size_t i)
         .is_lone = load.is_lone,
         .has_failed = db->is_failing};
 
+    struct shed_concurrency *limit = &db->limits[load.process];
+
     db->loads[i] = db->loads[--db->alive];
+    db->alive_of[load.process]--;
     db->ended++;
     if (db->now_us - load.called_us <= db->deadline_us)
         db->in_time++;
-    shed_concurrency_add(&db->limit, &sample, (uint64_t)db->now_us,
-                         next_random(db));
-    note_limit(db);
+    shed_concurrency_add(limit, &sample, (uint64_t)db->now_us,
+                         (uint64_t)(db->now_us / 1e3) +
+                             db->skew_ms * load.process);
+    note_limit(db, limit);
 }
 
 /* The load that ends first; SIM_LOADS_MAX: none is alive. */
@@ -142,6 +164,8 @@ static void pass_until(struct sim_database *db, double at_us)
 
     for (size_t i = 0; i < db->alive; i++)
         db->loads[i].work_us -= done_us;
+    if (db->limits[0].is_probing)
+        db->probing_us += at_us - db->now_us;
     db->now_us = at_us;
 }
 
@@ -160,6 +184,7 @@ void sim_database_run(struct sim_database *db, double seconds)
 
     db->ended = db->in_time = db->most_alive = db->most_limit = 0;
     db->least_limit = SIZE_MAX;
+    db->probing_us = 0;
     db->next_call_us = db->calls_per_s > 0 ? db->now_us : INFINITY;
     for (;;) {
         double at_us = INFINITY;

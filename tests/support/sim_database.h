@@ -1,5 +1,5 @@
 /*
- * A database in memory and in virtual time, under a source with an adaptive or
+ * A database in memory and in virtual time, under sources with an adaptive or
  * a fixed limit: its loads share a capacity, and disturb one another when there
  * are too many. Calls come at a steady rate, or whenever a load may begin.
  */
@@ -13,6 +13,7 @@
 #include "cache/concurrency.h"
 
 #define SIM_LOADS_MAX 1024
+#define SIM_PROCESSES_MAX 8
 
 struct sim_database {
     /* to be changed at any time */
@@ -33,17 +34,20 @@ struct sim_database {
     size_t queue_limit; /* calls that wait; more are refused */
     /* the limit: adaptive if fixed is 0 */
     size_t fixed;
-    struct shed_concurrency limit;
+    size_t processes; /* that share the database; 1 to SIM_PROCESSES_MAX */
+    uint64_t skew_ms; /* between the wall clocks of one and the next */
+    struct shed_concurrency limits[SIM_PROCESSES_MAX];
     /* what came out; to be set to 0 at any time */
     size_t ended, in_time; /* loads; calls that were answered in time */
-    size_t most_alive, least_limit, most_limit;
+    size_t most_alive, least_limit, most_limit; /* limits: of one process */
+    double probing_us;                          /* of the first process */
     /* its own */
     double now_us, next_call_us;
     uint64_t random;
-    size_t begun, alive;
+    size_t begun, alive, alive_of[SIM_PROCESSES_MAX], next_process;
     struct sim_load {
         double work_us, began_us, called_us;
-        size_t keys, alive;
+        size_t keys, alive, process; /* alive: of its process */
         bool is_lone;
     } loads[SIM_LOADS_MAX];
     size_t first_call, calls;

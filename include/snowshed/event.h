@@ -90,7 +90,16 @@ enum shed_event_kind {
      * SHED_ESOURCE, WARNING; or it closed: INFO. duration: how long it had been
      * closed before; where it was half-open, how long it has not been closed.
      */
-    SHED_EVENT_BREAKER = 12
+    SHED_EVENT_BREAKER = 12,
+    /* Redis could not be told of an invalidation (or of a put or an expiry),
+     * which is kept and will be delivered. outcome: why. WARNING. */
+    SHED_EVENT_INVALIDATION_KEPT = 13,
+    /* Redis has been told of one that was kept. duration: for how long. INFO.
+     */
+    SHED_EVENT_INVALIDATION_DELIVERED = 14,
+    /* One was given up: an old row can be read until its ttl ends. outcome: why
+     * Redis was not told; SHED_ECLOSED: the cache was closed first. ERROR. */
+    SHED_EVENT_INVALIDATION_DROPPED = 15
 };
 
 struct shed_event {

@@ -551,12 +551,15 @@ struct shed_cache_options {
                                    SHED_EREDIS or SHED_ENOMEM. Every get then
                                    begins with a look into Redis, even if this
                                    process is loading the row */
+    uint64_t pending_limit; /* [0, 100000]; most keys whose invalidation is kept
+                               because Redis could not be told, see
+                               shed_invalidate; 0: none is */
 };
 
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
-            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0                     \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0, 10000              \
     }
 
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
@@ -584,7 +587,9 @@ shed_cache_open(struct shed_client *client, const char *name,
                 struct shed_cache **out, struct shed_error *err);
 
 /* Close a cache; no call may be under way on it. Waits, without a limit, for
- * its loads to be done. NULL is allowed. */
+ * its loads to be done; then tries once more, for timeout_ms at most, to
+ * deliver the invalidations that it has kept, and drops the rest (see
+ * SHED_EVENT_INVALIDATION_DROPPED). NULL is allowed. */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 
 /*
@@ -640,8 +645,9 @@ shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: SHED_OK; SHED_EINVAL, SHED_ETOOBIG: nothing was written;
- * SHED_ETIMEDOUT, SHED_EREDIS: it may have been written or not: repeat it, or
- * call shed_invalidate; SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it may have been
+ * written or not, and the key is kept to be invalidated, see shed_invalidate;
+ * SHED_ENOMEM: it is not kept: repeat it; SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
@@ -677,18 +683,30 @@ shed_put_version(struct shed_cache *cache, struct shed_bytes key,
  * nothing loaded before can be published after.
  *
  * Call it after COMMIT. When it has returned SHED_OK, no get that begins later,
- * in any process, returns an older row; in this process that holds even if the
- * call failed, as far as Redis allows. A DEL of the key by any other program
+ * in any process, returns an older row. A DEL of the key by any other program
  * does the same.
+ *
+ * If Redis cannot be told, the call fails and the cache keeps the key, once
+ * however often that happens, for up to pending_limit keys. It is delivered as
+ * soon as Redis takes it, and until then this process loads such a key from the
+ * source, or fails with SHED_REDIS_DOWN_FAIL, and takes nothing from Redis. So
+ * in this process no get that begins later returns an older row, while others
+ * can read it until the delivery. The reason begins with "not kept" if the key
+ * could not even be kept; then repeat the call.
+ *
+ * What is kept is lost when the process ends, or closes the cache, before Redis
+ * is back: then the old row can be read until its ttl and its stale windows
+ * end. Where that is too long, write the keys to a table in the transaction
+ * that changes the rows, delete each when its call has returned SHED_OK, and
+ * call again for those that are left when the program starts.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own). While Redis cannot be reached it fails at once, until the
  * client tries to connect again.
  *
- * Returns: SHED_OK; SHED_EINVAL; SHED_ETIMEDOUT,
- * SHED_EREDIS: it may have been removed or not: repeat it with pauses of 100 ms
- * or more, else the old row can be read until its ttl ends; SHED_EDENIED,
- * SHED_ENOMEM, SHED_EFORKED.
+ * Returns: SHED_OK; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it
+ * may have been removed or not, and the key is kept; SHED_ENOMEM: it is not
+ * kept: repeat it; SHED_EINVAL, SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
@@ -723,8 +741,10 @@ SHED_API SHED_MUST_CHECK enum shed_code shed_expire(struct shed_cache *cache,
  * cache's own).
  * Returns: SHED_OK if every key was invalidated; SHED_EINVAL, for too many keys
  * or a wrong one (err says which, as in "keys[3]"): nothing was removed;
- * SHED_ETIMEDOUT, SHED_EREDIS: any of them may have been removed or not: repeat
- * it with all; SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: any of them may have
+ * been removed or not, and those that may not have been are kept, as with
+ * shed_invalidate; if one was not even kept, the reason is that of the first
+ * such key; SHED_ENOMEM: none is kept; SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,

@@ -58,7 +58,10 @@ extern "C" {
     X(unmodified, "keys that the source found unmodified")                     \
     X(loads_refused,                                                           \
       "keys that were not loaded: the queue was full, or the breaker open")    \
-    X(callers_refused, "keys for which too many callers waited already")
+    X(callers_refused, "keys for which too many callers waited already")       \
+    X(invalidations_kept, "keys kept because Redis could not be told")         \
+    X(invalidations_delivered, "keys that were kept and Redis was then told")  \
+    X(invalidations_dropped, "keys given up: too many, or the cache closed")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */
@@ -127,7 +130,9 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * two texts may follow each other; two of one kind may not. In the name of a
  * lock, bytes that are not printable ASCII are written as \xNN. The text of
  * caches ends with gauges: snowshed_redis_up (1 while the cache's client is
- * connected, else 0) and, of the cache's source, snowshed_source_loads,
+ * connected, else 0), snowshed_invalidations_pending (the keys that
+ * shed_invalidate has kept for Redis) and, of the cache's source,
+ * snowshed_source_loads,
  * snowshed_source_queue_keys and their limits, snowshed_source_loads_limit and
  * snowshed_source_queue_limit_keys. With adaptive_loads the limit of the
  * loads is what it is now. snowshed_source_callers counts the callers that

@@ -204,7 +204,8 @@ static const struct metric cache_gauges[] = {
                     METRIC(source_callers, "callers that wait, in its caches")
                         METRIC(source_callers_limit,
                                "callers that may wait; 0: no bound")
-
+                            METRIC(invalidations_pending,
+                                   "keys kept until Redis can be told")
 #undef METRIC
 };
 

@@ -24,6 +24,7 @@
 #define GRACE_MAX_MS 60000
 #define TIMEOUT_MAX_MS 3600000
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
+#define PENDING_MAX 100000
 
 /* ----------------------------------------------------------------- checks */
 
@@ -50,6 +51,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->stale_while_revalidate_ms, 0, SHED_TTL_MAX_MS,
          "cache stale_while_revalidate_ms"},
         {o->stale_if_error_ms, 0, SHED_TTL_MAX_MS, "cache stale_if_error_ms"},
+        {o->pending_limit, 0, PENDING_MAX, "cache pending_limit"},
     };
     enum shed_code code = SHED_OK;
 
@@ -197,9 +199,13 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     cache->rule = shed_flight_redis_rule(&o);
     memcpy(cache->name, name, strlen(name) + 1);
     (void)snprintf(prefix, sizeof(prefix), "%s:", name);
-    code = shed_flights_create(client, source, prefix, &o, &cache->counters,
-                               &cache->flights, err);
+    code = shed_outbox_create(client, cache->name, &o, &cache->counters,
+                              &cache->outbox, err);
+    if (code == SHED_OK)
+        code = shed_flights_create(client, source, prefix, &o, &cache->counters,
+                                   cache->outbox, &cache->flights, err);
     if (code != SHED_OK) {
+        shed_outbox_close(cache->outbox, 0);
         free(cache);
         return code;
     }
@@ -215,6 +221,7 @@ static void *close_cache(void *handle)
 
     if (shed_client_check(cache->client, NULL) == SHED_OK) {
         shed_flights_close(cache->flights);
+        shed_outbox_close(cache->outbox, cache->options.timeout_ms);
         shed_source_unref(cache->source);
     }
     shed_client_unref(cache->client);
@@ -267,10 +274,13 @@ static enum shed_code try_get(struct shed_cache *cache,
 }
 
 /* Whether a GET comes first. Where a flight is under way its answer will do,
- * unless the call may need an old value to fall back on. */
+ * unless the call may need an old value to fall back on; and what GET finds may
+ * be older than an invalidation that Redis has missed. */
 static bool looks_first(const struct shed_cache *cache,
                         const struct shed_key *key)
 {
+    if (shed_outbox_has(cache->outbox, key))
+        return false;
     return cache->rule.if_error_ms > 0 ||
            !shed_flights_has(cache->flights, key);
 }
@@ -374,6 +384,8 @@ struct batch {
     struct shed_named_key *named;
     struct shed_args *args;
     struct shed_reply **replies;
+    bool *are_missed; /* an invalidation that Redis has missed: what GET finds
+                         may be older */
     struct shed_look *looks;
     struct shed_caller *callers; /* also of hits: for the error */
 };
@@ -383,6 +395,7 @@ static void destroy_batch(struct batch *b)
     free(b->named);
     free(b->args);
     free(b->replies);
+    free(b->are_missed);
     free(b->looks);
     free(b->callers);
 }
@@ -392,10 +405,11 @@ static enum shed_code create_batch(struct batch *b, struct shed_error *err)
     b->named = malloc(b->count * sizeof(*b->named));
     b->args = calloc(b->count, sizeof(*b->args));
     b->replies = calloc(b->count, sizeof(struct shed_reply *));
+    b->are_missed = calloc(b->count, sizeof(bool));
     b->looks = calloc(b->count, sizeof(*b->looks));
     b->callers = calloc(b->count, sizeof(*b->callers));
     if (b->named != NULL && b->args != NULL && b->replies != NULL &&
-        b->looks != NULL && b->callers != NULL)
+        b->are_missed != NULL && b->looks != NULL && b->callers != NULL)
         return SHED_OK;
     destroy_batch(b);
     return shed_fail_nomem(err, "shed_get_many");
@@ -438,6 +452,7 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
 
     for (size_t i = 0; i < b->count; i++) {
         shed_cache_name_key(cache, b->items[i].key, &b->named[i]);
+        b->are_missed[i] = shed_outbox_has(cache->outbox, &b->named[i].key);
         shed_args_add_text(&b->args[i], "GET");
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);
@@ -446,7 +461,9 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
                            &use, deadline_ms, &why);
     for (size_t i = 0; i < b->count; i++) {
         enum shed_code item_code = after_failed_get(cache, code);
-        if (code == SHED_OK)
+        if (code == SHED_OK && b->are_missed[i])
+            shed_reply_free(b->replies[i]);
+        else if (code == SHED_OK)
             item_code = shed_look_at(cache, &b->named[i].key, b->replies[i],
                                      &use, &b->looks[i], &why);
         b->items[i].value = b->looks[i].value;

@@ -6,6 +6,7 @@
 
 #include "cache/entry.h"
 #include "cache/flights.h"
+#include "cache/outbox.h"
 #include "client/client.h"
 
 /* NAME:{KEY}, one byte for an escape. */
@@ -18,6 +19,7 @@ struct shed_cache {
     struct shed_cache_options options;
     struct shed_freshness_rule rule; /* of the options */
     char name[SHED_NAME_MAX_BYTES + 1];
+    struct shed_outbox *outbox;
     struct shed_flights *flights;
     /* atomic */
     struct shed_counters counters;

@@ -35,7 +35,9 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .source_queue_limit_keys = source.queue_limit,
                                  .source_breaker = source.breaker,
                                  .source_callers = source.callers,
-                                 .source_callers_limit = source.callers_limit};
+                                 .source_callers_limit = source.callers_limit,
+                                 .invalidations_pending =
+                                     shed_outbox_count(cache->outbox)};
 }
 
 size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,

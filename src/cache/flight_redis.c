@@ -567,14 +567,45 @@ static void send_fail(struct shed_flight_redis *x)
     put_call(x, &args);
 }
 
+static void on_delivered(void *arg, struct shed_reply *reply,
+                         enum shed_trouble trouble,
+                         const struct shed_error *err)
+{
+    struct shed_flight_redis *x = arg;
+
+    if (shed_reply_integer(reply) < 0) {
+        on_trouble(x, x->call_request, reply, trouble, err);
+        return;
+    }
+    shed_outbox_settle(x->settings->outbox, x->key.at, x->key.size,
+                       x->delivered);
+    send_acquire(x);
+}
+
+/* What acquire would find may be older than an invalidation that Redis has
+ * missed. So that goes first, and while it cannot, Redis is done without.
+ * Returns: whether there is one. */
+static bool send_missed(struct shed_flight_redis *x)
+{
+    struct shed_args args;
+
+    if (!shed_outbox_find(x->settings->outbox, x->key.at, x->key.size,
+                          &x->delivered))
+        return false;
+    begin(&args, shed_outbox_script(x->delivered.wish), x);
+    shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, &args,
+                   on_delivered, x);
+    return true;
+}
+
 static void send_call(struct shed_flight_redis *x)
 {
-    if (x->sent == SHED_SEND_ACQUIRE)
-        send_acquire(x);
-    else if (x->sent == SHED_SEND_PUBLISH)
+    if (x->sent == SHED_SEND_PUBLISH)
         send_publish(x);
-    else
+    else if (x->sent != SHED_SEND_ACQUIRE)
         send_fail(x);
+    else if (!send_missed(x))
+        send_acquire(x);
 }
 
 void shed_flight_redis_send(struct shed_flight_redis *x,

@@ -15,6 +15,7 @@
 #include "cache/flight.h"
 #include "cache/freshness.h"
 #include "cache/load.h"
+#include "cache/outbox.h"
 #include "client/events.h"
 #include "redis/session.h"
 
@@ -28,6 +29,7 @@ struct shed_flight_redis_settings {
     const struct shed_cache_options *options;
     struct shed_counters *counters;
     struct shed_events *events;
+    struct shed_outbox *outbox;
     struct shed_bytes name; /* of the cache */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
 };
@@ -61,7 +63,9 @@ struct shed_flight_redis {
     bool has_waited; /* for a load that was under way: set by the owner before
                         it sends ACQUIRE */
     /* its own */
-    struct shed_call call;       /* acquire, publish, fail, release */
+    struct shed_call call; /* acquire, and what is to be delivered before it;
+                              publish, fail, release */
+    struct shed_outbox_write delivered;
     struct shed_call renew_call; /* renew */
     uint64_t call_request, renew_request;
     enum shed_flight_send sent;                      /* what call is */

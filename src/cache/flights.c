@@ -535,10 +535,12 @@ fail_mutex:
     return o.code;
 }
 
-enum shed_code shed_flights_create(
-    struct shed_client *client, struct shed_source *source, const char *prefix,
-    const struct shed_cache_options *options, struct shed_counters *counters,
-    struct shed_flights **out, struct shed_error *err)
+enum shed_code
+shed_flights_create(struct shed_client *client, struct shed_source *source,
+                    const char *prefix,
+                    const struct shed_cache_options *options,
+                    struct shed_counters *counters, struct shed_outbox *outbox,
+                    struct shed_flights **out, struct shed_error *err)
 {
     struct shed_flights *fs = calloc(1, sizeof(*fs));
     enum shed_code code;
@@ -563,6 +565,7 @@ enum shed_code shed_flights_create(
         .options = &fs->options,
         .counters = counters,
         .events = client->events,
+        .outbox = outbox,
         .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
     shed_flight_redis_settings_init(&fs->settings, fs->policy.load_timeout_ms +
                                                        options->lease_ms +

@@ -1,6 +1,7 @@
 /*
- * Puts, invalidations and expiries. Its invariant: however a write ends,
- * callers that come after it do not join a flight from before it.
+ * Puts, invalidations and expiries. Its invariants: however a write ends,
+ * callers that come after it do not join a flight from before it; and one that
+ * Redis may have missed is in the outbox before its call returns.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,28 +18,55 @@
 #define REFRESH_BYTES SHED_ENTRY_REFRESH_SUFFIX_BYTES
 #define DIGITS 24 /* of 64 bits */
 
-/* Call a script on the entry of a key, and detach its flight, however the call
- * ends. */
+/* What a write does to the entries from before it. */
+static enum shed_wish wish_of(enum shed_script script)
+{
+    return script == SHED_SCRIPT_EXPIRE ? SHED_WISH_EXPIRE
+                                        : SHED_WISH_INVALIDATE;
+}
+
+/* A write of a key has ended as why says: it makes up for those that failed
+ * before, or is kept like them, which why then says, too. A call that ran out
+ * of memory has changed nothing, and is not kept. Returns: false if it failed
+ * and is not kept. */
+static bool follow_up(struct shed_cache *cache, const struct shed_key *key,
+                      struct shed_outbox_write write, struct shed_error *why)
+{
+    bool is_kept = why->code != SHED_ENOMEM;
+
+    if (why->code == SHED_OK)
+        shed_outbox_settle(cache->outbox, key->redis, key->redis_size, write);
+    else if (is_kept)
+        is_kept = shed_outbox_keep(cache->outbox, key, write.wish, why);
+    shed_flights_detach(cache->flights, key);
+    return is_kept;
+}
+
+/* Call a script on the entry of a key, and follow its end. */
 static enum shed_code write_entry(struct shed_cache *cache,
                                   enum shed_script script,
                                   struct shed_args *args,
                                   const struct shed_named_key *named,
+                                  struct shed_outbox_write write,
                                   uint64_t deadline_ms, struct shed_error *err)
 {
+    struct shed_error why = {SHED_OK, ""};
     struct shed_reply *reply = NULL;
     bool is_repeated; /* twice is as good as once */
     enum shed_code code = shed_links_call_script(
-        cache->client->links, args, 1, &reply, &is_repeated, deadline_ms, err);
-    const char *text = shed_reply_error(reply);
+        cache->client->links, args, 1, &reply, &is_repeated, deadline_ms, &why);
+    const char *text = code == SHED_OK ? shed_reply_error(reply) : NULL;
 
-    shed_flights_detach(cache->flights, &named->key);
-    if (code == SHED_OK && text != NULL)
-        code =
-            shed_fail(err, shed_reply_code(reply), "Redis refused the %s: %s",
-                      shed_script_texts[script].name, text);
+    if (text != NULL)
+        (void)shed_fail(&why, shed_reply_code(reply),
+                        "Redis refused the %s: %s",
+                        shed_script_texts[script].name, text);
     shed_reply_free(reply);
-    shed_count_code(&cache->counters, code);
-    return code;
+    (void)follow_up(cache, &named->key, write, &why);
+    shed_count_code(&cache->counters, why.code);
+    if (why.code != SHED_OK && err != NULL)
+        *err = why;
+    return why.code;
 }
 
 /* The two keys that every write concerns. */
@@ -93,6 +121,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
         .payload_size = row.size};
     char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
+    struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
     struct shed_entry_parts parts;
     struct shed_named_key named;
     struct shed_args args;
@@ -119,7 +148,11 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     shed_args_add(&args, row.data, row.size);
     add_ttls(&args, cache, fresh, kept);
     shed_args_add(&args, parts.tail, version.is_known ? sizeof(parts.tail) : 0);
-    code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named,
+    /* one with a version can be older than what was missed: it makes up for
+       nothing */
+    if (!version.is_known)
+        write.number = shed_outbox_mark(cache->outbox);
+    code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named, write,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
     if (code == SHED_OK)
         shed_count(&cache->counters.puts, 1);
@@ -160,13 +193,15 @@ static enum shed_code write_keys(struct shed_cache *cache,
                                  uint64_t timeout_ms, struct shed_error *err)
 {
     char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
+    struct shed_outbox_write write = {wish_of(script),
+                                      shed_outbox_mark(cache->outbox)};
     struct shed_named_key named;
     struct shed_args args;
 
     shed_cache_name_key(cache, key, &named);
     shed_script_begin(&args, script, "2");
     add_keys(&args, &named, refresh);
-    return write_entry(cache, script, &args, &named,
+    return write_entry(cache, script, &args, &named, write,
                        shed_cache_deadline_ms(cache, timeout_ms), err);
 }
 
@@ -281,17 +316,42 @@ static enum shed_code check_keys(const struct shed_bytes *keys, size_t count,
     return code;
 }
 
-/* The code of the first key that Redis refused. */
-static enum shed_code conclude(const struct sweep *s, struct shed_error *err)
+/* How the invalidation of one key ended; all is how the call did. */
+static struct shed_error judge(const struct sweep *s, size_t i,
+                               const struct shed_error *all)
 {
+    const char *text = shed_reply_error(s->replies[i]);
+    struct shed_error why = *all;
+
+    if (text != NULL)
+        (void)shed_fail(&why, shed_reply_code(s->replies[i]),
+                        "Redis refused the invalidate: %s", text);
+    return why;
+}
+
+/* Follow the end of each key. Returns: the code of the first that failed. In
+ * err is the reason of the first that is not kept, else of the first. */
+static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
+                               struct shed_outbox_write write,
+                               const struct shed_error *all,
+                               struct shed_error *err)
+{
+    bool are_kept = true;
+    enum shed_code code = SHED_OK;
+
     for (size_t i = 0; i < s->count; i++) {
-        const char *text = shed_reply_error(s->replies[i]);
-        if (text != NULL)
-            return shed_fail(err, shed_reply_code(s->replies[i]),
-                             "keys[%zu]: Redis refused the invalidate: %s", i,
-                             text);
+        struct shed_error why = judge(s, i, all);
+        bool was_first = code == SHED_OK;
+        bool is_kept = follow_up(cache, &s->keys[i], write, &why);
+        if (why.code == SHED_OK)
+            continue;
+        if (was_first)
+            code = why.code;
+        if (was_first || (are_kept && !is_kept))
+            (void)shed_fail(err, code, "keys[%zu]: %s", i, why.reason);
+        are_kept = are_kept && is_kept;
     }
-    return SHED_OK;
+    return code;
 }
 
 enum shed_code shed_invalidate_many(struct shed_cache *cache,
@@ -299,6 +359,8 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
                                     uint64_t timeout_ms, struct shed_error *err)
 {
     struct sweep s = {.count = count};
+    struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
+    struct shed_error all = {SHED_OK, ""};
     bool is_repeated; /* twice is as good as once */
     enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
 
@@ -309,15 +371,12 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
     if (code != SHED_OK || count == 0)
         return code;
     fill_sweep(cache, keys, &s);
-    code = shed_links_call_script(
-        cache->client->links, s.args, count, s.replies, &is_repeated,
-        shed_cache_deadline_ms(cache, timeout_ms), err);
-    for (size_t i = 0; i < count; i++)
-        shed_flights_detach(cache->flights, &s.keys[i]);
-    if (code == SHED_OK)
-        code = conclude(&s, err);
-    else
-        s.count = 0; /* there are no replies */
+    write.number = shed_outbox_mark(cache->outbox);
+    if (shed_links_call_script(
+            cache->client->links, s.args, count, s.replies, &is_repeated,
+            shed_cache_deadline_ms(cache, timeout_ms), &all) != SHED_OK)
+        memset(s.replies, 0, count * sizeof(*s.replies)); /* there are none */
+    code = conclude(cache, &s, write, &all, err);
     for (size_t i = 0; code == SHED_OK && i < count; i++)
         tell_invalidated(cache, keys[i]);
     if (code != SHED_OK)

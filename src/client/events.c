@@ -53,6 +53,12 @@ static const struct kind {
     [SHED_EVENT_LOCK_RELEASED] = {"lock released", LOG_NEVER, SHED_LOG_WARNING},
     [SHED_EVENT_LOCK_LOST] = {"lock lost", SHED_LOG_WARNING, SHED_LOG_WARNING},
     [SHED_EVENT_BREAKER] = {"breaker", SHED_LOG_INFO, SHED_LOG_WARNING},
+    [SHED_EVENT_INVALIDATION_KEPT] = {"invalidation kept", SHED_LOG_WARNING,
+                                      SHED_LOG_WARNING},
+    [SHED_EVENT_INVALIDATION_DELIVERED] = {"invalidation delivered",
+                                           SHED_LOG_INFO, SHED_LOG_INFO},
+    [SHED_EVENT_INVALIDATION_DROPPED] = {"invalidation dropped", SHED_LOG_ERROR,
+                                         SHED_LOG_ERROR},
 };
 
 /* What is limited separately. An event without a line of its own, because
@@ -61,7 +67,8 @@ enum class { CLASS_OK, CLASS_TROUBLE, CLASS_SPOKEN_FOR, CLASSES };
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
-_Static_assert(KINDS == SHED_EVENT_BREAKER + 1, "one row for each kind");
+_Static_assert(KINDS == SHED_EVENT_INVALIDATION_DROPPED + 1,
+               "one row for each kind");
 
 SHED_CHECK_OPTIONS(shed_event);
 

@@ -1,0 +1,88 @@
+/*
+ * The writes that Redis has missed: a bounded set of keys, each with the
+ * strongest write that it still needs, in the order in which they are to be
+ * delivered. Pure: no clock, no lock, no memory of its own.
+ *
+ * Failed writes are numbered. A delivery, or another write of the key, makes up
+ * for those that had failed when it was sent, and for no later one.
+ */
+#ifndef SHED_PENDING_H
+#define SHED_PENDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What is to be done to a key. A greater one does what a lesser one does. */
+enum shed_wish { SHED_WISH_EXPIRE, SHED_WISH_INVALIDATE };
+
+/* Part of its owner's memory. */
+struct shed_pending_item {
+    /* set by the owner */
+    const char *key;
+    size_t key_size;
+    /* the set's */
+    enum shed_wish wish;
+    uint64_t number;    /* of the newest failed write of the key */
+    uint64_t sent;      /* what number was when its delivery began */
+    bool is_under_way;  /* being delivered */
+    bool is_in_the_set; /* false: settled while it was under way */
+    struct shed_pending_item *before, *after; /* in the order */
+    struct shed_pending_item *chain;
+};
+
+/* Enough for short chains at the largest limit that snowshed.h allows. */
+#define SHED_PENDING_CHAINS ((size_t)4096)
+
+struct shed_pending {
+    size_t limit;
+    size_t count;
+    uint64_t last; /* number given */
+    struct shed_pending_item *first, *end;
+    struct shed_pending_item *chains[SHED_PENDING_CHAINS];
+};
+
+/* Begin empty; it keeps at most limit keys. */
+void shed_pending_init(struct shed_pending *set, size_t limit);
+
+/* Returns: NULL if the key is not in the set. */
+struct shed_pending_item *shed_pending_find(const struct shed_pending *set,
+                                            const char *key, size_t size);
+
+/* Note that a write of an item of the set has failed again. */
+void shed_pending_renew(struct shed_pending *set,
+                        struct shed_pending_item *item, enum shed_wish wish);
+
+/* Add an item whose key is not in the set. Returns: false if the set is full.
+ */
+bool shed_pending_insert(struct shed_pending *set,
+                         struct shed_pending_item *item, enum shed_wish wish);
+
+/* A write of the key has been carried out that was sent when the last number
+ * was upto: take its item out of the set if that was enough.
+ * Returns: the item, which is to be freed unless it is under way (then when it
+ * returns); NULL: there is none, or it needs more. */
+struct shed_pending_item *shed_pending_settle(struct shed_pending *set,
+                                              const char *key, size_t size,
+                                              enum shed_wish wish,
+                                              uint64_t upto);
+
+/* Begin to deliver the first item that is not under way. Returns: NULL if
+ * there is none. */
+struct shed_pending_item *shed_pending_send(struct shed_pending *set);
+
+enum shed_pending_end {
+    SHED_PENDING_STAYS,    /* in the set, to be sent again, behind the others */
+    SHED_PENDING_DONE,     /* it has left the set just now: to be freed */
+    SHED_PENDING_DONE_ELSE /* it had left the set before: to be freed */
+};
+
+/* The delivery of an item is over. */
+enum shed_pending_end shed_pending_return(struct shed_pending *set,
+                                          struct shed_pending_item *item,
+                                          bool is_delivered);
+
+/* Take the first item out, none being under way. Returns: NULL if empty. */
+struct shed_pending_item *shed_pending_take(struct shed_pending *set);
+
+#endif

@@ -1,0 +1,485 @@
+/* Invalidations that Redis missed: this process reads nothing older, other
+ * processes only until Redis has been told, and none is lost without a word. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <snowshed/event.h>
+
+#include "cache/cache.h"
+#include "support/fixture.h"
+
+static struct fixture fixture;
+static struct proxy proxy;
+
+/* ------------------------------------------------------- the other process */
+
+/* Another process, which gets "k" again and again; in shared memory. */
+static struct other {
+    atomic_uint version; /* of the row in the database */
+    atomic_uint got;     /* version that it got last */
+    atomic_uint gets;
+} * other;
+
+static void load_other(void *user, void *thread, struct shed_load *load)
+{
+    char row[32];
+
+    (void)user;
+    (void)thread;
+    snprintf(row, sizeof(row), "k@%u", atomic_load(&other->version));
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        shed_load_value(load, i, shed_str(row));
+    shed_load_done(load);
+}
+
+static _Noreturn void read_forever(void)
+{
+    struct shed_source *source = NULL;
+    struct shed_client *client = NULL;
+    struct shed_cache *cache = NULL;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (shed_client_open(fixture.server.uri, &fixture.client_options, &client,
+                         NULL) != SHED_OK ||
+        shed_source_open(load_other, NULL, NULL, &source, NULL) != SHED_OK ||
+        shed_cache_open(client, "t", source, &fixture.cache_options, &cache,
+                        NULL) != SHED_OK)
+        _exit(1);
+    for (;;) {
+        struct shed_value *value = NULL;
+        if (shed_get(cache, shed_str("k"), 0, &value, NULL) == SHED_OK) {
+            const char *row = shed_value_data(value);
+            atomic_store(&other->got, (unsigned)(row[2] - '0'));
+            atomic_fetch_add(&other->gets, 1);
+        }
+        shed_value_unref(value);
+        usleep(200);
+    }
+}
+
+/* Of a get that begins after the call. */
+static unsigned other_gets_now(void)
+{
+    unsigned before = atomic_load(&other->gets);
+
+    WAIT_FOR(atomic_load(&other->gets) >= before + 2);
+    return atomic_load(&other->got);
+}
+
+static void init(void)
+{
+    fixture_init(&fixture);
+    fixture.client_options.connect_timeout_ms = scaled_ms(200);
+    fixture.client_options.command_timeout_ms = scaled_ms(200);
+    fixture.client_options.reconnect_max_ms = 50;
+}
+
+/* Two processes that read version 1 from Redis; this one is behind a proxy if
+ * it is to be cut off alone. */
+static void two_processes(bool has_proxy)
+{
+    pid_t pid;
+
+    other = mmap(NULL, sizeof(*other), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(other, MAP_FAILED);
+    atomic_store(&other->version, 1);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        read_forever();
+    if (has_proxy)
+        fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 1);
+    ck_assert_uint_eq(other_gets_now(), 1);
+}
+
+/* ------------------------------------------------------------ what is done */
+
+static size_t pending(void)
+{
+    return shed_outbox_count(fixture.cache->outbox);
+}
+
+/* Change the row, and fail to invalidate the key. */
+static void miss_one(void)
+{
+    struct shed_error err = {0};
+    enum shed_code code;
+
+    table_update(&fixture.table);
+    if (other != NULL)
+        atomic_fetch_add(&other->version, 1);
+    code = shed_invalidate(fixture.cache, shed_str("k"), scaled_ms(1000), &err);
+    ck_assert_msg(code == SHED_EREDIS || code == SHED_ETIMEDOUT, "%d: %s", code,
+                  err.reason);
+    ck_assert_msg(strstr(err.reason, "kept until Redis takes it: ") ==
+                      err.reason,
+                  "%s", err.reason);
+    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_kept, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidation_failures, 1);
+}
+
+/* Until both have been told, and some time longer, this process gets nothing
+ * but version 2. */
+static void expect_both_to_follow(void)
+{
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@2"),
+              pending() == 0 && atomic_load(&other->got) == 2));
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 1);
+    for (int i = 0; i < 5; i++) {
+        ck_assert_uint_eq(other_gets_now(), 2);
+        expect_text(fixture.cache, "k", "k@2");
+    }
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 0);
+}
+
+/* Reads are answered, and writes refused. */
+static void refuse_writes(void)
+{
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+}
+
+static void accept_writes(void)
+{
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+}
+
+/* A cache that has read "k", of which Redis misses the invalidation. */
+static void up_and_miss(void)
+{
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    refuse_writes();
+    miss_one();
+}
+
+/* -------------------------------------------------------- Redis goes away */
+
+START_TEST(a_process_that_is_cut_off_reads_nothing_older_and_others_until_then)
+{
+    init();
+    two_processes(true);
+    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
+    miss_one();
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_uint_eq(other_gets_now(), 1);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_uint_eq(pending(), 1);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    expect_both_to_follow();
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_server_that_hung_is_told_before_it_is_believed)
+{
+    init();
+    two_processes(false);
+    server_freeze(&fixture.server);
+    miss_one();
+    server_thaw(&fixture.server);
+    expect_both_to_follow();
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_server_that_comes_back_with_its_data_is_told_first)
+{
+    init();
+    fixture.server.options[0] = "--appendonly";
+    fixture.server.options[1] = "yes";
+    fixture.server.options[2] = "--appendfsync";
+    fixture.server.options[3] = "always";
+    server_kill(&fixture.server);
+    server_start_again(&fixture.server);
+    two_processes(false);
+    server_kill(&fixture.server);
+    miss_one();
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    server_start_again(&fixture.server);
+    expect_both_to_follow();
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------- Redis reads, and writes nothing
+ */
+
+START_TEST(until_redis_is_told_the_row_comes_from_the_source)
+{
+    struct shed_item items[2] = {{.key = shed_str("k")},
+                                 {.key = shed_str("l")}};
+    struct peer peer;
+
+    init();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    expect_text(fixture.cache, "l", "l@1");
+    refuse_writes();
+    miss_one();
+    peer_open(&peer, &fixture);
+    expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL), SHED_OK);
+    check_text(items[0].value, "k@2");
+    check_text(items[1].value, "l@1");
+    shed_value_unref(items[0].value);
+    shed_value_unref(items[1].value);
+    ck_assert_uint_eq(pending(), 1);
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    expect_text(peer.cache, "k", "k@2");
+    expect_text(fixture.cache, "k", "k@2");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(with_the_fail_policy_such_a_get_fails)
+{
+    struct shed_error err = {0};
+
+    init();
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture.cache_options.stale_if_error_ms = 1000000;
+    up_and_miss();
+    expect_code(fixture.cache, "k", SHED_EREDIS, &err);
+    ck_assert_ptr_nonnull(strstr(err.reason, "NOREPLICAS"));
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    expect_text(fixture.cache, "k", "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* More keys than are under way at once, and scripts that the server has lost.
+ */
+START_TEST(many_are_delivered)
+{
+    enum { KEYS = 500 };
+    static char keys[KEYS][16];
+    static struct shed_bytes bytes[KEYS];
+    struct shed_error err = {0};
+
+    init();
+    fixture_open(&fixture);
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "%d", i);
+        bytes[i] = shed_str(keys[i]);
+        put(fixture.cache, keys[i], "old");
+    }
+    refuse_writes();
+    ck_assert_int_eq(shed_invalidate_many(fixture.cache, bytes, KEYS, 0, &err),
+                     SHED_EREDIS);
+    ck_assert_ptr_eq(strstr(err.reason, "keys[0]: kept until Redis takes it: "),
+                     err.reason);
+    ck_assert_uint_eq(pending(), KEYS);
+    ck_assert_int_eq(shed_invalidate_many(fixture.cache, bytes, KEYS, 0, NULL),
+                     SHED_EREDIS);
+    ck_assert_uint_eq(pending(), KEYS);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_kept, KEYS);
+    server_do(&fixture.server, "SCRIPT FLUSH");
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, KEYS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(an_expiry_is_delivered_as_an_expiry)
+{
+    init();
+    fixture.cache_options.stale_while_revalidate_ms = 1000000;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    refuse_writes();
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, NULL),
+                     SHED_EREDIS);
+    ck_assert_uint_eq(pending(), 1);
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    /* as soon as the clock, as this process knows it, is beyond the expiry */
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              stats_of(fixture.cache).stale > 0));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
+{
+    init();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    refuse_writes();
+    table_update(&fixture.table);
+    ck_assert_int_eq(
+        shed_put(fixture.cache, shed_str("k"), shed_str("k@2"), 0, NULL),
+        SHED_EREDIS);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    expect_text(fixture.cache, "k", "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* -------------------------------------------------- what makes up for them */
+
+/* Holds the reactor up, so that nothing is delivered behind the callers. */
+static atomic_bool may_go_on;
+static atomic_uint kept, delivered, dropped;
+
+static void on_event(void *user, const struct shed_event *event)
+{
+    (void)user;
+    kept += event->kind == SHED_EVENT_INVALIDATION_KEPT;
+    delivered += event->kind == SHED_EVENT_INVALIDATION_DELIVERED;
+    dropped += event->kind == SHED_EVENT_INVALIDATION_DROPPED;
+    while (event->kind == SHED_EVENT_INVALIDATION_KEPT &&
+           !atomic_load(&may_go_on))
+        usleep(1000);
+}
+
+static void up_and_miss_held_up(void)
+{
+    init();
+    fixture.client_options.on_event = on_event;
+    up_and_miss();
+    accept_writes();
+}
+
+START_TEST(a_later_invalidation_makes_up_for_one_that_failed)
+{
+    up_and_miss_held_up();
+    invalidate(fixture.cache, "k");
+    ck_assert_uint_eq(pending(), 0);
+    atomic_store(&may_go_on, true);
+    WAIT_FOR(delivered == 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
+{
+    up_and_miss_held_up();
+    put(fixture.cache, "k", "mine");
+    ck_assert_uint_eq(pending(), 0);
+    atomic_store(&may_go_on, true);
+    WAIT_FOR(delivered == 1);
+    expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_later_expiry_does_not)
+{
+    up_and_miss_held_up();
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, NULL),
+                     SHED_OK);
+    ck_assert_uint_eq(pending(), 1);
+    atomic_store(&may_go_on, true);
+    WAIT_FOR(pending() == 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* --------------------------------------------------------- what is dropped */
+
+START_TEST(a_full_list_says_so_and_loses_no_other)
+{
+    struct shed_bytes keys[] = {shed_str("k"), shed_str("m")};
+    struct shed_error err = {0};
+
+    init();
+    fixture.cache_options.pending_limit = 1;
+    fixture.client_options.on_event = on_event;
+    atomic_store(&may_go_on, true);
+    fixture_open(&fixture);
+    put(fixture.cache, "l", "l@1");
+    expect_text(fixture.cache, "k", "k@1");
+    refuse_writes();
+    miss_one();
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("l"), 0, &err),
+                     SHED_EREDIS);
+    ck_assert_ptr_eq(
+        strstr(err.reason, "not kept, as pending_limit is reached"),
+        err.reason);
+    ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, 2, 0, &err),
+                     SHED_EREDIS);
+    ck_assert_ptr_eq(strstr(err.reason, "keys[1]: not kept, as "), err.reason);
+    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 2);
+    WAIT_FOR(dropped == 2 && kept == 1);
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{l}"), 1);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_cache_that_is_closed_tries_once_more)
+{
+    char errors[32];
+
+    init();
+    up_and_miss();
+    /* then the pause before the next try is 400 ms or more */
+    WAIT_FOR((server_info(&fixture.server, "errorstat_NOREPLICAS", errors,
+                          sizeof(errors)),
+              atoi(errors + strlen("count=")) > 5));
+    accept_writes();
+    fixture_close(&fixture);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+START_TEST(a_cache_that_is_closed_without_redis_tells_what_it_drops)
+{
+    init();
+    fixture.client_options.on_event = on_event;
+    atomic_store(&may_go_on, true);
+    up_and_miss();
+    server_kill(&fixture.server);
+    fixture_close(&fixture);
+    ck_assert_uint_eq(dropped, 1);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("outbox");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(
+        tc,
+        a_process_that_is_cut_off_reads_nothing_older_and_others_until_then);
+    tcase_add_test(tc, a_server_that_hung_is_told_before_it_is_believed);
+    tcase_add_test(tc, a_server_that_comes_back_with_its_data_is_told_first);
+    tcase_add_test(tc, until_redis_is_told_the_row_comes_from_the_source);
+    tcase_add_test(tc, with_the_fail_policy_such_a_get_fails);
+    tcase_add_test(tc, many_are_delivered);
+    tcase_add_test(tc, an_expiry_is_delivered_as_an_expiry);
+    tcase_add_test(tc, a_put_that_failed_is_made_up_for_by_an_invalidation);
+    tcase_add_test(tc, a_later_invalidation_makes_up_for_one_that_failed);
+    tcase_add_test(tc, a_later_put_makes_up_for_one_that_failed_and_stays);
+    tcase_add_test(tc, a_later_expiry_does_not);
+    tcase_add_test(tc, a_full_list_says_so_and_loses_no_other);
+    tcase_add_test(tc, a_cache_that_is_closed_tries_once_more);
+    tcase_add_test(tc,
+                   a_cache_that_is_closed_without_redis_tells_what_it_drops);
+    return run_tests("outbox", tc);
+}

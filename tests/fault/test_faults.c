@@ -300,6 +300,65 @@ START_TEST(flushes_under_load_lose_only_entries)
 }
 END_TEST
 
+/* An evicted lease is a lease that was revoked: its load answers its callers
+ * and is not stored. */
+START_TEST(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old)
+{
+    struct getter before = {0};
+
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "CONFIG SET maxmemory-policy allkeys-random");
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
+    WAIT_FOR((freeReplyObject(server_run(&fixture.server, "SET x y PX 1")),
+              server_int(&fixture.server, "EXISTS t:{k}") == 0));
+    server_do(&fixture.server, "CONFIG SET maxmemory 0");
+    table_update(&fixture.table);
+    table_release(&fixture.table);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_uint_eq(stats_of(fixture.cache).publishes_invalidated, 1);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Redis then announces keys that have not changed, and waiters look again. */
+START_TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
+{
+    enum { KEYS = 8 };
+    struct getter leaders[KEYS] = {0}, waiters[KEYS] = {0};
+    char keys[KEYS][8], text[16];
+    struct peer peer;
+
+    fixture_up(&fixture);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
+    table_hold(&fixture.table);
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
+        getter_start(&leaders[i], fixture.cache, keys[i]);
+    }
+    WAIT_FOR(stats_of(fixture.cache).leases_won == KEYS);
+    for (size_t i = 0; i < KEYS; i++)
+        getter_start(&waiters[i], peer.cache, keys[i]);
+    WAIT_FOR(stats_of(peer.cache).waits >= KEYS);
+    server_do(&fixture.server, "CONFIG SET tracking-table-max-keys 1");
+    WAIT_FOR(stats_of(peer.cache).pushes > 0);
+    table_release(&fixture.table);
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(text, sizeof(text), "%s@1", keys[i]);
+        getter_expect(&leaders[i], text, SHED_ORIGIN_LOAD);
+        getter_expect(&waiters[i], text, SHED_ORIGIN_REDIS);
+    }
+    ck_assert_uint_eq(stats_of(fixture.cache).loaded_keys, KEYS);
+    ck_assert_uint_eq(stats_of(peer.cache).loaded_keys, 0);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* -------------------------------------------------------- replies go wrong */
 
 START_TEST(a_late_reply_never_answers_another_call)
@@ -493,6 +552,9 @@ int main(void)
     tcase_add_test(tc, a_pause_of_writes_lets_hits_pass_and_ends_no_call_late);
     tcase_add_test(tc, a_server_that_loads_its_data_is_done_without);
     tcase_add_test(tc, flushes_under_load_lose_only_entries);
+    tcase_add_test(
+        tc, a_lease_that_was_evicted_costs_a_second_load_and_nothing_old);
+    tcase_add_test(tc, a_tracking_table_that_overflows_costs_looks_and_no_load);
     tcase_add_test(tc, a_late_reply_never_answers_another_call);
     tcase_add_test(tc, a_reply_cut_in_the_middle_ends_the_connection);
     tcase_add_test(tc, what_is_not_resp_ends_the_connection);

@@ -339,6 +339,45 @@ START_TEST(a_server_that_is_full_is_a_failure_that_passes)
 }
 END_TEST
 
+/* As after a failover, for users that may not write there. */
+START_TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
+{
+    const struct shed_fence fence = {.number = 1};
+    struct shed_source *source;
+    struct shed_error err = {0};
+    MYSQL *writer = mysql_init(NULL);
+    char uri[TEXT_BYTES];
+    struct ask ask;
+
+    run_sql(&site, "CREATE OR REPLACE USER guest");
+    run_sql(&site, "GRANT SELECT, INSERT, UPDATE ON *.* TO guest");
+    run_sql(&site, "CREATE TABLE snowshed_fence ("
+                   "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
+                   "number BIGINT UNSIGNED NOT NULL,"
+                   "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
+    snprintf(uri, sizeof(uri), "mysql://guest%s", strchr(site.uri, '@'));
+    ck_assert_int_eq(shed_mysql_source_open(uri, WORD, NULL, &source, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_mysql_connect(writer, uri, NULL, 0, NULL), SHED_OK);
+    run_sql(&site, "SET GLOBAL read_only = 1");
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    ck_assert_int_eq(mysql_query(writer, "BEGIN"), 0);
+    ck_assert_int_eq(
+        shed_mysql_fence(writer, shed_str("stock"), &fence, NULL, &err),
+        SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(err.reason, "1290"));
+    ck_assert_int_eq(mysql_query(writer, "ROLLBACK"), 0);
+    run_sql(&site, "SET GLOBAL read_only = 0");
+    ck_assert_int_eq(mysql_query(writer, "BEGIN"), 0);
+    ck_assert_int_eq(
+        shed_mysql_fence(writer, shed_str("stock"), &fence, NULL, &err),
+        SHED_OK);
+    mysql_close(writer);
+    shed_source_close(source);
+}
+END_TEST
+
 /* --------------------------------------------------------- without a server */
 
 struct listener {
@@ -454,6 +493,8 @@ int main(void)
                    a_connection_that_has_the_lost_ones_id_by_now_is_not_killed);
     tcase_add_test(tc, a_connection_that_was_idle_too_long_is_opened_again);
     tcase_add_test(tc, a_server_that_is_full_is_a_failure_that_passes);
+    tcase_add_test(tc,
+                   a_server_that_is_read_only_is_read_and_refuses_the_guard);
     tcase_add_test(tc, a_server_that_turns_us_away_is_not_besieged);
     tcase_add_test(tc, pauses_grow_while_a_server_turns_us_away);
     return run_tests("mysql_server", tc);

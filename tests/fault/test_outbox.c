@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/event.h>
@@ -172,6 +173,22 @@ START_TEST(a_process_that_is_cut_off_reads_nothing_older_and_others_until_then)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(other_gets_now(), 1);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_uint_eq(pending(), 1);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    expect_both_to_follow();
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Redis has carried it out, which nobody here knows. */
+START_TEST(an_invalidation_whose_reply_is_lost_is_kept_too)
+{
+    init();
+    two_processes(true);
+    proxy_set(&proxy, PROXY_DROP, 0, NULL);
+    miss_one();
+    WAIT_FOR(other_gets_now() == 2);
+    expect_text(fixture.cache, "k", "k@2");
     ck_assert_uint_eq(pending(), 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_both_to_follow();
@@ -446,6 +463,48 @@ START_TEST(a_cache_that_is_closed_tries_once_more)
 }
 END_TEST
 
+/* A process that keeps an invalidation, and then waits to be killed. */
+static _Noreturn void keep_and_stay(atomic_bool *is_kept)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    fixture_open(&fixture);
+    miss_one();
+    atomic_store(is_kept, true);
+    for (;;)
+        pause();
+}
+
+/* This is the limit of the promise: see shed_invalidate. */
+START_TEST(what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends)
+{
+    atomic_bool *is_kept = mmap(NULL, sizeof(*is_kept), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    long long left_ms;
+    pid_t pid;
+
+    ck_assert_ptr_ne(is_kept, MAP_FAILED);
+    init();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    fixture_close(&fixture);
+    refuse_writes();
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        keep_and_stay(is_kept);
+    WAIT_FOR(atomic_load(is_kept));
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    accept_writes();
+    table_update(&fixture.table);
+    fixture_open(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    left_ms = server_int(&fixture.server, "PTTL t:{k}");
+    ck_assert(left_ms > 0 && (uint64_t)left_ms <= fixture.cache_options.ttl_ms);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(a_cache_that_is_closed_without_redis_tells_what_it_drops)
 {
     init();
@@ -467,6 +526,7 @@ int main(void)
     tcase_add_test(
         tc,
         a_process_that_is_cut_off_reads_nothing_older_and_others_until_then);
+    tcase_add_test(tc, an_invalidation_whose_reply_is_lost_is_kept_too);
     tcase_add_test(tc, a_server_that_hung_is_told_before_it_is_believed);
     tcase_add_test(tc, a_server_that_comes_back_with_its_data_is_told_first);
     tcase_add_test(tc, until_redis_is_told_the_row_comes_from_the_source);
@@ -479,6 +539,8 @@ int main(void)
     tcase_add_test(tc, a_later_expiry_does_not);
     tcase_add_test(tc, a_full_list_says_so_and_loses_no_other);
     tcase_add_test(tc, a_cache_that_is_closed_tries_once_more);
+    tcase_add_test(
+        tc, what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends);
     tcase_add_test(tc,
                    a_cache_that_is_closed_without_redis_tells_what_it_drops);
     return run_tests("outbox", tc);

@@ -399,6 +399,21 @@ START_TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
 }
 END_TEST
 
+/* It can be of a row from before the missed invalidation. */
+START_TEST(a_later_put_with_a_version_does_not)
+{
+    up_and_miss_held_up();
+    ck_assert_int_eq(shed_put_version(fixture.cache, shed_str("k"),
+                                      shed_str("old"), 1, 0, NULL),
+                     SHED_OK);
+    ck_assert_uint_eq(pending(), 1);
+    atomic_store(&may_go_on, true);
+    WAIT_FOR(pending() == 0);
+    expect_text(fixture.cache, "k", "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(a_later_expiry_does_not)
 {
     up_and_miss_held_up();
@@ -536,6 +551,7 @@ int main(void)
     tcase_add_test(tc, a_put_that_failed_is_made_up_for_by_an_invalidation);
     tcase_add_test(tc, a_later_invalidation_makes_up_for_one_that_failed);
     tcase_add_test(tc, a_later_put_makes_up_for_one_that_failed_and_stays);
+    tcase_add_test(tc, a_later_put_with_a_version_does_not);
     tcase_add_test(tc, a_later_expiry_does_not);
     tcase_add_test(tc, a_full_list_says_so_and_loses_no_other);
     tcase_add_test(tc, a_cache_that_is_closed_tries_once_more);

@@ -1,0 +1,31 @@
+/* What the gets of one key and of many have in common. */
+#ifndef SHED_GET_H
+#define SHED_GET_H
+
+#include "cache/cache.h"
+#include "cache/look.h"
+
+/* The keys of one call; arrays of count. */
+struct shed_gets {
+    struct shed_item *items;
+    const struct shed_named_key *named;
+    struct shed_look *looks;
+    struct shed_caller *callers; /* also of hits: for the error */
+    size_t count;
+};
+
+/* The code of a failed GET; SHED_OK leaves the decision to the slow path, which
+ * knows what to do without Redis. */
+enum shed_code shed_get_after_failure(const struct shed_cache *cache,
+                                      enum shed_code code);
+
+/* Whether an item is a miss: its code is SHED_OK, and it has no value. */
+bool shed_get_is_miss(const struct shed_item *item);
+
+/* The slow path: join a flight for each item that is a miss, and wait until all
+ * have answered, or the deadline has passed. Afterwards no item is a miss; the
+ * reason of one that failed is in its caller. callers begin as zero. */
+void shed_get_slow(struct shed_cache *cache, struct shed_gets *gets,
+                   uint64_t deadline_ms);
+
+#endif

@@ -1,0 +1,141 @@
+/* The get of many keys: one pipeline for what is cached, one wait for the
+ * rest. */
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "cache/get.h"
+
+/* What a call owns; arrays of as many as it has keys. */
+struct batch {
+    struct shed_named_key *named;
+    struct shed_args *args;
+    struct shed_reply **replies;
+    bool *are_missed; /* an invalidation that Redis has missed: what GET finds
+                         may be older */
+    struct shed_look *looks;
+    struct shed_caller *callers;
+};
+
+static void destroy_batch(struct batch *b)
+{
+    free(b->named);
+    free(b->args);
+    free(b->replies);
+    free(b->are_missed);
+    free(b->looks);
+    free(b->callers);
+}
+
+static enum shed_code create_batch(struct batch *b, size_t count,
+                                   struct shed_error *err)
+{
+    b->named = malloc(count * sizeof(*b->named));
+    b->args = calloc(count, sizeof(*b->args));
+    b->replies = calloc(count, sizeof(struct shed_reply *));
+    b->are_missed = calloc(count, sizeof(bool));
+    b->looks = calloc(count, sizeof(*b->looks));
+    b->callers = calloc(count, sizeof(*b->callers));
+    if (b->named != NULL && b->args != NULL && b->replies != NULL &&
+        b->are_missed != NULL && b->looks != NULL && b->callers != NULL)
+        return SHED_OK;
+    destroy_batch(b);
+    return shed_fail_nomem(err, "shed_get_many");
+}
+
+static enum shed_code check_items(struct shed_item *items, size_t count,
+                                  struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+
+    if (items == NULL && count > 0)
+        return shed_fail(err, SHED_EINVAL, "shed_get_many: items is NULL");
+    for (size_t i = 0; i < count; i++) {
+        items[i].value = NULL;
+        items[i].code = SHED_EINVAL;
+    }
+    if (count > SHED_MANY_MAX)
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_get_many: %zu keys, the limit is %d", count,
+                         SHED_MANY_MAX);
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = shed_cache_check_key_at(items[i].key, "items", i, ".key", err);
+    return code;
+}
+
+/* All GETs in one pipeline. Afterwards an item has its value, or the code of
+ * its failure, or is a miss. */
+static void try_get_many(struct shed_cache *cache, struct batch *b,
+                         struct shed_item *items, size_t count,
+                         uint64_t deadline_ms)
+{
+    struct shed_error why = {0};
+    struct shed_link_use use;
+    enum shed_code code;
+
+    for (size_t i = 0; i < count; i++) {
+        shed_cache_name_key(cache, items[i].key, &b->named[i]);
+        b->are_missed[i] = shed_outbox_has(cache->outbox, &b->named[i].key);
+        shed_args_add_text(&b->args[i], "GET");
+        shed_args_add(&b->args[i], b->named[i].key.redis,
+                      b->named[i].key.redis_size);
+    }
+    code = shed_links_call(cache->client->links, b->args, count, b->replies,
+                           &use, deadline_ms, &why);
+    for (size_t i = 0; i < count; i++) {
+        enum shed_code item_code = shed_get_after_failure(cache, code);
+        if (code == SHED_OK && b->are_missed[i])
+            shed_reply_free(b->replies[i]);
+        else if (code == SHED_OK)
+            item_code = shed_look_at(cache, &b->named[i].key, b->replies[i],
+                                     &use, &b->looks[i], &why);
+        items[i].value = b->looks[i].value;
+        items[i].code = item_code;
+        if (item_code != SHED_OK)
+            b->callers[i].error = why;
+    }
+}
+
+/* The first item that failed decides. */
+static enum shed_code conclude(struct shed_cache *cache,
+                               const struct shed_gets *g,
+                               struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+
+    for (size_t i = 0; i < g->count; i++) {
+        shed_count_code(&cache->counters, g->items[i].code);
+        if (code != SHED_OK || g->items[i].code == SHED_OK)
+            continue;
+        code = shed_fail(err, g->items[i].code, "items[%zu]: %s", i,
+                         g->callers[i].error.reason);
+    }
+    return code;
+}
+
+enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
+                             size_t count, uint64_t timeout_ms,
+                             struct shed_error *err)
+{
+    struct batch b = {0};
+    struct shed_gets gets;
+    uint64_t deadline_ms;
+    enum shed_code code = check_items(items, count, err);
+
+    if (code == SHED_OK)
+        code = shed_cache_check_call(cache, timeout_ms, err);
+    if (code == SHED_OK && count > 0)
+        code = create_batch(&b, count, err);
+    if (code != SHED_OK || count == 0) {
+        for (size_t i = 0; items != NULL && i < count; i++)
+            items[i].code = code;
+        return code;
+    }
+    deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
+    try_get_many(cache, &b, items, count, deadline_ms);
+    gets = (struct shed_gets){items, b.named, b.looks, b.callers, count};
+    shed_get_slow(cache, &gets, deadline_ms);
+    code = conclude(cache, &gets, err);
+    destroy_batch(&b);
+    return code;
+}

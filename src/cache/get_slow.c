@@ -1,0 +1,132 @@
+/*
+ * The slow path of a get, for one key as for many: callers join flights and
+ * wait at one latch. Its invariant: when it returns, no flight knows of a
+ * caller of its own.
+ */
+#include "base/error.h"
+#include "cache/get.h"
+
+bool shed_get_is_miss(const struct shed_item *item)
+{
+    return item->code == SHED_OK && item->value == NULL;
+}
+
+static size_t count_misses(const struct shed_gets *g)
+{
+    size_t misses = 0;
+
+    for (size_t i = 0; i < g->count; i++)
+        misses += shed_get_is_miss(&g->items[i]);
+    return misses;
+}
+
+static enum shed_code timed_out(enum shed_awaited awaited,
+                                struct shed_error *err)
+{
+    static const char *const waits[] = {
+        [SHED_AWAITS_REDIS] = "for Redis to answer",
+        [SHED_AWAITS_HOLDER] = "for a load of the key by another process",
+        [SHED_AWAITS_QUEUE] =
+            "in the source's queue, behind other loads (see its max_loads)",
+        [SHED_AWAITS_LOAD] =
+            "for a load of the key by this process, which goes on",
+    };
+
+    return shed_fail(err, SHED_ETIMEDOUT,
+                     "the deadline passed while the call waited %s",
+                     waits[awaited]);
+}
+
+/* Join a flight for each miss. One that cannot join has failed and is counted
+ * down. */
+static void join_all(struct shed_cache *cache, struct shed_gets *g,
+                     struct shed_latch *latch)
+{
+    struct shed_post *starts = NULL;
+
+    for (size_t i = 0; i < g->count; i++) {
+        struct shed_caller *caller = &g->callers[i];
+        enum shed_code code;
+        if (!shed_get_is_miss(&g->items[i]))
+            continue;
+        caller->latch = latch;
+        code = shed_flights_join(cache->flights, &g->named[i].key, caller,
+                                 &starts, &caller->error);
+        if (code == SHED_OK)
+            continue; /* from here on the flight writes to the caller */
+        caller->code = code;
+        shed_latch_count_down(latch, 1);
+    }
+    shed_flights_start(cache->flights, starts);
+}
+
+/* At the deadline: leave the flights, then wait for the callers that are being
+ * answered at this moment. */
+static void leave_all(struct shed_cache *cache, struct shed_gets *g,
+                      struct shed_latch *latch)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        struct shed_caller *caller = &g->callers[i];
+        if (caller->latch == NULL ||
+            !shed_flights_leave(cache->flights, caller))
+            continue;
+        caller->code = timed_out(caller->awaited, &caller->error);
+        shed_latch_count_down(latch, 1);
+    }
+    (void)shed_latch_wait(latch, UINT64_MAX);
+}
+
+/* Give the items what their callers were answered. */
+static void take_answers(struct shed_gets *g)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        struct shed_caller *caller = &g->callers[i];
+        if (caller->latch == NULL)
+            continue;
+        g->items[i].code = caller->code;
+        g->items[i].value = caller->value;
+        caller->latch = NULL;
+    }
+}
+
+static void fail_misses(struct shed_gets *g, const struct shed_error *why)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        if (!shed_get_is_miss(&g->items[i]))
+            continue;
+        g->items[i].code = why->code;
+        g->callers[i].error = *why;
+    }
+}
+
+static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
+                             size_t misses, uint64_t deadline_ms)
+{
+    struct shed_latch latch;
+    struct shed_error why;
+
+    if (shed_latch_init(&latch, misses, &why) != SHED_OK) {
+        fail_misses(g, &why);
+        return;
+    }
+    join_all(cache, g, &latch);
+    if (!shed_latch_wait(&latch, deadline_ms))
+        leave_all(cache, g, &latch);
+    take_answers(g);
+    shed_latch_fini(&latch);
+}
+
+void shed_get_slow(struct shed_cache *cache, struct shed_gets *g,
+                   uint64_t deadline_ms)
+{
+    size_t misses = count_misses(g);
+
+    if (misses == 0)
+        return;
+    shed_count(&cache->counters.misses, misses);
+    wait_for_flights(cache, g, misses, deadline_ms);
+    shed_count(&cache->counters.misses_ended, misses);
+    for (size_t i = 0; i < g->count; i++)
+        g->items[i].code = shed_look_fall_back(
+            cache, &g->looks[i], g->items[i].code, &g->items[i].value);
+}

@@ -130,7 +130,9 @@ enum shed_code {
                        operator */
     SHED_ECLOSED,   /* the client or the lock is being closed */
     SHED_EFORKED,   /* the client belongs to another process: open your own */
-    SHED_ELOST      /* the lock is no longer yours: roll back, acquire again */
+    SHED_ELOST,     /* the lock is no longer yours: roll back, acquire again */
+    SHED_EMISS      /* of a get that may not load (only_cached): do without the
+                       row, or get it with a load */
 };
 
 #define SHED_REASON_BYTES 240
@@ -611,6 +613,57 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_get(struct shed_cache *cache, struct shed_bytes key, uint64_t timeout_ms,
          struct shed_value **out, struct shed_error *err);
 
+/* Whether a call may be given a row that is no longer fresh, which it then gets
+ * as SHED_ORIGIN_STALE. */
+enum shed_stale {
+    SHED_STALE_DEFAULT = 0, /* as the cache's options say */
+    SHED_STALE_NEVER = 1,   /* no, not even if the load fails */
+    SHED_STALE_ALLOWED = 2  /* any row that Redis still has: it is given out at
+                               once, and loaded again behind the call */
+};
+
+/* What one call asks for. Fill it with SHED_GET_OPTIONS_INIT. */
+struct shed_get_options {
+    size_t size;
+    uint64_t timeout_ms;  /* [1, 3600000]; counts from now;
+                             SHED_TIMEOUT_DEFAULT: the cache's own */
+    uint64_t max_age_ms;  /* [0, 10 years]; nothing older than this is given
+                             out, neither a row nor "no such row", whatever the
+                             cache's options and allow_stale say. The call waits
+                             for a load that replaces an older entry, one for all
+                             callers of all processes. What is stored during the
+                             call is young enough, and an age that is not known
+                             (the client has just been opened) is too old. 0: no
+                             bound */
+    uint64_t only_cached; /* 1: the call takes what Redis has, in one round
+                             trip, or ends with SHED_EMISS. It begins no load
+                             or refresh and waits for none, even if one is
+                             under way. An entry that max_age_ms or allow_stale
+                             rule out is a miss. While Redis cannot be read it
+                             ends with SHED_EREDIS. 0: it may load */
+    uint64_t allow_stale; /* enum shed_stale */
+};
+
+#define SHED_GET_OPTIONS_INIT                                                  \
+    {                                                                          \
+        sizeof(struct shed_get_options), SHED_TIMEOUT_DEFAULT, 0, 0,           \
+            SHED_STALE_DEFAULT                                                 \
+    }
+
+/*
+ * Get the value of a key as shed_get does, on the terms of this call.
+ *
+ * options may be NULL for the defaults, which are those of shed_get.
+ *
+ * Blocks: until answered, options->timeout_ms at most.
+ * Returns: as shed_get; also SHED_EMISS, only with only_cached, which is not
+ * "no such row": nothing is known of the row. Then *out is NULL.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_get_with(struct shed_cache *cache, struct shed_bytes key,
+              const struct shed_get_options *options, struct shed_value **out,
+              struct shed_error *err);
+
 /* One key of shed_get_many: you set the key, the call sets the rest. */
 struct shed_item {
     struct shed_bytes key;
@@ -635,6 +688,19 @@ struct shed_item {
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
               uint64_t timeout_ms, struct shed_error *err);
+
+/*
+ * Get many keys as shed_get_many does, on the terms of this call, which hold
+ * for each of them. options may be NULL.
+ *
+ * Blocks: until all are answered, options->timeout_ms at most.
+ * Returns: as shed_get_many; SHED_EMISS, only with only_cached, if no item has
+ * another failure.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_get_many_with(struct shed_cache *cache, struct shed_item *items,
+                   size_t count, const struct shed_get_options *options,
+                   struct shed_error *err);
 
 /*
  * Store a row that you have just committed, and end loads under way.

@@ -381,19 +381,42 @@ class cache
         return value(out);
     }
 
+    /* The same on the terms of this call; a miss with only_cached is a failure
+     * with SHED_EMISS. */
+    result<value> get(std::string_view key,
+                      const shed_get_options &options) const
+    {
+        struct shed_value *out = nullptr;
+        shed::error err;
+        if (shed_get_with(get(), to_bytes(key), &options, &out, &err) !=
+            SHED_OK)
+            return err;
+        return value(out);
+    }
+
     /* One result for each key, in their order. The reason of a failed key is
      * that of the first one that failed; its code is its own. */
     std::vector<result<value>>
     get_many(const std::vector<std::string_view> &keys,
              std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
+        shed_get_options options = SHED_GET_OPTIONS_INIT;
+        options.timeout_ms = timeout_ms;
+        return get_many(keys, options);
+    }
+
+    /* The same on the terms of this call. */
+    std::vector<result<value>>
+    get_many(const std::vector<std::string_view> &keys,
+             const shed_get_options &options) const
+    {
         std::vector<struct shed_item> items(keys.size());
         std::vector<result<value>> results;
         shed::error err = {};
         for (std::size_t i = 0; i < keys.size(); i++)
             items[i] = {to_bytes(keys[i]), nullptr, SHED_OK};
-        (void)!shed_get_many(get(), items.data(), items.size(), timeout_ms,
-                             &err);
+        (void)!shed_get_many_with(get(), items.data(), items.size(), &options,
+                                  &err);
         results.reserve(items.size());
         for (const auto &item : items) {
             if (item.code == SHED_OK) {

@@ -50,6 +50,8 @@ const char *shed_code_name(enum shed_code code)
         return "SHED_EFORKED";
     case SHED_ELOST:
         return "SHED_ELOST";
+    case SHED_EMISS:
+        return "SHED_EMISS";
     }
     return "unknown shed_code";
 }

@@ -60,6 +60,7 @@ void shed_count_code(struct shed_counters *counters, enum shed_code code)
 {
     switch (code) {
     case SHED_OK:
+    case SHED_EMISS: /* an answer, to a call that asked for no load */
         return;
     case SHED_ETIMEDOUT:
         shed_count(&counters->errors_timeout, 1);

@@ -37,7 +37,7 @@ static inline void shed_count(_Atomic uint64_t *counter, uint64_t n)
 
 void shed_histogram_add(struct shed_histogram_atomic *h, uint64_t value);
 
-/* Count the failure of a key; SHED_OK is not counted. */
+/* Count the failure of a key; SHED_OK and SHED_EMISS are none. */
 void shed_count_code(struct shed_counters *counters, enum shed_code code);
 
 /* Check the arguments of a public read: SHED_EINVAL if thing or out is NULL, or

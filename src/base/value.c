@@ -15,6 +15,7 @@ static void init(struct shed_value *value, enum shed_kind kind,
     value->kind = kind;
     value->origin = origin;
     value->age_ms = 0;
+    value->header = NULL;
     value->data = NULL;
     value->size = size;
     value->owner = NULL;

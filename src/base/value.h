@@ -11,6 +11,8 @@ struct shed_value {
     enum shed_kind kind;
     enum shed_origin origin;
     uint64_t age_ms;
+    const void *header; /* of the entry in Redis that it was read from, in its
+                           owner's memory; NULL: it was loaded */
     const void *data;
     size_t size;
     /* owner holds data and is freed with free_owner; NULL if the payload

@@ -172,3 +172,15 @@ void shed_entry_encode(struct shed_entry_key key,
         h + CHECKSUM_AT,
         checksum(key, h, out->tail, entry->payload, entry->payload_size));
 }
+
+/* The key of an entry ends with a brace, so it never ends like that of a
+ * refresh. */
+size_t shed_entry_key_size(const char *key, size_t size)
+{
+    const size_t suffix = SHED_ENTRY_REFRESH_SUFFIX_BYTES;
+
+    if (size > suffix &&
+        memcmp(key + size - suffix, SHED_ENTRY_REFRESH_SUFFIX, suffix) == 0)
+        return size - suffix;
+    return size;
+}

@@ -80,6 +80,10 @@ struct shed_entry_key {
     size_t size;
 };
 
+/* The size of the key of an entry, of which key is that or the one of its
+ * refresh. */
+size_t shed_entry_key_size(const char *key, size_t size);
+
 /* Read bytes as the entry of key. *out is set if the result is SHED_ENTRY_OK;
  * for a lease, only type, flags and times. */
 enum shed_entry_state shed_entry_decode(struct shed_entry_key key,

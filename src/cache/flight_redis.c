@@ -39,8 +39,8 @@
 #include "cache/freshness.h"
 
 #define US_PER_MS 1000
-/* Waiters look every 150 ms at least; a failure is kept for them for much longer
- * than that, because a busy machine makes looks late. */
+/* Waiters look every 150 ms at least; a failure is kept for them for much
+ * longer than that, because a busy machine makes looks late. */
 #define LATE_LOOK_MS 5000
 #define FAILURE_JITTER_PCT 50 /* of failure_ttl_ms, at most */
 
@@ -51,17 +51,11 @@ _Static_assert(SHED_ENTRY_PROCESS_AT + SHED_PROCESS_BYTES ==
 
 /* ----------------------------------------------------------------- values */
 
-static uint64_t age_ms(const struct shed_session *session, uint64_t written_ms)
-{
-    uint64_t server_ms = shed_session_server_ms(session);
-
-    return shed_left_ms(server_ms, written_ms);
-}
-
 struct shed_value *shed_flight_redis_value(const struct shed_session *session,
                                            struct shed_entry_key key,
                                            struct shed_reply *reply,
                                            struct shed_freshness_times *times,
+                                           uint64_t *now_ms,
                                            enum shed_entry_state *state)
 {
     struct shed_entry entry;
@@ -85,7 +79,9 @@ struct shed_value *shed_flight_redis_value(const struct shed_session *session,
                             entry.payload_size, reply, shed_reply_free);
     if (value == NULL)
         return NULL;
-    value->age_ms = age_ms(session, entry.written_ms);
+    *now_ms = shed_session_server_ms(session);
+    value->age_ms = shed_left_ms(*now_ms, entry.written_ms);
+    value->header = bytes;
     *times = (struct shed_freshness_times){.written_ms = entry.written_ms,
                                            .until_ms = entry.until_ms,
                                            .cost_ms = entry.cost_ms};
@@ -180,11 +176,12 @@ static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
 {
     struct shed_reply *bytes = shed_reply_take(reply, 1);
     struct shed_freshness_times times;
+    uint64_t now_ms;
     enum shed_entry_state state;
 
     drop_entry(x);
     x->entry = shed_flight_redis_value(x->settings->session, x->key, bytes,
-                                       &times, &state);
+                                       &times, &now_ms, &state);
     if (x->entry != NULL) {
         shed_flight_redis_count_hit(x->settings->counters, x->entry);
         return true;

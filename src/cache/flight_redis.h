@@ -45,7 +45,7 @@ struct shed_flight_redis {
     struct shed_entry_key key;
     struct shed_entry_key refresh_key; /* of the lease of a refresh */
     unsigned char due[SHED_ENTRY_IDENTITY_BYTES]; /* a value that is to be
-                                                     refreshed though it is
+                                                     replaced though it may be
                                                      fresh; zero: none */
     struct shed_bytes user_key; /* as its callers know it; in key */
     unsigned char number[8];    /* of the flight, as the scripts want it */
@@ -98,13 +98,15 @@ bool shed_flight_redis_is_busy(const struct shed_flight_redis *exchange);
 void shed_flight_redis_fini(struct shed_flight_redis *exchange);
 
 /* Make a value of the entry in a reply. The reply is taken over on success.
- * *times says when it was written and how long it is fresh. Any thread.
+ * *times says when it was written and how long it is fresh, *now_ms what the
+ * time is, by the server's clock; 0: that is not known. Any thread.
  * Returns: NULL if it does not decode to a row or its absence (*state says
  * why), or if memory is out (then *state is SHED_ENTRY_OK). */
 struct shed_value *shed_flight_redis_value(const struct shed_session *session,
                                            struct shed_entry_key key,
                                            struct shed_reply *reply,
                                            struct shed_freshness_times *times,
+                                           uint64_t *now_ms,
                                            enum shed_entry_state *state);
 
 /* Count a value from Redis that a key is answered with. Any thread. */

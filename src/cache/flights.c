@@ -290,23 +290,11 @@ static struct shed_flights *flights_of(struct shed_listener *listener)
     return shed_container_of(listener, struct shed_flights, listener);
 }
 
-/* The size of the entry's key, of which this is one or that of its refresh: the
- * key of an entry ends with a brace. */
-static size_t entry_key_size(const char *key, size_t size)
-{
-    const size_t suffix = SHED_ENTRY_REFRESH_SUFFIX_BYTES;
-
-    if (size > suffix &&
-        memcmp(key + size - suffix, SHED_ENTRY_REFRESH_SUFFIX, suffix) == 0)
-        return size - suffix;
-    return size;
-}
-
 static void on_change(struct shed_listener *listener, const char *key,
                       size_t key_size)
 {
     struct shed_table *table = flights_of(listener)->table;
-    size_t size = entry_key_size(key, key_size);
+    size_t size = shed_entry_key_size(key, key_size);
     struct shed_waiters *waiters = shed_table_next_of(table, NULL, key, size);
 
     while (waiters != NULL) {
@@ -389,11 +377,10 @@ static struct task *create_task(struct shed_flights *fs,
     return task;
 }
 
-enum shed_code shed_flights_join(struct shed_flights *fs,
-                                 const struct shed_key *key,
-                                 struct shed_caller *caller,
-                                 struct shed_post **starts,
-                                 struct shed_error *err)
+enum shed_code
+shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
+                  const unsigned char *aged, struct shed_caller *caller,
+                  struct shed_post **starts, struct shed_error *err)
 {
     enum shed_join join =
         shed_table_join(fs->table, key->redis, key->redis_size, caller);
@@ -403,6 +390,10 @@ enum shed_code shed_flights_join(struct shed_flights *fs,
         task = create_task(fs, key);
         if (task == NULL)
             return shed_fail_nomem(err, "a flight");
+        if (aged != NULL) {
+            task->waiters.is_forced = true;
+            memcpy(task->exchange.due, aged, sizeof(task->exchange.due));
+        }
         join = shed_table_insert(fs->table, &task->waiters, caller);
         if (join == SHED_JOIN_ADDED) {
             task->post.next = *starts;

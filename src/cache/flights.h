@@ -40,13 +40,17 @@ void shed_flights_close(struct shed_flights *flights);
 
 /* Join the key's flight, or put a new one in front of the list *starts, which
  * must be passed to shed_flights_start. Any thread but the reactor's.
+ *
+ * aged is NULL, or the identity of a value that a new flight is to replace even
+ * if it is fresh. A flight that is joined may answer with that value
+ * nonetheless.
+ *
  * Returns: SHED_OK: caller's latch will be counted down, unless the caller
  * leaves. SHED_ENOMEM: it will not. */
-SHED_MUST_CHECK enum shed_code shed_flights_join(struct shed_flights *flights,
-                                                 const struct shed_key *key,
-                                                 struct shed_caller *caller,
-                                                 struct shed_post **starts,
-                                                 struct shed_error *err);
+SHED_MUST_CHECK enum shed_code
+shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
+                  const unsigned char *aged, struct shed_caller *caller,
+                  struct shed_post **starts, struct shed_error *err);
 
 /* Start flights: those that are started together load together. Any thread but
  * the reactor's. */
@@ -60,7 +64,8 @@ void shed_flights_refresh(struct shed_flights *flights,
                           const struct shed_key *key,
                           const unsigned char *identity);
 
-/* Whether a flight of the key can be joined now. Any thread. */
+/* Whether a flight of the key can be joined now, in place of a look into Redis.
+ * Any thread. */
 bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
 
 /* Leave a flight before it has answered. Any thread.

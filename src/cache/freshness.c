@@ -71,6 +71,33 @@ static bool is_due(const struct shed_freshness_rule *rule,
            age_ms + shed_freshness_early_ms(times->cost_ms, random) >= due_ms;
 }
 
+struct shed_freshness_rule
+shed_freshness_rule_of_call(const struct shed_freshness_rule *rule,
+                            uint64_t max_age_ms, enum shed_stale allow_stale)
+{
+    struct shed_freshness_rule r = *rule;
+
+    r.max_age_ms = max_age_ms;
+    if (allow_stale == SHED_STALE_NEVER) {
+        r.revalidate_ms = 0;
+        r.if_error_ms = 0;
+    } else if (allow_stale == SHED_STALE_ALLOWED) {
+        r.revalidate_ms = UINT64_MAX; /* Redis ends it */
+    }
+    return r;
+}
+
+/* An entry from the future is one of a moment ago: the client's idea of the
+ * server's clock is a few ms off, or the clock was set back. */
+static bool is_aged(const struct shed_freshness_rule *rule,
+                    const struct shed_freshness_times *times, uint64_t now_ms)
+{
+    if (rule->max_age_ms == 0)
+        return false;
+    return now_ms == 0 || (now_ms > times->written_ms &&
+                           now_ms - times->written_ms > rule->max_age_ms);
+}
+
 enum shed_freshness
 shed_freshness_judge(const struct shed_freshness_rule *rule,
                      const struct shed_freshness_times *times, uint64_t now_ms,
@@ -78,6 +105,8 @@ shed_freshness_judge(const struct shed_freshness_rule *rule,
 {
     uint64_t past_ms;
 
+    if (is_aged(rule, times, now_ms))
+        return SHED_FRESHNESS_AGED;
     if (now_ms < times->until_ms)
         return is_due(rule, times, now_ms, random) ? SHED_FRESHNESS_DUE
                                                    : SHED_FRESHNESS_FRESH;

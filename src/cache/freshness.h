@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include <snowshed/snowshed.h>
+
 /* A time to live, shortened by up to jitter_pct percent, so that entries which
  * were written together do not expire together; at least 1 ms of a ttl that is
  * not 0. random is any 64 bits. */
@@ -24,16 +26,24 @@ enum shed_freshness {
     SHED_FRESHNESS_DUE,     /* fresh, but to be reloaded in the background */
     SHED_FRESHNESS_STALE,   /* may be served while it is reloaded */
     SHED_FRESHNESS_EXPIRED, /* may be served if a load fails */
-    SHED_FRESHNESS_OVER     /* may not be served */
+    SHED_FRESHNESS_OVER,    /* may not be served */
+    SHED_FRESHNESS_AGED     /* may not be served to this reader, though it may
+                               be fresh: it is too old, or of unknown age */
 };
 
-/* A reader's options. */
+/* A reader's options, of its cache or of one call. */
 struct shed_freshness_rule {
     uint64_t ttl_ms; /* before jitter; refresh_after_ms is less than this */
     uint64_t refresh_after_ms; /* 0: never early */
     uint64_t revalidate_ms;    /* how long STALE lasts */
     uint64_t if_error_ms;      /* how long STALE and EXPIRED last, if longer */
+    uint64_t max_age_ms;       /* what is older is AGED; 0: no bound */
 };
+
+/* What a call asks for, under its cache's rule. */
+struct shed_freshness_rule
+shed_freshness_rule_of_call(const struct shed_freshness_rule *rule,
+                            uint64_t max_age_ms, enum shed_stale allow_stale);
 
 /* What an entry carries. */
 struct shed_freshness_times {
@@ -43,8 +53,9 @@ struct shed_freshness_times {
 };
 
 /* Judge an entry at now_ms, by the server's clock; 0: the clock is unknown, and
- * the entry counts as fresh. random is any 64 bits: an entry becomes due at a
- * random time, which is on average the earlier, the more its load cost. */
+ * the entry counts as fresh, or as AGED if there is a max_age_ms. random is any
+ * 64 bits: an entry becomes due at a random time, which is on average the
+ * earlier, the more its load cost. */
 enum shed_freshness
 shed_freshness_judge(const struct shed_freshness_rule *rule,
                      const struct shed_freshness_times *times, uint64_t now_ms,

@@ -1,23 +1,86 @@
 /*
- * The get of one key. Its invariants: nothing is sent for a call whose
- * arguments are wrong; a hit costs one GET in the caller's thread.
+ * The get of one key, and the terms of all gets. Its invariants: nothing is
+ * sent for a call whose arguments are wrong; a hit costs one GET in the
+ * caller's thread.
  */
 #include "cache/get.h"
+
+#include <stddef.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 
+/* ------------------------------------------------------------------- terms */
+
+SHED_CHECK_OPTIONS(shed_get_options);
+
+struct shed_terms shed_get_terms(const struct shed_cache *cache,
+                                 uint64_t timeout_ms)
+{
+    return (struct shed_terms){
+        .rule = &cache->rule,
+        /* the call may need an old value to fall back on */
+        .looks_first = cache->rule.if_error_ms > 0,
+        .deadline_ms = shed_cache_deadline_ms(cache, timeout_ms)};
+}
+
+static enum shed_code check_options(const struct shed_get_options *o,
+                                    struct shed_error *err)
+{
+    const struct shed_range ranges[] = {
+        {o->max_age_ms, 0, SHED_TTL_MAX_MS, "get max_age_ms"},
+        {o->only_cached, 0, 1, "get only_cached"},
+        {o->allow_stale, SHED_STALE_DEFAULT, SHED_STALE_ALLOWED,
+         "get allow_stale"},
+    };
+
+    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
+}
+
+enum shed_code shed_get_take_options(const struct shed_cache *cache,
+                                     const struct shed_get_options *options,
+                                     struct shed_freshness_rule *rule,
+                                     struct shed_terms *out,
+                                     struct shed_error *err)
+{
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    enum shed_code code = shed_options_take(&o, sizeof(o), options,
+                                            "struct shed_get_options", err);
+
+    if (code == SHED_OK)
+        code = shed_cache_check_call(cache, o.timeout_ms, err);
+    if (code == SHED_OK)
+        code = check_options(&o, err);
+    if (code != SHED_OK)
+        return code;
+    *rule = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
+                                        (enum shed_stale)o.allow_stale);
+    *out = shed_get_terms(cache, o.timeout_ms);
+    out->rule = rule;
+    out->only_cached = o.only_cached != 0;
+    /* what a flight under way will answer may be ruled out, or not needed */
+    out->looks_first = rule->if_error_ms > 0 || o.max_age_ms > 0 ||
+                       o.only_cached != 0 ||
+                       o.allow_stale == SHED_STALE_ALLOWED;
+    return SHED_OK;
+}
+
 enum shed_code shed_get_after_failure(const struct shed_cache *cache,
+                                      const struct shed_terms *terms,
                                       enum shed_code code)
 {
-    bool can_load = cache->options.redis_down == SHED_REDIS_DOWN_SOURCE;
+    bool can_load = cache->options.redis_down == SHED_REDIS_DOWN_SOURCE &&
+                    !terms->only_cached;
 
     return code == SHED_EREDIS && can_load ? SHED_OK : code;
 }
 
+/* --------------------------------------------------------------- the get */
+
 /* One GET in this thread. */
 static enum shed_code try_get(struct shed_cache *cache,
-                              const struct shed_key *key, uint64_t deadline_ms,
+                              const struct shed_key *key,
+                              const struct shed_terms *terms,
                               struct shed_look *look, struct shed_error *err)
 {
     struct shed_args args = {0};
@@ -28,48 +91,76 @@ static enum shed_code try_get(struct shed_cache *cache,
     shed_args_add_text(&args, "GET");
     shed_args_add(&args, key->redis, key->redis_size);
     code = shed_links_call(cache->client->links, &args, 1, &reply, &use,
-                           deadline_ms, err);
+                           terms->deadline_ms, err);
     if (code != SHED_OK)
-        return shed_get_after_failure(cache, code);
-    return shed_look_at(cache, key, reply, &use, look, err);
+        return shed_get_after_failure(cache, terms, code);
+    return shed_look_at(cache, key, terms, reply, &use, look, err);
 }
 
-/* Whether a GET comes first. Where a flight is under way its answer will do,
- * unless the call may need an old value to fall back on; and what GET finds may
- * be older than an invalidation that Redis has missed. */
+/* Whether a GET comes first. Where a flight is under way its answer will do; and
+ * what GET finds may be older than an invalidation that Redis has missed. */
 static bool looks_first(const struct shed_cache *cache,
+                        const struct shed_terms *terms,
                         const struct shed_key *key)
 {
     if (shed_outbox_has(cache->outbox, key))
         return false;
-    return cache->rule.if_error_ms > 0 ||
-           !shed_flights_has(cache->flights, key);
+    return terms->looks_first || !shed_flights_has(cache->flights, key);
 }
 
 /* The slow path of one key. */
 static enum shed_code get_slow(struct shed_cache *cache,
                                const struct shed_named_key *named,
-                               struct shed_look *look, uint64_t deadline_ms,
-                               struct shed_value **out, struct shed_error *why)
+                               const struct shed_terms *terms,
+                               struct shed_look *look, struct shed_value **out,
+                               struct shed_error *why)
 {
     struct shed_item item = {.code = SHED_OK};
     struct shed_caller caller = {0};
-    struct shed_gets gets = {&item, named, look, &caller, 1};
+    struct shed_gets gets = {&item, named, look, &caller, 1, terms};
 
-    shed_get_slow(cache, &gets, deadline_ms);
+    shed_get_slow(cache, &gets);
     *out = item.value;
     *why = caller.error;
     return item.code;
+}
+
+/* Get a key that has been checked. */
+static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
+                          const struct shed_terms *terms, uint64_t start_us,
+                          struct shed_value **out, struct shed_error *err)
+{
+    struct shed_named_key named;
+    struct shed_look look = {.value = NULL};
+    struct shed_error why = {SHED_OK, ""};
+    enum shed_code code = SHED_OK;
+
+    shed_cache_name_key(cache, key, &named);
+    if (looks_first(cache, terms, &named.key))
+        code = try_get(cache, &named.key, terms, &look, &why);
+    *out = look.value;
+    if (*out != NULL) {
+        shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
+        return SHED_OK;
+    }
+    if (code == SHED_OK) {
+        code = get_slow(cache, &named, terms, &look, out, &why);
+        if (!terms->only_cached)
+            shed_histogram_add(&cache->counters.miss_us,
+                               shed_now_us() - start_us);
+    }
+    shed_count_code(&cache->counters, code);
+    if (code != SHED_OK && err != NULL)
+        *err = why;
+    return code;
 }
 
 enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
                         uint64_t timeout_ms, struct shed_value **out,
                         struct shed_error *err)
 {
-    struct shed_named_key named;
-    struct shed_look look = {NULL, NULL};
-    struct shed_error why = {SHED_OK, ""};
-    uint64_t start_us, deadline_ms;
+    struct shed_terms terms;
+    uint64_t start_us;
     enum shed_code code;
 
     if (out == NULL)
@@ -81,21 +172,26 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
     if (code != SHED_OK)
         return code;
     start_us = shed_now_us();
-    deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
-    shed_cache_name_key(cache, key, &named);
-    if (looks_first(cache, &named.key))
-        code = try_get(cache, &named.key, deadline_ms, &look, &why);
-    *out = look.value;
-    if (*out != NULL) {
-        shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
-        return SHED_OK;
-    }
-    if (code == SHED_OK) {
-        code = get_slow(cache, &named, &look, deadline_ms, out, &why);
-        shed_histogram_add(&cache->counters.miss_us, shed_now_us() - start_us);
-    }
-    shed_count_code(&cache->counters, code);
-    if (code != SHED_OK && err != NULL)
-        *err = why;
-    return code;
+    terms = shed_get_terms(cache, timeout_ms);
+    return get(cache, key, &terms, start_us, out, err);
+}
+
+enum shed_code shed_get_with(struct shed_cache *cache, struct shed_bytes key,
+                             const struct shed_get_options *options,
+                             struct shed_value **out, struct shed_error *err)
+{
+    struct shed_freshness_rule rule;
+    struct shed_terms terms;
+    uint64_t start_us = shed_now_us();
+    enum shed_code code;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_get_with: out is NULL");
+    *out = NULL;
+    code = shed_get_take_options(cache, options, &rule, &terms, err);
+    if (code == SHED_OK)
+        code = shed_cache_check_key(key, "key", err);
+    if (code != SHED_OK)
+        return code;
+    return get(cache, key, &terms, start_us, out, err);
 }

@@ -12,20 +12,34 @@ struct shed_gets {
     struct shed_look *looks;
     struct shed_caller *callers; /* also of hits: for the error */
     size_t count;
+    const struct shed_terms *terms;
 };
+
+/* The terms of a call without options, which must have been checked. */
+struct shed_terms shed_get_terms(const struct shed_cache *cache,
+                                 uint64_t timeout_ms);
+
+/* Check the options of a call that blocks, and make its terms; *rule is memory
+ * for them. Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */
+SHED_MUST_CHECK enum shed_code
+shed_get_take_options(const struct shed_cache *cache,
+                      const struct shed_get_options *options,
+                      struct shed_freshness_rule *rule, struct shed_terms *out,
+                      struct shed_error *err);
 
 /* The code of a failed GET; SHED_OK leaves the decision to the slow path, which
  * knows what to do without Redis. */
 enum shed_code shed_get_after_failure(const struct shed_cache *cache,
+                                      const struct shed_terms *terms,
                                       enum shed_code code);
 
 /* Whether an item is a miss: its code is SHED_OK, and it has no value. */
 bool shed_get_is_miss(const struct shed_item *item);
 
 /* The slow path: join a flight for each item that is a miss, and wait until all
- * have answered, or the deadline has passed. Afterwards no item is a miss; the
- * reason of one that failed is in its caller. callers begin as zero. */
-void shed_get_slow(struct shed_cache *cache, struct shed_gets *gets,
-                   uint64_t deadline_ms);
+ * have answered, or the deadline has passed; with only_cached, end them with
+ * SHED_EMISS. Afterwards no item is a miss; the reason of one that failed is in
+ * its caller. callers begin as zero. */
+void shed_get_slow(struct shed_cache *cache, struct shed_gets *gets);
 
 #endif

@@ -67,7 +67,7 @@ static enum shed_code check_items(struct shed_item *items, size_t count,
  * its failure, or is a miss. */
 static void try_get_many(struct shed_cache *cache, struct batch *b,
                          struct shed_item *items, size_t count,
-                         uint64_t deadline_ms)
+                         const struct shed_terms *terms)
 {
     struct shed_error why = {0};
     struct shed_link_use use;
@@ -81,14 +81,14 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
                       b->named[i].key.redis_size);
     }
     code = shed_links_call(cache->client->links, b->args, count, b->replies,
-                           &use, deadline_ms, &why);
+                           &use, terms->deadline_ms, &why);
     for (size_t i = 0; i < count; i++) {
-        enum shed_code item_code = shed_get_after_failure(cache, code);
+        enum shed_code item_code = shed_get_after_failure(cache, terms, code);
         if (code == SHED_OK && b->are_missed[i])
             shed_reply_free(b->replies[i]);
         else if (code == SHED_OK)
-            item_code = shed_look_at(cache, &b->named[i].key, b->replies[i],
-                                     &use, &b->looks[i], &why);
+            item_code = shed_look_at(cache, &b->named[i].key, terms,
+                                     b->replies[i], &use, &b->looks[i], &why);
         items[i].value = b->looks[i].value;
         items[i].code = item_code;
         if (item_code != SHED_OK)
@@ -96,7 +96,8 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     }
 }
 
-/* The first item that failed decides. */
+/* The first item that failed decides; a miss of a call that may not load only
+ * where there is nothing worse. */
 static enum shed_code conclude(struct shed_cache *cache,
                                const struct shed_gets *g,
                                struct shed_error *err)
@@ -104,12 +105,40 @@ static enum shed_code conclude(struct shed_cache *cache,
     enum shed_code code = SHED_OK;
 
     for (size_t i = 0; i < g->count; i++) {
-        shed_count_code(&cache->counters, g->items[i].code);
-        if (code != SHED_OK || g->items[i].code == SHED_OK)
+        enum shed_code item_code = g->items[i].code;
+        shed_count_code(&cache->counters, item_code);
+        if (item_code == SHED_OK || item_code == code ||
+            (code != SHED_OK && code != SHED_EMISS))
             continue;
-        code = shed_fail(err, g->items[i].code, "items[%zu]: %s", i,
+        code = shed_fail(err, item_code, "items[%zu]: %s", i,
                          g->callers[i].error.reason);
     }
+    return code;
+}
+
+/* Get keys that have been checked; ends b. */
+static enum shed_code get_many(struct shed_cache *cache,
+                               struct shed_item *items, size_t count,
+                               const struct shed_terms *terms, struct batch *b,
+                               struct shed_error *err)
+{
+    struct shed_gets gets = {items,      b->named, b->looks,
+                             b->callers, count,    terms};
+    enum shed_code code;
+
+    try_get_many(cache, b, items, count, terms);
+    shed_get_slow(cache, &gets);
+    code = conclude(cache, &gets, err);
+    destroy_batch(b);
+    return code;
+}
+
+/* Nothing was asked, because of code. */
+static enum shed_code fail_items(struct shed_item *items, size_t count,
+                                 enum shed_code code)
+{
+    for (size_t i = 0; items != NULL && i < count; i++)
+        items[i].code = code;
     return code;
 }
 
@@ -117,25 +146,27 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
                              size_t count, uint64_t timeout_ms,
                              struct shed_error *err)
 {
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    options.timeout_ms = timeout_ms;
+    return shed_get_many_with(cache, items, count, &options, err);
+}
+
+enum shed_code shed_get_many_with(struct shed_cache *cache,
+                                  struct shed_item *items, size_t count,
+                                  const struct shed_get_options *options,
+                                  struct shed_error *err)
+{
+    struct shed_freshness_rule rule;
+    struct shed_terms terms;
     struct batch b = {0};
-    struct shed_gets gets;
-    uint64_t deadline_ms;
     enum shed_code code = check_items(items, count, err);
 
     if (code == SHED_OK)
-        code = shed_cache_check_call(cache, timeout_ms, err);
+        code = shed_get_take_options(cache, options, &rule, &terms, err);
     if (code == SHED_OK && count > 0)
         code = create_batch(&b, count, err);
-    if (code != SHED_OK || count == 0) {
-        for (size_t i = 0; items != NULL && i < count; i++)
-            items[i].code = code;
-        return code;
-    }
-    deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
-    try_get_many(cache, &b, items, count, deadline_ms);
-    gets = (struct shed_gets){items, b.named, b.looks, b.callers, count};
-    shed_get_slow(cache, &gets, deadline_ms);
-    code = conclude(cache, &gets, err);
-    destroy_batch(&b);
-    return code;
+    if (code != SHED_OK || count == 0)
+        return fail_items(items, count, code);
+    return get_many(cache, items, count, &terms, &b, err);
 }

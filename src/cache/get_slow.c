@@ -37,6 +37,12 @@ static enum shed_code timed_out(enum shed_awaited awaited,
                      waits[awaited]);
 }
 
+/* The value that is too old for the call; NULL: there is none. */
+static const unsigned char *aged_value(const struct shed_look *look)
+{
+    return look->found == SHED_FOUND_AGED ? look->aged : NULL;
+}
+
 /* Join a flight for each miss. One that cannot join has failed and is counted
  * down. */
 static void join_all(struct shed_cache *cache, struct shed_gets *g,
@@ -50,8 +56,9 @@ static void join_all(struct shed_cache *cache, struct shed_gets *g,
         if (!shed_get_is_miss(&g->items[i]))
             continue;
         caller->latch = latch;
-        code = shed_flights_join(cache->flights, &g->named[i].key, caller,
-                                 &starts, &caller->error);
+        code = shed_flights_join(cache->flights, &g->named[i].key,
+                                 aged_value(&g->looks[i]), caller, &starts,
+                                 &caller->error);
         if (code == SHED_OK)
             continue; /* from here on the flight writes to the caller */
         caller->code = code;
@@ -76,16 +83,24 @@ static void leave_all(struct shed_cache *cache, struct shed_gets *g,
     (void)shed_latch_wait(latch, UINT64_MAX);
 }
 
-/* Give the items what their callers were answered. */
-static void take_answers(struct shed_gets *g)
+/* Give the items what their callers were answered. A value that is too old for
+ * the call leaves its item a miss: the flight had begun without knowing that it
+ * was to be replaced. */
+static void take_answers(const struct shed_cache *cache, struct shed_gets *g)
 {
     for (size_t i = 0; i < g->count; i++) {
         struct shed_caller *caller = &g->callers[i];
         if (caller->latch == NULL)
             continue;
+        caller->latch = NULL;
+        if (caller->value != NULL &&
+            !shed_look_is_young(cache, g->terms, &g->looks[i], caller->value)) {
+            shed_value_unref(caller->value);
+            caller->value = NULL;
+            continue;
+        }
         g->items[i].code = caller->code;
         g->items[i].value = caller->value;
-        caller->latch = NULL;
     }
 }
 
@@ -100,7 +115,7 @@ static void fail_misses(struct shed_gets *g, const struct shed_error *why)
 }
 
 static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
-                             size_t misses, uint64_t deadline_ms)
+                             size_t misses)
 {
     struct shed_latch latch;
     struct shed_error why;
@@ -110,21 +125,42 @@ static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
         return;
     }
     join_all(cache, g, &latch);
-    if (!shed_latch_wait(&latch, deadline_ms))
+    if (!shed_latch_wait(&latch, g->terms->deadline_ms))
         leave_all(cache, g, &latch);
-    take_answers(g);
+    take_answers(cache, g);
     shed_latch_fini(&latch);
 }
 
-void shed_get_slow(struct shed_cache *cache, struct shed_gets *g,
-                   uint64_t deadline_ms)
+/* Each round ends with answers, or at the deadline. */
+static void wait_in_rounds(struct shed_cache *cache, struct shed_gets *g)
+{
+    size_t misses;
+
+    while ((misses = count_misses(g)) > 0)
+        wait_for_flights(cache, g, misses);
+}
+
+static void do_without_load(struct shed_gets *g)
+{
+    struct shed_error why;
+
+    (void)shed_fail(&why, SHED_EMISS,
+                    "Redis has no value that the call may be given, and with "
+                    "only_cached it does not load");
+    fail_misses(g, &why);
+}
+
+void shed_get_slow(struct shed_cache *cache, struct shed_gets *g)
 {
     size_t misses = count_misses(g);
 
     if (misses == 0)
         return;
     shed_count(&cache->counters.misses, misses);
-    wait_for_flights(cache, g, misses, deadline_ms);
+    if (g->terms->only_cached)
+        do_without_load(g);
+    else
+        wait_in_rounds(cache, g);
     shed_count(&cache->counters.misses_ended, misses);
     for (size_t i = 0; i < g->count; i++)
         g->items[i].code = shed_look_fall_back(

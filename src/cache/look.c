@@ -5,25 +5,26 @@
  */
 #include "cache/look.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
 
 /* "No such row" is neither refreshed nor handed out when it is over: a row that
  * has been inserted is seen at the end of negative_ttl_ms. */
-static enum shed_freshness judge(const struct shed_cache *cache,
+static enum shed_freshness judge(const struct shed_freshness_rule *given,
                                  const struct shed_value *value,
-                                 const struct shed_freshness_times *times)
+                                 const struct shed_freshness_times *times,
+                                 uint64_t now_ms)
 {
-    const struct shed_freshness_rule strict = {.ttl_ms = 0};
+    const struct shed_freshness_rule strict = {.max_age_ms = given->max_age_ms};
     const struct shed_freshness_rule *rule =
-        value->kind == SHED_KIND_ABSENT ? &strict : &cache->rule;
+        value->kind == SHED_KIND_ABSENT ? &strict : given;
     uint64_t random =
         rule->refresh_after_ms > 0 ? shed_random_jitter() : UINT64_MAX;
 
-    /* the clock was read for the age; where it is not known, that is 0 */
-    return shed_freshness_judge(rule, times, times->written_ms + value->age_ms,
-                                random);
+    return shed_freshness_judge(rule, times, now_ms, random);
 }
 
 static void hand_out_stale(struct shed_cache *cache, struct shed_value *value)
@@ -32,29 +33,51 @@ static void hand_out_stale(struct shed_cache *cache, struct shed_value *value)
     shed_count(&cache->counters.stale, 1);
 }
 
-/* Take over the value of an entry whose header begins at entry. */
+static void find_aged(struct shed_look *look, const struct shed_value *value)
+{
+    look->found = SHED_FOUND_AGED;
+    shed_entry_identity(value->header, look->aged);
+}
+
+static void refresh(struct shed_cache *cache, const struct shed_key *key,
+                    const struct shed_value *value)
+{
+    unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
+
+    shed_entry_identity(value->header, identity);
+    shed_flights_refresh(cache->flights, key, identity);
+}
+
+/* Take over the value of an entry. now_ms is 0 where the server's clock is not
+ * known. */
 static void weigh(struct shed_cache *cache, const struct shed_key *key,
-                  const void *entry, struct shed_value *value,
-                  const struct shed_freshness_times *times,
+                  const struct shed_terms *terms, struct shed_value *value,
+                  const struct shed_freshness_times *times, uint64_t now_ms,
                   struct shed_look *out)
 {
-    enum shed_freshness freshness = judge(cache, value, times);
+    enum shed_freshness freshness = judge(terms->rule, value, times, now_ms);
 
-    if (freshness == SHED_FRESHNESS_EXPIRED) {
+    /* without a clock the slow path, which learns it, looks again */
+    if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule->max_age_ms > 0 &&
+        now_ms > 0)
+        find_aged(out, value);
+    switch (freshness) {
+    case SHED_FRESHNESS_EXPIRED:
         out->old = value;
         return;
-    }
-    if (freshness == SHED_FRESHNESS_OVER) {
+    case SHED_FRESHNESS_OVER:
+    case SHED_FRESHNESS_AGED:
         shed_value_unref(value);
         return;
-    }
-    if (freshness != SHED_FRESHNESS_FRESH) {
-        unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
-        shed_entry_identity(entry, identity);
-        shed_flights_refresh(cache->flights, key, identity);
-    }
-    if (freshness == SHED_FRESHNESS_STALE)
+    case SHED_FRESHNESS_STALE:
         hand_out_stale(cache, value);
+        break;
+    case SHED_FRESHNESS_DUE:
+    case SHED_FRESHNESS_FRESH:
+        break;
+    }
+    if (freshness != SHED_FRESHNESS_FRESH && !terms->only_cached)
+        refresh(cache, key, value);
     shed_flight_redis_count_hit(&cache->counters, value);
     out->value = value;
 }
@@ -63,44 +86,90 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
  * the connection is in doubt. */
 static enum shed_code read_entry(struct shed_cache *cache,
                                  const struct shed_key *key,
+                                 const struct shed_terms *terms,
                                  struct shed_reply *reply,
                                  const struct shed_link_use *use,
                                  struct shed_look *out, struct shed_error *err)
 {
     struct shed_freshness_times times;
+    uint64_t now_ms;
     enum shed_entry_state state;
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(reply, &size);
     struct shed_value *value = shed_flight_redis_value(
         cache->client->session, shed_cache_entry_key(key), reply, &times,
-        &state);
+        &now_ms, &state);
 
     if (value != NULL) {
-        weigh(cache, key, bytes, value, &times, out);
+        weigh(cache, key, terms, value, &times, now_ms, out);
         return SHED_OK;
     }
     shed_reply_free(reply);
+    if (state == SHED_ENTRY_FOREIGN)
+        out->found = SHED_FOUND_NOTHING;
     if (state == SHED_ENTRY_CORRUPT)
         shed_links_doubt(cache->client->links, use);
     return state == SHED_ENTRY_OK ? shed_fail_nomem(err, "a value") : SHED_OK;
 }
 
+/* What an error reply to a GET means: the slow path deals with whatever may
+ * pass, or can be replaced (a list, say). */
+static enum shed_code read_error(const struct shed_terms *terms,
+                                 const struct shed_reply *reply,
+                                 const char *text, struct shed_error *err)
+{
+    enum shed_code code = shed_reply_code(reply);
+
+    if (code == SHED_EDENIED ||
+        (terms->only_cached && !shed_reply_begins(reply, "WRONGTYPE")))
+        return shed_fail(err, code, "Redis refused GET: %s", text);
+    return SHED_OK;
+}
+
 enum shed_code shed_look_at(struct shed_cache *cache,
                             const struct shed_key *key,
+                            const struct shed_terms *terms,
                             struct shed_reply *reply,
                             const struct shed_link_use *use,
                             struct shed_look *out, struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
-    enum shed_code code = SHED_OK;
+    enum shed_code code;
 
-    *out = (struct shed_look){NULL, NULL};
+    *out = (struct shed_look){.value = NULL};
     if (text == NULL)
-        return read_entry(cache, key, reply, use, out, err);
-    if (shed_reply_trouble(reply) == SHED_TROUBLE_DENIED)
-        code = shed_fail(err, SHED_EDENIED, "Redis refused GET: %s", text);
+        return read_entry(cache, key, terms, reply, use, out, err);
+    code = read_error(terms, reply, text, err);
     shed_reply_free(reply);
     return code;
+}
+
+static bool is_same(const struct shed_look *look,
+                    const struct shed_value *value)
+{
+    unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
+
+    shed_entry_identity(value->header, identity);
+    return memcmp(look->aged, identity, sizeof(identity)) == 0;
+}
+
+/* A value that GET has not seen was written or renewed after it, however its
+ * age is reckoned. */
+bool shed_look_is_young(const struct shed_cache *cache,
+                        const struct shed_terms *terms, struct shed_look *look,
+                        const struct shed_value *value)
+{
+    uint64_t max_age_ms = terms->rule->max_age_ms;
+
+    if (max_age_ms == 0 || value->header == NULL ||
+        look->found == SHED_FOUND_NOTHING)
+        return true;
+    if (look->found == SHED_FOUND_AGED && !is_same(look, value))
+        return true;
+    if (look->found == SHED_FOUND_UNKNOWN &&
+        shed_session_server_ms(cache->client->session) > 0 &&
+        value->age_ms <= max_age_ms)
+        return true;
+    find_aged(look, value);
+    return false;
 }
 
 /* Of these another caller, or a later one, may hear something else; the others

@@ -5,21 +5,49 @@
 #ifndef SHED_LOOK_H
 #define SHED_LOOK_H
 
+#include <stdbool.h>
+
 #include "cache/cache.h"
 
-/* At most one of the two is set; references of the owner's. */
+/* What a call asks for. */
+struct shed_terms {
+    const struct shed_freshness_rule *rule;
+    bool only_cached; /* it begins nothing */
+    bool looks_first; /* even where a flight is under way */
+    uint64_t deadline_ms;
+};
+
+/* What GET has found, where it matters to a call with a max_age_ms. */
+enum shed_look_found {
+    SHED_FOUND_UNKNOWN = 0, /* no usable answer, or a value of unknown age */
+    SHED_FOUND_NOTHING,     /* no value: one that comes later is newer */
+    SHED_FOUND_AGED         /* one that is too old for the call, or not fresh */
+};
+
+/* At most one of the two values is set; references of the owner's. */
 struct shed_look {
     struct shed_value *value; /* answers the call */
     struct shed_value *old;   /* answers it if the load fails */
+    enum shed_look_found found;
+    unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
 };
 
 /* Judge the reply to a GET of key, which is freed or taken over, and begin a
- * refresh if it is due. Returns: SHED_OK, where *out without a value sends the
- * call on to the slow path; SHED_EDENIED, SHED_ENOMEM. */
+ * refresh if it is due and the terms allow it. Returns: SHED_OK, where *out
+ * without a value sends the call on to the slow path; SHED_EDENIED,
+ * SHED_ENOMEM; with only_cached also SHED_EREDIS. */
 SHED_MUST_CHECK enum shed_code
 shed_look_at(struct shed_cache *cache, const struct shed_key *key,
-             struct shed_reply *reply, const struct shed_link_use *use,
-             struct shed_look *out, struct shed_error *err);
+             const struct shed_terms *terms, struct shed_reply *reply,
+             const struct shed_link_use *use, struct shed_look *out,
+             struct shed_error *err);
+
+/* Whether a value that the slow path has found in Redis may be handed out by
+ * its age. Returns: false: *look says what is to be replaced; the value is
+ * still the caller's. */
+bool shed_look_is_young(const struct shed_cache *cache,
+                        const struct shed_terms *terms, struct shed_look *look,
+                        const struct shed_value *value);
 
 /* After the slow path has ended with code: hand the old value to *out if it may
  * be given out instead, else release it. Returns: the code of the call. */

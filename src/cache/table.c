@@ -143,13 +143,15 @@ bool shed_table_has(struct shed_table *t, const char *key, size_t size)
 {
     struct shed_waiters **chain;
     struct shard *shard;
+    const struct shed_waiters *waiters;
     bool has;
 
     if (atomic_load(&t->flights) == 0)
         return false;
     shard = find_shard(t, key, size, &chain);
     pthread_mutex_lock(&shard->mu);
-    has = find_locked(*chain, key, size) != NULL;
+    waiters = find_locked(*chain, key, size);
+    has = waiters != NULL && !waiters->is_forced;
     pthread_mutex_unlock(&shard->mu);
     return has;
 }

@@ -52,6 +52,7 @@ struct shed_waiters {
     /* set at creation */
     const char *key;
     size_t key_size;
+    bool is_forced; /* a value is in Redis, but too old for the first caller */
     /* atomic, set by what drives the flight */
     _Atomic enum shed_awaited awaited;
     /* under the shard's mu */
@@ -80,7 +81,8 @@ struct shed_table *shed_table_create(struct shed_callers *callers);
 /* The table must be empty. NULL is allowed. */
 void shed_table_destroy(struct shed_table *table);
 
-/* Whether a flight of the key can be joined now. */
+/* Whether a flight of the key can be joined now, and Redis has no value that
+ * would do for a caller as well. */
 bool shed_table_has(struct shed_table *table, const char *key, size_t size);
 
 /* Join the key's flight. Returns: not SHED_JOIN_ADDED. */

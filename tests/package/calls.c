@@ -109,6 +109,29 @@ static void use_answers(struct shed_cache *cache)
     require(get(cache, "failed", SHED_ESOURCE) == NULL, "nor has this one");
 }
 
+/* With a row that is in Redis. */
+static void use_terms(struct shed_cache *cache)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    struct shed_item items[2];
+    struct shed_value *value;
+    struct shed_error err;
+
+    items[0].key = shed_str("row");
+    items[1].key = shed_str("not loaded");
+    options.only_cached = 1;
+    expect("shed_get_with",
+           shed_get_with(cache, items[0].key, &options, &value, &err), SHED_OK,
+           &err);
+    shed_value_unref(value);
+    expect("shed_get_many_with",
+           shed_get_many_with(cache, items, 2, &options, &err), SHED_EMISS,
+           &err);
+    require(items[0].code == SHED_OK && items[1].code == SHED_EMISS,
+            "one of the two is not cached");
+    shed_value_unref(items[0].value);
+}
+
 static void use_put(struct shed_cache *cache)
 {
     struct shed_value *value, *again;
@@ -125,6 +148,7 @@ static void use_put(struct shed_cache *cache)
     require(shed_value_origin(again) == SHED_ORIGIN_REDIS, "it is in Redis");
     require(shed_value_age_ms(again) < 600000, "it is young");
     shed_value_unref(again);
+    use_terms(cache);
     expect("shed_put_version",
            shed_put_version(cache, shed_str("versioned"), shed_str("row"), 2,
                             SHED_TIMEOUT_DEFAULT, &err),
@@ -148,7 +172,7 @@ static void use_cache_stats(struct shed_cache *cache)
 
     expect("shed_stats_read",
            shed_stats_read(cache, &stats, sizeof(stats), &err), SHED_OK, &err);
-    require(stats.puts == 2 && stats.hits == 1, "two puts and one hit");
+    require(stats.puts == 2 && stats.hits == 3, "two puts and three hits");
     require(text != NULL, "there is memory");
     require(shed_stats_prometheus(caches, 1, text, length + 1) == length,
             "the text is as long as it said");

@@ -50,6 +50,14 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
             "its reason");
     require(cache.get("").code() == SHED_EINVAL, "an empty key");
 
+    shed_get_options options = SHED_GET_OPTIONS_INIT;
+    options.only_cached = 1;
+    require(cache.get("not loaded", options).code() == SHED_EMISS, "a miss");
+    auto cached = cache.get("a", options);
+    require(require(cached, "get").view() == "row of a", "what is cached");
+    auto misses = cache.get_many({"a", "not loaded"}, options);
+    require(misses[0] && misses[1].code() == SHED_EMISS, "many without a load");
+
     require(bool(cache.put("b", "another row")), "put");
     require(bool(cache.put_version("c", "second", 2)), "put_version");
     require(bool(cache.put_version("c", "first", 1)), "a lower version");

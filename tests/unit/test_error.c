@@ -35,6 +35,7 @@ START_TEST(every_code_has_the_name_that_the_header_gives_it)
     ck_assert_str_eq(shed_code_name(SHED_ETOOBIG), "SHED_ETOOBIG");
     ck_assert_str_eq(shed_code_name(SHED_EDENIED), "SHED_EDENIED");
     ck_assert_str_eq(shed_code_name(SHED_ECLOSED), "SHED_ECLOSED");
+    ck_assert_str_eq(shed_code_name(SHED_EMISS), "SHED_EMISS");
     ck_assert_str_eq(shed_code_name(SHED_EFORKED), "SHED_EFORKED");
     ck_assert_str_eq(shed_code_name(SHED_ELOST), "SHED_ELOST");
 }

@@ -122,6 +122,69 @@ START_TEST(an_unknown_clock_leaves_entries_fresh)
 }
 END_TEST
 
+START_TEST(what_is_older_than_the_bound_is_aged_however_fresh)
+{
+    struct shed_freshness_rule rule = lenient_rule;
+
+    rule.max_age_ms = 5000;
+    ck_assert_int_eq(judge(&rule, 5000, 0, 0), SHED_FRESHNESS_FRESH);
+    ck_assert_int_eq(judge(&rule, 5001, 0, 0), SHED_FRESHNESS_AGED);
+    ck_assert_int_eq(judge(&rule, 10100, 0, 0), SHED_FRESHNESS_AGED);
+    rule.max_age_ms = 10200; /* beyond the ttl: the windows hold up to it */
+    ck_assert_int_eq(judge(&rule, 9999, 0, 0), SHED_FRESHNESS_DUE);
+    ck_assert_int_eq(judge(&rule, 10200, 0, 0), SHED_FRESHNESS_STALE);
+    ck_assert_int_eq(judge(&rule, 10201, 0, 0), SHED_FRESHNESS_AGED);
+}
+END_TEST
+
+START_TEST(with_a_bound_an_unknown_age_is_too_old)
+{
+    const struct shed_freshness_rule rule = {.ttl_ms = TTL_MS,
+                                             .max_age_ms = UINT64_MAX};
+    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
+                                               .until_ms = WRITTEN_MS + TTL_MS};
+
+    ck_assert_int_eq(shed_freshness_judge(&rule, &times, 0, 0),
+                     SHED_FRESHNESS_AGED);
+    ck_assert_int_eq(shed_freshness_judge(&rule, &times, WRITTEN_MS - 3, 0),
+                     SHED_FRESHNESS_FRESH);
+}
+END_TEST
+
+START_TEST(a_call_can_be_stricter_than_its_cache)
+{
+    struct shed_freshness_rule rule =
+        shed_freshness_rule_of_call(&lenient_rule, 7, SHED_STALE_NEVER);
+
+    ck_assert_uint_eq(rule.max_age_ms, 7);
+    ck_assert_int_eq(judge(&rule, 7, 0, 0), SHED_FRESHNESS_FRESH);
+    rule = shed_freshness_rule_of_call(&lenient_rule, 0, SHED_STALE_NEVER);
+    ck_assert_int_eq(judge(&rule, 8000, 0, 0), SHED_FRESHNESS_DUE);
+    ck_assert_int_eq(judge(&rule, 10000, 0, 0), SHED_FRESHNESS_OVER);
+}
+END_TEST
+
+START_TEST(and_more_lenient)
+{
+    struct shed_freshness_rule rule =
+        shed_freshness_rule_of_call(&strict_rule, 0, SHED_STALE_ALLOWED);
+
+    ck_assert_int_eq(judge(&rule, TTL_MS - 1, 0, 0), SHED_FRESHNESS_FRESH);
+    ck_assert_int_eq(judge(&rule, TTL_MS, 0, 0), SHED_FRESHNESS_STALE);
+    ck_assert_int_eq(judge(&rule, UINT64_C(1) << 50, 0, 0),
+                     SHED_FRESHNESS_STALE);
+}
+END_TEST
+
+START_TEST(a_call_that_asks_for_nothing_has_its_caches_rule)
+{
+    struct shed_freshness_rule rule =
+        shed_freshness_rule_of_call(&lenient_rule, 0, SHED_STALE_DEFAULT);
+
+    ck_assert_mem_eq(&rule, &lenient_rule, sizeof(rule));
+}
+END_TEST
+
 START_TEST(an_entry_from_the_future_is_fresh)
 {
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS + 60000,
@@ -297,6 +360,11 @@ int main(void)
     tcase_add_test(tc, an_entry_goes_through_all_its_ages);
     tcase_add_test(tc, without_options_an_entry_is_fresh_and_then_over);
     tcase_add_test(tc, an_unknown_clock_leaves_entries_fresh);
+    tcase_add_test(tc, what_is_older_than_the_bound_is_aged_however_fresh);
+    tcase_add_test(tc, with_a_bound_an_unknown_age_is_too_old);
+    tcase_add_test(tc, a_call_can_be_stricter_than_its_cache);
+    tcase_add_test(tc, and_more_lenient);
+    tcase_add_test(tc, a_call_that_asks_for_nothing_has_its_caches_rule);
     tcase_add_test(tc, an_entry_from_the_future_is_fresh);
     tcase_add_test(tc, an_entry_that_was_ended_early_is_not_fresh);
     tcase_add_test(tc, jitter_moves_the_refresh_with_the_end);

@@ -1,0 +1,709 @@
+/* What one call asks for: a greatest age, no load, or rows that are no longer
+ * fresh. Entries are made old by moving their times. */
+#include <string.h>
+
+#include "redis/session.h"
+#include "support/ageing.h"
+#include "support/fixture.h"
+
+#define STALE_MS (AGEING_TTL_MS / 10)
+/* An age of a row that is fresh, and a bound below it, beside which everything
+ * that a test takes is short. */
+#define OLD_MS (AGEING_TTL_MS / 2)
+#define MAX_AGE_MS (AGEING_TTL_MS / 4)
+
+static struct fixture fixture;
+static bool is_clock_hidden;
+
+/* The linker puts this in the function's place. */
+uint64_t __real_shed_session_server_ms(const struct shed_session *session);
+uint64_t __wrap_shed_session_server_ms(const struct shed_session *session);
+
+uint64_t __wrap_shed_session_server_ms(const struct shed_session *session)
+{
+    return is_clock_hidden ? 0 : __real_shed_session_server_ms(session);
+}
+
+/* ------------------------------------------------------------------- calls */
+
+static const struct shed_get_options defaults = SHED_GET_OPTIONS_INIT;
+
+static struct shed_get_options young(void)
+{
+    struct shed_get_options o = defaults;
+
+    o.max_age_ms = MAX_AGE_MS;
+    return o;
+}
+
+static struct shed_get_options only_cached(void)
+{
+    struct shed_get_options o = defaults;
+
+    o.only_cached = 1;
+    return o;
+}
+
+static struct shed_get_options with_stale(enum shed_stale allow_stale)
+{
+    struct shed_get_options o = defaults;
+
+    o.allow_stale = allow_stale;
+    return o;
+}
+
+static void expect_with(const char *key, struct shed_get_options options,
+                        const char *text, enum shed_origin origin)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_get_with(fixture.cache, shed_str(key), &options, &value,
+                                &err) == SHED_OK,
+                  "%s: %s", key, err.reason);
+    check_text(value, text);
+    ck_assert_int_eq(shed_value_origin(value), origin);
+    shed_value_unref(value);
+}
+
+static void expect_absent(const char *key, struct shed_get_options options)
+{
+    struct shed_value *value = NULL;
+
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str(key), &options, &value, NULL),
+        SHED_OK);
+    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ABSENT);
+    shed_value_unref(value);
+}
+
+static void expect_failure(const char *key, struct shed_get_options options,
+                           enum shed_code code)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str(key), &options, &value, &err),
+        code);
+    ck_assert_ptr_null(value);
+    ck_assert_int_eq(err.code, code);
+    ck_assert_uint_gt(strlen(err.reason), 0);
+}
+
+/* A call on a thread of its own. */
+struct call {
+    pthread_t thread;
+    struct shed_cache *cache;
+    struct shed_get_options options;
+    enum shed_code code;
+    struct shed_value *value;
+};
+
+static void *run_call(void *arg)
+{
+    struct call *c = arg;
+
+    c->code =
+        shed_get_with(c->cache, shed_str("k"), &c->options, &c->value, NULL);
+    return NULL;
+}
+
+static void call_start(struct call *c, struct shed_cache *cache,
+                       struct shed_get_options options)
+{
+    *c = (struct call){.cache = cache, .options = options};
+    ck_assert_int_eq(pthread_create(&c->thread, NULL, run_call, c), 0);
+}
+
+static void call_expect(struct call *c, const char *text)
+{
+    pthread_join(c->thread, NULL);
+    ck_assert_int_eq(c->code, SHED_OK);
+    check_text(c->value, text);
+    shed_value_unref(c->value);
+}
+
+/* ------------------------------------------------------------------ set-up */
+
+static bool knows_the_clock(struct shed_cache *cache)
+{
+    struct shed_value *value = NULL;
+    uint64_t age_ms;
+
+    ck_assert_int_eq(shed_get(cache, shed_str("clock"), 0, &value, NULL),
+                     SHED_OK);
+    age_ms = shed_value_age_ms(value);
+    shed_value_unref(value);
+    return age_ms > 0;
+}
+
+/* With k and clock loaded. */
+static void up(uint64_t revalidate_ms, uint64_t if_error_ms)
+{
+    const uint64_t lease_max_ms = 600000;
+
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.negative_ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_while_revalidate_ms = revalidate_ms;
+    fixture.cache_options.stale_if_error_ms = if_error_ms;
+    fixture.cache_options.lease_ms = scaled_ms(60000);
+    if (fixture.cache_options.lease_ms > lease_max_ms)
+        fixture.cache_options.lease_ms = lease_max_ms;
+    fixture_open(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    WAIT_FOR(knows_the_clock(fixture.cache));
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+}
+
+/* k is that old, and the table has a newer version of it. */
+static void age_k(uint64_t by_ms)
+{
+    age_entry(&fixture.server, "t:{k}", by_ms);
+    table_update(&fixture.table);
+}
+
+/* Loads after those of the set-up. */
+static unsigned loads(void)
+{
+    return table_loads(&fixture.table) - 2;
+}
+
+static void set_failing(void)
+{
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.is_failing = true;
+    pthread_mutex_unlock(&fixture.table.mu);
+}
+
+static void spoil_k(void)
+{
+    server_do(&fixture.server, "SETRANGE t:{k} 64 x");
+}
+
+static bool has_text(const char *text)
+{
+    struct shed_value *value = NULL;
+    bool is;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
+                     SHED_OK);
+    is = shed_value_size(value) == strlen(text) &&
+         memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    shed_value_unref(value);
+    return is;
+}
+
+/* -------------------------------------------------------------- max_age_ms */
+
+START_TEST(a_row_that_is_too_old_for_the_call_is_replaced)
+{
+    up(0, 0);
+    age_k(OLD_MS);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 1);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    expect_with("k", young(), "k@2", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(loads(), 1);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_row_that_is_young_enough_is_a_hit)
+{
+    up(0, 0);
+    age_k(MAX_AGE_MS / 2);
+    expect_with("k", young(), "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(loads(), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
+{
+    enum { PEERS = 3 };
+    struct peer peers[PEERS];
+    struct call calls[PEERS];
+    long long asked;
+
+    up(0, 0);
+    for (size_t i = 0; i < PEERS; i++) {
+        peer_open(&peers[i], &fixture);
+        WAIT_FOR(knows_the_clock(peers[i].cache));
+    }
+    age_k(OLD_MS);
+    table_hold(&fixture.table);
+    asked = server_calls(&fixture.server, "evalsha");
+    for (size_t i = 0; i < PEERS; i++)
+        call_start(&calls[i], peers[i].cache, young());
+    WAIT_FOR(server_calls(&fixture.server, "evalsha") >= asked + PEERS);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_release(&fixture.table);
+    for (size_t i = 0; i < PEERS; i++)
+        call_expect(&calls[i], "k@2");
+    ck_assert_uint_eq(loads(), 1);
+    for (size_t i = 0; i < PEERS; i++)
+        peer_close(&peers[i]);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(others_get_the_row_that_is_being_replaced)
+{
+    struct call call;
+
+    up(0, 0);
+    age_k(OLD_MS);
+    table_hold(&fixture.table);
+    call_start(&call, fixture.cache, young());
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    for (int i = 0; i < 100; i++)
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    table_release(&fixture.table);
+    call_expect(&call, "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The flight has begun before there was a row. Another program stores one that
+ * is old at once, and the flight is about to answer with it. */
+START_TEST(an_answer_that_is_too_old_is_not_handed_out)
+{
+    struct getter getter = {0};
+    struct call call;
+    struct peer peer;
+
+    up(0, 0);
+    fixture.table.is_async = true;
+    peer_open(&peer, &fixture);
+    invalidate(fixture.cache, "k");
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(fixture.table.parked_count == 1);
+    put(peer.cache, "k", "put");
+    age_k(OLD_MS);
+    call_start(&call, fixture.cache, young());
+    WAIT_FOR(stats_of(fixture.cache).joins == 1);
+    table_release(&fixture.table);
+    call_expect(&call, "k@2");
+    getter_expect(&getter, "put", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(stats_of(fixture.cache).misses_ended,
+                      stats_of(fixture.cache).misses);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(no_such_row_has_an_age_too)
+{
+    up(0, 0);
+    expect_absent("absent", young());
+    age_entry(&fixture.server, "t:{absent}", MAX_AGE_MS / 2);
+    expect_absent("absent", young());
+    ck_assert_uint_eq(loads(), 1);
+    age_entry(&fixture.server, "t:{absent}", OLD_MS);
+    expect_absent("absent", young());
+    ck_assert_uint_eq(loads(), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(nothing_older_is_handed_out_when_the_load_fails)
+{
+    up(STALE_MS, 2 * STALE_MS);
+    age_k(AGEING_TTL_MS + STALE_MS);
+    set_failing();
+    expect_with("k", defaults, "k@1", SHED_ORIGIN_STALE);
+    expect_failure("k", young(), SHED_ESOURCE);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
+{
+    struct shed_get_options options = with_stale(SHED_STALE_ALLOWED);
+
+    options.max_age_ms = AGEING_TTL_MS + STALE_MS;
+    up(2 * STALE_MS, 0);
+    table_hold(&fixture.table);
+    age_k(AGEING_TTL_MS + STALE_MS / 2);
+    expect_with("k", options, "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    WAIT_FOR(has_text("k@2"));
+    age_k(AGEING_TTL_MS + STALE_MS * 3 / 2);
+    expect_with("k", options, "k@3", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_row_of_unknown_age_is_too_old)
+{
+    up(0, 0);
+    table_update(&fixture.table);
+    is_clock_hidden = true;
+    expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(loads(), 1);
+    is_clock_hidden = false;
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_corrupt_entry_is_replaced_by_a_young_one)
+{
+    up(0, 0);
+    age_k(OLD_MS);
+    spoil_k();
+    expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------- only_cached */
+
+START_TEST(a_call_that_may_not_load_takes_what_redis_has)
+{
+    long long gets, scripts;
+
+    up(0, 0);
+    expect_absent("absent", defaults);
+    gets = server_calls(&fixture.server, "get");
+    scripts = server_calls(&fixture.server, "evalsha");
+    expect_with("k", only_cached(), "k@1", SHED_ORIGIN_REDIS);
+    expect_absent("absent", only_cached());
+    expect_failure("new", only_cached(), SHED_EMISS);
+    ck_assert_int_eq(server_calls(&fixture.server, "get"), gets + 3);
+    ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), scripts);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{new}"), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(its_miss_is_counted_and_is_no_error)
+{
+    struct shed_stats before, after;
+
+    up(0, 0);
+    before = stats_of(fixture.cache);
+    expect_failure("new", only_cached(), SHED_EMISS);
+    after = stats_of(fixture.cache);
+    ck_assert_uint_eq(after.misses, before.misses + 1);
+    ck_assert_uint_eq(after.misses_ended, before.misses_ended + 1);
+    ck_assert_uint_eq(after.errors_other, before.errors_other);
+    ck_assert_uint_eq(after.miss_us.count, before.miss_us.count);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(it_does_not_wait_for_a_load_that_is_under_way)
+{
+    struct getter getter = {0};
+
+    up(0, 0);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "new");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    expect_failure("new", only_cached(), SHED_EMISS);
+    ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
+    table_release(&fixture.table);
+    getter_expect(&getter, "new@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(it_refreshes_nothing)
+{
+    long long scripts;
+
+    up(STALE_MS, 0);
+    age_k(AGEING_TTL_MS);
+    scripts = server_calls(&fixture.server, "evalsha");
+    for (int i = 0; i < 100; i++)
+        expect_with("k", only_cached(), "k@1", SHED_ORIGIN_STALE);
+    /* what it had begun would be known to the cache before this call ends */
+    expect_origin(fixture.cache, "other", "other@2", SHED_ORIGIN_LOAD);
+    ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), scripts + 2);
+    ck_assert_uint_eq(loads(), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(rows_that_may_not_be_handed_out_are_misses)
+{
+    struct shed_get_options options = only_cached();
+
+    up(0, STALE_MS);
+    age_k(AGEING_TTL_MS); /* within stale_if_error_ms, but nothing has failed */
+    expect_failure("k", options, SHED_EMISS);
+    options.allow_stale = SHED_STALE_ALLOWED;
+    expect_with("k", options, "k@1", SHED_ORIGIN_STALE);
+    options.max_age_ms = MAX_AGE_MS;
+    expect_failure("k", options, SHED_EMISS);
+    spoil_k();
+    expect_failure("k", only_cached(), SHED_EMISS);
+    ck_assert_uint_eq(loads(), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_foreign_entry_is_a_miss)
+{
+    up(0, 0);
+    server_do(&fixture.server, "LPUSH t:{list} a");
+    expect_failure("list", only_cached(), SHED_EMISS);
+    server_do(&fixture.server, "DEL t:{list}");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(without_redis_nothing_is_known)
+{
+    up(0, 0);
+    server_kill(&fixture.server);
+    expect_failure("k", only_cached(), SHED_EREDIS);
+    expect_with("k", young(), "k@1", SHED_ORIGIN_UNPUBLISHED);
+    expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1",
+                SHED_ORIGIN_UNPUBLISHED);
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------- allow_stale */
+
+START_TEST(any_row_that_redis_has_is_good_enough_if_the_call_says_so)
+{
+    up(0, STALE_MS); /* so that Redis keeps it */
+    age_k(AGEING_TTL_MS * 2);
+    table_hold(&fixture.table);
+    do
+        expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1",
+                    SHED_ORIGIN_STALE);
+    while (table_running(&fixture.table) == 0);
+    expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    WAIT_FOR(has_text("k@2"));
+    ck_assert_uint_eq(loads(), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(it_is_given_out_even_where_others_wait_for_its_load)
+{
+    struct getter getter = {0};
+
+    up(0, 0);
+    age_k(AGEING_TTL_MS);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    getter_expect(&getter, "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(loads(), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_call_that_wants_no_stale_row_waits)
+{
+    up(STALE_MS, 0);
+    age_k(AGEING_TTL_MS);
+    expect_with("k", with_stale(SHED_STALE_NEVER), "k@2", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(and_would_rather_fail)
+{
+    up(STALE_MS, STALE_MS);
+    age_k(AGEING_TTL_MS);
+    set_failing();
+    expect_failure("k", with_stale(SHED_STALE_NEVER), SHED_ESOURCE);
+    expect_with("k", defaults, "k@1", SHED_ORIGIN_STALE);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(no_such_row_is_not_stale_for_any_call)
+{
+    up(STALE_MS, STALE_MS);
+    expect_absent("absent", defaults);
+    age_entry(&fixture.server, "t:{absent}", AGEING_TTL_MS);
+    expect_absent("absent", with_stale(SHED_STALE_ALLOWED));
+    ck_assert_uint_eq(loads(), 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- get_many */
+
+enum { KEYS = 5 };
+
+static void set_up_many(struct shed_item items[KEYS])
+{
+    static const char *const keys[KEYS] = {"k", "clock", "absent", "bad",
+                                           "new"};
+
+    up(0, 0);
+    expect_absent("absent", defaults);
+    expect_text(fixture.cache, "bad", "bad@1");
+    server_do(&fixture.server, "SETRANGE t:{bad} 64 x");
+    age_k(OLD_MS);
+    for (size_t i = 0; i < KEYS; i++)
+        items[i] = (struct shed_item){.key = shed_str(keys[i])};
+}
+
+static void unref_all(struct shed_item items[KEYS])
+{
+    for (size_t i = 0; i < KEYS; i++)
+        shed_value_unref(items[i].value);
+}
+
+START_TEST(the_terms_hold_for_each_key_of_many)
+{
+    static const char *const texts[KEYS] = {"k@2", "clock@1", "", "bad@2",
+                                            "new@2"};
+    struct shed_get_options options = young();
+    struct shed_item items[KEYS];
+
+    set_up_many(items);
+    ck_assert_int_eq(
+        shed_get_many_with(fixture.cache, items, KEYS, &options, NULL),
+        SHED_OK);
+    for (size_t i = 0; i < KEYS; i++) {
+        ck_assert_int_eq(items[i].code, SHED_OK);
+        if (texts[i][0] != '\0')
+            check_text(items[i].value, texts[i]);
+    }
+    ck_assert_int_eq(shed_value_kind(items[2].value), SHED_KIND_ABSENT);
+    ck_assert_int_eq(shed_value_origin(items[1].value), SHED_ORIGIN_REDIS);
+    unref_all(items);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(many_that_may_not_load_are_hits_or_misses)
+{
+    static const enum shed_code codes[KEYS] = {SHED_OK, SHED_OK, SHED_OK,
+                                               SHED_EMISS, SHED_EMISS};
+    struct shed_get_options options = only_cached();
+    struct shed_item items[KEYS];
+    struct shed_error err = {0};
+    unsigned before;
+
+    set_up_many(items);
+    before = table_loads(&fixture.table);
+    ck_assert_int_eq(
+        shed_get_many_with(fixture.cache, items, KEYS, &options, &err),
+        SHED_EMISS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "items[3]: "));
+    for (size_t i = 0; i < KEYS; i++) {
+        ck_assert_int_eq(items[i].code, codes[i]);
+        ck_assert_int_eq(items[i].value != NULL, codes[i] == SHED_OK);
+    }
+    ck_assert_uint_eq(table_loads(&fixture.table), before);
+    unref_all(items);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- options */
+
+static void expect_refused(struct shed_get_options options, const char *field)
+{
+    struct shed_value *value = NULL;
+    struct shed_item item = {.key = shed_str("k")};
+    struct shed_error err = {0};
+
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str("k"), &options, &value, &err),
+        SHED_EINVAL);
+    ck_assert_msg(strstr(err.reason, field) != NULL, "%s", err.reason);
+    ck_assert_int_eq(
+        shed_get_many_with(fixture.cache, &item, 1, &options, &err),
+        SHED_EINVAL);
+    ck_assert_int_eq(item.code, SHED_EINVAL);
+}
+
+START_TEST(wrong_options_are_refused)
+{
+    struct shed_get_options o = defaults;
+
+    up(0, 0);
+    o.timeout_ms = UINT64_MAX;
+    expect_refused(o, "timeout_ms");
+    o = defaults;
+    o.max_age_ms = UINT64_MAX;
+    expect_refused(o, "max_age_ms");
+    o = defaults;
+    o.only_cached = 2;
+    expect_refused(o, "only_cached");
+    o = defaults;
+    o.allow_stale = 3;
+    expect_refused(o, "allow_stale");
+    o = defaults;
+    o.size = 1;
+    expect_refused(o, "struct shed_get_options");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(no_options_are_the_defaults)
+{
+    struct shed_value *value = NULL;
+    struct shed_item item = {.key = shed_str("k")};
+
+    up(0, 0);
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str("k"), NULL, &value, NULL),
+        SHED_OK);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    ck_assert_int_eq(shed_get_many_with(fixture.cache, &item, 1, NULL, NULL),
+                     SHED_OK);
+    check_text(item.value, "k@1");
+    shed_value_unref(item.value);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("calls");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_row_that_is_too_old_for_the_call_is_replaced);
+    tcase_add_test(tc, a_row_that_is_young_enough_is_a_hit);
+    tcase_add_test(tc, calls_of_many_clients_for_a_younger_row_share_one_load);
+    tcase_add_test(tc, others_get_the_row_that_is_being_replaced);
+    tcase_add_test(tc, an_answer_that_is_too_old_is_not_handed_out);
+    tcase_add_test(tc, no_such_row_has_an_age_too);
+    tcase_add_test(tc, nothing_older_is_handed_out_when_the_load_fails);
+    tcase_add_test(tc,
+                   nothing_older_is_handed_out_because_stale_rows_are_allowed);
+    tcase_add_test(tc, a_row_of_unknown_age_is_too_old);
+    tcase_add_test(tc, a_corrupt_entry_is_replaced_by_a_young_one);
+    tcase_add_test(tc, a_call_that_may_not_load_takes_what_redis_has);
+    tcase_add_test(tc, its_miss_is_counted_and_is_no_error);
+    tcase_add_test(tc, it_does_not_wait_for_a_load_that_is_under_way);
+    tcase_add_test(tc, it_refreshes_nothing);
+    tcase_add_test(tc, rows_that_may_not_be_handed_out_are_misses);
+    tcase_add_test(tc, a_foreign_entry_is_a_miss);
+    tcase_add_test(tc, without_redis_nothing_is_known);
+    tcase_add_test(tc,
+                   any_row_that_redis_has_is_good_enough_if_the_call_says_so);
+    tcase_add_test(tc, it_is_given_out_even_where_others_wait_for_its_load);
+    tcase_add_test(tc, a_call_that_wants_no_stale_row_waits);
+    tcase_add_test(tc, and_would_rather_fail);
+    tcase_add_test(tc, no_such_row_is_not_stale_for_any_call);
+    tcase_add_test(tc, the_terms_hold_for_each_key_of_many);
+    tcase_add_test(tc, many_that_may_not_load_are_hits_or_misses);
+    tcase_add_test(tc, wrong_options_are_refused);
+    tcase_add_test(tc, no_options_are_the_defaults);
+    return run_tests("calls", tc);
+}

@@ -556,12 +556,19 @@ struct shed_cache_options {
     uint64_t pending_limit; /* [0, 100000]; most keys whose invalidation is kept
                                because Redis could not be told, see
                                shed_invalidate; 0: none is */
+    uint64_t soft_timeout_ms; /* [0, 3600000]; a call that has found a row
+                                 which it may be given if the load fails
+                                 (within stale_if_error_ms) waits only this
+                                 long for the load; then it gets that row. The
+                                 load goes on behind it, and what it brings is
+                                 stored. 0: the call waits for up to its
+                                 timeout_ms */
 };
 
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
-            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0, 10000              \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0, 10000, 0           \
     }
 
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
@@ -625,28 +632,31 @@ enum shed_stale {
 /* What one call asks for. Fill it with SHED_GET_OPTIONS_INIT. */
 struct shed_get_options {
     size_t size;
-    uint64_t timeout_ms;  /* [1, 3600000]; counts from now;
-                             SHED_TIMEOUT_DEFAULT: the cache's own */
-    uint64_t max_age_ms;  /* [0, 10 years]; nothing older than this is given
-                             out, neither a row nor "no such row", whatever the
-                             cache's options and allow_stale say. The call waits
-                             for a load that replaces an older entry, one for all
-                             callers of all processes. What is stored during the
-                             call is young enough, and an age that is not known
-                             (the client has just been opened) is too old. 0: no
-                             bound */
-    uint64_t only_cached; /* 1: the call takes what Redis has, in one round
-                             trip, or ends with SHED_EMISS. It begins no load
-                             or refresh and waits for none, even if one is
-                             under way. An entry that max_age_ms or allow_stale
-                             rule out is a miss. While Redis cannot be read it
-                             ends with SHED_EREDIS. 0: it may load */
-    uint64_t allow_stale; /* enum shed_stale */
+    uint64_t timeout_ms;      /* [1, 3600000]; counts from now;
+                                 SHED_TIMEOUT_DEFAULT: the cache's own */
+    uint64_t soft_timeout_ms; /* [0, 3600000]; counts from now, as in the
+                                 cache's options; timeout_ms or more: none; 0:
+                                 the cache's own */
+    uint64_t max_age_ms;      /* [0, 10 years]; nothing older than this is given
+                                 out, neither a row nor "no such row", whatever the
+                                 cache's options and allow_stale say. The call waits
+                                 for a load that replaces an older entry, one for all
+                                 callers of all processes. What is stored during the
+                                 call is young enough, and an age that is not known
+                                 (the client has just been opened) is too old. 0: no
+                                 bound */
+    uint64_t only_cached;     /* 1: the call takes what Redis has, in one round
+                                 trip, or ends with SHED_EMISS. It begins no load
+                                 or refresh and waits for none, even if one is
+                                 under way. An entry that max_age_ms or allow_stale
+                                 rule out is a miss. While Redis cannot be read it
+                                 ends with SHED_EREDIS. 0: it may load */
+    uint64_t allow_stale;     /* enum shed_stale */
 };
 
 #define SHED_GET_OPTIONS_INIT                                                  \
     {                                                                          \
-        sizeof(struct shed_get_options), SHED_TIMEOUT_DEFAULT, 0, 0,           \
+        sizeof(struct shed_get_options), SHED_TIMEOUT_DEFAULT, 0, 0, 0,        \
             SHED_STALE_DEFAULT                                                 \
     }
 

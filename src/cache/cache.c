@@ -20,7 +20,7 @@
 #define LEASE_MIN_MS 10
 #define LEASE_MAX_MS 600000
 #define GRACE_MAX_MS 60000
-#define TIMEOUT_MAX_MS 3600000
+#define TIMEOUT_MAX_MS SHED_TIMEOUT_MAX_MS
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
 #define PENDING_MAX 100000
 
@@ -50,6 +50,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
          "cache stale_while_revalidate_ms"},
         {o->stale_if_error_ms, 0, SHED_TTL_MAX_MS, "cache stale_if_error_ms"},
         {o->pending_limit, 0, PENDING_MAX, "cache pending_limit"},
+        {o->soft_timeout_ms, 0, TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
     };
     enum shed_code code = SHED_OK;
 

@@ -436,9 +436,10 @@ bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
     return shed_table_has(fs->table, key->redis, key->redis_size);
 }
 
-bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller)
+bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
+                        enum shed_leave how)
 {
-    return shed_table_leave(fs->table, caller);
+    return shed_table_leave(fs->table, caller, how);
 }
 
 void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
@@ -467,8 +468,9 @@ static void hurry(struct shed_waiters *waiters)
 {
     struct task *task = shed_container_of(waiters, struct task, waiters);
 
-    if (task->is_behind && (task->flight.state == SHED_FLIGHT_WAITING ||
-                            task->flight.state == SHED_FLIGHT_PAUSING))
+    shed_table_forget(task->flights->table, waiters);
+    if (task->flight.state == SHED_FLIGHT_WAITING ||
+        task->flight.state == SHED_FLIGHT_PAUSING)
         drive(task, (struct shed_flight_event){.type = SHED_EV_TIMER});
 }
 

@@ -72,7 +72,7 @@ bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
  * Returns: true if caller was still waiting, and is out of the flight; false:
  * it has been answered, or is about to be: its latch is counted down soon. */
 bool shed_flights_leave(struct shed_flights *flights,
-                        struct shed_caller *caller);
+                        struct shed_caller *caller, enum shed_leave how);
 
 /* From now on callers of the key start another flight. Any thread. */
 void shed_flights_detach(struct shed_flights *flights,

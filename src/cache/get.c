@@ -14,6 +14,16 @@
 
 SHED_CHECK_OPTIONS(shed_get_options);
 
+static uint64_t soft_deadline_ms(const struct shed_cache *cache,
+                                 uint64_t soft_timeout_ms)
+{
+    uint64_t timeout_ms =
+        soft_timeout_ms > 0 ? soft_timeout_ms : cache->options.soft_timeout_ms;
+
+    return timeout_ms > 0 ? shed_deadline_ms(shed_now_ms(), timeout_ms)
+                          : UINT64_MAX;
+}
+
 struct shed_terms shed_get_terms(const struct shed_cache *cache,
                                  uint64_t timeout_ms)
 {
@@ -21,13 +31,15 @@ struct shed_terms shed_get_terms(const struct shed_cache *cache,
         .rule = &cache->rule,
         /* the call may need an old value to fall back on */
         .looks_first = cache->rule.if_error_ms > 0,
-        .deadline_ms = shed_cache_deadline_ms(cache, timeout_ms)};
+        .deadline_ms = shed_cache_deadline_ms(cache, timeout_ms),
+        .soft_deadline_ms = soft_deadline_ms(cache, 0)};
 }
 
 static enum shed_code check_options(const struct shed_get_options *o,
                                     struct shed_error *err)
 {
     const struct shed_range ranges[] = {
+        {o->soft_timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "get soft_timeout_ms"},
         {o->max_age_ms, 0, SHED_TTL_MAX_MS, "get max_age_ms"},
         {o->only_cached, 0, 1, "get only_cached"},
         {o->allow_stale, SHED_STALE_DEFAULT, SHED_STALE_ALLOWED,
@@ -56,6 +68,7 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
     *rule = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
                                         (enum shed_stale)o.allow_stale);
     *out = shed_get_terms(cache, o.timeout_ms);
+    out->soft_deadline_ms = soft_deadline_ms(cache, o.soft_timeout_ms);
     out->rule = rule;
     out->only_cached = o.only_cached != 0;
     /* what a flight under way will answer may be ruled out, or not needed */

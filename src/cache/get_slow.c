@@ -67,6 +67,37 @@ static void join_all(struct shed_cache *cache, struct shed_gets *g,
     shed_flights_start(cache->flights, starts);
 }
 
+/* What becomes of the load is no matter of this call any more; it has an old
+ * value to fall back on. */
+static enum shed_code ran_late(struct shed_error *err)
+{
+    return shed_fail(err, SHED_ETIMEDOUT,
+                     "the load takes longer than soft_timeout_ms, and goes on");
+}
+
+static bool has_old(const struct shed_gets *g)
+{
+    for (size_t i = 0; i < g->count; i++)
+        if (g->looks[i].old != NULL)
+            return true;
+    return false;
+}
+
+/* At the soft deadline: leave the flights of those that have an old value, to
+ * go on without a caller. */
+static void leave_old(struct shed_cache *cache, struct shed_gets *g,
+                      struct shed_latch *latch)
+{
+    for (size_t i = 0; i < g->count; i++) {
+        struct shed_caller *caller = &g->callers[i];
+        if (caller->latch == NULL || g->looks[i].old == NULL ||
+            !shed_flights_leave(cache->flights, caller, SHED_LEAVE_GOES_ON))
+            continue;
+        caller->code = ran_late(&caller->error);
+        shed_latch_count_down(latch, 1);
+    }
+}
+
 /* At the deadline: leave the flights, then wait for the callers that are being
  * answered at this moment. */
 static void leave_all(struct shed_cache *cache, struct shed_gets *g,
@@ -75,7 +106,7 @@ static void leave_all(struct shed_cache *cache, struct shed_gets *g,
     for (size_t i = 0; i < g->count; i++) {
         struct shed_caller *caller = &g->callers[i];
         if (caller->latch == NULL ||
-            !shed_flights_leave(cache->flights, caller))
+            !shed_flights_leave(cache->flights, caller, SHED_LEAVE_GIVES_UP))
             continue;
         caller->code = timed_out(caller->awaited, &caller->error);
         shed_latch_count_down(latch, 1);
@@ -125,6 +156,9 @@ static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
         return;
     }
     join_all(cache, g, &latch);
+    if (g->terms->soft_deadline_ms < g->terms->deadline_ms && has_old(g) &&
+        !shed_latch_wait(&latch, g->terms->soft_deadline_ms))
+        leave_old(cache, g, &latch);
     if (!shed_latch_wait(&latch, g->terms->deadline_ms))
         leave_all(cache, g, &latch);
     take_answers(cache, g);

@@ -15,6 +15,8 @@ struct shed_terms {
     bool only_cached; /* it begins nothing */
     bool looks_first; /* even where a flight is under way */
     uint64_t deadline_ms;
+    uint64_t soft_deadline_ms; /* then an old value will do; not before the
+                                  deadline: never */
 };
 
 /* What GET has found, where it matters to a call with a max_age_ms. */

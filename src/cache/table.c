@@ -242,7 +242,8 @@ bool shed_table_insert_behind(struct shed_table *t,
     return !is_busy;
 }
 
-bool shed_table_leave(struct shed_table *t, struct shed_caller *caller)
+bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
+                      enum shed_leave how)
 {
     /* by number, because the waiters may have been freed */
     struct shard *shard = &t->shard[caller->shard];
@@ -260,9 +261,23 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller)
         waiters->count--;
         atomic_fetch_sub(&t->callers->waiting, 1);
         caller->awaited = atomic_load(&waiters->awaited);
+        caller->waiters = NULL;
+        if (how == SHED_LEAVE_GOES_ON && caller->number > waiters->left_number)
+            waiters->left_number = caller->number;
     }
     pthread_mutex_unlock(&shard->mu);
     return waiters != NULL;
+}
+
+void shed_table_forget(struct shed_table *t, struct shed_waiters *waiters)
+{
+    struct shed_waiters **chain;
+    struct shard *shard =
+        find_shard(t, waiters->key, waiters->key_size, &chain);
+
+    pthread_mutex_lock(&shard->mu);
+    waiters->left_number = 0;
+    pthread_mutex_unlock(&shard->mu);
 }
 
 uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
@@ -275,7 +290,8 @@ uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
     pthread_mutex_lock(&shard->mu);
     /* if the newest caller has left, its number is still higher than those of
      * all who remain */
-    newest = waiters->first != NULL ? waiters->last_number : 0;
+    newest =
+        waiters->first != NULL ? waiters->last_number : waiters->left_number;
     pthread_mutex_unlock(&shard->mu);
     return newest;
 }
@@ -301,6 +317,8 @@ struct shed_caller *shed_table_take(struct shed_table *t,
     atomic_fetch_sub(&t->callers->waiting, count);
     waiters->first = *at;
     *at = NULL;
+    if (waiters->left_number <= upto)
+        waiters->left_number = 0;
     if (waiters->first == NULL)
         waiters->last = &waiters->first;
     pthread_mutex_unlock(&shard->mu);
@@ -342,7 +360,7 @@ bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
     bool is_empty;
 
     pthread_mutex_lock(&shard->mu);
-    is_empty = waiters->first == NULL;
+    is_empty = waiters->first == NULL && waiters->left_number == 0;
     if (is_empty) {
         while (*at != waiters)
             at = &(*at)->next;

@@ -47,6 +47,13 @@ struct shed_caller {
     uint64_t number;
 };
 
+/* What a caller that leaves its flight wants of it. */
+enum shed_leave {
+    SHED_LEAVE_GIVES_UP, /* nothing: without a caller there is no need to load
+                          */
+    SHED_LEAVE_GOES_ON /* that it does all it would have done for the caller */
+};
+
 /* The callers of one flight; part of the flight's memory. */
 struct shed_waiters {
     /* set at creation */
@@ -64,6 +71,8 @@ struct shed_waiters {
     struct shed_caller **last;
     uint64_t last_number;
     size_t count;
+    uint64_t left_number; /* of the newest caller that has left it to go on and
+                             is not answered; 0: there is none */
 };
 
 enum shed_join {
@@ -111,9 +120,14 @@ bool shed_table_insert_behind(struct shed_table *table,
 /* Leave the flight. Returns: true if caller was still waiting; it has left, and
  * its awaited is set. False if it was or is about to be answered; its latch
  * will be counted down soon. */
-bool shed_table_leave(struct shed_table *table, struct shed_caller *caller);
+bool shed_table_leave(struct shed_table *table, struct shed_caller *caller,
+                      enum shed_leave how);
 
-/* The number of the newest waiting caller, 0 if there is none. */
+/* From now on nothing goes on for a caller that has left. */
+void shed_table_forget(struct shed_table *table, struct shed_waiters *waiters);
+
+/* The number of the newest caller that waits, or has left the flight to go on;
+ * 0 for none. */
 uint64_t shed_table_newest(struct shed_table *table,
                            struct shed_waiters *waiters);
 
@@ -131,8 +145,8 @@ void shed_table_detach(struct shed_table *table, const char *key, size_t size);
 void shed_table_detach_waiters(struct shed_table *table,
                                struct shed_waiters *waiters);
 
-/* Take a flight out of the table, unless a caller waits for it.
- * Returns: false if a caller waits. */
+/* Take a flight out of the table, unless a caller waits for it, or has left it
+ * to go on. Returns: false if one does. */
 bool shed_table_remove(struct shed_table *table, struct shed_waiters *waiters);
 
 /* Iterate over the flights of a key, detached ones included: previous is NULL

@@ -4,15 +4,8 @@
 
 #include "redis/session.h"
 #include "support/ageing.h"
-#include "support/fixture.h"
+#include "support/calls.h"
 
-#define STALE_MS (AGEING_TTL_MS / 10)
-/* An age of a row that is fresh, and a bound below it, beside which everything
- * that a test takes is short. */
-#define OLD_MS (AGEING_TTL_MS / 2)
-#define MAX_AGE_MS (AGEING_TTL_MS / 4)
-
-static struct fixture fixture;
 static bool is_clock_hidden;
 
 /* The linker puts this in the function's place. */
@@ -24,13 +17,9 @@ uint64_t __wrap_shed_session_server_ms(const struct shed_session *session)
     return is_clock_hidden ? 0 : __real_shed_session_server_ms(session);
 }
 
-/* ------------------------------------------------------------------- calls */
-
-static const struct shed_get_options defaults = SHED_GET_OPTIONS_INIT;
-
 static struct shed_get_options young(void)
 {
-    struct shed_get_options o = defaults;
+    struct shed_get_options o = get_defaults;
 
     o.max_age_ms = MAX_AGE_MS;
     return o;
@@ -38,7 +27,7 @@ static struct shed_get_options young(void)
 
 static struct shed_get_options only_cached(void)
 {
-    struct shed_get_options o = defaults;
+    struct shed_get_options o = get_defaults;
 
     o.only_cached = 1;
     return o;
@@ -46,135 +35,10 @@ static struct shed_get_options only_cached(void)
 
 static struct shed_get_options with_stale(enum shed_stale allow_stale)
 {
-    struct shed_get_options o = defaults;
+    struct shed_get_options o = get_defaults;
 
     o.allow_stale = allow_stale;
     return o;
-}
-
-static void expect_with(const char *key, struct shed_get_options options,
-                        const char *text, enum shed_origin origin)
-{
-    struct shed_value *value = NULL;
-    struct shed_error err = {0};
-
-    ck_assert_msg(shed_get_with(fixture.cache, shed_str(key), &options, &value,
-                                &err) == SHED_OK,
-                  "%s: %s", key, err.reason);
-    check_text(value, text);
-    ck_assert_int_eq(shed_value_origin(value), origin);
-    shed_value_unref(value);
-}
-
-static void expect_absent(const char *key, struct shed_get_options options)
-{
-    struct shed_value *value = NULL;
-
-    ck_assert_int_eq(
-        shed_get_with(fixture.cache, shed_str(key), &options, &value, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ABSENT);
-    shed_value_unref(value);
-}
-
-static void expect_failure(const char *key, struct shed_get_options options,
-                           enum shed_code code)
-{
-    struct shed_value *value = NULL;
-    struct shed_error err = {0};
-
-    ck_assert_int_eq(
-        shed_get_with(fixture.cache, shed_str(key), &options, &value, &err),
-        code);
-    ck_assert_ptr_null(value);
-    ck_assert_int_eq(err.code, code);
-    ck_assert_uint_gt(strlen(err.reason), 0);
-}
-
-/* A call on a thread of its own. */
-struct call {
-    pthread_t thread;
-    struct shed_cache *cache;
-    struct shed_get_options options;
-    enum shed_code code;
-    struct shed_value *value;
-};
-
-static void *run_call(void *arg)
-{
-    struct call *c = arg;
-
-    c->code =
-        shed_get_with(c->cache, shed_str("k"), &c->options, &c->value, NULL);
-    return NULL;
-}
-
-static void call_start(struct call *c, struct shed_cache *cache,
-                       struct shed_get_options options)
-{
-    *c = (struct call){.cache = cache, .options = options};
-    ck_assert_int_eq(pthread_create(&c->thread, NULL, run_call, c), 0);
-}
-
-static void call_expect(struct call *c, const char *text)
-{
-    pthread_join(c->thread, NULL);
-    ck_assert_int_eq(c->code, SHED_OK);
-    check_text(c->value, text);
-    shed_value_unref(c->value);
-}
-
-/* ------------------------------------------------------------------ set-up */
-
-static bool knows_the_clock(struct shed_cache *cache)
-{
-    struct shed_value *value = NULL;
-    uint64_t age_ms;
-
-    ck_assert_int_eq(shed_get(cache, shed_str("clock"), 0, &value, NULL),
-                     SHED_OK);
-    age_ms = shed_value_age_ms(value);
-    shed_value_unref(value);
-    return age_ms > 0;
-}
-
-/* With k and clock loaded. */
-static void up(uint64_t revalidate_ms, uint64_t if_error_ms)
-{
-    const uint64_t lease_max_ms = 600000;
-
-    fixture_init(&fixture);
-    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
-    fixture.cache_options.negative_ttl_ms = AGEING_TTL_MS;
-    fixture.cache_options.stale_while_revalidate_ms = revalidate_ms;
-    fixture.cache_options.stale_if_error_ms = if_error_ms;
-    fixture.cache_options.lease_ms = scaled_ms(60000);
-    if (fixture.cache_options.lease_ms > lease_max_ms)
-        fixture.cache_options.lease_ms = lease_max_ms;
-    fixture_open(&fixture);
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    WAIT_FOR(knows_the_clock(fixture.cache));
-    ck_assert_uint_eq(table_loads(&fixture.table), 2);
-}
-
-/* k is that old, and the table has a newer version of it. */
-static void age_k(uint64_t by_ms)
-{
-    age_entry(&fixture.server, "t:{k}", by_ms);
-    table_update(&fixture.table);
-}
-
-/* Loads after those of the set-up. */
-static unsigned loads(void)
-{
-    return table_loads(&fixture.table) - 2;
-}
-
-static void set_failing(void)
-{
-    pthread_mutex_lock(&fixture.table.mu);
-    fixture.table.is_failing = true;
-    pthread_mutex_unlock(&fixture.table.mu);
 }
 
 static void spoil_k(void)
@@ -182,24 +46,11 @@ static void spoil_k(void)
     server_do(&fixture.server, "SETRANGE t:{k} 64 x");
 }
 
-static bool has_text(const char *text)
-{
-    struct shed_value *value = NULL;
-    bool is;
-
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
-                     SHED_OK);
-    is = shed_value_size(value) == strlen(text) &&
-         memcmp(shed_value_data(value), text, strlen(text)) == 0;
-    shed_value_unref(value);
-    return is;
-}
-
 /* -------------------------------------------------------------- max_age_ms */
 
 START_TEST(a_row_that_is_too_old_for_the_call_is_replaced)
 {
-    up(0, 0);
+    calls_up(0, 0);
     age_k(OLD_MS);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
@@ -214,7 +65,7 @@ END_TEST
 
 START_TEST(a_row_that_is_young_enough_is_a_hit)
 {
-    up(0, 0);
+    calls_up(0, 0);
     age_k(MAX_AGE_MS / 2);
     expect_with("k", young(), "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(loads(), 0);
@@ -229,7 +80,7 @@ START_TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
     struct call calls[PEERS];
     long long asked;
 
-    up(0, 0);
+    calls_up(0, 0);
     for (size_t i = 0; i < PEERS; i++) {
         peer_open(&peers[i], &fixture);
         WAIT_FOR(knows_the_clock(peers[i].cache));
@@ -255,7 +106,7 @@ START_TEST(others_get_the_row_that_is_being_replaced)
 {
     struct call call;
 
-    up(0, 0);
+    calls_up(0, 0);
     age_k(OLD_MS);
     table_hold(&fixture.table);
     call_start(&call, fixture.cache, young());
@@ -276,7 +127,7 @@ START_TEST(an_answer_that_is_too_old_is_not_handed_out)
     struct call call;
     struct peer peer;
 
-    up(0, 0);
+    calls_up(0, 0);
     fixture.table.is_async = true;
     peer_open(&peer, &fixture);
     invalidate(fixture.cache, "k");
@@ -299,7 +150,7 @@ END_TEST
 
 START_TEST(no_such_row_has_an_age_too)
 {
-    up(0, 0);
+    calls_up(0, 0);
     expect_absent("absent", young());
     age_entry(&fixture.server, "t:{absent}", MAX_AGE_MS / 2);
     expect_absent("absent", young());
@@ -313,10 +164,10 @@ END_TEST
 
 START_TEST(nothing_older_is_handed_out_when_the_load_fails)
 {
-    up(STALE_MS, 2 * STALE_MS);
+    calls_up(STALE_MS, 2 * STALE_MS);
     age_k(AGEING_TTL_MS + STALE_MS);
     set_failing();
-    expect_with("k", defaults, "k@1", SHED_ORIGIN_STALE);
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     expect_failure("k", young(), SHED_ESOURCE);
     fixture_down(&fixture);
 }
@@ -327,7 +178,7 @@ START_TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
     struct shed_get_options options = with_stale(SHED_STALE_ALLOWED);
 
     options.max_age_ms = AGEING_TTL_MS + STALE_MS;
-    up(2 * STALE_MS, 0);
+    calls_up(2 * STALE_MS, 0);
     table_hold(&fixture.table);
     age_k(AGEING_TTL_MS + STALE_MS / 2);
     expect_with("k", options, "k@1", SHED_ORIGIN_STALE);
@@ -341,7 +192,7 @@ END_TEST
 
 START_TEST(a_row_of_unknown_age_is_too_old)
 {
-    up(0, 0);
+    calls_up(0, 0);
     table_update(&fixture.table);
     is_clock_hidden = true;
     expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
@@ -353,7 +204,7 @@ END_TEST
 
 START_TEST(a_corrupt_entry_is_replaced_by_a_young_one)
 {
-    up(0, 0);
+    calls_up(0, 0);
     age_k(OLD_MS);
     spoil_k();
     expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
@@ -368,8 +219,8 @@ START_TEST(a_call_that_may_not_load_takes_what_redis_has)
 {
     long long gets, scripts;
 
-    up(0, 0);
-    expect_absent("absent", defaults);
+    calls_up(0, 0);
+    expect_absent("absent", get_defaults);
     gets = server_calls(&fixture.server, "get");
     scripts = server_calls(&fixture.server, "evalsha");
     expect_with("k", only_cached(), "k@1", SHED_ORIGIN_REDIS);
@@ -386,7 +237,7 @@ START_TEST(its_miss_is_counted_and_is_no_error)
 {
     struct shed_stats before, after;
 
-    up(0, 0);
+    calls_up(0, 0);
     before = stats_of(fixture.cache);
     expect_failure("new", only_cached(), SHED_EMISS);
     after = stats_of(fixture.cache);
@@ -402,7 +253,7 @@ START_TEST(it_does_not_wait_for_a_load_that_is_under_way)
 {
     struct getter getter = {0};
 
-    up(0, 0);
+    calls_up(0, 0);
     table_hold(&fixture.table);
     getter_start(&getter, fixture.cache, "new");
     WAIT_FOR(table_running(&fixture.table) == 1);
@@ -418,8 +269,8 @@ START_TEST(it_refreshes_nothing)
 {
     long long scripts;
 
-    up(STALE_MS, 0);
-    age_k(AGEING_TTL_MS);
+    calls_up(STALE_MS, 0);
+    age_k(PAST_TTL_MS);
     scripts = server_calls(&fixture.server, "evalsha");
     for (int i = 0; i < 100; i++)
         expect_with("k", only_cached(), "k@1", SHED_ORIGIN_STALE);
@@ -435,8 +286,8 @@ START_TEST(rows_that_may_not_be_handed_out_are_misses)
 {
     struct shed_get_options options = only_cached();
 
-    up(0, STALE_MS);
-    age_k(AGEING_TTL_MS); /* within stale_if_error_ms, but nothing has failed */
+    calls_up(0, STALE_MS);
+    age_k(PAST_TTL_MS); /* within stale_if_error_ms, but nothing has failed */
     expect_failure("k", options, SHED_EMISS);
     options.allow_stale = SHED_STALE_ALLOWED;
     expect_with("k", options, "k@1", SHED_ORIGIN_STALE);
@@ -451,7 +302,7 @@ END_TEST
 
 START_TEST(a_foreign_entry_is_a_miss)
 {
-    up(0, 0);
+    calls_up(0, 0);
     server_do(&fixture.server, "LPUSH t:{list} a");
     expect_failure("list", only_cached(), SHED_EMISS);
     server_do(&fixture.server, "DEL t:{list}");
@@ -461,7 +312,7 @@ END_TEST
 
 START_TEST(without_redis_nothing_is_known)
 {
-    up(0, 0);
+    calls_up(0, 0);
     server_kill(&fixture.server);
     expect_failure("k", only_cached(), SHED_EREDIS);
     expect_with("k", young(), "k@1", SHED_ORIGIN_UNPUBLISHED);
@@ -476,7 +327,7 @@ END_TEST
 
 START_TEST(any_row_that_redis_has_is_good_enough_if_the_call_says_so)
 {
-    up(0, STALE_MS); /* so that Redis keeps it */
+    calls_up(0, STALE_MS); /* so that Redis keeps it */
     age_k(AGEING_TTL_MS * 2);
     table_hold(&fixture.table);
     do
@@ -495,8 +346,8 @@ START_TEST(it_is_given_out_even_where_others_wait_for_its_load)
 {
     struct getter getter = {0};
 
-    up(0, 0);
-    age_k(AGEING_TTL_MS);
+    calls_up(0, 0);
+    age_k(PAST_TTL_MS);
     table_hold(&fixture.table);
     getter_start(&getter, fixture.cache, "k");
     WAIT_FOR(table_running(&fixture.table) == 1);
@@ -510,8 +361,8 @@ END_TEST
 
 START_TEST(a_call_that_wants_no_stale_row_waits)
 {
-    up(STALE_MS, 0);
-    age_k(AGEING_TTL_MS);
+    calls_up(STALE_MS, 0);
+    age_k(PAST_TTL_MS);
     expect_with("k", with_stale(SHED_STALE_NEVER), "k@2", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
@@ -519,20 +370,20 @@ END_TEST
 
 START_TEST(and_would_rather_fail)
 {
-    up(STALE_MS, STALE_MS);
-    age_k(AGEING_TTL_MS);
+    calls_up(STALE_MS, STALE_MS);
+    age_k(PAST_TTL_MS);
     set_failing();
     expect_failure("k", with_stale(SHED_STALE_NEVER), SHED_ESOURCE);
-    expect_with("k", defaults, "k@1", SHED_ORIGIN_STALE);
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(no_such_row_is_not_stale_for_any_call)
 {
-    up(STALE_MS, STALE_MS);
-    expect_absent("absent", defaults);
-    age_entry(&fixture.server, "t:{absent}", AGEING_TTL_MS);
+    calls_up(STALE_MS, STALE_MS);
+    expect_absent("absent", get_defaults);
+    age_entry(&fixture.server, "t:{absent}", PAST_TTL_MS);
     expect_absent("absent", with_stale(SHED_STALE_ALLOWED));
     ck_assert_uint_eq(loads(), 2);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
@@ -549,8 +400,8 @@ static void set_up_many(struct shed_item items[KEYS])
     static const char *const keys[KEYS] = {"k", "clock", "absent", "bad",
                                            "new"};
 
-    up(0, 0);
-    expect_absent("absent", defaults);
+    calls_up(0, 0);
+    expect_absent("absent", get_defaults);
     expect_text(fixture.cache, "bad", "bad@1");
     server_do(&fixture.server, "SETRANGE t:{bad} 64 x");
     age_k(OLD_MS);
@@ -632,21 +483,21 @@ static void expect_refused(struct shed_get_options options, const char *field)
 
 START_TEST(wrong_options_are_refused)
 {
-    struct shed_get_options o = defaults;
+    struct shed_get_options o = get_defaults;
 
-    up(0, 0);
+    calls_up(0, 0);
     o.timeout_ms = UINT64_MAX;
     expect_refused(o, "timeout_ms");
-    o = defaults;
+    o = get_defaults;
     o.max_age_ms = UINT64_MAX;
     expect_refused(o, "max_age_ms");
-    o = defaults;
+    o = get_defaults;
     o.only_cached = 2;
     expect_refused(o, "only_cached");
-    o = defaults;
+    o = get_defaults;
     o.allow_stale = 3;
     expect_refused(o, "allow_stale");
-    o = defaults;
+    o = get_defaults;
     o.size = 1;
     expect_refused(o, "struct shed_get_options");
     fixture_down(&fixture);
@@ -658,7 +509,7 @@ START_TEST(no_options_are_the_defaults)
     struct shed_value *value = NULL;
     struct shed_item item = {.key = shed_str("k")};
 
-    up(0, 0);
+    calls_up(0, 0);
     ck_assert_int_eq(
         shed_get_with(fixture.cache, shed_str("k"), NULL, &value, NULL),
         SHED_OK);

@@ -1,0 +1,359 @@
+/* The time of one call: soft_timeout_ms, after which a row that is no longer
+ * fresh will do, and the one budget of all that a call tries. */
+#include <string.h>
+
+#include "cache/flights.h"
+#include "redis/link.h"
+#include "support/calls.h"
+
+/* One that is over when a flight has begun, and one that a test never meets. */
+#define SOON_MS 1
+#define NEVER_MS 3600000
+
+static atomic_uint departures; /* of callers from their flights */
+
+/* Of the call that this thread makes: its deadline, 0 until the first wait. */
+static _Thread_local bool is_calling;
+static _Thread_local uint64_t budget_ms;
+static _Thread_local unsigned waits;
+
+/* No wait of a call may go beyond the first one's deadline. */
+static void check_budget(uint64_t deadline_ms)
+{
+    if (!is_calling || deadline_ms == UINT64_MAX)
+        return;
+    if (budget_ms == 0)
+        budget_ms = deadline_ms;
+    ck_assert_uint_le(deadline_ms, budget_ms);
+    waits++;
+}
+
+/* The linker puts these in the functions' places. */
+enum shed_code __real_shed_links_call(struct shed_links *links,
+                                      const struct shed_args *commands,
+                                      size_t count, struct shed_reply **replies,
+                                      struct shed_link_use *use,
+                                      uint64_t deadline_ms,
+                                      struct shed_error *err);
+enum shed_code __wrap_shed_links_call(struct shed_links *links,
+                                      const struct shed_args *commands,
+                                      size_t count, struct shed_reply **replies,
+                                      struct shed_link_use *use,
+                                      uint64_t deadline_ms,
+                                      struct shed_error *err);
+bool __real_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
+bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
+bool __real_shed_flights_leave(struct shed_flights *flights,
+                               struct shed_caller *caller, enum shed_leave how);
+bool __wrap_shed_flights_leave(struct shed_flights *flights,
+                               struct shed_caller *caller, enum shed_leave how);
+
+enum shed_code __wrap_shed_links_call(struct shed_links *links,
+                                      const struct shed_args *commands,
+                                      size_t count, struct shed_reply **replies,
+                                      struct shed_link_use *use,
+                                      uint64_t deadline_ms,
+                                      struct shed_error *err)
+{
+    check_budget(deadline_ms);
+    return __real_shed_links_call(links, commands, count, replies, use,
+                                  deadline_ms, err);
+}
+
+bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
+{
+    check_budget(deadline_ms);
+    return __real_shed_latch_wait(latch, deadline_ms);
+}
+
+bool __wrap_shed_flights_leave(struct shed_flights *flights,
+                               struct shed_caller *caller, enum shed_leave how)
+{
+    bool has_left = __real_shed_flights_leave(flights, caller, how);
+
+    departures += has_left;
+    return has_left;
+}
+
+static struct shed_get_options soft(uint64_t soft_timeout_ms)
+{
+    struct shed_get_options o = get_defaults;
+
+    o.soft_timeout_ms = soft_timeout_ms;
+    return o;
+}
+
+static void set_held(bool is_held)
+{
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.is_held = is_held;
+    pthread_mutex_unlock(&fixture.table.mu);
+}
+
+/* ------------------------------------------------------------ soft timeout */
+
+START_TEST(after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on)
+{
+    calls_up(0, STALE_MS);
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    WAIT_FOR(stats_of(fixture.cache).published == 3); /* without a get */
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(loads(), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(the_option_of_the_cache_holds_for_calls_that_have_none)
+{
+    struct call call;
+
+    calls_init(0, STALE_MS);
+    fixture.cache_options.soft_timeout_ms = SOON_MS;
+    calls_open();
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    call_start(&call, fixture.cache, soft(NEVER_MS));
+    WAIT_FOR(stats_of(fixture.cache).misses == 2 + 3);
+    table_release(&fixture.table);
+    call_expect(&call, "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_load_that_is_quick_enough_is_waited_for)
+{
+    calls_up(0, STALE_MS);
+    age_k(PAST_TTL_MS);
+    expect_with("k", soft(NEVER_MS - 1), "k@2", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(without_an_old_row_a_call_waits)
+{
+    struct call call;
+
+    calls_up(0, STALE_MS);
+    invalidate(fixture.cache, "k");
+    table_hold(&fixture.table);
+    call_start(&call, fixture.cache, soft(SOON_MS));
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_release(&fixture.table);
+    call_expect(&call, "k@1");
+    ck_assert_uint_eq(departures, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The call has left while another process was to load. That process is gone,
+ * as its lease is: so is what would have told anybody. */
+START_TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
+{
+    struct call other;
+    struct peer peer;
+
+    calls_up(0, STALE_MS);
+    fixture.table.is_async = true;
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    call_start(&other, peer.cache, get_defaults);
+    WAIT_FOR(fixture.table.parked_count == 1);
+    expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
+    WAIT_FOR(stats_of(fixture.cache).waits == 1);
+    set_held(false); /* for the next load */
+    server_do(&fixture.server, "DEL t:{k}:refresh");
+    WAIT_FOR(stats_of(fixture.cache).published == 3);
+    table_release(&fixture.table);
+    call_expect(&other, "k@2");
+    ck_assert_uint_eq(loads(), 2);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(closing_a_cache_does_not_wait_for_what_another_loads)
+{
+    struct call other, mine;
+    struct peer peer;
+
+    calls_up(0, STALE_MS);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    call_start(&other, fixture.cache, get_defaults);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    call_start(&mine, peer.cache, soft(SOON_MS));
+    call_expect(&mine, "k@1");
+    peer_close(&peer); /* with the load still held */
+    ck_assert_uint_eq(table_running(&fixture.table), 1);
+    table_release(&fixture.table);
+    call_expect(&other, "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+struct many {
+    pthread_t thread;
+    struct shed_item items[3];
+    enum shed_code code;
+};
+
+static void *get_many(void *arg)
+{
+    struct many *m = arg;
+    const struct shed_get_options options = soft(SOON_MS);
+
+    is_calling = true;
+    m->code = shed_get_many_with(fixture.cache, m->items, 3, &options, NULL);
+    return NULL;
+}
+
+START_TEST(of_many_keys_each_has_its_old_row_or_waits)
+{
+    struct many m = {.items = {{.key = {"k", 1}},
+                               {.key = {"new", 3}},
+                               {.key = {"clock", 5}}}};
+
+    calls_up(0, STALE_MS);
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    ck_assert_int_eq(pthread_create(&m.thread, NULL, get_many, &m), 0);
+    WAIT_FOR(departures == 1);
+    WAIT_FOR(table_running(&fixture.table) > 0);
+    table_release(&fixture.table);
+    pthread_join(m.thread, NULL);
+    ck_assert_int_eq(m.code, SHED_OK);
+    check_text(m.items[0].value, "k@1");
+    ck_assert_int_eq(shed_value_origin(m.items[0].value), SHED_ORIGIN_STALE);
+    check_text(m.items[1].value, "new@2");
+    check_text(m.items[2].value, "clock@1");
+    for (size_t i = 0; i < 3; i++)
+        shed_value_unref(m.items[i].value);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* -------------------------------------------------------------- the budget */
+
+static enum shed_code get_in(uint64_t timeout_ms, uint64_t soft_timeout_ms,
+                             uint64_t max_age_ms, struct shed_value **value)
+{
+    struct shed_get_options options = soft(soft_timeout_ms);
+    enum shed_code code;
+
+    options.timeout_ms = timeout_ms;
+    options.max_age_ms = max_age_ms;
+    *value = NULL;
+    budget_ms = 0;
+    waits = 0;
+    is_calling = true;
+    code = shed_get_with(fixture.cache, shed_str("k"), &options, value, NULL);
+    is_calling = false;
+    return code;
+}
+
+START_TEST(what_a_call_tries_shares_one_deadline)
+{
+    struct shed_value *value;
+
+    calls_up(0, STALE_MS);
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    /* GET, the soft timeout, the old row */
+    ck_assert_int_eq(get_in(NEVER_MS, SOON_MS, 0, &value), SHED_OK);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    ck_assert_uint_eq(waits, 3);
+    /* GET, the deadline, the old row; GET can take all of a short time */
+    for (uint64_t ms = 1; get_in(ms, 0, 0, &value) != SHED_OK; ms *= 2)
+        ck_assert_uint_lt(ms, NEVER_MS / 2);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    ck_assert_uint_eq(waits, 2);
+    table_release(&fixture.table);
+    fixture_down(&fixture);
+}
+END_TEST
+
+static void *get_young(void *arg)
+{
+    struct shed_value **value = arg;
+
+    ck_assert_int_eq(get_in(NEVER_MS, 0, MAX_AGE_MS, value), SHED_OK);
+    ck_assert_uint_eq(waits, 3); /* GET, the flight, its own flight */
+    return NULL;
+}
+
+START_TEST(a_call_that_goes_round_again_does_too)
+{
+    struct getter getter = {0};
+    struct shed_value *value;
+    struct peer peer;
+    pthread_t thread;
+
+    calls_up(0, 0);
+    fixture.table.is_async = true;
+    peer_open(&peer, &fixture);
+    invalidate(fixture.cache, "k");
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(fixture.table.parked_count == 1);
+    put(peer.cache, "k", "put");
+    age_k(OLD_MS);
+    ck_assert_int_eq(pthread_create(&thread, NULL, get_young, &value), 0);
+    WAIT_FOR(stats_of(fixture.cache).joins == 1);
+    table_release(&fixture.table);
+    pthread_join(thread, NULL);
+    check_text(value, "k@2");
+    shed_value_unref(value);
+    getter_expect(&getter, "put", SHED_ORIGIN_REDIS);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_silent_redis_does_not_prolong_a_call)
+{
+    struct shed_value *value;
+
+    calls_up(STALE_MS, STALE_MS);
+    server_freeze(&fixture.server); /* the connection's time is far longer */
+    ck_assert_int_eq(get_in(SOON_MS, SOON_MS, 0, &value), SHED_ETIMEDOUT);
+    ck_assert_int_eq(get_in(SOON_MS, 0, MAX_AGE_MS, &value), SHED_ETIMEDOUT);
+    server_thaw(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("budget");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(
+        tc,
+        after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on);
+    tcase_add_test(tc, the_option_of_the_cache_holds_for_calls_that_have_none);
+    tcase_add_test(tc, a_load_that_is_quick_enough_is_waited_for);
+    tcase_add_test(tc, without_an_old_row_a_call_waits);
+    tcase_add_test(tc, what_goes_on_takes_over_from_a_loader_that_is_lost);
+    tcase_add_test(tc, closing_a_cache_does_not_wait_for_what_another_loads);
+    tcase_add_test(tc, of_many_keys_each_has_its_old_row_or_waits);
+    tcase_add_test(tc, what_a_call_tries_shares_one_deadline);
+    tcase_add_test(tc, a_call_that_goes_round_again_does_too);
+    tcase_add_test(tc, a_silent_redis_does_not_prolong_a_call);
+    return run_tests("budget", tc);
+}

@@ -1,0 +1,145 @@
+/* A cache whose row k can be made old, and calls with options. */
+#include "support/calls.h"
+
+#include <string.h>
+
+struct fixture fixture;
+const struct shed_get_options get_defaults = SHED_GET_OPTIONS_INIT;
+
+/* ------------------------------------------------------------------- calls */
+
+void expect_with(const char *key, struct shed_get_options options,
+                 const char *text, enum shed_origin origin)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    ck_assert_msg(shed_get_with(fixture.cache, shed_str(key), &options, &value,
+                                &err) == SHED_OK,
+                  "%s: %s", key, err.reason);
+    check_text(value, text);
+    ck_assert_int_eq(shed_value_origin(value), origin);
+    shed_value_unref(value);
+}
+
+void expect_absent(const char *key, struct shed_get_options options)
+{
+    struct shed_value *value = NULL;
+
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str(key), &options, &value, NULL),
+        SHED_OK);
+    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ABSENT);
+    shed_value_unref(value);
+}
+
+void expect_failure(const char *key, struct shed_get_options options,
+                    enum shed_code code)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str(key), &options, &value, &err),
+        code);
+    ck_assert_ptr_null(value);
+    ck_assert_int_eq(err.code, code);
+    ck_assert_uint_gt(strlen(err.reason), 0);
+}
+
+static void *run_call(void *arg)
+{
+    struct call *c = arg;
+
+    c->code =
+        shed_get_with(c->cache, shed_str("k"), &c->options, &c->value, NULL);
+    return NULL;
+}
+
+void call_start(struct call *c, struct shed_cache *cache,
+                struct shed_get_options options)
+{
+    *c = (struct call){.cache = cache, .options = options};
+    ck_assert_int_eq(pthread_create(&c->thread, NULL, run_call, c), 0);
+}
+
+void call_expect(struct call *c, const char *text)
+{
+    pthread_join(c->thread, NULL);
+    ck_assert_int_eq(c->code, SHED_OK);
+    check_text(c->value, text);
+    shed_value_unref(c->value);
+}
+
+/* ------------------------------------------------------------------ set-up */
+
+bool knows_the_clock(struct shed_cache *cache)
+{
+    struct shed_value *value = NULL;
+    uint64_t age_ms;
+
+    ck_assert_int_eq(shed_get(cache, shed_str("clock"), 0, &value, NULL),
+                     SHED_OK);
+    age_ms = shed_value_age_ms(value);
+    shed_value_unref(value);
+    return age_ms > 0;
+}
+
+void calls_init(uint64_t revalidate_ms, uint64_t if_error_ms)
+{
+    const uint64_t lease_max_ms = 600000;
+
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.negative_ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_while_revalidate_ms = revalidate_ms;
+    fixture.cache_options.stale_if_error_ms = if_error_ms;
+    fixture.cache_options.lease_ms = scaled_ms(60000);
+    if (fixture.cache_options.lease_ms > lease_max_ms)
+        fixture.cache_options.lease_ms = lease_max_ms;
+}
+
+void calls_open(void)
+{
+    fixture_open(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    WAIT_FOR(knows_the_clock(fixture.cache));
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+}
+
+void calls_up(uint64_t revalidate_ms, uint64_t if_error_ms)
+{
+    calls_init(revalidate_ms, if_error_ms);
+    calls_open();
+}
+
+void age_k(uint64_t by_ms)
+{
+    age_entry(&fixture.server, "t:{k}", by_ms);
+    table_update(&fixture.table);
+}
+
+unsigned loads(void)
+{
+    return table_loads(&fixture.table) - 2;
+}
+
+void set_failing(void)
+{
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.is_failing = true;
+    pthread_mutex_unlock(&fixture.table.mu);
+}
+
+bool has_text(const char *text)
+{
+    struct shed_value *value = NULL;
+    bool is;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
+                     SHED_OK);
+    is = shed_value_size(value) == strlen(text) &&
+         memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    shed_value_unref(value);
+    return is;
+}

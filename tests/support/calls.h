@@ -1,0 +1,59 @@
+/* What the tests of shed_get_with share: a cache whose row k can be made old,
+ * and calls with options. */
+#ifndef CALLS_H
+#define CALLS_H
+
+#include "support/ageing.h"
+#include "support/fixture.h"
+
+#define STALE_MS (AGEING_TTL_MS / 10)
+/* An age of a row that is fresh, and a bound below it, beside which everything
+ * that a test takes is short. */
+#define OLD_MS (AGEING_TTL_MS / 2)
+#define MAX_AGE_MS (AGEING_TTL_MS / 4)
+/* That of a row that has just become stale, by any estimate of the clock. */
+#define PAST_TTL_MS (AGEING_TTL_MS + STALE_MS / 4)
+
+extern struct fixture fixture;
+extern const struct shed_get_options get_defaults;
+
+/* Open everything, with the keys k and clock loaded and the clock known. */
+void calls_up(uint64_t revalidate_ms, uint64_t if_error_ms);
+
+/* The same in two steps, for other options between them. */
+void calls_init(uint64_t revalidate_ms, uint64_t if_error_ms);
+void calls_open(void);
+
+bool knows_the_clock(struct shed_cache *cache);
+
+/* Make k that old, and let the table have a newer version of it. */
+void age_k(uint64_t by_ms);
+
+/* Loads after those of the set-up. */
+unsigned loads(void);
+
+void set_failing(void);
+
+/* Whether a get of k gives this text. */
+bool has_text(const char *text);
+
+/* A call that must end so. */
+void expect_with(const char *key, struct shed_get_options options,
+                 const char *text, enum shed_origin origin);
+void expect_absent(const char *key, struct shed_get_options options);
+void expect_failure(const char *key, struct shed_get_options options,
+                    enum shed_code code);
+
+/* A call for k on a thread of its own. */
+struct call {
+    pthread_t thread;
+    struct shed_cache *cache;
+    struct shed_get_options options;
+    enum shed_code code;
+    struct shed_value *value;
+};
+void call_start(struct call *c, struct shed_cache *cache,
+                struct shed_get_options options);
+void call_expect(struct call *c, const char *text);
+
+#endif

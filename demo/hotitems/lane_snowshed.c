@@ -104,6 +104,7 @@ static enum lane_origin origin_of(const struct shed_value *value)
 {
     switch (shed_value_origin(value)) {
     case SHED_ORIGIN_REDIS:
+    case SHED_ORIGIN_WAITED:
         return shed_value_kind(value) == SHED_KIND_ABSENT ? LANE_NEGATIVE
                                                           : LANE_REDIS;
     case SHED_ORIGIN_LOAD:

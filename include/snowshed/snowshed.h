@@ -468,13 +468,19 @@ enum shed_kind {
     SHED_KIND_ABSENT /* there is no such row */
 };
 
+/* Where a value is from. "No such row" is a kind of value and no origin: it is
+ * kept and loaded as rows are. */
 enum shed_origin {
     SHED_ORIGIN_REDIS,       /* it was in Redis */
-    SHED_ORIGIN_LOAD,        /* loaded during this call and published */
+    SHED_ORIGIN_LOAD,        /* loaded by this process during this call, for it
+                                or for another thread, and published */
     SHED_ORIGIN_UNPUBLISHED, /* loaded during this call, not kept: invalidated
-                        meanwhile, or Redis could not be written */
-    SHED_ORIGIN_STALE /* it was in Redis and no longer fresh; given out within
-                         stale_while_revalidate_ms or stale_if_error_ms */
+                                meanwhile, or Redis could not be written */
+    SHED_ORIGIN_STALE, /* it was in Redis and no longer fresh; given out within
+                          stale_while_revalidate_ms or stale_if_error_ms, or as
+                          the call allowed */
+    SHED_ORIGIN_WAITED /* it was in Redis after this call had waited for its
+                          load by another process */
 };
 
 /* Of NULL: SHED_KIND_ABSENT. */
@@ -490,6 +496,12 @@ SHED_API size_t shed_value_size(const struct shed_value *value);
 /* Milliseconds since it was published, by the server's clock as this process
  * knows it; 0 for SHED_ORIGIN_UNPUBLISHED. */
 SHED_API uint64_t shed_value_age_ms(const struct shed_value *value);
+
+/* Milliseconds for which it was still fresh when it was handed out, by the
+ * server's clock: how long what is made of it may be kept elsewhere, as a
+ * max-age of HTTP, say. 0 for SHED_ORIGIN_STALE and SHED_ORIGIN_UNPUBLISHED,
+ * and while this process does not know that clock. */
+SHED_API uint64_t shed_value_fresh_ms(const struct shed_value *value);
 
 /* Of NULL: SHED_ORIGIN_UNPUBLISHED. */
 SHED_API enum shed_origin shed_value_origin(const struct shed_value *value);

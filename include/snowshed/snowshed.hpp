@@ -195,6 +195,10 @@ class value
     {
         return shed_value_age_ms(value_);
     }
+    std::uint64_t fresh_ms() const noexcept
+    {
+        return shed_value_fresh_ms(value_);
+    }
     enum shed_origin origin() const noexcept
     {
         return shed_value_origin(value_);

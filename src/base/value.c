@@ -15,6 +15,7 @@ static void init(struct shed_value *value, enum shed_kind kind,
     value->kind = kind;
     value->origin = origin;
     value->age_ms = 0;
+    value->fresh_ms = 0;
     value->header = NULL;
     value->data = NULL;
     value->size = size;
@@ -72,6 +73,11 @@ size_t shed_value_size(const struct shed_value *value)
 uint64_t shed_value_age_ms(const struct shed_value *value)
 {
     return value != NULL ? value->age_ms : 0;
+}
+
+uint64_t shed_value_fresh_ms(const struct shed_value *value)
+{
+    return value != NULL ? value->fresh_ms : 0;
 }
 
 enum shed_origin shed_value_origin(const struct shed_value *value)

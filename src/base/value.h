@@ -11,6 +11,7 @@ struct shed_value {
     enum shed_kind kind;
     enum shed_origin origin;
     uint64_t age_ms;
+    uint64_t fresh_ms;
     const void *header; /* of the entry in Redis that it was read from, in its
                            owner's memory; NULL: it was loaded */
     const void *data;

@@ -99,6 +99,7 @@ static void answer(struct shed_flight *f, struct shed_flight_act *act,
     assert(act->answer == SHED_ANSWER_NOTHING);
     act->answer = what;
     act->answer_upto = upto;
+    act->has_waited = what == SHED_ANSWER_ENTRY && f->had_holder;
     /* There is a value in Redis now: later callers read it there. */
     if (what == SHED_ANSWER_ENTRY || what == SHED_ANSWER_LOADED)
         act->detach = true;
@@ -129,6 +130,7 @@ static void end(struct shed_flight *f, struct shed_flight_act *act)
 static void restart(struct shed_flight *f, struct shed_flight_act *act)
 {
     f->waits = 0;
+    f->had_holder = false;
     f->troubles = 0;
     f->corrupt = 0;
     if (f->newest > 0)
@@ -318,6 +320,7 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
         fail_all(f, act);
         break;
     case SHED_EV_WAIT:
+        f->had_holder = true;
         /* a push that overtook this reply will not come again */
         if (f->is_behind && !e->is_refresh)
             end(f, act); /* the value is gone, and another process loads it */

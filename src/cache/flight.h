@@ -97,7 +97,8 @@ enum shed_flight_answer {
 struct shed_flight_act {
     enum shed_flight_answer answer;
     uint64_t answer_upto; /* the newest caller that gets the answer */
-    bool detach; /* callers that come now start a flight of their own */
+    bool has_waited; /* of ENTRY: for the holder of a lease, before it came */
+    bool detach;     /* callers that come now start a flight of their own */
     enum shed_flight_send send;
     uint64_t request;  /* the send's number, which its reply must carry */
     bool set_timer;    /* replaces a timer that runs */
@@ -131,6 +132,8 @@ struct shed_flight {
     unsigned corrupt;             /* in a row */
     bool is_leased;     /* we took the lease, and the load is under it */
     bool is_held;       /* as far as we know it is still ours, to be renewed */
+    bool had_holder;    /* another flight had the lease, since this one began or
+                           went round */
     bool is_pushed;     /* a push came while the acquire was under way */
     bool has_pushes;    /* pushes can be expected; set by the driver */
     bool is_unmodified; /* what was loaded is the value in Redis */

@@ -81,6 +81,7 @@ struct shed_value *shed_flight_redis_value(const struct shed_session *session,
         return NULL;
     *now_ms = shed_session_server_ms(session);
     value->age_ms = shed_left_ms(*now_ms, entry.written_ms);
+    value->fresh_ms = *now_ms > 0 ? shed_left_ms(entry.until_ms, *now_ms) : 0;
     value->header = bytes;
     *times = (struct shed_freshness_times){.written_ms = entry.written_ms,
                                            .until_ms = entry.until_ms,
@@ -487,7 +488,7 @@ static void send_acquire(struct shed_flight_redis *x)
 
 /* How long what was loaded is fresh, and how long Redis keeps it: "no such row"
  * is not kept beyond its freshness. */
-static void add_ttls(struct shed_args *args, const struct shed_flight_redis *x,
+static void add_ttls(struct shed_args *args, struct shed_flight_redis *x,
                      char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
 {
     const struct shed_cache_options *o = x->settings->options;
@@ -499,6 +500,7 @@ static void add_ttls(struct shed_args *args, const struct shed_flight_redis *x,
 
     if (x->loaded->has_ttl)
         fresh_ms = x->loaded->ttl_ms;
+    x->fresh_ms = fresh_ms;
     add_number(args, fresh, fresh_ms);
     add_number(args, kept,
                is_absent ? fresh_ms : shed_freshness_kept_ms(&rule, fresh_ms));

@@ -58,6 +58,7 @@ struct shed_flight_redis {
     struct shed_row_version old_version; /* of the value that our lease is to
                                             refresh; not known: it has none, or
                                             there is no such value */
+    uint64_t fresh_ms;                   /* of what is being published */
     struct shed_error error; /* what went wrong; the owner sets it for a
                                 failure marker */
     bool has_waited; /* for a load that was under way: set by the owner before

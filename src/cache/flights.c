@@ -98,19 +98,32 @@ static void give(struct shed_caller *caller, struct shed_value *value,
     shed_latch_count_down(caller->latch, 1); /* caller is gone now */
 }
 
-static void answer(struct task *task, enum shed_flight_answer what,
-                   uint64_t upto)
+/* Nobody has the value yet. */
+static void set_origin(const struct task *task,
+                       const struct shed_flight_act *act,
+                       struct shed_value *value)
+{
+    if (act->has_waited)
+        value->origin = SHED_ORIGIN_WAITED;
+    if (act->answer == SHED_ANSWER_LOADED) {
+        value->origin = SHED_ORIGIN_LOAD;
+        value->fresh_ms = task->exchange.fresh_ms;
+    }
+}
+
+static void answer(struct task *task, const struct shed_flight_act *act)
 {
     struct shed_value *value = NULL;
     struct shed_caller *caller, *next;
 
-    if (what == SHED_ANSWER_ENTRY)
+    if (act->answer == SHED_ANSWER_ENTRY)
         value = task->exchange.entry;
-    else if (what != SHED_ANSWER_FAILURE)
+    else if (act->answer != SHED_ANSWER_FAILURE)
         value = task->load.loaded.value;
-    if (what == SHED_ANSWER_LOADED)
-        value->origin = SHED_ORIGIN_LOAD;
-    caller = shed_table_take(task->flights->table, &task->waiters, upto);
+    if (value != NULL)
+        set_origin(task, act, value);
+    caller =
+        shed_table_take(task->flights->table, &task->waiters, act->answer_upto);
     assert(caller == NULL || value == NULL ||
            value != task->load.loaded.value ||
            !task->load.loaded.is_unmodified);
@@ -156,7 +169,7 @@ static void perform(struct task *task, const struct shed_flight_act *act,
     if (act->detach)
         shed_table_detach_waiters(task->flights->table, &task->waiters);
     if (act->answer != SHED_ANSWER_NOTHING)
-        answer(task, act->answer, act->answer_upto);
+        answer(task, act);
     if (act->set_timer)
         shed_timer_set(task->timer, act->timer_ms);
     switch (act->send) {

@@ -78,6 +78,7 @@ START_TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
     enum { PEERS = 3 };
     struct peer peers[PEERS];
     struct call calls[PEERS];
+    unsigned origins[SHED_ORIGIN_WAITED + 1] = {0};
     long long asked;
 
     calls_up(0, 0);
@@ -93,9 +94,15 @@ START_TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
     WAIT_FOR(server_calls(&fixture.server, "evalsha") >= asked + PEERS);
     WAIT_FOR(table_running(&fixture.table) == 1);
     table_release(&fixture.table);
-    for (size_t i = 0; i < PEERS; i++)
-        call_expect(&calls[i], "k@2");
+    for (size_t i = 0; i < PEERS; i++) {
+        call_join(&calls[i]);
+        check_text(calls[i].value, "k@2");
+        origins[shed_value_origin(calls[i].value)]++;
+        shed_value_unref(calls[i].value);
+    }
     ck_assert_uint_eq(loads(), 1);
+    ck_assert_uint_eq(origins[SHED_ORIGIN_LOAD], 1);
+    ck_assert_uint_eq(origins[SHED_ORIGIN_WAITED], PEERS - 1);
     for (size_t i = 0; i < PEERS; i++)
         peer_close(&peers[i]);
     fixture_down(&fixture);
@@ -391,6 +398,40 @@ START_TEST(no_such_row_is_not_stale_for_any_call)
 }
 END_TEST
 
+/* ---------------------------------------------------------------- fresh_ms */
+
+static uint64_t fresh_ms_of(const char *key, struct shed_get_options options)
+{
+    struct shed_value *value = NULL;
+    uint64_t fresh_ms;
+
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str(key), &options, &value, NULL),
+        SHED_OK);
+    fresh_ms = shed_value_fresh_ms(value);
+    shed_value_unref(value);
+    return fresh_ms;
+}
+
+START_TEST(a_value_says_how_long_it_is_fresh)
+{
+    calls_up(STALE_MS, 0);
+    ck_assert_uint_eq(fresh_ms_of("new", get_defaults), AGEING_TTL_MS);
+    age_k(OLD_MS);
+    ck_assert_uint_le(fresh_ms_of("k", get_defaults), AGEING_TTL_MS - OLD_MS);
+    ck_assert_uint_gt(fresh_ms_of("k", get_defaults), AGEING_TTL_MS / 4);
+    is_clock_hidden = true;
+    ck_assert_uint_eq(fresh_ms_of("k", get_defaults), 0);
+    is_clock_hidden = false;
+    age_k(PAST_TTL_MS - OLD_MS);
+    ck_assert_uint_eq(fresh_ms_of("k", only_cached()), 0); /* it is stale */
+    server_kill(&fixture.server);
+    ck_assert_uint_eq(fresh_ms_of("k", get_defaults), 0); /* not published */
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* ---------------------------------------------------------------- get_many */
 
 enum { KEYS = 5 };
@@ -552,6 +593,7 @@ int main(void)
     tcase_add_test(tc, a_call_that_wants_no_stale_row_waits);
     tcase_add_test(tc, and_would_rather_fail);
     tcase_add_test(tc, no_such_row_is_not_stale_for_any_call);
+    tcase_add_test(tc, a_value_says_how_long_it_is_fresh);
     tcase_add_test(tc, the_terms_hold_for_each_key_of_many);
     tcase_add_test(tc, many_that_may_not_load_are_hits_or_misses);
     tcase_add_test(tc, wrong_options_are_refused);

@@ -533,7 +533,7 @@ START_TEST(expired_callers_of_many_clients_share_one_load)
     WAIT_FOR(server_calls(&fixture.server, "evalsha") > asked);
     table_release(&fixture.table);
     getter_expect(&mine, "k@2", SHED_ORIGIN_LOAD);
-    getter_expect(&others, "k@2", SHED_ORIGIN_REDIS);
+    getter_expect(&others, "k@2", SHED_ORIGIN_WAITED);
     ck_assert_uint_eq(loads_of_k(), 2);
     peer_close(&peer);
     fixture_down(&fixture);

@@ -37,7 +37,7 @@ static void work_as_user(const char *rights)
     WAIT_FOR(stats_of(peer.cache).polls > 2);
     table_release(&fixture.table);
     getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
-    getter_expect(&there, "k@1", SHED_ORIGIN_REDIS);
+    getter_expect(&there, "k@1", SHED_ORIGIN_WAITED);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_eq(stats_of(peer.cache).pushes, 0);
     ck_assert_int_eq(server_clients(&fixture.server, "flags=t"), 0);
@@ -78,7 +78,7 @@ START_TEST(with_all_rights_waiters_are_pushed)
     WAIT_FOR(stats_of(peer.cache).waits == 1);
     table_release(&fixture.table);
     getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
-    getter_expect(&there, "k@1", SHED_ORIGIN_REDIS);
+    getter_expect(&there, "k@1", SHED_ORIGIN_WAITED);
     ck_assert_uint_ge(stats_of(peer.cache).pushes, 1);
     peer_close(&peer);
     fixture_down(&fixture);
@@ -446,7 +446,7 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
                  stats_of(peer.cache).leases_taken_over == 0;
     if (is_renewed) {
         ck_assert_int_eq(shed_value_origin(here.value), SHED_ORIGIN_LOAD);
-        ck_assert_int_eq(shed_value_origin(there.value), SHED_ORIGIN_REDIS);
+        ck_assert_int_eq(shed_value_origin(there.value), SHED_ORIGIN_WAITED);
     }
     check_text(here.value, "k@1");
     check_text(there.value, "k@1");

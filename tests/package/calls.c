@@ -147,6 +147,7 @@ static void use_put(struct shed_cache *cache)
     require(holds_text(again, "put"), "what was put is found");
     require(shed_value_origin(again) == SHED_ORIGIN_REDIS, "it is in Redis");
     require(shed_value_age_ms(again) < 600000, "it is young");
+    require(shed_value_fresh_ms(again) <= 300000, "it is fresh for its ttl");
     shed_value_unref(again);
     use_terms(cache);
     expect("shed_put_version",

@@ -36,6 +36,7 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
     auto loaded = cache.get("a");
     require(require(loaded, "get").view() == "row of a", "the row");
     require(loaded->origin() == SHED_ORIGIN_LOAD, "its origin");
+    require(loaded->fresh_ms() > 0, "how long it is fresh");
     shed::value copy = *loaded;
     loaded = cache.get("a");
     require(require(loaded, "get").origin() == SHED_ORIGIN_REDIS, "a hit");

@@ -63,9 +63,14 @@ void call_start(struct call *c, struct shed_cache *cache,
     ck_assert_int_eq(pthread_create(&c->thread, NULL, run_call, c), 0);
 }
 
-void call_expect(struct call *c, const char *text)
+void call_join(struct call *c)
 {
     pthread_join(c->thread, NULL);
+}
+
+void call_expect(struct call *c, const char *text)
+{
+    call_join(c);
     ck_assert_int_eq(c->code, SHED_OK);
     check_text(c->value, text);
     shed_value_unref(c->value);

@@ -54,6 +54,7 @@ struct call {
 };
 void call_start(struct call *c, struct shed_cache *cache,
                 struct shed_get_options options);
+void call_join(struct call *c); /* the value is still to be given back */
 void call_expect(struct call *c, const char *text);
 
 #endif

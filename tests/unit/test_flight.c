@@ -122,6 +122,23 @@ START_TEST(a_hit_answers_the_caller_and_ends_the_flight)
 }
 END_TEST
 
+START_TEST(a_hit_after_a_wait_says_so)
+{
+    start();
+    reply(SHED_EV_HIT);
+    ck_assert(!subject.act.has_waited);
+    start();
+    reply_wait(100);
+    join();
+    event(SHED_EV_PUSH);
+    join();
+    reply(SHED_EV_HIT);
+    ck_assert(subject.act.has_waited);
+    reply(SHED_EV_HIT); /* for the caller who came after the wait */
+    ck_assert(!subject.act.has_waited);
+}
+END_TEST
+
 START_TEST(a_hit_is_not_for_who_came_after_the_look_began)
 {
     start();
@@ -769,6 +786,7 @@ END_TEST
 static void add_tests_1(TCase *tc)
 {
     tcase_add_test(tc, a_hit_answers_the_caller_and_ends_the_flight);
+    tcase_add_test(tc, a_hit_after_a_wait_says_so);
     tcase_add_test(tc, a_hit_is_not_for_who_came_after_the_look_began);
     tcase_add_test(tc, what_is_stored_is_for_all_who_came_before_the_publish);
     tcase_add_test(tc,

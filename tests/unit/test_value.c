@@ -49,8 +49,11 @@ START_TEST(a_value_tells_what_it_is_and_where_it_is_from)
     ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ABSENT);
     ck_assert_int_eq(shed_value_origin(value), SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(shed_value_age_ms(value), 0);
+    ck_assert_uint_eq(shed_value_fresh_ms(value), 0);
     value->age_ms = 77;
+    value->fresh_ms = 78;
     ck_assert_uint_eq(shed_value_age_ms(value), 77);
+    ck_assert_uint_eq(shed_value_fresh_ms(value), 78);
     shed_value_unref(value);
 }
 END_TEST
@@ -102,6 +105,7 @@ END_TEST
 
 START_TEST(no_value_may_be_given_back)
 {
+    ck_assert_uint_eq(shed_value_fresh_ms(NULL), 0);
     shed_value_unref(NULL);
 }
 END_TEST

@@ -12,8 +12,8 @@
  *     options.event_user = &losses;
  *
  * The statistics (snowshed/stats.h) count everything; events say which key or
- * lock it was, and why. A hit is not an event. What an operator should see is
- * passed to on_log as well, as one line of text.
+ * lock it was, and why. A hit is not an event, unless it is stale. What an
+ * operator should see is passed to on_log as well, as one line of text.
  *
  * Growth: a newer library may know more kinds, which come after those listed
  * here, and more fields, which come after those declared here; no field moves
@@ -99,7 +99,12 @@ enum shed_event_kind {
     SHED_EVENT_INVALIDATION_DELIVERED = 14,
     /* One was given up: an old row can be read until its ttl ends. outcome: why
      * Redis was not told; SHED_ECLOSED: the cache was closed first. ERROR. */
-    SHED_EVENT_INVALIDATION_DROPPED = 15
+    SHED_EVENT_INVALIDATION_DROPPED = 15,
+    /* A call was given a row that is no longer fresh. outcome: SHED_OK if it
+     * was given at once, while it is loaded again; else what the call would
+     * have ended with, SHED_ETIMEDOUT after its soft timeout too; duration: the
+     * age of the row. INFO. */
+    SHED_EVENT_STALE_SERVED = 16
 };
 
 struct shed_event {

@@ -198,5 +198,6 @@ void shed_get_slow(struct shed_cache *cache, struct shed_gets *g)
     shed_count(&cache->counters.misses_ended, misses);
     for (size_t i = 0; i < g->count; i++)
         g->items[i].code = shed_look_fall_back(
-            cache, &g->looks[i], g->items[i].code, &g->items[i].value);
+            cache, &g->named[i].key, &g->looks[i], g->items[i].code,
+            g->callers[i].error.reason, &g->items[i].value);
 }

@@ -11,6 +11,8 @@
 #include "base/random.h"
 #include "base/value.h"
 
+#define US_PER_MS 1000
+
 /* "No such row" is neither refreshed nor handed out when it is over: a row that
  * has been inserted is seen at the end of negative_ttl_ms. */
 static enum shed_freshness judge(const struct shed_freshness_rule *given,
@@ -27,10 +29,21 @@ static enum shed_freshness judge(const struct shed_freshness_rule *given,
     return shed_freshness_judge(rule, times, now_ms, random);
 }
 
-static void hand_out_stale(struct shed_cache *cache, struct shed_value *value)
+/* outcome and reason: what the call would have ended with. */
+static void hand_out_stale(struct shed_cache *cache, const struct shed_key *key,
+                           struct shed_value *value, enum shed_code outcome,
+                           const char *reason)
 {
+    const struct shed_event event = {.kind = SHED_EVENT_STALE_SERVED,
+                                     .outcome = outcome,
+                                     .name = shed_str(cache->name),
+                                     .key = {key->redis + key->at, key->size},
+                                     .duration_us = value->age_ms * US_PER_MS,
+                                     .reason = reason};
+
     value->origin = SHED_ORIGIN_STALE;
     shed_count(&cache->counters.stale, 1);
+    shed_events_tell(cache->client->events, &event);
 }
 
 static void find_aged(struct shed_look *look, const struct shed_value *value)
@@ -70,7 +83,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
         shed_value_unref(value);
         return;
     case SHED_FRESHNESS_STALE:
-        hand_out_stale(cache, value);
+        hand_out_stale(cache, key, value, SHED_OK, "it is past its ttl");
         break;
     case SHED_FRESHNESS_DUE:
     case SHED_FRESHNESS_FRESH:
@@ -181,8 +194,9 @@ static bool may_pass(enum shed_code code)
 }
 
 enum shed_code shed_look_fall_back(struct shed_cache *cache,
+                                   const struct shed_key *key,
                                    struct shed_look *look, enum shed_code code,
-                                   struct shed_value **out)
+                                   const char *reason, struct shed_value **out)
 {
     struct shed_value *old = look->old;
 
@@ -193,7 +207,7 @@ enum shed_code shed_look_fall_back(struct shed_cache *cache,
         shed_value_unref(old);
         return code;
     }
-    hand_out_stale(cache, old);
+    hand_out_stale(cache, key, old, code, reason);
     *out = old;
     return SHED_OK;
 }

@@ -51,11 +51,12 @@ bool shed_look_is_young(const struct shed_cache *cache,
                         const struct shed_terms *terms, struct shed_look *look,
                         const struct shed_value *value);
 
-/* After the slow path has ended with code: hand the old value to *out if it may
- * be given out instead, else release it. Returns: the code of the call. */
-SHED_MUST_CHECK enum shed_code shed_look_fall_back(struct shed_cache *cache,
-                                                   struct shed_look *look,
-                                                   enum shed_code code,
-                                                   struct shed_value **out);
+/* After the slow path has ended with code, for that reason: hand the old value
+ * to *out if it may be given out instead, else release it. Returns: the code of
+ * the call. */
+SHED_MUST_CHECK enum shed_code
+shed_look_fall_back(struct shed_cache *cache, const struct shed_key *key,
+                    struct shed_look *look, enum shed_code code,
+                    const char *reason, struct shed_value **out);
 
 #endif

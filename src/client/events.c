@@ -59,6 +59,8 @@ static const struct kind {
                                            SHED_LOG_INFO, SHED_LOG_INFO},
     [SHED_EVENT_INVALIDATION_DROPPED] = {"invalidation dropped", SHED_LOG_ERROR,
                                          SHED_LOG_ERROR},
+    [SHED_EVENT_STALE_SERVED] = {"stale row served", SHED_LOG_INFO,
+                                 SHED_LOG_INFO},
 };
 
 /* What is limited separately. An event without a line of its own, because
@@ -67,8 +69,7 @@ enum class { CLASS_OK, CLASS_TROUBLE, CLASS_SPOKEN_FOR, CLASSES };
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
-_Static_assert(KINDS == SHED_EVENT_INVALIDATION_DROPPED + 1,
-               "one row for each kind");
+_Static_assert(KINDS == SHED_EVENT_STALE_SERVED + 1, "one row for each kind");
 
 SHED_CHECK_OPTIONS(shed_event);
 

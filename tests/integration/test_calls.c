@@ -317,6 +317,20 @@ START_TEST(a_foreign_entry_is_a_miss)
 }
 END_TEST
 
+START_TEST(an_error_of_redis_is_no_miss)
+{
+    struct proxy proxy;
+
+    calls_init(0, 0);
+    fixture_add_proxy(&fixture, &proxy);
+    calls_open();
+    proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
+    expect_failure("k", only_cached(), SHED_EREDIS);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(without_redis_nothing_is_known)
 {
     calls_up(0, 0);
@@ -586,6 +600,7 @@ int main(void)
     tcase_add_test(tc, it_refreshes_nothing);
     tcase_add_test(tc, rows_that_may_not_be_handed_out_are_misses);
     tcase_add_test(tc, a_foreign_entry_is_a_miss);
+    tcase_add_test(tc, an_error_of_redis_is_no_miss);
     tcase_add_test(tc, without_redis_nothing_is_known);
     tcase_add_test(tc,
                    any_row_that_redis_has_is_good_enough_if_the_call_says_so);

@@ -11,6 +11,7 @@
 #include <snowshed/lock.h>
 
 #include "client/client.h"
+#include "support/ageing.h"
 #include "support/fixture.h"
 
 #define EVENTS_MAX 4096
@@ -117,6 +118,28 @@ static void expect_entry(const struct seen *seen, const char *key,
                   shed_code_name(seen->outcome), seen->reason);
     ck_assert_uint_eq(seen->count, 1);
     ck_assert_uint_eq(seen->about, seen->kind);
+}
+
+/* The first event of a kind that is not a success; NULL: there is none. */
+static const struct seen *find_failed(enum shed_event_kind kind)
+{
+    const struct seen *seen = find(kind, 0);
+
+    for (size_t i = 1; seen != NULL && seen->outcome == SHED_OK; i++)
+        seen = find(kind, i);
+    return seen;
+}
+
+static bool is_stale(const char *key)
+{
+    struct shed_value *value = NULL;
+    bool is;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), 0, &value, NULL),
+                     SHED_OK);
+    is = shed_value_origin(value) == SHED_ORIGIN_STALE;
+    shed_value_unref(value);
+    return is;
 }
 
 /* Whether the log has a line with these words and this level. */
@@ -235,6 +258,38 @@ START_TEST(a_failed_load_is_told_with_the_reason_of_the_source)
     ck_assert_ptr_nonnull(strstr(seen->reason, "the table is on fire"));
     WAIT_FOR(has_line("load failed: t, key fail1: the table is on fire",
                       SHED_LOG_WARNING));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_stale_row_that_is_served_is_an_event)
+{
+    const struct seen *seen;
+
+    init();
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_while_revalidate_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_if_error_ms = 3 * AGEING_TTL_MS;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "42", "42@1");
+    age_entry(&fixture.server, "t:{42}", AGEING_TTL_MS * 3 / 2);
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.is_failing = true;
+    pthread_mutex_unlock(&fixture.table.mu);
+    WAIT_FOR(is_stale("42")); /* once the client knows the server's clock */
+    seen = await(SHED_EVENT_STALE_SERVED, 0);
+    expect_entry(seen, "42", SHED_OK);
+    ck_assert_uint_ge(seen->duration_us, AGEING_TTL_MS * 1000);
+    WAIT_FOR(
+        has_line("stale row served: t, key 42: it is past", SHED_LOG_INFO));
+    (void)await(SHED_EVENT_LOAD_FINISHED, 1);
+    age_entry(&fixture.server, "t:{42}", AGEING_TTL_MS);
+    ck_assert(is_stale("42"));
+    WAIT_FOR(find_failed(SHED_EVENT_STALE_SERVED) != NULL);
+    seen = find_failed(SHED_EVENT_STALE_SERVED);
+    expect_entry(seen, "42", SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(seen->reason, "the table is on fire"));
+    ck_assert(!has_line("stale row served", SHED_LOG_WARNING));
     fixture_down(&fixture);
 }
 END_TEST
@@ -681,8 +736,7 @@ END_TEST
 
 START_TEST(each_kind_has_a_name)
 {
-    for (int i = SHED_EVENT_SUPPRESSED; i <= SHED_EVENT_INVALIDATION_DROPPED;
-         i++)
+    for (int i = SHED_EVENT_SUPPRESSED; i <= SHED_EVENT_STALE_SERVED; i++)
         for (int j = SHED_EVENT_SUPPRESSED; j < i; j++)
             ck_assert_str_ne(shed_event_kind_name((enum shed_event_kind)i),
                              shed_event_kind_name((enum shed_event_kind)j));
@@ -703,6 +757,7 @@ int main(void)
         tc, a_query_that_fails_is_one_line_with_and_without_on_event, 0, 2);
     tcase_add_test(tc, every_key_of_a_query_that_fails_is_an_event);
     tcase_add_test(tc, a_hit_is_no_event);
+    tcase_add_test(tc, a_stale_row_that_is_served_is_an_event);
     tcase_add_test(tc, the_takeover_of_a_dead_loader_is_told);
     tcase_add_test(tc,
                    a_value_that_was_invalidated_while_it_was_loaded_is_refused);

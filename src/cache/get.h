@@ -33,13 +33,11 @@ enum shed_code shed_get_after_failure(const struct shed_cache *cache,
                                       const struct shed_terms *terms,
                                       enum shed_code code);
 
-/* Whether an item is a miss: its code is SHED_OK, and it has no value. */
-bool shed_get_is_miss(const struct shed_item *item);
-
-/* The slow path: join a flight for each item that is a miss, and wait until all
- * have answered, or the deadline has passed; with only_cached, end them with
- * SHED_EMISS. Afterwards no item is a miss; the reason of one that failed is in
- * its caller. callers begin as zero. */
+/* The slow path: join a flight for each item that is a miss (its code is
+ * SHED_OK, and it has no value), and wait until all have answered, or the
+ * deadline has passed; with only_cached, end them with SHED_EMISS. Afterwards
+ * no item is a miss; the reason of one that failed is in its caller. callers
+ * begin as zero. */
 void shed_get_slow(struct shed_cache *cache, struct shed_gets *gets);
 
 #endif

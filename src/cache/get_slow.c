@@ -1,12 +1,13 @@
 /*
  * The slow path of a get, for one key as for many: callers join flights and
- * wait at one latch. Its invariant: when it returns, no flight knows of a
- * caller of its own.
+ * wait at one latch. Its invariant: when it returns, no flight refers to one of
+ * its callers.
  */
 #include "base/error.h"
 #include "cache/get.h"
 
-bool shed_get_is_miss(const struct shed_item *item)
+/* Not answered yet, and not failed. */
+static bool is_miss(const struct shed_item *item)
 {
     return item->code == SHED_OK && item->value == NULL;
 }
@@ -16,7 +17,7 @@ static size_t count_misses(const struct shed_gets *g)
     size_t misses = 0;
 
     for (size_t i = 0; i < g->count; i++)
-        misses += shed_get_is_miss(&g->items[i]);
+        misses += is_miss(&g->items[i]);
     return misses;
 }
 
@@ -53,7 +54,7 @@ static void join_all(struct shed_cache *cache, struct shed_gets *g,
     for (size_t i = 0; i < g->count; i++) {
         struct shed_caller *caller = &g->callers[i];
         enum shed_code code;
-        if (!shed_get_is_miss(&g->items[i]))
+        if (!is_miss(&g->items[i]))
             continue;
         caller->latch = latch;
         code = shed_flights_join(cache->flights, &g->named[i].key,
@@ -67,8 +68,7 @@ static void join_all(struct shed_cache *cache, struct shed_gets *g,
     shed_flights_start(cache->flights, starts);
 }
 
-/* What becomes of the load is no matter of this call any more; it has an old
- * value to fall back on. */
+/* The reason for an event: the caller falls back on its old value. */
 static enum shed_code ran_late(struct shed_error *err)
 {
     return shed_fail(err, SHED_ETIMEDOUT,
@@ -138,7 +138,7 @@ static void take_answers(const struct shed_cache *cache, struct shed_gets *g)
 static void fail_misses(struct shed_gets *g, const struct shed_error *why)
 {
     for (size_t i = 0; i < g->count; i++) {
-        if (!shed_get_is_miss(&g->items[i]))
+        if (!is_miss(&g->items[i]))
             continue;
         g->items[i].code = why->code;
         g->callers[i].error = *why;

@@ -7,6 +7,7 @@
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 
+#include "support/ageing.h"
 #include "support/server.h"
 #include "support/testing.h"
 
@@ -123,6 +124,29 @@ static enum shed_code get(struct handles *h, struct shed_error *err)
     return code;
 }
 
+enum { OLD_MS = 100000, MAX_AGE_MS = OLD_MS / 2 };
+
+static enum shed_code put_old(struct handles *h, struct shed_error *err)
+{
+    enum shed_code code = put(h, err);
+
+    if (code == SHED_OK)
+        age_entry(&server, "alloc:{a}", OLD_MS);
+    return code;
+}
+
+static enum shed_code get_young(struct handles *h, struct shed_error *err)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    struct shed_value *value = NULL;
+    enum shed_code code;
+
+    options.max_age_ms = MAX_AGE_MS;
+    code = shed_get_with(h->cache, shed_str("a"), &options, &value, err);
+    shed_value_unref(value);
+    return code;
+}
+
 static enum shed_code get_many(struct handles *h, struct shed_error *err)
 {
     struct shed_item items[KEYS] = {{{"a", 1}, NULL, SHED_OK},
@@ -217,6 +241,7 @@ START_TEST(every_call_bears_that_memory_is_out)
     ck_assert_int_gt(sweep(&h, forget_scripts, put), 0);
     ck_assert_int_gt(sweep(&h, NULL, get), 0);
     ck_assert_int_gt(sweep(&h, invalidate, get), 0);
+    ck_assert_int_gt(sweep(&h, put_old, get_young), 0);
     ck_assert_int_gt(sweep(&h, NULL, invalidate), 0);
     ck_assert_int_gt(sweep(&h, NULL, invalidate_many), 0);
     ck_assert_int_gt(sweep(&h, invalidate, get_many), 0);

@@ -146,6 +146,9 @@ START_TEST(each_failure_counts_as_its_kind)
     ck_assert_uint_eq(stats.errors_redis, 1);
     ck_assert_uint_eq(stats.errors_source, 1);
     ck_assert_uint_eq(stats.errors_other, SHED_ELOST - 4);
+    shed_count_code(&counters, SHED_EMISS);
+    shed_counters_read(&counters, &stats);
+    ck_assert_uint_eq(sum_of_errors(&stats), SHED_ELOST);
 }
 END_TEST
 

@@ -169,7 +169,7 @@ START_TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
     age_k(PAST_TTL_MS);
     table_hold(&fixture.table);
     call_start(&other, peer.cache, get_defaults);
-    WAIT_FOR(fixture.table.parked_count == 1);
+    WAIT_FOR(table_running(&fixture.table) == 1);
     expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
     WAIT_FOR(stats_of(fixture.cache).waits == 1);
     set_held(false); /* for the next load */
@@ -310,7 +310,7 @@ START_TEST(a_call_that_goes_round_again_does_too)
     invalidate(fixture.cache, "k");
     table_hold(&fixture.table);
     getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(fixture.table.parked_count == 1);
+    WAIT_FOR(table_running(&fixture.table) == 1);
     put(peer.cache, "k", "put");
     age_k(OLD_MS);
     ck_assert_int_eq(pthread_create(&thread, NULL, get_young, &value), 0);

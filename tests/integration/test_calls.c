@@ -140,7 +140,7 @@ START_TEST(an_answer_that_is_too_old_is_not_handed_out)
     invalidate(fixture.cache, "k");
     table_hold(&fixture.table);
     getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(fixture.table.parked_count == 1);
+    WAIT_FOR(table_running(&fixture.table) == 1);
     put(peer.cache, "k", "put");
     age_k(OLD_MS);
     call_start(&call, fixture.cache, young());

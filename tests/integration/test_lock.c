@@ -634,7 +634,7 @@ START_TEST(a_refused_release_says_why)
     ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
     ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
-    ck_assert_ptr_nonnull(strstr(err.reason, "released already"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "already been released"));
     shed_lock_close(lock);
 }
 END_TEST

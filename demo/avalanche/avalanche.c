@@ -12,10 +12,10 @@
 #include "database.h"
 #include "report.h"
 
-#define STRATEGIES 3
+#define STRATEGIES 4
 
 static const struct strategy *const all_strategies[STRATEGIES] = {
-    &strategy_none, &strategy_setnx, &strategy_snowshed};
+    &strategy_none, &strategy_setnx, &strategy_snowshed, &strategy_refresh};
 
 /* A line here is a line of the text. */
 /* clang-format off */
@@ -31,25 +31,38 @@ static const char help[] =
     "  --mysql URI      mysql://user[:password]@host[:port]/database or\n"
     "                   mysql://user@/database?socket=/path,\n"
     "                   with the tables of sql/schema.sql and sql/capacity.sql\n"
-    "  --protect LIST   strategies: none, setnx, snowshed (default: all)\n"
+    "  --protect LIST   strategies (default: all)\n"
+    "                   none, setnx, snowshed\n"
+    "                   snowshed-refresh  rows are loaded again before they\n"
+    "                                expire, and given out a minute longer if that\n"
+    "                                fails; in breakdown and from redis-down on\n"
     "  --scenario LIST  (default: all)\n"
     "                   breakdown    one hot key expires again and again\n"
     "                   avalanche    all items expire at the same instant\n"
     "                   penetration  items that do not exist are asked for\n"
     "                   cold         Redis is emptied under load\n"
     "                   crash        the loading process is killed while it loads\n"
+    "                   redis-down   Redis stops, and goes on\n"
+    "                   db-down      the database stops, and goes on\n"
+    "                   slow-db      queries take ten times as long for a while\n"
+    "                   restart      Redis is killed, and begins again, empty\n"
     "  --processes N    backend processes (default 4)\n"
     "  --threads N      threads in each process (default 50)\n"
     "  --load-ms N      how long a query works, in ms (default 20)\n"
     "  --db-capacity N  queries that the database works on at a time; the others\n"
     "                   wait inside it (default 16; 0: no limit)\n"
-    "  --expiries N     how often the hot key expires in breakdown (default 50)\n"
+    "  --expiries N     how often the hot key expires in breakdown (default 100)\n"
     "  --keys N         number of items (default 10000, at most 100000)\n"
     "  --page N         items per call in avalanche (default 20)\n"
     "  --seconds N      length of penetration and of cold (default 3)\n"
     "  --crashes N      kills in crash, with snowshed (default 5); the other\n"
     "                   strategies get one, because there a lock has to expire,\n"
     "                   which takes ten seconds\n"
+    "  --down-seconds N how long a server is stopped or slow (default 2)\n"
+    "  --redis-pid N    the process of Redis, on this machine, for redis-down and\n"
+    "                   restart, which are left out without it; demo/run sets it\n"
+    "                   for the server that it starts\n"
+    "  --db-pid N       the same of the database, for db-down\n"
     "  --max-loads N    loads at a time in a process with snowshed (default 4)\n"
     "  --zipf S         how unequally popular items are (default 0.99)\n"
     "  --seed N         of all random choices (default 1)\n"
@@ -58,8 +71,10 @@ static const char help[] =
     "  --sheet FILE     draw latency and queries of all scenarios over time\n"
     "  --help           this text\n"
     "\n"
-    "Exit status: 0; 1 if a server failed, or a call with snowshed ended with an\n"
-    "error (those of the others are only shown); 2 for a wrong option.\n";
+    "Exit status: 0; 1 if a server failed by itself, or a call with snowshed ended\n"
+    "with an error; 2 for a wrong option. Errors of none and setnx are only shown,\n"
+    "as are those that nothing can prevent: any in redis-down and restart, and in\n"
+    "db-down and slow-db those without snowshed-refresh.\n";
 /* clang-format on */
 
 struct choice {
@@ -78,6 +93,58 @@ static const struct cli cli = {.program = "avalanche",
                                .options = table,
                                .count = sizeof(table) / sizeof(*table)};
 
+/* Whether a scenario says something about a strategy: rows of which none ever
+ * expires need no refresh. */
+static bool is_suited(size_t scenario, const struct strategy *strategy)
+{
+    return strategy != &strategy_refresh || scenario == BREAKDOWN ||
+           scenario >= REDIS_DOWN;
+}
+
+/* The option with the process that a scenario has to stop; NULL: none, or it is
+ * there. */
+static const char *lacking(size_t scenario, const struct options *options)
+{
+    bool is_of_redis = scenario == REDIS_DOWN || scenario == RESTART;
+
+    if (is_of_redis && options->redis_pid == 0)
+        return "redis-pid";
+    return scenario == DB_DOWN && options->db_pid == 0 ? "db-pid" : NULL;
+}
+
+/* Whether calls that end with an error break a promise. */
+static bool forbids_errors(const struct outcome *o)
+{
+    size_t scenario = 0;
+
+    while (strcmp(scenario_names[scenario], o->scenario) != 0)
+        scenario++;
+    if (scenario < REDIS_DOWN)
+        return strcmp(o->strategy, strategy_snowshed.name) == 0 ||
+               strcmp(o->strategy, strategy_refresh.name) == 0;
+    return (scenario == DB_DOWN || scenario == SLOW_DB) &&
+           strcmp(o->strategy, strategy_refresh.name) == 0;
+}
+
+/* Of all scenarios those are left out that would stop a server which is not
+ * ours. */
+static void check_processes(struct choice *c)
+{
+    bool are_all = true;
+
+    for (size_t i = 0; i < SCENARIOS; i++)
+        are_all = are_all && c->is_scenario[i];
+    for (size_t i = 0; i < SCENARIOS; i++) {
+        const char *lacks = lacking(i, &c->options);
+        if (!c->is_scenario[i] || lacks == NULL)
+            continue;
+        if (!are_all)
+            cli_refuse(&cli, lacks,
+                       "a chosen scenario stops that server: say its process");
+        c->is_scenario[i] = false;
+    }
+}
+
 static void parse_options(struct choice *c, int argc, char **argv)
 {
     const char *strategy_names[STRATEGIES];
@@ -91,6 +158,7 @@ static void parse_options(struct choice *c, int argc, char **argv)
                c->is_strategy);
     cli_choose(&cli, "scenario", c->scenario, scenario_names, SCENARIOS,
                c->is_scenario);
+    check_processes(c);
     if (place_use(c->options.mysql_uri, &err) == SHED_EINVAL)
         cli_refuse(&cli, "mysql", err.reason);
 }
@@ -100,9 +168,9 @@ static void parse_options(struct choice *c, int argc, char **argv)
 static uint64_t count_connections(const struct choice *c, size_t strategy)
 {
     const struct options *o = &c->options;
-    uint64_t each = all_strategies[strategy] == &strategy_snowshed
-                        ? o->max_loads
-                        : o->threads;
+    bool is_by_hand = all_strategies[strategy] == &strategy_none ||
+                      all_strategies[strategy] == &strategy_setnx;
+    uint64_t each = is_by_hand ? o->threads : o->max_loads;
 
     return (o->processes + 1) * each;
 }
@@ -161,7 +229,7 @@ static size_t run_all(const struct choice *c, struct outcome *outcomes)
         size_t first = count;
 
         for (size_t w = 0; c->is_scenario[s] && w < STRATEGIES; w++) {
-            if (!c->is_strategy[w])
+            if (!c->is_strategy[w] || !is_suited(s, all_strategies[w]))
                 continue;
             show_progress(scenario_names[s], all_strategies[w]->name);
             scenario_run(&c->options, s, all_strategies[w], &outcomes[count++]);
@@ -180,7 +248,7 @@ int main(int argc, char **argv)
     struct choice c = {.options = {.processes = 4,
                                    .threads = 50,
                                    .load_ms = 20,
-                                   .expiries = 50,
+                                   .expiries = 100,
                                    .keys = 10000,
                                    .page = 20,
                                    .seconds = 3,
@@ -188,6 +256,7 @@ int main(int argc, char **argv)
                                    .max_loads = 4,
                                    .db_capacity = 16,
                                    .crashes = 5,
+                                   .down_seconds = 2,
                                    .zipf = 0.99}};
     struct outcome *outcomes =
         calloc(STRATEGIES * SCENARIOS, sizeof(*outcomes));
@@ -214,7 +283,7 @@ int main(int argc, char **argv)
     is_written &= cli_close_output(&cli, "svg", svg);
     is_written &= cli_close_output(&cli, "sheet", sheet);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(outcomes[i].strategy, strategy_snowshed.name) == 0)
+        if (forbids_errors(&outcomes[i]))
             errors += outcomes[i].errors;
     free(outcomes);
     return is_written && errors == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -240,27 +240,35 @@ static void draw_setting(FILE *out, const struct options *o)
     (void)fprintf(out, ". Ticks: what was done to the cache.</text>\n");
 }
 
+static size_t strategies_of(const struct outcome *o, size_t count)
+{
+    size_t n = 1;
+
+    while (n < count && n < LINES_MAX &&
+           strcmp(o[n].scenario, o->scenario) == 0)
+        n++;
+    return n;
+}
+
 void report_sheet(FILE *out, const struct options *options,
                   const struct outcome *outcomes, size_t count)
 {
-    size_t strategies = 1, rows, row = 0;
+    size_t rows = 0, row = 0;
 
-    while (strategies < count && strategies < LINES_MAX &&
-           strcmp(outcomes[strategies].scenario, outcomes->scenario) == 0)
-        strategies++;
-    rows = count / strategies;
+    for (size_t i = 0; i < count; i += strategies_of(&outcomes[i], count - i))
+        rows++;
     svg_begin(out, WIDTH, (int)(TOP + (double)rows * ROW_H), FONT_PX,
               "Latency and database queries over time");
     draw_setting(out, options);
-    for (size_t i = 0; i + strategies <= count; i += strategies, row++) {
+    for (size_t i = 0, n; i < count; i += n, row++) {
         const struct outcome *o = &outcomes[i];
         double y = TOP + (double)row * ROW_H;
+        n = strategies_of(o, count - i);
         (void)fprintf(out,
                       "<text class='title' x='%.0f' y='%.0f'>%s: %s</text>\n",
                       LEFT, y - 30, o->scenario, report_story(o->scenario));
-        draw_panel(out, o, strategies, P99, LEFT, y);
-        draw_panel(out, o, strategies, QUERIES, LEFT + PANEL_W + LABELS_W + GAP,
-                   y);
+        draw_panel(out, o, n, P99, LEFT, y);
+        draw_panel(out, o, n, QUERIES, LEFT + PANEL_W + LABELS_W + GAP, y);
     }
     (void)fprintf(out, "</svg>\n");
 }

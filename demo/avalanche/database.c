@@ -135,6 +135,25 @@ bool database_load(struct database *db, struct record *record,
     return is_good;
 }
 
+bool database_set_price(struct database *db, uint64_t id, uint64_t price)
+{
+    (void)snprintf(db->query, sizeof(db->query),
+                   "UPDATE item SET price_cents = %llu WHERE id = %llu",
+                   (unsigned long long)price, (unsigned long long)id);
+    return mysql_query(db->mysql, db->query) == 0;
+}
+
+uint64_t row_price(const char *text, size_t size)
+{
+    const char *end = text + size, *at = memchr(text, '|', size);
+    uint64_t price = 0;
+
+    for (at = at != NULL ? at + 1 : end; at < end && *at >= '0' && *at <= '9';
+         at++)
+        price = price * 10 + (uint64_t)(*at - '0');
+    return price;
+}
+
 /* The second column of the first row, as a number; 0 on failure. */
 static uint64_t show(struct database *db, const char *what)
 {

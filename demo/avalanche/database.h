@@ -34,4 +34,7 @@ uint64_t database_queries(struct database *db);
 uint64_t database_connections_max(struct database *db);
 uint64_t database_connections(struct database *db);
 
+/* Give an item another price. */
+bool database_set_price(struct database *db, uint64_t id, uint64_t price);
+
 #endif

@@ -10,17 +10,21 @@
 #include "common/json.h"
 
 #define CELL_BYTES 32
-#define TITLE_WIDTH 30
-#define SUMMARY_WIDTH 44
+#define TITLE_WIDTH 32
+#define COLUMN_WIDTH 12
+#define SUMMARY_WIDTH 40
+#define SUMMARY_COLUMN 10
 
 /* Scenarios, as a set. */
 enum {
-    BREAKDOWN = 1,
-    AVALANCHE = 2,
-    PENETRATION = 4,
-    COLD = 8,
-    CRASH = 16,
-    ALL = 31
+    IN_BREAKDOWN = 1 << BREAKDOWN,
+    IN_AVALANCHE = 1 << AVALANCHE,
+    IN_PENETRATION = 1 << PENETRATION,
+    IN_COLD = 1 << COLD,
+    IN_CRASH = 1 << CRASH,
+    IN_REDIS_TROUBLE = 1 << REDIS_DOWN | 1 << RESTART,
+    IN_TROUBLE = IN_REDIS_TROUBLE | 1 << DB_DOWN | 1 << SLOW_DB,
+    IN_ALL = (1 << SCENARIOS) - 1
 };
 
 /* A figure of an outcome; value is NAN if a strategy has none. note explains it
@@ -88,7 +92,7 @@ static double seconds(const struct outcome *o)
 
 static double throughput(const struct outcome *o)
 {
-    return o->seconds > 0 ? (double)o->calls / o->seconds : NAN;
+    return o->seconds > 0 ? (double)(o->calls - o->errors) / o->seconds : NAN;
 }
 
 static double slow_pct(const struct outcome *o)
@@ -122,21 +126,52 @@ static double worst(const struct outcome *o)
     return o->max_ms;
 }
 
-/* Whether the strategy has a lock; without one nobody waits for another's
- * load. */
-static bool has_lock(const struct outcome *o)
+/* Whether somebody waits for another's load: without a lock nobody does, and
+ * with refresh nobody has to. */
+static bool has_waited(const struct outcome *o)
 {
-    return strcmp(o->strategy, strategy_none.name) != 0;
+    return strcmp(o->strategy, strategy_none.name) != 0 && o->waited > 0;
 }
 
 static double extra_p50(const struct outcome *o)
 {
-    return has_lock(o) ? o->extra_p50_ms : NAN;
+    return has_waited(o) ? o->extra_p50_ms : NAN;
 }
 
 static double extra_p99(const struct outcome *o)
 {
-    return has_lock(o) ? o->extra_p99_ms : NAN;
+    return has_waited(o) ? o->extra_p99_ms : NAN;
+}
+
+static double waited(const struct outcome *o)
+{
+    return (double)o->waited;
+}
+
+/* By hand there is no bound, and no deadline. */
+static double bound(const struct outcome *o)
+{
+    return o->bound > 0 ? (double)o->bound : NAN;
+}
+
+static double late(const struct outcome *o)
+{
+    return o->timeout_ms > 0 ? (double)o->late_calls : NAN;
+}
+
+static double stale(const struct outcome *o)
+{
+    return (double)o->stale;
+}
+
+static double busy(const struct outcome *o)
+{
+    return o->busy_ms;
+}
+
+static double calm(const struct outcome *o)
+{
+    return o->calm_ms;
 }
 
 static double recovery_p50(const struct outcome *o)
@@ -160,43 +195,59 @@ static double errors(const struct outcome *o)
 }
 
 static const struct figure figures[] = {
-    {"database queries", "queries", queries, ALL - CRASH, 0, NULL},
-    {"expiries", "expiries", events, BREAKDOWN, 0, NULL},
-    {"queries per expiry", "queries_per_expiry", queries_per_event, BREAKDOWN,
-     2, NULL},
-    {"kills", "kills", events, CRASH, 0, NULL},
-    {"queries per kill", "queries_per_kill", queries_per_event, CRASH, 1, NULL},
-    {"different keys asked for", "keys", keys, AVALANCHE | PENETRATION, 0,
+    {"database queries", "queries", queries, IN_ALL - IN_CRASH, 0, NULL},
+    {"expiries", "expiries", events, IN_BREAKDOWN, 0, NULL},
+    {"queries per expiry", "queries_per_expiry", queries_per_event,
+     IN_BREAKDOWN, 2, NULL},
+    {"kills", "kills", events, IN_CRASH, 0, NULL},
+    {"queries per kill", "queries_per_kill", queries_per_event, IN_CRASH, 1,
      NULL},
-    {"loads per key", "loads_per_key", per_key, AVALANCHE | PENETRATION, 2,
-     "keys in queries, by the different keys asked for"},
-    {"most queries at once", "most_queries_at_once", at_once, ALL, 0,
+    {"different keys asked for", "keys", keys, IN_AVALANCHE | IN_PENETRATION, 0,
+     NULL},
+    {"loads per key", "loads_per_key", per_key, IN_AVALANCHE | IN_PENETRATION,
+     2, "keys in queries, by the different keys asked for"},
+    {"most queries at once", "most_queries_at_once", at_once, IN_ALL, 0,
      "those that work in the database or wait in it"},
-    {"seconds until all are read", "seconds", seconds, AVALANCHE, 2, NULL},
-    {"kill to next load, p50 ms", "recovery_p50_ms", recovery_p50, CRASH, 0,
+    {"  the bound on them", "bound", bound, IN_TROUBLE, 0, NULL},
+    {"seconds until all are read", "seconds", seconds, IN_AVALANCHE, 2, NULL},
+    {"kill to next load, p50 ms", "recovery_p50_ms", recovery_p50, IN_CRASH, 0,
      "without protection all load, so there is none"},
-    {"kill to next load, max ms", "recovery_max_ms", recovery_max, CRASH, 0,
+    {"kill to next load, max ms", "recovery_max_ms", recovery_max, IN_CRASH, 0,
      NULL},
     {"calls per second", "calls_per_second", throughput,
-     BREAKDOWN | PENETRATION | COLD, 0, NULL},
+     IN_BREAKDOWN | IN_PENETRATION | IN_COLD | IN_TROUBLE, 0,
+     "those that were answered"},
+    {"calls that waited", "waited", waited, IN_BREAKDOWN, 0, "for a load"},
     {"slow calls, %", "slow_calls_pct", slow_pct,
-     BREAKDOWN | PENETRATION | COLD, 1,
+     IN_BREAKDOWN | IN_PENETRATION | IN_COLD | IN_TROUBLE, 1,
      "those that took longer than two queries"},
-    {"slow calls per kill", "slow_calls_per_kill", slow_per_event, CRASH, 0,
+    {"slow calls per kill", "slow_calls_per_kill", slow_per_event, IN_CRASH, 0,
      "those that took longer than two queries"},
-    {"latency p50 ms", "latency_p50_ms", p50, AVALANCHE, 2, NULL},
-    {"latency p99 ms", "latency_p99_ms", p99, ALL - CRASH, 2, NULL},
-    {"latency max ms", "latency_max_ms", worst, ALL, 2, NULL},
+    {"latency p50 ms", "latency_p50_ms", p50, IN_AVALANCHE, 2, NULL},
+    {"latency p99 ms", "latency_p99_ms", p99, IN_ALL - IN_CRASH, 2, NULL},
+    {"latency max ms", "latency_max_ms", worst, IN_ALL, 2, NULL},
+    {"p99.9 during a query, ms", "busy_p999_ms", busy, IN_BREAKDOWN, 2,
+     "of the calls while a query was under way"},
+    {"p99.9 of the other calls, ms", "calm_p999_ms", calm, IN_BREAKDOWN, 2,
+     NULL},
+    {"calls after their deadline", "late_calls", late, IN_TROUBLE, 0,
+     "which ended more than 250 ms beyond it"},
+    {"out-of-date answers", "stale_after_invalidation", stale, IN_REDIS_TROUBLE,
+     0, "older than what was invalidated before the call"},
     {"wait after the load, p50 ms", "extra_wait_p50_ms", extra_p50,
-     BREAKDOWN | CRASH, 2, "from the end of another's query to the answer"},
+     IN_BREAKDOWN | IN_CRASH, 2,
+     "from the end of another's query to the answer"},
     {"wait after the load, p99 ms", "extra_wait_p99_ms", extra_p99,
-     BREAKDOWN | CRASH, 2, NULL},
+     IN_BREAKDOWN | IN_CRASH, 2, NULL},
     {"Redis commands per call", "redis_commands_per_call", commands_per_call,
-     ALL - CRASH, 1, "with those inside scripts"},
-    {"errors", "errors", errors, ALL, 0, NULL},
+     IN_ALL - IN_CRASH - IN_TROUBLE, 1, "with those inside scripts"},
+    {"errors", "errors", errors, IN_ALL, 0, NULL},
 };
 
 #define FIGURES (sizeof(figures) / sizeof(*figures))
+
+#define TROUBLE_STORY                                                          \
+    "rows expire after a second; with snowshed a call has one, too"
 
 /* What happens in a scenario, and a second line for its table, or NULL. */
 static const char *const stories[SCENARIOS][2] = {
@@ -205,7 +256,11 @@ static const char *const stories[SCENARIOS][2] = {
     {"items that do not exist are asked for", NULL},
     {"Redis is emptied after a second", NULL},
     {"the loading process is killed while it loads",
-     "a query takes six times as long as in the other scenarios"}};
+     "a query takes six times as long as in the other scenarios"},
+    {"Redis is stopped for a while, and goes on", TROUBLE_STORY},
+    {"the database is stopped for a while, and goes on", TROUBLE_STORY},
+    {"queries take ten times as long for a while", TROUBLE_STORY},
+    {"Redis is killed, and begins again, empty", TROUBLE_STORY}};
 
 const char *report_story(const char *scenario)
 {
@@ -217,25 +272,39 @@ const char *report_story(const char *scenario)
 
 /* ------------------------------------------------------------------- table */
 
-static void print_head(FILE *out, const char *title, int width,
+/* A long name is broken at its hyphen. */
+static void print_head(FILE *out, const char *title, int width, int column,
                        const struct outcome *o, size_t strategies)
 {
+    bool is_broken = false;
+
     (void)fprintf(out, "\n%-*s", width, title);
+    for (size_t i = 0; i < strategies; i++) {
+        size_t first = strcspn(o[i].strategy, "-");
+        is_broken = is_broken || o[i].strategy[first] != '\0';
+        (void)fprintf(out, "%*.*s", column, (int)first, o[i].strategy);
+    }
+    (void)fprintf(out, "\n");
+    if (!is_broken)
+        return;
+    (void)fprintf(out, "%-*s", width, "");
     for (size_t i = 0; i < strategies; i++)
-        (void)fprintf(out, "%12s", o[i].strategy);
+        (void)fprintf(out, "%*s", column,
+                      o[i].strategy + strcspn(o[i].strategy, "-"));
     (void)fprintf(out, "\n");
 }
 
 static void print_row(FILE *out, const struct figure *f, const char *title,
-                      int width, const struct outcome *o, size_t strategies)
+                      int width, int column, const struct outcome *o,
+                      size_t strategies)
 {
     (void)fprintf(out, "%-*s", width, title);
     for (size_t i = 0; i < strategies; i++) {
         double value = f->value(&o[i]);
         if (isnan(value))
-            (void)fprintf(out, "%12s", "-");
+            (void)fprintf(out, "%*s", column, "-");
         else
-            (void)fprintf(out, "%12.*f", f->decimals, value);
+            (void)fprintf(out, "%*.*f", column, f->decimals, value);
     }
     (void)fprintf(out, "\n");
 }
@@ -253,21 +322,37 @@ static void print_notes(FILE *out, const struct outcome *o)
                           figures[f].note);
 }
 
+/* Its words, in lines of the width of a terminal. */
+static void print_error(FILE *out, const struct outcome *o)
+{
+    const int width = 80, indent = 4;
+    int column = fprintf(out, "  first error of %s:", o->strategy);
+
+    for (const char *at = o->first_error; *at != '\0';) {
+        int size = (int)strcspn(at, " ");
+        if (column + 1 + size > width && column > indent)
+            column = fprintf(out, "\n%*s", indent - 1, "") - 1;
+        column += fprintf(out, " %.*s", size, at);
+        at += (size_t)size + strspn(at + size, " ");
+    }
+    (void)fprintf(out, "\n");
+}
+
 void report_scenario(FILE *out, const struct outcome *o, size_t strategies)
 {
     char title[TITLE_WIDTH];
 
-    print_head(out, o->scenario, TITLE_WIDTH, o, strategies);
+    print_head(out, o->scenario, TITLE_WIDTH, COLUMN_WIDTH, o, strategies);
     for (size_t f = 0; f < FIGURES; f++) {
         (void)snprintf(title, sizeof(title), "  %s", figures[f].title);
         if (is_shown(&figures[f], o))
-            print_row(out, &figures[f], title, TITLE_WIDTH, o, strategies);
+            print_row(out, &figures[f], title, TITLE_WIDTH, COLUMN_WIDTH, o,
+                      strategies);
     }
     print_notes(out, o);
     for (size_t i = 0; i < strategies; i++)
         if (o[i].errors > 0)
-            (void)fprintf(out, "  first error of %s: %.100s\n", o[i].strategy,
-                          o[i].first_error);
+            print_error(out, &o[i]);
     (void)fflush(out);
 }
 
@@ -304,8 +389,15 @@ static const struct {
     {"crash",
      {"a loader is killed: ms to the next load", NULL, recovery_p50, 0, 0,
       NULL}},
-    {"crash",
-     {"  calls that it makes slow", NULL, slow_per_event, 0, 0, NULL}}};
+    {"crash", {"  calls that it makes slow", NULL, slow_per_event, 0, 0, NULL}},
+    {"redis-down",
+     {"Redis stops: most queries at once", NULL, at_once, 0, 0, NULL}},
+    {"db-down", {"the database stops: errors", NULL, errors, 0, 0, NULL}},
+    {"db-down", {"  latency p99 ms", NULL, p99, 0, 1, NULL}},
+    {"slow-db",
+     {"the database is slow: latency p99 ms", NULL, p99, 0, 1, NULL}},
+    {"restart",
+     {"Redis comes back empty: most queries", NULL, at_once, 0, 0, NULL}}};
 
 /* How many outcomes from o on belong to the same scenario. */
 static size_t strategies_of(const struct outcome *o, size_t count)
@@ -319,16 +411,26 @@ static size_t strategies_of(const struct outcome *o, size_t count)
 
 void report_summary(FILE *out, const struct outcome *outcomes, size_t count)
 {
-    size_t strategies = strategies_of(outcomes, count);
+    const struct outcome *widest = outcomes;
+    size_t most = 0;
 
-    if (strategies == count)
+    for (size_t i = 0, n; i < count; i += n) {
+        n = strategies_of(&outcomes[i], count - i);
+        if (n > most) {
+            widest = &outcomes[i];
+            most = n;
+        }
+    }
+    if (most == count)
         return;
-    print_head(out, "in short", SUMMARY_WIDTH, outcomes, strategies);
+    print_head(out, "in short", SUMMARY_WIDTH, SUMMARY_COLUMN, widest, most);
     for (size_t r = 0; r < sizeof(summary) / sizeof(*summary); r++)
-        for (size_t i = 0; i < count; i += strategies)
+        for (size_t i = 0, n; i < count; i += n) {
+            n = strategies_of(&outcomes[i], count - i);
             if (is(&outcomes[i], summary[r].scenario))
                 print_row(out, &summary[r].figure, summary[r].figure.title,
-                          SUMMARY_WIDTH, &outcomes[i], strategies);
+                          SUMMARY_WIDTH, SUMMARY_COLUMN, &outcomes[i], n);
+        }
 }
 
 /* -------------------------------------------------------------------- JSON */

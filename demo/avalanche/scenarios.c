@@ -14,14 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fleet.h"
 #include "common/redis.h"
-#include "database.h"
-#include "picks.h"
+#include "runner.h"
 
 #define LONG_TTL_MS 600000 /* only the runner makes keys expire */
-#define THINK_US 20000
-#define GAP_US 20000 /* between a hot key's return and its next expiry */
+#define GAP_US 20000       /* between a hot key's return and its next expiry */
 #define SETTLE_US 200000
 #define PATIENCE_US                                                            \
     30000000 /* how long to wait for what should have come long ago */
@@ -29,38 +26,39 @@
 #define KEY_BYTES 64
 #define EXPIRE_TRIES 200 /* looks for a load between two expiries */
 
-const char *const scenario_names[SCENARIOS] = {"breakdown", "avalanche",
-                                               "penetration", "cold", "crash"};
+#define TIMEOUT_MS 30000 /* of a call with snowshed */
+/* Where a server fails, rows expire fast enough to be missed, calls have a
+ * deadline that a user would bear, and there are fewer rows than the database
+ * can load meanwhile. */
+#define TROUBLE_TTL_MS 1000
+#define TROUBLE_TIMEOUT_MS 1000
+#define TROUBLE_KEYS 200
+#define COMMAND_MS 1000 /* what Redis has for a reply; less where it stops */
+#define TROUBLE_COMMAND_MS 200
+#define LATE_MS 250 /* beyond the deadline: what a busy machine adds */
+/* With snowshed-refresh a row is loaded again at half of its time, and given
+ * out for a minute after it. The hot key expires five times a second. */
+#define STALE_MS 60000
+#define HOT_TTL_MS 200
 
-struct runner {
-    const struct options *options;
-    const struct strategy *strategy;
-    struct record *record;
-    redisContext *redis;
-    struct database *db;
-    uint64_t own_commands;
-    struct fleet fleet;
-    struct picks picks;
-    uint64_t load_ms; /* what a query costs in this scenario */
-    /* the servers' counts at the beginning */
-    uint64_t queries, commands;
-    struct outcome *out;
-};
+const char *const scenario_names[SCENARIOS] = {
+    "breakdown",  "avalanche", "penetration", "cold",   "crash",
+    "redis-down", "db-down",   "slow-db",     "restart"};
 
-static void die(const char *what, const char *why)
+void runner_die(const char *what, const char *why)
 {
     (void)fprintf(stderr, "avalanche: %s: %s\n", what, why);
     exit(EXIT_FAILURE); /* the children die with us */
 }
 
-static void nap(uint64_t us)
+void runner_nap(uint64_t us)
 {
     struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000L};
 
     (void)nanosleep(&t, NULL);
 }
 
-static void progress(const struct runner *c, const char *what, uint64_t n,
+void runner_progress(const struct runner *c, const char *what, uint64_t n,
                      uint64_t of)
 {
     if (!isatty(STDERR_FILENO))
@@ -72,7 +70,7 @@ static void progress(const struct runner *c, const char *what, uint64_t n,
 
 /* ------------------------------------------------------------------- Redis */
 
-static redisReply *command(struct runner *c, const char *format, ...)
+redisReply *runner_command(struct runner *c, const char *format, ...)
 {
     redisReply *reply;
     va_list args;
@@ -82,16 +80,16 @@ static redisReply *command(struct runner *c, const char *format, ...)
     va_end(args);
     c->own_commands++;
     if (reply == NULL)
-        die("Redis", c->redis->errstr);
+        runner_die("Redis", c->redis->errstr);
     if (reply->type == REDIS_REPLY_ERROR)
-        die("Redis", reply->str);
+        runner_die("Redis", reply->str);
     return reply;
 }
 
 static long long command_integer(struct runner *c, const char *name,
                                  const char *key, long long argument)
 {
-    redisReply *reply = command(c, "%s %s %lld", name, key, argument);
+    redisReply *reply = runner_command(c, "%s %s %lld", name, key, argument);
     long long value = reply->integer;
 
     freeReplyObject(reply);
@@ -117,7 +115,7 @@ static bool has_row(struct runner *c, uint64_t id)
     bool has;
 
     key_of(c, id, key);
-    reply = command(c, "GET %s", key);
+    reply = runner_command(c, "GET %s", key);
     has = reply->type == REDIS_REPLY_STRING &&
           c->strategy->row_offset(reply->str, reply->len) > 0;
     freeReplyObject(reply);
@@ -126,7 +124,7 @@ static bool has_row(struct runner *c, uint64_t id)
 
 static uint64_t commands_processed(struct runner *c)
 {
-    redisReply *reply = command(c, "INFO stats");
+    redisReply *reply = runner_command(c, "INFO stats");
     const char *at = strstr(reply->str, "total_commands_processed:");
     uint64_t n = at != NULL ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
 
@@ -136,7 +134,7 @@ static uint64_t commands_processed(struct runner *c)
 
 /* ---------------------------------------------------------------- the frame */
 
-static void begin(struct runner *c, fleet_pick *pick, uint64_t think_us)
+void runner_begin(struct runner *c, fleet_pick *pick, uint64_t think_us)
 {
     c->fleet.pick = pick;
     c->fleet.think_us = think_us;
@@ -144,37 +142,37 @@ static void begin(struct runner *c, fleet_pick *pick, uint64_t think_us)
     fleet_start(&c->fleet);
 }
 
-static void end(struct runner *c)
+void runner_end(struct runner *c)
 {
     atomic_store(&c->record->is_over, true);
     if (fleet_wait(&c->fleet) > 0)
         record_error(c->record, "a backend process had to be killed");
 }
 
-static void set_capacity(struct runner *c, uint64_t slots, uint64_t load_ms)
+void runner_set_capacity(struct runner *c, uint64_t slots, uint64_t load_ms)
 {
     char why[160];
 
     if (!database_set_capacity(c->db, slots, load_ms, why, sizeof(why)))
-        die("cannot begin", why);
+        runner_die("cannot begin", why);
 }
 
 /* Fill the cache with all items, through the strategy. */
 static void fill(struct runner *c)
 {
-    uint64_t keys = c->options->keys;
+    uint64_t keys = c->picks.keys;
 
     atomic_store(&c->record->next_in_deck, 0);
-    set_capacity(c, 0, 0);
-    begin(c, pick_deck, 0);
+    runner_set_capacity(c, 0, 0);
+    runner_begin(c, pick_deck, 0);
     while (atomic_load(&c->record->next_in_deck) < keys &&
            atomic_load(&c->record->errors) == 0)
-        nap(1000);
+        runner_nap(1000);
     if (fleet_wait(&c->fleet) > 0 || atomic_load(&c->record->errors) > 0)
-        die("filling the cache", c->record->first_error);
+        runner_die("filling the cache", c->record->first_error);
 }
 
-static void count_from_here(struct runner *c)
+void runner_count_from_here(struct runner *c)
 {
     record_reset(c->record);
     c->queries = database_queries(c->db);
@@ -182,8 +180,8 @@ static void count_from_here(struct runner *c)
     c->own_commands = 0;
 }
 
-/* Mark that something has just been done to the cache. */
-static void mark(struct runner *c, const char *text)
+/* Mark that something has just been done. */
+void runner_mark(struct runner *c, const char *text)
 {
     struct outcome *o = c->out;
 
@@ -204,7 +202,7 @@ static bool await_hot_row(struct runner *c)
     while (!has_row(c, HOT_ID) || atomic_load(&c->record->under_way) > 0) {
         if (atomic_load(&c->record->errors) > 0 || demo_now_us() > deadline_us)
             return false;
-        nap(1000);
+        runner_nap(1000);
     }
     return true;
 }
@@ -212,11 +210,34 @@ static bool await_hot_row(struct runner *c)
 /* Begin to read the hot key, and to count once all processes have it. */
 static void begin_hot(struct runner *c)
 {
-    begin(c, pick_hot, THINK_US);
+    runner_begin(c, pick_hot, THINK_US);
     if (!await_hot_row(c))
         return;
-    nap(SETTLE_US);
-    count_from_here(c);
+    runner_nap(SETTLE_US);
+    runner_count_from_here(c);
+}
+
+/* With refresh it expires by its time to live, which nobody should notice: each
+ * load is for one expiry that does not happen. */
+static void run_refresh(struct runner *c)
+{
+    uint64_t deadline_us =
+        demo_now_us() + PATIENCE_US + c->options->expiries * HOT_TTL_MS * 1000;
+
+    begin_hot(c);
+    while (c->out->events < c->options->expiries &&
+           demo_now_us() < deadline_us &&
+           atomic_load(&c->record->errors) == 0) {
+        uint64_t queries = atomic_load(&c->record->load_starts);
+        if (queries > c->out->events)
+            runner_mark(c, "the hot key is loaded before it expires");
+        c->out->events = queries;
+        runner_progress(c, "expiry", queries, c->options->expiries);
+        runner_nap(2000);
+    }
+    runner_nap(SETTLE_US);
+    c->out->events = atomic_load(&c->record->load_starts);
+    runner_end(c);
 }
 
 /* Expire the hot key when it is cached and nobody queries; count only keys that
@@ -225,26 +246,30 @@ static void run_breakdown(struct runner *c)
 {
     char key[KEY_BYTES];
 
+    if (c->strategy == &strategy_refresh) {
+        run_refresh(c);
+        return;
+    }
     key_of(c, HOT_ID, key);
     begin_hot(c);
     while (c->out->events < c->options->expiries && await_hot_row(c)) {
-        nap(GAP_US);
+        runner_nap(GAP_US);
         if (command_integer(c, "PEXPIRE", key, 1) == 1) {
             c->out->events++;
-            mark(c, "the hot key expires");
+            runner_mark(c, "the hot key expires");
         }
-        progress(c, "expiry", c->out->events, c->options->expiries);
-        nap(2000); /* it is gone after 1 ms, even by the server's clock */
+        runner_progress(c, "expiry", c->out->events, c->options->expiries);
+        runner_nap(2000); /* it is gone after one, even by the server's clock */
     }
     if (await_hot_row(c))
-        nap(SETTLE_US);
-    end(c);
+        runner_nap(SETTLE_US);
+    runner_end(c);
 }
 
 /* Make all items expire in the same millisecond. */
 static void expire_all(struct runner *c)
 {
-    redisReply *reply = command(c, "TIME");
+    redisReply *reply = runner_command(c, "TIME");
     long long at_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
                       strtoll(reply->element[1]->str, NULL, 10) / 1000 + 500;
     char key[KEY_BYTES];
@@ -254,7 +279,7 @@ static void expire_all(struct runner *c)
         key_of(c, i, key);
         (void)command_integer(c, "PEXPIREAT", key, at_ms);
     }
-    nap(600000);
+    runner_nap(600000);
 }
 
 static void run_avalanche(struct runner *c)
@@ -262,12 +287,12 @@ static void run_avalanche(struct runner *c)
     uint64_t keys = c->options->keys;
 
     c->out->keys = keys;
-    mark(c, "all items have expired");
-    begin(c, pick_page, 0);
+    runner_mark(c, "all items have expired");
+    runner_begin(c, pick_page, 0);
     while (atomic_load(&c->record->next_in_deck) < keys &&
            atomic_load(&c->record->errors) == 0) {
-        progress(c, "item", atomic_load(&c->record->next_in_deck), keys);
-        nap(10000);
+        runner_progress(c, "item", atomic_load(&c->record->next_in_deck), keys);
+        runner_nap(10000);
     }
     if (fleet_wait(&c->fleet) > 0)
         record_error(c->record, "a backend process had to be killed");
@@ -275,26 +300,26 @@ static void run_avalanche(struct runner *c)
 
 static void run_penetration(struct runner *c)
 {
-    begin(c, pick_absent, THINK_US / 4);
+    runner_begin(c, pick_absent, THINK_US / 4);
     for (uint64_t s = 0; s < c->options->seconds; s++) {
-        progress(c, "second", s, c->options->seconds);
-        nap(1000000);
+        runner_progress(c, "second", s, c->options->seconds);
+        runner_nap(1000000);
     }
-    end(c);
+    runner_end(c);
     c->out->keys = picks_asked(&c->picks);
 }
 
 static void run_cold(struct runner *c)
 {
-    begin(c, pick_zipf, THINK_US / 4);
-    nap(1000000);
-    freeReplyObject(command(c, "FLUSHDB"));
-    mark(c, "Redis is emptied");
+    runner_begin(c, pick_zipf, THINK_US / 4);
+    runner_nap(1000000);
+    freeReplyObject(runner_command(c, "FLUSHDB"));
+    runner_mark(c, "Redis is emptied");
     for (uint64_t s = 0; s < c->options->seconds; s++) {
-        progress(c, "second", s, c->options->seconds);
-        nap(1000000);
+        runner_progress(c, "second", s, c->options->seconds);
+        runner_nap(1000000);
     }
-    end(c);
+    runner_end(c);
 }
 
 /* Stop the process if it is loading, so that it still is when it is killed. A
@@ -306,7 +331,7 @@ static bool stop_loader(struct runner *c, pid_t pid)
     int status;
 
     if (kill(pid, SIGSTOP) != 0 || waitpid(pid, &status, WUNTRACED) != pid)
-        die("a backend process", "cannot be stopped");
+        runner_die("a backend process", "cannot be stopped");
     if (atomic_load(&c->record->loading_pid) == (int32_t)pid &&
         !has_row(c, HOT_ID))
         return true;
@@ -331,10 +356,10 @@ static pid_t catch_loader(struct runner *c, const char *key, uint64_t load_us)
                 return 0;
             if (tries % EXPIRE_TRIES == 0)
                 (void)command_integer(c, "PEXPIRE", key, 1);
-            nap(500);
+            runner_nap(500);
         }
-        nap(load_us / 2);
-        /* on a slow machine the nap may be longer than the load */
+        runner_nap(load_us / 2);
+        /* where all is slow the nap was longer than the load */
     } while (c->strategy != &strategy_none && !stop_loader(c, pid));
     return pid;
 }
@@ -354,7 +379,7 @@ static double kill_loader(struct runner *c)
     key_of(c, HOT_ID, key);
     if (!await_hot_row(c))
         return -1;
-    nap(GAP_US); /* let those that waited for it get it */
+    runner_nap(GAP_US); /* let who waited for it have it */
     pid = catch_loader(c, key, load_us);
     if (pid == 0)
         return -1;
@@ -362,9 +387,9 @@ static double kill_loader(struct runner *c)
     was_loading = atomic_load(&r->loading_pid) == (int32_t)pid;
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, NULL, 0);
-    mark(c, "the loading process is killed");
-    /* the dead cannot count themselves out; a successor may already have begun,
-     * so only the dead process's mark is removed */
+    runner_mark(c, "the loading process is killed");
+    /* The dead do not say that they end. By now a successor may have begun, so
+     * only the dead one's part is taken away. */
     dead = (int32_t)pid;
     if (was_loading)
         atomic_fetch_sub(&r->under_way, 1);
@@ -372,7 +397,7 @@ static double kill_loader(struct runner *c)
     while (atomic_load(&r->last_load_start_us) <= killed_us &&
            demo_now_us() - killed_us < PATIENCE_US &&
            c->strategy != &strategy_none)
-        nap(500);
+        runner_nap(500);
     fleet_replace(&c->fleet, pid);
     if (atomic_load(&r->last_load_start_us) <= killed_us)
         return -1;
@@ -394,10 +419,10 @@ static void run_crash(struct runner *c)
     double *ms = calloc(kills, sizeof(*ms));
 
     if (ms == NULL)
-        die("memory", "is out");
+        runner_die("memory", "is out");
     begin_hot(c);
     for (uint64_t i = 0; i < kills; i++) {
-        progress(c, "kill", i, kills);
+        runner_progress(c, "kill", i, kills);
         ms[i] = kill_loader(c);
         if (ms[i] < 0 && c->strategy != &strategy_none)
             record_error(c->record, "no load followed the kill");
@@ -406,8 +431,8 @@ static void run_crash(struct runner *c)
     /* those that wait for the last load are counted, too; without protection
      * nobody waits, and the dead process had many queries under way */
     if (c->strategy != &strategy_none && await_hot_row(c))
-        nap(SETTLE_US);
-    end(c);
+        runner_nap(SETTLE_US);
+    runner_end(c);
     qsort(ms, kills, sizeof(*ms), compare);
     c->out->recovery_p50_ms = ms[kills / 2];
     c->out->recovery_max_ms = ms[kills - 1];
@@ -450,13 +475,23 @@ static void take_down(struct runner *c)
     o->p50_ms = histogram_ms(&r->latency, 0.5);
     o->p99_ms = histogram_ms(&r->latency, 0.99);
     o->max_ms = histogram_ms(&r->latency, 1);
+    o->waited = atomic_load(&r->waited);
+    o->stale = atomic_load(&r->stale);
+    o->busy_ms = histogram_ms(&r->busy, 0.999);
+    o->calm_ms = histogram_ms(&r->calm, 0.999);
+    if (strncmp(o->strategy, "snowshed", strlen("snowshed")) == 0) {
+        o->timeout_ms = c->fleet.settings.timeout_ms;
+        o->bound = c->options->max_loads * c->options->processes;
+        o->late_calls =
+            histogram_above(&r->latency, (o->timeout_ms + LATE_MS) * 1000);
+    }
     o->extra_p50_ms = histogram_ms(&r->extra, 0.5);
     o->extra_p99_ms = histogram_ms(&r->extra, 0.99);
     memcpy(o->first_error, r->first_error, sizeof(o->first_error));
     copy_moments(o, r, now_us);
 }
 
-static void set_up(struct runner *c)
+static void set_up(struct runner *c, uint64_t keys)
 {
     const struct options *o = c->options;
     char why[160] = "";
@@ -464,7 +499,7 @@ static void set_up(struct runner *c)
     c->redis = demo_redis_open(o->redis_uri, why, sizeof(why));
     c->db = c->redis != NULL ? database_open(why, sizeof(why)) : NULL;
     if (c->db == NULL)
-        die("cannot begin", why);
+        runner_die("cannot begin", why);
     c->record = record_create();
     record_reset(c->record);
     c->fleet = (struct fleet){.strategy = c->strategy,
@@ -473,23 +508,48 @@ static void set_up(struct runner *c)
                                            .ttl_ms = LONG_TTL_MS,
                                            .negative_ttl_ms = LONG_TTL_MS,
                                            .lease_ms = 10000,
-                                           .max_loads = o->max_loads},
+                                           .max_loads = o->max_loads,
+                                           .timeout_ms = TIMEOUT_MS,
+                                           .command_timeout_ms = COMMAND_MS},
                               .processes = o->processes,
                               .threads = o->threads,
                               .seed = o->seed,
                               .context = &c->picks};
     c->picks =
-        (struct picks){.record = c->record, .keys = o->keys, .page = o->page};
+        (struct picks){.record = c->record, .keys = keys, .page = o->page};
     if (!picks_init(&c->picks, o->seed, o->zipf))
-        die("memory", "is out");
-    freeReplyObject(command(c, "FLUSHDB"));
+        runner_die("memory", "is out");
+    freeReplyObject(runner_command(c, "FLUSHDB"));
+}
+
+/* How long rows live. */
+static void set_policy(struct runner *c, size_t scenario)
+{
+    struct settings *s = &c->fleet.settings;
+
+    if (scenario >= REDIS_DOWN)
+        s->ttl_ms = s->negative_ttl_ms = TROUBLE_TTL_MS;
+    else if (c->strategy == &strategy_refresh)
+        s->ttl_ms = HOT_TTL_MS;
+    s->refresh_after_ms = s->ttl_ms / 2;
+    s->stale_ms = STALE_MS;
+}
+
+/* Not before the cache is full: that takes as long as it takes. */
+static void set_deadlines(struct settings *s, size_t scenario)
+{
+    s->timeout_ms = TROUBLE_TIMEOUT_MS;
+    if (scenario == REDIS_DOWN || scenario == RESTART)
+        s->command_timeout_ms = TROUBLE_COMMAND_MS;
 }
 
 void scenario_run(const struct options *options, size_t scenario,
                   const struct strategy *strategy, struct outcome *out)
 {
     static void (*const run[SCENARIOS])(struct runner *) = {
-        run_breakdown, run_avalanche, run_penetration, run_cold, run_crash};
+        run_breakdown,   run_avalanche,   run_penetration,
+        run_cold,        run_crash,       trouble_redis_down,
+        trouble_db_down, trouble_slow_db, trouble_restart};
     struct runner c = {.options = options, .strategy = strategy, .out = out};
     bool is_avalanche = run[scenario] == run_avalanche;
     bool is_crash = run[scenario] == run_crash;
@@ -498,14 +558,19 @@ void scenario_run(const struct options *options, size_t scenario,
     out->scenario = scenario_names[scenario];
     out->strategy = strategy->name;
     c.load_ms = options->load_ms * (is_crash ? CRASH_LOAD_FACTOR : 1);
-    set_up(&c);
-    if (is_avalanche || run[scenario] == run_cold)
+    set_up(&c, scenario >= REDIS_DOWN && options->keys > TROUBLE_KEYS
+                   ? TROUBLE_KEYS
+                   : options->keys);
+    set_policy(&c, scenario);
+    if (is_avalanche || scenario == COLD || scenario >= REDIS_DOWN)
         fill(&c);
     if (is_avalanche)
         expire_all(&c);
+    if (scenario >= REDIS_DOWN)
+        set_deadlines(&c.fleet.settings, scenario);
     c.fleet.has_hot_key = is_crash || run[scenario] == run_breakdown;
-    set_capacity(&c, options->db_capacity, c.load_ms);
-    count_from_here(&c);
+    runner_set_capacity(&c, options->db_capacity, c.load_ms);
+    runner_count_from_here(&c);
     run[scenario](&c);
     take_down(&c);
     record_destroy(c.record);

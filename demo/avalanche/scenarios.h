@@ -7,7 +7,8 @@
 struct options {
     const char *redis_uri, *mysql_uri, *json, *svg, *sheet;
     uint64_t processes, threads, load_ms, expiries, keys, page, seconds, seed;
-    uint64_t max_loads, crashes, db_capacity;
+    uint64_t max_loads, crashes, db_capacity, down_seconds;
+    uint64_t redis_pid, db_pid; /* 0: not ours to be stopped */
     double zipf;
 };
 
@@ -32,8 +33,14 @@ struct outcome {
     uint64_t calls, errors, redis_commands, most_under_way;
     uint64_t slow_calls; /* took longer than slow_ms, which is two queries */
     uint64_t slow_ms;
+    uint64_t waited;     /* calls that waited for a load */
+    uint64_t late_calls; /* took longer than timeout_ms, and a moment */
+    uint64_t timeout_ms; /* of a call; 0: it has none */
+    uint64_t stale;      /* calls that got what was invalidated before */
+    uint64_t bound;      /* queries at once that there may be; 0: none */
     double p50_ms, p99_ms, max_ms;
-    double extra_p50_ms, extra_p99_ms;       /* wait after another's load */
+    double busy_ms, calm_ms;           /* p99.9 while there are queries; else */
+    double extra_p50_ms, extra_p99_ms; /* wait after another's load */
     double recovery_p50_ms, recovery_max_ms; /* kill to next load; -1: none */
     char first_error[160];
     /* what the runner did to the cache, and when, in seconds */
@@ -44,10 +51,21 @@ struct outcome {
     struct moment moment[SLOTS];
 };
 
-#define SCENARIOS 5
+enum scenario {
+    BREAKDOWN,
+    AVALANCHE,
+    PENETRATION,
+    COLD,
+    CRASH,
+    REDIS_DOWN,
+    DB_DOWN,
+    SLOW_DB,
+    RESTART,
+    SCENARIOS
+};
 extern const char *const scenario_names[SCENARIOS];
 
-/* Run a scenario (its place in scenario_names) with one strategy. Exits, with
+/* Run a scenario with one strategy. Exits, with
  * all children ended, when a server fails. */
 void scenario_run(const struct options *options, size_t scenario,
                   const struct strategy *strategy, struct outcome *out);

@@ -71,10 +71,12 @@ static redisReply *check(struct thread *t, void *reply, char *why, size_t size)
 
 /* MGET; sets is_there of what was a hit. */
 static bool look(struct thread *t, const uint64_t *ids, size_t count,
-                 bool *is_there, char *why, size_t size)
+                 bool *is_there, struct got *got, char *why, size_t size)
 {
     redisReply *reply;
 
+    if (t->redis->err != 0) /* Redis has closed the connection */
+        (void)redisReconnect(t->redis);
     for (size_t i = 0; i < count; i++)
         redisAppendCommand(t->redis, "GET plain:%llu",
                            (unsigned long long)ids[i]);
@@ -85,13 +87,16 @@ static bool look(struct thread *t, const uint64_t *ids, size_t count,
         if (reply == NULL)
             return false;
         is_there[i] = reply->type == REDIS_REPLY_STRING;
+        if (count == 1 && is_there[i])
+            got->price = row_price(reply->str, reply->len);
         freeReplyObject(reply);
     }
     return true;
 }
 
 /* Query, and SET what came; "no such row" is not kept by such designs. */
-static bool load(struct thread *t, uint64_t id, char *why, size_t size)
+static bool load(struct thread *t, uint64_t id, struct got *got, char *why,
+                 size_t size)
 {
     struct row row;
     redisReply *reply;
@@ -100,6 +105,7 @@ static bool load(struct thread *t, uint64_t id, char *why, size_t size)
         return false;
     if (!row.is_there)
         return true;
+    got->price = row_price(row.text, row.size);
     reply = check(t,
                   redisCommand(t->redis, "SET plain:%llu %b PX %llu",
                                (unsigned long long)id, row.text, row.size,
@@ -112,17 +118,17 @@ static bool load(struct thread *t, uint64_t id, char *why, size_t size)
 }
 
 static bool get_none(void *thread, const uint64_t *ids, size_t count,
-                     bool *did_load, char *why, size_t size)
+                     struct got *got, char *why, size_t size)
 {
     bool is_there[PAGE_MAX];
 
-    if (!look(thread, ids, count, is_there, why, size))
+    if (!look(thread, ids, count, is_there, got, why, size))
         return false;
     for (size_t i = 0; i < count; i++) {
         if (is_there[i])
             continue;
-        *did_load = true;
-        if (!load(thread, ids[i], why, size))
+        got->did_load = true;
+        if (!load(thread, ids[i], got, why, size))
             return false;
     }
     return true;
@@ -162,7 +168,7 @@ static bool unlock(struct thread *t, uint64_t id, char *why, size_t size)
     return true;
 }
 
-static bool get_setnx_one(struct thread *t, uint64_t id, bool *did_load,
+static bool get_setnx_one(struct thread *t, uint64_t id, struct got *got,
                           char *why, size_t size)
 {
     const struct timespec retry = {0, RETRY_MS * 1000000L};
@@ -172,11 +178,12 @@ static bool get_setnx_one(struct thread *t, uint64_t id, bool *did_load,
         if (!lock(t, id, &is_mine, why, size))
             return false;
         if (is_mine) {
-            *did_load = true;
-            return load(t, id, why, size) && unlock(t, id, why, size);
+            got->did_load = true;
+            return load(t, id, got, why, size) && unlock(t, id, why, size);
         }
+        got->did_wait = true;
         (void)nanosleep(&retry, NULL);
-        if (!look(t, &id, 1, &is_there, why, size))
+        if (!look(t, &id, 1, &is_there, got, why, size))
             return false;
         if (is_there)
             return true;
@@ -185,15 +192,28 @@ static bool get_setnx_one(struct thread *t, uint64_t id, bool *did_load,
 }
 
 static bool get_setnx(void *thread, const uint64_t *ids, size_t count,
-                      bool *did_load, char *why, size_t size)
+                      struct got *got, char *why, size_t size)
 {
     bool is_there[PAGE_MAX];
 
-    if (!look(thread, ids, count, is_there, why, size))
+    if (!look(thread, ids, count, is_there, got, why, size))
         return false;
     for (size_t i = 0; i < count; i++)
-        if (!is_there[i] && !get_setnx_one(thread, ids[i], did_load, why, size))
+        if (!is_there[i] && !get_setnx_one(thread, ids[i], got, why, size))
             return false;
+    return true;
+}
+
+static bool invalidate_plain(void *thread, uint64_t id, char *why, size_t size)
+{
+    struct thread *t = thread;
+    redisReply *reply = check(
+        t, redisCommand(t->redis, "DEL plain:%llu", (unsigned long long)id),
+        why, size);
+
+    if (reply == NULL)
+        return false;
+    freeReplyObject(reply);
     return true;
 }
 
@@ -202,10 +222,12 @@ const struct strategy strategy_none = {.name = "none",
                                        .row_offset = plain_row,
                                        .enter = enter_plain,
                                        .leave = leave_plain,
-                                       .get = get_none};
+                                       .get = get_none,
+                                       .invalidate = invalidate_plain};
 const struct strategy strategy_setnx = {.name = "setnx",
                                         .key_format = "plain:%llu",
                                         .row_offset = plain_row,
                                         .enter = enter_plain,
                                         .leave = leave_plain,
-                                        .get = get_setnx};
+                                        .get = get_setnx,
+                                        .invalidate = invalidate_plain};

@@ -1,6 +1,8 @@
 /* The same with snowshed: the query is in a source, and the rest is
  * shed_get. */
 #include <snowshed/snowshed.h>
+#include <snowshed/stats.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +10,6 @@
 #include "common/strategies.h"
 #include "database.h"
 
-#define TIMEOUT_MS 30000
 #define KEY_BYTES 24
 
 struct process {
@@ -16,6 +17,9 @@ struct process {
     struct shed_client *client;
     struct shed_source *source;
     struct shed_cache *cache;
+    /* when the record began that these are subtracted from */
+    _Atomic uint64_t start_us;
+    _Atomic uint64_t misses_before;
 };
 
 /* A value begins with the magic, the format, and its type in byte 5. */
@@ -24,27 +28,45 @@ static size_t snowshed_row(const char *bytes, size_t size)
     return size > 64 && bytes[5] == 'V' ? 64 : 0;
 }
 
+/* What a loader thread has. */
+struct loader {
+    struct database *db; /* NULL: the next load opens it */
+};
+
 static void *start_loader(void *user)
 {
-    char why[160];
-
     (void)user;
-    return database_open(why, sizeof(why)); /* NULL: its loads fail */
+    return calloc(1, sizeof(struct loader)); /* NULL: its loads fail */
 }
 
-static void stop_loader(void *user, void *db)
+static void stop_loader(void *user, void *thread)
 {
+    struct loader *loader = thread;
+
     (void)user;
-    database_close(db);
+    if (loader != NULL)
+        database_close(loader->db);
+    free(loader);
 }
 
-static void load(void *user, void *db, struct shed_load *load)
+static struct database *open_database(struct loader *loader, char *why,
+                                      size_t size)
+{
+    if (loader == NULL)
+        return NULL;
+    if (loader->db == NULL)
+        loader->db = database_open(why, size);
+    return loader->db;
+}
+
+static void load(void *user, void *thread, struct shed_load *load)
 {
     struct process *p = user;
     size_t count = shed_load_count(load);
     uint64_t *ids = calloc(count, sizeof(*ids));
     struct row *rows = calloc(count, sizeof(*rows));
-    char why[160] = "no connection to the database";
+    char why[160] = "memory is out";
+    struct database *db = open_database(thread, why, sizeof(why));
     bool is_good = ids != NULL && rows != NULL && db != NULL;
 
     for (size_t i = 0; is_good && i < count; i++) {
@@ -69,19 +91,34 @@ static void load(void *user, void *db, struct shed_load *load)
     shed_load_done(load);
 }
 
+/* How many callers have waited for a load, by the library's own count. */
+static uint64_t count_misses(const struct process *p)
+{
+    struct shed_stats stats;
+    struct shed_error err;
+
+    return shed_stats_read(p->cache, &stats, sizeof(stats), &err) == SHED_OK
+               ? stats.misses_ended
+               : 0;
+}
+
 static void close_snowshed(void *arg)
 {
     struct process *p = arg;
 
+    if (p->cache != NULL)
+        atomic_fetch_add(&p->settings->record->waited,
+                         count_misses(p) - atomic_load(&p->misses_before));
     shed_cache_close(p->cache);
     shed_source_close(p->source);
     shed_client_close(p->client);
     free(p);
 }
 
-static void *open_snowshed(const struct settings *settings, char *why,
-                           size_t size)
+static void *open_cache(const struct settings *settings, bool is_refreshed,
+                        char *why, size_t size)
 {
+    struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
     struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
     struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
     struct process *p = calloc(1, sizeof(*p));
@@ -90,13 +127,19 @@ static void *open_snowshed(const struct settings *settings, char *why,
     if (p == NULL)
         goto fail;
     p->settings = settings;
+    client.command_timeout_ms = settings->command_timeout_ms;
     source.max_loads = settings->max_loads;
     source.thread_start = start_loader;
     source.thread_stop = stop_loader;
     cache.ttl_ms = settings->ttl_ms;
     cache.negative_ttl_ms = settings->negative_ttl_ms;
     cache.lease_ms = settings->lease_ms;
-    if (shed_client_open(settings->redis_uri, NULL, &p->client, &err) ||
+    if (is_refreshed) {
+        cache.refresh_after_ms = settings->refresh_after_ms;
+        cache.stale_while_revalidate_ms = settings->stale_ms;
+        cache.stale_if_error_ms = settings->stale_ms;
+    }
+    if (shed_client_open(settings->redis_uri, &client, &p->client, &err) ||
         shed_source_open(load, p, &source, &p->source, &err) ||
         shed_cache_open(p->client, "item", p->source, &cache, &p->cache, &err))
         goto fail;
@@ -106,6 +149,18 @@ fail:
     if (p != NULL)
         close_snowshed(p);
     return NULL;
+}
+
+static void *open_snowshed(const struct settings *settings, char *why,
+                           size_t size)
+{
+    return open_cache(settings, false, why, size);
+}
+
+static void *open_refresh(const struct settings *settings, char *why,
+                          size_t size)
+{
+    return open_cache(settings, true, why, size);
 }
 
 static void *enter_snowshed(void *process, char *why, size_t size)
@@ -120,8 +175,24 @@ static void leave_snowshed(void *thread)
     (void)thread;
 }
 
+static void describe(const struct shed_value *value, struct got *got)
+{
+    if (shed_value_kind(value) == SHED_KIND_ROW)
+        got->price = row_price(shed_value_data(value), shed_value_size(value));
+}
+
+/* The record may have begun again since the last call. */
+static void follow_record(struct process *p)
+{
+    uint64_t start_us = p->settings->record->start_us;
+
+    if (atomic_load(&p->start_us) != start_us &&
+        atomic_exchange(&p->start_us, start_us) != start_us)
+        atomic_store(&p->misses_before, count_misses(p));
+}
+
 static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,
-                         bool *did_load, char *why, size_t size)
+                         struct got *got, char *why, size_t size)
 {
     struct process *p = thread;
     struct shed_item items[PAGE_MAX];
@@ -129,17 +200,20 @@ static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,
     struct shed_error err;
     enum shed_code code;
 
-    (void)did_load; /* the loader threads query, never the caller's */
+    follow_record(p);
     for (size_t i = 0; i < count; i++) {
         int n =
             snprintf(keys[i], KEY_BYTES, "%llu", (unsigned long long)ids[i]);
         items[i] = (struct shed_item){.key = shed_bytes(keys[i], (size_t)n)};
     }
     if (count == 1)
-        code =
-            shed_get(p->cache, items[0].key, TIMEOUT_MS, &items[0].value, &err);
+        code = shed_get(p->cache, items[0].key, p->settings->timeout_ms,
+                        &items[0].value, &err);
     else
-        code = shed_get_many(p->cache, items, count, TIMEOUT_MS, &err);
+        code = shed_get_many(p->cache, items, count, p->settings->timeout_ms,
+                             &err);
+    if (count == 1 && code == SHED_OK)
+        describe(items[0].value, got);
     for (size_t i = 0; i < count; i++)
         shed_value_unref(items[i].value);
     if (code != SHED_OK)
@@ -147,6 +221,27 @@ static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,
     return code == SHED_OK;
 }
 
+static bool invalidate_snowshed(void *thread, uint64_t id, char *why,
+                                size_t size)
+{
+    struct process *p = thread;
+    struct shed_error err;
+    char key[KEY_BYTES];
+    int n = snprintf(key, sizeof(key), "%llu", (unsigned long long)id);
+
+    if (shed_invalidate(p->cache, shed_bytes(key, (size_t)n),
+                        p->settings->timeout_ms, &err) == SHED_OK)
+        return true;
+    (void)snprintf(why, size, "%s", err.reason);
+    return false;
+}
+
 const struct strategy strategy_snowshed = {
-    "snowshed",     "item:{%llu}",  snowshed_row,   open_snowshed,
-    close_snowshed, enter_snowshed, leave_snowshed, get_snowshed};
+    "snowshed",     "item:{%llu}",  snowshed_row,
+    open_snowshed,  close_snowshed, enter_snowshed,
+    leave_snowshed, get_snowshed,   invalidate_snowshed};
+
+const struct strategy strategy_refresh = {
+    "snowshed-refresh", "item:{%llu}",  snowshed_row,
+    open_refresh,       close_snowshed, enter_snowshed,
+    leave_snowshed,     get_snowshed,   invalidate_snowshed};

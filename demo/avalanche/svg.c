@@ -10,7 +10,8 @@ struct looks {
 
 static const struct looks looks[] = {{"none", "no protection"},
                                      {"setnx", "SETNX lock"},
-                                     {"snowshed", "snowshed"}};
+                                     {"snowshed", "snowshed"},
+                                     {"snowshed-refresh", "early refresh"}};
 
 const char *svg_title_of(const char *strategy)
 {
@@ -36,13 +37,15 @@ void svg_begin(FILE *out, int width, int height, int font_px, const char *title)
         "stroke-dasharray:3 4}\n"
         ".line{fill:none;stroke-width:3;stroke-linejoin:round;"
         "stroke-linecap:round}.thin{stroke-width:1}.area{opacity:.18}\n"
-        ".none{--c:#d55e00}.setnx{--c:#9a6700}.snowshed{--c:#0072b2}\n"
+        ".none{--c:#d55e00}.setnx{--c:#9a6700}.snowshed{--c:#0072b2}"
+        ".snowshed-refresh{--c:#007a5a}\n"
         ".line{stroke:var(--c)}.area,.label{fill:var(--c)}\n"
         "@media (prefers-color-scheme:dark){\n"
         "text{fill:#9198a1;stroke:#0d1117}.ground{fill:#0d1117}"
         ".head,.title{fill:#f0f6fc}.grid{stroke:#3d444d}"
         ".event,.limit{stroke:#9198a1}\n"
         ".none{--c:#ff8a3d}.setnx{--c:#e8b339}.snowshed{--c:#56b4e9}"
+        ".snowshed-refresh{--c:#2fc796}"
         ".area{opacity:.28}}\n"
         "</style>\n<rect class='ground' width='100%%' height='100%%'/>\n",
         width, height, width, height, title, font_px, font_px * 7 / 5);

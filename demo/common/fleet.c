@@ -54,15 +54,23 @@ static void read_once(struct worker *w, void *thread, const uint64_t *ids,
                       size_t count)
 {
     struct record *r = w->fleet->settings.record;
+    uint64_t least =
+        count == 1 && ids[0] < PRICES ? atomic_load(&r->price[ids[0]]) : 0;
+    bool is_busy = atomic_load(&r->under_way) > 0;
     uint64_t start_us = demo_now_us();
-    bool did_load = false;
+    struct got got = {.price = 0};
     char why[160] = "";
 
-    if (!w->fleet->strategy->get(thread, ids, count, &did_load, why,
-                                 sizeof(why)))
+    if (!w->fleet->strategy->get(thread, ids, count, &got, why, sizeof(why)))
         record_error(r, why);
-    else if (w->fleet->has_hot_key && !did_load)
+    else if (w->fleet->has_hot_key && !got.did_load)
         note_wait(r, start_us);
+    if (got.did_wait || got.did_load)
+        atomic_fetch_add(&r->waited, 1);
+    if (got.price > 0 && got.price < least)
+        atomic_fetch_add(&r->stale, 1);
+    is_busy = is_busy || atomic_load(&r->under_way) > 0;
+    histogram_add(is_busy ? &r->busy : &r->calm, demo_now_us() - start_us);
     record_call(r, start_us);
 }
 

@@ -32,7 +32,10 @@ struct record *record_create(void)
 
 void record_reset(struct record *r)
 {
+    int64_t under_way = atomic_load(&r->under_way); /* these will end */
+
     memset((void *)r, 0, sizeof(*r));
+    atomic_store(&r->under_way, under_way);
     r->start_us = demo_now_us();
 }
 

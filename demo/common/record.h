@@ -12,6 +12,7 @@
 
 #define SLOT_MS 100
 #define SLOTS 1200 /* two minutes */
+#define PRICES 64  /* items whose prices are changed have ids below this */
 
 /* The calls that began, and those that returned, in a slot. */
 struct slot {
@@ -26,8 +27,13 @@ struct record {
     uint64_t start_us;
     /* what the workers did */
     struct histogram latency;
-    struct histogram
-        extra; /* time from the end of the awaited load to the return */
+    struct histogram extra;  /* return after the end of the load waited for */
+    struct histogram busy;   /* of the calls while a query was under way */
+    struct histogram calm;   /* of the others */
+    _Atomic uint64_t waited; /* calls that waited for a load */
+    _Atomic uint64_t stale;  /* calls that got what was invalidated before */
+    _Atomic uint64_t price[PRICES]; /* by id: no call that begins now may get a
+                                       lower one */
     _Atomic uint64_t calls, errors;
     _Atomic uint64_t queries, queried_keys; /* as the programs count them */
     _Atomic int64_t under_way; /* negative after a kill: the dead were

@@ -1,4 +1,4 @@
-/* The three strategies that the load test compares. */
+/* The strategies that the load test compares. */
 #ifndef DEMO_STRATEGIES_H
 #define DEMO_STRATEGIES_H
 
@@ -25,7 +25,22 @@ struct settings {
     uint64_t negative_ttl_ms;
     uint64_t lease_ms;
     uint64_t max_loads;
+    /* of snowshed alone */
+    uint64_t timeout_ms;         /* of a call */
+    uint64_t command_timeout_ms; /* of Redis */
+    uint64_t refresh_after_ms;   /* of snowshed-refresh, with the next */
+    uint64_t stale_ms;           /* how long a row is given out after its ttl */
 };
+
+/* What a call came to. */
+struct got {
+    bool did_load;  /* this thread itself has queried */
+    bool did_wait;  /* for a load, its own or another's */
+    uint64_t price; /* of the one item that was asked for; 0: not known */
+};
+
+/* The price in a row: its second field. */
+uint64_t row_price(const char *text, size_t size);
 
 /* One strategy, as used by a backend process and its threads. */
 struct strategy {
@@ -40,12 +55,15 @@ struct strategy {
     /* The thread's part. */
     void *(*enter)(void *process, char *why, size_t size);
     void (*leave)(void *thread);
-    /* Get items; *did_load says whether this thread has queried. Returns false
-     * on failure, with the reason in why. */
-    bool (*get)(void *thread, const uint64_t *ids, size_t count, bool *did_load,
-                char *why, size_t size);
+    /* Get items; *got begins as zero. Returns false on failure, with why. */
+    bool (*get)(void *thread, const uint64_t *ids, size_t count,
+                struct got *got, char *why, size_t size);
+    /* After a change of the row: see to it that what was cached before is not
+     * given out any more. Returns false on failure; then try again. */
+    bool (*invalidate)(void *thread, uint64_t id, char *why, size_t size);
 };
 
-extern const struct strategy strategy_none, strategy_setnx, strategy_snowshed;
+extern const struct strategy strategy_none, strategy_setnx, strategy_snowshed,
+    strategy_refresh;
 
 #endif

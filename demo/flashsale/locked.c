@@ -297,13 +297,13 @@ static enum answer attempt(void *thread, uint64_t buyer, bool is_retry,
 }
 
 static bool get_shop(void *thread, const uint64_t *ids, size_t count,
-                     bool *did_load, char *why, size_t size)
+                     struct got *got, char *why, size_t size)
 {
     struct thread *t = thread;
     bool is_good = sale_serve(t->shop->sale, ids[0], attempt, t, why, size);
 
     (void)count; /* one */
-    (void)did_load;
+    (void)got;
     report_loads(t->shop);
     return is_good;
 }

@@ -132,12 +132,12 @@ static enum answer attempt(void *thread, uint64_t buyer, bool is_retry,
 }
 
 static bool get_plain(void *thread, const uint64_t *ids, size_t count,
-                      bool *did_load, char *why, size_t size)
+                      struct got *got, char *why, size_t size)
 {
     struct thread *t = thread;
 
     (void)count; /* one */
-    (void)did_load;
+    (void)got;
     return sale_serve(t->sale, ids[0], attempt, t, why, size);
 }
 

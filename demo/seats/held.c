@@ -325,14 +325,14 @@ static enum answer buy_any(struct thread *t)
 /* ------------------------------------------------------------------ a buyer */
 
 static bool get_held(void *thread, const uint64_t *ids, size_t count,
-                     bool *did_load, char *why, size_t size)
+                     struct got *got, char *why, size_t size)
 {
     struct thread *t = thread;
     struct visit *v = &t->process->showing->visit[ids[0]];
     enum answer answer;
 
     (void)count; /* one */
-    (void)did_load;
+    (void)got;
     t->visit = v;
     t->buyer = ids[0] + 1;
     t->err = (struct shed_error){0};

@@ -58,7 +58,7 @@ static enum statement_code pay(struct thread *t, struct visit *v, uint64_t seat,
 }
 
 static bool get_plain(void *thread, const uint64_t *ids, size_t count,
-                      bool *did_load, char *why, size_t size)
+                      struct got *got, char *why, size_t size)
 {
     struct thread *t = thread;
     struct visit *v = &t->showing->visit[ids[0]];
@@ -68,7 +68,7 @@ static bool get_plain(void *thread, const uint64_t *ids, size_t count,
         t->sql, t->showing->number, seats, SEATS_IN_SIGHT, &free_seats);
 
     (void)count; /* one */
-    (void)did_load;
+    (void)got;
     if (code == STATEMENT_OK && free_seats > 0)
         code = pay(t, v, seats[fleet_random(&random) % free_seats], ids[0] + 1);
     if (code != STATEMENT_OK) {

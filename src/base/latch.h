@@ -2,14 +2,12 @@
  * A latch: one thread waits until a number of things have happened, or until a
  * deadline. It can live on the waiter's stack, because counting does not touch
  * it after the last thing was counted.
- *
- * pthread_cond_clockwait is not in C11's POSIX, so the condition variable is
- * bound to the monotonic clock when it is made.
  */
 #ifndef SHED_LATCH_H
 #define SHED_LATCH_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,12 +15,11 @@
 #include <snowshed/snowshed.h>
 
 struct shed_latch {
-    pthread_mutex_t mu;
-    pthread_cond_t cond;
-    size_t pending; /* under mu */
+    _Atomic uint32_t word;
 };
 
 /* Make a condition variable on the monotonic clock, where a latch does not fit.
+ * (pthread_cond_clockwait is not in C11's POSIX.)
  * Returns: 0, or an errno. */
 SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
 
@@ -31,16 +28,13 @@ SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
 void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
                     uint64_t left_ms);
 
-/* A latch whose initialisation cannot fail. It uses the wall clock, so it may
- * only be waited for without a deadline. */
-#define SHED_LATCH_INIT(count)                                                 \
+/* A latch, as shed_latch_init makes it. */
+#define SHED_LATCH_INIT(pending)                                               \
     {                                                                          \
-        .mu = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER,     \
-        .pending = (count)                                                     \
+        (pending)                                                              \
     }
 
-/* Make a latch that can be waited for until a deadline.
- * Returns: SHED_OK, SHED_ENOMEM. */
+/* Make a latch for fewer than 2^31 things. Returns: SHED_OK. */
 SHED_MUST_CHECK enum shed_code shed_latch_init(struct shed_latch *latch,
                                                size_t pending,
                                                struct shed_error *err);

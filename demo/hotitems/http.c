@@ -456,9 +456,10 @@ static void on_connection(void *user, struct MHD_Connection *connection,
 
 void http_tick(struct http *http)
 {
-    uint64_t now_ms = http_now_ms();
+    uint64_t now_ms;
 
     (void)pthread_mutex_lock(&http->mu);
+    now_ms = http_now_ms(); /* not before any guest's since_ms */
     for (struct guest *g = http->guests; g != NULL; g = g->next)
         if (limits_ms[g->state] != 0 &&
             now_ms - g->since_ms > limits_ms[g->state])

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "cache/reads.h"
 
 /* The ranges that snowshed.h states. */
 #define JITTER_MAX_PCT 90
@@ -203,13 +204,17 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     cache->rule = shed_flight_redis_rule(&o);
     memcpy(cache->name, name, strlen(name) + 1);
     (void)snprintf(prefix, sizeof(prefix), "%s:", name);
-    code = shed_outbox_create(client, cache->name, &o, &cache->counters,
-                              &cache->outbox, err);
+    cache->reads = shed_reads_create(shed_links_count(client->links));
+    code = cache->reads != NULL
+               ? shed_outbox_create(client, cache->name, &o, &cache->counters,
+                                    &cache->outbox, err)
+               : shed_fail_nomem(err, "a cache");
     if (code == SHED_OK)
         code = shed_flights_create(client, source, prefix, &o, &cache->counters,
                                    cache->outbox, &cache->flights, err);
     if (code != SHED_OK) {
         shed_outbox_close(cache->outbox, 0);
+        shed_reads_destroy(cache->reads);
         free(cache);
         return code;
     }
@@ -229,6 +234,7 @@ static void *close_cache(void *handle)
         shed_source_unref(cache->source);
     }
     shed_client_unref(cache->client);
+    shed_reads_destroy(cache->reads);
     free(cache);
     return NULL;
 }

@@ -26,6 +26,7 @@ struct shed_cache {
     char name[SHED_NAME_MAX_BYTES + 1];
     struct shed_outbox *outbox;
     struct shed_flights *flights;
+    struct shed_reads *reads;
     /* atomic */
     struct shed_counters counters;
 };

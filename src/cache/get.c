@@ -90,28 +90,9 @@ enum shed_code shed_get_after_failure(const struct shed_cache *cache,
 
 /* --------------------------------------------------------------- the get */
 
-/* One GET in this thread. */
-static enum shed_code try_get(struct shed_cache *cache,
-                              const struct shed_key *key,
-                              const struct shed_terms *terms,
-                              struct shed_look *look, struct shed_error *err)
-{
-    struct shed_args args = {0};
-    struct shed_reply *reply = NULL;
-    struct shed_link_use use;
-    enum shed_code code;
-
-    shed_args_add_text(&args, "GET");
-    shed_args_add(&args, key->redis, key->redis_size);
-    code = shed_links_call(cache->client->links, &args, 1, &reply, &use,
-                           terms->deadline_ms, err);
-    if (code != SHED_OK)
-        return shed_get_after_failure(cache, terms, code);
-    return shed_look_at(cache, key, terms, reply, &use, look, err);
-}
-
-/* Whether a GET comes first. Where a flight is under way its answer will do; and
- * what GET finds may be older than an invalidation that Redis has missed. */
+/* Whether a GET comes first. Where a flight is under way its answer will do;
+ * and what GET finds may be older than an invalidation that Redis has missed.
+ */
 static bool looks_first(const struct shed_cache *cache,
                         const struct shed_terms *terms,
                         const struct shed_key *key)
@@ -150,7 +131,8 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
 
     shed_cache_name_key(cache, key, &named);
     if (looks_first(cache, terms, &named.key))
-        code = try_get(cache, &named.key, terms, &look, &why);
+        code = shed_get_after_failure(
+            cache, terms, shed_look(cache, &named.key, terms, &look, &why));
     *out = look.value;
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
+#include "cache/reads.h"
 
 #define US_PER_MS 1000
 
@@ -30,9 +31,9 @@ static enum shed_freshness judge(const struct shed_freshness_rule *given,
 }
 
 /* outcome and reason: what the call would have ended with. */
-static void hand_out_stale(struct shed_cache *cache, const struct shed_key *key,
-                           struct shed_value *value, enum shed_code outcome,
-                           const char *reason)
+static void tell_stale(struct shed_cache *cache, const struct shed_key *key,
+                       const struct shed_value *value, enum shed_code outcome,
+                       const char *reason)
 {
     const struct shed_event event = {.kind = SHED_EVENT_STALE_SERVED,
                                      .outcome = outcome,
@@ -41,9 +42,17 @@ static void hand_out_stale(struct shed_cache *cache, const struct shed_key *key,
                                      .duration_us = value->age_ms * US_PER_MS,
                                      .reason = reason};
 
-    value->origin = SHED_ORIGIN_STALE;
     shed_count(&cache->counters.stale, 1);
     shed_events_tell(cache->client->events, &event);
+}
+
+/* A value that answers a call. */
+static void note_hit(struct shed_cache *cache, const struct shed_key *key,
+                     const struct shed_value *value)
+{
+    if (value->origin == SHED_ORIGIN_STALE)
+        tell_stale(cache, key, value, SHED_OK, "it is past its ttl");
+    shed_flight_redis_count_hit(&cache->counters, value);
 }
 
 static void find_aged(struct shed_look *look, const struct shed_value *value)
@@ -70,6 +79,10 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
 {
     enum shed_freshness freshness = judge(terms->rule, value, times, now_ms);
 
+    /* before anybody shares it */
+    if (freshness == SHED_FRESHNESS_STALE ||
+        freshness == SHED_FRESHNESS_EXPIRED)
+        value->origin = SHED_ORIGIN_STALE;
     /* without a clock the slow path, which learns it, looks again */
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule->max_age_ms > 0 &&
         now_ms > 0)
@@ -83,15 +96,13 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
         shed_value_unref(value);
         return;
     case SHED_FRESHNESS_STALE:
-        hand_out_stale(cache, key, value, SHED_OK, "it is past its ttl");
-        break;
     case SHED_FRESHNESS_DUE:
     case SHED_FRESHNESS_FRESH:
         break;
     }
     if (freshness != SHED_FRESHNESS_FRESH && !terms->only_cached)
         refresh(cache, key, value);
-    shed_flight_redis_count_hit(&cache->counters, value);
+    note_hit(cache, key, value);
     out->value = value;
 }
 
@@ -155,6 +166,62 @@ enum shed_code shed_look_at(struct shed_cache *cache,
     return code;
 }
 
+/* ---------------------------------------------------------------- one key */
+
+struct get {
+    struct shed_cache *cache;
+    const struct shed_key *key;
+    const struct shed_terms *terms;
+};
+
+static void send_get(void *user, struct shed_read *out)
+{
+    const struct get *get = user;
+    struct shed_args args = {0};
+    struct shed_reply *reply = NULL;
+    struct shed_link_use use;
+
+    out->look = (struct shed_look){.value = NULL};
+    shed_args_add_text(&args, "GET");
+    shed_args_add(&args, get->key->redis, get->key->redis_size);
+    out->code = shed_links_call(get->cache->client->links, &args, 1, &reply,
+                                &use, get->terms->deadline_ms, &out->error);
+    if (out->code == SHED_OK)
+        out->code = shed_look_at(get->cache, get->key, get->terms, reply, &use,
+                                 &out->look, &out->error);
+}
+
+/* A GET is judged by the terms of the call that sends it, so only calls with
+ * the cache's own terms share one. */
+static bool can_share(const struct shed_cache *cache,
+                      const struct shed_terms *terms)
+{
+    return terms->rule == &cache->rule && !terms->only_cached;
+}
+
+enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
+                         const struct shed_terms *terms, struct shed_look *out,
+                         struct shed_error *err)
+{
+    struct get get = {cache, key, terms};
+    struct shed_read read;
+    bool is_shared = false;
+
+    if (can_share(cache, terms))
+        is_shared = shed_reads_run(cache->reads, key, terms->deadline_ms,
+                                   send_get, &get, &read);
+    else
+        send_get(&get, &read);
+    *out = read.look;
+    if (is_shared && out->value != NULL)
+        note_hit(cache, key, out->value);
+    if (read.code != SHED_OK)
+        *err = read.error;
+    return read.code;
+}
+
+/* ----------------------------------------------------- after the slow path */
+
 static bool is_same(const struct shed_look *look,
                     const struct shed_value *value)
 {
@@ -207,7 +274,7 @@ enum shed_code shed_look_fall_back(struct shed_cache *cache,
         shed_value_unref(old);
         return code;
     }
-    hand_out_stale(cache, key, old, code, reason);
+    tell_stale(cache, key, old, code, reason);
     *out = old;
     return SHED_OK;
 }

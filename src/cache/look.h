@@ -34,6 +34,15 @@ struct shed_look {
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
 };
 
+/* Read a key, which must be named, by a GET in this thread or by one that other
+ * callers of the key share. Returns: SHED_OK, where *out without a value sends
+ * the call on to the slow path; otherwise the code of the failure. */
+SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
+                                         const struct shed_key *key,
+                                         const struct shed_terms *terms,
+                                         struct shed_look *out,
+                                         struct shed_error *err);
+
 /* Judge the reply to a GET of key, which is freed or taken over, and begin a
  * refresh if it is due and the terms allow it. Returns: SHED_OK, where *out
  * without a value sends the call on to the slow path; SHED_EDENIED,

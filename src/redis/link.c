@@ -272,6 +272,11 @@ enum shed_code shed_links_create(struct shed_address *address,
     return SHED_OK;
 }
 
+size_t shed_links_count(const struct shed_links *links)
+{
+    return links->count;
+}
+
 void shed_links_go_on(struct shed_links *links)
 {
     shed_dialler_go_on(&links->dialler);

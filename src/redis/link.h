@@ -35,6 +35,9 @@ shed_links_create(struct shed_address *address,
 /* No call may be under way. */
 void shed_links_destroy(struct shed_links *links);
 
+/* How many connections there may be. Any thread. */
+size_t shed_links_count(const struct shed_links *links);
+
 /* The server can be reached again: do not wait for the end of a pause. Any
  * thread. */
 void shed_links_go_on(struct shed_links *links);

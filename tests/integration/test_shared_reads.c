@@ -1,0 +1,129 @@
+/* Callers of one key that share a GET, on a real Redis that is stopped while
+ * they come: one caller has a GET of its own, a second one sends the first that
+ * may be shared, and all others wait for the next. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/latch.h"
+#include "support/fixture.h"
+
+enum { GETTERS = 8, ALONE = 1 };
+
+static struct fixture fixture;
+static struct getter getters[GETTERS];
+static atomic_uint waits; /* of callers, for others */
+
+bool __real_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
+bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
+
+bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
+{
+    atomic_fetch_add(&waits, 1);
+    return __real_shed_latch_wait(latch, deadline_ms);
+}
+
+/* With the row in Redis, and more callers than links. */
+static void open_with(struct proxy *proxy)
+{
+    fixture_init(&fixture);
+    fixture.client_options.links = ALONE;
+    if (proxy != NULL)
+        fixture_add_proxy(&fixture, proxy);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+}
+
+/* All but the one that leads the link wait for another caller. */
+static void start_getters(void)
+{
+    atomic_store(&waits, 0);
+    for (int i = 0; i < GETTERS; i++) {
+        getters[i] = (struct getter){.timeout_ms = 0};
+        getter_start(&getters[i], fixture.cache, "k");
+    }
+    WAIT_UNTIL(atomic_load(&waits) >= GETTERS - 1, "all getters wait");
+}
+
+static void expect_all(const char *text, enum shed_origin origin)
+{
+    for (int i = 0; i < GETTERS; i++)
+        getter_expect(&getters[i], text, origin);
+}
+
+START_TEST(many_callers_cost_three_gets)
+{
+    long long before;
+
+    open_with(NULL);
+    before = server_calls(&fixture.server, "get");
+    server_freeze(&fixture.server);
+    start_getters();
+    server_thaw(&fixture.server);
+    expect_all("k@1", SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(server_calls(&fixture.server, "get") - before, 3);
+    ck_assert_uint_eq(stats_of(fixture.cache).hits, GETTERS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_connection_that_dies_costs_the_callers_nothing)
+{
+    struct proxy proxy;
+
+    open_with(&proxy);
+    proxy_set(&proxy, PROXY_DROP, 0, NULL);
+    start_getters();
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    server_do(&fixture.server, "CLIENT KILL TYPE normal");
+    expect_all("k@1", SHED_ORIGIN_REDIS);
+    proxy_stop(&proxy);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_damaged_entry_is_given_to_none_and_loaded_once)
+{
+    open_with(NULL);
+    server_do(&fixture.server, "SETRANGE t:{k} 64 X");
+    table_update(&fixture.table);
+    server_freeze(&fixture.server);
+    start_getters();
+    server_thaw(&fixture.server);
+    for (int i = 0; i < GETTERS; i++) {
+        getter_join(&getters[i]);
+        check_text(getters[i].value, "k@2");
+        shed_value_unref(getters[i].value);
+    }
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_refusal_reaches_all_with_its_reason)
+{
+    open_with(NULL);
+    server_do(&fixture.server, "ACL SETUSER default -get");
+    server_freeze(&fixture.server);
+    start_getters();
+    server_thaw(&fixture.server);
+    for (int i = 0; i < GETTERS; i++) {
+        getter_join(&getters[i]);
+        ck_assert_int_eq(getters[i].code, SHED_EDENIED);
+        ck_assert_ptr_nonnull(strstr(getters[i].error.reason, "refused GET"));
+    }
+    server_do(&fixture.server, "ACL SETUSER default +get");
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("shared_reads");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, many_callers_cost_three_gets);
+    tcase_add_test(tc, a_connection_that_dies_costs_the_callers_nothing);
+    tcase_add_test(tc, a_damaged_entry_is_given_to_none_and_loaded_once);
+    tcase_add_test(tc, a_refusal_reaches_all_with_its_reason);
+    return run_tests("shared_reads", tc);
+}

@@ -1,0 +1,475 @@
+/* reads: who sends a GET, who shares it, and what each of them is given. The
+ * GET is a function of the test, which ends when the test lets it. */
+#include "cache/reads.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/latch.h"
+#include "base/value.h"
+#include "support/testing.h"
+
+#define CALLERS 8
+/* A deadline that passes when the test opens `deadline`. */
+#define TOLD ((uint64_t)1 << 62)
+
+static struct shed_reads *reads;
+static struct shed_latch deadline;
+static atomic_size_t waits; /* that callers have begun: they are in a group */
+static atomic_size_t gets;  /* that have begun */
+
+bool __real_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
+bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
+
+bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
+{
+    atomic_fetch_add(&waits, 1);
+    if (deadline_ms != TOLD)
+        return __real_shed_latch_wait(latch, deadline_ms);
+    (void)__real_shed_latch_wait(&deadline, UINT64_MAX);
+    return __real_shed_latch_wait(latch, 0);
+}
+
+/* ---------------------------------------------------------------- callers */
+
+struct caller {
+    const char *key;
+    uint64_t deadline_ms;
+    enum shed_code code;     /* of its GET */
+    struct shed_latch *gate; /* its GET ends when this is open */
+    pthread_t thread;
+    /* what it has been given */
+    bool is_shared;
+    struct shed_read got;
+};
+
+/* What a GET finds is its number: 1 for the first. */
+static void get(void *user, struct shed_read *out)
+{
+    const struct caller *c = user;
+    size_t number = atomic_fetch_add(&gets, 1) + 1;
+
+    if (c->gate != NULL)
+        (void)__real_shed_latch_wait(c->gate, UINT64_MAX);
+    out->look = (struct shed_look){NULL, NULL};
+    out->code = c->code;
+    if (c->code != SHED_OK) {
+        (void)shed_fail(&out->error, c->code, "GET %zu failed", number);
+        return;
+    }
+    out->look.value = shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_REDIS,
+                                        &number, sizeof(number));
+    ck_assert_ptr_nonnull(out->look.value);
+}
+
+static void *call(void *user)
+{
+    struct caller *c = user;
+    const struct shed_key key = {.redis = c->key, .redis_size = strlen(c->key)};
+
+    c->is_shared = shed_reads_run(reads, &key, c->deadline_ms, get, c, &c->got);
+    return NULL;
+}
+
+static void start(struct caller *c)
+{
+    if (c->key == NULL)
+        c->key = "key";
+    if (c->deadline_ms == 0)
+        c->deadline_ms = UINT64_MAX;
+    ck_assert_int_eq(pthread_create(&c->thread, NULL, call, c), 0);
+}
+
+/* Start a caller whose GET begins. */
+static void start_getting(struct caller *c)
+{
+    size_t before = atomic_load(&gets);
+
+    start(c);
+    WAIT_UNTIL(atomic_load(&gets) > before, "its GET begins");
+}
+
+/* Start a caller that has to wait for another one's GET. */
+static void start_waiting(struct caller *c)
+{
+    size_t before = atomic_load(&waits);
+
+    start(c);
+    WAIT_UNTIL(atomic_load(&waits) > before, "it waits");
+}
+
+static void end(struct caller *c)
+{
+    ck_assert_int_eq(pthread_join(c->thread, NULL), 0);
+}
+
+/* The number of the GET that has answered it. */
+static size_t number_of(const struct caller *c)
+{
+    size_t number;
+
+    ck_assert_int_eq(c->got.code, SHED_OK);
+    ck_assert_uint_eq(shed_value_size(c->got.look.value), sizeof(number));
+    memcpy(&number, shed_value_data(c->got.look.value), sizeof(number));
+    return number;
+}
+
+static void release(struct caller *c)
+{
+    shed_value_unref(c->got.look.value);
+}
+
+static void set_up(void)
+{
+    reads = shed_reads_create(0);
+    ck_assert_ptr_nonnull(reads);
+    ck_assert_int_eq(shed_latch_init(&deadline, 1, NULL), SHED_OK);
+    atomic_store(&waits, 0);
+    atomic_store(&gets, 0);
+}
+
+static void tear_down(void)
+{
+    shed_reads_destroy(reads);
+}
+
+/* ------------------------------------------------------------------ tests */
+
+START_TEST(a_few_callers_share_nothing)
+{
+    struct shed_latch gate[2] = {SHED_LATCH_INIT(1), SHED_LATCH_INIT(1)};
+    struct caller a = {.gate = &gate[0]}, b = {.gate = &gate[1]};
+
+    shed_reads_destroy(reads);
+    reads = shed_reads_create(2);
+    start_getting(&a);
+    start_getting(&b);
+    shed_latch_count_down(&gate[0], 1);
+    shed_latch_count_down(&gate[1], 1);
+    end(&a);
+    end(&b);
+    ck_assert(!a.is_shared && !b.is_shared);
+    ck_assert_uint_ne(number_of(&a), number_of(&b));
+    release(&a);
+    release(&b);
+}
+END_TEST
+
+START_TEST(one_more_than_a_few_shares)
+{
+    struct shed_latch gate[2] = {SHED_LATCH_INIT(1), SHED_LATCH_INIT(1)};
+    struct caller a = {.gate = &gate[0]}, b = {.gate = &gate[1]}, c = {0};
+
+    shed_reads_destroy(reads);
+    reads = shed_reads_create(1);
+    start_getting(&a);
+    start_getting(&b);
+    start_waiting(&c);
+    shed_latch_count_down(&gate[0], 1);
+    shed_latch_count_down(&gate[1], 1);
+    end(&a);
+    end(&b);
+    end(&c);
+    ck_assert_uint_eq(number_of(&c), 3);
+    release(&a);
+    release(&b);
+    release(&c);
+}
+END_TEST
+
+/* It may have read what was there before the caller came. */
+START_TEST(a_get_that_was_sent_before_answers_no_newcomer)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1);
+    struct caller first = {.gate = &gate}, second = {0};
+
+    start_getting(&first);
+    start_waiting(&second);
+    shed_latch_count_down(&gate, 1);
+    end(&first);
+    end(&second);
+    ck_assert_uint_eq(number_of(&first), 1);
+    ck_assert_uint_eq(number_of(&second), 2);
+    release(&first);
+    release(&second);
+}
+END_TEST
+
+START_TEST(all_who_come_during_a_get_share_the_next)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1);
+    struct caller first = {.gate = &gate}, others[CALLERS] = {0};
+    size_t shared = 0;
+
+    start_getting(&first);
+    for (size_t i = 0; i < CALLERS; i++)
+        start_waiting(&others[i]);
+    shed_latch_count_down(&gate, 1);
+    end(&first);
+    for (size_t i = 0; i < CALLERS; i++) {
+        end(&others[i]);
+        ck_assert_uint_eq(number_of(&others[i]), 2);
+        shared += others[i].is_shared;
+    }
+    ck_assert_uint_eq(shared, CALLERS - 1);
+    for (size_t i = 0; i < CALLERS; i++)
+        release(&others[i]); /* each has a reference of its own */
+    release(&first);
+}
+END_TEST
+
+START_TEST(while_the_next_is_under_way_newcomers_share_the_one_after)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1), next = SHED_LATCH_INIT(1);
+    struct caller a = {.gate = &gate}, b = {.gate = &next}, c = {0}, d = {0};
+
+    start_getting(&a);
+    start_waiting(&b);
+    shed_latch_count_down(&gate, 1);
+    WAIT_UNTIL(atomic_load(&gets) == 2, "the second GET begins");
+    start_waiting(&c);
+    start_waiting(&d);
+    shed_latch_count_down(&next, 1);
+    end(&a);
+    end(&b);
+    end(&c);
+    end(&d);
+    ck_assert_uint_eq(number_of(&b), 2);
+    ck_assert_uint_eq(number_of(&c), 3);
+    ck_assert_uint_eq(number_of(&d), 3);
+    release(&a);
+    release(&b);
+    release(&c);
+    release(&d);
+}
+END_TEST
+
+START_TEST(another_key_waits_for_nobody)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1);
+    struct caller first = {.gate = &gate};
+    struct caller others[CALLERS * CALLERS] = {0};
+    char keys[CALLERS * CALLERS][8];
+    const size_t count = sizeof(keys) / sizeof(keys[0]);
+
+    start_getting(&first);
+    for (size_t i = 0; i < count;
+         i++) { /* enough to meet the other key in its slot */
+        (void)snprintf(keys[i], sizeof(keys[i]), "%03zu", i);
+        others[i].key = keys[i];
+        start(&others[i]);
+        end(&others[i]);
+        ck_assert(!others[i].is_shared);
+        release(&others[i]);
+    }
+    shed_latch_count_down(&gate, 1);
+    end(&first);
+    release(&first);
+}
+END_TEST
+
+START_TEST(a_caller_at_its_deadline_leaves_and_the_others_are_answered)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1);
+    struct caller first = {.gate = &gate}, stays[2] = {{0}, {0}};
+    struct caller hasty = {.deadline_ms = 1};
+
+    start_getting(&first);
+    start_waiting(&stays[0]);
+    start(&hasty);
+    end(&hasty);
+    start_waiting(&stays[1]);
+    ck_assert_int_eq(hasty.got.code, SHED_ETIMEDOUT);
+    ck_assert_int_eq(hasty.got.error.code, SHED_ETIMEDOUT);
+    ck_assert_ptr_null(hasty.got.look.value);
+    shed_latch_count_down(&gate, 1);
+    end(&first);
+    release(&first);
+    for (size_t i = 0; i < 2; i++) {
+        end(&stays[i]);
+        ck_assert_uint_eq(number_of(&stays[i]), 2);
+        release(&stays[i]);
+    }
+}
+END_TEST
+
+/* The first to wait is the one that would send the GET of its group. */
+START_TEST(a_head_at_its_deadline_leaves_its_group_to_another)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1);
+    struct caller first = {.gate = &gate}, head = {.deadline_ms = TOLD};
+    struct caller stays[2] = {{0}, {0}};
+
+    start_getting(&first);
+    start_waiting(&head);
+    start_waiting(&stays[0]);
+    start_waiting(&stays[1]);
+    shed_latch_count_down(&deadline, 1);
+    end(&head);
+    ck_assert_int_eq(head.got.code, SHED_ETIMEDOUT);
+    shed_latch_count_down(&gate, 1);
+    end(&first);
+    release(&first);
+    for (size_t i = 0; i < 2; i++) {
+        end(&stays[i]);
+        ck_assert_uint_eq(number_of(&stays[i]), 2);
+        release(&stays[i]);
+    }
+}
+END_TEST
+
+START_TEST(a_head_that_leaves_alone_holds_up_nobody)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1);
+    struct caller first = {.gate = &gate}, head = {.deadline_ms = 1};
+    struct caller late = {0};
+
+    start_getting(&first);
+    start(&head);
+    end(&head);
+    start_waiting(&late);
+    shed_latch_count_down(&gate, 1);
+    end(&first);
+    end(&late);
+    ck_assert_uint_eq(number_of(&late), 2);
+    release(&first);
+    release(&late);
+}
+END_TEST
+
+/* Its deadline passes while Redis is silent, or it has no memory: the others
+ * may have both. */
+static void check_own_failure(enum shed_code code)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1);
+    struct caller first = {.gate = &gate}, head = {.code = code};
+    struct caller stays[2] = {{0}, {0}};
+
+    start_getting(&first);
+    start_waiting(&head);
+    start_waiting(&stays[0]);
+    start_waiting(&stays[1]);
+    shed_latch_count_down(&gate, 1);
+    end(&first);
+    release(&first);
+    end(&head);
+    ck_assert_int_eq(head.got.code, code);
+    for (size_t i = 0; i < 2; i++) {
+        end(&stays[i]);
+        ck_assert_uint_eq(number_of(&stays[i]), 3);
+        release(&stays[i]);
+    }
+}
+
+START_TEST(the_deadline_of_the_one_that_sends_fails_no_other)
+{
+    check_own_failure(SHED_ETIMEDOUT);
+}
+END_TEST
+
+START_TEST(one_callers_lack_of_memory_fails_no_other)
+{
+    check_own_failure(SHED_ENOMEM);
+}
+END_TEST
+
+START_TEST(a_failure_of_redis_is_shared_with_its_reason)
+{
+    struct shed_latch gate = SHED_LATCH_INIT(1);
+    struct caller first = {.gate = &gate};
+    struct caller head = {.code = SHED_EREDIS}, other = {0};
+
+    start_getting(&first);
+    start_waiting(&head);
+    start_waiting(&other);
+    shed_latch_count_down(&gate, 1);
+    end(&first);
+    release(&first);
+    end(&head);
+    end(&other);
+    ck_assert(other.is_shared);
+    ck_assert_int_eq(other.got.code, SHED_EREDIS);
+    ck_assert_str_eq(other.got.error.reason, "GET 2 failed");
+    ck_assert_uint_eq(atomic_load(&gets), 2);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ storm */
+
+enum { STORM_THREADS = 6, STORM_CALLS = 3000 };
+
+static atomic_size_t stored; /* what a GET reads */
+
+static void get_stored(void *user, struct shed_read *out)
+{
+    unsigned *nth = user;
+    size_t number = atomic_load(&stored);
+
+    out->look = (struct shed_look){NULL, NULL};
+    out->code = ++*nth % 7 == 0 ? SHED_ETIMEDOUT : SHED_OK;
+    if (out->code != SHED_OK)
+        return;
+    out->look.value = shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_REDIS,
+                                        &number, sizeof(number));
+}
+
+/* Each caller writes, and then reads nothing older. */
+static void *write_and_read(void *user)
+{
+    const struct shed_key key = {.redis = "key", .redis_size = 3};
+    unsigned nth = 0;
+
+    (void)user;
+    for (size_t i = 0; i < STORM_CALLS; i++) {
+        size_t written = atomic_fetch_add(&stored, 1) + 1, number;
+        struct shed_read got;
+        bool is_shared = shed_reads_run(
+            reads, &key, i % 5 == 0 ? 1 : UINT64_MAX, get_stored, &nth, &got);
+        ck_assert(!is_shared || got.code != SHED_ETIMEDOUT);
+        if (got.code != SHED_OK)
+            continue;
+        memcpy(&number, shed_value_data(got.look.value), sizeof(number));
+        ck_assert_uint_ge(number, written);
+        shed_value_unref(got.look.value);
+    }
+    return NULL;
+}
+
+START_TEST(whoever_writes_reads_nothing_older)
+{
+    pthread_t thread[STORM_THREADS];
+
+    for (size_t i = 0; i < STORM_THREADS; i++)
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, write_and_read, NULL),
+                         0);
+    for (size_t i = 0; i < STORM_THREADS; i++)
+        ck_assert_int_eq(pthread_join(thread[i], NULL), 0);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("reads");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, a_few_callers_share_nothing);
+    tcase_add_test(tc, one_more_than_a_few_shares);
+    tcase_add_test(tc, a_get_that_was_sent_before_answers_no_newcomer);
+    tcase_add_test(tc, all_who_come_during_a_get_share_the_next);
+    tcase_add_test(tc,
+                   while_the_next_is_under_way_newcomers_share_the_one_after);
+    tcase_add_test(tc, another_key_waits_for_nobody);
+    tcase_add_test(tc,
+                   a_caller_at_its_deadline_leaves_and_the_others_are_answered);
+    tcase_add_test(tc, a_head_at_its_deadline_leaves_its_group_to_another);
+    tcase_add_test(tc, a_head_that_leaves_alone_holds_up_nobody);
+    tcase_add_test(tc, the_deadline_of_the_one_that_sends_fails_no_other);
+    tcase_add_test(tc, one_callers_lack_of_memory_fails_no_other);
+    tcase_add_test(tc, a_failure_of_redis_is_shared_with_its_reason);
+    tcase_add_test(tc, whoever_writes_reads_nothing_older);
+    return run_tests("reads", tc);
+}

@@ -186,7 +186,8 @@ struct shed_client_options {
     uint64_t links;              /* [1, 64]; most connections for calls that
                                     threads wait for: opened when all are busy,
                                     closed when idle, and shared if there are
-                                    more threads */
+                                    more threads; these share GETs, too, where
+                                    they ask for one key */
     uint64_t wait;               /* enum shed_wait */
     /* Told what an operator wants to know: once when the client is connected to
      * Redis, loses it, or is refused; and about trouble with its caches and

@@ -215,8 +215,9 @@ START_TEST(all_who_come_during_a_get_share_the_next)
         shared += others[i].is_shared;
     }
     ck_assert_uint_eq(shared, CALLERS - 1);
+    ck_assert_uint_eq(atomic_load(&others[0].got.look.value->refs), CALLERS);
     for (size_t i = 0; i < CALLERS; i++)
-        release(&others[i]); /* each has a reference of its own */
+        release(&others[i]);
     release(&first);
 }
 END_TEST

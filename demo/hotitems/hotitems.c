@@ -14,6 +14,11 @@
 #include "sample.h"
 #include "service.h"
 
+/* Connections to Redis for threads that wait. Each client has a thread, so
+ * there are far more threads than processors: then it costs less if callers of
+ * a hot item share a GET than if each has a connection. */
+#define LINKS 2
+
 struct choice {
     const char *redis, *mysql;
     uint64_t port, timeout_ms, ttl_ms, connections, db_connections;
@@ -160,6 +165,7 @@ static bool open_lane(struct service *s, const struct choice *choice,
                                 .does_work = choice->work};
 
     client.on_log = log_redis;
+    client.links = LINKS;
     if (shed_client_open(choice->redis, &client, &s->client, err) != SHED_OK)
         return false;
     lane.client = s->client;

@@ -54,7 +54,7 @@ static void get(void *user, struct shed_read *out)
 
     if (c->gate != NULL)
         (void)__real_shed_latch_wait(c->gate, UINT64_MAX);
-    out->look = (struct shed_look){NULL, NULL};
+    out->look = (struct shed_look){.value = NULL};
     out->code = c->code;
     if (c->code != SHED_OK) {
         (void)shed_fail(&out->error, c->code, "GET %zu failed", number);
@@ -409,7 +409,7 @@ static void get_stored(void *user, struct shed_read *out)
     unsigned *nth = user;
     size_t number = atomic_load(&stored);
 
-    out->look = (struct shed_look){NULL, NULL};
+    out->look = (struct shed_look){.value = NULL};
     out->code = ++*nth % 7 == 0 ? SHED_ETIMEDOUT : SHED_OK;
     if (out->code != SHED_OK)
         return;

@@ -68,6 +68,9 @@ packages_of()
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \
             'command:clang-tidy|clang-tidy' 'command:shellcheck|shellcheck'
         ;;
+    models)
+        printf '%s\n' 'command:spin|spin'
+        ;;
     # for .ci/run alone: the package brings a service, which could be started
     rules)
         printf '%s\n' 'command:promtool|prometheus'

@@ -1,0 +1,463 @@
+/* One key in Redis as the scripts in src/redis treat it, with processes that
+ * crash, repeat themselves and are overtaken at every step.
+ *
+ *   K   the entry: NOTHING, a LEASE, a VALUE or a failure MARKER. version is a
+ *       lease's data version or a value's nonce, row is the version of the row
+ *       that a value was made from.
+ *   R   K:refresh, the lease or the marker of a refresh
+ *   db  the version of the row in the database; each writer commits one
+ *
+ * Each script is one atomic step, because Redis runs scripts so. Between two
+ * steps anything may happen: that is how a slow network, a stopped process and
+ * a late command are covered. Not in the model: the clock (a lease may end and
+ * an entry may vanish at any moment), foreign and corrupt entries (acquire
+ * replaces them like NOTHING), payloads, and callers, who are in flight.pml.
+ *
+ * Checked at every step:
+ *   stale set   what is stored was read after the last invalidation of the key
+ *               (floor), and what is stored as fresh after the last expiry (soft)
+ *   one loader  a lease is not given while another process's lasts
+ * and at the end, when all writers have done their part: a fresh value is the
+ * row that is in the database.
+ *
+ * Each of these definitions takes out one thing, and must make the model fail:
+ *   NO_VERSION           publish does not compare the data version
+ *   NO_NONCE             the publish of a refresh does not compare the nonce
+ *   NO_REFRESH_LEASE     nor whether its lease is still there
+ *   EXPIRE_KEEPS_REFRESH expire leaves the refresh under way alone
+ *   REUSED_VERSIONS      data versions are counted in Redis, which may forget
+ *   NOT_ATOMIC           acquire looks, and then sets without NX
+ *   OLD_SNAPSHOT         the source's snapshot is older than the lease
+ *   EARLY_INVALIDATE     a writer invalidates before its COMMIT
+ *   TWO_PUTS             puts of two processes at the same time: what snowshed.h
+ *                        says of shed_put, until puts carry a row version
+ * ROW_VERSION is for such a put, which never replaces a higher row: with it
+ * TWO_PUTS is sound for as long as the entry is there (only puts are made, and a
+ * value does not vanish), and with NO_ORDER as well it must fail again.
+ */
+#ifndef FLIGHTS
+#define FLIGHTS 3
+#endif
+#ifndef WRITERS
+#define WRITERS 2
+#endif
+#ifndef EVENTS
+#define EVENTS 3
+#endif
+
+#define NOTHING 0
+#define LEASE 1
+#define VALUE 2
+#define MARKER 3
+
+byte db = 1;
+byte floor = 0; /* the newest row at the last invalidation */
+byte soft = 0;  /* the same, at the last expiry */
+
+byte K = NOTHING, K_version, K_holder, K_row;
+bit K_over;     /* of a lease: it may be taken over; of a value: it is stale */
+byte R = NOTHING, R_version, R_holder;
+bit R_over;
+
+byte running;
+byte begun; /* the last flight that has */
+byte writing; /* writers between COMMIT and what they say */
+bit is_putting;
+
+/* The flight whose lease lasts, 0 for none; flights are numbered from 1. */
+byte lasts_K, lasts_R;
+
+#ifdef NO_VERSION
+#define IS_MY_LEASE (K == LEASE)
+#else
+#define IS_MY_LEASE (K == LEASE && K_version == version[me])
+#endif
+#ifdef NO_NONCE
+#define IS_MY_VALUE (K == VALUE)
+#else
+#define IS_MY_VALUE (K == VALUE && K_version == nonce[me])
+#endif
+#ifdef NO_REFRESH_LEASE
+#define IS_MY_REFRESH true
+#else
+#define IS_MY_REFRESH (R == LEASE && R_version == version[me])
+#endif
+#if defined(ROW_VERSION) && !defined(NO_ORDER)
+#define IS_OLDER (K == VALUE && K_row > mine)
+#else
+#define IS_OLDER false
+#endif
+
+/* What a flight has learnt from acquire: its data version, 0 if it does not
+ * lead, and in a refresh the nonce of the value. */
+byte version[FLIGHTS + 1], nonce[FLIGHTS + 1];
+
+#ifdef REUSED_VERSIONS
+#define IS_KNOWN(x) (x == K_version || x == R_version)
+#elif FLIGHTS > 2
+#define IS_KNOWN(x) \
+    (x == K_version || x == R_version || x == version[1] || x == nonce[1] || \
+     x == version[2] || x == nonce[2] || x == version[3] || x == nonce[3])
+#else
+#define IS_KNOWN(x) \
+    (x == K_version || x == R_version || x == version[1] || x == nonce[1] || \
+     x == version[2] || x == nonce[2])
+#endif
+
+/* A version that nobody knows. Only whether two are equal matters, so small
+ * numbers are used again, and the states stay few. */
+byte unknown;
+
+inline new_version(out)
+{
+    unknown = 1;
+    do
+    :: IS_KNOWN(unknown) -> unknown++
+    :: else -> break
+    od;
+    out = unknown;
+    unknown = 0
+}
+
+inline begin_lease(lasts)
+{
+    assert(lasts == 0 || lasts == me);
+    lasts = me
+}
+
+inline clear_K()
+{
+    K = NOTHING;
+    K_version = 0;
+    K_holder = 0;
+    K_row = 0;
+    K_over = 0;
+    lasts_K = 0
+}
+
+inline clear_R()
+{
+    R = NOTHING;
+    R_version = 0;
+    R_holder = 0;
+    R_over = 0;
+    lasts_R = 0
+}
+
+inline store(stored)
+{
+    assert(stored >= floor);
+    assert(stored >= soft);
+    clear_K();
+    K = VALUE;
+    K_row = stored;
+    new_version(K_version)
+}
+
+/* acquire.lua where K is not NOTHING */
+inline acquire_other()
+{
+    if
+    :: K == VALUE && !K_over -> /* HIT */
+       assert(K_row >= floor && K_row >= soft)
+    :: K == VALUE -> /* stale, or found due by the caller */
+       assert(K_row >= floor);
+       nonce[me] = K_version;
+       if
+       :: R == NOTHING || (R == MARKER && R_over) ->
+          clear_R();
+          R = LEASE;
+          new_version(R_version);
+          version[me] = R_version;
+          R_holder = me;
+          begin_lease(lasts_R)
+       :: R == LEASE && R_holder == me ->
+          version[me] = R_version;
+          R_over = 0;
+          begin_lease(lasts_R)
+       :: R == LEASE && R_holder != me && R_over -> /* takeover */
+          version[me] = R_version;
+          R_holder = me;
+          R_over = 0;
+          begin_lease(lasts_R)
+       :: else -> nonce[me] = 0 /* WAIT, or FAILED */
+       fi
+    :: K == LEASE && K_holder == me -> /* the reply was lost */
+       version[me] = K_version;
+       K_over = 0;
+       begin_lease(lasts_K)
+    :: K == LEASE && K_holder != me && K_over -> /* takeover */
+       version[me] = K_version;
+       K_holder = me;
+       K_over = 0;
+       begin_lease(lasts_K)
+    :: else -> skip /* WAIT, or FAILED */
+    fi
+}
+
+inline acquire_new()
+{
+    begin_lease(lasts_K);
+    clear_K();
+    K = LEASE;
+    new_version(K_version);
+    version[me] = K_version;
+    K_holder = me;
+    begin_lease(lasts_K)
+}
+
+#ifdef NOT_ATOMIC
+inline acquire()
+{
+    version[me] = 0;
+    nonce[me] = 0;
+    if
+    :: K == NOTHING -> atomic { acquire_new() }
+    :: atomic { K != NOTHING -> acquire_other() }
+    fi
+}
+#else
+inline acquire()
+{
+    atomic {
+        version[me] = 0;
+        nonce[me] = 0;
+        if
+        :: K == NOTHING -> acquire_new()
+        :: else -> acquire_other()
+        fi
+    }
+}
+#endif
+
+/* publish.lua of a load */
+inline publish_load()
+{
+    d_step {
+        if
+        :: IS_MY_LEASE -> store(row)
+        :: else -> skip /* SUPERSEDED, or INVALIDATED */
+        fi
+    }
+}
+
+/* publish.lua of a refresh; it also ends its lease */
+inline publish_refresh()
+{
+    d_step {
+        if
+        :: IS_MY_REFRESH && IS_MY_VALUE -> store(row)
+        :: else -> skip
+        fi;
+        if
+        :: R == LEASE && R_version == version[me] -> clear_R()
+        :: else -> skip
+        fi
+    }
+}
+
+inline publish()
+{
+    if
+    :: nonce[me] == 0 -> publish_load()
+    :: else -> publish_refresh()
+    fi
+}
+
+/* fail.lua: only the present holder leaves a marker. */
+inline fail()
+{
+    d_step {
+        if
+        :: nonce[me] == 0 && K == LEASE && K_version == version[me] &&
+           K_holder == me ->
+           clear_K();
+           K = MARKER
+        :: nonce[me] != 0 && R == LEASE && R_version == version[me] &&
+           R_holder == me ->
+           clear_R();
+           R = MARKER
+        :: else -> skip
+        fi
+    }
+}
+
+/* One flight, which may crash at every step: from then on it is an old
+ * command's reply that nobody reads. */
+proctype Flight(byte me)
+{
+    byte row;
+    atomic {
+        begun == me - 1 -> /* in this order: they are all the same */
+        begun = me
+#ifdef OLD_SNAPSHOT
+        ; row = db
+#endif
+    };
+    acquire();
+    if
+    :: version[me] != 0 -> acquire() /* its reply was lost */
+    :: true -> skip
+    fi;
+    if
+    :: version[me] != 0 ->
+#ifndef OLD_SNAPSHOT
+       row = db;
+#endif
+       if
+       :: publish();
+          if
+          :: publish() /* its reply was lost */
+          :: true -> skip
+          fi
+       :: fail()
+       :: true -> skip /* a crash: the lease is left behind */
+       fi
+    :: else -> skip
+    fi;
+    d_step {
+        version[me] = 0;
+        nonce[me] = 0;
+        row = 0;
+        running--
+    }
+}
+
+inline invalidate()
+{
+    d_step {
+        clear_K();
+        clear_R();
+        floor = db
+    }
+}
+
+inline plain_del()
+{
+    d_step {
+        clear_K();
+        floor = db
+    }
+}
+
+inline expire()
+{
+    d_step {
+#ifndef EXPIRE_KEEPS_REFRESH
+        clear_R();
+#endif
+        if
+        :: K == VALUE -> K_over = 1
+        :: else -> clear_K()
+        fi;
+        soft = db
+    }
+}
+
+/* put.lua */
+inline put()
+{
+    d_step {
+        clear_R();
+        if
+        :: IS_OLDER -> skip
+        :: else -> store(mine); floor = mine
+        fi
+    }
+}
+
+/* put.lua when Redis is out of memory */
+inline put_refused()
+{
+    d_step {
+        clear_R();
+        clear_K();
+        floor = db
+    }
+}
+
+#ifdef ROW_VERSION
+#define MAY_VANISH (K != NOTHING && K != VALUE)
+#define MAY_REFUSE false
+#else
+#define MAY_VANISH (K != NOTHING)
+#define MAY_REFUSE true
+#endif
+
+#if defined(TWO_PUTS) && defined(ROW_VERSION)
+#define MAY_PUT true
+#define MAY_WRITE false
+#elif defined(TWO_PUTS)
+#define MAY_PUT true
+#define MAY_WRITE true
+#else
+#define MAY_PUT (writing == 0)
+#define MAY_WRITE (!is_putting)
+#endif
+
+/* A writer commits a row and says so. A put is sound while no other writer of
+ * the row is between its COMMIT and what it says. */
+proctype Writer(byte number)
+{
+    byte mine;
+#ifdef EARLY_INVALIDATE
+    invalidate();
+    db++;
+#else
+    if
+    :: atomic { MAY_PUT && db == number -> writing++; is_putting = 1; db++; mine = db };
+       if
+       :: put()
+       :: MAY_REFUSE -> put_refused()
+       fi
+    :: atomic { MAY_WRITE && db == number -> writing++; db++ };
+       if
+       :: invalidate()
+       :: plain_del()
+       :: expire()
+       fi
+    fi;
+    d_step { mine = 0; writing--; is_putting = 0 };
+#endif
+    running--
+}
+
+/* Time and memory, a few times: leases end, what is there becomes stale, or
+ * vanishes. */
+proctype Time()
+{
+    byte left = EVENTS;
+end:
+    do
+    :: atomic { left > 0 && (K == LEASE || K == VALUE) && !K_over ->
+                K_over = 1; lasts_K = 0; left-- }
+    :: atomic { left > 0 && (R == LEASE || R == MARKER) && !R_over ->
+                R_over = 1; lasts_R = 0; left-- }
+    :: atomic { left > 0 && MAY_VANISH -> clear_K(); left-- }
+    :: atomic { left > 0 && R != NOTHING -> clear_R(); left-- }
+    od
+}
+
+init
+{
+    byte i = 1;
+    atomic {
+        running = FLIGHTS + WRITERS;
+        if
+        :: K = VALUE; K_row = db; K_version = 1
+        :: true -> skip
+        fi;
+        do
+        :: i <= FLIGHTS -> run Flight(i); i++
+        :: else -> break
+        od;
+        i = 1;
+        do
+        :: i <= WRITERS -> run Writer(i); i++
+        :: else -> break
+        od;
+        run Time()
+    }
+    running == 0;
+    assert(K != VALUE || K_over || K_row == db)
+}

@@ -1,12 +1,6 @@
 /*
  * Any bytes as an entry: decode reads nothing outside them, and encode
  * reproduces whatever decode accepts.
- *
- *   clang -g -fsanitize=fuzzer,address,undefined -Isrc -Iinclude \
- *       $(pkg-config --cflags libxxhash) \
- *       tests/fuzz/fuzz_entry.c src/cache/entry.c src/base/clock.c \
- *       -o fuzz_entry
- *   ./fuzz_entry tests/fuzz/corpus/entry
  */
 #include <stdbool.h>
 #include <stdlib.h>

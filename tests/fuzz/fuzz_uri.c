@@ -2,10 +2,6 @@
  * Any bytes as a URI: parse reads nothing outside them, the parts are texts
  * without a zero byte in the copy that fini wipes, and no reason quotes a
  * password. The first byte chooses the form.
- *
- *   clang -g -fsanitize=fuzzer,address,undefined -Isrc -Iinclude \
- *       tests/fuzz/fuzz_uri.c src/base/uri.c src/base/error.c -o fuzz_uri
- *   ./fuzz_uri tests/fuzz/corpus/uri
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -68,6 +68,9 @@ packages_of()
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \
             'command:clang-tidy|clang-tidy' 'command:shellcheck|shellcheck'
         ;;
+    fuzz)
+        printf '%s\n' 'command:clang|clang' 'fuzzer:clang|libclang-rt-dev'
+        ;;
     models)
         printf '%s\n' 'command:spin|spin'
         ;;
@@ -98,6 +101,10 @@ has()
         python) { python3 -c "import $name" ||
             /usr/bin/python3 -c "import $name"; } >/dev/null 2>&1 && return 0 ;;
         file) [ -e "$name" ] && return 0 ;;
+        # in a package that the compiler's only recommends
+        fuzzer) echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' |
+            "$name" -fsanitize=fuzzer -x c - -o /dev/null >/dev/null 2>&1 &&
+            return 0 ;;
         header) echo "#include <$name>" | cc -E -x c - >/dev/null 2>&1 &&
             return 0 ;;
         esac

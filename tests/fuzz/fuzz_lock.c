@@ -1,0 +1,115 @@
+/*
+ * Any bytes as what a server says of a lock, and of the records that others
+ * have left at its key: every operation of every algorithm ends after a bounded
+ * number of commands, with a result that fits, and says why where it refuses.
+ * The first two bytes choose algorithm, operation and what the holder knows;
+ * the rest are the replies.
+ */
+#include <string.h>
+
+#include "fuzz/stream.h"
+#include "lock/protocol.h"
+
+#define COMMANDS_MAX 64
+#define LEASE_MS 1000
+#define WALL_MS 1700000000000U
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static const struct shed_algorithm *const algorithms[] = {
+    &shed_lock_setnx, &shed_lock_expire, &shed_lock_timestamp,
+    &shed_lock_lease};
+
+static void make_spec(struct shed_lock_spec *spec,
+                      struct shed_lock_options *options, uint8_t choice)
+{
+    *options = (struct shed_lock_options)SHED_LOCK_OPTIONS_INIT;
+    options->algorithm = choice & 3;
+    options->fair = (choice & 4) != 0;
+    options->in_seconds = (choice & 8) != 0;
+    *spec = (struct shed_lock_spec){.options = options};
+    for (size_t i = 0; i < SHED_LOCK_KEYS; i++) {
+        spec->key[i].at = "lock:{x}";
+        spec->key[i].size = strlen("lock:{x}");
+    }
+}
+
+static void begin(struct shed_exchange *e, const struct shed_lock_spec *spec,
+                  const uint8_t *choice)
+{
+    struct shed_lock_holder holder = {.wait_ms = choice[1]};
+
+    memset(holder.token_hex, 'a', SHED_TOKEN_HEX_BYTES);
+    *e = (struct shed_exchange){.algorithm = algorithms[choice[0] & 3],
+                                .spec = spec,
+                                .lease_ms = LEASE_MS,
+                                .now_ms = LEASE_MS,
+                                .wall_ms = WALL_MS};
+    shed_exchange_begin(e, (enum shed_lock_op)(choice[1] % 5), &holder);
+    if (e->algorithm == &shed_lock_timestamp) {
+        e->memory.of.times.expires = WALL_MS + LEASE_MS;
+        e->memory.of.times.pending_expires =
+            (choice[1] & 64) != 0 ? WALL_MS + 2 : 0;
+    }
+    e->is_repeated = (choice[1] & 128) != 0;
+}
+
+/* What an algorithm is never asked to do. */
+static bool is_asked(const struct shed_exchange *e)
+{
+    return e->op <= SHED_LOCK_OP_RELEASE ||
+           (e->op == SHED_LOCK_OP_UNDO && e->algorithm->can_undo) ||
+           (e->op == SHED_LOCK_OP_ADVANCE && e->algorithm->has_tokens);
+}
+
+static void check_end(const struct shed_exchange *e)
+{
+    check(e->end <= SHED_EXCHANGE_WRONG);
+    if (e->end == SHED_EXCHANGE_WRONG)
+        check(e->error.code != SHED_OK && e->error.reason[0] != '\0');
+    if (e->op == SHED_LOCK_OP_ACQUIRE && e->end == SHED_EXCHANGE_YES &&
+        !e->algorithm->has_tokens)
+        check(e->fence == 0);
+}
+
+static void run(struct shed_exchange *e, struct stream *stream)
+{
+    bool goes_on = true;
+
+    for (unsigned i = 0; goes_on; i++) {
+        struct shed_reply *reply;
+        struct shed_args args = {0};
+        check(i < COMMANDS_MAX);
+        if (!e->algorithm->next_command(e, &args))
+            break;
+        check(args.count > 0);
+        reply = stream_next(stream);
+        if (reply == NULL)
+            return; /* the connection is lost, or silent */
+        goes_on = e->algorithm->on_reply(e, reply);
+        shed_reply_free(reply);
+        e->now_ms += 7;
+        e->wall_ms += 7;
+    }
+    check_end(e);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    struct shed_lock_options options;
+    struct shed_lock_spec spec;
+    struct shed_exchange exchange;
+    struct stream stream;
+
+    if (size < 2)
+        return 0;
+    make_spec(&spec, &options, bytes[0]);
+    begin(&exchange, &spec, bytes);
+    if (!is_asked(&exchange))
+        return 0;
+    stream_open(&stream);
+    stream_feed(&stream, bytes + 2, size - 2);
+    run(&exchange, &stream);
+    stream_close(&stream);
+    return 0;
+}

@@ -1,0 +1,281 @@
+/* A process of the soak. Its invariant: a mark of the history is raised only
+ * after what it says has been done. */
+#include "soak/worker.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <hiredis/hiredis.h>
+#include <snowshed/lock.h>
+#include <snowshed/mysql.h>
+
+#include "base/clock.h"
+#include "mysql/compat.h"
+
+enum { READERS = 3, KEY_BYTES = 12, TIMEOUT_MS = 3000, PAUSE_US = 300 };
+
+/* The row is read first, and then its load takes a while. */
+#define QUERY                                                                  \
+    "SELECT id, CONCAT(version, IF(SLEEP(RAND() * 0.03) = 0, '', '')) "        \
+    "FROM item WHERE id IN (?)"
+
+struct worker {
+    struct soak_history *history;
+    const struct soak_place *place;
+    unsigned number;
+    uint64_t seed;
+    struct shed_client *client;
+    struct shed_source *source;
+    struct shed_cache *cache;
+    struct shed_lock *lock;
+};
+
+struct thread {
+    struct worker *worker;
+    uint64_t random;
+};
+
+static uint64_t draw(struct thread *t, uint64_t below)
+{
+    /* xorshift64*, Vigna 2014 */
+    t->random ^= t->random >> 12;
+    t->random ^= t->random << 25;
+    t->random ^= t->random >> 27;
+    return (t->random * 2685821657736338717U >> 33) % below;
+}
+
+static struct shed_bytes name_key(unsigned key, char text[KEY_BYTES])
+{
+    (void)snprintf(text, KEY_BYTES, "%u", key + 1);
+    return shed_str(text);
+}
+
+static bool is_over(const struct worker *w)
+{
+    return atomic_load(&w->history->is_over);
+}
+
+/* ------------------------------------------------------------------ read */
+
+static unsigned version_of(const struct shed_value *value)
+{
+    char text[24] = "";
+    size_t size = shed_value_size(value);
+
+    if (size < sizeof(text) && size > 0)
+        memcpy(text, shed_value_data(value), size);
+    return (unsigned)strtoul(text, NULL, 10);
+}
+
+static void read_once(struct thread *t, unsigned key)
+{
+    struct soak_history *h = t->worker->history;
+    struct soak_floor floor = soak_floor(h, key);
+    struct shed_value *value = NULL;
+    char text[KEY_BYTES];
+
+    if (shed_get(t->worker->cache, name_key(key, text), TIMEOUT_MS, &value,
+                 NULL) == SHED_OK)
+        soak_judge(h, key, &floor, version_of(value), value);
+    else
+        atomic_fetch_add(&h->failed, 1);
+    shed_value_unref(value);
+}
+
+static void *read_on(void *arg)
+{
+    struct thread *t = arg;
+
+    while (!is_over(t->worker)) {
+        /* half of the reads are of one key */
+        unsigned key = (unsigned)draw(t, 2 * (uint64_t)SOAK_KEYS);
+        read_once(t, key < SOAK_KEYS ? key : 0);
+        usleep((useconds_t)draw(t, PAUSE_US));
+    }
+    return NULL;
+}
+
+/* ----------------------------------------------------------------- write */
+
+/* Until it is done: a repetition does no harm, even one that comes late. */
+static void commit(const struct worker *w, MYSQL **mysql, unsigned key,
+                   unsigned version)
+{
+    char sql[128];
+
+    (void)snprintf(sql, sizeof(sql),
+                   "UPDATE item SET version = GREATEST(version, %u) "
+                   "WHERE id = %u",
+                   version, key + 1);
+    while (*mysql == NULL || mysql_query(*mysql, sql) != 0) {
+        if (is_over(w))
+            return;
+        if (*mysql != NULL)
+            mysql_close(*mysql);
+        *mysql = mysql_init(NULL);
+        if (*mysql != NULL && shed_mysql_connect(*mysql, w->place->mysql_uri,
+                                                 NULL, 0, NULL) != SHED_OK)
+            usleep(PAUSE_US);
+    }
+    atomic_store(&w->history->key[key].committed_ms[version % SOAK_VERSIONS],
+                 shed_now_ms());
+    soak_raise(&w->history->key[key].committed, version);
+}
+
+/* As another program would, which knows nothing of snowshed. */
+static bool delete_plainly(const struct worker *w, const char *text)
+{
+    const struct timeval patience = {.tv_sec = 2};
+    redisContext *c =
+        redisConnectUnixWithTimeout(w->place->redis_socket, patience);
+    redisReply *reply = NULL;
+    bool is_done;
+
+    if (c != NULL && c->err == 0 && redisSetTimeout(c, patience) == REDIS_OK)
+        reply = redisCommand(c, "DEL soak:{%s}", text);
+    is_done = reply != NULL && reply->type == REDIS_REPLY_INTEGER;
+    freeReplyObject(reply);
+    redisFree(c);
+    return is_done;
+}
+
+static void tell(struct thread *t, unsigned key)
+{
+    struct worker *w = t->worker;
+    struct soak_key *k = &w->history->key[key];
+    unsigned version = atomic_load(&k->committed);
+    char text[KEY_BYTES];
+    struct shed_bytes name = name_key(key, text);
+
+    switch (draw(t, 8)) {
+    case 0:
+        atomic_fetch_add(&w->history->untold, 1); /* forgets it */
+        break;
+    case 1:
+        if (shed_expire(w->cache, name, TIMEOUT_MS, NULL) != SHED_OK)
+            break;
+        atomic_store(&k->expired_ms, shed_now_ms());
+        soak_raise(&k->expired, version);
+        break;
+    case 2:
+    case 3:
+    case 4:
+        if (delete_plainly(w, text))
+            soak_raise(&k->told, version);
+        break;
+    default:
+        if (shed_invalidate(w->cache, name, TIMEOUT_MS, NULL) == SHED_OK)
+            soak_raise(&k->told, version);
+    }
+}
+
+static void *write_on(void *arg)
+{
+    struct thread *t = arg;
+    struct worker *w = t->worker;
+    MYSQL *mysql = NULL;
+
+    while (!is_over(w)) {
+        unsigned key =
+            (unsigned)draw(t, SOAK_KEYS / SOAK_WORKERS) * SOAK_WORKERS +
+            w->number;
+        struct soak_key *k = &w->history->key[key];
+        /* what the process before this one has sent may be done or not */
+        unsigned version = atomic_load(&k->begun);
+        if (atomic_load(&k->committed) == version)
+            soak_raise(&k->begun, ++version);
+        commit(w, &mysql, key, version);
+        if (is_over(w))
+            break;
+        tell(t, key);
+        atomic_fetch_add(&w->history->writes, 1);
+        read_once(t, key); /* its own write */
+        usleep((useconds_t)draw(t, 40 * PAUSE_US));
+    }
+    if (mysql != NULL)
+        mysql_close(mysql);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ lock */
+
+static void *lock_on(void *arg)
+{
+    struct thread *t = arg;
+    struct worker *w = t->worker;
+    struct soak_history *h = w->history;
+
+    while (!is_over(w)) {
+        uint64_t before = atomic_load(&h->fence);
+        struct shed_fence fence = {0};
+        if (shed_lock_acquire(w->lock, TIMEOUT_MS, NULL) != SHED_OK)
+            continue;
+        if (shed_lock_fence(w->lock, &fence, NULL) == SHED_OK &&
+            fence.number <= before)
+            soak_report(h, SOAK_FENCE, 0, 0, 0);
+        while (before < fence.number &&
+               !atomic_compare_exchange_weak(&h->fence, &before, fence.number))
+            ;
+        usleep((useconds_t)draw(t, 20 * PAUSE_US));
+        if (shed_lock_release(w->lock, NULL) == SHED_OK)
+            atomic_fetch_add(&h->locks, 1);
+        usleep((useconds_t)draw(t, 100 * PAUSE_US));
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ begin */
+
+static bool open_cache(struct worker *w)
+{
+    struct shed_mysql_options mo = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+
+    mo.key = SHED_MYSQL_KEY_INTEGER;
+    co.command_timeout_ms = TIMEOUT_MS / 3;
+    o.ttl_ms = SOAK_TTL_MS;
+    o.refresh_after_ms = SOAK_REFRESH_AFTER_MS;
+    o.stale_while_revalidate_ms = SOAK_REVALIDATE_MS;
+    o.stale_if_error_ms = SOAK_IF_ERROR_MS;
+    return shed_client_open(w->place->redis_uri, &co, &w->client, NULL) ==
+               SHED_OK &&
+           shed_mysql_source_open(w->place->mysql_uri, QUERY, &mo, &w->source,
+                                  NULL) == SHED_OK &&
+           shed_cache_open(w->client, "soak", w->source, &o, &w->cache, NULL) ==
+               SHED_OK &&
+           shed_lock_open(w->client, shed_str("soak"), NULL, &w->lock, NULL) ==
+               SHED_OK;
+}
+
+_Noreturn void soak_work(struct soak_history *history,
+                         const struct soak_place *place, unsigned number,
+                         uint64_t seed)
+{
+    struct worker w = {.history = history, .place = place, .number = number};
+    void *(*const roles[])(void *) = {write_on, lock_on};
+    struct thread thread[READERS + 2];
+    pthread_t id[READERS + 2];
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!open_cache(&w))
+        _exit(EXIT_FAILURE);
+    for (size_t i = 0; i < READERS + 2; i++) {
+        thread[i] = (struct thread){&w, (seed + i + 1) * 2654435761U + 1};
+        if (pthread_create(&id[i], NULL, i < 2 ? roles[i] : read_on,
+                           &thread[i]) != 0)
+            _exit(EXIT_FAILURE);
+    }
+    for (size_t i = 0; i < READERS + 2; i++)
+        pthread_join(id[i], NULL);
+    shed_lock_close(w.lock);
+    shed_cache_close(w.cache);
+    shed_source_close(w.source);
+    shed_client_close(w.client);
+    _exit(EXIT_SUCCESS);
+}

@@ -1,0 +1,20 @@
+/* A process of the soak: threads that read all keys, one that writes its own
+ * and tells of it, or does not, and one that takes a lock. */
+#ifndef SOAK_WORKER_H
+#define SOAK_WORKER_H
+
+#include "soak/history.h"
+
+enum { SOAK_WORKERS = 4 };
+
+struct soak_place {
+    const char *redis_uri, *redis_socket, *mysql_uri;
+};
+
+/* Work until the history is over, or this process is killed. number, below
+ * SOAK_WORKERS, says which keys it writes. */
+_Noreturn void soak_work(struct soak_history *history,
+                         const struct soak_place *place, unsigned number,
+                         uint64_t seed);
+
+#endif

@@ -29,11 +29,11 @@
  *   NOT_ATOMIC           acquire looks, and then sets without NX
  *   OLD_SNAPSHOT         the source's snapshot is older than the lease
  *   EARLY_INVALIDATE     a writer invalidates before its COMMIT
- *   TWO_PUTS             puts of two processes at the same time: what snowshed.h
- *                        says of shed_put, until puts carry a row version
- * ROW_VERSION is for such a put, which never replaces a higher row: with it
- * TWO_PUTS is sound for as long as the entry is there (only puts are made, and a
- * value does not vanish), and with NO_ORDER as well it must fail again.
+ *   TWO_PUTS             puts of two processes at the same time, without row
+ *                        versions: what snowshed.h says of shed_put
+ * ROW_VERSION is for shed_put_version: with it TWO_PUTS is sound for as long as
+ * the entry is there (only puts are made, and a value does not vanish), and with
+ * NO_ORDER, which takes the comparison out of put.lua, it must fail again.
  */
 #ifndef FLIGHTS
 #define FLIGHTS 3
@@ -154,6 +154,17 @@ inline store(stored)
     new_version(K_version)
 }
 
+inline acquire_new()
+{
+    begin_lease(lasts_K);
+    clear_K();
+    K = LEASE;
+    new_version(K_version);
+    version[me] = K_version;
+    K_holder = me;
+    begin_lease(lasts_K)
+}
+
 /* acquire.lua where K is not NOTHING */
 inline acquire_other()
 {
@@ -191,19 +202,10 @@ inline acquire_other()
        K_holder = me;
        K_over = 0;
        begin_lease(lasts_K)
-    :: else -> skip /* WAIT, or FAILED */
+    :: K == MARKER -> acquire_new() /* it no longer answers this caller */
+    :: K == MARKER -> skip          /* FAILED */
+    :: K == LEASE && K_holder != me && !K_over -> skip /* WAIT */
     fi
-}
-
-inline acquire_new()
-{
-    begin_lease(lasts_K);
-    clear_K();
-    K = LEASE;
-    new_version(K_version);
-    version[me] = K_version;
-    K_holder = me;
-    begin_lease(lasts_K)
 }
 
 #ifdef NOT_ATOMIC
@@ -244,8 +246,11 @@ inline publish_load()
 /* publish.lua of a refresh; it also ends its lease */
 inline publish_refresh()
 {
-    d_step {
+    atomic {
         if
+        :: IS_MY_REFRESH && IS_MY_VALUE && row == K_row -> /* unmodified */
+           assert(row >= floor && row >= soft);
+           K_over = 0
         :: IS_MY_REFRESH && IS_MY_VALUE -> store(row)
         :: else -> skip
         fi;
@@ -405,7 +410,8 @@ proctype Writer(byte number)
     db++;
 #else
     if
-    :: atomic { MAY_PUT && db == number -> writing++; is_putting = 1; db++; mine = db };
+    :: atomic { MAY_PUT && db == number ->
+                writing++; is_putting = 1; db++; mine = db };
        if
        :: put()
        :: MAY_REFUSE -> put_refused()

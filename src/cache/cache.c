@@ -201,7 +201,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     cache->client = client;
     cache->source = source;
     cache->options = o;
-    cache->rule = shed_flight_redis_rule(&o);
+    cache->rule = shed_freshness_rule_of_cache(&o);
     memcpy(cache->name, name, strlen(name) + 1);
     (void)snprintf(prefix, sizeof(prefix), "%s:", name);
     cache->reads = shed_reads_create(shed_links_count(client->links));

@@ -36,6 +36,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
+#include "cache/entry_value.h"
 #include "cache/freshness.h"
 
 #define US_PER_MS 1000
@@ -48,64 +49,6 @@
 _Static_assert(SHED_ENTRY_PROCESS_AT + SHED_PROCESS_BYTES ==
                    SHED_ENTRY_HEAD_BYTES,
                "a process id fits its place in a lease record");
-
-/* ----------------------------------------------------------------- values */
-
-struct shed_value *shed_flight_redis_value(const struct shed_session *session,
-                                           struct shed_entry_key key,
-                                           struct shed_reply *reply,
-                                           struct shed_freshness_times *times,
-                                           uint64_t *now_ms,
-                                           enum shed_entry_state *state)
-{
-    struct shed_entry entry;
-    struct shed_value *value;
-    enum shed_kind kind = SHED_KIND_ROW;
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(reply, &size);
-
-    *state = bytes != NULL ? shed_entry_decode(key, bytes, size, &entry)
-                           : SHED_ENTRY_FOREIGN;
-    if (*state != SHED_ENTRY_OK)
-        return NULL;
-    if (entry.type == SHED_ENTRY_NEGATIVE)
-        kind = SHED_KIND_ABSENT;
-    else if (entry.type != SHED_ENTRY_VALUE) {
-        *state = SHED_ENTRY_FOREIGN; /* a lease or a marker is no value */
-        return NULL;
-    } else if (entry.flags & SHED_ENTRY_NULL)
-        kind = SHED_KIND_NULL;
-    value = shed_value_wrap(kind, SHED_ORIGIN_REDIS, entry.payload,
-                            entry.payload_size, reply, shed_reply_free);
-    if (value == NULL)
-        return NULL;
-    *now_ms = shed_session_server_ms(session);
-    value->age_ms = shed_left_ms(*now_ms, entry.written_ms);
-    value->fresh_ms = *now_ms > 0 ? shed_left_ms(entry.until_ms, *now_ms) : 0;
-    value->header = bytes;
-    *times = (struct shed_freshness_times){.written_ms = entry.written_ms,
-                                           .until_ms = entry.until_ms,
-                                           .cost_ms = entry.cost_ms};
-    return value;
-}
-
-void shed_flight_redis_count_hit(struct shed_counters *counters,
-                                 const struct shed_value *value)
-{
-    shed_count(value->kind == SHED_KIND_ABSENT ? &counters->negative_hits
-                                               : &counters->hits,
-               1);
-}
-
-struct shed_freshness_rule
-shed_flight_redis_rule(const struct shed_cache_options *o)
-{
-    return (struct shed_freshness_rule){.ttl_ms = o->ttl_ms,
-                                        .refresh_after_ms = o->refresh_after_ms,
-                                        .revalidate_ms =
-                                            o->stale_while_revalidate_ms,
-                                        .if_error_ms = o->stale_if_error_ms};
-}
 
 void shed_flight_redis_tell(const struct shed_flight_redis *x,
                             enum shed_event_kind kind, enum shed_code outcome,
@@ -181,10 +124,10 @@ static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
     enum shed_entry_state state;
 
     drop_entry(x);
-    x->entry = shed_flight_redis_value(x->settings->session, x->key, bytes,
-                                       &times, &now_ms, &state);
+    x->entry = shed_entry_value(x->settings->session, x->key, bytes, &times,
+                                &now_ms, &state);
     if (x->entry != NULL) {
-        shed_flight_redis_count_hit(x->settings->counters, x->entry);
+        shed_entry_value_count(x->settings->counters, x->entry);
         return true;
     }
     if (state == SHED_ENTRY_CORRUPT)
@@ -492,7 +435,7 @@ static void add_ttls(struct shed_args *args, struct shed_flight_redis *x,
                      char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
 {
     const struct shed_cache_options *o = x->settings->options;
-    const struct shed_freshness_rule rule = shed_flight_redis_rule(o);
+    const struct shed_freshness_rule rule = shed_freshness_rule_of_cache(o);
     bool is_absent = x->loaded->value->kind == SHED_KIND_ABSENT;
     uint64_t fresh_ms =
         shed_freshness_ttl_ms(is_absent ? o->negative_ttl_ms : o->ttl_ms,

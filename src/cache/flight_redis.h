@@ -98,24 +98,4 @@ bool shed_flight_redis_is_busy(const struct shed_flight_redis *exchange);
 /* Give up what it has kept. */
 void shed_flight_redis_fini(struct shed_flight_redis *exchange);
 
-/* Make a value of the entry in a reply. The reply is taken over on success.
- * *times says when it was written and how long it is fresh, *now_ms what the
- * time is, by the server's clock; 0: that is not known. Any thread.
- * Returns: NULL if it does not decode to a row or its absence (*state says
- * why), or if memory is out (then *state is SHED_ENTRY_OK). */
-struct shed_value *shed_flight_redis_value(const struct shed_session *session,
-                                           struct shed_entry_key key,
-                                           struct shed_reply *reply,
-                                           struct shed_freshness_times *times,
-                                           uint64_t *now_ms,
-                                           enum shed_entry_state *state);
-
-/* Count a value from Redis that a key is answered with. Any thread. */
-void shed_flight_redis_count_hit(struct shed_counters *counters,
-                                 const struct shed_value *value);
-
-/* The rule of a cache's options. */
-struct shed_freshness_rule
-shed_flight_redis_rule(const struct shed_cache_options *options);
-
 #endif

@@ -85,19 +85,6 @@ struct task {
 
 /* ---------------------------------------------------------------- answers */
 
-static void give(struct shed_caller *caller, struct shed_value *value,
-                 const struct shed_error *error)
-{
-    if (value != NULL) {
-        caller->code = SHED_OK;
-        caller->value = shed_value_ref(value);
-    } else {
-        caller->code = error->code;
-        caller->error = *error;
-    }
-    shed_latch_count_down(caller->latch, 1); /* caller is gone now */
-}
-
 /* Nobody has the value yet. */
 static void set_origin(const struct task *task,
                        const struct shed_flight_act *act,
@@ -114,7 +101,7 @@ static void set_origin(const struct task *task,
 static void answer(struct task *task, const struct shed_flight_act *act)
 {
     struct shed_value *value = NULL;
-    struct shed_caller *caller, *next;
+    bool is_anybody;
 
     if (act->answer == SHED_ANSWER_ENTRY)
         value = task->exchange.entry;
@@ -122,15 +109,12 @@ static void answer(struct task *task, const struct shed_flight_act *act)
         value = task->load.loaded.value;
     if (value != NULL)
         set_origin(task, act, value);
-    caller =
-        shed_table_take(task->flights->table, &task->waiters, act->answer_upto);
-    assert(caller == NULL || value == NULL ||
-           value != task->load.loaded.value ||
+    is_anybody =
+        shed_table_answer(task->flights->table, &task->waiters,
+                          act->answer_upto, value, &task->exchange.error);
+    assert(!is_anybody || value == NULL || value != task->load.loaded.value ||
            !task->load.loaded.is_unmodified);
-    for (; caller != NULL; caller = next) {
-        next = caller->next;
-        give(caller, value, &task->exchange.error);
-    }
+    (void)is_anybody;
 }
 
 /* --------------------------------------------------------------- the drive */

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
+#include "cache/entry_value.h"
 #include "cache/reads.h"
 
 #define US_PER_MS 1000
@@ -52,7 +53,7 @@ static void note_hit(struct shed_cache *cache, const struct shed_key *key,
 {
     if (value->origin == SHED_ORIGIN_STALE)
         tell_stale(cache, key, value, SHED_OK, "it is past its ttl");
-    shed_flight_redis_count_hit(&cache->counters, value);
+    shed_entry_value_count(&cache->counters, value);
 }
 
 static void find_aged(struct shed_look *look, const struct shed_value *value)
@@ -118,9 +119,9 @@ static enum shed_code read_entry(struct shed_cache *cache,
     struct shed_freshness_times times;
     uint64_t now_ms;
     enum shed_entry_state state;
-    struct shed_value *value = shed_flight_redis_value(
-        cache->client->session, shed_cache_entry_key(key), reply, &times,
-        &now_ms, &state);
+    struct shed_value *value =
+        shed_entry_value(cache->client->session, shed_cache_entry_key(key),
+                         reply, &times, &now_ms, &state);
 
     if (value != NULL) {
         weigh(cache, key, terms, value, &times, now_ms, out);

@@ -296,8 +296,9 @@ uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
     return newest;
 }
 
-struct shed_caller *shed_table_take(struct shed_table *t,
-                                    struct shed_waiters *waiters, uint64_t upto)
+/* Take out the callers up to a number: a list linked by next. */
+static struct shed_caller *take(struct shed_table *t,
+                                struct shed_waiters *waiters, uint64_t upto)
 {
     struct shed_waiters **chain;
     struct shard *shard =
@@ -323,6 +324,33 @@ struct shed_caller *shed_table_take(struct shed_table *t,
         waiters->last = &waiters->first;
     pthread_mutex_unlock(&shard->mu);
     return taken;
+}
+
+static void give(struct shed_caller *caller, struct shed_value *value,
+                 const struct shed_error *error)
+{
+    if (value != NULL) {
+        caller->code = SHED_OK;
+        caller->value = shed_value_ref(value);
+    } else {
+        caller->code = error->code;
+        caller->error = *error;
+    }
+    shed_latch_count_down(caller->latch, 1); /* caller is gone now */
+}
+
+bool shed_table_answer(struct shed_table *t, struct shed_waiters *waiters,
+                       uint64_t upto, struct shed_value *value,
+                       const struct shed_error *error)
+{
+    struct shed_caller *taken = take(t, waiters, upto), *next;
+    bool is_anybody = taken != NULL;
+
+    for (; taken != NULL; taken = next) {
+        next = taken->next;
+        give(taken, value, error);
+    }
+    return is_anybody;
 }
 
 void shed_table_detach(struct shed_table *t, const char *key, size_t size)

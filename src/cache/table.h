@@ -131,11 +131,11 @@ void shed_table_forget(struct shed_table *table, struct shed_waiters *waiters);
 uint64_t shed_table_newest(struct shed_table *table,
                            struct shed_waiters *waiters);
 
-/* Take out the callers up to a number, to answer them. Returns: a list linked
- * by next. */
-struct shed_caller *shed_table_take(struct shed_table *table,
-                                    struct shed_waiters *waiters,
-                                    uint64_t upto);
+/* Answer the callers up to a number: each gets a reference of value or, if that
+ * is NULL, error. Returns: false if there was nobody. */
+bool shed_table_answer(struct shed_table *table, struct shed_waiters *waiters,
+                       uint64_t upto, struct shed_value *value,
+                       const struct shed_error *error);
 
 /* Make new callers of the key start another flight. */
 void shed_table_detach(struct shed_table *table, const char *key, size_t size);

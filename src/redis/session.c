@@ -29,8 +29,7 @@ struct shed_session {
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL if waiting is by timer only */
     struct shed_timer *ping;
-    struct shed_timer
-        *subscribing; /* ends the wait for the answer to SUBSCRIBE */
+    struct shed_timer *subscribing; /* ends the wait for its answer */
     uint64_t command_timeout_ms;
     char channel[sizeof(PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
     char client_id[24];  /* of pushes, in decimal; empty: unknown */

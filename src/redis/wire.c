@@ -41,8 +41,9 @@ static enum shed_code reserve(struct shed_buffer *b, size_t more,
     char *at;
 
     if (more > SHED_BUFFER_MAX_BYTES - b->size)
-        return shed_fail(err, SHED_EBUSY,
-                         "Redis: too many bytes are already waiting to be sent");
+        return shed_fail(
+            err, SHED_EBUSY,
+            "Redis: too many bytes are already waiting to be sent");
     while (capacity < b->size + more)
         capacity *= 2;
     if (capacity == b->capacity)

@@ -1,4 +1,4 @@
-/* The table of FAILURES.md, made to happen on a real Redis: what a get of a
+/* The table of src/FAILURES.md, made to happen on a real Redis: what a get of a
  * row that Redis has, a get of one that it has not, an invalidation and an
  * acquire do while it is away or refuses, what is logged, and that all is well
  * again afterwards. */

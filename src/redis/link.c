@@ -199,16 +199,20 @@ static enum shed_code call(struct shed_links *links,
                            struct shed_link_use *use, bool *is_repeated,
                            uint64_t deadline_ms, struct shed_error *err)
 {
+    struct shed_error why; /* of a try: err is untouched if the next succeeds */
     struct batch b;
     enum shed_code code;
 
     *is_repeated = false;
     if (count == 0)
         return SHED_OK;
-    code = init_batch(links, &b, commands, count, err);
+    code = init_batch(links, &b, commands, count, &why);
     if (code == SHED_OK)
-        code = send_all(links, &b, replies, use, is_repeated, deadline_ms, err);
+        code =
+            send_all(links, &b, replies, use, is_repeated, deadline_ms, &why);
     fini_batch(&b);
+    if (code != SHED_OK && err != NULL)
+        *err = why;
     return code;
 }
 

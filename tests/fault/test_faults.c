@@ -327,9 +327,9 @@ END_TEST
 /* Redis then announces keys that have not changed, and waiters look again. */
 START_TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
 {
-    enum { KEYS = 8 };
+    enum { KEYS = 8, TEXT_BYTES = 80 };
     struct getter leaders[KEYS] = {0}, waiters[KEYS] = {0};
-    char keys[KEYS][8], text[16];
+    char keys[KEYS][8], text[TEXT_BYTES];
     struct peer peer;
 
     fixture_up(&fixture);
@@ -350,7 +350,7 @@ START_TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
     for (size_t i = 0; i < KEYS; i++) {
         snprintf(text, sizeof(text), "%s@1", keys[i]);
         getter_expect(&leaders[i], text, SHED_ORIGIN_LOAD);
-        getter_expect(&waiters[i], text, SHED_ORIGIN_REDIS);
+        getter_expect(&waiters[i], text, SHED_ORIGIN_WAITED);
     }
     ck_assert_uint_eq(stats_of(fixture.cache).loaded_keys, KEYS);
     ck_assert_uint_eq(stats_of(peer.cache).loaded_keys, 0);

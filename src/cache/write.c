@@ -375,7 +375,8 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
     if (shed_links_call_script(
             cache->client->links, s.args, count, s.replies, &is_repeated,
             shed_cache_deadline_ms(cache, timeout_ms), &all) != SHED_OK)
-        memset(s.replies, 0, count * sizeof(*s.replies)); /* there are none */
+        memset(s.replies, 0,
+               count * sizeof(struct shed_reply *)); /* there are none */
     code = conclude(cache, &s, write, &all, err);
     for (size_t i = 0; code == SHED_OK && i < count; i++)
         tell_invalidated(cache, keys[i]);

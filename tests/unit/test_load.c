@@ -557,7 +557,9 @@ START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
         wait_loads(i + 1);
         if (i == KEYS / 2) { /* some windows later */
             ck_assert_uint_lt(shed_source_look(desk.source).loads_limit, 4);
+            pthread_mutex_lock(&desk.mu);
             desk.most_open = 0;
+            pthread_mutex_unlock(&desk.mu);
         }
         pass_ms(1000);
         end_load(i);

@@ -423,10 +423,10 @@ struct shed_source_options {
     uint64_t breaker_probes;      /* [1, 1000]; keys that are loaded at a time
                                      while it is half-open, and loads that have
                                      to succeed */
-    /* Callers that wait because their key is not at hand, in all caches of the
-     * source, and for one load of a key. Beyond these bounds a call gets a
-     * stale value within stale_if_error_ms, else SHED_EBUSY, at once. Each key
-     * of shed_get_many is a caller. */
+    /* Bounds on the callers that wait for a load: in all caches of the source,
+     * and for one key. A call beyond them gets a stale value within
+     * stale_if_error_ms, or else SHED_EBUSY, at once. Each key of shed_get_many
+     * counts as a caller. */
     uint64_t callers_limit;     /* [0, 10000000]; 0: no bound */
     uint64_t key_callers_limit; /* [0, 10000000]; 0: no bound */
 };

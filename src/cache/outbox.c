@@ -84,7 +84,7 @@ bool shed_outbox_find(struct shed_outbox *ob, const char *key, size_t size,
 {
     const struct shed_pending_item *item;
 
-    /* whoever knows that a write has failed sees that the count has grown */
+    /* A thread that has been told of a failed write sees the new count. */
     if (shed_outbox_count(ob) == 0)
         return false;
     pthread_mutex_lock(&ob->mu);

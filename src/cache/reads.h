@@ -2,10 +2,9 @@
  * Lets callers of one key share a GET.
  *
  * A caller may be given what was current at some instant during its call. So it
- * may share a GET which is sent after it came, and no other: where callers are
- * many, one GET of a key is under way, and whoever comes meanwhile shares the
- * next one. That costs Redis one command, and this process one reply to parse,
- * for all of them.
+ * may share a GET only if that is sent after the call began. With many callers,
+ * one GET of a key is under way, and all that arrive in the meantime share the
+ * next one: one command for Redis, and one reply to parse, for all of them.
  *
  * Any thread.
  */

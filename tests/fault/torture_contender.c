@@ -125,7 +125,7 @@ void torture_record(const char *file, const struct torture_record *r)
                         (char)r->kind, (unsigned long long)r->number);
     int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 
-    /* one write for the line: it stays whole, whoever else appends */
+    /* one write per line, so that lines of several processes do not mix */
     if (fd < 0 || write(fd, line, (size_t)size) != size)
         _exit(EXIT_FAILURE);
     close(fd);

@@ -21,7 +21,6 @@
 #define LEASE_MIN_MS 10
 #define LEASE_MAX_MS 600000
 #define GRACE_MAX_MS 60000
-#define TIMEOUT_MAX_MS SHED_TIMEOUT_MAX_MS
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
 #define PENDING_MAX 100000
 
@@ -32,17 +31,14 @@ SHED_CHECK_OPTIONS(shed_cache_options);
 static enum shed_code check_options(const struct shed_cache_options *o,
                                     struct shed_error *err)
 {
-    const struct {
-        uint64_t value, lo, hi;
-        const char *what;
-    } rows[] = {
+    const struct shed_range ranges[] = {
         {o->ttl_ms, 1, SHED_TTL_MAX_MS, "cache ttl_ms"},
         {o->ttl_jitter_pct, 0, JITTER_MAX_PCT, "cache ttl_jitter_pct"},
         {o->negative_ttl_ms, 0, SHED_TTL_MAX_MS, "cache negative_ttl_ms"},
         {o->failure_ttl_ms, 0, FAILURE_TTL_MAX_MS, "cache failure_ttl_ms"},
         {o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS, "cache lease_ms"},
         {o->grace_ms, 0, GRACE_MAX_MS, "cache grace_ms"},
-        {o->timeout_ms, 1, TIMEOUT_MAX_MS, "cache timeout_ms"},
+        {o->timeout_ms, 1, SHED_TIMEOUT_MAX_MS, "cache timeout_ms"},
         {o->value_limit_bytes, 1, VALUE_MAX_BYTES, "cache value_limit_bytes"},
         {o->redis_down, SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL,
          "cache redis_down"},
@@ -51,14 +47,10 @@ static enum shed_code check_options(const struct shed_cache_options *o,
          "cache stale_while_revalidate_ms"},
         {o->stale_if_error_ms, 0, SHED_TTL_MAX_MS, "cache stale_if_error_ms"},
         {o->pending_limit, 0, PENDING_MAX, "cache pending_limit"},
-        {o->soft_timeout_ms, 0, TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
+        {o->soft_timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
     };
-    enum shed_code code = SHED_OK;
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows) && code == SHED_OK; i++)
-        code = shed_check_range(rows[i].value, rows[i].lo, rows[i].hi,
-                                rows[i].what, err);
-    return code;
+    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 }
 
 static enum shed_code check_name(const char *name, struct shed_error *err)
@@ -122,9 +114,9 @@ enum shed_code shed_cache_check_call(const struct shed_cache *cache,
 {
     if (cache == NULL)
         return shed_fail(err, SHED_EINVAL, "cache: is NULL");
-    if (timeout_ms > TIMEOUT_MAX_MS)
+    if (timeout_ms > SHED_TIMEOUT_MAX_MS)
         return shed_fail(err, SHED_EINVAL, "timeout_ms: is over its limit, %d",
-                         TIMEOUT_MAX_MS);
+                         SHED_TIMEOUT_MAX_MS);
     return shed_client_check_call(cache->client, err);
 }
 

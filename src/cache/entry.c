@@ -173,6 +173,14 @@ void shed_entry_encode(struct shed_entry_key key,
         checksum(key, h, out->tail, entry->payload, entry->payload_size));
 }
 
+size_t shed_entry_refresh_key(const char *key, size_t size, char *out)
+{
+    memcpy(out, key, size);
+    memcpy(out + size, SHED_ENTRY_REFRESH_SUFFIX,
+           SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    return size + SHED_ENTRY_REFRESH_SUFFIX_BYTES;
+}
+
 /* The key of an entry ends with a brace, so it never ends like that of a
  * refresh. */
 size_t shed_entry_key_size(const char *key, size_t size)

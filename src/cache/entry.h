@@ -80,6 +80,11 @@ struct shed_entry_key {
     size_t size;
 };
 
+/* Write the key of an entry's refresh lease, which begins with that of the
+ * entry: size and SHED_ENTRY_REFRESH_SUFFIX_BYTES bytes, not terminated.
+ * Returns: their number. */
+size_t shed_entry_refresh_key(const char *key, size_t size, char *out);
+
 /* The size of the key of an entry, of which key is that or the one of its
  * refresh. */
 size_t shed_entry_key_size(const char *key, size_t size);

@@ -333,6 +333,7 @@ static struct task *create_task(struct shed_flights *fs,
 {
     struct task *task = calloc(1, sizeof(*task) + key->redis_size +
                                       SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    size_t refresh_size;
     char *name;
 
     if (task == NULL)
@@ -342,9 +343,8 @@ static struct task *create_task(struct shed_flights *fs,
         free(task);
         return NULL;
     }
-    name = memcpy(task + 1, key->redis, key->redis_size);
-    memcpy(name + key->redis_size, SHED_ENTRY_REFRESH_SUFFIX,
-           SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    name = (char *)(task + 1);
+    refresh_size = shed_entry_refresh_key(key->redis, key->redis_size, name);
     task->key = *key;
     task->key.redis = name;
     task->waiters.key = task->key.redis;
@@ -354,8 +354,7 @@ static struct task *create_task(struct shed_flights *fs,
     task->exchange = (struct shed_flight_redis){
         .settings = &fs->settings,
         .key = {task->key.redis, task->key.redis_size},
-        .refresh_key = {task->key.redis,
-                        task->key.redis_size + SHED_ENTRY_REFRESH_SUFFIX_BYTES},
+        .refresh_key = {task->key.redis, refresh_size},
         .user_key = {task->key.redis + task->key.at, task->key.size},
         .loaded = &task->load.loaded,
         .on_event = on_event,

@@ -319,9 +319,7 @@ static struct letter *create_letter(struct shed_outbox *ob,
 
     if (letter == NULL)
         return NULL;
-    memcpy(letter->name, key->redis, key->redis_size);
-    memcpy(letter->name + key->redis_size, SHED_ENTRY_REFRESH_SUFFIX,
-           SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    (void)shed_entry_refresh_key(key->redis, key->redis_size, letter->name);
     letter->item.key = letter->name;
     letter->item.key_size = key->redis_size;
     letter->outbox = ob;

@@ -14,8 +14,8 @@
 #include "cache/freshness.h"
 #include "cache/load.h"
 
-#define REFRESH_SUFFIX SHED_ENTRY_REFRESH_SUFFIX
-#define REFRESH_BYTES SHED_ENTRY_REFRESH_SUFFIX_BYTES
+#define REFRESH_KEY_MAX_BYTES                                                  \
+    (SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES)
 #define DIGITS 24 /* of 64 bits */
 
 /* What a write does to the entries from before it. */
@@ -70,16 +70,14 @@ static enum shed_code write_entry(struct shed_cache *cache,
 }
 
 /* The two keys that every write concerns. */
-static void
-add_keys(struct shed_args *args, const struct shed_named_key *named,
-         char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)])
+static void add_keys(struct shed_args *args, const struct shed_named_key *named,
+                     char refresh[REFRESH_KEY_MAX_BYTES])
 {
     size_t size = named->key.redis_size;
 
-    memcpy(refresh, named->bytes, size);
-    memcpy(refresh + size, REFRESH_SUFFIX, sizeof(REFRESH_SUFFIX));
     shed_args_add(args, named->bytes, size);
-    shed_args_add(args, refresh, size + REFRESH_BYTES);
+    shed_args_add(args, refresh,
+                  shed_entry_refresh_key(named->bytes, size, refresh));
 }
 
 static enum shed_code check_write(struct shed_cache *cache,
@@ -119,7 +117,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
         .row_version = version.number,
         .payload = row.data,
         .payload_size = row.size};
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
+    char refresh[REFRESH_KEY_MAX_BYTES];
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
     struct shed_entry_parts parts;
@@ -192,7 +190,7 @@ static enum shed_code write_keys(struct shed_cache *cache,
                                  enum shed_script script, struct shed_bytes key,
                                  uint64_t timeout_ms, struct shed_error *err)
 {
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
+    char refresh[REFRESH_KEY_MAX_BYTES];
     struct shed_outbox_write write = {wish_of(script),
                                       shed_outbox_mark(cache->outbox)};
     struct shed_named_key named;
@@ -256,7 +254,8 @@ static void destroy_sweep(struct sweep *s)
 static size_t names_size(const struct shed_cache *cache,
                          const struct shed_bytes *keys, size_t count)
 {
-    const size_t around = strlen(cache->name) + strlen(":{\\}" REFRESH_SUFFIX);
+    const size_t around =
+        strlen(cache->name) + strlen(":{\\}" SHED_ENTRY_REFRESH_SUFFIX);
     size_t size = 0;
 
     for (size_t i = 0; i < count; i++)
@@ -289,10 +288,8 @@ static void fill_sweep(const struct shed_cache *cache,
         struct shed_key *key = &s->keys[i];
         shed_cache_name_key(cache, keys[i], &named);
         *key = named.key;
-        key->redis = memcpy(at, named.bytes, key->redis_size);
-        at += key->redis_size;
-        memcpy(at, REFRESH_SUFFIX, REFRESH_BYTES);
-        at += REFRESH_BYTES;
+        key->redis = at;
+        at += shed_entry_refresh_key(named.bytes, key->redis_size, at);
         shed_script_begin(&s->args[i], SHED_SCRIPT_INVALIDATE, "2");
         shed_args_add(&s->args[i], key->redis, key->redis_size);
         shed_args_add(&s->args[i], key->redis, (size_t)(at - key->redis));

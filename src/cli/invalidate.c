@@ -10,7 +10,6 @@
 #include "cli/text.h"
 
 #define PIPELINE 1000
-#define REFRESH_SUFFIX ":refresh"
 
 struct work {
     const struct cli_call *call;
@@ -31,15 +30,14 @@ static void hear(struct work *w)
 
 static void remove_key(struct work *w, const struct cli_key *key)
 {
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
+    char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
     size_t size = key->named.key.redis_size;
     struct shed_args args = {0};
 
-    memcpy(refresh, key->named.key.redis, size);
-    memcpy(refresh + size, REFRESH_SUFFIX, sizeof(REFRESH_SUFFIX));
     shed_args_add_text(&args, "UNLINK");
     shed_args_add(&args, key->named.key.redis, size);
-    shed_args_add(&args, refresh, size + strlen(REFRESH_SUFFIX));
+    shed_args_add(&args, refresh,
+                  shed_entry_refresh_key(key->named.key.redis, size, refresh));
     cli_redis_send(w->redis, &args);
     w->sent++;
     if (++w->unheard == PIPELINE)

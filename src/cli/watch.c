@@ -17,7 +17,6 @@
 #include "cli/text.h"
 
 #define RATE_DEFAULT 1000
-#define REFRESH_SUFFIX ":refresh"
 #define CHANNEL "__redis__:invalidate"
 #define SLOTS 65536
 #define MS_PER_S 1000
@@ -202,17 +201,15 @@ static bool may_read(struct watch *w)
 
 static void on_change(struct watch *w, const char *bytes, size_t size)
 {
-    size_t suffix = strlen(REFRESH_SUFFIX);
-    bool is_refresh = size > suffix && memcmp(bytes + size - suffix,
-                                              REFRESH_SUFFIX, suffix) == 0;
+    size_t key_size = shed_entry_key_size(bytes, size);
+    bool is_refresh = key_size < size;
     struct cli_key key;
     struct cli_entry entry;
     struct known now, *slot;
     const char *event;
 
-    if (is_refresh)
-        size -= suffix;
-    if (!cli_key_parse(&key, w->call->words[0], bytes, size) || !may_read(w))
+    if (!cli_key_parse(&key, w->call->words[0], bytes, key_size) ||
+        !may_read(w))
         return;
     cli_entry_read(w->redis, &key, &entry);
     remember(&now, hash_of(&key), &entry);

@@ -315,7 +315,7 @@ START_TEST(schedules_of_looks_are_refreshed_as_the_paper_says)
     }
     for (size_t k = 0; k < 5; k++)
         ck_assert_double_eq_tol(
-            (double)later[k] / SCHEDULES,
+            (double)later[k] / (double)SCHEDULES,
             none_before(8000 - (double)ages[k], 8000, COST_MS, STEP_MS), 0.02);
 }
 END_TEST

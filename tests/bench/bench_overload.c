@@ -214,8 +214,8 @@ static double measure_capacity(uint64_t seconds)
 static double measure_overload(const char *name, bool is_adaptive, double per_s,
                                uint64_t seconds)
 {
-    double calls = per_s * OVERLOAD;
-    double deadline_ms = DEADLINE_QUERIES * 1000.0 / per_s;
+    double calls = per_s * (double)OVERLOAD;
+    double deadline_ms = (double)DEADLINE_QUERIES * 1000 / per_s;
     struct run run = {.is_adaptive = is_adaptive,
                       .max_loads = BOUND,
                       .queue_limit = QUEUE,

@@ -256,7 +256,7 @@ static double quantile(const struct figures *f, double q)
 static void print_way(const struct figures *f, const struct mix *mix,
                       enum way which, FILE *json, bool is_first)
 {
-    double callers_all = (double)f->rounds * CALLERS;
+    double callers_all = (double)(f->rounds * CALLERS);
     double sent = (double)f->sent / callers_all;
     double executed = (double)f->executed / callers_all;
 

@@ -21,19 +21,19 @@ static size_t limit_now(void)
  * ten loads. Returns: calls answered in time, as a part of what it can. */
 static double goodput_of(size_t fixed, double capacity, double thrash)
 {
-    enum { RUN_S = 20, OVERLOAD = 4 };
+    const double run_s = 20, overload = 4;
     double per_s = capacity * 1e6 / 20000;
 
     sim_database_init(&db, CEILING);
     db.fixed = fixed;
     db.capacity = capacity;
     db.thrash = thrash;
-    db.calls_per_s = OVERLOAD * per_s;
+    db.calls_per_s = overload * per_s;
     db.deadline_us = 10 * db.load_us;
     db.queue_limit = (size_t)capacity;
     sim_database_run(&db, 5); /* to settle */
-    sim_database_run(&db, RUN_S);
-    return (double)db.in_time / (per_s * RUN_S);
+    sim_database_run(&db, run_s);
+    return (double)db.in_time / (per_s * run_s);
 }
 
 START_TEST(a_database_with_four_times_its_load_keeps_its_goodput)
@@ -70,18 +70,18 @@ END_TEST
 
 START_TEST(processes_that_share_a_database_do_not_drive_each_other_up)
 {
-    enum { CAPACITY = 16, RUN_S = 60 };
+    const double capacity = 16, run_s = 60;
 
     for (size_t n = 2; n <= SIM_PROCESSES_MAX; n *= 2) {
         double part;
         sim_database_init(&db, CEILING / 4);
-        db.capacity = CAPACITY;
+        db.capacity = capacity;
         db.thrash = 0.2;
         db.processes = n;
         db.skew_ms = 3;
-        sim_database_run(&db, RUN_S);
-        sim_database_run(&db, RUN_S);
-        part = (double)db.ended * db.load_us / 1e6 / CAPACITY / RUN_S;
+        sim_database_run(&db, run_s);
+        sim_database_run(&db, run_s);
+        part = (double)db.ended * db.load_us / 1e6 / capacity / run_s;
         ck_assert_msg(part > 0.8, "%zu processes: %.2f", n, part);
     }
 }
@@ -236,13 +236,13 @@ START_TEST(probes_take_little_of_the_time)
     static const double loads_us[] = {500, 20000, 1000000};
 
     for (size_t i = 0; i < 3; i++) {
-        enum { RUN_S = 200 };
+        const double run_s = 200;
         double share;
         sim_database_init(&db, 32);
         db.load_us = loads_us[i];
         sim_database_run(&db, 10);
-        sim_database_run(&db, RUN_S);
-        share = db.probing_us / RUN_S / 1e6;
+        sim_database_run(&db, run_s);
+        share = db.probing_us / run_s / 1e6;
         ck_assert_msg(share > 0 && share < 0.07, "%.0f us: %.3f", loads_us[i],
                       share);
     }

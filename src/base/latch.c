@@ -1,7 +1,7 @@
 /*
  * Waiting for a number of things, with one word that Linux' futex waits at. Its
  * one invariant: the store that counts the last thing is the last access to the
- * latch, so the latch may be finished once wait has seen it. Waking goes by the
+ * latch, so the latch may go as soon as wait has seen it. Waking goes by the
  * address alone; a thread that is woken for a latch which is gone looks again.
  *
  * With a mutex and a condition variable, the waiter has to be woken while the
@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 
 enum { MS_PER_S = 1000, NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 
@@ -60,18 +59,10 @@ static void wake_at(_Atomic uint32_t *word)
 
 /* ------------------------------------------------------------------ latch */
 
-enum shed_code shed_latch_init(struct shed_latch *latch, size_t pending,
-                               struct shed_error *err)
+void shed_latch_init(struct shed_latch *latch, size_t pending)
 {
-    (void)err;
     assert(pending < ASLEEP);
     atomic_init(&latch->word, (uint32_t)pending);
-    return SHED_OK;
-}
-
-void shed_latch_fini(struct shed_latch *latch)
-{
-    (void)latch;
 }
 
 void shed_latch_count_down(struct shed_latch *latch, size_t count)

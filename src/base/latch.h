@@ -28,19 +28,14 @@ SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
 void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
                     uint64_t left_ms);
 
-/* A latch, as shed_latch_init makes it. */
+/* A latch, as shed_latch_init makes it. It needs no clean-up. */
 #define SHED_LATCH_INIT(pending)                                               \
     {                                                                          \
         (pending)                                                              \
     }
 
-/* Make a latch for fewer than 2^31 things. Returns: SHED_OK. */
-SHED_MUST_CHECK enum shed_code shed_latch_init(struct shed_latch *latch,
-                                               size_t pending,
-                                               struct shed_error *err);
-
-/* Finish a latch. Nobody may wait or count afterwards. */
-void shed_latch_fini(struct shed_latch *latch);
+/* Make a latch for fewer than 2^31 things. */
+void shed_latch_init(struct shed_latch *latch, size_t pending);
 
 /* Count things as having happened (or as never going to); any thread. */
 void shed_latch_count_down(struct shed_latch *latch, size_t count);

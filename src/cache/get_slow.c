@@ -149,12 +149,8 @@ static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
                              size_t misses)
 {
     struct shed_latch latch;
-    struct shed_error why;
 
-    if (shed_latch_init(&latch, misses, &why) != SHED_OK) {
-        fail_misses(g, &why);
-        return;
-    }
+    shed_latch_init(&latch, misses);
     join_all(cache, g, &latch);
     if (g->terms->soft_deadline_ms < g->terms->deadline_ms && has_old(g) &&
         !shed_latch_wait(&latch, g->terms->soft_deadline_ms))
@@ -162,7 +158,6 @@ static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
     if (!shed_latch_wait(&latch, g->terms->deadline_ms))
         leave_all(cache, g, &latch);
     take_answers(cache, g);
-    shed_latch_fini(&latch);
 }
 
 /* Each round ends with answers, or at the deadline. */

@@ -455,7 +455,6 @@ void shed_outbox_close(struct shed_outbox *ob, uint64_t timeout_ms)
         return;
     shed_reactor_run(ob->client->reactor, close_on_reactor, &c);
     (void)shed_latch_wait(&latch, UINT64_MAX);
-    shed_latch_fini(&latch);
     drop_all(ob);
     pthread_mutex_destroy(&ob->mu);
     free(ob);

@@ -270,7 +270,6 @@ static bool share(struct slot *slot, const struct shed_key *key,
     pthread_mutex_unlock(&slot->mu);
     if (waits)
         wait_for_turn(slot, &me, deadline_ms);
-    shed_latch_fini(&me.latch);
     if (me.state == SENDING) {
         read(user, out);
         settle(slot, &me);

@@ -121,12 +121,10 @@ static void submit(struct check *c, struct item *item)
 static void load_rows(struct check *c)
 {
     struct shed_latch latch;
-    struct shed_error err;
 
     if (c->count == 0)
         return;
-    if (shed_latch_init(&latch, c->count, &err) != SHED_OK)
-        cli_fail(c->call, CLI_FAILED, "%s", err.reason);
+    shed_latch_init(&latch, c->count);
     for (size_t i = 0; i < c->count; i++) {
         shed_value_unref(c->items[i].value);
         c->items[i].value = NULL;
@@ -136,7 +134,6 @@ static void load_rows(struct check *c)
     shed_source_wake(c->source);
     (void)shed_latch_wait(&latch,
                           UINT64_MAX); /* bounded: each load has a time limit */
-    shed_latch_fini(&latch);
 }
 
 /* --------------------------------------------------------------- comparing */

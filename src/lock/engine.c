@@ -334,7 +334,6 @@ void shed_lock_engine_close(struct shed_lock *l)
     wake_locked(l);
     pthread_mutex_unlock(&l->mu);
     (void)shed_latch_wait(&latch, UINT64_MAX);
-    shed_latch_fini(&latch);
     for (size_t i = 0; i < l->count; i++)
         shed_lock_server_close(&l->server[i]);
     shed_reactor_run(l->home->reactor, destroy_timer, l);

@@ -222,10 +222,7 @@ static enum shed_code submit_and_wait(struct shed_lock *l,
                                       struct waiting_request *w,
                                       struct shed_error *err)
 {
-    enum shed_code code = shed_latch_init(&w->latch, 1, err);
-
-    if (code != SHED_OK)
-        return code;
+    shed_latch_init(&w->latch, 1);
     w->request.done = on_done;
     if (shed_lock_submit(l, &w->request))
         /* bounded: the request's deadline and the connections' timeouts end
@@ -233,7 +230,6 @@ static enum shed_code submit_and_wait(struct shed_lock *l,
         (void)shed_latch_wait(&w->latch, UINT64_MAX);
     else
         w->request.code = shed_lock_fail_closed(&w->request.error);
-    shed_latch_fini(&w->latch);
     if (w->request.code != SHED_OK && err != NULL)
         *err = w->request.error;
     return w->request.code;

@@ -174,7 +174,6 @@ void shed_reactor_run(struct shed_reactor *r, void (*run)(void *arg), void *arg)
 
     shed_reactor_post(r, &w.post);
     (void)shed_latch_wait(&w.latch, UINT64_MAX);
-    shed_latch_fini(&w.latch);
 }
 
 bool shed_reactor_is_current(const struct shed_reactor *r)

@@ -506,8 +506,7 @@ enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
 {
     struct shed_request me = {
         .replies = replies, .expected = b->count, .deadline_ms = deadline_ms};
-    bool has_latch;
-    enum shed_code code = SHED_OK;
+    enum shed_code code;
 
     assert(b->count > 0);
     memset(replies, 0, b->count * sizeof(struct shed_reply *));
@@ -515,16 +514,10 @@ enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
         b->calls[i].owner = &me;
     pthread_mutex_lock(&s->mu);
     use->was_connected = s->is_led || s->is_writing || s->is_open;
-    has_latch = me.has_latch = s->is_led || s->is_writing;
-    if (has_latch)
-        code = shed_latch_init(&me.latch, 1, err);
-    if (code == SHED_OK) {
-        code = run_unlock(s, &me, b, err);
-        if (has_latch)
-            shed_latch_fini(&me.latch);
-    } else {
-        pthread_mutex_unlock(&s->mu);
-    }
+    me.has_latch = s->is_led || s->is_writing;
+    if (me.has_latch)
+        shed_latch_init(&me.latch, 1);
+    code = run_unlock(s, &me, b, err);
     use->connection = me.connection;
     return code;
 }

@@ -6,8 +6,6 @@
 #include "cli/entry_view.h"
 #include "cli/text.h"
 
-#define REFRESH_SUFFIX ":refresh"
-
 /* -------------------------------------------------------------------- keys */
 
 static const char *fault_of_name(const char *name)
@@ -128,18 +126,16 @@ void cli_entry_decode(struct cli_entry *e, const struct shed_reply *reply)
         shed_entry_holder(bytes, &e->holder);
 }
 
-static void send_key(struct cli_redis *redis, const char *command,
-                     const struct cli_key *key, struct shed_bytes suffix)
+static void send_reads(struct cli_redis *redis, const char *key, size_t size)
 {
-    char room[SHED_REDIS_KEY_MAX_BYTES + sizeof(REFRESH_SUFFIX)];
-    size_t size = key->named.key.redis_size;
-    struct shed_args args = {0};
+    static const char *const commands[] = {"GET", "PTTL"};
 
-    memcpy(room, key->named.key.redis, size);
-    memcpy(room + size, suffix.data, suffix.size);
-    shed_args_add_text(&args, command);
-    shed_args_add(&args, room, size + suffix.size);
-    cli_redis_send(redis, &args);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+        struct shed_args args = {0};
+        shed_args_add_text(&args, commands[i]);
+        shed_args_add(&args, key, size);
+        cli_redis_send(redis, &args);
+    }
 }
 
 static long long hear_number(struct cli_redis *redis)
@@ -194,13 +190,14 @@ static void hear_refresh(struct cli_redis *redis, struct cli_entry *e)
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *e)
 {
+    char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
+    const char *name = key->named.key.redis;
+    size_t size = key->named.key.redis_size;
     struct shed_reply *time;
 
     *e = (struct cli_entry){.key = key};
-    send_key(redis, "GET", key, shed_str(""));
-    send_key(redis, "PTTL", key, shed_str(""));
-    send_key(redis, "GET", key, shed_str(REFRESH_SUFFIX));
-    send_key(redis, "PTTL", key, shed_str(REFRESH_SUFFIX));
+    send_reads(redis, name, size);
+    send_reads(redis, refresh, shed_entry_refresh_key(name, size, refresh));
     cli_redis_send_words(redis, "TIME");
     e->reply = cli_redis_hear(redis);
     if (!shed_reply_begins(e->reply, "WRONGTYPE"))

@@ -9,7 +9,6 @@
 #include "cli/text.h"
 #include "cli/walk.h"
 
-#define REFRESH_SUFFIX "}:refresh"
 #define LARGEST_DEFAULT 10
 #define NO_TTL_SHOWN 10
 #define BAR_WIDTH 30
@@ -162,13 +161,6 @@ static bool is_entry(const struct census *c, const char *key, size_t size)
     return cli_key_parse(&parsed, c->call->words[0], key, size);
 }
 
-static bool is_refresh(const char *key, size_t size)
-{
-    size_t end = strlen(REFRESH_SUFFIX);
-
-    return size > end && memcmp(key + size - end, REFRESH_SUFFIX, end) == 0;
-}
-
 static void send_page(struct census *c, const struct shed_reply *keys)
 {
     size_t size = 0;
@@ -202,10 +194,11 @@ static void count_page(struct census *c, const struct shed_reply *keys)
         const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
         struct shed_reply *head = hear_any(c), *length = hear_any(c);
         struct shed_reply *pttl = hear_any(c);
-        if (is_refresh(key, size))
-            c->refreshes++;
-        else if (!is_entry(c, key, size))
+        size_t entry_size = shed_entry_key_size(key, size);
+        if (!is_entry(c, key, entry_size))
             c->others++;
+        else if (entry_size < size)
+            c->refreshes++;
         else
             count_key(c, key, size, head, length, shed_reply_integer(pttl));
         shed_reply_free(head);

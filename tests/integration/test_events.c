@@ -273,9 +273,7 @@ START_TEST(a_stale_row_that_is_served_is_an_event)
     fixture_open(&fixture);
     expect_text(fixture.cache, "42", "42@1");
     age_entry(&fixture.server, "t:{42}", AGEING_TTL_MS * 3 / 2);
-    pthread_mutex_lock(&fixture.table.mu);
-    fixture.table.is_failing = true;
-    pthread_mutex_unlock(&fixture.table.mu);
+    table_fail(&fixture.table, true);
     WAIT_FOR(is_stale("42")); /* once the client knows the server's clock */
     seen = await(SHED_EVENT_STALE_SERVED, 0);
     expect_entry(seen, "42", SHED_OK);

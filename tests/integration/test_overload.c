@@ -9,8 +9,6 @@
 #include "support/ageing.h"
 #include "support/fixture.h"
 
-#define STALE_MS (AGEING_TTL_MS / 10)
-
 static struct fixture fixture;
 static atomic_uint opened, closed;
 
@@ -55,37 +53,17 @@ static int gauge(const char *name)
     return atoi(at + strlen(line));
 }
 
-static void set_failing(bool is_failing)
-{
-    pthread_mutex_lock(&fixture.table.mu);
-    fixture.table.is_failing = is_failing;
-    pthread_mutex_unlock(&fixture.table.mu);
-}
-
 /* Keys of their own, from first on, that fail to load. */
 static void fail_ten(void)
 {
     char key[16];
 
-    set_failing(true);
+    table_fail(&fixture.table, true);
     for (int i = 0; i < 10; i++) {
         (void)snprintf(key, sizeof(key), "bad%d", i);
         expect_code(fixture.cache, key, SHED_ESOURCE, NULL);
     }
     WAIT_FOR(gauge("source_breaker") != 0);
-}
-
-/* Ages count once a client knows the server's clock. */
-static bool knows_the_clock(void)
-{
-    struct shed_value *value = NULL;
-    uint64_t age_ms;
-
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_str("clock"), 0, &value, NULL), SHED_OK);
-    age_ms = shed_value_age_ms(value);
-    shed_value_unref(value);
-    return age_ms > 0;
 }
 
 /* ------------------------------------------------------------ the breaker */
@@ -101,7 +79,7 @@ START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
     ck_assert_int_eq(gauge("source_breaker"), 2);
     WAIT_FOR(atomic_load(&opened) == 1);
     loads = table_loads(&fixture.table);
-    set_failing(false);
+    table_fail(&fixture.table, false);
     for (int i = 0; i < 50; i++) {
         (void)snprintf(key, sizeof(key), "new%d", i);
         expect_code(fixture.cache, key, SHED_ESOURCE, &err);
@@ -123,7 +101,7 @@ START_TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
     char keys[KEYS][16];
 
     up(3600000);
-    set_failing(true);
+    table_fail(&fixture.table, true);
     for (int i = 0; i < KEYS; i++) {
         (void)snprintf(keys[i], sizeof(keys[i]), "bad%d", i);
         items[i].key = shed_str(keys[i]);
@@ -146,11 +124,11 @@ START_TEST(while_the_breaker_is_open_a_stale_row_is_given_out)
 
     up(3600000);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    WAIT_FOR(knows_the_clock());
+    WAIT_FOR(knows_the_clock(fixture.cache));
     fail_ten();
-    set_failing(false);
+    table_fail(&fixture.table, false);
     loads = table_loads(&fixture.table);
-    age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS);
+    age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
     for (int i = 0; i < 20; i++)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(table_loads(&fixture.table), loads);
@@ -175,7 +153,7 @@ START_TEST(when_the_source_is_well_again_the_breaker_closes)
 
     up(1);
     fail_ten();
-    set_failing(false);
+    table_fail(&fixture.table, false);
     do {
         (void)snprintf(key, sizeof(key), "new%d", i++);
         (void)is_loaded(key);
@@ -275,8 +253,8 @@ START_TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
 
     up_bounded(1, 0);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    WAIT_FOR(knows_the_clock());
-    age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS);
+    WAIT_FOR(knows_the_clock(fixture.cache));
+    age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
     table_hold(&fixture.table);
     getter_start(&first, fixture.cache, "a");
     WAIT_FOR(gauge("source_callers") == 1);

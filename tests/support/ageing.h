@@ -6,10 +6,17 @@
 
 #include "support/server.h"
 
-/* A ttl that is long compared with any test, and the age from which such an
- * entry is due. */
+/* A ttl that is long compared with any test, the age from which such an entry
+ * is due, and how long after its ttl it may be given out as stale. */
 #define AGEING_TTL_MS UINT64_C(36000000)
 #define AGEING_DUE_MS (AGEING_TTL_MS / 2)
+#define STALE_MS (AGEING_TTL_MS / 10)
+
+/* Ages within that window and beyond it. They are far from its ends, because a
+ * client that waited long for the reply to TIME is behind the server's clock.
+ */
+#define PAST_TTL_MS (AGEING_TTL_MS + STALE_MS / 4)
+#define PAST_STALE_MS (AGEING_TTL_MS + 2 * STALE_MS)
 
 /* Move the times of the entry at a key into the past; its time to live in Redis
  * stays as it is. */

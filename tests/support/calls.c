@@ -78,18 +78,6 @@ void call_expect(struct call *c, const char *text)
 
 /* ------------------------------------------------------------------ set-up */
 
-bool knows_the_clock(struct shed_cache *cache)
-{
-    struct shed_value *value = NULL;
-    uint64_t age_ms;
-
-    ck_assert_int_eq(shed_get(cache, shed_str("clock"), 0, &value, NULL),
-                     SHED_OK);
-    age_ms = shed_value_age_ms(value);
-    shed_value_unref(value);
-    return age_ms > 0;
-}
-
 void calls_init(uint64_t revalidate_ms, uint64_t if_error_ms)
 {
     const uint64_t lease_max_ms = 600000;
@@ -127,24 +115,4 @@ void age_k(uint64_t by_ms)
 unsigned loads(void)
 {
     return table_loads(&fixture.table) - 2;
-}
-
-void set_failing(void)
-{
-    pthread_mutex_lock(&fixture.table.mu);
-    fixture.table.is_failing = true;
-    pthread_mutex_unlock(&fixture.table.mu);
-}
-
-bool has_text(const char *text)
-{
-    struct shed_value *value = NULL;
-    bool is;
-
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
-                     SHED_OK);
-    is = shed_value_size(value) == strlen(text) &&
-         memcmp(shed_value_data(value), text, strlen(text)) == 0;
-    shed_value_unref(value);
-    return is;
 }

@@ -6,13 +6,10 @@
 #include "support/ageing.h"
 #include "support/fixture.h"
 
-#define STALE_MS (AGEING_TTL_MS / 10)
 /* An age of a row that is fresh, and a bound below it, beside which everything
  * that a test takes is short. */
 #define OLD_MS (AGEING_TTL_MS / 2)
 #define MAX_AGE_MS (AGEING_TTL_MS / 4)
-/* That of a row that has just become stale, by any estimate of the clock. */
-#define PAST_TTL_MS (AGEING_TTL_MS + STALE_MS / 4)
 
 extern struct fixture fixture;
 extern const struct shed_get_options get_defaults;
@@ -24,18 +21,11 @@ void calls_up(uint64_t revalidate_ms, uint64_t if_error_ms);
 void calls_init(uint64_t revalidate_ms, uint64_t if_error_ms);
 void calls_open(void);
 
-bool knows_the_clock(struct shed_cache *cache);
-
 /* Make k that old, and let the table have a newer version of it. */
 void age_k(uint64_t by_ms);
 
 /* Loads after those of the set-up. */
 unsigned loads(void);
-
-void set_failing(void);
-
-/* Whether a get of k gives this text. */
-bool has_text(const char *text);
 
 /* A call that must end so. */
 void expect_with(const char *key, struct shed_get_options options,

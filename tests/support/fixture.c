@@ -120,6 +120,13 @@ void table_update(struct table *t)
     pthread_mutex_unlock(&t->mu);
 }
 
+void table_fail(struct table *t, bool is_failing)
+{
+    pthread_mutex_lock(&t->mu);
+    t->is_failing = is_failing;
+    pthread_mutex_unlock(&t->mu);
+}
+
 unsigned table_loads(struct table *t)
 {
     unsigned loads;
@@ -292,6 +299,26 @@ void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
     ck_assert_ptr_null(value);
     ck_assert_int_eq(err->code, code);
     ck_assert_uint_gt(strlen(err->reason), 0);
+}
+
+bool has_text(struct shed_cache *cache, const char *text)
+{
+    struct shed_value *value = get(cache, "k");
+    size_t size = shed_value_size(value);
+    bool is =
+        size == strlen(text) && memcmp(shed_value_data(value), text, size) == 0;
+
+    shed_value_unref(value);
+    return is;
+}
+
+bool knows_the_clock(struct shed_cache *cache)
+{
+    struct shed_value *value = get(cache, "clock");
+    uint64_t age_ms = shed_value_age_ms(value);
+
+    shed_value_unref(value);
+    return age_ms > 0;
 }
 
 void invalidate(struct shed_cache *cache, const char *key)

@@ -81,10 +81,12 @@ struct peer {
 void peer_open(struct peer *p, struct fixture *r);
 void peer_close(struct peer *p);
 
-/* Hold and release loads, commit a new version of all rows, count loads. */
+/* Hold and release loads, commit a new version of all rows, let every load fail
+ * or not, count loads. */
 void table_hold(struct table *t);
 void table_release(struct table *t);
 void table_update(struct table *t);
+void table_fail(struct table *t, bool is_failing);
 unsigned table_loads(struct table *t);
 unsigned table_running(struct table *t);
 shed_load_fn table_load;
@@ -98,6 +100,14 @@ void expect_kind(struct shed_cache *cache, const char *key,
 void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
                  struct shed_error *err);
 void check_text(struct shed_value *value, const char *text);
+
+/* Whether a get of k, which must succeed, gives this text. */
+bool has_text(struct shed_cache *cache, const char *text);
+
+/* Whether a cache's client knows the server's clock, by which ages are counted.
+ * It gets the key clock. */
+bool knows_the_clock(struct shed_cache *cache);
+
 void invalidate(struct shed_cache *cache, const char *key);
 void put(struct shed_cache *cache, const char *key, const char *text);
 struct shed_stats stats_of(struct shed_cache *cache);

@@ -1,9 +1,10 @@
 /*
- * What is left of a database with four times the load that it can bear: calls
- * of single keys, each with a deadline, through a cache whose source has a
- * bound that is too high; once fixed, once adaptive. Each query computes; the
- * server has a part of the machine (tests/bench/run gives it one core). What it
- * can do is measured in each turn, so that a noisy machine is noisy for all.
+ * What a database still answers under four times the load that it can bear. The
+ * calls are for single keys, each with a deadline, through a cache whose source
+ * has a bound on loads that is too high: once fixed, once adaptive. Each query
+ * computes; the server has a part of the machine (tests/bench/run gives it one
+ * core). The capacity is measured in each turn, so that a noisy machine
+ * disturbs all measurements.
  *
  * usage: bench_overload REDIS_URI MYSQL_URI [TURNS [SECONDS]]
  */
@@ -25,7 +26,7 @@
 enum {
     IDS = 100000,          /* tests/bench/overload.sql */
     OVERLOAD = 4,          /* times the capacity */
-    DEADLINE_QUERIES = 50, /* of a call: the time of so many queries */
+    DEADLINE_QUERIES = 50, /* of a call: the time of this many queries */
     BOUND = 256,           /* max_loads, far too high */
     QUEUE = 16,            /* keys: a wait that leaves time for the load */
     CAPACITY_LOADS = 4,    /* at a time, to measure what the server can do */
@@ -110,7 +111,7 @@ static void *call_again(void *arg)
         sleep_until(at_us);
         call(c->run);
         at_us += c->run->period_us;
-        if (at_us < shed_now_us()) /* it cannot be made up for */
+        if (at_us < shed_now_us()) /* it is too late for the calls in between */
             at_us = shed_now_us();
     }
     return NULL;
@@ -220,7 +221,8 @@ static double measure_overload(const char *name, bool is_adaptive, double per_s,
                       .max_loads = BOUND,
                       .queue_limit = QUEUE,
                       .timeout_ms = (uint64_t)deadline_ms,
-                      /* enough to call on time, whatever the calls take */
+                      /* enough to begin each call on time, however long calls
+                       * take */
                       .threads =
                           (size_t)(calls * deadline_ms / 1000 * 1.2) + 1};
 

@@ -1,9 +1,9 @@
 /*
- * What a waiter waits after another's load has ended, and what its looks cost:
- * snowshed by polling (SHED_WAIT_POLL) and by push, beside the loop that one
- * writes by hand with hiredis, SET NX and a look every 10 ms. The ways take
- * turns, so that a noisy machine is noisy for all. Each caller has a client, as
- * a process of its own would.
+ * How long a caller waits after another process's load has ended, and what its
+ * looks cost: snowshed by polling (SHED_WAIT_POLL) and by push, compared with a
+ * loop written by hand over hiredis: SET NX, and a look every 10 ms. The
+ * methods alternate, so that a noisy machine disturbs all of them. Each caller
+ * has a client of its own, as it would in a separate process.
  *
  * usage: bench_wait REDIS_SOCKET [ROUNDS [JSON_FILE]]; the server is emptied
  */
@@ -20,7 +20,7 @@
 #include "base/clock.h"
 
 enum {
-    CALLERS = 4, /* of which the first to come loads */
+    CALLERS = 4, /* of which the first loads */
     WARM_UP = 3, /* rounds that are not counted */
     ROUNDS = 100,
     ROUNDS_MAX = 100000,

@@ -1,5 +1,5 @@
 /* Invalidations that Redis missed: this process reads nothing older, other
- * processes only until Redis has been told, and none is lost without a word. */
+ * processes only until Redis has been told, and none is lost silently. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -128,8 +128,8 @@ static void miss_one(void)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidation_failures, 1);
 }
 
-/* Until both have been told, and some time longer, this process gets nothing
- * but version 2. */
+/* Until both have been told, and for a while after that, this process gets
+ * nothing but version 2. */
 static void expect_both_to_follow(void)
 {
     WAIT_FOR((expect_text(fixture.cache, "k", "k@2"),
@@ -352,7 +352,7 @@ END_TEST
 
 /* -------------------------------------------------- what makes up for them */
 
-/* Holds the reactor up, so that nothing is delivered behind the callers. */
+/* Keeps the reactor busy, so that nothing is delivered in the background. */
 static atomic_bool may_go_on;
 static atomic_uint kept, delivered, dropped;
 
@@ -399,7 +399,7 @@ START_TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
 }
 END_TEST
 
-/* It can be of a row from before the missed invalidation. */
+/* It can contain a row from before the missed invalidation. */
 START_TEST(a_later_put_with_a_version_does_not)
 {
     up_and_miss_held_up();

@@ -95,7 +95,7 @@ static bool is_loading(void)
     return is_so;
 }
 
-/* A second per key: it takes until that is set to 0. */
+/* Loading takes 10 ms for each key, until that delay is set to 0. */
 static void make_loading(void)
 {
     server_do(&fixture.server, "DEBUG POPULATE 1000 filler 100");
@@ -175,7 +175,7 @@ static bool has_failed_to_save(void)
     return strcmp(status, "err") == 0;
 }
 
-/* Where the dump is to be there is a directory, which nobody may replace. */
+/* At the path of the dump there is a directory, which a file cannot replace. */
 static void make_misconf(void)
 {
     char path[SERVER_PATH_BYTES];
@@ -362,7 +362,7 @@ START_TEST(calls_end_as_the_table_of_failures_says)
 }
 END_TEST
 
-/* The connections of before are gone, and no socket can be opened. */
+/* The earlier connections are gone, and no socket can be opened. */
 START_TEST(without_a_descriptor_calls_are_refused_or_do_without_redis)
 {
     struct rlimit before, none;

@@ -1,7 +1,7 @@
 /*
  * The contender. Its invariant: everything that it does to the file and the
- * database while it believes to be inside is recorded as such, and nothing else
- * is.
+ * database while it believes that it is inside is recorded as such, and nothing
+ * else is.
  *
  * A failure that none of our faults explains ends it with a status that fails
  * the cell.

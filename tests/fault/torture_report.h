@@ -51,7 +51,7 @@ struct cell {
     enum fault fault;
     /* what is promised, or a known weakness */
     bool is_broken; /* two can be inside at the same time */
-    bool is_stuck;  /* nobody can get it any more */
+    bool is_stuck;  /* nobody can get it any longer */
     bool is_chosen;
     /* what was seen */
     bool has_run;

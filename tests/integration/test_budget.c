@@ -1,18 +1,18 @@
 /* The time of one call: soft_timeout_ms, after which a row that is no longer
- * fresh will do, and the one budget of all that a call tries. */
+ * fresh is good enough, and the one budget of everything that a call tries. */
 #include <string.h>
 
 #include "cache/flights.h"
 #include "redis/link.h"
 #include "support/calls.h"
 
-/* One that is over when a flight has begun, and one that a test never meets. */
+/* One that has passed when a flight has begun, and one that no test reaches. */
 #define SOON_MS 1
 #define NEVER_MS 3600000
 
 static atomic_uint departures; /* of callers from their flights */
 
-/* Of the call that this thread makes: its deadline, 0 until the first wait. */
+/* The deadline of the call that this thread makes; 0 until its first wait. */
 static _Thread_local bool is_calling;
 static _Thread_local uint64_t budget_ms;
 static _Thread_local unsigned waits;
@@ -28,7 +28,7 @@ static void check_budget(uint64_t deadline_ms)
     waits++;
 }
 
-/* The linker puts these in the functions' places. */
+/* The linker replaces the functions by these. */
 enum shed_code __real_shed_links_call(struct shed_links *links,
                                       const struct shed_args *commands,
                                       size_t count, struct shed_reply **replies,
@@ -155,8 +155,8 @@ START_TEST(without_an_old_row_a_call_waits)
 }
 END_TEST
 
-/* The call has left while another process was to load. That process is gone,
- * as its lease is: so is what would have told anybody. */
+/* The call has left its flight while another process loads. That process dies,
+ * and so does its lease, so nothing reports the end of the load. */
 START_TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
 {
     struct call other;

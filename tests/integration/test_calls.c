@@ -8,7 +8,7 @@
 
 static bool is_clock_hidden;
 
-/* The linker puts this in the function's place. */
+/* The linker replaces the function by this. */
 uint64_t __real_shed_session_server_ms(const struct shed_session *session);
 uint64_t __wrap_shed_session_server_ms(const struct shed_session *session);
 
@@ -281,7 +281,7 @@ START_TEST(it_refreshes_nothing)
     scripts = server_calls(&fixture.server, "evalsha");
     for (int i = 0; i < 100; i++)
         expect_with("k", only_cached(), "k@1", SHED_ORIGIN_STALE);
-    /* what it had begun would be known to the cache before this call ends */
+    /* if it had begun a flight, the cache would know of it by now */
     expect_origin(fixture.cache, "other", "other@2", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), scripts + 2);
     ck_assert_uint_eq(loads(), 1);

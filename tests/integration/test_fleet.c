@@ -26,7 +26,7 @@ struct worker {
     atomic_uint is_loading;
     atomic_bool may_answer; /* its loads may answer */
     atomic_uint_least64_t superseded, invalidated;
-    atomic_uint_least64_t waits; /* up to now, as told while it waits, too */
+    atomic_uint_least64_t waits; /* so far, updated while it waits */
 };
 
 /* In memory that all processes share, including the table. */

@@ -8,8 +8,8 @@
 
 enum { MANY = 8 };
 
-/* How many threads of this process wait is not visible in Redis, but that they
- * have asked is: INFO counts tracked keys. */
+/* Redis does not show how many threads of this process wait. It shows that they
+ * have asked, because INFO counts tracked keys. */
 static bool is_tracked(void)
 {
     char count[32];
@@ -43,7 +43,8 @@ START_TEST(a_held_lock_is_refused_to_others)
 }
 END_TEST
 
-/* The lease is 30 s, and polls take half a second, so it is the push. */
+/* The lease is 30 s and a poll comes after half a second, so it is the push
+ * that wakes the waiter. */
 START_TEST(release_lets_a_waiter_in)
 {
     struct shed_lock_options o = options_of(singles[_i]);

@@ -1,5 +1,5 @@
 /* The lease of a lock on a real server: its end, its renewal by the watchdog
- * and by the caller, and releases and closings meanwhile. */
+ * and by the caller, and releases and closes in between. */
 #include "support/lock_pair.h"
 
 enum { SHORT_LEASE_MS = 300, LONGEST_LEASE_MS = 10000 };

@@ -184,7 +184,7 @@ START_TEST(another_holder_gets_a_suspicion_of_its_own)
 }
 END_TEST
 
-/* A mark that was written before that seems to live for longer than it may,
+/* A mark that was written before the step seems to live for longer than it may,
  * here by an hour. */
 START_TEST(a_clock_that_is_set_back_costs_a_suspicion_one_grace)
 {

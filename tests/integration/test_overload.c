@@ -53,7 +53,7 @@ static int gauge(const char *name)
     return atoi(at + strlen(line));
 }
 
-/* Keys of their own, from first on, that fail to load. */
+/* Open the breaker by ten keys that fail to load. */
 static void fail_ten(void)
 {
     char key[16];
@@ -180,8 +180,8 @@ enum { CALLERS = 5000 };
 
 static struct shed_item items[CALLERS];
 
-/* One call of so many keys, all of which join before a load begins. Returns:
- * how many were answered; the others were refused, as why says. */
+/* Get this many keys in one call; all join before a load begins. Returns: how
+ * many were answered. The others must have been refused for the reason why. */
 static size_t get_all(size_t keys, const char *why)
 {
     static char names[CALLERS][16];
@@ -286,7 +286,7 @@ START_TEST(callers_on_many_threads_stay_within_the_bound)
 
     up_bounded(5, 2);
     fixture_close(&fixture);
-    fixture.cache_options.ttl_ms = 1; /* nearly each get has to wait */
+    fixture.cache_options.ttl_ms = 1; /* nearly every get has to wait */
     fixture_open(&fixture);
     ck_assert_int_eq(pthread_create(&watcher, NULL, watch_callers, &over), 0);
     for (int i = 0; i < 3; i++) {

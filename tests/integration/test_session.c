@@ -102,7 +102,7 @@ START_TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
         invalidate(fixture.cache, "k");
         ck_assert_int_gt(server_int(&fixture.server, "CLIENT KILL USER u"), 0);
     }
-    /* just after both connections were lost, a row may once come only from the
+    /* just after both connections were lost, one get may be answered by the
      * source */
     before = stats_of(fixture.cache).published;
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),

@@ -160,7 +160,8 @@ START_TEST(who_waits_for_an_unmodified_row_is_given_it)
 }
 END_TEST
 
-/* What is unmodified is gone when the load ends: it is loaded once more. */
+/* The entry that the load found unmodified is gone when it ends, so the row is
+ * loaded again. */
 START_TEST(an_invalidation_beats_an_unmodified_row)
 {
     struct getter getter = {.timeout_ms = 0};

@@ -81,8 +81,8 @@ static void check_promptness(const struct sim *sim,
                  (unsigned long long)(sim->now_ms - since));
 }
 
-/* A waiter that waited already when its process learnt of the first load had
- * its timer set without that. */
+/* A waiter that was already waiting when its process learnt of the first load
+ * set its timer without knowing that. */
 static void check_delay(const struct sim *sim, const struct sim_caller *caller)
 {
     uint64_t since = sim->stored_ms[caller->key];

@@ -1,6 +1,6 @@
 /*
  * The simulation: processes with their flights, the model of the store, a
- * database of row versions, and a network between them; Time is virtual, one
+ * database of row versions, and a network between them. Time is virtual, one
  * event happens at a time, and the invariants are checked after each. A
  * schedule is determined by its seed.
  *

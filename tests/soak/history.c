@@ -29,7 +29,7 @@ struct soak_floor soak_floor(const struct soak_history *h, unsigned key)
                                .expired = atomic_load(&k->expired),
                                .begun_ms = shed_now_ms()};
 
-    /* read after the mark: that of a later expiry at worst */
+    /* read after the mark, so at worst it is that of a later expiry */
     if (floor.begun_ms < atomic_load(&k->expired_ms) + h->clock_ms)
         floor.expired = 0;
     return floor;
@@ -44,8 +44,8 @@ void soak_report(struct soak_history *h, enum soak_violation violation,
                 key, version, floor, soak_violations[violation]);
 }
 
-/* Whether a version had been replaced for so long when the call began that no
- * entry made of it could be there. */
+/* Whether a version had been replaced so long before the call began that no
+ * entry made from it could still exist. */
 static bool is_too_old(const struct soak_history *h, unsigned key,
                        unsigned version, uint64_t begun_ms)
 {

@@ -47,8 +47,8 @@ enum soak_violation {
 extern const char *const soak_violations[SOAK_VIOLATIONS];
 
 struct soak_history {
-    /* What a load, a publish and a reply that waits for its reader, in a
-     * process that is stopped, may add to an age. Set at the beginning. */
+    /* What a load, a publish, and a reply that waits while its reader is
+     * stopped may add to an age. Set at the beginning. */
     uint64_t slack_ms;
     /* How well a process knows the server's clock, by which it decides what is
      * fresh. */
@@ -73,11 +73,11 @@ void soak_judge(struct soak_history *history, unsigned key,
                 const struct soak_floor *floor, unsigned version,
                 const struct shed_value *value);
 
-/* Say what was found, at once. */
+/* Report at once what was found. */
 void soak_report(struct soak_history *history, enum soak_violation violation,
                  unsigned key, unsigned version, unsigned floor);
 
-/* Let a mark be at least that. */
+/* Raise a mark to at least this version. */
 void soak_raise(atomic_uint *mark, unsigned to);
 
 #endif

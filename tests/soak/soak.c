@@ -30,8 +30,8 @@ enum {
     TELL_EVERY_MS = 10000,
     SLACK_MS = 4000,
     CLOCK_MS = 100,
-    /* What may be open, or used, more than early on: connections and threads
-     * that come and go. */
+    /* How much more may be open, or in use, than early on: connections and
+     * threads come and go. */
     SLACK_DESCRIPTORS = 24,
     SLACK_KIB = 8192,
     MS_PER_S = 1000
@@ -476,8 +476,8 @@ int main(int argc, char **argv)
     printf("soak: %llu s, seed %llu\n", (unsigned long long)seconds,
            (unsigned long long)seed);
     fflush(stdout);
-    /* the fixtures of other tests assert, so this is a test of Check too; one
-       that has all the time it needs, in this process */
+    /* the fixtures of other tests use Check's assertions, so this is a test of
+     * Check, too; it runs in this process, without a time limit */
     setenv("CK_FORK", "no", 1);
     tcase_add_test(tc, what_is_read_agrees_with_the_history);
     return run_tests("soak", tc);

@@ -102,7 +102,7 @@ static void *read_on(void *arg)
 
 /* ----------------------------------------------------------------- write */
 
-/* Until it is done: a repetition does no harm, even one that comes late. */
+/* Repeat it until it succeeds. A repetition does no harm, even a late one. */
 static void commit(const struct worker *w, MYSQL **mysql, unsigned key,
                    unsigned version)
 {
@@ -154,7 +154,7 @@ static void tell(struct thread *t, unsigned key)
 
     switch (draw(t, 8)) {
     case 0:
-        atomic_fetch_add(&w->history->untold, 1); /* forgets it */
+        atomic_fetch_add(&w->history->untold, 1); /* it invalidates nothing */
         break;
     case 1:
         if (shed_expire(w->cache, name, TIMEOUT_MS, NULL) != SHED_OK)
@@ -185,7 +185,7 @@ static void *write_on(void *arg)
             (unsigned)draw(t, SOAK_KEYS / SOAK_WORKERS) * SOAK_WORKERS +
             w->number;
         struct soak_key *k = &w->history->key[key];
-        /* what the process before this one has sent may be done or not */
+        /* what the previous process sent may have been executed or not */
         unsigned version = atomic_load(&k->begun);
         if (atomic_load(&k->committed) == version)
             soak_raise(&k->begun, ++version);

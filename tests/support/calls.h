@@ -6,8 +6,8 @@
 #include "support/ageing.h"
 #include "support/fixture.h"
 
-/* An age of a row that is fresh, and a bound below it, beside which everything
- * that a test takes is short. */
+/* The age of a row that is still fresh, and a bound below it. Both are long
+ * compared with any test. */
 #define OLD_MS (AGEING_TTL_MS / 2)
 #define MAX_AGE_MS (AGEING_TTL_MS / 4)
 
@@ -27,7 +27,7 @@ void age_k(uint64_t by_ms);
 /* Loads after those of the set-up. */
 unsigned loads(void);
 
-/* A call that must end so. */
+/* Calls that must end like this. */
 void expect_with(const char *key, struct shed_get_options options,
                  const char *text, enum shed_origin origin);
 void expect_absent(const char *key, struct shed_get_options options);
@@ -44,7 +44,7 @@ struct call {
 };
 void call_start(struct call *c, struct shed_cache *cache,
                 struct shed_get_options options);
-void call_join(struct call *c); /* the value is still to be given back */
+void call_join(struct call *c); /* the caller must still release the value */
 void call_expect(struct call *c, const char *text);
 
 #endif

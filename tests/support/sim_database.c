@@ -43,7 +43,7 @@ static size_t limit_of(const struct sim_database *db, size_t process)
                          : shed_concurrency_limit(&db->limits[process]);
 }
 
-/* How fast each of the loads alive goes on, 1 being the speed of a lone one. */
+/* The speed of each running load; 1 is that of a load that runs alone. */
 static double speed_of(const struct sim_database *db)
 {
     double n = (double)db->alive;
@@ -142,7 +142,7 @@ static void end_load(struct sim_database *db, size_t i)
     note_limit(db, limit);
 }
 
-/* The load that ends first; SIM_LOADS_MAX: none is alive. */
+/* The load that ends first; SIM_LOADS_MAX: none is running. */
 static size_t next_end(const struct sim_database *db, double *at_us)
 {
     size_t next = SIM_LOADS_MAX;

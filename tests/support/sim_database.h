@@ -16,17 +16,16 @@
 #define SIM_PROCESSES_MAX 8
 
 struct sim_database {
-    /* to be changed at any time */
+    /* may be changed at any time */
     double capacity; /* loads that it can work on at full speed */
-    double thrash;   /* the part of its speed that is lost for each capacity
-                        of loads too many */
+    double thrash;   /* the part of its speed that is lost for each further
+                        capacity of loads */
     double load_us;  /* of a lone load of one key */
     double key_us;   /* more for each further key */
     double noise;    /* the part of a load's work that varies */
     size_t keys;     /* of a load; 0: 1 to 100, at random */
-    size_t odd;      /* each odd-th load takes a hundred times as long; 0: none
-                      */
-    size_t demand;   /* most loads that are wanted at a time */
+    size_t odd;    /* one load in this many takes 100 times as long; 0: none */
+    size_t demand; /* the most loads that are wanted at a time */
     bool is_failing; /* loads fail at once */
     /* calls per second, each wanting one load; 0: as demand says */
     double calls_per_s;
@@ -37,7 +36,7 @@ struct sim_database {
     size_t processes; /* that share the database; 1 to SIM_PROCESSES_MAX */
     uint64_t skew_ms; /* between the wall clocks of one and the next */
     struct shed_concurrency limits[SIM_PROCESSES_MAX];
-    /* what came out; to be set to 0 at any time */
+    /* the results; may be set to 0 at any time */
     size_t ended, in_time; /* loads; calls that were answered in time */
     size_t most_alive, least_limit, most_limit; /* limits: of one process */
     double probing_us;                          /* of the first process */
@@ -57,7 +56,7 @@ struct sim_database {
 /* Capacity 8, loads of 20 ms, demand SIM_LOADS_MAX. */
 void sim_database_init(struct sim_database *db, size_t ceiling);
 
-/* Let a time pass. The results begin at 0. */
+/* Let time pass. The results start at 0. */
 void sim_database_run(struct sim_database *db, double seconds);
 
 #endif

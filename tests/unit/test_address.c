@@ -144,7 +144,7 @@ START_TEST(each_mistake_has_an_error_of_its_own)
 }
 END_TEST
 
-/* Even if it was not encoded, and a part of it could be taken for a host. */
+/* Even if it was not encoded and a part of it looks like a host. */
 START_TEST(no_secret_gets_into_a_text)
 {
     static const char *const uris[] = {

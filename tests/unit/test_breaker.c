@@ -234,7 +234,7 @@ START_TEST(successes_close_it)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     for (int i = 0; i < 100; i++)
         ck_assert(shed_breaker_pass(&breaker, now_ms));
-    load_many(0, 9); /* what was before is forgotten */
+    load_many(0, 9); /* earlier loads are forgotten */
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     ck_assert(load(true));
     ck_assert_uint_eq(breaker.until_ms - now_ms, OPEN_MS);

@@ -17,8 +17,9 @@ static size_t limit_now(void)
 
 /* -------------------------------------------------------------- the goodput */
 
-/* Four times the calls that the database can answer, each with a deadline of
- * ten loads. Returns: calls answered in time, as a part of what it can. */
+/* Offer four times as many calls as the database can answer, each with a
+ * deadline of ten load times. Returns: the calls answered in time, as a
+ * fraction of what the database can answer. */
 static double goodput_of(size_t fixed, double capacity, double thrash)
 {
     const double run_s = 20, overload = 4;
@@ -52,7 +53,7 @@ START_TEST(a_database_with_four_times_its_load_keeps_its_goodput)
 }
 END_TEST
 
-/* The same without deadlines, as much as the limit lets through. */
+/* The same without deadlines: a load begins whenever the limit allows it. */
 START_TEST(the_limit_settles_a_little_above_the_capacity)
 {
     for (size_t capacity = 2; capacity <= 64; capacity *= 2) {
@@ -200,7 +201,7 @@ START_TEST(it_stays_while_fewer_loads_are_alive_than_it_allows)
     db.capacity = 20;
     sim_database_run(&db, 10);
     db.demand = (size_t)db.limits[0].limit - 5;
-    sim_database_run(&db, 1); /* what had begun before */
+    sim_database_run(&db, 1); /* loads that had begun before */
     db.capacity = 4;
     sim_database_run(&db, 60);
     ck_assert_uint_eq(db.least_limit, db.most_limit);
@@ -217,7 +218,7 @@ START_TEST(loads_that_fail_at_once_neither_raise_nor_lower_it)
     db.capacity = 16;
     sim_database_run(&db, 10);
     db.is_failing = true;
-    sim_database_run(&db, 0.1); /* what had begun before */
+    sim_database_run(&db, 0.1); /* loads that had begun before */
     before = limit_now();
     sim_database_run(&db, 0.1);
     ck_assert_uint_eq(db.most_limit, before);

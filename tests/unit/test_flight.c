@@ -17,7 +17,7 @@ struct subject {
     uint64_t now_ms;
     uint64_t random;
     uint64_t callers;
-    uint64_t sent; /* the number of the last send but a renewal */
+    uint64_t sent; /* the last send that was not a renewal */
 };
 
 static struct subject subject;
@@ -273,7 +273,7 @@ static void reply_aged(enum shed_flight_event_type type, uint64_t age_ms)
                                     .age_ms = age_ms});
 }
 
-/* Look again when the timer says so. */
+/* Look again when the timer fires. */
 static void look_again(void)
 {
     ck_assert(subject.act.set_timer);
@@ -483,7 +483,7 @@ START_TEST(a_fail_is_not_sent_for_ever)
 }
 END_TEST
 
-/* Out of memory, Redis still deletes. */
+/* A Redis that is out of memory still deletes. */
 START_TEST(a_marker_that_is_refused_becomes_a_release)
 {
     start_loading();
@@ -912,7 +912,8 @@ START_TEST(a_refresh_of_another_is_watched_until_it_is_over)
     subject.random = LAST_RANDOM;
     reply_watch(2000);
     expect_state(SHED_FLIGHT_WAITING);
-    ck_assert_uint_ge(subject.act.timer_ms, 25); /* nobody waits: it is slow */
+    ck_assert_uint_ge(subject.act.timer_ms,
+                      25); /* slow, because nobody waits */
     event(SHED_EV_TIMER);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
     reply_watch(2000);
@@ -945,7 +946,7 @@ END_TEST
 START_TEST(a_value_that_is_gone_is_not_refreshed)
 {
     start_behind();
-    reply_wait(2000); /* another loads it */
+    reply_wait(2000); /* another process loads it */
     expect_nothing();
     expect_state(SHED_FLIGHT_OVER);
 }

@@ -130,7 +130,8 @@ START_TEST(what_is_older_than_the_bound_is_aged_however_fresh)
     ck_assert_int_eq(judge(&rule, 5000, 0, 0), SHED_FRESHNESS_FRESH);
     ck_assert_int_eq(judge(&rule, 5001, 0, 0), SHED_FRESHNESS_AGED);
     ck_assert_int_eq(judge(&rule, 10100, 0, 0), SHED_FRESHNESS_AGED);
-    rule.max_age_ms = 10200; /* beyond the ttl: the windows hold up to it */
+    rule.max_age_ms =
+        10200; /* beyond the ttl, so only the windows are cut to it */
     ck_assert_int_eq(judge(&rule, 9999, 0, 0), SHED_FRESHNESS_DUE);
     ck_assert_int_eq(judge(&rule, 10200, 0, 0), SHED_FRESHNESS_STALE);
     ck_assert_int_eq(judge(&rule, 10201, 0, 0), SHED_FRESHNESS_AGED);

@@ -1,4 +1,4 @@
-/* limit: a fixed number pass per second, the rest is counted. */
+/* limit: a fixed number passes per second; the rest is counted. */
 #include "base/limit.h"
 
 #include "support/testing.h"

@@ -1,5 +1,5 @@
 /* Connections, shared ones and the reactor's, against a server that sends what
- * the test tells it to, by a clock that can be put forward. */
+ * the test tells it to, with a clock that the test can put forward. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

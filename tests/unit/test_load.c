@@ -15,7 +15,8 @@
 
 /* ------------------------------------------------------- what can fail */
 
-/* Linked with --wrap: memory and threads can be out, and time can pass. */
+/* Linked with --wrap: the test can make memory and threads run out, and move
+ * the clock. */
 int __real_pthread_create(pthread_t *, const pthread_attr_t *,
                           void *(*)(void *), void *);
 void *__real_calloc(size_t count, size_t size);
@@ -77,7 +78,7 @@ void *__wrap_malloc(size_t size)
 
 enum { LOADS_MAX = 4096, KEYS_MAX = 4096 };
 
-/* A source whose loads stay on a desk until the test finishes them. */
+/* A source whose loads stay open until the test ends them. */
 struct desk {
     struct shed_source *source;
     bool blocks;     /* its function waits for the end of its load */
@@ -89,12 +90,12 @@ struct desk {
     struct shed_load *loads[LOADS_MAX];
     size_t counts[LOADS_MAX]; /* of their keys */
     bool is_ended[LOADS_MAX];
-    size_t load_count; /* that ever began */
+    size_t load_count; /* begun so far */
     size_t open;       /* under way */
     size_t most_open;
     size_t starts, stops; /* of threads */
     size_t closes, open_at_close;
-    bool is_blocked[LOADS_MAX]; /* SIGTERM and SIGPIPE, in the load */
+    bool is_blocked[LOADS_MAX]; /* SIGTERM and SIGPIPE are, in the load */
     void *threads[LOADS_MAX];
 };
 
@@ -277,8 +278,8 @@ static void unref_values(size_t count)
         shed_value_unref(orders[i].loaded.value);
 }
 
-/* What began at begin_ms did not wait for a batch; or the machine stood still
- * for a part of that time. */
+/* Check that what began at begin_ms did not wait for a batch, unless the
+ * machine stopped for a part of that time. */
 static void check_no_wait(uint64_t begin_ms,
                           const struct shed_source_options *o)
 {
@@ -362,7 +363,7 @@ END_TEST
 
 START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
 {
-    /* each may end the load before the wait begins */
+    /* in each round the load may end before the wait begins */
     enum { ROUNDS = 20, YIELDS_MS = 100 };
     struct shed_source_options o = desk_options();
     uint64_t begin_ms;
@@ -394,7 +395,7 @@ START_TEST(keys_that_come_together_share_a_batch)
 {
     struct shed_source_options o = desk_options();
 
-    /* So many that the thread which the first one starts is there before the
+    /* Enough that the thread which the first job starts is running before the
      * last one is queued. */
     o.max_batch = KEYS_MAX;
     open_desk(&o);
@@ -474,7 +475,7 @@ START_TEST(a_burst_is_loaded_by_as_many_threads_as_may_be)
 }
 END_TEST
 
-/* Ends loads in order, from a thread of the test. */
+/* End loads in order, on a thread of the test. */
 static void *end_loads(void *arg)
 {
     size_t count = *(size_t *)arg;
@@ -538,7 +539,8 @@ START_TEST(an_adaptive_limit_begins_low)
 }
 END_TEST
 
-/* Each load that ends has taken a second more for every one beside it. */
+/* Each load takes a second longer for every other load that runs at the same
+ * time. */
 START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
 {
     enum { LONE = 5, KEYS = 100 };
@@ -555,7 +557,7 @@ START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
         submit(i);
     for (size_t i = LONE; i < KEYS; i++) {
         wait_loads(i + 1);
-        if (i == KEYS / 2) { /* some windows later */
+        if (i == KEYS / 2) { /* a few windows later */
             ck_assert_uint_lt(shed_source_look(desk.source).loads_limit, 4);
             pthread_mutex_lock(&desk.mu);
             desk.most_open = 0;
@@ -586,7 +588,7 @@ START_TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
         submit(i);
     for (size_t i = LONE; i < KEYS; i++) {
         wait_loads(i + 1);
-        end_load(i); /* much faster than the lone ones */
+        end_load(i); /* much faster than those that ran alone */
     }
     shed_source_close(desk.source);
     ck_assert_uint_eq(desk.most_open, MOST);
@@ -1055,8 +1057,8 @@ END_TEST
 
 /* ------------------------------------------------------------ its end */
 
-/* Ends the first load, but not before a close that does not wait for it would
- * have been over. */
+/* End the first load, but only after a close that did not wait for it would
+ * have returned. */
 static void *end_load_late(void *arg)
 {
     enum { LATE_MS = 50 };

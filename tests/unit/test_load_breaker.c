@@ -7,7 +7,7 @@
 #include "cache/load.h"
 #include "support/testing.h"
 
-/* Linked with --wrap: time can pass. */
+/* Linked with --wrap: the test can move the clock. */
 uint64_t __real_shed_now_us(void);
 uint64_t __wrap_shed_now_us(void);
 
@@ -20,7 +20,7 @@ uint64_t __wrap_shed_now_us(void)
 
 enum { KEYS_MAX = 200, FOREVER_MS = 3600000 };
 
-/* What loads do. */
+/* How loads end. */
 enum ending { GOOD, BAD, SLOW, ABSENT, TOO_BIG };
 
 static struct {
@@ -81,7 +81,7 @@ static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
     atomic_fetch_add(is_open ? &desk.opened : &desk.closed, 1);
 }
 
-/* One load of one key at a time; ten that fail open it, for open_ms. */
+/* Loads of one key, one at a time. Ten failures open it for open_ms. */
 static void open_desk(uint64_t open_ms, uint64_t probes)
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
@@ -140,7 +140,7 @@ static enum shed_breaker_state state(void)
     return shed_source_look(desk.source).breaker;
 }
 
-/* Loads of keys from that one on. */
+/* Ten loads, of the keys that begin with number from. */
 static void load_ten(size_t from, enum ending ending)
 {
     atomic_store(&desk.ending, ending);

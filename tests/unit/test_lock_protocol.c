@@ -128,7 +128,7 @@ struct process {
     struct shed_exchange exchange;
     uint64_t skew_ms;
     unsigned skips;
-    uint64_t wait_until_ms; /* IDLE: after a no */
+    uint64_t wait_until_ms; /* IDLE: after a refusal */
     uint64_t safe_until_ms; /* HOLDING */
 };
 

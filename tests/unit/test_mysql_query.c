@@ -11,9 +11,8 @@
 
 /* ------------------------------------------------------------------ queries */
 
-/* Expand text for room keys. Returns "" if it is refused, with the reason in
- * err.
- */
+/* Expand text for a batch of up to room keys. Returns "" if it is refused, with
+ * the reason in err. */
 static const char *expand(const char *text, size_t room, struct shed_error *err)
 {
     static char out[512];

@@ -1,5 +1,6 @@
 /* pace: when a waiter looks, for loads that are all alike, of two kinds, spread
- * out, or suddenly slower. wait_for() plays one waiter to the end of a load. */
+ * out, or suddenly slower. wait_for() simulates one waiter until a load ends.
+ */
 #include "cache/pace.h"
 
 #include "support/testing.h"
@@ -14,9 +15,9 @@ static uint64_t draw(void)
     return seed = seed * 6364136223846793005u + 1442695040888963407u;
 }
 
-/* What a wait for a load comes to. */
+/* The outcome of a wait for a load. */
 struct outcome {
-    unsigned looks; /* with the first one, and the one that finds the value */
+    unsigned looks; /* including the first, and the one that finds the value */
     uint64_t late_ms;
 };
 
@@ -38,7 +39,7 @@ static struct outcome wait_for(uint64_t load_ms, uint64_t age_ms)
     return (struct outcome){wait.looks, wait.age_ms - load_ms};
 }
 
-/* How many times such a loop looks, the first time and the last included. */
+/* How many times such a loop looks, including the first and the last time. */
 static unsigned looks_of_loop(uint64_t load_ms, uint64_t age_ms)
 {
     return 1 + (unsigned)((load_ms - age_ms + LOOP_MS - 1) / LOOP_MS);
@@ -71,8 +72,8 @@ START_TEST(one_load_is_enough_to_know)
 }
 END_TEST
 
-/* Against the loop: seldom as late, and with no more looks than more of them
- * for a wait. */
+/* Compare with the loop: a waiter is late in at most late_pct of the waits, and
+ * looks at most this many times more than the loop for each. */
 static void compare(uint64_t from_ms, uint64_t to_ms, double more,
                     unsigned late_pct)
 {

@@ -308,7 +308,7 @@ START_TEST(locks_are_told_under_names_of_their_own)
 }
 END_TEST
 
-/* Every capacity, so that the cut is once in each write. */
+/* Every capacity, so that each write is cut once. */
 START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
 {
     const char *const name = "job";

@@ -21,7 +21,7 @@ export SNOWSHED_REDIS=${SHED_TEST_REDIS:?is not set}
 cache=cli$$
 maker_pid=""
 crowd=() # ids of processes
-# the system's starts sooner than what stands before it in PATH may do
+# the system's python3 starts faster than one that precedes it in PATH may
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 out=$scratch/out
@@ -31,8 +31,8 @@ trap '[ -z "$maker_pid" ] || kill -KILL "$maker_pid" 2>/dev/null
     [ "${#crowd[@]}" -eq 0 ] || kill "${crowd[@]}" 2>/dev/null
     clean_up' EXIT
 
-# ask STATUS ARGUMENT... : the tool, which has to end so; nothing that it prints
-# may move a terminal.
+# ask STATUS ARGUMENT... : run the tool, which must end with this status;
+# nothing that it prints may control a terminal.
 ask()
 {
     local want=$1 got=0
@@ -49,7 +49,7 @@ ask()
     fi
 }
 
-# says TEXT... : of the last answer, or of its complaint.
+# says TEXT... : the last answer, or its error, contains each text.
 says()
 {
     local text
@@ -91,7 +91,7 @@ start_maker()
     maker_out=${maker_io[0]}
 }
 
-# make WORD... : what the library is to do.
+# make WORD... : tell cli_maker what to do.
 make()
 {
     local answer

@@ -28,7 +28,7 @@ Answer = collections.namedtuple("Answer", "status headers body")
 
 
 def wait_for(condition, what="what is waited for"):
-    """Until it is true; returns it."""
+    """Wait until it is true, and return it."""
     deadline = time.monotonic() + PATIENCE_S
     while not (result := condition()):
         if time.monotonic() > deadline:
@@ -56,8 +56,8 @@ def sql(text="", *files):
 
 
 def slow_queries(seconds):
-    """Each look at an item's row takes so long, until restore_queries. A view needs
-    no change of the service."""
+    """Each look at an item's row takes this long, until restore_queries. A view
+    needs no change of the service."""
     sql(f"RENAME TABLE item TO item_row; "
         f"CREATE VIEW item AS SELECT * FROM item_row WHERE SLEEP({seconds}) = 0")
 
@@ -68,7 +68,7 @@ def restore_queries():
 
 @contextlib.contextmanager
 def held_items():
-    """The table of items is locked: whoever reads it waits."""
+    """Lock the table of items, so that every reader waits."""
     locker = subprocess.Popen(
         ["bash", "-c", '. "$0/tests/support/servers.sh"; run_sql "$1"', ROOT, MYSQL],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -134,7 +134,7 @@ class Instance:
         return float(found.group(1))
 
     def raw(self, data):
-        """What comes back for these bytes, until the server closes."""
+        """Send these bytes; return what comes back until the server closes."""
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as s:
             try:
                 s.sendall(data)
@@ -159,7 +159,8 @@ class Instance:
 
 
 class Service:
-    """An instance that begins again on its port, with a file for its log."""
+    """An instance that can be started again on its port, with a file for its
+    log."""
 
     def __init__(self, hotitems, redis, log, *options):
         self.command = [hotitems, "--redis", redis, "--mysql", MYSQL, *options]
@@ -215,7 +216,7 @@ class Case(unittest.TestCase):
     held_items = staticmethod(held_items)
 
     def fresh_item(self, stock):
-        """An item of its own, which no cache has."""
+        """Returns an item of the test's own, which no cache has."""
         Case.items_made += 1
         item = 10 ** 9 + int(time.time()) * 1000 + Case.items_made
         sql(f"INSERT INTO item (id, name, price_cents, stock) "

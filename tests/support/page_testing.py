@@ -22,7 +22,7 @@ def await_that(what, condition, *arguments):
 
 
 def start_stage(programs, redis, port=0):
-    """At any port, or at that of an earlier one."""
+    """Start it at any port, or at that of an earlier one."""
     stage, hotitems, snowshed = programs
     return Stage(stage, redis, "--hotitems", hotitems, "--snowshed", snowshed, "--port",
                  str(port), "--items", str(ITEMS), "--clients", str(CLIENTS))
@@ -45,7 +45,7 @@ def start_browser(profile):
 
 
 class Page:
-    """The page in the browser, as somebody finds it who reads what it says."""
+    """The page in the browser, by the texts that a visitor sees."""
 
     def __init__(self, browser, port):
         self.browser = browser
@@ -69,7 +69,7 @@ class Page:
         return self.browser.execute_script(script, *arguments)
 
     def picture(self, path):
-        """Of the whole page, in a window of that height."""
+        """Take a picture of the whole page, in a window of that height."""
         width, height = self.run("const e = document.documentElement;"
                                  "return [e.clientWidth, e.scrollHeight];")
         self.resize(width, height)
@@ -83,7 +83,7 @@ class Page:
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def text(self, selector):
-        """Read at once: the page changes meanwhile."""
+        """Read it in one step, because the page changes."""
         return self.run("return document.querySelector(arguments[0])?.textContent"
                         " ?? ''", selector)
 
@@ -106,7 +106,7 @@ class Page:
         return int(text) if text.isdigit() else -1
 
     def points(self, lane, chart):
-        """What a chart has drawn: [x, y] of its first line."""
+        """Returns what a chart has drawn: [x, y] of its first line."""
         return self.run("""
             const canvas = document.querySelectorAll(
               `#lanes [data-lane=${arguments[0]}] canvas`)[arguments[1]];
@@ -141,7 +141,7 @@ class Page:
             raise AssertionError(f"{action}: " + self.text("#done"))
 
     def set_clients(self, count):
-        """With the slider, until the traffic has changed."""
+        """Move the slider, and wait until the traffic has changed."""
         marks = self.marks("traffic")
         self.run("""
             const slider = arguments[0];
@@ -169,14 +169,14 @@ class Page:
                    for lane in LANES)
 
     def await_quiet(self):
-        """Until nothing is loaded any more: no query in any lane, and all of what
-        is shown is of after the last one."""
+        """Wait until nothing is loaded any longer: no lane runs a query, and
+        everything that is shown is newer than the last query."""
         await_that("the lanes are quiet", lambda: self.are_connected() and all(
             self.figure(lane, "Queries/s") == 0 and
             self.figure(lane, "Queries alive") == 0 for lane in LANES))
 
     def expire_and_count(self):
-        """Until the page has counted what came of it."""
+        """Expire it, and wait until the page has counted the results."""
         self.press(self.button("expire-hottest"), "expire-hottest")
         number = self.marks("expire-hottest")[0]
         await_that("the page has counted", lambda: self.run(

@@ -15,7 +15,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def load_tables():
-    """All that a stage needs in the database."""
+    """Load everything that a stage needs in the database."""
     sql("DROP TABLE IF EXISTS item_order")
     sql("", "schema.sql", "items.sql", "fence.sql", "hotitems.sql", "capacity.sql")
 
@@ -114,7 +114,7 @@ class Stage:
         return {i["pid"] for lane in self.get("/lanes")["lanes"] for i in lane["instances"]}
 
     def ask_any(self, lane, path):
-        """As a client that goes on to the next instance where one has died."""
+        """Ask as a client does that tries the next instance if one has died."""
         for port in self.ports(lane):
             try:
                 status, body, _ = ask(port, "GET", path)
@@ -125,8 +125,8 @@ class Stage:
         return None
 
     def sample(self, port, since_ms):
-        """The newest sample of an instance, if that was taken since; else None, as
-        of one that is dead."""
+        """The newest sample of an instance if it was taken since then, else
+        None; also None if the instance is dead."""
         listener = self.listeners.get(port)
         if listener is None or listener.has_ended():
             try:
@@ -137,8 +137,8 @@ class Stage:
         return newest if newest and newest["time_ms"] >= since_ms else None
 
     def samples(self):
-        """A sample of each instance, by lane, taken after this call: what comes late
-        tells of the past."""
+        """A sample of each instance, by lane, taken after this call, because an
+        older one describes the past."""
         since_ms = time.time() * 1000
 
         def look():

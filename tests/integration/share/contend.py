@@ -3,7 +3,7 @@ by the Redlock algorithm.
 
 usage: contend.py NAME DIR KEY SOCKET...
 
-What each holder does in DIR is told in test_share_clients.c.
+What each holder does in DIR is described in test_share_clients.c.
 """
 
 import os
@@ -56,7 +56,7 @@ def append(path, line):
 
 
 def enter(name, directory):
-    """What is wrong if another does it at the same time."""
+    """Do what goes wrong if another holder does it at the same time."""
     inside = os.path.join(directory, "inside")
     counter = os.path.join(directory, "counter")
     try:

@@ -14,7 +14,7 @@
 
 #include <snowshed/snowshed.h>
 
-#include "cache/breaker.h"
+#include "base/breaker.h"
 
 /* The version of a row, by the source's own count. */
 struct shed_row_version {

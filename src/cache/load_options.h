@@ -4,7 +4,7 @@
 
 #include <snowshed/snowshed.h>
 
-#include "cache/breaker.h"
+#include "base/breaker.h"
 
 /* Take the program's options; given may be NULL, and *out has the defaults.
  * Returns: SHED_OK, SHED_EINVAL. */

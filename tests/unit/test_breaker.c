@@ -1,5 +1,5 @@
 /* breaker: when it opens, what passes, and when it closes. */
-#include "cache/breaker.h"
+#include "base/breaker.h"
 
 #include "support/testing.h"
 

@@ -6,7 +6,7 @@
  * A key whose loads fail again and again counts once: a single broken row must
  * not keep all the others from being loaded.
  */
-#include "cache/breaker.h"
+#include "base/breaker.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
  * The breaker. Its invariants: while it is open nothing passes, and while it is
- * half-open no more than rule.probes keys are on their way; a load says
- * something only about the term in which it began.
+ * half-open no more than rule.probes passes are in use; a call says something
+ * only about the term in which it began.
  *
- * A key whose loads fail again and again counts once: a single broken row must
+ * What fails again and again under one id counts once: a single broken row must
  * not keep all the others from being loaded.
  */
 #include "base/breaker.h"
@@ -60,12 +60,12 @@ bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms)
     return false;
 }
 
-void shed_breaker_return(struct shed_breaker *b, uint64_t keys)
+void shed_breaker_return(struct shed_breaker *b, uint64_t passes)
 {
     if (b->state != SHED_BREAKER_HALF_OPEN)
         return;
-    assert(b->passed >= keys);
-    b->passed -= keys;
+    assert(b->passed >= passes);
+    b->passed -= passes;
 }
 
 static void open_it(struct shed_breaker *b, uint64_t now_ms, uint64_t random)
@@ -77,11 +77,23 @@ static void open_it(struct shed_breaker *b, uint64_t now_ms, uint64_t random)
 
 /* --------------------------------------------------------------- the window */
 
-/* Forget what has slid out of the window. */
-static void slide(struct shed_breaker *b, uint64_t now_ms)
+static uint64_t width_ms(const struct shed_breaker *b)
 {
-    uint64_t width_ms = b->rule.window_ms / SHED_BREAKER_SLICES;
-    uint64_t slice = now_ms / (width_ms > 0 ? width_ms : 1);
+    uint64_t width = b->rule.window_ms / SHED_BREAKER_SLICES;
+
+    return width > 0 ? width : 1;
+}
+
+uint64_t shed_breaker_slice_end_ms(const struct shed_breaker *b,
+                                   uint64_t now_ms)
+{
+    return (now_ms / width_ms(b) + 1) * width_ms(b);
+}
+
+/* Forget what has slid out of the window. Returns: the present slice. */
+static struct shed_breaker_slice *slide(struct shed_breaker *b, uint64_t now_ms)
+{
+    uint64_t slice = now_ms / width_ms(b);
 
     if (slice - b->slice >= SHED_BREAKER_SLICES)
         memset(b->slices, 0, sizeof(b->slices));
@@ -90,18 +102,19 @@ static void slide(struct shed_breaker *b, uint64_t now_ms)
             b->slices[i % SHED_BREAKER_SLICES] =
                 (struct shed_breaker_slice){0, 0};
     b->slice = slice;
+    return &b->slices[slice % SHED_BREAKER_SLICES];
 }
 
 static bool is_too_much(const struct shed_breaker *b)
 {
-    uint64_t loads = 0, failures = 0;
+    uint64_t calls = 0, failures = 0;
 
     for (size_t i = 0; i < SHED_BREAKER_SLICES; i++) {
-        loads += b->slices[i].loads;
+        calls += b->slices[i].calls;
         failures += b->slices[i].failures;
     }
-    return loads >= b->rule.min_loads &&
-           failures * PERCENT >= loads * b->rule.failure_pct;
+    return calls >= b->rule.min_calls &&
+           failures * PERCENT >= calls * b->rule.failure_pct;
 }
 
 /* Whether it opened. */
@@ -114,9 +127,8 @@ static bool count(struct shed_breaker *b,
     if (sample->has_failed && sample->id != 0 &&
         sample->id == b->last_failed_id)
         return false;
-    slide(b, now_ms);
-    slice = &b->slices[b->slice % SHED_BREAKER_SLICES];
-    slice->loads++;
+    slice = slide(b, now_ms);
+    slice->calls++;
     if (!sample->has_failed)
         return false;
     slice->failures++;
@@ -132,7 +144,7 @@ static bool try_again(struct shed_breaker *b,
                       const struct shed_breaker_sample *sample, uint64_t now_ms,
                       uint64_t random)
 {
-    shed_breaker_return(b, sample->keys);
+    shed_breaker_return(b, sample->passes);
     if (sample->has_failed) {
         open_it(b, now_ms, random);
         return true;
@@ -154,4 +166,11 @@ bool shed_breaker_add(struct shed_breaker *b,
         return count(b, sample, now_ms, random);
     assert(b->state == SHED_BREAKER_HALF_OPEN);
     return try_again(b, sample, now_ms, random);
+}
+
+void shed_breaker_add_successes(struct shed_breaker *b, uint64_t term,
+                                uint64_t count, uint64_t now_ms)
+{
+    if (term == b->term && b->state == SHED_BREAKER_CLOSED)
+        slide(b, now_ms)->calls += count;
 }

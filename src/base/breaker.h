@@ -1,5 +1,6 @@
 /*
- * A circuit breaker: whether a source that keeps failing is asked at all. Pure.
+ * A circuit breaker: whether a server that keeps failing is asked at all. Pure.
+ * The calls that it counts are loads of a source, or calls to Redis.
  *
  * Sources: M. Nygard, "Release It!", 2007, has the three states; that a ratio
  * over a sliding window opens it, and only from a number of calls on, is
@@ -14,17 +15,17 @@
 
 enum shed_breaker_state {
     SHED_BREAKER_CLOSED,    /* everything passes; failures are counted */
-    SHED_BREAKER_HALF_OPEN, /* a few keys pass, to see whether it is over */
+    SHED_BREAKER_HALF_OPEN, /* a few calls pass, to see whether it is over */
     SHED_BREAKER_OPEN       /* nothing passes until until_ms */
 };
 
 struct shed_breaker_rule {
     uint64_t failure_pct; /* opens it; 0: never */
-    uint64_t min_loads;   /* of a window; fewer decide nothing */
+    uint64_t min_calls;   /* of a window; fewer decide nothing */
     uint64_t window_ms;
     uint64_t open_ms, open_max_ms; /* how long, with jitter down to half: the
                                       first time, and after doublings */
-    uint64_t probes;               /* keys at a time while half-open, and the
+    uint64_t probes;               /* passes at a time while half-open, and the
                                       successes in a row that close it */
 };
 
@@ -39,20 +40,20 @@ struct shed_breaker {
     uint64_t changed_ms; /* when it last was closed, or ceased to be */
     uint64_t until_ms;
     unsigned opened;         /* times in a row */
-    uint64_t passed;         /* keys, while half-open, that are not back */
+    uint64_t passed;         /* passes, while half-open, that are not back */
     uint64_t successes;      /* in a row, while half-open */
-    uint64_t last_failed_id; /* of the last load that failed */
+    uint64_t last_failed_id; /* of the last call that failed */
     uint64_t slice;          /* the number of the present slice */
     struct shed_breaker_slice {
-        uint64_t loads, failures;
+        uint64_t calls, failures;
     } slices[SHED_BREAKER_SLICES];
 };
 
-/* A load that has ended. */
+/* A call that has ended. */
 struct shed_breaker_sample {
-    uint64_t term; /* the breaker's when it began */
-    uint64_t keys;
-    uint64_t id; /* of its key, if it had one; else 0 */
+    uint64_t term;   /* the breaker's when it began */
+    uint64_t passes; /* that it used */
+    uint64_t id;     /* of what it asked for, if that has one; else 0 */
     bool has_failed;
 };
 
@@ -64,16 +65,26 @@ void shed_breaker_init(struct shed_breaker *b,
 enum shed_breaker_state shed_breaker_look(struct shed_breaker *b,
                                           uint64_t now_ms);
 
-/* Whether one more key may be queued. */
+/* Whether one more call may begin: then it has a pass. */
 bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms);
 
-/* Keys that passed will not be loaded. */
-void shed_breaker_return(struct shed_breaker *b, uint64_t keys);
+/* Passes of the present term will not be used. */
+void shed_breaker_return(struct shed_breaker *b, uint64_t passes);
 
-/* Learn from a load. random is any 64 bits. Returns: whether it opened or
- * closed. When it has opened, keys that passed before must not be loaded. */
+/* Learn from a call. random is any 64 bits. Returns: whether it opened or
+ * closed. When it has opened, calls that have a pass must not begin. */
 bool shed_breaker_add(struct shed_breaker *b,
                       const struct shed_breaker_sample *sample, uint64_t now_ms,
                       uint64_t random);
+
+/* Learn from many calls at once that succeeded in a term, if that was closed
+ * and still lasts. */
+void shed_breaker_add_successes(struct shed_breaker *b, uint64_t term,
+                                uint64_t count, uint64_t now_ms);
+
+/* When the slice of now_ms ends. What happens before may be counted together:
+ * nothing is finer than a slice. */
+uint64_t shed_breaker_slice_end_ms(const struct shed_breaker *b,
+                                   uint64_t now_ms);
 
 #endif

@@ -155,7 +155,7 @@ static struct shed_job *judge_locked(struct shed_source *s,
     uint64_t now_ms = shed_now_ms(), changed_ms = s->breaker.changed_ms;
     bool is_late = cost_us / 1000 > s->options.load_timeout_ms;
     const struct shed_breaker_sample sample = {.term = load->term,
-                                               .keys = load->count,
+                                               .passes = load->count,
                                                .id = id,
                                                .has_failed =
                                                    has_failed || is_late};

@@ -58,7 +58,7 @@ void shed_source_options_breaker(const struct shed_source_options *o,
 {
     const struct shed_breaker_rule rule = {
         .failure_pct = o->breaker_failure_pct,
-        .min_loads = o->breaker_min_loads,
+        .min_calls = o->breaker_min_loads,
         .window_ms = o->breaker_window_ms,
         .open_ms = o->breaker_open_ms,
         .open_max_ms = o->breaker_open_max_ms,

@@ -6,7 +6,7 @@
 enum { WINDOW_MS = 1000, OPEN_MS = 100, OPEN_MAX_MS = 800, PROBES = 2 };
 
 static const struct shed_breaker_rule rule = {.failure_pct = 50,
-                                              .min_loads = 10,
+                                              .min_calls = 10,
                                               .window_ms = WINDOW_MS,
                                               .open_ms = OPEN_MS,
                                               .open_max_ms = OPEN_MAX_MS,
@@ -25,7 +25,7 @@ static void begin(void)
 static bool end_load(bool has_failed, uint64_t term, uint64_t id)
 {
     const struct shed_breaker_sample sample = {
-        .term = term, .keys = 1, .id = id, .has_failed = has_failed};
+        .term = term, .passes = 1, .id = id, .has_failed = has_failed};
 
     return shed_breaker_add(&breaker, &sample, now_ms, random_bits);
 }
@@ -111,6 +111,34 @@ START_TEST(successes_keep_it_closed)
         now_ms += 10;
     }
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+}
+END_TEST
+
+START_TEST(successes_that_are_counted_together_count_as_singly)
+{
+    begin();
+    shed_breaker_add_successes(&breaker, breaker.term, 10, now_ms);
+    load_many(0, 9);
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    now_ms += WINDOW_MS; /* both have slid out */
+    load_many(0, 9);
+    shed_breaker_add_successes(&breaker, breaker.term - 1, 100, now_ms);
+    ck_assert(load(true));
+    shed_breaker_add_successes(&breaker, breaker.term, 100, now_ms);
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+}
+END_TEST
+
+START_TEST(a_slice_ends_where_the_next_one_begins)
+{
+    enum { WIDTH_MS = WINDOW_MS / SHED_BREAKER_SLICES };
+
+    begin();
+    for (uint64_t ms = now_ms; ms < now_ms + WIDTH_MS; ms++)
+        ck_assert_uint_eq(shed_breaker_slice_end_ms(&breaker, ms),
+                          now_ms + WIDTH_MS);
+    ck_assert_uint_eq(shed_breaker_slice_end_ms(&breaker, now_ms + WIDTH_MS),
+                      now_ms + 2 * WIDTH_MS);
 }
 END_TEST
 
@@ -263,6 +291,8 @@ int main(void)
     tcase_add_test(tc, failures_outside_the_window_are_forgotten);
     tcase_add_test(tc, failures_within_the_window_add_up);
     tcase_add_test(tc, successes_keep_it_closed);
+    tcase_add_test(tc, successes_that_are_counted_together_count_as_singly);
+    tcase_add_test(tc, a_slice_ends_where_the_next_one_begins);
     tcase_add_test(tc, one_key_that_always_fails_does_not_open_it);
     tcase_add_test(tc, without_a_part_of_failures_it_never_opens);
     tcase_add_test(tc, nothing_passes_until_its_time_is_over);

@@ -87,8 +87,10 @@ enum shed_event_kind {
      * WARNING. */
     SHED_EVENT_LOCK_LOST = 11,
     /* The breaker before a cache's source opened, or opened again: outcome
-     * SHED_ESOURCE, WARNING; or it closed: INFO. duration: how long it had been
-     * closed before; where it was half-open, how long it has not been closed.
+     * SHED_ESOURCE, WARNING; or it closed: INFO. The same for the breaker
+     * before Redis: outcome SHED_EREDIS; name is empty. duration: how long it
+     * had been closed before; where it was half-open, how long it has not been
+     * closed.
      */
     SHED_EVENT_BREAKER = 12,
     /* Redis could not be told of an invalidation (or of a put or an expiry),

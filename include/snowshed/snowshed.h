@@ -201,12 +201,48 @@ struct shed_client_options {
      * may do. NULL: not called. */
     void (*on_event)(void *user, const struct shed_event *event);
     void *event_user; /* passed to it */
+    /* A breaker before Redis, for one that still answers, but slowly, or with
+     * errors, or only now and then. It opens when a part of the calls to Redis
+     * fails. Then gets do at once what redis_down of their cache says, puts,
+     * invalidations and expiries fail at once and are kept (see
+     * shed_invalidate), and an acquire of a lock fails, or waits, as if Redis
+     * could not be reached. What ends something is sent in any case: the
+     * release and the extension of a lock, the end of a load. After a while the
+     * breaker is half-open: a few calls are sent, the delivery of a kept
+     * invalidation among them, and it closes when they succeed.
+     *
+     * A call has failed if no reply came within command_timeout_ms, if its
+     * connection was lost or could not be made, if it took longer than
+     * redis_breaker_slow_ms, or if Redis replied that it cannot work now
+     * (LOADING, BUSY and the like). One that its caller gave up earlier says
+     * nothing, nor does one that was not sent because of the pause after a
+     * failure. A reply that refuses writes only (OOM, MISCONF, READONLY), or
+     * the client itself (SHED_EDENIED), is a success. */
+    uint64_t redis_breaker_failure_pct; /* [0, 100]; of the calls in a window;
+                                           50, say; 0: it never opens */
+    uint64_t redis_breaker_min_calls;   /* [1, 1000000]; fewer in a window do
+                                           not open it */
+    uint64_t redis_breaker_window_ms;   /* [100, 600000]; it slides */
+    uint64_t redis_breaker_open_ms;     /* [1, 3600000]; how long it is open,
+                                           with jitter down to half; doubled each
+                                           time that it opens again without
+                                           having closed, up to
+                                           redis_breaker_open_max_ms */
+    uint64_t redis_breaker_open_max_ms; /* [redis_breaker_open_ms, 3600000] */
+    uint64_t redis_breaker_probes;      /* [1, 1000]; calls at a time while it
+                                           is half-open, and calls that have to
+                                           succeed */
+    uint64_t redis_breaker_slow_ms;     /* [0, 600000]; a call that its thread
+                                           has waited for longer than this has
+                                           failed, even if it was answered; 0:
+                                           none is too slow */
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 16,          \
-            SHED_WAIT_AUTO, NULL, NULL, NULL, NULL                             \
+            SHED_WAIT_AUTO, NULL, NULL, NULL, NULL, 0, 20, 10000, 1000, 10000, \
+            3, 0                                                               \
     }
 
 /*
@@ -243,6 +279,10 @@ struct shed_client_status {
     uint64_t is_up;         /* 1: connected to a primary, and set up; else 0 */
     struct shed_error last; /* why it last was not; SHED_OK: it always was,
                                or nothing is known yet */
+    /* of the breaker before Redis (redis_breaker_failure_pct) */
+    uint64_t breaker;         /* 0: closed, 1: half-open, 2: open */
+    uint64_t breaker_opened;  /* how often it has opened */
+    uint64_t breaker_refused; /* calls that it has not let through to Redis */
 };
 
 /*
@@ -518,7 +558,8 @@ SHED_API void shed_value_unref(struct shed_value *value);
 
 struct shed_cache;
 
-/* When Redis cannot be reached, or refuses writes. A Redis that refuses the
+/* When Redis cannot be reached, or refuses writes, or the client's breaker is
+ * open. A Redis that refuses the
  * password, the database or a command is another case: a get then returns
  * SHED_EDENIED, so that a wrong configuration does not go unnoticed. */
 enum shed_redis_down {
@@ -791,7 +832,7 @@ shed_put_version(struct shed_cache *cache, struct shed_bytes key,
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own). While Redis cannot be reached it fails at once, until the
- * client tries to connect again.
+ * client tries to connect again; and while the client's breaker is open.
  *
  * Returns: SHED_OK; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it
  * may have been removed or not, and the key is kept; SHED_ENOMEM: it is not

@@ -417,6 +417,7 @@ static void send_acquire(struct shed_flight_redis *x)
     x->old_version.is_known = false;
     draw(version);
     begin(&args, SHED_SCRIPT_ACQUIRE, x);
+    args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, x);
     shed_args_add(&args, flag_bytes, sizeof(flag_bytes));
@@ -535,6 +536,7 @@ static bool send_missed(struct shed_flight_redis *x)
                           &x->delivered))
         return false;
     begin(&args, shed_outbox_script(x->delivered.wish), x);
+    args.is_guarded = true;
     shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, &args,
                    on_delivered, x);
     return true;

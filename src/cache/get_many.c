@@ -76,6 +76,7 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     for (size_t i = 0; i < count; i++) {
         shed_cache_name_key(cache, items[i].key, &b->named[i]);
         b->are_missed[i] = shed_outbox_has(cache->outbox, &b->named[i].key);
+        b->args[i].is_guarded = true;
         shed_args_add_text(&b->args[i], "GET");
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);

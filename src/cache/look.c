@@ -183,6 +183,7 @@ static void send_get(void *user, struct shed_read *out)
     struct shed_link_use use;
 
     out->look = (struct shed_look){.value = NULL};
+    args.is_guarded = true;
     shed_args_add_text(&args, "GET");
     shed_args_add(&args, get->key->redis, get->key->redis_size);
     out->code = shed_links_call(get->cache->client->links, &args, 1, &reply,

@@ -193,6 +193,7 @@ static void send_letter(struct shed_outbox *ob, struct letter *letter,
     struct shed_args args;
 
     shed_script_begin(&args, shed_outbox_script(wish), "2");
+    args.is_guarded = ob->end == NULL; /* the last try is made in any case */
     shed_args_add(&args, letter->name, size);
     shed_args_add(&args, letter->name, size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
     ob->under_way++;

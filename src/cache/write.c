@@ -53,10 +53,12 @@ static enum shed_code write_entry(struct shed_cache *cache,
     struct shed_error why = {SHED_OK, ""};
     struct shed_reply *reply = NULL;
     bool is_repeated; /* twice is as good as once */
-    enum shed_code code = shed_links_call_script(
-        cache->client->links, args, 1, &reply, &is_repeated, deadline_ms, &why);
-    const char *text = code == SHED_OK ? shed_reply_error(reply) : NULL;
+    const char *text = NULL;
 
+    args->is_guarded = true;
+    if (shed_links_call_script(cache->client->links, args, 1, &reply,
+                               &is_repeated, deadline_ms, &why) == SHED_OK)
+        text = shed_reply_error(reply);
     if (text != NULL)
         (void)shed_fail(&why, shed_reply_code(reply),
                         "Redis refused the %s: %s",
@@ -291,6 +293,7 @@ static void fill_sweep(const struct shed_cache *cache,
         key->redis = at;
         at += shed_entry_refresh_key(named.bytes, key->redis_size, at);
         shed_script_begin(&s->args[i], SHED_SCRIPT_INVALIDATE, "2");
+        s->args[i].is_guarded = true;
         shed_args_add(&s->args[i], key->redis, key->redis_size);
         shed_args_add(&s->args[i], key->redis, (size_t)(at - key->redis));
     }

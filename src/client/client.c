@@ -18,31 +18,44 @@
 #define TIMEOUT_MAX_MS 600000
 #define RECONNECT_MIN_MAX_MS 60000
 #define LINKS_MAX 64
+#define PERCENT_MAX 100
+#define MIN_CALLS_MAX 1000000
+#define WINDOW_MIN_MS 100
+#define OPEN_MAX_MS 3600000
+#define PROBES_MAX 1000
+
+#define US_PER_MS 1000
 
 SHED_CHECK_OPTIONS(shed_client_options);
 
 static enum shed_code check_options(const struct shed_client_options *o,
                                     struct shed_error *err)
 {
-    enum shed_code code =
-        shed_check_range(o->connect_timeout_ms, 1, TIMEOUT_MAX_MS,
-                         "client connect_timeout_ms", err);
+    const struct shed_range ranges[] = {
+        {o->connect_timeout_ms, 1, TIMEOUT_MAX_MS, "client connect_timeout_ms"},
+        {o->command_timeout_ms, 1, TIMEOUT_MAX_MS, "client command_timeout_ms"},
+        {o->reconnect_min_ms, 1, RECONNECT_MIN_MAX_MS,
+         "client reconnect_min_ms"},
+        {o->reconnect_max_ms, o->reconnect_min_ms, TIMEOUT_MAX_MS,
+         "client reconnect_max_ms"},
+        {o->links, 1, LINKS_MAX, "client links"},
+        {o->wait, SHED_WAIT_AUTO, SHED_WAIT_POLL, "client wait"},
+        {o->redis_breaker_failure_pct, 0, PERCENT_MAX,
+         "client redis_breaker_failure_pct"},
+        {o->redis_breaker_min_calls, 1, MIN_CALLS_MAX,
+         "client redis_breaker_min_calls"},
+        {o->redis_breaker_window_ms, WINDOW_MIN_MS, TIMEOUT_MAX_MS,
+         "client redis_breaker_window_ms"},
+        {o->redis_breaker_open_ms, 1, OPEN_MAX_MS,
+         "client redis_breaker_open_ms"},
+        {o->redis_breaker_open_max_ms, o->redis_breaker_open_ms, OPEN_MAX_MS,
+         "client redis_breaker_open_max_ms"},
+        {o->redis_breaker_probes, 1, PROBES_MAX, "client redis_breaker_probes"},
+        {o->redis_breaker_slow_ms, 0, TIMEOUT_MAX_MS,
+         "client redis_breaker_slow_ms"},
+    };
 
-    if (code == SHED_OK)
-        code = shed_check_range(o->command_timeout_ms, 1, TIMEOUT_MAX_MS,
-                                "client command_timeout_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->reconnect_min_ms, 1, RECONNECT_MIN_MAX_MS,
-                                "client reconnect_min_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->reconnect_max_ms, o->reconnect_min_ms,
-                                TIMEOUT_MAX_MS, "client reconnect_max_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->links, 1, LINKS_MAX, "client links", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->wait, SHED_WAIT_AUTO, SHED_WAIT_POLL,
-                                "client wait", err);
-    return code;
+    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 }
 
 /* Draw the id by which leases name this process. */
@@ -146,6 +159,7 @@ enum shed_code shed_client_status_read(struct shed_client *client,
                                        size_t size, struct shed_error *err)
 {
     struct shed_client_status all = {0};
+    struct shed_gate_status gate;
     enum shed_code code = shed_stats_check("shed_client_status_read", client,
                                            out, size, sizeof(all), err);
 
@@ -157,8 +171,26 @@ enum shed_code shed_client_status_read(struct shed_client *client,
     all.is_up = client->standing == SHED_STANDING_UP;
     all.last = client->last;
     pthread_mutex_unlock(&client->mu);
+    shed_gate_read(client->address->gate, &gate);
+    all.breaker = gate.state;
+    all.breaker_opened = gate.opened;
+    all.breaker_refused = gate.refused;
     memcpy(out, &all, size);
     return SHED_OK;
+}
+
+/* ------------------------------------------------------------- its breaker */
+
+static void on_breaker(void *arg, bool is_open, uint64_t after_ms,
+                       const char *reason)
+{
+    const struct shed_client *client = arg;
+    const struct shed_event event = {.kind = SHED_EVENT_BREAKER,
+                                     .outcome = is_open ? SHED_EREDIS : SHED_OK,
+                                     .duration_us = after_ms * US_PER_MS,
+                                     .reason = reason};
+
+    shed_events_tell(client->events, &event);
 }
 
 /* ------------------------------------------------------------ begin and end */
@@ -214,6 +246,9 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     if (code == SHED_OK)
         code =
             shed_events_create(client->reactor, options, &client->events, err);
+    if (code == SHED_OK)
+        code = shed_gate_create(options, client->address->text, on_breaker,
+                                client, &client->address->gate, err);
     if (code != SHED_OK)
         return code;
     shed_reactor_run(client->reactor, create_session, &session);
@@ -233,6 +268,8 @@ static void destroy(struct shed_client *client)
     }
     shed_events_destroy(client->events);
     shed_links_destroy(client->links);
+    if (client->address != NULL)
+        shed_gate_destroy(client->address->gate);
     shed_listeners_destroy(client->listeners);
     shed_address_destroy(client->address);
     pthread_mutex_destroy(&client->mu);

@@ -13,6 +13,7 @@
 
 #include "client/events.h"
 #include "client/listeners.h"
+#include "redis/gate.h"
 #include "redis/link.h"
 #include "redis/session.h"
 

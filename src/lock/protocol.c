@@ -143,6 +143,13 @@ static void read_clocks(struct shed_exchange *exchange)
     exchange->now_ms = shed_now_ms();
 }
 
+/* What comes after that repairs or ends what it began. */
+static bool is_first_of_acquire(const struct shed_exchange *exchange)
+{
+    return exchange->op == SHED_LOCK_OP_ACQUIRE && exchange->step == 0 &&
+           exchange->rounds == 0;
+}
+
 bool shed_exchange_next_command(struct shed_exchange *exchange,
                                 struct shed_session *session,
                                 struct shed_args *args)
@@ -150,7 +157,10 @@ bool shed_exchange_next_command(struct shed_exchange *exchange,
     *args = (struct shed_args){0};
     shed_session_identify(session, &exchange->identity);
     read_clocks(exchange);
-    return exchange->algorithm->next_command(exchange, args);
+    if (!exchange->algorithm->next_command(exchange, args))
+        return false;
+    args->is_guarded = is_first_of_acquire(exchange);
+    return true;
 }
 
 bool shed_exchange_on_reply(struct shed_exchange *exchange,

@@ -13,6 +13,8 @@
 
 #include "base/uri.h"
 
+struct shed_gate;
+
 struct shed_address {
     /* set at creation */
     char *text;                  /* for reasons: without user and password */
@@ -24,6 +26,7 @@ struct shed_address {
     /* set before the first connection: called by shed_address_leave */
     void (*on_leave)(void *arg);
     void *on_leave_arg;
+    struct shed_gate *gate; /* of guarded commands; NULL: all are sent */
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
     atomic_uint term;            /* grows each time the server is left */

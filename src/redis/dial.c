@@ -121,26 +121,29 @@ static void note_silence(struct shed_dialler *d,
     note_failure(d, SHED_CONN_SILENCE_WEIGHT, failure);
 }
 
-/* Note a failure. is_cut_short: the caller's deadline came before the connect
- * timeout. */
+/* Note a failure. is_cut_short: nothing had come when the caller's deadline
+ * did, which was before the connect timeout. */
 static void note(struct shed_dialler *d, const struct shed_conn_failure *f,
                  bool is_cut_short)
 {
-    if (f->is_silent && is_cut_short)
+    if (is_cut_short)
         note_silence(d, &f->error);
     else if (f->error.code != SHED_ENOMEM)
         note_failure(d, f->is_silent ? SHED_CONN_SILENCE_WEIGHT : 1, &f->error);
 }
 
 enum shed_code shed_dial(struct shed_dialler *d, struct shed_conn *c,
-                         uint64_t deadline_ms, struct shed_error *err)
+                         uint64_t deadline_ms, bool *was_tried,
+                         struct shed_error *err)
 {
     uint64_t limit_ms = shed_deadline_ms(shed_now_ms(), c->connect_timeout_ms);
     uint64_t until_ms = deadline_ms < limit_ms ? deadline_ms : limit_ms;
     enum shed_code code = check_pause(d, err);
     struct shed_error why;
+    bool is_cut_short;
 
     assert(c->state == SHED_CONN_CLOSED);
+    *was_tried = code == SHED_OK;
     if (code != SHED_OK)
         return code;
     shed_address_await(d->address, until_ms);
@@ -150,7 +153,9 @@ enum shed_code shed_dial(struct shed_dialler *d, struct shed_conn *c,
         shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
     if (c->state == SHED_CONN_OPEN)
         return SHED_OK;
-    note(d, &c->failure, deadline_ms < limit_ms);
+    is_cut_short = c->failure.is_silent && deadline_ms < limit_ms;
+    *was_tried = !is_cut_short;
+    note(d, &c->failure, is_cut_short);
     if (c->failure.is_no_primary)
         shed_dialler_leave(d, c->term);
     if (err != NULL)

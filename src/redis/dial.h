@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "redis/conn.h"
@@ -40,11 +41,12 @@ void shed_dialler_fini(struct shed_dialler *dialler);
  * (shed_wire_fill_waiting).
  *
  * Returns: SHED_OK; SHED_EREDIS, SHED_EDENIED, SHED_EBUSY (descriptors),
- * SHED_ENOMEM: conn is closed.
+ * SHED_ENOMEM: conn is closed. *was_tried: to the end, neither prevented by a
+ * pause nor cut short by deadline_ms.
  */
 SHED_MUST_CHECK enum shed_code shed_dial(struct shed_dialler *dialler,
                                          struct shed_conn *conn,
-                                         uint64_t deadline_ms,
+                                         uint64_t deadline_ms, bool *was_tried,
                                          struct shed_error *err);
 
 /* To be called when a connection got an answer (hear), or got none for the

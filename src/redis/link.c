@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "redis/gate.h"
 #include "redis/shared.h"
 
 /* On how many links the callers are gathered. They stay open. */
@@ -37,6 +38,9 @@ struct batch {
     const struct shed_args *commands;
     struct shed_batch formatted;
     struct shed_conn_call single; /* where they are one */
+    /* of all tries */
+    bool was_tried;
+    uint64_t began_ms, ended_ms;
 };
 
 struct shed_links {
@@ -113,6 +117,10 @@ static enum shed_code call_once(struct shed_links *links, struct batch *b,
 
     leave(links, l);
     *was_connected = by.was_connected;
+    b->was_tried |= by.was_tried;
+    if (b->began_ms == 0)
+        b->began_ms = by.began_ms;
+    b->ended_ms = by.ended_ms;
     *use = (struct shed_link_use){(size_t)(l - links->link), by.connection};
     return code;
 }
@@ -193,6 +201,22 @@ static enum shed_code send_all(struct shed_links *links, struct batch *b,
     }
 }
 
+/* Tell the gate how a call has ended. */
+static void leave_gate(struct shed_gate *gate, uint64_t term,
+                       const struct batch *b, struct shed_reply *const *replies,
+                       enum shed_code code, const struct shed_error *why)
+{
+    struct shed_gate_end end = {.was_tried = b->was_tried,
+                                .began_ms = b->began_ms,
+                                .ended_ms = b->ended_ms,
+                                .why = code == SHED_OK ? NULL : why};
+
+    for (size_t i = 0; code == SHED_OK && i < b->formatted.count; i++)
+        if (shed_reply_is_unfit(replies[i]))
+            end.refusal = replies[i];
+    shed_gate_leave(gate, term, &end);
+}
+
 static enum shed_code call(struct shed_links *links,
                            const struct shed_args *commands, size_t count,
                            struct shed_reply **replies,
@@ -200,16 +224,23 @@ static enum shed_code call(struct shed_links *links,
                            uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_error why; /* of a try: err is untouched if the next succeeds */
+    struct shed_gate *gate;
     struct batch b;
+    uint64_t term;
     enum shed_code code;
 
     *is_repeated = false;
     if (count == 0)
         return SHED_OK;
+    gate = commands->is_guarded ? links->dialler.address->gate : NULL;
+    if (gate != NULL && !shed_gate_enter(gate, &term, err))
+        return SHED_EREDIS;
     code = init_batch(links, &b, commands, count, &why);
     if (code == SHED_OK)
         code =
             send_all(links, &b, replies, use, is_repeated, deadline_ms, &why);
+    if (gate != NULL)
+        leave_gate(gate, term, &b, replies, code, &why);
     fini_batch(&b);
     if (code != SHED_OK && err != NULL)
         *err = why;

@@ -53,8 +53,9 @@ void shed_links_close_idle(struct shed_links *links);
  * Returns: SHED_OK and count replies in replies, to be freed with
  * shed_reply_free (an error reply is a reply); else replies holds nothing:
  * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
- * reply within the command timeout), SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM.
- * *use (NULL is allowed) is set with the former.
+ * reply within the command timeout, or refused by the address's gate: the
+ * first command says whether all are guarded), SHED_EDENIED, SHED_EBUSY,
+ * SHED_ENOMEM. *use (NULL is allowed) is set with the former.
  */
 SHED_MUST_CHECK enum shed_code
 shed_links_call(struct shed_links *links, const struct shed_args *commands,

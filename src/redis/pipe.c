@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "redis/conn.h"
+#include "redis/gate.h"
 #include "redis/script.h"
 
 enum state {
@@ -46,8 +47,9 @@ struct shed_pipe {
     struct shed_timer *timer;
     struct calls failed; /* the loop will tell their owners */
     struct shed_timer *fail_timer;
-    struct shed_error why; /* the last failure */
-    uint64_t last_number;  /* of the last call of a script */
+    struct shed_error why;     /* the last failure */
+    struct shed_error refusal; /* the last one by the gate */
+    uint64_t last_number;      /* of the last call of a script */
     enum shed_trouble pause_trouble;
     unsigned failures;     /* to connect, in a row */
     struct lookup *lookup; /* NULL: none is under way */
@@ -102,12 +104,28 @@ static void fail_call(struct shed_pipe *p, struct shed_call *call,
     shed_timer_set(p->fail_timer, 0);
 }
 
+static void leave_gate(const struct shed_call *call,
+                       const struct shed_reply *reply,
+                       const struct shed_error *why)
+{
+    const struct shed_gate_end end = {
+        .was_tried = call->was_tried,
+        .began_ms = call->began_ms,
+        .ended_ms = shed_now_ms(),
+        .why = reply != NULL ? NULL : why,
+        .refusal = shed_reply_is_unfit(reply) ? reply : NULL};
+
+    shed_gate_leave(call->gate, call->term, &end);
+}
+
 /* The call belongs to its owner again before fn runs, so fn may reuse it. */
 static void end_call(struct shed_call *call, struct shed_reply *reply,
                      enum shed_trouble trouble, const struct shed_error *why)
 {
     shed_pipe_fn *fn = call->fn;
 
+    if (call->gate != NULL)
+        leave_gate(call, reply, why);
     free(call->kept);
     call->kept = NULL;
     call->fn = NULL;
@@ -119,11 +137,11 @@ static void tell_failed(void *arg)
     struct shed_pipe *p = arg;
     /* only those that have failed by now: later ones wait for the next turn */
     size_t count = p->failed.count;
-    struct shed_error why = p->why;
+    struct shed_error why = p->why, refusal = p->refusal;
 
     while (count-- > 0) {
         struct shed_call *call = pop_call(&p->failed);
-        end_call(call, NULL, call->trouble, &why);
+        end_call(call, NULL, call->trouble, call->is_refused ? &refusal : &why);
     }
 }
 
@@ -467,15 +485,29 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
     return code;
 }
 
+static void enter_gate(struct shed_pipe *p, struct shed_call *call)
+{
+    call->began_ms = shed_now_ms();
+    call->is_refused =
+        !shed_gate_enter(p->address->gate, &call->term, &p->refusal);
+    call->gate = call->is_refused ? NULL : p->address->gate;
+}
+
 void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
     assert(shed_reactor_is_current(p->reactor) && fn != NULL);
     *call = (struct shed_call){.fn = fn, .arg = arg};
-    if (p->state == PIPE_PAUSED)
+    if (args->is_guarded && p->address->gate != NULL)
+        enter_gate(p, call);
+    if (call->is_refused)
+        fail_call(p, call, SHED_TROUBLE_DOWN);
+    else if (p->state == PIPE_PAUSED)
         fail_call(p, call, p->pause_trouble);
     else if (p->state == PIPE_CLOSED || send_soon(p, call, args) != SHED_OK)
         fail_call(p, call, SHED_TROUBLE_DOWN);
+    else
+        call->was_tried = true;
 }
 
 void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)

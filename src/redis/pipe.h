@@ -34,6 +34,11 @@ struct shed_call {
     struct shed_args *kept;    /* a copy to send by text if the server does not
                                   know the script; NULL: none */
     enum shed_trouble trouble; /* of a call that has failed */
+    /* of a guarded one, with a gate */
+    struct shed_gate *gate; /* NULL: it is not to leave it */
+    uint64_t term, began_ms;
+    bool was_tried;
+    bool is_refused; /* by the gate */
 };
 
 struct shed_pipe_hooks {
@@ -60,7 +65,8 @@ void shed_pipe_open(struct shed_pipe *pipe);
 
 /* Send a command; fn is called exactly once, never before this returns. call
  * must not be under way. If the server does not know a script it is sent again
- * with its text, behind the commands sent meanwhile. */
+ * with its text, behind the commands sent meanwhile. One that the address's
+ * gate refuses is DOWN. */
 void shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg);
 

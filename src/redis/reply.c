@@ -120,6 +120,13 @@ bool shed_reply_is_no_primary(const struct shed_reply *error)
                             strstr(text, "-MASTERDOWN") != NULL);
 }
 
+bool shed_reply_is_unfit(const struct shed_reply *reply)
+{
+    return shed_reply_error(reply) != NULL &&
+           shed_reply_trouble(reply) == SHED_TROUBLE_PASSING &&
+           !shed_reply_is_no_primary(reply);
+}
+
 bool shed_reply_is_other_role(const struct shed_reply *role)
 {
     const struct shed_reply *name = shed_reply_at(role, 0);

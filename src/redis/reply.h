@@ -36,6 +36,11 @@ struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i);
  * error can be anywhere in the text. */
 enum shed_trouble shed_reply_trouble(const struct shed_reply *error);
 
+/* Whether an error says that the server cannot do its work now: it loads its
+ * data, or is busy with a script. Not one that refuses writes only, as reads
+ * are answered, nor that of a replica, which is left for another server. */
+bool shed_reply_is_unfit(const struct shed_reply *reply);
+
 /* Whether an error says that the server is not a primary. The command was not
  * executed; writes must go to another server. */
 bool shed_reply_is_no_primary(const struct shed_reply *error);

@@ -81,6 +81,8 @@ struct shed_request {
     enum outcome outcome;
     bool has_latch;
     uint64_t connection; /* from which the replies came */
+    bool was_tried;      /* of a failure: see shed_dial */
+    uint64_t began_ms, ended_ms;
     struct shed_request
         *next; /* among those whose latch is to be counted down */
 };
@@ -114,7 +116,7 @@ static void unlock_and_wake(struct shed_shared *s)
 
 static void deliver_locked(struct shed_shared *s,
                            const struct shed_conn_call *call,
-                           struct shed_reply *reply)
+                           struct shed_reply *reply, uint64_t now_ms)
 {
     struct shed_request *r = call->owner;
 
@@ -126,6 +128,7 @@ static void deliver_locked(struct shed_shared *s,
     if (++r->received < r->expected)
         return;
     r->connection = s->connection;
+    r->ended_ms = now_ms;
     settle_locked(s, r, OUTCOME_DONE);
 }
 
@@ -139,7 +142,8 @@ static void close_locked(struct shed_shared *s)
 
 /* The connection is no longer of use, nor are the calls on it. A request of
  * several calls is told once. */
-static void lose_locked(struct shed_shared *s, const struct shed_error *why)
+static void lose_locked(struct shed_shared *s, bool was_tried,
+                        const struct shed_error *why)
 {
     struct shed_conn_call call;
 
@@ -149,6 +153,7 @@ static void lose_locked(struct shed_shared *s, const struct shed_error *why)
         if (r == NULL || r->outcome == OUTCOME_LOST)
             continue;
         r->error = *why;
+        r->was_tried = was_tried;
         settle_locked(s, r, OUTCOME_LOST);
     }
 }
@@ -163,7 +168,7 @@ static void lose_releasing(struct shed_shared *s, const struct shed_error *why)
     while (s->is_writing)
         pthread_cond_wait(&s->written, &s->mu);
     s->is_awaited = false;
-    lose_locked(s, why);
+    lose_locked(s, true, why);
 }
 
 /* --------------------------------------------------------------- writing */
@@ -260,15 +265,16 @@ static void connect_releasing(struct shed_shared *s, uint64_t deadline_ms)
 {
     struct shed_error why;
     enum shed_code code;
+    bool was_tried;
 
     assert(s->is_led && !s->is_open);
     unlock_and_wake(s);
-    code = shed_dial(s->dialler, &s->conn, deadline_ms, &why);
+    code = shed_dial(s->dialler, &s->conn, deadline_ms, &was_tried, &why);
     pthread_mutex_lock(&s->mu);
     if (code == SHED_OK)
         s->is_open = true;
     else
-        lose_locked(s, &why);
+        lose_locked(s, was_tried, &why);
 }
 
 static bool lose_if_left_releasing(struct shed_shared *s)
@@ -297,7 +303,7 @@ static bool deliver_all_locked(struct shed_shared *s,
         if (is_in_step)
             match = shed_conn_match(&s->conn, now_ms, &replies[i], &call, err);
         if (match == SHED_CONN_ANSWER) {
-            deliver_locked(s, &call, replies[i]);
+            deliver_locked(s, &call, replies[i], now_ms);
         } else if (match == SHED_CONN_UNASKED) {
             shed_reply_free(replies[i]);
             (void)shed_conn_out_of_step(err);
@@ -376,7 +382,7 @@ static void hand_over_locked(struct shed_shared *s)
     }
     if (s->conn.queue.count > 0) {
         (void)shed_fail(&why, SHED_EREDIS, "Redis: given up");
-        lose_locked(s, &why);
+        lose_locked(s, true, &why);
     }
 }
 
@@ -453,6 +459,7 @@ static enum shed_code conclude(struct shed_request *me, struct shed_error *err)
 {
     if (me->outcome == OUTCOME_DONE)
         return SHED_OK;
+    me->ended_ms = shed_now_ms();
     shed_reply_free_all(me->replies, me->expected);
     if (me->outcome == OUTCOME_LOST)
         return shed_fail(err, me->error.code, "%s", me->error.reason);
@@ -485,6 +492,7 @@ static enum shed_code run_unlock(struct shed_shared *s, struct shed_request *me,
     enum shed_code code =
         shed_conn_send(&s->conn, &b->bytes, b->calls, b->count, now_ms, err);
 
+    me->began_ms = me->ended_ms = now_ms;
     if (code == SHED_OK && !me->has_latch) {
         s->is_led = true;
         check_idle_locked(s, now_ms);
@@ -519,6 +527,9 @@ enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
         shed_latch_init(&me.latch, 1);
     code = run_unlock(s, &me, b, err);
     use->connection = me.connection;
+    use->was_tried = me.was_tried;
+    use->began_ms = me.began_ms;
+    use->ended_ms = me.ended_ms;
     return code;
 }
 
@@ -536,7 +547,7 @@ void shed_shared_doubt(struct shed_shared *s, uint64_t connection)
         if (s->is_led || s->is_writing)
             s->is_out_of_step = true; /* the socket is theirs */
         else
-            lose_locked(s, &why);
+            lose_locked(s, true, &why);
     }
     unlock_and_wake(s);
 }

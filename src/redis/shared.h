@@ -63,6 +63,8 @@ void shed_shared_fini(struct shed_shared *shared);
 struct shed_shared_use {
     bool was_connected;  /* it was there already, and may have been dead */
     uint64_t connection; /* counted */
+    bool was_tried;      /* of a failure: see shed_dial */
+    uint64_t began_ms, ended_ms; /* shed_now_ms, of the wait for the replies */
 };
 
 /*

@@ -26,6 +26,7 @@ struct shed_script_text;
 struct shed_args {
     int count;
     const struct shed_script_text *script; /* NULL: a plain command */
+    bool is_guarded; /* the client's breaker may refuse it (gate.h) */
     const char *at[SHED_ARGS_MAX];
     size_t size[SHED_ARGS_MAX];
 };

@@ -1,0 +1,339 @@
+/* The breaker before Redis: what opens it, what calls do while it is open, and
+ * what closes it. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <snowshed/event.h>
+#include <snowshed/lock.h>
+
+#include "support/fixture.h"
+
+enum { CLOSED, HALF_OPEN, OPEN }; /* struct shed_client_status */
+enum { FOREVER_MS = 3600000 };
+
+static struct fixture fixture;
+static struct proxy proxy;
+static struct shed_lock *lock;
+static atomic_uint opened, closed;
+
+static void on_event(void *user, const struct shed_event *e)
+{
+    (void)user;
+    if (e->kind != SHED_EVENT_BREAKER)
+        return;
+    ck_assert_uint_eq(e->name.size + e->key.size, 0);
+    ck_assert(e->outcome == SHED_OK || e->outcome == SHED_EREDIS);
+    atomic_fetch_add(e->outcome == SHED_OK ? &closed : &opened, 1);
+}
+
+/* Three failures or more open it, for open_ms, and one success closes it. */
+static void init(uint64_t open_ms)
+{
+    fixture_init(&fixture);
+    fixture.client_options.on_event = on_event;
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture.client_options.redis_breaker_failure_pct = 50;
+    fixture.client_options.redis_breaker_min_calls = 3;
+    fixture.client_options.redis_breaker_window_ms = 600000;
+    fixture.client_options.redis_breaker_open_ms = open_ms;
+    fixture.client_options.redis_breaker_open_max_ms = open_ms;
+    fixture.client_options.redis_breaker_probes = 1;
+}
+
+/* With a row in Redis, behind a proxy, and a lock that is held. */
+static void up(uint64_t open_ms)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+
+    init(open_ms);
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 1);
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL),
+        SHED_OK);
+    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+}
+
+static void down(void)
+{
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+}
+
+static struct shed_client_status status(void)
+{
+    struct shed_client_status s;
+
+    ck_assert_int_eq(
+        shed_client_status_read(fixture.client, &s, sizeof(s), NULL), SHED_OK);
+    return s;
+}
+
+/* A get of "k", whose row is version 1. */
+static bool gets(enum shed_origin origin)
+{
+    struct shed_value *value = NULL;
+    bool is_so =
+        shed_get(fixture.cache, shed_str("k"), 0, &value, NULL) == SHED_OK &&
+        shed_value_origin(value) == origin;
+
+    if (value != NULL)
+        check_text(value, "k@1");
+    shed_value_unref(value);
+    return is_so;
+}
+
+/* Whether it has opened by now; a call more to make it do so. */
+static bool has_opened(void)
+{
+    (void)gets(SHED_ORIGIN_REDIS);
+    return status().breaker_opened > 0;
+}
+
+/* Redis can be reached again, but is not asked. */
+static void open_it(void)
+{
+    proxy_set(&proxy, PROXY_CUT, 0, NULL);
+    WAIT_FOR(has_opened());
+    WAIT_FOR(atomic_load(&opened) == 1);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(status().is_up == 1);
+}
+
+static void expect_closed(void)
+{
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    WAIT_FOR(status().breaker == CLOSED);
+    WAIT_FOR(atomic_load(&closed) > 0);
+}
+
+/* ------------------------------------------------------------ what opens it */
+
+/* A call that waited would end with another reason. */
+START_TEST(a_silent_server_opens_it_and_then_no_call_waits)
+{
+    uint64_t refused;
+    struct shed_error err;
+
+    init(FOREVER_MS);
+    fixture.client_options.connect_timeout_ms = scaled_ms(200);
+    fixture.client_options.command_timeout_ms = scaled_ms(200);
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture_open(&fixture);
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    server_freeze(&fixture.server);
+    WAIT_FOR(has_opened());
+    refused = status().breaker_refused;
+    for (int i = 0; i < 100; i++) {
+        expect_code(fixture.cache, "k", SHED_EREDIS, &err);
+        ck_assert_msg(strstr(err.reason, "open, and tries again in ") != NULL,
+                      "%s", err.reason);
+    }
+    ck_assert_uint_ge(status().breaker_refused, refused + 100);
+    ck_assert_uint_eq(status().breaker, OPEN);
+    ck_assert_uint_eq(status().breaker_opened, 1);
+    server_thaw(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_server_that_goes_on_closes_it_by_a_probe)
+{
+    init(1);
+    fixture.client_options.connect_timeout_ms = scaled_ms(200);
+    fixture.client_options.command_timeout_ms = scaled_ms(200);
+    fixture_open(&fixture);
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    server_freeze(&fixture.server);
+    WAIT_FOR(has_opened());
+    WAIT_FOR(gets(SHED_ORIGIN_UNPUBLISHED));
+    ck_assert_uint_ne(status().breaker, CLOSED);
+    server_thaw(&fixture.server);
+    expect_closed();
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* A script that nobody ends. */
+static void make_busy(redisContext *admin)
+{
+    redisReply *reply =
+        redisCommand(admin, "CONFIG SET busy-reply-threshold 1");
+
+    ck_assert(reply != NULL && reply->type == REDIS_REPLY_STATUS);
+    freeReplyObject(reply);
+    ck_assert_int_eq(
+        redisAppendCommand(admin, "EVAL %s 0", "while true do end"), REDIS_OK);
+    for (int is_done = 0; !is_done;)
+        ck_assert_int_eq(redisBufferWrite(admin, &is_done), REDIS_OK);
+}
+
+START_TEST(a_busy_server_opens_it)
+{
+    redisContext *admin;
+    redisReply *reply = NULL;
+
+    up(1);
+    admin = redisConnectUnix(fixture.server.socket);
+    ck_assert(admin != NULL && admin->err == 0);
+    make_busy(admin);
+    WAIT_FOR(has_opened());
+    WAIT_FOR(gets(SHED_ORIGIN_UNPUBLISHED));
+    server_do(&fixture.server, "SCRIPT KILL");
+    ck_assert_int_eq(redisGetReply(admin, (void **)&reply), REDIS_OK);
+    freeReplyObject(reply);
+    redisFree(admin);
+    expect_closed();
+    down();
+}
+END_TEST
+
+START_TEST(a_slow_server_opens_it)
+{
+    enum { SLOW_MS = 50, DELAY_MS = 100 };
+
+    init(1);
+    fixture.client_options.redis_breaker_slow_ms = SLOW_MS;
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS) && status().breaker == CLOSED);
+    proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
+    WAIT_FOR(has_opened());
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    expect_closed();
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Reads are answered, so nothing is gained by doing without Redis. */
+START_TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
+{
+    up(FOREVER_MS);
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
+    for (int i = 0; i < 20; i++)
+        ck_assert_int_ne(
+            shed_put(fixture.cache, shed_str("p"), shed_str("p"), 0, NULL),
+            SHED_OK);
+    ck_assert(gets(SHED_ORIGIN_REDIS));
+    server_do(&fixture.server, "CONFIG SET maxmemory 0");
+    server_do(&fixture.server, "ACL SETUSER default -get");
+    for (int i = 0; i < 20; i++)
+        expect_code(fixture.cache, "k", SHED_EDENIED, NULL);
+    server_do(&fixture.server, "ACL SETUSER default +get");
+    ck_assert(gets(SHED_ORIGIN_REDIS));
+    ck_assert_uint_eq(status().breaker_opened, 0);
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------ while it is open */
+
+START_TEST(while_it_is_open_gets_do_without_redis)
+{
+    enum { GETS = 20 };
+
+    up(FOREVER_MS);
+    open_it();
+    for (int i = 0; i < GETS; i++)
+        ck_assert(gets(SHED_ORIGIN_UNPUBLISHED));
+    ck_assert_uint_ge(status().breaker_refused, GETS);
+    ck_assert_uint_eq(status().breaker, OPEN);
+    down();
+}
+END_TEST
+
+START_TEST(an_invalidation_is_kept_and_is_a_probe_itself)
+{
+    struct shed_error err;
+
+    up(1);
+    proxy_set(&proxy, PROXY_CUT, 0, NULL);
+    WAIT_FOR(has_opened());
+    table_update(&fixture.table);
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
+                     SHED_EREDIS);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
+    WAIT_FOR(stats_of(fixture.cache).invalidations_delivered == 1);
+    WAIT_FOR(status().breaker == CLOSED);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    down();
+}
+END_TEST
+
+START_TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
+{
+    struct shed_error err;
+
+    up(FOREVER_MS);
+    open_it();
+    table_update(&fixture.table);
+    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
+                     SHED_EREDIS);
+    ck_assert_msg(strstr(err.reason, "the breaker before Redis") != NULL, "%s",
+                  err.reason);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
+    shed_cache_close(fixture.cache);
+    fixture.cache = NULL;
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    down();
+}
+END_TEST
+
+START_TEST(a_held_lock_is_extended_and_released_and_none_is_acquired)
+{
+    struct shed_error err;
+
+    up(FOREVER_MS);
+    open_it();
+    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS lock:{l}"), 1);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS lock:{l}"), 0);
+    ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
+    ck_assert_msg(strstr(err.reason, "the breaker before Redis") != NULL, "%s",
+                  err.reason);
+    down();
+}
+END_TEST
+
+START_TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
+{
+    up(1);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    proxy_set(&proxy, PROXY_CUT, 0, NULL);
+    WAIT_FOR(has_opened());
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    ck_assert_int_eq(
+        shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    WAIT_FOR(status().breaker == CLOSED);
+    down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("redis_breaker");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_silent_server_opens_it_and_then_no_call_waits);
+    tcase_add_test(tc, a_server_that_goes_on_closes_it_by_a_probe);
+    tcase_add_test(tc, a_busy_server_opens_it);
+    tcase_add_test(tc, a_slow_server_opens_it);
+    tcase_add_test(tc,
+                   a_server_that_refuses_writes_or_a_command_does_not_open_it);
+    tcase_add_test(tc, while_it_is_open_gets_do_without_redis);
+    tcase_add_test(tc, an_invalidation_is_kept_and_is_a_probe_itself);
+    tcase_add_test(tc, an_invalidation_is_delivered_by_the_close_of_its_cache);
+    tcase_add_test(tc,
+                   a_held_lock_is_extended_and_released_and_none_is_acquired);
+    tcase_add_test(tc, a_waiter_gets_its_lock_when_the_breaker_has_closed);
+    return run_tests("redis_breaker", tc);
+}

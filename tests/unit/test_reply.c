@@ -160,6 +160,31 @@ START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
 }
 END_TEST
 
+START_TEST(what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing)
+{
+    static const struct {
+        const char *reply;
+        bool is_unfit;
+    } rows[] = {{"-LOADING Redis is loading the dataset in memory\r\n", true},
+                {"-BUSY Redis is busy running a script.\r\n", true},
+                {"-CLUSTERDOWN The cluster is down\r\n", true},
+                {"-OOM command not allowed\r\n", false},
+                {"-MISCONF Redis is configured to save\r\n", false},
+                {"-READONLY You can't write\r\n", false},
+                {"-MASTERDOWN Link with MASTER is down\r\n", false},
+                {"-NOPERM no\r\n", false},
+                {"-WRONGTYPE Operation against a key\r\n", false},
+                {"+BUSY\r\n", false}};
+
+    ck_assert(!shed_reply_is_unfit(NULL));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct shed_reply *reply = parse_reply(rows[i].reply);
+        ck_assert_int_eq(shed_reply_is_unfit(reply), rows[i].is_unfit);
+        shed_reply_free(reply);
+    }
+}
+END_TEST
+
 START_TEST(a_role_is_that_of_a_primary_or_another)
 {
     static const struct {
@@ -192,6 +217,8 @@ int main(void)
     tcase_add_loop_test(tc, an_error_means_what_its_code_says, 0,
                         sizeof(meanings) / sizeof(*meanings));
     tcase_add_test(tc, a_replica_that_refuses_to_be_written_is_no_primary);
+    tcase_add_test(
+        tc, what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing);
     tcase_add_test(tc, a_role_is_that_of_a_primary_or_another);
     return run_tests("reply", tc);
 }

@@ -1,0 +1,352 @@
+/* gate: what the breaker before Redis learns from calls, and when it learns
+ * it. */
+#include "redis/gate.h"
+
+#include <string.h>
+
+#include "support/reply_testing.h"
+#include "support/testing.h"
+
+enum {
+    WINDOW_MS = 10000,
+    MIN_CALLS = 10,
+    OPEN_MS = 1000,
+    SLOW_MS = 100,
+    COMMAND_MS = 500
+};
+
+static struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+static struct shed_gate *gate;
+static uint64_t now_ms = 1000000;
+static unsigned opened, closed;
+static uint64_t after_ms;
+static char reason[SHED_REASON_BYTES];
+
+uint64_t __wrap_shed_now_ms(void);
+
+uint64_t __wrap_shed_now_ms(void)
+{
+    return now_ms;
+}
+
+static void on_change(void *arg, bool is_open, uint64_t after, const char *why)
+{
+    ck_assert_ptr_eq(arg, &opened);
+    opened += is_open;
+    closed += !is_open;
+    after_ms = after;
+    snprintf(reason, sizeof(reason), "%s", why);
+}
+
+static void up(void)
+{
+    options.command_timeout_ms = COMMAND_MS;
+    options.redis_breaker_failure_pct = 50;
+    options.redis_breaker_min_calls = MIN_CALLS;
+    options.redis_breaker_window_ms = WINDOW_MS;
+    options.redis_breaker_open_ms = OPEN_MS;
+    options.redis_breaker_probes = 2;
+    ck_assert_int_eq(
+        shed_gate_create(&options, "R", on_change, &opened, &gate, NULL),
+        SHED_OK);
+}
+
+static void down(void)
+{
+    shed_gate_destroy(gate);
+}
+
+static struct shed_gate_status status(void)
+{
+    struct shed_gate_status s;
+
+    shed_gate_read(gate, &s);
+    return s;
+}
+
+static uint64_t enter(void)
+{
+    uint64_t term = 0;
+
+    ck_assert(shed_gate_enter(gate, &term, NULL));
+    return term;
+}
+
+static bool is_refused(void)
+{
+    struct shed_error err;
+    uint64_t term;
+
+    if (shed_gate_enter(gate, &term, &err)) {
+        const struct shed_error nothing = {SHED_EBUSY, ""};
+        const struct shed_gate_end end = {.why = &nothing};
+        shed_gate_leave(gate, term, &end);
+        return false;
+    }
+    ck_assert_int_eq(err.code, SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "the breaker before Redis R is"));
+    return true;
+}
+
+/* Leave after took_ms; SHED_OK: with an answer. */
+static void leave(uint64_t term, enum shed_code code, bool was_tried,
+                  uint64_t took_ms)
+{
+    const struct shed_error why = {code, "it failed"};
+    const struct shed_gate_end end = {.was_tried = was_tried,
+                                      .began_ms = now_ms - took_ms,
+                                      .ended_ms = now_ms,
+                                      .why = code == SHED_OK ? NULL : &why};
+
+    shed_gate_leave(gate, term, &end);
+}
+
+static void succeed_calls(size_t times)
+{
+    while (times-- > 0)
+        leave(enter(), SHED_OK, false, 0);
+}
+
+static void fail_calls(size_t times)
+{
+    while (times-- > 0)
+        leave(enter(), SHED_EREDIS, true, 0);
+}
+
+static void open_it(void)
+{
+    fail_calls(MIN_CALLS);
+    ck_assert_int_eq(status().state, SHED_BREAKER_OPEN);
+}
+
+static void half_open_it(void)
+{
+    open_it();
+    now_ms += OPEN_MS;
+    ck_assert_int_eq(status().state, SHED_BREAKER_HALF_OPEN);
+}
+
+START_TEST(without_its_option_there_is_none)
+{
+    options.redis_breaker_failure_pct = 0;
+    ck_assert_int_eq(
+        shed_gate_create(&options, "R", on_change, &opened, &gate, NULL),
+        SHED_OK);
+    ck_assert_ptr_null(gate);
+    ck_assert_int_eq(status().state, SHED_BREAKER_CLOSED);
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------------- the window */
+
+START_TEST(it_opens_at_its_part_of_failures_and_says_so)
+{
+    up();
+    now_ms += 77;
+    succeed_calls(10);
+    fail_calls(9);
+    ck_assert_uint_eq(opened, 0);
+    fail_calls(1);
+    ck_assert_uint_eq(opened, 1);
+    ck_assert_uint_eq(after_ms, 77);
+    ck_assert_ptr_nonnull(strstr(reason, "tries again in "));
+    ck_assert_ptr_nonnull(strstr(reason, "the last failure: it failed"));
+    ck_assert(is_refused());
+    ck_assert(is_refused());
+    ck_assert_uint_eq(status().opened, 1);
+    ck_assert_uint_eq(status().refused, 2);
+    down();
+}
+END_TEST
+
+/* They are passed on late, by the next failure. */
+START_TEST(successes_count_when_they_happened)
+{
+    up();
+    succeed_calls(1000);
+    now_ms += WINDOW_MS * 2;
+    fail_calls(MIN_CALLS);
+    ck_assert_uint_eq(opened, 1);
+    down();
+}
+END_TEST
+
+START_TEST(successes_of_any_slice_of_the_window_count)
+{
+    up();
+    for (int i = 0; i < SHED_BREAKER_SLICES; i++) {
+        succeed_calls(10);
+        now_ms += WINDOW_MS / SHED_BREAKER_SLICES;
+    }
+    /* the first slice is out of the window now */
+    fail_calls(89);
+    ck_assert_uint_eq(opened, 0);
+    fail_calls(1);
+    ck_assert_uint_eq(opened, 1);
+    down();
+}
+END_TEST
+
+START_TEST(what_began_before_it_opened_says_nothing)
+{
+    uint64_t before;
+
+    up();
+    before = enter();
+    half_open_it();
+    leave(before, SHED_EREDIS, true, 0);
+    leave(before, SHED_OK, true, 0);
+    leave(before, SHED_ETIMEDOUT, false, 0);
+    ck_assert_int_eq(status().state, SHED_BREAKER_HALF_OPEN);
+    succeed_calls(2);
+    ck_assert_int_eq(status().state, SHED_BREAKER_CLOSED);
+    leave(before, SHED_OK, true, 0);
+    fail_calls(MIN_CALLS - 1);
+    ck_assert_uint_eq(opened, 1);
+    fail_calls(1);
+    ck_assert_uint_eq(opened, 2);
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------- what calls tell */
+
+static const struct row {
+    enum shed_code code;
+    bool was_tried;
+    uint64_t slow_ms, took_ms;
+    bool has_failed, says_nothing;
+} rows[] = {
+    {SHED_OK, false, 0, 60000, false, false},
+    {SHED_OK, false, SLOW_MS, SLOW_MS, false, false},
+    {SHED_OK, false, SLOW_MS, SLOW_MS + 1, true, false},
+    {SHED_EREDIS, true, 0, 0, true, false},
+    {SHED_EREDIS, false, 0, 0, false, true},          /* a pause */
+    {SHED_EREDIS, false, 0, COMMAND_MS, true, false}, /* cut short, late */
+    {SHED_ETIMEDOUT, false, 0, COMMAND_MS - 1, false, true},
+    {SHED_ETIMEDOUT, false, 0, COMMAND_MS, true, false},
+    {SHED_ETIMEDOUT, false, SLOW_MS, SLOW_MS - 1, false, true},
+    {SHED_ETIMEDOUT, false, SLOW_MS, SLOW_MS, true, false},
+    {SHED_ETIMEDOUT, true, 0, 0, true, false}, /* after a lost connection */
+    {SHED_EDENIED, true, 0, 0, false, false},
+    {SHED_EDENIED, false, 0, 0, false, true},
+    {SHED_EBUSY, true, 0, 60000, false, true},
+    {SHED_ENOMEM, true, 0, 60000, false, true},
+};
+
+static void end_as(const struct row *row)
+{
+    leave(enter(), row->code, row->was_tried, row->took_ms);
+}
+
+START_TEST(a_call_succeeds_fails_or_says_nothing)
+{
+    const struct row *row = &rows[_i];
+    struct shed_error err;
+
+    options.redis_breaker_slow_ms = row->slow_ms;
+    up();
+    for (int i = 0; i < 2 * MIN_CALLS; i++)
+        if (shed_gate_enter(gate, &(uint64_t){0}, &err))
+            end_as(row);
+    ck_assert_uint_eq(opened, row->has_failed);
+    down();
+    opened = 0;
+    up();
+    half_open_it();
+    if (row->says_nothing) /* as often as one likes, and closes nothing */
+        for (int i = 0; i < 100; i++)
+            end_as(row);
+    else
+        end_as(row);
+    ck_assert_uint_eq(opened, 1 + row->has_failed);
+    ck_assert_uint_eq(closed, 0);
+    if (!row->has_failed && !row->says_nothing)
+        end_as(row);
+    ck_assert_uint_eq(closed, !row->has_failed && !row->says_nothing);
+    down();
+}
+END_TEST
+
+START_TEST(a_reply_that_redis_cannot_work_is_a_failure)
+{
+    up();
+    for (int i = 0; i < MIN_CALLS; i++) {
+        struct shed_reply *busy = parse_reply("-BUSY Redis is busy\r\n");
+        const struct shed_gate_end end = {
+            .began_ms = now_ms, .ended_ms = now_ms, .refusal = busy};
+        shed_gate_leave(gate, enter(), &end);
+        shed_reply_free(busy);
+    }
+    ck_assert_uint_eq(opened, 1);
+    ck_assert_ptr_nonnull(strstr(reason, "the last failure: BUSY Redis"));
+    down();
+}
+END_TEST
+
+START_TEST(a_slow_call_is_named_as_the_failure)
+{
+    options.redis_breaker_slow_ms = SLOW_MS;
+    up();
+    for (int i = 0; i < MIN_CALLS; i++)
+        leave(enter(), SHED_OK, true, SLOW_MS + 23);
+    ck_assert_ptr_nonnull(strstr(reason, "a call took 123 ms"));
+    down();
+}
+END_TEST
+
+/* -------------------------------------------------------------- half-open */
+
+START_TEST(a_few_probes_pass_at_a_time_and_close_it)
+{
+    uint64_t first, second;
+
+    up();
+    half_open_it();
+    first = enter();
+    second = enter();
+    ck_assert(is_refused());
+    leave(first, SHED_ETIMEDOUT, false, 0); /* makes room */
+    first = enter();
+    ck_assert(is_refused());
+    leave(first, SHED_OK, true, 0);
+    ck_assert_uint_eq(closed, 0);
+    now_ms += 5;
+    leave(second, SHED_OK, true, 0);
+    ck_assert_uint_eq(closed, 1);
+    ck_assert_uint_eq(after_ms, OPEN_MS + 5);
+    ck_assert(!is_refused());
+    down();
+}
+END_TEST
+
+START_TEST(a_probe_that_fails_opens_it_again)
+{
+    up();
+    half_open_it();
+    fail_calls(1);
+    ck_assert_uint_eq(opened, 2);
+    ck_assert(is_refused());
+    down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("gate");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, without_its_option_there_is_none);
+    tcase_add_test(tc, it_opens_at_its_part_of_failures_and_says_so);
+    tcase_add_test(tc, successes_count_when_they_happened);
+    tcase_add_test(tc, successes_of_any_slice_of_the_window_count);
+    tcase_add_test(tc, what_began_before_it_opened_says_nothing);
+    tcase_add_loop_test(tc, a_call_succeeds_fails_or_says_nothing, 0,
+                        sizeof(rows) / sizeof(*rows));
+    tcase_add_test(tc, a_reply_that_redis_cannot_work_is_a_failure);
+    tcase_add_test(tc, a_slow_call_is_named_as_the_failure);
+    tcase_add_test(tc, a_few_probes_pass_at_a_time_and_close_it);
+    tcase_add_test(tc, a_probe_that_fails_opens_it_again);
+    return run_tests("gate", tc);
+}

@@ -208,6 +208,44 @@ START_TEST(a_slow_server_opens_it)
 }
 END_TEST
 
+/* They cost no time. The first call finds that the server is gone. */
+START_TEST(calls_that_a_pause_prevents_say_nothing)
+{
+    init(FOREVER_MS);
+    fixture.client_options.reconnect_min_ms = 60000;
+    fixture.client_options.reconnect_max_ms = 60000;
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture_open(&fixture);
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    server_kill(&fixture.server);
+    for (int i = 0; i < 100; i++)
+        expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
+    ck_assert_uint_eq(status().breaker_opened, 0);
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(deadlines_of_callers_say_nothing)
+{
+    struct shed_value *value = NULL;
+
+    init(FOREVER_MS);
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture_open(&fixture);
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    server_freeze(&fixture.server);
+    for (int i = 0; i < 50; i++) {
+        ck_assert_int_ne(
+            shed_get(fixture.cache, shed_str("k"), 1, &value, NULL), SHED_OK);
+        ck_assert_ptr_null(value);
+    }
+    ck_assert_uint_eq(status().breaker_opened, 0);
+    server_thaw(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* Reads are answered, so nothing is gained by doing without Redis. */
 START_TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
 {
@@ -327,6 +365,8 @@ int main(void)
     tcase_add_test(tc, a_server_that_goes_on_closes_it_by_a_probe);
     tcase_add_test(tc, a_busy_server_opens_it);
     tcase_add_test(tc, a_slow_server_opens_it);
+    tcase_add_test(tc, calls_that_a_pause_prevents_say_nothing);
+    tcase_add_test(tc, deadlines_of_callers_say_nothing);
     tcase_add_test(tc,
                    a_server_that_refuses_writes_or_a_command_does_not_open_it);
     tcase_add_test(tc, while_it_is_open_gets_do_without_redis);

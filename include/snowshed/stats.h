@@ -131,7 +131,8 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * lock, bytes that are not printable ASCII are written as \xNN. The text of
  * caches ends with gauges: snowshed_redis_up (1 while the cache's client is
  * connected, else 0), snowshed_invalidations_pending (the keys that
- * shed_invalidate has kept for Redis) and, of the cache's source,
+ * shed_invalidate has kept for Redis), snowshed_redis_breaker (of the client's
+ * breaker, with the values of the source's below) and, of the cache's source,
  * snowshed_source_loads,
  * snowshed_source_queue_keys and their limits, snowshed_source_loads_limit and
  * snowshed_source_queue_limit_keys. With adaptive_loads the limit of the

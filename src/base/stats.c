@@ -207,6 +207,8 @@ static const struct metric cache_gauges[] = {
                                "callers that may wait; 0: no bound")
                             METRIC(invalidations_pending,
                                    "keys kept until Redis can be told")
+                                METRIC(redis_breaker,
+                                       "0: closed, 1: half-open, 2: open")
 #undef METRIC
 };
 

@@ -24,7 +24,9 @@ static struct shed_subject subject(const void *list, size_t i)
 {
     const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
     struct shed_source_state source = shed_source_look(cache->source);
+    struct shed_gate_status gate;
 
+    shed_gate_read(cache->client->address->gate, &gate);
     return (struct shed_subject){.name = cache->name,
                                  .name_size = strlen(cache->name),
                                  .counters = &cache->counters,
@@ -37,7 +39,8 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .source_callers = source.callers,
                                  .source_callers_limit = source.callers_limit,
                                  .invalidations_pending =
-                                     shed_outbox_count(cache->outbox)};
+                                     shed_outbox_count(cache->outbox),
+                                 .redis_breaker = gate.state};
 }
 
 size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,

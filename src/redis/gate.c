@@ -6,7 +6,8 @@
  * closed nothing is locked: to enter is to read a word, and a success is added
  * to a counter, which is passed on to the breaker once per slice of its window,
  * or before a failure is. Failures, and everything while it is not closed, are
- * under mu.
+ * under mu. A hit pays 90 instructions for it, of 6600 (callgrind, a Release
+ * build); without a breaker, one comparison.
  */
 #include "redis/gate.h"
 

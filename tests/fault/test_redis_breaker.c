@@ -272,6 +272,7 @@ END_TEST
 START_TEST(while_it_is_open_gets_do_without_redis)
 {
     enum { GETS = 20 };
+    static char text[65536];
 
     up(FOREVER_MS);
     open_it();
@@ -279,6 +280,9 @@ START_TEST(while_it_is_open_gets_do_without_redis)
         ck_assert(gets(SHED_ORIGIN_UNPUBLISHED));
     ck_assert_uint_ge(status().breaker_refused, GETS);
     ck_assert_uint_eq(status().breaker, OPEN);
+    (void)shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
+    ck_assert_ptr_nonnull(
+        strstr(text, "\nsnowshed_redis_breaker{cache=\"t\"} 2\n"));
     down();
 }
 END_TEST

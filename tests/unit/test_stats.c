@@ -27,7 +27,8 @@ static struct shed_subject cache_of(const void *names, size_t i)
                                  .source_queue_limit_keys = 5,
                                  .source_breaker = 2,
                                  .source_callers = 6,
-                                 .source_callers_limit = 7};
+                                 .source_callers_limit = 7,
+                                 .redis_breaker = 1};
 }
 
 static struct shed_subject lock_of(const void *names, size_t i)
@@ -223,6 +224,7 @@ START_TEST(gauges_tell_what_is_true_now)
     assert_line(text, "\nsnowshed_source_breaker{cache=\"item\"} 2\n");
     assert_line(text, "\nsnowshed_source_callers{cache=\"item\"} 6\n");
     assert_line(text, "\nsnowshed_source_callers_limit{cache=\"item\"} 7\n");
+    assert_line(text, "\nsnowshed_redis_breaker{cache=\"item\"} 1\n");
     free(text);
 }
 END_TEST

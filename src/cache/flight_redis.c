@@ -29,7 +29,6 @@
 #include "cache/flight_redis.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -326,18 +325,6 @@ static void on_call(void *arg, struct shed_reply *reply,
 
 /* --------------------------------------------------------------- requests */
 
-static void write_number(char digits[SHED_DIGITS], uint64_t number)
-{
-    (void)snprintf(digits, SHED_DIGITS, "%llu", (unsigned long long)number);
-}
-
-static void add_number(struct shed_args *args, char digits[SHED_DIGITS],
-                       uint64_t number)
-{
-    write_number(digits, number);
-    shed_args_add_text(args, digits);
-}
-
 static void add_holder(struct shed_args *args,
                        const struct shed_flight_redis *x)
 {
@@ -436,7 +423,6 @@ static void add_ttls(struct shed_args *args, struct shed_flight_redis *x,
                      char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
 {
     const struct shed_cache_options *o = x->settings->options;
-    const struct shed_freshness_rule rule = shed_freshness_rule_of_cache(o);
     bool is_absent = x->loaded->value->kind == SHED_KIND_ABSENT;
     uint64_t fresh_ms =
         shed_freshness_ttl_ms(is_absent ? o->negative_ttl_ms : o->ttl_ms,
@@ -445,9 +431,11 @@ static void add_ttls(struct shed_args *args, struct shed_flight_redis *x,
     if (x->loaded->has_ttl)
         fresh_ms = x->loaded->ttl_ms;
     x->fresh_ms = fresh_ms;
-    add_number(args, fresh, fresh_ms);
-    add_number(args, kept,
-               is_absent ? fresh_ms : shed_freshness_kept_ms(&rule, fresh_ms));
+    shed_args_add_number(args, fresh, fresh_ms);
+    shed_args_add_number(
+        args, kept,
+        is_absent ? fresh_ms
+                  : shed_freshness_kept_ms(&x->settings->rule, fresh_ms));
 }
 
 static void send_publish(struct shed_flight_redis *x)
@@ -504,9 +492,9 @@ static void send_fail(struct shed_flight_redis *x)
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     add_parts(&args, &parts, &entry);
-    add_number(&args, ttl, ttl_ms);
-    add_number(&args, kept,
-               x->sent == SHED_SEND_RELEASE ? 0 : ttl_ms + LATE_LOOK_MS);
+    shed_args_add_number(&args, ttl, ttl_ms);
+    shed_args_add_number(
+        &args, kept, x->sent == SHED_SEND_RELEASE ? 0 : ttl_ms + LATE_LOOK_MS);
     put_call(x, &args);
 }
 
@@ -590,7 +578,8 @@ void shed_flight_redis_fini(struct shed_flight_redis *x)
 void shed_flight_redis_settings_init(struct shed_flight_redis_settings *s,
                                      uint64_t record_ms)
 {
-    write_number(s->lease_ms, s->options->lease_ms);
-    write_number(s->grace_ms, s->options->grace_ms);
-    write_number(s->record_ms, record_ms);
+    s->rule = shed_freshness_rule_of_cache(s->options);
+    shed_write_digits(s->lease_ms, s->options->lease_ms);
+    shed_write_digits(s->grace_ms, s->options->grace_ms);
+    shed_write_digits(s->record_ms, record_ms);
 }

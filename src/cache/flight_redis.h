@@ -19,14 +19,12 @@
 #include "client/events.h"
 #include "redis/session.h"
 
-/* Room for the decimal digits of 64 bits. */
-#define SHED_DIGITS 24
-
 /* What all flights of a cache have in common. */
 struct shed_flight_redis_settings {
     struct shed_session *session;
     const char *process; /* id, SHED_PROCESS_BYTES */
     const struct shed_cache_options *options;
+    struct shed_freshness_rule rule; /* of the options */
     struct shed_counters *counters;
     struct shed_events *events;
     struct shed_outbox *outbox;

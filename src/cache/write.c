@@ -3,7 +3,6 @@
  * callers that come after it do not join a flight from before it; and one that
  * Redis may have missed is in the outbox before its call returns.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,6 @@
 
 #define REFRESH_KEY_MAX_BYTES                                                  \
     (SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES)
-#define DIGITS 24 /* of 64 bits */
 
 /* What a write does to the entries from before it. */
 static enum shed_wish wish_of(enum shed_script script)
@@ -93,18 +91,15 @@ static enum shed_code check_write(struct shed_cache *cache,
 
 /* How long a row is fresh, and how long Redis keeps it. */
 static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
-                     char fresh[DIGITS], char kept[DIGITS])
+                     char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
 {
     uint64_t fresh_ms = shed_freshness_ttl_ms(cache->options.ttl_ms,
                                               cache->options.ttl_jitter_pct,
                                               shed_random_jitter());
 
-    (void)snprintf(fresh, DIGITS, "%llu", (unsigned long long)fresh_ms);
-    (void)snprintf(
-        kept, DIGITS, "%llu",
-        (unsigned long long)shed_freshness_kept_ms(&cache->rule, fresh_ms));
-    shed_args_add_text(args, fresh);
-    shed_args_add_text(args, kept);
+    shed_args_add_number(args, fresh, fresh_ms);
+    shed_args_add_number(args, kept,
+                         shed_freshness_kept_ms(&cache->rule, fresh_ms));
 }
 
 /* As shed_put, or shed_put_version. */
@@ -125,7 +120,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     struct shed_entry_parts parts;
     struct shed_named_key named;
     struct shed_args args;
-    char fresh[DIGITS], kept[DIGITS];
+    char fresh[SHED_DIGITS], kept[SHED_DIGITS];
     enum shed_code code = check_write(cache, key, timeout_ms, err);
 
     if (code != SHED_OK)

@@ -68,9 +68,7 @@ void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,
                               struct shed_args *args, uint64_t number)
 {
     assert(slot < sizeof(exchange->digits) / sizeof(exchange->digits[0]));
-    (void)snprintf(exchange->digits[slot], SHED_LOCK_DIGITS, "%llu",
-                   (unsigned long long)number);
-    shed_args_add_text(args, exchange->digits[slot]);
+    shed_args_add_number(args, exchange->digits[slot], number);
 }
 
 void shed_exchange_add_swap(struct shed_exchange *exchange,

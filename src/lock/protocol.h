@@ -18,9 +18,6 @@
 #define SHED_TOKEN_BYTES 16
 #define SHED_TOKEN_HEX_BYTES ((size_t)2 * SHED_TOKEN_BYTES)
 
-/* Room for a number in decimal. */
-#define SHED_LOCK_DIGITS 24
-
 enum shed_lock_op {
     SHED_LOCK_OP_ACQUIRE,
     SHED_LOCK_OP_EXTEND,
@@ -107,7 +104,7 @@ struct shed_exchange {
     int step;
     unsigned rounds;
     uint64_t expires; /* TIMESTAMP: the end that is to be set */
-    char digits[3][SHED_LOCK_DIGITS];
+    char digits[3][SHED_DIGITS];
     enum shed_script script; /* of the last command, if that was a script */
     /* the answer */
     enum shed_exchange_end end;

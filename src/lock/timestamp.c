@@ -7,8 +7,6 @@
  * SETNX". Its known weaknesses are kept, because other clients have them too:
  * it depends on equal clocks, and a loser's GETSET changes the winner's time.
  */
-#include <stdio.h>
-
 #include "lock/protocol.h"
 
 enum { STEP_SET, STEP_LOOK, STEP_SWAP };
@@ -37,12 +35,6 @@ static uint64_t new_expiry(const struct shed_exchange *exchange)
     return now(exchange) + (exchange->lease_ms + unit - 1) / unit + 1;
 }
 
-static void write_number(char digits[SHED_LOCK_DIGITS], uint64_t number)
-{
-    (void)snprintf(digits, SHED_LOCK_DIGITS, "%llu",
-                   (unsigned long long)number);
-}
-
 static void add_renewal(struct shed_exchange *exchange, struct shed_args *args)
 {
     struct shed_lock_times *times = &exchange->memory.of.times;
@@ -56,8 +48,8 @@ static void add_renewal(struct shed_exchange *exchange, struct shed_args *args)
         times->pending_expires = to;
     else
         to = times->pending_expires;
-    write_number(exchange->digits[0], from);
-    write_number(exchange->digits[1], to);
+    shed_write_digits(exchange->digits[0], from);
+    shed_write_digits(exchange->digits[1], to);
     shed_exchange_add_swap(exchange, args, exchange->digits[0],
                            exchange->digits[1], 0);
 }

@@ -348,11 +348,11 @@ enum shed_code shed_conn_format(struct shed_buffer *buffer,
                                 bool is_by_text, struct shed_error *err)
 {
     struct shed_args numbered = *args;
-    char digits[SHED_SCRIPT_DIGITS];
+    char digits[SHED_DIGITS];
 
     if (number == 0)
         return shed_buffer_append(buffer, args, err);
-    shed_script_number(&numbered, number, digits);
+    shed_args_add_number(&numbered, digits, number);
     if (is_by_text)
         shed_script_by_text(&numbered);
     return shed_buffer_append(buffer, &numbered, err);

@@ -2,7 +2,6 @@
  * script. */
 #include "redis/script.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,28 +17,15 @@ void shed_script_begin(struct shed_args *args, enum shed_script script,
     shed_args_add_text(args, keys);
 }
 
-static void write_number(char digits[SHED_SCRIPT_DIGITS], uint64_t number)
-{
-    (void)snprintf(digits, SHED_SCRIPT_DIGITS, "%llu",
-                   (unsigned long long)number);
-}
-
-void shed_script_number(struct shed_args *args, uint64_t number,
-                        char digits[SHED_SCRIPT_DIGITS])
-{
-    write_number(digits, number);
-    shed_args_add_text(args, digits);
-}
-
 bool shed_script_is_reply(const struct shed_reply *reply, uint64_t number)
 {
-    char digits[SHED_SCRIPT_DIGITS];
+    char digits[SHED_DIGITS];
     size_t size = 0;
     const char *bytes = shed_reply_bytes(shed_reply_at(reply, 0), &size);
 
     if (shed_reply_error(reply) != NULL)
         return true;
-    write_number(digits, number);
+    shed_write_digits(digits, number);
     return bytes != NULL && size == strlen(digits) &&
            memcmp(bytes, digits, size) == 0;
 }

@@ -10,9 +10,6 @@
 #include "redis/reply.h"
 #include "redis/wire.h"
 
-/* Room for the decimal digits of a call's number. */
-#define SHED_SCRIPT_DIGITS 24
-
 /* One for each .lua file that is a script. The build generates the texts in
  * this order. */
 enum shed_script {
@@ -44,13 +41,9 @@ extern const struct shed_script_text shed_script_texts[SHED_SCRIPTS];
 
 /* Begin a call by digest (EVALSHA) with this number of keys ("1", "2"). The
  * keys and then the arguments follow with shed_args_add. Pipes and links add
- * the call's number. */
+ * the call's number behind them. */
 void shed_script_begin(struct shed_args *args, enum shed_script script,
                        const char *keys);
-
-/* Add the call's number behind all arguments; digits is borrowed. */
-void shed_script_number(struct shed_args *args, uint64_t number,
-                        char digits[SHED_SCRIPT_DIGITS]);
 
 /* Whether reply answers the call with this number. An error carries no number,
  * and is accepted as an answer to any call. */

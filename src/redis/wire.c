@@ -9,6 +9,7 @@
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,6 +33,18 @@ void shed_args_add(struct shed_args *args, const void *bytes, size_t size)
 void shed_args_add_text(struct shed_args *args, const char *text)
 {
     shed_args_add(args, text, strlen(text));
+}
+
+void shed_write_digits(char digits[SHED_DIGITS], uint64_t number)
+{
+    (void)snprintf(digits, SHED_DIGITS, "%llu", (unsigned long long)number);
+}
+
+void shed_args_add_number(struct shed_args *args, char digits[SHED_DIGITS],
+                          uint64_t number)
+{
+    shed_write_digits(digits, number);
+    shed_args_add_text(args, digits);
 }
 
 static enum shed_code reserve(struct shed_buffer *b, size_t more,

@@ -34,6 +34,16 @@ struct shed_args {
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size);
 void shed_args_add_text(struct shed_args *args, const char *text);
 
+/* Room for the decimal digits of 64 bits. */
+#define SHED_DIGITS 24
+
+/* Write a number as Redis wants it. */
+void shed_write_digits(char digits[SHED_DIGITS], uint64_t number);
+
+/* Add a number, whose digits are borrowed as all arguments are. */
+void shed_args_add_number(struct shed_args *args, char digits[SHED_DIGITS],
+                          uint64_t number);
+
 /* A buffer that grows up to a limit. {0} is an empty one. */
 struct shed_buffer {
     char *at;

@@ -250,13 +250,13 @@ static void begin(struct shed_exchange *exchange,
 
 static bool execute_real(struct shed_exchange *exchange, struct shed_args *args)
 {
-    char digits[SHED_SCRIPT_DIGITS];
+    char digits[SHED_DIGITS];
     bool is_script = args->size[0] == strlen("EVALSHA");
     redisReply *whole, *reply;
     bool goes_on;
 
     if (is_script) {
-        shed_script_number(args, 1, digits);
+        shed_args_add_number(args, digits, 1);
         shed_script_by_text(args);
     }
     whole = redisCommandArgv(commands, args->count, args->at, args->size);

@@ -514,7 +514,8 @@ enum shed_kind {
 enum shed_origin {
     SHED_ORIGIN_REDIS,       /* it was in Redis */
     SHED_ORIGIN_LOAD,        /* loaded by this process during this call, for it
-                                or for another thread, and published */
+                                or for another thread, and published; or
+                                found unmodified by such a load */
     SHED_ORIGIN_UNPUBLISHED, /* loaded during this call, not kept: invalidated
                                 meanwhile, or Redis could not be written */
     SHED_ORIGIN_STALE, /* it was in Redis and no longer fresh; given out within

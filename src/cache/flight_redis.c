@@ -244,6 +244,17 @@ static void on_acquired(void *arg, struct shed_reply *reply,
     x->on_event(x->arg, event);
 }
 
+/* A row that our load found unmodified, and only its bytes come from Redis. */
+static enum shed_flight_event_type take_kept(struct shed_flight_redis *x,
+                                             struct shed_reply *reply)
+{
+    if (!take_entry(x, reply))
+        return SHED_EV_INVALIDATED;
+    x->entry->origin = SHED_ORIGIN_LOAD;
+    x->entry->fresh_ms = x->fresh_ms;
+    return SHED_EV_SUPERSEDED;
+}
+
 static void on_published(void *arg, struct shed_reply *reply,
                          enum shed_trouble trouble,
                          const struct shed_error *err)
@@ -257,8 +268,7 @@ static void on_published(void *arg, struct shed_reply *reply,
         event.type = SHED_EV_STORED;
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "KEPT")) {
-        event.type =
-            take_entry(x, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
+        event.type = take_kept(x, reply);
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "SUPERSEDED")) {
         event.type =

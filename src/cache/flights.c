@@ -90,7 +90,7 @@ static void set_origin(const struct task *task,
                        const struct shed_flight_act *act,
                        struct shed_value *value)
 {
-    if (act->has_waited)
+    if (act->has_waited && value->origin == SHED_ORIGIN_REDIS)
         value->origin = SHED_ORIGIN_WAITED;
     if (act->answer == SHED_ANSWER_LOADED) {
         value->origin = SHED_ORIGIN_LOAD;

@@ -26,12 +26,19 @@ static void put_version(const char *row, uint64_t version)
                   "%s", err.reason);
 }
 
-static uint64_t age_of(struct shed_cache *cache, const char *text)
+static struct shed_value *get_k(struct shed_cache *cache)
 {
     struct shed_value *value = NULL;
-    uint64_t age_ms;
 
     ck_assert_int_eq(shed_get(cache, shed_str("k"), 0, &value, NULL), SHED_OK);
+    return value;
+}
+
+static uint64_t age_of(struct shed_cache *cache, const char *text)
+{
+    struct shed_value *value = get_k(cache);
+    uint64_t age_ms;
+
     check_text(value, text);
     age_ms = shed_value_age_ms(value);
     shed_value_unref(value);
@@ -149,12 +156,21 @@ START_TEST(one_process_renews_a_row_for_all)
 }
 END_TEST
 
+/* The last get is the one that waits: its row was checked at the source. */
 START_TEST(who_waits_for_an_unmodified_row_is_given_it)
 {
+    struct shed_value *value = NULL;
+
     up(0, STALE_MS);
     expect_text(fixture.cache, "k", "k@1");
     age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
-    WAIT_FOR(age_of(fixture.cache, "k@1") < AGEING_DUE_MS / 2 && loads() == 2);
+    WAIT_FOR(
+        (shed_value_unref(value), value = get_k(fixture.cache), loads() == 2));
+    check_text(value, "k@1");
+    ck_assert_int_eq(shed_value_origin(value), SHED_ORIGIN_LOAD);
+    ck_assert_uint_lt(shed_value_age_ms(value), AGEING_DUE_MS);
+    ck_assert_uint_gt(shed_value_fresh_ms(value), 0);
+    shed_value_unref(value);
     ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
     fixture_down(&fixture);
 }

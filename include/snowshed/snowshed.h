@@ -614,8 +614,10 @@ struct shed_cache_options {
     uint64_t soft_timeout_ms; /* [0, 3600000]; a call that has found a row
                                  which it may be given if the load fails
                                  (within stale_if_error_ms) waits only this
-                                 long for the load; then it gets that row. The
-                                 load goes on behind it, and what it brings is
+                                 long for the load; then it gets that row, and
+                                 at once if the load, of this or another
+                                 process, has taken that long already. The load
+                                 goes on behind it, and what it brings is
                                  stored. 0: the call waits for up to its
                                  timeout_ms */
 };

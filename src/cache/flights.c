@@ -198,23 +198,25 @@ static void note_unpublished(const struct task *task)
 static void note_awaited(struct task *task)
 {
     const struct shed_flight *f = &task->flight;
+    bool is_loading = f->state == SHED_FLIGHT_LOADING;
     bool is_asking =
         f->state == SHED_FLIGHT_WAITING || f->state == SHED_FLIGHT_ACQUIRING;
     bool has_holder = is_asking && f->waits > 0 && f->troubles == 0;
 
-    if (f->state != SHED_FLIGHT_LOADING)
+    atomic_store(&task->waiters.load_began_ms,
+                 has_holder || is_loading ? f->leased_ms : UINT64_MAX);
+    if (!is_loading)
         atomic_store(&task->waiters.awaited,
                      has_holder ? SHED_AWAITS_HOLDER : SHED_AWAITS_REDIS);
 }
 
 static void drive(struct task *task, struct shed_flight_event event)
 {
-    const struct shed_flight_event none = {.type = SHED_EV_START};
     bool again = true;
 
     assert(shed_reactor_is_current(task->flights->client->reactor));
     while (again) {
-        struct shed_flight_event next = none;
+        struct shed_flight_event next = {.type = SHED_EV_START};
         struct shed_flight_act act;
         if (task->waiters.key != NULL)
             task->flight.newest =

@@ -14,25 +14,26 @@
 
 SHED_CHECK_OPTIONS(shed_get_options);
 
-static uint64_t soft_deadline_ms(const struct shed_cache *cache,
-                                 uint64_t soft_timeout_ms)
+/* 0: none. */
+static void set_soft_timeout(struct shed_terms *terms, uint64_t timeout_ms)
 {
-    uint64_t timeout_ms =
-        soft_timeout_ms > 0 ? soft_timeout_ms : cache->options.soft_timeout_ms;
-
-    return timeout_ms > 0 ? shed_deadline_ms(shed_now_ms(), timeout_ms)
-                          : UINT64_MAX;
+    terms->soft_timeout_ms = timeout_ms;
+    terms->soft_deadline_ms = timeout_ms > 0
+                                  ? shed_deadline_ms(shed_now_ms(), timeout_ms)
+                                  : UINT64_MAX;
 }
 
 struct shed_terms shed_get_terms(const struct shed_cache *cache,
                                  uint64_t timeout_ms)
 {
-    return (struct shed_terms){
+    struct shed_terms terms = {
         .rule = &cache->rule,
         /* the call may need an old value to fall back on */
         .looks_first = cache->rule.if_error_ms > 0,
-        .deadline_ms = shed_cache_deadline_ms(cache, timeout_ms),
-        .soft_deadline_ms = soft_deadline_ms(cache, 0)};
+        .deadline_ms = shed_cache_deadline_ms(cache, timeout_ms)};
+
+    set_soft_timeout(&terms, cache->options.soft_timeout_ms);
+    return terms;
 }
 
 static enum shed_code check_options(const struct shed_get_options *o,
@@ -68,7 +69,8 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
     *rule = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
                                         (enum shed_stale)o.allow_stale);
     *out = shed_get_terms(cache, o.timeout_ms);
-    out->soft_deadline_ms = soft_deadline_ms(cache, o.soft_timeout_ms);
+    if (o.soft_timeout_ms > 0)
+        set_soft_timeout(out, o.soft_timeout_ms);
     out->rule = rule;
     out->only_cached = o.only_cached != 0;
     /* what a flight under way will answer may be ruled out, or not needed */

@@ -3,6 +3,7 @@
  * wait at one latch. Its invariant: when it returns, no flight refers to one of
  * its callers.
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "cache/get.h"
 
@@ -75,6 +76,55 @@ static enum shed_code ran_late(struct shed_error *err)
                      "the load takes longer than soft_timeout_ms, and goes on");
 }
 
+/* Whether an item could have an old value, but GET did not say so: it failed,
+ * or had to wait until Redis has heard of an invalidation. */
+static bool may_have_old(const struct shed_cache *cache,
+                         const struct shed_gets *g, size_t i)
+{
+    const struct shed_item *item = &g->items[i];
+
+    return !g->looks[i].is_known && g->terms->looks_first &&
+           (is_miss(item) || item->code == SHED_ESOURCE ||
+            item->code == SHED_EBUSY) &&
+           !shed_outbox_has(cache->outbox, &g->named[i].key);
+}
+
+/* GET once more what may have an old value, to fall back on. */
+static void look_again(struct shed_cache *cache, struct shed_gets *g)
+{
+    struct shed_terms terms = *g->terms;
+    enum shed_code code = SHED_OK;
+
+    terms.only_cached = true; /* begin nothing */
+    for (size_t i = 0; i < g->count && code == SHED_OK; i++) {
+        struct shed_look *look = &g->looks[i];
+        struct shed_error unused;
+        if (!may_have_old(cache, g, i))
+            continue;
+        code = shed_look(cache, &g->named[i].key, &terms, look, &unused);
+        if (look->value != NULL) {
+            look->old = look->value;
+            look->value = NULL;
+        }
+    }
+}
+
+/* When a call that may have old values looks again: in time to find one before
+ * it has to go without. */
+static uint64_t look_again_ms(const struct shed_cache *cache,
+                              const struct shed_gets *g)
+{
+    const struct shed_terms *terms = g->terms;
+    uint64_t now_ms = shed_now_ms();
+
+    for (size_t i = 0; i < g->count; i++)
+        if (is_miss(&g->items[i]) && may_have_old(cache, g, i))
+            return terms->soft_deadline_ms < terms->deadline_ms
+                       ? terms->soft_deadline_ms
+                       : now_ms + shed_left_ms(terms->deadline_ms, now_ms) / 2;
+    return UINT64_MAX;
+}
+
 static bool has_old(const struct shed_gets *g)
 {
     for (size_t i = 0; i < g->count; i++)
@@ -83,14 +133,15 @@ static bool has_old(const struct shed_gets *g)
     return false;
 }
 
-/* At the soft deadline: leave the flights of those that have an old value, to
- * go on without a caller. */
+/* Leave the flights of those that have an old value, to go on without a caller,
+ * if they wait for loads that began by then. */
 static void leave_old(struct shed_cache *cache, struct shed_gets *g,
-                      struct shed_latch *latch)
+                      struct shed_latch *latch, uint64_t begun_ms)
 {
     for (size_t i = 0; i < g->count; i++) {
         struct shed_caller *caller = &g->callers[i];
         if (caller->latch == NULL || g->looks[i].old == NULL ||
+            caller->load_began_ms > begun_ms ||
             !shed_flights_leave(cache->flights, caller, SHED_LEAVE_GOES_ON))
             continue;
         caller->code = ran_late(&caller->error);
@@ -148,14 +199,22 @@ static void fail_misses(struct shed_gets *g, const struct shed_error *why)
 static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
                              size_t misses)
 {
+    const struct shed_terms *terms = g->terms;
     struct shed_latch latch;
+    uint64_t again_ms;
 
     shed_latch_init(&latch, misses);
     join_all(cache, g, &latch);
-    if (g->terms->soft_deadline_ms < g->terms->deadline_ms && has_old(g) &&
-        !shed_latch_wait(&latch, g->terms->soft_deadline_ms))
-        leave_old(cache, g, &latch);
-    if (!shed_latch_wait(&latch, g->terms->deadline_ms))
+    again_ms = look_again_ms(cache, g);
+    if (again_ms < terms->deadline_ms && !shed_latch_wait(&latch, again_ms))
+        look_again(cache, g);
+    if (terms->soft_deadline_ms < terms->deadline_ms && has_old(g)) {
+        leave_old(cache, g, &latch,
+                  shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
+        if (!shed_latch_wait(&latch, terms->soft_deadline_ms))
+            leave_old(cache, g, &latch, UINT64_MAX);
+    }
+    if (!shed_latch_wait(&latch, terms->deadline_ms))
         leave_all(cache, g, &latch);
     take_answers(cache, g);
 }
@@ -190,6 +249,7 @@ void shed_get_slow(struct shed_cache *cache, struct shed_gets *g)
         do_without_load(g);
     else
         wait_in_rounds(cache, g);
+    look_again(cache, g);
     shed_count(&cache->counters.misses_ended, misses);
     for (size_t i = 0; i < g->count; i++)
         g->items[i].code = shed_look_fall_back(

@@ -159,7 +159,7 @@ enum shed_code shed_look_at(struct shed_cache *cache,
     const char *text = shed_reply_error(reply);
     enum shed_code code;
 
-    *out = (struct shed_look){.value = NULL};
+    *out = (struct shed_look){.is_known = text == NULL};
     if (text == NULL)
         return read_entry(cache, key, terms, reply, use, out, err);
     code = read_error(terms, reply, text, err);

@@ -15,6 +15,7 @@ struct shed_terms {
     bool only_cached; /* it begins nothing */
     bool looks_first; /* even where a flight is under way */
     uint64_t deadline_ms;
+    uint64_t soft_timeout_ms;
     uint64_t soft_deadline_ms; /* then an old value will do; not before the
                                   deadline: never */
 };
@@ -30,6 +31,7 @@ enum shed_look_found {
 struct shed_look {
     struct shed_value *value; /* answers the call */
     struct shed_value *old;   /* answers it if the load fails */
+    bool is_known;            /* what Redis has, which may be nothing */
     enum shed_look_found found;
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
 };

@@ -106,6 +106,7 @@ static enum shed_join add_waiter_locked(struct shed_table *t,
     waiters->count++;
     caller->shard = shard_number(t, shard);
     caller->waiters = waiters;
+    caller->load_began_ms = atomic_load(&waiters->load_began_ms);
     caller->number = ++waiters->last_number;
     caller->next = NULL;
     *waiters->last = caller;
@@ -184,6 +185,7 @@ enum shed_join shed_table_insert(struct shed_table *t,
         find_shard(t, waiters->key, waiters->key_size, &chain);
 
     waiters->last = &waiters->first;
+    atomic_store(&waiters->load_began_ms, UINT64_MAX);
     pthread_mutex_lock(&shard->mu);
     there = find_locked(*chain, waiters->key, waiters->key_size);
     join = add_waiter_locked(t, there != NULL ? there : waiters, caller, shard);

@@ -38,6 +38,8 @@ struct shed_caller {
     enum shed_code code;
     struct shed_value *value;
     struct shed_error error;
+    uint64_t load_began_ms; /* what the flight knew of its load when the caller
+                               joined; UINT64_MAX: nothing */
     enum shed_awaited
         awaited; /* what the flight waited for when the caller left */
     /* used by the table, under the shard's mu */
@@ -62,6 +64,9 @@ struct shed_waiters {
     bool is_forced; /* a value is in Redis, but too old for the first caller */
     /* atomic, set by what drives the flight */
     _Atomic enum shed_awaited awaited;
+    _Atomic uint64_t load_began_ms; /* when the lease was taken under which this
+                                       or another process loads; UINT64_MAX:
+                                       nobody does, as far as is known */
     /* under the shard's mu */
     struct shed_waiters *next; /* in the chain */
     bool is_detached;          /* nobody may join it, or may any longer */

@@ -2,6 +2,8 @@
  * fresh is good enough, and the one budget of everything that a call tries. */
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/error.h"
 #include "cache/flights.h"
 #include "redis/link.h"
 #include "support/calls.h"
@@ -9,7 +11,10 @@
 /* One that has passed when a flight has begun, and one that no test reaches. */
 #define SOON_MS 1
 #define NEVER_MS 3600000
+#define FAILURE_MS 60000 /* the longest that there is */
 
+static unsigned gets_sent;     /* counts GETs, of one key or many */
+static unsigned gets_to_fail;  /* of the next ones */
 static atomic_uint departures; /* of callers from their flights */
 
 /* The deadline of the call that this thread makes; 0 until its first wait. */
@@ -56,6 +61,11 @@ enum shed_code __wrap_shed_links_call(struct shed_links *links,
                                       struct shed_error *err)
 {
     check_budget(deadline_ms);
+    gets_sent++;
+    if (gets_to_fail > 0) {
+        gets_to_fail--;
+        return shed_fail(err, SHED_EREDIS, "the server is silent");
+    }
     return __real_shed_links_call(links, commands, count, replies, use,
                                   deadline_ms, err);
 }
@@ -106,6 +116,59 @@ START_TEST(after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on)
     ck_assert_uint_eq(loads(), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 2);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+static bool gets_old_sooner_than(uint64_t soft_timeout_ms)
+{
+    uint64_t begun_ms = shed_now_ms();
+
+    expect_with("k", soft(soft_timeout_ms), "k@1", SHED_ORIGIN_STALE);
+    return shed_now_ms() - begun_ms < soft_timeout_ms;
+}
+
+/* A call that waits does so for all of its time. */
+START_TEST(a_load_that_has_taken_too_long_is_not_waited_for)
+{
+    calls_up(0, STALE_MS);
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    WAIT_FOR(gets_old_sooner_than(scaled_ms(100)));
+    table_release(&fixture.table);
+    WAIT_FOR(stats_of(fixture.cache).published == 3);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The life that a lease has left tells how old it is. */
+START_TEST(nor_is_one_of_another_process)
+{
+    struct shed_get_options patient = soft(NEVER_MS / 2);
+    struct call other, mine;
+    struct peer peer;
+
+    patient.timeout_ms = NEVER_MS;
+    calls_init(0, STALE_MS);
+    fixture.source_options.load_timeout_ms = NEVER_MS;
+    calls_open();
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    call_start(&other, peer.cache, get_defaults);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "PEXPIRE t:{k}:refresh %d", NEVER_MS / 4);
+    expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
+    WAIT_FOR(stats_of(fixture.cache).waits == 1);
+    call_start(&mine, fixture.cache, patient);
+    WAIT_FOR(departures == 2);
+    call_expect(&mine, "k@1");
+    table_release(&fixture.table);
+    call_expect(&other, "k@2");
+    peer_close(&peer);
     fixture_down(&fixture);
 }
 END_TEST
@@ -246,6 +309,89 @@ START_TEST(of_many_keys_each_has_its_old_row_or_waits)
 }
 END_TEST
 
+/* ----------------------------------------------------- an old row unseen */
+
+/* Redis did not answer GET, and is well again. */
+START_TEST(a_failed_load_finds_the_old_row_that_get_did_not_see)
+{
+    calls_init(0, STALE_MS);
+    fixture.cache_options.failure_ttl_ms = FAILURE_MS;
+    calls_open();
+    age_k(PAST_TTL_MS);
+    set_failing();
+    gets_to_fail = 1;
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(loads(), 1);
+    gets_to_fail = 1; /* now it meets the failure marker */
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(loads(), 1);
+    gets_to_fail = 2;
+    expect_failure("k", get_defaults, SHED_ESOURCE);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(of_many_keys_each_finds_its_own)
+{
+    struct shed_item items[] = {{.key = {"k", 1}}, {.key = {"new", 3}}};
+
+    calls_up(0, STALE_MS);
+    age_k(PAST_TTL_MS);
+    set_failing();
+    gets_to_fail = 1;
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL),
+                     SHED_ESOURCE);
+    ck_assert_int_eq(items[0].code, SHED_OK);
+    check_text(items[0].value, "k@1");
+    ck_assert_int_eq(items[1].code, SHED_ESOURCE);
+    shed_value_unref(items[0].value);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* It is found while the load goes on: at the soft timeout, or half-way to the
+ * deadline. */
+START_TEST(an_overdue_load_finds_it_too)
+{
+    struct shed_get_options hasty = get_defaults;
+    struct shed_value *value = NULL;
+    enum shed_code code;
+
+    hasty.timeout_ms = 1;
+    calls_init(0, STALE_MS);
+    fixture.source_options.load_timeout_ms = NEVER_MS;
+    calls_open();
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+    gets_to_fail = 1;
+    expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
+    /* the second GET can take all of a short time */
+    do {
+        hasty.timeout_ms *= 2;
+        ck_assert_uint_lt(hasty.timeout_ms, NEVER_MS);
+        gets_to_fail = 1;
+        code =
+            shed_get_with(fixture.cache, shed_str("k"), &hasty, &value, NULL);
+    } while (code != SHED_OK);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    table_release(&fixture.table);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_get_has_seen_is_not_looked_for_again)
+{
+    calls_up(0, STALE_MS);
+    invalidate(fixture.cache, "k");
+    set_failing();
+    gets_sent = 0;
+    expect_failure("k", get_defaults, SHED_ESOURCE);
+    ck_assert_uint_eq(gets_sent, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* -------------------------------------------------------------- the budget */
 
 static enum shed_code get_in(uint64_t timeout_ms, uint64_t soft_timeout_ms,
@@ -346,12 +492,18 @@ int main(void)
     tcase_add_test(
         tc,
         after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on);
+    tcase_add_test(tc, a_load_that_has_taken_too_long_is_not_waited_for);
+    tcase_add_test(tc, nor_is_one_of_another_process);
     tcase_add_test(tc, the_option_of_the_cache_holds_for_calls_that_have_none);
     tcase_add_test(tc, a_load_that_is_quick_enough_is_waited_for);
     tcase_add_test(tc, without_an_old_row_a_call_waits);
     tcase_add_test(tc, what_goes_on_takes_over_from_a_loader_that_is_lost);
     tcase_add_test(tc, closing_a_cache_does_not_wait_for_what_another_loads);
     tcase_add_test(tc, of_many_keys_each_has_its_old_row_or_waits);
+    tcase_add_test(tc, a_failed_load_finds_the_old_row_that_get_did_not_see);
+    tcase_add_test(tc, of_many_keys_each_finds_its_own);
+    tcase_add_test(tc, an_overdue_load_finds_it_too);
+    tcase_add_test(tc, what_get_has_seen_is_not_looked_for_again);
     tcase_add_test(tc, what_a_call_tries_shares_one_deadline);
     tcase_add_test(tc, a_call_that_goes_round_again_does_too);
     tcase_add_test(tc, a_silent_redis_does_not_prolong_a_call);

@@ -57,7 +57,7 @@ struct cli {
 };
 
 #define CLI_USAGE_STATUS 2
-#define CLI_OPTIONS_MAX 32
+#define CLI_OPTIONS_MAX 48
 
 /* Fill options from the command line. --help prints the help and exits with 0;
  * a wrong option is named, and the program exits with CLI_USAGE_STATUS. */

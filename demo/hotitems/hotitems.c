@@ -22,8 +22,10 @@
 struct choice {
     const char *redis, *mysql;
     uint64_t port, timeout_ms, ttl_ms, connections, db_connections;
-    uint64_t refresh_after_ms, stale_ms, stale_if_error_ms;
-    uint64_t read_connections, loads;
+    uint64_t refresh_after_ms, stale_ms, stale_if_error_ms, soft_timeout_ms;
+    uint64_t read_connections, loads, adaptive_loads;
+    uint64_t breaker_failure_pct, breaker_min_loads, breaker_window_ms;
+    uint64_t breaker_open_ms, breaker_open_max_ms;
     const char *lane;
     bool work;
 };
@@ -73,6 +75,19 @@ static const char help[] =
     "                       the answer while one process loads it (default 0)\n"
     "  --stale-if-error-ms N\n"
     "                       snowshed: the same where the load fails (default 0)\n"
+    "  --soft-timeout-ms N  snowshed: a request that could get such an item waits\n"
+    "                       only this long for the load (default 0: to its end)\n"
+    "  --adaptive-loads N   snowshed: 1: the number of queries at a time adapts to\n"
+    "                       how long they take, up to --loads (default 0)\n"
+    "  --breaker-failure-pct N\n"
+    "                       snowshed: when this percentage of the queries fails, a\n"
+    "                       breaker opens, and none begins (default 0: never)\n"
+    "  --breaker-min-loads N, --breaker-window-ms N\n"
+    "                       of at least N queries (default 20), in the last N ms\n"
+    "                       (default 10000)\n"
+    "  --breaker-open-ms N, --breaker-open-max-ms N\n"
+    "                       it stays open for N ms (default 1000), and longer each\n"
+    "                       time that queries still fail, up to N ms (default 30000)\n"
     "  --read-connections N\n"
     "                       none, setnx: connections to MySQL for reads\n"
     "                       (default 64)\n"
@@ -159,11 +174,19 @@ static bool open_lane(struct service *s, const struct choice *choice,
                                 .refresh_after_ms = choice->refresh_after_ms,
                                 .stale_ms = choice->stale_ms,
                                 .stale_if_error_ms = choice->stale_if_error_ms,
+                                .soft_timeout_ms = choice->soft_timeout_ms,
                                 .timeout_ms = choice->timeout_ms,
-                                .loads = choice->loads,
+                                .source = SHED_SOURCE_OPTIONS_INIT,
                                 .read_connections = choice->read_connections,
                                 .does_work = choice->work};
 
+    lane.source.max_loads = choice->loads;
+    lane.source.adaptive_loads = choice->adaptive_loads;
+    lane.source.breaker_failure_pct = choice->breaker_failure_pct;
+    lane.source.breaker_min_loads = choice->breaker_min_loads;
+    lane.source.breaker_window_ms = choice->breaker_window_ms;
+    lane.source.breaker_open_ms = choice->breaker_open_ms;
+    lane.source.breaker_open_max_ms = choice->breaker_open_max_ms;
     client.on_log = log_redis;
     client.links = LINKS;
     if (shed_client_open(choice->redis, &client, &s->client, err) != SHED_OK)
@@ -228,6 +251,10 @@ int main(int argc, char **argv)
                             .db_connections = 16,
                             .read_connections = 64,
                             .loads = 4,
+                            .breaker_min_loads = 20,
+                            .breaker_window_ms = 10000,
+                            .breaker_open_ms = 1000,
+                            .breaker_open_max_ms = 30000,
                             .lane = "snowshed"};
     struct service service = {0};
     struct http_options http_options;

@@ -16,6 +16,13 @@ const char *lane_origin_name(enum lane_origin origin)
     return names[origin];
 }
 
+const char *lane_breaker_name(enum lane_breaker state)
+{
+    static const char *const names[] = {"closed", "half-open", "open"};
+
+    return names[state];
+}
+
 struct lane *lane_open(const char *name, const struct lane_options *options,
                        struct shed_error *err)
 {

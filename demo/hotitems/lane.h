@@ -49,9 +49,9 @@ struct lane_options {
     const char *redis_uri, *mysql_uri;
     struct shed_client *client; /* open while the lane is */
     uint64_t ttl_ms, timeout_ms;
-    uint64_t loads; /* snowshed: queries at a time */
+    struct shed_source_options source; /* snowshed */
     /* snowshed: as in shed_cache_options; 0: off */
-    uint64_t refresh_after_ms, stale_ms, stale_if_error_ms;
+    uint64_t refresh_after_ms, stale_ms, stale_if_error_ms, soft_timeout_ms;
     uint64_t read_connections; /* none and setnx: the same */
     bool does_work;            /* each query calls db_work(name of the lane) */
 };
@@ -84,12 +84,31 @@ void lane_release(struct lane *lane, struct lane_item *items, size_t count);
 enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
                            struct shed_error *err);
 
+/* The state of a circuit breaker, in the library's numbers. */
+enum lane_breaker { LANE_CLOSED, LANE_HALF_OPEN, LANE_OPEN };
+
+/* Static: "closed", "half-open", "open". */
+const char *lane_breaker_name(enum lane_breaker state);
+
+/* How a lane protects itself and its database. */
+struct lane_guard {
+    bool is_there; /* only snowshed has one; else the rest is 0 */
+    enum lane_breaker breaker;
+    uint64_t loads;       /* now: queries that the bound is on */
+    uint64_t loads_limit; /* now: that bound, which may adapt */
+    uint64_t loads_max;   /* it is never higher */
+    uint64_t refused; /* so far: items that were not loaded, and callers that
+                         were not let wait */
+    uint64_t pending; /* now: invalidations that wait for Redis */
+};
+
 /* What a lane counts. */
 struct lane_stats {
     uint64_t queries;              /* begun so far */
     uint64_t origin[LANE_ORIGINS]; /* answers so far; 0 where it cannot tell */
     uint64_t queries_alive;        /* now */
     uint64_t waiting; /* now: callers that Redis did not answer at once */
+    struct lane_guard guard;
 };
 
 void lane_read_stats(struct lane *lane, struct lane_stats *out);

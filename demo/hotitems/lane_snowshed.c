@@ -7,16 +7,19 @@
 #include <snowshed/stats.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lane_type.h"
 
 #define CACHE_NAME "hotitem"
-#define KEY_BYTES 24 /* of an id in decimal */
+#define KEY_BYTES 24     /* of an id in decimal */
+#define GROWTH_BYTES 256 /* of a text, between two looks at it */
 
 struct snowshed {
     struct lane lane;
     struct shed_source *source;
     struct shed_cache *items;
+    uint64_t loads_max;
 };
 
 static const char query[] =
@@ -49,19 +52,18 @@ static enum shed_code open_cache(struct snowshed *s,
                                  const struct lane_options *options,
                                  struct shed_error *err)
 {
-    struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
     struct shed_mysql_options mysql = SHED_MYSQL_OPTIONS_INIT;
     struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
     enum shed_code code;
 
-    loads.max_loads = options->loads;
-    mysql.source = &loads;
+    mysql.source = &options->source;
     mysql.key = SHED_MYSQL_KEY_INTEGER;
     cache.ttl_ms = options->ttl_ms;
     cache.timeout_ms = options->timeout_ms;
     cache.refresh_after_ms = options->refresh_after_ms;
     cache.stale_while_revalidate_ms = options->stale_ms;
     cache.stale_if_error_ms = options->stale_if_error_ms;
+    cache.soft_timeout_ms = options->soft_timeout_ms;
     code = shed_mysql_source_open(options->mysql_uri,
                                   options->does_work ? working_query : query,
                                   &mysql, &s->source, err);
@@ -81,6 +83,7 @@ static struct lane *open_snowshed(const struct lane_options *options,
         return NULL;
     }
     s->lane.type = &lane_snowshed;
+    s->loads_max = options->source.max_loads;
     if (open_cache(s, options, err) == SHED_OK)
         return &s->lane;
     close_snowshed(&s->lane);
@@ -194,6 +197,45 @@ static uint64_t difference(uint64_t more, uint64_t less)
                        : 0; /* they were not read at one instant */
 }
 
+/* The value of a gauge in the library's text for Prometheus; 0 if it is not
+ * there. Its series has one label, the cache's. */
+static uint64_t gauge(const char *text, const char *name)
+{
+    char begin[64];
+    const char *at;
+
+    (void)snprintf(begin, sizeof(begin), "\n%s{", name);
+    at = strstr(text, begin);
+    at = at != NULL ? strchr(at, '}') : NULL;
+    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+/* What is true now, and no counter, the library tells in its text only. */
+static void read_gauges(struct snowshed *s, struct lane_guard *guard)
+{
+    size_t capacity =
+        shed_stats_prometheus(&s->items, 1, NULL, 0) + GROWTH_BYTES;
+    char *text = malloc(capacity);
+
+    if (text == NULL)
+        return;
+    (void)shed_stats_prometheus(&s->items, 1, text, capacity);
+    guard->breaker = gauge(text, "snowshed_source_breaker");
+    guard->loads = gauge(text, "snowshed_source_loads");
+    guard->loads_limit = gauge(text, "snowshed_source_loads_limit");
+    guard->pending = gauge(text, "snowshed_invalidations_pending");
+    free(text);
+}
+
+static void read_guard(struct snowshed *s, const struct shed_stats *stats,
+                       struct lane_guard *guard)
+{
+    guard->is_there = true;
+    guard->loads_max = s->loads_max;
+    guard->refused = stats->loads_refused + stats->callers_refused;
+    read_gauges(s, guard);
+}
+
 /* A caller waits if it joins a flight of this process, or if its own finds that
  * another process loads. */
 static void read_stats(struct lane *lane, struct lane_stats *out)
@@ -214,6 +256,7 @@ static void read_stats(struct lane *lane, struct lane_stats *out)
     out->origin[LANE_UNPUBLISHED] = stats.unpublished +
                                     stats.publishes_superseded +
                                     stats.publishes_invalidated;
+    read_guard(snowshed_of(lane), &stats, &out->guard);
 }
 
 static size_t metrics(struct lane *lane, char *buffer, size_t capacity)

@@ -85,6 +85,20 @@ static void add_lane(struct text *t, const struct lane_stats *stats)
     add(t, "},");
 }
 
+/* A breaker by what it is before, so that a page shows as many as there are. */
+static void add_guard(struct text *t, const struct lane_guard *guard)
+{
+    if (!guard->is_there)
+        return;
+    add(t, "\"guard\":{\"breakers\":{\"database\":\"%s\"},",
+        lane_breaker_name(guard->breaker));
+    add(t, "\"loads\":%" PRIu64 ",\"loads_limit\":%" PRIu64 ",", guard->loads,
+        guard->loads_limit);
+    add(t, "\"loads_max\":%" PRIu64 ",\"refused\":%" PRIu64 ",",
+        guard->loads_max, guard->refused);
+    add(t, "\"pending\":%" PRIu64 "},", guard->pending);
+}
+
 static void add_hot(struct text *t, struct popular *popular)
 {
     struct popular_key keys[HOT_ITEMS];
@@ -110,6 +124,7 @@ void sample_publish(struct sampler *sampler, struct service *s)
         items.requests);
     add(&t, ",\"errors\":%" PRIu64 ",", items.errors);
     add_lane(&t, &stats);
+    add_guard(&t, &stats.guard);
     add_latency(&t, sampler, &s->metrics.latency);
     add_hot(&t, s->popular);
     add(&t, "}\n\n");

@@ -50,6 +50,8 @@ static const char help[] =
     "  GET /items?hot=20        the most wanted of late, in this instance\n"
     "  PATCH /items/ID          {\"name\": text, \"price_cents\": n}, or one of them\n"
     "  POST /items/ID/orders    {\"quantity\": n}, with an Idempotency-Key header\n"
+    "  POST /items/expire?ids=1,2,3\n"
+    "                           their time to live is over\n"
     "  GET /healthz, /readyz    whether it is alive; whether it can serve\n"
     "  GET /metrics             for Prometheus\n"
     "  GET /events              the same four times a second, for a page\n"

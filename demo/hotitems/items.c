@@ -212,6 +212,25 @@ void items_get_hot(struct service *s, const struct http_request *request,
     lane_release(s->lane, many.item, many.count);
 }
 
+void items_expire(struct service *s, const struct http_request *request,
+                  struct http_reply *reply)
+{
+    const char *ids = http_argument(request, "ids");
+    struct shed_error err = {SHED_OK, ""};
+    struct many many = {0};
+
+    if (!parse_ids(ids != NULL ? ids : "", &many, reply))
+        return;
+    for (size_t i = 0; i < many.count; i++)
+        if (lane_expire(s->lane, many.item[i].id,
+                        http_remaining_ms(request) + 1, &err)) {
+            service_reply_failure(reply, &err);
+            return;
+        }
+    http_reply_json(reply, MHD_HTTP_OK,
+                    json_pack("{s:I}", "expired", (json_int_t)many.count));
+}
+
 /* ----------------------------------------------------------------- change */
 
 struct change {

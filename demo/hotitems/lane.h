@@ -84,6 +84,11 @@ void lane_release(struct lane *lane, struct lane_item *items, size_t count);
 enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
                            struct shed_error *err);
 
+/* Let an item be as old as its time to live allows: the next read loads it.
+ * Returns: as lane_forget. */
+enum shed_code lane_expire(struct lane *lane, uint64_t id, uint64_t timeout_ms,
+                           struct shed_error *err);
+
 /* The state of a circuit breaker, in the library's numbers. */
 enum lane_breaker { LANE_CLOSED, LANE_HALF_OPEN, LANE_OPEN };
 

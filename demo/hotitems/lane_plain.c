@@ -427,7 +427,10 @@ static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
     return 0;
 }
 
-const struct lane_type lane_none = {"none",  open_none, close_plain, get,
-                                    release, forget,    read_stats,  metrics};
-const struct lane_type lane_setnx = {"setnx", open_setnx, close_plain, get,
-                                     release, forget,     read_stats,  metrics};
+/* An entry that has expired is gone. */
+const struct lane_type lane_none = {"none", open_none,  close_plain,
+                                    get,    release,    forget,
+                                    forget, read_stats, metrics};
+const struct lane_type lane_setnx = {"setnx", open_setnx, close_plain,
+                                     get,     release,    forget,
+                                     forget,  read_stats, metrics};

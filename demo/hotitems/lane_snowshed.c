@@ -191,6 +191,16 @@ static enum shed_code forget(struct lane *lane, uint64_t id,
                            timeout_ms, err);
 }
 
+/* The row is still there, for the stale windows. */
+static enum shed_code expire(struct lane *lane, uint64_t id,
+                             uint64_t timeout_ms, struct shed_error *err)
+{
+    struct key key;
+
+    return shed_expire(snowshed_of(lane)->items, make_key(&key, id), timeout_ms,
+                       err);
+}
+
 static uint64_t difference(uint64_t more, uint64_t less)
 {
     return more > less ? more - less
@@ -266,5 +276,5 @@ static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
 }
 
 const struct lane_type lane_snowshed = {
-    "snowshed", open_snowshed, close_snowshed, get,
-    release,    forget,        read_stats,     metrics};
+    "snowshed", open_snowshed, close_snowshed, get,    release,
+    forget,     expire,        read_stats,     metrics};

@@ -176,6 +176,13 @@ static void route_item(struct service *s, const struct http_request *request,
     uint64_t id = 0;
     const char *end = rest;
 
+    if (strcmp(rest, "expire") == 0) {
+        if (request->method == HTTP_POST)
+            items_expire(s, request, reply);
+        else
+            refuse_method(reply, "POST");
+        return;
+    }
     reply->route = "/items/{id}";
     if (!service_parse_number(rest, &end, &id) ||
         (*end != '\0' && *end != '/')) {

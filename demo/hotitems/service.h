@@ -38,6 +38,8 @@ void items_get_many(struct service *s, const struct http_request *request,
                     const char *ids, struct http_reply *reply);
 void items_get_hot(struct service *s, const struct http_request *request,
                    const char *count, struct http_reply *reply);
+void items_expire(struct service *s, const struct http_request *request,
+                  struct http_reply *reply);
 void items_patch(struct service *s, const struct http_request *request,
                  uint64_t id, struct http_reply *reply);
 void orders_post(struct service *s, const struct http_request *request,

@@ -20,11 +20,11 @@
 #include "wait.h"
 
 #define TICK_MS 100
-#define REDIS_STOP_MS 5000
 #define PATH_BYTES 512
 #define CONNECTIONS_MAX 64 /* of browsers; a page has a few */
 #define REQUEST_MS 30000   /* a button may take a while */
 #define SPARE_CONNECTIONS 100
+#define REFRESH_AFTER_DEFAULT UINT64_MAX /* which no option can set */
 
 #define CLI_OPTIONS struct stage_options
 static const struct cli_option options[] = {
@@ -55,7 +55,12 @@ static const char help[] =
     "  --db-slots N         queries that a lane's database executes at a time\n"
     "                       (default 16); the others queue in the server\n"
     "  --db-cost-ms N       how long it executes a query (default 150)\n"
-    "  --redis-pid N        process that a button may stop for 5 s; default 0: none\n"
+    "  --redis-pid N        its process, which buttons may stop for 5 s or kill;\n"
+    "                       default 0: they may not. What is started in its place\n"
+    "                       ends with this program\n"
+    "  --db-pid N           the same of the database, which a button may kill\n"
+    "  --outage-s N         a killed server is started again after this time, if no\n"
+    "                       button has done it (default 20)\n"
     "  --tour SECONDS       run by itself for so long, with an expiry, a kill and a\n"
     "                       change of a price, and print a table; 0: run until it\n"
     "                       is ended (default)\n"
@@ -64,13 +69,18 @@ static const char help[] =
     "  --logs DIR           write the instances' access logs there: LANE-NUMBER.log\n"
     "  --timeout-ms N       the instances' options (see hotitems --help): default\n"
     "  --ttl-ms N           2000, 3600000 (an hour, so that nothing expires unless\n"
-    "  --connections N      a button is pressed), 600, 16, 64 and 4\n"
+    "  --connections N      a button is pressed), 600, 16 and 64\n"
     "  --db-connections N\n"
     "  --read-connections N\n"
-    "  --loads N\n"
-    "  --refresh-after-ms N for the lane snowshed, each 0 by default, which is off\n"
-    "  --stale-ms N\n"
+    "  --loads N            for the lane snowshed: default 16, as many as the database\n"
+    "  --adaptive-loads N   executes; 1, so that all its instances come down to that\n"
+    "  --refresh-after-ms N default: half of --ttl-ms\n"
+    "  --stale-ms N         default 0: callers wait for a load, ...\n"
+    "  --soft-timeout-ms N  ... but no longer than this: default 500\n"
     "  --stale-if-error-ms N\n"
+    "                       default 600000, ten minutes\n"
+    "  --breaker-failure-pct N, --breaker-open-ms N, --breaker-open-max-ms N\n"
+    "                       default 50, 1000 and 4000\n"
     "  --help               this text\n"
     "\n"
     "Exit status: 0; 1 if it cannot start, or an instance cannot; 2 for a wrong\n"
@@ -97,41 +107,6 @@ bool stage_wait_locked(struct stage *stage, uint64_t until_ms)
         return false;
     (void)wait_until(&stage->changed, &stage->mu, until_ms);
     return true;
-}
-
-/* ------------------------------------------------- stopping Redis */
-
-static void note_redis(struct stage *stage, bool is_stopped)
-{
-    stage_lock(stage);
-    stage->is_redis_stopped = is_stopped;
-    (void)pthread_cond_broadcast(&stage->changed);
-    stage_unlock(stage);
-    hub_mark(stage->hub, is_stopped ? "stop-redis" : "continue-redis",
-             hub_time_ms(), 0, "Redis %s",
-             is_stopped ? "is stopped" : "continues");
-    hub_tell(stage->hub, "lanes", lanes_json(stage));
-}
-
-static void tick_redis(struct stage *stage)
-{
-    bool wants_stop, wants_continue;
-    int status;
-
-    stage_lock(stage);
-    wants_stop = stage->wants_stop;
-    wants_continue = stage->wants_continue;
-    stage->wants_stop = stage->wants_continue = false;
-    stage_unlock(stage);
-    if (child_reap(&stage->keeper, &status))
-        note_redis(stage, false);
-    if (wants_continue)
-        child_signal(&stage->keeper, SIGTERM);
-    if (wants_stop && stage->keeper.pid == 0 &&
-        kill((pid_t)stage->options.redis_pid, 0) == 0 &&
-        child_start_stopping(&stage->keeper, (pid_t)stage->options.redis_pid,
-                             REDIS_STOP_MS))
-        note_redis(stage, true);
 }
 
 /* ----------------------------------------------------------------- loop */
@@ -183,7 +158,7 @@ static bool run(struct stage *stage, int signals, is_enough *enough)
             end(stage);
             return true;
         }
-        tick_redis(stage);
+        servers_tick(stage);
         if (stage->http != NULL)
             http_tick(stage->http);
         if (!lanes_tick(stage)) {
@@ -234,7 +209,7 @@ static bool open_stage(struct stage *stage, char *why, size_t size)
 {
     struct shed_error err = {SHED_OK, ""};
 
-    stage->keeper = CHILD_NONE;
+    servers_init(stage);
     stage->clients = stage->options.clients;
     stage->skew = stage->options.skew;
     stage->settings = 1;
@@ -265,16 +240,15 @@ static bool open_stage(struct stage *stage, char *why, size_t size)
 /* Redis continues first: the instances' last requests may wait for it. */
 static void close_stage(struct stage *stage)
 {
-    struct child *keeper = &stage->keeper;
-
     end(stage);
-    child_end_all(&keeper, 1, REDIS_STOP_MS);
+    servers_continue(stage);
     warm_stop(stage);
     (void)tour_stop(stage);
     if (stage->http != NULL)
         http_stop(stage->http);
     lanes_end(stage);
     actions_free(stage->actions);
+    servers_end(stage);
     sse_free(stage->hub);
     (void)close(stage->wake);
     (void)close(stage->script);
@@ -353,17 +327,27 @@ int main(int argc, char **argv)
                     .instances = 2,
                     .db_slots = 16,
                     .db_cost_ms = 150,
+                    .outage_s = 20,
                     .timeout_ms = 2000,
                     .ttl_ms = 3600000,
                     .connections = STAGE_CLIENTS_MAX / 2 + SPARE_CONNECTIONS,
                     .db_connections = 16,
                     .read_connections = 64,
-                    .loads = 4}};
+                    .loads = 16,
+                    .adaptive_loads = 1,
+                    .refresh_after_ms = REFRESH_AFTER_DEFAULT,
+                    .soft_timeout_ms = 500,
+                    .stale_if_error_ms = 600000,
+                    .breaker_failure_pct = 50,
+                    .breaker_open_ms = 1000,
+                    .breaker_open_max_ms = 4000}};
     char why[300] = "";
     bool is_good;
     int signals;
 
     cli_parse(&cli, &stage.options, argc, argv);
+    if (stage.options.refresh_after_ms == REFRESH_AFTER_DEFAULT)
+        stage.options.refresh_after_ms = stage.options.ttl_ms / 2;
     find_programs(&stage.options);
     signals = open_signals();
     (void)mysql_library_init(0, NULL, NULL);

@@ -19,6 +19,7 @@
 #include "stage_child.h"
 #include "stage_feed.h"
 #include "stage_hub.h"
+#include "stage_servers.h"
 
 #define STAGE_LANES 3
 #define STAGE_INSTANCES_MAX 4 /* of a lane */
@@ -33,13 +34,15 @@ extern const char *const stage_lane_names[STAGE_LANES];
 struct stage_options {
     const char *redis, *mysql, *hotitems, *snowshed;
     const char *logs; /* NULL: the instances' logs are lost */
-    uint64_t port, clients, think_ms, items, instances, redis_pid;
-    uint64_t db_slots, db_cost_ms;
+    uint64_t port, clients, think_ms, items, instances, redis_pid, db_pid;
+    uint64_t db_slots, db_cost_ms, outage_s;
     uint64_t tour_s; /* 0: until it is ended */
     double skew;
     /* passed on to the instances */
     uint64_t timeout_ms, ttl_ms, connections, db_connections, read_connections;
     uint64_t loads, refresh_after_ms, stale_ms, stale_if_error_ms;
+    uint64_t soft_timeout_ms, adaptive_loads;
+    uint64_t breaker_failure_pct, breaker_open_ms, breaker_open_max_ms;
 };
 
 enum instance_state {
@@ -83,23 +86,21 @@ struct stage {
     struct http *http;
     struct sse *hub;
     struct actions *actions;
-    int wake;                /* eventfd: the main thread is to look */
-    int script;              /* the traffic's */
-    struct child keeper;     /* main thread: keeps Redis stopped */
+    int wake;   /* eventfd: the main thread is to look */
+    int script; /* the traffic's */
+    struct server server[SERVERS];
     pthread_t warmer, guide; /* main thread */
     bool has_warmer, has_guide;
     bool is_toured; /* the guide's, until it is joined */
     pthread_mutex_t mu;
-    pthread_cond_t changed; /* state of an instance, a sample, the keeper */
+    pthread_cond_t changed; /* state of an instance or server, a sample */
     /* under mu */
     uint64_t clients;
     double skew;
-    unsigned settings;               /* their version */
-    unsigned absent_wanted;          /* how often the button was pressed */
-    bool wants_stop, wants_continue; /* of Redis */
-    bool is_redis_stopped;
-    bool is_warm; /* there may be clients */
-    bool is_cold; /* warming has failed */
+    unsigned settings;      /* their version */
+    unsigned absent_wanted; /* how often the button was pressed */
+    bool is_warm;           /* there may be clients */
+    bool is_cold;           /* warming has failed */
     bool is_ending;
 };
 

@@ -11,9 +11,6 @@
 #include "common/redis.h"
 
 #define REDIS_TIMEOUT_MS 2000
-#define EXPIRE_MS "1"
-#define BATCH_KEYS 10000  /* in one pipeline */
-#define STOP_MAX_MS 10000 /* until the main thread has done it */
 #define SLOW_FACTOR 5
 #define SLOW_MAX_MS 60000
 #define BUSY_MAX_MS 10000
@@ -45,16 +42,25 @@ void actions_say(struct action_result *result, const char *format, ...)
 
 redisContext *actions_redis(struct actions *a, struct action_result *result)
 {
-    bool is_stopped;
+    const struct server *server = &a->stage->server[SERVER_REDIS];
+    enum server_state state;
+    unsigned starts;
     char why[128];
 
     stage_lock(a->stage);
-    is_stopped = a->stage->is_redis_stopped;
+    state = server->state;
+    starts = server->starts;
     stage_unlock(a->stage);
-    if (is_stopped) { /* connecting would wait for it */
-        actions_refuse(result, 503, "Redis is stopped; continue it first");
+    if (state != SERVER_UP) { /* connecting would wait for it, or fail */
+        actions_refuse(result, 503,
+                       state == SERVER_STOPPED
+                           ? "Redis is stopped; continue it first"
+                           : "Redis is down; start it first");
         return NULL;
     }
+    if (starts != a->redis_starts)
+        actions_drop_redis(a);
+    a->redis_starts = starts;
     if (a->redis == NULL) {
         a->redis = demo_redis_open_within(a->stage->options.redis,
                                           REDIS_TIMEOUT_MS, why, sizeof(why));
@@ -89,55 +95,6 @@ bool actions_replies(struct actions *a, size_t count,
     if (!is_good)
         actions_drop_redis(a);
     return is_good;
-}
-
-/* As the library names it, and as the lanes none and setnx do. */
-void actions_key(char key[ACTIONS_KEY_BYTES], enum stage_lane lane,
-                 uint64_t item)
-{
-    if (lane == LANE_SNOWSHED)
-        (void)snprintf(key, ACTIONS_KEY_BYTES, "hotitem:{%" PRIu64 "}", item);
-    else
-        (void)snprintf(key, ACTIONS_KEY_BYTES, "hotitems:%s:%" PRIu64,
-                       stage_lane_names[lane], item);
-}
-
-static bool append_expiry(struct actions *a, uint64_t item)
-{
-    bool is_good = true;
-
-    for (int i = 0; i < STAGE_LANES; i++) {
-        char key[ACTIONS_KEY_BYTES];
-        actions_key(key, (enum stage_lane)i, item);
-        is_good &= redisAppendCommand(a->redis, "PEXPIRE %s " EXPIRE_MS, key) ==
-                   REDIS_OK;
-    }
-    return is_good;
-}
-
-/* Items by rank, count of them, in pipelines. */
-static bool expire_many(struct actions *a, uint64_t first, uint64_t count,
-                        struct action_result *result)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        bool is_last = i + 1 == count || (i + 1) % BATCH_KEYS == 0;
-        if (!append_expiry(a, first + i)) {
-            actions_drop_redis(a);
-            actions_refuse(result, 500, "out of memory");
-            return false;
-        }
-        if (is_last &&
-            !actions_replies(a, STAGE_LANES * (size_t)(i % BATCH_KEYS + 1),
-                             result))
-            return false;
-    }
-    return true;
-}
-
-bool actions_expire(struct actions *a, uint64_t item,
-                    struct action_result *result)
-{
-    return actions_redis(a, result) != NULL && expire_many(a, item, 1, result);
 }
 
 /* ------------------------------------------------------------ the hottest */
@@ -205,8 +162,7 @@ static void expire_all(struct actions *a, struct action_result *result)
 {
     uint64_t time_ms = hub_time_ms();
 
-    if (actions_redis(a, result) == NULL ||
-        !expire_many(a, 1, a->stage->options.items, result))
+    if (!actions_expire_all(a, result))
         return;
     actions_say(result, "all %" PRIu64 " items expired",
                 a->stage->options.items);
@@ -236,48 +192,6 @@ static void empty_redis(struct actions *a, struct action_result *result)
         return;
     actions_say(result, "Redis was emptied");
     hub_mark(a->stage->hub, "empty-redis", time_ms, 0, "%s", result->text);
-}
-
-/* The main thread does it, because a child ends with the thread that started
- * it, and tells the listeners. */
-static void switch_redis(struct actions *a, bool is_stop,
-                         struct action_result *result)
-{
-    struct stage *stage = a->stage;
-    uint64_t until_ms = http_now_ms() + STOP_MAX_MS;
-    bool is_done, is_ours = stage->options.redis_pid != 0;
-
-    if (!is_ours) {
-        actions_refuse(result, 409,
-                       "this stage may not stop Redis: start it with "
-                       "--redis-pid");
-        return;
-    }
-    stage_lock(stage);
-    if (is_stop)
-        stage->wants_stop = true;
-    else
-        stage->wants_continue = true;
-    stage_wake(stage);
-    while (stage->is_redis_stopped != is_stop && !stage->is_ending &&
-           stage_wait_locked(stage, until_ms))
-        ;
-    is_done = stage->is_redis_stopped == is_stop;
-    stage_unlock(stage);
-    if (is_done)
-        actions_say(result, is_stop ? "Redis is stopped" : "Redis continues");
-    else
-        actions_refuse(result, 500, "the process of Redis cannot be signalled");
-}
-
-static void stop_redis(struct actions *a, struct action_result *result)
-{
-    switch_redis(a, true, result);
-}
-
-static void continue_redis(struct actions *a, struct action_result *result)
-{
-    switch_redis(a, false, result);
 }
 
 static void switch_database(struct actions *a, uint64_t cost_ms,
@@ -326,10 +240,15 @@ static const struct button {
     {"expire-all", "Expire everything", expire_all},
     {"absent", "Ask for items that do not exist", absent},
     {"empty-redis", "Empty Redis", empty_redis},
-    {"stop-redis", "Stop Redis for 5 s", stop_redis},
-    {"continue-redis", "Continue Redis", continue_redis},
+    {"stop-redis", "Stop Redis for 5 s", action_stop_redis},
+    {"continue-redis", "Continue Redis", action_continue_redis},
+    {"kill-redis", "Kill Redis, lose its data", action_kill_redis},
+    {"leave-redis", "Shut Redis down, keep its data", action_leave_redis},
+    {"start-redis", "Start Redis", action_start_redis},
     {"slow-db", "Slow the database", slow_db},
     {"restore-db", "Restore the database", restore_db},
+    {"db-down", "Kill the database", action_db_down},
+    {"db-up", "Start the database", action_db_up},
     {"kill-loader", "Kill the loading process", action_kill_loader},
     {"change-price", "Change a price", action_change_price},
 };
@@ -351,8 +270,15 @@ bool actions_exists(const char *name)
 /* Whether what a button does lasts now. */
 static bool is_on_locked(const struct stage *stage, const struct button *b)
 {
-    if (b->act == stop_redis)
-        return stage->is_redis_stopped;
+    const struct server *redis = &stage->server[SERVER_REDIS];
+
+    if (b->act == action_stop_redis)
+        return redis->state == SERVER_STOPPED;
+    if (b->act == action_kill_redis || b->act == action_leave_redis)
+        return redis->state >= SERVER_DOWN &&
+               redis->keeps_data == (b->act == action_leave_redis);
+    if (b->act == action_db_down)
+        return stage->server[SERVER_DATABASE].state >= SERVER_DOWN;
     return b->act == slow_db && stage->actions != NULL &&
            stage->actions->slow_until_ms != 0;
 }

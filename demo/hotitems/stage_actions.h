@@ -10,7 +10,8 @@ struct actions {
     struct stage *stage;
     pthread_mutex_t busy;
     /* under busy */
-    redisContext *redis; /* NULL: not connected */
+    redisContext *redis;   /* NULL: not connected */
+    unsigned redis_starts; /* of the server that it is connected to */
     /* under the stage's mu */
     uint64_t slow_until_ms; /* the database; 0: it is not slow */
     unsigned prices;        /* changed; a watcher of an older one ends */
@@ -43,19 +44,32 @@ void actions_drop_redis(struct actions *a);
 bool actions_replies(struct actions *a, size_t count,
                      struct action_result *result);
 
-/* The key of an item in a lane. */
-void actions_key(char key[ACTIONS_KEY_BYTES], enum stage_lane lane,
-                 uint64_t item);
-
 /* The most wanted item, by all instances' counts. */
 uint64_t actions_hottest(struct stage *stage);
 
 /* The port of an instance of a lane that is up; 0 without one. Any thread. */
 uint16_t actions_port(struct stage *stage, enum stage_lane lane);
 
-/* Make the item's entries end now, in all lanes at once. */
+/* stage_expire.c: */
+
+/* The key of an item in a lane. */
+void actions_key(char key[ACTIONS_KEY_BYTES], enum stage_lane lane,
+                 uint64_t item);
+
+/* Make the item's entries reach the end of their time to live, in all lanes at
+ * once; or those of all items. Returns false with a refusal. */
 bool actions_expire(struct actions *a, uint64_t item,
                     struct action_result *result);
+bool actions_expire_all(struct actions *a, struct action_result *result);
+
+/* stage_outage.c: */
+void action_stop_redis(struct actions *a, struct action_result *result);
+void action_continue_redis(struct actions *a, struct action_result *result);
+void action_kill_redis(struct actions *a, struct action_result *result);
+void action_leave_redis(struct actions *a, struct action_result *result);
+void action_start_redis(struct actions *a, struct action_result *result);
+void action_db_down(struct actions *a, struct action_result *result);
+void action_db_up(struct actions *a, struct action_result *result);
 
 /* stage_kill.c: */
 void action_kill_loader(struct actions *a, struct action_result *result);

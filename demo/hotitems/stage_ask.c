@@ -2,6 +2,7 @@
 #include "stage_ask.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "http.h"
 
 #define REQUEST_BYTES 2048
+#define PATH_BYTES (32 + ASK_ITEMS_MAX * 8)
 
 static int connect_to(uint16_t port, uint64_t timeout_ms)
 {
@@ -94,4 +96,17 @@ int ask(uint16_t port, const char *method, const char *path, const char *body,
         status = parse(data, size, answer);
     (void)close(fd);
     return status;
+}
+
+int ask_items(uint16_t port, const char *method, const char *path,
+              uint64_t first, uint64_t count, uint64_t timeout_ms)
+{
+    char whole[PATH_BYTES];
+    size_t size =
+        (size_t)snprintf(whole, sizeof(whole), "%s?ids=%" PRIu64, path, first);
+
+    for (uint64_t i = 1; i < count; i++)
+        size += (size_t)snprintf(whole + size, sizeof(whole) - size,
+                                 ",%" PRIu64, first + i);
+    return ask(port, method, whole, NULL, timeout_ms, NULL);
 }

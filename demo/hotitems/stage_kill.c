@@ -114,7 +114,8 @@ static bool is_complete(const struct kill *kill)
     return is;
 }
 
-/* Lanes in which it was found are not made to load again. */
+/* Lanes in which it was found are not made to load again. The entry of snowshed
+ * goes, too: then its lease is where it was. */
 static bool expire_again(struct actions *a, const struct kill *kill,
                          struct action_result *result)
 {
@@ -160,7 +161,7 @@ void action_kill_loader(struct actions *a, struct action_result *result)
     uint64_t time_ms = hub_time_ms(), end_ms = http_now_ms() + TRY_MS;
     uint64_t again_ms = http_now_ms() + AGAIN_MS;
 
-    if (!actions_expire(a, kill.item, result))
+    if (actions_redis(a, result) == NULL || !expire_again(a, &kill, result))
         return;
     while (!is_complete(&kill) && http_now_ms() < end_ms &&
            !stage_is_ending(a->stage)) {

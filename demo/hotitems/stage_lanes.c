@@ -19,7 +19,7 @@
 #define START_MAX_MS 60000   /* to its address; MySQL may be slow */
 #define IDENTIFY_MAX_MS 3000 /* see may_start */
 #define END_PATIENCE_MS 8000 /* an instance lets its requests end */
-#define ARGUMENTS_MAX 32
+#define ARGUMENTS_MAX 48
 #define LOG_PATH_BYTES 512
 
 const char *const stage_lane_names[STAGE_LANES] = {"none", "setnx", "snowshed"};
@@ -65,7 +65,7 @@ bool lanes_init(struct stage *stage, char *why, size_t size)
 
 /* Numbers as texts, while a command line is put together. */
 struct numbers {
-    char text[12][24];
+    char text[16][24];
     size_t count;
 };
 
@@ -98,6 +98,11 @@ static bool start_service(const struct stage_options *o, struct instance *it)
         "--refresh-after-ms", print(&n, o->refresh_after_ms),
         "--stale-ms", print(&n, o->stale_ms),
         "--stale-if-error-ms", print(&n, o->stale_if_error_ms),
+        "--soft-timeout-ms", print(&n, o->soft_timeout_ms),
+        "--adaptive-loads", print(&n, o->adaptive_loads),
+        "--breaker-failure-pct", print(&n, o->breaker_failure_pct),
+        "--breaker-open-ms", print(&n, o->breaker_open_ms),
+        "--breaker-open-max-ms", print(&n, o->breaker_open_max_ms),
         NULL};
     /* clang-format on */
 

@@ -1,7 +1,6 @@
 /* Filling the lanes' caches before there are clients, so that afterwards
  * nothing is loaded unless a button is pressed. The database costs nothing
  * meanwhile. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,32 +9,19 @@
 #include "stage_actions.h"
 #include "stage_ask.h"
 
-#define PAGE_ITEMS 100 /* hotitems answers no more at once */
 #define PAGE_MS 10000
-#define PATH_BYTES (32 + PAGE_ITEMS * 8)
 
 /* What fails here is loaded when a client asks for it. */
-static void ask_for_page(uint16_t port, uint64_t first, uint64_t last)
-{
-    char path[PATH_BYTES];
-    size_t size =
-        (size_t)snprintf(path, sizeof(path), "/items?ids=%" PRIu64, first);
-
-    while (++first <= last)
-        size += (size_t)snprintf(path + size, sizeof(path) - size, ",%" PRIu64,
-                                 first);
-    (void)ask(port, "GET", path, NULL, PAGE_MS, NULL);
-}
-
 static void warm_lane(struct stage *stage, enum stage_lane lane)
 {
     uint64_t items = stage->options.items;
     uint16_t port = actions_port(stage, lane);
 
     for (uint64_t first = 1; first <= items && !stage_is_ending(stage);
-         first += PAGE_ITEMS) {
-        uint64_t last = first + PAGE_ITEMS - 1;
-        ask_for_page(port, first, last < items ? last : items);
+         first += ASK_ITEMS_MAX) {
+        uint64_t left = items - first + 1;
+        (void)ask_items(port, "GET", "/items", first,
+                        left < ASK_ITEMS_MAX ? left : ASK_ITEMS_MAX, PAGE_MS);
     }
 }
 

@@ -44,11 +44,11 @@ def own_database(uri):
     return "redis://" + uri[len("redis://"):].split("/")[0] + "/9"
 
 
-def sql(text="", *files):
+def sql(text="", *files, uri=MYSQL):
     """Run statements, or files of sql/. Returns the rows as lists of texts."""
     script = '. "$0/tests/support/servers.sh"; run_sql "$@"'
     paths = [os.path.join(ROOT, "sql", name) for name in files]
-    done = subprocess.run(["bash", "-c", script, ROOT, MYSQL, *paths], input=text,
+    done = subprocess.run(["bash", "-c", script, ROOT, uri, *paths], input=text,
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
@@ -240,11 +240,15 @@ class OwnRedis:
         self.start()
 
     def start(self):
-        # It ends with the test even if that is killed.
+        # It ends with the test even if that is killed. Its command line is kept, so
+        # that a stage can start it again; before 7.0 it is not.
+        version = subprocess.run([self.program, "--version"], capture_output=True,
+                                 text=True, check=True).stdout
+        title = [] if re.search(r" v=[0-6]\.", version) else ["--set-proc-title", "no"]
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", self.program, "--port", "0",
              "--unixsocket", self.path, "--save", "", "--appendonly", "no",
-             "--dir", self.folder],
+             "--dir", self.folder, *title],
             stdout=subprocess.DEVNULL)
         wait_for(lambda: self.is_up() or self.process.poll() is not None,
                  "redis-server answers")
@@ -280,4 +284,23 @@ class OwnRedis:
 
     def end(self):
         self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class OwnDatabase:
+    """A server that a test may kill, and that ends with it."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="snowshed-db.")
+        self.process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", "bash", "-c",
+             '. "$0/tests/support/servers.sh"; guard_servers; start_database "$1" >&2 && '
+             'echo "$started_pid $MYSQL_URI" && read -r _', ROOT, self.folder],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pid, self.uri = self.process.stdout.readline().split()
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)

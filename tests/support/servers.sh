@@ -395,7 +395,9 @@ answers_pong()
 
 start_redis()
 {
-    local dir=$1 socket=$1/redis.sock options=(--enable-debug-command yes)
+    local dir=$1 socket=$1/redis.sock
+    # its command line is kept, so that the stage can start it again
+    local options=(--enable-debug-command yes --set-proc-title no)
     mkdir -p "$dir" || return 1
     if ! find_program redis-server >/dev/null; then
         echo "There is no redis-server, nor valkey-server, in PATH: install" \
@@ -403,7 +405,7 @@ start_redis()
         advise redis-tools
         return 1
     fi
-    # Before 7.0, DEBUG is always allowed and the option does not exist.
+    # Before 7.0, DEBUG is always allowed; the options do not exist, or not yet.
     ! redis-server --version | grep -qE ' v=[0-6]\.' || options=()
     start_process "$dir/log" "$(find_program redis-server)" --port 0 \
         --unixsocket "$socket" --unixsocketperm 700 --save '' \

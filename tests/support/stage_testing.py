@@ -14,10 +14,10 @@ LANES = ("none", "setnx", "snowshed")
 JSON = {"Content-Type": "application/json"}
 
 
-def load_tables():
+def load_tables(uri=MYSQL):
     """Load everything that a stage needs in the database."""
-    sql("DROP TABLE IF EXISTS item_order")
-    sql("", "schema.sql", "items.sql", "fence.sql", "hotitems.sql", "capacity.sql")
+    sql("DROP TABLE IF EXISTS item_order", uri=uri)
+    sql("", "schema.sql", "items.sql", "fence.sql", "hotitems.sql", "capacity.sql", uri=uri)
 
 
 def ask(port, method, path, body=None, headers=None, raw=False):
@@ -75,13 +75,16 @@ class Listener:
 
 
 class Stage:
-    """A running stage, which may stop its Redis."""
+    """A running stage, which may stop its Redis, and kill it and a database of its
+    own."""
 
-    def __init__(self, program, redis, *options):
+    def __init__(self, program, redis, *options, database=None):
+        servers = ["--redis", redis.uri, "--redis-pid", str(redis.process.pid)]
+        servers += ["--mysql", database.uri, "--db-pid", database.pid] if database else \
+            ["--mysql", MYSQL]
         # It ends with the test even if that is killed.
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "TERM", program, "--redis", redis.uri,
-             "--redis-pid", str(redis.process.pid), "--mysql", MYSQL, *options],
+            ["setpriv", "--pdeathsig", "TERM", program, *servers, *options],
             stdout=subprocess.PIPE, text=True)
         first = self.process.stdout.readline()
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)

@@ -1,0 +1,69 @@
+/*
+ * The two servers, which buttons may stop or kill: the processes that the
+ * options name, and those that this program starts in their places. A server
+ * that has ended is started again by itself after a while. What was started
+ * here ends with this program.
+ */
+#ifndef HOTITEMS_STAGE_SERVERS_H
+#define HOTITEMS_STAGE_SERVERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "stage_child.h"
+
+struct stage;
+
+#define SERVER_ARGUMENTS_MAX 64
+#define SERVER_COMMAND_BYTES 4096
+#define SERVER_FILE_BYTES 48
+
+enum server_id { SERVER_REDIS, SERVER_DATABASE, SERVERS };
+
+enum server_state {
+    SERVER_UP,      /* for all that is known */
+    SERVER_STOPPED, /* by SIGSTOP; the keeper lets it continue */
+    SERVER_DOWN,    /* it has ended, and is started at due_ms */
+    SERVER_STARTING /* it does not answer yet */
+};
+
+struct server {
+    /* set at the beginning */
+    pid_t given; /* the process that an option names; 0: none */
+    int pidfd;   /* of it; -1: none */
+    char command[SERVER_COMMAND_BYTES];
+    const char *argv[SERVER_ARGUMENTS_MAX]; /* of it; empty if unknown */
+    size_t arguments;
+    /* main thread only */
+    struct child child;           /* what was started in its place */
+    struct child keeper;          /* keeps it stopped */
+    uint64_t probe_ms;            /* when it is asked whether it answers */
+    char file[SERVER_FILE_BYTES]; /* Redis': what it loads; "": the first's */
+    /* under the stage's mu */
+    enum server_state state;
+    uint64_t due_ms;
+    unsigned starts;
+    bool wants_stop, wants_continue;
+    bool keeps_data; /* at the next start; only Redis ever loses it */
+};
+
+/* Static: "Redis", "the database". */
+const char *servers_name(enum server_id id);
+
+/* Why a button may not end this server; NULL: it may. */
+const char *servers_refusal(const struct server *server);
+
+void servers_init(struct stage *stage);
+
+/* Main thread: do what is wanted or due, notice what has ended or answers. */
+void servers_tick(struct stage *stage);
+
+/* Main thread: let a stopped server continue; end what was started here. */
+void servers_continue(struct stage *stage);
+void servers_end(struct stage *stage);
+
+/* The process that is the server now; 0: none. Under mu. */
+pid_t servers_pid_locked(const struct server *server);
+
+#endif

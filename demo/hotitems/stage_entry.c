@@ -34,12 +34,25 @@ static json_t *run_tool(struct stage *stage, const char *command,
     return answer;
 }
 
+/* Redis being down is what a page asks to see, and no fault of the stage. */
+static void reply_unknown(struct http_reply *reply, const char *why)
+{
+    http_reply_json(reply, 200, json_pack("{s:s}", "error", why));
+}
+
 static void reply_decoded(struct stage *stage, const char *id,
                           struct http_reply *reply)
 {
     json_t *why = run_tool(stage, "why", id);
     json_t *entry = why != NULL ? run_tool(stage, "get", id) : NULL;
+    const char *error = json_string_value(json_object_get(entry, "error"));
 
+    if (error != NULL) {
+        reply_unknown(reply, error);
+        json_decref(why);
+        json_decref(entry);
+        return;
+    }
     if (entry != NULL) {
         http_reply_json(reply, 200,
                         json_pack("{s:o,s:o}", "why", why, "entry", entry));
@@ -91,7 +104,7 @@ static void reply_plain(struct stage *stage, enum stage_lane lane, uint64_t id,
         demo_redis_open_within(stage->options.redis, TOOL_MS, why, sizeof(why));
 
     if (redis == NULL || !read_key(redis, lane, id, reply))
-        http_reply_error(reply, 502, "%s", why);
+        reply_unknown(reply, why);
     if (redis != NULL)
         redisFree(redis);
 }

@@ -8,7 +8,9 @@
 #define EXPIRE_MS "1"
 #define BATCH_KEYS 10000 /* in one pipeline */
 #define EXPIRE_MAX_MS 10000
-#define TRIES 3 /* an instance may have been killed */
+#define TRIES 5        /* an instance may be slow, or have been killed */
+#define BATCH_ASKED 25 /* an instance has a deadline for a request */
+#define PARTS 4
 
 /* As the library names it, and as the lanes none and setnx do. */
 void actions_key(char key[ACTIONS_KEY_BYTES], enum stage_lane lane,
@@ -54,30 +56,65 @@ static bool expire_plain(struct actions *a, uint64_t first, uint64_t count,
     return true;
 }
 
-/* With the library an expired row stays for the stale windows. So an instance
- * is asked, which knows how. */
+/* A part of the items, on a thread of its own. */
+struct part {
+    struct stage *stage;
+    pthread_t thread;
+    bool is_started;
+    uint64_t first, count;
+    int status; /* of the last answer */
+};
+
+static void *expire_part(void *user)
+{
+    struct part *p = user;
+
+    p->status = 200;
+    for (uint64_t i = 0; i < p->count && p->status == 200; i += BATCH_ASKED) {
+        uint64_t left = p->count - i;
+        p->status = 0;
+        for (int n = 0; n < TRIES && p->status != 200; n++)
+            p->status = ask_items(actions_port(p->stage, LANE_SNOWSHED), "POST",
+                                  "/items/expire", p->first + i,
+                                  left < BATCH_ASKED ? left : BATCH_ASKED,
+                                  EXPIRE_MAX_MS);
+    }
+    return NULL;
+}
+
+/* With the library an expired row stays for the stale windows. So instances are
+ * asked, which know how; it is a round trip to Redis for each item, so some at
+ * a time. */
 static bool expire_snowshed(struct actions *a, uint64_t first, uint64_t count,
                             struct action_result *result)
 {
-    int status = 0;
+    uint64_t each = (count + PARTS - 1) / PARTS;
+    struct part part[PARTS] = {0};
+    int status = 200;
 
-    for (uint64_t i = 0; i < count; i += ASK_ITEMS_MAX) {
-        uint64_t left = count - i;
-        status = 0;
-        for (int n = 0; n < TRIES && status != 200; n++)
-            status = ask_items(actions_port(a->stage, LANE_SNOWSHED), "POST",
-                               "/items/expire", first + i,
-                               left < ASK_ITEMS_MAX ? left : ASK_ITEMS_MAX,
-                               EXPIRE_MAX_MS);
-        if (status != 200) {
-            actions_refuse(result, 502,
-                           "an instance of snowshed answered the expiry with "
-                           "%d; try again",
-                           status);
-            return false;
-        }
+    for (uint64_t i = 0; i < PARTS && i * each < count; i++) {
+        uint64_t left = count - i * each;
+        part[i] = (struct part){.stage = a->stage,
+                                .first = first + i * each,
+                                .count = left < each ? left : each};
+        part[i].is_started =
+            pthread_create(&part[i].thread, NULL, expire_part, &part[i]) == 0;
+        if (!part[i].is_started)
+            status = 0;
     }
-    return true;
+    for (int i = 0; i < PARTS; i++) {
+        if (!part[i].is_started)
+            continue;
+        (void)pthread_join(part[i].thread, NULL);
+        if (part[i].status != 200)
+            status = part[i].status;
+    }
+    if (status != 200)
+        actions_refuse(result, 502,
+                       "an instance of snowshed answered the expiry with %d; "
+                       "try again",
+                       status);
+    return status == 200;
 }
 
 bool actions_expire(struct actions *a, uint64_t item,

@@ -20,6 +20,7 @@
 #define IDENTIFY_MAX_MS 3000 /* see may_start */
 #define END_PATIENCE_MS 8000 /* an instance lets its requests end */
 #define ARGUMENTS_MAX 48
+#define BREAKER_MIN_LOADS "10" /* it opens while one looks */
 #define LOG_PATH_BYTES 512
 
 const char *const stage_lane_names[STAGE_LANES] = {"none", "setnx", "snowshed"};
@@ -101,6 +102,7 @@ static bool start_service(const struct stage_options *o, struct instance *it)
         "--soft-timeout-ms", print(&n, o->soft_timeout_ms),
         "--adaptive-loads", print(&n, o->adaptive_loads),
         "--breaker-failure-pct", print(&n, o->breaker_failure_pct),
+        "--breaker-min-loads", BREAKER_MIN_LOADS,
         "--breaker-open-ms", print(&n, o->breaker_open_ms),
         "--breaker-open-max-ms", print(&n, o->breaker_open_max_ms),
         NULL};

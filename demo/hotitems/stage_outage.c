@@ -40,7 +40,7 @@ static void switch_redis(struct actions *a, bool is_stop,
 {
     struct stage *stage = a->stage;
     struct server *redis = &stage->server[SERVER_REDIS];
-    bool is_done, is_down;
+    bool is_done = false, is_down;
 
     if (redis->given == 0) {
         actions_refuse(result, 409,
@@ -50,21 +50,18 @@ static void switch_redis(struct actions *a, bool is_stop,
     }
     stage_lock(stage);
     is_down = redis->state >= SERVER_DOWN;
-    stage_unlock(stage);
-    if (is_down) {
-        actions_refuse(result, 503, "Redis is down; start it first");
-        return;
+    if (!is_down) {
+        redis->wants_stop = is_stop;
+        redis->wants_continue = !is_stop;
+        stage_wake(stage);
+        is_done = wait_for_state_locked(stage, SERVER_REDIS,
+                                        is_stop ? SERVER_STOPPED : SERVER_UP,
+                                        DONE_MAX_MS);
     }
-    stage_lock(stage);
-    if (is_stop)
-        redis->wants_stop = true;
-    else
-        redis->wants_continue = true;
-    stage_wake(stage);
-    is_done = wait_for_state_locked(
-        stage, SERVER_REDIS, is_stop ? SERVER_STOPPED : SERVER_UP, DONE_MAX_MS);
     stage_unlock(stage);
-    if (is_done)
+    if (is_down)
+        actions_refuse(result, 503, "Redis is down; start it first");
+    else if (is_done)
         actions_say(result, is_stop ? "Redis is stopped" : "Redis continues");
     else
         actions_refuse(result, 500, "the process of Redis cannot be signalled");

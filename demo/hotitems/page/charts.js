@@ -17,6 +17,15 @@ const METRICS = [
     lines: [{ name: "requests" }] },
 ];
 
+// Of the lane that has a bound on its loads.
+const BOUND = [
+  { title: "Loads at a time, and the bound on them", least: 4, hasTimes: true,
+    right: 64,
+    lines: [{ name: "loads", label: "now", isFilled: true, isWhole: true },
+      { name: "limit", label: "bound", isWhole: true },
+      { name: "most", label: "most", dash: [3, 3], isWhole: true }] },
+];
+
 const compact = new Intl.NumberFormat("en",
   { notation: "compact", maximumSignificantDigits: 3 });
 // A line's name leaves less room.
@@ -98,7 +107,7 @@ function optionsOf(metric) {
     maintainAspectRatio: false,
     parsing: false,
     normalized: true,
-    layout: { padding: { top: 12, right: RIGHT_PX } },
+    layout: { padding: { top: 12, right: metric.right ?? RIGHT_PX } },
     plugins: { legend: { display: false }, tooltip: { enabled: false } },
     elements: { point: { radius: 0 }, line: { borderWidth: 2, tension: 0 } },
     scales: {
@@ -135,18 +144,21 @@ function makeChart(canvas, metric) {
 
 export class Charts {
   constructor() {
-    this.rows = []; // { lane, element, charts }
-    this.top = METRICS.map((metric) => metric.least);
+    this.rows = []; // { lane, element, metrics, canvases, charts }
     matchMedia("(prefers-color-scheme: dark)")
       .addEventListener("change", () => this.paint());
   }
 
-  add(lane, element) {
+  add(lane, element, metrics = METRICS) {
     const canvases = [...element.querySelectorAll("canvas")];
-    const charts = METRICS.map((metric, i) => makeChart(canvases[i], metric));
-    this.rows.push({ lane, element, charts, canvases });
+    const charts = metrics.map((metric, i) => makeChart(canvases[i], metric));
+    this.rows.push({ lane, element, metrics, canvases, charts });
     this.paint();
     this.describe();
+  }
+
+  addBound(lane, element) {
+    this.add(lane, element, BOUND);
   }
 
   // Take the colours from the style sheet.
@@ -171,17 +183,19 @@ export class Charts {
 
   // marks: { t, number }.
   draw(now, marks) {
-    METRICS.forEach((metric, i) => {
-      this.top[i] = this.scale(metric);
-      for (const row of this.rows)
-        this.drawOne(row.charts[i], row.lane, metric, this.top[i], now, marks);
-    });
+    for (const metric of [...METRICS, ...BOUND]) {
+      const rows = this.rows.filter((row) => row.metrics.includes(metric));
+      const top = this.scale(metric, rows);
+      for (const row of rows)
+        this.drawOne(row.charts[row.metrics.indexOf(metric)], row.lane, metric,
+          top, now, marks);
+    }
   }
 
   // The same for all lanes.
-  scale(metric) {
+  scale(metric, rows) {
     let most = metric.least;
-    for (const { lane } of this.rows)
+    for (const { lane } of rows)
       for (const bin of lane.bins)
         for (const line of metric.lines)
           most = Math.max(most, bin[line.name] ?? 0);
@@ -195,7 +209,8 @@ export class Charts {
       set.data = lane.bins.map((bin) => ({ x: x(bin.t), y: bin[line.name] }));
       const last = lane.bins[lane.bins.length - 1]?.[line.name] ?? null;
       set.label = last === null ? ""
-        : line.label ? `${line.label} ${short(last)}` : compact.format(last);
+        : line.label && !line.isWhole ? `${line.label} ${short(last)}`
+          : `${line.label ?? ""} ${compact.format(last)}`.trim();
     });
     chart.options.scales.y.max = top;
     chart.options.scales.y.ticks.stepSize = top / 2;
@@ -206,8 +221,8 @@ export class Charts {
 
   // What a screen reader says of a picture; the figures are beside it.
   describe() {
-    for (const { lane, canvases } of this.rows)
-      METRICS.forEach((metric, i) => {
+    for (const { lane, metrics, canvases } of this.rows)
+      metrics.forEach((metric, i) => {
         const most = Math.max(0, ...lane.bins.map((bin) =>
           bin[metric.lines[0].name] ?? 0));
         canvases[i].setAttribute("aria-label", `${metric.title}, lane ` +

@@ -2,14 +2,23 @@
 import { ask, byId, count, make, sentence, setText } from "./text.js";
 
 const GROUPS = [
-  ["Entries", ["expire-hottest", "expire-all", "absent", "change-price"]],
-  ["Trouble", ["kill-loader", "empty-redis", "stop-redis", "slow-db"]],
+  ["Expiries and changes", ["expire-hottest", "expire-all", "change-price"]],
+  ["A process fails", ["kill-loader"]],
+  ["The database fails", ["db-down", "slow-db"]],
+  ["Redis fails", ["kill-redis", "leave-redis", "stop-redis", "empty-redis"]],
 ];
+const OF_TRAFFIC = ["absent"]; // beside the sliders
 
 // A button that undoes what it did: the name of the second action, and its states.
 const UNDO = {
   "stop-redis": { name: "continue-redis", label: "Continue Redis",
     states: ["running", "stopped"] },
+  "kill-redis": { name: "start-redis", label: "Start Redis",
+    states: ["its data is lost", "down, data lost"] },
+  "leave-redis": { name: "start-redis", label: "Start Redis",
+    states: ["its data is kept", "down, data kept"] },
+  "db-down": { name: "db-up", label: "Start the database",
+    states: ["running", "down"] },
   "slow-db": { name: "restore-db", label: "Restore the database",
     states: ["as usual", "slow"] },
 };
@@ -77,6 +86,7 @@ function makeButtons(actions) {
     offered.delete(name);
     return action;
   }).filter(Boolean);
+  byId("of-traffic").replaceChildren(...take(OF_TRAFFIC).map(makeButton));
   const groups = GROUPS.map(([title, names]) => [title, take(names)]);
   groups.push(["More", [...offered.values()]]);
   byId("buttons").replaceChildren(...groups.filter(([, list]) => list.length > 0)

@@ -14,11 +14,12 @@ export const EFFECT_MS = 5000;
 
 const ORIGINS = ["redis", "load", "waited", "negative", "stale",
   "unpublished"];
-const COUNTERS = ["requests", "errors", "queries", ...ORIGINS];
+const COUNTERS = ["requests", "errors", "queries", "refused", ...ORIGINS];
+const BREAKER_STATES = ["closed", "half-open", "open"]; // the worst is the last
 const NOTHING = Object.fromEntries(COUNTERS.map((name) => [name, 0]));
 
 function countersOf(sample) {
-  const values = { ...sample.origins, ...sample };
+  const values = { ...sample.origins, ...sample.guard, ...sample };
   return Object.fromEntries(COUNTERS.map((name) => [name, values[name] ?? 0]));
 }
 
@@ -43,7 +44,7 @@ export class Instance {
     if (last && sample.time_ms <= last.t)
       this.samples = this.samples.filter((s) => s.t < sample.time_ms);
     this.samples.push({ t: sample.time_ms, total: { ...this.total },
-      alive: sample.queries_alive, waiting: sample.waiting,
+      alive: sample.queries_alive, waiting: sample.waiting, guard: sample.guard,
       p50: sample.p50_us / 1000, p99: sample.p99_us / 1000 });
     const oldest = sample.time_ms - HISTORY_MS - 2 * RATE_MS;
     while (this.samples.length > 1 && this.samples[1].t < oldest)
@@ -85,6 +86,13 @@ export class Instance {
   between(from, to) {
     return this.samples.slice(this.indexAt(from) + 1, this.indexAt(to) + 1);
   }
+}
+
+// Of instances that have it; null without one.
+function sumOf(guards, name) {
+  const known = guards.filter(Boolean);
+  return known.length === 0 ? null
+    : known.reduce((sum, guard) => sum + guard[name], 0);
 }
 
 const greatest = (values) => values.length ? Math.max(...values) : null;
@@ -165,18 +173,42 @@ export class Lane {
     const rate = (name) => known.length === 0 ? null : known.reduce((sum, i) =>
       sum + i.totalAt(name, to) - i.totalAt(name, from), 0) * 1000 / BIN_MS;
     const samples = known.flatMap((i) => i.between(from, to));
+    const guards = known.map((i) => i.samples[i.indexAt(to)]?.guard);
     return { t: to, queries: rate("queries"), requests: rate("requests"),
-      p50: percentile(samples, "p50"), p99: percentile(samples, "p99") };
+      p50: percentile(samples, "p50"), p99: percentile(samples, "p99"),
+      loads: sumOf(guards, "loads"), limit: sumOf(guards, "loads_limit"),
+      most: sumOf(guards, "loads_max") };
   }
 
-  // What came of something that was done at from: queries until to, and the
-  // worst that callers met.
+  // What came of something that was done at from: what was counted until to, and
+  // the worst that callers met.
   effect(from, to) {
-    const samples = this.list().flatMap((i) => i.between(from, to));
-    const queries = this.list().reduce((sum, i) =>
-      sum + i.reportedAt(to).queries - i.reportedAt(from).queries, 0);
-    return { queries, p99: percentile(samples, "p99"),
-      waiting: greatest(samples.map((s) => s.waiting)) ?? 0 };
+    const list = this.list();
+    const samples = list.flatMap((i) => i.between(from, to));
+    const counted = (name) => list.reduce((sum, i) =>
+      sum + i.reportedAt(to)[name] - i.reportedAt(from)[name], 0);
+    const most = list.map((i) => greatest(i.between(from, to).map((s) => s.alive)));
+    return { queries: counted("queries"), errors: counted("errors"),
+      stale: counted("stale"), p99: percentile(samples, "p99"),
+      waiting: greatest(samples.map((s) => s.waiting)) ?? 0,
+      alive: most.reduce((sum, n) => sum + (n ?? 0), 0) };
+  }
+
+  // How it protects itself now; null if it does not. Of each breaker the worst
+  // state in any instance, and in how many it is not closed.
+  guard(now) {
+    const guards = this.list().filter((i) => this.isAlive(i, now))
+      .map((i) => i.last().guard).filter(Boolean);
+    if (guards.length === 0)
+      return null;
+    const breakers = Object.keys(guards[0].breakers).map((name) => {
+      const states = guards.map((g) => BREAKER_STATES.indexOf(g.breakers[name]));
+      return { name, state: BREAKER_STATES[Math.max(...states)],
+        troubled: states.filter((state) => state > 0).length, of: guards.length };
+    });
+    return { breakers, loads: sumOf(guards, "loads"),
+      limit: sumOf(guards, "loads_limit"), most: sumOf(guards, "loads_max"),
+      pending: sumOf(guards, "pending") };
   }
 
   // How often each hot item was wanted, by its id.

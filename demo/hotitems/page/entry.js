@@ -154,6 +154,8 @@ async function askLane(lane, id) {
   try {
     const told = await ask(`/entry?lane=${encodeURIComponent(lane.name)}&id=${
       encodeURIComponent(id)}`, { patience_ms: PATIENCE_MS });
+    if (told.error)
+      throw new Error(told.error);
     if (id !== selected)
       return;
     if (told.why || told.entry)

@@ -4,6 +4,7 @@ import { Charts } from "./charts.js";
 import { showActions, showTraffic, startControls } from "./controls.js";
 import { EFFECT_MS, HISTORY_MS, Instance, Lane, SILENT_MS } from "./counters.js";
 import { addEntryLane, followEntry, showHot } from "./entry.js";
+import { BreakerWatch, breakerName, showGuard } from "./guard.js";
 import { Terms, ask, byId, clone, count, duration, make, rate, say, sentence,
   setText, tenth, times } from "./text.js";
 
@@ -120,6 +121,7 @@ function addLink(view, { url, pid }) {
     sample: (sample) => {
       setClock(sample.time_ms);
       instance.add(sample);
+      view.watch.look(view.lane.guard(now()));
     },
   }, (state) => showLink(view, url));
   view.lane.instances.set(`${url} ${pid}`, instance);
@@ -161,6 +163,7 @@ function addView(name) {
   setText(element.querySelector(".way"), WAYS[name]?.way ?? "");
   byId("lanes").append(element);
   views.set(name, { lane, element, links: new Map(), gone: [], isKnown: false,
+    watch: new BreakerWatch(markBreaker),
     list: element.querySelector(".instances"),
     terms: new Terms(element.querySelector(".figures")),
     big: element.querySelector(".big"),
@@ -196,8 +199,13 @@ function showLanes(told) {
 // of a price is told elsewhere, but it makes the lanes load, too.
 const ASKING = ["expire-hottest", "expire-all", "absent", "empty-redis",
   "kill-loader"];
-const isAsking = (mark) => ASKING.includes(mark.action);
-const isDisturbing = (mark) => isAsking(mark) || mark.action === "change-price";
+// These last, until what is named here, and make requests fail.
+const OUTAGES = { "db-down": "db-up", "kill-redis": "start-redis",
+  "leave-redis": "start-redis", "stop-redis": "continue-redis" };
+const isOutage = (mark) => mark.action in OUTAGES;
+const isTelling = (mark) => ASKING.includes(mark.action) || isOutage(mark);
+const isDisturbing = (mark) => isTelling(mark) || mark.action === "change-price" ||
+  Object.values(OUTAGES).includes(mark.action);
 
 const marks = []; // oldest first: { t, text, action, number, ago }
 
@@ -214,6 +222,14 @@ function addMark(told) {
   byId("no-marks").hidden = true;
 }
 
+function markBreaker(name, isClosed) {
+  const text = `${breakerName(name)} ${isClosed ? "closed" : "opened"} in the lane ` +
+    "snowshed";
+  addMark({ time_ms: now(), text, action: isClosed ? "breaker-close"
+    : "breaker-open" });
+  say(text);
+}
+
 function showMarks(t) {
   for (const mark of marks) {
     const s = Math.max(0, Math.round((t - mark.t) / 1000));
@@ -221,15 +237,16 @@ function showMarks(t) {
   }
 }
 
-// The last of them, and until when the queries that follow it are its own.
-function lastAsking(t) {
+// The last of them, and until when what follows it is its own.
+function lastTelling(t) {
   let i = marks.length - 1;
-  while (i >= 0 && !isAsking(marks[i]))
+  while (i >= 0 && !isTelling(marks[i]))
     i--;
   if (i < 0)
     return null;
   const next = marks.slice(i + 1).find(isDisturbing);
-  const end = Math.min(marks[i].t + EFFECT_MS, next?.t ?? Infinity);
+  const longest = isOutage(marks[i]) ? HISTORY_MS : EFFECT_MS;
+  const end = Math.min(marks[i].t + longest, next?.t ?? Infinity);
   return { mark: marks[i], end, isOver: t > end + SILENT_MS / 2 };
 }
 
@@ -240,28 +257,60 @@ const wasSeen = (mark) => [...views.values()].every(({ lane }) =>
 let effects = null; // of one mark: { mark, isOver, rows }
 
 function measure(t) {
-  const last = lastAsking(t);
+  const last = lastTelling(t);
   if (!last || !wasSeen(last.mark) ||
       (effects && effects.mark === last.mark && effects.isOver))
     return;
   const rows = [...views.values()].map(({ lane }) =>
     ({ lane, ...lane.effect(last.mark.t, last.end) }));
-  effects = { ...last, rows };
+  const opened = marks.find((m) => m.action === "breaker-open" &&
+    m.t >= last.mark.t && m.t <= last.end);
+  effects = { ...last, rows, opened,
+    seconds: tenth((Math.min(last.end, t) - last.mark.t) / 1000) };
 }
 
 const joined = (texts) => texts.length < 2 ? texts.join("")
   : `${texts.slice(0, -1).join(", ")} and ${texts[texts.length - 1]}`;
+
+// How a lane went on that has a guard.
+function outageParts({ lane, stale, alive, p99 }) {
+  const guard = lane.guard(now()), { mark, opened } = effects;
+  if (!guard)
+    return [];
+  const parts = [`a p99 of ${duration(p99)}`];
+  if (alive > 0)
+    parts.unshift(`at most ${count(alive)} database queries at a time, ` +
+      `of ${count(guard.most)} allowed`);
+  if (stale > 0)
+    parts.unshift(`${count(stale)} stale answers`);
+  if (opened)
+    parts.push(`the breaker opened after ${duration(opened.t - mark.t)}`);
+  return [`${WAYS[lane.name]?.phrase ?? lane.name} ${joined(parts)}`];
+}
+
+// What failed in each lane.
+function outageLines() {
+  const { mark, rows, seconds } = effects;
+  const failed = rows.map(({ lane, errors }, i) =>
+    `${WAYS[lane.name]?.phrase ?? lane.name} ` +
+    (i > 0 ? (errors === 0 ? "none" : count(errors))
+      : errors === 0 ? "no request failed"
+        : `${count(errors)} ${errors === 1 ? "request" : "requests"} failed`));
+  return [`${sentence(mark.text)} ${sentence(failed.join(", "))}`,
+    sentence(`in these ${seconds} seconds ${rows.flatMap(outageParts).join("; ")}`)];
+}
 
 function headlines() {
   if (!effects)
     return [views.size === 0 ? "Waiting for the first figures."
       : "Expire the hottest item, and see how often the database is asked.",
     ""];
-  const { mark, rows } = effects;
+  const { mark, rows, seconds } = effects;
+  if (isOutage(mark))
+    return outageLines();
   const asked = rows.map(({ lane, queries }, i) =>
     `${WAYS[lane.name]?.phrase ?? lane.name} ` +
     (i === 0 ? `the database was asked ${times(queries)}` : times(queries)));
-  const seconds = tenth((effects.end - mark.t) / 1000);
   return [`${sentence(mark.text)} ${sentence(asked.join(", "))}`,
     `In these ${seconds} seconds the latency’s p99 reached ${joined(
       rows.map((row) => duration(row.p99)))}; at most ${joined(
@@ -276,11 +325,13 @@ function showEffects() {
   setText(byId("subline"), sub);
   if (!effects)
     return;
-  effects.rows.forEach(({ lane, queries }) => {
+  effects.rows.forEach(({ lane, queries, errors }) => {
     const view = views.get(lane.name);
-    setText(view.big, count(queries));
-    setText(view.asked, `database ${queries === 1 ? "query" : "queries"} ` +
-      `after no. ${effects.mark.number}`);
+    const n = isOutage(effects.mark) ? errors : queries;
+    setText(view.big, count(n));
+    setText(view.asked, isOutage(effects.mark)
+      ? `failed ${n === 1 ? "request" : "requests"} since no. ${effects.mark.number}`
+      : `database ${n === 1 ? "query" : "queries"} after no. ${effects.mark.number}`);
   });
   if (effects.isOver && told !== effects.mark) {
     told = effects.mark;
@@ -327,7 +378,7 @@ function figureRows(f) {
     ["Callers waiting", of(count(f.waiting))],
     ["Hits/s", of(rate(f.rate.redis))],
     ["Loads/s", of(rate(f.rate.load))],
-    ["Stale hits/s", of(rate(f.rate.stale))],
+    ["Stale answers/s", of(rate(f.rate.stale))],
     ["Waited for a load/s", of(rate(f.rate.waited))],
     ["“No such item”/s", of(rate(f.rate.negative))],
     ["Not published/s", of(rate(f.rate.unpublished))],
@@ -337,7 +388,13 @@ function figureRows(f) {
 }
 
 function showFigures(view, t) {
-  const figures = view.lane.figures(t);
+  const figures = view.lane.figures(t), guard = view.lane.guard(t);
+  if (guard && !view.hasBound) {
+    view.hasBound = true;
+    charts.addBound(view.lane, byId("bound"));
+  }
+  if (guard)
+    showGuard(guard, figures);
   view.terms.set(figureRows(figures));
   for (const pair of view.terms.list.children)
     if (pair.firstChild.textContent === "Errors/s")

@@ -1,0 +1,58 @@
+// How a lane protects itself: its circuit breakers, and the bound on its loads.
+import { Terms, byId, count, make, rate, setText } from "./text.js";
+
+const BEFORE = { database: "the database" };
+
+export const breakerName = (name) => `The breaker before ${BEFORE[name] ?? name}`;
+
+function breakerText({ name, state, troubled, of }) {
+  const where = state === "closed" ? `in all ${of} instances`
+    : `in ${troubled} of ${of} instances`;
+  return `${breakerName(name)} is ${state} ${where}`;
+}
+
+let terms = null;
+
+// Each breaker is an item of a list, which stays where it is.
+function showBreakers(breakers) {
+  const list = byId("breakers");
+  while (list.children.length < breakers.length)
+    list.append(make("li"));
+  breakers.forEach((breaker, i) => {
+    list.children[i].dataset.breaker = breaker.name;
+    list.children[i].dataset.state = breaker.state;
+    setText(list.children[i], breakerText(breaker));
+  });
+}
+
+// guard: of Lane.guard; figures: of Lane.figures.
+export function showGuard(guard, figures) {
+  byId("guard").hidden = false;
+  terms ??= new Terms(byId("guard-figures"));
+  showBreakers(guard.breakers);
+  setText(byId("limit"), count(guard.limit));
+  setText(byId("limit-text"), `is the bound now; ${count(guard.most)} its ceiling, ` +
+    `${count(guard.loads)} under way`);
+  terms.set([
+    ["Loads refused/s", rate(figures.rate.refused)],
+    ["Stale answers/s", rate(figures.rate.stale)],
+    ["Invalidations waiting for Redis", count(guard.pending)],
+  ]);
+}
+
+// Tells of each breaker that opens, and of it once it is closed everywhere.
+export class BreakerWatch {
+  constructor(onChange) {
+    this.onChange = onChange;
+    this.isClosed = new Map(); // by name
+  }
+
+  look(guard) {
+    for (const { name, state } of guard?.breakers ?? []) {
+      const isClosed = state === "closed", before = this.isClosed.get(name);
+      this.isClosed.set(name, isClosed);
+      if (before !== undefined && before !== isClosed)
+        this.onChange(name, isClosed);
+    }
+  }
+}

@@ -246,7 +246,13 @@ void shed_address_set(struct shed_address *a, unsigned term,
                       const struct sockaddr *name, socklen_t size,
                       const char *failure)
 {
+    unsigned present = shed_address_term(a);
+
     pthread_mutex_lock(&a->mu);
+    if (term != present && a->looked_up_term == present) {
+        pthread_mutex_unlock(&a->mu);
+        return; /* one of an earlier term, which took longer */
+    }
     if (name != NULL && size <= sizeof(a->name)) {
         memcpy(&a->name, name, size);
         a->name_size = size;
@@ -257,6 +263,22 @@ void shed_address_set(struct shed_address *a, unsigned term,
     a->looked_up_term = term;
     pthread_cond_broadcast(&a->looked_up);
     pthread_mutex_unlock(&a->mu);
+}
+
+/* In a term that began with leaving a server, connections wait for a lookup. */
+bool shed_address_is_elsewhere(struct shed_address *a, unsigned term,
+                               const struct addrinfo *list)
+{
+    bool is_elsewhere;
+
+    pthread_mutex_lock(&a->mu);
+    is_elsewhere = a->name_size > 0 && a->looked_up_term == term &&
+                   shed_address_term(a) == term;
+    for (; list != NULL && is_elsewhere; list = list->ai_next)
+        is_elsewhere = list->ai_addrlen != a->name_size ||
+                       memcmp(list->ai_addr, &a->name, a->name_size) != 0;
+    pthread_mutex_unlock(&a->mu);
+    return is_elsewhere;
 }
 
 unsigned shed_address_term(const struct shed_address *a)

@@ -13,6 +13,7 @@
 
 #include "base/uri.h"
 
+struct addrinfo;
 struct shed_gate;
 
 struct shed_address {
@@ -65,16 +66,22 @@ bool shed_address_is_known(struct shed_address *address);
 
 /* Record the end of a lookup of the host name that began in this term: with a
  * socket address, or, if name is NULL, with this failure. Then the last address
- * is kept. */
+ * is kept; so it is if a lookup of a later term has ended. */
 void shed_address_set(struct shed_address *address, unsigned term,
                       const struct sockaddr *name, socklen_t size,
                       const char *failure);
+
+/* Whether connections of this term can be to an address that is not in list,
+ * which a lookup has found. */
+bool shed_address_is_elsewhere(struct shed_address *address, unsigned term,
+                               const struct addrinfo *list);
 
 /* Wait until the session's lookup in the present term has ended, or until
  * deadline_ms. */
 void shed_address_await(struct shed_address *address, uint64_t deadline_ms);
 
-/* Leave the server that was reached in this term, because it is not a primary.
+/* Leave the server that was reached in this term, because it is not a primary,
+ * or because the host name leads elsewhere.
  * Connections of the term are no longer used, and the host name is looked up
  * again: at once the first time; after a pause that grows from min_ms to max_ms
  * if this happens repeatedly. */

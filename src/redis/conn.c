@@ -106,8 +106,10 @@ bool shed_conn_is_left(const struct shed_conn *c, struct shed_error *why)
     if (c->state == SHED_CONN_CLOSED ||
         c->term == shed_address_term(c->address))
         return false;
-    (void)shed_fail(why, SHED_EREDIS, "Redis %s is not a primary any more",
-                    c->address->text);
+    (void)shed_fail(
+        why, SHED_EREDIS,
+        "Redis %s has been left: it is no primary, or the name leads elsewhere",
+        c->address->text);
     return true;
 }
 

@@ -337,13 +337,20 @@ static void open_socket(struct shed_pipe *p)
     }
 }
 
-/* If the lookup failed, the previous address is used. */
+/* If the lookup failed, the previous address is used. If the name leads
+ * elsewhere, all connections follow: those to a former primary that was
+ * restarted as a primary would notice nothing. */
 static void end_lookup(struct shed_pipe *p, unsigned term,
                        const struct addrinfo *list, const char *failure)
 {
+    bool is_elsewhere =
+        list != NULL && shed_address_is_elsewhere(p->address, term, list);
+
     shed_address_set(p->address, term, list != NULL ? list->ai_addr : NULL,
                      list != NULL ? list->ai_addrlen : 0, failure);
-    if (p->state == PIPE_LOOKING_UP)
+    if (is_elsewhere)
+        shed_pipe_leave(p);
+    else if (p->state == PIPE_LOOKING_UP)
         open_socket(p);
 }
 
@@ -532,8 +539,10 @@ void shed_pipe_follow(struct shed_pipe *p)
     if (p->term == shed_address_term(p->address) ||
         (p->state != PIPE_LOOKING_UP && p->state != PIPE_UP))
         return;
-    (void)shed_fail(&p->why, SHED_EREDIS, "Redis %s is not a primary any more",
-                    p->address->text);
+    (void)shed_fail(
+        &p->why, SHED_EREDIS,
+        "Redis %s has been left: it is no primary, or the name leads elsewhere",
+        p->address->text);
     give_up(p, SHED_TROUBLE_PASSING);
     /* at once, so that calls made meanwhile are queued */
     if (shed_address_pause_ms(p->address) == 0)

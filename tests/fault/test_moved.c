@@ -1,5 +1,6 @@
-/* An address that a failover moves while the former primary continues as a
- * replica: a path that is a symbolic link, and a host name. */
+/* An address that a failover moves, while the former primary continues as a
+ * replica or as a second primary: a path that is a symbolic link, and a host
+ * name. */
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <snowshed/lock.h>
 
 #include "support/fixture.h"
+#include "support/lock_fixture.h"
 
 #define HOST "redis.moved.test"
 
@@ -23,6 +25,7 @@ static char path[SERVER_PATH_BYTES + 16], uri[SERVER_URI_BYTES + 64];
  * needed. libuv calls the program's getaddrinfo. */
 static pthread_mutex_t name_mu = PTHREAD_MUTEX_INITIALIZER;
 static char name_path[SERVER_PATH_BYTES]; /* under name_mu; empty: nowhere */
+static atomic_bool is_name_held;          /* look-ups have no answer */
 
 struct answer {
     struct addrinfo info;
@@ -46,6 +49,8 @@ int getaddrinfo(const char *node, const char *service,
     (void)hints;
     if (a == NULL)
         return EAI_MEMORY;
+    while (atomic_load(&is_name_held))
+        usleep(1000);
     a->name.sun_family = AF_UNIX;
     pthread_mutex_lock(&name_mu);
     memcpy(a->name.sun_path, name_path, sizeof(name_path));
@@ -202,7 +207,56 @@ START_TEST(a_lock_is_acquired_where_the_address_leads)
 }
 END_TEST
 
-/* -------------------------------------------------------------- no primary */
+/* ------------------------------------------------ a replica is the next one */
+
+/* Make other a replica of the fixture's server, over a port that is free. */
+static void replicate(void)
+{
+    enum { PORT_FIRST = 20000, PORTS = 10000 };
+    unsigned port = PORT_FIRST + (unsigned)getpid() % PORTS;
+    redisReply *reply;
+    bool is_taken;
+
+    server_do(&fixture.server, "CONFIG SET repl-diskless-sync-delay 0");
+    do {
+        reply = server_run(&fixture.server, "CONFIG SET port %u", ++port);
+        is_taken = reply->type == REDIS_REPLY_ERROR;
+        freeReplyObject(reply);
+    } while (is_taken && port < PORT_FIRST + 2 * PORTS);
+    server_do(&other, "REPLICAOF 127.0.0.1 %u", port);
+    WAIT_FOR(server_clients(&fixture.server, "flags=S") == 1);
+}
+
+/* Wait until the replica has what has been written. */
+static void wait_for_replica(void)
+{
+    char at[32], there[32];
+
+    WAIT_FOR(
+        (server_info(&fixture.server, "master_repl_offset", at, sizeof(at)),
+         server_info(&other, "slave_repl_offset", there, sizeof(there)),
+         strcmp(at, there) == 0));
+}
+
+/* From now on both are primaries, and what one is told the other is not. */
+static void promote(void)
+{
+    server_do(&other, "REPLICAOF NO ONE");
+}
+
+/* What Sentinel tells a former primary, in one transaction. */
+static void demote_as_sentinel(const struct server *s)
+{
+    redisContext *c = redisConnectUnix(s->socket);
+    static const char *const commands[] = {"MULTI", "REPLICAOF 127.0.0.1 1",
+                                           "CLIENT KILL TYPE normal",
+                                           "CLIENT KILL TYPE pubsub", "EXEC"};
+
+    ck_assert(c != NULL && c->err == 0);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+        freeReplyObject(redisCommand(c, commands[i]));
+    redisFree(c);
+}
 
 static long long connections_of(const struct server *s)
 {
@@ -211,6 +265,220 @@ static long long connections_of(const struct server *s)
     server_info(s, "total_connections_received", number, sizeof(number));
     return strtoll(number, NULL, 10);
 }
+
+static void init_replicated(void)
+{
+    init(BY_PATH);
+    fixture.client_options.reconnect_max_ms = 50;
+    replicate();
+}
+
+static void fail_over(void)
+{
+    point_to(&other);
+    demote_as_sentinel(&fixture.server);
+}
+
+/* A lease that was taken when the replica had already been promoted. */
+START_TEST(a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old)
+{
+    struct getter before = {0}, after = {0};
+    static struct fixture there; /* a process that comes later */
+
+    init_replicated();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "warm", "warm@1");
+    promote();
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    there = fixture;
+    there.table = (struct table){.mu = PTHREAD_MUTEX_INITIALIZER,
+                                 .changed = PTHREAD_COND_INITIALIZER,
+                                 .version = 2,
+                                 .is_held = true};
+    fail_over();
+    fixture_open(&there);
+    getter_start(&after, there.cache, "k");
+    WAIT_FOR(table_running(&there.table) == 1);
+    WAIT_FOR(server_clients(&other, "flags=t") == 2);
+    table_release(&fixture.table);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    table_release(&there.table);
+    getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    fixture_close(&there);
+    down();
+}
+END_TEST
+
+/* This is the limit of the promise: replication is asynchronous. */
+START_TEST(an_invalidation_that_a_failover_loses_costs_at_most_the_ttl)
+{
+    long long left_ms;
+
+    init_replicated();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_replica();
+    promote();
+    table_update(&fixture.table);
+    invalidate(fixture.cache, "k");
+    fail_over();
+    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    left_ms = server_int(&other, "PTTL t:{k}");
+    ck_assert(left_ms > 0 && (uint64_t)left_ms <= fixture.cache_options.ttl_ms);
+    invalidate(fixture.cache, "k");
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    server_check_ttls(&other);
+    down();
+}
+END_TEST
+
+/* Nothing is lost: rows stay there, and the load under way is stored under the
+ * lease that was replicated. A waiter that looks while it has no connection
+ * loads, too. */
+START_TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
+{
+    enum { PEERS = 6 };
+    struct getter leader = {0}, waiters[PEERS] = {0};
+    struct peer peers[PEERS];
+
+    init_replicated();
+    fixture.client_options.links = 1;
+    fixture_open(&fixture);
+    for (size_t i = 0; i < PEERS; i++) {
+        peer_open(&peers[i], &fixture);
+        expect_text(peers[i].cache, "warm", "warm@1");
+    }
+    table_hold(&fixture.table);
+    getter_start(&leader, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    for (size_t i = 0; i < PEERS; i++) {
+        getter_start(&waiters[i], peers[i].cache, "k");
+        WAIT_FOR(stats_of(peers[i].cache).waits == 1);
+    }
+    wait_for_replica();
+    promote();
+    fail_over();
+    WAIT_FOR(server_clients(&other, "flags=t") == PEERS + 1);
+    table_release(&fixture.table);
+    getter_expect(&leader, "k@1", SHED_ORIGIN_LOAD);
+    for (size_t i = 0; i < PEERS; i++) {
+        getter_join(&waiters[i]);
+        check_text(waiters[i].value, "k@1");
+        shed_value_unref(waiters[i].value);
+        expect_origin(peers[i].cache, "warm", "warm@1", SHED_ORIGIN_REDIS);
+        peer_close(&peers[i]);
+    }
+    ck_assert_uint_le(table_loads(&fixture.table), 2 + PEERS);
+    down();
+}
+END_TEST
+
+/* A holder on the former primary's side knows of nothing until that side is
+ * told; the number of the other side's holder is higher. */
+START_TEST(a_split_can_have_two_holders_and_the_later_number_is_higher)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_lock *here = NULL, *there = NULL;
+    struct shed_fence first, second;
+    struct shed_client *client = NULL;
+    atomic_uint losses = 0;
+
+    init_replicated();
+    fixture_open(&fixture);
+    o.on_lost = count_loss;
+    o.user = &losses;
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("job"), &o, &here, NULL),
+        SHED_OK);
+    promote();
+    ck_assert_int_eq(shed_lock_acquire(here, 0, NULL), SHED_OK);
+    ck_assert_int_eq(
+        shed_client_open(other.uri, &fixture.client_options, &client, NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_lock_open(client, shed_str("job"), NULL, &there, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_acquire(there, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_extend(here, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_fence(here, &first, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_fence(there, &second, NULL), SHED_OK);
+    ck_assert_uint_gt(second.number, first.number);
+    fail_over();
+    WAIT_FOR(atomic_load(&losses) == 1);
+    ck_assert_int_eq(shed_lock_is_mine(here), 0);
+    ck_assert_int_eq(shed_lock_release(there, NULL), SHED_OK);
+    shed_lock_close(there);
+    shed_client_close(client);
+    shed_lock_close(here);
+    down();
+}
+END_TEST
+
+/* Sentinel leaves a former primary that was restarted a primary for seconds. */
+START_TEST(a_former_primary_that_comes_back_writable_is_not_used)
+{
+    init((enum kind)_i);
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+    point_to(&other);
+    server_kill(&fixture.server);
+    server_start_again(&fixture.server);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              server_int(&other, "EXISTS t:{k}") == 1));
+    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    invalidate(fixture.cache, "k");
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
+    ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
+    down();
+}
+END_TEST
+
+/* Those of the session find out by the name that it has moved; the link has
+ * been connected to the former primary again, where it works. */
+START_TEST(a_link_follows_the_session_to_where_the_name_leads)
+{
+    init(BY_NAME);
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+    atomic_store(&is_name_held, true);
+    server_kill(&fixture.server);
+    server_start_again(&fixture.server);
+    put(fixture.cache, "k", "here");
+    point_to(&other);
+    atomic_store(&is_name_held, false);
+    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    put(fixture.cache, "k", "there");
+    ck_assert_int_eq(server_int(&other, "EXISTS t:{k}"), 1);
+    expect_origin(fixture.cache, "k", "there", SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
+    down();
+}
+END_TEST
+
+/* Only the session's connection for commands is lost. */
+START_TEST(both_connections_of_a_session_follow_a_name)
+{
+    init(BY_NAME);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+    point_to(&other);
+    server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
+    down();
+}
+END_TEST
+
+/* -------------------------------------------------------------- no primary */
 
 static const char *const rights[] = {"ACL SETUSER u on >pw ~* &* +@all",
                                      "ACL SETUSER u on >pw ~* &* +@all -role"};
@@ -274,6 +542,18 @@ int main(void)
                         KINDS);
     tcase_add_loop_test(tc, a_lock_is_acquired_where_the_address_leads, 0,
                         KINDS);
+    tcase_add_test(
+        tc, a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old);
+    tcase_add_test(tc,
+                   an_invalidation_that_a_failover_loses_costs_at_most_the_ttl);
+    tcase_add_test(tc,
+                   clients_that_sentinel_disconnects_go_on_at_the_next_primary);
+    tcase_add_test(tc,
+                   a_split_can_have_two_holders_and_the_later_number_is_higher);
+    tcase_add_loop_test(
+        tc, a_former_primary_that_comes_back_writable_is_not_used, 0, KINDS);
+    tcase_add_test(tc, a_link_follows_the_session_to_where_the_name_leads);
+    tcase_add_test(tc, both_connections_of_a_session_follow_a_name);
     tcase_add_loop_test(tc, a_replica_without_a_primary_suffers_no_storm, 0, 2);
     tcase_add_test(tc,
                    a_name_that_does_not_resolve_yet_is_a_server_that_is_down);

@@ -1,4 +1,6 @@
 /* URIs of Redis: their meaning, and that no secret gets into a text. */
+#include <netdb.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -166,6 +168,74 @@ START_TEST(no_secret_gets_into_a_text)
 }
 END_TEST
 
+static const struct sockaddr_in first = {.sin_family = AF_INET, .sin_port = 1};
+static const struct sockaddr_in second = {.sin_family = AF_INET, .sin_port = 2};
+
+static struct addrinfo found(const struct sockaddr_in *at)
+{
+    return (struct addrinfo){.ai_addr = (struct sockaddr *)(uintptr_t)at,
+                             .ai_addrlen = sizeof(*at)};
+}
+
+static void set_found(struct shed_address *a, unsigned term,
+                      const struct sockaddr_in *at)
+{
+    shed_address_set(a, term, (const struct sockaddr *)(const void *)at,
+                     sizeof(*at), NULL);
+}
+
+static struct shed_address *create(void)
+{
+    struct shed_address *a = NULL;
+
+    ck_assert_int_eq(shed_address_create("redis://127.0.0.1:1", &a, NULL),
+                     SHED_OK);
+    return a;
+}
+
+START_TEST(a_name_that_still_leads_there_too_is_not_elsewhere)
+{
+    struct addrinfo one = found(&second), other = found(&first);
+    struct shed_address *a = create();
+
+    set_found(a, 0, &first);
+    ck_assert(shed_address_is_elsewhere(a, 0, &one));
+    one.ai_next = &other;
+    ck_assert(!shed_address_is_elsewhere(a, 0, &one));
+    shed_address_destroy(a);
+}
+END_TEST
+
+/* Nothing is connected yet in that term. */
+START_TEST(the_first_lookup_after_a_server_was_left_is_not_elsewhere)
+{
+    struct addrinfo there = found(&second), back = found(&first);
+    struct shed_address *a = create();
+
+    set_found(a, 0, &first);
+    shed_address_leave(a, 0, 1, 1);
+    ck_assert(!shed_address_is_elsewhere(a, 0, &there));
+    ck_assert(!shed_address_is_elsewhere(a, 1, &there));
+    set_found(a, 1, &second);
+    ck_assert(shed_address_is_elsewhere(a, 1, &back));
+    shed_address_destroy(a);
+}
+END_TEST
+
+START_TEST(a_lookup_that_ends_late_is_ignored)
+{
+    struct addrinfo there = found(&second);
+    struct shed_address *a = create();
+
+    shed_address_leave(a, 0, 1, 1);
+    set_found(a, 1, &second);
+    set_found(a, 0, &first);
+    ck_assert_uint_eq(a->looked_up_term, 1); /* nobody waits for another */
+    ck_assert(!shed_address_is_elsewhere(a, 1, &there));
+    shed_address_destroy(a);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("address");
@@ -177,5 +247,9 @@ int main(void)
     tcase_add_loop_test(tc, each_mistake_has_an_error_of_its_own, 0,
                         sizeof(mistakes) / sizeof(*mistakes));
     tcase_add_test(tc, no_secret_gets_into_a_text);
+    tcase_add_test(tc, a_name_that_still_leads_there_too_is_not_elsewhere);
+    tcase_add_test(tc,
+                   the_first_lookup_after_a_server_was_left_is_not_elsewhere);
+    tcase_add_test(tc, a_lookup_that_ends_late_is_ignored);
     return run_tests("address", tc);
 }

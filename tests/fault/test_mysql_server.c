@@ -339,6 +339,32 @@ START_TEST(a_server_that_is_full_is_a_failure_that_passes)
 }
 END_TEST
 
+/* It refuses the packet, in which the keys are, and ends the connection. */
+START_TEST(a_packet_that_is_too_big_is_a_failure_and_not_absence)
+{
+    enum { LEAST_BYTES = 1024, KEYS = 40, KEY_BYTES = 1000 };
+    static char texts[KEYS][KEY_BYTES + 1];
+    const char *keys[KEYS];
+    struct ask asks[KEYS], ask;
+    struct shed_source *source;
+
+    run_sql(&site, "SET GLOBAL max_allowed_packet = %d", LEAST_BYTES);
+    source = open_source(&site, WORD, NULL);
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "%0*zu", KEY_BYTES, i);
+        keys[i] = texts[i];
+    }
+    load_keys(source, asks, keys, KEYS);
+    for (size_t i = 0; i < KEYS; i++)
+        assert_failure(&asks[i], "MySQL: ");
+    load_key(source, &ask, keys[0]);
+    assert_kind(&ask, SHED_KIND_ABSENT);
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    shed_source_close(source);
+}
+END_TEST
+
 /* As after a failover, for users that may not write there. */
 START_TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
 {
@@ -493,6 +519,7 @@ int main(void)
                    a_connection_that_has_the_lost_ones_id_by_now_is_not_killed);
     tcase_add_test(tc, a_connection_that_was_idle_too_long_is_opened_again);
     tcase_add_test(tc, a_server_that_is_full_is_a_failure_that_passes);
+    tcase_add_test(tc, a_packet_that_is_too_big_is_a_failure_and_not_absence);
     tcase_add_test(tc,
                    a_server_that_is_read_only_is_read_and_refuses_the_guard);
     tcase_add_test(tc, a_server_that_turns_us_away_is_not_besieged);

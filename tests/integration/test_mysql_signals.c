@@ -1,7 +1,8 @@
-/* SIGPIPE and the MySQL source: the program's disposition is kept, and the
- * guard raises no signal. Needs SHED_TEST_MYSQL. With Oracle's client library a
- * write to a closed connection raises the signal; MariaDB's library asks the
- * system not to. Each test is a process that has not used the library
+/* What a program and the MySQL source share: the disposition of SIGPIPE, which
+ * is kept, and the client library's own state, which the program may remove.
+ * The guard raises no signal. Needs SHED_TEST_MYSQL. With Oracle's client
+ * library a write to a closed connection raises the signal; MariaDB's library
+ * asks the system not to. Each test is a process that has not used the library
  * before. */
 #include <signal.h>
 #include <string.h>
@@ -147,6 +148,37 @@ START_TEST(a_sigpipe_that_was_pending_before_the_guard_is_pending_after)
 }
 END_TEST
 
+/* The library counts nobody's use. A source that has connections then goes on,
+ * or fails; it does not crash. */
+START_TEST(a_program_may_end_the_client_library_while_a_source_is_open)
+{
+    struct shed_source *source;
+    struct site site;
+    struct ask ask;
+
+    open_site(&site, getenv("SHED_TEST_MYSQL"));
+    make_words(&site);
+    source = open_source(&site, "SELECT k, v FROM word WHERE k IN (?)", NULL);
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    mysql_library_end();
+    for (int i = 0; i < 2; i++) {
+        load_key(source, &ask, "b");
+        if (ask.loaded.value != NULL)
+            assert_text(&ask, "B");
+        else
+            assert_failure(&ask, "MySQL: ");
+        run_sql(&site, "KILL %lu", only_connection(&site));
+    }
+    shed_source_close(source);
+    source = open_source(&site, "SELECT k, v FROM word WHERE k IN (?)", NULL);
+    load_key(source, &ask, "b");
+    assert_text(&ask, "B");
+    shed_source_close(source);
+    close_site(&site);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("mysql_signals");
@@ -157,5 +189,7 @@ int main(void)
     tcase_add_loop_test(tc, the_guard_raises_no_sigpipe, 0, 2);
     tcase_add_test(
         tc, a_sigpipe_that_was_pending_before_the_guard_is_pending_after);
+    tcase_add_test(tc,
+                   a_program_may_end_the_client_library_while_a_source_is_open);
     return run_tests("mysql_signals", tc);
 }

@@ -1,0 +1,121 @@
+/* A cache between a real Redis and a real database, and programs that break its
+ * rules: an invalidation before COMMIT, a source that reads a copy of the
+ * database which lags behind. What that costs has a bound. */
+#include <stdio.h>
+
+#include "support/fixture.h"
+#include "support/mysql_testing.h"
+
+#define OF_PRIMARY "SELECT k, v, n FROM original WHERE k IN (?)"
+#define OF_REPLICA "SELECT k, v, n FROM copied WHERE k IN (?)"
+
+static struct fixture fixture;
+static struct site site;
+
+static void up(const char *query)
+{
+    open_site(&site, getenv("SHED_TEST_MYSQL"));
+    run_sql(&site, "CREATE TABLE original (k VARCHAR(100) PRIMARY KEY, v TEXT, "
+                   "n BIGINT) ENGINE = InnoDB");
+    run_sql(&site, "INSERT INTO original VALUES ('k', 'old', 1)");
+    run_sql(&site, "CREATE TABLE copied AS SELECT * FROM original");
+    fixture_up(&fixture);
+    shed_cache_close(fixture.cache);
+    shed_source_close(fixture.source);
+    fixture.source = open_source(&site, query, NULL);
+    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
+                                     &fixture.cache_options, &fixture.cache,
+                                     NULL),
+                     SHED_OK);
+}
+
+static void down(void)
+{
+    fixture_down(&fixture);
+    close_site(&site);
+}
+
+static void update_original(void)
+{
+    run_sql(&site, "UPDATE original SET v = 'new', n = 2");
+}
+
+/* It is there, for no longer than a row may be. */
+static void expect_old_for_a_ttl(void)
+{
+    long long left_ms;
+
+    expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_REDIS);
+    left_ms = server_int(&fixture.server, "PTTL t:{k}");
+    ck_assert(left_ms > 0 && (uint64_t)left_ms <= fixture.cache_options.ttl_ms);
+}
+
+START_TEST(an_invalidation_before_the_commit_costs_at_most_the_ttl)
+{
+    up(OF_PRIMARY);
+    expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_LOAD);
+    run_sql(&site, "BEGIN");
+    update_original();
+    invalidate(fixture.cache, "k");
+    expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_LOAD);
+    run_sql(&site, "COMMIT");
+    expect_old_for_a_ttl();
+    invalidate(fixture.cache, "k");
+    expect_origin(fixture.cache, "k", "new", SHED_ORIGIN_LOAD);
+    down();
+}
+END_TEST
+
+START_TEST(a_source_that_lags_costs_at_most_the_ttl)
+{
+    up(OF_REPLICA);
+    expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_LOAD);
+    update_original();
+    invalidate(fixture.cache, "k");
+    expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_LOAD);
+    expect_old_for_a_ttl();
+    down();
+}
+END_TEST
+
+static void put_new(void)
+{
+    ck_assert_int_eq(shed_put_version(fixture.cache, shed_str("k"),
+                                      shed_str("new"), 2, 0, NULL),
+                     SHED_OK);
+}
+
+/* The remedy: the writer puts the row with its version, in place of the
+ * invalidation. */
+START_TEST(a_put_with_a_version_beats_a_source_that_lags)
+{
+    struct getter getter = {0};
+
+    up(OF_REPLICA);
+    expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_LOAD);
+    update_original();
+    put_new();
+    expect_origin(fixture.cache, "k", "new", SHED_ORIGIN_REDIS);
+    /* the other order: the copy is read before, and its row arrives after */
+    invalidate(fixture.cache, "k");
+    run_sql(&site, "LOCK TABLES copied WRITE");
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).leases_won == 2);
+    put_new();
+    run_sql(&site, "UNLOCK TABLES");
+    getter_expect(&getter, "new", SHED_ORIGIN_REDIS);
+    expect_origin(fixture.cache, "k", "new", SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("commit");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, an_invalidation_before_the_commit_costs_at_most_the_ttl);
+    tcase_add_test(tc, a_source_that_lags_costs_at_most_the_ttl);
+    tcase_add_test(tc, a_put_with_a_version_beats_a_source_that_lags);
+    return run_tests("commit", tc);
+}

@@ -1,0 +1,92 @@
+/* A machine that was suspended: CLOCK_BOOTTIME has counted the time, and
+ * CLOCK_MONOTONIC, by which threads and libuv sleep, has not. */
+#include <time.h>
+
+#include "support/fixture.h"
+#include "support/lock_fixture.h"
+
+/* Linked with --wrap: the machine can have been suspended. */
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+static atomic_long suspended_s;
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int status = __real_clock_gettime(clock, now);
+
+    if (clock != CLOCK_MONOTONIC)
+        now->tv_sec += atomic_load(&suspended_s);
+    return status;
+}
+
+static void suspend_for(uint64_t ms)
+{
+    enum { MS_PER_S = 1000 };
+
+    atomic_fetch_add(&suspended_s, (long)(ms / MS_PER_S));
+}
+
+#define LEASE_MS PLENTY_MS
+
+static struct server server;
+
+/* Redis, on another machine, has given the lock to somebody else. */
+START_TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *client, *other;
+    struct shed_lock *mine, *next;
+
+    server = (struct server){0};
+    server_start(&server);
+    client = open_client(&server, SHED_WAIT_AUTO);
+    other = open_client(&server, SHED_WAIT_AUTO);
+    o.lease_ms = LEASE_MS;
+    mine = open_kept(client, &o);
+    next = open_kept(other, &o);
+    acquire(mine, 0);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 1);
+    suspend_for(2 * LEASE_MS);
+    server_do(&server, "DEL " LEASE_KEY);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 0);
+    ck_assert_uint_eq(shed_lock_remaining_ms(mine), 0);
+    acquire(next, PLENTY_MS);
+    ck_assert_int_eq(shed_lock_release(mine, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_is_mine(next), 1);
+    release(next);
+    close_client(other);
+    close_client(client);
+    server_stop(&server);
+}
+END_TEST
+
+START_TEST(a_call_whose_time_ended_during_a_suspension_ends)
+{
+    static struct fixture fixture;
+    struct getter getter = {0};
+
+    fixture_up(&fixture);
+    table_hold(&fixture.table);
+    getter.timeout_ms = PLENTY_MS;
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    suspend_for(2 * PLENTY_MS);
+    getter_join(&getter);
+    ck_assert_int_eq(getter.code, SHED_ETIMEDOUT);
+    table_release(&fixture.table);
+    WAIT_FOR(table_running(&fixture.table) == 0);
+    expect_text(fixture.cache, "other", "other@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("suspend");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_hold_is_over_when_its_lease_ended_during_a_suspension);
+    tcase_add_test(tc, a_call_whose_time_ended_during_a_suspension_ends);
+    return run_tests("suspend", tc);
+}

@@ -33,47 +33,15 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
-#include "base/random.h"
 #include "base/thread.h"
-#include "cache/concurrency.h"
 #include "cache/load_batch.h"
 #include "cache/load_options.h"
-
-struct shed_source {
-    /* set at creation */
-    shed_load_fn *load;
-    void *user;
-    struct shed_source_options options;
-    struct shed_callers callers; /* waiting is atomic */
-
-    pthread_mutex_t mu;
-    pthread_cond_t work;  /* a batch can be taken; wakes one loader */
-    pthread_cond_t grown; /* the batch being gathered need not wait longer */
-    pthread_cond_t quiet; /* nothing is queued or under way */
-    /* under mu */
-    size_t refs;
-    struct shed_job *first;
-    struct shed_job **last;
-    size_t queued;
-    size_t ready;   /* how many of these shed_source_wake has made ready */
-    size_t running; /* loads under way */
-    uint64_t begun; /* loads, ever */
-    struct shed_concurrency concurrency; /* used if adaptive_loads is set */
-    struct shed_breaker breaker;
-    char last_failure[SHED_REASON_BYTES]; /* of a load that opened it */
-    struct shed_source_watcher *watchers;
-    pthread_t *threads;
-    size_t thread_count;
-    size_t idle;       /* threads without a load */
-    bool is_gathering; /* a thread is waiting for its batch to grow */
-    bool is_stopping;
-};
+#include "cache/load_source.h"
 
 /* How many loads may be under way now. */
 static size_t limit_locked(const struct shed_source *s)
@@ -98,110 +66,6 @@ static void wake_locked(struct shed_source *s)
 
 /* ------------------------------------------------------ the end of a load */
 
-static void settle_failed(struct shed_job *job, enum shed_code code,
-                          const char *why, bool is_refused)
-{
-    struct shed_loaded loaded = {.failed_keys = 1, .is_refused = is_refused};
-
-    (void)shed_fail(&loaded.error, code, "%s", why);
-    job->settle(job, &loaded);
-}
-
-static enum shed_code fail_open_locked(const struct shed_source *s,
-                                       struct shed_error *err)
-{
-    uint64_t left_ms = shed_left_ms(s->breaker.until_ms, shed_now_ms());
-
-    if (s->breaker.state == SHED_BREAKER_OPEN)
-        return shed_fail(err, SHED_ESOURCE,
-                         "the source's breaker is open, and tries again in "
-                         "%llu ms; the last failure: %s",
-                         (unsigned long long)left_ms, s->last_failure);
-    return shed_fail(err, SHED_ESOURCE,
-                     "the source's breaker is half-open and tries others; the "
-                     "last failure: %s",
-                     s->last_failure);
-}
-
-static void tell_locked(struct shed_source *s, uint64_t after_ms)
-{
-    bool is_open = s->breaker.state == SHED_BREAKER_OPEN;
-    struct shed_error text = {SHED_OK, ""};
-
-    if (is_open)
-        (void)fail_open_locked(s, &text);
-    for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
-        w->on_breaker(w, is_open, after_ms,
-                      is_open ? text.reason : "the source's breaker closed");
-}
-
-static struct shed_job *take_all_locked(struct shed_source *s)
-{
-    struct shed_job *jobs = s->first;
-
-    s->first = NULL;
-    s->last = &s->first;
-    s->queued = 0;
-    s->ready = 0;
-    return jobs;
-}
-
-/* What the breaker learns from a load. A load that was too slow has failed,
- * whatever it answers. Returns: the jobs that it refuses, by next. */
-static struct shed_job *judge_locked(struct shed_source *s,
-                                     const struct shed_load *load, uint64_t id,
-                                     bool has_failed, uint64_t cost_us)
-{
-    uint64_t now_ms = shed_now_ms(), changed_ms = s->breaker.changed_ms;
-    bool is_late = cost_us / 1000 > s->options.load_timeout_ms;
-    const struct shed_breaker_sample sample = {.term = load->term,
-                                               .passes = load->count,
-                                               .id = id,
-                                               .has_failed =
-                                                   has_failed || is_late};
-
-    if (!shed_breaker_add(&s->breaker, &sample, now_ms, shed_random_jitter()))
-        return NULL;
-    (void)snprintf(s->last_failure, sizeof(s->last_failure), "%s",
-                   has_failed ? load->answers[0].error.reason
-                              : "it took longer than its load_timeout_ms");
-    tell_locked(s, now_ms - changed_ms);
-    return s->breaker.state == SHED_BREAKER_OPEN ? take_all_locked(s) : NULL;
-}
-
-static void learn_locked(struct shed_source *s, const struct shed_load *load,
-                         bool has_failed, uint64_t now_us)
-{
-    const struct shed_concurrency_sample sample = {
-        .latency_us = now_us - load->start_us,
-        .keys = load->count,
-        .alive = load->alive,
-        .is_lone = load->alive == 1 && load->number == s->begun,
-        .has_failed = has_failed};
-
-    if (s->options.adaptive_loads != 0)
-        shed_concurrency_add(&s->concurrency, &sample, now_us, shed_wall_ms());
-}
-
-/* Learn from a load that has ended; settle what is refused now. */
-static void conclude(struct shed_source *s, const struct shed_load *load,
-                     uint64_t id, bool has_failed, uint64_t now_us)
-{
-    struct shed_error why = {SHED_ESOURCE, ""};
-    struct shed_job *refused, *next;
-
-    pthread_mutex_lock(&s->mu);
-    learn_locked(s, load, has_failed, now_us);
-    refused = judge_locked(s, load, id, has_failed, now_us - load->start_us);
-    if (refused != NULL)
-        (void)fail_open_locked(s, &why);
-    pthread_mutex_unlock(&s->mu);
-    for (; refused != NULL; refused = next) {
-        next = refused->next;
-        settle_failed(refused, SHED_ESOURCE, why.reason, true);
-    }
-}
-
 void shed_load_done(struct shed_load *load)
 {
     struct shed_source *s = load->source;
@@ -210,7 +74,7 @@ void shed_load_done(struct shed_load *load)
     bool has_failed = shed_load_settle(load, now_us - load->start_us);
 
     if (load->count > 0)
-        conclude(s, load, id, has_failed, now_us);
+        shed_source_learn(s, load, id, has_failed, now_us);
     shed_load_destroy(load);
     pthread_mutex_lock(&s->mu);
     assert(s->running > 0);
@@ -283,7 +147,7 @@ static void run_batch(struct shed_source *s, struct shed_load *load,
 {
     for (struct shed_job *next; late != NULL; late = next) {
         next = late->next;
-        settle_failed(late, SHED_ETIMEDOUT,
+        shed_job_fail(late, SHED_ETIMEDOUT,
                       "the load waited in the queue until its deadline", false);
     }
     load->start_us = shed_now_us();
@@ -325,7 +189,7 @@ static void fail_first_locked(struct shed_source *s)
     shed_breaker_return(&s->breaker, 1);
     s->running++;
     pthread_mutex_unlock(&s->mu);
-    settle_failed(job, SHED_ENOMEM, "out of memory for a load", false);
+    shed_job_fail(job, SHED_ENOMEM, "out of memory for a load", false);
     pthread_mutex_lock(&s->mu);
     s->running--;
     wake_locked(s);
@@ -399,7 +263,7 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
         code = shed_fail(err, SHED_ENOMEM,
                          "no thread could be started for a load");
     else if (!shed_breaker_pass(&s->breaker, shed_now_ms()))
-        code = fail_open_locked(s, err);
+        code = shed_source_fail_open(s, err);
     if (code == SHED_OK) {
         job->next = NULL;
         *s->last = job;
@@ -429,27 +293,6 @@ enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
     if (code == SHED_OK)
         shed_source_wake(s);
     return code;
-}
-
-void shed_source_watch(struct shed_source *s,
-                       struct shed_source_watcher *watcher)
-{
-    pthread_mutex_lock(&s->mu);
-    watcher->next = s->watchers;
-    s->watchers = watcher;
-    pthread_mutex_unlock(&s->mu);
-}
-
-void shed_source_unwatch(struct shed_source *s,
-                         struct shed_source_watcher *watcher)
-{
-    struct shed_source_watcher **at = &s->watchers;
-
-    pthread_mutex_lock(&s->mu);
-    while (*at != watcher)
-        at = &(*at)->next;
-    *at = watcher->next;
-    pthread_mutex_unlock(&s->mu);
 }
 
 struct shed_callers *shed_source_callers(struct shed_source *s)

@@ -469,12 +469,27 @@ struct shed_source_options {
      * counts as a caller. */
     uint64_t callers_limit;     /* [0, 10000000]; 0: no bound */
     uint64_t key_callers_limit; /* [0, 10000000]; 0: no bound */
+    /* A budget of loads that all processes share which use the same name in the
+     * same Redis, as max_loads in each may still be too much for one database.
+     * Keys wait in the queue while it is used up, and batches grow; whatever
+     * their callers are promised holds meanwhile. A load costs two commands
+     * more, and a round trip before it begins; a process that waits asks again
+     * at random times, at most 500 times a second. A process that dies during a
+     * load leaves its slot for load_timeout_ms and a second, because its query
+     * may live on. While Redis refuses, or takes longer to answer than a tenth
+     * of command_timeout_ms, loads begin within max_loads alone; when it has
+     * lost its data, loads that are under way are not counted at first. */
+    uint64_t fleet_loads;   /* [0, 100000]; loads at a time, in all processes;
+                               the same number in each; 0: no such budget */
+    const char *fleet_name; /* its name, copied: the key is "NAME:loads". As a
+                               cache's name. NULL: that of the first cache which
+                               is opened on the source */
 };
 
 #define SHED_SOURCE_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
-            NULL, NULL, 0, 0, 20, 10000, 1000, 30000, 3, 0, 0                  \
+            NULL, NULL, 0, 0, 20, 10000, 1000, 30000, 3, 0, 0, 0, NULL         \
     }
 
 /*

@@ -61,7 +61,11 @@ extern "C" {
     X(callers_refused, "keys for which too many callers waited already")       \
     X(invalidations_kept, "keys kept because Redis could not be told")         \
     X(invalidations_delivered, "keys that were kept and Redis was then told")  \
-    X(invalidations_dropped, "keys given up: too many, or the cache closed")
+    X(invalidations_dropped, "keys given up: too many, or the cache closed")   \
+    X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
+    X(fleet_wait_ms, "milliseconds that these have waited")                    \
+    X(fleet_failures,                                                          \
+      "times that Redis did not say what fleet_loads allows: loads went on")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */
@@ -139,8 +143,10 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * loads is what it is now. snowshed_source_callers counts the callers that
  * wait, snowshed_source_callers_limit is their bound, 0 without one.
  * snowshed_source_breaker is 0 while the source's
- * breaker is closed, 1 while it is half-open, 2 while it is open. Caches that
- * share a source show the same figures.
+ * breaker is closed, 1 while it is half-open, 2 while it is open.
+ * snowshed_fleet_loads counts the loads of all processes that share
+ * fleet_loads, as this one has seen it last; snowshed_fleet_loads_limit is that
+ * option. Caches that share a source show the same figures.
  *
  * Of two handles of one name pass only one: Prometheus has one series for a
  * name.

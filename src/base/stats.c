@@ -209,6 +209,14 @@ static const struct metric cache_gauges[] = {
                                    "keys kept until Redis can be told")
                                 METRIC(redis_breaker,
                                        "0: closed, 1: half-open, 2: open")
+                                    METRIC(
+                                        fleet_loads,
+                                        "loads of all processes that share its "
+                                        "budget, as seen last")
+                                        METRIC(
+                                            fleet_loads_limit,
+                                            "loads that they may run at once; "
+                                            "0: no such budget")
 #undef METRIC
 };
 

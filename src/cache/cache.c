@@ -53,33 +53,34 @@ static enum shed_code check_options(const struct shed_cache_options *o,
     return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 }
 
-static enum shed_code check_name(const char *name, struct shed_error *err)
+enum shed_code shed_cache_check_name(const char *name, const char *what,
+                                     struct shed_error *err)
 {
     size_t size = name != NULL ? strnlen(name, SHED_NAME_MAX_BYTES + 1) : 0;
 
     if (name == NULL)
-        return shed_fail(err, SHED_EINVAL, "cache name: is NULL");
+        return shed_fail(err, SHED_EINVAL, "%s: is NULL", what);
     if (size == 0)
-        return shed_fail(err, SHED_EINVAL, "cache name: is empty");
+        return shed_fail(err, SHED_EINVAL, "%s: is empty", what);
     if (size > SHED_NAME_MAX_BYTES)
-        return shed_fail(err, SHED_EINVAL,
-                         "cache name: is longer than %d bytes",
+        return shed_fail(err, SHED_EINVAL, "%s: is longer than %d bytes", what,
                          SHED_NAME_MAX_BYTES);
     for (size_t i = 0; i < size; i++) {
         if (name[i] == '{' || name[i] == '}')
             return shed_fail(err, SHED_EINVAL,
-                             "cache name: has a brace at %zu; braces mark the "
+                             "%s: has a brace at %zu; braces mark the "
                              "key",
-                             i);
+                             what, i);
         if (name[i] <= ' ' || name[i] > '~')
             return shed_fail(err, SHED_EINVAL,
-                             "cache name: byte %zu is not printable ASCII", i);
+                             "%s: byte %zu is not printable ASCII", what, i);
     }
     /* its entries would have the keys of locks, and overwrite them */
     if (strcmp(name, "lock") == 0)
         return shed_fail(err, SHED_EINVAL,
-                         "cache name: \"lock\" is reserved, because the keys "
-                         "of locks begin with it; choose another name");
+                         "%s: \"lock\" is reserved, because the keys "
+                         "of locks begin with it; choose another name",
+                         what);
     return SHED_OK;
 }
 
@@ -179,7 +180,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
                          client == NULL ? "client" : "source");
     code = shed_client_check_call(client, err);
     if (code == SHED_OK)
-        code = check_name(name, err);
+        code = shed_cache_check_name(name, "cache name", err);
     if (code == SHED_OK)
         code = shed_options_take(&o, sizeof(o), options,
                                  "struct shed_cache_options", err);
@@ -204,7 +205,11 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     if (code == SHED_OK)
         code = shed_flights_create(client, source, prefix, &o, &cache->counters,
                                    cache->outbox, &cache->flights, err);
+    if (code == SHED_OK)
+        code = shed_fleet_join(shed_source_fleet(source), client, cache->name,
+                               &cache->counters, &cache->fleet, err);
     if (code != SHED_OK) {
+        shed_flights_close(cache->flights);
         shed_outbox_close(cache->outbox, 0);
         shed_reads_destroy(cache->reads);
         free(cache);
@@ -222,6 +227,7 @@ static void *close_cache(void *handle)
 
     if (shed_client_check(cache->client, NULL) == SHED_OK) {
         shed_flights_close(cache->flights);
+        shed_fleet_leave(cache->fleet);
         shed_outbox_close(cache->outbox, cache->options.timeout_ms);
         shed_source_unref(cache->source);
     }

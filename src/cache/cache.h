@@ -27,6 +27,7 @@ struct shed_cache {
     struct shed_outbox *outbox;
     struct shed_flights *flights;
     struct shed_reads *reads;
+    struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
     /* atomic */
     struct shed_counters counters;
 };
@@ -36,6 +37,12 @@ struct shed_named_key {
     struct shed_key key;
     char bytes[SHED_REDIS_KEY_MAX_BYTES];
 };
+
+/* Check a name that is to be part of keys in Redis; what names it in the
+ * reason. Returns: SHED_OK; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code shed_cache_check_name(const char *name,
+                                                     const char *what,
+                                                     struct shed_error *err);
 
 /* Check what a call that blocks is given, and that its thread may block.
  * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */

@@ -38,6 +38,8 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .source_breaker = source.breaker,
                                  .source_callers = source.callers,
                                  .source_callers_limit = source.callers_limit,
+                                 .fleet_loads = source.fleet.loads,
+                                 .fleet_loads_limit = source.fleet.limit,
                                  .invalidations_pending =
                                      shed_outbox_count(cache->outbox),
                                  .redis_breaker = gate.state};

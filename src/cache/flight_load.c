@@ -7,6 +7,8 @@
 #include "base/container.h"
 #include "base/value.h"
 
+#define US_PER_MS 1000
+
 static void count(struct shed_counters *c, const struct shed_loaded *l)
 {
     if (l->batch_keys > 0) {
@@ -106,9 +108,15 @@ static void begin(struct shed_job *job, bool is_first)
 {
     struct shed_flight_load *load =
         shed_container_of(job, struct shed_flight_load, job);
+    struct shed_counters *c = load->settings->counters;
 
     if (is_first)
-        shed_count(&load->settings->counters->loads_begun, 1);
+        shed_count(&c->loads_begun, 1);
+    if (job->waited_us > 0) {
+        shed_count(&c->fleet_waits, 1);
+        shed_count(&c->fleet_wait_ms,
+                   (job->waited_us + US_PER_MS / 2) / US_PER_MS);
+    }
     atomic_store(&load->waiters->awaited, SHED_AWAITS_LOAD);
 }
 

@@ -1,8 +1,9 @@
 /*
  * The load queue. Its invariants: at most max_loads loads are under way, those
  * included whose function has returned and will answer later; none begins while
- * as many are as the adaptive limit allows, nor while the breaker is open;
- * every job settles exactly once, with no lock held.
+ * as many are as the adaptive limit allows, nor while the breaker is open, nor
+ * without a slot of the fleet's budget, if the source has one and Redis
+ * answers; every job settles exactly once, with no lock held.
  *
  * Design notes
  *
@@ -51,13 +52,30 @@ static size_t limit_locked(const struct shed_source *s)
                : (size_t)s->options.max_loads;
 }
 
+/* Whether a load may begin now, if there is anything to load. */
+static bool may_begin_locked(const struct shed_source *s)
+{
+    return s->running < limit_locked(s) && shed_fleet_may_begin(s->fleet);
+}
+
+/* How many loads could begin now, if the fleet's budget allows them. */
+static size_t wanted_locked(const struct shed_source *s)
+{
+    size_t limit = limit_locked(s), batch = (size_t)s->options.max_batch;
+    size_t room = limit > s->running ? limit - s->running : 0;
+    size_t batches = s->ready / batch + (s->ready % batch > 0);
+
+    return batches < room ? batches : room;
+}
+
 /* Wake the thread that has something to do now. */
 static void wake_locked(struct shed_source *s)
 {
+    shed_fleet_want(s->fleet, wanted_locked(s));
     if (s->is_gathering) {
         if (s->running == 0 || s->ready >= s->options.max_batch)
             pthread_cond_signal(&s->grown);
-    } else if (s->ready > 0 && s->running < limit_locked(s)) {
+    } else if (s->ready > 0 && may_begin_locked(s)) {
         pthread_cond_signal(&s->work);
     }
     if (s->queued == 0 && s->running == 0)
@@ -73,6 +91,7 @@ void shed_load_done(struct shed_load *load)
     uint64_t id = shed_load_id(load); /* its keys are gone when it is settled */
     bool has_failed = shed_load_settle(load, now_us - load->start_us);
 
+    shed_fleet_end(s->fleet, load->slot, now_us - load->start_us);
     if (load->count > 0)
         shed_source_learn(s, load, id, has_failed, now_us);
     shed_load_destroy(load);
@@ -114,6 +133,7 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
             shed_breaker_return(&s->breaker, 1);
             continue;
         }
+        job->waited_us = load->count == 0 ? load->waited_us : 0;
         if (job->begin != NULL)
             job->begin(job, load->count == 0);
         load->jobs[load->count++] = job;
@@ -204,7 +224,8 @@ static void load_next_locked(struct shed_source *s, void *thread)
     size_t capacity;
 
     gather_locked(s);
-    if (s->ready == 0) /* the breaker has opened meanwhile */
+    /* the breaker has opened meanwhile */
+    if (s->ready == 0 || !shed_fleet_may_begin(s->fleet))
         return;
     capacity = s->ready < s->options.max_batch ? s->ready
                                                : (size_t)s->options.max_batch;
@@ -213,13 +234,14 @@ static void load_next_locked(struct shed_source *s, void *thread)
         fail_first_locked(s);
         return;
     }
+    load->slot = shed_fleet_begin(s->fleet, &load->waited_us);
     fill_locked(s, load, capacity, &late);
     load->alive = ++s->running;
     load->number = ++s->begun;
     load->term = s->breaker.term;
     assert(s->running <= s->options.max_loads && s->idle > 0);
     s->idle--;
-    if (s->ready > 0 && s->running < limit_locked(s))
+    if (s->ready > 0 && may_begin_locked(s))
         (void)staff_locked(s);
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
@@ -238,7 +260,7 @@ static void *run_loader(void *arg)
         thread = s->options.thread_start(s->user);
     pthread_mutex_lock(&s->mu);
     while (!s->is_stopping) {
-        if (s->ready == 0 || s->is_gathering || s->running >= limit_locked(s))
+        if (s->ready == 0 || s->is_gathering || !may_begin_locked(s))
             pthread_cond_wait(&s->work, &s->mu);
         else
             load_next_locked(s, thread);
@@ -285,6 +307,16 @@ void shed_source_wake(struct shed_source *s)
     pthread_mutex_unlock(&s->mu);
 }
 
+/* The fleet lets loads begin. */
+static void go_on(struct shed_source *s)
+{
+    pthread_mutex_lock(&s->mu);
+    if (s->ready > 0)
+        (void)staff_locked(s);
+    wake_locked(s);
+    pthread_mutex_unlock(&s->mu);
+}
+
 enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
                                   struct shed_error *err)
 {
@@ -293,6 +325,11 @@ enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
     if (code == SHED_OK)
         shed_source_wake(s);
     return code;
+}
+
+struct shed_fleet *shed_source_fleet(struct shed_source *s)
+{
+    return s->fleet;
 }
 
 struct shed_callers *shed_source_callers(struct shed_source *s)
@@ -305,7 +342,8 @@ struct shed_source_state shed_source_look(struct shed_source *s)
     struct shed_source_state state = {
         .queue_limit = (size_t)s->options.queue_limit,
         .callers = atomic_load(&s->callers.waiting),
-        .callers_limit = s->callers.limit};
+        .callers_limit = s->callers.limit,
+        .fleet = shed_fleet_look(s->fleet)};
 
     pthread_mutex_lock(&s->mu);
     state.loads = s->running;
@@ -370,6 +408,11 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     s->last = &s->first;
     shed_concurrency_init(&s->concurrency, (size_t)o.max_loads);
     shed_source_options_breaker(&o, &s->breaker, shed_now_ms());
+    if (o.fleet_loads > 0) {
+        s->fleet = shed_fleet_create(&s->options, go_on, s);
+        if (s->fleet == NULL)
+            goto fail;
+    }
     s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
     if (s->threads == NULL || init_sync(s) != 0)
         goto fail;
@@ -377,8 +420,10 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     return SHED_OK;
 
 fail:
-    if (s != NULL)
+    if (s != NULL) {
         free(s->threads);
+        shed_fleet_destroy(s->fleet);
+    }
     free(s);
     return shed_fail_nomem(err, "a source");
 }
@@ -401,6 +446,7 @@ static void destroy_source(struct shed_source *s)
     pthread_cond_destroy(&s->quiet);
     pthread_mutex_destroy(&s->mu);
     free(s->threads);
+    shed_fleet_destroy(s->fleet);
     free(s);
 }
 

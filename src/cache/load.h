@@ -15,6 +15,7 @@
 #include <snowshed/snowshed.h>
 
 #include "base/breaker.h"
+#include "cache/fleet.h"
 
 /* The version of a row, by the source's own count. */
 struct shed_row_version {
@@ -59,6 +60,8 @@ struct shed_job {
     void (*begin)(struct shed_job *job, bool is_first);
     /* the queue's */
     struct shed_job *next;
+    uint64_t waited_us; /* in the first job of a load: how long that has waited
+                           for the fleet; set before begin is called */
 };
 
 /* Take a hold on a source. Any thread. */
@@ -81,12 +84,17 @@ struct shed_callers {
 /* It lives as long as the source. Any thread. */
 struct shed_callers *shed_source_callers(struct shed_source *source);
 
+/* For its caches to join; it lives as long as the source. Returns: NULL if the
+ * source has no budget that others share. */
+struct shed_fleet *shed_source_fleet(struct shed_source *source);
+
 /* What is under way at a source, and its bounds. */
 struct shed_source_state {
     size_t loads, loads_limit;  /* the limit is the adaptive one, if it is on */
     size_t queued, queue_limit; /* keys */
     enum shed_breaker_state breaker;
     size_t callers, callers_limit; /* that wait */
+    struct shed_fleet_state fleet;
 };
 
 /* Any thread. */

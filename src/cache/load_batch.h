@@ -17,9 +17,11 @@ struct shed_load {
     struct shed_job **jobs;
     uint64_t start_us;
     uint64_t deadline_ms;
-    size_t alive;    /* loads under way when it began, with itself */
-    uint64_t number; /* of the source's loads, from 1 */
-    uint64_t term;   /* of the breaker, when it began */
+    size_t alive;       /* loads under way when it began, with itself */
+    uint64_t number;    /* of the source's loads, from 1 */
+    uint64_t term;      /* of the breaker, when it began */
+    size_t slot;        /* of the fleet's budget */
+    uint64_t waited_us; /* for it */
 
     pthread_mutex_t mu;
     /* under mu */

@@ -3,6 +3,7 @@
 #include "cache/load_options.h"
 
 #include "base/error.h"
+#include "cache/cache.h"
 
 /* The ranges that snowshed.h states. */
 #define LOADS_MAX 1024
@@ -15,6 +16,7 @@
 #define WINDOW_MIN_MS 100
 #define WINDOW_MAX_MS 600000
 #define PROBES_MAX 1000
+#define FLEET_LOADS_MAX 100000
 
 SHED_CHECK_OPTIONS(shed_source_options);
 
@@ -38,9 +40,15 @@ static enum shed_code check_options(const struct shed_source_options *o,
         {o->callers_limit, 0, QUEUE_MAX, "source callers_limit"},
         {o->key_callers_limit, 0, QUEUE_MAX, "source key_callers_limit"},
         {o->breaker_probes, 1, PROBES_MAX, "source breaker_probes"},
+        {o->fleet_loads, 0, FLEET_LOADS_MAX, "source fleet_loads"},
     };
 
-    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
+    enum shed_code code =
+        shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
+
+    if (code == SHED_OK && o->fleet_name != NULL)
+        code = shed_cache_check_name(o->fleet_name, "source fleet_name", err);
+    return code;
 }
 
 enum shed_code shed_source_options_take(struct shed_source_options *out,

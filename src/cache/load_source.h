@@ -17,6 +17,7 @@ struct shed_source {
     void *user;
     struct shed_source_options options;
     struct shed_callers callers; /* waiting is atomic */
+    struct shed_fleet *fleet;    /* NULL: no budget that others share */
 
     pthread_mutex_t mu;
     pthread_cond_t work;  /* a batch can be taken; wakes one loader */

@@ -1,0 +1,67 @@
+/*
+ * The budget of loads that a source shares with those of other processes: asks
+ * Redis for slots (slots.h), over the session of one of the source's caches.
+ *
+ * The functions for the source never wait, and may be called with its lock
+ * held; a fleet that is NULL stands for a source without such a budget.
+ */
+#ifndef SHED_FLEET_H
+#define SHED_FLEET_H
+
+#include <stdbool.h>
+
+#include "base/stats.h"
+#include "client/client.h"
+
+struct shed_fleet;      /* of a source */
+struct shed_fleet_link; /* of a cache */
+
+/* options: of the source, checked. wake is called, with no lock held, when
+ * loads may begin that could not before. Returns: NULL when out of memory. */
+struct shed_fleet *shed_fleet_create(const struct shed_source_options *options,
+                                     void (*wake)(struct shed_source *source),
+                                     struct shed_source *source);
+
+/* No cache may have joined. */
+void shed_fleet_destroy(struct shed_fleet *fleet);
+
+/* ------------------------------------------------------------ for the source
+ */
+
+/* How many loads could begin now, with slots. */
+void shed_fleet_want(struct shed_fleet *fleet, size_t wanted);
+
+/* Whether a load may begin now. What the next call returns is still true when
+ * the only thread that begins loads has come to it. */
+bool shed_fleet_may_begin(struct shed_fleet *fleet);
+
+/* A load begins. *waited_us: how long it has waited for a slot. Returns: its
+ * slot. */
+size_t shed_fleet_begin(struct shed_fleet *fleet, uint64_t *waited_us);
+
+/* A load has ended, after cost_us. */
+void shed_fleet_end(struct shed_fleet *fleet, size_t slot, uint64_t cost_us);
+
+struct shed_fleet_state {
+    size_t loads; /* of all processes, as seen last */
+    size_t limit; /* 0: there is no budget */
+};
+struct shed_fleet_state shed_fleet_look(struct shed_fleet *fleet);
+
+/* ------------------------------------------------------------- for its caches
+ */
+
+/* Let the fleet use this client. The first cache of a source gives the budget
+ * its name, if the options do not. counters must outlive the link.
+ * Returns: SHED_OK, with *out NULL if fleet is NULL; SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code
+shed_fleet_join(struct shed_fleet *fleet, struct shed_client *client,
+                const char *cache_name, struct shed_counters *counters,
+                struct shed_fleet_link **out, struct shed_error *err);
+
+/* Let go of the client. No load of the cache may be under way. The last one to
+ * leave gives all slots back; it blocks for one round trip, and at most until
+ * Redis counts as silent. NULL is allowed. */
+void shed_fleet_leave(struct shed_fleet_link *link);
+
+#endif

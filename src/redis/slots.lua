@@ -1,0 +1,52 @@
+-- Give back, keep and take slots of a budget of loads that many processes share.
+-- Each slot is a member of a sorted set, its score the time when it ends at the
+-- latest; one who has asked in vain is a member whose score is negative.
+-- Two more members count the two kinds. With them nothing is read: the server
+-- tracks what is read, and would announce each change of the set.
+-- KEYS  1 the set
+-- ARGV  1 who asks   2 the budget   3 how long a slot lasts, ms
+--       4 slots to give back   5 slots to keep: they last for that long from now,
+--       and are taken again if they were lost   6 slots to take, as many as
+--       there are; each a string of ids
+-- Returns {how many were taken, the slots in use, how many wait for one}
+
+local ID = 24
+local WAIT_MS = 300 -- those that wait ask again within 200 ms
+local COUNTS = 1000000 -- the counts stay below it, and times are above it
+local LIFE_MS = 7200000 -- no slot lasts longer: load_timeout_ms is up to an hour
+local budget, now = tonumber(ARGV[2]), clock()
+
+local function write(command, ...)
+    return tonumber(redis.call(command, K, ...))
+end
+local function text(number) return string.format('%.0f', number) end
+local function ids(list) return string.gmatch(list, string.rep('.', ID)) end
+local function count(name, change)
+    return write('ZADD', 'INCR', text(change), name)
+end
+local function last(id)
+    return write('ZADD', text(now + tonumber(ARGV[3])), id)
+end
+
+local change = -write('ZREMRANGEBYSCORE', COUNTS, text(now))
+for id in ids(ARGV[4]) do change = change - write('ZREM', id) end
+for id in ids(ARGV[5]) do change = change + last(id) end
+local used, taken = count('slots', change), 0
+for id in ids(ARGV[6]) do
+    if used + taken < budget then taken = taken + last(id) end
+end
+if taken > 0 then used = count('slots', taken) end
+
+change = -write('ZREMRANGEBYSCORE', text(-now), -COUNTS)
+if #ARGV[6] > taken * ID then
+    change = change + write('ZADD', text(-now - WAIT_MS), ARGV[1])
+elseif taken > 0 then
+    change = change - write('ZREM', ARGV[1])
+end
+local waiting = count('waiting', change)
+if used == 0 and waiting == 0 then
+    redis.call('UNLINK', K)
+else
+    redis.call('PEXPIRE', K, LIFE_MS)
+end
+return {taken, used, waiting}

@@ -1,0 +1,320 @@
+/* fleet_loads: the budget of loads that several processes share. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/fixture.h"
+
+#define KEY "t:loads"
+
+/* The library takes Redis for away after a tenth of it; a test that counts
+ * loads must not see that because the machine was slow. */
+#define SILENCE_MS 600000
+
+/* ----------------------------------------------------------- in one process */
+
+static struct fixture r;
+
+static void set_up(uint64_t fleet_loads)
+{
+    fixture_init(&r);
+    r.client_options.command_timeout_ms = SILENCE_MS;
+    r.source_options.fleet_loads = fleet_loads;
+    r.source_options.load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
+}
+
+static void open_up(uint64_t fleet_loads)
+{
+    set_up(fleet_loads);
+    fixture_open(&r);
+}
+
+/* Slots of another process, that never asks. */
+static void use_up(unsigned slots)
+{
+    enum { DAY_MS = 86400000 };
+
+    for (unsigned i = 0; i < slots; i++) {
+        server_do(&r.server, "ZADD " KEY " %llu %024u",
+                  (unsigned long long)shed_wall_ms() + DAY_MS, i);
+        server_do(&r.server, "ZADD " KEY " INCR 1 slots");
+    }
+    server_do(&r.server, "PEXPIRE " KEY " %u", DAY_MS);
+}
+
+static void give_back(unsigned slot)
+{
+    server_do(&r.server, "ZREM " KEY " %024u", slot);
+    server_do(&r.server, "ZADD " KEY " INCR -1 slots");
+}
+
+static long long asks(void)
+{
+    return server_calls(&r.server, "evalsha");
+}
+
+static void expect_asks(void)
+{
+    enum { ASKS = 5 };
+    long long before = asks();
+
+    WAIT_FOR(asks() >= before + ASKS);
+}
+
+static unsigned long long gauge(const char *name)
+{
+    static char text[65536];
+    char line[64];
+    const char *at;
+
+    snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} ", name);
+    ck_assert_uint_lt(shed_stats_prometheus(&r.cache, 1, text, sizeof(text)),
+                      sizeof(text));
+    at = strstr(text, line);
+    ck_assert_ptr_nonnull(at);
+    return strtoull(at + strlen(line), NULL, 10);
+}
+
+START_TEST(a_load_waits_while_the_budget_is_used_up)
+{
+    struct getter g = {0};
+
+    open_up(2);
+    use_up(2);
+    getter_start(&g, r.cache, "k");
+    expect_asks();
+    ck_assert_uint_eq(table_loads(&r.table), 0);
+    ck_assert_uint_eq(gauge("fleet_loads"), 2);
+    ck_assert_uint_eq(gauge("fleet_loads_limit"), 2);
+    give_back(0);
+    getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(r.cache).fleet_waits, 1);
+    ck_assert_uint_gt(stats_of(r.cache).fleet_wait_ms, 0);
+    ck_assert_uint_eq(stats_of(r.cache).fleet_failures, 0);
+    fixture_down(&r);
+}
+END_TEST
+
+START_TEST(a_load_that_need_not_wait_is_not_counted_as_waiting)
+{
+    open_up(2);
+    use_up(1);
+    expect_origin(r.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(r.cache).fleet_waits, 0);
+    fixture_down(&r);
+}
+END_TEST
+
+/* So that batches grow. */
+START_TEST(keys_that_come_meanwhile_are_loaded_together)
+{
+    enum { KEYS = 20 };
+    struct getter g[KEYS];
+    char keys[KEYS][8];
+
+    open_up(1);
+    use_up(1);
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
+        g[i] = (struct getter){0};
+        getter_start(&g[i], r.cache, keys[i]);
+    }
+    WAIT_FOR(gauge("source_queue_keys") == KEYS);
+    give_back(0);
+    for (size_t i = 0; i < KEYS; i++) {
+        getter_join(&g[i]);
+        ck_assert_int_eq(g[i].code, SHED_OK);
+        shed_value_unref(g[i].value);
+    }
+    ck_assert_uint_eq(table_loads(&r.table), 1);
+    fixture_down(&r);
+}
+END_TEST
+
+START_TEST(a_caller_that_waits_for_the_fleet_keeps_its_deadline)
+{
+    struct shed_value *value = NULL;
+
+    open_up(1);
+    use_up(1);
+    ck_assert_int_eq(shed_get(r.cache, shed_str("k"), 20, &value, NULL),
+                     SHED_ETIMEDOUT);
+    ck_assert_uint_eq(table_loads(&r.table), 0);
+    give_back(0);
+    expect_text(r.cache, "k", "k@1");
+    fixture_down(&r);
+}
+END_TEST
+
+START_TEST(a_key_that_waits_for_the_fleet_keeps_its_lease)
+{
+    struct getter g = {0};
+    long long before;
+
+    set_up(1);
+    r.cache_options.lease_ms = 100;
+    r.client_options.wait = SHED_WAIT_POLL; /* nobody is taken for dead */
+    fixture_open(&r);
+    use_up(1);
+    getter_start(&g, r.cache, "k");
+    expect_asks();
+    before = server_int(&r.server, "EXISTS t:{k}");
+    ck_assert_int_eq(before, 1);
+    for (uint64_t end_ms = shed_now_ms() + 300; shed_now_ms() < end_ms;)
+        expect_asks();
+    give_back(0);
+    getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(r.cache).leases_won, 1);
+    ck_assert_uint_eq(stats_of(r.cache).leases_lost, 0);
+    ck_assert_uint_eq(stats_of(r.cache).published, 1);
+    fixture_down(&r);
+}
+END_TEST
+
+START_TEST(a_cache_that_is_closed_has_given_all_slots_back)
+{
+    set_up(4);
+    r.source_options.max_batch = 1;
+    fixture_open(&r);
+    readers_run(&(struct readers){
+        .cache = r.cache, .threads = 8, .gets = 50, .keys = 50});
+    fixture_close(&r);
+    ck_assert_int_eq(server_int(&r.server, "EXISTS " KEY), 0);
+    server_stop(&r.server);
+}
+END_TEST
+
+START_TEST(the_next_cache_of_the_source_goes_on_when_the_first_is_closed)
+{
+    struct shed_cache *second = NULL;
+
+    open_up(1);
+    ck_assert_int_eq(shed_cache_open(r.client, "u", r.source, &r.cache_options,
+                                     &second, NULL),
+                     SHED_OK);
+    expect_text(r.cache, "k", "k@1");
+    shed_cache_close(r.cache);
+    expect_text(second, "k", "k@1");
+    /* by the same name */
+    r.cache = second;
+    server_do(&r.server, "DEL " KEY);
+    table_hold(&r.table);
+    {
+        struct getter g = {0};
+
+        getter_start(&g, second, "k2");
+        WAIT_FOR(table_running(&r.table) == 1);
+        ck_assert_int_eq(server_int(&r.server, "EXISTS " KEY), 1);
+        table_release(&r.table);
+        getter_expect(&g, "k2@1", SHED_ORIGIN_LOAD);
+    }
+    fixture_down(&r);
+}
+END_TEST
+
+START_TEST(the_budget_can_have_a_name_of_its_own)
+{
+    struct getter g = {0};
+    char name[] = "db";
+
+    set_up(1);
+    r.source_options.fleet_name = name;
+    fixture_open(&r);
+    name[0] = 'x'; /* it was copied */
+    table_hold(&r.table);
+    getter_start(&g, r.cache, "k");
+    WAIT_FOR(table_running(&r.table) == 1);
+    ck_assert_int_eq(server_int(&r.server, "EXISTS db:loads"), 1);
+    table_release(&r.table);
+    getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
+    fixture_down(&r);
+}
+END_TEST
+
+START_TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
+{
+    struct shed_source_options options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source *source = NULL;
+    struct shed_error err;
+
+    options.fleet_loads = 1;
+    options.fleet_name = "a{b";
+    ck_assert_int_eq(
+        shed_source_open(table_load, NULL, &options, &source, &err),
+        SHED_EINVAL);
+    ck_assert_str_eq(err.reason, "source fleet_name: has a brace at 1; braces "
+                                 "mark the key");
+    ck_assert_ptr_null(source);
+}
+END_TEST
+
+static long long slots_in_redis(void)
+{
+    return server_int(&r.server, "ZCOUNT " KEY " 1000000 +inf");
+}
+
+START_TEST(a_redis_that_refuses_does_not_stop_the_loads)
+{
+    struct getter g = {0};
+
+    open_up(1);
+    use_up(1);
+    server_do(&r.server, "ACL SETUSER default -zremrangebyscore");
+    expect_text(r.cache, "k", "k@1");
+    ck_assert_uint_eq(stats_of(r.cache).fleet_failures, 1);
+    table_hold(&r.table);
+    getter_start(&g, r.cache, "k2");
+    WAIT_FOR(table_running(&r.table) == 1);
+    server_do(&r.server, "ACL SETUSER default +zremrangebyscore");
+    /* a load that has begun without a slot has one as soon as it can */
+    WAIT_FOR(slots_in_redis() == 2);
+    table_release(&r.table);
+    getter_expect(&g, "k2@1", SHED_ORIGIN_LOAD);
+    WAIT_FOR(slots_in_redis() == 1);
+    ck_assert_uint_eq(stats_of(r.cache).fleet_failures, 1);
+    fixture_down(&r);
+}
+END_TEST
+
+START_TEST(a_slow_redis_does_not_stop_the_loads)
+{
+    enum { SILENCE_LIMIT_MS = 1000, DELAY_MS = 300 };
+    struct proxy proxy;
+
+    set_up(1);
+    fixture_add_proxy(&r, &proxy);
+    r.client_options.command_timeout_ms = scaled_ms(SILENCE_LIMIT_MS);
+    fixture_open(&r);
+    expect_text(r.cache, "k", "k@1");
+    use_up(1);
+    proxy_set(&proxy, PROXY_DELAY, (unsigned)scaled_ms(DELAY_MS), NULL);
+    expect_text(r.cache, "k2", "k2@1");
+    ck_assert_uint_ge(stats_of(r.cache).fleet_failures, 1);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    fixture_down(&r);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("fleet_loads");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_load_waits_while_the_budget_is_used_up);
+    tcase_add_test(tc, a_load_that_need_not_wait_is_not_counted_as_waiting);
+    tcase_add_test(tc, keys_that_come_meanwhile_are_loaded_together);
+    tcase_add_test(tc, a_caller_that_waits_for_the_fleet_keeps_its_deadline);
+    tcase_add_test(tc, a_key_that_waits_for_the_fleet_keeps_its_lease);
+    tcase_add_test(tc, a_cache_that_is_closed_has_given_all_slots_back);
+    tcase_add_test(
+        tc, the_next_cache_of_the_source_goes_on_when_the_first_is_closed);
+    tcase_add_test(tc, the_budget_can_have_a_name_of_its_own);
+    tcase_add_test(tc, a_name_of_a_budget_is_checked_as_that_of_a_cache);
+    tcase_add_test(tc, a_redis_that_refuses_does_not_stop_the_loads);
+    tcase_add_test(tc, a_slow_redis_does_not_stop_the_loads);
+    return run_tests("fleet_loads", tc);
+}

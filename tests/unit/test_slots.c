@@ -1,0 +1,477 @@
+/* slots: which slots of the fleet's budget a source has, what it asks Redis
+ * for, and when. */
+#include "cache/slots.h"
+
+#include <string.h>
+
+#include "support/testing.h"
+
+enum { LIFE_MS = 10000, CAPACITY = 8, SOURCES_MAX = 6 };
+
+static struct shed_slot elements[SOURCES_MAX][CAPACITY];
+static struct shed_slots slots;
+static struct shed_slots_exchange sent;
+static uint64_t now_ms, delay_ms;
+
+static uint64_t draw(void)
+{
+    static uint64_t seed = 1;
+
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return seed >> 32;
+}
+
+static void set_up(size_t budget)
+{
+    memset(elements, 0, sizeof(elements));
+    shed_slots_init(&slots, budget, LIFE_MS, 0xabc, elements[0], CAPACITY);
+    shed_slots_attach(&slots);
+    now_ms = 100000;
+}
+
+static bool next(void)
+{
+    return shed_slots_next(&slots, now_ms, &sent, &delay_ms);
+}
+
+/* Expect an exchange of these. */
+static void expect_sent(size_t give, size_t keep, size_t take)
+{
+    ck_assert(next());
+    ck_assert_uint_eq(sent.give_count, give);
+    ck_assert_uint_eq(sent.keep_count, keep);
+    ck_assert_uint_eq(sent.take_count, take);
+    ck_assert_uint_eq(strlen(sent.give), give * SHED_SLOTS_ID_BYTES);
+    ck_assert_uint_eq(strlen(sent.keep), keep * SHED_SLOTS_ID_BYTES);
+    ck_assert_uint_eq(strlen(sent.take), take * SHED_SLOTS_ID_BYTES);
+}
+
+static void answer(size_t taken, size_t in_use, size_t waiting)
+{
+    const struct shed_slots_answer a = {taken, in_use, waiting};
+
+    shed_slots_answered(&slots, &a, now_ms * 1000, draw());
+}
+
+static size_t begin(void)
+{
+    uint64_t waited_us;
+
+    ck_assert(shed_slots_may_begin(&slots));
+    return shed_slots_begin(&slots, now_ms * 1000, &waited_us);
+}
+
+/* Have a load under way, with a slot. */
+static size_t begin_with_slot(void)
+{
+    shed_slots_want(&slots, 1);
+    expect_sent(0, 0, 1);
+    answer(1, 1, 0);
+    return begin();
+}
+
+/* ------------------------------------------------------------ one source */
+
+START_TEST(a_load_begins_when_its_slot_is_granted)
+{
+    set_up(2);
+    shed_slots_want(&slots, 1);
+    ck_assert(!shed_slots_may_begin(&slots));
+    expect_sent(0, 0, 1);
+    ck_assert_str_eq(sent.take, "0000000000000abc00000001");
+    ck_assert(!shed_slots_may_begin(&slots));
+    ck_assert(!next()); /* one exchange at a time */
+    answer(1, 1, 0);
+    (void)begin();
+    ck_assert(!shed_slots_may_begin(&slots));
+}
+END_TEST
+
+START_TEST(a_slot_is_given_back_when_its_load_has_ended)
+{
+    char taken[sizeof(sent.take)];
+    size_t slot;
+
+    set_up(2);
+    slot = begin_with_slot();
+    memcpy(taken, sent.take, sizeof(taken));
+    shed_slots_want(&slots, 0);
+    ck_assert(!next());
+    shed_slots_end(&slots, slot, 1000);
+    ck_assert(!shed_slots_is_idle(&slots));
+    expect_sent(1, 0, 0);
+    ck_assert_str_eq(sent.give, taken);
+    answer(0, 0, 0);
+    ck_assert(shed_slots_is_idle(&slots));
+    ck_assert(!next());
+    ck_assert_uint_eq(delay_ms, UINT64_MAX);
+}
+END_TEST
+
+START_TEST(alone_it_gives_back_and_takes_in_one_exchange)
+{
+    size_t slot;
+
+    set_up(1);
+    slot = begin_with_slot();
+    shed_slots_end(&slots, slot, 1000);
+    expect_sent(1, 0, 1);
+}
+END_TEST
+
+START_TEST(a_slot_that_nobody_needs_any_longer_is_given_back)
+{
+    set_up(2);
+    shed_slots_want(&slots, 2);
+    expect_sent(0, 0, 2);
+    shed_slots_want(&slots, 0); /* the queue's callers have given up */
+    answer(2, 2, 0);
+    expect_sent(2, 0, 0);
+    answer(0, 0, 0);
+    ck_assert(shed_slots_is_idle(&slots));
+}
+END_TEST
+
+START_TEST(a_load_that_was_refused_a_slot_is_told_how_long_it_waited)
+{
+    uint64_t waited_us = 0;
+
+    set_up(1);
+    shed_slots_want(&slots, 1);
+    expect_sent(0, 0, 1);
+    answer(0, 1, 1);
+    now_ms += 500;
+    expect_sent(0, 0, 1);
+    answer(1, 1, 0);
+    (void)shed_slots_begin(&slots, now_ms * 1000, &waited_us);
+    ck_assert_uint_eq(waited_us, 500000);
+}
+END_TEST
+
+START_TEST(refused_asks_are_at_least_2_ms_apart)
+{
+    uint64_t asks = 0, begin_ms, gap_ms = UINT64_MAX, last_ms = 0;
+
+    set_up(1000);
+    begin_ms = now_ms;
+    shed_slots_want(&slots, 1);
+    for (; now_ms < begin_ms + 1000; now_ms++)
+        if (next()) {
+            answer(0, 1000, 1);
+            if (asks++ > 0 && now_ms - last_ms < gap_ms)
+                gap_ms = now_ms - last_ms;
+            last_ms = now_ms;
+        }
+    ck_assert_uint_eq(gap_ms, SHED_SLOTS_ASK_MIN_MS);
+    ck_assert_uint_gt(asks, 200);
+}
+END_TEST
+
+START_TEST(the_longer_loads_take_the_less_often_it_asks)
+{
+    uint64_t asks = 0, begin_ms;
+
+    set_up(1);
+    for (unsigned i = 0; i < 100; i++)
+        shed_slots_end(&slots, SHED_SLOTS_NONE, 200000);
+    begin_ms = now_ms;
+    shed_slots_want(&slots, 1);
+    for (; now_ms < begin_ms + 10000; now_ms++)
+        if (next()) {
+            answer(0, 1, 1);
+            asks++;
+        }
+    /* every 50 to 100 ms, a quarter of a load to half of one */
+    ck_assert_uint_ge(asks, 100);
+    ck_assert_uint_le(asks, 202);
+}
+END_TEST
+
+START_TEST(what_is_given_back_is_left_to_those_that_wait)
+{
+    size_t slot;
+
+    set_up(1);
+    shed_slots_want(&slots, 1);
+    expect_sent(0, 0, 1);
+    answer(1, 1, 1);
+    slot = begin();
+    now_ms += 1000;
+    shed_slots_end(&slots, slot, 10000);
+    expect_sent(1, 0, 0);
+    answer(0, 0, 1);
+    ck_assert(!next());
+    ck_assert_uint_ge(delay_ms, SHED_SLOTS_ASK_MIN_MS);
+    now_ms += delay_ms;
+    expect_sent(0, 0, 1);
+}
+END_TEST
+
+START_TEST(a_slot_of_a_long_load_is_kept)
+{
+    size_t slot;
+
+    set_up(1);
+    slot = begin_with_slot();
+    shed_slots_want(&slots, 0);
+    ck_assert(!next());
+    ck_assert_uint_eq(delay_ms, LIFE_MS / 2);
+    now_ms += delay_ms;
+    expect_sent(0, 1, 0);
+    answer(0, 1, 0);
+    ck_assert(!next());
+    ck_assert_uint_eq(delay_ms, LIFE_MS / 2);
+    shed_slots_end(&slots, slot, 1000);
+    expect_sent(1, 0, 0);
+}
+END_TEST
+
+START_TEST(a_load_that_ends_while_its_slot_is_kept_gives_it_back)
+{
+    size_t slot;
+
+    set_up(1);
+    slot = begin_with_slot();
+    shed_slots_want(&slots, 0);
+    now_ms += LIFE_MS / 2;
+    expect_sent(0, 1, 0);
+    shed_slots_end(&slots, slot, 1000);
+    answer(0, 1, 0);
+    expect_sent(1, 0, 0);
+}
+END_TEST
+
+START_TEST(loads_begin_without_slots_while_redis_is_away)
+{
+    size_t slot;
+
+    set_up(1);
+    shed_slots_want(&slots, 1);
+    expect_sent(0, 0, 1);
+    shed_slots_failed(&slots, now_ms, draw());
+    slot = begin();
+    ck_assert(!next());
+    ck_assert_uint_ge(delay_ms, 500);
+    ck_assert_uint_le(delay_ms, 1000);
+    now_ms += delay_ms;
+    /* the one that may have been taken, and the one of the load */
+    expect_sent(1, 1, 0);
+    ck_assert(shed_slots_may_begin(&slots));
+    answer(0, 1, 0);
+    ck_assert(!shed_slots_may_begin(&slots));
+    shed_slots_end(&slots, slot, 1000);
+    shed_slots_want(&slots, 0);
+    expect_sent(1, 0, 0);
+}
+END_TEST
+
+START_TEST(a_slot_is_given_back_again_if_the_first_time_failed)
+{
+    size_t slot;
+
+    set_up(1);
+    slot = begin_with_slot();
+    shed_slots_want(&slots, 0);
+    shed_slots_end(&slots, slot, 1000);
+    expect_sent(1, 0, 0);
+    shed_slots_failed(&slots, now_ms, draw());
+    ck_assert(!next());
+    now_ms += delay_ms;
+    expect_sent(1, 0, 0);
+}
+END_TEST
+
+START_TEST(a_slot_that_has_ended_in_redis_is_not_given_back)
+{
+    size_t slot;
+
+    set_up(1);
+    slot = begin_with_slot();
+    shed_slots_want(&slots, 0);
+    shed_slots_end(&slots, slot, 1000);
+    now_ms += LIFE_MS;
+    ck_assert(!next());
+    ck_assert(shed_slots_is_idle(&slots));
+}
+END_TEST
+
+START_TEST(an_answer_that_is_late_is_not_waited_for)
+{
+    set_up(1);
+    shed_slots_want(&slots, 1);
+    expect_sent(0, 0, 1);
+    shed_slots_go_without(&slots);
+    (void)begin();
+    shed_slots_want(&slots, 0);
+    answer(1, 1, 0);
+    ck_assert(shed_slots_may_begin(&slots)); /* with the slot that came late */
+    /* which nobody needs; the load that began gets one of its own */
+    expect_sent(1, 1, 0);
+}
+END_TEST
+
+START_TEST(more_loads_than_elements_go_without_slots)
+{
+    size_t made[CAPACITY + 1];
+
+    set_up(1);
+    shed_slots_go_without(&slots);
+    for (size_t i = 0; i <= CAPACITY; i++)
+        made[i] = begin();
+    ck_assert_uint_eq(made[CAPACITY], SHED_SLOTS_NONE);
+    for (size_t i = 0; i <= CAPACITY; i++)
+        shed_slots_end(&slots, made[i], 1000);
+    ck_assert(shed_slots_is_idle(&slots));
+}
+END_TEST
+
+/* ---------------------------------------------------------- several sources */
+
+/* Sources that always want LOADS_MAX loads more, on a budget in memory; a load
+ * takes load_ms. */
+struct source {
+    struct shed_slots slots;
+    uint64_t due_ms; /* of its step */
+    uint64_t ends_ms[CAPACITY / 2];
+    size_t held[CAPACITY / 2];
+    size_t alive, loads, asks;
+    bool is_waiting;
+};
+
+static struct source sources[SOURCES_MAX];
+static size_t source_count, in_use;
+
+static size_t waiting(void)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < source_count; i++)
+        count += sources[i].is_waiting;
+    return count;
+}
+
+static void begin_loads(struct source *s, uint64_t load_ms)
+{
+    while (s->slots.ready > 0 && s->alive < CAPACITY / 2) {
+        uint64_t unused;
+        s->held[s->alive] = shed_slots_begin(&s->slots, now_ms * 1000, &unused);
+        s->ends_ms[s->alive++] = now_ms + load_ms / 2 + draw() % load_ms;
+        s->loads++;
+    }
+    shed_slots_want(&s->slots, CAPACITY / 2 - s->alive);
+}
+
+static void end_loads(struct source *s, uint64_t load_ms)
+{
+    for (size_t i = s->alive; i-- > 0;)
+        if (s->ends_ms[i] <= now_ms) {
+            shed_slots_end(&s->slots, s->held[i], load_ms * 1000);
+            s->alive--;
+            s->held[i] = s->held[s->alive];
+            s->ends_ms[i] = s->ends_ms[s->alive];
+        }
+    shed_slots_want(&s->slots, CAPACITY / 2 - s->alive);
+}
+
+static void step(struct source *s, uint64_t load_ms)
+{
+    size_t budget = s->slots.budget;
+
+    end_loads(s, load_ms);
+    while (shed_slots_next(&s->slots, now_ms, &sent, &delay_ms)) {
+        struct shed_slots_answer a = {0, 0, 0};
+        in_use -= sent.give_count;
+        while (a.taken < sent.take_count && in_use < budget) {
+            a.taken++;
+            in_use++;
+        }
+        if (sent.take_count > 0)
+            s->is_waiting = a.taken < sent.take_count;
+        s->asks++;
+        a.in_use = in_use;
+        a.waiting = waiting();
+        shed_slots_answered(&s->slots, &a, now_ms * 1000, draw());
+        begin_loads(s, load_ms);
+    }
+}
+
+/* Returns: the part of the budget that was used. */
+static double run(size_t count, size_t budget, uint64_t load_ms)
+{
+    enum { RUN_MS = 20000 };
+    uint64_t begin_ms = now_ms = 100000, used = 0;
+
+    memset(elements, 0, sizeof(elements));
+    memset(sources, 0, sizeof(sources));
+    source_count = count;
+    in_use = 0;
+    for (size_t i = 0; i < count; i++) {
+        shed_slots_init(&sources[i].slots, budget, LIFE_MS, i, elements[i],
+                        CAPACITY);
+        shed_slots_attach(&sources[i].slots);
+        shed_slots_want(&sources[i].slots, CAPACITY / 2);
+    }
+    for (; now_ms < begin_ms + RUN_MS; now_ms++) {
+        size_t first = draw() % count, alive = 0;
+        for (size_t i = 0; i < count; i++)
+            step(&sources[(first + i) % count], load_ms);
+        for (size_t i = 0; i < count; i++)
+            alive += sources[i].alive;
+        ck_assert_uint_le(alive, budget);
+        used += alive;
+    }
+    return (double)used / (double)(budget * RUN_MS);
+}
+
+static void expect_fair(void)
+{
+    size_t least = SIZE_MAX, most = 0;
+
+    for (size_t i = 0; i < source_count; i++) {
+        if (sources[i].loads < least)
+            least = sources[i].loads;
+        if (sources[i].loads > most)
+            most = sources[i].loads;
+    }
+    ck_assert_msg(most < 2 * least, "%zu to %zu loads", least, most);
+}
+
+START_TEST(sources_share_the_budget_and_use_it)
+{
+    static const struct {
+        size_t sources, budget;
+        uint64_t load_ms;
+        double used; /* at least */
+    } cases[] = {{2, 1, 20, 0.7}, {6, 1, 20, 0.7},   {6, 4, 20, 0.8},
+                 {2, 4, 50, 0.8}, {6, 12, 50, 0.85}, {6, 2, 300, 0.8}};
+    double used = run(cases[_i].sources, cases[_i].budget, cases[_i].load_ms);
+
+    ck_assert_msg(used >= cases[_i].used, "%.2f of it was used", used);
+    expect_fair();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("slots");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_load_begins_when_its_slot_is_granted);
+    tcase_add_test(tc, a_slot_is_given_back_when_its_load_has_ended);
+    tcase_add_test(tc, alone_it_gives_back_and_takes_in_one_exchange);
+    tcase_add_test(tc, a_slot_that_nobody_needs_any_longer_is_given_back);
+    tcase_add_test(tc,
+                   a_load_that_was_refused_a_slot_is_told_how_long_it_waited);
+    tcase_add_test(tc, refused_asks_are_at_least_2_ms_apart);
+    tcase_add_test(tc, the_longer_loads_take_the_less_often_it_asks);
+    tcase_add_test(tc, what_is_given_back_is_left_to_those_that_wait);
+    tcase_add_test(tc, a_slot_of_a_long_load_is_kept);
+    tcase_add_test(tc, a_load_that_ends_while_its_slot_is_kept_gives_it_back);
+    tcase_add_test(tc, loads_begin_without_slots_while_redis_is_away);
+    tcase_add_test(tc, a_slot_is_given_back_again_if_the_first_time_failed);
+    tcase_add_test(tc, a_slot_that_has_ended_in_redis_is_not_given_back);
+    tcase_add_test(tc, an_answer_that_is_late_is_not_waited_for);
+    tcase_add_test(tc, more_loads_than_elements_go_without_slots);
+    tcase_add_loop_test(tc, sources_share_the_budget_and_use_it, 0, 6);
+    return run_tests("slots", tc);
+}

@@ -1,10 +1,12 @@
 /*
  * What a database still answers under four times the load that it can bear. The
  * calls are for single keys, each with a deadline, through a cache whose source
- * has a bound on loads that is too high: once fixed, once adaptive. Each query
- * computes; the server has a part of the machine (tests/bench/run gives it one
- * core). The capacity is measured in each turn, so that a noisy machine
- * disturbs all measurements.
+ * has a bound on loads that is too high: once fixed, once adaptive. Then by
+ * several processes, each with a bound that the database could bear, whose sum
+ * is too high: once without a budget for all of them, once with fleet_loads.
+ * Each query computes; the server has a part of the machine (tests/bench/run
+ * gives it one core). The capacity is measured in each turn, so that a noisy
+ * machine disturbs all measurements.
  *
  * usage: bench_overload REDIS_URI MYSQL_URI [TURNS [SECONDS]]
  */
@@ -15,7 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <snowshed/mysql.h>
 #include <snowshed/snowshed.h>
@@ -30,6 +35,9 @@ enum {
     BOUND = 256,           /* max_loads, far too high */
     QUEUE = 16,            /* keys: a wait that leaves time for the load */
     CAPACITY_LOADS = 4,    /* at a time, to measure what the server can do */
+    PROCESSES = 16,
+    PROCESS_BOUND = 16, /* max_loads of each: their sum is BOUND */
+    FLEET_LOADS = 4,    /* of all */
     THREADS_MAX = 2048,
     TURNS_MAX = 99,
     SETTLE_MS = 3000
@@ -46,13 +54,14 @@ static atomic_uint next_id;
 struct run {
     /* set before it begins */
     bool is_adaptive;
-    uint64_t max_loads, queue_limit, timeout_ms;
+    uint64_t max_loads, fleet_loads, queue_limit, timeout_ms;
     size_t threads;
     uint64_t period_us; /* between two calls of a thread; 0: none */
     struct shed_cache *cache;
     /* atomic */
     atomic_bool counts, is_over;
     atomic_uint answered, refused, late, failed;
+    uint64_t limit; /* of its loads, at the end */
 };
 
 struct caller {
@@ -125,6 +134,7 @@ static struct shed_source *open_source(const struct run *run)
     struct shed_error err;
 
     loads.max_loads = run->max_loads;
+    loads.fleet_loads = run->fleet_loads;
     loads.max_batch = 1;
     loads.queue_limit = run->queue_limit;
     loads.load_timeout_ms = (uint64_t)2 * run->timeout_ms;
@@ -170,14 +180,13 @@ static void run_callers(struct run *run, uint64_t seconds)
         (void)pthread_join(callers[i].thread, NULL);
 }
 
-/* Returns: answers in time, per second. */
-static double measure(const char *name, struct run *run, uint64_t seconds)
+/* Open a cache, and let the callers run. */
+static void run_in_process(struct run *run, uint64_t seconds)
 {
     struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
     struct shed_client *client;
     struct shed_source *source = open_source(run);
     struct shed_error err;
-    double per_s;
 
     options.ttl_ms = 1; /* each call is a load */
     options.failure_ttl_ms = 0;
@@ -186,20 +195,38 @@ static double measure(const char *name, struct run *run, uint64_t seconds)
                         &err) != SHED_OK)
         die(err.reason);
     run_callers(run, seconds);
-    per_s = (double)atomic_load(&run->answered) / (double)seconds;
-    (void)printf("  %-9s %6.0f answered/s  %6.0f refused/s  %6.0f late/s  "
-                 "limit %" PRIu64 "\n",
-                 name, per_s,
-                 (double)atomic_load(&run->refused) / (double)seconds,
-                 (double)atomic_load(&run->late) / (double)seconds,
-                 loads_limit(run->cache));
-    (void)fflush(stdout);
-    if (atomic_load(&run->failed) > 0 && run->is_adaptive)
-        (void)printf("            %u failed\n", atomic_load(&run->failed));
+    run->limit = loads_limit(run->cache);
     shed_cache_close(run->cache);
     shed_source_close(source);
     shed_client_close(client);
-    return per_s;
+}
+
+/* Returns: answers in time, per second, of all runs. */
+static double report(const char *name, const struct run *runs, size_t count,
+                     uint64_t seconds)
+{
+    double answered = 0, refused = 0, late = 0, failed = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        answered += atomic_load(&runs[i].answered);
+        refused += atomic_load(&runs[i].refused);
+        late += atomic_load(&runs[i].late);
+        failed += atomic_load(&runs[i].failed);
+    }
+    (void)printf("  %-9s %6.0f answered/s  %6.0f refused/s  %6.0f late/s  "
+                 "limit %" PRIu64 "\n",
+                 name, answered / (double)seconds, refused / (double)seconds,
+                 late / (double)seconds, runs[0].limit);
+    if (failed > 0)
+        (void)printf("            %.0f failed\n", failed);
+    (void)fflush(stdout);
+    return answered / (double)seconds;
+}
+
+static double measure(const char *name, struct run *run, uint64_t seconds)
+{
+    run_in_process(run, seconds);
+    return report(name, run, 1, seconds);
 }
 
 static double measure_capacity(uint64_t seconds)
@@ -212,13 +239,12 @@ static double measure_capacity(uint64_t seconds)
     return measure("capacity", &run, seconds);
 }
 
-static double measure_overload(const char *name, bool is_adaptive, double per_s,
-                               uint64_t seconds)
+/* A part of the callers of all. */
+static struct run overload(double per_s, double part)
 {
-    double calls = per_s * (double)OVERLOAD;
+    double calls = per_s * (double)OVERLOAD * part;
     double deadline_ms = (double)DEADLINE_QUERIES * 1000 / per_s;
-    struct run run = {.is_adaptive = is_adaptive,
-                      .max_loads = BOUND,
+    struct run run = {.max_loads = BOUND,
                       .queue_limit = QUEUE,
                       .timeout_ms = (uint64_t)deadline_ms,
                       /* enough to begin each call on time, however long calls
@@ -229,7 +255,49 @@ static double measure_overload(const char *name, bool is_adaptive, double per_s,
     if (run.threads > THREADS_MAX)
         run.threads = THREADS_MAX;
     run.period_us = (uint64_t)((double)run.threads / calls * 1e6);
+    return run;
+}
+
+static double measure_overload(const char *name, bool is_adaptive, double per_s,
+                               uint64_t seconds)
+{
+    struct run run = overload(per_s, 1);
+
+    run.is_adaptive = is_adaptive;
     return measure(name, &run, seconds);
+}
+
+/* The same load by several processes. */
+static double measure_processes(const char *name, uint64_t fleet_loads,
+                                double per_s, uint64_t seconds)
+{
+    struct run *runs =
+        mmap(NULL, sizeof(*runs) * PROCESSES, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    double sum;
+
+    if (runs == MAP_FAILED)
+        die("no memory");
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        runs[i] = overload(per_s, 1.0 / PROCESSES);
+        runs[i].max_loads = PROCESS_BOUND;
+        runs[i].queue_limit = QUEUE / PROCESSES;
+        runs[i].fleet_loads = fleet_loads;
+        switch (fork()) {
+        case -1:
+            die("no process");
+            break;
+        case 0:
+            atomic_store(&next_id, IDS / PROCESSES * i);
+            run_in_process(&runs[i], seconds);
+            _exit(EXIT_SUCCESS);
+        }
+    }
+    while (wait(NULL) > 0)
+        ;
+    sum = report(name, runs, PROCESSES, seconds);
+    (void)munmap(runs, sizeof(*runs) * PROCESSES);
+    return sum;
 }
 
 static int by_size(const void *a, const void *b)
@@ -249,6 +317,7 @@ static void conclude(const char *name, double *parts, size_t turns)
 int main(int argc, char **argv)
 {
     double fixed[TURNS_MAX], adaptive[TURNS_MAX];
+    double processes[TURNS_MAX], fleet[TURNS_MAX];
     size_t turns = argc > 3 ? strtoul(argv[3], NULL, 10) : 5;
     uint64_t seconds = argc > 4 ? strtoul(argv[4], NULL, 10) : 10;
 
@@ -262,11 +331,17 @@ int main(int argc, char **argv)
         before = measure_capacity(seconds);
         fixed[i] = measure_overload("fixed", false, before, seconds);
         adaptive[i] = measure_overload("adaptive", true, before, seconds);
+        processes[i] = measure_processes("processes", 0, before, seconds);
+        fleet[i] = measure_processes("fleet", FLEET_LOADS, before, seconds);
         after = measure_capacity(seconds);
         fixed[i] /= (before + after) / 2;
         adaptive[i] /= (before + after) / 2;
+        processes[i] /= (before + after) / 2;
+        fleet[i] /= (before + after) / 2;
     }
     conclude("fixed", fixed, turns);
     conclude("adaptive", adaptive, turns);
+    conclude("processes", processes, turns);
+    conclude("fleet", fleet, turns);
     return EXIT_SUCCESS;
 }

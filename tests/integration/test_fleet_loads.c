@@ -175,6 +175,32 @@ START_TEST(a_key_that_waits_for_the_fleet_keeps_its_lease)
 }
 END_TEST
 
+START_TEST(a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only)
+{
+    struct getter g = {0};
+    char key[16], text[24];
+    unsigned i = 0;
+
+    open_up(1);
+    use_up(1);
+    getter_start(&g, r.cache, "k");
+    WAIT_FOR(server_int(&r.server, "ZCOUNT " KEY " -inf -1000000") == 1);
+    /* as if it came from another process, which does not go on */
+    server_do(&r.server, "ZADD " KEY " -%llu gone",
+              (unsigned long long)shed_wall_ms());
+    server_do(&r.server, "ZADD " KEY " INCR 1 waiting");
+    give_back(0);
+    getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
+    do { /* the set is removed when it has no slot and nobody waits */
+        snprintf(key, sizeof(key), "k%u", i++);
+        snprintf(text, sizeof(text), "%s@1", key);
+        expect_text(r.cache, key, text);
+    } while (server_int(&r.server, "ZCOUNT " KEY " -inf -1000000") > 0);
+    WAIT_FOR(server_int(&r.server, "EXISTS " KEY) == 0);
+    fixture_down(&r);
+}
+END_TEST
+
 START_TEST(a_cache_that_is_closed_has_given_all_slots_back)
 {
     set_up(4);
@@ -257,6 +283,30 @@ static long long slots_in_redis(void)
     return server_int(&r.server, "ZCOUNT " KEY " 1000000 +inf");
 }
 
+START_TEST(a_load_that_takes_longer_than_its_slot_lasts_keeps_it)
+{
+    enum { LOAD_MS = 1000, GET_MS = 20 };
+    redisReply *first;
+
+    set_up(1);
+    r.source_options.load_timeout_ms = LOAD_MS;
+    fixture_open(&r);
+    table_hold(&r.table);
+    while (table_running(&r.table) == 0) { /* until the load begins in time */
+        struct shed_value *value = NULL;
+        ck_assert_int_ne(shed_get(r.cache, shed_str("k"), GET_MS, &value, NULL),
+                         SHED_OK);
+    }
+    first = server_run(&r.server, "ZREVRANGE " KEY " 0 0 WITHSCORES");
+    ck_assert_uint_eq(first->elements, 2);
+    WAIT_FOR(server_int(&r.server, "ZCOUNT " KEY " (%s +inf",
+                        first->element[1]->str) == 1);
+    freeReplyObject(first);
+    table_release(&r.table);
+    fixture_down(&r);
+}
+END_TEST
+
 START_TEST(a_redis_that_refuses_does_not_stop_the_loads)
 {
     struct getter g = {0};
@@ -309,11 +359,14 @@ int main(void)
     tcase_add_test(tc, keys_that_come_meanwhile_are_loaded_together);
     tcase_add_test(tc, a_caller_that_waits_for_the_fleet_keeps_its_deadline);
     tcase_add_test(tc, a_key_that_waits_for_the_fleet_keeps_its_lease);
+    tcase_add_test(
+        tc, a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only);
     tcase_add_test(tc, a_cache_that_is_closed_has_given_all_slots_back);
     tcase_add_test(
         tc, the_next_cache_of_the_source_goes_on_when_the_first_is_closed);
     tcase_add_test(tc, the_budget_can_have_a_name_of_its_own);
     tcase_add_test(tc, a_name_of_a_budget_is_checked_as_that_of_a_cache);
+    tcase_add_test(tc, a_load_that_takes_longer_than_its_slot_lasts_keeps_it);
     tcase_add_test(tc, a_redis_that_refuses_does_not_stop_the_loads);
     tcase_add_test(tc, a_slow_redis_does_not_stop_the_loads);
     return run_tests("fleet_loads", tc);

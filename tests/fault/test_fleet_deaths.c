@@ -1,0 +1,332 @@
+/* fleet_loads with several processes: never more loads at a time than the
+ * budget; and what happens when a process dies with slots, or Redis loses or
+ * ends them. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/fixture.h"
+
+enum { WORKERS = 3, THREADS = 6, BUDGET = 2, MAX_LOADS = 4 };
+
+/* The library takes Redis for away after a tenth of it; a test that counts
+ * loads must not see that because the machine was slow. */
+#define SILENCE_MS 600000
+
+/* One process, whose threads get a new key each time. */
+struct worker {
+    pid_t pid;
+    atomic_uint loads, gets, failures;
+    atomic_uint is_loading;
+    atomic_bool may_answer; /* its loads may answer */
+    uint64_t load_timeout_ms;
+};
+
+/* In memory that all processes share. */
+struct fleet {
+    atomic_uint alive, most_alive; /* loads, in all processes */
+    atomic_bool is_over;
+    struct worker workers[WORKERS];
+};
+
+static struct server server;
+static struct fleet *fleet;
+static uint64_t fleet_loads = BUDGET;
+
+/* ------------------------------------------------------------- in a worker */
+
+static void raise_to(atomic_uint *most, unsigned value)
+{
+    unsigned seen = atomic_load(most);
+
+    while (seen < value && !atomic_compare_exchange_weak(most, &seen, value))
+        ;
+}
+
+static void load(void *user, void *thread, struct shed_load *load)
+{
+    struct worker *w = user;
+
+    (void)thread;
+    raise_to(&fleet->most_alive, atomic_fetch_add(&fleet->alive, 1) + 1);
+    atomic_fetch_add(&w->loads, 1);
+    atomic_fetch_add(&w->is_loading, 1);
+    do
+        usleep(1000); /* the query */
+    while (!atomic_load(&w->may_answer));
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        shed_load_value(load, i, shed_load_key(load, i));
+    atomic_fetch_sub(&w->is_loading, 1);
+    atomic_fetch_sub(&fleet->alive, 1);
+    shed_load_done(load);
+}
+
+struct reader {
+    pthread_t thread;
+    struct worker *worker;
+    struct shed_cache *cache;
+    unsigned number;
+};
+
+static void get_once(struct reader *r, unsigned round)
+{
+    struct shed_value *value = NULL;
+    char key[48];
+
+    snprintf(key, sizeof(key), "%d.%u.%u", (int)getpid(), r->number, round);
+    if (shed_get(r->cache, shed_str(key), 0, &value, NULL) != SHED_OK ||
+        shed_value_size(value) != strlen(key) ||
+        memcmp(shed_value_data(value), key, strlen(key)) != 0)
+        atomic_fetch_add(&r->worker->failures, 1);
+    shed_value_unref(value);
+    atomic_fetch_add(&r->worker->gets, 1);
+}
+
+static void *read_on(void *arg)
+{
+    struct reader *r = arg;
+
+    for (unsigned round = 0; !atomic_load(&fleet->is_over); round++)
+        get_once(r, round);
+    return NULL;
+}
+
+static void open_all(struct worker *w, struct shed_client **client,
+                     struct shed_source **source, struct shed_cache **cache)
+{
+    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+
+    co.command_timeout_ms = SILENCE_MS;
+    so.max_loads = MAX_LOADS;
+    so.max_batch = 2;
+    so.load_timeout_ms = w->load_timeout_ms;
+    so.fleet_loads = fleet_loads;
+    options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
+    if (shed_client_open(server.uri, &co, client, NULL) != SHED_OK ||
+        shed_source_open(load, w, &so, source, NULL) != SHED_OK ||
+        shed_cache_open(*client, "t", *source, &options, cache, NULL) !=
+            SHED_OK)
+        _exit(1);
+}
+
+static _Noreturn void work(struct worker *w)
+{
+    struct shed_client *client = NULL;
+    struct shed_source *source = NULL;
+    struct reader readers[THREADS];
+    struct shed_cache *cache = NULL;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    open_all(w, &client, &source, &cache);
+    for (unsigned i = 0; i < THREADS; i++) {
+        readers[i] = (struct reader){.worker = w, .cache = cache, .number = i};
+        if (pthread_create(&readers[i].thread, NULL, read_on, &readers[i]) != 0)
+            _exit(1);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(readers[i].thread, NULL);
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+    _exit(0);
+}
+
+/* ------------------------------------------------------------- in the test */
+
+static void set_up(void)
+{
+    fleet = mmap(NULL, sizeof(*fleet), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(fleet, MAP_FAILED);
+    for (size_t i = 0; i < WORKERS; i++) {
+        atomic_store(&fleet->workers[i].may_answer, true);
+        fleet->workers[i].load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
+    }
+    server_start(&server);
+}
+
+static void start_worker(size_t i)
+{
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        work(&fleet->workers[i]);
+    fleet->workers[i].pid = pid; /* not in the child, the memory is shared */
+}
+
+static void start_workers(void)
+{
+    for (size_t i = 0; i < WORKERS; i++)
+        start_worker(i);
+}
+
+/* Let the workers end, and expect that all of their gets were answered. */
+static void tear_down(void)
+{
+    atomic_store(&fleet->is_over, true);
+    for (size_t i = 0; i < WORKERS; i++) {
+        struct worker *w = &fleet->workers[i];
+        int status = 0;
+        if (w->pid == 0)
+            continue;
+        ck_assert_int_eq(waitpid(w->pid, &status, 0), w->pid);
+        ck_assert_int_eq(status, 0);
+        ck_assert_uint_eq(atomic_load(&w->failures), 0);
+    }
+    server_check_ttls(&server);
+    server_stop(&server);
+    munmap(fleet, sizeof(*fleet));
+}
+
+/* Wait until each worker has made this many more gets. */
+static void expect_gets(unsigned more)
+{
+    unsigned before[WORKERS];
+
+    for (size_t i = 0; i < WORKERS; i++)
+        before[i] = atomic_load(&fleet->workers[i].gets);
+    for (size_t i = 0; i < WORKERS; i++)
+        if (fleet->workers[i].pid != 0)
+            WAIT_FOR(atomic_load(&fleet->workers[i].gets) >= before[i] + more);
+}
+
+static long long slots_in_redis(void)
+{
+    return server_int(&server, "ZCOUNT t:loads 1000000 +inf");
+}
+
+/* ------------------------------------------------------------------- tests */
+
+START_TEST(
+    never_more_loads_are_alive_than_the_budget_and_each_process_gets_some)
+{
+    enum { GETS = 100 };
+
+    set_up();
+    start_workers();
+    expect_gets(GETS);
+    ck_assert_uint_le(atomic_load(&fleet->most_alive), BUDGET);
+    for (size_t i = 0; i < WORKERS; i++)
+        ck_assert_uint_gt(atomic_load(&fleet->workers[i].loads), 0);
+    tear_down();
+}
+END_TEST
+
+/* What the tests above would show if the budget did nothing. */
+START_TEST(without_it_the_sum_is_more)
+{
+    set_up();
+    fleet_loads = 0;
+    start_workers();
+    WAIT_FOR(atomic_load(&fleet->most_alive) > BUDGET);
+    tear_down();
+}
+END_TEST
+
+START_TEST(all_slots_are_given_back_at_the_end)
+{
+    enum { GETS = 20 };
+
+    set_up();
+    start_workers();
+    expect_gets(GETS);
+    atomic_store(&fleet->is_over, true);
+    for (size_t i = 0; i < WORKERS; i++) {
+        ck_assert_int_eq(waitpid(fleet->workers[i].pid, NULL, 0),
+                         fleet->workers[i].pid);
+        fleet->workers[i].pid = 0;
+    }
+    ck_assert_int_eq(slots_in_redis(), 0);
+    tear_down();
+}
+END_TEST
+
+START_TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
+{
+    enum { DEAD_LOAD_MS = 1000, MARGIN_MS = 1000 };
+    struct worker *dead, *other;
+    uint64_t begin_ms;
+
+    set_up();
+    dead = &fleet->workers[0];
+    other = &fleet->workers[1];
+    dead->load_timeout_ms = DEAD_LOAD_MS;
+    atomic_store(&dead->may_answer, false);
+    begin_ms = shed_now_ms();
+    start_worker(0);
+    WAIT_FOR(atomic_load(&dead->is_loading) == BUDGET);
+    kill(dead->pid, SIGKILL);
+    ck_assert_int_eq(waitpid(dead->pid, NULL, 0), dead->pid);
+    dead->pid = 0;
+    atomic_store(&fleet->alive, 0);
+    start_worker(1);
+    WAIT_FOR(atomic_load(&other->loads) > 0);
+    ck_assert_uint_ge(shed_now_ms() - begin_ms, DEAD_LOAD_MS + MARGIN_MS);
+    expect_gets(1);
+    tear_down();
+}
+END_TEST
+
+START_TEST(all_is_answered_though_redis_loses_its_data)
+{
+    enum { FLUSHES = 10, GETS = 10 };
+
+    set_up();
+    start_workers();
+    for (unsigned i = 0; i < FLUSHES; i++) {
+        expect_gets(GETS);
+        server_do(&server, "FLUSHALL");
+    }
+    expect_gets(GETS);
+    tear_down();
+}
+END_TEST
+
+START_TEST(all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it)
+{
+    enum { GETS = 20 };
+    uint64_t end_ms;
+
+    set_up();
+    start_workers();
+    expect_gets(GETS);
+    server_kill(&server);
+    expect_gets(GETS);
+    server_start_again(&server);
+    for (end_ms = test_deadline_ms();;) {
+        atomic_store(&fleet->most_alive, 0);
+        expect_gets(GETS);
+        if (atomic_load(&fleet->most_alive) <= BUDGET && slots_in_redis() > 0)
+            break;
+        ck_assert_uint_lt(shed_now_ms(), end_ms);
+    }
+    tear_down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("fleet_deaths");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(
+        tc,
+        never_more_loads_are_alive_than_the_budget_and_each_process_gets_some);
+    tcase_add_test(tc, without_it_the_sum_is_more);
+    tcase_add_test(tc, all_slots_are_given_back_at_the_end);
+    tcase_add_test(tc,
+                   a_process_that_is_killed_leaves_its_slots_for_a_load_time);
+    tcase_add_test(tc, all_is_answered_though_redis_loses_its_data);
+    tcase_add_test(
+        tc,
+        all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it);
+    return run_tests("fleet_deaths", tc);
+}

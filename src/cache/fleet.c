@@ -375,6 +375,5 @@ void shed_fleet_leave(struct shed_fleet_link *link)
         return;
     shed_reactor_run(link->client->reactor, leave_on_reactor, &l);
     (void)shed_latch_wait(&latch, UINT64_MAX);
-    shed_latch_fini(&latch);
     free(link);
 }

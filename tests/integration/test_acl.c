@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include <snowshed/stats.h>
+
 #include "support/lock_fixture.h"
 
 #define COMMAND "ACL SETUSER shop "
@@ -179,6 +181,31 @@ START_TEST(a_cache_needs_no_more_rights)
     }
     WAIT_FOR(server_clients(&server, "flags=t") == 1);
     WAIT_FOR(server_calls(&server, "ping") > 1); /* the fixture has sent one */
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(a_budget_of_loads_needs_no_more_rights)
+{
+    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_client *client = open_shop();
+    struct shed_source *source;
+    struct shed_cache *cache;
+    struct shed_stats stats;
+
+    leave_only(SHED_USE_CACHE);
+    server_do(&server, "ACL SETUSER shop +zadd +zrem +zremrangebyscore");
+    so.fleet_loads = 1;
+    ck_assert_int_eq(shed_source_open(load, NULL, &so, &source, NULL), SHED_OK);
+    ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
+                     SHED_OK);
+    get(cache, "a", SHED_OK);
+    ck_assert_int_eq(shed_stats_read(cache, &stats, sizeof(stats), NULL),
+                     SHED_OK);
+    ck_assert_uint_eq(stats.fleet_failures, 0);
     shed_cache_close(cache);
     shed_source_close(source);
     shed_client_close(client);
@@ -420,6 +447,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, a_cache_needs_no_more_rights);
+    tcase_add_test(tc, a_budget_of_loads_needs_no_more_rights);
     tcase_add_test(tc, a_lock_needs_no_more_rights);
     tcase_add_test(tc, leftovers_of_others_need_no_more_rights);
     tcase_add_test(tc, with_these_rights_nothing_is_missing);

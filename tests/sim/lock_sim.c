@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/random.h"
+
 #define SERVER_MS UINT64_C(1700000000000) /* the servers' clock */
 #define CLOCK_MS UINT64_C(5000000)        /* a process's clock */
 #define CALLS_MS 300                      /* calls begin before this time */
@@ -20,12 +22,8 @@
 
 uint64_t sim_draw(struct sim *s, uint64_t below)
 {
-    /* splitmix64 */
-    uint64_t z = s->random += 0x9e3779b97f4a7c15;
+    uint64_t z = random_next(&s->random);
 
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    z ^= z >> 31;
     return below > 0 ? z % below : z;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cache/entry.h"
+#include "support/random.h"
 
 #define START_MS 1700000000000  /* by the server's clock */
 #define TIMEOUT_MS UINT64_C(60) /* of a request */
@@ -23,12 +24,8 @@
 
 uint64_t sim_draw(struct sim *s, uint64_t below)
 {
-    /* splitmix64 */
-    uint64_t z = s->random += 0x9e3779b97f4a7c15;
+    uint64_t z = random_next(&s->random);
 
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    z ^= z >> 31;
     return below > 0 ? z % below : z;
 }
 

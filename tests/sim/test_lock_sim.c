@@ -278,21 +278,14 @@ static const struct sim_mode modes[] = {
      .closes = 1},
 };
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 START_TEST(every_schedule_keeps_what_is_promised)
 {
     static struct sim sim;
     const struct sim_mode *mode = &modes[_i];
     const char *only = getenv("SHED_SIM_MODE");
-    uint64_t first = number_of("SHED_SIM_SEED", 1);
+    uint64_t first = number_in("SHED_SIM_SEED", 1);
     uint64_t runs =
-        getenv("SHED_SIM_SEED") != NULL ? 1 : number_of("SHED_SIM_RUNS", RUNS);
+        getenv("SHED_SIM_SEED") != NULL ? 1 : number_in("SHED_SIM_RUNS", RUNS);
 
     if (only != NULL && strcmp(only, mode->name) != 0)
         return;

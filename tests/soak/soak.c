@@ -21,6 +21,7 @@
 
 #include "soak/worker.h"
 #include "support/mysql_testing.h"
+#include "support/random.h"
 #include "support/server.h"
 
 enum {
@@ -55,11 +56,7 @@ static uint64_t generation; /* of the workers that are started */
 
 static uint64_t draw(uint64_t below)
 {
-    /* xorshift64*, Vigna 2014 */
-    random_state ^= random_state >> 12;
-    random_state ^= random_state << 25;
-    random_state ^= random_state >> 27;
-    return (random_state * 2685821657736338717U >> 33) % below;
+    return random_next(&random_state) % below;
 }
 
 static void sleep_ms(uint64_t ms)

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "mysql/compat.h"
+#include "support/random.h"
 
 enum { READERS = 3, KEY_BYTES = 12, TIMEOUT_MS = 3000, PAUSE_US = 300 };
 
@@ -42,11 +43,7 @@ struct thread {
 
 static uint64_t draw(struct thread *t, uint64_t below)
 {
-    /* xorshift64*, Vigna 2014 */
-    t->random ^= t->random >> 12;
-    t->random ^= t->random << 25;
-    t->random ^= t->random >> 27;
-    return (t->random * 2685821657736338717U >> 33) % below;
+    return random_next(&t->random) % below;
 }
 
 static struct shed_bytes name_key(unsigned key, char text[KEY_BYTES])

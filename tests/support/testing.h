@@ -31,11 +31,18 @@ static inline int run_tests(const char *name, TCase *tc)
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* The number in an environment variable, or otherwise if it is not set. */
+static inline uint64_t number_in(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
 /* SHED_TEST_SCALE: how many times slower than usual everything is. */
 static inline uint64_t test_scale(void)
 {
-    const char *text = getenv("SHED_TEST_SCALE");
-    uint64_t scale = text != NULL ? strtoull(text, NULL, 10) : 1;
+    uint64_t scale = number_in("SHED_TEST_SCALE", 1);
 
     return scale > 0 ? scale : 1;
 }

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "support/random.h"
 #include "support/testing.h"
 
 START_TEST(without_jitter_a_ttl_is_itself)
@@ -268,22 +269,12 @@ END_TEST
 
 static uint64_t random_state;
 
-static uint64_t draw(void)
-{
-    /* splitmix64 */
-    uint64_t z = random_state += 0x9e3779b97f4a7c15;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
 /* The age at which looks at fixed intervals first find an entry due. */
 static uint64_t first_due_ms(uint64_t cost_ms, uint64_t step_ms)
 {
     uint64_t age_ms = 0;
 
-    while (judge(&lenient_rule, age_ms, cost_ms, draw()) ==
+    while (judge(&lenient_rule, age_ms, cost_ms, random_next(&random_state)) ==
            SHED_FRESHNESS_FRESH)
         age_ms += step_ms;
     return age_ms;
@@ -326,8 +317,9 @@ START_TEST(seldom_looks_never_meet_the_expiry)
     random_state = 2;
     for (unsigned i = 0; i < 20000; i++) {
         /* at least one look between refresh_after and the end */
-        uint64_t step_ms = 1 + draw() % 2000;
-        uint64_t age_ms = first_due_ms(draw() % 3000, step_ms);
+        uint64_t step_ms = 1 + random_next(&random_state) % 2000;
+        uint64_t age_ms =
+            first_due_ms(random_next(&random_state) % 3000, step_ms);
 
         ck_assert_uint_lt(age_ms, TTL_MS);
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lock/quorum.h"
+#include "support/random.h"
 #include "support/reply_testing.h"
 #include "support/testing.h"
 
@@ -142,11 +143,7 @@ struct world {
 
 static uint64_t draw(struct world *w, uint64_t below)
 {
-    /* xorshift64*, Vigna 2014 */
-    w->random ^= w->random >> 12;
-    w->random ^= w->random << 25;
-    w->random ^= w->random >> 27;
-    return (w->random * 2685821657736338717U >> 33) % below;
+    return random_next(&w->random) % below;
 }
 
 static void begin(struct world *w, struct process *p, enum shed_lock_op op)

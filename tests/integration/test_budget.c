@@ -318,7 +318,7 @@ START_TEST(a_failed_load_finds_the_old_row_that_get_did_not_see)
     fixture.cache_options.failure_ttl_ms = FAILURE_MS;
     calls_open();
     age_k(PAST_TTL_MS);
-    set_failing();
+    table_fail(&fixture.table, true);
     gets_to_fail = 1;
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(loads(), 1);
@@ -337,7 +337,7 @@ START_TEST(of_many_keys_each_finds_its_own)
 
     calls_up(0, STALE_MS);
     age_k(PAST_TTL_MS);
-    set_failing();
+    table_fail(&fixture.table, true);
     gets_to_fail = 1;
     ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL),
                      SHED_ESOURCE);
@@ -384,7 +384,7 @@ START_TEST(what_get_has_seen_is_not_looked_for_again)
 {
     calls_up(0, STALE_MS);
     invalidate(fixture.cache, "k");
-    set_failing();
+    table_fail(&fixture.table, true);
     gets_sent = 0;
     expect_failure("k", get_defaults, SHED_ESOURCE);
     ck_assert_uint_eq(gets_sent, 1);

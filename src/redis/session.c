@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "redis/server_clock.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 #define PROCESS_CHANNEL "snowshed:process:"
@@ -54,8 +55,7 @@ struct shed_session {
     char run[SHED_RUN_BYTES]; /* under mu; run id of the server; blanks: unknown
                                */
     _Atomic uint64_t server_since_ms; /* by our clock; 0: unknown */
-    /* the server's clock minus ours; any thread */
-    _Atomic int64_t clock_offset_ms;
+    struct shed_server_clock clock;
 };
 
 /* run NULL: it is unknown. */
@@ -153,7 +153,7 @@ static void on_time(void *arg, struct shed_reply *reply,
     (void)trouble;
     (void)err;
     if (server_ms > 0)
-        atomic_store(&p->clock_offset_ms, server_ms - (int64_t)shed_now_ms());
+        shed_server_clock_note(&p->clock, (uint64_t)server_ms, shed_now_ms());
 }
 
 static void ask_time(struct shed_session *p)
@@ -163,6 +163,7 @@ static void ask_time(struct shed_session *p)
     if (p->time.fn != NULL)
         return;
     shed_args_add_text(&args, "TIME");
+    p->clock.asked_ms = shed_now_ms();
     shed_pipe_call(p->commands, &p->time, &args, on_time, p);
 }
 
@@ -579,9 +580,7 @@ bool shed_session_is_same_server(struct shed_session *a, struct shed_session *b)
 
 uint64_t shed_session_server_ms(const struct shed_session *p)
 {
-    int64_t offset = atomic_load(&p->clock_offset_ms);
-
-    return offset == 0 ? 0 : (uint64_t)((int64_t)shed_now_ms() + offset);
+    return shed_server_clock_ms(&p->clock, shed_now_ms());
 }
 
 void shed_session_identify(struct shed_session *p,

@@ -92,8 +92,8 @@ bool shed_session_is_same_server(struct shed_session *a,
  * seconds too low; UINT64_MAX if unknown. Any thread. */
 uint64_t shed_session_server_age_ms(const struct shed_session *session);
 
-/* The server's clock, ms since 1970, estimated from its last answer to TIME; 0
- * if there was none. Any thread. */
+/* The server's clock, ms since 1970, as its answers to TIME tell it (see
+ * server_clock.h); 0 if there was none. Any thread. */
 uint64_t shed_session_server_ms(const struct shed_session *session);
 
 #endif

@@ -9,8 +9,10 @@ const char *const soak_violations[SOAK_VIOLATIONS] = {
     [SOAK_STALE] = "older than an invalidation that was over",
     [SOAK_EXPIRED] = "older than an expiry, and not said to be stale",
     [SOAK_UNKNOWN] = "never written",
-    [SOAK_TOO_OLD] = "beyond ttl and windows",
+    [SOAK_TOO_OLD] = "beyond max_age, or ttl and windows",
     [SOAK_BAD_AGE] = "of an age beyond ttl and windows",
+    [SOAK_FORBIDDEN] = "stale, where the call forbids it",
+    [SOAK_LOADED] = "loaded, where the call forbids it",
     [SOAK_FENCE] = "a fencing number that does not grow",
 };
 
@@ -22,6 +24,40 @@ void soak_raise(atomic_uint *mark, unsigned to)
         ;
 }
 
+/* ------------------------------------------------------------------- puts */
+
+static bool is_doubtful(const struct soak_key *k, uint64_t now_ms)
+{
+    return now_ms <= atomic_load(&k->doubtful_until_ms);
+}
+
+bool soak_begin_put(struct soak_history *h, unsigned key, unsigned version)
+{
+    struct soak_key *k = &h->key[key];
+
+    if (is_doubtful(k, shed_now_ms()))
+        return false;
+    atomic_store(&k->doubtful, version);
+    atomic_store(&k->doubtful_until_ms, UINT64_MAX);
+    return true;
+}
+
+void soak_end_put(struct soak_history *h, unsigned key, bool is_done)
+{
+    uint64_t until_ms =
+        shed_now_ms() + h->slack_ms + SOAK_TTL_MS + SOAK_IF_ERROR_MS;
+
+    atomic_store(&h->key[key].doubtful_until_ms, is_done ? 0 : until_ms);
+}
+
+void soak_inherit(struct soak_history *h, unsigned key)
+{
+    if (atomic_load(&h->key[key].doubtful_until_ms) == UINT64_MAX)
+        soak_end_put(h, key, false);
+}
+
+/* ------------------------------------------------------------------ reads */
+
 struct soak_floor soak_floor(const struct soak_history *h, unsigned key)
 {
     const struct soak_key *k = &h->key[key];
@@ -30,8 +66,10 @@ struct soak_floor soak_floor(const struct soak_history *h, unsigned key)
                                .begun_ms = shed_now_ms()};
 
     /* read after the mark, so at worst it is that of a later expiry */
-    if (floor.begun_ms < atomic_load(&k->expired_ms) + h->clock_ms)
+    if (floor.begun_ms < atomic_load(&k->expired_ms) + SOAK_CLOCK_MS)
         floor.expired = 0;
+    if (is_doubtful(k, floor.begun_ms))
+        floor.doubtful = atomic_load(&k->doubtful);
     return floor;
 }
 
@@ -44,10 +82,10 @@ void soak_report(struct soak_history *h, enum soak_violation violation,
                 key, version, floor, soak_violations[violation]);
 }
 
-/* Whether a version had been replaced so long before the call began that no
- * entry made from it could still exist. */
+/* Whether a version had been replaced for longer than limit_ms when the call
+ * began. */
 static bool is_too_old(const struct soak_history *h, unsigned key,
-                       unsigned version, uint64_t begun_ms)
+                       unsigned version, uint64_t begun_ms, uint64_t limit_ms)
 {
     const struct soak_key *k = &h->key[key];
     uint64_t replaced_ms;
@@ -55,29 +93,68 @@ static bool is_too_old(const struct soak_history *h, unsigned key,
     if (version + 1 > atomic_load(&k->committed))
         return false;
     replaced_ms = atomic_load(&k->committed_ms[(version + 1) % SOAK_VERSIONS]);
-    return replaced_ms != 0 && begun_ms > replaced_ms + SOAK_TTL_MS +
-                                              SOAK_IF_ERROR_MS + h->slack_ms;
+    return replaced_ms != 0 && begun_ms > replaced_ms + limit_ms;
+}
+
+/* How old an entry may be that answers such a call, as far as its origin tells.
+ * One with a max_age_ms may be given what was stored while it waited. */
+static uint64_t age_limit_ms(const struct soak_floor *floor,
+                             const struct shed_get_options *asked,
+                             bool is_stale)
+{
+    uint64_t ttl_ms = SOAK_TTL_MS + (is_stale ? SOAK_IF_ERROR_MS : 0);
+    uint64_t waited_ms = shed_now_ms() - floor->begun_ms;
+
+    if (asked->max_age_ms == 0)
+        return ttl_ms + SOAK_CLOCK_MS;
+    return asked->max_age_ms + waited_ms + SOAK_CLOCK_MS;
+}
+
+static void judge_terms(struct soak_history *h, unsigned key,
+                        const struct soak_floor *floor,
+                        const struct shed_get_options *asked, unsigned version,
+                        const struct shed_value *value)
+{
+    enum shed_origin origin = shed_value_origin(value);
+    bool is_stale = origin == SHED_ORIGIN_STALE;
+    uint64_t limit_ms = age_limit_ms(floor, asked, is_stale);
+
+    if (is_stale && asked->allow_stale == SHED_STALE_NEVER)
+        soak_report(h, SOAK_FORBIDDEN, key, version, floor->told);
+    if (!is_stale && origin != SHED_ORIGIN_REDIS && asked->only_cached)
+        soak_report(h, SOAK_LOADED, key, version, floor->told);
+    if (is_too_old(h, key, version, floor->begun_ms, limit_ms + h->slack_ms))
+        soak_report(h, SOAK_TOO_OLD, key, version, floor->told);
+    if (shed_value_age_ms(value) > limit_ms)
+        soak_report(h, SOAK_BAD_AGE, key, version,
+                    (unsigned)shed_value_age_ms(value));
+}
+
+/* A process that has just been started does not know the server's clock, and
+ * takes whatever is in Redis for fresh. */
+static bool knows_freshness(const struct shed_value *value)
+{
+    return shed_value_origin(value) != SHED_ORIGIN_REDIS ||
+           shed_value_fresh_ms(value) > 0;
 }
 
 void soak_judge(struct soak_history *h, unsigned key,
-                const struct soak_floor *floor, unsigned version,
+                const struct soak_floor *floor,
+                const struct shed_get_options *asked, unsigned version,
                 const struct shed_value *value)
 {
     bool is_stale = shed_value_origin(value) == SHED_ORIGIN_STALE;
-    uint64_t limit_ms =
-        SOAK_TTL_MS + h->slack_ms + (is_stale ? SOAK_IF_ERROR_MS : 0);
 
     atomic_fetch_add(&h->reads, 1);
     if (is_stale)
         atomic_fetch_add(&h->stale, 1);
     if (version > atomic_load(&h->key[key].begun))
         soak_report(h, SOAK_UNKNOWN, key, version, floor->told);
+    if (version == floor->doubtful)
+        return;
     if (version < floor->told)
         soak_report(h, SOAK_STALE, key, version, floor->told);
-    else if (version < floor->expired && !is_stale)
+    else if (version < floor->expired && !is_stale && knows_freshness(value))
         soak_report(h, SOAK_EXPIRED, key, version, floor->expired);
-    if (is_too_old(h, key, version, floor->begun_ms))
-        soak_report(h, SOAK_TOO_OLD, key, version, floor->told);
-    if (shed_value_age_ms(value) > limit_ms)
-        soak_report(h, SOAK_BAD_AGE, key, version, floor->told);
+    judge_terms(h, key, floor, asked, version, value);
 }

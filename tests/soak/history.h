@@ -21,7 +21,14 @@ enum {
     SOAK_TTL_MS = 400,
     SOAK_REFRESH_AFTER_MS = 150,
     SOAK_REVALIDATE_MS = 300,
-    SOAK_IF_ERROR_MS = 600
+    SOAK_IF_ERROR_MS = 600,
+    SOAK_MAX_AGE_MS = 100,
+    /* How far behind the server's clock a process may be, by which it decides
+     * what is fresh: its estimate is kept within the bounds of its last TIME,
+     * or is ahead. What remains is the rounding of both clocks to ms, twice,
+     * and 500 ppm, the most that NTP lets them drift apart, of 6 s: between two
+     * TIMEs are 3 s. */
+    SOAK_CLOCK_MS = 5
 };
 
 struct soak_key {
@@ -30,7 +37,12 @@ struct soak_key {
     /* The newest that was in the database when an invalidation, or an expiry,
      * was sent that has succeeded since. */
     atomic_uint told, expired;
-    _Atomic uint64_t expired_ms; /* when that had been done */
+    /* A put of this version may still be carried out, however old it is by
+     * then, or what it has put may still be there. UINT64_MAX: the put is under
+     * way. */
+    atomic_uint doubtful;
+    _Atomic uint64_t doubtful_until_ms; /* 0: none is */
+    _Atomic uint64_t expired_ms;        /* when that had been done */
     _Atomic uint64_t committed_ms[SOAK_VERSIONS];
 };
 
@@ -38,9 +50,11 @@ enum soak_violation {
     SOAK_STALE,   /* older than an invalidation that was over before the call */
     SOAK_EXPIRED, /* older than such an expiry, and not said to be stale */
     SOAK_UNKNOWN, /* was never written */
-    SOAK_TOO_OLD, /* beyond ttl and windows */
+    SOAK_TOO_OLD, /* beyond what the call allowed, or ttl and windows */
     SOAK_BAD_AGE, /* its age says that it is */
-    SOAK_FENCE,   /* a lock's number is not above the last */
+    SOAK_FORBIDDEN, /* stale, to a call that wants nothing stale */
+    SOAK_LOADED,    /* of a load, to a call that wants none */
+    SOAK_FENCE,     /* a lock's number is not above the last */
     SOAK_VIOLATIONS
 };
 
@@ -50,12 +64,10 @@ struct soak_history {
     /* What a load, a publish, and a reply that waits while its reader is
      * stopped may add to an age. Set at the beginning. */
     uint64_t slack_ms;
-    /* How well a process knows the server's clock, by which it decides what is
-     * fresh. */
-    uint64_t clock_ms;
     struct soak_key key[SOAK_KEYS];
     _Atomic uint64_t fence; /* the highest that a holder has had */
-    _Atomic uint64_t reads, stale, failed, writes, untold, locks;
+    _Atomic uint64_t reads, stale, failed, missed;
+    _Atomic uint64_t writes, puts, untold, locks;
     _Atomic uint64_t violations[SOAK_VIOLATIONS];
     atomic_bool is_over;
 };
@@ -64,14 +76,27 @@ struct soak_history {
 struct soak_floor {
     uint64_t begun_ms;
     unsigned told, expired; /* expired: 0 if that is too young to count */
+    unsigned doubtful;      /* may come back although it is older; 0: none */
 };
 
 struct soak_floor soak_floor(const struct soak_history *history, unsigned key);
 
-/* Judge what a call was given. */
+/* Judge what a call was given that has asked for this. */
 void soak_judge(struct soak_history *history, unsigned key,
-                const struct soak_floor *floor, unsigned version,
+                const struct soak_floor *floor,
+                const struct shed_get_options *asked, unsigned version,
                 const struct shed_value *value);
+
+/* Before a put of version. Returns: false: there is still doubt about an
+ * earlier one, so it must not be made. */
+bool soak_begin_put(struct soak_history *history, unsigned key,
+                    unsigned version);
+
+/* After a put; without is_done it may be carried out later, or not. */
+void soak_end_put(struct soak_history *history, unsigned key, bool is_done);
+
+/* The writer of key has been killed, and what it was doing with it. */
+void soak_inherit(struct soak_history *history, unsigned key);
 
 /* Report at once what was found. */
 void soak_report(struct soak_history *history, enum soak_violation violation,

@@ -7,9 +7,8 @@
  *
  * usage: soak SECONDS [SEED [JSON]]
  *
- * It needs SHED_TEST_MYSQL and starts a Redis of its own; tests/soak/run starts
- * the database and this. Its own choices follow the seed; what the processes do
- * at the same moment does not.
+ * It starts a Redis and a MariaDB of its own. Its own choices follow the seed;
+ * what the processes do at the same moment does not.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -21,6 +20,7 @@
 
 #include "soak/worker.h"
 #include "support/mysql_testing.h"
+#include "support/own_mariadb.h"
 #include "support/random.h"
 #include "support/server.h"
 
@@ -30,7 +30,6 @@ enum {
     STOP_MAX_MS = 700,
     TELL_EVERY_MS = 10000,
     SLACK_MS = 4000,
-    CLOCK_MS = 100,
     /* How much more may be open, or in use, than early on: connections and
      * threads come and go. */
     SLACK_DESCRIPTORS = 24,
@@ -50,7 +49,7 @@ static struct site site;
 static struct soak_history *history;
 static struct soak_place place;
 static pid_t workers[SOAK_WORKERS];
-static pid_t database;
+static struct own_mariadb database;
 static uint64_t seed, random_state;
 static uint64_t generation; /* of the workers that are started */
 
@@ -158,6 +157,33 @@ static void restart_redis(void)
     server_start_again(&server);
 }
 
+static void set_log(const char *value)
+{
+    char is_writing[8];
+
+    server_do(&server, "CONFIG SET appendonly %s", value);
+    do {
+        sleep_ms(1);
+        server_info(&server, "aof_rewrite_in_progress", is_writing,
+                    sizeof(is_writing));
+    } while (strcmp(is_writing, "0") != 0);
+}
+
+/* In the middle of its work: each write that it has confirmed is in the log,
+ * because without an fsync it writes before it answers. */
+static void kill_redis_with_log(void)
+{
+    server_do(&server, "CONFIG SET appendfsync no");
+    set_log("yes");
+    sleep_ms(draw(STOP_MAX_MS));
+    server_kill(&server);
+    server.options[0] = "--appendonly";
+    server.options[1] = "yes";
+    server_start_again(&server);
+    set_log("no");
+    server.options[0] = NULL;
+}
+
 static void cut_commands(void)
 {
     server_int(&server, "CLIENT KILL TYPE normal");
@@ -183,6 +209,19 @@ static void fill_redis(void)
     server_do(&server, "CONFIG SET maxmemory 1");
     sleep_ms(draw(STOP_MAX_MS));
     server_do(&server, "CONFIG SET maxmemory 0");
+}
+
+/* Whichever keys it likes, leases and locks among them. */
+static void make_redis_evict(void)
+{
+    char used[24];
+
+    server_info(&server, "used_memory", used, sizeof(used));
+    server_do(&server, "CONFIG SET maxmemory-policy allkeys-random");
+    server_do(&server, "CONFIG SET maxmemory %s", used);
+    sleep_ms(draw(STOP_MAX_MS));
+    server_do(&server, "CONFIG SET maxmemory 0");
+    server_do(&server, "CONFIG SET maxmemory-policy noeviction");
 }
 
 static void delete_a_key(void)
@@ -228,34 +267,20 @@ static void block_the_table(void)
     run_sql(&site, "UNLOCK TABLES");
 }
 
-/* 0 if it is on another machine. */
-static pid_t find_database(void)
-{
-    MYSQL_RES *result = NULL;
-    MYSQL_ROW row = NULL;
-    FILE *file = NULL;
-    int pid = 0;
-
-    if (mysql_query(site.admin, "SELECT @@pid_file") == 0)
-        result = mysql_store_result(site.admin);
-    if (result != NULL)
-        row = mysql_fetch_row(result);
-    if (row != NULL && row[0] != NULL)
-        file = fopen(row[0], "re");
-    if (file != NULL && fscanf(file, "%d", &pid) != 1)
-        pid = 0;
-    if (file != NULL)
-        fclose(file);
-    mysql_free_result(result);
-    return (pid_t)pid;
-}
-
 static void stop_database(void)
 {
-    if (database <= 0 || kill(database, SIGSTOP) != 0)
-        return;
+    own_mariadb_signal(&database, SIGSTOP);
     sleep_ms(draw(STOP_MAX_MS));
-    kill(database, SIGCONT);
+    own_mariadb_signal(&database, SIGCONT);
+}
+
+/* What it has confirmed is with the kernel at least. */
+static void restart_database(void)
+{
+    own_mariadb_signal(&database, SIGKILL);
+    sleep_ms(draw(STOP_MAX_MS));
+    own_mariadb_start(&database);
+    reopen_site(&site);
 }
 
 static struct fault {
@@ -268,16 +293,19 @@ static struct fault {
     {"stop Redis", stop_redis, 2, 0},
     {"restart Redis, empty", restart_redis_empty, 1, 0},
     {"restart Redis, with its data", restart_redis, 1, 0},
+    {"kill Redis, which has a log", kill_redis_with_log, 1, 0},
     {"cut the connections", cut_commands, 2, 0},
     {"cut the pushes", cut_pushes, 2, 0},
     {"FLUSHALL", empty_redis, 2, 0},
     {"SCRIPT FLUSH", forget_scripts, 2, 0},
     {"Redis out of memory", fill_redis, 1, 0},
+    {"Redis evicts", make_redis_evict, 1, 0},
     {"DEL of an entry", delete_a_key, 4, 0},
     {"KILL QUERY", kill_a_query, 3, 0},
     {"KILL CONNECTION", kill_a_connection, 2, 0},
     {"LOCK TABLES", block_the_table, 1, 0},
     {"stop MariaDB", stop_database, 1, 0},
+    {"restart MariaDB", restart_database, 1, 0},
 };
 
 enum { FAULTS = sizeof(faults) / sizeof(*faults) };
@@ -323,8 +351,11 @@ static void print_table(const struct sample *early, const struct sample *late)
            (unsigned long long)history->reads, "  of them given out stale",
            (unsigned long long)history->stale, "reads that failed",
            (unsigned long long)history->failed);
-    printf("%-44s %12llu\n%-44s %12llu\n%-44s %12llu\n", "writes",
-           (unsigned long long)history->writes, "  of them not told",
+    printf("%-44s %12llu\n", "only_cached, and not there",
+           (unsigned long long)history->missed);
+    printf("%-44s %12llu\n%-44s %12llu\n%-44s %12llu\n%-44s %12llu\n", "writes",
+           (unsigned long long)history->writes, "  of them put",
+           (unsigned long long)history->puts, "  of them not told",
            (unsigned long long)history->untold, "locks",
            (unsigned long long)history->locks);
     for (unsigned i = 0; i < SOAK_VIOLATIONS; i++)
@@ -373,12 +404,12 @@ static void set_up(void)
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(history, MAP_FAILED);
     history->slack_ms = scaled_ms(SLACK_MS);
-    history->clock_ms = scaled_ms(CLOCK_MS);
-    open_site(&site, getenv("SHED_TEST_MYSQL"));
+    own_mariadb_install(&database);
+    own_mariadb_start(&database);
+    open_site(&site, database.uri);
     run_sql(&site, "CREATE TABLE item (id BIGINT PRIMARY KEY, version INT)");
     for (int i = 1; i <= SOAK_KEYS; i++)
         run_sql(&site, "INSERT INTO item VALUES (%d, 0)", i);
-    database = find_database();
     server_start(&server);
     place = (struct soak_place){server.uri, server.socket, site.uri};
     for (unsigned i = 0; i < SOAK_WORKERS; i++)
@@ -449,6 +480,8 @@ START_TEST(what_is_read_agrees_with_the_history)
         write_json(json_path, &early, &late);
     server_stop(&server);
     close_site(&site);
+    own_mariadb_signal(&database, SIGKILL);
+    own_mariadb_remove(&database);
     if (!is_well || count_violations() > 0 || !is_flat(&early, &late))
         printf("FAILED. Again: tests/soak/run %llu %llu\n",
                (unsigned long long)seconds, (unsigned long long)seed);

@@ -18,12 +18,18 @@
 #include "mysql/compat.h"
 #include "support/random.h"
 
-enum { READERS = 3, KEY_BYTES = 12, TIMEOUT_MS = 3000, PAUSE_US = 300 };
+enum {
+    READERS = 3,
+    KEY_BYTES = 12,
+    TIMEOUT_MS = 3000,
+    SOFT_TIMEOUT_MS = 20,
+    PAUSE_US = 300
+};
 
 /* The row is read first, and then its load takes a while. */
 #define QUERY                                                                  \
-    "SELECT id, CONCAT(version, IF(SLEEP(RAND() * 0.03) = 0, '', '')) "        \
-    "FROM item WHERE id IN (?)"
+    "SELECT id, CONCAT(version, IF(SLEEP(RAND() * 0.03) = 0, '', '')), "       \
+    "version FROM item WHERE id IN (?)"
 
 struct worker {
     struct soak_history *history;
@@ -69,18 +75,45 @@ static unsigned version_of(const struct shed_value *value)
     return (unsigned)strtoul(text, NULL, 10);
 }
 
+/* Half of the calls have no options. */
+static struct shed_get_options draw_options(struct thread *t)
+{
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+
+    o.timeout_ms = TIMEOUT_MS;
+    switch (draw(t, 10)) {
+    case 0:
+        o.max_age_ms = SOAK_MAX_AGE_MS;
+        break;
+    case 1:
+        o.only_cached = 1;
+        break;
+    case 2:
+        o.allow_stale = SHED_STALE_NEVER;
+        break;
+    case 3:
+        o.allow_stale = SHED_STALE_ALLOWED;
+        break;
+    case 4:
+        o.soft_timeout_ms = 1 + draw(t, 30);
+    }
+    return o;
+}
+
 static void read_once(struct thread *t, unsigned key)
 {
     struct soak_history *h = t->worker->history;
+    struct shed_get_options asked = draw_options(t);
     struct soak_floor floor = soak_floor(h, key);
     struct shed_value *value = NULL;
     char text[KEY_BYTES];
+    enum shed_code code = shed_get_with(t->worker->cache, name_key(key, text),
+                                        &asked, &value, NULL);
 
-    if (shed_get(t->worker->cache, name_key(key, text), TIMEOUT_MS, &value,
-                 NULL) == SHED_OK)
-        soak_judge(h, key, &floor, version_of(value), value);
+    if (code == SHED_OK)
+        soak_judge(h, key, &floor, &asked, version_of(value), value);
     else
-        atomic_fetch_add(&h->failed, 1);
+        atomic_fetch_add(code == SHED_EMISS ? &h->missed : &h->failed, 1);
     shed_value_unref(value);
 }
 
@@ -141,6 +174,22 @@ static bool delete_plainly(const struct worker *w, const char *text)
     return is_done;
 }
 
+static bool put_row(const struct worker *w, unsigned key, unsigned version)
+{
+    char text[KEY_BYTES], row[KEY_BYTES];
+    bool is_done;
+
+    if (!soak_begin_put(w->history, key, version))
+        return false;
+    (void)snprintf(row, sizeof(row), "%u", version);
+    is_done = shed_put_version(w->cache, name_key(key, text), shed_str(row),
+                               version, TIMEOUT_MS, NULL) == SHED_OK;
+    soak_end_put(w->history, key, is_done);
+    if (is_done)
+        atomic_fetch_add(&w->history->puts, 1);
+    return is_done;
+}
+
 static void tell(struct thread *t, unsigned key)
 {
     struct worker *w = t->worker;
@@ -161,7 +210,11 @@ static void tell(struct thread *t, unsigned key)
         break;
     case 2:
     case 3:
+        if (put_row(w, key, version))
+            soak_raise(&k->told, version);
+        break;
     case 4:
+    case 5:
         if (delete_plainly(w, text))
             soak_raise(&k->told, version);
         break;
@@ -177,6 +230,8 @@ static void *write_on(void *arg)
     struct worker *w = t->worker;
     MYSQL *mysql = NULL;
 
+    for (unsigned key = w->number; key < SOAK_KEYS; key += SOAK_WORKERS)
+        soak_inherit(w->history, key);
     while (!is_over(w)) {
         unsigned key =
             (unsigned)draw(t, SOAK_KEYS / SOAK_WORKERS) * SOAK_WORKERS +
@@ -228,18 +283,38 @@ static void *lock_on(void *arg)
 
 /* ------------------------------------------------------------------ begin */
 
+/* What is off by default is on in some of the processes. */
+static void set_source_options(const struct worker *w,
+                               struct shed_source_options *so)
+{
+    so->adaptive_loads = w->number == 1 || w->number == 2;
+    if (w->number == 1 || w->number == 3) {
+        so->breaker_failure_pct = 50;
+        so->breaker_min_loads = 5;
+        so->breaker_window_ms = 1000;
+        so->breaker_open_ms = 100;
+        so->breaker_open_max_ms = 1000;
+    }
+}
+
 static bool open_cache(struct worker *w)
 {
+    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
     struct shed_mysql_options mo = SHED_MYSQL_OPTIONS_INIT;
     struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
     struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
 
+    set_source_options(w, &so);
+    mo.source = &so;
     mo.key = SHED_MYSQL_KEY_INTEGER;
     co.command_timeout_ms = TIMEOUT_MS / 3;
     o.ttl_ms = SOAK_TTL_MS;
     o.refresh_after_ms = SOAK_REFRESH_AFTER_MS;
     o.stale_while_revalidate_ms = SOAK_REVALIDATE_MS;
     o.stale_if_error_ms = SOAK_IF_ERROR_MS;
+    o.soft_timeout_ms = w->number == 2 ? SOFT_TIMEOUT_MS : 0;
+    if (w->number == 3)
+        o.redis_down = SHED_REDIS_DOWN_FAIL;
     return shed_client_open(w->place->redis_uri, &co, &w->client, NULL) ==
                SHED_OK &&
            shed_mysql_source_open(w->place->mysql_uri, QUERY, &mo, &w->source,

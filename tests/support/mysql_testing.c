@@ -53,6 +53,13 @@ void open_site(struct site *site, const char *uri)
     run_sql(site, "USE %s", site->database);
 }
 
+void reopen_site(struct site *site)
+{
+    mysql_close(site->admin);
+    connect_admin(site, site->uri);
+    run_sql(site, "USE %s", site->database);
+}
+
 void make_words(struct site *site)
 {
     run_sql(site, "CREATE TABLE word (k VARCHAR(100) COLLATE utf8mb4_bin "

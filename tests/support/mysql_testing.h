@@ -33,6 +33,8 @@ void open_site(struct site *site, const char *uri);
 void make_words(struct site *site);
 
 /* Drop the database and disconnect. */
+/* Connect again, after the server was restarted. */
+void reopen_site(struct site *site);
 void close_site(struct site *site);
 
 /* Run a statement as the administrator. */

@@ -31,9 +31,13 @@
  *   EARLY_INVALIDATE     a writer invalidates before its COMMIT
  *   TWO_PUTS             puts of two processes at the same time, without row
  *                        versions: what snowshed.h says of shed_put
+ *   UNKNOWN_IS_OLDER     with UNKNOWN_ROWS: put replaces a value without a row
+ *                        version
+ *   UNKNOWN_IS_NEWER     with UNKNOWN_ROWS: put leaves one there
  * ROW_VERSION is for shed_put_version: with it TWO_PUTS is sound for as long as
  * the entry is there (only puts are made, and a value does not vanish), and with
- * NO_ORDER, which takes the comparison out of put.lua, it must fail again.
+ * NO_ORDER, which takes the comparison out of put.lua, it must fail again. With
+ * UNKNOWN_ROWS some of what is loaded has no row version.
  */
 #ifndef FLIGHTS
 #define FLIGHTS 3
@@ -55,6 +59,7 @@ byte floor = 0; /* the newest row at the last invalidation */
 byte soft = 0;  /* the same, at the last expiry */
 
 byte K = NOTHING, K_version, K_holder, K_row;
+bit K_has_row_version;
 bit K_over;     /* of a lease: it may be taken over; of a value: it is stale */
 byte R = NOTHING, R_version, R_holder;
 bit R_over;
@@ -63,6 +68,7 @@ byte running;
 byte begun; /* the last flight that has */
 byte writing; /* writers between COMMIT and what they say */
 bit is_putting;
+bit is_order_lost; /* of puts: one found a value of an unknown row version */
 
 /* The flight whose lease lasts, 0 for none; flights are numbered from 1. */
 byte lasts_K, lasts_R;
@@ -83,9 +89,20 @@ byte lasts_K, lasts_R;
 #define IS_MY_REFRESH (R == LEASE && R_version == version[me])
 #endif
 #if defined(ROW_VERSION) && !defined(NO_ORDER)
-#define IS_OLDER (K == VALUE && K_row > mine)
+#define IS_OLDER (K == VALUE && K_has_row_version && K_row > mine)
 #else
 #define IS_OLDER false
+#endif
+#if defined(ROW_VERSION) && !defined(UNKNOWN_IS_OLDER) && \
+    !defined(UNKNOWN_IS_NEWER)
+#define IS_UNKNOWN (K == VALUE && !K_has_row_version)
+#else
+#define IS_UNKNOWN false
+#endif
+#ifdef UNKNOWN_IS_NEWER
+#define STAYS (IS_OLDER || (K == VALUE && !K_has_row_version))
+#else
+#define STAYS IS_OLDER
 #endif
 
 /* What a flight has learnt from acquire: its data version, 0 if it does not
@@ -131,6 +148,7 @@ inline clear_K()
     K_version = 0;
     K_holder = 0;
     K_row = 0;
+    K_has_row_version = 0;
     K_over = 0;
     lasts_K = 0
 }
@@ -151,7 +169,20 @@ inline store(stored)
     clear_K();
     K = VALUE;
     K_row = stored;
+    K_has_row_version = 1;
     new_version(K_version)
+}
+
+/* What a load stores may be "no such row", or have no row version. */
+inline store_loaded()
+{
+    store(row);
+#ifdef UNKNOWN_ROWS
+    if
+    :: K_has_row_version = 0
+    :: skip
+    fi
+#endif
 }
 
 inline acquire_new()
@@ -235,9 +266,9 @@ inline acquire()
 /* publish.lua of a load */
 inline publish_load()
 {
-    d_step {
+    atomic {
         if
-        :: IS_MY_LEASE -> store(row)
+        :: IS_MY_LEASE -> store_loaded()
         :: else -> skip /* SUPERSEDED, or INVALIDATED */
         fi
     }
@@ -248,10 +279,11 @@ inline publish_refresh()
 {
     atomic {
         if
-        :: IS_MY_REFRESH && IS_MY_VALUE && row == K_row -> /* unmodified */
+        :: IS_MY_REFRESH && IS_MY_VALUE && row == K_row &&
+           K_has_row_version -> /* unmodified */
            assert(row >= floor && row >= soft);
            K_over = 0
-        :: IS_MY_REFRESH && IS_MY_VALUE -> store(row)
+        :: IS_MY_REFRESH && IS_MY_VALUE -> store_loaded()
         :: else -> skip
         fi;
         if
@@ -359,14 +391,40 @@ inline expire()
     }
 }
 
+#if defined(ROW_VERSION) && !defined(NO_ORDER)
+#define IS_ORDERED true
+#else
+#define IS_ORDERED false
+#endif
+
+/* From now on nobody reads what is older than the row that was put. */
+inline raise_floor()
+{
+    if
+    :: floor < mine -> floor = mine
+    :: else -> skip
+    fi
+}
+
 /* put.lua */
 inline put()
 {
     d_step {
-        clear_R();
         if
-        :: IS_OLDER -> skip
-        :: else -> store(mine); floor = mine
+        :: STAYS -> raise_floor() /* it returns 2 */
+        :: IS_UNKNOWN -> /* 3: removed, and not replaced. The order of a put that
+                            comes later is lost, as it is when a value vanishes */
+           clear_R();
+           clear_K();
+           if
+           :: writing == 1 -> raise_floor()
+           :: else -> is_order_lost = 1
+           fi
+        :: else ->
+           assert(K != VALUE || !IS_ORDERED || mine >= K_row);
+           clear_R();
+           store(mine);
+           floor = mine
         fi
     }
 }
@@ -465,5 +523,5 @@ init
         run Time()
     }
     running == 0;
-    assert(K != VALUE || K_over || K_row == db)
+    assert(is_order_lost || K != VALUE || K_over || K_row == db)
 }

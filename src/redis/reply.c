@@ -3,6 +3,7 @@
 #include "redis/reply.h"
 
 #include <hiredis/hiredis.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const redisReply *inside(const struct shed_reply *reply)
@@ -33,6 +34,14 @@ long long shed_reply_integer(const struct shed_reply *reply)
     const redisReply *r = inside(reply);
 
     return r != NULL && r->type == REDIS_REPLY_INTEGER ? r->integer : -1;
+}
+
+uint64_t shed_reply_digits(const struct shed_reply *reply)
+{
+    size_t size;
+    const char *text = shed_reply_bytes(reply, &size);
+
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
 size_t shed_reply_count(const struct shed_reply *reply)

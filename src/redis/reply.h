@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <snowshed/snowshed.h>
 
@@ -19,6 +20,9 @@ const char *shed_reply_error(const struct shed_reply *reply);
 
 /* The number, or -1 if the reply is not an integer. */
 long long shed_reply_integer(const struct shed_reply *reply);
+
+/* The number in the digits of a string, 0 if there is none. */
+uint64_t shed_reply_digits(const struct shed_reply *reply);
 
 /* The i-th element of an array, NULL if there is none. */
 struct shed_reply *shed_reply_at(const struct shed_reply *reply, size_t i);

@@ -9,6 +9,7 @@
 #define SHED_SERVER_CLOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct shed_server_clock {
@@ -20,19 +21,21 @@ struct shed_server_clock {
 /* Take the answer server_ms, now_ms being our clock. Of an estimate that is the
  * first, the bounds allow all between them; the one that is never behind the
  * server is taken, because an entry that is past its time must not be held to
- * be fresh. One thread. */
-static inline void shed_server_clock_note(struct shed_server_clock *clock,
+ * be fresh. One thread. Returns: whether this is the first answer. */
+static inline bool shed_server_clock_note(struct shed_server_clock *clock,
                                           uint64_t server_ms, uint64_t now_ms)
 {
     int64_t highest = (int64_t)server_ms - (int64_t)clock->asked_ms;
     int64_t lowest = (int64_t)server_ms - (int64_t)now_ms;
     int64_t offset = atomic_load(&clock->offset_ms);
+    bool is_first = offset == 0;
 
-    if (offset == 0 || offset > highest)
+    if (is_first || offset > highest)
         offset = highest;
     if (offset < lowest)
         offset = lowest;
     atomic_store(&clock->offset_ms, offset);
+    return is_first;
 }
 
 /* The server's clock now, ms since 1970; 0: unknown. Any thread. */

@@ -134,26 +134,23 @@ static void load_scripts(struct shed_session *p)
     }
 }
 
-static int64_t number(const struct shed_reply *reply)
-{
-    size_t size;
-    const char *text = shed_reply_bytes(reply, &size);
+static void ask_time(struct shed_session *p);
 
-    return text != NULL ? strtoll(text, NULL, 10) : 0;
-}
-
+/* The first answer may have been under way for long: a second one tells how
+ * long. */
 static void on_time(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_session *p = arg;
-    int64_t server_ms =
-        number(shed_reply_at(reply, 0)) * MS_PER_S +
-        number(shed_reply_at(reply, 1)) / MS_PER_S; /* it counts in us */
+    uint64_t server_ms =
+        shed_reply_digits(shed_reply_at(reply, 0)) * MS_PER_S +
+        shed_reply_digits(shed_reply_at(reply, 1)) / MS_PER_S; /* in us */
 
     (void)trouble;
     (void)err;
-    if (server_ms > 0)
-        shed_server_clock_note(&p->clock, (uint64_t)server_ms, shed_now_ms());
+    if (server_ms > 0 &&
+        shed_server_clock_note(&p->clock, server_ms, shed_now_ms()))
+        ask_time(p);
 }
 
 static void ask_time(struct shed_session *p)

@@ -96,8 +96,8 @@ static bool is_too_old(const struct soak_history *h, unsigned key,
     return replaced_ms != 0 && begun_ms > replaced_ms + limit_ms;
 }
 
-/* How old an entry may be that answers such a call, as far as its origin tells.
- * One with a max_age_ms may be given what was stored while it waited. */
+/* How old an entry may be that answers such a call, as far as its origin tells:
+ * one that could be given out when the call began has aged until it was. */
 static uint64_t age_limit_ms(const struct soak_floor *floor,
                              const struct shed_get_options *asked,
                              bool is_stale)
@@ -105,9 +105,8 @@ static uint64_t age_limit_ms(const struct soak_floor *floor,
     uint64_t ttl_ms = SOAK_TTL_MS + (is_stale ? SOAK_IF_ERROR_MS : 0);
     uint64_t waited_ms = shed_now_ms() - floor->begun_ms;
 
-    if (asked->max_age_ms == 0)
-        return ttl_ms + SOAK_CLOCK_MS;
-    return asked->max_age_ms + waited_ms + SOAK_CLOCK_MS;
+    return (asked->max_age_ms > 0 ? asked->max_age_ms : ttl_ms) + waited_ms +
+           SOAK_CLOCK_MS + SOAK_AHEAD_MS;
 }
 
 static void judge_terms(struct soak_history *h, unsigned key,

@@ -28,7 +28,10 @@ enum {
      * or is ahead. What remains is the rounding of both clocks to ms, twice,
      * and 500 ppm, the most that NTP lets them drift apart, of 6 s: between two
      * TIMEs are 3 s. */
-    SOAK_CLOCK_MS = 5
+    SOAK_CLOCK_MS = 5,
+    /* How far ahead of it, until a quick TIME has been answered: the round trip
+     * of the first one. It is the processes' command_timeout_ms. */
+    SOAK_AHEAD_MS = 1000
 };
 
 struct soak_key {

@@ -307,7 +307,7 @@ static bool open_cache(struct worker *w)
     set_source_options(w, &so);
     mo.source = &so;
     mo.key = SHED_MYSQL_KEY_INTEGER;
-    co.command_timeout_ms = TIMEOUT_MS / 3;
+    co.command_timeout_ms = SOAK_AHEAD_MS;
     o.ttl_ms = SOAK_TTL_MS;
     o.refresh_after_ms = SOAK_REFRESH_AFTER_MS;
     o.stale_while_revalidate_ms = SOAK_REVALIDATE_MS;

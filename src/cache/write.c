@@ -50,12 +50,12 @@ static enum shed_code write_entry(struct shed_cache *cache,
 {
     struct shed_error why = {SHED_OK, ""};
     struct shed_reply *reply = NULL;
-    bool is_repeated; /* twice is as good as once */
+    unsigned sent; /* twice is as good as once */
     const char *text = NULL;
 
     args->is_guarded = true;
-    if (shed_links_call_script(cache->client->links, args, 1, &reply,
-                               &is_repeated, deadline_ms, &why) == SHED_OK)
+    if (shed_links_call_script(cache->client->links, args, 1, &reply, &sent,
+                               deadline_ms, &why) == SHED_OK)
         text = shed_reply_error(reply);
     if (text != NULL)
         (void)shed_fail(&why, shed_reply_code(reply),
@@ -356,7 +356,7 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
     struct sweep s = {.count = count};
     struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
     struct shed_error all = {SHED_OK, ""};
-    bool is_repeated; /* twice is as good as once */
+    unsigned sent; /* twice is as good as once */
     enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
 
     if (code == SHED_OK)
@@ -367,9 +367,9 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
         return code;
     fill_sweep(cache, keys, &s);
     write.number = shed_outbox_mark(cache->outbox);
-    if (shed_links_call_script(
-            cache->client->links, s.args, count, s.replies, &is_repeated,
-            shed_cache_deadline_ms(cache, timeout_ms), &all) != SHED_OK)
+    if (shed_links_call_script(cache->client->links, s.args, count, s.replies,
+                               &sent, shed_cache_deadline_ms(cache, timeout_ms),
+                               &all) != SHED_OK)
         memset(s.replies, 0,
                count * sizeof(struct shed_reply *)); /* there are none */
     code = conclude(cache, &s, write, &all, err);

@@ -118,7 +118,7 @@ enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
     struct shed_reply *reply = NULL;
     struct shed_args args;
     char key[KEY_MAX_BYTES], sides[KEY_MAX_BYTES], channel[64];
-    bool unused;
+    unsigned unused;
 
     if (code != SHED_OK)
         return code;

@@ -54,6 +54,7 @@ void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
     exchange->fence = 0;
     exchange->has_waiters = false;
     exchange->is_takeover = false;
+    exchange->is_unsent = false;
     exchange->look_ms = 0;
 }
 
@@ -185,11 +186,13 @@ void shed_exchange_run_blocking(struct shed_exchange *exchange,
     while (shed_exchange_next_command(exchange, session, &args)) {
         struct shed_error err;
         struct shed_reply *reply = NULL;
+        unsigned sent;
         bool goes_on;
-        if (shed_links_call_script(links, &args, 1, &reply,
-                                   &exchange->is_repeated, deadline_ms,
+        if (shed_links_call_script(links, &args, 1, &reply, &sent, deadline_ms,
                                    &err) != SHED_OK)
             reply = NULL;
+        exchange->is_repeated = sent > 1;
+        exchange->is_unsent = sent == 0;
         goes_on = shed_exchange_on_reply(exchange, reply, &err);
         shed_reply_free(reply);
         if (!goes_on)

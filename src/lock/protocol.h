@@ -114,6 +114,7 @@ struct shed_exchange {
     bool is_takeover; /* ACQUIRE, YES: taken from a dead holder */
     bool is_repeated; /* it was sent twice; the first one may have been executed
                        */
+    bool is_unsent;   /* FAILED: the client's breaker has refused it */
     uint64_t look_ms; /* NO: in how many ms it may be free; 0: unknown */
     struct shed_error error;
 };

@@ -394,7 +394,8 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
             m->memory = v->exchange.memory;
             round->is_takeover |= v->exchange.is_takeover;
             round->request->may_be_left |=
-                v->exchange.end == SHED_EXCHANGE_FAILED;
+                v->exchange.end == SHED_EXCHANGE_FAILED &&
+                !v->exchange.is_unsent;
         }
         shed_tally_add(&round->tally, &v->exchange);
     } else if (m->now_ms >= shed_voter_clean_at_ms(v)) {

@@ -69,6 +69,7 @@ static void on_reply(void *arg, struct shed_reply *reply,
     struct shed_lock_server *s = arg;
 
     (void)trouble;
+    s->exchange->is_unsent = s->call.is_refused;
     if (shed_exchange_on_reply(s->exchange, reply, err) && send_next(s))
         return;
     /* it may have restarted while it was asked */

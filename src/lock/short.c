@@ -111,12 +111,13 @@ static void hand_over(struct shed_lock *l, struct shed_lock_request *r,
                       const struct shed_exchange *exchange, uint64_t asked_ms)
 {
     bool has_failed = exchange->end == SHED_EXCHANGE_FAILED;
+    bool is_no = exchange->end == SHED_EXCHANGE_NO;
 
     r->is_tried =
         has_failed && shed_now_ms() - asked_ms >= l->home->command_timeout_ms;
-    r->may_be_left = exchange->end != SHED_EXCHANGE_NO;
-    r->holder.is_unordered = has_failed;
-    if (r->may_be_left)
+    r->may_be_left = !is_no && !exchange->is_unsent;
+    r->holder.is_unordered = has_failed && !exchange->is_unsent;
+    if (!is_no)
         (void)shed_fail(&r->error, SHED_EREDIS, "%s",
                         has_failed
                             ? exchange->error.reason

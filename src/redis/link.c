@@ -177,7 +177,7 @@ static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
  * a new one decides; and so it does after a replica has refused. */
 static enum shed_code send_all(struct shed_links *links, struct batch *b,
                                struct shed_reply **replies,
-                               struct shed_link_use *use, bool *is_repeated,
+                               struct shed_link_use *use, unsigned *sent,
                                uint64_t deadline_ms, struct shed_error *err)
 {
     bool was_lost = false, was_refused = false;
@@ -195,7 +195,7 @@ static enum shed_code send_all(struct shed_links *links, struct batch *b,
         if (is_refused)
             shed_reply_free_all(replies, b->formatted.count);
         /* what is refused was not done, unless it is one of many */
-        *is_repeated |= is_lost || b->formatted.count > 1;
+        *sent += is_lost || b->formatted.count > 1;
         was_lost |= is_lost;
         was_refused |= is_refused;
     }
@@ -220,7 +220,7 @@ static void leave_gate(struct shed_gate *gate, uint64_t term,
 static enum shed_code call(struct shed_links *links,
                            const struct shed_args *commands, size_t count,
                            struct shed_reply **replies,
-                           struct shed_link_use *use, bool *is_repeated,
+                           struct shed_link_use *use, unsigned *sent,
                            uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_error why; /* of a try: err is untouched if the next succeeds */
@@ -229,16 +229,16 @@ static enum shed_code call(struct shed_links *links,
     uint64_t term;
     enum shed_code code;
 
-    *is_repeated = false;
+    *sent = 0;
     if (count == 0)
         return SHED_OK;
     gate = commands->is_guarded ? links->dialler.address->gate : NULL;
     if (gate != NULL && !shed_gate_enter(gate, &term, err))
         return SHED_EREDIS;
+    *sent = 1;
     code = init_batch(links, &b, commands, count, &why);
     if (code == SHED_OK)
-        code =
-            send_all(links, &b, replies, use, is_repeated, deadline_ms, &why);
+        code = send_all(links, &b, replies, use, sent, deadline_ms, &why);
     if (gate != NULL)
         leave_gate(gate, term, &b, replies, code, &why);
     fini_batch(&b);
@@ -254,22 +254,21 @@ enum shed_code shed_links_call(struct shed_links *links,
                                struct shed_error *err)
 {
     struct shed_link_use unused;
-    bool is_repeated;
+    unsigned sent;
 
     return call(links, commands, count, replies, use != NULL ? use : &unused,
-                &is_repeated, deadline_ms, err);
+                &sent, deadline_ms, err);
 }
 
 enum shed_code shed_links_call_script(struct shed_links *links,
                                       const struct shed_args *args,
                                       size_t count, struct shed_reply **replies,
-                                      bool *is_repeated, uint64_t deadline_ms,
+                                      unsigned *sent, uint64_t deadline_ms,
                                       struct shed_error *err)
 {
     struct shed_link_use unused;
 
-    return call(links, args, count, replies, &unused, is_repeated, deadline_ms,
-                err);
+    return call(links, args, count, replies, &unused, sent, deadline_ms, err);
 }
 
 void shed_links_doubt(struct shed_links *links, const struct shed_link_use *use)

@@ -239,6 +239,15 @@ class client
     {
         return handle_.get();
     }
+    result<shed_client_status> status() const
+    {
+        shed_client_status status = {};
+        shed::error err;
+        if (shed_client_status_read(get(), &status, sizeof(status), &err) !=
+            SHED_OK)
+            return err;
+        return status;
+    }
 
   private:
     explicit client(struct shed_client *handle) noexcept : handle_(handle)

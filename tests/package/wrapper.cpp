@@ -146,6 +146,9 @@ static void use_all(const char *uri, const shed_client_options &options,
     require(source, "source");
     auto cache = shed::cache::open(*client, "wrapper", *source);
     use_cache(require(cache, "cache"), loads);
+    auto status = client->status();
+    require(status && status->is_up == 1 && status->breaker == 0,
+            "the client is connected, and its breaker is closed");
     use_lock(*client);
     use_lock_async(*client);
     require(!shed::client::open("nonsense"), "a wrong URI");
@@ -162,6 +165,7 @@ int main(int argc, char **argv)
     };
 
     require(argc == 2, "usage: wrapper REDIS-URI");
+    options.redis_breaker_failure_pct = 50;
     shed::on_event(options, count);
     use_all(argv[1], options, loads);
     require(told == loads, "an event of each load");

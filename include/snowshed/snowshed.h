@@ -214,10 +214,10 @@ struct shed_client_options {
      * A call has failed if no reply came within command_timeout_ms, if its
      * connection was lost or could not be made, if it took longer than
      * redis_breaker_slow_ms, or if Redis replied that it cannot work now
-     * (LOADING, BUSY and the like). One that its caller gave up earlier says
-     * nothing, nor does one that was not sent because of the pause after a
-     * failure. A reply that refuses writes only (OOM, MISCONF, READONLY), or
-     * the client itself (SHED_EDENIED), is a success. */
+     * (LOADING, BUSY and the like). One that its caller gave up before any of
+     * that says nothing, nor does one that was not sent because of the pause
+     * after a failure. A reply that refuses writes only (OOM, MISCONF,
+     * READONLY), or the client itself (SHED_EDENIED), is a success. */
     uint64_t redis_breaker_failure_pct; /* [0, 100]; of the calls in a window;
                                            50, say; 0: it never opens */
     uint64_t redis_breaker_min_calls;   /* [1, 1000000]; fewer in a window do
@@ -232,10 +232,10 @@ struct shed_client_options {
     uint64_t redis_breaker_probes;      /* [1, 1000]; calls at a time while it
                                            is half-open, and calls that have to
                                            succeed */
-    uint64_t redis_breaker_slow_ms;     /* [0, 600000]; a call that its thread
-                                           has waited for longer than this has
-                                           failed, even if it was answered; 0:
-                                           none is too slow */
+    uint64_t redis_breaker_slow_ms;     /* [0, 600000]; a call that took longer
+                                           than this, its wait for a connection
+                                           included, has failed, even if it was
+                                           answered; 0: none is too slow */
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
@@ -574,10 +574,10 @@ SHED_API void shed_value_unref(struct shed_value *value);
 
 struct shed_cache;
 
-/* When Redis cannot be reached, or refuses writes, or the client's breaker is
- * open. A Redis that refuses the
- * password, the database or a command is another case: a get then returns
- * SHED_EDENIED, so that a wrong configuration does not go unnoticed. */
+/* When Redis cannot be reached, or refuses writes, or the client's breaker
+ * before it is open. A Redis that refuses the password, the database or a
+ * command is another case: a get then returns SHED_EDENIED, so that a wrong
+ * configuration does not go unnoticed. */
 enum shed_redis_down {
     SHED_REDIS_DOWN_SOURCE = 0, /* load from the source, within its bounds */
     SHED_REDIS_DOWN_FAIL = 1    /* return SHED_EREDIS */

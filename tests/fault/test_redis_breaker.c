@@ -361,6 +361,39 @@ START_TEST(a_held_lock_is_extended_and_released_and_none_is_acquired)
 }
 END_TEST
 
+static atomic_bool is_over;
+
+/* Open it and let it close, again and again. */
+static void *toggle(void *unused)
+{
+    while (!atomic_load(&is_over)) {
+        uint64_t before = status().breaker_opened;
+        proxy_set(&proxy, PROXY_CUT, 0, NULL);
+        WAIT_FOR(status().breaker_opened > before || atomic_load(&is_over));
+        proxy_set(&proxy, PROXY_PASS, 0, NULL);
+        WAIT_FOR(status().breaker == CLOSED || atomic_load(&is_over));
+    }
+    return unused;
+}
+
+START_TEST(threads_get_their_rows_while_it_opens_and_closes)
+{
+    struct readers readers = {.threads = 4, .gets = 60, .keys = 30};
+    pthread_t toggler;
+
+    up(1);
+    readers.cache = fixture.cache;
+    proxy_set(&proxy, PROXY_CUT, 0, NULL);
+    ck_assert_int_eq(pthread_create(&toggler, NULL, toggle, NULL), 0);
+    readers_run(&readers);
+    atomic_store(&is_over, true);
+    ck_assert_int_eq(pthread_join(toggler, NULL), 0);
+    ck_assert_uint_gt(status().breaker_opened, 0);
+    expect_closed();
+    down();
+}
+END_TEST
+
 START_TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
 {
     up(1);
@@ -394,6 +427,7 @@ int main(void)
     tcase_add_test(tc, an_invalidation_is_delivered_by_the_close_of_its_cache);
     tcase_add_test(tc,
                    a_held_lock_is_extended_and_released_and_none_is_acquired);
+    tcase_add_test(tc, threads_get_their_rows_while_it_opens_and_closes);
     tcase_add_test(tc, a_waiter_gets_its_lock_when_the_breaker_has_closed);
     return run_tests("redis_breaker", tc);
 }

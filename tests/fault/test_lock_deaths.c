@@ -8,19 +8,6 @@
 /* Longer than a live process stops on a busy machine. */
 enum { GRACE_MS = 1500 };
 
-static struct server server;
-
-static void set_up(void)
-{
-    server = (struct server){0};
-    server_start(&server);
-}
-
-static void tear_down(void)
-{
-    server_stop(&server);
-}
-
 /* A process that holds the lock until it is killed. It is forked before this
  * one has threads. */
 struct holder {
@@ -310,7 +297,7 @@ int main(void)
     TCase *tc = tcase_create("lock deaths");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_checked_fixture(tc, server_up, server_down);
     tcase_add_loop_test(
         tc, a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2);
     tcase_add_loop_test(tc, a_holder_that_dies_at_once_is_replaced_too, 0, 2);

@@ -8,19 +8,6 @@
 
 #include "support/lock_fixture.h"
 
-static struct server server;
-
-static void set_up(void)
-{
-    server = (struct server){0};
-    server_start(&server);
-}
-
-static void tear_down(void)
-{
-    server_stop(&server);
-}
-
 /* Longer than anything in these tests hangs. */
 #define PATIENCE_MS ((uint64_t)600000)
 
@@ -589,7 +576,7 @@ int main(void)
     TCase *tc = tcase_create("lock faults");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_checked_fixture(tc, server_up, server_down);
     tcase_add_test(tc, without_redis_all_waiters_are_told_so);
     tcase_add_test(tc, a_server_that_restarts_with_its_data_costs_no_lock);
     tcase_add_test(tc, a_server_that_forgets_is_found_out);

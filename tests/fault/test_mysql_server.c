@@ -11,34 +11,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "support/mysql_testing.h"
-#include "support/own_mariadb.h"
-
-static struct own_mariadb server;
-static struct site site;
-
-static void install(void)
-{
-    own_mariadb_install(&server);
-}
-
-static void uninstall(void)
-{
-    own_mariadb_remove(&server);
-}
-
-static void set_up(void)
-{
-    own_mariadb_start(&server);
-    open_site(&site, server.uri);
-    make_words(&site);
-}
-
-static void tear_down(void)
-{
-    mysql_close(site.admin);
-    own_mariadb_signal(&server, SIGKILL);
-}
+#include "support/own_site.h"
 
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
 #define SLOW "SELECT k, SLEEP(25) FROM word WHERE k IN (?)"
@@ -501,8 +474,8 @@ int main(void)
 {
     TCase *tc = tcase_create("mysql_server");
 
-    tcase_add_unchecked_fixture(tc, install, uninstall);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_unchecked_fixture(tc, own_site_install, own_site_remove);
+    tcase_add_checked_fixture(tc, own_site_up, own_site_down);
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_server_that_was_restarted_is_found_again);
     tcase_add_test(tc,

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/mysql_testing.h"
-#include "support/own_mariadb.h"
+#include "support/own_site.h"
 
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
 
@@ -17,35 +16,15 @@
 #define WAITING "SELECT COUNT(*) " WAITING_FOR_LOCK
 #define WAITING_ID "SELECT id " WAITING_FOR_LOCK
 
-static struct own_mariadb server;
-static struct site site;
 static char shop_uri[TEXT_BYTES]; /* of a user without privileges */
-
-static void install(void)
-{
-    own_mariadb_install(&server);
-}
-
-static void uninstall(void)
-{
-    own_mariadb_remove(&server);
-}
 
 static void set_up(void)
 {
-    own_mariadb_start(&server);
-    open_site(&site, server.uri);
-    make_words(&site);
+    own_site_up();
     run_sql(&site, "CREATE OR REPLACE USER shop");
     run_sql(&site, "GRANT SELECT ON %s.* TO shop", site.database);
     snprintf(shop_uri, sizeof(shop_uri), "mysql://shop%s",
              strchr(site.uri, '@'));
-}
-
-static void tear_down(void)
-{
-    mysql_close(site.admin);
-    own_mariadb_signal(&server, SIGKILL);
 }
 
 /* As an ordinary user, because servers make exceptions for the
@@ -271,8 +250,8 @@ int main(void)
 {
     TCase *tc = tcase_create("mysql_sessions");
 
-    tcase_add_unchecked_fixture(tc, install, uninstall);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_unchecked_fixture(tc, own_site_install, own_site_remove);
+    tcase_add_checked_fixture(tc, set_up, own_site_down);
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc,
                    the_present_is_read_where_sessions_begin_in_transactions);

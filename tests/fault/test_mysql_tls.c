@@ -12,13 +12,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "support/mysql_testing.h"
-#include "support/own_mariadb.h"
+#include "support/own_site.h"
 
 enum { PATH_BYTES = 256, WORDS_MAX = 24, SEARCH_BYTES = 1024 };
 
-static struct own_mariadb server;
-static struct site site;
 static unsigned port;
 static char uri[TEXT_BYTES]; /* of the site's database, by TCP */
 
@@ -148,7 +145,7 @@ static void put_options_before_the_server(void)
 
 static void install(void)
 {
-    own_mariadb_install(&server);
+    own_site_install();
     make_authority("ca");
     make_authority("other");
     make_certificate("server", "localhost");
@@ -157,26 +154,13 @@ static void install(void)
     put_options_before_the_server();
 }
 
-static void uninstall(void)
-{
-    own_mariadb_remove(&server);
-}
-
 static void set_up(void)
 {
-    own_mariadb_start(&server);
-    open_site(&site, server.uri);
-    make_words(&site);
+    own_site_up();
     run_sql(&site, "CREATE OR REPLACE USER reader@'%%' REQUIRE SSL");
     run_sql(&site, "GRANT SELECT ON %s.* TO reader@'%%'", site.database);
     snprintf(uri, sizeof(uri), "mysql://reader@localhost:%u/%s", port,
              site.database);
-}
-
-static void tear_down(void)
-{
-    mysql_close(site.admin);
-    own_mariadb_signal(&server, SIGKILL);
 }
 
 /* ------------------------------------------------------------------- loads */
@@ -324,8 +308,8 @@ int main(void)
 {
     TCase *tc = tcase_create("mysql_tls");
 
-    tcase_add_unchecked_fixture(tc, install, uninstall);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_unchecked_fixture(tc, install, own_site_remove);
+    tcase_add_checked_fixture(tc, set_up, own_site_down);
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, the_right_authority_is_believed);
     tcase_add_test(tc, another_authority_is_not);

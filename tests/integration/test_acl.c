@@ -14,7 +14,6 @@
 
 enum { LEASE_MS = 3600000, SHORT_MS = 300, SLOW_US = 400000 };
 
-static struct server server;
 static char uri[SERVER_URI_BYTES + 32];
 
 /* Read the rights from src/redis/README.md: from the command to the next empty
@@ -71,8 +70,7 @@ static void set_up(void)
     const char *argv[128];
     int argc = 0;
 
-    server = (struct server){0};
-    server_start(&server);
+    server_up();
     read_rights(command, sizeof(command));
     for (char *rest = command, *word;
          (word = strtok_r(rest, " \n", &rest)) != NULL && argc < 128;)
@@ -97,7 +95,7 @@ static void tear_down(void)
         ck_abort_msg("refused: %s %s", log->element[i]->element[3]->str,
                      log->element[i]->element[7]->str);
     freeReplyObject(log);
-    server_stop(&server);
+    server_down();
 }
 
 static struct shed_client *open_shop(void)

@@ -9,7 +9,6 @@
 
 enum { HELD_US = 50000 };
 
-static struct server server;
 static struct shed_client *client;
 static struct shed_lock *lock;
 static atomic_bool is_second; /* the next release is that of the second hold */
@@ -82,7 +81,7 @@ static void up(void)
 {
     struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
 
-    server_start(&server);
+    server_up();
     o.on_event = on_event;
     o.command_timeout_ms = o.connect_timeout_ms = PLENTY_MS;
     ck_assert_int_eq(shed_client_open(server.uri, &o, &client, NULL), SHED_OK);
@@ -93,7 +92,7 @@ static void down(void)
 {
     shed_lock_close(lock);
     shed_client_close(client);
-    server_stop(&server);
+    server_down();
 }
 
 static void hold_for_long(void)

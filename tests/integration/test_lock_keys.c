@@ -6,25 +6,12 @@
 #include "lock/keys.h"
 #include "support/lock_fixture.h"
 
-static struct server server;
-
 static struct shed_lock_options exact(enum shed_lock_algorithm algorithm)
 {
     struct shed_lock_options o = options_of(algorithm);
 
     o.exact_key = 1;
     return o;
-}
-
-static void set_up(void)
-{
-    server = (struct server){0};
-    server_start(&server);
-}
-
-static void tear_down(void)
-{
-    server_stop(&server);
 }
 
 static void check_slots(const char *name, size_t size)
@@ -144,7 +131,7 @@ int main(void)
     TCase *tc = tcase_create("lock keys");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_checked_fixture(tc, server_up, server_down);
     tcase_add_test(tc, all_keys_of_a_lock_are_in_its_slot);
     tcase_add_test(tc, the_side_keys_of_a_lock_are_its_own);
     tcase_add_test(tc, the_option_makes_the_name_the_key);

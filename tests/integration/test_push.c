@@ -17,10 +17,9 @@ static unsigned long uptime_s(const struct server *s)
 START_TEST(no_server_is_taken_for_older_than_it_is)
 {
     uint64_t begin_ms = shed_now_ms(), age_ms = UINT64_MAX;
-    struct server server = {0};
     struct shed_client *client;
 
-    server_start(&server);
+    server_up();
     while (uptime_s(&server) < 1)
         usleep(1000);
     client = open_client(&server, SHED_WAIT_AUTO);
@@ -28,7 +27,7 @@ START_TEST(no_server_is_taken_for_older_than_it_is)
              UINT64_MAX);
     ck_assert_uint_le(age_ms, shed_now_ms() - begin_ms);
     shed_client_close(client);
-    server_stop(&server);
+    server_down();
 }
 END_TEST
 

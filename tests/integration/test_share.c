@@ -24,7 +24,6 @@ static const char *const tokens[] = {
 
 enum { TOKENS = sizeof(tokens) / sizeof(*tokens) };
 
-static struct server server;
 static struct shed_client *client;
 static struct shed_lock *lock, *other;
 
@@ -40,8 +39,7 @@ static void set_up(void)
 {
     struct shed_lock_options o = exact(SHED_LOCK_LEASE);
 
-    server = (struct server){0};
-    server_start(&server);
+    server_up();
     client = open_client(&server, SHED_WAIT_AUTO);
     lock = open_lock(client, &o);
     other = open_lock(client, &o);
@@ -52,7 +50,7 @@ static void tear_down(void)
     shed_lock_close(lock);
     shed_lock_close(other);
     shed_client_close(client);
-    server_stop(&server);
+    server_down();
 }
 
 /* ------------------------------------------------------- the other client */

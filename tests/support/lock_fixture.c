@@ -7,10 +7,23 @@ enum { SILENCE_MS = 60000, KEPT_MAX = 64 };
 
 static atomic_uint_fast64_t grants;
 
+struct server server;
+
+void server_up(void)
+{
+    server = (struct server){0};
+    server_start(&server);
+}
+
+void server_down(void)
+{
+    server_stop(&server);
+}
+
 const enum shed_lock_algorithm singles[SINGLES] = {
     SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
 
-struct shed_client *open_client(const struct server *server, uint64_t wait)
+struct shed_client *open_client(const struct server *s, uint64_t wait)
 {
     struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client;
@@ -18,8 +31,8 @@ struct shed_client *open_client(const struct server *server, uint64_t wait)
 
     o.wait = wait;
     o.connect_timeout_ms = o.command_timeout_ms = SILENCE_MS;
-    ck_assert_msg(shed_client_open(server->uri, &o, &client, &err) == SHED_OK,
-                  "%s", err.reason);
+    ck_assert_msg(shed_client_open(s->uri, &o, &client, &err) == SHED_OK, "%s",
+                  err.reason);
     return client;
 }
 
@@ -81,11 +94,11 @@ void close_client(struct shed_client *client)
 
 /* ------------------------------------------------------------------ calls */
 
-void wait_until_asked(const struct server *server, long long times)
+void wait_until_asked(const struct server *s, long long times)
 {
-    long long before = server_calls(server, "evalsha");
+    long long before = server_calls(s, "evalsha");
 
-    WAIT_FOR(server_calls(server, "evalsha") >= before + times);
+    WAIT_FOR(server_calls(s, "evalsha") >= before + times);
 }
 
 void expect_acquire(struct shed_lock *lock, uint64_t wait_ms,

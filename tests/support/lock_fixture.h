@@ -12,6 +12,11 @@
 #include "support/server.h"
 #include "support/testing.h"
 
+/* The server of a test with one. The two functions are its checked fixture. */
+extern struct server server;
+void server_up(void);
+void server_down(void);
+
 /* Longer than any test waits for a lock. */
 #define PLENTY_MS ((uint64_t)120000)
 
@@ -26,7 +31,7 @@ extern const enum shed_lock_algorithm singles[SINGLES];
 
 /* Open a client whose command timeout is longer than a process stops on a busy
  * machine. */
-struct shed_client *open_client(const struct server *server, uint64_t wait);
+struct shed_client *open_client(const struct server *s, uint64_t wait);
 struct shed_lock_options options_of(enum shed_lock_algorithm algorithm);
 struct shed_lock *open_lock(struct shed_client *client,
                             const struct shed_lock_options *options);
@@ -40,7 +45,7 @@ void close_client(struct shed_client *client);
 
 /* Wait until waiters have asked for LEASE locks this many times more; a restart
  * of the server resets the count. */
-void wait_until_asked(const struct server *server, long long times);
+void wait_until_asked(const struct server *s, long long times);
 
 /* These must succeed, or fail with code. */
 void acquire(struct shed_lock *lock, uint64_t wait_ms);

@@ -5,7 +5,6 @@
 
 #include "support/lock_fixture.h"
 
-extern struct server server;
 extern struct shed_client *client, *other;
 
 void pair_up(void);

@@ -21,11 +21,12 @@ def await_that(what, condition, *arguments):
     return wait_for(lambda: condition(*arguments), what)
 
 
-def start_stage(programs, redis, port=0):
-    """Start it at any port, or at that of an earlier one."""
+def start_stage(programs, redis, *options, database=None):
+    """Start a stage on which no server comes back by itself."""
     stage, hotitems, snowshed = programs
-    return Stage(stage, redis, "--hotitems", hotitems, "--snowshed", snowshed, "--port",
-                 str(port), "--items", str(ITEMS), "--clients", str(CLIENTS))
+    return Stage(stage, redis, "--hotitems", hotitems, "--snowshed", snowshed, "--items",
+                 str(ITEMS), "--clients", str(CLIENTS), "--outage-s", "600", *options,
+                 database=database)
 
 
 def start_browser(profile):
@@ -113,11 +114,11 @@ class Page:
             return Chart.getChart(canvas).data.datasets[0].data.map((p) =>
               [p.x, p.y]);""", lane, chart)
 
-    def top(self, lane, chart):
+    def top(self, lane, chart, place="#lanes"):
         return self.run("""
             const canvas = document.querySelectorAll(
-              `#lanes [data-lane=${arguments[0]}] canvas`)[arguments[1]];
-            return Chart.getChart(canvas).options.scales.y.max;""", lane, chart)
+              `${arguments[2]} [data-lane=${arguments[0]}] canvas`)[arguments[1]];
+            return Chart.getChart(canvas).options.scales.y.max;""", lane, chart, place)
 
     def button(self, action):
         return self.find(f"[data-action={action}]:is(button)")

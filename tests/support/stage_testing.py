@@ -127,6 +127,16 @@ class Stage:
                 return body
         return None
 
+    def await_items(self, count):
+        """Until Redis has the items 1 to count, in the lane snowshed."""
+        def are_there(ids):
+            answer = self.ask_any("snowshed", "/items?ids=" + ids)
+            return answer and {item["origin"] for item in answer["items"]} == {"redis"}
+
+        for first in range(1, count, 100):
+            ids = ",".join(map(str, range(first, min(first + 99, count) + 1)))
+            wait_for(lambda: are_there(ids), "Redis has the items")
+
     def sample(self, port, since_ms):
         """The newest sample of an instance if it was taken since then, else
         None; also None if the instance is dead."""

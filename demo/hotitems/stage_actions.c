@@ -70,6 +70,18 @@ redisContext *actions_redis(struct actions *a, struct action_result *result)
     return a->redis;
 }
 
+bool actions_has_database(struct actions *a, struct action_result *result)
+{
+    bool is_up;
+
+    stage_lock(a->stage);
+    is_up = a->stage->server[SERVER_DATABASE].state == SERVER_UP;
+    stage_unlock(a->stage);
+    if (!is_up)
+        actions_refuse(result, 503, "the database is down; start it first");
+    return is_up;
+}
+
 void actions_drop_redis(struct actions *a)
 {
     if (a->redis != NULL)
@@ -197,6 +209,8 @@ static void empty_redis(struct actions *a, struct action_result *result)
 static void switch_database(struct actions *a, uint64_t cost_ms,
                             uint64_t until_ms, struct action_result *result)
 {
+    if (!actions_has_database(a, result))
+        return;
     if (!database_set_cost(&a->stage->options, cost_ms, result->text,
                            sizeof(result->text))) {
         result->status = 502;

@@ -39,6 +39,9 @@ void actions_say(struct action_result *result, const char *format, ...)
 redisContext *actions_redis(struct actions *a, struct action_result *result);
 void actions_drop_redis(struct actions *a);
 
+/* Whether the database is up, with a refusal if not. */
+bool actions_has_database(struct actions *a, struct action_result *result);
+
 /* Send what was appended and read as many replies. Returns false with a
  * refusal. */
 bool actions_replies(struct actions *a, size_t count,

@@ -225,6 +225,8 @@ void action_change_price(struct actions *a, struct action_result *result)
     int64_t old = read_price(actions_port(a->stage, LANE_SNOWSHED), like.item);
     int status;
 
+    if (!actions_has_database(a, result))
+        return;
     if (old == -1) {
         actions_refuse(result, 502, "item %" PRIu64 " cannot be read",
                        like.item);

@@ -107,6 +107,9 @@ void action_kill_redis(struct actions *a, struct action_result *result)
 
     if (!kill_server(a, SERVER_REDIS, result))
         return;
+    stage_lock(a->stage);
+    a->stage->server[SERVER_REDIS].keeps_data = false;
+    stage_unlock(a->stage);
     actions_say(result, "Redis is killed, and its data lost");
     hub_mark(a->stage->hub, "kill-redis", time_ms, 0, "%s", result->text);
 }

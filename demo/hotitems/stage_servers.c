@@ -96,6 +96,8 @@ static void set_state(struct stage *stage, struct server *s,
 {
     stage_lock(stage);
     s->state = state;
+    if (state == SERVER_UP)
+        s->keeps_data = false;
     (void)pthread_cond_broadcast(&stage->changed);
     stage_unlock(stage);
     hub_tell(stage->hub, "lanes", lanes_json(stage));
@@ -169,7 +171,6 @@ static void choose_file(struct server *s)
     if (!s->keeps_data)
         (void)snprintf(s->file, sizeof(s->file), "stage-%ld-%u.rdb",
                        (long)getpid(), s->starts);
-    s->keeps_data = false;
     if (s->file[0] == '\0')
         return;
     s->argv[s->arguments] = "--dbfilename";

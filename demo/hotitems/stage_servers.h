@@ -45,7 +45,7 @@ struct server {
     uint64_t due_ms;
     unsigned starts;
     bool wants_stop, wants_continue;
-    bool keeps_data; /* at the next start; only Redis ever loses it */
+    bool keeps_data; /* Redis, until it is up again: it has saved them */
 };
 
 /* Static: "Redis", "the database". */

@@ -279,10 +279,11 @@ function outageParts({ lane, stale, alive, p99 }) {
     return [];
   const parts = [`a p99 of ${duration(p99)}`];
   if (alive > 0)
-    parts.unshift(`at most ${count(alive)} database queries at a time, ` +
+    parts.unshift(`at most ${count(alive)} database ` +
+      `${alive === 1 ? "query" : "queries"} at a time, ` +
       `of ${count(guard.most)} allowed`);
   if (stale > 0)
-    parts.unshift(`${count(stale)} stale answers`);
+    parts.unshift(`${count(stale)} stale ${stale === 1 ? "answer" : "answers"}`);
   if (opened)
     parts.push(`the breaker opened after ${duration(opened.t - mark.t)}`);
   return [`${WAYS[lane.name]?.phrase ?? lane.name} ${joined(parts)}`];

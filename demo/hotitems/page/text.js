@@ -95,10 +95,10 @@ export async function ask(path, { body, patience_ms = 10000 } = {}) {
     const answer = await fetch(path, { signal: stop.signal, cache: "no-store",
       ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body),
         headers: { "Content-Type": "application/json" } }) });
+    if (answer.ok)
+      return await answer.json();
     const told = await answer.json().catch(() => ({}));
-    if (!answer.ok)
-      throw new Error(told.error ?? `the stage answered ${answer.status}`);
-    return told;
+    throw new Error(told.error ?? `the stage answered ${answer.status}`);
   } catch (error) {
     if (error.name === "AbortError" || error instanceof TypeError)
       throw new Error("the stage does not answer");

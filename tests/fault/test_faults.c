@@ -359,6 +359,36 @@ START_TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
 }
 END_TEST
 
+/* The server lets the lease lie until somebody looks at it, and the leader does
+ * not renew it in that time. */
+START_TEST(a_lease_whose_end_nobody_announces_is_replaced)
+{
+    enum { LEFT_MS = 300 };
+    struct getter leader = {0}, waiter = {0};
+    struct peer peer;
+
+    fixture_init(&fixture);
+    fixture.cache_options.lease_ms = FIXTURE_TIMEOUT_MS;
+    fixture_open(&fixture);
+    server_do(&fixture.server, "DEBUG SET-ACTIVE-EXPIRE 0");
+    peer_open(&peer, &fixture);
+    WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
+    table_hold(&fixture.table);
+    getter_start(&leader, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "PEXPIRE t:{k} %d", LEFT_MS);
+    getter_start(&waiter, peer.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 2);
+    table_release(&fixture.table);
+    getter_expect(&waiter, "k@1", SHED_ORIGIN_LOAD);
+    getter_join(&leader);
+    check_text(leader.value, "k@1");
+    shed_value_unref(leader.value);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* -------------------------------------------------------- replies go wrong */
 
 START_TEST(a_late_reply_never_answers_another_call)
@@ -555,6 +585,7 @@ int main(void)
     tcase_add_test(
         tc, a_lease_that_was_evicted_costs_a_second_load_and_nothing_old);
     tcase_add_test(tc, a_tracking_table_that_overflows_costs_looks_and_no_load);
+    tcase_add_test(tc, a_lease_whose_end_nobody_announces_is_replaced);
     tcase_add_test(tc, a_late_reply_never_answers_another_call);
     tcase_add_test(tc, a_reply_cut_in_the_middle_ends_the_connection);
     tcase_add_test(tc, what_is_not_resp_ends_the_connection);

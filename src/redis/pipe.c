@@ -511,8 +511,10 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
         fail_call(p, call, SHED_TROUBLE_DOWN);
     else if (p->state == PIPE_PAUSED)
         fail_call(p, call, p->pause_trouble);
-    else if (p->state == PIPE_CLOSED || send_soon(p, call, args) != SHED_OK)
+    else if (p->state == PIPE_CLOSED)
         fail_call(p, call, SHED_TROUBLE_DOWN);
+    else if (send_soon(p, call, args) != SHED_OK)
+        fail_call(p, call, SHED_TROUBLE_PASSING); /* no memory for it */
     else
         call->was_tried = true;
 }

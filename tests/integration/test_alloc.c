@@ -1,12 +1,20 @@
 /* Running out of memory is an ordinary error: every allocation of the calling
- * thread fails once, in turn, and the handles stay as they were. */
+ * thread fails once, in turn, then those of the library's threads, and the
+ * handles stay as they were. So are threads that cannot be started, and random
+ * bytes that are not to be had. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/random.h>
+
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 
+#include "cache/cache.h"
 #include "support/ageing.h"
 #include "support/server.h"
 #include "support/testing.h"
@@ -18,6 +26,13 @@
 static _Thread_local int countdown = -1;
 static _Thread_local bool has_failed;
 
+/* The same for the threads of the library, whose order is by chance. */
+static _Thread_local bool is_tester;
+static atomic_int countdown_of_all = -1;
+static atomic_bool has_one_failed;
+
+static atomic_bool is_without_random, is_without_threads;
+
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *at, size_t size);
@@ -25,8 +40,42 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *at, size_t size);
 
+int __real_pthread_create(pthread_t *out, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg);
+ssize_t __real_getrandom(void *out, size_t size, unsigned flags);
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg);
+ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags);
+
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg)
+{
+    return atomic_load(&is_without_threads)
+               ? EAGAIN
+               : __real_pthread_create(out, attr, run, arg);
+}
+
+ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags)
+{
+    if (!atomic_load(&is_without_random))
+        return __real_getrandom(out, size, flags);
+    errno = EAGAIN;
+    return -1;
+}
+
+static bool fails_elsewhere(void)
+{
+    if (is_tester || atomic_load(&countdown_of_all) < 0 ||
+        atomic_fetch_sub(&countdown_of_all, 1) != 0)
+        return false;
+    atomic_store(&has_one_failed, true);
+    return true;
+}
+
 static bool fails_now(void)
 {
+    if (fails_elsewhere())
+        return true;
     if (countdown < 0 || countdown-- > 0)
         return false;
     has_failed = true;
@@ -77,13 +126,15 @@ static void close_all(struct handles *h)
 
 static enum shed_code open_all(struct handles *h, struct shed_error *err)
 {
+    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
     enum shed_code code = shed_client_open(server.uri, NULL, &h->client, err);
 
     if (code == SHED_OK)
         code = shed_source_open(load, NULL, NULL, &h->source, err);
+    options.failure_ttl_ms = 1;
     if (code == SHED_OK)
-        code = shed_cache_open(h->client, "alloc", h->source, NULL, &h->cache,
-                               err);
+        code = shed_cache_open(h->client, "alloc", h->source, &options,
+                               &h->cache, err);
     if (code == SHED_OK)
         code =
             shed_lock_open(h->client, shed_str("alloc"), NULL, &h->lock, err);
@@ -253,6 +304,142 @@ START_TEST(every_call_bears_that_memory_is_out)
 }
 END_TEST
 
+/* Whatever fails, no lease is left behind that others would have to wait for.
+ */
+static bool succeeds_at_once(struct handles *h,
+                             enum shed_code (*call)(struct handles *,
+                                                    struct shed_error *))
+{
+    struct shed_error err = {SHED_OK, ""};
+    enum shed_code code = call(h, &err);
+
+    ck_assert_msg(code != SHED_ETIMEDOUT, "%s", err.reason);
+    return code == SHED_OK;
+}
+
+/* The same for the library's own threads, until a call ends before any of their
+ * allocations has failed. What they cannot do is then done without Redis, or
+ * fails; the next call succeeds, once failure markers have ended. */
+static int
+sweep_threads(struct handles *h,
+              enum shed_code (*prepare)(struct handles *, struct shed_error *),
+              enum shed_code (*call)(struct handles *, struct shed_error *))
+{
+    is_tester = true;
+    for (int n = 0;; n++) {
+        struct shed_error err = {SHED_OK, ""};
+        enum shed_code code;
+        WAIT_FOR(prepare(h, &err) == SHED_OK);
+        atomic_store(&has_one_failed, false);
+        atomic_store(&countdown_of_all, n);
+        code = call(h, &err);
+        atomic_store(&countdown_of_all, -1);
+        ck_assert_msg(is_bearable(code, &err) || code == SHED_EREDIS ||
+                          code == SHED_ESOURCE,
+                      "%d: %s", n, err.reason);
+        WAIT_FOR(succeeds_at_once(h, call));
+        if (!atomic_load(&has_one_failed))
+            return n;
+    }
+}
+
+START_TEST(every_thread_of_the_library_bears_that_memory_is_out)
+{
+    struct handles h = {NULL, NULL, NULL, NULL};
+    struct shed_error err = {SHED_OK, ""};
+
+    ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
+    ck_assert_int_gt(sweep_threads(&h, invalidate, get), 0);
+    ck_assert_int_gt(sweep_threads(&h, invalidate, get_many), 0);
+    ck_assert_int_gt(sweep_threads(&h, put_old, get_young), 0);
+    ck_assert_int_ge(sweep_threads(&h, invalidate, acquire_and_release), 0);
+    close_all(&h);
+}
+END_TEST
+
+static void refuse_writes(bool is_refusing)
+{
+    server_do(&server, "CONFIG SET min-replicas-to-write %d", is_refusing);
+}
+
+static size_t pending(struct handles *h)
+{
+    return shed_outbox_count(h->cache->outbox);
+}
+
+/* What the call says of the invalidation is true. */
+START_TEST(an_invalidation_that_memory_does_not_suffice_to_keep_says_so)
+{
+    struct handles h = {NULL, NULL, NULL, NULL};
+    struct shed_error err = {SHED_OK, ""};
+    bool was_kept = false, was_dropped = false;
+
+    ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
+    ck_assert_int_eq(invalidate(&h, &err), SHED_OK);
+    refuse_writes(true);
+    for (int n = 0; !was_kept; n++) {
+        enum shed_code code;
+        countdown = n;
+        code = invalidate(&h, &err);
+        countdown = -1;
+        ck_assert_int_ne(code, SHED_OK);
+        was_kept = strstr(err.reason, "kept until Redis takes it") != NULL;
+        was_dropped |= !was_kept;
+        ck_assert_msg(pending(&h) == was_kept, "%d: %s", n, err.reason);
+    }
+    ck_assert(was_dropped);
+    refuse_writes(false);
+    WAIT_FOR(pending(&h) == 0);
+    close_all(&h);
+}
+END_TEST
+
+static enum shed_code get_new(struct handles *h, struct shed_error *err)
+{
+    WAIT_FOR(invalidate(h, err) == SHED_OK);
+    return get(h, err);
+}
+
+START_TEST(without_random_bytes_nothing_is_opened_put_or_locked)
+{
+    struct handles h = {NULL, NULL, NULL, NULL}, none = h;
+    struct shed_error err = {SHED_OK, ""};
+
+    ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
+    ck_assert_int_eq(get_new(&h, &err), SHED_OK);
+    atomic_store(&is_without_random, true);
+    ck_assert_int_eq(open_all(&none, &err), SHED_EBUSY);
+    ck_assert_int_eq(put(&h, &err), SHED_EBUSY);
+    ck_assert_int_eq(acquire_and_release(&h, &err), SHED_EBUSY);
+    ck_assert_int_eq(get_new(&h, &err), SHED_OK);
+    atomic_store(&is_without_random, false);
+    ck_assert_int_eq(put(&h, &err), SHED_OK);
+    ck_assert_int_eq(acquire_and_release(&h, &err), SHED_OK);
+    close_all(&none);
+    close_all(&h);
+}
+END_TEST
+
+START_TEST(without_threads_nothing_is_opened_and_nothing_loaded)
+{
+    struct handles h = {NULL, NULL, NULL, NULL}, none = h;
+    struct shed_error err = {SHED_OK, ""};
+    enum shed_code code;
+
+    ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
+    atomic_store(&is_without_threads, true);
+    ck_assert_int_ne(open_all(&none, &err), SHED_OK);
+    code = get_new(&h, &err);
+    ck_assert_msg(code == SHED_ENOMEM || code == SHED_ESOURCE ||
+                      code == SHED_EBUSY,
+                  "%d %s", code, err.reason);
+    atomic_store(&is_without_threads, false);
+    ck_assert_msg(get_new(&h, &err) == SHED_OK, "%s", err.reason);
+    close_all(&none);
+    close_all(&h);
+}
+END_TEST
+
 START_TEST(every_open_bears_that_memory_is_out)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
@@ -281,5 +468,10 @@ int main(void)
     tcase_add_checked_fixture(tc, start_server, stop_server);
     tcase_add_test(tc, every_call_bears_that_memory_is_out);
     tcase_add_test(tc, every_open_bears_that_memory_is_out);
+    tcase_add_test(tc, every_thread_of_the_library_bears_that_memory_is_out);
+    tcase_add_test(
+        tc, an_invalidation_that_memory_does_not_suffice_to_keep_says_so);
+    tcase_add_test(tc, without_random_bytes_nothing_is_opened_put_or_locked);
+    tcase_add_test(tc, without_threads_nothing_is_opened_and_nothing_loaded);
     return run_tests("alloc", tc);
 }

@@ -1,4 +1,5 @@
-/* What a client knows of the server that it is connected to. */
+/* What a client knows of the server that it is connected to, and of its
+ * connection for pushes. */
 #include "redis/session.h"
 
 #include "client/client.h"
@@ -31,11 +32,41 @@ START_TEST(no_server_is_taken_for_older_than_it_is)
 }
 END_TEST
 
+static bool is_tracked(const struct server *s)
+{
+    return server_clients(s, "flags=t") == 1;
+}
+
+/* Nothing comes over it any more, not even the answer to PING; the connection
+ * for commands is well. */
+START_TEST(a_connection_for_pushes_that_died_silently_is_replaced)
+{
+    struct server server = {0};
+    struct proxy proxy = {0};
+    struct shed_client *client;
+    unsigned before;
+
+    server_start(&server);
+    proxy_start(&proxy, &server);
+    ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
+    WAIT_FOR(is_tracked(&server));
+    before = atomic_load(&proxy.accepted);
+    proxy_set(&proxy, PROXY_DROP_PUSHES, 0, NULL);
+    WAIT_FOR(atomic_load(&proxy.accepted) > before);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(is_tracked(&server));
+    shed_client_close(client);
+    proxy_stop(&proxy);
+    server_stop(&server);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("push");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, no_server_is_taken_for_older_than_it_is);
+    tcase_add_test(tc, a_connection_for_pushes_that_died_silently_is_replaced);
     return run_tests("push", tc);
 }

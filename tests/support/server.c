@@ -334,6 +334,7 @@ struct pair {
     char copy[CHUNK_BYTES]; /* DOUBLE: what was held before */
     size_t copy_size;
     bool is_callers; /* the last request reads an entry or calls a script */
+    bool is_subscribed;
 };
 
 static void open_socket_name(struct sockaddr_un *name, const char *path)
@@ -348,6 +349,7 @@ static void close_pair(struct pair *pair)
     close(pair->upstream);
     pair->client = pair->upstream = -1;
     pair->size = pair->sent = pair->copy_size = 0;
+    pair->is_subscribed = false;
 }
 
 static void accept_pair(struct proxy *p, struct pair *pair)
@@ -381,12 +383,13 @@ static void pass_request(struct proxy *p, struct pair *pair)
     char bytes[CHUNK_BYTES];
     ssize_t n = recv(pair->client, bytes, sizeof(bytes), 0);
     int mode = atomic_load(&p->mode);
+    bool subscribes = n > 0 && memmem(bytes, (size_t)n, "SUBSCRIBE", 9) != NULL;
 
     atomic_fetch_add(&p->requests, 1);
     if (n > 0 && (mode == PROXY_SWALLOW ||
-                  (mode == PROXY_SWALLOW_SUBSCRIBE &&
-                   memmem(bytes, (size_t)n, "SUBSCRIBE", 9) != NULL)))
+                  (mode == PROXY_SWALLOW_SUBSCRIBE && subscribes)))
         return;
+    pair->is_subscribed |= subscribes;
     pair->is_callers = n > 0 && is_of_caller(bytes, (size_t)n);
     if (n > 0 && pair->copy_size > 0) {
         if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) < 0)
@@ -414,7 +417,8 @@ static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
     pair->due_ms = shed_now_ms();
     if (mode == PROXY_DELAY && (every < 2 || ++*reads % every == 0))
         pair->due_ms += atomic_load(&p->delay_ms);
-    if (mode == PROXY_DROP)
+    if (mode == PROXY_DROP ||
+        (mode == PROXY_DROP_PUSHES && pair->is_subscribed))
         pair->size = 0;
     if (mode == PROXY_DOUBLE || (mode == PROXY_STAND_IN && pair->is_callers)) {
         memcpy(pair->copy, pair->held, pair->size);

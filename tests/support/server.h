@@ -85,7 +85,8 @@ enum proxy_mode {
                        not doubled, so a new connection begins in step */
     PROXY_DROP,     /* requests are passed on, replies are not */
     PROXY_SWALLOW,  /* requests are not passed on */
-    PROXY_SWALLOW_SUBSCRIBE /* the same for requests that contain SUBSCRIBE */
+    PROXY_SWALLOW_SUBSCRIBE, /* the same for requests that contain SUBSCRIBE */
+    PROXY_DROP_PUSHES        /* as DROP, on connections that have subscribed */
 };
 
 #define PROXY_PAIRS_MAX 64

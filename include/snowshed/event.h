@@ -106,7 +106,11 @@ enum shed_event_kind {
      * was given at once, while it is loaded again; else what the call would
      * have ended with, SHED_ETIMEDOUT after its soft timeout too; duration: the
      * age of the row. INFO. */
-    SHED_EVENT_STALE_SERVED = 16
+    SHED_EVENT_STALE_SERVED = 16,
+    /* The loads of a cache's source do not keep to fleet_loads, because Redis
+     * refuses, or is away or slow: outcome why, WARNING; or they do again:
+     * INFO. duration: how long it was the other way. */
+    SHED_EVENT_FLEET = 17
 };
 
 struct shed_event {

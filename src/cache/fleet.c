@@ -41,6 +41,7 @@ struct shed_fleet {
     char key[SHED_NAME_MAX_BYTES + sizeof(KEY_SUFFIX)]; /* "": not known yet */
     struct shed_slots slots;
     struct shed_fleet_link *links;
+    uint64_t changed_us; /* when slots.is_away last did */
     struct shed_slot elements[];
 };
 
@@ -48,6 +49,7 @@ struct shed_fleet_link {
     /* set at creation */
     struct shed_fleet *fleet;
     struct shed_client *client;
+    const char *cache_name;
     struct shed_counters *counters;
     struct shed_timer *timer;
     struct shed_post post;
@@ -137,13 +139,6 @@ struct shed_fleet_state shed_fleet_look(struct shed_fleet *f)
 
 static void step(struct shed_fleet_link *link);
 
-/* Redis does not answer, or refuses: go on without it. */
-static void note_failure_locked(struct shed_fleet_link *link)
-{
-    if (!link->fleet->slots.is_away)
-        shed_count(&link->counters->fleet_failures, 1);
-}
-
 /* Returns: false if the reply is not what the script returns. */
 static bool read_answer(const struct shed_reply *reply,
                         struct shed_slots_answer *answer)
@@ -157,26 +152,69 @@ static bool read_answer(const struct shed_reply *reply,
     return taken >= 0 && in_use >= 0 && waiting >= 0;
 }
 
+/* The slots have changed from was_away: count and tell that, and wake the
+ * source. why: SHED_OK, or why Redis is away. */
+static void follow(struct shed_fleet_link *link, bool was_away,
+                   const struct shed_error *why)
+{
+    struct shed_fleet *f = link->fleet;
+    bool is_away = why->code != SHED_OK;
+    uint64_t now_us = shed_now_us();
+
+    if (is_away != was_away) {
+        const struct shed_event event = {.kind = SHED_EVENT_FLEET,
+                                         .outcome = why->code,
+                                         .name = shed_str(link->cache_name),
+                                         .duration_us = now_us - f->changed_us,
+                                         .reason = why->reason};
+        f->changed_us = now_us;
+        shed_count(&link->counters->fleet_failures, is_away);
+        shed_events_tell(link->client->events, &event);
+    }
+    f->wake(f->source);
+}
+
+/* Why an exchange has failed. */
+static struct shed_error failure_of(const struct shed_reply *reply,
+                                    const struct shed_error *err)
+{
+    const char *text = shed_reply_error(reply);
+    struct shed_error why;
+
+    if (reply == NULL)
+        return *err;
+    (void)shed_fail(&why, shed_reply_code(reply), "Redis: %s",
+                    text != NULL ? text : "a reply of an unknown form");
+    return why;
+}
+
 static void on_answer(void *arg, struct shed_reply *reply,
                       enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_fleet_link *link = arg;
     struct shed_fleet *f = link->fleet;
+    struct shed_error why = {SHED_OK, ""};
     struct shed_slots_answer answer;
+    bool was_away;
 
     (void)trouble;
-    (void)err;
     pthread_mutex_lock(&f->mu);
+    was_away = f->slots.is_away;
     if (read_answer(reply, &answer)) {
         shed_slots_answered(&f->slots, &answer, shed_now_us(),
                             shed_random_jitter());
     } else {
-        note_failure_locked(link);
+        why = failure_of(reply, err);
         shed_slots_failed(&f->slots, shed_now_ms(), shed_random_jitter());
     }
     pthread_mutex_unlock(&f->mu);
-    f->wake(f->source);
+    follow(link, was_away, &why);
     step(link);
+}
+
+static uint64_t patience_ms(const struct shed_fleet_link *link)
+{
+    return link->client->command_timeout_ms / PATIENCE_PART;
 }
 
 static void send_exchange(struct shed_fleet_link *link)
@@ -193,8 +231,7 @@ static void send_exchange(struct shed_fleet_link *link)
     shed_args_add_text(&args, x->give);
     shed_args_add_text(&args, x->keep);
     shed_args_add_text(&args, x->take);
-    shed_timer_set(link->timer,
-                   link->client->command_timeout_ms / PATIENCE_PART);
+    shed_timer_set(link->timer, patience_ms(link));
     shed_pipe_call(shed_session_pipe(link->client->session), &link->call, &args,
                    on_answer, link);
 }
@@ -264,18 +301,28 @@ static void on_post(struct shed_post *post)
     step(link);
 }
 
+/* Redis does not answer in time: go on without it until it does. */
+static void give_up(struct shed_fleet_link *link)
+{
+    struct shed_fleet *f = link->fleet;
+    struct shed_error why;
+    bool was_away;
+
+    (void)shed_fail(&why, SHED_EREDIS, "Redis has not answered within %llu ms",
+                    (unsigned long long)patience_ms(link));
+    pthread_mutex_lock(&f->mu);
+    was_away = f->slots.is_away;
+    shed_slots_go_without(&f->slots);
+    pthread_mutex_unlock(&f->mu);
+    follow(link, was_away, &why);
+}
+
 static void on_timer(void *arg)
 {
     struct shed_fleet_link *link = arg;
-    struct shed_fleet *f = link->fleet;
 
-    if (link->call.fn != NULL) {
-        pthread_mutex_lock(&f->mu);
-        note_failure_locked(link);
-        shed_slots_go_without(&f->slots); /* until it answers */
-        pthread_mutex_unlock(&f->mu);
-        f->wake(f->source);
-    }
+    if (link->call.fn != NULL)
+        give_up(link);
     step(link);
 }
 
@@ -338,6 +385,7 @@ enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_client *client,
     }
     link->fleet = f;
     link->client = client;
+    link->cache_name = cache_name;
     link->counters = counters;
     link->post.run = on_post;
     pthread_mutex_lock(&f->mu);
@@ -346,8 +394,10 @@ enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_client *client,
     *at = link;
     if (f->key[0] == '\0')
         (void)snprintf(f->key, sizeof(f->key), "%s" KEY_SUFFIX, cache_name);
-    if (f->links == link)
+    if (f->links == link) {
         shed_slots_attach(&f->slots);
+        f->changed_us = shed_now_us();
+    }
     pthread_mutex_unlock(&f->mu);
     *out = link;
     return SHED_OK;

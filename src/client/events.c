@@ -61,6 +61,8 @@ static const struct kind {
                                          SHED_LOG_ERROR},
     [SHED_EVENT_STALE_SERVED] = {"stale row served", SHED_LOG_INFO,
                                  SHED_LOG_INFO},
+    [SHED_EVENT_FLEET] = {"fleet_loads is kept to again", SHED_LOG_INFO,
+                          SHED_LOG_WARNING},
 };
 
 /* What is limited separately. An event without a line of its own, because
@@ -69,7 +71,7 @@ enum class { CLASS_OK, CLASS_TROUBLE, CLASS_SPOKEN_FOR, CLASSES };
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
-_Static_assert(KINDS == SHED_EVENT_STALE_SERVED + 1, "one row for each kind");
+_Static_assert(KINDS == SHED_EVENT_FLEET + 1, "one row for each kind");
 
 SHED_CHECK_OPTIONS(shed_event);
 
@@ -139,6 +141,8 @@ static const char *words_of(const struct shed_event *e)
         return "load failed";
     if (e->kind == SHED_EVENT_BREAKER && e->outcome != SHED_OK)
         return "breaker opened";
+    if (e->kind == SHED_EVENT_FLEET && e->outcome != SHED_OK)
+        return "loads go on without fleet_loads";
     return kinds[e->kind].words;
 }
 

@@ -734,7 +734,7 @@ END_TEST
 
 START_TEST(each_kind_has_a_name)
 {
-    for (int i = SHED_EVENT_SUPPRESSED; i <= SHED_EVENT_STALE_SERVED; i++)
+    for (int i = SHED_EVENT_SUPPRESSED; i <= SHED_EVENT_FLEET; i++)
         for (int j = SHED_EVENT_SUPPRESSED; j < i; j++)
             ck_assert_str_ne(shed_event_kind_name((enum shed_event_kind)i),
                              shed_event_kind_name((enum shed_event_kind)j));

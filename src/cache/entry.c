@@ -5,6 +5,7 @@
 #include "cache/entry.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
@@ -15,6 +16,7 @@ enum {
     TYPE_AT = 5,
     FLAGS_AT = 6,
     VERSION_AT = 8,
+    POSITION_AT = 16, /* in a nonce */
     SIZE_AT = 24,
     PROCESS_AT = 24, /* in a lease */
     COST_AT = 28,
@@ -27,11 +29,15 @@ enum {
 /* No UTF-8 text contains the first byte, so no text is taken for an entry. */
 static const unsigned char magic_and_format[] = {0xf5, 's', 'h', 'd', 2};
 
+#define TAGS_HEAD_BYTES ((size_t)2)
+
 /* The layout in entry.h, as far as these constants define it. */
 _Static_assert(sizeof(magic_and_format) == TYPE_AT, "the type follows");
 _Static_assert(VERSION_AT + SHED_ENTRY_VERSION_BYTES == SIZE_AT &&
                    SIZE_AT == SHED_ENTRY_PROCESS_AT,
                "the data version is before the size, or the holder");
+_Static_assert(POSITION_AT + sizeof(uint64_t) == SIZE_AT,
+               "the position ends the nonce");
 _Static_assert(CHECKSUM_AT + sizeof(uint64_t) == SHED_ENTRY_HEAD_BYTES &&
                    WRITTEN_AT == SHED_ENTRY_HEAD_BYTES,
                "the checksum ends the head, and the times follow it");
@@ -67,8 +73,8 @@ uint64_t shed_entry_get_u64(const void *at)
 
 /* head is the beginning of the header, tail its last 8 bytes. */
 static uint64_t checksum(struct shed_entry_key key, const unsigned char *head,
-                         const unsigned char *tail, const void *payload,
-                         size_t size)
+                         const unsigned char *tail,
+                         const struct shed_entry *entry)
 {
     uint64_t seed = XXH3_64bits(key.at, key.size);
     unsigned char covered[CHECKSUM_AT + SHED_ENTRY_TAIL_BYTES];
@@ -76,7 +82,91 @@ static uint64_t checksum(struct shed_entry_key key, const unsigned char *head,
     memcpy(covered, head, CHECKSUM_AT);
     memcpy(covered + CHECKSUM_AT, tail, SHED_ENTRY_TAIL_BYTES);
     seed = XXH3_64bits_withSeed(covered, sizeof(covered), seed);
-    return XXH3_64bits_withSeed(payload, size, seed);
+    if (entry->flags & SHED_ENTRY_TAGS)
+        seed = XXH3_64bits_withSeed(entry->tags, entry->tags_size, seed);
+    return XXH3_64bits_withSeed(entry->payload, entry->payload_size, seed);
+}
+
+/* ------------------------------------------------------------------- tags */
+
+size_t shed_entry_add_tag(unsigned char *room, size_t size, const void *tag,
+                          size_t tag_size)
+{
+    if (size == 0)
+        size = TAGS_HEAD_BYTES;
+    assert(tag_size > 0 && tag_size <= SHED_ENTRY_TAG_MAX_BYTES);
+    assert(size + 1 + tag_size <= SHED_ENTRY_TAGS_MAX_BYTES);
+    room[size++] = (unsigned char)tag_size;
+    memcpy(room + size, tag, tag_size);
+    size += tag_size;
+    room[0] = (unsigned char)((size - TAGS_HEAD_BYTES) >> 8);
+    room[1] = (unsigned char)(size - TAGS_HEAD_BYTES);
+    return size;
+}
+
+const unsigned char *shed_entry_next_tag(const unsigned char *tags,
+                                         size_t tags_size, size_t *at,
+                                         size_t *tag_size)
+{
+    const unsigned char *tag;
+
+    if (*at == 0)
+        *at = TAGS_HEAD_BYTES;
+    if (*at >= tags_size)
+        return NULL;
+    *tag_size = tags[(*at)++];
+    tag = tags + *at;
+    *at += *tag_size;
+    return tag;
+}
+
+static size_t tags_size(const unsigned char *tags)
+{
+    return TAGS_HEAD_BYTES + ((size_t)tags[0] << 8 | tags[1]);
+}
+
+/* Whether the tags are as shed_entry_add_tag makes them. */
+static bool are_tags(const unsigned char *tags, size_t size)
+{
+    size_t at = 0, tag_size = 1;
+
+    if (size <= TAGS_HEAD_BYTES || size != tags_size(tags))
+        return false;
+    while (at < size)
+        if (shed_entry_next_tag(tags, size, &at, &tag_size) == NULL ||
+            tag_size == 0)
+            return false;
+    return at == size;
+}
+
+void shed_entry_groups(const void *entry, struct shed_entry_groups *out)
+{
+    const unsigned char *b = entry;
+    unsigned flags = (unsigned)b[FLAGS_AT] << 8 | b[FLAGS_AT + 1];
+
+    *out = (struct shed_entry_groups){.position = 0};
+    if (flags & SHED_ENTRY_POSITION)
+        out->position = shed_entry_get_u64(b + POSITION_AT);
+    if (flags & SHED_ENTRY_TAGS) {
+        out->tags = b + SHED_ENTRY_HEADER_BYTES + get_u32(b + SIZE_AT);
+        out->tags_size = tags_size(out->tags);
+    }
+}
+
+/* ------------------------------------------------------------------ decode */
+
+/* Divide what follows the header, of size bytes, at the payload's length. */
+static enum shed_entry_state split(struct shed_entry *out, size_t size,
+                                   size_t payload_size)
+{
+    bool has_tags = out->flags & SHED_ENTRY_TAGS;
+
+    out->payload_size = payload_size;
+    out->tags_size = 0;
+    if (size < payload_size || (size > payload_size) != has_tags)
+        return SHED_ENTRY_CORRUPT;
+    out->tags_size = size - payload_size;
+    return SHED_ENTRY_OK;
 }
 
 enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
@@ -99,10 +189,12 @@ enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
         return SHED_ENTRY_FOREIGN;
     out->cost_ms = get_u32(b + COST_AT);
     out->row_version = shed_entry_get_u64(b + ROW_VERSION_AT);
+    out->position = out->flags & SHED_ENTRY_POSITION
+                        ? shed_entry_get_u64(b + POSITION_AT)
+                        : 0;
     out->payload = NULL;
-    out->payload_size = size - SHED_ENTRY_HEADER_BYTES;
-    return out->payload_size == get_u32(b + SIZE_AT) ? SHED_ENTRY_OK
-                                                     : SHED_ENTRY_CORRUPT;
+    out->tags = NULL;
+    return split(out, size - SHED_ENTRY_HEADER_BYTES, get_u32(b + SIZE_AT));
 }
 
 enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
@@ -115,8 +207,11 @@ enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
     if (state != SHED_ENTRY_OK || out->type == SHED_ENTRY_LEASE)
         return state;
     out->payload = b + SHED_ENTRY_HEADER_BYTES;
+    if (out->tags_size > 0)
+        out->tags = out->payload + out->payload_size;
     if (shed_entry_get_u64(b + CHECKSUM_AT) !=
-        checksum(key, b, b + ROW_VERSION_AT, out->payload, out->payload_size))
+            checksum(key, b, b + ROW_VERSION_AT, out) ||
+        (out->tags != NULL && !are_tags(out->tags, out->tags_size)))
         return SHED_ENTRY_CORRUPT;
     return SHED_ENTRY_OK;
 }
@@ -165,12 +260,12 @@ void shed_entry_encode(struct shed_entry_key key,
     h[FLAGS_AT] = (unsigned char)(entry->flags >> 8);
     h[FLAGS_AT + 1] = (unsigned char)entry->flags;
     memcpy(h + VERSION_AT, nonce, SHED_ENTRY_VERSION_BYTES);
+    if (entry->flags & SHED_ENTRY_POSITION)
+        shed_entry_put_u64(h + POSITION_AT, entry->position);
     put_u32(h + SIZE_AT, (uint32_t)entry->payload_size);
     put_u32(h + COST_AT, entry->cost_ms);
     shed_entry_put_u64(out->tail, entry->row_version);
-    shed_entry_put_u64(
-        h + CHECKSUM_AT,
-        checksum(key, h, out->tail, entry->payload, entry->payload_size));
+    shed_entry_put_u64(h + CHECKSUM_AT, checksum(key, h, out->tail, entry));
 }
 
 size_t shed_entry_refresh_key(const char *key, size_t size, char *out)

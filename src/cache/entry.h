@@ -9,18 +9,20 @@
  *      4  1  format, 2
  *      5  1  type: 'L' lease, 'V' value, 'N' no such row, 'F' failure marker
  *      6  2  flags (enum shed_entry_flag)
- *      8 16  data version (lease), random nonce (all others)
- *     24  4  length of the payload          } in a lease: the id of the
- *     28  4  what the load cost, ms         } process that holds it,
- *     32  8  checksum                       } 16 hexadecimal digits
- *     40  8  written
- *     48  8  end of the lease, or of freshness; Redis can keep a value longer
- *     56  8  row version, 0 without one; in a lease: number of the flight; in
- *            a failure marker: the shed_code
- *     64     payload: the row, the reason of a failure, nothing in a lease
+ *      8 16  data version (lease), random nonce (all others); with POSITION,
+ * the last 8 bytes of the nonce are a position (see groups.h) 24  4  length of
+ * the payload          } in a lease: the id of the 28  4  what the load cost,
+ * ms         } process that holds it, 32  8  checksum                       }
+ * 16 hexadecimal digits 40  8  written 48  8  end of the lease, or of
+ * freshness; Redis can keep a value longer 56  8  row version, 0 without one;
+ * in a lease: number of the flight; in a failure marker: the shed_code 64
+ * payload: the row, the reason of a failure, nothing in a lease with TAGS,
+ * behind the payload: 2 bytes, the length of what follows; then for each tag 1
+ * byte, its length, and the tag
  *
  * The checksum is XXH3-64 of the payload, seeded with XXH3-64 of bytes 0-31 and
- * 56-63, which is seeded with XXH3-64 of the key as it is in Redis. So the
+ * 56-63, which is seeded with XXH3-64 of the key as it is in Redis; with TAGS,
+ * the payload's seed is XXH3-64 of everything behind it, seeded so. So the
  * entry of another key is never accepted, whatever a server or proxy does to
  * replies. The checksum does not cover the times, because the server writes
  * them.
@@ -47,8 +49,10 @@ enum shed_entry_type {
 enum shed_entry_flag {
     SHED_ENTRY_NULL = 1,        /* the row exists and its value is NULL */
     SHED_ENTRY_ROW_VERSION = 2, /* the row version is valid */
-    SHED_ENTRY_HAS_CHANNEL = 4  /* the holder of the lease is subscribed to its
+    SHED_ENTRY_HAS_CHANNEL = 4, /* the holder of the lease is subscribed to its
                                    process's channel while it lives */
+    SHED_ENTRY_POSITION = 8,    /* the nonce ends with a position */
+    SHED_ENTRY_TAGS = 16        /* tags follow the payload */
 };
 
 enum shed_entry_state {
@@ -57,7 +61,8 @@ enum shed_entry_state {
     SHED_ENTRY_CORRUPT  /* wrong length or checksum, or another key's entry */
 };
 
-/* The parts of a decoded entry other than a lease; payload points into it. */
+/* The parts of a decoded entry other than a lease; payload and tags point into
+ * it. */
 struct shed_entry {
     enum shed_entry_type type;
     unsigned flags;
@@ -65,8 +70,11 @@ struct shed_entry {
     uint64_t written_ms;
     uint64_t until_ms;
     uint64_t row_version;
+    uint64_t position; /* with POSITION; else 0 */
     const unsigned char *payload;
     size_t payload_size;
+    const unsigned char *tags; /* with TAGS: all that follows the payload */
+    size_t tags_size;
 };
 
 /* An entry's key with this suffix is the key of its refresh lease, which holds
@@ -96,8 +104,8 @@ enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
                                         struct shed_entry *out);
 
 /* The same for an entry of size bytes of which only the header was read, or
- * less if the entry is shorter. The checksum is not checked, and the payload of
- * *out is NULL. */
+ * less if the entry is shorter. The checksum is not checked, and the payload
+ * and the tags of *out are NULL. */
 enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
                                                struct shed_entry *out);
 
@@ -117,6 +125,35 @@ const unsigned char *shed_entry_version(const void *header);
 void shed_entry_identity(const void *header,
                          unsigned char out[SHED_ENTRY_IDENTITY_BYTES]);
 
+/* What decides whether an entry is a miss by one of its groups. */
+struct shed_entry_groups {
+    uint64_t position;         /* 0: none */
+    const unsigned char *tags; /* as in struct shed_entry */
+    size_t tags_size;
+};
+
+/* Of an entry that decode has accepted as a whole. */
+void shed_entry_groups(const void *entry, struct shed_entry_groups *out);
+
+/* The longest tag, and the most of one entry. */
+#define SHED_ENTRY_TAG_MAX_BYTES 250
+#define SHED_ENTRY_TAGS_MAX 64
+
+/* Room for the tags of an entry. */
+#define SHED_ENTRY_TAGS_MAX_BYTES                                              \
+    (2 + SHED_ENTRY_TAGS_MAX * (1 + SHED_ENTRY_TAG_MAX_BYTES))
+
+/* Append a tag of 1 to SHED_ENTRY_TAG_MAX_BYTES to the tags in room, of size
+ * bytes; 0: there are none yet. Returns: the new size. */
+size_t shed_entry_add_tag(unsigned char *room, size_t size, const void *tag,
+                          size_t tag_size);
+
+/* Read the tag that begins at *at of an entry's tags, and step over it; *at
+ * begins as 0. Returns: NULL after the last. */
+const unsigned char *shed_entry_next_tag(const unsigned char *tags,
+                                         size_t tags_size, size_t *at,
+                                         size_t *tag_size);
+
 /* The holder of a lease that decode has accepted. */
 #define SHED_ENTRY_PROCESS_BYTES 16
 
@@ -134,9 +171,9 @@ struct shed_entry_parts {
     unsigned char tail[SHED_ENTRY_TAIL_BYTES];
 };
 
-/* Make the parts of the header, from the type, flags, cost, row version and
- * payload of the entry of key. nonce is SHED_ENTRY_VERSION_BYTES random bytes.
- * The payload must be shorter than 4 GiB. */
+/* Make the parts of the header, from everything but the times of the entry of
+ * key. nonce is SHED_ENTRY_VERSION_BYTES random bytes. The payload must be
+ * shorter than 4 GiB. */
 void shed_entry_encode(struct shed_entry_key key,
                        const struct shed_entry *entry,
                        const unsigned char *nonce,

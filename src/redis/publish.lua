@@ -8,7 +8,8 @@
 --       7 for a refresh, the nonce of the value that it replaces; else ''
 --       8 for a refresh that found the row unmodified, 'keep', which makes the
 --         present value fresh again, or 'keep and get', which returns it as well
---         (2 to 4 are then unused); else ''
+--         (2 to 4 and 9 are then unused); else ''
+--       9 the tags behind the payload, or ''
 -- Returns {'STORED'}             the first finisher of this data version
 --         {'KEPT', entry}        the same, with the value that was kept
 --         {'SUPERSEDED', entry}  the key already has a value, or a different one
@@ -41,7 +42,7 @@ if not done then
     if ttl == 0 then
         redis.call('DEL', K)
     elseif keep == '' then
-        store(ARGV[2], ARGV[3], ARGV[4], fresh, ttl)
+        store(ARGV[2], ARGV[3], ARGV[4] .. ARGV[9], fresh, ttl)
     else
         set_times(K, clock(), fresh, ttl)
         if keep == 'keep and get' then done = {'KEPT', redis.call('GET', K)} end

@@ -2,6 +2,7 @@
 -- KEYS  1 the key   2 the key of its refresh lease
 -- ARGV  1 head   2 tail   3 payload   4 how long it is fresh, ms   5 ttl, ms
 --       6 the row version (8 bytes, as in the tail), or ''
+--       7 the tags behind the payload, or ''
 -- Returns 1; or, if the row was refused (out of memory), the error, after the
 --         old value was removed, because it is older than the row.
 --         With a row version: 2 if the key has a value of a higher version, which
@@ -26,8 +27,8 @@ if kind == 'V' or kind == 'N' then
         return 3
     end
 end
-local stored = redis.pcall('SET', K, entry(ARGV[1], ARGV[2], ARGV[3],
-    tonumber(ARGV[4])), 'PX', ARGV[5])
+local stored = redis.pcall('SET', K, entry(ARGV[1], ARGV[2],
+    ARGV[3] .. ARGV[7], tonumber(ARGV[4])), 'PX', ARGV[5])
 redis.call('UNLINK', KEYS[2])
 if stored.err then
     redis.call('UNLINK', K)

@@ -757,6 +757,7 @@ void model_make_publish(struct model_call *call, size_t key,
     add_value(call, value);
     add_or_nothing(call, replaced, ID_BYTES);
     model_bytes_set(add(call), keep, strlen(keep));
+    model_bytes_set(add(call), "", 0); /* tags */
 }
 
 void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
@@ -805,4 +806,5 @@ void model_make_put(struct model_call *call, size_t key,
     shed_entry_put_u64(version, value->version);
     model_bytes_set(add(call), version,
                     value->has_version ? sizeof(version) : 0);
+    model_bytes_set(add(call), "", 0); /* tags */
 }

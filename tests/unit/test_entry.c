@@ -17,8 +17,8 @@ struct bytes {
     size_t size;
 };
 
-/* As the scripts do: put the times between the parts, and the payload behind
- * them. */
+/* As the scripts do: put the times between the parts, the payload and the tags
+ * behind them. */
 static struct bytes assemble(const struct shed_entry *entry)
 {
     struct shed_entry_parts parts;
@@ -32,6 +32,9 @@ static struct bytes assemble(const struct shed_entry *entry)
     if (entry->payload_size > 0)
         memcpy(made.at + SHED_ENTRY_HEADER_BYTES, entry->payload,
                entry->payload_size);
+    if (entry->tags_size > 0)
+        memcpy(made.at + made.size, entry->tags, entry->tags_size);
+    made.size += entry->tags_size;
     return made;
 }
 
@@ -93,6 +96,117 @@ START_TEST(the_checksum_is_the_one_that_other_hosts_have_written)
     struct bytes bytes = assemble(&row);
 
     ck_assert_mem_eq(bytes.at + 32, known, sizeof(known));
+}
+END_TEST
+
+/* A row with a position and these tags; room is theirs. */
+static struct shed_entry make_tagged(unsigned char *room, const char *first,
+                                     const char *second)
+{
+    struct shed_entry row = make_row("a row");
+
+    row.flags |= SHED_ENTRY_POSITION | SHED_ENTRY_TAGS;
+    row.position = 0x0102030405060708;
+    row.tags_size = shed_entry_add_tag(room, 0, first, strlen(first));
+    row.tags_size =
+        shed_entry_add_tag(room, row.tags_size, second, strlen(second));
+    row.tags = room;
+    return row;
+}
+
+START_TEST(a_position_and_tags_come_back)
+{
+    unsigned char room[SHED_ENTRY_TAGS_MAX_BYTES];
+    struct shed_entry row = make_tagged(room, "red", "blue"), out;
+    struct bytes bytes = assemble(&row);
+    struct shed_entry_groups groups;
+    size_t at = 0, size;
+
+    ck_assert_int_eq(shed_entry_decode(key, bytes.at, bytes.size, &out),
+                     SHED_ENTRY_OK);
+    ck_assert_uint_eq(out.payload_size, 5);
+    ck_assert_uint_eq(out.position, row.position);
+    shed_entry_groups(bytes.at, &groups);
+    ck_assert_uint_eq(groups.position, row.position);
+    ck_assert_mem_eq(
+        shed_entry_next_tag(groups.tags, groups.tags_size, &at, &size), "red",
+        3);
+    ck_assert_uint_eq(size, 3);
+    ck_assert_mem_eq(
+        shed_entry_next_tag(groups.tags, groups.tags_size, &at, &size), "blue",
+        4);
+    ck_assert_uint_eq(size, 4);
+    ck_assert_ptr_null(
+        shed_entry_next_tag(groups.tags, groups.tags_size, &at, &size));
+}
+END_TEST
+
+START_TEST(the_layout_of_positions_and_tags_is_the_documented_one)
+{
+    unsigned char room[SHED_ENTRY_TAGS_MAX_BYTES];
+    struct shed_entry row = make_tagged(room, "red", "blue");
+    struct bytes bytes = assemble(&row);
+
+    ck_assert_uint_eq(bytes.at[7], 2 | 8 | 16);
+    ck_assert_mem_eq(bytes.at + 8, nonce, 8);
+    ck_assert_mem_eq(bytes.at + 16, "\1\2\3\4\5\6\7\x08", 8);
+    ck_assert_mem_eq(bytes.at + 24, "\0\0\0\5", 4);
+    ck_assert_mem_eq(bytes.at + 64, "a row\0\x09\3red\4blue", 16);
+    ck_assert_uint_eq(bytes.size, 64 + 16);
+}
+END_TEST
+
+START_TEST(an_entry_without_a_position_or_tags_has_none)
+{
+    struct shed_entry row = make_row("a row"), out;
+    struct bytes bytes = assemble(&row);
+    struct shed_entry_groups groups;
+
+    ck_assert_int_eq(shed_entry_decode(key, bytes.at, bytes.size, &out),
+                     SHED_ENTRY_OK);
+    shed_entry_groups(bytes.at, &groups);
+    ck_assert_uint_eq(groups.position, 0);
+    ck_assert_uint_eq(groups.tags_size, 0);
+}
+END_TEST
+
+/* Their checksum is right, as if a faulty program had written them. */
+START_TEST(tags_of_a_wrong_form_are_corrupt)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+    } wrong[] = {{"\0\4\4red", 6},   {"\0\5\3red", 6}, {"\0\3\3red", 6},
+                 {"\0\5\0\3red", 7}, {"\0\0", 2},      {"\0", 1}};
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct shed_entry row = make_row("a row");
+        struct bytes bytes;
+
+        row.flags |= SHED_ENTRY_TAGS;
+        row.tags = (const unsigned char *)wrong[i].bytes;
+        row.tags_size = wrong[i].size;
+        bytes = assemble(&row);
+        ck_assert_msg(decode(&bytes) == SHED_ENTRY_CORRUPT, "row %zu", i);
+    }
+}
+END_TEST
+
+START_TEST(no_flipped_bit_of_a_tag_passes)
+{
+    unsigned char room[SHED_ENTRY_TAGS_MAX_BYTES];
+    struct shed_entry row = make_tagged(room, "red", "blue");
+    const struct bytes good = assemble(&row);
+
+    ck_assert_int_eq(decode(&good), SHED_ENTRY_OK);
+    for (size_t bit = 0; bit < good.size * 8; bit++) {
+        struct bytes bad = good;
+
+        if (bit / 8 >= 40 && bit / 8 < 56)
+            continue;
+        bad.at[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        ck_assert_msg(decode(&bad) != SHED_ENTRY_OK, "bit %zu", bit);
+    }
 }
 END_TEST
 
@@ -321,6 +435,11 @@ int main(void)
     tcase_add_test(tc, what_encode_makes_decode_returns);
     tcase_add_test(tc, the_layout_is_the_documented_one);
     tcase_add_test(tc, the_checksum_is_the_one_that_other_hosts_have_written);
+    tcase_add_test(tc, a_position_and_tags_come_back);
+    tcase_add_test(tc, the_layout_of_positions_and_tags_is_the_documented_one);
+    tcase_add_test(tc, an_entry_without_a_position_or_tags_has_none);
+    tcase_add_test(tc, tags_of_a_wrong_form_are_corrupt);
+    tcase_add_test(tc, no_flipped_bit_of_a_tag_passes);
     tcase_add_test(tc, no_such_row_and_a_failure_come_back_too);
     tcase_add_test(tc, a_payload_with_our_magic_is_a_payload);
     tcase_add_test(tc, no_flipped_bit_passes_for_an_entry);

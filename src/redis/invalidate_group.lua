@@ -1,0 +1,32 @@
+-- Note in a cache's log that everything, or every entry with a tag, which was
+-- loaded before now is a miss. The log is a sorted set: its members are tags, and
+-- the empty one, which is "everything"; a member's score is its position, which
+-- only grows.
+-- KEYS  1 the log
+-- ARGV  1 the tag; '' is everything
+--       2 the most tags that the log keeps. Beyond that the oldest becomes
+--         "everything", which can only make more entries misses
+--       3 a position that the new one has to exceed, or 0
+-- Returns the position: above every earlier one, and not below the clock, in
+--         microseconds, so that it grows even if the log was lost
+-- ZREM comes first: it needs no memory, and after a write Redis lets a script
+-- exceed its memory.
+
+local tag, limit = ARGV[1], tonumber(ARGV[2])
+local last = redis.call('ZRANGE', K, -1, -1, 'WITHSCORES')[2]
+local now = redis.call('TIME')
+local position = math.max(now[1] * 1000000 + now[2], tonumber(last or 0) + 1,
+    tonumber(ARGV[3]) + 1)
+local text = string.format('%.0f', position)
+
+if tag == '' then
+    redis.call('UNLINK', K)
+else
+    redis.call('ZREM', K, tag)
+end
+redis.call('ZADD', K, text, tag)
+
+local old = redis.call('ZRANGE', K, 0, -limit - 2, 'WITHSCORES')
+for i = 1, #old, 2 do redis.call('ZREM', K, old[i]) end
+if #old > 0 then redis.call('ZADD', K, old[#old], '') end
+return position

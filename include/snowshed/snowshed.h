@@ -635,12 +635,16 @@ struct shed_cache_options {
                                  goes on behind it, and what it brings is
                                  stored. 0: the call waits for up to its
                                  timeout_ms */
+    uint64_t groups; /* [0, 100000]; most tags whose invalidation is remembered,
+                        in Redis and by each process, see shed_invalidate_all;
+                        all caches of the name should have the same. 0: the
+                        entries of the cache have no groups */
 };
 
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
-            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0, 10000, 0           \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0, 10000, 0, 0        \
     }
 
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
@@ -896,6 +900,73 @@ SHED_API SHED_MUST_CHECK enum shed_code shed_expire(struct shed_cache *cache,
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
+                     size_t count, uint64_t timeout_ms, struct shed_error *err);
+
+/* --------------------------------------------------------------- groups */
+
+#define SHED_TAG_MAX_BYTES 250 /* longest tag */
+
+/*
+ * Make every entry of the cache a miss, with one command, whatever their
+ * number: a generation of the cache ends.
+ *
+ * The cache must have been opened with the option groups. The command is noted
+ * in a log, which every process with a cache of the name follows; an entry
+ * carries the position in the log that was known when its load began. So an
+ * entry is compared with the log when it is read: nothing is scanned or
+ * deleted, and a hit needs no other round trip. A row from before the command
+ * is not given out, neither as stale nor when a load fails, and one that is
+ * being loaded meanwhile is given only to calls that came before. Each key is
+ * loaded again when it is next read, once for all processes.
+ *
+ * Call it after COMMIT. When it has returned SHED_OK, no get of this process
+ * that begins later returns an older row, and a get of another process does
+ * only until that has heard of the command: usually for less than a
+ * millisecond, because Redis announces it. While pushes do not work there
+ * (SHED_WAIT_POLL, or Redis does not grant them), for up to 1 s; if its
+ * connection for pushes dies without a sign, for up to 7 s. A process that
+ * opens the cache, or has lost its connection, reads the log in the round trip
+ * of its next get. (shed_put takes a row for newer than every invalidation that
+ * its process knows: where a put can be late, prefer an invalidation of its
+ * key.)
+ *
+ * It costs: in Redis one sorted set, NAME:groups, with one member for each tag
+ * that was ever invalidated, for groups of them at most; in each process the
+ * same, about 100 bytes a member; no byte more in an entry without tags; and in
+ * a hit a comparison, or a look at each of the entry's tags if something was
+ * invalidated since it was loaded. Beyond the bound the oldest tag is
+ * forgotten, and all entries from before its invalidation become misses: let
+ * groups be larger than the number of tags that are invalidated within the
+ * longest life of an entry.
+ *
+ * Where Redis loses the log (a failover, an eviction by an allkeys policy, a
+ * DEL), processes that know the invalidation remember it; those that start
+ * later do not, and can read the old rows that Redis still has.
+ *
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
+ * Returns: SHED_OK; SHED_EINVAL (also: the cache has no groups), SHED_EFORKED,
+ * SHED_ENOMEM: nothing has changed; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY,
+ * SHED_EDENIED: it may have been noted or not: repeat it.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
+                    struct shed_error *err);
+
+/*
+ * Make every entry that has one of these tags a miss, as shed_invalidate_all
+ * does with all entries. An entry has the tags that it was loaded or put with.
+ *
+ * A tag is any 1 to SHED_TAG_MAX_BYTES bytes. count 0 is allowed, SHED_MANY_MAX
+ * is the most; there is one command for each, in one pipeline.
+ *
+ * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
+ * cache's own).
+ * Returns: as shed_invalidate_all. The reason begins with the index of the
+ * first tag that failed, as in "tags[3]"; SHED_EINVAL: none was invalidated.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate_tags(struct shed_cache *cache, const struct shed_bytes *tags,
                      size_t count, uint64_t timeout_ms, struct shed_error *err);
 
 #ifdef __cplusplus

@@ -46,6 +46,16 @@ inline struct ::shed_bytes to_bytes(std::string_view text) noexcept
     return ::shed_bytes(text.data() != nullptr ? text.data() : "", text.size());
 }
 
+inline std::vector<struct ::shed_bytes>
+to_bytes(const std::vector<std::string_view> &texts)
+{
+    std::vector<struct ::shed_bytes> bytes;
+    bytes.reserve(texts.size());
+    for (const auto text : texts)
+        bytes.push_back(to_bytes(text));
+    return bytes;
+}
+
 inline std::string_view to_view(struct ::shed_bytes bytes) noexcept
 {
     return {static_cast<const char *>(bytes.data), bytes.size};
@@ -470,6 +480,25 @@ class cache
         shed::error err;
         return detail::done(
             shed_invalidate(get(), to_bytes(key), timeout_ms, &err), err);
+    }
+
+    result<void>
+    invalidate_all(std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        shed::error err;
+        return detail::done(shed_invalidate_all(get(), timeout_ms, &err), err);
+    }
+
+    result<void>
+    invalidate_tags(const std::vector<std::string_view> &tags,
+                    std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        shed::error err;
+        const auto bytes = to_bytes(tags);
+        return detail::done(shed_invalidate_tags(get(), bytes.data(),
+                                                 bytes.size(), timeout_ms,
+                                                 &err),
+                            err);
     }
 
     result<void> expire(std::string_view key,

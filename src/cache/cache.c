@@ -23,6 +23,7 @@
 #define GRACE_MAX_MS 60000
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
 #define PENDING_MAX 100000
+#define GROUPS_MAX 100000
 
 /* ----------------------------------------------------------------- checks */
 
@@ -48,6 +49,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->stale_if_error_ms, 0, SHED_TTL_MAX_MS, "cache stale_if_error_ms"},
         {o->pending_limit, 0, PENDING_MAX, "cache pending_limit"},
         {o->soft_timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
+        {o->groups, 0, GROUPS_MAX, "cache groups"},
     };
 
     return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
@@ -198,23 +200,30 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     memcpy(cache->name, name, strlen(name) + 1);
     (void)snprintf(prefix, sizeof(prefix), "%s:", name);
     cache->reads = shed_reads_create(shed_links_count(client->links));
-    code = cache->reads != NULL
-               ? shed_outbox_create(client, cache->name, &o, &cache->counters,
-                                    &cache->outbox, err)
-               : shed_fail_nomem(err, "a cache");
+    code = cache->reads != NULL ? SHED_OK : shed_fail_nomem(err, "a cache");
+    if (code == SHED_OK && o.groups > 0)
+        code = shed_group_log_create(client, cache->name, o.groups,
+                                     &cache->groups, err);
+    if (code == SHED_OK)
+        code = shed_outbox_create(client, cache->name, &o, &cache->counters,
+                                  &cache->outbox, err);
     if (code == SHED_OK)
         code = shed_flights_create(client, source, prefix, &o, &cache->counters,
-                                   cache->outbox, &cache->flights, err);
+                                   cache->outbox, cache->groups,
+                                   &cache->flights, err);
     if (code == SHED_OK)
         code = shed_fleet_join(shed_source_fleet(source), client, cache->name,
                                &cache->counters, &cache->fleet, err);
     if (code != SHED_OK) {
         shed_flights_close(cache->flights);
         shed_outbox_close(cache->outbox, 0);
+        shed_group_log_destroy(cache->groups);
         shed_reads_destroy(cache->reads);
         free(cache);
         return code;
     }
+    if (cache->groups != NULL)
+        shed_group_log_follow(cache->groups, cache->flights);
     (void)shed_client_ref(client);
     shed_source_ref(source);
     *out = cache;
@@ -226,9 +235,12 @@ static void *close_cache(void *handle)
     struct shed_cache *cache = handle;
 
     if (shed_client_check(cache->client, NULL) == SHED_OK) {
+        if (cache->groups != NULL)
+            shed_group_log_leave(cache->groups);
         shed_flights_close(cache->flights);
         shed_fleet_leave(cache->fleet);
         shed_outbox_close(cache->outbox, cache->options.timeout_ms);
+        shed_group_log_destroy(cache->groups);
         shed_source_unref(cache->source);
     }
     shed_client_unref(cache->client);

@@ -6,6 +6,7 @@
 
 #include "cache/entry.h"
 #include "cache/flights.h"
+#include "cache/group_log.h"
 #include "cache/outbox.h"
 #include "client/client.h"
 
@@ -25,6 +26,7 @@ struct shed_cache {
     struct shed_freshness_rule rule; /* of the options */
     char name[SHED_NAME_MAX_BYTES + 1];
     struct shed_outbox *outbox;
+    struct shed_group_log *groups; /* NULL: it has none */
     struct shed_flights *flights;
     struct shed_reads *reads;
     struct shed_fleet_link *fleet; /* NULL: the source has no such budget */

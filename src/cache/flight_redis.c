@@ -461,6 +461,7 @@ static void send_publish(struct shed_flight_redis *x)
                  (has_version ? SHED_ENTRY_ROW_VERSION : 0),
         .row_version = has_version ? x->loaded->version.number : 0,
         .cost_ms = cost_ms < UINT32_MAX ? (uint32_t)cost_ms : UINT32_MAX,
+        .position = x->position,
         .payload = v->data,
         .payload_size = v->size};
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
@@ -468,6 +469,8 @@ static void send_publish(struct shed_flight_redis *x)
     struct shed_args args;
     char fresh[SHED_DIGITS], kept[SHED_DIGITS];
 
+    if (x->settings->groups != NULL)
+        entry.flags |= SHED_ENTRY_POSITION;
     draw(nonce);
     shed_entry_encode(x->key, &entry, nonce, &parts);
     begin(&args, SHED_SCRIPT_PUBLISH, x);
@@ -478,6 +481,7 @@ static void send_publish(struct shed_flight_redis *x)
     shed_args_add_text(&args, !x->loaded->is_unmodified ? ""
                               : x->has_callers          ? "keep and get"
                                                         : "keep");
+    shed_args_add(&args, entry.tags, entry.tags_size);
     put_call(x, &args);
 }
 

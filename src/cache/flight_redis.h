@@ -14,6 +14,7 @@
 #include "cache/entry.h"
 #include "cache/flight.h"
 #include "cache/freshness.h"
+#include "cache/group_log.h"
 #include "cache/load.h"
 #include "cache/outbox.h"
 #include "client/events.h"
@@ -28,7 +29,8 @@ struct shed_flight_redis_settings {
     struct shed_counters *counters;
     struct shed_events *events;
     struct shed_outbox *outbox;
-    struct shed_bytes name; /* of the cache */
+    struct shed_group_log *groups; /* NULL: none */
+    struct shed_bytes name;        /* of the cache */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
 };
 
@@ -48,7 +50,8 @@ struct shed_flight_redis {
     struct shed_bytes user_key; /* as its callers know it; in key */
     unsigned char number[8];    /* of the flight, as the scripts want it */
     const struct shed_loaded *loaded; /* what is to be published */
-    bool has_callers;                 /* who need a value that is kept */
+    uint64_t position; /* of the log of groups, when its load began */
+    bool has_callers;  /* who need a value that is kept */
     void (*on_event)(void *arg, struct shed_flight_event event);
     void *arg;
     /* for the owner to read, with an event */

@@ -80,7 +80,9 @@ struct task {
     struct shed_flight_redis exchange; /* with Redis */
     struct shed_flight_load load;
     struct shed_timer *timer;
-    bool is_behind; /* set at creation */
+    /* set at creation */
+    bool is_behind;
+    bool is_revoked; /* the value in Redis is a miss by one of its groups */
 };
 
 /* ---------------------------------------------------------------- answers */
@@ -147,6 +149,22 @@ static bool goes_on(struct task *task)
     return false;
 }
 
+/* The position comes before the load, so that the row has all that was
+ * committed before that invalidation. The source is not told the version of a
+ * revoked row: "unmodified" would renew the entry, and not its position. */
+static bool start_load(struct task *task, uint64_t request)
+{
+    const struct shed_row_version none = {.is_known = false};
+    struct shed_group_log *groups = task->flights->settings.groups;
+
+    if (groups != NULL)
+        task->exchange.position = shed_group_log_position(groups);
+    return shed_flight_load_start(&task->load, request,
+                                  task->is_revoked ? none
+                                                   : task->exchange.old_version,
+                                  &task->exchange.error);
+}
+
 static void perform(struct task *task, const struct shed_flight_act *act,
                     struct shed_flight_event *next)
 {
@@ -160,9 +178,7 @@ static void perform(struct task *task, const struct shed_flight_act *act,
     case SHED_SEND_NOTHING:
         break;
     case SHED_SEND_LOAD:
-        if (!shed_flight_load_start(&task->load, act->request,
-                                    task->exchange.old_version,
-                                    &task->exchange.error))
+        if (!start_load(task, act->request))
             *next = (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
                                                .request = act->request};
         break;
@@ -377,7 +393,7 @@ static struct task *create_task(struct shed_flights *fs,
 
 enum shed_code
 shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
-                  const unsigned char *aged, struct shed_caller *caller,
+                  struct shed_aged aged, struct shed_caller *caller,
                   struct shed_post **starts, struct shed_error *err)
 {
     enum shed_join join =
@@ -388,9 +404,11 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
         task = create_task(fs, key);
         if (task == NULL)
             return shed_fail_nomem(err, "a flight");
-        if (aged != NULL) {
+        if (aged.identity != NULL) {
             task->waiters.is_forced = true;
-            memcpy(task->exchange.due, aged, sizeof(task->exchange.due));
+            task->is_revoked = aged.is_revoked;
+            memcpy(task->exchange.due, aged.identity,
+                   sizeof(task->exchange.due));
         }
         join = shed_table_insert(fs->table, &task->waiters, caller);
         if (join == SHED_JOIN_ADDED) {
@@ -443,6 +461,11 @@ bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
 void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
 {
     shed_table_detach(fs->table, key->redis, key->redis_size);
+}
+
+void shed_flights_detach_all(struct shed_flights *fs)
+{
+    shed_table_detach_all(fs->table);
 }
 
 /* What belongs to the reactor. */
@@ -526,12 +549,11 @@ fail_mutex:
     return o.code;
 }
 
-enum shed_code
-shed_flights_create(struct shed_client *client, struct shed_source *source,
-                    const char *prefix,
-                    const struct shed_cache_options *options,
-                    struct shed_counters *counters, struct shed_outbox *outbox,
-                    struct shed_flights **out, struct shed_error *err)
+enum shed_code shed_flights_create(
+    struct shed_client *client, struct shed_source *source, const char *prefix,
+    const struct shed_cache_options *options, struct shed_counters *counters,
+    struct shed_outbox *outbox, struct shed_group_log *groups,
+    struct shed_flights **out, struct shed_error *err)
 {
     struct shed_flights *fs = calloc(1, sizeof(*fs));
     enum shed_code code;
@@ -557,6 +579,7 @@ shed_flights_create(struct shed_client *client, struct shed_source *source,
         .counters = counters,
         .events = client->events,
         .outbox = outbox,
+        .groups = groups,
         .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
     shed_flight_redis_settings_init(&fs->settings, fs->policy.load_timeout_ms +
                                                        options->lease_ms +

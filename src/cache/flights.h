@@ -24,16 +24,22 @@ struct shed_key {
 
 struct shed_flights;
 
+/* A value that a new flight is to replace even if it is fresh. */
+struct shed_aged {
+    const unsigned char *identity; /* NULL: there is none */
+    bool is_revoked; /* it is a miss by one of its groups, so the row has to be
+                        loaded even if it has not changed */
+};
+
 /* Make the flights of the cache whose keys begin with prefix. What is passed
- * must outlive them, but for prefix and options, which are copied.
- * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
- * this prefix. */
-SHED_MUST_CHECK enum shed_code
-shed_flights_create(struct shed_client *client, struct shed_source *source,
-                    const char *prefix,
-                    const struct shed_cache_options *options,
-                    struct shed_counters *counters, struct shed_outbox *outbox,
-                    struct shed_flights **out, struct shed_error *err);
+ * must outlive them, but for prefix and options, which are copied. groups can
+ * be NULL. Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the
+ * client has this prefix. */
+SHED_MUST_CHECK enum shed_code shed_flights_create(
+    struct shed_client *client, struct shed_source *source, const char *prefix,
+    const struct shed_cache_options *options, struct shed_counters *counters,
+    struct shed_outbox *outbox, struct shed_group_log *groups,
+    struct shed_flights **out, struct shed_error *err);
 
 /* Wait until all flights are over, and free them. NULL is allowed. */
 void shed_flights_close(struct shed_flights *flights);
@@ -41,15 +47,13 @@ void shed_flights_close(struct shed_flights *flights);
 /* Join the key's flight, or put a new one in front of the list *starts, which
  * must be passed to shed_flights_start. Any thread but the reactor's.
  *
- * aged is NULL, or the identity of a value that a new flight is to replace even
- * if it is fresh. A flight that is joined may answer with that value
- * nonetheless.
+ * A flight that is joined may answer with the aged value nonetheless.
  *
  * Returns: SHED_OK: caller's latch will be counted down, unless the caller
  * leaves. SHED_ENOMEM: it will not. */
 SHED_MUST_CHECK enum shed_code
 shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
-                  const unsigned char *aged, struct shed_caller *caller,
+                  struct shed_aged aged, struct shed_caller *caller,
                   struct shed_post **starts, struct shed_error *err);
 
 /* Start flights: those that are started together load together. Any thread but
@@ -77,5 +81,8 @@ bool shed_flights_leave(struct shed_flights *flights,
 /* From now on callers of the key start another flight. Any thread. */
 void shed_flights_detach(struct shed_flights *flights,
                          const struct shed_key *key);
+
+/* The same for all keys. */
+void shed_flights_detach_all(struct shed_flights *flights);
 
 #endif

@@ -101,6 +101,8 @@ static bool looks_first(const struct shed_cache *cache,
 {
     if (shed_outbox_has(cache->outbox, key))
         return false;
+    if (cache->groups != NULL && !shed_group_log_is_known(cache->groups))
+        return true; /* a flight may be older than an invalidation */
     return terms->looks_first || !shed_flights_has(cache->flights, key);
 }
 

@@ -31,8 +31,9 @@ static enum shed_code create_batch(struct batch *b, size_t count,
                                    struct shed_error *err)
 {
     b->named = malloc(count * sizeof(*b->named));
-    b->args = calloc(count, sizeof(*b->args));
-    b->replies = calloc(count, sizeof(struct shed_reply *));
+    /* one more, for the log of groups */
+    b->args = calloc(count + 1, sizeof(*b->args));
+    b->replies = calloc(count + 1, sizeof(struct shed_reply *));
     b->are_missed = calloc(count, sizeof(bool));
     b->looks = calloc(count, sizeof(*b->looks));
     b->callers = calloc(count, sizeof(*b->callers));
@@ -81,8 +82,8 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);
     }
-    code = shed_links_call(cache->client->links, b->args, count, b->replies,
-                           &use, terms->deadline_ms, &why);
+    code = shed_look_call(cache, b->args, count, b->replies, &use,
+                          terms->deadline_ms, &why);
     for (size_t i = 0; i < count; i++) {
         enum shed_code item_code = shed_get_after_failure(cache, terms, code);
         if (code == SHED_OK && b->are_missed[i])

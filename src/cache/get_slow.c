@@ -5,12 +5,18 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/value.h"
 #include "cache/get.h"
 
 /* Not answered yet, and not failed. */
 static bool is_miss(const struct shed_item *item)
 {
     return item->code == SHED_OK && item->value == NULL;
+}
+
+static bool is_of_redis(const struct shed_value *value)
+{
+    return value != NULL && value->header != NULL;
 }
 
 static size_t count_misses(const struct shed_gets *g)
@@ -39,10 +45,12 @@ static enum shed_code timed_out(enum shed_awaited awaited,
                      waits[awaited]);
 }
 
-/* The value that is too old for the call; NULL: there is none. */
-static const unsigned char *aged_value(const struct shed_look *look)
+/* The value that is too old for the call, or a miss by its groups. */
+static struct shed_aged aged_value(const struct shed_look *look)
 {
-    return look->found == SHED_FOUND_AGED ? look->aged : NULL;
+    if (look->found != SHED_FOUND_AGED)
+        return (struct shed_aged){.identity = NULL};
+    return (struct shed_aged){look->aged, look->is_revoked};
 }
 
 /* Join a flight for each miss. One that cannot join has failed and is counted
@@ -165,16 +173,41 @@ static void leave_all(struct shed_cache *cache, struct shed_gets *g,
     (void)shed_latch_wait(latch, UINT64_MAX);
 }
 
-/* Give the items what their callers were answered. A value that is too old for
- * the call leaves its item a miss: the flight had begun without knowing that it
- * was to be replaced. */
-static void take_answers(const struct shed_cache *cache, struct shed_gets *g)
+/* What flights have found in Redis is judged by the log of groups. A call that
+ * joined a flight at once may not have read it. */
+static enum shed_code learn_groups(struct shed_cache *cache,
+                                   const struct shed_gets *g,
+                                   struct shed_error *err)
 {
+    bool is_needed = false;
+
+    for (size_t i = 0; i < g->count && cache->groups != NULL; i++)
+        if (g->callers[i].latch != NULL && is_of_redis(g->callers[i].value))
+            is_needed = true;
+    if (!is_needed || shed_group_log_is_known(cache->groups))
+        return SHED_OK;
+    return shed_group_log_learn(cache->groups, g->terms->deadline_ms, err);
+}
+
+/* Give the items what their callers were answered. A value that is too old for
+ * the call, or a miss by its groups, leaves its item a miss: the flight had
+ * begun without knowing that it was to be replaced. */
+static void take_answers(struct shed_cache *cache, struct shed_gets *g)
+{
+    struct shed_error why;
+    enum shed_code code = learn_groups(cache, g, &why);
+
     for (size_t i = 0; i < g->count; i++) {
         struct shed_caller *caller = &g->callers[i];
         if (caller->latch == NULL)
             continue;
         caller->latch = NULL;
+        if (code != SHED_OK && is_of_redis(caller->value)) {
+            shed_value_unref(caller->value);
+            caller->value = NULL;
+            caller->code = code;
+            caller->error = why;
+        }
         if (caller->value != NULL &&
             !shed_look_is_young(cache, g->terms, &g->looks[i], caller->value)) {
             shed_value_unref(caller->value);

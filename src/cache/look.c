@@ -56,9 +56,11 @@ static void note_hit(struct shed_cache *cache, const struct shed_key *key,
     shed_entry_value_count(&cache->counters, value);
 }
 
-static void find_aged(struct shed_look *look, const struct shed_value *value)
+static void find_aged(struct shed_look *look, const struct shed_value *value,
+                      bool is_revoked)
 {
     look->found = SHED_FOUND_AGED;
+    look->is_revoked = is_revoked;
     shed_entry_identity(value->header, look->aged);
 }
 
@@ -71,6 +73,15 @@ static void refresh(struct shed_cache *cache, const struct shed_key *key,
     shed_flights_refresh(cache->flights, key, identity);
 }
 
+/* A row that a group's invalidation has made a miss is gone, whatever its age:
+ * it is not given out as stale either. */
+static bool is_revoked(const struct shed_cache *cache,
+                       const struct shed_value *value)
+{
+    return cache->groups != NULL &&
+           !shed_group_log_admits(cache->groups, value->header);
+}
+
 /* Take over the value of an entry. now_ms is 0 where the server's clock is not
  * known. */
 static void weigh(struct shed_cache *cache, const struct shed_key *key,
@@ -80,6 +91,11 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
 {
     enum shed_freshness freshness = judge(terms->rule, value, times, now_ms);
 
+    if (is_revoked(cache, value)) {
+        find_aged(out, value, true);
+        shed_value_unref(value);
+        return;
+    }
     /* before anybody shares it */
     if (freshness == SHED_FRESHNESS_STALE ||
         freshness == SHED_FRESHNESS_EXPIRED)
@@ -87,7 +103,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     /* without a clock the slow path, which learns it, looks again */
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule->max_age_ms > 0 &&
         now_ms > 0)
-        find_aged(out, value);
+        find_aged(out, value, false);
     switch (freshness) {
     case SHED_FRESHNESS_EXPIRED:
         out->old = value;
@@ -167,6 +183,18 @@ enum shed_code shed_look_at(struct shed_cache *cache,
     return code;
 }
 
+enum shed_code shed_look_call(struct shed_cache *cache, struct shed_args *gets,
+                              size_t count, struct shed_reply **replies,
+                              struct shed_link_use *use, uint64_t deadline_ms,
+                              struct shed_error *err)
+{
+    if (cache->groups != NULL)
+        return shed_group_log_call(cache->groups, gets, count, replies, use,
+                                   deadline_ms, err);
+    return shed_links_call(cache->client->links, gets, count, replies, use,
+                           deadline_ms, err);
+}
+
 /* ---------------------------------------------------------------- one key */
 
 struct get {
@@ -178,19 +206,21 @@ struct get {
 static void send_get(void *user, struct shed_read *out)
 {
     const struct get *get = user;
-    struct shed_args args = {0};
-    struct shed_reply *reply = NULL;
+    struct shed_args args[2]; /* one for the log of groups */
+    struct shed_reply *replies[2] = {NULL};
     struct shed_link_use use;
 
     out->look = (struct shed_look){.value = NULL};
-    args.is_guarded = true;
-    shed_args_add_text(&args, "GET");
-    shed_args_add(&args, get->key->redis, get->key->redis_size);
-    out->code = shed_links_call(get->cache->client->links, &args, 1, &reply,
-                                &use, get->terms->deadline_ms, &out->error);
+    args->count = 0;
+    args->script = NULL;
+    args->is_guarded = true;
+    shed_args_add_text(args, "GET");
+    shed_args_add(args, get->key->redis, get->key->redis_size);
+    out->code = shed_look_call(get->cache, args, 1, replies, &use,
+                               get->terms->deadline_ms, &out->error);
     if (out->code == SHED_OK)
-        out->code = shed_look_at(get->cache, get->key, get->terms, reply, &use,
-                                 &out->look, &out->error);
+        out->code = shed_look_at(get->cache, get->key, get->terms, *replies,
+                                 &use, &out->look, &out->error);
 }
 
 /* A GET is judged by the terms of the call that sends it, so only calls with
@@ -241,6 +271,10 @@ bool shed_look_is_young(const struct shed_cache *cache,
 {
     uint64_t max_age_ms = terms->rule->max_age_ms;
 
+    if (value->header != NULL && is_revoked(cache, value)) {
+        find_aged(look, value, true);
+        return false;
+    }
     if (max_age_ms == 0 || value->header == NULL ||
         look->found == SHED_FOUND_NOTHING)
         return true;
@@ -250,7 +284,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
         shed_session_server_ms(cache->client->session) > 0 &&
         value->age_ms <= max_age_ms)
         return true;
-    find_aged(look, value);
+    find_aged(look, value, false);
     return false;
 }
 

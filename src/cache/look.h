@@ -20,11 +20,13 @@ struct shed_terms {
                                   deadline: never */
 };
 
-/* What GET has found, where it matters to a call with a max_age_ms. */
+/* What GET has found, where it matters to a call with a max_age_ms, or where
+ * the value is a miss by one of its groups. */
 enum shed_look_found {
     SHED_FOUND_UNKNOWN = 0, /* no usable answer, or a value of unknown age */
     SHED_FOUND_NOTHING,     /* no value: one that comes later is newer */
-    SHED_FOUND_AGED         /* one that is too old for the call, or not fresh */
+    SHED_FOUND_AGED /* one that is too old for the call, or not fresh, or
+                       a miss by one of its groups */
 };
 
 /* At most one of the two values is set; references of the owner's. */
@@ -34,6 +36,7 @@ struct shed_look {
     bool is_known;            /* what Redis has, which may be nothing */
     enum shed_look_found found;
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
+    bool is_revoked; /* AGED: it is a miss by one of its groups */
 };
 
 /* Read a key, which must be named, by a GET in this thread or by one that other
@@ -44,6 +47,14 @@ SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
                                          const struct shed_terms *terms,
                                          struct shed_look *out,
                                          struct shed_error *err);
+
+/* Send GETs in one pipeline, with a read of the log of groups if that is needed
+ * to judge their replies; gets and replies have room for one more. Returns: as
+ * shed_links_call. */
+SHED_MUST_CHECK enum shed_code
+shed_look_call(struct shed_cache *cache, struct shed_args *gets, size_t count,
+               struct shed_reply **replies, struct shed_link_use *use,
+               uint64_t deadline_ms, struct shed_error *err);
 
 /* Judge the reply to a GET of key, which is freed or taken over, and begin a
  * refresh if it is due and the terms allow it. Returns: SHED_OK, where *out
@@ -56,8 +67,8 @@ shed_look_at(struct shed_cache *cache, const struct shed_key *key,
              struct shed_error *err);
 
 /* Whether a value that the slow path has found in Redis may be handed out by
- * its age. Returns: false: *look says what is to be replaced; the value is
- * still the caller's. */
+ * its age and its groups. Returns: false: *look says what is to be replaced;
+ * the value is still the caller's. */
 bool shed_look_is_young(const struct shed_cache *cache,
                         const struct shed_terms *terms, struct shed_look *look,
                         const struct shed_value *value);

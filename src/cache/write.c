@@ -134,6 +134,10 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     code = shed_random_token(nonce, sizeof(nonce), err);
     if (code != SHED_OK)
         return code;
+    if (cache->groups != NULL) {
+        entry.flags |= SHED_ENTRY_POSITION;
+        entry.position = shed_group_log_position(cache->groups);
+    }
     shed_cache_name_key(cache, key, &named);
     shed_entry_encode(shed_cache_entry_key(&named.key), &entry, nonce, &parts);
     shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
@@ -143,6 +147,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     shed_args_add(&args, row.data, row.size);
     add_ttls(&args, cache, fresh, kept);
     shed_args_add(&args, parts.tail, version.is_known ? sizeof(parts.tail) : 0);
+    shed_args_add(&args, entry.tags, entry.tags_size);
     /* one with a version can be older than what was missed: it makes up for
        nothing */
     if (!version.is_known)

@@ -42,12 +42,16 @@ static void read_rights(char *out, size_t size)
  * uses. */
 #define LOCK_COMMANDS                                                          \
     "+get +set +del +pttl +pexpire +incrby +zadd +zrange +zrem "
+/* Of a cache, which no probe asks for. */
+#define GROUPS ((enum shed_use)(SHED_USE_EXACT_LOCK + 1))
 static const char *const needs[] = {
     [SHED_USE_CACHE] = "+get +set +del +pttl +pexpire +setrange +unlink ",
     [SHED_USE_LOCK] = LOCK_COMMANDS,
     [SHED_USE_TEXT_LOCK] =
         "+get +set +del +pttl +pexpire +setnx +getset +expire ",
-    [SHED_USE_EXACT_LOCK] = LOCK_COMMANDS};
+    [SHED_USE_EXACT_LOCK] = LOCK_COMMANDS,
+    [GROUPS] = "+get +set +del +pttl +pexpire +setrange +unlink +zadd +zrange "
+               "+zrem +zrangebyscore "};
 
 /* Whether a right, as README.md names it, is needed for this use. */
 static bool is_needed(enum shed_use use, const char *right)
@@ -204,6 +208,36 @@ START_TEST(a_budget_of_loads_needs_no_more_rights)
     ck_assert_int_eq(shed_stats_read(cache, &stats, sizeof(stats), NULL),
                      SHED_OK);
     ck_assert_uint_eq(stats.fleet_failures, 0);
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+}
+END_TEST
+
+START_TEST(a_cache_with_groups_needs_no_more_rights)
+{
+    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_bytes tag = shed_str("red");
+    struct shed_client *client = open_shop();
+    struct shed_source *source;
+    struct shed_cache *cache;
+
+    leave_only(GROUPS);
+    o.groups = 1;
+    ck_assert_int_eq(shed_source_open(load, NULL, NULL, &source, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
+                     SHED_OK);
+    get(cache, "a", SHED_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(shed_invalidate_all(cache, 0, NULL), SHED_OK);
+        get(cache, "a", SHED_OK);
+        ck_assert_int_eq(shed_invalidate_tags(cache, &tag, 1, 0, NULL),
+                         SHED_OK);
+        tag = shed_str("blue"); /* one too many */
+        get(cache, "a", SHED_OK);
+        server_do(&server, "SCRIPT FLUSH");
+    }
     shed_cache_close(cache);
     shed_source_close(source);
     shed_client_close(client);
@@ -447,6 +481,7 @@ int main(void)
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, a_cache_needs_no_more_rights);
     tcase_add_test(tc, a_budget_of_loads_needs_no_more_rights);
+    tcase_add_test(tc, a_cache_with_groups_needs_no_more_rights);
     tcase_add_test(tc, a_lock_needs_no_more_rights);
     tcase_add_test(tc, leftovers_of_others_need_no_more_rights);
     tcase_add_test(tc, with_these_rights_nothing_is_missing);

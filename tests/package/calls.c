@@ -132,6 +132,14 @@ static void use_terms(struct shed_cache *cache)
     shed_value_unref(items[0].value);
 }
 
+static void require_row(struct shed_cache *cache, const char *text)
+{
+    struct shed_value *value = get(cache, "row", SHED_OK);
+
+    require(holds_text(value, text), "the row is the one expected");
+    shed_value_unref(value);
+}
+
 static void use_put(struct shed_cache *cache)
 {
     struct shed_value *value, *again;
@@ -158,9 +166,7 @@ static void use_put(struct shed_cache *cache)
            shed_expire(cache, shed_str("row"), SHED_TIMEOUT_DEFAULT, &err),
            SHED_OK, &err);
     invalidate_all(cache);
-    value = get(cache, "row", SHED_OK);
-    require(holds_text(value, "loaded"), "it was invalidated");
-    shed_value_unref(value);
+    require_row(cache, "loaded");
 }
 
 static void use_cache_stats(struct shed_cache *cache)
@@ -180,6 +186,32 @@ static void use_cache_stats(struct shed_cache *cache)
     require(strstr(text, "snowshed_puts_total{cache=\"calls\"} 2\n") != NULL,
             "the puts are counted in the text");
     free(text);
+}
+
+static void use_groups(struct shed_client *client, struct shed_source *source)
+{
+    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+    const struct shed_bytes tags[] = {shed_str("red"), shed_str("blue")};
+    struct shed_cache *cache = NULL;
+    struct shed_error err;
+
+    options.groups = 10;
+    expect(
+        "shed_cache_open",
+        shed_cache_open(client, "calls-groups", source, &options, &cache, &err),
+        SHED_OK, &err);
+    expect("shed_put",
+           shed_put(cache, shed_str("row"), shed_str("put"),
+                    SHED_TIMEOUT_DEFAULT, &err),
+           SHED_OK, &err);
+    expect("shed_invalidate_tags",
+           shed_invalidate_tags(cache, tags, 2, SHED_TIMEOUT_DEFAULT, &err),
+           SHED_OK, &err);
+    expect("shed_invalidate_all",
+           shed_invalidate_all(cache, SHED_TIMEOUT_DEFAULT, &err), SHED_OK,
+           &err);
+    require_row(cache, "loaded");
+    shed_cache_close(cache);
 }
 
 static void use_cache(struct shed_client *client)
@@ -203,6 +235,7 @@ static void use_cache(struct shed_client *client)
     use_put(cache);
     use_cache_stats(cache);
     shed_cache_close(cache);
+    use_groups(client, source);
     shed_source_close(source);
 }
 

@@ -69,6 +69,18 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
     require(many[2]->is_absent(), "the third of many");
 }
 
+static void use_groups(const shed::client &client, const shed::source &source)
+{
+    shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+    options.groups = 10;
+    auto cache = shed::cache::open(client, "wrapper-groups", source, &options);
+    require(bool(cache), "a cache with groups");
+    require(bool(cache->put("a", "put")), "put");
+    require(bool(cache->invalidate_tags({"red", "blue"})), "invalidate_tags");
+    require(bool(cache->invalidate_all()), "invalidate_all");
+    require(cache->get("a")->view() == "row of a", "it was invalidated");
+}
+
 static void use_lock(const shed::client &client)
 {
     auto lock = shed::lock::open(client, "wrapper");
@@ -149,6 +161,7 @@ static void use_all(const char *uri, const shed_client_options &options,
     auto status = client->status();
     require(status && status->is_up == 1 && status->breaker == 0,
             "the client is connected, and its breaker is closed");
+    use_groups(*client, *source);
     use_lock(*client);
     use_lock_async(*client);
     require(!shed::client::open("nonsense"), "a wrong URI");

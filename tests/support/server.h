@@ -68,7 +68,8 @@ long long server_calls(const struct server *s, const char *command);
 /* How many lines of CLIENT LIST contain text. */
 int server_clients(const struct server *s, const char *text);
 
-/* Fail if a key of the server has no time to live. */
+/* Fail if a key of the server has no time to live, unless it is the log of a
+ * cache's groups. */
 void server_check_ttls(const struct server *s);
 
 enum proxy_mode {

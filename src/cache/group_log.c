@@ -1,0 +1,442 @@
+/*
+ * Following a cache's log of invalidations. Its invariants: the log counts as
+ * known only after a read that was sent when everything that is announced since
+ * had been; and whoever is told that a group was invalidated finds its entries
+ * to be misses, and joins no flight from before.
+ */
+#include "cache/group_log.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/error.h"
+#include "base/latch.h"
+#include "cache/flights.h"
+
+/* Members of one read: a long log holds up neither Redis nor the reactor. */
+#define CHUNK 1000
+#define CHUNK_TEXT "1000"
+
+#define KEY_SUFFIX ":groups"
+#define DIGITS 24 /* of 64 bits */
+
+/* A read of the log. */
+struct ask {
+    uint64_t term;    /* the log's when it was sent */
+    uint64_t sent_ms; /* shed_now_ms */
+    char from[DIGITS];
+};
+
+struct shed_group_log {
+    /* set at creation */
+    struct shed_client *client;
+    struct shed_flights *flights; /* set by follow */
+    struct shed_post wake;
+    char key[SHED_NAME_MAX_BYTES + sizeof(KEY_SUFFIX)];
+    size_t key_size;
+    char limit[DIGITS];
+    /* atomic */
+    _Atomic uint64_t horizon;        /* that of groups, for hits */
+    _Atomic uint64_t known_until_ms; /* UINT64_MAX: changes are announced */
+
+    pthread_mutex_t mu;
+    /* under mu */
+    struct shed_groups groups;
+    uint64_t read; /* the log has been read up to this position */
+    uint64_t term; /* grows when the log may have changed */
+    bool is_woken; /* wake is posted */
+
+    /* reactor thread only */
+    struct shed_listener listener;
+    struct shed_call call;
+    struct ask ask;         /* of call */
+    struct shed_latch *end; /* set when it is left */
+};
+
+/* ------------------------------------------------------------ what is known */
+
+/* Ends with mu released. before: the newest position that was known. */
+static void publish_locked(struct shed_group_log *log, uint64_t before)
+{
+    bool is_news = log->groups.newest > before;
+
+    atomic_store_explicit(&log->horizon, shed_groups_horizon(&log->groups),
+                          memory_order_release);
+    pthread_mutex_unlock(&log->mu);
+    if (is_news && log->flights != NULL)
+        shed_flights_detach_all(log->flights);
+}
+
+void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
+                         uint64_t position)
+{
+    uint64_t before;
+
+    pthread_mutex_lock(&log->mu);
+    before = log->groups.newest;
+    shed_groups_note(&log->groups, tag, position);
+    publish_locked(log, before);
+}
+
+bool shed_group_log_hold(struct shed_group_log *log, struct shed_bytes tag)
+{
+    bool is_held;
+
+    pthread_mutex_lock(&log->mu);
+    is_held = shed_groups_hold(&log->groups, tag);
+    publish_locked(log, UINT64_MAX);
+    return is_held;
+}
+
+void shed_group_log_release(struct shed_group_log *log, struct shed_bytes tag)
+{
+    pthread_mutex_lock(&log->mu);
+    shed_groups_release(&log->groups, tag);
+    publish_locked(log, UINT64_MAX);
+}
+
+bool shed_group_log_admits(struct shed_group_log *log, const void *entry)
+{
+    struct shed_entry_groups groups;
+    bool is_admitted;
+
+    shed_entry_groups(entry, &groups);
+    if (groups.position >=
+        atomic_load_explicit(&log->horizon, memory_order_acquire))
+        return true;
+    pthread_mutex_lock(&log->mu);
+    is_admitted = shed_groups_admit(&log->groups, &groups);
+    pthread_mutex_unlock(&log->mu);
+    return is_admitted;
+}
+
+uint64_t shed_group_log_position(struct shed_group_log *log)
+{
+    uint64_t position;
+
+    pthread_mutex_lock(&log->mu);
+    position = log->groups.newest;
+    pthread_mutex_unlock(&log->mu);
+    return position;
+}
+
+bool shed_group_log_is_known(const struct shed_group_log *log)
+{
+    uint64_t until_ms =
+        atomic_load_explicit(&log->known_until_ms, memory_order_acquire);
+
+    return until_ms == UINT64_MAX || (until_ms > 0 && shed_now_ms() < until_ms);
+}
+
+/* The log may have changed. */
+static void doubt(struct shed_group_log *log)
+{
+    pthread_mutex_lock(&log->mu);
+    log->term++;
+    atomic_store_explicit(&log->known_until_ms, 0, memory_order_release);
+    pthread_mutex_unlock(&log->mu);
+}
+
+/* ---------------------------------------------------------------- the reads */
+
+static void begin_read(struct shed_group_log *log, struct ask *ask,
+                       struct shed_args *args)
+{
+    pthread_mutex_lock(&log->mu);
+    ask->term = log->term;
+    (void)snprintf(ask->from, sizeof(ask->from), "(%llu",
+                   (unsigned long long)log->read);
+    pthread_mutex_unlock(&log->mu);
+    ask->sent_ms = shed_now_ms();
+    *args = (struct shed_args){.count = 0};
+    shed_args_add_text(args, "ZRANGEBYSCORE");
+    shed_args_add(args, log->key, log->key_size);
+    shed_args_add_text(args, ask->from);
+    shed_args_add_text(args, "+inf");
+    shed_args_add_text(args, "WITHSCORES");
+    shed_args_add_text(args, "LIMIT");
+    shed_args_add_text(args, "0");
+    shed_args_add_text(args, CHUNK_TEXT);
+}
+
+/* Note what a reply holds. Returns: whether that is all there is. */
+static bool note_all_locked(struct shed_group_log *log,
+                            const struct shed_reply *reply)
+{
+    size_t count = shed_reply_count(reply) / 2;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t tag_size = 0, size = 0;
+        const char *tag =
+            shed_reply_bytes(shed_reply_at(reply, 2 * i), &tag_size);
+        const char *score =
+            shed_reply_bytes(shed_reply_at(reply, 2 * i + 1), &size);
+        uint64_t position = score != NULL ? strtoull(score, NULL, 10) : 0;
+        shed_groups_note(&log->groups, shed_bytes(tag, tag_size), position);
+        if (position > log->read)
+            log->read = position;
+    }
+    return count < CHUNK;
+}
+
+/* Take the reply to a read over. are_announced: later changes will be.
+ * Returns: SHED_OK and whether that was all; the code of an error reply. */
+static enum shed_code end_read(struct shed_group_log *log,
+                               const struct ask *ask, bool are_announced,
+                               const struct shed_reply *reply, bool *is_all,
+                               struct shed_error *err)
+{
+    const char *text = shed_reply_error(reply);
+    uint64_t before, until_ms = UINT64_MAX;
+
+    if (text != NULL)
+        return shed_fail(err, shed_reply_code(reply),
+                         "Redis refused to read the log of groups: %s", text);
+    if (!are_announced)
+        until_ms = shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS);
+    pthread_mutex_lock(&log->mu);
+    before = log->groups.newest;
+    *is_all = note_all_locked(log, reply);
+    if (*is_all && ask->term == log->term &&
+        until_ms > atomic_load(&log->known_until_ms))
+        atomic_store_explicit(&log->known_until_ms, until_ms,
+                              memory_order_release);
+    publish_locked(log, before);
+    return SHED_OK;
+}
+
+/* ------------------------------------------------------ in callers' threads */
+
+/* A read in a caller's thread is not announced when it is out of date; one by
+ * the reactor is, if that is possible by now. */
+static void wake_reader(struct shed_group_log *log)
+{
+    bool is_woken;
+
+    pthread_mutex_lock(&log->mu);
+    is_woken = log->is_woken;
+    log->is_woken = true;
+    pthread_mutex_unlock(&log->mu);
+    if (!is_woken)
+        shed_reactor_post(log->client->reactor, &log->wake);
+}
+
+enum shed_code shed_group_log_learn(struct shed_group_log *log,
+                                    uint64_t deadline_ms,
+                                    struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+    bool is_all = false;
+
+    while (code == SHED_OK && !is_all) {
+        struct shed_reply *reply = NULL;
+        struct shed_args args;
+        struct ask ask;
+        begin_read(log, &ask, &args);
+        code = shed_links_call(log->client->links, &args, 1, &reply, NULL,
+                               deadline_ms, err);
+        if (code == SHED_OK)
+            code = end_read(log, &ask, false, reply, &is_all, err);
+        shed_reply_free(reply);
+    }
+    wake_reader(log);
+    return code;
+}
+
+enum shed_code shed_group_log_call(struct shed_group_log *log,
+                                   struct shed_args *commands, size_t count,
+                                   struct shed_reply **replies,
+                                   struct shed_link_use *use,
+                                   uint64_t deadline_ms, struct shed_error *err)
+{
+    struct shed_links *links = log->client->links;
+    struct ask ask;
+    enum shed_code code;
+    bool is_all = false;
+
+    if (shed_group_log_is_known(log))
+        return shed_links_call(links, commands, count, replies, use,
+                               deadline_ms, err);
+    begin_read(log, &ask, &commands[count]);
+    code = shed_links_call(links, commands, count + 1, replies, use,
+                           deadline_ms, err);
+    if (code != SHED_OK)
+        return code;
+    code = end_read(log, &ask, false, replies[count], &is_all, err);
+    shed_reply_free(replies[count]);
+    if (code == SHED_OK && !is_all)
+        code = shed_group_log_learn(log, deadline_ms, err);
+    wake_reader(log);
+    if (code != SHED_OK)
+        shed_reply_free_all(replies, count);
+    return code;
+}
+
+void shed_group_log_mark(struct shed_group_log *log,
+                         struct shed_group_mark *out)
+{
+    (void)snprintf(out->digits, sizeof(out->digits), "%llu",
+                   (unsigned long long)shed_group_log_position(log));
+}
+
+void shed_group_log_write(const struct shed_group_log *log,
+                          struct shed_bytes tag,
+                          const struct shed_group_mark *mark,
+                          struct shed_args *out)
+{
+    shed_script_begin(out, SHED_SCRIPT_INVALIDATE_GROUP, "1");
+    shed_args_add(out, log->key, log->key_size);
+    shed_args_add(out, tag.data, tag.size);
+    shed_args_add_text(out, log->limit);
+    shed_args_add_text(out, mark->digits);
+}
+
+/* ---------------------------------------------------- on the reactor thread */
+
+static void read_on_reactor(struct shed_group_log *log);
+
+/* Without a reply the next epoch reads again, or a get that needs the log. */
+static void on_read(void *arg, struct shed_reply *reply,
+                    enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_group_log *log = arg;
+    struct shed_error why;
+    bool is_all = true;
+
+    (void)trouble;
+    (void)err;
+    if (log->end != NULL) {
+        shed_latch_count_down(log->end, 1);
+        return;
+    }
+    if (reply != NULL &&
+        end_read(log, &log->ask, true, reply, &is_all, &why) == SHED_OK &&
+        atomic_load(&log->known_until_ms) != UINT64_MAX)
+        read_on_reactor(log); /* there is more, or it has changed */
+}
+
+/* Only a read over a session whose changes are announced serves later gets. */
+static void read_on_reactor(struct shed_group_log *log)
+{
+    struct shed_args args;
+
+    if (log->call.fn != NULL || !shed_session_is_on(log->client->session))
+        return;
+    begin_read(log, &log->ask, &args);
+    shed_pipe_call(shed_session_pipe(log->client->session), &log->call, &args,
+                   on_read, log);
+}
+
+static struct shed_group_log *log_of(struct shed_listener *listener)
+{
+    return shed_container_of(listener, struct shed_group_log, listener);
+}
+
+static void on_epoch(struct shed_listener *listener)
+{
+    doubt(log_of(listener));
+    read_on_reactor(log_of(listener));
+}
+
+static void on_change(struct shed_listener *listener, const char *key,
+                      size_t size)
+{
+    (void)key;
+    (void)size;
+    on_epoch(listener);
+}
+
+static void on_wake(struct shed_post *post)
+{
+    struct shed_group_log *log =
+        shed_container_of(post, struct shed_group_log, wake);
+
+    pthread_mutex_lock(&log->mu);
+    log->is_woken = false;
+    pthread_mutex_unlock(&log->mu);
+    if (atomic_load(&log->known_until_ms) != UINT64_MAX)
+        read_on_reactor(log);
+}
+
+/* ----------------------------------------------------------- begin and end */
+
+enum shed_code shed_group_log_create(struct shed_client *client,
+                                     const char *name, uint64_t limit,
+                                     struct shed_group_log **out,
+                                     struct shed_error *err)
+{
+    struct shed_group_log *log = calloc(1, sizeof(*log));
+
+    *out = NULL;
+    if (log == NULL || pthread_mutex_init(&log->mu, NULL) != 0) {
+        free(log);
+        return shed_fail_nomem(err, "a cache");
+    }
+    log->client = client;
+    log->wake.run = on_wake;
+    log->key_size =
+        (size_t)snprintf(log->key, sizeof(log->key), "%s" KEY_SUFFIX, name);
+    (void)snprintf(log->limit, sizeof(log->limit), "%llu",
+                   (unsigned long long)limit);
+    log->listener = (struct shed_listener){.key = log->key,
+                                           .key_size = log->key_size,
+                                           .on_change = on_change,
+                                           .on_epoch = on_epoch};
+    shed_groups_init(&log->groups, (size_t)limit);
+    *out = log;
+    return SHED_OK;
+}
+
+static void follow_on_reactor(void *arg)
+{
+    struct shed_group_log *log = arg;
+
+    (void)shed_listeners_add(log->client->listeners, &log->listener);
+    read_on_reactor(log);
+}
+
+void shed_group_log_follow(struct shed_group_log *log,
+                           struct shed_flights *flights)
+{
+    log->flights = flights;
+    shed_reactor_run(log->client->reactor, follow_on_reactor, log);
+}
+
+struct leaving {
+    struct shed_group_log *log;
+    struct shed_latch *latch;
+};
+
+static void leave_on_reactor(void *arg)
+{
+    struct leaving *l = arg;
+
+    shed_listeners_remove(l->log->client->listeners, &l->log->listener);
+    l->log->flights = NULL; /* here, where the outbox still notes things */
+    l->log->end = l->latch;
+    if (l->log->call.fn == NULL)
+        shed_latch_count_down(l->latch, 1);
+}
+
+void shed_group_log_leave(struct shed_group_log *log)
+{
+    struct shed_latch latch = SHED_LATCH_INIT(1);
+    struct leaving leaving = {log, &latch};
+
+    shed_reactor_run(log->client->reactor, leave_on_reactor, &leaving);
+    (void)shed_latch_wait(&latch, UINT64_MAX);
+    shed_latch_fini(&latch);
+}
+
+void shed_group_log_destroy(struct shed_group_log *log)
+{
+    if (log == NULL)
+        return;
+    shed_groups_fini(&log->groups);
+    pthread_mutex_destroy(&log->mu);
+    free(log);
+}

@@ -1,0 +1,175 @@
+/*
+ * Invalidations of groups. Its invariant: when a call has returned SHED_OK,
+ * this process finds the entries of its groups to be misses.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cache/cache.h"
+
+_Static_assert(SHED_TAG_MAX_BYTES == SHED_ENTRY_TAG_MAX_BYTES,
+               "an entry has room for every tag");
+
+/* The calls for many tags; arrays of count. */
+struct sweep {
+    size_t count;
+    const struct shed_bytes *tags;
+    struct shed_group_mark mark;
+    struct shed_args *args;
+    struct shed_reply **replies;
+};
+
+static void destroy_sweep(struct sweep *s)
+{
+    if (s->replies != NULL)
+        shed_reply_free_all(s->replies, s->count);
+    free(s->args);
+    free(s->replies);
+}
+
+static enum shed_code create_sweep(struct shed_cache *cache, struct sweep *s,
+                                   struct shed_error *err)
+{
+    s->args = malloc(s->count * sizeof(*s->args));
+    s->replies = calloc(s->count, sizeof(struct shed_reply *));
+    if (s->args == NULL || s->replies == NULL) {
+        destroy_sweep(s);
+        return shed_fail_nomem(err, "an invalidation of groups");
+    }
+    shed_group_log_mark(cache->groups, &s->mark);
+    for (size_t i = 0; i < s->count; i++)
+        shed_group_log_write(cache->groups, s->tags[i], &s->mark, &s->args[i]);
+    return SHED_OK;
+}
+
+static void tell_invalidated(struct shed_cache *cache, struct shed_bytes tag)
+{
+    const struct shed_event event = {.kind = SHED_EVENT_INVALIDATED,
+                                     .name = shed_str(cache->name),
+                                     .key = tag,
+                                     .reason = tag.size > 0 ? "the key is a tag"
+                                                            : "all entries"};
+
+    shed_count(&cache->counters.invalidations, 1);
+    shed_events_tell(cache->client->events, &event);
+}
+
+/* Follow the end of one call; all is how the pipeline ended. Returns: how it
+ * ended itself. */
+static struct shed_error follow_up(struct shed_cache *cache,
+                                   const struct sweep *s, size_t i,
+                                   const struct shed_error *all)
+{
+    struct shed_error why = *all;
+    long long position = shed_reply_integer(s->replies[i]);
+    const char *text = shed_reply_error(s->replies[i]);
+
+    if (why.code == SHED_OK && position <= 0)
+        (void)shed_fail(
+            &why, text != NULL ? shed_reply_code(s->replies[i]) : SHED_EREDIS,
+            "Redis refused to invalidate a group: %s",
+            text != NULL ? text : "a reply of an unknown form");
+    if (why.code == SHED_OK)
+        shed_group_log_note(cache->groups, s->tags[i], (uint64_t)position);
+    return why;
+}
+
+/* Returns: the code of the first that failed. */
+static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
+                               const struct shed_error *all,
+                               struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct shed_error why = follow_up(cache, s, i, all);
+        if (why.code == SHED_OK)
+            tell_invalidated(cache, s->tags[i]);
+        else
+            shed_count(&cache->counters.invalidation_failures, 1);
+        if (why.code == SHED_OK || code != SHED_OK)
+            continue;
+        code = s->tags[i].size > 0
+                   ? shed_fail(err, why.code, "tags[%zu]: %s", i, why.reason)
+                   : shed_fail(err, why.code, "%s", why.reason);
+    }
+    shed_count_code(&cache->counters, code);
+    return code;
+}
+
+static enum shed_code invalidate(struct shed_cache *cache,
+                                 const struct shed_bytes *tags, size_t count,
+                                 uint64_t timeout_ms, struct shed_error *err)
+{
+    struct sweep s = {.count = count, .tags = tags};
+    struct shed_error all = {SHED_OK, ""};
+    bool is_repeated; /* twice is as good as once */
+    enum shed_code code = create_sweep(cache, &s, err);
+
+    if (code != SHED_OK)
+        return code;
+    if (shed_links_call_script(
+            cache->client->links, s.args, count, s.replies, &is_repeated,
+            shed_cache_deadline_ms(cache, timeout_ms), &all) != SHED_OK)
+        memset(s.replies, 0,
+               count * sizeof(struct shed_reply *)); /* there are none */
+    code = conclude(cache, &s, &all, err);
+    destroy_sweep(&s);
+    return code;
+}
+
+static enum shed_code check_call(const struct shed_cache *cache,
+                                 uint64_t timeout_ms, struct shed_error *err)
+{
+    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
+
+    if (code == SHED_OK && cache->groups == NULL)
+        return shed_fail(err, SHED_EINVAL,
+                         "the cache has no groups: open it with the option "
+                         "groups");
+    return code;
+}
+
+static enum shed_code check_tags(const struct shed_bytes *tags, size_t count,
+                                 struct shed_error *err)
+{
+    if (tags == NULL && count > 0)
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_invalidate_tags: tags is NULL");
+    if (count > SHED_MANY_MAX)
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_invalidate_tags: %zu tags, the limit is %d",
+                         count, SHED_MANY_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (tags[i].data == NULL || tags[i].size == 0 ||
+            tags[i].size > SHED_TAG_MAX_BYTES)
+            return shed_fail(
+                err, SHED_EINVAL, "tags[%zu]: has %zu bytes, must have 1 to %d",
+                i, tags[i].data != NULL ? tags[i].size : 0, SHED_TAG_MAX_BYTES);
+    return SHED_OK;
+}
+
+enum shed_code shed_invalidate_all(struct shed_cache *cache,
+                                   uint64_t timeout_ms, struct shed_error *err)
+{
+    const struct shed_bytes everything = {"", 0};
+    enum shed_code code = check_call(cache, timeout_ms, err);
+
+    if (code != SHED_OK)
+        return code;
+    return invalidate(cache, &everything, 1, timeout_ms, err);
+}
+
+enum shed_code shed_invalidate_tags(struct shed_cache *cache,
+                                    const struct shed_bytes *tags, size_t count,
+                                    uint64_t timeout_ms, struct shed_error *err)
+{
+    enum shed_code code = check_call(cache, timeout_ms, err);
+
+    if (code == SHED_OK)
+        code = check_tags(tags, count, err);
+    if (code != SHED_OK || count == 0)
+        return code;
+    return invalidate(cache, tags, count, timeout_ms, err);
+}

@@ -1,0 +1,443 @@
+/* Invalidations of groups on a real Redis: all entries of a cache, or those
+ * with a tag, are misses after one command, and nothing older is given out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cache/cache.h"
+#include "support/ageing.h"
+#include "support/fixture.h"
+
+static struct fixture fixture;
+
+static void init(void)
+{
+    fixture_init(&fixture);
+    fixture.cache_options.groups = 100;
+}
+
+static void up(void)
+{
+    init();
+    fixture_open(&fixture);
+}
+
+static void invalidate_all(struct shed_cache *cache)
+{
+    struct shed_error err = {0};
+    enum shed_code code = shed_invalidate_all(cache, 0, &err);
+
+    ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err.reason);
+}
+
+/* A get that may be given the old row, until it is given the new one. */
+static bool gets(struct shed_cache *cache, const char *key, const char *text)
+{
+    struct shed_value *value = NULL;
+    bool is_it;
+
+    ck_assert_int_eq(shed_get(cache, shed_str(key), 0, &value, NULL), SHED_OK);
+    is_it = shed_value_size(value) == strlen(text) &&
+            memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    shed_value_unref(value);
+    return is_it;
+}
+
+/* Whether a cache has heard of what another one has invalidated. */
+static bool has_heard(struct shed_cache *cache, struct shed_cache *of)
+{
+    return shed_group_log_is_known(cache->groups) &&
+           shed_group_log_position(cache->groups) ==
+               shed_group_log_position(of->groups);
+}
+
+/* ------------------------------------------------------------- all entries */
+
+START_TEST(after_it_every_entry_is_a_miss)
+{
+    up();
+    expect_text(fixture.cache, "k", "k@1");
+    expect_text(fixture.cache, "l", "l@1");
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    table_update(&fixture.table);
+    expect_text(fixture.cache, "k", "k@1");
+    invalidate_all(fixture.cache);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+    expect_text(fixture.cache, "l", "l@2");
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_uint_eq(table_loads(&fixture.table), 6);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_is_loaded_after_it_is_a_hit)
+{
+    up();
+    for (unsigned i = 0; i < 3; i++) {
+        invalidate_all(fixture.cache);
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+        put(fixture.cache, "k", "mine");
+        expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
+    }
+    ck_assert_uint_eq(table_loads(&fixture.table), 3);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_was_put_before_it_is_a_miss)
+{
+    up();
+    put(fixture.cache, "k", "mine");
+    invalidate_all(fixture.cache);
+    expect_text(fixture.cache, "k", "k@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(many_keys_are_misses_together)
+{
+    struct shed_item items[3] = {
+        {.key = shed_str("a")}, {.key = shed_str("b")}, {.key = shed_str("c")}};
+
+    up();
+    expect_text(fixture.cache, "a", "a@1");
+    expect_text(fixture.cache, "b", "b@1");
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    expect_text(fixture.cache, "c", "c@2");
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, NULL), SHED_OK);
+    check_text(items[0].value, "a@2");
+    check_text(items[1].value, "b@2");
+    check_text(items[2].value, "c@2");
+    for (size_t i = 0; i < 3; i++)
+        shed_value_unref(items[i].value);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
+{
+    struct getter before = {0}, after = {0};
+
+    up();
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    getter_start(&after, fixture.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).waits == 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
+    table_release(&fixture.table);
+    getter_expect(&before, "k@1", SHED_ORIGIN_LOAD);
+    getter_join(&after);
+    ck_assert_int_eq(after.code, SHED_OK);
+    check_text(after.value, "k@2");
+    shed_value_unref(after.value);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_key_is_loaded_once_for_all_who_miss_it)
+{
+    enum { EACH = 4 };
+    struct getter getters[2 * EACH] = {{0}};
+    struct peer peer;
+
+    up();
+    peer_open(&peer, &fixture);
+    expect_text(peer.cache, "k", "k@1");
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    WAIT_FOR(has_heard(peer.cache, fixture.cache));
+    table_hold(&fixture.table);
+    for (size_t i = 0; i < 2 * EACH; i++)
+        getter_start(&getters[i], i < EACH ? fixture.cache : peer.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).misses == EACH &&
+             stats_of(peer.cache).misses == 1 + EACH);
+    table_release(&fixture.table);
+    for (size_t i = 0; i < 2 * EACH; i++) {
+        getter_join(&getters[i]);
+        check_text(getters[i].value, "k@2");
+        shed_value_unref(getters[i].value);
+    }
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ---------------------------------------------------------- other processes */
+
+START_TEST(another_process_hears_of_it_by_push)
+{
+    struct peer peer;
+
+    up();
+    peer_open(&peer, &fixture);
+    WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
+    expect_text(peer.cache, "k", "k@1");
+    WAIT_FOR(has_heard(peer.cache, fixture.cache));
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    WAIT_FOR(gets(peer.cache, "k", "k@2"));
+    /* once it has, for good */
+    for (unsigned i = 0; i < 20; i++)
+        expect_text(peer.cache, "k", "k@2");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_process_that_comes_later_knows_at_once)
+{
+    struct peer peer;
+
+    up();
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    peer_open(&peer, &fixture);
+    expect_text(peer.cache, "k", "k@2");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(it_is_heard_of_though_the_connections_for_pushes_are_killed)
+{
+    struct peer peer;
+    char text[16];
+
+    up();
+    peer_open(&peer, &fixture);
+    for (unsigned i = 1; i <= 20; i++) {
+        snprintf(text, sizeof(text), "k@%u", i);
+        WAIT_FOR(gets(peer.cache, "k", text));
+        server_int(&fixture.server, "CLIENT KILL TYPE pubsub");
+        table_update(&fixture.table);
+        invalidate_all(fixture.cache);
+        if (i % 2 == 0)
+            server_int(&fixture.server, "CLIENT KILL TYPE pubsub");
+    }
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(it_is_heard_of_without_pushes)
+{
+    struct peer peer;
+
+    init();
+    fixture.client_options.wait = SHED_WAIT_POLL;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    expect_text(peer.cache, "k", "k@1");
+    expect_text(peer.cache, "k", "k@1");
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    expect_text(fixture.cache, "k", "k@2");
+    WAIT_FOR(gets(peer.cache, "k", "k@2"));
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Its entries have no position. */
+START_TEST(entries_of_a_process_without_groups_are_misses_too)
+{
+    struct peer peer;
+
+    up();
+    fixture.cache_options.groups = 0;
+    peer_open(&peer, &fixture);
+    expect_text(peer.cache, "k", "k@1");
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    expect_text(fixture.cache, "k", "k@2");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ the log */
+
+START_TEST(a_lost_log_is_remembered_and_goes_on)
+{
+    uint64_t before;
+
+    up();
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    before = shed_group_log_position(fixture.cache->groups);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:groups"), 1);
+    expect_text(fixture.cache, "k", "k@2");
+    /* as if the clock had been set back meanwhile */
+    shed_group_log_note(fixture.cache->groups, shed_str("x"),
+                        before + 1000000000);
+    invalidate_all(fixture.cache);
+    ck_assert_uint_eq(shed_group_log_position(fixture.cache->groups),
+                      before + 1000000001);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(positions_grow_though_the_clock_does_not)
+{
+    uint64_t before;
+
+    up();
+    server_do(&fixture.server, "ZADD t:groups 9000000000000000 future");
+    invalidate_all(fixture.cache);
+    before = shed_group_log_position(fixture.cache->groups);
+    ck_assert_uint_eq(before, 9000000000000001);
+    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_redis_without_memory_takes_it)
+{
+    up();
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
+    invalidate_all(fixture.cache);
+    server_do(&fixture.server, "CONFIG SET maxmemory 0");
+    expect_text(fixture.cache, "k", "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
+{
+    struct shed_error err = {0};
+
+    up();
+    expect_text(fixture.cache, "k", "k@1");
+    fixture_close(&fixture);
+    server_do(&fixture.server, "SET t:groups x");
+    fixture_open(&fixture);
+    expect_code(fixture.cache, "k", SHED_EREDIS, &err);
+    ck_assert_ptr_nonnull(strstr(err.reason, "log of groups"));
+    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
+    server_do(&fixture.server, "DEL t:groups");
+    expect_text(fixture.cache, "k", "k@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_cache_without_groups_has_no_log_and_reads_none)
+{
+    struct shed_error err = {0};
+    struct shed_bytes tag = shed_str("red");
+
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EINVAL);
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, &err),
+                     SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "option groups"));
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:groups"), 0);
+    ck_assert_int_eq(server_calls(&fixture.server, "zrangebyscore"), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(hits_read_the_log_no_more_once_its_changes_are_announced)
+{
+    long long before;
+
+    up();
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+    WAIT_FOR(shed_group_log_is_known(fixture.cache->groups));
+    before = server_calls(&fixture.server, "zrangebyscore");
+    for (unsigned i = 0; i < 100; i++)
+        expect_text(fixture.cache, "k", "k@1");
+    ck_assert_int_le(server_calls(&fixture.server, "zrangebyscore"),
+                     before + 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* --------------------------------------------------------------- its place */
+
+START_TEST(no_stale_window_covers_what_it_has_made_a_miss)
+{
+    struct shed_get_options any = SHED_GET_OPTIONS_INIT;
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    init();
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_if_error_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_while_revalidate_ms = AGEING_TTL_MS;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    invalidate_all(fixture.cache);
+    fixture.table.is_failing = true;
+    expect_code(fixture.cache, "k", SHED_ESOURCE, &err);
+    age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS + 1000);
+    expect_code(fixture.cache, "k", SHED_ESOURCE, &err);
+    any.allow_stale = SHED_STALE_ALLOWED;
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str("k"), &any, &value, &err),
+        SHED_ESOURCE);
+    any.only_cached = 1;
+    ck_assert_int_eq(
+        shed_get_with(fixture.cache, shed_str("k"), &any, &value, &err),
+        SHED_EMISS);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* "Unmodified" would renew the entry, and leave it a miss for ever. */
+START_TEST(a_row_that_has_not_changed_is_loaded_whole)
+{
+    init();
+    fixture.table.has_versions = true;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    invalidate_all(fixture.cache);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("group_log");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, after_it_every_entry_is_a_miss);
+    tcase_add_test(tc, what_is_loaded_after_it_is_a_hit);
+    tcase_add_test(tc, what_was_put_before_it_is_a_miss);
+    tcase_add_test(tc, many_keys_are_misses_together);
+    tcase_add_test(tc, what_was_being_loaded_is_for_earlier_callers_alone);
+    tcase_add_test(tc, a_key_is_loaded_once_for_all_who_miss_it);
+    tcase_add_test(tc, another_process_hears_of_it_by_push);
+    tcase_add_test(tc, a_process_that_comes_later_knows_at_once);
+    tcase_add_test(tc,
+                   it_is_heard_of_though_the_connections_for_pushes_are_killed);
+    tcase_add_test(tc, it_is_heard_of_without_pushes);
+    tcase_add_test(tc, entries_of_a_process_without_groups_are_misses_too);
+    tcase_add_test(tc, a_lost_log_is_remembered_and_goes_on);
+    tcase_add_test(tc, positions_grow_though_the_clock_does_not);
+    tcase_add_test(tc, a_redis_without_memory_takes_it);
+    tcase_add_test(tc, a_log_that_is_something_else_is_an_error_and_no_hit);
+    tcase_add_test(tc, a_cache_without_groups_has_no_log_and_reads_none);
+    tcase_add_test(tc,
+                   hits_read_the_log_no_more_once_its_changes_are_announced);
+    tcase_add_test(tc, no_stale_window_covers_what_it_has_made_a_miss);
+    tcase_add_test(tc, a_row_that_has_not_changed_is_loaded_whole);
+    return run_tests("group_log", tc);
+}

@@ -67,8 +67,8 @@ struct shed_mysql_options {
  * mysql://[user[:password]@]/database?socket=/path. Percent-encode special
  * characters; the user and password end at the last '@' before a '?'. An IPv6
  * address is in brackets. A host is reached by TCP, localhost too. query
- * selects the key, the value, and perhaps a version, and contains "(?)" once,
- * which is expanded to the keys of a batch:
+ * selects the key, the value, and perhaps a version and tags, and contains "(?)"
+ * once, which is expanded to the keys of a batch:
  *
  *     SELECT id, name FROM item WHERE id IN (?)
  *
@@ -78,6 +78,13 @@ struct shed_mysql_options {
  *     SELECT id, name, version FROM item WHERE id IN (?)
  *
  * A version that is NULL, or negative, is none.
+ *
+ * A fourth column, of up to 4096 bytes, has the row's tags, for
+ * shed_invalidate_tags, with spaces or commas between them; where rows have no
+ * version, the third is CAST(NULL AS SIGNED):
+ *
+ *     SELECT id, name, version, CONCAT('shop-', shop_id, ',kind-', kind)
+ *     FROM item WHERE id IN (?)
  *
  * The value is passed on as the server writes it as text (118, 39.33,
  * 2024-02-29 01:02:03). For several columns select one expression, such as

@@ -411,6 +411,20 @@ SHED_API void shed_load_unmodified(struct shed_load *load, size_t i);
  */
 SHED_API void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms);
 
+#define SHED_TAG_MAX_BYTES 250 /* longest tag */
+#define SHED_TAGS_MAX 64       /* most tags of an entry */
+
+/*
+ * Give the i-th answer a tag, 1 to SHED_TAG_MAX_BYTES of any bytes: from then
+ * on shed_invalidate_tags makes its entry a miss. Call it for each tag, up to
+ * SHED_TAGS_MAX; a row without one of its tags could not be invalidated by it,
+ * so with a wrong one, or too many, the key fails. An absent row can have tags,
+ * too; a row that is answered as unmodified keeps those that its entry has.
+ * Caches without the option groups ignore them.
+ */
+SHED_API void shed_load_tag(struct shed_load *load, size_t i,
+                            struct shed_bytes tag);
+
 /* Finish a load, exactly once. load and its keys are gone afterwards. */
 SHED_API void shed_load_done(struct shed_load *load);
 
@@ -830,6 +844,34 @@ shed_put_version(struct shed_cache *cache, struct shed_bytes key,
                  struct shed_bytes row, uint64_t version, uint64_t timeout_ms,
                  struct shed_error *err);
 
+/* What one put stores with the row. Fill it with SHED_PUT_OPTIONS_INIT. */
+struct shed_put_options {
+    size_t size;
+    uint64_t
+        timeout_ms; /* [1, 3600000]; SHED_TIMEOUT_DEFAULT: the cache's own */
+    const uint64_t *version;       /* as of shed_put_version; NULL: none */
+    const struct shed_bytes *tags; /* see shed_invalidate_tags; the cache must
+                                      have the option groups */
+    size_t tags_count;             /* [0, SHED_TAGS_MAX] */
+};
+
+#define SHED_PUT_OPTIONS_INIT                                                  \
+    {                                                                          \
+        sizeof(struct shed_put_options), SHED_TIMEOUT_DEFAULT, NULL, NULL, 0   \
+    }
+
+/*
+ * Store a row as shed_put or shed_put_version does, with tags. The entry has
+ * these tags and no others, whatever it was loaded with; so does one that
+ * shed_put stores without options.
+ *
+ * options may be NULL. Blocks and returns as shed_put does.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_put_with(struct shed_cache *cache, struct shed_bytes key,
+              struct shed_bytes row, const struct shed_put_options *options,
+              struct shed_error *err);
+
 /*
  * Remove the entry of a key and revoke the lease of a load under way, so that
  * nothing loaded before can be published after.
@@ -903,8 +945,6 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
                      size_t count, uint64_t timeout_ms, struct shed_error *err);
 
 /* --------------------------------------------------------------- groups */
-
-#define SHED_TAG_MAX_BYTES 250 /* longest tag */
 
 /*
  * Make every entry of the cache a miss, with one command, whatever their

@@ -324,6 +324,10 @@ class batch
     {
         shed_load_ttl(load_.get(), i, ttl_ms);
     }
+    void tag(std::size_t i, std::string_view tag) noexcept
+    {
+        shed_load_tag(load_.get(), i, to_bytes(tag));
+    }
 
   private:
     std::unique_ptr<struct shed_load, detail::closer<shed_load_done>> load_;
@@ -458,6 +462,16 @@ class cache
         shed::error err;
         return detail::done(
             shed_put(get(), to_bytes(key), to_bytes(row), timeout_ms, &err),
+            err);
+    }
+
+    /* On the terms of this call. */
+    result<void> put(std::string_view key, std::string_view row,
+                     const shed_put_options &options) const
+    {
+        shed::error err;
+        return detail::done(
+            shed_put_with(get(), to_bytes(key), to_bytes(row), &options, &err),
             err);
     }
 

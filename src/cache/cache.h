@@ -62,6 +62,15 @@ SHED_MUST_CHECK enum shed_code
 shed_cache_check_key_at(struct shed_bytes key, const char *array, size_t i,
                         const char *member, struct shed_error *err);
 
+/* Check that a cache has groups. Returns: SHED_OK; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code
+shed_cache_check_groups(const struct shed_cache *cache, struct shed_error *err);
+
+/* Check tags, of which there may be limit. Returns: SHED_OK; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code
+shed_cache_check_tags(const struct shed_bytes *tags, size_t count, size_t limit,
+                      struct shed_error *err);
+
 /* When a call that begins now has to end; timeout_ms 0: the cache's own. */
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
                                 uint64_t timeout_ms);

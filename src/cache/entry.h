@@ -143,6 +143,9 @@ void shed_entry_groups(const void *entry, struct shed_entry_groups *out);
 #define SHED_ENTRY_TAGS_MAX_BYTES                                              \
     (2 + SHED_ENTRY_TAGS_MAX * (1 + SHED_ENTRY_TAG_MAX_BYTES))
 
+/* Room for one tag behind tags of size bytes. */
+#define SHED_ENTRY_TAG_ROOM_BYTES(size, tag_size) (2 + (size) + 1 + (tag_size))
+
 /* Append a tag of 1 to SHED_ENTRY_TAG_MAX_BYTES to the tags in room, of size
  * bytes; 0: there are none yet. Returns: the new size. */
 size_t shed_entry_add_tag(unsigned char *room, size_t size, const void *tag,

@@ -2,6 +2,7 @@
 #include "cache/flight_load.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/container.h"
@@ -124,6 +125,8 @@ static void drop(struct shed_flight_load *load)
 {
     shed_value_unref(load->loaded.value);
     load->loaded.value = NULL;
+    free(load->loaded.tags);
+    load->loaded.tags = NULL;
 }
 
 bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,

@@ -469,8 +469,12 @@ static void send_publish(struct shed_flight_redis *x)
     struct shed_args args;
     char fresh[SHED_DIGITS], kept[SHED_DIGITS];
 
-    if (x->settings->groups != NULL)
+    if (x->settings->groups != NULL) {
         entry.flags |= SHED_ENTRY_POSITION;
+        entry.flags |= x->loaded->tags != NULL ? SHED_ENTRY_TAGS : 0;
+        entry.tags = x->loaded->tags;
+        entry.tags_size = x->loaded->tags_size;
+    }
     draw(nonce);
     shed_entry_encode(x->key, &entry, nonce, &parts);
     begin(&args, SHED_SCRIPT_PUBLISH, x);

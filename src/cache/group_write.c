@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "cache/cache.h"
 
-_Static_assert(SHED_TAG_MAX_BYTES == SHED_ENTRY_TAG_MAX_BYTES,
+_Static_assert(SHED_TAG_MAX_BYTES == SHED_ENTRY_TAG_MAX_BYTES &&
+                   SHED_TAGS_MAX == SHED_ENTRY_TAGS_MAX,
                "an entry has room for every tag");
 
 /* The calls for many tags; arrays of count. */
@@ -119,28 +120,32 @@ static enum shed_code invalidate(struct shed_cache *cache,
     return code;
 }
 
+enum shed_code shed_cache_check_groups(const struct shed_cache *cache,
+                                       struct shed_error *err)
+{
+    if (cache->groups != NULL)
+        return SHED_OK;
+    return shed_fail(err, SHED_EINVAL,
+                     "the cache has no groups: open it with the option groups");
+}
+
 static enum shed_code check_call(const struct shed_cache *cache,
                                  uint64_t timeout_ms, struct shed_error *err)
 {
     enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
 
-    if (code == SHED_OK && cache->groups == NULL)
-        return shed_fail(err, SHED_EINVAL,
-                         "the cache has no groups: open it with the option "
-                         "groups");
-    return code;
+    return code == SHED_OK ? shed_cache_check_groups(cache, err) : code;
 }
 
-static enum shed_code check_tags(const struct shed_bytes *tags, size_t count,
-                                 struct shed_error *err)
+enum shed_code shed_cache_check_tags(const struct shed_bytes *tags,
+                                     size_t count, size_t limit,
+                                     struct shed_error *err)
 {
     if (tags == NULL && count > 0)
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_invalidate_tags: tags is NULL");
-    if (count > SHED_MANY_MAX)
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_invalidate_tags: %zu tags, the limit is %d",
-                         count, SHED_MANY_MAX);
+        return shed_fail(err, SHED_EINVAL, "tags: is NULL");
+    if (count > limit)
+        return shed_fail(err, SHED_EINVAL, "tags: are %zu, the limit is %zu",
+                         count, limit);
     for (size_t i = 0; i < count; i++)
         if (tags[i].data == NULL || tags[i].size == 0 ||
             tags[i].size > SHED_TAG_MAX_BYTES)
@@ -168,7 +173,7 @@ enum shed_code shed_invalidate_tags(struct shed_cache *cache,
     enum shed_code code = check_call(cache, timeout_ms, err);
 
     if (code == SHED_OK)
-        code = check_tags(tags, count, err);
+        code = shed_cache_check_tags(tags, count, SHED_MANY_MAX, err);
     if (code != SHED_OK || count == 0)
         return code;
     return invalidate(cache, tags, count, timeout_ms, err);

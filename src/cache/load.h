@@ -36,7 +36,11 @@ struct shed_loaded {
     bool has_ttl;
     bool is_unmodified; /* the row is what it was in the job's old version;
                            value is a row without its payload */
-    uint64_t cost_us;   /* how long the load took */
+    unsigned char
+        *tags; /* as in an entry, for the receiver to free; NULL: none */
+    size_t tags_size;
+    const char *tag_problem; /* why a tag could not be taken; NULL: all were */
+    uint64_t cost_us;        /* how long the load took */
     size_t batch_keys;  /* in the first job of a batch: its size; in the others
                            0, so that a load is counted once; also 0 if the job
                            was never passed to a load */

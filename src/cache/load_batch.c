@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/value.h"
+#include "cache/entry.h"
 
 size_t shed_load_count(const struct shed_load *load)
 {
@@ -59,6 +60,45 @@ void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms)
     load->answers[i].ttl_ms =
         ttl_ms < SHED_TTL_MAX_MS ? ttl_ms : SHED_TTL_MAX_MS;
     load->answers[i].has_ttl = true;
+    pthread_mutex_unlock(&load->mu);
+}
+
+/* Why a tag cannot be added to those of an answer; NULL if it can. */
+static const char *tag_problem(const struct shed_loaded *l,
+                               struct shed_bytes tag)
+{
+    size_t at = 0, size, count = 0;
+
+    if (tag.data == NULL || tag.size == 0 || tag.size > SHED_TAG_MAX_BYTES)
+        return "a tag of the row is empty, or longer than 250 bytes";
+    while (shed_entry_next_tag(l->tags, l->tags_size, &at, &size) != NULL)
+        count++;
+    return count < SHED_TAGS_MAX ? NULL : "the row has more than 64 tags";
+}
+
+static void add_tag(struct shed_loaded *l, struct shed_bytes tag)
+{
+    unsigned char *tags;
+
+    l->tag_problem = tag_problem(l, tag);
+    if (l->tag_problem != NULL)
+        return;
+    tags = realloc(l->tags, SHED_ENTRY_TAG_ROOM_BYTES(l->tags_size, tag.size));
+    if (tags == NULL) {
+        l->tag_problem = "out of memory for a tag of the row";
+        return;
+    }
+    l->tags = tags;
+    l->tags_size = shed_entry_add_tag(tags, l->tags_size, tag.data, tag.size);
+}
+
+void shed_load_tag(struct shed_load *load, size_t i, struct shed_bytes tag)
+{
+    if (i >= load->count)
+        return;
+    pthread_mutex_lock(&load->mu);
+    if (load->answers[i].tag_problem == NULL)
+        add_tag(&load->answers[i], tag);
     pthread_mutex_unlock(&load->mu);
 }
 
@@ -156,11 +196,17 @@ void shed_load_unmodified(struct shed_load *load, size_t i)
     answer(load, i, value, value == NULL ? &error : NULL, value != NULL);
 }
 
-/* An error is not absence: a key that was passed over has failed. */
+/* An error is not absence: a key that was passed over has failed. So has one
+ * without one of its tags, which could not be invalidated by it. */
 static void fail_unanswered(struct shed_load *load)
 {
     for (size_t i = 0; i < load->count; i++) {
         struct shed_loaded *l = &load->answers[i];
+        if (l->value != NULL && l->tag_problem != NULL) {
+            shed_value_unref(l->value);
+            l->value = NULL;
+            (void)shed_fail(&l->error, SHED_ESOURCE, "%s", l->tag_problem);
+        }
         if (l->value == NULL && l->error.code == SHED_OK)
             (void)shed_fail(&l->error, SHED_ESOURCE,
                             "the source gave no answer for this key");

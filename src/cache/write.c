@@ -102,27 +102,20 @@ static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
                          shed_freshness_kept_ms(&cache->rule, fresh_ms));
 }
 
-/* As shed_put, or shed_put_version. */
-static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
-                          struct shed_bytes row,
-                          struct shed_row_version version, uint64_t timeout_ms,
-                          struct shed_error *err)
-{
-    struct shed_entry entry = {
-        .type = SHED_ENTRY_VALUE,
-        .flags = version.is_known ? SHED_ENTRY_ROW_VERSION : 0,
-        .row_version = version.number,
-        .payload = row.data,
-        .payload_size = row.size};
-    char refresh[REFRESH_KEY_MAX_BYTES];
-    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
-    struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
-    struct shed_entry_parts parts;
-    struct shed_named_key named;
-    struct shed_args args;
-    char fresh[SHED_DIGITS], kept[SHED_DIGITS];
-    enum shed_code code = check_write(cache, key, timeout_ms, err);
+SHED_CHECK_OPTIONS(shed_put_options);
 
+static enum shed_code check_put(struct shed_cache *cache, struct shed_bytes key,
+                                struct shed_bytes row,
+                                const struct shed_put_options *o,
+                                struct shed_error *err)
+{
+    enum shed_code code = check_write(cache, key, o->timeout_ms, err);
+
+    if (code == SHED_OK && o->tags_count > 0)
+        code = shed_cache_check_groups(cache, err);
+    if (code == SHED_OK)
+        code =
+            shed_cache_check_tags(o->tags, o->tags_count, SHED_TAGS_MAX, err);
     if (code != SHED_OK)
         return code;
     if (row.data == NULL && row.size > 0)
@@ -131,14 +124,59 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
         return shed_fail(err, SHED_ETOOBIG,
                          "the value has %zu bytes, the limit is %llu", row.size,
                          (unsigned long long)cache->options.value_limit_bytes);
-    code = shed_random_token(nonce, sizeof(nonce), err);
-    if (code != SHED_OK)
-        return code;
+    return SHED_OK;
+}
+
+/* The entry of a row that is put, without its times; tags is room for those. */
+static struct shed_entry make_entry(struct shed_cache *cache,
+                                    struct shed_bytes row,
+                                    const struct shed_put_options *o,
+                                    unsigned char *tags)
+{
+    struct shed_entry entry = {
+        .type = SHED_ENTRY_VALUE,
+        .flags = o->version != NULL ? SHED_ENTRY_ROW_VERSION : 0,
+        .row_version = o->version != NULL ? *o->version : 0,
+        .payload = row.data,
+        .payload_size = row.size,
+        .tags = tags};
+
     if (cache->groups != NULL) {
         entry.flags |= SHED_ENTRY_POSITION;
         entry.position = shed_group_log_position(cache->groups);
     }
+    for (size_t i = 0; i < o->tags_count; i++)
+        entry.tags_size = shed_entry_add_tag(tags, entry.tags_size,
+                                             o->tags[i].data, o->tags[i].size);
+    if (entry.tags_size > 0)
+        entry.flags |= SHED_ENTRY_TAGS;
+    return entry;
+}
+
+/* As shed_put_with; options must be complete. */
+static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
+                          struct shed_bytes row,
+                          const struct shed_put_options *o,
+                          struct shed_error *err)
+{
+    char refresh[REFRESH_KEY_MAX_BYTES];
+    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
+    unsigned char tags[SHED_ENTRY_TAGS_MAX_BYTES];
+    struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
+    struct shed_entry entry;
+    struct shed_entry_parts parts;
+    struct shed_named_key named;
+    struct shed_args args;
+    char fresh[SHED_DIGITS], kept[SHED_DIGITS];
+    bool has_version = o->version != NULL;
+    enum shed_code code = check_put(cache, key, row, o, err);
+
+    if (code == SHED_OK)
+        code = shed_random_token(nonce, sizeof(nonce), err);
+    if (code != SHED_OK)
+        return code;
     shed_cache_name_key(cache, key, &named);
+    entry = make_entry(cache, row, o, tags);
     shed_entry_encode(shed_cache_entry_key(&named.key), &entry, nonce, &parts);
     shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
     add_keys(&args, &named, refresh);
@@ -146,14 +184,14 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     shed_args_add(&args, parts.tail, sizeof(parts.tail));
     shed_args_add(&args, row.data, row.size);
     add_ttls(&args, cache, fresh, kept);
-    shed_args_add(&args, parts.tail, version.is_known ? sizeof(parts.tail) : 0);
-    shed_args_add(&args, entry.tags, entry.tags_size);
+    shed_args_add(&args, parts.tail, has_version ? sizeof(parts.tail) : 0);
+    shed_args_add(&args, tags, entry.tags_size);
     /* one with a version can be older than what was missed: it makes up for
        nothing */
-    if (!version.is_known)
+    if (!has_version)
         write.number = shed_outbox_mark(cache->outbox);
     code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named, write,
-                       shed_cache_deadline_ms(cache, timeout_ms), err);
+                       shed_cache_deadline_ms(cache, o->timeout_ms), err);
     if (code == SHED_OK)
         shed_count(&cache->counters.puts, 1);
     return code;
@@ -163,18 +201,33 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
                         struct shed_bytes row, uint64_t timeout_ms,
                         struct shed_error *err)
 {
-    const struct shed_row_version none = {.is_known = false};
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
 
-    return put(cache, key, row, none, timeout_ms, err);
+    o.timeout_ms = timeout_ms;
+    return put(cache, key, row, &o, err);
 }
 
 enum shed_code shed_put_version(struct shed_cache *cache, struct shed_bytes key,
                                 struct shed_bytes row, uint64_t version,
                                 uint64_t timeout_ms, struct shed_error *err)
 {
-    const struct shed_row_version known = {version, true};
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
 
-    return put(cache, key, row, known, timeout_ms, err);
+    o.timeout_ms = timeout_ms;
+    o.version = &version;
+    return put(cache, key, row, &o, err);
+}
+
+enum shed_code shed_put_with(struct shed_cache *cache, struct shed_bytes key,
+                             struct shed_bytes row,
+                             const struct shed_put_options *options,
+                             struct shed_error *err)
+{
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    enum shed_code code = shed_options_take(&o, sizeof(o), options,
+                                            "struct shed_put_options", err);
+
+    return code == SHED_OK ? put(cache, key, row, &o, err) : code;
 }
 
 static void tell_invalidated(struct shed_cache *cache, struct shed_bytes key)

@@ -132,9 +132,29 @@ static bool is_unmodified(const struct shed_load *load, size_t i,
            old == row->version;
 }
 
+static bool separates(char c)
+{
+    return c == ',' || c == ' ';
+}
+
+static void add_tags(struct shed_load *load, size_t i,
+                     const struct shed_mysql_row *row)
+{
+    size_t begin = 0;
+
+    for (size_t at = 0; at <= row->tags_size; at++) {
+        if (at < row->tags_size && !separates(row->tags[at]))
+            continue;
+        if (at > begin)
+            shed_load_tag(load, i, shed_bytes(row->tags + begin, at - begin));
+        begin = at + 1;
+    }
+}
+
 static void answer(struct shed_load *load, size_t i,
                    const struct shed_mysql_row *row)
 {
+    add_tags(load, i, row);
     if (row->has_version)
         shed_load_version(load, i, row->version);
     if (is_unmodified(load, i, row))

@@ -22,10 +22,12 @@ enum {
     COLUMN_KEY,
     COLUMN_VALUE,
     COLUMN_VERSION, /* of some queries */
+    COLUMN_TAGS,    /* the same */
     COLUMNS,
     /* Most values fit, and are read in one step. Numbers and times always fit;
      * their length is known only after conversion to text. */
     VALUE_FIRST_BYTES = 4096,
+    TAGS_BYTES = 4096,
     PROBLEM_BYTES = 120
 };
 
@@ -41,6 +43,8 @@ struct cells {
     struct shed_mysql_integer version;
     char key[SHED_KEY_MAX_BYTES];
     char value[VALUE_FIRST_BYTES];
+    bool has_tags; /* the query selects them */
+    char tags[TAGS_BYTES];
     char problem[PROBLEM_BYTES];
 };
 
@@ -118,13 +122,14 @@ static bool check_shape(MYSQL_STMT *stmt, size_t room,
     if (columns <= COLUMN_VALUE || columns > COLUMNS) {
         (void)snprintf(reason, sizeof(reason),
                        "MySQL: the query selects %u columns, it must select "
-                       "the key, the value, and perhaps the row's version",
+                       "the key, the value, and perhaps the row's version and "
+                       "its tags",
                        columns);
         return fail_here(failure, SHED_ESOURCE, reason);
     }
     if (!read_version_column(stmt, &version, failure))
         return false;
-    if (columns == COLUMNS && version.kind != SHED_MYSQL_NUMBER)
+    if (columns > COLUMN_VERSION && version.kind != SHED_MYSQL_NUMBER)
         return fail_here(failure, SHED_ESOURCE,
                          "MySQL: the third column that the query selects, the "
                          "row's version, must be of an integer type");
@@ -304,6 +309,9 @@ static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
     cells->version.is_unsigned = version->is_unsigned;
     if (cells->has_versions)
         bind_number(&cells->bind[COLUMN_VERSION], &cells->version);
+    cells->has_tags = mysql_stmt_field_count(stmt) > COLUMN_TAGS;
+    cells->bind[COLUMN_TAGS].buffer = cells->tags;
+    cells->bind[COLUMN_TAGS].buffer_length = sizeof(cells->tags);
     return mysql_stmt_bind_result(stmt, cells->bind) == 0;
 }
 
@@ -392,6 +400,19 @@ static void set_version(const struct cells *cells, struct shed_mysql_row *row)
     row->version = cells->version.bits;
 }
 
+/* A row that lacks one of its tags could not be invalidated by it. */
+static void set_tags(struct cells *cells, struct shed_mysql_row *row)
+{
+    if (!cells->has_tags || cells->is_null[COLUMN_TAGS] != 0)
+        return;
+    row->tags = cells->tags;
+    row->tags_size = cells->size[COLUMN_TAGS];
+    if (row->tags_size <= sizeof(cells->tags))
+        return;
+    row->tags_size = 0;
+    row->problem = "MySQL: the row's tags have more than 4096 bytes";
+}
+
 /* Pass on the row that was fetched. */
 static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                      struct cells *cells)
@@ -401,6 +422,7 @@ static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
 
     set_key(cells, &row);
     set_version(cells, &row);
+    set_tags(cells, &row);
     run->row(run->user, &row);
     free(long_value);
 }

@@ -52,6 +52,8 @@ struct shed_mysql_row {
     const char *problem; /* why there is no value; NULL: none */
     bool has_version;
     uint64_t version;
+    const char *tags; /* between spaces and commas */
+    size_t tags_size;
 };
 
 /* One run of the query, on an open connection. */

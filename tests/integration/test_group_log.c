@@ -169,6 +169,193 @@ START_TEST(a_key_is_loaded_once_for_all_who_miss_it)
 }
 END_TEST
 
+/* --------------------------------------------------------------------- tags */
+
+static void invalidate_tag(struct shed_cache *cache, const char *tag)
+{
+    struct shed_bytes bytes = shed_str(tag);
+    struct shed_error err = {0};
+    enum shed_code code = shed_invalidate_tags(cache, &bytes, 1, 0, &err);
+
+    ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err.reason);
+}
+
+static void up_with_tags(void)
+{
+    init();
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+}
+
+START_TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
+{
+    up_with_tags();
+    expect_text(fixture.cache, "red", "red@1");
+    expect_text(fixture.cache, "rose", "rose@1");
+    expect_text(fixture.cache, "blue", "blue@1");
+    table_update(&fixture.table);
+    invalidate_tag(fixture.cache, "r");
+    expect_text(fixture.cache, "red", "red@2");
+    expect_text(fixture.cache, "rose", "rose@2");
+    expect_text(fixture.cache, "blue", "blue@1");
+    expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
+    invalidate_tag(fixture.cache, "all");
+    expect_text(fixture.cache, "blue", "blue@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(absence_has_tags_too)
+{
+    up_with_tags();
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    expect_kind(fixture.cache, "null", SHED_KIND_NULL);
+    invalidate_tag(fixture.cache, "a");
+    expect_kind(fixture.cache, "null", SHED_KIND_NULL);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_uint_eq(table_loads(&fixture.table), 3);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_payload_is_the_same_with_tags)
+{
+    char payload[64] = "";
+    redisReply *reply;
+
+    up_with_tags();
+    expect_text(fixture.cache, "k", "k@1");
+    expect_text(fixture.cache, "k", "k@1");
+    reply = server_run(&fixture.server, "GETRANGE t:{k} 64 66");
+    snprintf(payload, sizeof(payload), "%s", reply->str);
+    freeReplyObject(reply);
+    ck_assert_str_eq(payload, "k@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_is_put_has_the_tags_of_the_put_alone)
+{
+    struct shed_bytes tags[] = {shed_str("blue"), shed_str("green")};
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    struct shed_error err = {0};
+
+    up_with_tags();
+    o.tags = tags;
+    o.tags_count = 2;
+    ck_assert_int_eq(shed_put_with(fixture.cache, shed_str("red"),
+                                   shed_str("put"), &o, &err),
+                     SHED_OK);
+    invalidate_tag(fixture.cache, "r");
+    expect_text(fixture.cache, "red", "put");
+    invalidate_tag(fixture.cache, "green");
+    expect_text(fixture.cache, "red", "red@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(tags_of_a_wrong_form_are_refused)
+{
+    static const char big[SHED_TAG_MAX_BYTES + 1];
+    struct shed_bytes bad[] = {shed_str("fine"), shed_str("")};
+    struct shed_bytes many[SHED_TAGS_MAX + 1];
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    struct shed_error err = {0};
+
+    up_with_tags();
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, bad, 2, 0, &err),
+                     SHED_EINVAL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "tags[1]"));
+    bad[1] = shed_bytes(big, sizeof(big));
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, bad, 2, 0, &err),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, NULL, 2, 0, &err),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, NULL, 0, 0, &err),
+                     SHED_OK);
+    for (size_t i = 0; i <= SHED_TAGS_MAX; i++)
+        many[i] = shed_str("tag");
+    o.tags = many;
+    o.tags_count = SHED_TAGS_MAX + 1;
+    ck_assert_int_eq(
+        shed_put_with(fixture.cache, shed_str("k"), shed_str("row"), &o, &err),
+        SHED_EINVAL);
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_process_hears_of_tags_too)
+{
+    struct peer peer;
+
+    up_with_tags();
+    peer_open(&peer, &fixture);
+    expect_text(peer.cache, "red", "red@1");
+    expect_text(peer.cache, "blue", "blue@1");
+    table_update(&fixture.table);
+    invalidate_tag(fixture.cache, "r");
+    WAIT_FOR(gets(peer.cache, "red", "red@2"));
+    expect_text(peer.cache, "blue", "blue@1");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_log_keeps_no_more_tags_than_it_may)
+{
+    struct peer peer;
+    char tag[16];
+
+    init();
+    fixture.cache_options.groups = 3;
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "red", "red@1");
+    for (unsigned i = 0; i < 20; i++) {
+        snprintf(tag, sizeof(tag), "tag%u", i);
+        invalidate_tag(fixture.cache, tag);
+    }
+    ck_assert_int_le(server_int(&fixture.server, "ZCARD t:groups"), 5);
+    table_update(&fixture.table);
+    peer_open(&peer, &fixture);
+    expect_text(peer.cache, "red", "red@2");
+    expect_origin(peer.cache, "red", "red@2", SHED_ORIGIN_REDIS);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_log_of_many_tags_is_read_in_parts)
+{
+    enum { TAGS = 2500 };
+    static char names[TAGS][16];
+    static struct shed_bytes tags[TAGS];
+    struct peer peer;
+
+    init();
+    fixture.cache_options.groups = 10000;
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "red", "red@1");
+    table_update(&fixture.table);
+    invalidate_tag(fixture.cache, "x");
+    for (unsigned i = 0; i < TAGS; i++) {
+        snprintf(names[i], sizeof(names[i]), "tag%u", i);
+        tags[i] = shed_str(names[i]);
+    }
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, TAGS, 0, NULL),
+                     SHED_OK);
+    invalidate_tag(fixture.cache, "r");
+    peer_open(&peer, &fixture);
+    expect_text(peer.cache, "red", "red@2");
+    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), TAGS + 2);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* ---------------------------------------------------------- other processes */
 
 START_TEST(another_process_hears_of_it_by_push)
@@ -424,6 +611,15 @@ int main(void)
     tcase_add_test(tc, many_keys_are_misses_together);
     tcase_add_test(tc, what_was_being_loaded_is_for_earlier_callers_alone);
     tcase_add_test(tc, a_key_is_loaded_once_for_all_who_miss_it);
+    tcase_add_test(tc,
+                   after_it_the_entries_with_a_tag_are_misses_and_no_others);
+    tcase_add_test(tc, absence_has_tags_too);
+    tcase_add_test(tc, a_payload_is_the_same_with_tags);
+    tcase_add_test(tc, what_is_put_has_the_tags_of_the_put_alone);
+    tcase_add_test(tc, tags_of_a_wrong_form_are_refused);
+    tcase_add_test(tc, a_process_hears_of_tags_too);
+    tcase_add_test(tc, a_log_keeps_no_more_tags_than_it_may);
+    tcase_add_test(tc, a_log_of_many_tags_is_read_in_parts);
     tcase_add_test(tc, another_process_hears_of_it_by_push);
     tcase_add_test(tc, a_process_that_comes_later_knows_at_once);
     tcase_add_test(tc,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cache/entry.h"
 #include "mysql/connection.h"
 #include "support/mysql_testing.h"
 
@@ -359,7 +360,7 @@ END_TEST
 
 /* --------------------------------------------------------------- the query */
 
-START_TEST(a_query_must_give_two_columns_or_three)
+START_TEST(a_query_must_give_two_to_four_columns)
 {
     static const char *const keys[] = {"3"};
     struct shed_mysql_options o = integer_options();
@@ -367,8 +368,9 @@ START_TEST(a_query_must_give_two_columns_or_three)
 
     load_by("SELECT id FROM item WHERE id IN (?)", &o, &ask, keys, 1);
     assert_failure(&ask, "selects 1 columns, it must select the key, the");
-    load_by("SELECT id, v, 1, 2 FROM item WHERE id IN (?)", &o, &ask, keys, 1);
-    assert_failure(&ask, "selects 4 columns");
+    load_by("SELECT id, v, 1, 2, 3 FROM item WHERE id IN (?)", &o, &ask, keys,
+            1);
+    assert_failure(&ask, "selects 5 columns");
     load_by("SELECT id, v, v FROM item WHERE id IN (?)", &o, &ask, keys, 1);
     assert_failure(&ask, "must be of an integer type");
 }
@@ -436,6 +438,49 @@ START_TEST(null_and_negative_versions_are_none)
     assert_text(&asks[0], "a");
     assert_text(&asks[1], "b");
     assert_text(&asks[2], "c");
+}
+END_TEST
+
+#define TAGGED                                                                 \
+    "SELECT id, v, CAST(NULL AS SIGNED), n FROM versioned WHERE id IN (?)"
+
+/* Release what a load has brought, and say whether these are its tags. */
+static void expect_tags(struct ask *ask, const char *const *tags)
+{
+    const struct shed_loaded *l = &ask->loaded;
+    const unsigned char *tag;
+    size_t at = 0, size;
+
+    while ((tag = shed_entry_next_tag(l->tags, l->tags_size, &at, &size)) !=
+           NULL) {
+        ck_assert_ptr_nonnull(*tags);
+        ck_assert_uint_eq(size, strlen(*tags));
+        ck_assert_mem_eq(tag, *tags++, size);
+    }
+    ck_assert_ptr_null(*tags);
+    free(ask->loaded.tags);
+}
+
+START_TEST(a_fourth_column_has_the_rows_tags)
+{
+    static const char *const keys[] = {"1", "2", "3", "4"};
+    static const char *const two[] = {"red", "dark-blue", NULL}, *const none[] =
+                                                                     {NULL};
+    struct shed_mysql_options o = integer_options();
+    struct ask asks[4];
+
+    make_versioned("TEXT", "(1, 'a', ', red, dark-blue '), (2, 'b', NULL), "
+                           "(3, 'c', REPEAT('x ', 2500)), "
+                           "(4, 'd', REPEAT('x', 251))");
+    load_by(TAGGED, &o, asks, keys, 4);
+    ck_assert(!asks[0].loaded.version.is_known);
+    expect_tags(&asks[0], two);
+    expect_tags(&asks[1], none);
+    assert_text(&asks[0], "a");
+    assert_text(&asks[1], "b");
+    assert_failure(&asks[2], "more than 4096 bytes");
+    assert_failure(&asks[3], "longer than 250 bytes");
+    free(asks[3].loaded.tags);
 }
 END_TEST
 
@@ -844,9 +889,10 @@ static void add_tests_of_keys(TCase *tc)
 
 static void add_tests_of_failures(TCase *tc)
 {
-    tcase_add_test(tc, a_query_must_give_two_columns_or_three);
+    tcase_add_test(tc, a_query_must_give_two_to_four_columns);
     tcase_add_test(tc, a_third_column_is_the_rows_version);
     tcase_add_test(tc, a_row_of_the_old_version_is_unmodified);
+    tcase_add_test(tc, a_fourth_column_has_the_rows_tags);
     tcase_add_test(tc, null_and_negative_versions_are_none);
     tcase_add_test(tc, a_query_that_writes_is_not_run);
     tcase_add_test(tc,

@@ -65,6 +65,7 @@ static void load_rows(void *user, void *thread, struct shed_load *load)
             shed_load_unmodified(load, i);
         else
             shed_load_value(load, i, shed_str("loaded"));
+        shed_load_tag(load, i, shed_str("red"));
     }
     shed_load_done(load);
 }
@@ -191,6 +192,7 @@ static void use_cache_stats(struct shed_cache *cache)
 static void use_groups(struct shed_client *client, struct shed_source *source)
 {
     struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+    struct shed_put_options put = SHED_PUT_OPTIONS_INIT;
     const struct shed_bytes tags[] = {shed_str("red"), shed_str("blue")};
     struct shed_cache *cache = NULL;
     struct shed_error err;
@@ -200,17 +202,19 @@ static void use_groups(struct shed_client *client, struct shed_source *source)
         "shed_cache_open",
         shed_cache_open(client, "calls-groups", source, &options, &cache, &err),
         SHED_OK, &err);
-    expect("shed_put",
-           shed_put(cache, shed_str("row"), shed_str("put"),
-                    SHED_TIMEOUT_DEFAULT, &err),
+    put.tags = tags;
+    put.tags_count = 2;
+    expect("shed_put_with",
+           shed_put_with(cache, shed_str("row"), shed_str("put"), &put, &err),
            SHED_OK, &err);
+    require_row(cache, "put");
     expect("shed_invalidate_tags",
            shed_invalidate_tags(cache, tags, 2, SHED_TIMEOUT_DEFAULT, &err),
            SHED_OK, &err);
+    require_row(cache, "loaded");
     expect("shed_invalidate_all",
            shed_invalidate_all(cache, SHED_TIMEOUT_DEFAULT, &err), SHED_OK,
            &err);
-    require_row(cache, "loaded");
     shed_cache_close(cache);
 }
 

@@ -75,10 +75,16 @@ static void use_groups(const shed::client &client, const shed::source &source)
     options.groups = 10;
     auto cache = shed::cache::open(client, "wrapper-groups", source, &options);
     require(bool(cache), "a cache with groups");
-    require(bool(cache->put("a", "put")), "put");
-    require(bool(cache->invalidate_tags({"red", "blue"})), "invalidate_tags");
+    const auto blue = shed::to_bytes("blue");
+    shed_put_options tagged = SHED_PUT_OPTIONS_INIT;
+    tagged.tags = &blue;
+    tagged.tags_count = 1;
     require(bool(cache->invalidate_all()), "invalidate_all");
-    require(cache->get("a")->view() == "row of a", "it was invalidated");
+    require(cache->get("a")->origin() == SHED_ORIGIN_LOAD, "a load");
+    require(bool(cache->put("b", "put", tagged)), "put with a tag");
+    require(bool(cache->invalidate_tags({"red", "blue"})), "invalidate_tags");
+    require(cache->get("a")->origin() == SHED_ORIGIN_LOAD, "its tag");
+    require(cache->get("b")->view() == "row of b", "the other tag");
 }
 
 static void use_lock(const shed::client &client)
@@ -145,6 +151,7 @@ static void use_all(const char *uri, const shed_client_options &options,
             loads++;
             batch.version(i, 1);
             batch.ttl(i, 60000);
+            batch.tag(i, "red");
             if (batch.old_version(i))
                 batch.unmodified(i);
             else if (batch.key(i) == "absent")

@@ -51,6 +51,10 @@ static void answer_as_set(const struct table *t, struct shed_load *load,
         answer(load, i, version);
     if (t->has_versions)
         shed_load_version(load, i, version);
+    if (t->has_tags) {
+        shed_load_tag(load, i, shed_str("all"));
+        shed_load_tag(load, i, shed_bytes(shed_load_key(load, i).data, 1));
+    }
     if (t->has_ttl)
         shed_load_ttl(load, i, t->ttl_ms);
 }

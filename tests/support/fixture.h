@@ -27,6 +27,7 @@ struct table {
     bool is_failing;   /* every key fails */
     bool has_versions; /* rows have theirs, and one that Redis has in its
                           version is answered as unmodified */
+    bool has_tags;     /* rows have two: "all", and their key's first letter */
     bool has_ttl;      /* the answers have a time to live of their own */
     uint64_t ttl_ms;
     struct parked {

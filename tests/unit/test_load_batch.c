@@ -3,6 +3,7 @@
 #include "cache/load_batch.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "support/testing.h"
 
@@ -91,6 +92,35 @@ START_TEST(failures_for_many_reasons_are_counted_singly)
 }
 END_TEST
 
+START_TEST(a_key_that_could_not_be_given_a_tag_fails)
+{
+    static const char longest[SHED_TAG_MAX_BYTES + 1];
+    struct shed_load *load = load_of(5);
+
+    for (size_t i = 0; i < 5; i++)
+        shed_load_value(load, i, shed_str("row"));
+    shed_load_tag(load, 0, shed_str("red"));
+    shed_load_tag(load, 0, shed_bytes(longest, SHED_TAG_MAX_BYTES));
+    shed_load_tag(load, 1, shed_bytes(longest, SHED_TAG_MAX_BYTES + 1));
+    shed_load_tag(load, 2, shed_str(""));
+    shed_load_tag(load, 2, shed_str("red")); /* which does not undo it */
+    for (size_t tags = 0; tags <= SHED_TAGS_MAX; tags++)
+        shed_load_tag(load, 3, shed_str("red"));
+    for (size_t tags = 0; tags < SHED_TAGS_MAX; tags++)
+        shed_load_tag(load, 4, shed_str("red"));
+    shed_load_tag(load, 5, shed_str("of no key"));
+    settle(load);
+    for (size_t i = 0; i < 5; i++) {
+        bool has_failed = i >= 1 && i <= 3;
+        ck_assert_int_eq(settled[i].value == NULL, has_failed);
+        ck_assert_int_eq(settled[i].error.code == SHED_ESOURCE, has_failed);
+        shed_value_unref(settled[i].value);
+        free(settled[i].tags);
+    }
+    ck_assert_uint_eq(settled[0].tags_size, 2 + 4 + 1 + SHED_TAG_MAX_BYTES);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("load_batch");
@@ -99,5 +129,6 @@ int main(void)
     tcase_add_test(tc, failures_are_counted_at_the_first_for_each_reason);
     tcase_add_test(tc, each_cache_has_a_first_failure);
     tcase_add_test(tc, failures_for_many_reasons_are_counted_singly);
+    tcase_add_test(tc, a_key_that_could_not_be_given_a_tag_fails);
     return run_tests("load_batch", tc);
 }

@@ -73,7 +73,8 @@ enum shed_event_kind {
     /* An entry whose length or checksum is wrong was found in Redis. It is
      * loaded again and replaced. outcome: SHED_EREDIS. WARNING. */
     SHED_EVENT_CORRUPT_ENTRY = 6,
-    /* This process invalidated a key. */
+    /* This process invalidated a key, or a group: then key is its tag, or empty
+     * for all entries; so it is in the INVALIDATION_ events. */
     SHED_EVENT_INVALIDATED = 7,
     /* A hold of a lock began. duration: how long the acquire took. */
     SHED_EVENT_LOCK_ACQUIRED = 8,

@@ -983,11 +983,15 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
  * DEL), processes that know the invalidation remember it; those that start
  * later do not, and can read the old rows that Redis still has.
  *
+ * If Redis cannot be told, it is kept and delivered as shed_invalidate
+ * describes (a tag counts as one key of pending_limit). Until then every entry
+ * of the group is a miss in this process, also one that was just loaded.
+ *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: SHED_OK; SHED_EINVAL (also: the cache has no groups), SHED_EFORKED,
  * SHED_ENOMEM: nothing has changed; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY,
- * SHED_EDENIED: it may have been noted or not: repeat it.
+ * SHED_EDENIED: it may have been noted or not, and is kept.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
@@ -1003,7 +1007,8 @@ shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: as shed_invalidate_all. The reason begins with the index of the
- * first tag that failed, as in "tags[3]"; SHED_EINVAL: none was invalidated.
+ * first tag that failed, or that is not even kept, as in "tags[3]";
+ * SHED_EINVAL: none was invalidated.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_tags(struct shed_cache *cache, const struct shed_bytes *tags,

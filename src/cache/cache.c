@@ -206,7 +206,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
                                      &cache->groups, err);
     if (code == SHED_OK)
         code = shed_outbox_create(client, cache->name, &o, &cache->counters,
-                                  &cache->outbox, err);
+                                  cache->groups, &cache->outbox, err);
     if (code == SHED_OK)
         code = shed_flights_create(client, source, prefix, &o, &cache->counters,
                                    cache->outbox, cache->groups,

@@ -16,10 +16,14 @@
 #include "base/error.h"
 #include "base/latch.h"
 #include "cache/flights.h"
+#include "redis/frame.h"
 
 /* Members of one read: a long log holds up neither Redis nor the reactor. */
-#define CHUNK 1000
-#define CHUNK_TEXT "1000"
+#define CHUNK 500
+#define CHUNK_TEXT "500"
+
+_Static_assert(2 * CHUNK <= SHED_FRAME_MAX_ELEMENTS,
+               "members and scores of one read are no more than a reply has");
 
 #define KEY_SUFFIX ":groups"
 #define DIGITS 24 /* of 64 bits */
@@ -293,6 +297,16 @@ void shed_group_log_write(const struct shed_group_log *log,
     shed_args_add(out, tag.data, tag.size);
     shed_args_add_text(out, log->limit);
     shed_args_add_text(out, mark->digits);
+}
+
+size_t shed_group_log_name(const struct shed_group_log *log,
+                           struct shed_bytes tag,
+                           char out[SHED_GROUP_NAME_MAX_BYTES])
+{
+    memcpy(out, log->key, log->key_size);
+    if (tag.size > 0)
+        memcpy(out + log->key_size, tag.data, tag.size);
+    return log->key_size + tag.size;
 }
 
 /* ---------------------------------------------------- on the reactor thread */

@@ -84,6 +84,15 @@ void shed_group_log_write(const struct shed_group_log *log,
                           const struct shed_group_mark *mark,
                           struct shed_args *out);
 
+/* What the group is called where keys of entries are, too: no entry has this
+ * name. Returns: its size. */
+#define SHED_GROUP_NAME_MAX_BYTES                                              \
+    (SHED_NAME_MAX_BYTES + 8 + SHED_ENTRY_TAG_MAX_BYTES)
+
+size_t shed_group_log_name(const struct shed_group_log *log,
+                           struct shed_bytes tag,
+                           char out[SHED_GROUP_NAME_MAX_BYTES]);
+
 /* A group was invalidated at this position. */
 void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
                          uint64_t position);

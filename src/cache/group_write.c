@@ -1,6 +1,8 @@
 /*
- * Invalidations of groups. Its invariant: when a call has returned SHED_OK,
- * this process finds the entries of its groups to be misses.
+ * Invalidations of groups. Its invariants: when a call has returned, this
+ * process finds the entries of its groups to be misses, unless it says that it
+ * could not even be kept; and callers that come later join no flight from
+ * before.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@ struct sweep {
     size_t count;
     const struct shed_bytes *tags;
     struct shed_group_mark mark;
+    uint64_t number; /* of the failures that it makes up for */
     struct shed_args *args;
     struct shed_reply **replies;
 };
@@ -38,6 +41,7 @@ static enum shed_code create_sweep(struct shed_cache *cache, struct sweep *s,
         destroy_sweep(s);
         return shed_fail_nomem(err, "an invalidation of groups");
     }
+    s->number = shed_outbox_mark(cache->outbox);
     shed_group_log_mark(cache->groups, &s->mark);
     for (size_t i = 0; i < s->count; i++)
         shed_group_log_write(cache->groups, s->tags[i], &s->mark, &s->args[i]);
@@ -56,11 +60,9 @@ static void tell_invalidated(struct shed_cache *cache, struct shed_bytes tag)
     shed_events_tell(cache->client->events, &event);
 }
 
-/* Follow the end of one call; all is how the pipeline ended. Returns: how it
- * ended itself. */
-static struct shed_error follow_up(struct shed_cache *cache,
-                                   const struct sweep *s, size_t i,
-                                   const struct shed_error *all)
+/* How one call ended; all is how the pipeline did. */
+static struct shed_error judge(const struct sweep *s, size_t i,
+                               const struct shed_error *all)
 {
     struct shed_error why = *all;
     long long position = shed_reply_integer(s->replies[i]);
@@ -71,29 +73,52 @@ static struct shed_error follow_up(struct shed_cache *cache,
             &why, text != NULL ? shed_reply_code(s->replies[i]) : SHED_EREDIS,
             "Redis refused to invalidate a group: %s",
             text != NULL ? text : "a reply of an unknown form");
-    if (why.code == SHED_OK)
-        shed_group_log_note(cache->groups, s->tags[i], (uint64_t)position);
     return why;
 }
 
-/* Returns: the code of the first that failed. */
+/* Follow the end of one call, which why describes, and afterwards what becomes
+ * of it. Returns: false if it failed and is not kept. */
+static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
+                      struct shed_error *why)
+{
+    bool is_kept = true;
+
+    if (why->code == SHED_OK) {
+        shed_group_log_note(cache->groups, s->tags[i],
+                            (uint64_t)shed_reply_integer(s->replies[i]));
+        shed_outbox_settle_group(cache->outbox, s->tags[i], s->number);
+        tell_invalidated(cache, s->tags[i]);
+        return true;
+    }
+    shed_count(&cache->counters.invalidation_failures, 1);
+    is_kept = why->code != SHED_ENOMEM &&
+              shed_outbox_keep_group(cache->outbox, s->tags[i], why);
+    shed_flights_detach_all(cache->flights);
+    return is_kept;
+}
+
+/* Returns: the code of the first that failed. In err is the reason of the first
+ * that is not kept, else of the first. */
 static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
                                const struct shed_error *all,
                                struct shed_error *err)
 {
+    bool are_kept = true;
     enum shed_code code = SHED_OK;
 
     for (size_t i = 0; i < s->count; i++) {
-        struct shed_error why = follow_up(cache, s, i, all);
+        struct shed_error why = judge(s, i, all);
+        bool is_kept = follow_up(cache, s, i, &why),
+             was_first = code == SHED_OK;
         if (why.code == SHED_OK)
-            tell_invalidated(cache, s->tags[i]);
-        else
-            shed_count(&cache->counters.invalidation_failures, 1);
-        if (why.code == SHED_OK || code != SHED_OK)
             continue;
-        code = s->tags[i].size > 0
-                   ? shed_fail(err, why.code, "tags[%zu]: %s", i, why.reason)
-                   : shed_fail(err, why.code, "%s", why.reason);
+        if (was_first)
+            code = why.code;
+        if ((was_first || (are_kept && !is_kept)) && s->tags[i].size > 0)
+            (void)shed_fail(err, code, "tags[%zu]: %s", i, why.reason);
+        else if (was_first)
+            (void)shed_fail(err, code, "%s", why.reason);
+        are_kept = are_kept && is_kept;
     }
     shed_count_code(&cache->counters, code);
     return code;

@@ -26,6 +26,7 @@
 #include "base/random.h"
 #include "cache/entry.h"
 #include "cache/flights.h"
+#include "cache/group_log.h"
 
 #define WINDOW 64
 #define PAUSE_MIN_MS 50
@@ -36,10 +37,10 @@ struct letter {
     struct shed_pending_item item;
     struct shed_outbox *outbox;
     uint64_t since_us;
-    struct shed_bytes user_key; /* in name */
+    struct shed_bytes user_key; /* in name; of a group: the tag */
     struct shed_call call;      /* reactor thread only */
     char name[];                /* of the refresh lease, which begins with
-                                   that of the key */
+                                   that of the key; of a group: its name */
 };
 
 struct shed_outbox {
@@ -47,6 +48,7 @@ struct shed_outbox {
     struct shed_client *client;
     struct shed_counters *counters;
     const char *name;
+    struct shed_group_log *groups; /* NULL: none */
     struct shed_post wake;
     /* atomic */
     atomic_size_t count; /* of the set, for reads */
@@ -156,6 +158,13 @@ static void pause_delivery(struct shed_outbox *ob)
                                          PAUSE_MAX_MS, shed_random_jitter()));
 }
 
+/* Once the position is known, or nothing is to be delivered any longer. */
+static void release_locked(struct shed_outbox *ob, const struct letter *letter)
+{
+    if (letter->item.wish == SHED_WISH_GROUP)
+        shed_group_log_release(ob->groups, letter->user_key);
+}
+
 /* Reply -1: no integer, so it was not carried out. */
 static void on_delivered(void *arg, struct shed_reply *reply,
                          enum shed_trouble trouble,
@@ -168,8 +177,13 @@ static void on_delivered(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
+    if (is_delivered && letter->item.wish == SHED_WISH_GROUP)
+        shed_group_log_note(ob->groups, letter->user_key,
+                            (uint64_t)shed_reply_integer(reply));
     pthread_mutex_lock(&ob->mu);
     end = shed_pending_return(&ob->set, &letter->item, is_delivered);
+    if (end == SHED_PENDING_DONE)
+        release_locked(ob, letter);
     follow_count_locked(ob);
     pthread_mutex_unlock(&ob->mu);
     if (end == SHED_PENDING_DONE)
@@ -190,12 +204,19 @@ static void send_letter(struct shed_outbox *ob, struct letter *letter,
                         enum shed_wish wish)
 {
     size_t size = letter->item.key_size;
+    struct shed_group_mark mark;
     struct shed_args args;
 
-    shed_script_begin(&args, shed_outbox_script(wish), "2");
+    if (wish == SHED_WISH_GROUP) {
+        shed_group_log_mark(ob->groups, &mark);
+        shed_group_log_write(ob->groups, letter->user_key, &mark, &args);
+    } else {
+        shed_script_begin(&args, shed_outbox_script(wish), "2");
+        shed_args_add(&args, letter->name, size);
+        shed_args_add(&args, letter->name,
+                      size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    }
     args.is_guarded = ob->end == NULL; /* the last try is made in any case */
-    shed_args_add(&args, letter->name, size);
-    shed_args_add(&args, letter->name, size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
     ob->under_way++;
     shed_pipe_call(shed_session_pipe(ob->client->session), &letter->call, &args,
                    on_delivered, letter);
@@ -305,6 +326,7 @@ void shed_outbox_settle(struct shed_outbox *ob, const char *key, size_t size,
     follow_count_locked(ob);
     if (item != NULL) {
         struct letter *letter = shed_container_of(item, struct letter, item);
+        release_locked(ob, letter);
         tell_delivered(ob, letter); /* here, because it may be under way */
         if (!item->is_under_way)
             free(letter);
@@ -312,6 +334,7 @@ void shed_outbox_settle(struct shed_outbox *ob, const char *key, size_t size,
     pthread_mutex_unlock(&ob->mu);
 }
 
+/* For an entry or a group. */
 static struct letter *create_letter(struct shed_outbox *ob,
                                     const struct shed_key *key)
 {
@@ -329,6 +352,22 @@ static struct letter *create_letter(struct shed_outbox *ob,
     return letter;
 }
 
+/* A group is held for as long as its write is in the set. Returns: NULL if it
+ * is in, else why not. */
+static const char *insert_locked(struct shed_outbox *ob, struct letter *letter,
+                                 enum shed_wish wish)
+{
+    bool is_group = wish == SHED_WISH_GROUP;
+
+    if (is_group && !shed_group_log_hold(ob->groups, letter->user_key))
+        return "memory is out";
+    if (shed_pending_insert(&ob->set, &letter->item, wish))
+        return NULL;
+    if (is_group)
+        shed_group_log_release(ob->groups, letter->user_key);
+    return "pending_limit is reached";
+}
+
 /* Takes the letter over. Returns: NULL if the write is kept, else why not. */
 static const char *add_locked(struct shed_outbox *ob,
                               const struct shed_key *key, enum shed_wish wish,
@@ -341,20 +380,22 @@ static const char *add_locked(struct shed_outbox *ob,
 
     if (item != NULL) {
         shed_pending_renew(&ob->set, item, wish);
-    } else if (letter == NULL) {
-        return "memory is out";
-    } else if (shed_pending_insert(&ob->set, &letter->item, wish)) {
-        follow_count_locked(ob);
-        shed_count(&ob->counters->invalidations_kept, 1);
-        /* here, so that it is told before the delivery is */
-        tell(ob, SHED_EVENT_INVALIDATION_KEPT, letter->user_key, why->code, 0,
-             why->reason);
+        free(letter);
         return NULL;
-    } else {
-        refusal = "pending_limit is reached";
     }
-    free(letter);
-    return refusal;
+    if (letter == NULL)
+        return "memory is out";
+    refusal = insert_locked(ob, letter, wish);
+    if (refusal != NULL) {
+        free(letter);
+        return refusal;
+    }
+    follow_count_locked(ob);
+    shed_count(&ob->counters->invalidations_kept, 1);
+    /* here, so that it is told before the delivery is */
+    tell(ob, SHED_EVENT_INVALIDATION_KEPT, letter->user_key, why->code, 0,
+         why->reason);
+    return NULL;
 }
 
 bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
@@ -384,11 +425,44 @@ bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
     return false;
 }
 
+/* A group as a key that is named so. */
+static struct shed_key key_of(const struct shed_outbox *ob,
+                              struct shed_bytes tag,
+                              char name[SHED_GROUP_NAME_MAX_BYTES])
+{
+    size_t size = shed_group_log_name(ob->groups, tag, name);
+
+    return (struct shed_key){.redis = name,
+                             .redis_size = size,
+                             .at = size - tag.size,
+                             .size = tag.size};
+}
+
+void shed_outbox_settle_group(struct shed_outbox *ob, struct shed_bytes tag,
+                              uint64_t number)
+{
+    const struct shed_outbox_write write = {SHED_WISH_GROUP, number};
+    char name[SHED_GROUP_NAME_MAX_BYTES];
+    struct shed_key key = key_of(ob, tag, name);
+
+    shed_outbox_settle(ob, key.redis, key.redis_size, write);
+}
+
+bool shed_outbox_keep_group(struct shed_outbox *ob, struct shed_bytes tag,
+                            struct shed_error *why)
+{
+    char name[SHED_GROUP_NAME_MAX_BYTES];
+    struct shed_key key = key_of(ob, tag, name);
+
+    return shed_outbox_keep(ob, &key, SHED_WISH_GROUP, why);
+}
+
 /* ----------------------------------------------------------- begin and end */
 
 enum shed_code shed_outbox_create(struct shed_client *client, const char *name,
                                   const struct shed_cache_options *options,
                                   struct shed_counters *counters,
+                                  struct shed_group_log *groups,
                                   struct shed_outbox **out,
                                   struct shed_error *err)
 {
@@ -402,6 +476,7 @@ enum shed_code shed_outbox_create(struct shed_client *client, const char *name,
     ob->client = client;
     ob->counters = counters;
     ob->name = name;
+    ob->groups = groups;
     ob->wake.run = on_wake;
     ob->listener = (struct shed_listener){.key = "", /* no key has this name */
                                           .on_change = on_change,

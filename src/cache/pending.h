@@ -14,7 +14,11 @@
 #include <stdint.h>
 
 /* What is to be done to a key. A greater one does what a lesser one does. */
-enum shed_wish { SHED_WISH_EXPIRE, SHED_WISH_INVALIDATE };
+enum shed_wish {
+    SHED_WISH_EXPIRE,
+    SHED_WISH_INVALIDATE,
+    SHED_WISH_GROUP /* its keys are groups and no others */
+};
 
 /* Part of its owner's memory. */
 struct shed_pending_item {

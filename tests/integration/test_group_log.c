@@ -600,6 +600,140 @@ START_TEST(a_row_that_has_not_changed_is_loaded_whole)
 }
 END_TEST
 
+/* -------------------------------------------------------- Redis goes away */
+
+static size_t pending(void)
+{
+    return shed_outbox_count(fixture.cache->outbox);
+}
+
+/* Reads are answered, and writes refused. */
+static void refuse_writes(void)
+{
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+}
+
+static void accept_writes(void)
+{
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+}
+
+/* Change the rows, and fail to invalidate a tag, or everything (NULL). */
+static void miss_one(const char *tag)
+{
+    struct shed_bytes bytes = shed_str(tag);
+    struct shed_error err = {0};
+    enum shed_code code;
+
+    table_update(&fixture.table);
+    code = tag != NULL
+               ? shed_invalidate_tags(fixture.cache, &bytes, 1, scaled_ms(1000),
+                                      &err)
+               : shed_invalidate_all(fixture.cache, scaled_ms(1000), &err);
+    ck_assert_msg(code == SHED_EREDIS || code == SHED_ETIMEDOUT, "%d: %s", code,
+                  err.reason);
+    ck_assert_ptr_nonnull(strstr(err.reason, "kept until Redis takes it: "));
+}
+
+START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
+{
+    struct peer peer;
+
+    up_with_tags();
+    peer_open(&peer, &fixture);
+    expect_text(fixture.cache, "red", "red@1");
+    expect_text(fixture.cache, "blue", "blue@1");
+    refuse_writes();
+    miss_one("r");
+    ck_assert_uint_eq(pending(), 1);
+    for (unsigned i = 0; i < 3; i++) {
+        expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_UNPUBLISHED);
+        expect_origin(fixture.cache, "blue", "blue@1", SHED_ORIGIN_REDIS);
+        expect_text(peer.cache, "red", "red@1");
+    }
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 1);
+    expect_text(fixture.cache, "red", "red@2");
+    WAIT_FOR(gets(peer.cache, "red", "red@2"));
+    expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_server_that_was_away_is_told_before_it_is_believed)
+{
+    init();
+    fixture.client_options.connect_timeout_ms = scaled_ms(200);
+    fixture.client_options.command_timeout_ms = scaled_ms(200);
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture.server.options[0] = "--appendonly";
+    fixture.server.options[1] = "yes";
+    fixture.server.options[2] = "--appendfsync";
+    fixture.server.options[3] = "always";
+    server_kill(&fixture.server);
+    server_start_again(&fixture.server);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_kill(&fixture.server);
+    miss_one(NULL);
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
+    server_start_again(&fixture.server);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@2"), pending() == 0));
+    expect_text(fixture.cache, "k", "k@2");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:groups"), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
+{
+    up_with_tags();
+    expect_text(fixture.cache, "red", "red@1");
+    refuse_writes();
+    miss_one("r");
+    miss_one("r");
+    ck_assert_uint_eq(pending(), 1);
+    accept_writes();
+    invalidate_tag(fixture.cache, "r");
+    WAIT_FOR(pending() == 0);
+    expect_text(fixture.cache, "red", "red@3");
+    expect_origin(fixture.cache, "red", "red@3", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(one_that_cannot_be_kept_says_so)
+{
+    struct shed_error err = {0};
+
+    init();
+    fixture.cache_options.pending_limit = 0;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    refuse_writes();
+    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "not kept, as pending_limit"));
+    expect_text(fixture.cache, "k", "k@1");
+    accept_writes();
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(one_that_is_still_kept_at_the_end_is_dropped)
+{
+    up_with_tags();
+    fixture.cache->options.timeout_ms = 1; /* of the last try */
+    refuse_writes();
+    miss_one("r");
+    fixture_close(&fixture);
+    accept_writes();
+    ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
+    server_stop(&fixture.server);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("group_log");
@@ -635,5 +769,11 @@ int main(void)
                    hits_read_the_log_no_more_once_its_changes_are_announced);
     tcase_add_test(tc, no_stale_window_covers_what_it_has_made_a_miss);
     tcase_add_test(tc, a_row_that_has_not_changed_is_loaded_whole);
+    tcase_add_test(
+        tc, until_redis_is_told_the_rows_with_the_tag_come_from_the_source);
+    tcase_add_test(tc, a_server_that_was_away_is_told_before_it_is_believed);
+    tcase_add_test(tc, a_later_invalidation_makes_up_for_one_that_was_missed);
+    tcase_add_test(tc, one_that_cannot_be_kept_says_so);
+    tcase_add_test(tc, one_that_is_still_kept_at_the_end_is_dropped);
     return run_tests("group_log", tc);
 }

@@ -39,6 +39,8 @@ struct cli_call {
     bool is_raw;
     bool is_from_stdin;
     bool is_nul_separated;
+    bool are_tags;
+    bool is_all;
     bool is_integer_key;
     bool is_release;
     bool is_exact;

@@ -132,6 +132,21 @@ static void print_nonce(const struct cli_entry *e)
              cli_hex(hex, shed_entry_version(bytes), SHED_ENTRY_VERSION_BYTES));
 }
 
+static void print_groups(const struct cli_entry *e)
+{
+    size_t at = 0, size;
+    const unsigned char *tag;
+
+    if ((e->entry.flags & SHED_ENTRY_POSITION) != 0)
+        cli_line("position", "%" PRIu64, e->entry.position);
+    while ((tag = shed_entry_next_tag(e->entry.tags, e->entry.tags_size, &at,
+                                      &size)) != NULL) {
+        cli_field("tag");
+        cli_print_escaped(stdout, tag, size, SIZE_MAX);
+        (void)putchar('\n');
+    }
+}
+
 static bool is_decoded(const struct cli_entry *e)
 {
     return e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE ||
@@ -187,8 +202,10 @@ void cli_entry_print(const struct cli_entry *e)
     if ((e->entry.flags & SHED_ENTRY_ROW_VERSION) != 0)
         cli_line("row version", "%" PRIu64, e->entry.row_version);
     print_nonce(e);
-    if (e->kind != CLI_LEASE)
-        print_payload(e);
+    if (e->kind == CLI_LEASE)
+        return;
+    print_groups(e);
+    print_payload(e);
 }
 
 /* -------------------------------------------------------------------- JSON */
@@ -213,6 +230,26 @@ static void add_lease(json_t *object, const struct cli_entry *e)
                         json_integer((json_int_t)cli_entry_left_ms(e)));
 }
 
+static void add_groups(json_t *object, const struct shed_entry *entry)
+{
+    json_t *tags = json_array();
+    size_t at = 0, size;
+    const unsigned char *tag;
+
+    if ((entry->flags & SHED_ENTRY_POSITION) != 0)
+        json_object_set_new(object, "position",
+                            json_integer((json_int_t)entry->position));
+    while ((tag = shed_entry_next_tag(entry->tags, entry->tags_size, &at,
+                                      &size)) != NULL) {
+        json_t *one = json_object();
+        cli_json_set_bytes(one, "tag", tag, size);
+        json_array_append_new(tags, one);
+    }
+    if (entry->tags_size > 0)
+        json_object_set(object, "tags", tags);
+    json_decref(tags);
+}
+
 static void add_payload(json_t *object, const struct cli_entry *e)
 {
     const struct shed_entry *entry = &e->entry;
@@ -233,6 +270,7 @@ static void add_payload(json_t *object, const struct cli_entry *e)
                         json_integer((json_int_t)entry->until_ms));
     json_object_set_new(object, "is_stale",
                         json_boolean(cli_entry_is_stale(e)));
+    add_groups(object, entry);
     if (e->kind != CLI_VALUE)
         return;
     if ((entry->flags & SHED_ENTRY_NULL) != 0)

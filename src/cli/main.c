@@ -36,9 +36,11 @@ const struct cli_command cli_commands[] = {
     {"invalidate", "CACHE [KEY...]", 1, SIZE_MAX,
      "Remove entries, and revoke the leases of their loads",
      "As shed_invalidate does: nothing that was loaded before can be stored "
-     "after. The keys are sent in pipelines of a thousand. Status 0: it is so "
-     "for all keys.\v" KEYS_HELP,
-     "escaped stdin null ", cli_invalidate},
+     "after. The keys are sent in pipelines of a thousand. With --tags or "
+     "--all-entries, as shed_invalidate_tags and shed_invalidate_all do: one "
+     "command, for caches that the program opens with the option groups. "
+     "Status 0: it is so for all keys.\v" KEYS_HELP,
+     "escaped stdin null tags all-entries ", cli_invalidate},
     {"watch", "CACHE [KEY]", 1, 2,
      "Show what happens to entries, as it happens",
      "Leased, renewed, taken over, published, failed, invalidated, expired, "

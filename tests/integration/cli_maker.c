@@ -55,6 +55,8 @@ static void load_row(void *user, void *thread, struct shed_load *load)
         shed_load_fail(load, 0, "the table \033[31mis locked");
     while (begins(key, "hang"))
         (void)pause();
+    if (begins(key, "row-red"))
+        shed_load_tag(load, 0, shed_str("red"));
     if (begins(key, "row")) {
         (void)snprintf(row, sizeof(row), "row of %.*s", (int)key.size,
                        (const char *)key.data);
@@ -160,6 +162,7 @@ int main(int argc, char **argv)
     char line[4096], verb[16], word[1024], text[2048];
 
     options.failure_ttl_ms = FAILURE_TTL_MS;
+    options.groups = 100;
     options.stale_while_revalidate_ms = STALE_MS;
     many.max_batch = 1;
     many.max_loads = 16;

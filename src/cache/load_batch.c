@@ -63,33 +63,22 @@ void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms)
     pthread_mutex_unlock(&load->mu);
 }
 
-/* Why a tag cannot be added to those of an answer; NULL if it can. */
-static const char *tag_problem(const struct shed_loaded *l,
-                               struct shed_bytes tag)
+static enum shed_code add_tag(struct shed_loaded *l, struct shed_bytes tag)
 {
     size_t at = 0, size, count = 0;
-
-    if (tag.data == NULL || tag.size == 0 || tag.size > SHED_TAG_MAX_BYTES)
-        return "a tag of the row is empty, or longer than 250 bytes";
-    while (shed_entry_next_tag(l->tags, l->tags_size, &at, &size) != NULL)
-        count++;
-    return count < SHED_TAGS_MAX ? NULL : "the row has more than 64 tags";
-}
-
-static void add_tag(struct shed_loaded *l, struct shed_bytes tag)
-{
     unsigned char *tags;
 
-    l->tag_problem = tag_problem(l, tag);
-    if (l->tag_problem != NULL)
-        return;
+    while (shed_entry_next_tag(l->tags, l->tags_size, &at, &size) != NULL)
+        count++;
+    if (tag.data == NULL || tag.size == 0 || tag.size > SHED_TAG_MAX_BYTES ||
+        count == SHED_TAGS_MAX)
+        return SHED_EINVAL;
     tags = realloc(l->tags, SHED_ENTRY_TAG_ROOM_BYTES(l->tags_size, tag.size));
-    if (tags == NULL) {
-        l->tag_problem = "out of memory for a tag of the row";
-        return;
-    }
+    if (tags == NULL)
+        return SHED_ENOMEM;
     l->tags = tags;
     l->tags_size = shed_entry_add_tag(tags, l->tags_size, tag.data, tag.size);
+    return SHED_OK;
 }
 
 void shed_load_tag(struct shed_load *load, size_t i, struct shed_bytes tag)
@@ -97,8 +86,8 @@ void shed_load_tag(struct shed_load *load, size_t i, struct shed_bytes tag)
     if (i >= load->count)
         return;
     pthread_mutex_lock(&load->mu);
-    if (load->answers[i].tag_problem == NULL)
-        add_tag(&load->answers[i], tag);
+    if (load->answers[i].tag_code == SHED_OK)
+        load->answers[i].tag_code = add_tag(&load->answers[i], tag);
     pthread_mutex_unlock(&load->mu);
 }
 
@@ -196,16 +185,27 @@ void shed_load_unmodified(struct shed_load *load, size_t i)
     answer(load, i, value, value == NULL ? &error : NULL, value != NULL);
 }
 
+static void fail_tags(struct shed_error *error, enum shed_code code)
+{
+    if (code == SHED_ENOMEM)
+        (void)shed_fail_nomem(error, "a tag of the row");
+    else
+        (void)shed_fail(error, SHED_ESOURCE,
+                        "the source gave the row more than %d tags, or one "
+                        "that is empty or longer than %d bytes",
+                        SHED_TAGS_MAX, SHED_TAG_MAX_BYTES);
+}
+
 /* An error is not absence: a key that was passed over has failed. So has one
  * without one of its tags, which could not be invalidated by it. */
 static void fail_unanswered(struct shed_load *load)
 {
     for (size_t i = 0; i < load->count; i++) {
         struct shed_loaded *l = &load->answers[i];
-        if (l->value != NULL && l->tag_problem != NULL) {
+        if (l->value != NULL && l->tag_code != SHED_OK) {
             shed_value_unref(l->value);
             l->value = NULL;
-            (void)shed_fail(&l->error, SHED_ESOURCE, "%s", l->tag_problem);
+            fail_tags(&l->error, l->tag_code);
         }
         if (l->value == NULL && l->error.code == SHED_OK)
             (void)shed_fail(&l->error, SHED_ESOURCE,

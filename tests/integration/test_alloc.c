@@ -112,6 +112,8 @@ static void load(void *user, void *thread, struct shed_load *load)
     (void)thread;
     for (size_t i = 0; i < shed_load_count(load); i++)
         shed_load_value(load, i, shed_str("row"));
+    for (size_t i = 0; i < shed_load_count(load); i++)
+        shed_load_tag(load, i, shed_str("red"));
     shed_load_done(load);
 }
 
@@ -129,6 +131,7 @@ static enum shed_code open_all(struct handles *h, struct shed_error *err)
     struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
     enum shed_code code = shed_client_open(server.uri, NULL, &h->client, err);
 
+    options.groups = 10;
     if (code == SHED_OK)
         code = shed_source_open(load, NULL, NULL, &h->source, err);
     options.failure_ttl_ms = 1;
@@ -156,6 +159,13 @@ static enum shed_code invalidate_many(struct handles *h, struct shed_error *err)
 static enum shed_code put(struct handles *h, struct shed_error *err)
 {
     return shed_put(h->cache, shed_str("a"), shed_str("row"), 0, err);
+}
+
+static enum shed_code invalidate_tags(struct handles *h, struct shed_error *err)
+{
+    static const struct shed_bytes tags[] = {{"red", 3}, {"blue", 4}};
+
+    return shed_invalidate_tags(h->cache, tags, 2, 0, err);
 }
 
 static enum shed_code forget_scripts(struct handles *h, struct shed_error *err)
@@ -295,6 +305,9 @@ START_TEST(every_call_bears_that_memory_is_out)
     ck_assert_int_gt(sweep(&h, put_old, get_young), 0);
     ck_assert_int_gt(sweep(&h, NULL, invalidate), 0);
     ck_assert_int_gt(sweep(&h, NULL, invalidate_many), 0);
+    ck_assert_int_gt(sweep(&h, NULL, invalidate_tags), 0);
+    ck_assert_int_gt(sweep(&h, forget_scripts, invalidate_tags), 0);
+    ck_assert_int_gt(sweep(&h, invalidate_tags, get), 0);
     ck_assert_int_gt(sweep(&h, invalidate, get_many), 0);
     ck_assert_int_gt(sweep(&h, put, get_many), 0);
     ck_assert_int_gt(sweep(&h, NULL, acquire_and_release), 0);

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert(sizeof(redisReply) <= SHED_REPLY_BYTES,
+               "the size of a reply is known where memory is bounded");
+
 static const redisReply *inside(const struct shed_reply *reply)
 {
     return (const redisReply *)(const void *)reply;

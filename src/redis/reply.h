@@ -12,6 +12,9 @@
 
 struct shed_reply; /* a redisReply */
 
+/* What a string takes beside its bytes, at most. */
+#define SHED_REPLY_BYTES 64
+
 /* Bytes of a string or status; NULL for any other reply, and for NULL. */
 const char *shed_reply_bytes(const struct shed_reply *reply, size_t *size);
 

@@ -1,0 +1,496 @@
+/* kept: what a process keeps of rows, against a naive model. */
+#include <hiredis/hiredis.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/value.h"
+#include "cache/kept.h"
+#include "redis/reply.h"
+#include "support/testing.h"
+
+enum { SHARDS = 16, KEYS = 40, AMPLE_BYTES = 1 << 20, TTL_MS = 1000 };
+
+static const struct shed_freshness_rule rule = {
+    .ttl_ms = TTL_MS, .revalidate_ms = 100, .if_error_ms = 300};
+static char names[KEYS][16];
+
+static struct shed_entry_key key_of(unsigned i)
+{
+    return (struct shed_entry_key){names[i], strlen(names[i])};
+}
+
+static void name_keys(void)
+{
+    for (unsigned i = 0; i < KEYS; i++)
+        snprintf(names[i], sizeof(names[i]), "t:{%u}", i);
+}
+
+static struct shed_value *create_value(enum shed_kind kind, size_t size)
+{
+    static const char bytes[4096];
+    struct shed_value *value =
+        shed_value_create(kind, SHED_ORIGIN_UNPUBLISHED, bytes, size);
+
+    ck_assert_ptr_nonnull(value);
+    return value;
+}
+
+static void keep_at(struct shed_kept *kept, unsigned i,
+                    struct shed_kept_mark mark, struct shed_value *value,
+                    uint64_t age_ms, uint64_t now_ms)
+{
+    const struct shed_kept_row row = {value, age_ms, TTL_MS};
+
+    shed_kept_keep(kept, key_of(i), mark, &row, now_ms);
+}
+
+/* A new row, kept now, to which nobody else has a reference. */
+static struct shed_value *keep_new(struct shed_kept *kept, unsigned i,
+                                   size_t size)
+{
+    struct shed_value *value = create_value(SHED_KIND_ROW, size);
+
+    keep_at(kept, i, shed_kept_mark(kept, key_of(i)), value, 0, 0);
+    shed_value_unref(value);
+    return value;
+}
+
+static bool has(struct shed_kept *kept, unsigned i, uint64_t now_ms)
+{
+    struct shed_kept_row row;
+
+    if (!shed_kept_find(kept, key_of(i), now_ms, &row))
+        return false;
+    shed_value_unref(row.value);
+    return true;
+}
+
+/* ------------------------------------------------------------- the simple */
+
+START_TEST(a_row_is_found_until_its_windows_end)
+{
+    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_value *row = create_value(SHED_KIND_ROW, 3);
+    struct shed_value *absent = create_value(SHED_KIND_ABSENT, 0);
+    struct shed_kept_row found;
+
+    keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), row, 200, 5000);
+    keep_at(kept, 1, shed_kept_mark(kept, key_of(1)), absent, 200, 5000);
+    ck_assert(shed_kept_find(kept, key_of(0), 5070, &found));
+    ck_assert_ptr_eq(found.value, row);
+    ck_assert_uint_eq(found.age_ms, 270);
+    ck_assert_uint_eq(found.ttl_ms, TTL_MS);
+    shed_value_unref(found.value);
+    ck_assert(has(kept, 1, 5799));
+    ck_assert(!has(kept, 1, 5800));
+    ck_assert(has(kept, 0, 6099));
+    ck_assert(!has(kept, 0, 6100));
+    ck_assert_uint_eq(shed_kept_size(kept).rows, 0);
+    shed_kept_destroy(kept);
+    shed_value_unref(row);
+    shed_value_unref(absent);
+}
+END_TEST
+
+START_TEST(what_was_read_before_a_drop_is_refused)
+{
+    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_kept_mark before = shed_kept_mark(kept, key_of(0));
+    struct shed_value *value = create_value(SHED_KIND_ROW, 3);
+
+    shed_kept_drop(kept, key_of(0));
+    keep_at(kept, 0, before, value, 0, 0);
+    ck_assert(!has(kept, 0, 0));
+    keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), value, 0, 0);
+    ck_assert(has(kept, 0, 0));
+    shed_kept_drop(kept, key_of(0));
+    ck_assert(!has(kept, 0, 0));
+    shed_kept_destroy(kept);
+    ck_assert_uint_eq(atomic_load(&value->refs), 1);
+    shed_value_unref(value);
+}
+END_TEST
+
+/* The reply to a GET, whose entry begins with a header. */
+static struct shed_value *read_value(size_t size, char nonce)
+{
+    redisReader *reader = redisReaderCreate();
+    char *bytes = calloc(1, size), head[32];
+    void *reply = NULL;
+    struct shed_value *value;
+
+    bytes[8] = nonce;
+    (void)snprintf(head, sizeof(head), "$%zu\r\n", size);
+    redisReaderFeed(reader, head, strlen(head));
+    redisReaderFeed(reader, bytes, size);
+    redisReaderFeed(reader, "\r\n", 2);
+    ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
+    redisReaderFree(reader);
+    free(bytes);
+    bytes = ((redisReply *)reply)->str;
+    value = shed_value_wrap(
+        SHED_KIND_ROW, SHED_ORIGIN_REDIS, bytes + SHED_ENTRY_HEADER_BYTES,
+        size - SHED_ENTRY_HEADER_BYTES, reply, shed_reply_free);
+    ck_assert_ptr_nonnull(value);
+    value->header = bytes;
+    return value;
+}
+
+START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
+{
+    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_value *value[] = {read_value(100, 'a'), read_value(100, 'a'),
+                                  read_value(100, 'b')};
+
+    for (size_t i = 0; i < 3; i++)
+        keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), value[i], 0, 0);
+    ck_assert_uint_eq(shed_kept_size(kept).rows, 1);
+    ck_assert_uint_eq(atomic_load(&value[0]->refs), 1);
+    ck_assert_uint_eq(atomic_load(&value[1]->refs), 1);
+    ck_assert_uint_eq(atomic_load(&value[2]->refs), 2);
+    shed_kept_destroy(kept);
+    for (size_t i = 0; i < 3; i++)
+        shed_value_unref(value[i]);
+}
+END_TEST
+
+START_TEST(an_entry_of_unknown_age_is_not_kept)
+{
+    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_value *value = read_value(100, 'a');
+    const struct shed_freshness_times times = {.written_ms = 70,
+                                               .until_ms = 70 + TTL_MS};
+    struct shed_kept_row found;
+    uint64_t now_ms = shed_now_ms();
+
+    shed_kept_keep_entry(kept, key_of(0), shed_kept_mark(kept, key_of(0)),
+                         value, &times, 0);
+    ck_assert(!has(kept, 0, now_ms));
+    shed_kept_keep_entry(kept, key_of(0), shed_kept_mark(kept, key_of(0)),
+                         value, &times, 100);
+    ck_assert(shed_kept_find(kept, key_of(0), now_ms, &found));
+    ck_assert_uint_eq(found.age_ms, 30);
+    ck_assert_uint_eq(found.ttl_ms, TTL_MS);
+    shed_value_unref(found.value);
+    shed_kept_destroy(kept);
+    shed_value_unref(value);
+}
+END_TEST
+
+START_TEST(
+    a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same)
+{
+    struct shed_kept *kept = shed_kept_create(65536, &rule);
+
+    (void)keep_new(kept, 0, 10);
+    ck_assert(has(kept, 0, 0));
+    (void)keep_new(kept, 0, 4096);
+    ck_assert(!has(kept, 0, 0));
+    ck_assert_uint_eq(shed_kept_size(kept).rows, 0);
+    shed_kept_destroy(kept);
+}
+END_TEST
+
+/* No allocation is left out. (With a sanitizer's allocator nothing is seen.) */
+START_TEST(what_is_counted_is_at_least_what_malloc_gives)
+{
+    enum { ROWS = 2000, LIMIT = 16 << 20 };
+    static char key[ROWS][16];
+    static struct shed_value *values[ROWS];
+    size_t before = mallinfo2().uordblks, used;
+    struct shed_kept *kept = shed_kept_create(LIMIT, &rule);
+
+    for (size_t i = 0; i < ROWS; i++) {
+        struct shed_entry_key at = {key[i], 0};
+        snprintf(key[i], sizeof(key[i]), "t:{%zu}", i);
+        at.size = strlen(key[i]);
+        values[i] =
+            i % 2 ? read_value(64 + i, 'a') : create_value(SHED_KIND_ROW, i);
+        shed_kept_keep(kept, at, shed_kept_mark(kept, at),
+                       &(struct shed_kept_row){values[i], 0, TTL_MS}, 0);
+    }
+    used = mallinfo2().uordblks - before;
+    ck_assert_uint_eq(shed_kept_size(kept).rows, ROWS);
+    ck_assert_uint_le(used, shed_kept_size(kept).bytes);
+    for (size_t i = 0; i < ROWS; i++)
+        shed_value_unref(values[i]);
+    shed_kept_destroy(kept);
+}
+END_TEST
+
+/* -------------------------------------------------------- random schedules */
+
+/* What may be found of each key, and what must not. */
+static struct model {
+    struct shed_kept *kept;
+    uint64_t now_ms;
+    struct {
+        struct shed_value *value; /* NULL: nothing; else a reference */
+        uint64_t written_ms;
+        struct shed_kept_mark mark; /* taken some time ago */
+        uint64_t marked, dropped;   /* the steps of it and of the last drop; 0:
+                                       none */
+    } key[KEYS];
+} m;
+
+static void forget(unsigned i)
+{
+    shed_value_unref(m.key[i].value);
+    m.key[i].value = NULL;
+}
+
+static void model_keep(unsigned i, unsigned random)
+{
+    struct shed_value *value;
+    uint64_t age_ms = random / 8 % 200;
+
+    if (m.key[i].marked == 0)
+        return;
+    value = create_value(SHED_KIND_ROW, random % 700);
+    keep_at(m.kept, i, m.key[i].mark, value, age_ms, m.now_ms);
+    if (m.key[i].marked <= m.key[i].dropped) {
+        shed_value_unref(value);
+        return;
+    }
+    forget(i);
+    m.key[i].value = value;
+    m.key[i].written_ms = m.now_ms - age_ms;
+}
+
+/* Returns: whether it was found. */
+static bool model_find(unsigned i)
+{
+    struct shed_kept_row row;
+    struct shed_value *expected = m.key[i].value;
+
+    if (!shed_kept_find(m.kept, key_of(i), m.now_ms, &row))
+        return false;
+    ck_assert_ptr_nonnull(expected);
+    ck_assert_ptr_eq(row.value, expected);
+    ck_assert_uint_eq(row.age_ms, m.now_ms - m.key[i].written_ms);
+    ck_assert_uint_lt(row.age_ms, TTL_MS + rule.if_error_ms);
+    shed_value_unref(row.value);
+    return true;
+}
+
+static void model_drop(unsigned i, uint64_t step)
+{
+    shed_kept_drop(m.kept, key_of(i));
+    forget(i);
+    m.key[i].dropped = step;
+}
+
+static void step(uint64_t number, size_t limit)
+{
+    unsigned random = (unsigned)rand(), i = random % KEYS;
+
+    switch (random / KEYS % 8) {
+    case 0:
+    case 1:
+        m.key[i].mark = shed_kept_mark(m.kept, key_of(i));
+        m.key[i].marked = number;
+        break;
+    case 2:
+    case 3:
+    case 4:
+        model_keep(i, random / KEYS / 8);
+        break;
+    case 5:
+        model_drop(i, number);
+        break;
+    case 6:
+        m.now_ms += random / KEYS / 8 % 40;
+        break;
+    default:
+        (void)model_find(i);
+    }
+    ck_assert_uint_le(shed_kept_size(m.kept).bytes, limit);
+}
+
+/* With ample memory everything is found that the model has. */
+static void run_schedule(unsigned seed, size_t limit)
+{
+    memset(&m, 0, sizeof(m));
+    srand(seed);
+    m.kept = shed_kept_create(limit, &rule);
+    m.now_ms = 1000000;
+    for (uint64_t number = 1; number <= 300; number++)
+        step(number, limit);
+    for (unsigned i = 0; i < KEYS; i++) {
+        bool is_over =
+            m.key[i].value != NULL &&
+            m.now_ms - m.key[i].written_ms >= TTL_MS + rule.if_error_ms;
+        bool is_found = model_find(i);
+        if (limit == AMPLE_BYTES)
+            ck_assert_msg(is_found == (m.key[i].value != NULL && !is_over),
+                          "seed %u, key %u", seed, i);
+        ck_assert_msg(!is_found || !is_over, "seed %u, key %u", seed, i);
+    }
+    shed_kept_destroy(m.kept);
+    for (unsigned i = 0; i < KEYS; i++) {
+        if (m.key[i].value != NULL)
+            ck_assert_uint_eq(atomic_load(&m.key[i].value->refs), 1);
+        forget(i);
+    }
+}
+
+START_TEST(in_every_schedule_the_newest_row_or_none_is_found)
+{
+    for (unsigned seed = 0; seed < 3000; seed++)
+        run_schedule(seed, seed % 2 ? 65536 : AMPLE_BYTES);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ SIEVE */
+
+/* The algorithm as the paper's figure has it, on an array: [0] is the oldest.
+ */
+static struct sieve {
+    unsigned queue[KEYS];
+    bool is_visited[KEYS]; /* of a key */
+    size_t size, capacity, hand;
+} s;
+
+static bool sieve_has(unsigned i)
+{
+    for (size_t at = 0; at < s.size; at++)
+        if (s.queue[at] == i)
+            return true;
+    return false;
+}
+
+static void sieve_remove(size_t at)
+{
+    s.size--;
+    memmove(&s.queue[at], &s.queue[at + 1], (s.size - at) * sizeof(*s.queue));
+    if (s.hand > at)
+        s.hand--;
+}
+
+static void sieve_evict(void)
+{
+    if (s.hand >= s.size)
+        s.hand = 0;
+    while (s.is_visited[s.queue[s.hand]]) {
+        s.is_visited[s.queue[s.hand]] = false;
+        s.hand = (s.hand + 1) % s.size;
+    }
+    sieve_remove(s.hand);
+}
+
+static void sieve_insert(unsigned i)
+{
+    if (s.size == s.capacity)
+        sieve_evict();
+    /* a hand at the end is at the oldest, not at what comes now */
+    if (s.hand >= s.size)
+        s.hand = 0;
+    s.queue[s.size++] = i;
+    s.is_visited[i] = false;
+}
+
+static void sieve_drop(unsigned i)
+{
+    for (size_t at = 0; at < s.size; at++)
+        if (s.queue[at] == i)
+            sieve_remove(at);
+}
+
+/* Keys of one shard. */
+static void name_keys_of_a_shard(void)
+{
+    unsigned number = 0;
+
+    for (unsigned i = 0; i < KEYS; i++)
+        do
+            snprintf(names[i], sizeof(names[i]), "t:{%u}", number++);
+        while (XXH3_64bits(names[i], strlen(names[i])) % SHARDS != 0);
+}
+
+/* How many rows of one size a shard keeps. */
+static size_t find_capacity(size_t limit)
+{
+    struct shed_kept *kept = shed_kept_create(limit, &rule);
+    size_t rows;
+
+    for (unsigned i = 0; i < KEYS; i++)
+        (void)keep_new(kept, i, 100);
+    rows = shed_kept_size(kept).rows;
+    shed_kept_destroy(kept);
+    ck_assert_uint_gt(rows, 4);
+    ck_assert_uint_lt(rows, KEYS - 4);
+    return rows;
+}
+
+static void sieve_step(struct shed_kept *kept)
+{
+    unsigned random = (unsigned)rand(), i = random % KEYS;
+
+    if (sieve_has(i) && random / KEYS % 4 > 0) {
+        ck_assert(has(kept, i, 0));
+        s.is_visited[i] = true;
+    } else if (sieve_has(i)) {
+        shed_kept_drop(kept, key_of(i));
+        sieve_drop(i);
+    } else {
+        ck_assert(!has(kept, i, 0));
+        (void)keep_new(kept, i, 100);
+        sieve_insert(i);
+    }
+    ck_assert_uint_eq(shed_kept_size(kept).rows, s.size);
+}
+
+START_TEST(rows_leave_as_sieve_says)
+{
+    enum { LIMIT = 96 << 10 };
+    size_t capacity;
+
+    name_keys_of_a_shard();
+    capacity = find_capacity(LIMIT);
+    for (unsigned seed = 0; seed < 1000; seed++) {
+        struct shed_kept *kept = shed_kept_create(LIMIT, &rule);
+        srand(seed);
+        s = (struct sieve){.capacity = capacity};
+        for (int i = 0; i < 200; i++)
+            sieve_step(kept);
+        shed_kept_destroy(kept);
+    }
+}
+END_TEST
+
+START_TEST(without_an_object_nothing_is_kept)
+{
+    struct shed_kept_row row;
+
+    shed_kept_keep(NULL, key_of(0), shed_kept_mark(NULL, key_of(0)), NULL, 0);
+    shed_kept_drop(NULL, key_of(0));
+    ck_assert(!shed_kept_find(NULL, key_of(0), 0, &row));
+    ck_assert_uint_eq(shed_kept_size(NULL).bytes, 0);
+    shed_kept_destroy(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("kept");
+
+    tcase_add_checked_fixture(tc, name_keys, NULL);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_row_is_found_until_its_windows_end);
+    tcase_add_test(tc, what_was_read_before_a_drop_is_refused);
+    tcase_add_test(tc, the_same_entry_is_kept_once_and_another_replaces_it);
+    tcase_add_test(tc, an_entry_of_unknown_age_is_not_kept);
+    tcase_add_test(
+        tc,
+        a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same);
+    tcase_add_test(tc, what_is_counted_is_at_least_what_malloc_gives);
+    tcase_add_test(tc, in_every_schedule_the_newest_row_or_none_is_found);
+    tcase_add_test(tc, rows_leave_as_sieve_says);
+    tcase_add_test(tc, without_an_object_nothing_is_kept);
+    return run_tests("kept", tc);
+}

@@ -103,10 +103,11 @@ enum shed_event_kind {
     /* One was given up: an old row can be read until its ttl ends. outcome: why
      * Redis was not told; SHED_ECLOSED: the cache was closed first. ERROR. */
     SHED_EVENT_INVALIDATION_DROPPED = 15,
-    /* A call was given a row that is no longer fresh. outcome: SHED_OK if it
-     * was given at once, while it is loaded again; else what the call would
-     * have ended with, SHED_ETIMEDOUT after its soft timeout too; duration: the
-     * age of the row. INFO. */
+    /* A call was given a row that is no longer fresh, or one that the process
+     * had kept, because Redis did not answer. outcome: SHED_OK if it was given
+     * at once, while it is loaded again; else how the GET has failed, or what
+     * the call would have ended with, SHED_ETIMEDOUT after its soft timeout
+     * too; duration: the age of the row. INFO. */
     SHED_EVENT_STALE_SERVED = 16,
     /* The loads of a cache's source do not keep to fleet_loads, because Redis
      * refuses, or is away or slow: outcome why, WARNING; or they do again:

@@ -67,8 +67,8 @@ struct shed_mysql_options {
  * mysql://[user[:password]@]/database?socket=/path. Percent-encode special
  * characters; the user and password end at the last '@' before a '?'. An IPv6
  * address is in brackets. A host is reached by TCP, localhost too. query
- * selects the key, the value, and perhaps a version and tags, and contains "(?)"
- * once, which is expanded to the keys of a batch:
+ * selects the key, the value, and perhaps a version and tags, and contains
+ * "(?)" once, which is expanded to the keys of a batch:
  *
  *     SELECT id, name FROM item WHERE id IN (?)
  *

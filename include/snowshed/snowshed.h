@@ -549,7 +549,8 @@ enum shed_origin {
                                 meanwhile, or Redis could not be written */
     SHED_ORIGIN_STALE, /* it was in Redis and no longer fresh; given out within
                           stale_while_revalidate_ms or stale_if_error_ms, or as
-                          the call allowed */
+                          the call allowed. Or this process had kept it, and
+                          Redis did not answer (SHED_REDIS_DOWN_STALE) */
     SHED_ORIGIN_WAITED /* it was in Redis after this call had waited for its
                           load by another process */
 };
@@ -594,7 +595,9 @@ struct shed_cache;
  * configuration does not go unnoticed. */
 enum shed_redis_down {
     SHED_REDIS_DOWN_SOURCE = 0, /* load from the source, within its bounds */
-    SHED_REDIS_DOWN_FAIL = 1    /* return SHED_EREDIS */
+    SHED_REDIS_DOWN_FAIL = 1,   /* return SHED_EREDIS */
+    SHED_REDIS_DOWN_STALE = 2   /* give out what this process still has, see
+                                   kept_bytes; what it has not, as SOURCE */
 };
 
 /* Fill it with SHED_CACHE_OPTIONS_INIT. */
@@ -653,12 +656,25 @@ struct shed_cache_options {
                         in Redis and by each process, see shed_invalidate_all;
                         all caches of the name should have the same. 0: the
                         entries of the cache have no groups */
+    /* Of SHED_REDIS_DOWN_STALE: the process keeps the rows, and "no such row",
+     * that it was given or has loaded last, and gives them out as
+     * SHED_ORIGIN_STALE to calls that Redis does not answer: within the ttl at
+     * once and without a load; within stale_while_revalidate_ms at once, while
+     * this process loads the row again; within stale_if_error_ms if the load
+     * fails. A row that is loaded meanwhile is kept, too, so a key costs one
+     * query per ttl and process. So for that long a call can miss what other
+     * processes have changed; what this process has put, invalidated or
+     * expired, it does not miss. As soon as Redis answers, it decides again. */
+    uint64_t kept_bytes; /* [65536, 1 TiB]; most memory for it, never exceeded;
+                            a row that takes more than a sixteenth of it is
+                            not kept. Not used by the other policies */
 };
 
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
-            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0, 10000, 0, 0        \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0, 10000, 0, 0,       \
+            67108864                                                           \
     }
 
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
@@ -714,9 +730,10 @@ shed_get(struct shed_cache *cache, struct shed_bytes key, uint64_t timeout_ms,
  * as SHED_ORIGIN_STALE. */
 enum shed_stale {
     SHED_STALE_DEFAULT = 0, /* as the cache's options say */
-    SHED_STALE_NEVER = 1,   /* no, not even if the load fails */
-    SHED_STALE_ALLOWED = 2  /* any row that Redis still has: it is given out at
-                               once, and loaded again behind the call */
+    SHED_STALE_NEVER = 1,  /* no, not even if the load fails; nor a row that the
+                              process has kept (kept_bytes) */
+    SHED_STALE_ALLOWED = 2 /* any row that Redis still has: it is given out at
+                              once, and loaded again behind the call */
 };
 
 /* What one call asks for. Fill it with SHED_GET_OPTIONS_INIT. */
@@ -740,6 +757,7 @@ struct shed_get_options {
                                  or refresh and waits for none, even if one is
                                  under way. An entry that max_age_ms or allow_stale
                                  rule out is a miss. While Redis cannot be read it
+                                 takes what this process has kept (kept_bytes), or
                                  ends with SHED_EREDIS. 0: it may load */
     uint64_t allow_stale;     /* enum shed_stale */
 };
@@ -883,10 +901,11 @@ shed_put_with(struct shed_cache *cache, struct shed_bytes key,
  * If Redis cannot be told, the call fails and the cache keeps the key, once
  * however often that happens, for up to pending_limit keys. It is delivered as
  * soon as Redis takes it, and until then this process loads such a key from the
- * source, or fails with SHED_REDIS_DOWN_FAIL, and takes nothing from Redis. So
- * in this process no get that begins later returns an older row, while others
- * can read it until the delivery. The reason begins with "not kept" if the key
- * could not even be kept; then repeat the call.
+ * source, or fails with SHED_REDIS_DOWN_FAIL, and takes nothing from Redis
+ * (with SHED_REDIS_DOWN_STALE, while Redis does not answer, what it has loaded
+ * since). So in this process no get that begins later returns an older row,
+ * while others can read it until the delivery. The reason begins with "not
+ * kept" if the key could not even be kept; then repeat the call.
  *
  * What is kept is lost when the process ends, or closes the cache, before Redis
  * is back: then the old row can be read until its ttl and its stale windows

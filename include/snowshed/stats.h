@@ -54,7 +54,7 @@ extern "C" {
     X(loads_begun, "calls of the source that have begun, a batch each")        \
     X(misses_ended, "keys that were not in Redis and whose get has ended")     \
     X(refreshes, "refreshes that this process was elected for")                \
-    X(stale, "keys answered with a value that was no longer fresh")            \
+    X(stale, "keys answered with SHED_ORIGIN_STALE")                           \
     X(unmodified, "keys that the source found unmodified")                     \
     X(loads_refused,                                                           \
       "keys that were not loaded: the queue was full, or the breaker open")    \
@@ -65,7 +65,8 @@ extern "C" {
     X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
     X(fleet_wait_ms, "milliseconds that these have waited")                    \
     X(fleet_failures,                                                          \
-      "times that Redis did not say what fleet_loads allows: loads went on")
+      "times that Redis did not say what fleet_loads allows: loads went on")   \
+    X(kept_hits, "keys answered with a kept row, as Redis did not answer")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */
@@ -96,7 +97,8 @@ struct shed_histogram {
  * fields. struct shed_histogram is frozen, and so is the number of histograms.
  */
 struct shed_stats {
-    struct shed_histogram hit_us;     /* gets answered from Redis at once */
+    struct shed_histogram hit_us;     /* gets answered at once, from Redis or
+                                         from what is kept */
     struct shed_histogram miss_us;    /* gets that took the slow path */
     struct shed_histogram load_us;    /* calls of the source */
     struct shed_histogram batch_keys; /* keys per call of the source */
@@ -136,12 +138,14 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * caches ends with gauges: snowshed_redis_up (1 while the cache's client is
  * connected, else 0), snowshed_invalidations_pending (the keys that
  * shed_invalidate has kept for Redis), snowshed_redis_breaker (of the client's
- * breaker, with the values of the source's below) and, of the cache's source,
- * snowshed_source_loads,
- * snowshed_source_queue_keys and their limits, snowshed_source_loads_limit and
- * snowshed_source_queue_limit_keys. With adaptive_loads the limit of the
- * loads is what it is now. snowshed_source_callers counts the callers that
- * wait, snowshed_source_callers_limit is their bound, 0 without one.
+ * breaker, with the values of the source's below), snowshed_kept_rows and
+ * snowshed_kept_bytes (what the process keeps for SHED_REDIS_DOWN_STALE, and
+ * all memory that this takes) and, of the cache's source,
+ * snowshed_source_loads, snowshed_source_queue_keys and their limits,
+ * snowshed_source_loads_limit and snowshed_source_queue_limit_keys. With
+ * adaptive_loads the limit of the loads is what it is now.
+ * snowshed_source_callers counts the callers that wait,
+ * snowshed_source_callers_limit is their bound, 0 without one.
  * snowshed_source_breaker is 0 while the source's
  * breaker is closed, 1 while it is half-open, 2 while it is open.
  * snowshed_fleet_loads counts the loads of all processes that share

@@ -217,6 +217,10 @@ static const struct metric cache_gauges[] = {
                                             fleet_loads_limit,
                                             "loads that they may run at once; "
                                             "0: no such budget")
+                                METRIC(kept_rows,
+                                       "rows kept for a time without Redis")
+                                    METRIC(kept_bytes,
+                                           "memory in use for these rows")
 #undef METRIC
 };
 

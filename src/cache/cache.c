@@ -24,6 +24,8 @@
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
 #define PENDING_MAX 100000
 #define GROUPS_MAX 100000
+#define KEPT_MIN_BYTES 65536
+#define KEPT_MAX_BYTES ((uint64_t)1 << 40)
 
 /* ----------------------------------------------------------------- checks */
 
@@ -41,7 +43,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->grace_ms, 0, GRACE_MAX_MS, "cache grace_ms"},
         {o->timeout_ms, 1, SHED_TIMEOUT_MAX_MS, "cache timeout_ms"},
         {o->value_limit_bytes, 1, VALUE_MAX_BYTES, "cache value_limit_bytes"},
-        {o->redis_down, SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL,
+        {o->redis_down, SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_STALE,
          "cache redis_down"},
         {o->refresh_after_ms, 0, o->ttl_ms, "cache refresh_after_ms"},
         {o->stale_while_revalidate_ms, 0, SHED_TTL_MAX_MS,
@@ -50,6 +52,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->pending_limit, 0, PENDING_MAX, "cache pending_limit"},
         {o->soft_timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
         {o->groups, 0, GROUPS_MAX, "cache groups"},
+        {o->kept_bytes, KEPT_MIN_BYTES, KEPT_MAX_BYTES, "cache kept_bytes"},
     };
 
     return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
@@ -164,13 +167,53 @@ struct shed_entry_key shed_cache_entry_key(const struct shed_key *key)
 
 /* ------------------------------------------------------------ open, close */
 
+static enum shed_code open_parts(struct shed_cache *cache,
+                                 struct shed_error *err)
+{
+    const struct shed_cache_options *o = &cache->options;
+    struct shed_client *client = cache->client;
+    char prefix[SHED_NAME_MAX_BYTES + 2];
+    bool keeps = o->redis_down == SHED_REDIS_DOWN_STALE;
+    enum shed_code code;
+
+    (void)snprintf(prefix, sizeof(prefix), "%s:", cache->name);
+    cache->reads = shed_reads_create(shed_links_count(client->links));
+    if (keeps)
+        cache->kept = shed_kept_create((size_t)o->kept_bytes, &cache->rule);
+    if (cache->reads == NULL || (keeps && cache->kept == NULL))
+        return shed_fail_nomem(err, "a cache");
+    code = o->groups == 0
+               ? SHED_OK
+               : shed_group_log_create(client, cache->name, o->groups,
+                                       &cache->groups, err);
+    if (code == SHED_OK)
+        code = shed_outbox_create(client, cache->name, o, &cache->counters,
+                                  cache->groups, &cache->outbox, err);
+    if (code == SHED_OK)
+        code = shed_flights_create(
+            client, cache->source, prefix, o, &cache->counters, cache->outbox,
+            cache->groups, cache->kept, &cache->flights, err);
+    if (code == SHED_OK)
+        code =
+            shed_fleet_join(shed_source_fleet(cache->source), client,
+                            cache->name, &cache->counters, &cache->fleet, err);
+    return code;
+}
+
+/* What does not depend on the client's process. */
+static void free_cache(struct shed_cache *cache)
+{
+    shed_kept_destroy(cache->kept);
+    shed_reads_destroy(cache->reads);
+    free(cache);
+}
+
 enum shed_code shed_cache_open(struct shed_client *client, const char *name,
                                struct shed_source *source,
                                const struct shed_cache_options *options,
                                struct shed_cache **out, struct shed_error *err)
 {
     struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
-    char prefix[SHED_NAME_MAX_BYTES + 2];
     struct shed_cache *cache;
     enum shed_code code;
 
@@ -198,28 +241,12 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     cache->options = o;
     cache->rule = shed_freshness_rule_of_cache(&o);
     memcpy(cache->name, name, strlen(name) + 1);
-    (void)snprintf(prefix, sizeof(prefix), "%s:", name);
-    cache->reads = shed_reads_create(shed_links_count(client->links));
-    code = cache->reads != NULL ? SHED_OK : shed_fail_nomem(err, "a cache");
-    if (code == SHED_OK && o.groups > 0)
-        code = shed_group_log_create(client, cache->name, o.groups,
-                                     &cache->groups, err);
-    if (code == SHED_OK)
-        code = shed_outbox_create(client, cache->name, &o, &cache->counters,
-                                  cache->groups, &cache->outbox, err);
-    if (code == SHED_OK)
-        code = shed_flights_create(client, source, prefix, &o, &cache->counters,
-                                   cache->outbox, cache->groups,
-                                   &cache->flights, err);
-    if (code == SHED_OK)
-        code = shed_fleet_join(shed_source_fleet(source), client, cache->name,
-                               &cache->counters, &cache->fleet, err);
+    code = open_parts(cache, err);
     if (code != SHED_OK) {
         shed_flights_close(cache->flights);
         shed_outbox_close(cache->outbox, 0);
         shed_group_log_destroy(cache->groups);
-        shed_reads_destroy(cache->reads);
-        free(cache);
+        free_cache(cache);
         return code;
     }
     if (cache->groups != NULL)
@@ -244,8 +271,7 @@ static void *close_cache(void *handle)
         shed_source_unref(cache->source);
     }
     shed_client_unref(cache->client);
-    shed_reads_destroy(cache->reads);
-    free(cache);
+    free_cache(cache);
     return NULL;
 }
 

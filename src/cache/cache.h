@@ -7,6 +7,7 @@
 #include "cache/entry.h"
 #include "cache/flights.h"
 #include "cache/group_log.h"
+#include "cache/kept.h"
 #include "cache/outbox.h"
 #include "client/client.h"
 
@@ -30,6 +31,7 @@ struct shed_cache {
     struct shed_flights *flights;
     struct shed_reads *reads;
     struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
+    struct shed_kept *kept;        /* NULL unless redis_down is STALE */
     /* atomic */
     struct shed_counters counters;
 };

@@ -25,6 +25,7 @@ static struct shed_subject subject(const void *list, size_t i)
     const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
     struct shed_source_state source = shed_source_look(cache->source);
     struct shed_gate_status gate;
+    struct shed_kept_size kept = shed_kept_size(cache->kept);
 
     shed_gate_read(cache->client->address->gate, &gate);
     return (struct shed_subject){.name = cache->name,
@@ -42,7 +43,9 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .fleet_loads_limit = source.fleet.limit,
                                  .invalidations_pending =
                                      shed_outbox_count(cache->outbox),
-                                 .redis_breaker = gate.state};
+                                 .redis_breaker = gate.state,
+                                 .kept_rows = kept.rows,
+                                 .kept_bytes = kept.bytes};
 }
 
 size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,

@@ -28,13 +28,12 @@
 #define PATIENCE_PART 10
 
 #define KEY_SUFFIX ":loads"
-#define DIGITS 24
 
 struct shed_fleet {
     /* set at creation */
     void (*wake)(struct shed_source *source);
     struct shed_source *source;
-    char budget[DIGITS], life_ms[DIGITS];
+    char budget[SHED_DIGITS], life_ms[SHED_DIGITS];
 
     pthread_mutex_t mu;
     /* under mu */

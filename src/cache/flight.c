@@ -257,11 +257,21 @@ static void note_awaited_load(struct shed_flight *f,
         shed_pace_note(f->pace, since_lease - e->age_ms);
 }
 
+/* A Redis that only refuses writes still has the row that is refreshed. */
+static bool may_load_without_redis(const struct shed_flight *f,
+                                   enum shed_trouble trouble)
+{
+    if (f->newest > 0)
+        return f->policy->load_when_down;
+    return f->is_behind && f->policy->refresh_when_down &&
+           trouble != SHED_TROUBLE_NO_WRITE;
+}
+
 /* With Redis down: from the source within its bounds, or not at all. */
 static void do_without_redis(struct shed_flight *f, struct shed_flight_act *act,
-                             uint64_t now_ms)
+                             enum shed_trouble trouble, uint64_t now_ms)
 {
-    if (!f->policy->load_when_down || f->newest == 0) {
+    if (!may_load_without_redis(f, trouble)) {
         fail_all(f, act);
         return;
     }
@@ -281,7 +291,7 @@ static void on_acquire_trouble(struct shed_flight *f,
         set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
                                        TROUBLE_MAX_MS, random));
     } else {
-        do_without_redis(f, act, now_ms);
+        do_without_redis(f, act, trouble, now_ms);
     }
 }
 

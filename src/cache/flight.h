@@ -108,8 +108,10 @@ struct shed_flight_act {
 struct shed_flight_policy {
     uint64_t lease_ms;
     uint64_t load_timeout_ms;
-    bool load_when_down; /* with Redis down, load without a lease */
-    uint64_t pause_ms;   /* of PAUSING */
+    bool load_when_down;    /* with Redis down, load without a lease */
+    bool refresh_when_down; /* the same behind the callers, because what was
+                               loaded is kept in the process */
+    uint64_t pause_ms;      /* of PAUSING */
 };
 
 struct shed_flight {

@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/random.h"
 #include "base/value.h"
+#include "cache/freshness.h"
 
 #define US_PER_MS 1000
 
@@ -66,6 +68,31 @@ void shed_flight_load_settings_close(struct shed_flight_load_settings *s)
     shed_source_unwatch(s->source, &s->watcher);
 }
 
+uint64_t shed_flight_load_ttl_ms(const struct shed_loaded *l,
+                                 const struct shed_cache_options *o)
+{
+    bool is_absent = l->value->kind == SHED_KIND_ABSENT;
+
+    if (l->has_ttl)
+        return l->ttl_ms;
+    return shed_freshness_ttl_ms(is_absent ? o->negative_ttl_ms : o->ttl_ms,
+                                 o->ttl_jitter_pct, shed_random_jitter());
+}
+
+/* Whether Redis takes it or not; if it refuses, because the key was
+ * invalidated, it is dropped again. */
+static void keep(const struct shed_flight_load *load)
+{
+    const struct shed_flight_load_settings *s = load->settings;
+    struct shed_kept_row row = {.value = load->loaded.value,
+                                .position = load->position};
+
+    if (s->kept == NULL || row.value == NULL || load->loaded.is_unmodified)
+        return;
+    row.ttl_ms = shed_flight_load_ttl_ms(&load->loaded, s->options);
+    shed_kept_keep(s->kept, load->redis_key, load->mark, &row, shed_now_ms());
+}
+
 /* As if it had been refused when it came. */
 static void on_refused(struct shed_flight_load *load)
 {
@@ -87,6 +114,7 @@ static void on_loaded(struct shed_post *post)
     }
     count(load->settings->counters, &load->loaded);
     tell(load);
+    keep(load);
     load->on_event(load->arg,
                    (struct shed_flight_event){
                        .type = load->loaded.value != NULL ? SHED_EV_LOADED
@@ -137,6 +165,7 @@ bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
     assert(!load->is_busy);
     drop(load);
     load->request = request;
+    load->mark = shed_kept_mark(s->kept, load->redis_key);
     load->job = (struct shed_job){
         .key = load->key.data,
         .key_size = load->key.size,

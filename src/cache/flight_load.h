@@ -11,6 +11,7 @@
 
 #include "base/stats.h"
 #include "cache/flight.h"
+#include "cache/kept.h"
 #include "cache/load.h"
 #include "cache/table.h"
 #include "client/events.h"
@@ -24,6 +25,8 @@ struct shed_flight_load_settings {
     struct shed_counters *counters;
     struct shed_events *events;
     struct shed_bytes name; /* of the cache */
+    struct shed_kept *kept; /* keeps what is loaded; NULL: nothing is */
+    const struct shed_cache_options *options;
     uint64_t timeout_ms;
     size_t value_limit_bytes;
     struct shed_source_watcher watcher; /* set by open */
@@ -33,13 +36,16 @@ struct shed_flight_load {
     /* set by the flight's owner; the rest begins as zero */
     const struct shed_flight_load_settings *settings;
     struct shed_bytes key; /* as its callers know it */
+    struct shed_entry_key redis_key;
     struct shed_waiters *waiters;
+    uint64_t position; /* for each load, see shed_group_log_position */
     void (*on_event)(void *arg, struct shed_flight_event event);
     void *arg;
     /* for the owner to read, with an event; kept until the next start */
     struct shed_loaded loaded;
     /* its own */
     struct shed_job job;
+    struct shed_kept_mark mark; /* from before the load */
     struct shed_post post;
     uint64_t request;
     bool is_busy;
@@ -58,6 +64,10 @@ void shed_flight_load_settings_close(
 bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
                             struct shed_row_version old,
                             struct shed_error *err);
+
+/* How long what was loaded is fresh; at random within the cache's jitter. */
+uint64_t shed_flight_load_ttl_ms(const struct shed_loaded *loaded,
+                                 const struct shed_cache_options *options);
 
 /* It must not be under way. */
 void shed_flight_load_fini(struct shed_flight_load *load);

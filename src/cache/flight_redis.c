@@ -36,6 +36,7 @@
 #include "base/random.h"
 #include "base/value.h"
 #include "cache/entry_value.h"
+#include "cache/flight_load.h"
 #include "cache/freshness.h"
 
 #define US_PER_MS 1000
@@ -126,6 +127,8 @@ static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
     x->entry = shed_entry_value(x->settings->session, x->key, bytes, &times,
                                 &now_ms, &state);
     if (x->entry != NULL) {
+        shed_kept_keep_entry(x->settings->kept, x->key, x->mark, x->entry,
+                             &times, now_ms);
         shed_entry_value_count(x->settings->counters, x->entry);
         return true;
     }
@@ -278,6 +281,7 @@ static void on_published(void *arg, struct shed_reply *reply,
                                "another value was stored while it was loaded");
     } else if (shed_reply_begins(kind, "INVALIDATED")) {
         event.type = SHED_EV_INVALIDATED;
+        shed_kept_drop(x->settings->kept, x->key);
         shed_count(&c->publishes_invalidated, 1);
         shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
                                "the key was invalidated while it was loaded");
@@ -434,12 +438,8 @@ static void add_ttls(struct shed_args *args, struct shed_flight_redis *x,
 {
     const struct shed_cache_options *o = x->settings->options;
     bool is_absent = x->loaded->value->kind == SHED_KIND_ABSENT;
-    uint64_t fresh_ms =
-        shed_freshness_ttl_ms(is_absent ? o->negative_ttl_ms : o->ttl_ms,
-                              o->ttl_jitter_pct, shed_random_jitter());
+    uint64_t fresh_ms = shed_flight_load_ttl_ms(x->loaded, o);
 
-    if (x->loaded->has_ttl)
-        fresh_ms = x->loaded->ttl_ms;
     x->fresh_ms = fresh_ms;
     shed_args_add_number(args, fresh, fresh_ms);
     shed_args_add_number(
@@ -565,6 +565,7 @@ void shed_flight_redis_send(struct shed_flight_redis *x,
     assert(what != SHED_SEND_PUBLISH || x->loaded->value != NULL);
     x->sent = what;
     x->call_request = request;
+    x->mark = shed_kept_mark(x->settings->kept, x->key);
     send_call(x);
 }
 

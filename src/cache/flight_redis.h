@@ -15,6 +15,7 @@
 #include "cache/flight.h"
 #include "cache/freshness.h"
 #include "cache/group_log.h"
+#include "cache/kept.h"
 #include "cache/load.h"
 #include "cache/outbox.h"
 #include "client/events.h"
@@ -30,7 +31,8 @@ struct shed_flight_redis_settings {
     struct shed_events *events;
     struct shed_outbox *outbox;
     struct shed_group_log *groups; /* NULL: none */
-    struct shed_bytes name;        /* of the cache */
+    struct shed_kept *kept; /* keeps what is found in Redis; NULL: nothing is */
+    struct shed_bytes name; /* of the cache */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
 };
 
@@ -70,6 +72,7 @@ struct shed_flight_redis {
     struct shed_outbox_write delivered;
     struct shed_call renew_call; /* renew */
     uint64_t call_request, renew_request;
+    struct shed_kept_mark mark;                      /* from before call */
     enum shed_flight_send sent;                      /* what call is */
     unsigned char version[SHED_ENTRY_VERSION_BYTES]; /* of our lease */
     bool is_refresh; /* our lease is that of a refresh */

@@ -158,7 +158,8 @@ static bool start_load(struct task *task, uint64_t request)
     struct shed_group_log *groups = task->flights->settings.groups;
 
     if (groups != NULL)
-        task->exchange.position = shed_group_log_position(groups);
+        task->exchange.position = task->load.position =
+            shed_group_log_position(groups);
     return shed_flight_load_start(&task->load, request,
                                   task->is_revoked ? none
                                                    : task->exchange.old_version,
@@ -379,6 +380,7 @@ static struct task *create_task(struct shed_flights *fs,
         .arg = task};
     task->load = (struct shed_flight_load){.settings = &fs->loads,
                                            .key = task->exchange.user_key,
+                                           .redis_key = task->exchange.key,
                                            .waiters = &task->waiters,
                                            .on_event = on_load,
                                            .arg = task};
@@ -435,7 +437,8 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
     if (task == NULL)
         return;
     task->is_behind = true;
-    memcpy(task->exchange.due, identity, sizeof(task->exchange.due));
+    if (identity != NULL)
+        memcpy(task->exchange.due, identity, sizeof(task->exchange.due));
     if (shed_table_insert_behind(fs->table, &task->waiters))
         shed_reactor_post(fs->client->reactor, &task->post);
     else
@@ -553,7 +556,7 @@ enum shed_code shed_flights_create(
     struct shed_client *client, struct shed_source *source, const char *prefix,
     const struct shed_cache_options *options, struct shed_counters *counters,
     struct shed_outbox *outbox, struct shed_group_log *groups,
-    struct shed_flights **out, struct shed_error *err)
+    struct shed_kept *kept, struct shed_flights **out, struct shed_error *err)
 {
     struct shed_flights *fs = calloc(1, sizeof(*fs));
     enum shed_code code;
@@ -567,7 +570,8 @@ enum shed_code shed_flights_create(
     fs->policy = (struct shed_flight_policy){
         .lease_ms = options->lease_ms,
         .load_timeout_ms = shed_source_load_timeout_ms(source),
-        .load_when_down = options->redis_down == SHED_REDIS_DOWN_SOURCE,
+        .load_when_down = options->redis_down != SHED_REDIS_DOWN_FAIL,
+        .refresh_when_down = kept != NULL,
         .pause_ms = options->failure_ttl_ms > PAUSE_MIN_MS
                         ? options->failure_ttl_ms
                         : PAUSE_MIN_MS};
@@ -580,6 +584,7 @@ enum shed_code shed_flights_create(
         .events = client->events,
         .outbox = outbox,
         .groups = groups,
+        .kept = kept,
         .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
     shed_flight_redis_settings_init(&fs->settings, fs->policy.load_timeout_ms +
                                                        options->lease_ms +
@@ -590,6 +595,8 @@ enum shed_code shed_flights_create(
         .counters = counters,
         .events = client->events,
         .name = fs->settings.name,
+        .kept = kept,
+        .options = &fs->options,
         .timeout_ms = fs->policy.load_timeout_ms,
         .value_limit_bytes = (size_t)options->value_limit_bytes};
     fs->listener = (struct shed_listener){.key = fs->prefix,

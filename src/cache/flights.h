@@ -32,14 +32,15 @@ struct shed_aged {
 };
 
 /* Make the flights of the cache whose keys begin with prefix. What is passed
- * must outlive them, but for prefix and options, which are copied. groups can
- * be NULL. Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the
- * client has this prefix. */
+ * must outlive them, but for prefix and options, which are copied. groups and
+ * kept may be NULL.
+ * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
+ * this prefix. */
 SHED_MUST_CHECK enum shed_code shed_flights_create(
     struct shed_client *client, struct shed_source *source, const char *prefix,
     const struct shed_cache_options *options, struct shed_counters *counters,
     struct shed_outbox *outbox, struct shed_group_log *groups,
-    struct shed_flights **out, struct shed_error *err);
+    struct shed_kept *kept, struct shed_flights **out, struct shed_error *err);
 
 /* Wait until all flights are over, and free them. NULL is allowed. */
 void shed_flights_close(struct shed_flights *flights);
@@ -61,9 +62,9 @@ shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
 void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
 /* Load the key's value again behind the callers, if it still has this identity
- * (see shed_entry_identity) or is no longer fresh, unless this process is at it
- * already. Of all processes one does the work. It is done in vain when
- * memory is out. Any thread but the reactor's. */
+ * (see shed_entry_identity; NULL: whatever it is) or is no longer fresh, unless
+ * this process is at it already. Of all processes one does the work. It is done
+ * in vain when memory is out. Any thread but the reactor's. */
 void shed_flights_refresh(struct shed_flights *flights,
                           const struct shed_key *key,
                           const unsigned char *identity);

@@ -29,7 +29,8 @@ struct shed_terms shed_get_terms(const struct shed_cache *cache,
     struct shed_terms terms = {
         .rule = &cache->rule,
         /* the call may need an old value to fall back on */
-        .looks_first = cache->rule.if_error_ms > 0,
+        .looks_first = cache->rule.if_error_ms > 0 || cache->kept != NULL,
+        .takes_kept = cache->kept != NULL,
         .deadline_ms = shed_cache_deadline_ms(cache, timeout_ms)};
 
     set_soft_timeout(&terms, cache->options.soft_timeout_ms);
@@ -74,35 +75,23 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
     out->rule = rule;
     out->only_cached = o.only_cached != 0;
     /* what a flight under way will answer may be ruled out, or not needed */
-    out->looks_first = rule->if_error_ms > 0 || o.max_age_ms > 0 ||
-                       o.only_cached != 0 ||
+    out->takes_kept &= o.allow_stale != SHED_STALE_NEVER;
+    out->looks_first = rule->if_error_ms > 0 || out->takes_kept ||
+                       o.max_age_ms > 0 || o.only_cached != 0 ||
                        o.allow_stale == SHED_STALE_ALLOWED;
     return SHED_OK;
 }
 
-enum shed_code shed_get_after_failure(const struct shed_cache *cache,
-                                      const struct shed_terms *terms,
-                                      enum shed_code code)
-{
-    bool can_load = cache->options.redis_down == SHED_REDIS_DOWN_SOURCE &&
-                    !terms->only_cached;
-
-    return code == SHED_EREDIS && can_load ? SHED_OK : code;
-}
-
 /* --------------------------------------------------------------- the get */
 
-/* Whether a GET comes first. Where a flight is under way its answer will do;
- * and what GET finds may be older than an invalidation that Redis has missed.
- */
+/* Whether a GET comes first. Where a flight is under way its answer will do,
+ * unless it may be older than the invalidation of a group. */
 static bool looks_first(const struct shed_cache *cache,
                         const struct shed_terms *terms,
                         const struct shed_key *key)
 {
-    if (shed_outbox_has(cache->outbox, key))
-        return false;
     if (cache->groups != NULL && !shed_group_log_is_known(cache->groups))
-        return true; /* a flight may be older than an invalidation */
+        return true;
     return terms->looks_first || !shed_flights_has(cache->flights, key);
 }
 
@@ -135,8 +124,7 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
 
     shed_cache_name_key(cache, key, &named);
     if (looks_first(cache, terms, &named.key))
-        code = shed_get_after_failure(
-            cache, terms, shed_look(cache, &named.key, terms, &look, &why));
+        code = shed_look(cache, &named.key, terms, &look, &why);
     *out = look.value;
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);

@@ -27,12 +27,6 @@ shed_get_take_options(const struct shed_cache *cache,
                       struct shed_freshness_rule *rule, struct shed_terms *out,
                       struct shed_error *err);
 
-/* The code of a failed GET; SHED_OK leaves the decision to the slow path, which
- * knows what to do without Redis. */
-enum shed_code shed_get_after_failure(const struct shed_cache *cache,
-                                      const struct shed_terms *terms,
-                                      enum shed_code code);
-
 /* The slow path: join a flight for each item that is a miss (its code is
  * SHED_OK, and it has no value), and wait until all have answered, or the
  * deadline has passed; with only_cached, end them with SHED_EMISS. Afterwards

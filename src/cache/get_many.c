@@ -1,6 +1,5 @@
 /* The get of many keys: one pipeline for what is cached, one wait for the
  * rest. */
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -11,8 +10,6 @@ struct batch {
     struct shed_named_key *named;
     struct shed_args *args;
     struct shed_reply **replies;
-    bool *are_missed; /* an invalidation that Redis has missed: what GET finds
-                         may be older */
     struct shed_look *looks;
     struct shed_caller *callers;
 };
@@ -22,7 +19,6 @@ static void destroy_batch(struct batch *b)
     free(b->named);
     free(b->args);
     free(b->replies);
-    free(b->are_missed);
     free(b->looks);
     free(b->callers);
 }
@@ -34,11 +30,10 @@ static enum shed_code create_batch(struct batch *b, size_t count,
     /* one more, for the log of groups */
     b->args = calloc(count + 1, sizeof(*b->args));
     b->replies = calloc(count + 1, sizeof(struct shed_reply *));
-    b->are_missed = calloc(count, sizeof(bool));
     b->looks = calloc(count, sizeof(*b->looks));
     b->callers = calloc(count, sizeof(*b->callers));
     if (b->named != NULL && b->args != NULL && b->replies != NULL &&
-        b->are_missed != NULL && b->looks != NULL && b->callers != NULL)
+        b->looks != NULL && b->callers != NULL)
         return SHED_OK;
     destroy_batch(b);
     return shed_fail_nomem(err, "shed_get_many");
@@ -70,27 +65,30 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
                          struct shed_item *items, size_t count,
                          const struct shed_terms *terms)
 {
-    struct shed_error why = {0};
+    struct shed_error all = {0};
     struct shed_link_use use;
     enum shed_code code;
 
     for (size_t i = 0; i < count; i++) {
         shed_cache_name_key(cache, items[i].key, &b->named[i]);
-        b->are_missed[i] = shed_outbox_has(cache->outbox, &b->named[i].key);
+        shed_look_begin(cache, &b->named[i].key, &b->looks[i]);
         b->args[i].is_guarded = true;
         shed_args_add_text(&b->args[i], "GET");
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);
     }
     code = shed_look_call(cache, b->args, count, b->replies, &use,
-                          terms->deadline_ms, &why);
+                          terms->deadline_ms, &all);
     for (size_t i = 0; i < count; i++) {
-        enum shed_code item_code = shed_get_after_failure(cache, terms, code);
-        if (code == SHED_OK && b->are_missed[i])
-            shed_reply_free(b->replies[i]);
-        else if (code == SHED_OK)
-            item_code = shed_look_at(cache, &b->named[i].key, terms,
-                                     b->replies[i], &use, &b->looks[i], &why);
+        const struct shed_key *key = &b->named[i].key;
+        struct shed_error why = all;
+        enum shed_code item_code = code;
+        if (code == SHED_OK)
+            item_code = shed_look_at(cache, key, terms, b->replies[i], &use,
+                                     &b->looks[i], &why);
+        if (item_code != SHED_OK)
+            item_code =
+                shed_look_without_redis(cache, key, terms, &why, &b->looks[i]);
         items[i].value = b->looks[i].value;
         items[i].code = item_code;
         if (item_code != SHED_OK)

@@ -91,7 +91,8 @@ static bool may_have_old(const struct shed_cache *cache,
 {
     const struct shed_item *item = &g->items[i];
 
-    return !g->looks[i].is_known && g->terms->looks_first &&
+    return !g->looks[i].is_known && g->looks[i].old == NULL &&
+           g->terms->looks_first &&
            (is_miss(item) || item->code == SHED_ESOURCE ||
             item->code == SHED_EBUSY) &&
            !shed_outbox_has(cache->outbox, &g->named[i].key);
@@ -104,6 +105,7 @@ static void look_again(struct shed_cache *cache, struct shed_gets *g)
     enum shed_code code = SHED_OK;
 
     terms.only_cached = true; /* begin nothing */
+    terms.takes_kept = false;
     for (size_t i = 0; i < g->count && code == SHED_OK; i++) {
         struct shed_look *look = &g->looks[i];
         struct shed_error unused;

@@ -26,13 +26,12 @@ _Static_assert(2 * CHUNK <= SHED_FRAME_MAX_ELEMENTS,
                "members and scores of one read are no more than a reply has");
 
 #define KEY_SUFFIX ":groups"
-#define DIGITS 24 /* of 64 bits */
 
 /* A read of the log. */
 struct ask {
     uint64_t term;    /* the log's when it was sent */
     uint64_t sent_ms; /* shed_now_ms */
-    char from[DIGITS];
+    char from[SHED_DIGITS];
 };
 
 struct shed_group_log {
@@ -42,7 +41,7 @@ struct shed_group_log {
     struct shed_post wake;
     char key[SHED_NAME_MAX_BYTES + sizeof(KEY_SUFFIX)];
     size_t key_size;
-    char limit[DIGITS];
+    char limit[SHED_DIGITS];
     /* atomic */
     _Atomic uint64_t horizon;        /* that of groups, for hits */
     _Atomic uint64_t known_until_ms; /* UINT64_MAX: changes are announced */
@@ -443,7 +442,6 @@ void shed_group_log_leave(struct shed_group_log *log)
 
     shed_reactor_run(log->client->reactor, leave_on_reactor, &leaving);
     (void)shed_latch_wait(&latch, UINT64_MAX);
-    shed_latch_fini(&latch);
 }
 
 void shed_group_log_destroy(struct shed_group_log *log)

@@ -43,8 +43,10 @@ static enum shed_code create_sweep(struct shed_cache *cache, struct sweep *s,
     }
     s->number = shed_outbox_mark(cache->outbox);
     shed_group_log_mark(cache->groups, &s->mark);
-    for (size_t i = 0; i < s->count; i++)
+    for (size_t i = 0; i < s->count; i++) {
         shed_group_log_write(cache->groups, s->tags[i], &s->mark, &s->args[i]);
+        s->args[i].is_guarded = true;
+    }
     return SHED_OK;
 }
 
@@ -94,6 +96,7 @@ static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
     is_kept = why->code != SHED_ENOMEM &&
               shed_outbox_keep_group(cache->outbox, s->tags[i], why);
     shed_flights_detach_all(cache->flights);
+    shed_kept_drop_all(cache->kept); /* its position is not known */
     return is_kept;
 }
 
@@ -130,14 +133,14 @@ static enum shed_code invalidate(struct shed_cache *cache,
 {
     struct sweep s = {.count = count, .tags = tags};
     struct shed_error all = {SHED_OK, ""};
-    bool is_repeated; /* twice is as good as once */
+    unsigned sent; /* twice is as good as once */
     enum shed_code code = create_sweep(cache, &s, err);
 
     if (code != SHED_OK)
         return code;
-    if (shed_links_call_script(
-            cache->client->links, s.args, count, s.replies, &is_repeated,
-            shed_cache_deadline_ms(cache, timeout_ms), &all) != SHED_OK)
+    if (shed_links_call_script(cache->client->links, s.args, count, s.replies,
+                               &sent, shed_cache_deadline_ms(cache, timeout_ms),
+                               &all) != SHED_OK)
         memset(s.replies, 0,
                count * sizeof(struct shed_reply *)); /* there are none */
     code = conclude(cache, &s, &all, err);

@@ -43,7 +43,8 @@ struct row {
     uint64_t age_ms;  /* then */
     uint64_t ttl_ms;
     uint64_t end_ms; /* the age from which it is never given out */
-    size_t bytes;    /* that are freed with it */
+    uint64_t position;
+    size_t bytes; /* that are freed with it */
     bool is_visited;
     size_t key_size;
     char key[];
@@ -168,11 +169,14 @@ static void evict_locked(const struct shed_kept *kept, struct shard *shard)
 static size_t value_bytes(const struct shed_value *value)
 {
     size_t bytes = sizeof(*value) + MALLOC_BYTES + value->size;
+    struct shed_entry_groups groups = {.tags_size = 0};
 
     if (value->owner != NULL) /* a reply: a struct, and the entry's bytes */
         bytes += SHED_REPLY_BYTES + MALLOC_BYTES + SHED_ENTRY_HEADER_BYTES + 1 +
                  MALLOC_BYTES;
-    return bytes;
+    if (value->header != NULL)
+        shed_entry_groups(value->header, &groups);
+    return bytes + groups.tags_size;
 }
 
 /* A row that was loaded has no header: it is not told from others. */
@@ -213,6 +217,7 @@ static struct row *create_row(const struct shed_kept *kept,
                         .age_ms = from->age_ms,
                         .ttl_ms = from->ttl_ms,
                         .end_ms = end_ms,
+                        .position = from->position,
                         .bytes = bytes,
                         .key_size = key.size};
     memcpy(row->key, key.at, key.size);
@@ -303,7 +308,7 @@ bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
     if (row != NULL) {
         row->is_visited = true;
         *out = (struct shed_kept_row){shed_value_ref(row->value), age_ms,
-                                      row->ttl_ms};
+                                      row->ttl_ms, row->position};
     }
     pthread_mutex_unlock(&shard->mu);
     return row != NULL;
@@ -327,6 +332,31 @@ void shed_kept_drop(struct shed_kept *kept, struct shed_entry_key key)
     pthread_mutex_unlock(&shard->mu);
 }
 
+static void clear(struct shard *shard)
+{
+    while (shard->oldest != NULL) {
+        struct row *row = shard->oldest;
+        shard->oldest = row->newer;
+        shed_value_unref(row->value);
+        free(row);
+    }
+}
+
+void shed_kept_drop_all(struct shed_kept *kept)
+{
+    for (size_t i = 0; kept != NULL && i < SHARDS; i++) {
+        struct shard *shard = &kept->shard[i];
+        pthread_mutex_lock(&shard->mu);
+        for (size_t n = i; n < NUMBERS; n += SHARDS)
+            atomic_fetch_add(&kept->drops[n], 1);
+        clear(shard);
+        memset(shard->chains, 0, kept->chains * sizeof(struct row *));
+        shard->newest = shard->hand = NULL;
+        shard->rows = shard->bytes = 0;
+        pthread_mutex_unlock(&shard->mu);
+    }
+}
+
 /* ---------------------------------------------------------- begin and end */
 
 static size_t overhead_bytes(size_t chains)
@@ -346,12 +376,7 @@ static bool init_shard(struct shard *shard, size_t chains)
 
 static void fini_shard(struct shard *shard)
 {
-    while (shard->oldest != NULL) {
-        struct row *row = shard->oldest;
-        shard->oldest = row->newer;
-        shed_value_unref(row->value);
-        free(row);
-    }
+    clear(shard);
     free(shard->chains);
     pthread_mutex_destroy(&shard->mu);
 }

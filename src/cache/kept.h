@@ -46,8 +46,9 @@ struct shed_kept_mark shed_kept_mark(struct shed_kept *kept,
 
 struct shed_kept_row {
     struct shed_value *value;
-    uint64_t age_ms; /* now */
-    uint64_t ttl_ms; /* how long it is fresh, from age 0 */
+    uint64_t age_ms;   /* now */
+    uint64_t ttl_ms;   /* how long it is fresh, from age 0 */
+    uint64_t position; /* of a row that was loaded: see groups.h */
 };
 
 /* Keep a row, of which it takes a reference, unless the key was dropped after
@@ -72,6 +73,9 @@ bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
 
 /* Drop what is kept of a key; what was read before is refused from now on. */
 void shed_kept_drop(struct shed_kept *kept, struct shed_entry_key key);
+
+/* The same for all keys. */
+void shed_kept_drop_all(struct shed_kept *kept);
 
 struct shed_kept_size {
     uint64_t rows, bytes;

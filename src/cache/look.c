@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
@@ -47,7 +48,7 @@ static void tell_stale(struct shed_cache *cache, const struct shed_key *key,
     shed_events_tell(cache->client->events, &event);
 }
 
-/* A value that answers a call. */
+/* A value from Redis that answers a call. */
 static void note_hit(struct shed_cache *cache, const struct shed_key *key,
                      const struct shed_value *value)
 {
@@ -69,8 +70,10 @@ static void refresh(struct shed_cache *cache, const struct shed_key *key,
 {
     unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
 
-    shed_entry_identity(value->header, identity);
-    shed_flights_refresh(cache->flights, key, identity);
+    if (value->header != NULL)
+        shed_entry_identity(value->header, identity);
+    shed_flights_refresh(cache->flights, key,
+                         value->header != NULL ? identity : NULL);
 }
 
 /* A row that a group's invalidation has made a miss is gone, whatever its age:
@@ -100,6 +103,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     if (freshness == SHED_FRESHNESS_STALE ||
         freshness == SHED_FRESHNESS_EXPIRED)
         value->origin = SHED_ORIGIN_STALE;
+    shed_kept_keep_entry(cache->kept, shed_cache_entry_key(key), out->mark,
+                         value, times, now_ms);
     /* without a clock the slow path, which learns it, looks again */
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule->max_age_ms > 0 &&
         now_ms > 0)
@@ -151,18 +156,123 @@ static enum shed_code read_entry(struct shed_cache *cache,
     return state == SHED_ENTRY_OK ? shed_fail_nomem(err, "a value") : SHED_OK;
 }
 
-/* What an error reply to a GET means: the slow path deals with whatever may
- * pass, or can be replaced (a list, say). */
-static enum shed_code read_error(const struct shed_terms *terms,
-                                 const struct shed_reply *reply,
-                                 const char *text, struct shed_error *err)
+/* ----------------------------------------------------------- without Redis */
+
+static void free_kept(void *value)
+{
+    shed_value_unref(value);
+}
+
+/* A value that differs from the one that is kept in its origin and age. */
+static struct shed_value *make_stale(const struct shed_kept_row *row)
+{
+    struct shed_value *kept = row->value;
+    struct shed_value *value = shed_value_wrap(
+        kept->kind, SHED_ORIGIN_STALE, kept->data, kept->size, kept, free_kept);
+
+    if (value == NULL) {
+        shed_value_unref(kept);
+        return NULL;
+    }
+    value->header = kept->header;
+    value->age_ms = row->age_ms;
+    return value;
+}
+
+/* Judge what is kept as if GET had found it, except that a row within its ttl
+ * is not refreshed: the database has enough to do without Redis. */
+static enum shed_freshness judge_kept(const struct shed_terms *terms,
+                                      const struct shed_kept_row *row)
+{
+    const uint64_t written_ms = 1; /* 0 would be an unknown clock */
+    const struct shed_freshness_times times = {
+        .written_ms = written_ms,
+        .until_ms = shed_deadline_ms(written_ms, row->ttl_ms)};
+    struct shed_freshness_rule rule = *terms->rule;
+
+    rule.refresh_after_ms = 0;
+    return judge(&rule, row->value, &times,
+                 shed_deadline_ms(written_ms, row->age_ms));
+}
+
+/* By its own entry; a row that was loaded without Redis has none, and its tags
+ * are not known. */
+static bool is_kept_revoked(const struct shed_cache *cache,
+                            const struct shed_kept_row *row)
+{
+    if (row->value->header != NULL)
+        return is_revoked(cache, row->value);
+    return cache->groups != NULL &&
+           row->position < shed_group_log_position(cache->groups);
+}
+
+static void take_kept(struct shed_cache *cache, const struct shed_key *key,
+                      const struct shed_terms *terms,
+                      const struct shed_error *why, struct shed_look *out)
+{
+    struct shed_kept_row row;
+    struct shed_value *value;
+    enum shed_freshness freshness;
+
+    if (!terms->takes_kept ||
+        !shed_kept_find(cache->kept, shed_cache_entry_key(key), shed_now_ms(),
+                        &row))
+        return;
+    if (is_kept_revoked(cache, &row)) {
+        shed_value_unref(row.value);
+        return;
+    }
+    freshness = judge_kept(terms, &row);
+    value = make_stale(&row);
+    if (value == NULL)
+        return;
+    out->is_kept = true;
+    if (freshness == SHED_FRESHNESS_EXPIRED) {
+        out->old = value;
+    } else if (freshness > SHED_FRESHNESS_EXPIRED) {
+        shed_value_unref(value);
+    } else {
+        if (freshness == SHED_FRESHNESS_STALE && !terms->only_cached)
+            refresh(cache, key, value);
+        shed_count(&cache->counters.kept_hits, 1);
+        tell_stale(cache, key, value, why->code, why->reason);
+        out->value = value;
+    }
+}
+
+enum shed_code shed_look_without_redis(struct shed_cache *cache,
+                                       const struct shed_key *key,
+                                       const struct shed_terms *terms,
+                                       const struct shed_error *why,
+                                       struct shed_look *out)
+{
+    bool may_load = out->is_refused || /* the flight asks again first */
+                    cache->options.redis_down != SHED_REDIS_DOWN_FAIL;
+
+    if (why->code != SHED_EREDIS && why->code != SHED_ETIMEDOUT)
+        return why->code;
+    take_kept(cache, key, terms, why, out);
+    if (out->value != NULL ||
+        (why->code == SHED_EREDIS && may_load && !terms->only_cached))
+        return SHED_OK;
+    return shed_look_fall_back(cache, key, out, why->code, why->reason,
+                               &out->value);
+}
+
+/* ------------------------------------------------------------------ a reply */
+
+/* What an error reply to a GET means. What is not an entry (a list, say) can be
+ * replaced by the slow path. */
+static enum shed_code read_error(const struct shed_reply *reply,
+                                 const char *text, struct shed_look *out,
+                                 struct shed_error *err)
 {
     enum shed_code code = shed_reply_code(reply);
 
-    if (code == SHED_EDENIED ||
-        (terms->only_cached && !shed_reply_begins(reply, "WRONGTYPE")))
-        return shed_fail(err, code, "Redis refused GET: %s", text);
-    return SHED_OK;
+    if (shed_reply_begins(reply, "WRONGTYPE"))
+        return SHED_OK;
+    out->is_refused = code != SHED_EDENIED;
+    return shed_fail(err, code, "Redis refused GET: %s", text);
 }
 
 enum shed_code shed_look_at(struct shed_cache *cache,
@@ -173,12 +283,13 @@ enum shed_code shed_look_at(struct shed_cache *cache,
                             struct shed_look *out, struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
-    enum shed_code code;
+    enum shed_code code = SHED_OK;
 
-    *out = (struct shed_look){.is_known = text == NULL};
-    if (text == NULL)
+    out->is_known = text == NULL && !out->is_missed;
+    if (out->is_known)
         return read_entry(cache, key, terms, reply, use, out, err);
-    code = read_error(terms, reply, text, err);
+    if (text != NULL)
+        code = read_error(reply, text, out, err);
     shed_reply_free(reply);
     return code;
 }
@@ -195,12 +306,22 @@ enum shed_code shed_look_call(struct shed_cache *cache, struct shed_args *gets,
                            deadline_ms, err);
 }
 
+void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
+                     struct shed_look *out)
+{
+    /* in this order: a write that ends in between refuses the mark */
+    *out = (struct shed_look){
+        .mark = shed_kept_mark(cache->kept, shed_cache_entry_key(key))};
+    out->is_missed = shed_outbox_has(cache->outbox, key);
+}
+
 /* ---------------------------------------------------------------- one key */
 
 struct get {
     struct shed_cache *cache;
     const struct shed_key *key;
     const struct shed_terms *terms;
+    struct shed_look begun;
 };
 
 static void send_get(void *user, struct shed_read *out)
@@ -210,7 +331,7 @@ static void send_get(void *user, struct shed_read *out)
     struct shed_reply *replies[2] = {NULL};
     struct shed_link_use use;
 
-    out->look = (struct shed_look){.value = NULL};
+    out->look = get->begun;
     args->count = 0;
     args->script = NULL;
     args->is_guarded = true;
@@ -224,22 +345,27 @@ static void send_get(void *user, struct shed_read *out)
 }
 
 /* A GET is judged by the terms of the call that sends it, so only calls with
- * the cache's own terms share one. */
-static bool can_share(const struct shed_cache *cache,
-                      const struct shed_terms *terms)
+ * the cache's own terms share one; and the one that is shared may have begun
+ * before an invalidation that the others must see. */
+static bool can_share(const struct get *get)
 {
-    return terms->rule == &cache->rule && !terms->only_cached;
+    return get->terms->rule == &get->cache->rule && !get->terms->only_cached &&
+           !get->begun.is_missed;
 }
 
 enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
                          const struct shed_terms *terms, struct shed_look *out,
                          struct shed_error *err)
 {
-    struct get get = {cache, key, terms};
+    struct get get = {cache, key, terms, {.value = NULL}};
     struct shed_read read;
     bool is_shared = false;
 
-    if (can_share(cache, terms))
+    shed_look_begin(cache, key, &get.begun);
+    *out = get.begun;
+    if (out->is_missed && cache->kept == NULL)
+        return SHED_OK; /* whatever GET would find is of no use */
+    if (can_share(&get))
         is_shared = shed_reads_run(cache->reads, key, terms->deadline_ms,
                                    send_get, &get, &read);
     else
@@ -247,9 +373,10 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
     *out = read.look;
     if (is_shared && out->value != NULL)
         note_hit(cache, key, out->value);
-    if (read.code != SHED_OK)
-        *err = read.error;
-    return read.code;
+    if (read.code == SHED_OK)
+        return SHED_OK;
+    *err = read.error;
+    return shed_look_without_redis(cache, key, terms, err, out);
 }
 
 /* ----------------------------------------------------- after the slow path */
@@ -310,6 +437,8 @@ enum shed_code shed_look_fall_back(struct shed_cache *cache,
         shed_value_unref(old);
         return code;
     }
+    if (look->is_kept)
+        shed_count(&cache->counters.kept_hits, 1);
     tell_stale(cache, key, old, code, reason);
     *out = old;
     return SHED_OK;

@@ -14,6 +14,7 @@ struct shed_terms {
     const struct shed_freshness_rule *rule;
     bool only_cached; /* it begins nothing */
     bool looks_first; /* even where a flight is under way */
+    bool takes_kept;  /* what the process has kept, if Redis cannot be read */
     uint64_t deadline_ms;
     uint64_t soft_timeout_ms;
     uint64_t soft_deadline_ms; /* then an old value will do; not before the
@@ -31,22 +32,34 @@ enum shed_look_found {
 
 /* At most one of the two values is set; references of the owner's. */
 struct shed_look {
+    /* set by shed_look_begin */
+    struct shed_kept_mark mark;
+    bool is_missed; /* an invalidation waits to be delivered: what GET finds may
+                       be older */
+    /* the result */
     struct shed_value *value; /* answers the call */
     struct shed_value *old;   /* answers it if the load fails */
     bool is_known;            /* what Redis has, which may be nothing */
+    bool is_kept;    /* the value was not read from Redis, but kept here */
+    bool is_refused; /* Redis answers, with an error that may pass */
     enum shed_look_found found;
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
     bool is_revoked; /* AGED: it is a miss by one of its groups */
 };
 
 /* Read a key, which must be named, by a GET in this thread or by one that other
- * callers of the key share. Returns: SHED_OK, where *out without a value sends
- * the call on to the slow path; otherwise the code of the failure. */
+ * callers of the key share; or take what is kept, if Redis cannot be read.
+ * Returns: SHED_OK, where *out without a value sends the call on to the slow
+ * path; otherwise the code of the failure. */
 SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
                                          const struct shed_key *key,
                                          const struct shed_terms *terms,
                                          struct shed_look *out,
                                          struct shed_error *err);
+
+/* Note what is known of a key before its GET is sent. */
+void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
+                     struct shed_look *out);
 
 /* Send GETs in one pipeline, with a read of the log of groups if that is needed
  * to judge their replies; gets and replies have room for one more. Returns: as
@@ -59,12 +72,20 @@ shed_look_call(struct shed_cache *cache, struct shed_args *gets, size_t count,
 /* Judge the reply to a GET of key, which is freed or taken over, and begin a
  * refresh if it is due and the terms allow it. Returns: SHED_OK, where *out
  * without a value sends the call on to the slow path; SHED_EDENIED,
- * SHED_ENOMEM; with only_cached also SHED_EREDIS. */
+ * SHED_EREDIS, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_look_at(struct shed_cache *cache, const struct shed_key *key,
              const struct shed_terms *terms, struct shed_reply *reply,
              const struct shed_link_use *use, struct shed_look *out,
              struct shed_error *err);
+
+/* The GET of key has failed as why says. Here the cache's redis_down decides
+ * whether the call takes what is kept, goes on to the slow path (which knows
+ * how to load without Redis), or fails. Returns as shed_look. */
+SHED_MUST_CHECK enum shed_code
+shed_look_without_redis(struct shed_cache *cache, const struct shed_key *key,
+                        const struct shed_terms *terms,
+                        const struct shed_error *why, struct shed_look *out);
 
 /* Whether a value that the slow path has found in Redis may be handed out by
  * its age and its groups. Returns: false: *look says what is to be replaced;

@@ -1,7 +1,8 @@
 /*
  * Puts, invalidations and expiries. Its invariants: however a write ends,
- * callers that come after it do not join a flight from before it; and one that
- * Redis may have missed is in the outbox before its call returns.
+ * callers that come after it do not join a flight from before it, nor get a row
+ * that was kept before it; and one that Redis may have missed is in the outbox
+ * before its call returns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,7 @@ static bool follow_up(struct shed_cache *cache, const struct shed_key *key,
     else if (is_kept)
         is_kept = shed_outbox_keep(cache->outbox, key, write.wish, why);
     shed_flights_detach(cache->flights, key);
+    shed_kept_drop(cache->kept, shed_cache_entry_key(key));
     return is_kept;
 }
 

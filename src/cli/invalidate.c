@@ -61,7 +61,7 @@ static void remove_key(struct work *w, const struct cli_key *key)
 static void invalidate_group(struct work *w, const void *tag, size_t size)
 {
     char log[SHED_NAME_MAX_BYTES + sizeof(LOG_SUFFIX)];
-    char digits[SHED_SCRIPT_DIGITS];
+    char digits[SHED_DIGITS];
     struct shed_args args;
 
     (void)snprintf(log, sizeof(log), "%s" LOG_SUFFIX, w->call->words[0]);
@@ -70,7 +70,7 @@ static void invalidate_group(struct work *w, const void *tag, size_t size)
     shed_args_add(&args, tag, size);
     shed_args_add_text(&args, GROUPS_TEXT);
     shed_args_add_text(&args, "0");
-    shed_script_number(&args, w->sent, digits);
+    shed_args_add_number(&args, digits, w->sent);
     shed_script_by_text(&args);
     send_args(w, &args);
 }

@@ -29,8 +29,6 @@ static void suspend_for(uint64_t ms)
 
 #define LEASE_MS PLENTY_MS
 
-static struct server server;
-
 /* Redis, on another machine, has given the lock to somebody else. */
 START_TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
 {
@@ -38,8 +36,7 @@ START_TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
     struct shed_client *client, *other;
     struct shed_lock *mine, *next;
 
-    server = (struct server){0};
-    server_start(&server);
+    server_up();
     client = open_client(&server, SHED_WAIT_AUTO);
     other = open_client(&server, SHED_WAIT_AUTO);
     o.lease_ms = LEASE_MS;
@@ -57,7 +54,7 @@ START_TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
     release(next);
     close_client(other);
     close_client(client);
-    server_stop(&server);
+    server_down();
 }
 END_TEST
 

@@ -319,7 +319,7 @@ END_TEST
 
 START_TEST(an_error_of_redis_is_no_miss)
 {
-    struct proxy proxy;
+    struct proxy proxy = {0};
 
     calls_init(0, 0);
     fixture_add_proxy(&fixture, &proxy);

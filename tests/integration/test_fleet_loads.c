@@ -346,7 +346,7 @@ END_TEST
 START_TEST(a_slow_redis_does_not_stop_the_loads)
 {
     enum { SILENCE_LIMIT_MS = 1000, DELAY_MS = 300 };
-    struct proxy proxy;
+    struct proxy proxy = {0};
 
     set_up(1);
     fixture_add_proxy(&r, &proxy);

@@ -41,12 +41,11 @@ static bool is_tracked(const struct server *s)
  * for commands is well. */
 START_TEST(a_connection_for_pushes_that_died_silently_is_replaced)
 {
-    struct server server = {0};
     struct proxy proxy = {0};
     struct shed_client *client;
     unsigned before;
 
-    server_start(&server);
+    server_up();
     proxy_start(&proxy, &server);
     ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
     WAIT_FOR(is_tracked(&server));
@@ -57,7 +56,7 @@ START_TEST(a_connection_for_pushes_that_died_silently_is_replaced)
     WAIT_FOR(is_tracked(&server));
     shed_client_close(client);
     proxy_stop(&proxy);
-    server_stop(&server);
+    server_down();
 }
 END_TEST
 

@@ -68,7 +68,7 @@ END_TEST
 
 START_TEST(a_connection_that_dies_costs_the_callers_nothing)
 {
-    struct proxy proxy;
+    struct proxy proxy = {0};
 
     open_with(&proxy);
     proxy_set(&proxy, PROXY_DROP, 0, NULL);
@@ -76,7 +76,6 @@ START_TEST(a_connection_that_dies_costs_the_callers_nothing)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     server_do(&fixture.server, "CLIENT KILL TYPE normal");
     expect_all("k@1", SHED_ORIGIN_REDIS);
-    proxy_stop(&proxy);
     fixture_down(&fixture);
 }
 END_TEST

@@ -885,6 +885,39 @@ static void expect_pause(void)
     expect_state(SHED_FLIGHT_OVER);
 }
 
+/* For what is kept in the process. */
+START_TEST(with_redis_down_a_refresh_may_be_loaded_too)
+{
+    start_behind();
+    subject.policy.refresh_when_down = true;
+    trouble(SHED_TROUBLE_DOWN);
+    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
+    reply(SHED_EV_LOADED);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_refresh_without_redis_that_fails_pauses)
+{
+    start_behind();
+    subject.policy.refresh_when_down = true;
+    trouble(SHED_TROUBLE_DOWN);
+    reply(SHED_EV_LOAD_FAILED);
+    expect_state(SHED_FLIGHT_PAUSING);
+}
+END_TEST
+
+/* Redis is read, and has the row. */
+START_TEST(with_writes_refused_a_refresh_is_not_loaded)
+{
+    start_behind();
+    subject.policy.refresh_when_down = true;
+    trouble(SHED_TROUBLE_NO_WRITE);
+    ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
+    expect_state(SHED_FLIGHT_PAUSING);
+}
+END_TEST
+
 START_TEST(a_refresh_loads_and_publishes_without_a_caller)
 {
     start_behind();
@@ -1041,6 +1074,9 @@ int main(void)
         tc, after_a_refresh_for_which_there_was_no_room_there_is_a_pause);
     tcase_add_test(tc, after_the_failed_refresh_of_another_there_is_a_pause);
     tcase_add_test(tc, without_redis_nothing_is_refreshed_for_a_pause);
+    tcase_add_test(tc, with_redis_down_a_refresh_may_be_loaded_too);
+    tcase_add_test(tc, a_refresh_without_redis_that_fails_pauses);
+    tcase_add_test(tc, with_writes_refused_a_refresh_is_not_loaded);
     tcase_add_test(
         tc, a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses);
     return run_tests("flight", tc);

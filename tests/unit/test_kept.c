@@ -44,7 +44,8 @@ static void keep_at(struct shed_kept *kept, unsigned i,
                     struct shed_kept_mark mark, struct shed_value *value,
                     uint64_t age_ms, uint64_t now_ms)
 {
-    const struct shed_kept_row row = {value, age_ms, TTL_MS};
+    const struct shed_kept_row row = {
+        .value = value, .age_ms = age_ms, .ttl_ms = TTL_MS};
 
     shed_kept_keep(kept, key_of(i), mark, &row, now_ms);
 }
@@ -211,8 +212,9 @@ START_TEST(what_is_counted_is_at_least_what_malloc_gives)
         at.size = strlen(key[i]);
         values[i] =
             i % 2 ? read_value(64 + i, 'a') : create_value(SHED_KIND_ROW, i);
-        shed_kept_keep(kept, at, shed_kept_mark(kept, at),
-                       &(struct shed_kept_row){values[i], 0, TTL_MS}, 0);
+        shed_kept_keep(
+            kept, at, shed_kept_mark(kept, at),
+            &(struct shed_kept_row){.value = values[i], .ttl_ms = TTL_MS}, 0);
     }
     used = mallinfo2().uordblks - before;
     ck_assert_uint_eq(shed_kept_size(kept).rows, ROWS);

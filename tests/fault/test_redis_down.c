@@ -1,0 +1,536 @@
+/* SHED_REDIS_DOWN_STALE, on a real Redis that is killed, stopped or cut off:
+ * what this process still has is given out for as long as its windows say, and
+ * costs the source nothing; what this process has written is never missed; and
+ * when Redis is back, it decides. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cache/cache.h"
+#include "support/ageing.h"
+#include "support/fixture.h"
+
+static struct fixture fixture;
+static struct proxy proxy;
+
+static void init(void)
+{
+    fixture_init(&fixture);
+    fixture.client_options.connect_timeout_ms = scaled_ms(100);
+    fixture.client_options.command_timeout_ms = scaled_ms(100);
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+}
+
+static struct shed_kept_size kept(void)
+{
+    return shed_kept_size(fixture.cache->kept);
+}
+
+/* Get a row until it is kept as Redis has it: at first the clock of the server
+ * is not known. */
+static void have(const char *key, const char *text)
+{
+    uint64_t rows = kept().rows;
+
+    WAIT_FOR((expect_text(fixture.cache, key, text), kept().rows > rows));
+}
+
+static void up_and_have_k(void)
+{
+    fixture_open(&fixture);
+    have("k", "k@1");
+    table_update(&fixture.table);
+}
+
+/* As rows that are kept are given out: from nowhere else. */
+static void expect_kept(const char *key, const char *text)
+{
+    unsigned loads = table_loads(&fixture.table);
+    uint64_t kept_hits = stats_of(fixture.cache).kept_hits;
+
+    expect_origin(fixture.cache, key, text, SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(table_loads(&fixture.table), loads);
+    ck_assert_uint_eq(stats_of(fixture.cache).kept_hits, kept_hits + 1);
+}
+
+static void expect_loaded(const char *key, const char *text)
+{
+    unsigned loads = table_loads(&fixture.table);
+
+    expect_origin(fixture.cache, key, text, SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_uint_eq(table_loads(&fixture.table), loads + 1);
+}
+
+/* With options; expected NULL: SHED_EREDIS. */
+static void expect_with(const struct shed_get_options *options,
+                        const char *expected, enum shed_origin origin)
+{
+    struct shed_value *value = NULL;
+    enum shed_code code =
+        shed_get_with(fixture.cache, shed_str("k"), options, &value, NULL);
+
+    ck_assert_int_eq(code, expected != NULL ? SHED_OK : SHED_EREDIS);
+    if (expected == NULL)
+        return;
+    check_text(value, expected);
+    ck_assert_int_eq(shed_value_origin(value), origin);
+    shed_value_unref(value);
+}
+
+static void down(void)
+{
+    if (fixture.server.pid == 0)
+        server_start_again(&fixture.server);
+    fixture_down(&fixture);
+}
+
+/* Returns: where the row of a key came from, whatever it is. */
+static enum shed_origin origin_of(struct shed_cache *cache, const char *key,
+                                  const struct shed_get_options *options)
+{
+    struct shed_value *value = NULL;
+    enum shed_origin origin = SHED_ORIGIN_UNPUBLISHED;
+
+    if (shed_get_with(cache, shed_str(key), options, &value, NULL) == SHED_OK)
+        origin = shed_value_origin(value);
+    shed_value_unref(value);
+    return origin;
+}
+
+/* A row that another process has loaded, and which is this old when this
+ * process, which begins nothing, sees it. Then Redis is gone. */
+static void have_aged(const char *key, uint64_t by_ms)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    struct peer peer;
+    char name[32];
+
+    snprintf(name, sizeof(name), "t:{%s}", key);
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(origin_of(peer.cache, key, NULL) == SHED_ORIGIN_REDIS);
+    peer_close(&peer);
+    age_entry(&fixture.server, name, by_ms);
+    options.only_cached = 1;
+    WAIT_FOR((origin_of(fixture.cache, key, &options), kept().rows == 1));
+    table_update(&fixture.table);
+    server_kill(&fixture.server);
+}
+
+/* ------------------------------------------------------------- fresh rows */
+
+START_TEST(a_hot_row_costs_nothing_while_redis_is_dead)
+{
+    enum { GETS = 200 };
+    struct shed_item items[] = {{.key = shed_str("k")}, {.key = shed_str("k")}};
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    init();
+    up_and_have_k();
+    server_kill(&fixture.server);
+    for (int i = 0; i < GETS; i++)
+        expect_kept("k", "k@1");
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL), SHED_OK);
+    for (size_t i = 0; i < 2; i++) {
+        check_text(items[i].value, "k@1");
+        ck_assert_int_eq(shed_value_origin(items[i].value), SHED_ORIGIN_STALE);
+        ck_assert_uint_eq(shed_value_fresh_ms(items[i].value), 0);
+        shed_value_unref(items[i].value);
+    }
+    options.only_cached = 1;
+    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).kept_hits, GETS + 3);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, GETS + 3);
+    down();
+}
+END_TEST
+
+START_TEST(what_is_loaded_meanwhile_costs_one_query)
+{
+    init();
+    up_and_have_k();
+    server_kill(&fixture.server);
+    expect_loaded("l", "l@2");
+    table_update(&fixture.table);
+    for (int i = 0; i < 50; i++)
+        expect_kept("l", "l@2");
+    down();
+}
+END_TEST
+
+START_TEST(a_row_is_given_out_while_redis_hangs)
+{
+    init();
+    up_and_have_k();
+    server_freeze(&fixture.server);
+    for (int i = 0; i < 5; i++)
+        expect_kept("k", "k@1");
+    server_thaw(&fixture.server);
+    WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
+/* A call that Redis does not answer before its deadline. */
+START_TEST(a_row_is_better_than_a_deadline)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    init();
+    fixture.client_options.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    up_and_have_k();
+    server_freeze(&fixture.server);
+    options.timeout_ms = 60;
+    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
+    server_thaw(&fixture.server);
+    down();
+}
+END_TEST
+
+START_TEST(a_row_is_given_out_while_redis_loads_its_data)
+{
+    init();
+    fixture_add_proxy(&fixture, &proxy);
+    up_and_have_k();
+    proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
+    expect_kept("k", "k@1");
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
+START_TEST(absence_is_kept_for_its_ttl)
+{
+    init();
+    fixture.cache_options.negative_ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_while_revalidate_ms = AGEING_TTL_MS;
+    have_aged("absent", AGEING_DUE_MS);
+    expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
+    ck_assert_uint_eq(stats_of(fixture.cache).kept_hits, 1);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    down();
+}
+END_TEST
+
+/* ---------------------------------------------------------------- windows */
+
+START_TEST(a_row_that_is_due_is_not_loaded_again)
+{
+    init();
+    fixture.cache_options.refresh_after_ms = AGEING_DUE_MS;
+    have_aged("k", AGEING_DUE_MS + 1);
+    expect_kept("k", "k@1");
+    expect_kept("k", "k@1");
+    down();
+}
+END_TEST
+
+START_TEST(within_stale_while_revalidate_it_is_loaded_behind_the_callers)
+{
+    init();
+    fixture.cache_options.stale_while_revalidate_ms = AGEING_TTL_MS;
+    have_aged("k", AGEING_TTL_MS + 1);
+    table_hold(&fixture.table);
+    for (int i = 0; i < 20; i++)
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    WAIT_FOR(stats_of(fixture.cache).unpublished == 1);
+    expect_kept("k", "k@2");
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    down();
+}
+END_TEST
+
+START_TEST(within_stale_if_error_it_is_given_out_if_the_load_fails)
+{
+    init();
+    fixture.cache_options.stale_if_error_ms = AGEING_TTL_MS;
+    have_aged("k", AGEING_TTL_MS + 1);
+    fixture.table.is_failing = true;
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).kept_hits, 1);
+    fixture.table.is_failing = false;
+    expect_loaded("k", "k@2");
+    expect_kept("k", "k@2");
+    down();
+}
+END_TEST
+
+START_TEST(a_call_that_may_not_load_takes_it_within_stale_if_error)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    init();
+    fixture.cache_options.stale_if_error_ms = AGEING_TTL_MS;
+    have_aged("k", AGEING_TTL_MS + 1);
+    options.only_cached = 1;
+    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
+    options.allow_stale = SHED_STALE_NEVER;
+    expect_with(&options, NULL, SHED_ORIGIN_STALE);
+    down();
+}
+END_TEST
+
+/* Redis can keep it longer than the windows of this process. */
+START_TEST(a_row_beyond_its_windows_is_dropped)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    init();
+    fixture.cache_options.stale_while_revalidate_ms = 1000;
+    fixture.cache_options.stale_if_error_ms = AGEING_TTL_MS;
+    have_aged("k", 2 * AGEING_TTL_MS - scaled_ms(60000));
+    options.only_cached = 1;
+    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
+    server_start_again(&fixture.server);
+    WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
+    age_entry(&fixture.server, "t:{k}", 2 * AGEING_TTL_MS + 60000);
+    WAIT_FOR((origin_of(fixture.cache, "k", &options), kept().rows == 0));
+    down();
+}
+END_TEST
+
+/* ---------------------------------------------------------- what calls ask */
+
+START_TEST(a_call_that_wants_nothing_stale_goes_to_the_source)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    init();
+    up_and_have_k();
+    server_kill(&fixture.server);
+    options.allow_stale = SHED_STALE_NEVER;
+    expect_with(&options, "k@2", SHED_ORIGIN_UNPUBLISHED);
+    table_update(&fixture.table);
+    expect_kept("k", "k@2");
+    options.only_cached = 1;
+    expect_with(&options, NULL, SHED_ORIGIN_STALE);
+    down();
+}
+END_TEST
+
+START_TEST(a_row_that_is_too_old_for_a_call_is_loaded_for_it)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    init();
+    have_aged("k", AGEING_DUE_MS);
+    options.max_age_ms = AGEING_DUE_MS + scaled_ms(600000);
+    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
+    options.max_age_ms = AGEING_DUE_MS - 1;
+    expect_with(&options, "k@2", SHED_ORIGIN_UNPUBLISHED);
+    table_update(&fixture.table);
+    expect_with(&options, "k@2", SHED_ORIGIN_STALE);
+    down();
+}
+END_TEST
+
+/* -------------------------------------------------------------- own writes */
+
+static enum shed_code invalidate_one(void)
+{
+    return shed_invalidate(fixture.cache, shed_str("k"), 0, NULL);
+}
+
+static enum shed_code invalidate_many(void)
+{
+    const struct shed_bytes key = shed_str("k");
+
+    return shed_invalidate_many(fixture.cache, &key, 1, 0, NULL);
+}
+
+static enum shed_code put_row(void)
+{
+    return shed_put(fixture.cache, shed_str("k"), shed_str("k@2"), 0, NULL);
+}
+
+static enum shed_code put_version(void)
+{
+    return shed_put_version(fixture.cache, shed_str("k"), shed_str("k@2"), 2, 0,
+                            NULL);
+}
+
+static enum shed_code expire(void)
+{
+    return shed_expire(fixture.cache, shed_str("k"), 0, NULL);
+}
+
+static enum shed_code (*const writes[])(void) = {
+    invalidate_one, invalidate_many, put_row, put_version, expire};
+
+/* Also the reads after the first one, which do not ask the source again though
+ * Redis still has to be told. */
+START_TEST(an_own_write_is_never_missed)
+{
+    init();
+    up_and_have_k();
+    server_kill(&fixture.server);
+    expect_kept("k", "k@1");
+    ck_assert_int_eq(writes[_i](), SHED_EREDIS);
+    expect_loaded("k", "k@2");
+    expect_kept("k", "k@2");
+    expect_kept("k", "k@2");
+    down();
+}
+END_TEST
+
+/* Redis has carried it out, and then it is gone. */
+START_TEST(an_own_write_that_redis_knows_is_not_missed_either)
+{
+    init();
+    up_and_have_k();
+    WAIT_FOR(writes[_i]() == SHED_OK);
+    server_kill(&fixture.server);
+    expect_loaded("k", "k@2");
+    down();
+}
+END_TEST
+
+START_TEST(a_load_from_before_an_own_write_is_not_kept)
+{
+    struct getter before = {0};
+
+    init();
+    fixture_open(&fixture);
+    server_kill(&fixture.server);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_update(&fixture.table);
+    ck_assert_int_eq(invalidate_one(), SHED_EREDIS);
+    table_release(&fixture.table);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_uint_eq(kept().rows, 0);
+    expect_loaded("k", "k@2");
+    down();
+}
+END_TEST
+
+/* An invalidation by others refuses the load in Redis. */
+START_TEST(a_load_that_was_invalidated_elsewhere_is_not_kept)
+{
+    struct getter before = {0};
+
+    init();
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    getter_start(&before, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}"), 1);
+    table_release(&fixture.table);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    WAIT_FOR(kept().rows == 0);
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------------- its return */
+
+START_TEST(when_redis_is_back_it_decides)
+{
+    struct peer peer;
+
+    init();
+    fixture_add_proxy(&fixture, &proxy);
+    up_and_have_k();
+    fixture.uri = fixture.server.uri;
+    peer_open(&peer, &fixture);
+    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
+    WAIT_FOR(shed_invalidate(peer.cache, shed_str("k"), 0, NULL) == SHED_OK);
+    expect_text(peer.cache, "k", "k@2");
+    expect_kept("k", "k@1");
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(origin_of(fixture.cache, "k", NULL) != SHED_ORIGIN_STALE);
+    expect_text(fixture.cache, "k", "k@2");
+    peer_close(&peer);
+    down();
+}
+END_TEST
+
+/* One that answers reads decides, too: what it has not is not given out. */
+START_TEST(a_redis_that_refuses_writes_is_believed)
+{
+    init();
+    up_and_have_k();
+    server_do(&fixture.server, "DEL t:{k}");
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
+    expect_loaded("k", "k@2");
+    expect_loaded("k", "k@2");
+    server_do(&fixture.server, "CONFIG SET maxmemory 0");
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------------ the bound */
+
+START_TEST(the_memory_is_bounded)
+{
+    enum { KEYS = 2000, LIMIT = 65536 };
+    char key[16], row[32];
+
+    init();
+    fixture.cache_options.kept_bytes = LIMIT;
+    fixture_open(&fixture);
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        snprintf(row, sizeof(row), "k%d@1", i);
+        expect_text(fixture.cache, key, row);
+        ck_assert_uint_le(kept().bytes, LIMIT);
+    }
+    ck_assert_uint_gt(kept().rows, 10);
+    server_kill(&fixture.server);
+    expect_kept(key, row);
+    down();
+}
+END_TEST
+
+START_TEST(other_policies_keep_nothing)
+{
+    const uint64_t policies[] = {SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL};
+
+    init();
+    fixture.cache_options.redis_down = policies[_i];
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_ptr_null(fixture.cache->kept);
+    down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("redis_down");
+    const int count = sizeof(writes) / sizeof(*writes);
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_hot_row_costs_nothing_while_redis_is_dead);
+    tcase_add_test(tc, what_is_loaded_meanwhile_costs_one_query);
+    tcase_add_test(tc, a_row_is_given_out_while_redis_hangs);
+    tcase_add_test(tc, a_row_is_better_than_a_deadline);
+    tcase_add_test(tc, a_row_is_given_out_while_redis_loads_its_data);
+    tcase_add_test(tc, absence_is_kept_for_its_ttl);
+    tcase_add_test(tc, a_row_that_is_due_is_not_loaded_again);
+    tcase_add_test(
+        tc, within_stale_while_revalidate_it_is_loaded_behind_the_callers);
+    tcase_add_test(tc, within_stale_if_error_it_is_given_out_if_the_load_fails);
+    tcase_add_test(tc, a_call_that_may_not_load_takes_it_within_stale_if_error);
+    tcase_add_test(tc, a_row_beyond_its_windows_is_dropped);
+    tcase_add_test(tc, a_call_that_wants_nothing_stale_goes_to_the_source);
+    tcase_add_test(tc, a_row_that_is_too_old_for_a_call_is_loaded_for_it);
+    tcase_add_loop_test(tc, an_own_write_is_never_missed, 0, count);
+    tcase_add_loop_test(tc, an_own_write_that_redis_knows_is_not_missed_either,
+                        0, count);
+    tcase_add_test(tc, a_load_from_before_an_own_write_is_not_kept);
+    tcase_add_test(tc, a_load_that_was_invalidated_elsewhere_is_not_kept);
+    tcase_add_test(tc, when_redis_is_back_it_decides);
+    tcase_add_test(tc, a_redis_that_refuses_writes_is_believed);
+    tcase_add_test(tc, the_memory_is_bounded);
+    tcase_add_loop_test(tc, other_policies_keep_nothing, 0, 2);
+    return run_tests("redis_down", tc);
+}

@@ -78,12 +78,14 @@ START_TEST(with_the_fail_policy_a_dead_server_is_an_error)
 }
 END_TEST
 
+/* Whatever the policy. */
 START_TEST(a_server_that_hangs_holds_nobody_beyond_the_deadline)
 {
     const uint64_t timeout_ms = 60;
     struct shed_value *value = NULL;
 
     fixture_init(&fixture);
+    fixture.cache_options.redis_down = (uint64_t)_i;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_freeze(&fixture.server);
@@ -570,7 +572,9 @@ int main(void)
     tcase_add_test(tc,
                    a_server_that_was_killed_and_came_back_empty_is_used_again);
     tcase_add_test(tc, with_the_fail_policy_a_dead_server_is_an_error);
-    tcase_add_test(tc, a_server_that_hangs_holds_nobody_beyond_the_deadline);
+    tcase_add_loop_test(tc,
+                        a_server_that_hangs_holds_nobody_beyond_the_deadline,
+                        SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_STALE + 1);
     tcase_add_test(tc, a_server_that_hangs_is_done_without);
     tcase_add_test(tc, without_redis_loads_stay_within_their_bound);
     tcase_add_test(tc, loads_that_have_left_their_threads_count_as_well);

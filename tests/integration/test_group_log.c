@@ -422,12 +422,14 @@ START_TEST(it_is_heard_of_without_pushes)
     fixture.client_options.wait = SHED_WAIT_POLL;
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
-    expect_text(peer.cache, "k", "k@1");
-    expect_text(peer.cache, "k", "k@1");
-    table_update(&fixture.table);
-    invalidate_all(fixture.cache);
-    expect_text(fixture.cache, "k", "k@2");
-    WAIT_FOR(gets(peer.cache, "k", "k@2"));
+    /* again and again, because a new epoch can be the reason once */
+    for (unsigned i = 1; i <= 3; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "k@%u", i);
+        WAIT_FOR(gets(peer.cache, "k", text)); /* nobody else loads it */
+        table_update(&fixture.table);
+        invalidate_all(fixture.cache);
+    }
     peer_close(&peer);
     fixture_down(&fixture);
 }

@@ -483,8 +483,9 @@ struct shed_source_options {
      * counts as a caller. */
     uint64_t callers_limit;     /* [0, 10000000]; 0: no bound */
     uint64_t key_callers_limit; /* [0, 10000000]; 0: no bound */
-    /* A budget of loads that all processes share which use the same name in the
-     * same Redis, as max_loads in each may still be too much for one database.
+    /* A budget of loads that all processes share which use the same name for it
+     * in the same Redis, because P times max_loads may be too much for one
+     * database.
      * Keys wait in the queue while it is used up, and batches grow; whatever
      * their callers are promised holds meanwhile. A load costs two commands
      * more, and a round trip before it begins; a process that waits asks again
@@ -495,9 +496,9 @@ struct shed_source_options {
      * lost its data, loads that are under way are not counted at first. */
     uint64_t fleet_loads;   /* [0, 100000]; loads at a time, in all processes;
                                the same number in each; 0: no such budget */
-    const char *fleet_name; /* its name, copied: the key is "NAME:loads". As a
-                               cache's name. NULL: that of the first cache which
-                               is opened on the source */
+    const char *fleet_name; /* its name, copied, by the rules for the name of a
+                               cache: the key is "NAME:loads". NULL: the name of
+                               the first cache that is opened on the source */
 };
 
 #define SHED_SOURCE_OPTIONS_INIT                                               \

@@ -213,7 +213,7 @@ static void on_answer(void *arg, struct shed_reply *reply,
 
 static uint64_t patience_ms(const struct shed_fleet_link *link)
 {
-    return link->client->command_timeout_ms / PATIENCE_PART;
+    return link->client->command_timeout_ms / PATIENCE_PART + 1;
 }
 
 static void send_exchange(struct shed_fleet_link *link)

@@ -336,9 +336,10 @@ START_TEST(an_invalidation_that_a_failover_loses_costs_at_most_the_ttl)
 }
 END_TEST
 
-/* Nothing is lost: rows stay there, and the load under way is stored under the
- * lease that was replicated. A waiter that looks while it has no connection
- * loads, too. */
+/* Nothing is lost: rows stay there, and what is loaded is stored there. A
+ * waiter that looks while it has no connection loads, too; the leader's lease,
+ * which was replicated, may be taken over before the leader has subscribed
+ * again. */
 START_TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
 {
     enum { PEERS = 6 };
@@ -364,7 +365,9 @@ START_TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
     fail_over();
     WAIT_FOR(server_clients(&other, "flags=t") == PEERS + 1);
     table_release(&fixture.table);
-    getter_expect(&leader, "k@1", SHED_ORIGIN_LOAD);
+    getter_join(&leader);
+    check_text(leader.value, "k@1");
+    shed_value_unref(leader.value);
     for (size_t i = 0; i < PEERS; i++) {
         getter_join(&waiters[i]);
         check_text(waiters[i].value, "k@1");
@@ -372,6 +375,7 @@ START_TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
         expect_origin(peers[i].cache, "warm", "warm@1", SHED_ORIGIN_REDIS);
         peer_close(&peers[i]);
     }
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_le(table_loads(&fixture.table), 2 + PEERS);
     down();
 }

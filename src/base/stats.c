@@ -193,34 +193,27 @@ static const struct metric cache_histograms[] = {
      offsetof(struct shed_counters, batch_keys), KEYS},
 };
 
+#define GAUGES(X)                                                              \
+    X(redis_up, "whether the client is connected to Redis")                    \
+    X(source_loads, "loads that the cache's source is running now")            \
+    X(source_loads_limit, "loads that it may run at once")                     \
+    X(source_queue_keys, "keys that wait for a load")                          \
+    X(source_queue_limit_keys, "keys that may wait; more are refused")         \
+    X(source_breaker, "0: closed, 1: half-open, 2: open")                      \
+    X(source_callers, "callers that wait, in its caches")                      \
+    X(source_callers_limit, "callers that may wait; 0: no bound")              \
+    X(invalidations_pending, "keys kept until Redis can be told")              \
+    X(redis_breaker, "0: closed, 1: half-open, 2: open")                       \
+    X(fleet_loads,                                                             \
+      "loads of all processes that share its budget, as seen last")            \
+    X(fleet_loads_limit, "loads that they may run at once; 0: no such budget") \
+    X(kept_rows, "rows kept for a time without Redis")                         \
+    X(kept_bytes, "memory in use for these rows")
+
 static const struct metric cache_gauges[] = {
 #define METRIC(name, help)                                                     \
     {#name, help, offsetof(struct shed_subject, name), {NULL, 0}},
-    METRIC(redis_up, "whether the client is connected to Redis") METRIC(
-        source_loads, "loads that the cache's source is running now")
-        METRIC(source_loads_limit, "loads that it may run at once")
-            METRIC(source_queue_keys, "keys that wait for a load") METRIC(
-                source_queue_limit_keys, "keys that may wait; more are refused")
-                METRIC(source_breaker, "0: closed, 1: half-open, 2: open")
-                    METRIC(source_callers, "callers that wait, in its caches")
-                        METRIC(source_callers_limit,
-                               "callers that may wait; 0: no bound")
-                            METRIC(invalidations_pending,
-                                   "keys kept until Redis can be told")
-                                METRIC(redis_breaker,
-                                       "0: closed, 1: half-open, 2: open")
-                                    METRIC(
-                                        fleet_loads,
-                                        "loads of all processes that share its "
-                                        "budget, as seen last")
-                                        METRIC(
-                                            fleet_loads_limit,
-                                            "loads that they may run at once; "
-                                            "0: no such budget")
-                                METRIC(kept_rows,
-                                       "rows kept for a time without Redis")
-                                    METRIC(kept_bytes,
-                                           "memory in use for these rows")
+    GAUGES(METRIC)
 #undef METRIC
 };
 

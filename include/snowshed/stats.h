@@ -63,7 +63,6 @@ extern "C" {
     X(invalidations_delivered, "keys that were kept and Redis was then told")  \
     X(invalidations_dropped, "keys given up: too many, or the cache closed")   \
     X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
-    X(fleet_wait_ms, "milliseconds that these have waited")                    \
     X(fleet_failures,                                                          \
       "times that Redis did not say what fleet_loads allows: loads went on")   \
     X(kept_hits, "keys answered with a kept row, as Redis did not answer")

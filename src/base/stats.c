@@ -191,6 +191,8 @@ static const struct metric cache_histograms[] = {
      SECONDS},
     {"batch", "keys per call of the source",
      offsetof(struct shed_counters, batch_keys), KEYS},
+    {"fleet_wait", "loads that waited, because fleet_loads was reached",
+     offsetof(struct shed_counters, fleet_wait_us), SECONDS},
 };
 
 #define GAUGES(X)                                                              \

@@ -20,6 +20,7 @@ struct shed_counters {
     struct shed_histogram_atomic miss_us;
     struct shed_histogram_atomic load_us;
     struct shed_histogram_atomic batch_keys;
+    struct shed_histogram_atomic fleet_wait_us; /* only in the text */
 };
 
 struct shed_lock_counters {

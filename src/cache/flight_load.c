@@ -10,7 +10,6 @@
 #include "base/value.h"
 #include "cache/freshness.h"
 
-#define US_PER_MS 1000
 
 static void count(struct shed_counters *c, const struct shed_loaded *l)
 {
@@ -143,8 +142,7 @@ static void begin(struct shed_job *job, bool is_first)
         shed_count(&c->loads_begun, 1);
     if (job->waited_us > 0) {
         shed_count(&c->fleet_waits, 1);
-        shed_count(&c->fleet_wait_ms,
-                   (job->waited_us + US_PER_MS / 2) / US_PER_MS);
+        shed_histogram_add(&c->fleet_wait_us, job->waited_us);
     }
     atomic_store(&load->waiters->awaited, SHED_AWAITS_LOAD);
 }

@@ -155,6 +155,15 @@ static struct shed_entry make_entry(struct shed_cache *cache,
     return entry;
 }
 
+/* A cache that has just been opened knows no position, and its row would look
+ * older than every invalidation. If Redis does not tell, it does. */
+static void learn_groups(struct shed_cache *cache, uint64_t deadline_ms)
+{
+    if (cache->groups != NULL && shed_group_log_position(cache->groups) == 0 &&
+        !shed_group_log_is_known(cache->groups))
+        (void)shed_group_log_learn(cache->groups, deadline_ms, NULL);
+}
+
 /* As shed_put_with; options must be complete. */
 static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
                           struct shed_bytes row,
@@ -171,6 +180,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     struct shed_args args;
     char fresh[SHED_DIGITS], kept[SHED_DIGITS];
     bool has_version = o->version != NULL;
+    uint64_t deadline_ms = shed_cache_deadline_ms(cache, o->timeout_ms);
     enum shed_code code = check_put(cache, key, row, o, err);
 
     if (code == SHED_OK)
@@ -178,6 +188,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     if (code != SHED_OK)
         return code;
     shed_cache_name_key(cache, key, &named);
+    learn_groups(cache, deadline_ms);
     entry = make_entry(cache, row, o, tags);
     shed_entry_encode(shed_cache_entry_key(&named.key), &entry, nonce, &parts);
     shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
@@ -193,7 +204,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     if (!has_version)
         write.number = shed_outbox_mark(cache->outbox);
     code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named, write,
-                       shed_cache_deadline_ms(cache, o->timeout_ms), err);
+                       deadline_ms, err);
     if (code == SHED_OK)
         shed_count(&cache->counters.puts, 1);
     return code;

@@ -393,6 +393,20 @@ START_TEST(a_process_that_comes_later_knows_at_once)
 }
 END_TEST
 
+START_TEST(what_is_put_by_a_process_that_comes_later_is_a_hit)
+{
+    struct peer peer;
+
+    up();
+    invalidate_all(fixture.cache);
+    peer_open(&peer, &fixture);
+    put(peer.cache, "k", "mine");
+    expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(it_is_heard_of_though_the_connections_for_pushes_are_killed)
 {
     struct peer peer;
@@ -758,6 +772,7 @@ int main(void)
     tcase_add_test(tc, a_log_of_many_tags_is_read_in_parts);
     tcase_add_test(tc, another_process_hears_of_it_by_push);
     tcase_add_test(tc, a_process_that_comes_later_knows_at_once);
+    tcase_add_test(tc, what_is_put_by_a_process_that_comes_later_is_a_hit);
     tcase_add_test(tc,
                    it_is_heard_of_though_the_connections_for_pushes_are_killed);
     tcase_add_test(tc, it_is_heard_of_without_pushes);

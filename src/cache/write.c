@@ -129,11 +129,25 @@ static enum shed_code check_put(struct shed_cache *cache, struct shed_bytes key,
     return SHED_OK;
 }
 
+/* A cache that has just been opened knows no position yet: with that, its row
+ * would look older than every invalidation. Without an answer of Redis it does.
+ */
+static uint64_t position_of_put(struct shed_cache *cache, uint64_t deadline_ms)
+{
+    struct shed_group_log *log = cache->groups;
+    struct shed_error unused;
+
+    if (shed_group_log_position(log) == 0 && !shed_group_log_is_known(log) &&
+        shed_group_log_learn(log, deadline_ms, &unused) != SHED_OK)
+        return 0;
+    return shed_group_log_position(log);
+}
+
 /* The entry of a row that is put, without its times; tags is room for those. */
 static struct shed_entry make_entry(struct shed_cache *cache,
                                     struct shed_bytes row,
                                     const struct shed_put_options *o,
-                                    unsigned char *tags)
+                                    uint64_t deadline_ms, unsigned char *tags)
 {
     struct shed_entry entry = {
         .type = SHED_ENTRY_VALUE,
@@ -145,7 +159,7 @@ static struct shed_entry make_entry(struct shed_cache *cache,
 
     if (cache->groups != NULL) {
         entry.flags |= SHED_ENTRY_POSITION;
-        entry.position = shed_group_log_position(cache->groups);
+        entry.position = position_of_put(cache, deadline_ms);
     }
     for (size_t i = 0; i < o->tags_count; i++)
         entry.tags_size = shed_entry_add_tag(tags, entry.tags_size,
@@ -153,15 +167,6 @@ static struct shed_entry make_entry(struct shed_cache *cache,
     if (entry.tags_size > 0)
         entry.flags |= SHED_ENTRY_TAGS;
     return entry;
-}
-
-/* A cache that has just been opened knows no position, and its row would look
- * older than every invalidation. If Redis does not tell, it does. */
-static void learn_groups(struct shed_cache *cache, uint64_t deadline_ms)
-{
-    if (cache->groups != NULL && shed_group_log_position(cache->groups) == 0 &&
-        !shed_group_log_is_known(cache->groups))
-        (void)shed_group_log_learn(cache->groups, deadline_ms, NULL);
 }
 
 /* As shed_put_with; options must be complete. */
@@ -188,8 +193,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     if (code != SHED_OK)
         return code;
     shed_cache_name_key(cache, key, &named);
-    learn_groups(cache, deadline_ms);
-    entry = make_entry(cache, row, o, tags);
+    entry = make_entry(cache, row, o, deadline_ms, tags);
     shed_entry_encode(shed_cache_entry_key(&named.key), &entry, nonce, &parts);
     shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
     add_keys(&args, &named, refresh);

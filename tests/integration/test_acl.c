@@ -42,16 +42,16 @@ static void read_rights(char *out, size_t size)
  * uses. */
 #define LOCK_COMMANDS                                                          \
     "+get +set +del +pttl +pexpire +incrby +zadd +zrange +zrem "
+#define CACHE_COMMANDS "+get +set +del +pttl +pexpire +setrange +unlink "
 /* Of a cache, which no probe asks for. */
 #define GROUPS ((enum shed_use)(SHED_USE_EXACT_LOCK + 1))
 static const char *const needs[] = {
-    [SHED_USE_CACHE] = "+get +set +del +pttl +pexpire +setrange +unlink ",
+    [SHED_USE_CACHE] = CACHE_COMMANDS,
     [SHED_USE_LOCK] = LOCK_COMMANDS,
     [SHED_USE_TEXT_LOCK] =
         "+get +set +del +pttl +pexpire +setnx +getset +expire ",
     [SHED_USE_EXACT_LOCK] = LOCK_COMMANDS,
-    [GROUPS] = "+get +set +del +pttl +pexpire +setrange +unlink +zadd +zrange "
-               "+zrem +zrangebyscore "};
+    [GROUPS] = CACHE_COMMANDS "+zadd +zrange +zrem +zrangebyscore "};
 
 /* Whether a right, as README.md names it, is needed for this use. */
 static bool is_needed(enum shed_use use, const char *right)

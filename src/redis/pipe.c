@@ -507,12 +507,10 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
     *call = (struct shed_call){.fn = fn, .arg = arg};
     if (args->is_guarded && p->address->gate != NULL)
         enter_gate(p, call);
-    if (call->is_refused)
+    if (call->is_refused || p->state == PIPE_CLOSED)
         fail_call(p, call, SHED_TROUBLE_DOWN);
     else if (p->state == PIPE_PAUSED)
         fail_call(p, call, p->pause_trouble);
-    else if (p->state == PIPE_CLOSED)
-        fail_call(p, call, SHED_TROUBLE_DOWN);
     else if (send_soon(p, call, args) != SHED_OK)
         fail_call(p, call, SHED_TROUBLE_PASSING); /* no memory for it */
     else

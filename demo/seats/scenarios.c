@@ -117,8 +117,7 @@ static const struct scenario contest = {.name = "contest",
                                         .run = run_contest,
                                         .check = check_contest};
 
-/* ------------------------------------------------------- the buyer goes away
- */
+/* ------------------------------------------------------ the buyer goes away */
 
 static void plan_departure(struct scene *s, enum then then, uint64_t hold_ms)
 {

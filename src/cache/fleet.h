@@ -25,8 +25,7 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *options,
 /* No cache may have joined. */
 void shed_fleet_destroy(struct shed_fleet *fleet);
 
-/* ------------------------------------------------------------ for the source
- */
+/* ----------------------------------------------------------- for the source */
 
 /* How many loads could begin now, with slots. */
 void shed_fleet_want(struct shed_fleet *fleet, size_t wanted);
@@ -48,8 +47,7 @@ struct shed_fleet_state {
 };
 struct shed_fleet_state shed_fleet_look(struct shed_fleet *fleet);
 
-/* ------------------------------------------------------------- for its caches
- */
+/* ----------------------------------------------------------- for its caches */
 
 /* Let the fleet use this client. The first cache of a source gives the budget
  * its name, if the options do not. cache_name and counters must outlive the

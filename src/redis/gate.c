@@ -46,8 +46,7 @@ static uint64_t closed_term(const struct shed_gate *g)
     return atomic_load_explicit(&g->closed_term, memory_order_relaxed);
 }
 
-/* ------------------------------------------------------------------ entering
- */
+/* ----------------------------------------------------------------- entering */
 
 static void fail_locked(const struct shed_gate *g, uint64_t now_ms,
                         struct shed_error *err)
@@ -92,8 +91,7 @@ bool shed_gate_enter(struct shed_gate *g, uint64_t *term,
     return *term != 0 || enter_unclosed(g, term, err);
 }
 
-/* ------------------------------------------------------------------- leaving
- */
+/* ------------------------------------------------------------------ leaving */
 
 /* What a call tells about Redis. */
 enum told { TOLD_NOTHING, TOLD_SUCCESS, TOLD_FAILURE };

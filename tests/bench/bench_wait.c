@@ -101,8 +101,7 @@ static int type_of_reply(redisContext *redis, const char *command)
     return type;
 }
 
-/* ------------------------------------------------------------------- callers
- */
+/* ------------------------------------------------------------------ callers */
 
 static void query(struct caller *caller)
 {

@@ -236,8 +236,7 @@ START_TEST(a_row_without_an_old_version_cannot_be_unmodified)
 }
 END_TEST
 
-/* ------------------------------------------------------------- times to live
- */
+/* ------------------------------------------------------------ times to live */
 
 static void up_with_ttl(uint64_t ttl_ms)
 {

@@ -287,10 +287,24 @@ static void model_drop(unsigned i, uint64_t step)
     m.key[i].dropped = step;
 }
 
+static void model_drop_all(uint64_t step)
+{
+    shed_kept_drop_all(m.kept);
+    ck_assert_uint_eq(shed_kept_size(m.kept).rows, 0);
+    for (unsigned i = 0; i < KEYS; i++) {
+        forget(i);
+        m.key[i].dropped = step;
+    }
+}
+
 static void step(uint64_t number, size_t limit)
 {
     unsigned random = (unsigned)rand(), i = random % KEYS;
 
+    if (random / KEYS / 8 % 128 == 0) {
+        model_drop_all(number);
+        return;
+    }
     switch (random / KEYS % 8) {
     case 0:
     case 1:
@@ -471,6 +485,7 @@ START_TEST(without_an_object_nothing_is_kept)
 
     shed_kept_keep(NULL, key_of(0), shed_kept_mark(NULL, key_of(0)), NULL, 0);
     shed_kept_drop(NULL, key_of(0));
+    shed_kept_drop_all(NULL);
     ck_assert(!shed_kept_find(NULL, key_of(0), 0, &row));
     ck_assert_uint_eq(shed_kept_size(NULL).bytes, 0);
     shed_kept_destroy(NULL);

@@ -2,7 +2,7 @@
  * Invalidations of groups. Its invariants: when a call has returned, this
  * process finds the entries of its groups to be misses, unless it says that it
  * could not even be kept; and callers that come later join no flight from
- * before.
+ * before, nor get a row of its groups that was kept before.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +83,6 @@ static struct shed_error judge(const struct sweep *s, size_t i,
 static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
                       struct shed_error *why)
 {
-    bool is_kept = true;
-
     if (why->code == SHED_OK) {
         shed_group_log_note(cache->groups, s->tags[i],
                             (uint64_t)shed_reply_integer(s->replies[i]));
@@ -93,11 +91,8 @@ static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
         return true;
     }
     shed_count(&cache->counters.invalidation_failures, 1);
-    is_kept = why->code != SHED_ENOMEM &&
-              shed_outbox_keep_group(cache->outbox, s->tags[i], why);
-    shed_flights_detach_all(cache->flights);
-    shed_kept_drop_all(cache->kept); /* its position is not known */
-    return is_kept;
+    return why->code != SHED_ENOMEM &&
+           shed_outbox_keep_group(cache->outbox, s->tags[i], why);
 }
 
 /* Returns: the code of the first that failed. In err is the reason of the first
@@ -123,6 +118,10 @@ static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
             (void)shed_fail(err, code, "%s", why.reason);
         are_kept = are_kept && is_kept;
     }
+    /* even if a push told of it first: the reactor may not have come to this */
+    shed_flights_detach_all(cache->flights);
+    if (code != SHED_OK) /* no position tells old rows from new ones yet */
+        shed_kept_drop_all(cache->kept);
     shed_count_code(&cache->counters, code);
     return code;
 }

@@ -116,16 +116,30 @@ START_TEST(many_keys_are_misses_together)
 }
 END_TEST
 
+/* Whether a caller would join one. */
+static bool has_flight(const char *key)
+{
+    struct shed_named_key named;
+
+    shed_cache_name_key(fixture.cache, shed_str(key), &named);
+    return shed_flights_has(fixture.cache->flights, &named.key);
+}
+
+/* By this process, or by another one of which this one has heard. */
 START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
 {
     struct getter before = {0}, after = {0};
+    struct peer peer;
 
     up();
+    peer_open(&peer, &fixture);
     table_hold(&fixture.table);
     getter_start(&before, fixture.cache, "k");
     WAIT_FOR(table_running(&fixture.table) == 1);
     table_update(&fixture.table);
-    invalidate_all(fixture.cache);
+    invalidate_all(_i == 0 ? fixture.cache : peer.cache);
+    if (_i == 1)
+        WAIT_FOR(!has_flight("k"));
     getter_start(&after, fixture.cache, "k");
     WAIT_FOR(stats_of(fixture.cache).waits == 1);
     ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
@@ -136,6 +150,7 @@ START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
     check_text(after.value, "k@2");
     shed_value_unref(after.value);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    peer_close(&peer);
     fixture_down(&fixture);
 }
 END_TEST
@@ -759,7 +774,8 @@ int main(void)
     tcase_add_test(tc, what_is_loaded_after_it_is_a_hit);
     tcase_add_test(tc, what_was_put_before_it_is_a_miss);
     tcase_add_test(tc, many_keys_are_misses_together);
-    tcase_add_test(tc, what_was_being_loaded_is_for_earlier_callers_alone);
+    tcase_add_loop_test(tc, what_was_being_loaded_is_for_earlier_callers_alone,
+                        0, 2);
     tcase_add_test(tc, a_key_is_loaded_once_for_all_who_miss_it);
     tcase_add_test(tc,
                    after_it_the_entries_with_a_tag_are_misses_and_no_others);

@@ -665,7 +665,9 @@ struct shed_cache_options {
      * fails. A row that is loaded meanwhile is kept, too, so a key costs one
      * query per ttl and process. So for that long a call can miss what other
      * processes have changed; what this process has put, invalidated or
-     * expired, it does not miss. As soon as Redis answers, it decides again. */
+     * expired, it does not miss. (An invalidation of all entries or of a tag
+     * that Redis could not be told drops every row that is kept.) As soon as
+     * Redis answers, it decides again. */
     uint64_t kept_bytes; /* [65536, 1 TiB]; most memory for it, never exceeded;
                             a row that takes more than a sixteenth of it is
                             not kept. Not used by the other policies */

@@ -6,7 +6,6 @@
 #include "redis/pipe.h"
 
 #include <assert.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <uv.h>
@@ -17,6 +16,7 @@
 #include "base/random.h"
 #include "redis/conn.h"
 #include "redis/gate.h"
+#include "redis/lookup.h"
 #include "redis/script.h"
 
 enum state {
@@ -51,14 +51,8 @@ struct shed_pipe {
     struct shed_error refusal; /* the last one by the gate */
     uint64_t last_number;      /* of the last call of a script */
     enum shed_trouble pause_trouble;
-    unsigned failures;     /* to connect, in a row */
-    struct lookup *lookup; /* NULL: none is under way */
-};
-
-struct lookup {
-    uv_getaddrinfo_t req;
-    struct shed_pipe *pipe; /* NULL: the pipe is closed */
-    unsigned term;
+    unsigned failures;          /* to connect, in a row */
+    struct shed_lookup *lookup; /* NULL: none is under way */
 };
 
 static void on_timer(void *arg);
@@ -354,46 +348,26 @@ static void end_lookup(struct shed_pipe *p, unsigned term,
         open_socket(p);
 }
 
-static void on_resolved(uv_getaddrinfo_t *req, int status,
-                        struct addrinfo *list)
+static void on_lookup(void *arg, unsigned term, const struct addrinfo *list,
+                      const char *failure)
 {
-    struct lookup *lookup = req->data;
-    struct shed_pipe *p = lookup->pipe;
+    struct shed_pipe *p = arg;
 
-    if (p != NULL) {
-        p->lookup = NULL;
-        end_lookup(p, lookup->term, status == 0 ? list : NULL,
-                   status == 0 ? NULL : uv_strerror(status));
-    }
-    if (status == 0)
-        uv_freeaddrinfo(list);
-    free(lookup);
+    p->lookup = NULL;
+    end_lookup(p, term, list, failure);
 }
 
 /* Look up the host name. A lookup that still runs is waited for, up to the
  * timeout. */
 static void look_up(struct shed_pipe *p)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM};
-
     p->state = PIPE_LOOKING_UP;
     shed_timer_set(p->timer, p->options.connect_timeout_ms);
-    if (p->lookup != NULL)
-        return;
-    p->lookup = calloc(1, sizeof(*p->lookup));
-    if (p->lookup != NULL) {
-        p->lookup->req.data = p->lookup;
-        p->lookup->pipe = p;
-        p->lookup->term = p->term;
-        if (uv_getaddrinfo(shed_reactor_loop(p->reactor), &p->lookup->req,
-                           on_resolved, p->address->host, p->address->port,
-                           &hints) == 0)
-            return;
-    }
-    free(p->lookup);
-    p->lookup = NULL;
-    end_lookup(p, p->term, NULL, "no memory or thread to look it up");
+    if (p->lookup == NULL)
+        p->lookup =
+            shed_lookup_start(p->reactor, p->address, p->term, on_lookup, p);
+    if (p->lookup == NULL)
+        end_lookup(p, p->term, NULL, "no memory or thread to look it up");
 }
 
 /* After a failover the name may resolve to another address. */
@@ -601,8 +575,7 @@ void shed_pipe_close(struct shed_pipe *p)
     shed_conn_fini(&p->conn);
     shed_timer_destroy(p->timer);
     shed_timer_destroy(p->fail_timer);
-    if (p->lookup != NULL)
-        p->lookup->pipe = NULL;
+    shed_lookup_abandon(p->lookup);
     free(p);
 }
 

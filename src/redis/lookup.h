@@ -1,0 +1,32 @@
+/*
+ * Looks up the host name of an address in a thread of the loop's pool. Reactor
+ * thread only.
+ */
+#ifndef SHED_REDIS_LOOKUP_H
+#define SHED_REDIS_LOOKUP_H
+
+#include <netdb.h>
+
+#include "redis/address.h"
+#include "redis/reactor.h"
+
+struct shed_lookup;
+
+/* Called once by the loop, when the lookup has ended; the lookup is freed
+ * afterwards. term is the one with which it was started. list is borrowed;
+ * NULL: it failed, and failure says why. */
+typedef void shed_lookup_fn(void *arg, unsigned term,
+                            const struct addrinfo *list, const char *failure);
+
+/* Start a lookup; fn is never called before this returns. Returns: NULL when
+ * out of memory or threads. */
+struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
+                                      const struct shed_address *address,
+                                      unsigned term, shed_lookup_fn *fn,
+                                      void *arg);
+
+/* Do not call its fn. The lookup still ends by itself, and the loop frees it.
+ * NULL is allowed. */
+void shed_lookup_abandon(struct shed_lookup *lookup);
+
+#endif

@@ -20,23 +20,16 @@
  * replaces the value only if that still has the nonce which acquire has seen,
  * and the record its data version. A DEL of the entry takes the nonce away, and
  * invalidate the record too.
- *
- * What is read is checked before it is believed: an entry must have our magic
- * and format, the right length, and a checksum that is seeded with the key. One
- * that does not is replaced only if it still begins with the bytes that were
- * seen, which the next acquire sends along.
  */
 #include "cache/flight_redis.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
-#include "cache/entry_value.h"
 #include "cache/flight_load.h"
+#include "cache/flight_reply.h"
 #include "cache/freshness.h"
 
 #define US_PER_MS 1000
@@ -66,246 +59,12 @@ void shed_flight_redis_tell(const struct shed_flight_redis *x,
 
 /* ---------------------------------------------------------------- replies */
 
-static void drop_entry(struct shed_flight_redis *x)
-{
-    shed_value_unref(x->entry);
-    x->entry = NULL;
-}
-
-/* An error reply, or none at all. */
-static void on_trouble(struct shed_flight_redis *x, uint64_t request,
-                       struct shed_reply *reply, enum shed_trouble trouble,
-                       const struct shed_error *err)
-{
-    struct shed_flight_event event = {
-        .type = SHED_EV_TROUBLE, .request = request, .trouble = trouble};
-
-    if (reply != NULL) {
-        const char *text = shed_reply_error(reply);
-        event.trouble = shed_reply_trouble(reply);
-        (void)shed_fail(&x->error, shed_reply_code(reply), "Redis: %s",
-                        text != NULL ? text : "a reply of an unknown form");
-    } else {
-        x->error = *err;
-    }
-    x->on_event(x->arg, event);
-}
-
-/* Keep the beginning of a corrupt entry: the next acquire replaces an entry
- * that begins with it. */
-static void remember_corrupt(struct shed_flight_redis *x,
-                             const struct shed_reply *reply)
-{
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(reply, &size);
-
-    x->seen_size = size < sizeof(x->seen) ? size : sizeof(x->seen);
-    if (x->seen_size > 0)
-        memcpy(x->seen, bytes, x->seen_size);
-    shed_flight_redis_tell(x, SHED_EVENT_CORRUPT_ENTRY, SHED_EREDIS, 0,
-                           "its length or checksum is wrong");
-}
-
-static bool fail_corrupt(struct shed_flight_redis *x)
-{
-    (void)shed_fail(
-        &x->error, SHED_EREDIS,
-        "the entry in Redis is corrupt, and so is what replaced it");
-    return false;
-}
-
-/* Keep the entry that is the second element of a reply. Returns: false if it
- * does not decode. */
-static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
-{
-    struct shed_reply *bytes = shed_reply_take(reply, 1);
-    struct shed_freshness_times times;
-    uint64_t now_ms;
-    enum shed_entry_state state;
-
-    drop_entry(x);
-    x->entry = shed_entry_value(x->settings->session, x->key, bytes, &times,
-                                &now_ms, &state);
-    if (x->entry != NULL) {
-        shed_kept_keep_entry(x->settings->kept, x->key, x->mark, x->entry,
-                             &times, now_ms);
-        shed_entry_value_count(x->settings->counters, x->entry);
-        return true;
-    }
-    if (state == SHED_ENTRY_CORRUPT)
-        remember_corrupt(x, bytes);
-    shed_reply_free(bytes);
-    return fail_corrupt(x);
-}
-
-/* Keep the error of a failure marker, of the key or of its refresh. Returns:
- * false if it does not decode. */
-static bool take_marker(struct shed_flight_redis *x,
-                        const struct shed_reply *reply, bool is_refresh)
-{
-    struct shed_entry entry;
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(reply, &size);
-    enum shed_code code = SHED_ESOURCE;
-
-    if (bytes == NULL ||
-        shed_entry_decode(is_refresh ? x->refresh_key : x->key, bytes, size,
-                          &entry) != SHED_ENTRY_OK) {
-        remember_corrupt(x, reply);
-        return fail_corrupt(x);
-    }
-    if (entry.row_version == SHED_ETOOBIG)
-        code = SHED_ETOOBIG;
-    (void)shed_fail(&x->error, code, "a load failed a moment ago: %.*s",
-                    (int)(entry.payload_size < SHED_REASON_BYTES
-                              ? entry.payload_size
-                              : SHED_REASON_BYTES),
-                    (const char *)entry.payload);
-    return true;
-}
-
-/* Copy a data version or nonce. Returns: false if there is none. */
-static bool take_token(unsigned char token[SHED_ENTRY_VERSION_BYTES],
-                       const struct shed_reply *reply)
-{
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(reply, &size);
-
-    if (bytes == NULL || size != SHED_ENTRY_VERSION_BYTES)
-        return false;
-    memcpy(token, bytes, size);
-    return true;
-}
-
-static struct shed_row_version take_row_version(const struct shed_reply *reply)
-{
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(reply, &size);
-
-    if (bytes == NULL || size != SHED_ENTRY_TAIL_BYTES)
-        return (struct shed_row_version){.is_known = false};
-    return (struct shed_row_version){shed_entry_get_u64(bytes), true};
-}
-
-static void take_lease(struct shed_flight_redis *x,
-                       const struct shed_reply *reply)
-{
-    struct shed_counters *c = x->settings->counters;
-    const struct shed_reply *how = shed_reply_at(reply, 2);
-
-    (void)take_token(x->version, shed_reply_at(reply, 1));
-    x->is_refresh = take_token(x->replaced, shed_reply_at(reply, 3));
-    x->old_version = take_row_version(shed_reply_at(reply, 4));
-    x->seen_size = 0;
-    if (shed_reply_begins(how, "takeover")) {
-        shed_count(&c->leases_taken_over, 1);
-        shed_flight_redis_tell(x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
-                               "its loader was dead, or silent for a lease");
-    } else if (!shed_reply_begins(how, "mine")) {
-        shed_count(x->is_refresh ? &c->refreshes : &c->leases_won, 1);
-    }
-    if (shed_reply_begins(how, "foreign"))
-        shed_count(&c->foreign_entries, 1);
-    if (shed_reply_begins(how, "corrupt"))
-        shed_count(&c->corrupt_entries, 1);
-}
-
-static uint64_t not_negative(const struct shed_reply *reply)
-{
-    long long number = shed_reply_integer(reply);
-
-    return number > 0 ? (uint64_t)number : 0;
-}
-
-static void on_acquired(void *arg, struct shed_reply *reply,
-                        enum shed_trouble trouble, const struct shed_error *err)
+static void on_call(void *arg, struct shed_reply *reply,
+                    enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_flight_redis *x = arg;
-    const struct shed_reply *kind = shed_reply_at(reply, 0);
-    struct shed_flight_event event = {.request = x->call_request};
 
-    if (shed_reply_begins(kind, "LEAD")) {
-        take_lease(x, reply);
-        event.type = SHED_EV_LEAD;
-    } else if (shed_reply_begins(kind, "HIT")) {
-        event.type = take_entry(x, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
-        event.age_ms = x->entry != NULL ? x->entry->age_ms : 0;
-    } else if (shed_reply_begins(kind, "FAILED")) {
-        bool is_refresh = shed_reply_at(reply, 2) != NULL;
-        event.type = take_marker(x, shed_reply_at(reply, 1), is_refresh)
-                         ? SHED_EV_MARKER
-                         : SHED_EV_CORRUPT;
-    } else if (shed_reply_begins(kind, "WAIT")) {
-        event.type = SHED_EV_WAIT;
-        event.is_refresh = shed_reply_at(reply, 3) != NULL;
-        event.wait_ms = not_negative(shed_reply_at(reply, 1));
-        event.age_ms = not_negative(shed_reply_at(reply, 2));
-    } else {
-        on_trouble(x, x->call_request, reply, trouble, err);
-        return;
-    }
-    x->on_event(x->arg, event);
-}
-
-/* A row that our load found unmodified, and only its bytes come from Redis. */
-static enum shed_flight_event_type take_kept(struct shed_flight_redis *x,
-                                             struct shed_reply *reply)
-{
-    if (!take_entry(x, reply))
-        return SHED_EV_INVALIDATED;
-    x->entry->origin = SHED_ORIGIN_LOAD;
-    x->entry->fresh_ms = x->fresh_ms;
-    return SHED_EV_SUPERSEDED;
-}
-
-static void on_published(void *arg, struct shed_reply *reply,
-                         enum shed_trouble trouble,
-                         const struct shed_error *err)
-{
-    struct shed_flight_redis *x = arg;
-    struct shed_counters *c = x->settings->counters;
-    const struct shed_reply *kind = shed_reply_at(reply, 0);
-    struct shed_flight_event event = {.request = x->call_request};
-
-    if (shed_reply_begins(kind, "STORED")) {
-        event.type = SHED_EV_STORED;
-        shed_count(&c->published, 1);
-    } else if (shed_reply_begins(kind, "KEPT")) {
-        event.type = take_kept(x, reply);
-        shed_count(&c->published, 1);
-    } else if (shed_reply_begins(kind, "SUPERSEDED")) {
-        event.type =
-            take_entry(x, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
-        shed_count(&c->publishes_superseded, 1);
-        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
-                               "another value was stored while it was loaded");
-    } else if (shed_reply_begins(kind, "INVALIDATED")) {
-        event.type = SHED_EV_INVALIDATED;
-        shed_kept_drop(x->settings->kept, x->key);
-        shed_count(&c->publishes_invalidated, 1);
-        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
-                               "the key was invalidated while it was loaded");
-    } else {
-        on_trouble(x, x->call_request, reply, trouble, err);
-        return;
-    }
-    x->on_event(x->arg, event);
-}
-
-static void on_ended(void *arg, struct shed_reply *reply,
-                     enum shed_trouble trouble, const struct shed_error *err)
-{
-    struct shed_flight_redis *x = arg;
-    struct shed_flight_event event = {.type = SHED_EV_ENDED,
-                                      .request = x->call_request};
-
-    (void)err;
-    /* x->error stays the load's, for the marker of the next try */
-    if (shed_reply_integer(reply) < 0) {
-        event.type = SHED_EV_TROUBLE;
-        event.trouble = reply != NULL ? shed_reply_trouble(reply) : trouble;
-    }
-    x->on_event(x->arg, event);
+    x->on_event(x->arg, shed_flight_reply_event(x, reply, trouble, err));
 }
 
 static void on_renewed(void *arg, struct shed_reply *reply,
@@ -322,19 +81,6 @@ static void on_renewed(void *arg, struct shed_reply *reply,
         shed_count(&x->settings->counters->leases_lost, 1);
     }
     x->on_event(x->arg, event);
-}
-
-static void on_call(void *arg, struct shed_reply *reply,
-                    enum shed_trouble trouble, const struct shed_error *err)
-{
-    struct shed_flight_redis *x = arg;
-
-    if (x->sent == SHED_SEND_ACQUIRE)
-        on_acquired(arg, reply, trouble, err);
-    else if (x->sent == SHED_SEND_PUBLISH)
-        on_published(arg, reply, trouble, err);
-    else
-        on_ended(arg, reply, trouble, err);
 }
 
 /* --------------------------------------------------------------- requests */
@@ -523,7 +269,7 @@ static void on_delivered(void *arg, struct shed_reply *reply,
     struct shed_flight_redis *x = arg;
 
     if (shed_reply_integer(reply) < 0) {
-        on_trouble(x, x->call_request, reply, trouble, err);
+        x->on_event(x->arg, shed_flight_reply_trouble(x, reply, trouble, err));
         return;
     }
     shed_outbox_settle(x->settings->outbox, x->key.at, x->key.size,
@@ -591,7 +337,7 @@ bool shed_flight_redis_is_busy(const struct shed_flight_redis *x)
 
 void shed_flight_redis_fini(struct shed_flight_redis *x)
 {
-    drop_entry(x);
+    shed_value_unref(x->entry);
 }
 
 void shed_flight_redis_settings_init(struct shed_flight_redis_settings *s,

@@ -1,7 +1,7 @@
 /*
- * Runs flights on the reactor thread: turns what the state machine wants into
- * calls of scripts, of the source and of timers, and what comes back into
- * events. A cache has one of these.
+ * The flights of one cache: callers join and leave them, and make those that
+ * there are not yet; changes of keys in Redis are passed on to them. What runs
+ * one of them on the reactor thread is in flight_task.h.
  */
 #ifndef SHED_FLIGHTS_H
 #define SHED_FLIGHTS_H
@@ -9,18 +9,10 @@
 #include <snowshed/snowshed.h>
 
 #include "base/stats.h"
-#include "cache/flight_redis.h"
+#include "cache/flight_task.h"
 #include "cache/table.h"
 #include "client/client.h"
 #include "redis/reactor.h"
-
-/* A key as Redis has it, NAME:{KEY}, and where KEY begins in it. */
-struct shed_key {
-    const char *redis;
-    size_t redis_size;
-    size_t at;
-    size_t size;
-};
 
 struct shed_flights;
 

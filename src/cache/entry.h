@@ -10,15 +10,17 @@
  *      5  1  type: 'L' lease, 'V' value, 'N' no such row, 'F' failure marker
  *      6  2  flags (enum shed_entry_flag)
  *      8 16  data version (lease), random nonce (all others); with POSITION,
- * the last 8 bytes of the nonce are a position (see groups.h) 24  4  length of
- * the payload          } in a lease: the id of the 28  4  what the load cost,
- * ms         } process that holds it, 32  8  checksum                       }
- * 16 hexadecimal digits 40  8  written 48  8  end of the lease, or of
- * freshness; Redis can keep a value longer 56  8  row version, 0 without one;
- * in a lease: number of the flight; in a failure marker: the shed_code 64
- * payload: the row, the reason of a failure, nothing in a lease with TAGS,
- * behind the payload: 2 bytes, the length of what follows; then for each tag 1
- * byte, its length, and the tag
+ *            the last 8 bytes of the nonce are a position (see groups.h)
+ *     24  4  length of the payload          } in a lease: the id of the
+ *     28  4  what the load cost, ms         } process that holds it,
+ *     32  8  checksum                       } 16 hexadecimal digits
+ *     40  8  written
+ *     48  8  end of the lease, or of freshness; Redis can keep a value longer
+ *     56  8  row version, 0 without one; in a lease: number of the flight; in
+ *            a failure marker: the shed_code
+ *     64     payload: the row, the reason of a failure, nothing in a lease
+ *            with TAGS, behind the payload: 2 bytes, the length of what
+ *            follows; then for each tag 1 byte, its length, and the tag
  *
  * The checksum is XXH3-64 of the payload, seeded with XXH3-64 of bytes 0-31 and
  * 56-63, which is seeded with XXH3-64 of the key as it is in Redis; with TAGS,

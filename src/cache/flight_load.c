@@ -10,7 +10,6 @@
 #include "base/value.h"
 #include "cache/freshness.h"
 
-
 static void count(struct shed_counters *c, const struct shed_loaded *l)
 {
     if (l->batch_keys > 0) {

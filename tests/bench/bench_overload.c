@@ -279,7 +279,7 @@ static double measure_processes(const char *name, uint64_t fleet_loads,
     if (runs == MAP_FAILED)
         die("no memory");
     for (unsigned i = 0; i < PROCESSES; i++) {
-        runs[i] = overload(per_s, 1.0 / PROCESSES);
+        runs[i] = overload(per_s, 1 / (double)PROCESSES);
         runs[i].max_loads = PROCESS_BOUND;
         runs[i].queue_limit = QUEUE / PROCESSES;
         runs[i].fleet_loads = fleet_loads;

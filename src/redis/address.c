@@ -331,8 +331,8 @@ void shed_address_leave(struct shed_address *a, unsigned term, uint64_t min_ms,
         is_left = true;
     }
     pthread_mutex_unlock(&a->mu);
-    if (is_left && a->on_leave != NULL)
-        a->on_leave(a->on_leave_arg);
+    if (is_left && a->on_move != NULL)
+        a->on_move(a->on_move_arg, false);
 }
 
 uint64_t shed_address_pause_ms(struct shed_address *a)

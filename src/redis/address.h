@@ -24,9 +24,10 @@ struct shed_address {
     char db[24];                 /* in decimal; empty for database 0 */
     struct shed_uri uri;         /* holds all of the above except port */
     char port_text[sizeof("4294967295")];
-    /* set before the first connection: called by shed_address_leave */
-    void (*on_leave)(void *arg);
-    void *on_leave_arg;
+    /* set before the first connection: called by shed_address_leave, and when a
+     * shared connection has reached the server; NULL: nobody is told */
+    void (*on_move)(void *arg, bool is_reached);
+    void *on_move_arg;
     struct shed_gate *gate; /* of guarded commands; NULL: all are sent */
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */

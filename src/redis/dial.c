@@ -151,8 +151,11 @@ enum shed_code shed_dial(struct shed_dialler *d, struct shed_conn *c,
     if (c->state == SHED_CONN_OPEN &&
         shed_wire_block(&c->wire, c->command_timeout_ms, &why) != SHED_OK)
         shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
-    if (c->state == SHED_CONN_OPEN)
+    if (c->state == SHED_CONN_OPEN) {
+        if (d->address->on_move != NULL)
+            d->address->on_move(d->address->on_move_arg, true);
         return SHED_OK;
+    }
     is_cut_short = c->failure.is_silent && deadline_ms < limit_ms;
     *was_tried = !is_cut_short;
     note(d, &c->failure, is_cut_short);

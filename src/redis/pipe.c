@@ -507,9 +507,11 @@ void shed_pipe_drop(struct shed_pipe *p, const char *why)
     give_up(p, SHED_TROUBLE_PASSING);
 }
 
-void shed_pipe_follow(struct shed_pipe *p)
+void shed_pipe_follow(struct shed_pipe *p, bool is_reached)
 {
     assert(shed_reactor_is_current(p->reactor));
+    if (is_reached && p->state == PIPE_PAUSED)
+        start_connecting(p);
     if (p->term == shed_address_term(p->address) ||
         (p->state != PIPE_LOOKING_UP && p->state != PIPE_UP))
         return;
@@ -527,7 +529,7 @@ void shed_pipe_leave(struct shed_pipe *p)
 {
     shed_address_leave(p->address, p->term, p->options.reconnect_min_ms,
                        p->options.reconnect_max_ms);
-    shed_pipe_follow(p);
+    shed_pipe_follow(p, false);
 }
 
 /* -------------------------------------------------------- begin and end */

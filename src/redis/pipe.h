@@ -78,11 +78,12 @@ void shed_pipe_tell(struct shed_pipe *pipe, const struct shed_args *args);
 void shed_pipe_drop(struct shed_pipe *pipe, const char *why);
 
 /* Leave the server, because it is not a primary. This connection is dropped
- * here, the others through the address' on_leave. */
+ * here, the others through the address' on_move. */
 void shed_pipe_leave(struct shed_pipe *pipe);
 
-/* Drop the connection if it was made before the address was last left. */
-void shed_pipe_follow(struct shed_pipe *pipe);
+/* Drop the connection if it was made before the address was last left. End the
+ * pause after a failure if another connection has reached the server. */
+void shed_pipe_follow(struct shed_pipe *pipe, bool is_reached);
 
 /* Close for good; no call may be under way. The loop frees the pipe. NULL is
  * allowed. address is not used afterwards. */

@@ -8,12 +8,12 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
 #include "redis/server_clock.h"
 
@@ -48,8 +48,8 @@ struct shed_session {
     struct shed_call info;
     struct shed_call role;
     struct shed_address *address;
-    struct shed_post follow; /* posted when a link has left the server */
-    atomic_bool is_following;
+    struct shed_post follow; /* a link has left the server, or reached it */
+    atomic_bool is_following, is_reached;
     pthread_mutex_t mu;
     struct shed_identity identity; /* under mu */
     char run[SHED_RUN_BYTES]; /* under mu; run id of the server; blanks: unknown
@@ -424,30 +424,33 @@ static void on_ping(void *arg)
 
 /* ------------------------------------------------------------ a failover */
 
-static void follow(struct shed_session *p)
+static void follow(struct shed_session *p, bool is_reached)
 {
-    shed_pipe_follow(p->commands);
+    shed_pipe_follow(p->commands, is_reached);
     if (p->pushes != NULL)
-        shed_pipe_follow(p->pushes);
+        shed_pipe_follow(p->pushes, is_reached);
 }
 
 static void follow_posted(struct shed_post *post)
 {
     struct shed_session *p =
-        (struct shed_session *)(void *)((char *)post -
-                                        offsetof(struct shed_session, follow));
+        shed_container_of(post, struct shed_session, follow);
 
     atomic_store(&p->is_following, false);
-    follow(p);
+    follow(p, atomic_exchange(&p->is_reached, false));
 }
 
-/* A pipe or a link has left the server: drop the other connections too. */
-static void on_leave(void *arg)
+/* A pipe or a link has left the server: drop the other connections, too. Or a
+ * link has reached it: until the session does, no lease can be taken, and each
+ * miss costs a load. So its pause ends. */
+static void on_move(void *arg, bool is_reached)
 {
     struct shed_session *p = arg;
 
+    if (is_reached)
+        atomic_store(&p->is_reached, true);
     if (shed_reactor_is_current(p->reactor))
-        follow(p);
+        follow(p, false);
     else if (!atomic_exchange(&p->is_following, true))
         shed_reactor_post(p->reactor, &p->follow);
 }
@@ -500,8 +503,8 @@ shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
         shed_session_close(p);
         return code;
     }
-    address->on_leave = on_leave;
-    address->on_leave_arg = p;
+    address->on_move = on_move;
+    address->on_move_arg = p;
     *out = p;
     return SHED_OK;
 }

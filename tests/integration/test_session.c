@@ -10,6 +10,7 @@
 #include <snowshed/stats.h>
 
 #include "cache/entry.h"
+#include "client/client.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;
@@ -347,6 +348,26 @@ static void use_all(void)
     shed_lock_close(lock);
 }
 
+/* Between two tries it would wait for up to a minute. The link has not noticed
+ * that the server was away: its next call finds it again. */
+START_TEST(a_server_that_a_link_has_found_again_is_found_by_the_session)
+{
+    fixture_init(&fixture);
+    fixture.client_options.reconnect_min_ms =
+        fixture.client_options.reconnect_max_ms = 60000;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_kill(&fixture.server);
+    WAIT_FOR(!shed_client_is_up(fixture.client));
+    server_start_again(&fixture.server);
+    expect_text(fixture.cache, "k", "k@1");
+    WAIT_FOR(shed_client_is_up(fixture.client));
+    expect_text(fixture.cache, "l", "l@1");
+    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(where_we_are_refused_nothing_else_is_sent)
 {
     size_t count = sizeof(sent_commands) / sizeof(*sent_commands);
@@ -602,6 +623,8 @@ int main(void)
     tcase_add_test(tc,
                    a_server_without_auth_is_denied_and_the_password_not_told);
     tcase_add_test(tc, each_change_of_the_standing_is_reported_once);
+    tcase_add_test(
+        tc, a_server_that_a_link_has_found_again_is_found_by_the_session);
     tcase_add_loop_test(tc, where_we_are_refused_nothing_else_is_sent, 0,
                         sizeof(refused_uris) / sizeof(*refused_uris));
     tcase_add_test(tc, scripts_that_the_server_has_forgotten_are_sent_again);

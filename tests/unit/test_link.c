@@ -182,6 +182,37 @@ START_TEST(what_comes_between_two_calls_answers_neither)
 }
 END_TEST
 
+static void count_reached(void *arg, bool is_reached)
+{
+    *(unsigned *)arg += is_reached;
+}
+
+START_TEST(each_connection_that_reaches_the_server_is_told_of)
+{
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct fake fake = {.peer = -1};
+    struct shed_address *address = NULL;
+    struct shed_links *links = NULL;
+    unsigned reached = 0;
+    char uri[120];
+
+    start(&fake);
+    options.links = 1;
+    (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
+    ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
+    address->on_move = count_reached;
+    address->on_move_arg = &reached;
+    ck_assert_int_eq(shed_links_create(address, &options, &links, NULL),
+                     SHED_OK);
+    get_good(links);
+    get_good(links);
+    ck_assert_uint_eq(reached, 1);
+    shed_links_destroy(links);
+    stop(&fake);
+    shed_address_destroy(address);
+}
+END_TEST
+
 /* ----------------------------------------------------------- slow replies */
 
 static void put_forward(uint64_t by_ms)
@@ -368,6 +399,7 @@ int main(void)
     TCase *tc = tcase_create("link");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, each_connection_that_reaches_the_server_is_told_of);
     tcase_add_test(tc, what_comes_between_two_calls_answers_neither);
     tcase_add_test(tc, a_link_is_not_silent_while_replies_come);
     tcase_add_loop_test(

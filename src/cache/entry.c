@@ -125,8 +125,7 @@ static size_t tags_size(const unsigned char *tags)
     return TAGS_HEAD_BYTES + ((size_t)tags[0] << 8 | tags[1]);
 }
 
-/* Whether the tags are as shed_entry_add_tag makes them. */
-static bool are_tags(const unsigned char *tags, size_t size)
+bool shed_entry_are_tags(const unsigned char *tags, size_t size)
 {
     size_t at = 0, tag_size = 1;
 
@@ -211,7 +210,7 @@ enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
         out->tags = out->payload + out->payload_size;
     if (shed_entry_get_u64(b + CHECKSUM_AT) !=
             checksum(key, b, b + ROW_VERSION_AT, out) ||
-        (out->tags != NULL && !are_tags(out->tags, out->tags_size)))
+        (out->tags != NULL && !shed_entry_are_tags(out->tags, out->tags_size)))
         return SHED_ENTRY_CORRUPT;
     return SHED_ENTRY_OK;
 }

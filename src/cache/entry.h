@@ -32,6 +32,7 @@
 #ifndef SHED_ENTRY_H
 #define SHED_ENTRY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -152,6 +153,9 @@ void shed_entry_groups(const void *entry, struct shed_entry_groups *out);
  * bytes; 0: there are none yet. Returns: the new size. */
 size_t shed_entry_add_tag(unsigned char *room, size_t size, const void *tag,
                           size_t tag_size);
+
+/* Whether these bytes are the tags of an entry. */
+bool shed_entry_are_tags(const unsigned char *tags, size_t size);
 
 /* Read the tag that begins at *at of an entry's tags, and step over it; *at
  * begins as 0. Returns: NULL after the last. */

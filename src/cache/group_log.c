@@ -25,13 +25,11 @@
 _Static_assert(2 * CHUNK <= SHED_FRAME_MAX_ELEMENTS,
                "members and scores of one read are no more than a reply has");
 
-#define KEY_SUFFIX ":groups"
-
 /* A read of the log. */
 struct ask {
     uint64_t term;    /* the log's when it was sent */
     uint64_t sent_ms; /* shed_now_ms */
-    char from[SHED_DIGITS];
+    struct shed_group_from from;
 };
 
 struct shed_group_log {
@@ -39,7 +37,7 @@ struct shed_group_log {
     struct shed_client *client;
     struct shed_flights *flights; /* set by follow */
     struct shed_post wake;
-    char key[SHED_NAME_MAX_BYTES + sizeof(KEY_SUFFIX)];
+    char key[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
     size_t key_size;
     char limit[SHED_DIGITS];
     /* atomic */
@@ -146,29 +144,24 @@ static void doubt(struct shed_group_log *log)
 
 /* ---------------------------------------------------------------- the reads */
 
-static void begin_read(struct shed_group_log *log, struct ask *ask,
-                       struct shed_args *args)
+void shed_group_log_ask(struct shed_bytes key, uint64_t position,
+                        struct shed_group_from *from, struct shed_args *out)
 {
-    pthread_mutex_lock(&log->mu);
-    ask->term = log->term;
-    (void)snprintf(ask->from, sizeof(ask->from), "(%llu",
-                   (unsigned long long)log->read);
-    pthread_mutex_unlock(&log->mu);
-    ask->sent_ms = shed_now_ms();
-    *args = (struct shed_args){.count = 0};
-    shed_args_add_text(args, "ZRANGEBYSCORE");
-    shed_args_add(args, log->key, log->key_size);
-    shed_args_add_text(args, ask->from);
-    shed_args_add_text(args, "+inf");
-    shed_args_add_text(args, "WITHSCORES");
-    shed_args_add_text(args, "LIMIT");
-    shed_args_add_text(args, "0");
-    shed_args_add_text(args, CHUNK_TEXT);
+    (void)snprintf(from->digits, sizeof(from->digits), "(%llu",
+                   (unsigned long long)position);
+    *out = (struct shed_args){.count = 0};
+    shed_args_add_text(out, "ZRANGEBYSCORE");
+    shed_args_add(out, key.data, key.size);
+    shed_args_add_text(out, from->digits);
+    shed_args_add_text(out, "+inf");
+    shed_args_add_text(out, "WITHSCORES");
+    shed_args_add_text(out, "LIMIT");
+    shed_args_add_text(out, "0");
+    shed_args_add_text(out, CHUNK_TEXT);
 }
 
-/* Note what a reply holds. Returns: whether that is all there is. */
-static bool note_all_locked(struct shed_group_log *log,
-                            const struct shed_reply *reply)
+bool shed_group_log_hear(struct shed_groups *groups, uint64_t *position,
+                         const struct shed_reply *reply)
 {
     size_t count = shed_reply_count(reply) / 2;
 
@@ -178,12 +171,23 @@ static bool note_all_locked(struct shed_group_log *log,
             shed_reply_bytes(shed_reply_at(reply, 2 * i), &tag_size);
         const char *score =
             shed_reply_bytes(shed_reply_at(reply, 2 * i + 1), &size);
-        uint64_t position = score != NULL ? strtoull(score, NULL, 10) : 0;
-        shed_groups_note(&log->groups, shed_bytes(tag, tag_size), position);
-        if (position > log->read)
-            log->read = position;
+        uint64_t at = score != NULL ? strtoull(score, NULL, 10) : 0;
+        shed_groups_note(groups, shed_bytes(tag, tag_size), at);
+        if (at > *position)
+            *position = at;
     }
     return count < CHUNK;
+}
+
+static void begin_read(struct shed_group_log *log, struct ask *ask,
+                       struct shed_args *args)
+{
+    pthread_mutex_lock(&log->mu);
+    ask->term = log->term;
+    shed_group_log_ask(shed_bytes(log->key, log->key_size), log->read,
+                       &ask->from, args);
+    pthread_mutex_unlock(&log->mu);
+    ask->sent_ms = shed_now_ms();
 }
 
 /* Take the reply to a read over. are_announced: later changes will be.
@@ -203,7 +207,7 @@ static enum shed_code end_read(struct shed_group_log *log,
         until_ms = shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS);
     pthread_mutex_lock(&log->mu);
     before = log->groups.newest;
-    *is_all = note_all_locked(log, reply);
+    *is_all = shed_group_log_hear(&log->groups, &log->read, reply);
     if (*is_all && ask->term == log->term &&
         until_ms > atomic_load(&log->known_until_ms))
         atomic_store_explicit(&log->known_until_ms, until_ms,
@@ -391,8 +395,8 @@ enum shed_code shed_group_log_create(struct shed_client *client,
     }
     log->client = client;
     log->wake.run = on_wake;
-    log->key_size =
-        (size_t)snprintf(log->key, sizeof(log->key), "%s" KEY_SUFFIX, name);
+    log->key_size = (size_t)snprintf(log->key, sizeof(log->key),
+                                     "%s" SHED_GROUP_LOG_SUFFIX, name);
     (void)snprintf(log->limit, sizeof(log->limit), "%llu",
                    (unsigned long long)limit);
     log->listener = (struct shed_listener){.key = log->key,

@@ -19,11 +19,28 @@
 #include "cache/groups.h"
 #include "client/client.h"
 
+/* The key of the log is the cache's name with this suffix. */
+#define SHED_GROUP_LOG_SUFFIX ":groups"
+
 /* How long a read of the log counts where changes are not announced. */
 #define SHED_GROUP_LOG_TRUST_MS 1000
 
 struct shed_flights;
 struct shed_group_log;
+
+/* The command that reads the log at key from behind a position, as many of its
+ * members as one reply holds. key and from are borrowed. */
+struct shed_group_from {
+    char digits[24];
+};
+
+void shed_group_log_ask(struct shed_bytes key, uint64_t position,
+                        struct shed_group_from *from, struct shed_args *out);
+
+/* Note what the reply holds, and move *position behind it. Returns: whether
+ * that is all there is. */
+bool shed_group_log_hear(struct shed_groups *groups, uint64_t *position,
+                         const struct shed_reply *reply);
 
 /* Make the log of the cache of this name, which keeps about limit tags. client
  * must outlive it. Returns: SHED_OK, SHED_ENOMEM. */

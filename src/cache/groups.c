@@ -193,6 +193,16 @@ bool shed_groups_admit(const struct shed_groups *gs,
     return true;
 }
 
+uint64_t shed_groups_position(const struct shed_groups *gs,
+                              struct shed_bytes tag)
+{
+    const struct shed_group *g = find(&gs->known, tag.data, tag.size);
+
+    if (tag.size == 0)
+        return gs->floor;
+    return g != NULL ? g->position : 0;
+}
+
 uint64_t shed_groups_horizon(const struct shed_groups *gs)
 {
     return gs->held.count > 0 ? UINT64_MAX : gs->newest;

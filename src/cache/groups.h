@@ -65,6 +65,11 @@ void shed_groups_release(struct shed_groups *groups, struct shed_bytes tag);
 bool shed_groups_admit(const struct shed_groups *groups,
                        const struct shed_entry_groups *entry);
 
+/* The newest position at which a group is known to have been invalidated; 0:
+ * none. Of a tag that is forgotten it is not known. */
+uint64_t shed_groups_position(const struct shed_groups *groups,
+                              struct shed_bytes tag);
+
 /* The position from which on an entry needs no look at its tags; UINT64_MAX
  * while a group is held. */
 uint64_t shed_groups_horizon(const struct shed_groups *groups);

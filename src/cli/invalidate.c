@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/group_log.h"
 #include "cli/entry_view.h"
 #include "cli/text.h"
 #include "redis/script.h"
@@ -15,7 +16,6 @@
 /* The option groups of the cache is not known here, so the log keeps as many
  * tags as any may; the next program that invalidates one shortens it. */
 #define GROUPS_TEXT "100000"
-#define LOG_SUFFIX ":groups"
 
 struct work {
     const struct cli_call *call;
@@ -60,11 +60,12 @@ static void remove_key(struct work *w, const struct cli_key *key)
 /* A tag of no bytes is all entries. */
 static void invalidate_group(struct work *w, const void *tag, size_t size)
 {
-    char log[SHED_NAME_MAX_BYTES + sizeof(LOG_SUFFIX)];
+    char log[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
     char digits[SHED_DIGITS];
     struct shed_args args;
 
-    (void)snprintf(log, sizeof(log), "%s" LOG_SUFFIX, w->call->words[0]);
+    (void)snprintf(log, sizeof(log), "%s" SHED_GROUP_LOG_SUFFIX,
+                   w->call->words[0]);
     shed_script_begin(&args, SHED_SCRIPT_INVALIDATE_GROUP, "1");
     shed_args_add_text(&args, log);
     shed_args_add(&args, tag, size);

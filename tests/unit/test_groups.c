@@ -60,6 +60,9 @@ START_TEST(a_tag_makes_misses_of_its_own_entries_alone)
     ck_assert(admits(6, "blue", "re"));
     ck_assert(admits(6, NULL, NULL));
     ck_assert(admits(7, "red", NULL));
+    ck_assert_uint_eq(shed_groups_position(&groups, shed_str("red")), 7);
+    ck_assert_uint_eq(shed_groups_position(&groups, shed_str("re")), 0);
+    ck_assert_uint_eq(shed_groups_position(&groups, shed_str("")), 0);
     shed_groups_fini(&groups);
 }
 END_TEST
@@ -74,6 +77,7 @@ START_TEST(an_earlier_position_that_is_learnt_later_changes_nothing)
     note("", 8);
     ck_assert(!admits(8, NULL, NULL));
     ck_assert_uint_eq(shed_groups_horizon(&groups), 9);
+    ck_assert_uint_eq(shed_groups_position(&groups, shed_str("")), 9);
     shed_groups_fini(&groups);
 }
 END_TEST

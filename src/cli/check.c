@@ -45,20 +45,24 @@ struct item {
 struct check {
     const struct cli_call *call;
     struct cli_redis *redis;
+    struct cli_groups *groups;
     struct shed_source *source;
     struct item *items; /* BATCH of them */
     size_t count;
     json_t *stale_list;
     uint64_t compared, equal, stale, failed, changed, skipped;
+    uint64_t invalidated; /* misses by a group when they were found */
     uint64_t begun_ms;
     struct shed_error why; /* of the first failure */
 };
 
 /* ----------------------------------------------------------------- reading */
 
+/* Whether a get would look at its value. */
 static bool is_comparable(const struct cli_entry *e)
 {
-    return e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE;
+    return (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE) &&
+           e->miss.position == 0;
 }
 
 static bool are_same(const struct shed_reply *a, const struct shed_reply *b)
@@ -69,8 +73,11 @@ static bool are_same(const struct shed_reply *a, const struct shed_reply *b)
     return x != NULL && y != NULL && m == n && memcmp(x, y, m) == 0;
 }
 
+/* The log is read in each round, too: a group may have been invalidated since
+ * its entries were found to differ. */
 static void read_entries(struct check *c)
 {
+    cli_groups_read(c->groups);
     for (size_t i = 0; i < c->count; i++) {
         struct shed_args args = {0};
         shed_args_add_text(&args, "GET");
@@ -86,6 +93,7 @@ static void read_entries(struct check *c)
         if (!shed_reply_begins(item->entry.reply, "WRONGTYPE"))
             (void)cli_redis_check(c->redis, item->entry.reply, "GET");
         cli_entry_decode(&item->entry, item->entry.reply);
+        cli_entry_judge(&item->entry, c->groups);
         item->is_same = are_same(before, item->entry.reply);
         shed_reply_free(before);
     }
@@ -250,10 +258,12 @@ static void drop_incomparable(struct check *c, unsigned round)
     for (size_t i = c->count; i-- > 0;) {
         if (is_comparable(&c->items[i].entry))
             continue;
-        if (round == 0)
-            c->skipped++;
-        else
+        if (round > 0)
             c->changed++;
+        else if (c->items[i].entry.miss.position > 0)
+            c->invalidated++;
+        else
+            c->skipped++;
         drop(c, i);
     }
 }
@@ -405,10 +415,11 @@ static void print_summary(const struct check *c)
     if (c->call->is_json) {
         cli_json_print(
             c->call,
-            json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "compared",
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "compared",
                       (json_int_t)c->compared, "equal", (json_int_t)c->equal,
                       "changed_meanwhile", (json_int_t)c->changed, "failed",
-                      (json_int_t)c->failed, "not_comparable",
+                      (json_int_t)c->failed, "invalidated",
+                      (json_int_t)c->invalidated, "not_comparable",
                       (json_int_t)c->skipped, "reason",
                       c->failed > 0 ? json_string(c->why.reason) : json_null(),
                       "stale", c->stale_list));
@@ -419,13 +430,19 @@ static void print_summary(const struct check *c)
            " stale, %" PRIu64 " invalidated or loaded meanwhile, %" PRIu64
            " failed\n",
            c->compared, c->equal, c->stale, c->changed, c->failed);
+    if (c->invalidated > 0)
+        printf("%" PRIu64 " invalidated: misses by a tag, or with all entries, "
+               "which were not compared\n",
+               c->invalidated);
     if (c->skipped > 0)
         printf("%" PRIu64 " had no value to compare (leases, failures, unknown "
                "bytes)\n",
                c->skipped);
     if (c->failed > 0)
         printf("the first failure: %s\n", c->why.reason);
-    if (c->compared == 0)
+    if (c->compared == 0 && c->invalidated > 0)
+        printf("nothing was proven: no caller is given these entries\n");
+    else if (c->compared == 0)
         printf("nothing was proven: is '%s' the name of the cache?\n",
                c->call->words[0]);
 }
@@ -444,6 +461,7 @@ int cli_check(struct cli_call *call)
     open_source(&c);
     c.items = cli_alloc(BATCH, sizeof(*c.items));
     c.redis = cli_redis_open(call, NULL);
+    c.groups = cli_groups_open(c.redis, call->words[0]);
     cli_walk_begin(&walk, c.redis, call->words[0]);
     if (call->sample > 0)
         check_sample(&c, &walk);
@@ -453,6 +471,7 @@ int cli_check(struct cli_call *call)
     cli_walk_end(&walk);
     print_summary(&c);
     shed_source_close(c.source);
+    cli_groups_close(c.groups);
     cli_redis_close(c.redis);
     free(c.items);
     if (c.stale > 0 || c.compared == 0)

@@ -213,6 +213,12 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
         e->life = cli_ask_life(redis, e->holder.process);
 }
 
+void cli_entry_judge(struct cli_entry *e, const struct cli_groups *groups)
+{
+    if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE)
+        cli_groups_judge(groups, &e->entry, &e->miss);
+}
+
 void cli_entry_free(struct cli_entry *e)
 {
     shed_reply_free(e->reply);

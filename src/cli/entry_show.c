@@ -147,6 +147,23 @@ static void print_groups(const struct cli_entry *e)
     }
 }
 
+static void print_miss(const struct cli_miss *miss)
+{
+    char date[CLI_TEXT_BYTES];
+
+    if (miss->position == 0)
+        return;
+    cli_field("miss");
+    if (miss->tag.size > 0) {
+        (void)fputs("the tag ", stdout);
+        cli_print_escaped(stdout, miss->tag.data, miss->tag.size, SIZE_MAX);
+        (void)fputs(" was", stdout);
+    } else {
+        (void)fputs("all entries were", stdout);
+    }
+    printf(" invalidated at %s\n", cli_date(date, cli_miss_ms(miss)));
+}
+
 static bool is_decoded(const struct cli_entry *e)
 {
     return e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE ||
@@ -205,6 +222,7 @@ void cli_entry_print(const struct cli_entry *e)
     if (e->kind == CLI_LEASE)
         return;
     print_groups(e);
+    print_miss(&e->miss);
     print_payload(e);
 }
 
@@ -250,6 +268,19 @@ static void add_groups(json_t *object, const struct shed_entry *entry)
     json_decref(tags);
 }
 
+static void add_miss(json_t *object, const struct cli_miss *miss)
+{
+    if (miss->position == 0)
+        return;
+    json_object_set_new(object, "invalidated_ms",
+                        json_integer((json_int_t)cli_miss_ms(miss)));
+    if (miss->tag.size > 0)
+        cli_json_set_bytes(object, "invalidated_tag", miss->tag.data,
+                           miss->tag.size);
+    else
+        json_object_set_new(object, "invalidated_tag", json_null());
+}
+
 static void add_payload(json_t *object, const struct cli_entry *e)
 {
     const struct shed_entry *entry = &e->entry;
@@ -271,6 +302,7 @@ static void add_payload(json_t *object, const struct cli_entry *e)
     json_object_set_new(object, "is_stale",
                         json_boolean(cli_entry_is_stale(e)));
     add_groups(object, entry);
+    add_miss(object, &e->miss);
     if (e->kind != CLI_VALUE)
         return;
     if ((entry->flags & SHED_ENTRY_NULL) != 0)

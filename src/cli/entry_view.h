@@ -7,6 +7,7 @@
 
 #include "cache/cache.h"
 #include "cache/entry.h"
+#include "cli/groups.h"
 #include "cli/redis.h"
 
 /* A key of a cache; named points into the struct, so it must not be copied. */
@@ -38,9 +39,11 @@ struct cli_entry {
     struct shed_entry entry;         /* of VALUE, NEGATIVE, LEASE, FAILURE */
     struct shed_entry_holder holder; /* of LEASE */
     enum cli_life life;              /* of the holder */
-    int format;                      /* of FOREIGN; -1: unknown */
-    size_t size;                     /* bytes, with the header */
-    long long pttl;                  /* -1: no expiry; -2: no key */
+    struct cli_miss miss; /* of VALUE and NEGATIVE, once judged; points into the
+                             reply */
+    int format;           /* of FOREIGN; -1: unknown */
+    size_t size;          /* bytes, with the header */
+    long long pttl;       /* -1: no expiry; -2: no key */
     long long refresh_pttl;    /* of the refresh's lease or failure marker; -2:
                                   none */
     bool has_refresh_failed;   /* it is a marker */
@@ -74,6 +77,9 @@ const char *cli_key_bytes(const struct cli_key *key);
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *out);
 void cli_entry_free(struct cli_entry *entry);
+
+/* Set miss. */
+void cli_entry_judge(struct cli_entry *entry, const struct cli_groups *groups);
 
 /* Decode the reply to GET; sets kind, entry, holder, format and size. The reply
  * remains the caller's. */

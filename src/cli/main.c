@@ -19,15 +19,16 @@
 const struct cli_command cli_commands[] = {
     {"get", "CACHE KEY", 2, 2,
      "Show an entry: its header, decoded, and its payload",
+     "Tells, too, if a group of the entry was invalidated after it was loaded. "
      "Status 0: there is a value; 1: there is none (no entry, no such row, a "
      "lease, a failure, bytes that are no entry).\v" KEYS_HELP,
      "escaped raw ", cli_get},
     {"why", "CACHE KEY", 2, 2,
      "Explain what a caller of this key would get now",
      "A hit, the lease of another process (of which, since when, is it alive, "
-     "how long until it is replaced), the failure of a load and its reason, "
-     "or nothing. Status 0: Redis would answer it; 1: it would have to wait, "
-     "load or fail.\v" KEYS_HELP,
+     "how long until it is replaced), a row whose group was invalidated, the "
+     "failure of a load and its reason, or nothing. Status 0: Redis would "
+     "answer it; 1: it would have to wait, load or fail.\v" KEYS_HELP,
      "escaped ", cli_why},
     {"ttl", "CACHE KEY", 2, 2, "Show how long an entry will be kept",
      "Status 0: the entry expires; 1: there is no entry, or it never "
@@ -59,16 +60,17 @@ const struct cli_command cli_commands[] = {
     {"scan", "CACHE", 1, 1,
      "Count a cache's entries: types, sizes, ages, the largest",
      "By SCAN, at a bounded rate, which looks at all keys of the database; "
-     "only "
-     "the header of each entry is fetched. Status 0: there are entries; 1: "
-     "there are none.",
+     "only the header of each entry is fetched, and its tags if they decide "
+     "whether it was invalidated. Status 0: there are entries; 1: there are "
+     "none.",
      "rate top ", cli_scan},
     {"check", "CACHE", 1, 1,
      "Compare entries with the database's rows, and name the stale ones",
      "Needs --mysql and --query, which are what the program gave to "
      "shed_mysql_source_open. An entry is stale when its row is another one, "
-     "and both are still so --grace later. Status 0: none is; 1: some are, or "
-     "there was nothing to compare; 3: rows could not be read.",
+     "and both are still so --grace later. What was invalidated by a tag, or "
+     "with all entries, is counted, not compared. Status 0: none is; 1: some "
+     "are, or there was nothing to compare; 3: rows could not be read.",
      "mysql query integer-keys sample rate grace ", cli_check},
     {"lock", "NAME", 1, 1, "Show who holds a lock, and who waits for it",
      "Looks at lock:{NAME}, where LEASE and QUORUM locks are, then at the key "

@@ -11,15 +11,29 @@
  * replace the lease of a process that is gone. */
 #define WAITER_LOOK_MS 150
 
-static void read_words(struct cli_call *call, struct cli_key *key,
-                       struct cli_entry *entry)
+/* Returns: the connection. */
+static struct cli_redis *read_words(struct cli_call *call, struct cli_key *key,
+                                    struct cli_entry *entry)
 {
     struct cli_redis *redis;
 
     cli_key_init(key, call, call->words[0], call->words[1]);
     redis = cli_redis_open(call, NULL);
     cli_entry_read(redis, key, entry);
-    cli_redis_close(redis);
+    return redis;
+}
+
+/* The same; the entry is judged by the log of the cache's groups. */
+static struct cli_redis *judge_words(struct cli_call *call, struct cli_key *key,
+                                     struct cli_entry *entry)
+{
+    struct cli_redis *redis = read_words(call, key, entry);
+    struct cli_groups *groups = cli_groups_open(redis, key->cache);
+
+    cli_groups_read(groups);
+    cli_entry_judge(entry, groups);
+    cli_groups_close(groups);
+    return redis;
 }
 
 /* --------------------------------------------------------------------- get */
@@ -44,7 +58,7 @@ int cli_get(struct cli_call *call)
 
     if (call->is_raw && call->is_json)
         cli_fail(call, CLI_USAGE, "--raw and --json exclude each other");
-    read_words(call, &key, &entry);
+    cli_redis_close(judge_words(call, &key, &entry));
     status = entry.kind == CLI_VALUE ? CLI_YES : CLI_NO;
     if (call->is_raw)
         status = print_raw(call, &entry);
@@ -64,7 +78,7 @@ int cli_ttl(struct cli_call *call)
     struct cli_entry entry;
     char text[CLI_TEXT_BYTES];
 
-    read_words(call, &key, &entry);
+    cli_redis_close(read_words(call, &key, &entry));
     if (call->is_json) {
         cli_json_print(call, json_pack("{s:s, s:o}", "type",
                                        cli_kind_name(entry.kind), "ttl_ms",
@@ -87,7 +101,7 @@ int cli_ttl(struct cli_call *call)
  * long that lasts if nobody does anything; -1: for ever. */
 struct verdict {
     const char *would;
-    char text[1024];
+    char text[2048]; /* printable ASCII */
     long long for_ms;
     bool is_answered;
 };
@@ -156,6 +170,24 @@ static void judge_stored(const struct cli_entry *e, struct verdict *v)
                        left);
 }
 
+static void judge_miss(const struct cli_entry *e, struct verdict *v)
+{
+    const struct cli_miss *miss = &e->miss;
+    char *tag = cli_escape(miss->tag.data, miss->tag.size);
+    char date[CLI_TEXT_BYTES];
+    bool is_of_tag = miss->tag.size > 0;
+
+    (void)snprintf(v->text, sizeof(v->text),
+                   "It would load, a miss: %s%s %s invalidated at %s, after "
+                   "this %s was loaded. The next caller takes the lease and "
+                   "loads; nobody is given what is here, not even as stale.",
+                   is_of_tag ? "the tag " : "all entries", tag,
+                   is_of_tag ? "was" : "were",
+                   cli_date(date, cli_miss_ms(miss)),
+                   e->kind == CLI_VALUE ? "row" : "\"no such row\"");
+    free(tag);
+}
+
 static void judge_failure(const struct cli_entry *e, struct verdict *v)
 {
     const char *code = shed_code_name((enum shed_code)e->entry.row_version);
@@ -183,7 +215,10 @@ static void judge(const struct cli_entry *e, struct verdict *v)
     switch (e->kind) {
     case CLI_VALUE:
     case CLI_NEGATIVE:
-        judge_stored(e, v);
+        if (e->miss.position > 0)
+            judge_miss(e, v);
+        else
+            judge_stored(e, v);
         return;
     case CLI_LEASE:
         judge_lease(e, v);
@@ -212,18 +247,22 @@ static void judge(const struct cli_entry *e, struct verdict *v)
  * over. */
 static void consider_writes(const struct cli_writes *writes, struct verdict *v)
 {
+    char *error;
+
     if (writes->error[0] == '\0' ||
         (strcmp(v->would, "load") != 0 && strcmp(v->would, "take over") != 0))
         return;
     if (writes->is_silent)
         v->would = "wait";
+    error = cli_escape(writes->error, strlen(writes->error));
     (void)snprintf(
         v->text, sizeof(v->text), "%s (%s). %s To do: %s",
         writes->is_silent
             ? "It would wait until its deadline: Redis does not answer writes"
             : "It would load without a lease, as every process does for itself "
               "now, or fail, as the cache's policy says: Redis refuses writes",
-        writes->error, writes->means, writes->advice);
+        error, writes->means, writes->advice);
+    free(error);
 }
 
 static json_t *verdict_json(const struct verdict *v,
@@ -245,11 +284,8 @@ int cli_why(struct cli_call *call)
     struct cli_entry entry;
     struct cli_writes writes;
     struct verdict v;
-    char *text;
 
-    cli_key_init(&key, call, call->words[0], call->words[1]);
-    redis = cli_redis_open(call, NULL);
-    cli_entry_read(redis, &key, &entry);
+    redis = judge_words(call, &key, &entry);
     cli_writes_read(redis, call, call->words[0], &writes);
     cli_redis_close(redis);
     judge(&entry, &v);
@@ -257,9 +293,7 @@ int cli_why(struct cli_call *call)
     if (call->is_json) {
         cli_json_print(call, verdict_json(&v, &writes, &entry));
     } else {
-        text = cli_escape(v.text, strlen(v.text));
-        cli_print_wrapped(text, 0, 0);
-        free(text);
+        cli_print_wrapped(v.text, 0, 0);
         (void)putchar('\n');
         cli_entry_print(&entry);
     }

@@ -1,5 +1,5 @@
 /* scan: counts the entries of a cache. Only the header of each entry is
- * fetched. */
+ * fetched, and its tags if they decide whether it is a miss. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,10 +34,14 @@ struct sized {
 struct census {
     const struct cli_call *call;
     struct cli_redis *redis;
+    struct cli_groups *groups;
     uint64_t now_ms;
     uint64_t count[CLI_KINDS], bytes[CLI_KINDS];
     uint64_t age[AGES];
     uint64_t stale, refreshes;
+    uint64_t invalidated;     /* rows that are misses by one of their groups */
+    struct shed_entry *asked; /* those of a page whose tags are asked for */
+    size_t asked_count;
     uint64_t others; /* keys with this prefix that do not belong to the cache */
     uint64_t formats[FORMATS]; /* unknown formats, by their number */
     uint64_t without_ttl;
@@ -124,6 +128,24 @@ static void count_format(struct census *c, const char *head, size_t size)
         c->formats[format]++;
 }
 
+/* Count an entry that is a miss by one of its groups. If its tags decide that,
+ * ask for them; the answer comes behind those of the page. */
+static void count_miss(struct census *c, const char *key, size_t size,
+                       const struct shed_entry *entry)
+{
+    struct cli_miss miss;
+    char from[SHED_DIGITS];
+
+    cli_groups_judge(c->groups, entry, &miss);
+    c->invalidated += miss.position > 0;
+    if (miss.position > 0 || !cli_groups_want_tags(c->groups, entry))
+        return;
+    (void)snprintf(from, sizeof(from), "%zu",
+                   SHED_ENTRY_HEADER_BYTES + entry->payload_size);
+    send_key(c, "GETRANGE", key, size, from, "-1");
+    c->asked[c->asked_count++] = *entry;
+}
+
 /* head, length and pttl are three replies, from moments close to each other. A
  * key that vanished or grew in between is not counted. */
 static void count_key(struct census *c, const char *key, size_t size,
@@ -147,8 +169,10 @@ static void count_key(struct census *c, const char *key, size_t size,
         count_format(c, bytes, head_size);
     c->count[kind]++;
     c->bytes[kind] += all > 0 ? (uint64_t)all : 0;
-    if (kind == CLI_VALUE || kind == CLI_NEGATIVE)
+    if (kind == CLI_VALUE || kind == CLI_NEGATIVE) {
         count_age(c, &entry);
+        count_miss(c, key, size, &entry);
+    }
     count_ttl(c, key, size, pttl);
     keep_if_large(c, key, size, all > 0 ? (uint64_t)all : 0);
 }
@@ -184,11 +208,32 @@ static struct shed_reply *hear_any(struct census *c)
     return reply;
 }
 
+/* An entry that was replaced meanwhile is counted only if what is there now has
+ * the form of tags. */
+static void hear_tags(struct census *c)
+{
+    for (size_t i = 0; i < c->asked_count; i++) {
+        struct shed_reply *reply = hear_any(c);
+        struct shed_entry entry = c->asked[i];
+        struct cli_miss miss;
+        entry.tags = (const void *)shed_reply_bytes(reply, &entry.tags_size);
+        if (entry.tags != NULL &&
+            shed_entry_are_tags(entry.tags, entry.tags_size)) {
+            cli_groups_judge(c->groups, &entry, &miss);
+            c->invalidated += miss.position > 0;
+        }
+        shed_reply_free(reply);
+    }
+    c->asked_count = 0;
+}
+
 static void count_page(struct census *c, const struct shed_reply *keys)
 {
     struct shed_reply *time;
     size_t size = 0;
 
+    cli_groups_read(c->groups);
+    c->asked = cli_realloc(c->asked, shed_reply_count(keys), sizeof(*c->asked));
     send_page(c, keys);
     for (size_t i = 0; i < shed_reply_count(keys); i++) {
         const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
@@ -208,6 +253,7 @@ static void count_page(struct census *c, const struct shed_reply *keys)
     time = hear_any(c);
     c->now_ms = cli_redis_clock_ms(time);
     shed_reply_free(time);
+    hear_tags(c);
 }
 
 /* -------------------------------------------------------------------- text */
@@ -250,6 +296,9 @@ static void print_ages(const struct census *c)
                "##############################");
     if (c->stale > 0)
         printf("  past their freshness: %" PRIu64 "\n", c->stale);
+    if (c->invalidated > 0)
+        printf("  invalidated, by a tag or with all entries: %" PRIu64 "\n",
+               c->invalidated);
 }
 
 static void print_largest(const struct census *c)
@@ -330,13 +379,14 @@ static json_t *census_json(const struct census *c)
                                         (json_int_t)c->largest[i].size));
     for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
         json_array_append_new(no_ttl, json_string(c->no_ttl[i]));
-    return json_pack("{s:s, s:o, s:o, s:I, s:I, s:o, s:I, s:o, s:I, s:o}",
-                     "cache", c->call->words[0], "types", types,
-                     "unknown_formats", formats_json(c), "refreshes",
-                     (json_int_t)c->refreshes, "other_keys",
-                     (json_int_t)c->others, "ages", histogram, "stale",
-                     (json_int_t)c->stale, "largest", largest, "without_ttl",
-                     (json_int_t)c->without_ttl, "without_ttl_escaped", no_ttl);
+    return json_pack(
+        "{s:s, s:o, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:I, s:o}", "cache",
+        c->call->words[0], "types", types, "unknown_formats", formats_json(c),
+        "refreshes", (json_int_t)c->refreshes, "other_keys",
+        (json_int_t)c->others, "ages", histogram, "stale", (json_int_t)c->stale,
+        "invalidated", (json_int_t)c->invalidated, "largest", largest,
+        "without_ttl", (json_int_t)c->without_ttl, "without_ttl_escaped",
+        no_ttl);
 }
 
 static void free_census(struct census *c)
@@ -346,6 +396,7 @@ static void free_census(struct census *c)
     for (size_t i = 0; i < NO_TTL_SHOWN; i++)
         free(c->no_ttl[i]);
     free(c->largest);
+    free(c->asked);
 }
 
 static void read_clock(struct census *c)
@@ -368,6 +419,7 @@ int cli_scan(struct cli_call *call)
     c.largest_max = call->top > 0 ? (size_t)call->top : LARGEST_DEFAULT;
     c.largest = cli_alloc(c.largest_max, sizeof(*c.largest));
     c.redis = cli_redis_open(call, NULL);
+    c.groups = cli_groups_open(c.redis, call->words[0]);
     read_clock(&c);
     cli_walk_begin(&walk, c.redis, call->words[0]);
     cli_walk_set_rate(&walk, call->rate);
@@ -384,6 +436,7 @@ int cli_scan(struct cli_call *call)
     else
         print_census(&c, sum);
     free_census(&c);
+    cli_groups_close(c.groups);
     cli_redis_close(c.redis);
     return sum > 0 ? CLI_YES : CLI_NO;
 }

@@ -57,6 +57,8 @@ static void load_row(void *user, void *thread, struct shed_load *load)
         (void)pause();
     if (begins(key, "row-red"))
         shed_load_tag(load, 0, shed_str("red"));
+    if (begins(key, "row-wild"))
+        shed_load_tag(load, 0, shed_str("\033\377"));
     if (begins(key, "row")) {
         (void)snprintf(row, sizeof(row), "row of %.*s", (int)key.size,
                        (const char *)key.data);

@@ -1,0 +1,39 @@
+/*
+ * Which entries of a cache are misses because a group of theirs was
+ * invalidated: what the log of the cache says, NAME:groups, where there is one.
+ */
+#ifndef CLI_GROUPS_H
+#define CLI_GROUPS_H
+
+#include "cache/groups.h"
+#include "cli/redis.h"
+
+struct cli_groups;
+
+/* The groups of a cache. Nothing is known of them before they are read. */
+struct cli_groups *cli_groups_open(struct cli_redis *redis, const char *cache);
+void cli_groups_close(struct cli_groups *groups);
+
+/* Read what was added to the log since the last time: one command if that is
+ * little. No answer may be outstanding. */
+void cli_groups_read(struct cli_groups *groups);
+
+/* Why an entry is a miss. */
+struct cli_miss {
+    uint64_t position;     /* of the invalidation; 0: it is no miss */
+    struct shed_bytes tag; /* of the entry; of no bytes: all entries */
+};
+
+/* Judge an entry that was decoded: the whole of it, or the header alone. Then
+ * it can be a miss by its tags, too, if cli_groups_want_tags. */
+void cli_groups_judge(const struct cli_groups *groups,
+                      const struct shed_entry *entry, struct cli_miss *out);
+
+bool cli_groups_want_tags(const struct cli_groups *groups,
+                          const struct shed_entry *entry);
+
+/* When the group was invalidated: positions are the server's clock in
+ * microseconds. */
+uint64_t cli_miss_ms(const struct cli_miss *miss);
+
+#endif

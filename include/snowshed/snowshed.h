@@ -315,7 +315,8 @@ enum shed_use {
  * name is what the cache or the lock will be opened with. From Redis 7 on, what
  * the user lacks is named in err in the form in which ACL SETUSER grants it:
  * commands, keys ("~..."), channels. An older server cannot tell: there SHED_OK
- * says that Redis can be reached and runs scripts.
+ * says that Redis can be reached and runs scripts. What only the options groups
+ * (such as +zrangebyscore) and fleet_loads need is not asked for.
  *
  * Blocks: one round trip, at most timeout_ms (0: command_timeout_ms).
  * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the

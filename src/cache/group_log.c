@@ -60,14 +60,15 @@ struct shed_group_log {
 
 /* ------------------------------------------------------------ what is known */
 
-/* Ends with mu released. before: the newest position that was known. */
+/* before: the newest position that was known. All of it before mu is free: then
+ * the log may count as known, and whoever relies on that joins no flight from
+ * before. */
 static void publish_locked(struct shed_group_log *log, uint64_t before)
 {
     bool is_news = log->groups.newest > before;
 
     atomic_store_explicit(&log->horizon, shed_groups_horizon(&log->groups),
                           memory_order_release);
-    pthread_mutex_unlock(&log->mu);
     if (is_news && log->flights != NULL)
         shed_flights_detach_all(log->flights);
 }
@@ -81,6 +82,7 @@ void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
     before = log->groups.newest;
     shed_groups_note(&log->groups, tag, position);
     publish_locked(log, before);
+    pthread_mutex_unlock(&log->mu);
 }
 
 bool shed_group_log_hold(struct shed_group_log *log, struct shed_bytes tag)
@@ -90,6 +92,7 @@ bool shed_group_log_hold(struct shed_group_log *log, struct shed_bytes tag)
     pthread_mutex_lock(&log->mu);
     is_held = shed_groups_hold(&log->groups, tag);
     publish_locked(log, UINT64_MAX);
+    pthread_mutex_unlock(&log->mu);
     return is_held;
 }
 
@@ -98,6 +101,7 @@ void shed_group_log_release(struct shed_group_log *log, struct shed_bytes tag)
     pthread_mutex_lock(&log->mu);
     shed_groups_release(&log->groups, tag);
     publish_locked(log, UINT64_MAX);
+    pthread_mutex_unlock(&log->mu);
 }
 
 bool shed_group_log_admits(struct shed_group_log *log, const void *entry)
@@ -208,11 +212,12 @@ static enum shed_code end_read(struct shed_group_log *log,
     pthread_mutex_lock(&log->mu);
     before = log->groups.newest;
     *is_all = shed_group_log_hear(&log->groups, &log->read, reply);
+    publish_locked(log, before);
     if (*is_all && ask->term == log->term &&
         until_ms > atomic_load(&log->known_until_ms))
         atomic_store_explicit(&log->known_until_ms, until_ms,
                               memory_order_release);
-    publish_locked(log, before);
+    pthread_mutex_unlock(&log->mu);
     return SHED_OK;
 }
 

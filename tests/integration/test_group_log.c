@@ -464,6 +464,42 @@ START_TEST(it_is_heard_of_without_pushes)
 }
 END_TEST
 
+static struct shed_cache *watched; /* what its log has news of */
+static unsigned news, news_too_late;
+
+void __real_shed_flights_detach_all(struct shed_flights *flights);
+void __wrap_shed_flights_detach_all(struct shed_flights *flights);
+
+void __wrap_shed_flights_detach_all(struct shed_flights *flights)
+{
+    if (watched != NULL && watched->flights == flights) {
+        news++;
+        news_too_late += shed_group_log_is_known(watched->groups);
+    }
+    __real_shed_flights_detach_all(flights);
+}
+
+/* Else a call that comes in between reads no log, and joins a load from before.
+ */
+START_TEST(a_log_counts_as_known_once_loads_from_before_have_been_left)
+{
+    struct peer peer;
+
+    init();
+    fixture.client_options.wait = SHED_WAIT_POLL;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    invalidate_all(fixture.cache);
+    watched = peer.cache;
+    expect_text(peer.cache, "k", "k@1");
+    ck_assert_uint_eq(news, 1);
+    ck_assert_uint_eq(news_too_late, 0);
+    watched = NULL;
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* Its entries have no position. */
 START_TEST(entries_of_a_process_without_groups_are_misses_too)
 {
@@ -792,6 +828,8 @@ int main(void)
     tcase_add_test(tc,
                    it_is_heard_of_though_the_connections_for_pushes_are_killed);
     tcase_add_test(tc, it_is_heard_of_without_pushes);
+    tcase_add_test(tc,
+                   a_log_counts_as_known_once_loads_from_before_have_been_left);
     tcase_add_test(tc, entries_of_a_process_without_groups_are_misses_too);
     tcase_add_test(tc, a_lost_log_is_remembered_and_goes_on);
     tcase_add_test(tc, positions_grow_though_the_clock_does_not);

@@ -249,6 +249,7 @@ enum shed_code shed_group_log_learn(struct shed_group_log *log,
         struct shed_args args;
         struct ask ask;
         begin_read(log, &ask, &args);
+        args.is_guarded = true;
         code = shed_links_call(log->client->links, &args, 1, &reply, NULL,
                                deadline_ms, err);
         if (code == SHED_OK)

@@ -348,13 +348,20 @@ static void end_lookup(struct shed_pipe *p, unsigned term,
         open_socket(p);
 }
 
+static void look_up(struct shed_pipe *p);
+
+/* One that began before the server was left may say where it was: links wait
+ * for one of the present term. */
 static void on_lookup(void *arg, unsigned term, const struct addrinfo *list,
                       const char *failure)
 {
     struct shed_pipe *p = arg;
 
     p->lookup = NULL;
-    end_lookup(p, term, list, failure);
+    if (p->state == PIPE_LOOKING_UP && term != p->term)
+        look_up(p);
+    else
+        end_lookup(p, term, list, failure);
 }
 
 /* Look up the host name. A lookup that still runs is waited for, up to the

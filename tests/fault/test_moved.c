@@ -10,6 +10,8 @@
 
 #include <snowshed/lock.h>
 
+#include "client/client.h"
+#include "redis/pipe.h"
 #include "support/fixture.h"
 #include "support/lock_fixture.h"
 
@@ -26,6 +28,7 @@ static char path[SERVER_PATH_BYTES + 16], uri[SERVER_URI_BYTES + 64];
 static pthread_mutex_t name_mu = PTHREAD_MUTEX_INITIALIZER;
 static char name_path[SERVER_PATH_BYTES]; /* under name_mu; empty: nowhere */
 static atomic_bool is_name_held;          /* look-ups have no answer */
+static atomic_uint lookups;               /* begun */
 
 struct answer {
     struct addrinfo info;
@@ -49,6 +52,7 @@ int getaddrinfo(const char *node, const char *service,
     (void)hints;
     if (a == NULL)
         return EAI_MEMORY;
+    atomic_fetch_add(&lookups, 1);
     while (atomic_load(&is_name_held))
         usleep(1000);
     a->name.sun_family = AF_UNIX;
@@ -467,6 +471,44 @@ START_TEST(a_link_follows_the_session_to_where_the_name_leads)
 }
 END_TEST
 
+/* As if the server had answered that it is a replica. */
+static void leave(void *pipe)
+{
+    shed_pipe_leave(pipe);
+}
+
+static bool puts_into_the_other(void)
+{
+    return shed_put(fixture.cache, shed_str("k"), shed_str("there"), 0, NULL) ==
+               SHED_OK &&
+           server_int(&other, "EXISTS t:{k}") == 1;
+}
+
+/* Links wait for a look-up that began after it was left. */
+START_TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
+{
+    unsigned before;
+
+    init(BY_NAME);
+    fixture.client_options.wait = SHED_WAIT_POLL; /* one connection looks up */
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture.client_options.connect_timeout_ms = scaled_ms(1000);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    before = atomic_load(&lookups);
+    atomic_store(&is_name_held, true);
+    server_kill(&fixture.server);
+    server_start_again(&fixture.server);
+    WAIT_FOR(atomic_load(&lookups) > before);
+    shed_reactor_run(fixture.client->reactor, leave,
+                     shed_session_pipe(fixture.client->session));
+    point_to(&other);
+    atomic_store(&is_name_held, false);
+    WAIT_FOR(puts_into_the_other());
+    down();
+}
+END_TEST
+
 /* Only the session's connection for commands is lost. */
 START_TEST(both_connections_of_a_session_follow_a_name)
 {
@@ -557,6 +599,8 @@ int main(void)
     tcase_add_loop_test(
         tc, a_former_primary_that_comes_back_writable_is_not_used, 0, KINDS);
     tcase_add_test(tc, a_link_follows_the_session_to_where_the_name_leads);
+    tcase_add_test(tc,
+                   a_server_that_is_left_during_a_look_up_is_looked_up_again);
     tcase_add_test(tc, both_connections_of_a_session_follow_a_name);
     tcase_add_loop_test(tc, a_replica_without_a_primary_suffers_no_storm, 0, 2);
     tcase_add_test(tc,

@@ -208,7 +208,9 @@ bool shed_slots_next(struct shed_slots *s, uint64_t now_ms,
     /* what is given back is for those that wait */
     if (may_ask && (x->give_count == 0 || s->others == 0))
         add_taken(s, now_ms, x);
-    s->is_asking = x->give_count + x->keep_count + x->take_count > 0;
+    /* while Redis is away, with nothing too: to see whether it is back */
+    s->is_asking = x->give_count + x->keep_count + x->take_count > 0 ||
+                   (s->is_away && may_ask);
     if (s->is_asking)
         s->asked_ms = now_ms;
     else if (!may_ask && s->ask_ms < next_ms)

@@ -265,6 +265,27 @@ START_TEST(loads_begin_without_slots_while_redis_is_away)
 }
 END_TEST
 
+/* Else its next loads would all begin at once, whenever they come. */
+START_TEST(a_source_without_loads_finds_out_that_redis_is_back)
+{
+    size_t slot;
+
+    set_up(1);
+    slot = begin_with_slot();
+    shed_slots_want(&slots, 0);
+    shed_slots_end(&slots, slot, 1000);
+    expect_sent(1, 0, 0);
+    shed_slots_failed(&slots, now_ms, draw());
+    now_ms += LIFE_MS;
+    expect_sent(0, 0, 0);
+    ck_assert(shed_slots_may_begin(&slots));
+    answer(0, 0, 0);
+    ck_assert(!shed_slots_may_begin(&slots));
+    ck_assert(!next());
+    ck_assert_uint_eq(delay_ms, UINT64_MAX);
+}
+END_TEST
+
 START_TEST(a_slot_is_given_back_again_if_the_first_time_failed)
 {
     size_t slot;
@@ -468,6 +489,7 @@ int main(void)
     tcase_add_test(tc, a_slot_of_a_long_load_is_kept);
     tcase_add_test(tc, a_load_that_ends_while_its_slot_is_kept_gives_it_back);
     tcase_add_test(tc, loads_begin_without_slots_while_redis_is_away);
+    tcase_add_test(tc, a_source_without_loads_finds_out_that_redis_is_back);
     tcase_add_test(tc, a_slot_is_given_back_again_if_the_first_time_failed);
     tcase_add_test(tc, a_slot_that_has_ended_in_redis_is_not_given_back);
     tcase_add_test(tc, an_answer_that_is_late_is_not_waited_for);

@@ -211,6 +211,12 @@ struct shed_client_options {
      * breaker is half-open: a few calls are sent, the delivery of a kept
      * invalidation among them, and it closes when they succeed.
      *
+     * It is not for a Redis that cannot be reached: then most calls are not
+     * even tried, because of the pause after a failure (reconnect_max_ms), so
+     * that few count; see is_up of shed_client_status. To notice a Redis that
+     * hangs it needs redis_breaker_min_calls within redis_breaker_window_ms,
+     * each of which waits for command_timeout_ms.
+     *
      * A call has failed if no reply came within command_timeout_ms, if its
      * connection was lost or could not be made, if it took longer than
      * redis_breaker_slow_ms, or if Redis replied that it cannot work now
@@ -553,8 +559,9 @@ enum shed_origin {
                           stale_while_revalidate_ms or stale_if_error_ms, or as
                           the call allowed. Or this process had kept it, and
                           Redis did not answer (SHED_REDIS_DOWN_STALE) */
-    SHED_ORIGIN_WAITED /* it was in Redis after this call had waited for its
-                          load by another process */
+    SHED_ORIGIN_WAITED /* it was in Redis after this call had waited for a load
+                          of another process, or of this one for another call
+                          */
 };
 
 /* Of NULL: SHED_KIND_ABSENT. */
@@ -660,15 +667,16 @@ struct shed_cache_options {
                         entries of the cache have no groups */
     /* Of SHED_REDIS_DOWN_STALE: the process keeps the rows, and "no such row",
      * that it was given or has loaded last, and gives them out as
-     * SHED_ORIGIN_STALE to calls that Redis does not answer: within the ttl at
-     * once and without a load; within stale_while_revalidate_ms at once, while
-     * this process loads the row again; within stale_if_error_ms if the load
-     * fails. A row that is loaded meanwhile is kept, too, so a key costs one
-     * query per ttl and process. So for that long a call can miss what other
-     * processes have changed; what this process has put, invalidated or
-     * expired, it does not miss. (An invalidation of all entries or of a tag
-     * that Redis could not be told drops every row that is kept.) As soon as
-     * Redis answers, it decides again. */
+     * SHED_ORIGIN_STALE to calls whose GET has failed (at once where Redis
+     * cannot be reached, after up to connect_timeout_ms and command_timeout_ms
+     * where it hangs): within the ttl without a load; within
+     * stale_while_revalidate_ms while this process loads the row again; within
+     * stale_if_error_ms if the load fails. A row that is loaded meanwhile is
+     * kept, too, so a key costs one query per ttl and process. So for that long
+     * a call can miss what other processes have changed; what this process has
+     * put, invalidated or expired, it does not miss. (An invalidation of all
+     * entries or of a tag that Redis could not be told drops every row that is
+     * kept.) As soon as Redis answers, it decides again. */
     uint64_t kept_bytes; /* [65536, 1 TiB]; most memory for it, never exceeded;
                             a row that takes more than a sixteenth of it is
                             not kept. Not used by the other policies */
@@ -846,15 +854,16 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
  *
  * version grows with each change of the row: a column that the UPDATE
  * increments, say. Of two rows that are put with versions the higher one stays,
- * in whichever order the calls arrive. A row in Redis that has no version (see
- * shed_load_version; the MySQL source's query can select one), or "no such
- * row", is removed and not replaced, because nobody knows which is newer: the
- * next get loads.
+ * in whichever order the calls arrive; of two with the same version the one
+ * that arrives last. A row in Redis that has no version (see shed_load_version;
+ * the MySQL source's query can select one), or "no such row", is removed and
+ * not replaced, because nobody knows which is newer: the next get loads.
  *
  * Redis knows a version while it has the entry. Once that has expired, or was
  * invalidated, a put that comes later is stored, whatever its version: a put
  * that took longer than the ttl, or one that an invalidation of a later change
- * has overtaken.
+ * has overtaken. An invalidation of all entries or of a tag leaves the entry in
+ * Redis, and so its version.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).

@@ -345,10 +345,8 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
         name = shed_random_jitter();
     f->wake = wake;
     f->source = source;
-    (void)snprintf(f->budget, sizeof(f->budget), "%llu",
-                   (unsigned long long)o->fleet_loads);
-    (void)snprintf(f->life_ms, sizeof(f->life_ms), "%llu",
-                   (unsigned long long)life_ms);
+    shed_write_digits(f->budget, o->fleet_loads);
+    shed_write_digits(f->life_ms, life_ms);
     if (o->fleet_name != NULL)
         (void)snprintf(f->key, sizeof(f->key), "%s" KEY_SUFFIX, o->fleet_name);
     shed_slots_init(&f->slots, (size_t)o->fleet_loads, life_ms, name,

@@ -292,8 +292,7 @@ enum shed_code shed_group_log_call(struct shed_group_log *log,
 void shed_group_log_mark(struct shed_group_log *log,
                          struct shed_group_mark *out)
 {
-    (void)snprintf(out->digits, sizeof(out->digits), "%llu",
-                   (unsigned long long)shed_group_log_position(log));
+    shed_write_digits(out->digits, shed_group_log_position(log));
 }
 
 void shed_group_log_write(const struct shed_group_log *log,
@@ -403,8 +402,7 @@ enum shed_code shed_group_log_create(struct shed_client *client,
     log->wake.run = on_wake;
     log->key_size = (size_t)snprintf(log->key, sizeof(log->key),
                                      "%s" SHED_GROUP_LOG_SUFFIX, name);
-    (void)snprintf(log->limit, sizeof(log->limit), "%llu",
-                   (unsigned long long)limit);
+    shed_write_digits(log->limit, limit);
     log->listener = (struct shed_listener){.key = log->key,
                                            .key_size = log->key_size,
                                            .on_change = on_change,

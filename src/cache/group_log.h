@@ -88,7 +88,7 @@ uint64_t shed_group_log_position(struct shed_group_log *log);
 
 /* The newest position that is known, for the calls of the script. */
 struct shed_group_mark {
-    char digits[24];
+    char digits[SHED_DIGITS];
 };
 
 void shed_group_log_mark(struct shed_group_log *log,

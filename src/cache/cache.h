@@ -73,6 +73,11 @@ SHED_MUST_CHECK enum shed_code
 shed_cache_check_tags(const struct shed_bytes *tags, size_t count, size_t limit,
                       struct shed_error *err);
 
+/* Count and tell an invalidation: of a key, or, with a reason that says so, of
+ * a group. */
+void shed_cache_tell_invalidated(struct shed_cache *cache,
+                                 struct shed_bytes key, const char *reason);
+
 /* When a call that begins now has to end; timeout_ms 0: the cache's own. */
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
                                 uint64_t timeout_ms);

@@ -50,18 +50,6 @@ static enum shed_code create_sweep(struct shed_cache *cache, struct sweep *s,
     return SHED_OK;
 }
 
-static void tell_invalidated(struct shed_cache *cache, struct shed_bytes tag)
-{
-    const struct shed_event event = {.kind = SHED_EVENT_INVALIDATED,
-                                     .name = shed_str(cache->name),
-                                     .key = tag,
-                                     .reason = tag.size > 0 ? "the key is a tag"
-                                                            : "all entries"};
-
-    shed_count(&cache->counters.invalidations, 1);
-    shed_events_tell(cache->client->events, &event);
-}
-
 /* How one call ended; all is how the pipeline did. */
 static struct shed_error judge(const struct sweep *s, size_t i,
                                const struct shed_error *all)
@@ -87,7 +75,9 @@ static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
         shed_group_log_note(cache->groups, s->tags[i],
                             (uint64_t)shed_reply_integer(s->replies[i]));
         shed_outbox_settle_group(cache->outbox, s->tags[i], s->number);
-        tell_invalidated(cache, s->tags[i]);
+        shed_cache_tell_invalidated(cache, s->tags[i],
+                                    s->tags[i].size > 0 ? "the key is a tag"
+                                                        : "all entries");
         return true;
     }
     shed_count(&cache->counters.invalidation_failures, 1);

@@ -247,11 +247,13 @@ enum shed_code shed_put_with(struct shed_cache *cache, struct shed_bytes key,
     return code == SHED_OK ? put(cache, key, row, &o, err) : code;
 }
 
-static void tell_invalidated(struct shed_cache *cache, struct shed_bytes key)
+void shed_cache_tell_invalidated(struct shed_cache *cache,
+                                 struct shed_bytes key, const char *reason)
 {
     const struct shed_event event = {.kind = SHED_EVENT_INVALIDATED,
                                      .name = shed_str(cache->name),
-                                     .key = key};
+                                     .key = key,
+                                     .reason = reason};
 
     shed_count(&cache->counters.invalidations, 1);
     shed_events_tell(cache->client->events, &event);
@@ -284,7 +286,7 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
         return code;
     code = write_keys(cache, SHED_SCRIPT_INVALIDATE, key, timeout_ms, err);
     if (code == SHED_OK)
-        tell_invalidated(cache, key);
+        shed_cache_tell_invalidated(cache, key, NULL);
     else
         shed_count(&cache->counters.invalidation_failures, 1);
     return code;
@@ -314,8 +316,8 @@ struct sweep {
 
 static void destroy_sweep(struct sweep *s)
 {
-    for (size_t i = 0; s->replies != NULL && i < s->count; i++)
-        shed_reply_free(s->replies[i]);
+    if (s->replies != NULL)
+        shed_reply_free_all(s->replies, s->count);
     free(s->names);
     free(s->keys);
     free(s->args);
@@ -449,7 +451,7 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
                count * sizeof(struct shed_reply *)); /* there are none */
     code = conclude(cache, &s, write, &all, err);
     for (size_t i = 0; code == SHED_OK && i < count; i++)
-        tell_invalidated(cache, keys[i]);
+        shed_cache_tell_invalidated(cache, keys[i], NULL);
     if (code != SHED_OK)
         shed_count(&cache->counters.invalidation_failures, count);
     shed_count_code(&cache->counters, code);

@@ -70,6 +70,15 @@ static size_t begin_with_slot(void)
     return begin();
 }
 
+/* Have a load come and go. Its slot is still to be given back. */
+static void load_once(void)
+{
+    size_t slot = begin_with_slot();
+
+    shed_slots_want(&slots, 0);
+    shed_slots_end(&slots, slot, 1000);
+}
+
 /* ------------------------------------------------------------ one source */
 
 START_TEST(a_load_begins_when_its_slot_is_granted)
@@ -268,12 +277,8 @@ END_TEST
 /* Else its next loads would all begin at once, whenever they come. */
 START_TEST(a_source_without_loads_finds_out_that_redis_is_back)
 {
-    size_t slot;
-
     set_up(1);
-    slot = begin_with_slot();
-    shed_slots_want(&slots, 0);
-    shed_slots_end(&slots, slot, 1000);
+    load_once();
     expect_sent(1, 0, 0);
     shed_slots_failed(&slots, now_ms, draw());
     now_ms += LIFE_MS;
@@ -288,12 +293,8 @@ END_TEST
 
 START_TEST(a_slot_is_given_back_again_if_the_first_time_failed)
 {
-    size_t slot;
-
     set_up(1);
-    slot = begin_with_slot();
-    shed_slots_want(&slots, 0);
-    shed_slots_end(&slots, slot, 1000);
+    load_once();
     expect_sent(1, 0, 0);
     shed_slots_failed(&slots, now_ms, draw());
     ck_assert(!next());
@@ -304,12 +305,8 @@ END_TEST
 
 START_TEST(a_slot_that_has_ended_in_redis_is_not_given_back)
 {
-    size_t slot;
-
     set_up(1);
-    slot = begin_with_slot();
-    shed_slots_want(&slots, 0);
-    shed_slots_end(&slots, slot, 1000);
+    load_once();
     now_ms += LIFE_MS;
     ck_assert(!next());
     ck_assert(shed_slots_is_idle(&slots));

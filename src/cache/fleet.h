@@ -3,7 +3,7 @@
  * Redis for slots (slots.h), over the session of one of the source's caches.
  *
  * The functions for the source never wait, and may be called with its lock
- * held; a fleet that is NULL stands for a source without such a budget.
+ * held. A source without such a budget has no fleet: NULL is allowed.
  */
 #ifndef SHED_FLEET_H
 #define SHED_FLEET_H

@@ -1,8 +1,8 @@
 /*
  * Following a cache's log of invalidations. Its invariants: the log counts as
- * known only after a read that was sent when everything that is announced since
- * had been; and whoever is told that a group was invalidated finds its entries
- * to be misses, and joins no flight from before.
+ * known only after a read that was sent after the last announcement of a
+ * change. Once a caller has been told that a group was invalidated, its entries
+ * are misses for this process, and later callers join no earlier flight.
  */
 #include "cache/group_log.h"
 
@@ -60,9 +60,9 @@ struct shed_group_log {
 
 /* ------------------------------------------------------------ what is known */
 
-/* before: the newest position that was known. All of it before mu is free: then
- * the log may count as known, and whoever relies on that joins no flight from
- * before. */
+/* before: the newest position that was known. The flights are detached while mu
+ * is held, because the log may count as known from then on, and a caller that
+ * relies on this must not join an earlier flight. */
 static void publish_locked(struct shed_group_log *log, uint64_t before)
 {
     bool is_news = log->groups.newest > before;

@@ -4,9 +4,9 @@
  * loaded last, in a bounded memory. It keeps references of values and copies
  * none.
  *
- * A row that was read before a key was dropped must not come back after it. So
- * whoever may bring a row takes a mark before it begins to read, and a key that
- * was dropped since then refuses the row.
+ * A row that was read before its key was dropped must not be kept afterwards.
+ * So a reader takes a mark before it begins to read. If the key is dropped
+ * after the mark, the row is refused.
  *
  * Pushes drop nothing: they come for few keys, and also for what this process
  * has published itself.

@@ -202,12 +202,12 @@ static const struct metric cache_histograms[] = {
     X(source_queue_keys, "keys that wait for a load")                          \
     X(source_queue_limit_keys, "keys that may wait; more are refused")         \
     X(source_breaker, "0: closed, 1: half-open, 2: open")                      \
-    X(source_callers, "callers that wait, in its caches")                      \
+    X(source_callers, "callers that wait in its caches")                       \
     X(source_callers_limit, "callers that may wait; 0: no bound")              \
     X(invalidations_pending, "keys kept until Redis can be told")              \
     X(redis_breaker, "0: closed, 1: half-open, 2: open")                       \
     X(fleet_loads,                                                             \
-      "loads of all processes that share its budget, as seen last")            \
+      "loads of all processes that share its budget, when last seen")          \
     X(fleet_loads_limit, "loads that they may run at once; 0: no such budget") \
     X(kept_rows, "rows kept for a time without Redis")                         \
     X(kept_bytes, "memory in use for these rows")

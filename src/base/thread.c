@@ -40,8 +40,8 @@ enum shed_code shed_thread_check_call(struct shed_error *err)
         return SHED_OK;
     return shed_fail(err, SHED_EINVAL,
                      "a call that blocks was made from a callback, on the "
-                     "library's own thread, which everything else waits for: "
-                     "make it from a thread of your own");
+                     "library's own thread, which must not wait: make it from "
+                     "a thread of your own");
 }
 
 void shed_thread_close(unsigned kinds, void *(*close)(void *handle),

@@ -166,7 +166,7 @@ static enum shed_code parse_host(const struct shed_uri_form *form,
     if (code != SHED_OK)
         return code;
     if (port.text != NULL && part.size == 0)
-        return shed_fail(err, SHED_EINVAL, "%s: a port without a host",
+        return shed_fail(err, SHED_EINVAL, "%s: it has a port without a host",
                          form->name);
     if (port.text != NULL && !shed_uri_number(port, 1, PORT_MAX, &out->port))
         return shed_fail(err, SHED_EINVAL,

@@ -64,27 +64,28 @@ enum shed_code shed_cache_check_name(const char *name, const char *what,
     size_t size = name != NULL ? strnlen(name, SHED_NAME_MAX_BYTES + 1) : 0;
 
     if (name == NULL)
-        return shed_fail(err, SHED_EINVAL, "%s: is NULL", what);
+        return shed_fail(err, SHED_EINVAL, "%s is NULL", what);
     if (size == 0)
-        return shed_fail(err, SHED_EINVAL, "%s: is empty", what);
+        return shed_fail(err, SHED_EINVAL, "%s is empty", what);
     if (size > SHED_NAME_MAX_BYTES)
-        return shed_fail(err, SHED_EINVAL, "%s: is longer than %d bytes", what,
+        return shed_fail(err, SHED_EINVAL, "%s is longer than %d bytes", what,
                          SHED_NAME_MAX_BYTES);
     for (size_t i = 0; i < size; i++) {
         if (name[i] == '{' || name[i] == '}')
             return shed_fail(err, SHED_EINVAL,
-                             "%s: has a brace at %zu; braces mark the "
-                             "key",
+                             "%s has a brace at byte %zu: braces "
+                             "are reserved, they mark the key in Redis",
                              what, i);
         if (name[i] <= ' ' || name[i] > '~')
             return shed_fail(err, SHED_EINVAL,
-                             "%s: byte %zu is not printable ASCII", what, i);
+                             "%s: byte %zu is a space or not printable ASCII",
+                             what, i);
     }
     /* its entries would have the keys of locks, and overwrite them */
     if (strcmp(name, "lock") == 0)
         return shed_fail(err, SHED_EINVAL,
-                         "%s: \"lock\" is reserved, because the keys "
-                         "of locks begin with it; choose another name",
+                         "%s \"lock\" is reserved, because the keys "
+                         "of locks begin with it: choose another name",
                          what);
     return SHED_OK;
 }
@@ -93,11 +94,11 @@ enum shed_code shed_cache_check_key(struct shed_bytes key, const char *what,
                                     struct shed_error *err)
 {
     if (key.data == NULL)
-        return shed_fail(err, SHED_EINVAL, "%s: is NULL", what);
+        return shed_fail(err, SHED_EINVAL, "%s is NULL", what);
     if (key.size == 0)
-        return shed_fail(err, SHED_EINVAL, "%s: is empty", what);
+        return shed_fail(err, SHED_EINVAL, "%s is empty", what);
     if (key.size > SHED_KEY_MAX_BYTES)
-        return shed_fail(err, SHED_EINVAL, "%s: has %zu bytes, the limit is %d",
+        return shed_fail(err, SHED_EINVAL, "%s has %zu bytes, the limit is %d",
                          what, key.size, SHED_KEY_MAX_BYTES);
     return SHED_OK;
 }
@@ -119,9 +120,9 @@ enum shed_code shed_cache_check_call(const struct shed_cache *cache,
                                      struct shed_error *err)
 {
     if (cache == NULL)
-        return shed_fail(err, SHED_EINVAL, "cache: is NULL");
+        return shed_fail(err, SHED_EINVAL, "cache is NULL");
     if (timeout_ms > SHED_TIMEOUT_MAX_MS)
-        return shed_fail(err, SHED_EINVAL, "timeout_ms: is over its limit, %d",
+        return shed_fail(err, SHED_EINVAL, "timeout_ms is over its limit, %d",
                          SHED_TIMEOUT_MAX_MS);
     return shed_client_check_call(cache->client, err);
 }

@@ -146,8 +146,9 @@ static void take_lease(struct shed_flight_redis *x,
     x->seen_size = 0;
     if (shed_reply_begins(how, "takeover")) {
         shed_count(&c->leases_taken_over, 1);
-        shed_flight_redis_tell(x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
-                               "its loader was dead, or silent for a lease");
+        shed_flight_redis_tell(
+            x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
+            "its loader was dead, or silent for a whole lease");
     } else if (!shed_reply_begins(how, "mine")) {
         shed_count(x->is_refresh ? &c->refreshes : &c->leases_won, 1);
     }

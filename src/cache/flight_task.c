@@ -218,7 +218,7 @@ static void on_timer(void *arg)
     if (task->flight.state == SHED_FLIGHT_LOADING &&
         shed_now_ms() >= task->flight.load_deadline_ms)
         (void)shed_fail(&task->exchange.error, SHED_ESOURCE,
-                        "the source has not answered within its load timeout");
+                        "the source has not answered within load_timeout_ms");
     drive(task, (struct shed_flight_event){.type = SHED_EV_TIMER});
 }
 

@@ -196,7 +196,8 @@ static void open_on_reactor(void *arg)
 
     if (!shed_listeners_add(fs->shared.client->listeners, &fs->listener))
         o->code = shed_fail(o->err, SHED_EINVAL,
-                            "cache name: this client has a cache of that name");
+                            "cache name: this client already has an open cache "
+                            "of that name: use its handle, or another name");
 }
 
 static void hurry(struct shed_waiters *waiters)

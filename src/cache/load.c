@@ -279,7 +279,8 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
     pthread_mutex_lock(&s->mu);
     if (s->queued >= s->options.queue_limit)
         code = shed_fail(err, SHED_EBUSY,
-                         "the source's queue is full: %zu keys wait for a load",
+                         "the source's queue is full: %zu keys wait for a load "
+                         "(see its queue_limit)",
                          s->queued);
     else if (!staff_locked(s))
         code = shed_fail(err, SHED_ENOMEM,

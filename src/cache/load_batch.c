@@ -118,8 +118,8 @@ static void answer_value(struct shed_load *load, size_t i, enum shed_kind kind,
     limit = load->jobs[i]->value_limit_bytes;
     if (row.size > limit) {
         (void)shed_fail(&error, SHED_ETOOBIG,
-                        "the value has %zu bytes, the limit is %zu", row.size,
-                        limit);
+                        "the value has %zu bytes, value_limit_bytes is %zu",
+                        row.size, limit);
     } else {
         value = shed_value_create(kind, SHED_ORIGIN_UNPUBLISHED, row.data,
                                   row.size);
@@ -175,8 +175,8 @@ void shed_load_unmodified(struct shed_load *load, size_t i)
         return;
     if (!load->jobs[i]->old_version.is_known) {
         shed_load_fail(load, i,
-                       "the source said \"unmodified\" of a row whose old "
-                       "version it was not given");
+                       "the source answered \"unmodified\" for a row whose "
+                       "old version it was not given");
         return;
     }
     value = shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_UNPUBLISHED, NULL, 0);

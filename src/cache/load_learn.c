@@ -29,8 +29,8 @@ enum shed_code shed_source_fail_open(const struct shed_source *s,
                          "%llu ms; the last failure: %s",
                          (unsigned long long)left_ms, s->last_failure);
     return shed_fail(err, SHED_ESOURCE,
-                     "the source's breaker is half-open and tries others; the "
-                     "last failure: %s",
+                     "the source's breaker is half-open and lets only a few "
+                     "keys through; the last failure: %s",
                      s->last_failure);
 }
 

@@ -360,7 +360,7 @@ static const char *insert_locked(struct shed_outbox *ob, struct letter *letter,
     bool is_group = wish == SHED_WISH_GROUP;
 
     if (is_group && !shed_group_log_hold(ob->groups, letter->user_key))
-        return "memory is out";
+        return "out of memory";
     if (shed_pending_insert(&ob->set, &letter->item, wish))
         return NULL;
     if (is_group)
@@ -384,7 +384,7 @@ static const char *add_locked(struct shed_outbox *ob,
         return NULL;
     }
     if (letter == NULL)
-        return "memory is out";
+        return "out of memory";
     refusal = insert_locked(ob, letter, wish);
     if (refusal != NULL) {
         free(letter);
@@ -420,7 +420,7 @@ bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
     }
     tell_dropped(ob, shed_bytes(key->redis + key->at, key->size), cause.code,
                  refusal);
-    (void)shed_fail(why, cause.code, "not kept, as %s, so call again: %s",
+    (void)shed_fail(why, cause.code, "not kept (%s), so call again: %s",
                     refusal, cause.reason);
     return false;
 }

@@ -264,7 +264,7 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
         shed_get(fixture.cache, shed_bytes(key, sizeof(key)), 0, &value, &err),
         &err, "limit is 1024");
     refused(shed_get(NULL, shed_str("k"), 0, &value, &err), &err,
-            "cache: is NULL");
+            "cache is NULL");
     refused(shed_get(fixture.cache, shed_str("k"), 0, NULL, &err), &err,
             "out is NULL");
     refused(shed_get(fixture.cache, shed_str("k"), too_long_ms, &value, &err),
@@ -282,7 +282,7 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     refused(shed_invalidate(fixture.cache, shed_bytes(NULL, 1), 0, &err), &err,
             "NULL");
     refused(shed_invalidate(NULL, shed_str("k"), 0, &err), &err,
-            "cache: is NULL");
+            "cache is NULL");
     refused(shed_get_many(fixture.cache, items, 2, 0, &err), &err, "empty");
     ck_assert_ptr_null(items[0].value);
     refused(shed_get_many(fixture.cache, NULL, 2, 0, &err), &err,
@@ -438,10 +438,10 @@ START_TEST(get_many_says_which_key_is_wrong_and_why)
         struct shed_bytes key;
         const char *reason;
     } wrong[] = {
-        {{NULL, 1}, "items[2].key: is NULL"},
-        {{"", 0}, "items[2].key: is empty"},
+        {{NULL, 1}, "items[2].key is NULL"},
+        {{"", 0}, "items[2].key is empty"},
         {{long_key, sizeof(long_key)},
-         "items[2].key: has 1025 bytes, the limit is 1024"},
+         "items[2].key has 1025 bytes, the limit is 1024"},
     };
     struct shed_item items[] = {{{"a", 1}, NULL, 0},
                                 {{"b", 1}, NULL, 0},

@@ -284,8 +284,9 @@ START_TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
     ck_assert_int_eq(
         shed_source_open(table_load, NULL, &options, &source, &err),
         SHED_EINVAL);
-    ck_assert_str_eq(err.reason, "source fleet_name: has a brace at 1; braces "
-                                 "mark the key");
+    ck_assert_str_eq(err.reason,
+                     "source fleet_name has a brace at byte 1: braces "
+                     "are reserved, they mark the key in Redis");
     ck_assert_ptr_null(source);
 }
 END_TEST

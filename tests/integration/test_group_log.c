@@ -781,7 +781,7 @@ START_TEST(one_that_cannot_be_kept_says_so)
     expect_text(fixture.cache, "k", "k@1");
     refuse_writes();
     ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
-    ck_assert_ptr_nonnull(strstr(err.reason, "not kept, as pending_limit"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "not kept (pending_limit"));
     expect_text(fixture.cache, "k", "k@1");
     accept_writes();
     fixture_down(&fixture);

@@ -99,11 +99,11 @@ START_TEST(one_key_that_is_wrong_is_named_and_nothing_is_removed)
     struct shed_bytes keys[] = {KEY("a"), KEY("b"), {"", 0}};
 
     put(fixture.cache, "a", "old");
-    refused(keys, 3, "keys[2]: is empty");
+    refused(keys, 3, "keys[2] is empty");
     keys[2] = (struct shed_bytes){NULL, 1};
-    refused(keys, 3, "keys[2]: is NULL");
+    refused(keys, 3, "keys[2] is NULL");
     keys[1] = (struct shed_bytes){too_long, sizeof(too_long)};
-    refused(keys, 2, "keys[1]: has 1025 bytes");
+    refused(keys, 2, "keys[1] has 1025 bytes");
     refused(NULL, 2, "keys is NULL");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{a}"), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);

@@ -348,7 +348,7 @@ START_TEST(a_load_past_its_timeout_fails_its_callers_and_frees_the_key)
     fixture_open(&fixture);
     table_hold(&fixture.table);
     expect_code(fixture.cache, "k", SHED_ESOURCE, &err);
-    ck_assert_ptr_nonnull(strstr(err.reason, "load timeout"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "load_timeout_ms"));
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
     WAIT_FOR((ask_for_k(), table_running(&fixture.table) == 2));
     table_release(&fixture.table);

@@ -823,7 +823,8 @@ START_TEST(a_value_over_the_limit_fails_its_key_alone)
 {
     load_answered(2, answer_at_the_limit);
     ck_assert_uint_eq(shed_value_size(orders[0].loaded.value), 100);
-    assert_failed(1, SHED_ETOOBIG, "the value has 101 bytes, the limit is 100");
+    assert_failed(1, SHED_ETOOBIG,
+                  "the value has 101 bytes, value_limit_bytes is 100");
     unref_values(1);
 }
 END_TEST

@@ -115,7 +115,7 @@ void shed_lock_count_release(struct shed_lock *l, enum shed_code code,
     shed_lock_tell(
         l, code == SHED_ELOST ? SHED_EVENT_LOCK_LOST : SHED_EVENT_LOCK_RELEASED,
         code, held_us,
-        code == SHED_ELOST ? "it was gone when it was released" : NULL);
+        code == SHED_ELOST ? "it was already gone when it was released" : NULL);
 }
 
 /* ---------------------------------------------------------------- the facts */
@@ -134,10 +134,11 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
         for (size_t j = 0; j < i; j++)
             if (shed_session_is_same_server(l->server[j].client->session,
                                             l->server[i].client->session)) {
-                (void)shed_fail(err, SHED_EINVAL,
-                                "clients %zu and %zu of the quorum are of one "
-                                "server: take independent ones",
-                                j, i);
+                (void)shed_fail(
+                    err, SHED_EINVAL,
+                    "clients %zu and %zu of the quorum are connected "
+                    "to the same server: use independent ones",
+                    j, i);
                 return true;
             }
     return false;

@@ -117,6 +117,6 @@ const char *shed_hold_reason(const struct shed_hold *h)
     if (h->renew_at_ms != UINT64_MAX)
         return "the lease has ended: no renewal succeeded";
     if (h->renew_until_ms != UINT64_MAX)
-        return "the lease has ended: max_hold_ms is over";
+        return "the lease has ended: max_hold_ms has passed";
     return "the lease has ended";
 }

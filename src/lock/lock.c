@@ -63,7 +63,7 @@ static enum shed_code check_count(size_t count,
 {
     if (count % 2 == 0 || count > SHED_LOCK_CLIENTS_MAX)
         return shed_fail(err, SHED_EINVAL,
-                         "a quorum takes an odd number of clients, at most %d, "
+                         "a quorum needs an odd number of clients, at most %d, "
                          "not %zu",
                          SHED_LOCK_CLIENTS_MAX, count);
     if (count > 1 && o->algorithm != SHED_LOCK_LEASE)
@@ -156,8 +156,9 @@ enum shed_code shed_lock_open_quorum(struct shed_client *const *clients,
         code = check_clients(clients, count, err);
     if (code == SHED_OK && (name.data == NULL || name.size == 0 ||
                             name.size > SHED_LOCK_NAME_MAX_BYTES))
-        code = shed_fail(err, SHED_EINVAL, "a lock's name has 1 to %d bytes",
-                         SHED_LOCK_NAME_MAX_BYTES);
+        code = shed_fail(
+            err, SHED_EINVAL, "lock name must have 1 to %d bytes, not %zu",
+            SHED_LOCK_NAME_MAX_BYTES, name.data != NULL ? name.size : 0);
     if (code != SHED_OK)
         return code;
     l = create(clients, count, name.data, name.size, &o);
@@ -276,7 +277,10 @@ static enum shed_code enter_again_locked(struct shed_lock *l,
                                          struct shed_error *err)
 {
     if (l->machine.hold.count == UINT32_MAX)
-        return shed_fail(err, SHED_EBUSY, "the lock was entered 2^32 times");
+        return shed_fail(
+            err, SHED_EBUSY,
+            "this thread has acquired the lock 2^32 times without a "
+            "release");
     l->machine.hold.count++;
     return SHED_OK;
 }
@@ -370,9 +374,10 @@ static enum shed_code fail_lost_locked(const struct shed_lock *l,
         return shed_fail(err, SHED_ELOST, "the lock was lost: %s",
                          shed_hold_reason(&l->machine.hold));
     if (l->machine.hold.is_held)
-        return shed_fail(err, SHED_ELOST,
-                         "this thread does not hold the lock: another of this "
-                         "process does");
+        return shed_fail(
+            err, SHED_ELOST,
+            "this thread does not hold the lock: another thread of "
+            "this process does");
     if (l->machine.lost_generation != 0 &&
         l->machine.lost_generation == l->machine.hold.generation)
         return shed_fail(err, SHED_ELOST, "the lock was lost: %s",
@@ -475,8 +480,9 @@ enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
     enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK && !l->algorithm->has_tokens)
-        code =
-            shed_fail(err, SHED_EINVAL, "this algorithm has no fencing tokens");
+        code = shed_fail(err, SHED_EINVAL,
+                         "this algorithm has no fencing tokens: use "
+                         "SHED_LOCK_LEASE");
     if (code == SHED_OK)
         code = shed_check_range(number, 0, NUMBER_MAX, "fencing number", err);
     return code != SHED_OK ? code : submit_and_wait(l, &w, err);
@@ -522,7 +528,8 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
         return code;
     if (!l->algorithm->has_tokens)
         return shed_fail(err, SHED_EINVAL,
-                         "this algorithm has no fencing tokens");
+                         "this algorithm has no fencing tokens: use "
+                         "SHED_LOCK_LEASE");
     self = shed_owner_self();
     pthread_mutex_lock(&l->mu);
     if (shed_hold_is_mine(&l->machine.hold, self) &&

@@ -96,7 +96,7 @@ static void end_overdue(struct shed_lock_machine *m)
             continue;
         else if (!m->facts->is_settled)
             (void)shed_fail(&r->error, SHED_EREDIS,
-                            "Redis %s: no answer yet to a first command",
+                            "Redis %s has not answered its first command yet",
                             m->where);
         else if (!r->is_tried && m->last_try.code != SHED_OK)
             r->error =

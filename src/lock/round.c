@@ -60,8 +60,8 @@ static const char *why_silent(struct shed_lock_machine *m, size_t i)
         return NULL;
     if (op == SHED_LOCK_OP_ACQUIRE && !shed_voter_has_room(v)) {
         shed_lock_clean(m, i);
-        return "a server still has to undo too many tries that it did not "
-               "answer";
+        return "a server has left too many tries unanswered, which must be "
+               "undone first";
     }
     if (v->state != SHED_VOTER_IDLE &&
         m->now_ms - v->asked_ms >= m->rules.busy_ms)
@@ -229,7 +229,7 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
              round->numberings < NUMBERINGS_MAX)
         begin_numbering(m);
     else if (!m->rules.is_alone && !is_numbered(round))
-        fail_granted(m, "the servers did not settle on a fencing number");
+        fail_granted(m, "the servers did not agree on a fencing number");
     else if (!is_safe)
         fail_granted(m, "acquiring the lock took longer than its lease");
     else
@@ -287,8 +287,7 @@ static void end_extend_of_hold(struct shed_lock_machine *m,
 
     shed_hold_remember(hold, &round->question);
     if (verdict == SHED_VERDICT_NO)
-        shed_lock_machine_lose(m, "it is no longer ours: its lease ended, "
-                                  "or it was removed");
+        shed_lock_machine_lose(m, "its lease ended, or its key was removed");
     else if (verdict != SHED_VERDICT_YES)
         shed_hold_retry(hold, round->is_rewrite, m->now_ms, shed_lock_draw(m));
     else if (round->question.lease_ms > 0)
@@ -333,7 +332,9 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
     if (r == NULL)
         return;
     if (verdict == SHED_VERDICT_NO)
-        (void)shed_fail(&r->error, SHED_ELOST, "the lock was no longer ours");
+        (void)shed_fail(&r->error, SHED_ELOST,
+                        "the lock was lost: its lease ended, or its key "
+                        "was removed");
     else
         r->error = m->round.tally.error;
     shed_lock_answer(m, r, code_of(m, verdict));

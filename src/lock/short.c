@@ -166,7 +166,8 @@ enum shed_code shed_lock_fail_unconfirmed(struct shed_error *err)
 static enum shed_code fail_gone(struct shed_error *err)
 {
     return shed_fail(err, SHED_ELOST,
-                     "the lock was lost: its lease ended, or it was removed");
+                     "the lock was lost: its lease ended, or its key was "
+                     "removed");
 }
 
 bool shed_lock_release_short(struct shed_lock *l, const struct shed_hold *hold,

@@ -135,9 +135,9 @@ const char *shed_mysql_column_problem(const struct shed_mysql_column *column,
     case SHED_MYSQL_OTHER:
         break;
     }
-    return "MySQL: the type of the key column (the query's first) is not one "
-           "for keys: integers, DECIMAL without fraction, text, binary, DATE "
-           "and DATETIME are";
+    return "MySQL: the type of the key column (the query's first) cannot be "
+           "used for keys: select an integer, a DECIMAL without fraction, "
+           "text, binary, DATE or DATETIME";
 }
 
 /* -------------------------------------------------------------------- keys */

@@ -2,6 +2,7 @@
  * that snowshed/mysql.h states. */
 #include "mysql/config.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,8 @@ static enum shed_code check_seconds(uint64_t ms, uint64_t max_ms,
 
     if (code == SHED_OK && ms % MS_PER_S != 0)
         code = shed_fail(err, SHED_EINVAL,
-                         "%s is not a whole number of seconds", what);
+                         "%s is %" PRIu64 ", must be a multiple of %d", what,
+                         ms, (int)MS_PER_S);
     return code;
 }
 
@@ -48,7 +50,7 @@ static enum shed_code check_options(const struct shed_mysql_options *o,
                                 "MySQL value_limit_bytes", err);
     if (code == SHED_OK && (o->tls_cert == NULL) != (o->tls_key == NULL))
         code = shed_fail(err, SHED_EINVAL,
-                         "MySQL tls_cert and tls_key go together");
+                         "MySQL tls_cert and tls_key: set both or neither");
     return code;
 }
 

@@ -27,7 +27,7 @@ static enum shed_code connect_quietly(MYSQL *mysql,
         return SHED_OK;
     if (failure.number == ALREADY_CONNECTED)
         return shed_fail(err, SHED_EINVAL,
-                         "MySQL connect: the handle is connected already");
+                         "MySQL connect: the handle is already connected");
     return shed_fail(err, failure.error.code, "%s", failure.error.reason);
 }
 

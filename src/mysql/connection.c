@@ -344,7 +344,7 @@ bool shed_mysql_connection_open(struct shed_mysql_connection *c,
     if (is_open && !shed_mysql_connection_is_fit(c)) {
         *failure = (struct shed_mysql_failure){0};
         (void)shed_fail(&failure->error, SHED_ESOURCE,
-                        "MySQL: the server does not switch to autocommit");
+                        "MySQL: the server did not switch to autocommit");
         is_open = false;
     }
     if (!is_open)

@@ -386,8 +386,10 @@ static enum shed_code take_options(const struct shed_mysql_options *given,
     if (code == SHED_OK &&
         (source->thread_start != NULL || source->thread_stop != NULL ||
          source->on_close != NULL))
-        code = shed_fail(err, SHED_EINVAL,
-                         "MySQL source: its callbacks must be NULL");
+        code =
+            shed_fail(err, SHED_EINVAL,
+                      "MySQL source: the callbacks thread_start, thread_stop "
+                      "and on_close must be NULL, it has its own");
     source->thread_start = start_loader;
     source->thread_stop = stop_loader;
     source->on_close = destroy_source;

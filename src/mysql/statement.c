@@ -117,8 +117,9 @@ static bool check_shape(MYSQL_STMT *stmt, size_t room,
     struct shed_mysql_column version;
 
     if (mysql_stmt_param_count(stmt) != room)
-        return fail_here(failure, SHED_ESOURCE,
-                         "MySQL: the query has parameters besides \"(?)\"");
+        return fail_here(
+            failure, SHED_ESOURCE,
+            "MySQL: the query may have no parameters besides \"(?)\"");
     if (columns <= COLUMN_VALUE || columns > COLUMNS) {
         (void)snprintf(reason, sizeof(reason),
                        "MySQL: the query selects %u columns, it must select "

@@ -42,7 +42,7 @@ enum shed_code shed_mysql_uri_parse(const char *text,
     *out = (struct shed_mysql_uri){0};
     if (!shed_uri_has_scheme(&form, text))
         return shed_fail(err, SHED_EINVAL,
-                         "MySQL URI: it does not begin with mysql://");
+                         "MySQL URI: it must begin with mysql://");
     code = shed_uri_parse(&form, text, &out->parts, err);
     if (code != SHED_OK)
         return code;

@@ -37,7 +37,7 @@ static const struct shed_uri_form forms[] = {
      .user_stops = "", /* any delimiter may be in a password */
      .has_host = true,
      .path = "database",
-     .parameter_rule = "no '?' in redis://; the database is /n"},
+     .parameter_rule = "there is no '?' in redis://: write the database as /n"},
     PATH_FORM("unix://"),
     PATH_FORM("unix:"),
 };
@@ -53,10 +53,10 @@ static enum shed_code find_form(const char *uri,
         }
     if (strncmp(uri, "rediss://", strlen("rediss://")) == 0)
         return shed_fail(err, SHED_EINVAL,
-                         "Redis URI: TLS is not supported: put a tunnel "
-                         "between");
+                         "Redis URI: TLS is not supported: use redis:// "
+                         "through a TLS tunnel");
     return shed_fail(err, SHED_EINVAL,
-                     "Redis URI: must begin with redis:// or unix:");
+                     "Redis URI: it must begin with redis:// or unix:");
 }
 
 /* An empty user means no user. A user needs a password. */
@@ -180,7 +180,7 @@ enum shed_code shed_address_create(const char *uri, struct shed_address **out,
 
     *out = NULL;
     if (uri == NULL)
-        return shed_fail(err, SHED_EINVAL, "Redis URI: is NULL");
+        return shed_fail(err, SHED_EINVAL, "Redis URI is NULL");
     a = calloc(1, sizeof(*a));
     if (a == NULL)
         return shed_fail_nomem(err, "a Redis URI");

@@ -108,7 +108,8 @@ bool shed_conn_is_left(const struct shed_conn *c, struct shed_error *why)
         return false;
     (void)shed_fail(
         why, SHED_EREDIS,
-        "Redis %s has been left: it is no primary, or the name leads elsewhere",
+        "Redis %s is no longer used: it is not the primary, or its host name "
+        "resolves to another address",
         c->address->text);
     return true;
 }
@@ -310,7 +311,7 @@ static enum shed_code reserve(struct shed_conn *c, size_t more,
 
     if (more > SHED_CONN_CALLS_MAX - q->count)
         return shed_fail(err, SHED_EBUSY,
-                         "Redis: %zu calls wait on a connection already",
+                         "Redis: %zu calls already wait on one connection",
                          q->count);
     while (capacity < q->count + more)
         capacity *= 2;

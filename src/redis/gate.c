@@ -61,8 +61,8 @@ static void fail_locked(const struct shed_gate *g, uint64_t now_ms,
             g->last_failure);
     else
         (void)shed_fail(err, SHED_EREDIS,
-                        "the breaker before Redis %s is half-open and tries "
-                        "other calls; the last failure: %s",
+                        "the breaker before Redis %s is half-open and lets "
+                        "only a few calls through; the last failure: %s",
                         g->where, g->last_failure);
 }
 

@@ -374,7 +374,7 @@ static void look_up(struct shed_pipe *p)
         p->lookup =
             shed_lookup_start(p->reactor, p->address, p->term, on_lookup, p);
     if (p->lookup == NULL)
-        end_lookup(p, p->term, NULL, "no memory or thread to look it up");
+        end_lookup(p, p->term, NULL, "no memory or thread for the lookup");
 }
 
 /* After a failover the name may resolve to another address. */
@@ -421,7 +421,8 @@ static void on_timer(void *arg)
 
     switch (p->state) {
     case PIPE_LOOKING_UP:
-        end_lookup(p, p->term, NULL, "no answer to the lookup of the name");
+        end_lookup(p, p->term, NULL,
+                   "the lookup of the host name has not ended in time");
         break;
     case PIPE_UP:
         check_conn(p);
@@ -524,7 +525,8 @@ void shed_pipe_follow(struct shed_pipe *p, bool is_reached)
         return;
     (void)shed_fail(
         &p->why, SHED_EREDIS,
-        "Redis %s has been left: it is no primary, or the name leads elsewhere",
+        "Redis %s is no longer used: it is not the primary, or its host name "
+        "resolves to another address",
         p->address->text);
     give_up(p, SHED_TROUBLE_PASSING);
     /* at once, so that calls made meanwhile are queued */

@@ -106,7 +106,7 @@ fail_mutex:
 fail_memory:
     free(r);
     return shed_fail(err, SHED_EBUSY,
-                     "the reactor: no thread or descriptor is available");
+                     "no thread or descriptor is available for the client");
 }
 
 void shed_reactor_stop(struct shed_reactor *r)

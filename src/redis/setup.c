@@ -86,7 +86,7 @@ static enum shed_code hear_role(struct shed_setup *s,
     if (!shed_reply_begins(shed_reply_at(reply, 0), "master")) {
         *trouble = SHED_TROUBLE_PASSING;
         return shed_fail(err, SHED_EREDIS,
-                         "Redis %s: the reply to ROLE makes no sense",
+                         "Redis %s: the reply to ROLE is not understood",
                          s->address->text);
     }
     s->answered++;

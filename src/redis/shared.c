@@ -381,7 +381,8 @@ static void hand_over_locked(struct shed_shared *s)
         return;
     }
     if (s->conn.queue.count > 0) {
-        (void)shed_fail(&why, SHED_EREDIS, "Redis: given up");
+        (void)shed_fail(&why, SHED_EREDIS,
+                        "Redis: all callers of the connection have given up");
         lose_locked(s, true, &why);
     }
 }

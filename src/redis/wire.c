@@ -226,9 +226,9 @@ static enum shed_wire_io fill(struct shed_wire *w, int flags,
     if (n == 0)
         return lost(err, "closed by the server");
     if (!shed_frame_take(&w->frame, bytes, (size_t)n))
-        return lost(err, "a reply that nobody can have asked for");
+        return lost(err, "a reply that no command can have");
     if (redisReaderFeed(w->reader, bytes, (size_t)n) != REDIS_OK)
-        return lost(err, "memory is out");
+        return lost(err, "out of memory for its replies");
     return SHED_WIRE_DONE;
 }
 

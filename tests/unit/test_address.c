@@ -96,8 +96,8 @@ END_TEST
 static const struct {
     const char *uri, *says;
 } mistakes[] = {
-    {"http://h", "must begin with redis:// or unix:"},
-    {"", "must begin with redis:// or unix:"},
+    {"http://h", "it must begin with redis:// or unix:"},
+    {"", "it must begin with redis:// or unix:"},
     {"redis://", "host is missing"},
     {"redis://h:x", "port must be a number"},
     {"redis://h:70000", "port must be a number"},

@@ -122,7 +122,7 @@ static void submit(struct check *c, struct item *item)
         .settle = settle};
     code = shed_source_queue(c->source, &item->job, &item->error);
     if (code != SHED_OK)
-        cli_fail(c->call, CLI_FAILED, "a load cannot begin: %s",
+        cli_fail(c->call, CLI_FAILED, "the database cannot be queried: %s",
                  item->error.reason);
 }
 
@@ -431,8 +431,8 @@ static void print_summary(const struct check *c)
            " failed\n",
            c->compared, c->equal, c->stale, c->changed, c->failed);
     if (c->invalidated > 0)
-        printf("%" PRIu64 " invalidated: misses by a tag, or with all entries, "
-               "which were not compared\n",
+        printf("%" PRIu64 " invalidated, by a tag or with all entries, and not "
+               "compared\n",
                c->invalidated);
     if (c->skipped > 0)
         printf("%" PRIu64 " had no value to compare (leases, failures, unknown "
@@ -456,7 +456,7 @@ int cli_check(struct cli_call *call)
     cli_check_cache(call, call->words[0]);
     if (call->mysql == NULL || call->query == NULL)
         cli_fail(call, CLI_USAGE,
-                 "check wants --mysql URI (or SNOWSHED_MYSQL) and --query "
+                 "check needs --mysql URI (or SNOWSHED_MYSQL) and --query "
                  "'SELECT id, value FROM t WHERE id IN (?)'");
     open_source(&c);
     c.items = cli_alloc(BATCH, sizeof(*c.items));

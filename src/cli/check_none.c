@@ -4,5 +4,6 @@
 int cli_check(struct cli_call *call)
 {
     cli_fail(call, CLI_USAGE,
-             "this snowshed was built without MySQL (SNOWSHED_MYSQL=OFF)");
+             "this snowshed was built without MySQL: configure it with "
+             "-DSNOWSHED_MYSQL=ON");
 }

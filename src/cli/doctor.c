@@ -226,9 +226,9 @@ static void check_version(struct doctor *d)
              "Use Redis 6.0 or later, or Valkey.", "%s", text);
     else if (major < 7)
         find(d, "version", NOTE,
-             "It works; this one cannot say beforehand which rights are "
+             "It works, but it cannot tell beforehand which rights are "
              "missing.",
-             "Redis 7 or later tells rights by name.", "%s", text);
+             "Redis 7 or later names them.", "%s", text);
     else
         find(d, "version", OK, "", "", "%s", text);
 }
@@ -238,9 +238,10 @@ static void check_role(struct doctor *d)
     char text[64];
 
     if (is(&d->facts, "role", "slave"))
-        find(d, "role", PROBLEM,
-             "snowshed does not use a replica: it looks the name up again.",
-             "Give the address of the primary.", "replica");
+        find(
+            d, "role", PROBLEM,
+            "snowshed does not use a replica: it looks up the host name again.",
+            "Give the address of the primary.", "replica");
     else if (d->facts.has_info)
         find(d, "role", OK, "", "", "%s with %lld replicas",
              fact(&d->facts, "role", text),
@@ -250,22 +251,23 @@ static void check_role(struct doctor *d)
              "snowshed speaks to one server: keys of other nodes are refused.",
              "Use a Redis that is not a cluster.", "on");
     if (is(&d->facts, "loading", "1"))
-        find(d, "loading", PROBLEM, "It answers nothing until it has its data.",
-             "Wait.", "its data set is being loaded");
+        find(d, "loading", PROBLEM,
+             "It refuses commands until it has its data.", "Wait.",
+             "its data set is being loaded");
 }
 
 static void check_rights(struct doctor *d, const char *subject,
                          const struct shed_error *rights, const char *option)
 {
     if (is(&d->facts, "role", "slave"))
-        find(d, subject, NOTE, "Only the primary is asked for them.",
-             "Give its address.", "not known");
+        find(d, subject, NOTE, "They are checked on the primary only.",
+             "Give the address of the primary.", "not known");
     else if (rights->code == SHED_OK)
-        find(d, subject, OK, "", "", "all there");
+        find(d, subject, OK, "", "", "all granted");
     else if (rights->code == SHED_EDENIED)
         find(d, subject, PROBLEM,
              "Calls of the library will fail with SHED_EDENIED, or poll where "
-             "they could be told.",
+             "they could be notified.",
              option, "%s", rights->reason);
     else
         find(d, subject, PROBLEM, "The library cannot use it.",
@@ -288,7 +290,8 @@ static void check_tracking(struct doctor *d)
 
     if (d->facts.tracking[0] != '\0')
         find(d, "tracking", WARNING,
-             "Waiters are not told of changes: they poll, up to 150 ms late.",
+             "Waiters are not notified of changes: they poll, up to 150 ms "
+             "late.",
              "Grant +client|tracking and +subscribe to "
              "&__redis__:invalidate; a proxy must pass them.",
              "%s", d->facts.tracking);
@@ -309,8 +312,8 @@ static void check_eviction(struct doctor *d)
         return;
     if (most == 0)
         find(d, "memory", NOTE,
-             "Nothing bounds it: when the host's memory is out, Redis is "
-             "killed, and all is lost at once.",
+             "It has no limit: when the host runs out of memory, Redis is "
+             "killed, and everything is lost at once.",
              "Set maxmemory.", "%s used, no limit",
              cli_size(size, (uint64_t)used));
     else if (percent >= FULL_PERCENT && strcmp(policy, "noeviction") != 0)
@@ -320,7 +323,7 @@ static void check_eviction(struct doctor *d)
              "%lld %% of maxmemory used", percent);
     else if (percent >= FULL_PERCENT)
         find(d, "memory", WARNING,
-             "When it is full, nothing more is stored, and no lock is given.",
+             "When it is full, nothing more is stored, and no lock is granted.",
              "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is "
              "large.",
              "%lld %% of maxmemory used", percent);
@@ -331,7 +334,7 @@ static void check_eviction(struct doctor *d)
     else
         find(d, "eviction", WARNING,
              "It may evict locks and leases: two holders, or second loads.",
-             "Locks want noeviction (or a Redis of their own), or the fencing "
+             "Locks need noeviction (or a Redis of their own), or the fencing "
              "guard. For a cache alone it is fine.",
              "%s, %lld keys evicted so far", policy,
              number(&d->facts, "evicted_keys"));
@@ -349,11 +352,11 @@ static void check_persistence(struct doctor *d)
         find(d, "persistence", PROBLEM,
              "Redis refuses writes until a save succeeds, unless "
              "stop-writes-on-bgsave-error is no.",
-             "See its log: most often the disk is full. Then BGSAVE.",
+             "See its log: most often the disk is full. Then run BGSAVE.",
              "the last save failed");
     else if (fork_us > FORK_US)
         find(d, "persistence", WARNING,
-             "Everything waits for that long whenever it saves.",
+             "All calls wait that long whenever it saves.",
              "Save on a replica, or use less memory per server; look at "
              "transparent huge pages.",
              "the last save stopped it for %lld ms", fork_us / US_PER_MS);
@@ -361,15 +364,15 @@ static void check_persistence(struct doctor *d)
         find(d, "persistence", NOTE,
              "After a restart Redis is empty: locks are gone, and the cache is "
              "filled again by a bounded number of loads.",
-             "Where a lock guards data, use the fencing guard; its numbers "
-             "survive by the clock. appendonly yes keeps more.",
+             "Where a lock guards data, use the fencing guard: its numbers "
+             "grow even then. appendonly yes loses less.",
              "none: no snapshots, no append-only file");
     else if (!has_aof)
         find(d, "persistence", NOTE,
-             "After a crash what was written since the last save is gone: "
-             "locks and invalidations too.",
-             "Where a lock guards data, use the fencing guard; its numbers "
-             "survive by the clock. appendonly yes keeps more.",
+             "After a crash, what was written since the last save is gone: "
+             "locks and invalidations, too.",
+             "Where a lock guards data, use the fencing guard: its numbers "
+             "grow even then. appendonly yes loses less.",
              "snapshots at most");
     else
         find(d, "persistence", OK, "", "", "append-only file");
@@ -384,7 +387,7 @@ static void check_clock(struct doctor *d)
              "Grant +time.", "not known: TIME is refused");
     else if (llabs(off) > CLOCK_OFF_MS)
         find(d, "clock", WARNING,
-             "Leases and ages are by the server's clock, and are right; "
+             "Leases and ages use the server's clock, and are right; "
              "TIMESTAMP locks and the times in logs are not.",
              "Let both hosts use NTP.", "the server's is %lld ms %s ours",
              llabs(off), off > 0 ? "ahead of" : "behind");
@@ -399,7 +402,7 @@ static void check_latency(struct doctor *d)
     if (d->facts.ping[0] != '\0')
         find(d, "latency", PROBLEM,
              "The library asks by PING whether a connection is alive.",
-             "First find what refuses it; a right is granted by +ping.",
+             "Find out what refuses it; if a right is missing, grant +ping.",
              "not known: %s", d->facts.ping);
     else if (l->median_ms > SLOW_MEDIAN_MS || l->slowest_ms > SLOW_WORST_MS)
         find(d, "latency", WARNING,
@@ -429,7 +432,7 @@ static void check_connections(struct doctor *d)
              "%lld of %lld", now, most);
     else if (refused > 0)
         find(d, "connections", WARNING,
-             "Since Redis started, processes were turned away.",
+             "Connections have been refused since Redis started.",
              "Raise maxclients (and the limit of open files).",
              "%lld, and %lld were refused", now, refused);
     else
@@ -442,11 +445,11 @@ static void judge(struct doctor *d)
     check_role(d);
     check_rights(
         d, "cache rights", &d->facts.cache_rights,
-        "Grant these (ACL SETUSER; 'man snowshed' has them all), or check "
+        "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "
         "another name with --cache NAME.");
     check_rights(
         d, "lock rights", &d->facts.lock_rights,
-        "Grant these (ACL SETUSER; 'man snowshed' has them all), or check "
+        "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "
         "another name with --lock NAME.");
     check_writes(d);
     check_tracking(d);

@@ -55,8 +55,8 @@ void cli_key_init(struct cli_key *key, const struct cli_call *call,
     cli_check_cache(call, cache);
     if (size == SIZE_MAX)
         cli_fail(call, CLI_USAGE,
-                 "a key with --escaped has a \\ that is followed by neither "
-                 "another \\ nor xNN");
+                 "with --escaped, a \\ must be followed by another \\ or by "
+                 "xNN");
     fault = cli_key_set(key, cache, text, size);
     if (fault != NULL)
         cli_fail(call, CLI_USAGE, "%s", fault);

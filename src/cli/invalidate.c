@@ -105,7 +105,7 @@ static void send_line(struct work *w, char *line, size_t size)
 
     if (w->call->is_escaped)
         size = cli_unescape(line);
-    fault = size == SIZE_MAX ? "a \\ that is followed by neither \\ nor xNN"
+    fault = size == SIZE_MAX ? "a \\ must be followed by another \\ or by xNN"
                              : take_word(w, line, size, true);
     if (fault != NULL) {
         hear(w);
@@ -133,8 +133,8 @@ static void read_stdin(struct work *w)
     if (ferror(stdin)) {
         hear(w);
         cli_fail(w->call, CLI_USAGE,
-                 "the standard input cannot be read to its end; %zu lines are "
-                 "invalidated",
+                 "the standard input cannot be read to its end: the first %zu "
+                 "lines are invalidated",
                  w->sent);
     }
 }
@@ -149,8 +149,8 @@ static void check_words(struct work *w, size_t *sizes)
         const char *fault;
         sizes[i] = call->is_escaped ? cli_unescape(word) : strlen(word);
         fault = sizes[i] == SIZE_MAX
-                    ? "--escaped has a \\ that is followed by neither another "
-                      "\\ nor xNN"
+                    ? "with --escaped, a \\ must be followed by another \\ or "
+                      "by xNN"
                     : take_word(w, word, sizes[i], false);
         if (fault != NULL)
             cli_fail(call, CLI_USAGE, "%s", fault);
@@ -163,11 +163,11 @@ static void check_call(const struct cli_call *call)
 
     cli_check_cache(call, call->words[0]);
     if (call->is_all && (is_given || call->are_tags))
-        cli_fail(
-            call, CLI_USAGE,
-            "--all-entries takes neither keys nor tags: it is all of them");
+        cli_fail(call, CLI_USAGE,
+                 "--all-entries takes neither keys nor tags: it invalidates "
+                 "everything");
     if (!call->is_all && !is_given)
-        cli_fail(call, CLI_USAGE, "which %s? Give them, or --stdin",
+        cli_fail(call, CLI_USAGE, "no %s given: name them, or use --stdin",
                  call->are_tags ? "tags" : "keys");
 }
 

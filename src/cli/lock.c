@@ -67,7 +67,8 @@ static void print_left(const struct cli_lock *lock)
         cli_line("left", "%s by its stamp, unless it is renewed",
                  cli_duration(text, lock->stamp_ms - lock->now_ms));
     else if (lock->stamp_ms > 0)
-        cli_line("left", "none: over by its stamp for %s; the next takes it",
+        cli_line("left",
+                 "none: by its stamp it ended %s ago; the next caller takes it",
                  cli_duration(text, lock->now_ms - lock->stamp_ms));
     else if (lock->pttl >= 0)
         cli_line("left", "%s, unless it is renewed",
@@ -216,7 +217,7 @@ static const char *refusal(const struct cli_lock *lock)
         return NULL;
     return lock->is_restarted
                ? "Redis was restarted since it was taken, so its holder may "
-                 "only not have come back. It ends with its lease"
+                 "just not be back yet. It ends with its lease"
                : "whether its holder is alive cannot be seen (that needs the "
                  "rights to PUBSUB NUMSUB and INFO)";
 }
@@ -305,8 +306,8 @@ int cli_lock(struct cli_call *call)
 
     if (size == 0 || size > SHED_LOCK_NAME_MAX_BYTES)
         cli_fail(call, CLI_USAGE,
-                 "not a lock name, which has 1 to %d bytes (and with "
-                 "--escaped, \\ is followed by \\ or xNN)",
+                 "a lock name must have 1 to %d bytes (and with --escaped, "
+                 "each \\ must be followed by \\ or xNN)",
                  SHED_LOCK_NAME_MAX_BYTES);
     redis = cli_redis_open(call, NULL);
     cli_lock_read(redis, name, size, call->is_exact, &lock);

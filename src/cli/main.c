@@ -19,7 +19,7 @@
 const struct cli_command cli_commands[] = {
     {"get", "CACHE KEY", 2, 2,
      "Show an entry: its header, decoded, and its payload",
-     "Tells, too, if a group of the entry was invalidated after it was loaded. "
+     "Also tells if a group of the entry was invalidated after it was loaded. "
      "Status 0: there is a value; 1: there is none (no entry, no such row, a "
      "lease, a failure, bytes that are no entry).\v" KEYS_HELP,
      "escaped raw ", cli_get},
@@ -40,7 +40,7 @@ const struct cli_command cli_commands[] = {
      "after. The keys are sent in pipelines of a thousand. With --tags or "
      "--all-entries, as shed_invalidate_tags and shed_invalidate_all do: one "
      "command, for caches that the program opens with the option groups. "
-     "Status 0: it is so for all keys.\v" KEYS_HELP,
+     "Status 0: all of it is done.\v" KEYS_HELP,
      "escaped stdin null tags all-entries ", cli_invalidate},
     {"watch", "CACHE [KEY]", 1, 2,
      "Show what happens to entries, as it happens",

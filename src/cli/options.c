@@ -171,7 +171,7 @@ static error_t parse_command(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (call->count < call->command->least)
-            argp_error(state, "it wants %s", call->command->arguments);
+            argp_error(state, "expected %s", call->command->arguments);
         return 0;
     default:
         return take(call, key, text, state) ? 0 : ARGP_ERR_UNKNOWN;
@@ -224,12 +224,12 @@ static error_t parse_tool(int key, char *text, struct argp_state *state)
     case ARGP_KEY_ARG:
         call->command = find_command(text);
         if (call->command == NULL)
-            argp_error(state, "there is no command '%s'", text);
+            argp_error(state, "unknown command '%s'", text);
         call->count = (size_t)state->next - 1; /* the command's index */
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "it wants a command");
+        argp_error(state, "a command is missing");
         return 0;
     default:
         return take(call, key, text, state) ? 0 : ARGP_ERR_UNKNOWN;
@@ -247,9 +247,10 @@ static char *list_commands(void)
     for (size_t i = 0; i < cli_command_count; i++)
         at += snprintf(at, LINE, "  %-10s %s\n", cli_commands[i].name,
                        cli_commands[i].summary);
-    (void)sprintf(at, "\n'snowshed COMMAND --help' tells more about one.\v"
-                      "Status 0: yes; 1: no; 2: the call is wrong; 3: a "
-                      "server cannot be reached, or refuses.");
+    (void)sprintf(at,
+                  "\n'snowshed COMMAND --help' tells more about one.\v"
+                  "Status 0: yes; 1: no; 2: the command line is wrong; 3: a "
+                  "server cannot be reached, or refuses.");
     return text;
 }
 

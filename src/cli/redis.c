@@ -51,7 +51,8 @@ static const char *advice_for(const char *error)
         {"NOAUTH", ": give user and password in the URI"},
         {"NOPERM", ": ACL SETUSER grants it"},
         {"LOADING", ": wait until it has its data"},
-        {"BUSY", ": a script runs for too long; SCRIPT KILL ends it"},
+        {"BUSY",
+         ": a script has been running for too long; SCRIPT KILL ends it"},
         {"MOVED", ": it is a node of a cluster; ask the one that has the key"},
         {"MISCONF", ": see 'snowshed doctor'"},
         {"OOM", ": see 'snowshed doctor'"},
@@ -164,10 +165,10 @@ struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
         uri = call->redis;
     if (uri == NULL)
         cli_fail(call, CLI_USAGE,
-                 "which Redis? Give --redis URI, or set SNOWSHED_REDIS");
+                 "no Redis given: use --redis URI, or set SNOWSHED_REDIS");
     if (shed_address_create(uri, &redis->address, &err) != SHED_OK)
         cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
-                 "%s; as in redis://host:6379/0 or unix:/run/redis.sock",
+                 "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
     connect_to(redis);
     set_up(redis);

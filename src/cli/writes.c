@@ -16,15 +16,15 @@ static const struct {
 } table[] = {
     {"OOM",
      "It is full: what is loaded is not stored, so every miss costs a query, "
-     "and no lock is given.",
+     "and no lock is granted.",
      "Raise maxmemory, or make room; 'snowshed scan' shows what is large."},
     {"MISCONF",
      "It could not save its data: entries are not stored, locks not granted, "
      "and invalidations fail.",
-     "See its log: most often the disk is full. Then BGSAVE."},
+     "See its log: most often the disk is full. Then run BGSAVE."},
     {"NOREPLICAS",
-     "Fewer replicas are connected than min-replicas-to-write wants: entries "
-     "are not stored, locks not granted, and invalidations fail.",
+     "Fewer replicas are connected than min-replicas-to-write requires: "
+     "entries are not stored, locks not granted, and invalidations fail.",
      "Bring the replicas back, or lower min-replicas-to-write."},
     {"READONLY", "It is a replica: snowshed does not use it.",
      "Give the address of the primary."},
@@ -71,7 +71,7 @@ void cli_writes_read(struct cli_redis *redis, const struct cli_call *call,
                        (unsigned long long)call->timeout_ms);
         out->means = "Writes wait, though reads are answered: it is paused "
                      "(CLIENT PAUSE, a failover), or busy.";
-        out->advice = "CLIENT UNPAUSE, or wait for the failover to end.";
+        out->advice = "Run CLIENT UNPAUSE, or wait for the failover to end.";
     } else if (error != NULL && shed_reply_code(reply) != SHED_EDENIED &&
                strncmp(error, "MOVED", 5) != 0 &&
                strncmp(error, "WRONGTYPE", 9) != 0) {

@@ -42,13 +42,13 @@ static const char help[] =
     "                   penetration  items that do not exist are asked for\n"
     "                   cold         Redis is emptied under load\n"
     "                   crash        the loading process is killed while it loads\n"
-    "                   redis-down   Redis stops, and goes on\n"
-    "                   db-down      the database stops, and goes on\n"
+    "                   redis-down   Redis stops for a while\n"
+    "                   db-down      the database stops for a while\n"
     "                   slow-db      queries take ten times as long for a while\n"
-    "                   restart      Redis is killed, and begins again, empty\n"
+    "                   restart      Redis is killed, and started again, empty\n"
     "  --processes N    backend processes (default 4)\n"
     "  --threads N      threads in each process (default 50)\n"
-    "  --load-ms N      how long a query works, in ms (default 20)\n"
+    "  --load-ms N      how long a query takes, in ms (default 20)\n"
     "  --db-capacity N  queries that the database works on at a time; the others\n"
     "                   wait inside it (default 16; 0: no limit)\n"
     "  --expiries N     how often the hot key expires in breakdown (default 100)\n"
@@ -62,7 +62,7 @@ static const char help[] =
     "  --redis-pid N    the process of Redis, on this machine, for redis-down and\n"
     "                   restart, which are left out without it; demo/run sets it\n"
     "                   for the server that it starts\n"
-    "  --db-pid N       the same of the database, for db-down\n"
+    "  --db-pid N       the same for the database, for db-down\n"
     "  --max-loads N    loads at a time in a process with snowshed (default 4)\n"
     "  --zipf S         how unequally popular items are (default 0.99)\n"
     "  --seed N         of all random choices (default 1)\n"
@@ -140,7 +140,7 @@ static void check_processes(struct choice *c)
             continue;
         if (!are_all)
             cli_refuse(&cli, lacks,
-                       "a chosen scenario stops that server: say its process");
+                       "a chosen scenario stops that server: give its pid");
         c->is_scenario[i] = false;
     }
 }
@@ -205,8 +205,8 @@ static void check_connections(const struct choice *c)
             continue;
         (void)snprintf(why, sizeof(why),
                        "'%s' can need %llu connections to the database, which "
-                       "has no room for them; raise its max_connections, or "
-                       "use less",
+                       "has no room for them: raise its max_connections, or "
+                       "use fewer threads",
                        all_strategies[i]->name, (unsigned long long)need);
         cli_refuse(&cli, "threads", why);
     }

@@ -26,7 +26,7 @@ struct database *database_open(char *why, size_t size)
     struct shed_error err;
 
     if (db == NULL) {
-        (void)snprintf(why, size, "memory is out");
+        (void)snprintf(why, size, "out of memory");
         return NULL;
     }
     db->mysql = mysql_init(NULL);

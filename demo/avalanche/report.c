@@ -257,10 +257,10 @@ static const char *const stories[SCENARIOS][2] = {
     {"Redis is emptied after a second", NULL},
     {"the loading process is killed while it loads",
      "a query takes six times as long as in the other scenarios"},
-    {"Redis is stopped for a while, and goes on", TROUBLE_STORY},
-    {"the database is stopped for a while, and goes on", TROUBLE_STORY},
+    {"Redis is stopped for a while", TROUBLE_STORY},
+    {"the database is stopped for a while", TROUBLE_STORY},
     {"queries take ten times as long for a while", TROUBLE_STORY},
-    {"Redis is killed, and begins again, empty", TROUBLE_STORY}};
+    {"Redis is killed, and started again, empty", TROUBLE_STORY}};
 
 const char *report_story(const char *scenario)
 {

@@ -65,7 +65,7 @@ static void load(void *user, void *thread, struct shed_load *load)
     size_t count = shed_load_count(load);
     uint64_t *ids = calloc(count, sizeof(*ids));
     struct row *rows = calloc(count, sizeof(*rows));
-    char why[160] = "memory is out";
+    char why[160] = "out of memory";
     struct database *db = open_database(thread, why, sizeof(why));
     bool is_good = ids != NULL && rows != NULL && db != NULL;
 
@@ -122,7 +122,7 @@ static void *open_cache(const struct settings *settings, bool is_refreshed,
     struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
     struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
     struct process *p = calloc(1, sizeof(*p));
-    struct shed_error err = {SHED_ENOMEM, "memory is out"};
+    struct shed_error err = {SHED_ENOMEM, "out of memory"};
 
     if (p == NULL)
         goto fail;

@@ -66,7 +66,7 @@ static bool prepare(struct statements *s, const char *const *texts,
         const char *text = texts[s->count];
         MYSQL_STMT *stmt = s->stmt[s->count] = mysql_stmt_init(s->mysql);
         if (stmt == NULL) {
-            (void)fail(s, CR_OUT_OF_MEMORY, "memory is out");
+            (void)fail(s, CR_OUT_OF_MEMORY, "out of memory");
             return false;
         }
         if (mysql_stmt_prepare(stmt, text, strlen(text)) != 0) {
@@ -86,7 +86,7 @@ struct statements *statements_open(const char *const *texts, size_t count,
     assert(count <= STATEMENTS_MAX);
     if (s == NULL || (s->mysql = mysql_init(NULL)) == NULL) {
         free(s);
-        (void)snprintf(why, size, "memory is out");
+        (void)snprintf(why, size, "out of memory");
         return NULL;
     }
     s->files = files;

@@ -82,7 +82,7 @@ static struct shop *open_shop(const struct settings *settings, bool is_guarded,
         "SELECT id, stock FROM flashsale_item WHERE id IN (?)";
     struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
     struct shed_mysql_options source = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_error err = {SHED_ENOMEM, "memory is out"};
+    struct shed_error err = {SHED_ENOMEM, "out of memory"};
     struct shop *s = calloc(1, sizeof(*s));
     unsigned long long item;
 

@@ -47,11 +47,11 @@ struct runner *runner_create(const struct options *options)
     char why[160] = "";
 
     if (c == NULL)
-        die("memory is out");
+        die("out of memory");
     c->options = options;
     c->kill_at = calloc(options->kills + 1, sizeof(*c->kill_at));
     if (c->kill_at == NULL)
-        die("memory is out");
+        die("out of memory");
     c->redis = demo_redis_open(options->redis_uri, why, sizeof(why));
     c->db = c->redis != NULL ? orders_open(why, sizeof(why)) : NULL;
     if (c->db == NULL)

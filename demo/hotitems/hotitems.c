@@ -73,7 +73,7 @@ static const char help[] =
     "  --refresh-after-ms N\n"
     "                       snowshed: an item that is read when it is older is\n"
     "                       loaded again behind its callers (default 0: never)\n"
-    "  --stale-ms N         snowshed: for so long after its ttl an item is still\n"
+    "  --stale-ms N         snowshed: this long after its ttl an item is still\n"
     "                       the answer while one process loads it (default 0)\n"
     "  --stale-if-error-ms N\n"
     "                       snowshed: the same where the load fails (default 0)\n"

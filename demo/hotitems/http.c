@@ -343,7 +343,8 @@ static void handle(struct exchange *x, struct MHD_Connection *connection)
     x->reply.route = "other";
     if (x->is_too_big)
         http_reply_error(&x->reply, MHD_HTTP_CONTENT_TOO_LARGE,
-                         "a body has %d bytes at most", HTTP_BODY_MAX_BYTES);
+                         "a body may have %d bytes at most",
+                         HTTP_BODY_MAX_BYTES);
     else
         x->http->options.handle(x->http->options.user, &request, &x->reply);
 }
@@ -533,7 +534,8 @@ struct http *http_start(const struct http_options *options, char *why,
     struct http *http;
 
     if (inet_pton(AF_INET, options->address, &address.sin_addr) != 1) {
-        (void)snprintf(why, size, "%s is no IPv4 address", options->address);
+        (void)snprintf(why, size, "%s is not an IPv4 address",
+                       options->address);
         return NULL;
     }
     http = calloc(1, sizeof(*http));

@@ -108,8 +108,8 @@ static bool parse_ids(const char *text, struct many *many,
         if (!service_parse_number(at, &at, &many->item[many->count].id) ||
             (*at != ',' && *at != '\0')) {
             http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                             "ids are decimal numbers with commas between; "
-                             "see '%.40s'",
+                             "ids must be decimal numbers separated by commas, "
+                             "not '%.40s'",
                              at);
             return false;
         }
@@ -201,7 +201,7 @@ void items_get_hot(struct service *s, const struct http_request *request,
     if (!service_parse_number(count, &count, &most) || *count != '\0' ||
         most < 1 || most > LANE_ITEMS_MAX) {
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "hot is a number from 1 to %d", LANE_ITEMS_MAX);
+                         "hot must be a number from 1 to %d", LANE_ITEMS_MAX);
         return;
     }
     many.count = popular_list(s->popular, wanted, (size_t)most, http_now_ms());
@@ -261,11 +261,12 @@ static bool check_change(struct change *c, struct http_reply *reply)
     else if (c->name != NULL && (*c->name == '\0' || count_characters(c->name) >
                                                          NAME_MAX_CHARACTERS))
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "a name has 1 to %d characters", NAME_MAX_CHARACTERS);
+                         "name must have 1 to %d characters",
+                         NAME_MAX_CHARACTERS);
     else if (c->price != NULL &&
              (!json_is_integer(c->price) || price < 0 || price > UINT32_MAX))
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "price_cents is a whole number from 0 to %u",
+                         "price_cents must be a whole number from 0 to %u",
                          UINT32_MAX);
     else
         return true;
@@ -280,12 +281,12 @@ static bool parse_change(const struct http_request *request, struct change *c,
     c->body = json_loadb(request->body, request->body_size,
                          JSON_REJECT_DUPLICATES, &error);
     if (c->body == NULL)
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST, "the body is no JSON: %s",
-                         error.text);
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "the body is not JSON: %s", error.text);
     else if (json_unpack_ex(c->body, &error, JSON_STRICT, "{s?s,s?o}", "name",
                             &c->name, "price_cents", &c->price) != 0)
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "the body is to be {\"name\": text, \"price_cents\": "
+                         "the body must be {\"name\": text, \"price_cents\": "
                          "n}: %s",
                          error.text);
     else

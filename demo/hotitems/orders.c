@@ -368,15 +368,15 @@ static bool parse_order(const struct http_request *request,
 
     order->key = http_header(request, "Idempotency-Key");
     if (body == NULL)
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST, "the body is no JSON: %s",
-                         error.text);
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "the body is not JSON: %s", error.text);
     else if (json_unpack_ex(body, &error, JSON_STRICT, "{s:I}", "quantity",
                             &quantity) != 0)
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "the body is to be {\"quantity\": n}: %s", error.text);
+                         "the body must be {\"quantity\": n}: %s", error.text);
     else if (quantity < 1 || quantity > ORDER_QUANTITY_MAX)
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "a quantity is a number from 1 to %d",
+                         "quantity must be a number from 1 to %d",
                          ORDER_QUANTITY_MAX);
     else if (order->key == NULL || !is_key(order->key))
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,

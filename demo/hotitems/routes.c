@@ -57,8 +57,9 @@ void service_reply_db(struct http_reply *reply, enum db_code code,
     struct shed_error err = {code == DB_BUSY ? SHED_EBUSY : SHED_ESOURCE, ""};
 
     (void)snprintf(err.reason, sizeof(err.reason), "%s",
-                   code == DB_AGAIN ? "transactions keep losing to others"
-                                    : why);
+                   code == DB_AGAIN
+                       ? "the transaction lost to others each time; try again"
+                       : why);
     service_reply_failure(reply, &err);
 }
 
@@ -187,7 +188,7 @@ static void route_item(struct service *s, const struct http_request *request,
     if (!service_parse_number(rest, &end, &id) ||
         (*end != '\0' && *end != '/')) {
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "'%.40s' is no item's id: a decimal number without "
+                         "'%.40s' is not an id: give a decimal number without "
                          "leading zeros",
                          rest);
     } else if (strcmp(end, "/orders") == 0) {

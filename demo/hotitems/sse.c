@@ -266,7 +266,7 @@ void sse_listen(struct sse *sse, struct http_reply *reply)
         free(l);
         reply->retry_after_s = RETRY_AFTER_S;
         http_reply_error(reply, MHD_HTTP_SERVICE_UNAVAILABLE,
-                         "there are %zu listeners, which is the most",
+                         "there are already %zu listeners, the limit",
                          sse->listeners_max);
         return;
     }

@@ -143,13 +143,13 @@ static bool parse_traffic(const struct http_request *request,
 
     if (!is_good)
         http_reply_error(reply, 400,
-                         "the body is to be {\"clients\": n, \"skew\": x}: %s",
+                         "the body must be {\"clients\": n, \"skew\": x}: %s",
                          error.text);
     else if (*clients < 0 || *clients > STAGE_CLIENTS_MAX)
-        http_reply_error(reply, 400, "clients is a number from 0 to %d",
+        http_reply_error(reply, 400, "clients must be a number from 0 to %d",
                          STAGE_CLIENTS_MAX);
     else if (!(*skew >= 0 && *skew <= STAGE_SKEW_MAX))
-        http_reply_error(reply, 400, "skew is a number from 0 to %.1f",
+        http_reply_error(reply, 400, "skew must be a number from 0 to %.1f",
                          STAGE_SKEW_MAX);
     json_decref(body);
     return is_good && reply->status == 0;

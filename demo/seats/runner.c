@@ -32,7 +32,7 @@ struct runner *runner_create(const struct options *options)
     char why[160] = "";
 
     if (runner == NULL)
-        die("memory is out");
+        die("out of memory");
     runner->options = options;
     runner->sql = ledger_open(why, sizeof(why));
     if (runner->sql == NULL)

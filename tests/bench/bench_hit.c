@@ -125,7 +125,7 @@ static void compare_ways(size_t threads, size_t rounds)
     double *snowshed = hiredis + rounds, *ratio = snowshed + rounds;
 
     if (hiredis == NULL)
-        die("memory is out");
+        die("out of memory");
     for (size_t i = 0; i < rounds; i++) {
         hiredis[i] = measure(threads, true, SLICE_MS);
         snowshed[i] = measure(threads, false, SLICE_MS);

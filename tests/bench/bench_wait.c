@@ -281,7 +281,7 @@ static void measure(const struct mix *mix, size_t rounds, redisContext *redis,
     for (int w = 0; w < WAYS; w++) {
         figures[w].waited_ms = calloc(rounds * CALLERS, sizeof(double));
         if (figures[w].waited_ms == NULL)
-            die("memory is out");
+            die("out of memory");
     }
     for (size_t i = 0; i < rounds + WARM_UP; i++)
         for (int w = 0; w < WAYS; w++) {

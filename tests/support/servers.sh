@@ -400,7 +400,7 @@ start_redis()
     local options=(--enable-debug-command yes --set-proc-title no)
     mkdir -p "$dir" || return 1
     if ! find_program redis-server >/dev/null; then
-        echo "There is no redis-server, nor valkey-server, in PATH: install" \
+        echo "Neither redis-server nor valkey-server is in PATH: install" \
             "one (Debian: redis-tools)." >&2
         advise redis-tools
         return 1
@@ -431,7 +431,7 @@ start_database()
     elif find_mysql >/dev/null; then
         start_mysql "$1"
     else
-        echo "There is no mariadbd, nor mysqld, in PATH: install one" \
+        echo "Neither mariadbd nor mysqld is in PATH: install one" \
             "(Debian: mariadb-server-core)." >&2
         advise mariadb-server-core
         return 1

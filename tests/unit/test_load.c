@@ -74,12 +74,12 @@ void *__wrap_malloc(size_t size)
     return __real_malloc(size);
 }
 
-/* --------------------------------------------------------------- the desk */
+/* ------------------------------------------------------- the fake source */
 
 enum { LOADS_MAX = 4096, KEYS_MAX = 4096 };
 
 /* A source whose loads stay open until the test ends them. */
-struct desk {
+struct fake {
     struct shed_source *source;
     bool blocks;     /* its function waits for the end of its load */
     bool is_instant; /* loads are answered at once */
@@ -99,49 +99,49 @@ struct desk {
     void *threads[LOADS_MAX];
 };
 
-static struct desk desk = {.mu = PTHREAD_MUTEX_INITIALIZER,
+static struct fake fake = {.mu = PTHREAD_MUTEX_INITIALIZER,
                            .change = PTHREAD_COND_INITIALIZER};
 
 static struct pulse pulse;
 
 /* A job, and what became of it. */
-struct order {
+struct request {
     struct shed_job job;
     char key[24]; /* "k" and any size_t */
     atomic_uint settled;
     struct shed_loaded loaded;
 };
 
-static struct order orders[KEYS_MAX];
+static struct request requests[KEYS_MAX];
 
 static void note_settled(struct shed_job *job, struct shed_loaded *loaded)
 {
-    struct order *order = (struct order *)job;
+    struct request *request = (struct request *)job;
 
-    order->loaded = *loaded;
-    atomic_fetch_add(&order->settled, 1);
+    request->loaded = *loaded;
+    atomic_fetch_add(&request->settled, 1);
 }
 
-static struct order *make_order(size_t i)
+static struct request *make_request(size_t i)
 {
-    struct order *order = &orders[i];
+    struct request *request = &requests[i];
 
-    snprintf(order->key, sizeof(order->key), "k%zu", i);
-    order->job = (struct shed_job){.key = order->key,
-                                   .key_size = strlen(order->key),
-                                   .deadline_ms = UINT64_MAX,
-                                   .value_limit_bytes = 100,
-                                   .settle = note_settled};
-    return order;
+    snprintf(request->key, sizeof(request->key), "k%zu", i);
+    request->job = (struct shed_job){.key = request->key,
+                                     .key_size = strlen(request->key),
+                                     .deadline_ms = UINT64_MAX,
+                                     .value_limit_bytes = 100,
+                                     .settle = note_settled};
+    return request;
 }
 
-static struct order *submit(size_t i)
+static struct request *submit(size_t i)
 {
-    struct order *order = make_order(i);
+    struct request *request = make_request(i);
 
-    ck_assert_int_eq(shed_source_submit(desk.source, &order->job, NULL),
+    ck_assert_int_eq(shed_source_submit(fake.source, &request->job, NULL),
                      SHED_OK);
-    return order;
+    return request;
 }
 
 /* Jobs that come together. */
@@ -149,20 +149,21 @@ static void submit_burst(size_t count)
 {
     for (size_t i = 0; i < count; i++)
         ck_assert_int_eq(
-            shed_source_queue(desk.source, &make_order(i)->job, NULL), SHED_OK);
-    shed_source_wake(desk.source);
+            shed_source_queue(fake.source, &make_request(i)->job, NULL),
+            SHED_OK);
+    shed_source_wake(fake.source);
 }
 
-static void wait_settled(struct order *order)
+static void wait_settled(struct request *request)
 {
     uint64_t deadline_ms = test_deadline_ms();
 
-    while (atomic_load(&order->settled) == 0) {
+    while (atomic_load(&request->settled) == 0) {
         ck_assert_msg(shed_now_ms() < deadline_ms, "%s does not settle",
-                      order->key);
+                      request->key);
         sched_yield();
     }
-    ck_assert_uint_eq(atomic_load(&order->settled), 1);
+    ck_assert_uint_eq(atomic_load(&request->settled), 1);
 }
 
 static void answer_all(struct shed_load *load)
@@ -175,41 +176,41 @@ static void end_load(size_t i)
 {
     struct shed_load *load;
 
-    pthread_mutex_lock(&desk.mu);
-    load = desk.loads[i];
-    desk.open--;
-    pthread_mutex_unlock(&desk.mu);
+    pthread_mutex_lock(&fake.mu);
+    load = fake.loads[i];
+    fake.open--;
+    pthread_mutex_unlock(&fake.mu);
     answer_all(load);
     shed_load_done(load);
-    pthread_mutex_lock(&desk.mu);
-    desk.is_ended[i] = true;
-    pthread_cond_broadcast(&desk.change);
-    pthread_mutex_unlock(&desk.mu);
+    pthread_mutex_lock(&fake.mu);
+    fake.is_ended[i] = true;
+    pthread_cond_broadcast(&fake.change);
+    pthread_mutex_unlock(&fake.mu);
 }
 
-static void put_on_desk(void *user, void *thread, struct shed_load *load)
+static void keep_load(void *user, void *thread, struct shed_load *load)
 {
     sigset_t now;
     size_t i;
 
     (void)user;
     (void)pthread_sigmask(SIG_BLOCK, NULL, &now);
-    pthread_mutex_lock(&desk.mu);
-    i = desk.load_count;
+    pthread_mutex_lock(&fake.mu);
+    i = fake.load_count;
     ck_assert_uint_lt(i, LOADS_MAX);
-    desk.loads[i] = load;
-    desk.counts[i] = shed_load_count(load);
-    desk.is_blocked[i] =
+    fake.loads[i] = load;
+    fake.counts[i] = shed_load_count(load);
+    fake.is_blocked[i] =
         sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGPIPE) == 1;
-    desk.threads[i] = thread;
-    if (++desk.open > desk.most_open)
-        desk.most_open = desk.open;
-    desk.load_count++;
-    pthread_cond_broadcast(&desk.change);
-    while (desk.blocks && !desk.is_ended[i] && !desk.is_instant)
-        pthread_cond_wait(&desk.change, &desk.mu);
-    pthread_mutex_unlock(&desk.mu);
-    if (desk.is_instant)
+    fake.threads[i] = thread;
+    if (++fake.open > fake.most_open)
+        fake.most_open = fake.open;
+    fake.load_count++;
+    pthread_cond_broadcast(&fake.change);
+    while (fake.blocks && !fake.is_ended[i] && !fake.is_instant)
+        pthread_cond_wait(&fake.change, &fake.mu);
+    pthread_mutex_unlock(&fake.mu);
+    if (fake.is_instant)
         end_load(i);
 }
 
@@ -217,65 +218,65 @@ static void wait_loads(size_t count)
 {
     uint64_t deadline_ms = test_deadline_ms();
 
-    pthread_mutex_lock(&desk.mu);
-    while (desk.load_count < count) {
-        pthread_mutex_unlock(&desk.mu);
+    pthread_mutex_lock(&fake.mu);
+    while (fake.load_count < count) {
+        pthread_mutex_unlock(&fake.mu);
         ck_assert_msg(shed_now_ms() < deadline_ms, "no load %zu begins", count);
         sched_yield();
-        pthread_mutex_lock(&desk.mu);
+        pthread_mutex_lock(&fake.mu);
     }
-    pthread_mutex_unlock(&desk.mu);
+    pthread_mutex_unlock(&fake.mu);
 }
 
-static void *start_at_desk(void *user)
+static void *note_start(void *user)
 {
     (void)user;
     is_loader = true;
-    pthread_mutex_lock(&desk.mu);
-    desk.starts++;
-    pthread_mutex_unlock(&desk.mu);
+    pthread_mutex_lock(&fake.mu);
+    fake.starts++;
+    pthread_mutex_unlock(&fake.mu);
     return &is_loader;
 }
 
-static void stop_at_desk(void *user, void *thread)
+static void note_stop(void *user, void *thread)
 {
     (void)user;
     ck_assert_ptr_eq(thread, &is_loader);
-    pthread_mutex_lock(&desk.mu);
-    desk.stops++;
-    pthread_mutex_unlock(&desk.mu);
+    pthread_mutex_lock(&fake.mu);
+    fake.stops++;
+    pthread_mutex_unlock(&fake.mu);
 }
 
-static void close_desk(void *user)
+static void note_close(void *user)
 {
-    ck_assert_ptr_eq(user, &desk);
-    pthread_mutex_lock(&desk.mu);
-    desk.open_at_close = desk.open;
-    desk.closes++;
-    pthread_mutex_unlock(&desk.mu);
+    ck_assert_ptr_eq(user, &fake);
+    pthread_mutex_lock(&fake.mu);
+    fake.open_at_close = fake.open;
+    fake.closes++;
+    pthread_mutex_unlock(&fake.mu);
 }
 
-static struct shed_source_options desk_options(void)
+static struct shed_source_options fake_options(void)
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
 
-    o.thread_start = start_at_desk;
-    o.thread_stop = stop_at_desk;
-    o.on_close = close_desk;
+    o.thread_start = note_start;
+    o.thread_stop = note_stop;
+    o.on_close = note_close;
     return o;
 }
 
-static void open_desk(const struct shed_source_options *options)
+static void open_fake(const struct shed_source_options *options)
 {
     ck_assert_int_eq(
-        shed_source_open(put_on_desk, &desk, options, &desk.source, NULL),
+        shed_source_open(keep_load, &fake, options, &fake.source, NULL),
         SHED_OK);
 }
 
 static void unref_values(size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        shed_value_unref(orders[i].loaded.value);
+        shed_value_unref(requests[i].loaded.value);
 }
 
 /* Check that what began at begin_ms did not wait for a batch, unless the
@@ -299,11 +300,11 @@ static void check_no_wait(uint64_t begin_ms,
 
 START_TEST(a_lone_key_does_not_wait_for_company)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     uint64_t begin_ms;
 
     o.batch_wait_ms = 1000;
-    open_desk(&o);
+    open_fake(&o);
     pulse_start(&pulse);
     begin_ms = shed_now_ms();
     submit(0);
@@ -311,19 +312,19 @@ START_TEST(a_lone_key_does_not_wait_for_company)
     check_no_wait(begin_ms, &o);
     pulse_stop(&pulse);
     end_load(0);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(1);
 }
 END_TEST
 
 START_TEST(keys_that_come_while_a_load_runs_share_a_batch)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     uint64_t begin_ms;
 
     o.batch_wait_ms = 1000;
     o.max_batch = 3;
-    open_desk(&o);
+    open_fake(&o);
     submit(0);
     wait_loads(1);
     pulse_start(&pulse);
@@ -333,21 +334,21 @@ START_TEST(keys_that_come_while_a_load_runs_share_a_batch)
     wait_loads(2);
     check_no_wait(begin_ms, &o);
     pulse_stop(&pulse);
-    ck_assert_uint_eq(desk.counts[1], 3);
+    ck_assert_uint_eq(fake.counts[1], 3);
     end_load(0);
     end_load(1);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(4);
 }
 END_TEST
 
 START_TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     uint64_t begin_ms;
 
     o.batch_wait_ms = 30;
-    open_desk(&o);
+    open_fake(&o);
     submit(0);
     wait_loads(1);
     begin_ms = shed_now_ms();
@@ -356,7 +357,7 @@ START_TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
     ck_assert_uint_ge(shed_now_ms() - begin_ms + 1, o.batch_wait_ms);
     end_load(0);
     end_load(1);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(2);
 }
 END_TEST
@@ -365,11 +366,11 @@ START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
 {
     /* in each round the load may end before the wait begins */
     enum { ROUNDS = 20, YIELDS_MS = 100 };
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     uint64_t begin_ms;
 
     o.batch_wait_ms = 1000;
-    open_desk(&o);
+    open_fake(&o);
     submit(0);
     wait_loads(1);
     pulse_start(&pulse);
@@ -386,68 +387,68 @@ START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
     }
     pulse_stop(&pulse);
     end_load(ROUNDS);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(ROUNDS + 1);
 }
 END_TEST
 
 START_TEST(keys_that_come_together_share_a_batch)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
     /* Enough that the thread which the first job starts is running before the
      * last one is queued. */
     o.max_batch = KEYS_MAX;
-    open_desk(&o);
+    open_fake(&o);
     submit_burst(KEYS_MAX);
     wait_loads(1);
-    ck_assert_uint_eq(desk.counts[0], KEYS_MAX);
+    ck_assert_uint_eq(fake.counts[0], KEYS_MAX);
     end_load(0);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(KEYS_MAX);
 }
 END_TEST
 
 START_TEST(a_batch_has_at_most_max_batch_keys)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     size_t keys = 0;
 
     o.max_batch = 7;
     o.batch_wait_ms = 0;
-    desk.is_instant = true;
-    open_desk(&o);
+    fake.is_instant = true;
+    open_fake(&o);
     submit_burst(30);
     for (size_t i = 0; i < 30; i++)
-        wait_settled(&orders[i]);
-    for (size_t i = 0; i < desk.load_count; i++) {
-        ck_assert_uint_le(desk.counts[i], 7);
-        keys += desk.counts[i];
+        wait_settled(&requests[i]);
+    for (size_t i = 0; i < fake.load_count; i++) {
+        ck_assert_uint_le(fake.counts[i], 7);
+        keys += fake.counts[i];
     }
     ck_assert_uint_eq(keys, 30);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(30);
 }
 END_TEST
 
 START_TEST(the_first_of_a_batch_tells_its_size)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     size_t sizes = 0, firsts = 0;
 
     o.max_loads = 1;
     o.max_batch = 10;
-    desk.is_instant = true;
-    open_desk(&o);
+    fake.is_instant = true;
+    open_fake(&o);
     submit_burst(10);
     for (size_t i = 0; i < 10; i++) {
-        wait_settled(&orders[i]);
-        sizes += orders[i].loaded.batch_keys;
-        firsts += orders[i].loaded.batch_keys > 0;
+        wait_settled(&requests[i]);
+        sizes += requests[i].loaded.batch_keys;
+        firsts += requests[i].loaded.batch_keys > 0;
     }
     ck_assert_uint_eq(sizes, 10);
-    ck_assert_uint_eq(firsts, desk.load_count);
-    shed_source_close(desk.source);
+    ck_assert_uint_eq(firsts, fake.load_count);
+    shed_source_close(fake.source);
     unref_values(10);
 }
 END_TEST
@@ -456,21 +457,21 @@ END_TEST
 
 START_TEST(a_burst_is_loaded_by_as_many_threads_as_may_be)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
     o.max_loads = 3;
     o.max_batch = 1;
-    desk.blocks = true;
-    open_desk(&o);
+    fake.blocks = true;
+    open_fake(&o);
     submit_burst(5);
     wait_loads(3);
     for (size_t i = 0; i < 5; i++) {
         wait_loads(i + 1);
         end_load(i);
     }
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.most_open, 3);
-    ck_assert_uint_eq(desk.starts, 3);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.most_open, 3);
+    ck_assert_uint_eq(fake.starts, 3);
     unref_values(5);
 }
 END_TEST
@@ -490,51 +491,51 @@ static void *end_loads(void *arg)
 START_TEST(a_load_counts_until_it_is_done_wherever_that_is)
 {
     enum { KEYS = 500 };
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     size_t count = KEYS;
     pthread_t ender;
 
     o.max_loads = 2;
     o.max_batch = 1;
-    open_desk(&o);
+    open_fake(&o);
     submit_burst(KEYS);
     ck_assert_int_eq(pthread_create(&ender, NULL, end_loads, &count), 0);
     for (size_t i = 0; i < KEYS; i++)
-        wait_settled(&orders[i]);
+        wait_settled(&requests[i]);
     ck_assert_int_eq(pthread_join(ender, NULL), 0);
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.load_count, KEYS);
-    ck_assert_uint_eq(desk.most_open, 2);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.load_count, KEYS);
+    ck_assert_uint_eq(fake.most_open, 2);
     unref_values(KEYS);
 }
 END_TEST
 
 /* Loads of one key each, up to eight at a time. */
-static void open_adaptive_desk(void)
+static void open_adaptive(void)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
     o.max_loads = 8;
     o.max_batch = 1;
     o.batch_wait_ms = 0;
     o.adaptive_loads = 1;
-    open_desk(&o);
+    open_fake(&o);
 }
 
 START_TEST(an_adaptive_limit_begins_low)
 {
     enum { FIRST = 4, KEYS = 6 };
 
-    open_adaptive_desk();
+    open_adaptive();
     submit_burst(KEYS);
     wait_loads(FIRST);
-    ck_assert_uint_eq(shed_source_look(desk.source).loads_limit, FIRST);
+    ck_assert_uint_eq(shed_source_look(fake.source).loads_limit, FIRST);
     for (size_t i = 0; i < KEYS; i++) {
         wait_loads(i + 1);
         end_load(i);
     }
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.most_open, FIRST);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.most_open, FIRST);
     unref_values(KEYS);
 }
 END_TEST
@@ -545,29 +546,29 @@ START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
 {
     enum { LONE = 5, KEYS = 100 };
 
-    open_adaptive_desk();
+    open_adaptive();
     for (size_t i = 0; i < LONE; i++) {
         submit(i);
         wait_loads(i + 1);
         pass_ms(10);
         end_load(i);
-        WAIT_FOR(shed_source_look(desk.source).loads == 0);
+        WAIT_FOR(shed_source_look(fake.source).loads == 0);
     }
     for (size_t i = LONE; i < KEYS; i++)
         submit(i);
     for (size_t i = LONE; i < KEYS; i++) {
         wait_loads(i + 1);
         if (i == KEYS / 2) { /* a few windows later */
-            ck_assert_uint_lt(shed_source_look(desk.source).loads_limit, 4);
-            pthread_mutex_lock(&desk.mu);
-            desk.most_open = 0;
-            pthread_mutex_unlock(&desk.mu);
+            ck_assert_uint_lt(shed_source_look(fake.source).loads_limit, 4);
+            pthread_mutex_lock(&fake.mu);
+            fake.most_open = 0;
+            pthread_mutex_unlock(&fake.mu);
         }
         pass_ms(1000);
         end_load(i);
     }
-    shed_source_close(desk.source);
-    ck_assert_uint_le(desk.most_open, 3);
+    shed_source_close(fake.source);
+    ck_assert_uint_le(fake.most_open, 3);
     unref_values(KEYS);
 }
 END_TEST
@@ -576,13 +577,13 @@ START_TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
 {
     enum { LONE = 5, KEYS = 200, MOST = 8 };
 
-    open_adaptive_desk();
+    open_adaptive();
     for (size_t i = 0; i < LONE; i++) {
         submit(i);
         wait_loads(i + 1);
         pass_ms(60000);
         end_load(i);
-        WAIT_FOR(shed_source_look(desk.source).loads == 0);
+        WAIT_FOR(shed_source_look(fake.source).loads == 0);
     }
     for (size_t i = LONE; i < KEYS; i++)
         submit(i);
@@ -590,49 +591,50 @@ START_TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
         wait_loads(i + 1);
         end_load(i); /* much faster than those that ran alone */
     }
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.most_open, MOST);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.most_open, MOST);
     unref_values(KEYS);
 }
 END_TEST
 
 START_TEST(a_key_beyond_the_queue_is_refused_at_once)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     struct shed_error err;
 
     o.max_loads = 1;
     o.queue_limit = 2;
-    open_desk(&o);
+    open_fake(&o);
     submit(0);
     wait_loads(1);
     submit(1);
     submit(2);
-    ck_assert_int_eq(shed_source_submit(desk.source, &make_order(3)->job, &err),
-                     SHED_EBUSY);
+    ck_assert_int_eq(
+        shed_source_submit(fake.source, &make_request(3)->job, &err),
+        SHED_EBUSY);
     ck_assert_int_eq(err.code, SHED_EBUSY);
     ck_assert_ptr_nonnull(strstr(err.reason, "queue is full: 2 keys"));
     end_load(0);
     wait_loads(2);
     end_load(1);
-    wait_settled(&orders[2]);
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(atomic_load(&orders[3].settled), 0);
+    wait_settled(&requests[2]);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(atomic_load(&requests[3].settled), 0);
     unref_values(3);
 }
 END_TEST
 
 START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
 {
-    struct shed_source_options o = desk_options();
-    struct order *late = make_order(1);
+    struct shed_source_options o = fake_options();
+    struct request *late = make_request(1);
 
     o.max_loads = 1;
-    open_desk(&o);
+    open_fake(&o);
     submit(0);
     wait_loads(1);
     late->job.deadline_ms = shed_now_ms();
-    ck_assert_int_eq(shed_source_submit(desk.source, &late->job, NULL),
+    ck_assert_int_eq(shed_source_submit(fake.source, &late->job, NULL),
                      SHED_OK);
     submit(2);
     end_load(0);
@@ -641,81 +643,81 @@ START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
     ck_assert_int_eq(late->loaded.error.code, SHED_ETIMEDOUT);
     ck_assert_uint_eq(late->loaded.batch_keys, 0);
     wait_loads(2);
-    ck_assert_uint_eq(desk.counts[1], 1);
+    ck_assert_uint_eq(fake.counts[1], 1);
     end_load(1);
-    wait_settled(&orders[2]);
-    ck_assert_ptr_nonnull(orders[2].loaded.value);
-    shed_source_close(desk.source);
+    wait_settled(&requests[2]);
+    ck_assert_ptr_nonnull(requests[2].loaded.value);
+    shed_source_close(fake.source);
     unref_values(3);
 }
 END_TEST
 
 START_TEST(a_queue_of_late_jobs_alone_calls_nobody)
 {
-    struct shed_source_options o = desk_options();
-    struct order *late = make_order(0);
+    struct shed_source_options o = fake_options();
+    struct request *late = make_request(0);
 
     late->job.deadline_ms = 0;
-    open_desk(&o);
-    ck_assert_int_eq(shed_source_submit(desk.source, &late->job, NULL),
+    open_fake(&o);
+    ck_assert_int_eq(shed_source_submit(fake.source, &late->job, NULL),
                      SHED_OK);
     wait_settled(late);
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.load_count, 0);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.load_count, 0);
 }
 END_TEST
 
 START_TEST(a_load_has_the_time_of_its_last_job)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     uint64_t now_ms = shed_now_ms();
 
     o.load_timeout_ms = 60000;
-    open_desk(&o);
-    make_order(0)->job.deadline_ms = now_ms + 20000;
-    make_order(1)->job.deadline_ms = now_ms + 30000;
+    open_fake(&o);
+    make_request(0)->job.deadline_ms = now_ms + 20000;
+    make_request(1)->job.deadline_ms = now_ms + 30000;
     for (size_t i = 0; i < 2; i++)
-        ck_assert_int_eq(shed_source_queue(desk.source, &orders[i].job, NULL),
+        ck_assert_int_eq(shed_source_queue(fake.source, &requests[i].job, NULL),
                          SHED_OK);
-    shed_source_wake(desk.source);
+    shed_source_wake(fake.source);
     wait_loads(1);
-    ck_assert_uint_gt(shed_load_remaining_ms(desk.loads[0]), 20000);
-    ck_assert_uint_le(shed_load_remaining_ms(desk.loads[0]), 30000);
+    ck_assert_uint_gt(shed_load_remaining_ms(fake.loads[0]), 20000);
+    ck_assert_uint_le(shed_load_remaining_ms(fake.loads[0]), 30000);
     end_load(0);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(2);
 }
 END_TEST
 
 START_TEST(a_load_has_load_timeout_at_most)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
     o.load_timeout_ms = 20000;
-    open_desk(&o);
+    open_fake(&o);
     submit(0);
     wait_loads(1);
-    ck_assert_uint_gt(shed_load_remaining_ms(desk.loads[0]), 0);
-    ck_assert_uint_le(shed_load_remaining_ms(desk.loads[0]), 20000);
+    ck_assert_uint_gt(shed_load_remaining_ms(fake.loads[0]), 0);
+    ck_assert_uint_le(shed_load_remaining_ms(fake.loads[0]), 20000);
     end_load(0);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(1);
 }
 END_TEST
 
 START_TEST(a_load_past_its_time_has_none_left)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
     o.load_timeout_ms = 1;
-    open_desk(&o);
+    open_fake(&o);
     submit(0);
     wait_loads(1);
     for (uint64_t end_ms = test_deadline_ms();
-         shed_load_remaining_ms(desk.loads[0]) > 0;)
+         shed_load_remaining_ms(fake.loads[0]) > 0;)
         ck_assert_uint_lt(shed_now_ms(), end_ms);
     end_load(0);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     unref_values(1);
 }
 END_TEST
@@ -726,24 +728,24 @@ END_TEST
 static void load_answered(size_t count,
                           void (*fn)(struct shed_load *load, size_t i))
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
-    open_desk(&o);
+    open_fake(&o);
     submit_burst(count);
     wait_loads(1);
-    for (size_t i = 0; i < shed_load_count(desk.loads[0]); i++)
-        fn(desk.loads[0], i);
-    shed_load_done(desk.loads[0]);
-    shed_source_close(desk.source);
+    for (size_t i = 0; i < shed_load_count(fake.loads[0]); i++)
+        fn(fake.loads[0], i);
+    shed_load_done(fake.loads[0]);
+    shed_source_close(fake.source);
     for (size_t i = 0; i < count; i++)
-        ck_assert_uint_eq(atomic_load(&orders[i].settled), 1);
+        ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
 }
 
 static void assert_failed(size_t i, enum shed_code code, const char *reason)
 {
-    ck_assert_ptr_null(orders[i].loaded.value);
-    ck_assert_int_eq(orders[i].loaded.error.code, code);
-    ck_assert_ptr_nonnull(strstr(orders[i].loaded.error.reason, reason));
+    ck_assert_ptr_null(requests[i].loaded.value);
+    ck_assert_int_eq(requests[i].loaded.error.code, code);
+    ck_assert_ptr_nonnull(strstr(requests[i].loaded.error.reason, reason));
 }
 
 static void answer_in_kinds(struct shed_load *load, size_t i)
@@ -766,13 +768,13 @@ START_TEST(each_key_gets_its_kind_of_answer)
 
     load_answered(4, answer_in_kinds);
     for (size_t i = 0; i < 4; i++) {
-        value = orders[i].loaded.value;
+        value = requests[i].loaded.value;
         ck_assert_ptr_nonnull(value);
         ck_assert_int_eq(shed_value_kind(value), kinds[i]);
         ck_assert_int_eq(shed_value_origin(value), SHED_ORIGIN_UNPUBLISHED);
         ck_assert_uint_eq(shed_value_size(value), i == 0 ? 3 : 0);
     }
-    ck_assert_mem_eq(shed_value_data(orders[0].loaded.value), "a\0b", 3);
+    ck_assert_mem_eq(shed_value_data(requests[0].loaded.value), "a\0b", 3);
     unref_values(4);
 }
 END_TEST
@@ -807,7 +809,7 @@ START_TEST(the_last_answer_counts)
 {
     load_answered(2, answer_twice);
     assert_failed(0, SHED_ESOURCE, "the result broke off");
-    ck_assert_uint_eq(shed_value_size(orders[1].loaded.value), 2);
+    ck_assert_uint_eq(shed_value_size(requests[1].loaded.value), 2);
     unref_values(2);
 }
 END_TEST
@@ -822,7 +824,7 @@ static void answer_at_the_limit(struct shed_load *load, size_t i)
 START_TEST(a_value_over_the_limit_fails_its_key_alone)
 {
     load_answered(2, answer_at_the_limit);
-    ck_assert_uint_eq(shed_value_size(orders[0].loaded.value), 100);
+    ck_assert_uint_eq(shed_value_size(requests[0].loaded.value), 100);
     assert_failed(1, SHED_ETOOBIG,
                   "the value has 101 bytes, value_limit_bytes is 100");
     unref_values(1);
@@ -871,22 +873,22 @@ static void *answer_often(void *load)
 START_TEST(one_load_is_answered_by_several_threads)
 {
     enum { THREADS = 4, KEYS = 16 };
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     pthread_t threads[THREADS];
 
-    open_desk(&o);
+    open_fake(&o);
     submit_burst(KEYS);
     wait_loads(1);
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, answer_often, desk.loads[0]), 0);
+            pthread_create(&threads[i], NULL, answer_often, fake.loads[0]), 0);
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     end_load(0);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     for (size_t i = 0; i < KEYS; i++)
-        ck_assert_mem_eq(shed_value_data(orders[i].loaded.value), orders[i].key,
-                         orders[i].job.key_size);
+        ck_assert_mem_eq(shed_value_data(requests[i].loaded.value),
+                         requests[i].key, requests[i].job.key_size);
     unref_values(KEYS);
 }
 END_TEST
@@ -907,15 +909,15 @@ static void *submit_many(void *arg)
 
 START_TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     pthread_t threads[SUBMITTERS];
     size_t firsts[SUBMITTERS];
     size_t keys = 0;
 
     o.max_batch = 16;
     o.batch_wait_ms = 1;
-    desk.is_instant = true;
-    open_desk(&o);
+    fake.is_instant = true;
+    open_fake(&o);
     for (size_t i = 0; i < SUBMITTERS; i++) {
         firsts[i] = i * EACH;
         ck_assert_int_eq(
@@ -923,79 +925,80 @@ START_TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
     }
     for (size_t i = 0; i < SUBMITTERS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     for (size_t i = 0; i < SUBMITTERS * EACH; i++) {
-        ck_assert_uint_eq(atomic_load(&orders[i].settled), 1);
-        ck_assert_uint_eq(shed_value_size(orders[i].loaded.value),
-                          orders[i].job.key_size);
-        ck_assert_mem_eq(shed_value_data(orders[i].loaded.value), orders[i].key,
-                         orders[i].job.key_size);
-        keys += orders[i].loaded.batch_keys;
+        ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
+        ck_assert_uint_eq(shed_value_size(requests[i].loaded.value),
+                          requests[i].job.key_size);
+        ck_assert_mem_eq(shed_value_data(requests[i].loaded.value),
+                         requests[i].key, requests[i].job.key_size);
+        keys += requests[i].loaded.batch_keys;
     }
     ck_assert_uint_eq(keys, SUBMITTERS * EACH);
-    ck_assert_uint_le(desk.most_open, o.max_loads);
+    ck_assert_uint_le(fake.most_open, o.max_loads);
     unref_values(SUBMITTERS * EACH);
 }
 END_TEST
 
 START_TEST(threads_start_with_the_first_key_and_not_before)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
-    desk.is_instant = true;
-    open_desk(&o);
-    ck_assert_uint_eq(desk.starts, 0);
+    fake.is_instant = true;
+    open_fake(&o);
+    ck_assert_uint_eq(fake.starts, 0);
     submit(0);
-    wait_settled(&orders[0]);
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.starts, 1);
-    ck_assert_uint_eq(desk.stops, 1);
+    wait_settled(&requests[0]);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.starts, 1);
+    ck_assert_uint_eq(fake.stops, 1);
     unref_values(1);
 }
 END_TEST
 
 START_TEST(a_loader_has_all_signals_blocked_and_what_thread_start_made)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
-    desk.is_instant = true;
-    open_desk(&o);
+    fake.is_instant = true;
+    open_fake(&o);
     submit(0);
-    wait_settled(&orders[0]);
-    shed_source_close(desk.source);
-    ck_assert(desk.is_blocked[0]);
-    ck_assert_ptr_nonnull(desk.threads[0]);
+    wait_settled(&requests[0]);
+    shed_source_close(fake.source);
+    ck_assert(fake.is_blocked[0]);
+    ck_assert_ptr_nonnull(fake.threads[0]);
     unref_values(1);
 }
 END_TEST
 
 START_TEST(without_a_thread_a_key_is_refused)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     struct shed_error err;
 
-    open_desk(&o);
+    open_fake(&o);
     atomic_store(&threads_are_out, true);
-    ck_assert_int_eq(shed_source_submit(desk.source, &make_order(0)->job, &err),
-                     SHED_ENOMEM);
+    ck_assert_int_eq(
+        shed_source_submit(fake.source, &make_request(0)->job, &err),
+        SHED_ENOMEM);
     atomic_store(&threads_are_out, false);
     submit(1);
     wait_loads(1);
-    ck_assert_uint_eq(desk.counts[0], 1);
+    ck_assert_uint_eq(fake.counts[0], 1);
     end_load(0);
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(atomic_load(&orders[0].settled), 0);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(atomic_load(&requests[0].settled), 0);
     unref_values(2);
 }
 END_TEST
 
 START_TEST(one_thread_carries_on_where_no_other_can_be_had)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
     o.max_batch = 1;
-    desk.blocks = true;
-    open_desk(&o);
+    fake.blocks = true;
+    open_fake(&o);
     submit(0);
     wait_loads(1);
     atomic_store(&threads_are_out, true);
@@ -1003,30 +1006,30 @@ START_TEST(one_thread_carries_on_where_no_other_can_be_had)
     end_load(0);
     wait_loads(2);
     end_load(1);
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.starts, 1);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.starts, 1);
     unref_values(2);
 }
 END_TEST
 
 START_TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
     o.max_loads = 1;
-    desk.is_instant = true;
+    fake.is_instant = true;
     atomic_store(&memory_is_out, true);
-    open_desk(&o);
+    open_fake(&o);
     submit_burst(3);
     for (size_t i = 0; i < 3; i++) {
-        wait_settled(&orders[i]);
+        wait_settled(&requests[i]);
         assert_failed(i, SHED_ENOMEM, "out of memory");
     }
     atomic_store(&memory_is_out, false);
     submit(3);
-    wait_settled(&orders[3]);
-    ck_assert_ptr_nonnull(orders[3].loaded.value);
-    shed_source_close(desk.source);
+    wait_settled(&requests[3]);
+    ck_assert_ptr_nonnull(requests[3].loaded.value);
+    shed_source_close(fake.source);
     unref_values(4);
 }
 END_TEST
@@ -1044,15 +1047,15 @@ static void load_without_memory(void *user, void *thread,
 
 START_TEST(without_memory_for_a_value_its_key_fails)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
     ck_assert_int_eq(
-        shed_source_open(load_without_memory, &desk, &o, &desk.source, NULL),
+        shed_source_open(load_without_memory, &fake, &o, &fake.source, NULL),
         SHED_OK);
     submit(0);
-    wait_settled(&orders[0]);
+    wait_settled(&requests[0]);
     assert_failed(0, SHED_ENOMEM, "out of memory");
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
 }
 END_TEST
 
@@ -1069,9 +1072,9 @@ static void *end_load_late(void *arg)
     (void)arg;
     while (!is_over && shed_now_ms() < end_ms) {
         sched_yield();
-        pthread_mutex_lock(&desk.mu);
-        is_over = desk.closes > 0;
-        pthread_mutex_unlock(&desk.mu);
+        pthread_mutex_lock(&fake.mu);
+        is_over = fake.closes > 0;
+        pthread_mutex_unlock(&fake.mu);
     }
     end_load(0);
     return NULL;
@@ -1079,15 +1082,15 @@ static void *end_load_late(void *arg)
 
 START_TEST(closing_waits_for_a_load_that_another_thread_ends)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     pthread_t ender;
 
-    open_desk(&o);
+    open_fake(&o);
     submit(0);
     wait_loads(1);
     ck_assert_int_eq(pthread_create(&ender, NULL, end_load_late, NULL), 0);
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.open_at_close, 0);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.open_at_close, 0);
     ck_assert_int_eq(pthread_join(ender, NULL), 0);
     unref_values(1);
 }
@@ -1096,18 +1099,18 @@ END_TEST
 static void *close_source(void *arg)
 {
     (void)arg;
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
     return NULL;
 }
 
 START_TEST(closing_waits_for_what_runs_and_for_what_is_queued)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
     pthread_t closer;
 
     o.max_loads = 1;
     o.max_batch = 1;
-    open_desk(&o);
+    open_fake(&o);
     submit_burst(3);
     wait_loads(1);
     ck_assert_int_eq(pthread_create(&closer, NULL, close_source, NULL), 0);
@@ -1117,26 +1120,26 @@ START_TEST(closing_waits_for_what_runs_and_for_what_is_queued)
     }
     ck_assert_int_eq(pthread_join(closer, NULL), 0);
     for (size_t i = 0; i < 3; i++)
-        ck_assert_uint_eq(atomic_load(&orders[i].settled), 1);
-    ck_assert_uint_eq(desk.closes, 1);
-    ck_assert_uint_eq(desk.stops, desk.starts);
+        ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
+    ck_assert_uint_eq(fake.closes, 1);
+    ck_assert_uint_eq(fake.stops, fake.starts);
     unref_values(3);
 }
 END_TEST
 
 START_TEST(a_source_lives_as_long_as_somebody_holds_it)
 {
-    struct shed_source_options o = desk_options();
+    struct shed_source_options o = fake_options();
 
-    desk.is_instant = true;
-    open_desk(&o);
-    shed_source_ref(desk.source);
-    shed_source_close(desk.source);
-    ck_assert_uint_eq(desk.closes, 0);
+    fake.is_instant = true;
+    open_fake(&o);
+    shed_source_ref(fake.source);
+    shed_source_close(fake.source);
+    ck_assert_uint_eq(fake.closes, 0);
     submit(0);
-    wait_settled(&orders[0]);
-    shed_source_unref(desk.source);
-    ck_assert_uint_eq(desk.closes, 1);
+    wait_settled(&requests[0]);
+    shed_source_unref(fake.source);
+    ck_assert_uint_eq(fake.closes, 1);
     unref_values(1);
 }
 END_TEST
@@ -1180,13 +1183,13 @@ START_TEST(options_out_of_range_are_named)
     struct shed_error err;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        o = desk_options();
+        o = fake_options();
         memcpy((char *)&o + bad[i].at, &bad[i].value, sizeof(bad[i].value));
-        desk.source = (struct shed_source *)&desk;
+        fake.source = (struct shed_source *)&fake;
         ck_assert_int_eq(
-            shed_source_open(put_on_desk, &desk, &o, &desk.source, &err),
+            shed_source_open(keep_load, &fake, &o, &fake.source, &err),
             SHED_EINVAL);
-        ck_assert_ptr_null(desk.source);
+        ck_assert_ptr_null(fake.source);
         ck_assert_ptr_nonnull(strstr(err.reason, bad[i].name));
     }
 }
@@ -1196,10 +1199,10 @@ START_TEST(a_source_without_a_function_is_refused)
 {
     struct shed_error err;
 
-    ck_assert_int_eq(shed_source_open(NULL, NULL, NULL, &desk.source, &err),
+    ck_assert_int_eq(shed_source_open(NULL, NULL, NULL, &fake.source, &err),
                      SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "load is NULL"));
-    ck_assert_int_eq(shed_source_open(put_on_desk, NULL, NULL, NULL, &err),
+    ck_assert_int_eq(shed_source_open(keep_load, NULL, NULL, NULL, &err),
                      SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "out is NULL"));
 }

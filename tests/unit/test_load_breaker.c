@@ -30,17 +30,17 @@ static struct {
     atomic_uint begun, opened, closed;
     char reason[SHED_REASON_BYTES];
     struct shed_source_watcher watcher;
-    struct order {
+    struct request {
         struct shed_job job;
         char key[24];
         atomic_uint settled;
         struct shed_loaded loaded;
-    } orders[KEYS_MAX];
-} desk;
+    } requests[KEYS_MAX];
+} fake;
 
 static void answer(struct shed_load *load, size_t i)
 {
-    switch (atomic_load(&desk.ending)) {
+    switch (atomic_load(&fake.ending)) {
     case SLOW:
         atomic_fetch_add(&passed_us, (uint64_t)FOREVER_MS * 1000);
         shed_load_null(load, i);
@@ -64,8 +64,8 @@ static void run_load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
     (void)thread;
-    atomic_fetch_add(&desk.begun, 1);
-    while (atomic_load(&desk.is_held))
+    atomic_fetch_add(&fake.begun, 1);
+    while (atomic_load(&fake.is_held))
         usleep(1000);
     for (size_t i = 0; i < shed_load_count(load); i++)
         answer(load, i);
@@ -76,13 +76,13 @@ static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
                        uint64_t after_ms, const char *reason)
 {
     (void)after_ms;
-    ck_assert_ptr_eq(watcher, &desk.watcher);
-    snprintf(desk.reason, sizeof(desk.reason), "%s", reason);
-    atomic_fetch_add(is_open ? &desk.opened : &desk.closed, 1);
+    ck_assert_ptr_eq(watcher, &fake.watcher);
+    snprintf(fake.reason, sizeof(fake.reason), "%s", reason);
+    atomic_fetch_add(is_open ? &fake.opened : &fake.closed, 1);
 }
 
 /* Loads of one key, one at a time. Ten failures open it for open_ms. */
-static void open_desk(uint64_t open_ms, uint64_t probes)
+static void open_fake(uint64_t open_ms, uint64_t probes)
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
 
@@ -95,32 +95,32 @@ static void open_desk(uint64_t open_ms, uint64_t probes)
     o.breaker_open_ms = open_ms;
     o.breaker_open_max_ms = open_ms;
     o.breaker_probes = probes;
-    ck_assert_int_eq(shed_source_open(run_load, NULL, &o, &desk.source, NULL),
+    ck_assert_int_eq(shed_source_open(run_load, NULL, &o, &fake.source, NULL),
                      SHED_OK);
-    desk.watcher.on_breaker = on_breaker;
-    shed_source_watch(desk.source, &desk.watcher);
+    fake.watcher.on_breaker = on_breaker;
+    shed_source_watch(fake.source, &fake.watcher);
 }
 
 static void note_settled(struct shed_job *job, struct shed_loaded *loaded)
 {
-    struct order *order = (struct order *)job;
+    struct request *request = (struct request *)job;
 
-    order->loaded = *loaded;
+    request->loaded = *loaded;
     shed_value_unref(loaded->value);
-    atomic_fetch_add(&order->settled, 1);
+    atomic_fetch_add(&request->settled, 1);
 }
 
 static enum shed_code submit(size_t i, struct shed_error *err)
 {
-    struct order *order = &desk.orders[i];
+    struct request *request = &fake.requests[i];
 
-    snprintf(order->key, sizeof(order->key), "k%zu", i);
-    order->job = (struct shed_job){.key = order->key,
-                                   .key_size = strlen(order->key),
-                                   .deadline_ms = UINT64_MAX,
-                                   .value_limit_bytes = 100,
-                                   .settle = note_settled};
-    return shed_source_submit(desk.source, &order->job, err);
+    snprintf(request->key, sizeof(request->key), "k%zu", i);
+    request->job = (struct shed_job){.key = request->key,
+                                     .key_size = strlen(request->key),
+                                     .deadline_ms = UINT64_MAX,
+                                     .value_limit_bytes = 100,
+                                     .settle = note_settled};
+    return shed_source_submit(fake.source, &request->job, err);
 }
 
 static void submit_ok(size_t i)
@@ -131,46 +131,46 @@ static void submit_ok(size_t i)
 static void await(size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++)
-        WAIT_FOR(atomic_load(&desk.orders[i].settled) == 1);
-    WAIT_FOR(shed_source_look(desk.source).loads == 0);
+        WAIT_FOR(atomic_load(&fake.requests[i].settled) == 1);
+    WAIT_FOR(shed_source_look(fake.source).loads == 0);
 }
 
 static enum shed_breaker_state state(void)
 {
-    return shed_source_look(desk.source).breaker;
+    return shed_source_look(fake.source).breaker;
 }
 
 /* Ten loads, of the keys that begin with number from. */
 static void load_ten(size_t from, enum ending ending)
 {
-    atomic_store(&desk.ending, ending);
+    atomic_store(&fake.ending, ending);
     for (size_t i = from; i < from + 10; i++)
         submit_ok(i);
     await(from, from + 10);
 }
 
-static void close_desk(void)
+static void note_close(void)
 {
-    shed_source_unwatch(desk.source, &desk.watcher);
-    shed_source_close(desk.source);
+    shed_source_unwatch(fake.source, &fake.watcher);
+    shed_source_close(fake.source);
 }
 
 START_TEST(an_open_one_refuses_keys_at_once_and_says_why)
 {
     struct shed_error err;
 
-    open_desk(FOREVER_MS, 1);
+    open_fake(FOREVER_MS, 1);
     load_ten(0, BAD);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
     ck_assert_int_eq(submit(10, &err), SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "breaker is open"));
     ck_assert_ptr_nonnull(strstr(err.reason, "tries again in "));
     ck_assert_ptr_nonnull(strstr(err.reason, "the database is on fire"));
-    ck_assert_uint_eq(atomic_load(&desk.begun), 10);
-    ck_assert_uint_eq(atomic_load(&desk.opened), 1);
-    ck_assert_ptr_nonnull(strstr(desk.reason, "the database is on fire"));
-    close_desk();
-    ck_assert_uint_eq(atomic_load(&desk.orders[10].settled), 0);
+    ck_assert_uint_eq(atomic_load(&fake.begun), 10);
+    ck_assert_uint_eq(atomic_load(&fake.opened), 1);
+    ck_assert_ptr_nonnull(strstr(fake.reason, "the database is on fire"));
+    note_close();
+    ck_assert_uint_eq(atomic_load(&fake.requests[10].settled), 0);
 }
 END_TEST
 
@@ -178,21 +178,21 @@ START_TEST(what_is_queued_when_it_opens_is_refused)
 {
     enum { KEYS = 100 };
 
-    open_desk(FOREVER_MS, 1);
-    atomic_store(&desk.ending, BAD);
-    atomic_store(&desk.is_held, true);
+    open_fake(FOREVER_MS, 1);
+    atomic_store(&fake.ending, BAD);
+    atomic_store(&fake.is_held, true);
     for (size_t i = 0; i < KEYS; i++)
         submit_ok(i);
-    atomic_store(&desk.is_held, false);
+    atomic_store(&fake.is_held, false);
     await(0, KEYS);
-    ck_assert_uint_eq(atomic_load(&desk.begun), 10);
+    ck_assert_uint_eq(atomic_load(&fake.begun), 10);
     for (size_t i = 0; i < KEYS; i++) {
-        ck_assert_int_eq(desk.orders[i].loaded.error.code, SHED_ESOURCE);
-        ck_assert(desk.orders[i].loaded.is_refused == (i >= 10));
-        ck_assert_uint_eq(desk.orders[i].loaded.batch_keys, i < 10);
+        ck_assert_int_eq(fake.requests[i].loaded.error.code, SHED_ESOURCE);
+        ck_assert(fake.requests[i].loaded.is_refused == (i >= 10));
+        ck_assert_uint_eq(fake.requests[i].loaded.batch_keys, i < 10);
     }
-    ck_assert_uint_eq(shed_source_look(desk.source).queued, 0);
-    close_desk();
+    ck_assert_uint_eq(shed_source_look(fake.source).queued, 0);
+    note_close();
 }
 END_TEST
 
@@ -200,88 +200,88 @@ START_TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
 {
     struct shed_error err;
 
-    open_desk(1, 2);
+    open_fake(1, 2);
     load_ten(0, BAD);
     WAIT_FOR(state() == SHED_BREAKER_HALF_OPEN);
-    atomic_store(&desk.ending, GOOD);
-    atomic_store(&desk.is_held, true);
+    atomic_store(&fake.ending, GOOD);
+    atomic_store(&fake.is_held, true);
     submit_ok(10);
     submit_ok(11);
     ck_assert_int_eq(submit(12, &err), SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "half-open"));
-    atomic_store(&desk.is_held, false);
+    atomic_store(&fake.is_held, false);
     await(10, 12);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    ck_assert_uint_eq(atomic_load(&desk.closed), 1);
+    ck_assert_uint_eq(atomic_load(&fake.closed), 1);
     load_ten(20, GOOD);
-    close_desk();
+    note_close();
 }
 END_TEST
 
 START_TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
 {
-    open_desk(1, 2);
+    open_fake(1, 2);
     load_ten(0, BAD);
     WAIT_FOR(state() == SHED_BREAKER_HALF_OPEN);
-    atomic_store(&desk.ending, GOOD);
-    atomic_store(&desk.is_held, true);
+    atomic_store(&fake.ending, GOOD);
+    atomic_store(&fake.is_held, true);
     submit_ok(10);
-    WAIT_FOR(atomic_load(&desk.begun) == 11);
-    desk.orders[11].job = (struct shed_job){.key = "late",
-                                            .key_size = 4,
-                                            .deadline_ms = shed_now_ms(),
-                                            .settle = note_settled};
+    WAIT_FOR(atomic_load(&fake.begun) == 11);
+    fake.requests[11].job = (struct shed_job){.key = "late",
+                                              .key_size = 4,
+                                              .deadline_ms = shed_now_ms(),
+                                              .settle = note_settled};
     ck_assert_int_eq(
-        shed_source_submit(desk.source, &desk.orders[11].job, NULL), SHED_OK);
+        shed_source_submit(fake.source, &fake.requests[11].job, NULL), SHED_OK);
     ck_assert_int_eq(submit(12, NULL), SHED_ESOURCE);
-    atomic_store(&desk.is_held, false);
+    atomic_store(&fake.is_held, false);
     await(10, 12);
-    ck_assert_int_eq(desk.orders[11].loaded.error.code, SHED_ETIMEDOUT);
+    ck_assert_int_eq(fake.requests[11].loaded.error.code, SHED_ETIMEDOUT);
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
-    atomic_store(&desk.is_held, true);
+    atomic_store(&fake.is_held, true);
     submit_ok(13);
     submit_ok(14);
-    atomic_store(&desk.is_held, false);
+    atomic_store(&fake.is_held, false);
     await(13, 15);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    close_desk();
+    note_close();
 }
 END_TEST
 
 START_TEST(loads_that_take_too_long_have_failed)
 {
-    open_desk(FOREVER_MS, 1);
+    open_fake(FOREVER_MS, 1);
     load_ten(0, SLOW);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
-    ck_assert_ptr_nonnull(strstr(desk.reason, "load_timeout_ms"));
-    close_desk();
+    ck_assert_ptr_nonnull(strstr(fake.reason, "load_timeout_ms"));
+    note_close();
 }
 END_TEST
 
 START_TEST(absent_and_oversized_rows_are_successes)
 {
-    open_desk(FOREVER_MS, 1);
+    open_fake(FOREVER_MS, 1);
     load_ten(0, ABSENT);
     load_ten(10, TOO_BIG);
     load_ten(20, ABSENT);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     load_ten(30, BAD); /* ten of forty */
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    close_desk();
+    note_close();
 }
 END_TEST
 
 START_TEST(one_key_that_always_fails_does_not_open_it)
 {
-    open_desk(FOREVER_MS, 1);
-    atomic_store(&desk.ending, BAD);
+    open_fake(FOREVER_MS, 1);
+    atomic_store(&fake.ending, BAD);
     for (size_t i = 0; i < 30; i++) {
         submit_ok(0);
         await(0, 1);
-        atomic_store(&desk.orders[0].settled, 0);
+        atomic_store(&fake.requests[0].settled, 0);
     }
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    close_desk();
+    note_close();
 }
 END_TEST
 
@@ -291,12 +291,12 @@ START_TEST(without_the_option_it_never_opens)
 
     o.max_loads = 1;
     o.max_batch = 1;
-    ck_assert_int_eq(shed_source_open(run_load, NULL, &o, &desk.source, NULL),
+    ck_assert_int_eq(shed_source_open(run_load, NULL, &o, &fake.source, NULL),
                      SHED_OK);
     for (size_t from = 0; from < 100; from += 10)
         load_ten(from, BAD);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    shed_source_close(desk.source);
+    shed_source_close(fake.source);
 }
 END_TEST
 

@@ -43,33 +43,34 @@ struct thread {
 
 /* ------------------------------------------------------ processes, threads */
 
-static void close_booth(void *process)
+static void close_process(void *process)
 {
-    struct process *b = process;
+    struct process *p = process;
 
-    shed_client_close(b->client);
-    free(b);
+    shed_client_close(p->client);
+    free(p);
 }
 
-static void *open_booth(const struct settings *settings, char *why, size_t size)
+static void *open_process(const struct settings *settings, char *why,
+                          size_t size)
 {
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_error err = {0};
-    struct process *b = calloc(1, sizeof(*b));
+    struct process *p = calloc(1, sizeof(*p));
 
-    if (b == NULL)
+    if (p == NULL)
         return NULL;
-    b->showing = showing_of(settings->record);
+    p->showing = showing_of(settings->record);
     options.command_timeout_ms = ANSWER_TIMEOUT_MS;
-    if (shed_client_open(settings->redis_uri, &options, &b->client, &err) ==
+    if (shed_client_open(settings->redis_uri, &options, &p->client, &err) ==
         SHED_OK)
-        return b;
+        return p;
     (void)snprintf(why, size, "%s", err.reason);
-    close_booth(b);
+    close_process(p);
     return NULL;
 }
 
-static void leave_booth(void *arg)
+static void leave_thread(void *arg)
 {
     struct thread *t = arg;
 
@@ -78,7 +79,7 @@ static void leave_booth(void *arg)
     mysql_thread_end();
 }
 
-static void *enter_booth(void *process, char *why, size_t size)
+static void *enter_thread(void *process, char *why, size_t size)
 {
     struct thread *t = calloc(1, sizeof(*t));
 
@@ -88,7 +89,7 @@ static void *enter_booth(void *process, char *why, size_t size)
     t->sql = ledger_open(why, size);
     if (t->sql != NULL)
         return t;
-    leave_booth(t);
+    leave_thread(t);
     return NULL;
 }
 
@@ -217,7 +218,7 @@ static enum answer pay(struct thread *t)
     /* The card service says that it will pay. That takes long, so no
      * transaction is open meanwhile; the charge itself is a row in the
      * transaction. */
-    showing_arrive(t->process->showing, t->visit, STATION_CARD, plan->card_ms);
+    showing_arrive(t->process->showing, t->visit, STEP_CARD, plan->card_ms);
     answer = transact(t, sell_seat);
     if (answer == ANSWER_LOST)
         atomic_fetch_add(&t->process->showing->refused, 1);
@@ -231,8 +232,7 @@ static enum answer use_hold(struct thread *t)
 {
     const struct plan *plan = &t->visit->plan;
 
-    showing_arrive(t->process->showing, t->visit, STATION_SEAT,
-                   plan->choose_ms);
+    showing_arrive(t->process->showing, t->visit, STEP_SEAT, plan->choose_ms);
     switch (plan->then) {
     case THEN_GIVE_BACK:
         return give_back(t);
@@ -336,7 +336,7 @@ static bool get_held(void *thread, const uint64_t *ids, size_t count,
     t->visit = v;
     t->buyer = ids[0] + 1;
     t->err = (struct shed_error){0};
-    showing_arrive(t->process->showing, v, STATION_DOOR, 0);
+    showing_arrive(t->process->showing, v, STEP_DOOR, 0);
     answer = v->plan.seat != 0 ? try_seat(t, v->plan.seat, v->plan.wait_ms)
                                : buy_any(t);
     if (answer < ANSWERS) {
@@ -350,8 +350,8 @@ static bool get_held(void *thread, const uint64_t *ids, size_t count,
 }
 
 const struct strategy seats_held = {.name = "with",
-                                    .open = open_booth,
-                                    .close = close_booth,
-                                    .enter = enter_booth,
-                                    .leave = leave_booth,
+                                    .open = open_process,
+                                    .close = close_process,
+                                    .enter = enter_thread,
+                                    .leave = leave_thread,
                                     .get = get_held};

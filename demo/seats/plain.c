@@ -51,8 +51,8 @@ static enum statement_code pay(struct thread *t, struct visit *v, uint64_t seat,
 {
     enum statement_code code;
 
-    showing_arrive(t->showing, v, STATION_SEAT, v->plan.choose_ms);
-    showing_arrive(t->showing, v, STATION_CARD, v->plan.card_ms);
+    showing_arrive(t->showing, v, STEP_SEAT, v->plan.choose_ms);
+    showing_arrive(t->showing, v, STEP_CARD, v->plan.card_ms);
     code = ledger_charge(t->sql, seat, buyer, 0);
     return code == STATEMENT_OK ? ledger_overwrite(t->sql, seat, buyer) : code;
 }

@@ -1,5 +1,5 @@
-/* The table has two lines per scene; below it, the two halls, side by side. In
- * JSON every scene has all figures. */
+/* The table has two lines per scenario; below it, the two halls, side by side.
+ * In JSON every scenario has all figures. */
 #include "report.h"
 
 #include <stddef.h>
@@ -46,7 +46,7 @@ static unsigned long long value(const struct figure *f, const struct outcome *o)
 }
 
 /* What happened gets its own line, because it can be long. */
-static void print_scene(FILE *out, const struct outcome *o)
+static void print_scenario(FILE *out, const struct outcome *o)
 {
     (void)fprintf(out, "%-28s%-40s%12s\n  %.*s\n", o->title, o->expected,
                   o->verdict, LINE_WIDTH - 2, o->happened);
@@ -93,9 +93,9 @@ void seats_table(FILE *out, const struct options *o,
                   (unsigned long long)o->buyers,
                   (unsigned long long)o->processes,
                   (unsigned long long)o->threads, (unsigned long long)o->kills,
-                  "scene", "expected", "result");
+                  "scenario", "expected", "result");
     for (size_t i = 0; i < count; i++)
-        print_scene(out, &outcomes[i]);
+        print_scenario(out, &outcomes[i]);
     if (without != NULL && with != NULL)
         print_halls(out, without, with);
 }
@@ -103,7 +103,7 @@ void seats_table(FILE *out, const struct options *o,
 static json_t *outcome_json(const struct outcome *o)
 {
     json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:I}", "scene", o->name, "happened",
+        json_pack("{s:s, s:s, s:s, s:s, s:I}", "scenario", o->name, "happened",
                   o->happened, "expected", o->expected, "result", o->verdict,
                   "showing", (json_int_t)o->showing);
 
@@ -117,12 +117,12 @@ static json_t *outcome_json(const struct outcome *o)
 bool seats_json(FILE *out, const struct options *o,
                 const struct outcome *outcomes, size_t count)
 {
-    json_t *scenes = json_array();
+    json_t *scenarios = json_array();
     bool is_good = true;
 
     for (size_t i = 0; i < count; i++) {
         is_good &= outcomes[i].is_good;
-        json_array_append_new(scenes, outcome_json(&outcomes[i]));
+        json_array_append_new(scenarios, outcome_json(&outcomes[i]));
     }
     return json_write(
         out,
@@ -131,5 +131,5 @@ bool seats_json(FILE *out, const struct options *o,
                   "buyers", (json_int_t)o->buyers, "processes",
                   (json_int_t)o->processes, "threads", (json_int_t)o->threads,
                   "kills", (json_int_t)o->kills, "seed", (json_int_t)o->seed,
-                  "held", (int)is_good, "scenes", scenes));
+                  "held", (int)is_good, "scenarios", scenarios));
 }

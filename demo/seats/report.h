@@ -1,4 +1,4 @@
-/* The scenes as a table, and as JSON. */
+/* The scenarios as a table, and as JSON. */
 #ifndef DEMO_SEATS_REPORT_H
 #define DEMO_SEATS_REPORT_H
 

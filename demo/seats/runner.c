@@ -1,4 +1,4 @@
-/* The frame of a scene. The database decides, whatever the buyers' processes
+/* The frame of a scenario. The database decides, whatever the buyers' processes
  * say. */
 #include "runner.h"
 
@@ -52,13 +52,13 @@ void runner_destroy(struct runner *runner)
 /* --------------------------------------------------------------- beginning */
 
 static void open_hall(struct runner *runner, const struct scenario *scenario,
-                      struct scene *scene)
+                      struct trial *trial)
 {
     const struct options *o = runner->options;
     struct showing *h =
         showing_create(scenario->is_whole_hall ? o->buyers : scenario->buyers);
 
-    scene->showing = h;
+    trial->showing = h;
     h->number = ++runner->showing;
     h->seed = o->seed;
     h->first_seat = runner->next_seat;
@@ -78,7 +78,7 @@ static void announce(const struct scenario *scenario)
 
 /* ------------------------------------------------------------------ the end */
 
-static void end_processes(struct scene *s)
+static void end_processes(struct trial *s)
 {
     atomic_store(&s->showing->record.is_over, true);
     for (size_t i = 0; i < s->fleets; i++) {
@@ -89,7 +89,7 @@ static void end_processes(struct scene *s)
     }
 }
 
-static void take_down(struct runner *runner, struct scene *s)
+static void take_down(struct runner *runner, struct trial *s)
 {
     struct outcome *o = s->out;
     struct showing *h = s->showing;
@@ -100,7 +100,7 @@ static void take_down(struct runner *runner, struct scene *s)
     o->seconds = (double)(demo_now_us() - h->record.start_us) / 1e6;
     /* all living buyers are at the exit now */
     o->killed_holding =
-        showing_count_at(h, STATION_SEAT) + showing_count_at(h, STATION_CARD);
+        showing_count_at(h, STEP_SEAT) + showing_count_at(h, STEP_CARD);
     o->refused = atomic_load(&h->refused);
     o->lost = atomic_load(&h->lost);
     o->errors = atomic_load(&h->record.errors);
@@ -109,15 +109,16 @@ static void take_down(struct runner *runner, struct scene *s)
         o->told[answer] = showing_count(h, (enum answer)answer);
 }
 
-/* What must be true in every scene with holds: according to the database, every
- * buyer who was charged has the seat, each seat was charged once, and so on. */
+/* What must be true in every scenario with holds: according to the database,
+ * every buyer who was charged has the seat, each seat was charged once, and so
+ * on. */
 static bool nobody_is_wronged(const struct proof *p)
 {
     return p->in_vain == 0 && p->twice == 0 && p->unpaid == 0 &&
            p->misled == 0 && p->charges == p->sold;
 }
 
-static void pass_verdict(const struct scenario *scenario, struct scene *s,
+static void pass_verdict(const struct scenario *scenario, struct trial *s,
                          bool has_come)
 {
     struct outcome *o = s->out;
@@ -141,7 +142,7 @@ static void pass_verdict(const struct scenario *scenario, struct scene *s,
 void runner_run(struct runner *runner, const struct scenario *scenario,
                 struct outcome *out)
 {
-    struct scene scene = {.options = runner->options,
+    struct trial trial = {.options = runner->options,
                           .out = out,
                           .random = runner->options->seed};
     bool has_come;
@@ -150,24 +151,24 @@ void runner_run(struct runner *runner, const struct scenario *scenario,
                             .title = scenario->title,
                             .expected = scenario->expected};
     announce(scenario);
-    open_hall(runner, scenario, &scene);
-    has_come = scenario->run(&scene);
-    end_processes(&scene);
-    take_down(runner, &scene);
-    pass_verdict(scenario, &scene, has_come);
-    showing_destroy(scene.showing);
+    open_hall(runner, scenario, &trial);
+    has_come = scenario->run(&trial);
+    end_processes(&trial);
+    take_down(runner, &trial);
+    pass_verdict(scenario, &trial, has_come);
+    showing_destroy(trial.showing);
 }
 
 /* -------------------------------------------------------- for a scenario */
 
-struct plan *scene_plan(struct scene *s, uint64_t buyer)
+struct plan *trial_plan(struct trial *s, uint64_t buyer)
 {
     uint64_t hold_ms = s->options->hold_ms;
     struct plan *plan = &s->showing->visit[buyer].plan;
 
     *plan = (struct plan){.seat = s->showing->first_seat,
                           .hold_ms = hold_ms,
-                          .wait_ms = scene_patience_ms(s),
+                          .wait_ms = trial_patience_ms(s),
                           .card_ms = CARD_MS,
                           .limit_ms = LIMIT_HOLDS * hold_ms};
     return plan;
@@ -175,68 +176,68 @@ struct plan *scene_plan(struct scene *s, uint64_t buyer)
 
 static size_t pick(void *context, uint64_t *random, uint64_t *ids)
 {
-    struct party *party = context;
+    struct group *group = context;
 
     (void)random;
-    return showing_claim(party->showing, party->first, party->count, ids) ? 1
+    return showing_claim(group->showing, group->first, group->count, ids) ? 1
                                                                           : 0;
 }
 
-struct fleet *scene_start(struct scene *s, uint64_t first, uint64_t count,
+struct fleet *trial_start(struct trial *s, uint64_t first, uint64_t count,
                           const struct strategy *strategy, uint64_t processes,
                           uint64_t threads)
 {
-    struct party *party = &s->party[s->fleets];
+    struct group *group = &s->group[s->fleets];
     struct fleet *fleet = &s->fleet[s->fleets++];
 
-    *party = (struct party){s->showing, first, count};
+    *group = (struct group){s->showing, first, count};
     *fleet = (struct fleet){.strategy = strategy,
                             .settings = {.redis_uri = s->options->redis_uri,
                                          .record = &s->showing->record},
                             .processes = processes,
                             .threads = threads,
                             .pick = pick,
-                            .context = party};
+                            .context = group};
     fleet_start(fleet);
     return fleet;
 }
 
-void scene_bring(struct scene *s, uint64_t buyer)
+void trial_bring(struct trial *s, uint64_t buyer)
 {
-    (void)scene_start(s, buyer, 1, &seats_held, 1, 1);
+    (void)trial_start(s, buyer, 1, &seats_held, 1, 1);
 }
 
-pid_t scene_pid(const struct scene *s, uint64_t buyer)
+pid_t trial_pid(const struct trial *s, uint64_t buyer)
 {
     size_t i = 0;
 
-    while (s->party[i].first != buyer)
+    while (s->group[i].first != buyer)
         i++;
     return s->fleet[i].pids[0];
 }
 
-void scene_let_pass(struct scene *s, uint64_t buyer, unsigned stations)
+void trial_let_pass(struct trial *s, uint64_t buyer, unsigned steps)
 {
-    showing_let_pass(&s->showing->visit[buyer], stations);
+    showing_let_pass(&s->showing->visit[buyer], steps);
 }
 
-bool scene_await(struct scene *s, uint64_t buyer, enum station station)
+bool trial_await(struct trial *s, uint64_t buyer, enum step step)
 {
-    return showing_await(s->showing, &s->showing->visit[buyer], station,
-                         scene_patience_ms(s));
+    return showing_await(s->showing, &s->showing->visit[buyer], step,
+                         trial_patience_ms(s));
 }
 
-enum answer scene_answer(const struct scene *s, uint64_t buyer)
+enum answer trial_answer(const struct trial *s, uint64_t buyer)
 {
     return (enum answer)atomic_load(&s->showing->visit[buyer].answer);
 }
 
-uint64_t scene_held_us(const struct scene *s, uint64_t buyer)
+uint64_t trial_held_us(const struct trial *s, uint64_t buyer)
 {
     return atomic_load(&s->showing->visit[buyer].held_us);
 }
 
-uint64_t scene_patience_ms(const struct scene *s)
+uint64_t trial_patience_ms(const struct trial *s)
 {
     return PATIENCE_MS + PATIENCE_HOLDS * s->options->hold_ms;
 }

@@ -1,6 +1,6 @@
 /*
- * The scenes of a whole hall: many buyers at once in several processes, some of
- * which are killed. Once without holds and once with holds, under the same
+ * The scenarios of a whole hall: many buyers at once in several processes, some
+ * of which are killed. Once without holds and once with holds, under the same
  * load.
  */
 #include <signal.h>
@@ -19,16 +19,16 @@
 #define PROGRESS_US 100000
 
 struct rush {
-    struct scene *scene;
+    struct trial *trial;
     struct fleet *fleet;
     uint64_t kills; /* that have been due so far */
     uint64_t shown_us;
 };
 
-static void plan_buyers(struct scene *s)
+static void plan_buyers(struct trial *s)
 {
     for (uint64_t i = 0; i < s->showing->buyers; i++) {
-        struct plan *plan = scene_plan(s, i);
+        struct plan *plan = trial_plan(s, i);
         plan->seat = 0;
         plan->wait_ms = WAIT_MS;
         plan->choose_ms = fleet_random(&s->random) % (CHOOSE_MS + 1);
@@ -41,17 +41,17 @@ static void plan_buyers(struct scene *s)
  * host. */
 static bool is_kill_due(const struct rush *r)
 {
-    const struct options *o = r->scene->options;
+    const struct options *o = r->trial->options;
 
     return r->kills < o->kills &&
-           showing_count(r->scene->showing, ANSWER_BOUGHT) * o->kills >=
+           showing_count(r->trial->showing, ANSWER_BOUGHT) * o->kills >=
                r->kills * o->seats;
 }
 
 /* Kill a process. One that has ended by itself does not count. */
 static void kill_one(struct rush *r)
 {
-    struct scene *s = r->scene;
+    struct trial *s = r->trial;
     pid_t pid = r->fleet->pids[fleet_random(&s->random) % r->fleet->processes];
     int status = 0;
 
@@ -72,26 +72,26 @@ static void show(struct rush *r, uint64_t outside)
     r->shown_us = now_us;
     (void)fprintf(
         stderr, "\r\033[K%s: %llu of %llu buyers have come, %llu have a seat",
-        r->scene->out->title,
-        (unsigned long long)(r->scene->showing->buyers - outside),
-        (unsigned long long)r->scene->showing->buyers,
-        (unsigned long long)showing_count(r->scene->showing, ANSWER_BOUGHT));
+        r->trial->out->title,
+        (unsigned long long)(r->trial->showing->buyers - outside),
+        (unsigned long long)r->trial->showing->buyers,
+        (unsigned long long)showing_count(r->trial->showing, ANSWER_BOUGHT));
 }
 
 /* Run until all buyers have come. Returns false if none comes for too long. */
 static bool run(struct rush *r)
 {
-    struct scene *s = r->scene;
+    struct trial *s = r->trial;
     uint64_t moved_us = demo_now_us(), outside = s->showing->buyers, now;
 
     while (outside > 0 && atomic_load(&s->showing->record.errors) == 0) {
         if (is_kill_due(r))
             kill_one(r);
         showing_sleep_ms(LOOK_MS);
-        now = showing_count_at(s->showing, STATION_OUTSIDE);
+        now = showing_count_at(s->showing, STEP_OUTSIDE);
         if (now != outside)
             moved_us = demo_now_us();
-        else if (demo_now_us() - moved_us > scene_patience_ms(s) * 1000)
+        else if (demo_now_us() - moved_us > trial_patience_ms(s) * 1000)
             return false;
         outside = now;
         show(r, outside);
@@ -99,27 +99,27 @@ static bool run(struct rush *r)
     return true;
 }
 
-static bool run_rush(struct scene *s, const struct strategy *strategy)
+static bool run_rush(struct trial *s, const struct strategy *strategy)
 {
-    struct rush r = {.scene = s};
+    struct rush r = {.trial = s};
 
     plan_buyers(s);
-    r.fleet = scene_start(s, 0, s->showing->buyers, strategy,
+    r.fleet = trial_start(s, 0, s->showing->buyers, strategy,
                           s->options->processes, s->options->threads);
     return run(&r);
 }
 
-static bool run_without(struct scene *s)
+static bool run_without(struct trial *s)
 {
     return run_rush(s, &seats_plain);
 }
 
-static bool run_with(struct scene *s)
+static bool run_with(struct trial *s)
 {
     return run_rush(s, &seats_held);
 }
 
-static void tell(struct scene *s)
+static void tell(struct trial *s)
 {
     const struct proof *p = &s->out->proof;
 
@@ -131,7 +131,7 @@ static void tell(struct scene *s)
                    (unsigned long long)s->out->kills);
 }
 
-static bool check_without(struct scene *s)
+static bool check_without(struct trial *s)
 {
     tell(s);
     return s->out->proof.in_vain > 0;
@@ -139,7 +139,7 @@ static bool check_without(struct scene *s)
 
 /* Every buyer, except those whose process was killed, has a seat, or was told
  * that all are sold, which is then true. */
-static bool check_with(struct scene *s)
+static bool check_with(struct trial *s)
 {
     const uint64_t *told = s->out->told;
     const struct proof *p = &s->out->proof;

@@ -1,4 +1,4 @@
-/* The scenes of the demo, in the order in which they run. */
+/* The scenarios of the demo, in the order in which they run. */
 #ifndef DEMO_SEATS_SCENARIOS_H
 #define DEMO_SEATS_SCENARIOS_H
 

@@ -1,4 +1,4 @@
-/* The cinema: its options, and the order of the scenes. */
+/* The cinema: its options, and the order of the scenarios. */
 #include <mysql.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const char help[] =
     "Buyers are processes; some are killed, stopped, or too slow. At the end the\n"
     "database is asked who has which seat and who was charged.\n"
     "\n"
-    "The first scenes are about one seat. In the last two, many buyers want the\n"
+    "The first scenarios are about one seat. In the last two, many buyers want the\n"
     "seats of a hall, and processes that serve them are killed at random moments:\n"
     "first without holds, then with them.\n"
     "\n"
@@ -32,7 +32,7 @@ static const char help[] =
     "                   with the tables of sql/seats.sql, WHICH ARE EMPTIED, and\n"
     "                   of sql/fence.sql\n"
     "  --hold MS        how long a seat is held (default 600000, ten minutes; at\n"
-    "                   least 100). All scenes together take about six times as\n"
+    "                   least 100). All scenarios together take about six times as\n"
     "                   long, and a few seconds\n"
     "  --seats N        seats in the hall (default 40)\n"
     "  --buyers N       buyers that want them (default 400)\n"
@@ -44,7 +44,7 @@ static const char help[] =
     "  --json FILE      write the figures\n"
     "  --help           this text\n"
     "\n"
-    "Exit status: 0 if every scene went as expected and nobody was charged for a\n"
+    "Exit status: 0 if every scenario went as expected and nobody was charged for a\n"
     "seat of another (the hall without holds is there to show that, and does not\n"
     "count); 1 if not, or if a server failed; 2 for a wrong option.\n";
 /* clang-format on */
@@ -75,7 +75,7 @@ static bool play_all(const struct options *options, struct outcome *outcomes)
     return is_good;
 }
 
-/* Repeat the failed scenes below the table. */
+/* Repeat the failed scenarios below the table. */
 static void name_failures(const struct outcome *outcomes)
 {
     for (size_t i = 0; i < SCENARIOS; i++)

@@ -39,21 +39,21 @@ bool showing_claim(struct showing *h, uint64_t first, uint64_t count,
                    uint64_t *index)
 {
     for (uint64_t i = first; i < first + count; i++) {
-        int outside = STATION_OUTSIDE;
+        int outside = STEP_OUTSIDE;
         *index = i;
-        if (atomic_compare_exchange_strong(&h->visit[i].station, &outside,
-                                           STATION_DOOR))
+        if (atomic_compare_exchange_strong(&h->visit[i].step, &outside,
+                                           STEP_DOOR))
             return true;
     }
     return false;
 }
 
-void showing_arrive(struct showing *h, struct visit *v, enum station station,
+void showing_arrive(struct showing *h, struct visit *v, enum step step,
                     uint64_t stay_ms)
 {
-    unsigned stop = AT(station);
+    unsigned stop = AT(step);
 
-    atomic_store(&v->station, (int)station);
+    atomic_store(&v->step, (int)step);
     showing_sleep_ms(stay_ms);
     while ((v->plan.stops & stop) != 0 &&
            (atomic_load(&v->passes) & stop) == 0 &&
@@ -65,20 +65,20 @@ void showing_tell(struct visit *v, enum answer answer)
 {
     atomic_store(&v->told_us, demo_now_us());
     atomic_store(&v->answer, (int)answer);
-    atomic_store(&v->station, STATION_EXIT);
+    atomic_store(&v->step, STEP_EXIT);
 }
 
-void showing_let_pass(struct visit *v, unsigned stations)
+void showing_let_pass(struct visit *v, unsigned steps)
 {
-    atomic_fetch_or(&v->passes, stations);
+    atomic_fetch_or(&v->passes, steps);
 }
 
 bool showing_await(const struct showing *h, const struct visit *v,
-                   enum station station, uint64_t patience_ms)
+                   enum step step, uint64_t patience_ms)
 {
     uint64_t deadline_us = demo_now_us() + patience_ms * 1000;
 
-    while (atomic_load(&v->station) < (int)station) {
+    while (atomic_load(&v->step) < (int)step) {
         if (atomic_load(&h->record.errors) > 0 || demo_now_us() > deadline_us)
             return false;
         showing_sleep_ms(LOOK_MS);
@@ -86,12 +86,12 @@ bool showing_await(const struct showing *h, const struct visit *v,
     return true;
 }
 
-uint64_t showing_count_at(const struct showing *h, enum station station)
+uint64_t showing_count_at(const struct showing *h, enum step step)
 {
     uint64_t count = 0;
 
     for (uint64_t i = 0; i < h->buyers; i++)
-        count += atomic_load(&h->visit[i].station) == (int)station;
+        count += atomic_load(&h->visit[i].step) == (int)step;
     return count;
 }
 
@@ -100,7 +100,7 @@ uint64_t showing_count(const struct showing *h, enum answer answer)
     uint64_t count = 0;
 
     for (uint64_t i = 0; i < h->buyers; i++)
-        count += atomic_load(&h->visit[i].station) != STATION_OUTSIDE &&
+        count += atomic_load(&h->visit[i].step) != STEP_OUTSIDE &&
                  atomic_load(&h->visit[i].answer) == (int)answer;
     return count;
 }

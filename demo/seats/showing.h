@@ -6,16 +6,16 @@
 #include "common/record.h"
 
 /* Where a buyer is; it passes them in this order. */
-enum station {
-    STATION_OUTSIDE, /* nobody has begun to serve it */
-    STATION_DOOR,    /* about to ask for a seat */
-    STATION_SEAT,    /* holds a seat, and chooses */
-    STATION_CARD,    /* the card service is working; nothing is charged yet */
-    STATION_EXIT,    /* has been told how it ended */
+enum step {
+    STEP_OUTSIDE, /* nobody has begun to serve it */
+    STEP_DOOR,    /* about to ask for a seat */
+    STEP_SEAT,    /* holds a seat, and chooses */
+    STEP_CARD,    /* the card service is working; nothing is charged yet */
+    STEP_EXIT,    /* has been told how it ended */
 };
 
-/* A set of stations. */
-#define AT(station) (1U << (station))
+/* A set of steps. */
+#define AT(step) (1U << (step))
 
 /* What a buyer is told. */
 enum answer {
@@ -35,17 +35,17 @@ struct plan {
     uint64_t seat; /* 0: any of the hall */
     uint64_t hold_ms;
     uint64_t wait_ms;   /* how long to wait for a seat that another holds */
-    uint64_t choose_ms; /* at STATION_SEAT */
+    uint64_t choose_ms; /* at STEP_SEAT */
     uint64_t card_ms;   /* how long the card service takes */
     uint64_t limit_ms;  /* how long it may take; the hold is renewed to this */
     enum then then;
-    unsigned stops; /* the stations where it waits for showing_let_pass */
+    unsigned stops; /* the steps where it waits for showing_let_pass */
 };
 
 struct visit {
     struct plan plan;
-    atomic_int station; /* enum station */
-    atomic_int answer;  /* enum answer */
+    atomic_int step;   /* enum step */
+    atomic_int answer; /* enum answer */
     atomic_uint passes;
     _Atomic uint64_t held_us; /* since when it held its last seat; 0: never */
     _Atomic uint64_t told_us;
@@ -77,29 +77,29 @@ struct showing *showing_of(struct record *record);
 bool showing_claim(struct showing *showing, uint64_t first, uint64_t count,
                    uint64_t *index);
 
-/* Arrive at a station, stay for stay_ms, and then, if the plan says so, until
+/* Arrive at a step, stay for stay_ms, and then, if the plan says so, until
  * the runner lets the buyer pass. */
 void showing_arrive(struct showing *showing, struct visit *visit,
-                    enum station station, uint64_t stay_ms);
+                    enum step step, uint64_t stay_ms);
 
-/* Tell the buyer the answer, at the last station. */
+/* Tell the buyer the answer, at the last step. */
 void showing_tell(struct visit *visit, enum answer answer);
 
 void showing_sleep_ms(uint64_t ms);
 
 /* --------------------------------------------------------------- runner */
 
-void showing_let_pass(struct visit *visit, unsigned stations);
+void showing_let_pass(struct visit *visit, unsigned steps);
 
-/* Wait until the buyer has reached this station, or a later one. Returns false
+/* Wait until the buyer has reached this step, or a later one. Returns false
  * after patience_ms, or when a process reported an error. */
 bool showing_await(const struct showing *showing, const struct visit *visit,
-                   enum station station, uint64_t patience_ms);
+                   enum step step, uint64_t patience_ms);
 
 /* How many were told this; for ANSWER_NONE, of those who had come in. */
 uint64_t showing_count(const struct showing *showing, enum answer answer);
 
-/* How many are at a station. */
-uint64_t showing_count_at(const struct showing *showing, enum station station);
+/* How many are at a step. */
+uint64_t showing_count_at(const struct showing *showing, enum step step);
 
 #endif

@@ -159,7 +159,7 @@ static const struct sse_options events = {
 static void close_service(struct service *s)
 {
     sse_free(s->events);
-    order_desk_free(s->desk);
+    order_locks_free(s->locks);
     db_close(s->db);
     popular_free(s->popular);
     lane_close(s->lane);
@@ -204,7 +204,7 @@ static bool open_service(struct service *s, const struct choice *choice,
     struct shed_error err = {SHED_OK, "out of memory"};
 
     if (open_lane(s, choice, &err) && (s->popular = popular_new()) != NULL &&
-        (s->desk = order_desk_new(s->client)) != NULL &&
+        (s->locks = order_locks_new(s->client)) != NULL &&
         (s->events = sse_new(&events)) != NULL) {
         s->db = db_open(choice->mysql, (unsigned)choice->db_connections,
                         choice->timeout_ms, why, size);

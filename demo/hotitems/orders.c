@@ -24,119 +24,120 @@
 #define LEASE_MS 5000
 #define ROUNDS_MAX 5 /* of one request, each after a conflict */
 
-struct till {
-    struct till *next;
+struct shared_lock {
+    struct shared_lock *next;
     uint64_t item;
     unsigned users;
     struct shed_lock *lock;
     char name[NAME_BYTES]; /* of the lock, and of the guard's resource */
 };
 
-struct order_desk {
+struct order_locks {
     struct shed_client *client;
     pthread_mutex_t mu;
     /* under mu */
-    struct till *chain[CHAINS];
+    struct shared_lock *chain[CHAINS];
     struct shed_lock_stats past; /* of locks that have been closed */
 };
 
-struct order_desk *order_desk_new(struct shed_client *client)
+struct order_locks *order_locks_new(struct shed_client *client)
 {
-    struct order_desk *desk = calloc(1, sizeof(*desk));
+    struct order_locks *locks = calloc(1, sizeof(*locks));
 
-    if (desk == NULL)
+    if (locks == NULL)
         return NULL;
-    desk->client = client;
-    (void)pthread_mutex_init(&desk->mu, NULL);
-    return desk;
+    locks->client = client;
+    (void)pthread_mutex_init(&locks->mu, NULL);
+    return locks;
 }
 
-void order_desk_free(struct order_desk *desk)
+void order_locks_free(struct order_locks *locks)
 {
-    if (desk == NULL)
+    if (locks == NULL)
         return;
-    (void)pthread_mutex_destroy(&desk->mu);
-    free(desk);
+    (void)pthread_mutex_destroy(&locks->mu);
+    free(locks);
 }
 
-static struct till *open_till(struct order_desk *desk, uint64_t item,
-                              struct shed_error *err)
+static struct shared_lock *open_shared(struct order_locks *locks, uint64_t item,
+                                       struct shed_error *err)
 {
     struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
-    struct till *till = calloc(1, sizeof(*till));
+    struct shared_lock *shared = calloc(1, sizeof(*shared));
 
-    if (till == NULL) {
+    if (shared == NULL) {
         *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
         return NULL;
     }
-    till->item = item;
-    (void)snprintf(till->name, sizeof(till->name), "item:%llu",
+    shared->item = item;
+    (void)snprintf(shared->name, sizeof(shared->name), "item:%llu",
                    (unsigned long long)item);
     options.lease_ms = LEASE_MS;
-    if (shed_lock_open(desk->client, shed_str(till->name), &options,
-                       &till->lock, err) == SHED_OK)
-        return till;
-    free(till);
+    if (shed_lock_open(locks->client, shed_str(shared->name), &options,
+                       &shared->lock, err) == SHED_OK)
+        return shared;
+    free(shared);
     return NULL;
 }
 
 /* Returns NULL with err. */
-static struct till *enter_till(struct order_desk *desk, uint64_t item,
-                               struct shed_error *err)
+static struct shared_lock *get_shared(struct order_locks *locks, uint64_t item,
+                                      struct shed_error *err)
 {
-    struct till **chain = &desk->chain[item % CHAINS];
-    struct till *till;
+    struct shared_lock **chain = &locks->chain[item % CHAINS];
+    struct shared_lock *shared;
 
-    (void)pthread_mutex_lock(&desk->mu);
-    for (till = *chain; till != NULL && till->item != item;)
-        till = till->next;
-    if (till == NULL && (till = open_till(desk, item, err)) != NULL) {
-        till->next = *chain;
-        *chain = till;
+    (void)pthread_mutex_lock(&locks->mu);
+    for (shared = *chain; shared != NULL && shared->item != item;)
+        shared = shared->next;
+    if (shared == NULL && (shared = open_shared(locks, item, err)) != NULL) {
+        shared->next = *chain;
+        *chain = shared;
     }
-    if (till != NULL)
-        till->users++;
-    (void)pthread_mutex_unlock(&desk->mu);
-    return till;
+    if (shared != NULL)
+        shared->users++;
+    (void)pthread_mutex_unlock(&locks->mu);
+    return shared;
 }
 
-static void add_stats(struct shed_lock_stats *sum, const struct till *till)
+static void add_stats(struct shed_lock_stats *sum,
+                      const struct shared_lock *shared)
 {
     struct shed_lock_stats stats;
 
-    if (shed_lock_stats_read(till->lock, &stats, sizeof(stats), NULL) ==
+    if (shed_lock_stats_read(shared->lock, &stats, sizeof(stats), NULL) ==
         SHED_OK)
         metrics_locks_add(sum, &stats);
 }
 
-void order_desk_stats(struct order_desk *desk, struct shed_lock_stats *out)
+void order_locks_stats(struct order_locks *locks, struct shed_lock_stats *out)
 {
-    (void)pthread_mutex_lock(&desk->mu);
-    *out = desk->past;
+    (void)pthread_mutex_lock(&locks->mu);
+    *out = locks->past;
     for (size_t i = 0; i < CHAINS; i++)
-        for (struct till *t = desk->chain[i]; t != NULL; t = t->next)
+        for (struct shared_lock *t = locks->chain[i]; t != NULL; t = t->next)
             add_stats(out, t);
-    (void)pthread_mutex_unlock(&desk->mu);
+    (void)pthread_mutex_unlock(&locks->mu);
 }
 
-static void leave_till(struct order_desk *desk, struct till *till)
+static void put_shared(struct order_locks *locks, struct shared_lock *shared)
 {
-    struct till **at = &desk->chain[till->item % CHAINS];
+    struct shared_lock **at = &locks->chain[shared->item % CHAINS];
     bool is_last;
 
-    (void)pthread_mutex_lock(&desk->mu);
-    is_last = --till->users == 0;
+    (void)pthread_mutex_lock(&locks->mu);
+    is_last = --shared->users == 0;
     if (is_last) {
-        add_stats(&desk->past, till);
-        while (*at != till)
+        add_stats(&locks->past, shared);
+        while (*at != shared)
             at = &(*at)->next;
-        *at = till->next;
+        *at = shared->next;
     }
-    (void)pthread_mutex_unlock(&desk->mu);
+    (void)pthread_mutex_unlock(&locks->mu);
     if (!is_last)
         return;
-    shed_lock_close(till->lock);
-    free(till);
+    shed_lock_close(shared->lock);
+    free(shared);
 }
 
 /* ----------------------------------------------------------- transaction */
@@ -156,7 +157,7 @@ enum outcome {
 
 struct sale {
     struct db_session *db;
-    struct till *till;
+    struct shared_lock *shared;
     struct shed_fence fence;
     uint64_t newest;
     struct db_order order;
@@ -176,7 +177,7 @@ static enum outcome fail(struct sale *sale, enum db_code code)
 
 static enum outcome pass_guard(struct sale *sale)
 {
-    switch (shed_mysql_fence(db_mysql(sale->db), shed_str(sale->till->name),
+    switch (shed_mysql_fence(db_mysql(sale->db), shed_str(sale->shared->name),
                              &sale->fence, &sale->newest, &sale->err)) {
     case SHED_OK:
         return PLACED;
@@ -242,7 +243,7 @@ static enum outcome transact(struct sale *sale)
 /* One hold of the lock. */
 static enum outcome sell_once(struct sale *sale, uint64_t wait_ms)
 {
-    struct shed_lock *lock = sale->till->lock;
+    struct shed_lock *lock = sale->shared->lock;
     struct shed_error released = {SHED_OK, ""};
     enum outcome outcome = FAILED;
 
@@ -267,7 +268,7 @@ static enum outcome sell(struct sale *sale, const struct http_request *request)
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         outcome = sell_once(sale, http_remaining_ms(request));
         if (outcome == LOST &&
-            shed_lock_advance(sale->till->lock, sale->newest, &sale->err))
+            shed_lock_advance(sale->shared->lock, sale->newest, &sale->err))
             return FAILED;
         if (outcome != LOST && outcome != CONFLICT)
             break;
@@ -399,8 +400,8 @@ void orders_post(struct service *s, const struct http_request *request,
 
     if (!parse_order(request, &sale.order, reply))
         return;
-    sale.till = enter_till(s->desk, id, &sale.err);
-    if (sale.till == NULL) {
+    sale.shared = get_shared(s->locks, id, &sale.err);
+    if (sale.shared == NULL) {
         service_reply_failure(reply, &sale.err);
         return;
     }
@@ -417,5 +418,5 @@ void orders_post(struct service *s, const struct http_request *request,
     } else {
         service_reply_db(reply, code, sale.err.reason);
     }
-    leave_till(s->desk, sale.till);
+    put_shared(s->locks, sale.shared);
 }

@@ -10,12 +10,12 @@
 
 /* The lock handles that orders under way share: one for each item, since
  * threads that wait on one handle ask Redis once. */
-struct order_desk;
+struct order_locks;
 
-struct order_desk *order_desk_new(struct shed_client *client);
-void order_desk_free(struct order_desk *desk); /* no order is under way */
+struct order_locks *order_locks_new(struct shed_client *client);
+void order_locks_free(struct order_locks *locks); /* no order is under way */
 
 /* What the locks of all items have done together. */
-void order_desk_stats(struct order_desk *desk, struct shed_lock_stats *out);
+void order_locks_stats(struct order_locks *locks, struct shed_lock_stats *out);
 
 #endif

@@ -87,7 +87,7 @@ static size_t write_metrics(struct service *s, char *buffer, size_t capacity)
     metrics_lane_text(&t, lane_name(s->lane), &lane);
     metrics_gauge(&t, "listeners", "clients of /events",
                   sse_listeners(s->events));
-    order_desk_stats(s->desk, &locks);
+    order_locks_stats(s->locks, &locks);
     metrics_locks_text(&t, "item", &locks);
     metrics_write(&t, &s->metrics);
     return t.size;

@@ -21,7 +21,7 @@ struct service {
     struct lane *lane;
     struct db *db;
     struct popular *popular;
-    struct order_desk *desk;
+    struct order_locks *locks;
     struct sse *events; /* samples, for pages */
     struct metrics metrics;
     unsigned port;

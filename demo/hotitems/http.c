@@ -19,7 +19,7 @@
 #define STREAM_BUFFER_BYTES 8192 /* the socket's */
 #define STREAMS_END_MS 5000      /* for clients that take their end */
 
-enum guest_state {
+enum peer_state {
     ARRIVING,  /* its request is not complete; it begins like that */
     WORKING,   /* it waits for us: its request is being handled, or the next
                   bytes of its stream made */
@@ -35,11 +35,11 @@ static const uint64_t limits_ms[STATES] = {[ARRIVING] = HTTP_ARRIVAL_MAX_MS,
                                                HTTP_STREAM_STALL_MAX_MS};
 
 /* A connection, from accept to close. */
-struct guest {
-    struct guest *next, **link;
+struct peer {
+    struct peer *next, **link;
     int fd;
     /* under mu */
-    enum guest_state state;
+    enum peer_state state;
     uint64_t since_ms;
 };
 
@@ -49,7 +49,7 @@ struct http {
     uint16_t port;
     pthread_mutex_t mu;
     /* under mu */
-    struct guest *guests;
+    struct peer *peers;
     size_t running; /* exchanges between their head and their end */
     size_t streams; /* of those that stream, which running does not count */
 };
@@ -57,7 +57,7 @@ struct http {
 /* One request and its answer. */
 struct exchange {
     struct http *http;
-    struct guest *guest;
+    struct peer *peer;
     char *path;
     const char *method; /* libmicrohttpd's, while the exchange lasts */
     uint64_t begun_us;
@@ -172,19 +172,19 @@ static bool add_headers(struct MHD_Response *response,
 
 /* -------------------------------------------------------------- streams */
 
-static void set_state(struct http *http, struct guest *guest,
-                      enum guest_state state)
+static void set_state(struct http *http, struct peer *peer,
+                      enum peer_state state)
 {
     (void)pthread_mutex_lock(&http->mu);
-    guest->state = state;
-    guest->since_ms = http_now_ms();
+    peer->state = state;
+    peer->since_ms = http_now_ms();
     (void)pthread_mutex_unlock(&http->mu);
 }
 
 /* The body of an answer that is streamed. */
 struct sending {
     struct http *http;
-    struct guest *guest; /* lives while it is read */
+    struct peer *peer; /* lives while it is read */
     struct http_stream stream;
 };
 
@@ -195,9 +195,9 @@ static ssize_t read_stream(void *arg, uint64_t position, char *buffer,
     size_t size;
 
     (void)position;
-    set_state(s->http, s->guest, WORKING);
+    set_state(s->http, s->peer, WORKING);
     size = s->stream.read(s->stream.user, buffer, capacity);
-    set_state(s->http, s->guest, STREAMING);
+    set_state(s->http, s->peer, STREAMING);
     return size > 0 ? (ssize_t)size : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
@@ -210,11 +210,11 @@ static void close_stream(void *arg)
 }
 
 /* With a large buffer a client that has stopped would be noticed late. */
-static void shrink_buffer(const struct guest *guest)
+static void shrink_buffer(const struct peer *peer)
 {
     int size = STREAM_BUFFER_BYTES;
 
-    (void)setsockopt(guest->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    (void)setsockopt(peer->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
 /* The stream is closed in any case. */
@@ -227,8 +227,8 @@ static struct MHD_Response *create_stream(struct exchange *x)
         x->reply.stream.close(x->reply.stream.user);
         return NULL;
     }
-    *s = (struct sending){x->http, x->guest, x->reply.stream};
-    shrink_buffer(x->guest);
+    *s = (struct sending){x->http, x->peer, x->reply.stream};
+    shrink_buffer(x->peer);
     response = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream, s, close_stream);
     if (response == NULL) {
@@ -303,7 +303,7 @@ static struct exchange *begin_exchange(struct http *http,
         return NULL;
     }
     x->http = http;
-    x->guest = info->socket_context;
+    x->peer = info->socket_context;
     x->method = method;
     x->begun_us = now_us();
     (void)pthread_mutex_lock(&http->mu);
@@ -373,9 +373,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         *size = 0;
         return MHD_YES;
     }
-    set_state(x->http, x->guest, WORKING);
+    set_state(x->http, x->peer, WORKING);
     handle(x, connection);
-    set_state(x->http, x->guest, TAKING);
+    set_state(x->http, x->peer, TAKING);
     return send_reply(connection, x);
 }
 
@@ -394,7 +394,7 @@ static void on_end(void *user, struct MHD_Connection *connection, void **state,
                                   why == MHD_REQUEST_TERMINATED_COMPLETED_OK};
     if (x->reply.status != 0)
         http->options.done(http->options.user, &record);
-    set_state(http, x->guest, ARRIVING);
+    set_state(http, x->peer, ARRIVING);
     (void)pthread_mutex_lock(&http->mu);
     if (x->is_streaming)
         http->streams--;
@@ -414,35 +414,35 @@ static void admit(struct http *http, struct MHD_Connection *connection,
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct guest *guest = calloc(1, sizeof(*guest));
+    struct peer *peer = calloc(1, sizeof(*peer));
 
-    if (guest == NULL || info == NULL) {
-        free(guest); /* its requests are refused, see begin_exchange */
+    if (peer == NULL || info == NULL) {
+        free(peer); /* its requests are refused, see begin_exchange */
         return;
     }
-    guest->fd = info->connect_fd;
-    guest->state = ARRIVING;
-    guest->since_ms = http_now_ms();
+    peer->fd = info->connect_fd;
+    peer->state = ARRIVING;
+    peer->since_ms = http_now_ms();
     (void)pthread_mutex_lock(&http->mu);
-    guest->next = http->guests;
-    guest->link = &http->guests;
-    if (guest->next != NULL)
-        guest->next->link = &guest->next;
-    http->guests = guest;
+    peer->next = http->peers;
+    peer->link = &http->peers;
+    if (peer->next != NULL)
+        peer->next->link = &peer->next;
+    http->peers = peer;
     (void)pthread_mutex_unlock(&http->mu);
-    *state = guest;
+    *state = peer;
 }
 
-static void dismiss(struct http *http, struct guest *guest)
+static void dismiss(struct http *http, struct peer *peer)
 {
-    if (guest == NULL)
+    if (peer == NULL)
         return;
     (void)pthread_mutex_lock(&http->mu);
-    *guest->link = guest->next;
-    if (guest->next != NULL)
-        guest->next->link = guest->link;
+    *peer->link = peer->next;
+    if (peer->next != NULL)
+        peer->next->link = peer->link;
     (void)pthread_mutex_unlock(&http->mu);
-    free(guest);
+    free(peer);
 }
 
 static void on_connection(void *user, struct MHD_Connection *connection,
@@ -460,8 +460,8 @@ void http_tick(struct http *http)
     uint64_t now_ms;
 
     (void)pthread_mutex_lock(&http->mu);
-    now_ms = http_now_ms(); /* not before any guest's since_ms */
-    for (struct guest *g = http->guests; g != NULL; g = g->next)
+    now_ms = http_now_ms(); /* not before any peer's since_ms */
+    for (struct peer *g = http->peers; g != NULL; g = g->next)
         if (limits_ms[g->state] != 0 &&
             now_ms - g->since_ms > limits_ms[g->state])
             (void)shutdown(g->fd, SHUT_RDWR);

@@ -112,7 +112,7 @@ static struct cell *cells;
 #undef L
 #undef Q
 
-/* ---------------------------------------------------------------- the scene */
+/* ------------------------------------------------ the environment of a cell */
 
 static struct {
     struct server servers[TORTURE_SERVERS_MAX];
@@ -120,8 +120,8 @@ static struct {
     struct proxy proxy; /* in front of the last server, if that is to be slow */
     size_t count;
     struct site site;
-    struct torture_stage *stage;
-    struct torture_play play[CONTENDERS];
+    struct torture_shared *shared;
+    struct torture_setup setup[CONTENDERS];
     pid_t contenders[CONTENDERS]; /* 0: it has ended */
     char file[64];
     uint64_t fault_us; /* from when on another may get the lock */
@@ -130,7 +130,7 @@ static struct {
     uint64_t stall_ms; /* reported at the end */
     struct torture_record records[RECORDS_MAX];
     size_t record_count;
-} scene;
+} env;
 
 static bool is_quorum(const struct cell *cell)
 {
@@ -156,64 +156,64 @@ static void start_pair(void)
     static char port[8];
 
     snprintf(port, sizeof(port), "%u", free_port());
-    scene.servers[0] =
+    env.servers[0] =
         (struct server){.options = {"--port", port, "--bind", "127.0.0.1",
                                     "--repl-diskless-sync-delay", "0"}};
-    server_start(&scene.servers[0]);
-    scene.replica =
+    server_start(&env.servers[0]);
+    env.replica =
         (struct server){.options = {"--replicaof", "127.0.0.1", port}};
-    server_start(&scene.replica);
+    server_start(&env.replica);
 }
 
 static void start_servers(const struct cell *cell)
 {
     bool keeps_data = cell->fault == FAULT_RESTART_DATA;
 
-    scene.count = is_quorum(cell) ? TORTURE_SERVERS_MAX : 1;
+    env.count = is_quorum(cell) ? TORTURE_SERVERS_MAX : 1;
     if (cell->fault == FAULT_FAILOVER) {
         start_pair();
         return;
     }
-    for (size_t i = 0; i < scene.count; i++) {
-        scene.servers[i] = (struct server){0};
+    for (size_t i = 0; i < env.count; i++) {
+        env.servers[i] = (struct server){0};
         if (keeps_data)
-            scene.servers[i] = (struct server){
+            env.servers[i] = (struct server){
                 .options = {"--appendonly", "yes", "--appendfsync", "always"}};
-        server_start(&scene.servers[i]);
+        server_start(&env.servers[i]);
     }
     if (cell->fault == FAULT_ONE_SLOW) {
-        proxy_listen(&scene.proxy, &scene.servers[scene.count - 1]);
-        proxy_set(&scene.proxy, PROXY_DELAY, SLOW_MS, NULL);
+        proxy_listen(&env.proxy, &env.servers[env.count - 1]);
+        proxy_set(&env.proxy, PROXY_DELAY, SLOW_MS, NULL);
     }
 }
 
 static void stop_servers(const struct cell *cell)
 {
     if (cell->fault == FAULT_ONE_SLOW)
-        proxy_stop(&scene.proxy);
-    for (size_t i = 0; i < scene.count; i++) {
-        if (scene.servers[i].pid > 0)
-            server_thaw(&scene.servers[i]);
-        server_stop(&scene.servers[i]);
+        proxy_stop(&env.proxy);
+    for (size_t i = 0; i < env.count; i++) {
+        if (env.servers[i].pid > 0)
+            server_thaw(&env.servers[i]);
+        server_stop(&env.servers[i]);
     }
     if (cell->fault == FAULT_FAILOVER)
-        server_stop(&scene.replica);
+        server_stop(&env.replica);
 }
 
 static void open_tables(void)
 {
-    open_site(&scene.site, getenv("SHED_TEST_MYSQL"));
-    run_sql(&scene.site, "CREATE TABLE snowshed_fence ("
-                         "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
-                         "number BIGINT UNSIGNED NOT NULL,"
-                         "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
-    run_sql(&scene.site, "CREATE TABLE torture_row (contender INT NOT NULL,"
-                         "entered_us BIGINT NOT NULL) ENGINE = InnoDB");
-    run_sql(&scene.site, "INSERT INTO torture_row VALUES (0, 0)");
-    run_sql(&scene.site, "CREATE TABLE torture_log ("
-                         "id BIGINT PRIMARY KEY AUTO_INCREMENT,"
-                         "contender INT NOT NULL, entered_us BIGINT NOT NULL"
-                         ") ENGINE = InnoDB");
+    open_site(&env.site, getenv("SHED_TEST_MYSQL"));
+    run_sql(&env.site, "CREATE TABLE snowshed_fence ("
+                       "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
+                       "number BIGINT UNSIGNED NOT NULL,"
+                       "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
+    run_sql(&env.site, "CREATE TABLE torture_row (contender INT NOT NULL,"
+                       "entered_us BIGINT NOT NULL) ENGINE = InnoDB");
+    run_sql(&env.site, "INSERT INTO torture_row VALUES (0, 0)");
+    run_sql(&env.site, "CREATE TABLE torture_log ("
+                       "id BIGINT PRIMARY KEY AUTO_INCREMENT,"
+                       "contender INT NOT NULL, entered_us BIGINT NOT NULL"
+                       ") ENGINE = InnoDB");
 }
 
 static void start_contenders(const struct cell *cell)
@@ -222,66 +222,66 @@ static void start_contenders(const struct cell *cell)
 
     o.algorithm = cell->algorithm == TORTURE_QUORUM ? SHED_LOCK_LEASE
                                                     : (uint64_t)cell->algorithm;
-    o.lease_ms = scene.lease_ms;
+    o.lease_ms = env.lease_ms;
     o.watchdog = cell->fault != FAULT_OVERRUN;
     for (unsigned i = 0; i < CONTENDERS; i++) {
-        struct torture_play *p = &scene.play[i];
-        *p = (struct torture_play){.stage = scene.stage,
-                                   .servers = scene.count,
-                                   .mysql_uri = getenv("SHED_TEST_MYSQL"),
-                                   .database = scene.site.database,
-                                   .file = scene.file,
-                                   .options = o,
-                                   .number = i};
-        for (size_t s = 0; s < scene.count; s++)
-            p->uris[s] = scene.servers[s].uri;
+        struct torture_setup *p = &env.setup[i];
+        *p = (struct torture_setup){.shared = env.shared,
+                                    .servers = env.count,
+                                    .mysql_uri = getenv("SHED_TEST_MYSQL"),
+                                    .database = env.site.database,
+                                    .file = env.file,
+                                    .options = o,
+                                    .number = i};
+        for (size_t s = 0; s < env.count; s++)
+            p->uris[s] = env.servers[s].uri;
         if (cell->fault == FAULT_ONE_SLOW)
-            p->uris[scene.count - 1] = scene.proxy.uri;
+            p->uris[env.count - 1] = env.proxy.uri;
         if (cell->fault == FAULT_CLOCKS && i < 2)
             p->skew_s = i == 0 ? SKEW_S : -SKEW_S;
         if (cell->fault ==
             FAULT_LATE_GETSET) /* no two may write the same time */
             p->get_delay_us = i * GET_DELAY_US;
-        scene.contenders[i] = torture_contender_start(p);
-        ck_assert_int_gt(scene.contenders[i], 0);
+        env.contenders[i] = torture_contender_start(p);
+        ck_assert_int_gt(env.contenders[i], 0);
     }
 }
 
-static void set_scene(const struct cell *cell)
+static void set_up(const struct cell *cell)
 {
-    scene.fault_us = 0;
-    scene.stage = mmap(NULL, sizeof(*scene.stage), PROT_READ | PROT_WRITE,
-                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(scene.stage, MAP_FAILED);
-    atomic_store(&scene.stage->victim, TORTURE_NOBODY);
-    atomic_store(&scene.stage->hooked, TORTURE_NOBODY);
-    atomic_store(&scene.stage->inside, TORTURE_NOBODY);
+    env.fault_us = 0;
+    env.shared = mmap(NULL, sizeof(*env.shared), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(env.shared, MAP_FAILED);
+    atomic_store(&env.shared->victim, TORTURE_NOBODY);
+    atomic_store(&env.shared->hooked, TORTURE_NOBODY);
+    atomic_store(&env.shared->inside, TORTURE_NOBODY);
     open_tables();
     start_servers(cell);
     /* there it is removed with the server, however the test ends */
-    (void)snprintf(scene.file, sizeof(scene.file), "%s/records",
-                   scene.servers[0].dir);
+    (void)snprintf(env.file, sizeof(env.file), "%s/records",
+                   env.servers[0].dir);
     start_contenders(cell);
     if (cell->fault == FAULT_ONE_SLOW)
-        proxy_serve(&scene.proxy);
-    torture_pulse_start(&scene.pulse, scene.servers, scene.count);
+        proxy_serve(&env.proxy);
+    torture_pulse_start(&env.pulse, env.servers, env.count);
 }
 
 /* ----------------------------------------------------------------- records */
 
 static void read_records(void)
 {
-    FILE *in = fopen(scene.file, "r");
+    FILE *in = fopen(env.file, "r");
     unsigned long long at_us, number;
     unsigned contender;
     char kind;
 
     ck_assert_ptr_nonnull(in);
-    scene.record_count = 0;
+    env.record_count = 0;
     while (fscanf(in, "%llu %u %c %llu\n", &at_us, &contender, &kind,
                   &number) == 4) {
-        ck_assert_uint_lt(scene.record_count, RECORDS_MAX);
-        scene.records[scene.record_count++] = (struct torture_record){
+        ck_assert_uint_lt(env.record_count, RECORDS_MAX);
+        env.records[env.record_count++] = (struct torture_record){
             at_us, contender, (enum torture_kind)kind, number};
     }
     fclose(in);
@@ -291,7 +291,7 @@ static void read_records(void)
 
 static unsigned entries(void)
 {
-    return atomic_load(&scene.stage->entries);
+    return atomic_load(&env.shared->entries);
 }
 
 static void wait_for_entries(unsigned more)
@@ -308,50 +308,49 @@ static void wait_for_entries(unsigned more)
  * entries. */
 static void wait_for_entries_of_others(void)
 {
-    unsigned victim = atomic_load(&scene.stage->victim);
+    unsigned victim = atomic_load(&env.shared->victim);
 
-    WAIT_UNTIL((read_records(),
-                torture_next_entry_us(scene.records, scene.record_count, victim,
-                                      scene.fault_us)) != 0,
-               "an entry of another");
+    WAIT_UNTIL(
+        (read_records(), torture_next_entry_us(env.records, env.record_count,
+                                               victim, env.fault_us)) != 0,
+        "an entry of another");
     wait_for_entries(CALM_ENTRIES);
 }
 
 /* Make a contender stay inside, and return which one. */
 static unsigned catch_holder(void)
 {
-    atomic_store(&scene.stage->victim, TORTURE_NOBODY);
-    atomic_store(&scene.stage->shall_stay, true);
-    WAIT_UNTIL(atomic_load(&scene.stage->victim) != TORTURE_NOBODY, "a holder");
-    return atomic_load(&scene.stage->victim);
+    atomic_store(&env.shared->victim, TORTURE_NOBODY);
+    atomic_store(&env.shared->shall_stay, true);
+    WAIT_UNTIL(atomic_load(&env.shared->victim) != TORTURE_NOBODY, "a holder");
+    return atomic_load(&env.shared->victim);
 }
 
 static void let_go(void)
 {
-    atomic_store(&scene.stage->shall_stay, false);
+    atomic_store(&env.shared->shall_stay, false);
 }
 
 static void note_fault(void)
 {
-    scene.fault_us = torture_now_us();
+    env.fault_us = torture_now_us();
 }
 
 /* Wait until another is inside and has written, so that a later write of the
  * victim is old; or until it is clear that nobody will. */
 static void wait_for_another(void)
 {
-    unsigned before = atomic_load(&scene.stage->writes);
-    uint64_t end_ms = shed_now_ms() + NEVER_LEASES * scene.lease_ms;
+    unsigned before = atomic_load(&env.shared->writes);
+    uint64_t end_ms = shed_now_ms() + NEVER_LEASES * env.lease_ms;
 
-    while (atomic_load(&scene.stage->writes) == before &&
-           shed_now_ms() < end_ms)
+    while (atomic_load(&env.shared->writes) == before && shed_now_ms() < end_ms)
         usleep(NAP_US);
 }
 
 /* For longer than a lease, nobody may enter beside the holder. */
 static void observe(void)
 {
-    uint64_t end_ms = shed_now_ms() + scene.lease_ms + scene.lease_ms / 2;
+    uint64_t end_ms = shed_now_ms() + env.lease_ms + env.lease_ms / 2;
 
     while (shed_now_ms() < end_ms)
         usleep(NAP_US);
@@ -359,15 +358,15 @@ static void observe(void)
 
 /* ------------------------------------------------------------------ faults */
 
-static void bury(unsigned contender)
+static void reap(unsigned contender)
 {
     const struct torture_record record = {torture_now_us(), contender,
                                           TORTURE_KILLED, 0};
 
-    ck_assert_int_eq(waitpid(scene.contenders[contender], NULL, 0),
-                     scene.contenders[contender]);
-    scene.contenders[contender] = 0;
-    torture_record(scene.file, &record);
+    ck_assert_int_eq(waitpid(env.contenders[contender], NULL, 0),
+                     env.contenders[contender]);
+    env.contenders[contender] = 0;
+    torture_record(env.file, &record);
 }
 
 static void kill_holder(void)
@@ -375,8 +374,8 @@ static void kill_holder(void)
     unsigned victim = catch_holder();
 
     note_fault();
-    ck_assert_int_eq(kill(scene.contenders[victim], SIGKILL), 0);
-    bury(victim);
+    ck_assert_int_eq(kill(env.contenders[victim], SIGKILL), 0);
+    reap(victim);
     let_go();
 }
 
@@ -384,10 +383,10 @@ static void wait_until_stopped(unsigned contender)
 {
     int status;
 
-    ck_assert_int_eq(waitpid(scene.contenders[contender], &status, WUNTRACED),
-                     scene.contenders[contender]);
+    ck_assert_int_eq(waitpid(env.contenders[contender], &status, WUNTRACED),
+                     env.contenders[contender]);
     ck_assert(WIFSTOPPED(status));
-    scene.pulse.is_stopped[contender] = true;
+    env.pulse.is_stopped[contender] = true;
 }
 
 static void stop_holder(void)
@@ -395,11 +394,11 @@ static void stop_holder(void)
     unsigned victim = catch_holder();
 
     note_fault();
-    ck_assert_int_eq(kill(scene.contenders[victim], SIGSTOP), 0);
+    ck_assert_int_eq(kill(env.contenders[victim], SIGSTOP), 0);
     wait_until_stopped(victim);
     wait_for_another();
     let_go();
-    ck_assert_int_eq(kill(scene.contenders[victim], SIGCONT), 0);
+    ck_assert_int_eq(kill(env.contenders[victim], SIGCONT), 0);
 }
 
 static void overrun(void)
@@ -412,9 +411,9 @@ static void overrun(void)
 
 static unsigned wait_for_hook(enum torture_hook hook)
 {
-    atomic_store(&scene.stage->hook, hook);
-    WAIT_UNTIL(atomic_load(&scene.stage->hooked) != TORTURE_NOBODY, "the hook");
-    return atomic_load(&scene.stage->hooked);
+    atomic_store(&env.shared->hook, hook);
+    WAIT_UNTIL(atomic_load(&env.shared->hooked) != TORTURE_NOBODY, "the hook");
+    return atomic_load(&env.shared->hooked);
 }
 
 static void die_between(void)
@@ -422,8 +421,8 @@ static void die_between(void)
     unsigned dead = wait_for_hook(HOOK_DIE_BEFORE_EXPIRE);
 
     note_fault();
-    atomic_store(&scene.stage->victim, dead);
-    bury(dead);
+    atomic_store(&env.shared->victim, dead);
+    reap(dead);
 }
 
 /* The contender that repairs stays inside until the slow one is inside, too. */
@@ -434,7 +433,7 @@ static void stop_between(void)
     wait_until_stopped(slow);
     note_fault();
     (void)catch_holder();
-    ck_assert_int_eq(kill(scene.contenders[slow], SIGCONT), 0);
+    ck_assert_int_eq(kill(env.contenders[slow], SIGCONT), 0);
     wait_for_another();
     let_go();
 }
@@ -445,7 +444,7 @@ static bool has_loss(void);
  * nobody will be. */
 static void wait_for_loss(void)
 {
-    uint64_t end_ms = shed_now_ms() + NEVER_LEASES * scene.lease_ms;
+    uint64_t end_ms = shed_now_ms() + NEVER_LEASES * env.lease_ms;
 
     while (!has_loss() && shed_now_ms() < end_ms)
         usleep(NAP_US);
@@ -457,25 +456,25 @@ static void send_late_getset(void)
 {
     unsigned dead = catch_holder();
 
-    atomic_store(&scene.stage->entries_before,
-                 atomic_load(&scene.stage->entries));
-    atomic_store(&scene.stage->hook, HOOK_LATE_GETSET);
-    ck_assert_int_eq(kill(scene.contenders[dead], SIGKILL), 0);
-    bury(dead);
+    atomic_store(&env.shared->entries_before,
+                 atomic_load(&env.shared->entries));
+    atomic_store(&env.shared->hook, HOOK_LATE_GETSET);
+    ck_assert_int_eq(kill(env.contenders[dead], SIGKILL), 0);
+    reap(dead);
     note_fault();
     (void)catch_holder();
-    WAIT_UNTIL(atomic_load(&scene.stage->hooked) != TORTURE_NOBODY, "the hook");
+    WAIT_UNTIL(atomic_load(&env.shared->hooked) != TORTURE_NOBODY, "the hook");
     wait_for_loss();
     let_go();
-    atomic_store(&scene.stage->victim, dead);
+    atomic_store(&env.shared->victim, dead);
 }
 
 static void cut_pushes(void)
 {
     (void)catch_holder();
     for (unsigned i = 0; i < PUSH_CUTS; i++) {
-        for (size_t s = 0; s < scene.count; s++)
-            server_do(&scene.servers[s], "CLIENT KILL TYPE pubsub");
+        for (size_t s = 0; s < env.count; s++)
+            server_do(&env.servers[s], "CLIENT KILL TYPE pubsub");
         observe();
     }
     note_fault();
@@ -485,8 +484,8 @@ static void cut_pushes(void)
 static void restart(bool is_empty)
 {
     (void)catch_holder();
-    server_kill(&scene.servers[0]);
-    server_start_again(&scene.servers[0]);
+    server_kill(&env.servers[0]);
+    server_start_again(&env.servers[0]);
     note_fault();
     if (is_empty) {
         wait_for_another();
@@ -499,7 +498,7 @@ static void restart(bool is_empty)
 
 static bool is_replicating(void)
 {
-    redisReply *reply = server_run(&scene.replica, "INFO replication");
+    redisReply *reply = server_run(&env.replica, "INFO replication");
     bool is = strstr(reply->str, "master_link_status:up") != NULL;
 
     freeReplyObject(reply);
@@ -511,12 +510,12 @@ static bool is_replicating(void)
 static void fail_over(void)
 {
     WAIT_UNTIL(is_replicating(), "a replica");
-    server_do(&scene.replica, "REPLICAOF NO ONE");
-    server_do(&scene.replica, "DEL %s lock:{%s}", TORTURE_LOCK_NAME,
+    server_do(&env.replica, "REPLICAOF NO ONE");
+    server_do(&env.replica, "DEL %s lock:{%s}", TORTURE_LOCK_NAME,
               TORTURE_LOCK_NAME); /* disconnected while nobody held it */
     (void)catch_holder();
-    server_kill(&scene.servers[0]);
-    ck_assert_int_eq(rename(scene.replica.socket, scene.servers[0].socket), 0);
+    server_kill(&env.servers[0]);
+    ck_assert_int_eq(rename(env.replica.socket, env.servers[0].socket), 0);
     note_fault();
     wait_for_another();
     let_go();
@@ -524,8 +523,8 @@ static void fail_over(void)
 
 static bool is_held_everywhere(void)
 {
-    for (size_t i = 0; i < scene.count; i++)
-        if (server_int(&scene.servers[i], "EXISTS lock:{%s}",
+    for (size_t i = 0; i < env.count; i++)
+        if (server_int(&env.servers[i], "EXISTS lock:{%s}",
                        TORTURE_LOCK_NAME) == 0)
             return false;
     return true;
@@ -539,7 +538,7 @@ static void hurt_servers(void (*hurt)(struct server *), size_t count)
     /* the hold may begin with a bare majority; the watchdog adds the others */
     WAIT_UNTIL(is_held_everywhere(), "the lock on all servers");
     for (size_t i = 0; i < count; i++)
-        hurt(&scene.servers[i]);
+        hurt(&env.servers[i]);
     observe();
     note_fault();
     let_go();
@@ -613,8 +612,8 @@ static void inflict(const struct cell *cell)
 static bool has_loss(void)
 {
     read_records();
-    for (size_t i = 0; i < scene.record_count; i++)
-        if (scene.records[i].kind == TORTURE_LOST)
+    for (size_t i = 0; i < env.record_count; i++)
+        if (env.records[i].kind == TORTURE_LOST)
             return true;
     return false;
 }
@@ -623,12 +622,12 @@ static void end_contenders(void)
 {
     int status;
 
-    atomic_store(&scene.stage->is_over, true);
+    atomic_store(&env.shared->is_over, true);
     for (unsigned i = 0; i < CONTENDERS; i++) {
-        if (scene.contenders[i] == 0)
+        if (env.contenders[i] == 0)
             continue;
-        WAIT_UNTIL(waitpid(scene.contenders[i], &status, WNOHANG) ==
-                       scene.contenders[i],
+        WAIT_UNTIL(waitpid(env.contenders[i], &status, WNOHANG) ==
+                       env.contenders[i],
                    "the end of a contender");
         ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0,
                       "contender %u failed", i);
@@ -637,31 +636,31 @@ static void end_contenders(void)
 
 static void judge(struct cell *cell)
 {
-    unsigned victim = atomic_load(&scene.stage->victim);
+    unsigned victim = atomic_load(&env.shared->victim);
     uint64_t next_us;
 
     read_records();
-    cell->verdict = torture_judge(scene.records, scene.record_count, victim);
-    next_us = torture_next_entry_us(scene.records, scene.record_count, victim,
-                                    scene.fault_us);
-    cell->recovered_ms = scene.fault_us == 0 ? 0
+    cell->verdict = torture_judge(env.records, env.record_count, victim);
+    next_us = torture_next_entry_us(env.records, env.record_count, victim,
+                                    env.fault_us);
+    cell->recovered_ms = env.fault_us == 0 ? 0
                          : next_us == 0
                              ? UINT64_MAX
-                             : (next_us - scene.fault_us) / US_PER_MS + 1;
+                             : (next_us - env.fault_us) / US_PER_MS + 1;
     cell->old_writes = ask_sql(
-        &scene.site,
+        &env.site,
         "SELECT COUNT(*) FROM torture_log a WHERE EXISTS (SELECT 1 FROM "
         "torture_log b WHERE b.id < a.id AND b.contender <> a.contender AND "
         "b.entered_us > a.entered_us)");
     cell->has_run = true;
 }
 
-static void strike_scene(const struct cell *cell)
+static void tear_down(const struct cell *cell)
 {
     stop_servers(cell);
-    torture_pulse_stop(&scene.pulse);
-    close_site(&scene.site);
-    munmap(scene.stage, sizeof(*scene.stage));
+    torture_pulse_stop(&env.pulse);
+    close_site(&env.site);
+    munmap(env.shared, sizeof(*env.shared));
 }
 
 /* ----------------------------------------------------------------- a cell */
@@ -671,7 +670,7 @@ static enum torture_outcome run_cell(struct cell *cell, char *text)
 {
     enum torture_outcome outcome;
 
-    set_scene(cell);
+    set_up(cell);
     wait_for_entries(CONTENDERS);
     inflict(cell);
     if (cell->is_stuck)
@@ -680,9 +679,9 @@ static enum torture_outcome run_cell(struct cell *cell, char *text)
         wait_for_entries_of_others();
     end_contenders();
     judge(cell);
-    scene.stall_ms = torture_pulse_stall_ms(&scene.pulse, scene.stage);
-    outcome = torture_check(cell, scene.stall_ms, scene.lease_ms, text);
-    strike_scene(cell);
+    env.stall_ms = torture_pulse_stall_ms(&env.pulse, env.shared);
+    outcome = torture_check(cell, env.stall_ms, env.lease_ms, text);
+    tear_down(cell);
     return outcome;
 }
 
@@ -694,7 +693,7 @@ START_TEST(what_is_promised_holds_and_what_is_weak_shows)
 
     if (!cell->is_chosen)
         return;
-    scene.lease_ms = LEASE_MS;
+    env.lease_ms = LEASE_MS;
     for (unsigned i = 0; i < TRIES_MAX; i++) {
         (void)fprintf(stderr, "%-10s %-28s ", algorithm_names[cell->algorithm],
                       fault_texts[cell->fault].what);
@@ -702,15 +701,15 @@ START_TEST(what_is_promised_holds_and_what_is_weak_shows)
         if (outcome != TORTURE_NOT_SHOWN && outcome != TORTURE_DISTURBED)
             break;
         (void)fprintf(stderr, "again: %s; processes did not run for %llu ms\n",
-                      text, (unsigned long long)scene.stall_ms);
-        if (outcome == TORTURE_DISTURBED && scene.lease_ms < LONGEST_LEASE_MS)
-            scene.lease_ms *= 2;
+                      text, (unsigned long long)env.stall_ms);
+        if (outcome == TORTURE_DISTURBED && env.lease_ms < LONGEST_LEASE_MS)
+            env.lease_ms *= 2;
     }
     (void)fprintf(stderr, "%s\n",
                   cell->verdict.overlaps > 0 ? "BROKEN" : "kept");
     ck_assert_msg(outcome == TORTURE_AS_EXPECTED,
                   "%s; processes did not run for %llu ms", text,
-                  (unsigned long long)scene.stall_ms);
+                  (unsigned long long)env.stall_ms);
 }
 END_TEST
 

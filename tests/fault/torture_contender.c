@@ -33,13 +33,13 @@ enum {
 };
 
 /* The process's own; global, because the wrapped functions need it. */
-static const struct torture_play *play;
+static const struct torture_setup *setup;
 static struct shed_lock *lock;
 static MYSQL *mysql;
 
 static _Noreturn void give_up(const char *what, const char *why)
 {
-    fprintf(stderr, "contender %u: %s: %s\n", play->number, what, why);
+    fprintf(stderr, "contender %u: %s: %s\n", setup->number, what, why);
     _exit(EXIT_FAILURE);
 }
 
@@ -59,8 +59,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
     int status = __real_clock_gettime(clock, now);
 
-    if (clock == CLOCK_REALTIME && play != NULL)
-        now->tv_sec += play->skew_s;
+    if (clock == CLOCK_REALTIME && setup != NULL)
+        now->tv_sec += setup->skew_s;
     return status;
 }
 
@@ -75,20 +75,20 @@ static bool take_hook(enum torture_hook hook)
 {
     int expected = (int)hook;
 
-    if (!atomic_compare_exchange_strong(&play->stage->hook, &expected,
+    if (!atomic_compare_exchange_strong(&setup->shared->hook, &expected,
                                         HOOK_NONE))
         return false;
-    atomic_store(&play->stage->hooked, play->number);
+    atomic_store(&setup->shared->hooked, setup->number);
     return true;
 }
 
 static void wait_for_an_entry(void)
 {
-    unsigned before = atomic_load(&play->stage->entries_before);
+    unsigned before = atomic_load(&setup->shared->entries_before);
     uint64_t end_ms =
         test_deadline_ms(); /* any sooner, and it would win itself */
 
-    while (atomic_load(&play->stage->entries) == before &&
+    while (atomic_load(&setup->shared->entries) == before &&
            shed_now_ms() < end_ms)
         usleep(NAP_US);
 }
@@ -105,7 +105,7 @@ void __wrap_shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
     } else if (is_command(args, "GETSET") && take_hook(HOOK_LATE_GETSET)) {
         wait_for_an_entry();
     } else if (is_command(args, "GET")) {
-        usleep(play->get_delay_us);
+        usleep(setup->get_delay_us);
     }
     __real_shed_pipe_call(pipe, call, args, fn, arg);
 }
@@ -133,9 +133,10 @@ void torture_record(const char *file, const struct torture_record *r)
 
 static void note(enum torture_kind kind, uint64_t number)
 {
-    const struct torture_record r = {shed_now_us(), play->number, kind, number};
+    const struct torture_record r = {shed_now_us(), setup->number, kind,
+                                     number};
 
-    torture_record(play->file, &r);
+    torture_record(setup->file, &r);
 }
 
 static void on_lost(void *user, struct shed_lock *lost,
@@ -159,7 +160,7 @@ static void connect_mysql(const struct shed_mysql_uri *uri)
             mysql_close(mysql);
         mysql = mysql_init(NULL);
         if (mysql_real_connect(mysql, uri->host, uri->user, uri->password,
-                               play->database, uri->port, uri->socket,
+                               setup->database, uri->port, uri->socket,
                                0) != NULL)
             return;
     }
@@ -170,23 +171,23 @@ static void connect_all(void)
 {
     struct shed_client *clients[TORTURE_SERVERS_MAX];
     struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
-    struct shed_lock_options lo = play->options;
+    struct shed_lock_options lo = setup->options;
     struct shed_mysql_uri uri;
     struct shed_error err;
 
     o.command_timeout_ms = 300;
     o.reconnect_max_ms = 100;
-    for (size_t i = 0; i < play->servers; i++)
-        if (shed_client_open(play->uris[i], &o, &clients[i], &err) != SHED_OK)
+    for (size_t i = 0; i < setup->servers; i++)
+        if (shed_client_open(setup->uris[i], &o, &clients[i], &err) != SHED_OK)
             give_up("a client", err.reason);
     /* with on_lost it hears of the end of a lease, and does not release after
      * that */
     lo.on_lost = lo.watchdog != 0 ? on_lost : NULL;
-    if (shed_lock_open_quorum(clients, play->servers,
+    if (shed_lock_open_quorum(clients, setup->servers,
                               shed_str(TORTURE_LOCK_NAME), &lo, &lock,
                               &err) != SHED_OK)
         give_up("the lock", err.reason);
-    if (shed_mysql_uri_parse(play->mysql_uri, &uri, &err) != SHED_OK)
+    if (shed_mysql_uri_parse(setup->mysql_uri, &uri, &err) != SHED_OK)
         give_up("the MySQL URI", err.reason);
     connect_mysql(&uri);
     shed_mysql_uri_fini(&uri);
@@ -218,12 +219,12 @@ static enum shed_code write_in_transaction(const struct shed_fence *fence,
         (void)snprintf(sql, sizeof(sql),
                        "UPDATE torture_row SET contender = %u, entered_us = "
                        "%llu",
-                       play->number, (unsigned long long)entered_us);
+                       setup->number, (unsigned long long)entered_us);
         say(sql);
         (void)snprintf(sql, sizeof(sql),
                        "INSERT INTO torture_log (contender, entered_us) "
                        "VALUES (%u, %llu)",
-                       play->number, (unsigned long long)entered_us);
+                       setup->number, (unsigned long long)entered_us);
         say(sql);
     } else if (code != SHED_ELOST && code != SHED_ETIMEDOUT) {
         give_up("the guard", err.reason);
@@ -252,8 +253,8 @@ static void note_stay(uint64_t entered_us)
 {
     enum { US_PER_MS = 1000 };
 
-    if (play->options.watchdog == 0)
-        pulse_note(&play->stage->pulses[play->number],
+    if (setup->options.watchdog == 0)
+        pulse_note(&setup->shared->pulses[setup->number],
                    (shed_now_us() - entered_us) / US_PER_MS);
 }
 
@@ -261,7 +262,7 @@ static void note_stay(uint64_t entered_us)
  * afterwards. */
 static void stay(const struct shed_fence *fence, uint64_t entered_us)
 {
-    struct torture_stage *s = play->stage;
+    struct torture_shared *s = setup->shared;
 
     while (atomic_load(&s->shall_stay) && !atomic_load(&s->is_over))
         usleep(NAP_US);
@@ -272,9 +273,9 @@ static bool is_victim(void)
 {
     unsigned nobody = TORTURE_NOBODY;
 
-    return atomic_load(&play->stage->shall_stay) &&
-           atomic_compare_exchange_strong(&play->stage->victim, &nobody,
-                                          play->number);
+    return atomic_load(&setup->shared->shall_stay) &&
+           atomic_compare_exchange_strong(&setup->shared->victim, &nobody,
+                                          setup->number);
 }
 
 static void ignore(enum shed_code code)
@@ -284,10 +285,10 @@ static void ignore(enum shed_code code)
 
 static void visit(void)
 {
-    struct torture_stage *s = play->stage;
+    struct torture_shared *s = setup->shared;
     struct shed_fence fence = {0};
     uint64_t entered_us, newest;
-    unsigned me = play->number;
+    unsigned me = setup->number;
 
     ignore(shed_lock_fence(lock, &fence,
                            NULL)); /* the first three algorithms have none */
@@ -313,21 +314,21 @@ static void visit(void)
 
 static _Noreturn void live(void)
 {
-    pulse_start(&play->stage->pulses[play->number]);
+    pulse_start(&setup->shared->pulses[setup->number]);
     connect_all();
-    while (!atomic_load(&play->stage->is_over))
+    while (!atomic_load(&setup->shared->is_over))
         if (shed_lock_acquire(lock, WAIT_MS, NULL) == SHED_OK)
             visit();
     _exit(EXIT_SUCCESS);
 }
 
-pid_t torture_contender_start(const struct torture_play *p)
+pid_t torture_contender_start(const struct torture_setup *p)
 {
     pid_t pid = fork();
 
     if (pid != 0)
         return pid;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* however the test ends */
-    play = p;
+    setup = p;
     live();
 }

@@ -28,7 +28,7 @@ enum torture_hook {
 };
 
 /* Shared by all processes of a cell. */
-struct torture_stage {
+struct torture_shared {
     atomic_bool is_over;
     atomic_bool shall_stay; /* the next one that enters stays inside */
     atomic_uint victim;     /* that contender; TORTURE_NOBODY until then */
@@ -41,8 +41,8 @@ struct torture_stage {
     struct pulse pulses[CONTENDERS];
 };
 
-struct torture_play {
-    struct torture_stage *stage;
+struct torture_setup {
+    struct torture_shared *shared;
     const char *uris[TORTURE_SERVERS_MAX];
     size_t servers;
     const char *mysql_uri;
@@ -55,7 +55,7 @@ struct torture_play {
 };
 
 /* Fork one. */
-pid_t torture_contender_start(const struct torture_play *play);
+pid_t torture_contender_start(const struct torture_setup *setup);
 
 /* Append a record to the file. */
 void torture_record(const char *file, const struct torture_record *record);

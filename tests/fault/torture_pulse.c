@@ -65,12 +65,12 @@ void torture_pulse_stop(struct torture_pulse *p)
 }
 
 uint64_t torture_pulse_stall_ms(struct torture_pulse *p,
-                                struct torture_stage *stage)
+                                struct torture_shared *shared)
 {
     uint64_t longest_ms = pulse_longest_ms(&p->own);
 
     for (unsigned i = 0; i < CONTENDERS; i++) {
-        uint64_t ms = atomic_load(&stage->pulses[i].longest_ms);
+        uint64_t ms = atomic_load(&shared->pulses[i].longest_ms);
         if (!p->is_stopped[i] && ms > longest_ms)
             longest_ms = ms;
     }

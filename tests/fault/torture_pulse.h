@@ -29,6 +29,6 @@ void torture_pulse_start(struct torture_pulse *p, const struct server *servers,
 void torture_pulse_stop(struct torture_pulse *p);
 
 uint64_t torture_pulse_stall_ms(struct torture_pulse *p,
-                                struct torture_stage *stage);
+                                struct torture_shared *shared);
 
 #endif

@@ -11,24 +11,24 @@
 #include "support/fixture.h"
 
 /* Something that a callback does once, and whether it has done it. */
-struct deed {
+struct action {
     void (*_Atomic run)(void);
     atomic_bool is_done;
 };
 
 static struct fixture fixture;
 static struct shed_lock *lock, *other;
-static struct deed deed;
+static struct action action;
 static atomic_bool is_loading;
 
 static void carry_out(void)
 {
-    void (*run)(void) = atomic_exchange(&deed.run, NULL);
+    void (*run)(void) = atomic_exchange(&action.run, NULL);
 
     if (run == NULL)
         return;
     run();
-    atomic_store(&deed.is_done, true);
+    atomic_store(&action.is_done, true);
 }
 
 static void on_event(void *user, const struct shed_event *event)
@@ -98,10 +98,10 @@ static void down(void)
  * callback. */
 static void do_in_callback(void (*run)(void), void (*cause)(void))
 {
-    atomic_store(&deed.is_done, false);
-    atomic_store(&deed.run, run);
+    atomic_store(&action.is_done, false);
+    atomic_store(&action.run, run);
     cause();
-    WAIT_UNTIL(atomic_load(&deed.is_done), "done in the callback");
+    WAIT_UNTIL(atomic_load(&action.is_done), "done in the callback");
 }
 
 static void cause_event(void)
@@ -236,9 +236,9 @@ START_TEST(a_call_that_blocks_is_refused_on_every_client_s_thread)
     up();
     fixture.client_options.on_event = on_event;
     peer_open(&peer, &fixture);
-    atomic_store(&deed.run, read_and_write);
+    atomic_store(&action.run, read_and_write);
     invalidate(peer.cache, "any");
-    WAIT_FOR(atomic_load(&deed.is_done));
+    WAIT_FOR(atomic_load(&action.is_done));
     peer_close(&peer);
     down();
 }
@@ -354,7 +354,7 @@ static void close_and_answer(void *user, void *thread, struct shed_load *load)
     (void)user;
     (void)thread;
     atomic_store(&is_loading, true);
-    WAIT_FOR(atomic_load(&deed.run) != NULL);
+    WAIT_FOR(atomic_load(&action.run) != NULL);
     carry_out();
     shed_load_absent(load, 0);
     shed_load_done(load);
@@ -385,10 +385,10 @@ START_TEST(cache_and_source_can_be_closed_in_a_load)
         ck_assert_int_eq(
             shed_get(fixture.cache, shed_str("k"), ms, &value, NULL),
             SHED_ETIMEDOUT);
-    atomic_store(&deed.run, close_cache_and_source);
+    atomic_store(&action.run, close_cache_and_source);
     close_client();
     WAIT_FOR(count_threads() == threads);
-    ck_assert(atomic_load(&deed.is_done));
+    ck_assert(atomic_load(&action.is_done));
     server_stop(&fixture.server);
 }
 END_TEST

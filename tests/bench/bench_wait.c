@@ -224,7 +224,7 @@ static void note(struct figures *f, redisContext *redis)
                 (double)(callers[i].done_us - load_end_us) / 1e3;
 }
 
-static void play_round(struct figures *f, redisContext *redis, bool counts)
+static void run_round(struct figures *f, redisContext *redis, bool counts)
 {
     (void)type_of_reply(redis, "DEL hot lock:hot " KEY);
     for (size_t i = 0; i < CALLERS; i++) {
@@ -288,7 +288,7 @@ static void measure(const struct mix *mix, size_t rounds, redisContext *redis,
             way = (enum way)w;
             load_us = mix->from_us +
                       (uint64_t)random() % (mix->to_us - mix->from_us + 1);
-            play_round(&figures[w], redis, i >= WARM_UP);
+            run_round(&figures[w], redis, i >= WARM_UP);
         }
     for (int w = 0; w < WAYS; w++) {
         qsort(figures[w].waited_ms, figures[w].count, sizeof(double), compare);

@@ -206,7 +206,7 @@ END_TEST
 START_TEST(a_handle_that_is_connected_is_refused)
 {
     connects(site.uri, NULL, 0);
-    refuses(site.uri, SHED_EINVAL, "connected already");
+    refuses(site.uri, SHED_EINVAL, "already connected");
 }
 END_TEST
 

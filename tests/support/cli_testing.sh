@@ -49,12 +49,14 @@ ask()
     fi
 }
 
-# says TEXT... : the last answer, or its error, contains each text.
+# says TEXT... : the last answer, or its error, contains each text, which may
+# be broken into lines there.
 says()
 {
     local text
     for text; do
         grep -qF -e "$text" "$out" "$err" && continue
+        cat "$out" "$err" | tr '\n' ' ' | grep -qF -e "$text" && continue
         fail "$asked: does not say '$text'"
         cat "$out" "$err"
     done

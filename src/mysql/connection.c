@@ -76,7 +76,8 @@ enum {
  * instants. */
 enum { LIMIT_SLACK_MS = 2000 };
 
-/* Uptime is in whole seconds, and both ends of it are rounded. */
+/* Uptime is in whole seconds, and both ends of it are rounded. A restart that
+ * was sooner than this after the lost connection was opened does not show. */
 enum { UPTIME_SLACK_MS = 2000 };
 
 enum { SQL_BYTES = 256 };
@@ -268,6 +269,21 @@ static bool ask(struct shed_mysql_connection *c, const char *sql,
     return true;
 }
 
+/* Ask when the server was started: UUID_SHORT has the second in its bits 24 to
+ * 55 (MySQL manual, "Miscellaneous Functions"). A server without that function
+ * is trusted by its uptime alone. */
+static bool ask_start(struct shed_mysql_connection *c,
+                      struct shed_mysql_failure *failure)
+{
+    char text[SQL_BYTES];
+    bool is_known =
+        ask(c, "SELECT UUID_SHORT() >> 24 & 0xffffffff", 0, text, sizeof(text),
+            failure);
+
+    c->place.started_s = is_known ? strtoull(text, NULL, 10) : 0;
+    return is_known || !is_client_error(failure->number);
+}
+
 /* Set up the session: each read has a snapshot of its own, and no statement
  * runs for ever. Waits for metadata locks need their own limit, because not
  * every server includes them in the statement's. */
@@ -292,7 +308,8 @@ static bool set_session(struct shed_mysql_connection *c,
                        limit_s, limit_ms);
     return run(c, sql, failure) &&
            ask(c, "SELECT CONCAT_WS(' ', @@hostname, @@port, @@server_id)", 0,
-               c->place.server, sizeof(c->place.server), failure);
+               c->place.server, sizeof(c->place.server), failure) &&
+           ask_start(c, failure);
 }
 
 /* Programs that this one starts must not inherit the socket. */
@@ -426,6 +443,8 @@ static bool kill_lost(struct shed_mysql_connection *c)
     }
     if (has_restarted(text, shed_now_ms() - c->lost.opened_ms))
         return true;
+    if (c->place.started_s != c->lost.started_s)
+        return false; /* it seems so, though the uptime does not show it */
     (void)snprintf(text, sizeof(text), "KILL CONNECTION %lu", c->lost.id);
     if (run(c, text, &failure))
         return false; /* still being killed: look again */

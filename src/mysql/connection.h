@@ -17,6 +17,7 @@
 struct shed_mysql_place {
     unsigned long id; /* its number in the server; 0: none */
     char server[SHED_MYSQL_SERVER_BYTES]; /* host name, port and server_id */
+    uint64_t started_s; /* when the server was started, by its own clock */
     uint64_t opened_ms;
 };
 

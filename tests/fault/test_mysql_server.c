@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sys/socket.h>
@@ -204,6 +205,9 @@ START_TEST(a_restart_has_ended_what_was_lost_before)
 }
 END_TEST
 
+/* More ids than a server that starts uses up before the test connects. */
+enum { LATER_IDS = 50 };
+
 static MYSQL *connect_guest(void)
 {
     MYSQL *mysql = mysql_init(NULL);
@@ -232,7 +236,7 @@ static MYSQL *connect_as(unsigned long id)
 
 START_TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
 {
-    enum { LATER_IDS = 50, LONG_MS = 60000 };
+    enum { LONG_MS = 60000 };
     struct shed_mysql_failure failure = {.is_timeout = true};
     struct shed_mysql_connection c;
     struct shed_mysql_config config;
@@ -247,6 +251,35 @@ START_TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
     own_mariadb_signal(&server, SIGKILL);
     own_mariadb_start(&server);
     innocent = connect_as(c.lost.id);
+    shed_mysql_connection_end_lost(&c);
+    ck_assert_uint_eq(c.lost.id, 0);
+    ck_assert_int_eq(mysql_query(innocent, "DO 1"), 0);
+    mysql_close(innocent);
+    close_connection(&c, &config);
+}
+END_TEST
+
+/* The uptime, in whole seconds, does not show it. */
+START_TEST(a_server_that_was_restarted_at_once_is_noticed)
+{
+    enum { PATIENCE_MS = 200 };
+    struct shed_mysql_failure failure = {.is_timeout = true};
+    struct shed_mysql_connection c;
+    struct shed_mysql_config config;
+    MYSQL *innocent;
+    time_t opened_s;
+
+    for (int i = 0; i < LATER_IDS; i++)
+        mysql_close(connect_guest());
+    open_connection(&site, &c, &config);
+    opened_s = time(NULL);
+    shed_mysql_connection_abandon(&c, &failure, shed_now_ms());
+    own_mariadb_signal(&server, SIGKILL);
+    while (time(NULL) == opened_s)
+        sched_yield();
+    own_mariadb_start(&server);
+    innocent = connect_as(c.lost.id);
+    c.lost_over_ms = shed_now_ms() + PATIENCE_MS;
     shed_mysql_connection_end_lost(&c);
     ck_assert_uint_eq(c.lost.id, 0);
     ck_assert_int_eq(mysql_query(innocent, "DO 1"), 0);
@@ -490,6 +523,7 @@ int main(void)
     tcase_add_test(tc, a_restart_has_ended_what_was_lost_before);
     tcase_add_test(tc,
                    a_connection_that_has_the_lost_ones_id_by_now_is_not_killed);
+    tcase_add_test(tc, a_server_that_was_restarted_at_once_is_noticed);
     tcase_add_test(tc, a_connection_that_was_idle_too_long_is_opened_again);
     tcase_add_test(tc, a_server_that_is_full_is_a_failure_that_passes);
     tcase_add_test(tc, a_packet_that_is_too_big_is_a_failure_and_not_absence);

@@ -140,10 +140,9 @@ static void log_request(void *user, const struct http_record *record)
 
 static void log_redis(void *user, enum shed_log_level level, const char *text)
 {
-    static const char *const levels[] = {"info", "warning", "error"};
-
     (void)user;
-    (void)fprintf(stderr, "hotitems: %s: %s\n", levels[level], text);
+    (void)fprintf(stderr, "hotitems: %s: %s\n", shed_log_level_name(level),
+                  text);
 }
 
 /* ---------------------------------------------------------- open and close */

@@ -8,19 +8,8 @@
 
 const char *lane_origin_name(enum lane_origin origin)
 {
-    static const char *const names[LANE_ORIGINS] = {
-        [LANE_REDIS] = "redis",   [LANE_LOAD] = "load",
-        [LANE_WAITED] = "waited", [LANE_NEGATIVE] = "negative",
-        [LANE_STALE] = "stale",   [LANE_UNPUBLISHED] = "unpublished"};
-
-    return names[origin];
-}
-
-const char *lane_breaker_name(enum lane_breaker state)
-{
-    static const char *const names[] = {"closed", "half-open", "open"};
-
-    return names[state];
+    return origin == LANE_NEGATIVE ? "negative"
+                                   : shed_origin_name((enum shed_origin)origin);
 }
 
 struct lane *lane_open(const char *name, const struct lane_options *options,

@@ -18,12 +18,12 @@
 
 /* Where an answer came from. */
 enum lane_origin {
-    LANE_REDIS,
-    LANE_LOAD,   /* the database was asked for it */
-    LANE_WAITED, /* another caller's load was waited for */
+    LANE_REDIS = SHED_ORIGIN_REDIS,
+    LANE_LOAD = SHED_ORIGIN_LOAD, /* the database was asked for it */
+    LANE_UNPUBLISHED = SHED_ORIGIN_UNPUBLISHED, /* loaded, and not stored */
+    LANE_STALE = SHED_ORIGIN_STALE,
+    LANE_WAITED = SHED_ORIGIN_WAITED, /* another caller's load was waited for */
     LANE_NEGATIVE,
-    LANE_STALE,
-    LANE_UNPUBLISHED, /* loaded, and not stored in Redis */
     LANE_ORIGINS
 };
 
@@ -89,16 +89,10 @@ enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
 enum shed_code lane_expire(struct lane *lane, uint64_t id, uint64_t timeout_ms,
                            struct shed_error *err);
 
-/* The state of a circuit breaker, in the library's numbers. */
-enum lane_breaker { LANE_CLOSED, LANE_HALF_OPEN, LANE_OPEN };
-
-/* Static: "closed", "half-open", "open". */
-const char *lane_breaker_name(enum lane_breaker state);
-
 /* How a lane protects itself and its database. */
 struct lane_guard {
     bool is_there; /* only snowshed has one; else the rest is 0 */
-    enum lane_breaker breaker;
+    enum shed_breaker_state breaker;
     uint64_t loads;       /* now: queries that the bound is on */
     uint64_t loads_limit; /* now: that bound, which may adapt */
     uint64_t loads_max;   /* it is never higher */

@@ -230,7 +230,8 @@ static void read_gauges(struct snowshed *s, struct lane_guard *guard)
     if (text == NULL)
         return;
     (void)shed_stats_prometheus(&s->items, 1, text, capacity);
-    guard->breaker = (enum lane_breaker)gauge(text, "snowshed_source_breaker");
+    guard->breaker =
+        (enum shed_breaker_state)gauge(text, "snowshed_source_breaker");
     guard->loads = gauge(text, "snowshed_source_loads");
     guard->loads_limit = gauge(text, "snowshed_source_loads_limit");
     guard->pending = gauge(text, "snowshed_invalidations_pending");

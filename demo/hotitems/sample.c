@@ -91,7 +91,7 @@ static void add_guard(struct text *t, const struct lane_guard *guard)
     if (!guard->is_there)
         return;
     add(t, "\"guard\":{\"breakers\":{\"database\":\"%s\"},",
-        lane_breaker_name(guard->breaker));
+        shed_breaker_state_name(guard->breaker));
     add(t, "\"loads\":%" PRIu64 ",\"loads_limit\":%" PRIu64 ",", guard->loads,
         guard->loads_limit);
     add(t, "\"loads_max\":%" PRIu64 ",\"refused\":%" PRIu64 ",",

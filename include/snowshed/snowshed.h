@@ -167,6 +167,9 @@ enum shed_log_level {
                          or the database */
 };
 
+/* Returns: "info", "warning" or "error"; static, never NULL. */
+SHED_API const char *shed_log_level_name(enum shed_log_level level);
+
 struct shed_event; /* snowshed/event.h */
 
 /*
@@ -281,12 +284,23 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
  */
 SHED_API void shed_client_close(struct shed_client *client);
 
+/* Of a circuit breaker: that of a client, before Redis, or of a source. */
+enum shed_breaker_state {
+    SHED_BREAKER_CLOSED = 0,    /* calls pass; their failures are counted */
+    SHED_BREAKER_HALF_OPEN = 1, /* a few calls pass, to see whether it is over
+                                 */
+    SHED_BREAKER_OPEN = 2       /* no call passes */
+};
+
+/* Returns: "closed", "half-open" or "open"; static, never NULL. */
+SHED_API const char *shed_breaker_state_name(enum shed_breaker_state state);
+
 struct shed_client_status {
     uint64_t is_up;         /* 1: connected to a primary, and set up; else 0 */
     struct shed_error last; /* why it last was not; SHED_OK: it always was,
                                or nothing is known yet */
     /* of the breaker before Redis (redis_breaker_failure_pct) */
-    uint64_t breaker;         /* 0: closed, 1: half-open, 2: open */
+    uint64_t breaker;         /* enum shed_breaker_state */
     uint64_t breaker_opened;  /* how often it has opened */
     uint64_t breaker_refused; /* calls that it has not let through to Redis */
 };
@@ -546,6 +560,9 @@ enum shed_kind {
     SHED_KIND_ABSENT /* there is no such row */
 };
 
+/* Returns: "row", "null" or "absent"; static, never NULL. */
+SHED_API const char *shed_kind_name(enum shed_kind kind);
+
 /* Where a value is from. "No such row" is a kind of value and no origin: it is
  * kept and loaded as rows are. */
 enum shed_origin {
@@ -563,6 +580,10 @@ enum shed_origin {
                           of another process, or of this one for another call
                           */
 };
+
+/* Returns: "redis", "load", "unpublished", "stale" or "waited"; static, never
+ * NULL. */
+SHED_API const char *shed_origin_name(enum shed_origin origin);
 
 /* Of NULL: SHED_KIND_ABSENT. */
 SHED_API enum shed_kind shed_value_kind(const struct shed_value *value);

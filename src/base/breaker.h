@@ -13,11 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum shed_breaker_state {
-    SHED_BREAKER_CLOSED,    /* everything passes; failures are counted */
-    SHED_BREAKER_HALF_OPEN, /* a few calls pass, to see whether it is over */
-    SHED_BREAKER_OPEN       /* nothing passes until until_ms */
-};
+#include <snowshed/snowshed.h> /* enum shed_breaker_state */
 
 struct shed_breaker_rule {
     uint64_t failure_pct; /* opens it; 0: never */
@@ -38,6 +34,7 @@ struct shed_breaker {
     enum shed_breaker_state state;
     uint64_t term;       /* grows with each change of state */
     uint64_t changed_ms; /* when it last was closed, or ceased to be */
+    /* when an open one becomes half-open */
     uint64_t until_ms;
     unsigned opened;         /* times in a row */
     uint64_t passed;         /* passes, while half-open, that are not back */

@@ -183,10 +183,7 @@ static void print_side(const char *name, enum shed_kind kind, const void *bytes,
 
 static json_t *side_json(enum shed_kind kind, const void *bytes, size_t size)
 {
-    static const char *const names[] = {[SHED_KIND_ROW] = "row",
-                                        [SHED_KIND_NULL] = "null",
-                                        [SHED_KIND_ABSENT] = "absent"};
-    json_t *side = json_pack("{s:s}", "kind", names[kind]);
+    json_t *side = json_pack("{s:s}", "kind", shed_kind_name(kind));
 
     if (kind == SHED_KIND_ROW)
         cli_json_set_bytes(side, "value", bytes, size);

@@ -104,7 +104,8 @@ static void use_answers(struct shed_cache *cache)
 {
     struct shed_value *value = get(cache, "null", SHED_OK);
 
-    require(shed_value_kind(value) == SHED_KIND_NULL, "the row is NULL");
+    require(strcmp(shed_kind_name(shed_value_kind(value)), "null") == 0,
+            "the row is NULL");
     shed_value_unref(value);
     require(get(cache, "long", SHED_ETOOBIG) == NULL, "a failure has no value");
     require(get(cache, "failed", SHED_ESOURCE) == NULL, "nor has this one");
@@ -154,7 +155,8 @@ static void use_put(struct shed_cache *cache)
     again = shed_value_ref(value);
     shed_value_unref(value);
     require(holds_text(again, "put"), "what was put is found");
-    require(shed_value_origin(again) == SHED_ORIGIN_REDIS, "it is in Redis");
+    require(strcmp(shed_origin_name(shed_value_origin(again)), "redis") == 0,
+            "it is in Redis");
     require(shed_value_age_ms(again) < 600000, "it is young");
     require(shed_value_fresh_ms(again) <= 300000, "it is fresh for its ttl");
     shed_value_unref(again);
@@ -367,6 +369,10 @@ static void use_status(struct shed_client *client)
            shed_client_status_read(client, &status, sizeof(status), &err),
            SHED_OK, &err);
     require(status.is_up == 1, "the client is connected");
+    require(
+        strcmp(shed_breaker_state_name((enum shed_breaker_state)status.breaker),
+               "closed") == 0,
+        "its breaker is closed");
 }
 
 int main(int argc, char **argv)
@@ -384,6 +390,8 @@ int main(int argc, char **argv)
             "an event has the name of its kind");
     require(strcmp(shed_version(), version) == 0,
             "the library has the version of its header");
+    require(strcmp(shed_log_level_name(SHED_LOG_ERROR), "error") == 0,
+            "a level has a name");
     expect("shed_client_open", shed_client_open(argv[1], NULL, &client, &err),
            SHED_OK, &err);
     use_lock(client);

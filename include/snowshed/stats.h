@@ -130,32 +130,44 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
 
 /*
  * Write the statistics of count caches, or locks, as Prometheus text
- * (exposition format 0.0.4) into buffer and terminate it: each labelled with
- * its name, and the samples of one metric together, as the format demands. The
- * two texts may follow each other; two of one kind may not. In the name of a
- * lock, bytes that are not printable ASCII are written as \xNN. The text of
- * caches ends with gauges: snowshed_redis_up (1 while the cache's client is
- * connected, else 0), snowshed_invalidations_pending (the keys that
- * shed_invalidate has kept for Redis), snowshed_redis_breaker (of the client's
- * breaker, with the values of the source's below), snowshed_kept_rows and
- * snowshed_kept_bytes (what the process keeps for SHED_REDIS_DOWN_STALE, and
- * all memory that this takes) and, of the cache's source,
- * snowshed_source_loads, snowshed_source_queue_keys and their limits,
- * snowshed_source_loads_limit and snowshed_source_queue_limit_keys. With
- * adaptive_loads the limit of the loads is what it is now.
- * snowshed_source_callers counts the callers that wait,
- * snowshed_source_callers_limit is their bound, 0 without one.
- * snowshed_source_breaker is 0 while the source's
- * breaker is closed, 1 while it is half-open, 2 while it is open.
- * snowshed_fleet_loads counts the loads of all processes that share
- * fleet_loads, as this one has seen it last; snowshed_fleet_loads_limit is that
- * option. Caches that share a source show the same figures.
+ * (exposition format 0.0.4) into buffer and terminate it. A sample's label is
+ * cache="NAME" or lock="NAME"; in the name of a lock, bytes that are not
+ * printable ASCII are written as \xNN. All samples of one metric are together,
+ * as the format demands, so the texts of caches and of locks may follow each
+ * other, but not two of one kind.
  *
  * Of two handles of one name pass only one: Prometheus has one series for a
  * name.
  *
- * Returns: the length of the whole text in bytes, which was cut if it is not
- * below capacity; call again with more. buffer may be NULL with capacity 0.
+ * Of a cache, besides snowshed_<field>_total for each of SHED_COUNTERS:
+ *     snowshed_hit_seconds, snowshed_miss_seconds, snowshed_load_seconds,
+ *     snowshed_batch_keys: the histograms of struct shed_stats, with times in
+ *         seconds
+ *     snowshed_fleet_wait_seconds: histogram of how long loads waited, because
+ *         fleet_loads was reached; only in this text
+ *     snowshed_redis_up: 1 while the cache's client is connected, else 0
+ *     snowshed_redis_breaker: enum shed_breaker_state of the client's breaker
+ *     snowshed_invalidations_pending: keys that shed_invalidate keeps for Redis
+ *     snowshed_kept_rows, snowshed_kept_bytes: the rows that the process keeps
+ *         for SHED_REDIS_DOWN_STALE, and all memory that they take
+ * Gauges of its source; caches that share a source show the same figures:
+ *     snowshed_source_loads, snowshed_source_loads_limit: loads that run, and
+ *         how many may (with adaptive_loads, now)
+ *     snowshed_source_queue_keys, snowshed_source_queue_limit_keys: keys that
+ *         wait for a load, and how many may
+ *     snowshed_source_callers, snowshed_source_callers_limit: callers that
+ *         wait, and how many may; 0: no bound
+ *     snowshed_source_breaker: enum shed_breaker_state of the source's breaker
+ *     snowshed_fleet_loads, snowshed_fleet_loads_limit: loads of all processes
+ *         that share fleet_loads, as last seen here, and that option
+ * Of a lock, besides snowshed_lock_<field>_total for each of
+ * SHED_LOCK_COUNTERS:
+ *     snowshed_lock_wait_seconds, snowshed_lock_hold_seconds: the histograms of
+ *         struct shed_lock_stats
+ *
+ * Returns: the length of the whole text in bytes, without the terminator. If it
+ * is not below capacity, the text was cut: call again with more. buffer may be
+ * NULL with capacity 0.
  */
 SHED_API size_t shed_stats_prometheus(struct shed_cache *const *caches,
                                       size_t count, char *buffer,

@@ -8,6 +8,8 @@
 
 #include "support/testing.h"
 
+enum { FILE_BYTES = 1 << 18 };
+
 static struct shed_counters counters;
 
 static struct shed_lock_counters lock_counters;
@@ -310,6 +312,62 @@ START_TEST(locks_are_told_under_names_of_their_own)
 }
 END_TEST
 
+static char *read_file(const char *path)
+{
+    char *text = calloc(1, FILE_BYTES);
+    FILE *file = fopen(path, "r");
+
+    ck_assert_ptr_nonnull(text);
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_lt(fread(text, 1, FILE_BYTES, file), FILE_BYTES);
+    (void)fclose(file);
+    return text;
+}
+
+static bool has_word(const char *text, const char *word, size_t size)
+{
+    static const char of_words[] = "abcdefghijklmnopqrstuvwxyz_";
+
+    for (const char *at = text; (at = strchr(at, word[0])) != NULL; at++)
+        if (strncmp(at, word, size) == 0 && strspn(at + size, of_words) == 0 &&
+            at > text && strchr(of_words, at[-1]) == NULL)
+            return true;
+    return false;
+}
+
+/* A counter is named by its row, where its name has no prefix and no _total. */
+static void assert_named(const char *header, const char *text,
+                         const char *prefix)
+{
+    static const char type[] = "# TYPE ";
+    unsigned count = 0;
+
+    for (const char *at = text; (at = strstr(at, type)) != NULL; count++) {
+        const char *end = strchr(at += strlen(type), ' '), *name = at;
+        if (strncmp(end, " counter", strlen(" counter")) == 0) {
+            name += strlen(prefix);
+            end -= strlen("_total");
+        }
+        ck_assert_msg(has_word(header, name, (size_t)(end - name)),
+                      "stats.h does not name %.*s", (int)(end - name), name);
+    }
+    ck_assert_uint_gt(count, 9);
+}
+
+START_TEST(the_header_names_every_metric)
+{
+    const char *const name = "job";
+    char *header = read_file(STATS_H), *of_cache = text_of(name);
+    char *of_lock = write_text(shed_lock_stats_text, lock_of, &name, 1);
+
+    assert_named(header, of_cache, "snowshed_");
+    assert_named(header, of_lock, "snowshed_lock_");
+    free(header);
+    free(of_cache);
+    free(of_lock);
+}
+END_TEST
+
 /* Every capacity, so that each write is cut once. */
 START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
 {
@@ -375,6 +433,7 @@ int main(void)
     tcase_add_test(tc, a_histogram_of_times_is_told_in_seconds_and_cumulative);
     tcase_add_test(tc, a_histogram_of_sizes_is_told_in_whole_numbers);
     tcase_add_test(tc, gauges_tell_what_is_true_now);
+    tcase_add_test(tc, the_header_names_every_metric);
     tcase_add_test(tc, quotes_and_backslashes_of_a_name_are_escaped);
     tcase_add_test(tc, the_longest_name_is_told_whole);
     tcase_add_test(tc, caches_are_told_together);

@@ -18,6 +18,16 @@
  *
  * What a function promises (threads, blocking, failures) is documented at the C
  * function of the same name. Handles may be destroyed in any order.
+ *
+ * It has a form of every C function (get_many is that of shed_get_many and
+ * shed_get_many_with), except these, which are used as they are:
+ * - shed_version, shed_code_name, shed_kind_name, shed_origin_name,
+ *   shed_log_level_name, shed_breaker_state_name and shed_event_kind_name;
+ * - mysql.h, which belongs to a library of its own: source::adopt takes over
+ *   what shed_mysql_source_open returns, hold::fence returns what
+ *   shed_mysql_fence wants, and shed_mysql_connect has no handle of ours.
+ * Of struct shed_source_options, thread_start and thread_stop are left out: a
+ * thread_local object does what they do.
  */
 #ifndef SNOWSHED_SNOWSHED_HPP
 #define SNOWSHED_SNOWSHED_HPP
@@ -25,16 +35,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/stats.h>
 
 namespace shed
 {
@@ -46,20 +60,64 @@ inline struct ::shed_bytes to_bytes(std::string_view text) noexcept
     return ::shed_bytes(text.data() != nullptr ? text.data() : "", text.size());
 }
 
-inline std::vector<struct ::shed_bytes>
-to_bytes(const std::vector<std::string_view> &texts)
-{
-    std::vector<struct ::shed_bytes> bytes;
-    bytes.reserve(texts.size());
-    for (const auto text : texts)
-        bytes.push_back(to_bytes(text));
-    return bytes;
-}
-
 inline std::string_view to_view(struct ::shed_bytes bytes) noexcept
 {
     return {static_cast<const char *>(bytes.data), bytes.size};
 }
+
+/*
+ * Keys or tags: made from a list in braces, or from a container of strings or
+ * string views, as in
+ *
+ *     cache.invalidate_tags({"red", "blue"});
+ *     std::vector<std::string> keys = changed_keys();
+ *     cache.invalidate_many(keys);
+ *
+ * It borrows their bytes: they must stay in place as long as it is used.
+ */
+class bytes_list
+{
+  public:
+    bytes_list() = default;
+    bytes_list(std::initializer_list<std::string_view> texts)
+    {
+        add(texts);
+    }
+    template <class Texts,
+              class = std::enable_if_t<std::is_convertible_v<
+                  decltype(*std::begin(std::declval<const Texts &>())),
+                  std::string_view>>>
+    bytes_list(const Texts &texts)
+    {
+        add(texts);
+    }
+
+    const struct ::shed_bytes *data() const noexcept
+    {
+        return bytes_.data();
+    }
+    std::size_t size() const noexcept
+    {
+        return bytes_.size();
+    }
+    auto begin() const noexcept
+    {
+        return bytes_.begin();
+    }
+    auto end() const noexcept
+    {
+        return bytes_.end();
+    }
+
+  private:
+    template <class Texts> void add(const Texts &texts)
+    {
+        for (std::string_view text : texts)
+            bytes_.push_back(to_bytes(text));
+    }
+
+    std::vector<struct ::shed_bytes> bytes_;
+};
 
 /* A T, or why there is none. Reading the wrong one of the two is a bug in the
  * program, as with std::optional. */
@@ -142,6 +200,12 @@ inline result<void> done(enum shed_code code, const error &err)
     return code == SHED_OK ? result<void>() : result<void>(err);
 }
 
+template <class T>
+result<T> done(enum shed_code code, const T &value, const error &err)
+{
+    return code == SHED_OK ? result<T>(value) : result<T>(err);
+}
+
 template <auto close> struct closer {
     template <class T> void operator()(T *handle) const noexcept
     {
@@ -221,15 +285,33 @@ class value
 using event = ::shed_event;
 
 /*
- * Have f called with each event of a client that is opened with these options:
- * see snowshed/event.h for what it may do. It must not throw. f is borrowed: it
- * must live until the client, its caches and its locks are gone.
+ * Have f called, by a client or a lock that is opened with these options: with
+ * each shed::event; with a shed_log_level and a line of text; or with the
+ * shed::error of a hold that was lost. The C option of the same name says what
+ * it may do. It must not throw. f is borrowed: it must live until the client,
+ * its caches and its locks are gone.
  */
 template <class F> void on_event(shed_client_options &options, F &f) noexcept
 {
     options.event_user = &f;
     options.on_event = [](void *user, const struct shed_event *e) noexcept {
         (*static_cast<F *>(user))(*e);
+    };
+}
+template <class F> void on_log(shed_client_options &options, F &f) noexcept
+{
+    options.log_user = &f;
+    options.on_log = [](void *user, enum shed_log_level level,
+                        const char *text) noexcept {
+        (*static_cast<F *>(user))(level, text);
+    };
+}
+template <class F> void on_lost(shed_lock_options &options, F &f) noexcept
+{
+    options.user = &f;
+    options.on_lost = [](void *user, struct shed_lock *,
+                         const struct shed_error *reason) noexcept {
+        (*static_cast<F *>(user))(*reason);
     };
 }
 
@@ -253,10 +335,18 @@ class client
     {
         shed_client_status status = {};
         shed::error err;
-        if (shed_client_status_read(get(), &status, sizeof(status), &err) !=
-            SHED_OK)
-            return err;
-        return status;
+        return detail::done(
+            shed_client_status_read(get(), &status, sizeof(status), &err),
+            status, err);
+    }
+    /* timeout_ms 0: command_timeout_ms. */
+    result<void> probe(enum shed_use use, std::string_view name,
+                       std::uint64_t timeout_ms = 0) const
+    {
+        shed::error err;
+        return detail::done(
+            shed_client_probe(get(), use, to_bytes(name), timeout_ms, &err),
+            err);
     }
 
   private:
@@ -301,6 +391,10 @@ class batch
     {
         shed_load_absent(load_.get(), i);
     }
+    void too_big(std::size_t i, const char *reason) noexcept
+    {
+        shed_load_too_big(load_.get(), i, reason);
+    }
     void fail(std::size_t i, const char *reason) noexcept
     {
         shed_load_fail(load_.get(), i, reason);
@@ -327,6 +421,11 @@ class batch
     void tag(std::size_t i, std::string_view tag) noexcept
     {
         shed_load_tag(load_.get(), i, to_bytes(tag));
+    }
+    void tags(std::size_t i, const bytes_list &tags) noexcept
+    {
+        for (const auto &tag : tags)
+            shed_load_tag(load_.get(), i, tag);
     }
 
   private:
@@ -379,6 +478,13 @@ class source
         handle_;
 };
 
+/* What a put stores with the row, as in struct shed_put_options. */
+struct put_options {
+    bytes_list tags; /* their bytes must stay in place until it returns */
+    std::optional<std::uint64_t> version;
+    std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT;
+};
+
 class cache
 {
   public:
@@ -424,7 +530,7 @@ class cache
     /* One result for each key, in their order. The reason of a failed key is
      * that of the first one that failed; its code is its own. */
     std::vector<result<value>>
-    get_many(const std::vector<std::string_view> &keys,
+    get_many(const bytes_list &keys,
              std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
         shed_get_options options = SHED_GET_OPTIONS_INIT;
@@ -433,15 +539,15 @@ class cache
     }
 
     /* The same on the terms of this call. */
-    std::vector<result<value>>
-    get_many(const std::vector<std::string_view> &keys,
-             const shed_get_options &options) const
+    std::vector<result<value>> get_many(const bytes_list &keys,
+                                        const shed_get_options &options) const
     {
-        std::vector<struct shed_item> items(keys.size());
+        std::vector<struct shed_item> items;
         std::vector<result<value>> results;
         shed::error err = {};
-        for (std::size_t i = 0; i < keys.size(); i++)
-            items[i] = {to_bytes(keys[i]), nullptr, SHED_OK};
+        items.reserve(keys.size());
+        for (const auto &key : keys)
+            items.push_back({key, nullptr, SHED_OK});
         (void)!shed_get_many_with(get(), items.data(), items.size(), &options,
                                   &err);
         results.reserve(items.size());
@@ -465,7 +571,17 @@ class cache
             err);
     }
 
-    /* On the terms of this call. */
+    /* With tags and a version. */
+    result<void> put(std::string_view key, std::string_view row,
+                     const put_options &options) const
+    {
+        shed_put_options o = SHED_PUT_OPTIONS_INIT;
+        o.timeout_ms = options.timeout_ms;
+        o.version = options.version ? &*options.version : nullptr;
+        o.tags = options.tags.data();
+        o.tags_count = options.tags.size();
+        return put(key, row, o);
+    }
     result<void> put(std::string_view key, std::string_view row,
                      const shed_put_options &options) const
     {
@@ -497,6 +613,16 @@ class cache
     }
 
     result<void>
+    invalidate_many(const bytes_list &keys,
+                    std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        shed::error err;
+        return detail::done(shed_invalidate_many(get(), keys.data(),
+                                                 keys.size(), timeout_ms, &err),
+                            err);
+    }
+
+    result<void>
     invalidate_all(std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
         shed::error err;
@@ -504,14 +630,12 @@ class cache
     }
 
     result<void>
-    invalidate_tags(const std::vector<std::string_view> &tags,
+    invalidate_tags(const bytes_list &tags,
                     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
         shed::error err;
-        const auto bytes = to_bytes(tags);
-        return detail::done(shed_invalidate_tags(get(), bytes.data(),
-                                                 bytes.size(), timeout_ms,
-                                                 &err),
+        return detail::done(shed_invalidate_tags(get(), tags.data(),
+                                                 tags.size(), timeout_ms, &err),
                             err);
     }
 
@@ -521,6 +645,14 @@ class cache
         shed::error err;
         return detail::done(shed_expire(get(), to_bytes(key), timeout_ms, &err),
                             err);
+    }
+
+    result<shed_stats> stats() const
+    {
+        shed_stats stats = {};
+        shed::error err;
+        return detail::done(shed_stats_read(get(), &stats, sizeof(stats), &err),
+                            stats, err);
     }
 
     struct shed_cache *get() const noexcept
@@ -536,6 +668,24 @@ class cache
     std::unique_ptr<struct shed_cache, detail::closer<shed_cache_close>>
         handle_;
 };
+
+namespace detail
+{
+
+inline result<void> extend(struct shed_lock *lock, std::uint64_t lease_ms)
+{
+    shed::error err;
+    return done(shed_lock_extend(lock, lease_ms, &err), err);
+}
+
+inline result<shed_fence> fence(struct shed_lock *lock)
+{
+    shed_fence out;
+    shed::error err;
+    return done(shed_lock_fence(lock, &out, &err), out, err);
+}
+
+} // namespace detail
 
 /* A lock that is held; destroying it releases the lock. It must not outlive its
  * lock, and belongs to the thread that acquired it. */
@@ -565,16 +715,11 @@ class hold
     }
     result<void> extend(std::uint64_t lease_ms = 0) const
     {
-        shed::error err;
-        return detail::done(shed_lock_extend(lock_, lease_ms, &err), err);
+        return detail::extend(lock_, lease_ms);
     }
     result<shed_fence> fence() const
     {
-        shed_fence out;
-        shed::error err;
-        if (shed_lock_fence(lock_, &out, &err) != SHED_OK)
-            return err;
-        return out;
+        return detail::fence(lock_);
     }
     bool is_mine() const noexcept
     {
@@ -705,16 +850,41 @@ class lock
         }
         return {};
     }
-    /* Release what acquire_async acquired; blocks. */
+    /* The next five are for what acquire_async acquired; a shed::hold has its
+     * own. This one blocks. */
     result<void> release() const
     {
         shed::error err;
         return detail::done(shed_lock_release(get(), &err), err);
     }
+    result<void> extend(std::uint64_t lease_ms = 0) const
+    {
+        return detail::extend(get(), lease_ms);
+    }
+    result<shed_fence> fence() const
+    {
+        return detail::fence(get());
+    }
+    bool is_mine() const noexcept
+    {
+        return shed_lock_is_mine(get()) != 0;
+    }
+    std::uint64_t remaining_ms() const noexcept
+    {
+        return shed_lock_remaining_ms(get());
+    }
     result<void> advance(std::uint64_t number) const
     {
         shed::error err;
         return detail::done(shed_lock_advance(get(), number, &err), err);
+    }
+    result<shed_lock_stats> stats() const
+    {
+        shed_lock_stats stats = {};
+        shed::error err;
+        return detail::done(
+            shed_lock_stats_read(get(), &stats, sizeof(stats), &err), stats,
+            err);
     }
     struct shed_lock *get() const noexcept
     {
@@ -728,6 +898,40 @@ class lock
 
     std::unique_ptr<struct shed_lock, detail::closer<shed_lock_close>> handle_;
 };
+
+namespace detail
+{
+
+/* The text that write returns the length of. It is tried again if it has grown
+ * in between. */
+template <auto write, class Handle, class T>
+std::string text_of(const std::vector<const T *> &things)
+{
+    std::vector<Handle *> handles;
+    std::string text;
+    std::size_t size = 0;
+    for (const T *thing : things)
+        handles.push_back(thing->get());
+    do {
+        text.resize(size + 1); /* for the terminator */
+        size = write(handles.data(), handles.size(), text.data(), text.size());
+    } while (size >= text.size());
+    text.resize(size);
+    return text;
+}
+
+} // namespace detail
+
+/* The text for Prometheus, as in stats_prometheus({&items, &orders}). */
+inline std::string stats_prometheus(const std::vector<const cache *> &caches)
+{
+    return detail::text_of<shed_stats_prometheus, struct shed_cache>(caches);
+}
+
+inline std::string lock_stats_prometheus(const std::vector<const lock *> &locks)
+{
+    return detail::text_of<shed_lock_stats_prometheus, struct shed_lock>(locks);
+}
 
 } // namespace shed
 

@@ -1,7 +1,8 @@
-// A C++ program on snowshed.hpp, outside the tree: it uses every class of the
-// wrapper once, against a real Redis.
+// A C++ program on snowshed.hpp, outside the tree: it calls every function of
+// the wrapper (tests/package/check_calls looks), with a real Redis and, built
+// with snowshed-mysql, with a real database.
 //
-// usage: wrapper REDIS-URI
+// usage: wrapper REDIS-URI [MYSQL-URI]
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,9 @@
 #include <thread>
 
 #include <snowshed/snowshed.hpp>
+#ifdef WITH_MYSQL
+#include <snowshed/mysql.h>
+#endif
 
 static void require(bool holds, const char *what)
 {
@@ -42,6 +46,10 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
     require(require(loaded, "get").origin() == SHED_ORIGIN_REDIS, "a hit");
     require(copy.view() == loaded->view() && loads == 1, "one load");
 
+    loaded = cache.get("null");
+    require(require(loaded, "null").is_null() && !loaded->is_row(), "a NULL");
+    require(loaded->age_ms() < 600000, "its age");
+    require(cache.get("long").code() == SHED_ETOOBIG, "a row that is too long");
     auto absent = cache.get("absent");
     require(require(absent, "absent").is_absent(), "no such row");
     auto failed = cache.get("failed");
@@ -67,6 +75,27 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
     require(many.size() == 3 && many[0] && many[1] && many[2], "get_many");
     require(many[1]->view() == "another row", "the second of many");
     require(many[2]->is_absent(), "the third of many");
+
+    const std::vector<std::string> keys = {"b", "c"};
+    require(bool(cache.invalidate_many(keys)), "invalidate_many");
+    require(cache.get("b", options).code() == SHED_EMISS &&
+                cache.get("c", options).code() == SHED_EMISS,
+            "both are gone");
+}
+
+static bool has_line(const std::string &text, const char *line)
+{
+    return text.find(std::string("\n") + line + "\n") != std::string::npos;
+}
+
+static void use_statistics(const shed::cache &cache)
+{
+    auto stats = cache.stats();
+    require(require(stats, "stats").puts == 3, "three puts");
+    require(has_line(shed::stats_prometheus({&cache}),
+                     "snowshed_puts_total{cache=\"wrapper\"} 3"),
+            "the puts are in the text");
+    require(shed::stats_prometheus({}).empty(), "the text of no cache");
 }
 
 static void use_groups(const shed::client &client, const shed::source &source)
@@ -75,16 +104,24 @@ static void use_groups(const shed::client &client, const shed::source &source)
     options.groups = 10;
     auto cache = shed::cache::open(client, "wrapper-groups", source, &options);
     require(bool(cache), "a cache with groups");
-    const auto blue = shed::to_bytes("blue");
-    shed_put_options tagged = SHED_PUT_OPTIONS_INIT;
-    tagged.tags = &blue;
-    tagged.tags_count = 1;
     require(bool(cache->invalidate_all()), "invalidate_all");
     require(cache->get("a")->origin() == SHED_ORIGIN_LOAD, "a load");
-    require(bool(cache->put("b", "put", tagged)), "put with a tag");
-    require(bool(cache->invalidate_tags({"red", "blue"})), "invalidate_tags");
-    require(cache->get("a")->origin() == SHED_ORIGIN_LOAD, "its tag");
-    require(cache->get("b")->view() == "row of b", "the other tag");
+    shed::put_options tagged;
+    tagged.tags = {"blue", "green"};
+    tagged.version = 7;
+    require(bool(cache->put("b", "put", tagged)), "put with tags");
+    tagged.version = 6;
+    require(bool(cache->put("b", "late", tagged)), "put of a lower version");
+    require(cache->get("b")->view() == "put", "the higher one stays");
+    const std::vector<std::string> tags = {"square", "green"};
+    require(bool(cache->invalidate_tags(tags)), "invalidate_tags");
+    require(cache->get("a")->origin() == SHED_ORIGIN_LOAD, "a tag of a load");
+    require(cache->get("b")->view() == "row of b", "a tag of a put");
+    require(bool(cache->invalidate_tags({"red"})), "one tag");
+    require(cache->get("b")->origin() == SHED_ORIGIN_LOAD, "the other tag");
+    shed_put_options plain = SHED_PUT_OPTIONS_INIT;
+    plain.timeout_ms = 10000;
+    require(bool(cache->put("a", "plain", plain)), "put with options of C");
 }
 
 static void use_lock(const shed::client &client)
@@ -106,7 +143,39 @@ static void use_lock(const shed::client &client)
     }
     auto hold = rival->acquire(10000);
     require(require(hold, "acquire after release").is_mine(), "the next hold");
-    require(bool(hold->release()), "release");
+    auto moved = std::move(*hold);
+    require(moved.is_mine(), "a hold that was moved");
+    const auto number = moved.fence()->number;
+    require(bool(moved.release()), "release");
+    require(bool(lock->advance(number + 1000)), "advance");
+    auto last = lock->acquire(10000);
+    moved = std::move(require(last, "the last acquire"));
+    require(moved.fence()->number > number + 1000, "the number was advanced");
+
+    auto stats = lock->stats();
+    require(require(stats, "stats").acquired == 2, "two holds");
+    require(has_line(shed::lock_stats_prometheus({&*lock}),
+                     "snowshed_lock_acquired_total{lock=\"wrapper\"} 2"),
+            "the holds are in the text");
+}
+
+// Without a watchdog a hold ends with its lease.
+static void lose_lock(const shed::client &client)
+{
+    std::promise<enum shed_code> lost;
+    auto on_lost = [&lost](const shed::error &reason) {
+        lost.set_value(reason.code);
+    };
+    shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
+    options.lease_ms = 10;
+    options.watchdog = 0;
+    shed::on_lost(options, on_lost);
+    auto lock = shed::lock::open(client, "wrapper-lost", &options);
+    require(bool(lock), "lock");
+    auto hold = lock->acquire(10000);
+    require(bool(hold), "acquire");
+    require(lost.get_future().get() == SHED_ELOST, "the loss is reported");
+    require(hold->release().code() == SHED_ELOST, "release of a lost hold");
 }
 
 static shed::result<void> wait_for(std::future<shed::result<void>> future)
@@ -124,6 +193,9 @@ static void use_lock_async(const shed::client &client)
                 10000, [&](shed::result<void> r) { held.set_value(r); })),
             "acquire_async");
     require(bool(wait_for(held.get_future())), "an asynchronous hold");
+    require(lock->is_mine() && lock->fence()->number > 0, "it has a token");
+    require(bool(lock->extend(60000)), "extend");
+    require(lock->remaining_ms() > 30000, "its lease was extended");
     auto pending = rival->acquire_async(
         10000, [&](shed::result<void> r) { cancelled.set_value(r); });
     require(pending && pending->cancel(), "cancel");
@@ -152,10 +224,17 @@ static void use_all(const char *uri, const shed_client_options &options,
             batch.version(i, 1);
             batch.ttl(i, 60000);
             batch.tag(i, "red");
-            if (batch.old_version(i))
+            batch.tags(i, {"round", "square"});
+            if (batch.remaining_ms() == 0)
+                batch.fail(i, "too late");
+            else if (batch.old_version(i))
                 batch.unmodified(i);
             else if (batch.key(i) == "absent")
                 batch.absent(i);
+            else if (batch.key(i) == "null")
+                batch.null(i);
+            else if (batch.key(i) == "long")
+                batch.too_big(i, "it is long");
             else if (batch.key(i) == "failed")
                 batch.fail(i, "on purpose");
             else
@@ -165,18 +244,43 @@ static void use_all(const char *uri, const shed_client_options &options,
     require(source, "source");
     auto cache = shed::cache::open(*client, "wrapper", *source);
     use_cache(require(cache, "cache"), loads);
+    use_statistics(*cache);
+    require(bool(client->probe(SHED_USE_CACHE, "wrapper")), "probe");
+    require(client->probe(SHED_USE_LOCK, "").code() == SHED_EINVAL,
+            "a probe without a name");
     auto status = client->status();
     require(status && status->is_up == 1 && status->breaker == 0,
             "the client is connected, and its breaker is closed");
     use_groups(*client, *source);
     use_lock(*client);
     use_lock_async(*client);
+    lose_lock(*client);
     require(!shed::client::open("nonsense"), "a wrong URI");
 }
 
+#ifdef WITH_MYSQL
+static void use_mysql(const char *redis_uri, const char *uri)
+{
+    struct shed_source *handle = nullptr;
+    shed::error err = {};
+    require(shed_mysql_source_open(
+                uri, "SELECT 'k', 'a row' FROM dual WHERE 'k' IN (?)", nullptr,
+                &handle, &err) == SHED_OK,
+            err.reason);
+    const auto source = shed::source::adopt(handle);
+    auto client = shed::client::open(redis_uri);
+    auto cache =
+        shed::cache::open(require(client, "client"), "wrapper-mysql", source);
+    require(bool(require(cache, "cache").invalidate("k")), "invalidate");
+    auto row = cache->get("k");
+    require(require(row, "get").view() == "a row", "the row of the database");
+    require(row->origin() == SHED_ORIGIN_LOAD, "its origin");
+}
+#endif
+
 int main(int argc, char **argv)
 {
-    std::atomic<int> loads{0}, told{0};
+    std::atomic<int> loads{0}, told{0}, lines{0};
     shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     auto count = [&told](const shed::event &event) {
         const char *kind = shed_event_kind_name(event.kind);
@@ -184,9 +288,21 @@ int main(int argc, char **argv)
             told++;
     };
 
-    require(argc == 2, "usage: wrapper REDIS-URI");
+    auto log = [&lines](enum shed_log_level level, std::string_view text) {
+        if (level == SHED_LOG_INFO &&
+            text.substr(0, 18) == "connected to Redis")
+            lines++;
+    };
+
+    require(argc > 1, "usage: wrapper REDIS-URI [MYSQL-URI]");
     options.redis_breaker_failure_pct = 50;
     shed::on_event(options, count);
+    shed::on_log(options, log);
     use_all(argv[1], options, loads);
     require(told == loads, "an event of each load");
+    require(lines == 1, "a line of the log tells that it is connected");
+#ifdef WITH_MYSQL
+    if (argc > 2)
+        use_mysql(argv[1], argv[2]);
+#endif
 }

@@ -1,9 +1,9 @@
 /*
  * snowshed: a read-through cache in Redis that protects a database.
  *
- * A missing or expired entry costs one load for all processes on all hosts,
- * however many callers there are; the callers are answered as soon as that one
- * load is.
+ * A missing or expired entry is loaded once for all processes on all hosts,
+ * however many callers wait for it. All of them are answered when that load
+ * ends.
  *
  *     shed_client  one connection to one Redis, opened once per process
  *     shed_source  where a missing entry comes from: a function of yours, or
@@ -16,14 +16,14 @@
  * child on its parent's client returns SHED_EFORKED and touches nothing.
  *
  * Callbacks (on_event, on_log, on_lost and the done of an asynchronous call)
- * run on the thread on which the library does everything else. There, a
- * function that blocks returns SHED_EINVAL and does nothing. Closing a handle
- * there, or in a load, returns at once: a thread that is started for it does
- * the rest, as soon as it can. (If no thread can be started, the handle stays
- * open until the process ends.)
+ * run on the client's own thread, which also does its background work. In a
+ * callback, a function that blocks returns SHED_EINVAL and does nothing.
+ * Closing a handle in a callback or in a load returns at once, and a new thread
+ * does the rest. (If no thread can be started, the handle stays open until the
+ * process ends.)
  *
- * Memory: what is passed in is copied before the call returns. What is handed
- * out is a shed_value; give each back with shed_value_unref.
+ * Memory: arguments are copied before the call returns. What is handed out is a
+ * shed_value; give each back with shed_value_unref.
  *
  * Failure: functions return a shed_code, 0 for success. The code says what to
  * do next; the text in the optional shed_error says what was wrong. A row that
@@ -81,16 +81,15 @@ SHED_API const char *shed_version(void);
 /* ---------------------------------------------------------------- bytes */
 
 /*
- * A key, a name or a payload: size bytes of any value, not terminated. It
- * borrows them: they must stay in place until the call that it is passed to
- * returns.
+ * A key, a name or a payload: size bytes of any value, without a terminator.
+ * It does not own them: keep them valid until the call that takes it returns.
  */
 struct shed_bytes {
     const void *data;
     size_t size;
 };
 
-/* In C++ the function hides the constructor of the struct, as intended. */
+/* In C++ the function hides the struct's constructor. That is intended. */
 #if defined(__cplusplus) && defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
@@ -121,8 +120,8 @@ enum shed_code {
     SHED_EINVAL,    /* the call is wrong: fix the program */
     SHED_ENOMEM,    /* memory is out: nothing has changed, try later */
     SHED_ETIMEDOUT, /* the deadline passed first: try again or give up */
-    SHED_EBUSY,     /* a bound is reached (a queue, threads, descriptors,
-                       randomness): shed this request, do not retry */
+    SHED_EBUSY,     /* a limit is reached (a queue, threads, descriptors, random
+                       numbers): reject this request, do not retry */
     SHED_EREDIS,    /* Redis failed or cannot be reached: try again later */
     SHED_ESOURCE,   /* the source failed to load: try again later */
     SHED_ETOOBIG,   /* the value exceeds the cache's limit: use the source */
@@ -131,8 +130,8 @@ enum shed_code {
     SHED_ECLOSED,   /* the client or the lock is being closed */
     SHED_EFORKED,   /* the client belongs to another process: open your own */
     SHED_ELOST,     /* the lock is no longer yours: roll back, acquire again */
-    SHED_EMISS      /* of a get that may not load (only_cached): do without the
-                       row, or get it with a load */
+    SHED_EMISS      /* the row is not cached, and the get may not load it
+                       (only_cached): do without it, or allow a load */
 };
 
 #define SHED_REASON_BYTES 240

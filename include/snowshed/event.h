@@ -87,12 +87,11 @@ enum shed_event_kind {
     /* A hold was lost. outcome: SHED_ELOST; duration: how long it lasted.
      * WARNING. */
     SHED_EVENT_LOCK_LOST = 11,
-    /* The breaker before a cache's source opened, or opened again: outcome
-     * SHED_ESOURCE, WARNING; or it closed: INFO. The same for the breaker
-     * before Redis: outcome SHED_EREDIS; name is empty. duration: how long it
-     * had been closed before; where it was half-open, how long it has not been
-     * closed.
-     */
+    /* A circuit breaker opened (WARNING), from closed or again from half-open,
+     * or closed (INFO, SHED_OK). outcome when it opens: SHED_ESOURCE for that
+     * of a cache's source; SHED_EREDIS for that before Redis, where name is
+     * empty. duration: if it was closed before, for how long; if it was
+     * half-open, how long ago it first opened. */
     SHED_EVENT_BREAKER = 12,
     /* Redis could not be told of an invalidation (or of a put or an expiry),
      * which is kept and will be delivered. outcome: why. WARNING. */

@@ -153,9 +153,10 @@ SHED_API const char *shed_code_name(enum shed_code code);
 
 struct shed_client;
 
+/* How waiters learn that a key has changed. */
 enum shed_wait {
     SHED_WAIT_AUTO = 0, /* by push where Redis grants it, else as POLL */
-    SHED_WAIT_POLL = 1  /* by jittered timer alone: no tracking, no pub-sub */
+    SHED_WAIT_POLL = 1  /* by a timer with jitter: no tracking, no pub-sub */
 };
 
 enum shed_log_level {
@@ -185,11 +186,11 @@ struct shed_client_options {
     uint64_t reconnect_min_ms;   /* [1, 60000]; first pause after a failure */
     uint64_t reconnect_max_ms;   /* [reconnect_min_ms, 600000]; the pause
                                     doubles up to this, with full jitter */
-    uint64_t links;              /* [1, 64]; most connections for calls that
-                                    threads wait for: opened when all are busy,
-                                    closed when idle, and shared if there are
-                                    more threads; these share GETs, too, where
-                                    they ask for one key */
+    uint64_t links;              /* [1, 64]; most connections for blocking
+                                    calls. One is opened when all are busy, and
+                                    closed when idle. More threads than that
+                                    share them, and share one GET if they want
+                                    the same key */
     uint64_t wait;               /* enum shed_wait */
     /* Told what an operator wants to know: once when the client is connected to
      * Redis, loses it, or is refused; and about trouble with its caches and
@@ -203,47 +204,49 @@ struct shed_client_options {
      * may do. NULL: not called. */
     void (*on_event)(void *user, const struct shed_event *event);
     void *event_user; /* passed to it */
-    /* A breaker before Redis, for one that still answers, but slowly, or with
-     * errors, or only now and then. It opens when a part of the calls to Redis
-     * fails. Then gets do at once what redis_down of their cache says, puts,
+    /* A circuit breaker before Redis, for a Redis that still answers, but
+     * slowly, with errors, or only now and then. It opens when
+     * redis_breaker_failure_pct of the calls in a window have failed. While it
+     * is open, gets do at once what redis_down of their cache says; puts,
      * invalidations and expiries fail at once and are kept (see
-     * shed_invalidate), and an acquire of a lock fails, or waits, as if Redis
-     * could not be reached. What ends something is sent in any case: the
-     * release and the extension of a lock, the end of a load. After a while the
-     * breaker is half-open: a few calls are sent, the delivery of a kept
-     * invalidation among them, and it closes when they succeed.
+     * shed_invalidate); and an acquire of a lock fails, or waits, as if Redis
+     * could not be reached. What ends something is always sent: the release and
+     * the extension of a lock, the end of a load. After redis_breaker_open_ms
+     * the breaker is half-open: a few calls are sent, the delivery of a kept
+     * invalidation among them, and if they succeed it closes.
      *
-     * It is not for a Redis that cannot be reached: then most calls are not
-     * even tried, because of the pause after a failure (reconnect_max_ms), so
-     * that few count; see is_up of shed_client_status. To notice a Redis that
-     * hangs it needs redis_breaker_min_calls within redis_breaker_window_ms,
-     * each of which waits for command_timeout_ms.
+     * A call has failed if no reply came within command_timeout_ms, if it took
+     * longer than redis_breaker_slow_ms, if its connection was lost or could
+     * not be made, or if Redis replied that it cannot work now (LOADING, BUSY
+     * and the like). A reply that refuses only writes (OOM, MISCONF, READONLY)
+     * or this client (SHED_EDENIED) is a success. A call does not count if its
+     * caller gave up first, or if it was not sent because of the pause after a
+     * failure.
      *
-     * A call has failed if no reply came within command_timeout_ms, if its
-     * connection was lost or could not be made, if it took longer than
-     * redis_breaker_slow_ms, or if Redis replied that it cannot work now
-     * (LOADING, BUSY and the like). One that its caller gave up before any of
-     * that says nothing, nor does one that was not sent because of the pause
-     * after a failure. A reply that refuses writes only (OOM, MISCONF,
-     * READONLY), or the client itself (SHED_EDENIED), is a success. */
-    uint64_t redis_breaker_failure_pct; /* [0, 100]; of the calls in a window;
-                                           50, say; 0: it never opens */
-    uint64_t redis_breaker_min_calls;   /* [1, 1000000]; fewer in a window do
-                                           not open it */
-    uint64_t redis_breaker_window_ms;   /* [100, 600000]; it slides */
+     * Because of that pause (reconnect_max_ms) the breaker rarely opens for a
+     * Redis that cannot be reached, which does not need it: see is_up of
+     * shed_client_status. It opens for a Redis that hangs only if
+     * redis_breaker_min_calls calls wait for command_timeout_ms within
+     * redis_breaker_window_ms. */
+    uint64_t redis_breaker_failure_pct; /* [0, 100]; the percentage of failed
+                                           calls that opens it, 50 for example;
+                                           0: it never opens */
+    uint64_t redis_breaker_min_calls;   /* [1, 1000000]; with fewer calls in the
+                                           window it does not open */
+    uint64_t redis_breaker_window_ms;   /* [100, 600000]; a sliding window */
     uint64_t redis_breaker_open_ms;     /* [1, 3600000]; how long it is open,
                                            with jitter down to half; doubled each
-                                           time that it opens again without
-                                           having closed, up to
+                                           time that it opens again from
+                                           half-open, up to
                                            redis_breaker_open_max_ms */
     uint64_t redis_breaker_open_max_ms; /* [redis_breaker_open_ms, 3600000] */
-    uint64_t redis_breaker_probes;      /* [1, 1000]; calls at a time while it
-                                           is half-open, and calls that have to
-                                           succeed */
-    uint64_t redis_breaker_slow_ms;     /* [0, 600000]; a call that took longer
-                                           than this, its wait for a connection
-                                           included, has failed, even if it was
-                                           answered; 0: none is too slow */
+    uint64_t redis_breaker_probes;      /* [1, 1000]; while half-open: most
+                                           calls at a time, and how many must
+                                           succeed in a row to close it */
+    uint64_t redis_breaker_slow_ms;     /* [0, 600000]; a call that takes longer
+                                           (with its wait for a connection) has
+                                           failed even if it is answered; 0:
+                                           none is too slow */
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
@@ -257,13 +260,12 @@ struct shed_client_options {
  * Open a client.
  *
  * uri is redis://[user[:password]@]host[:port][/db] or
- * unix:[//[user[:password]@]]/path[?db=n], so unix:/run/redis.sock is one;
+ * unix:[//[user[:password]@]]/path[?db=n], such as unix:/run/redis.sock;
  * percent-encode special characters. options may be NULL for the defaults.
- * Redis need not be up: the client connects when needed and again after
- * failures, with a growing pause between. A server that is a replica is not
- * used: the host name, or the path, is looked up again.
  *
- * A name that does not resolve is like a Redis that is not up.
+ * Redis need not be up, nor its name resolve: the client connects when needed,
+ * and again after a failure, with growing pauses. It does not use a replica: it
+ * closes the connection and looks up the host name, or the path, again.
  *
  * Blocks: while the host name is resolved; it does not wait for Redis.
  * Returns: SHED_OK and *out; SHED_EINVAL (uri, options), SHED_ENOMEM,
@@ -274,16 +276,17 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
                  struct shed_client **out, struct shed_error *err);
 
 /*
- * Give up the caller's hold on a client. Its caches and locks keep it alive and
- * go on working; when the last of them has been closed, its connections and its
- * thread end. So handles may be closed in any order, each exactly once.
+ * Release the caller's reference to a client. Its caches and locks keep it
+ * alive and go on working. When the last of them has been closed, its
+ * connections and its thread end. So handles may be closed in any order, each
+ * exactly once.
  *
  * NULL is allowed. In a forked child it frees the child's memory and leaves the
  * parent's connections alone.
  */
 SHED_API void shed_client_close(struct shed_client *client);
 
-/* Of a circuit breaker: that of a client, before Redis, or of a source. */
+/* The state of a circuit breaker: before Redis, or before a source. */
 enum shed_breaker_state {
     SHED_BREAKER_CLOSED = 0,    /* calls pass; their failures are counted */
     SHED_BREAKER_HALF_OPEN = 1, /* a few calls pass, to see whether it is over
@@ -328,14 +331,15 @@ enum shed_use {
 };
 
 /*
- * Ask whether Redis is there, and grants what the use of a name needs: for the
- * start of a program, which can tell its operator at once. Nothing is written.
+ * Check that Redis can be reached, and grants the rights that a cache or a lock
+ * of this name needs. Call it when the program starts, so that the operator
+ * learns at once of what is wrong. Nothing is written.
  *
- * name is what the cache or the lock will be opened with. From Redis 7 on, what
- * the user lacks is named in err in the form in which ACL SETUSER grants it:
- * commands, keys ("~..."), channels. An older server cannot tell: there SHED_OK
- * says that Redis can be reached and runs scripts. What only the options groups
- * (such as +zrangebyscore) and fleet_loads need is not asked for.
+ * name is that with which the cache or lock will be opened. From Redis 7 on,
+ * err names the rights that the user lacks, as ACL SETUSER grants them:
+ * commands, keys ("~..."), channels. On older servers SHED_OK says only that
+ * Redis can be reached and runs scripts. Rights that only the options groups
+ * (+zrangebyscore, for one) and fleet_loads need are not checked.
  *
  * Blocks: one round trip, at most timeout_ms (0: command_timeout_ms).
  * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the

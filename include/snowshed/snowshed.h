@@ -363,10 +363,10 @@ struct shed_load;
  *
  * It runs on one of the source's loader threads. Answers and shed_load_done may
  * come from any thread, even after the function has returned; the load counts
- * against max_loads until done. Read the present: a snapshot that was opened
- * before this function was called can resurrect an old row. Do not get from a
- * cache of the same source in it: that waits for a loader thread, which may be
- * this one.
+ * against max_loads until done. Read current data: a snapshot that was opened
+ * before this call can bring back an old row. Do not call shed_get here with a
+ * cache of the same source: it would wait for a loader thread, perhaps this
+ * one.
  *
  * user is what was given to shed_source_open; thread is what thread_start
  * returned for this loader thread, NULL without one.
@@ -381,57 +381,54 @@ SHED_API size_t shed_load_count(const struct shed_load *load);
 SHED_API struct shed_bytes shed_load_key(const struct shed_load *load,
                                          size_t i);
 
-/* Milliseconds left of the source's load_timeout_ms; 0 once that is past. A
- * source should then give up, and fail the keys that are still open. (Callers
- * may have given up earlier, by deadlines of their own; the load serves the
- * next ones.) */
+/* Milliseconds left of the source's load_timeout_ms. When it is 0, give up and
+ * fail the remaining keys. (Callers whose own deadlines are earlier may have
+ * left; the answers serve the next ones.) */
 SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
 
 /*
- * Answer the i-th key: a row with this payload (copied; may be empty), a row
- * that is NULL, no such row, a row that is too long to be passed on (its
- * callers get SHED_ETOOBIG, as with a payload above the cache's
- * value_limit_bytes), or a failure. The last answer for a key counts. A key
- * without an answer fails when the load is done: an error is not absence.
- *
- * reason is a terminated text without secrets; it reaches the callers.
+ * The five answers to the i-th key. The last one given counts. A key without an
+ * answer fails when the load is done: an error is not absence. reason is a
+ * terminated text without secrets, which reaches the callers.
  */
+
+/* A row with this payload, which is copied, and may be empty. */
 SHED_API void shed_load_value(struct shed_load *load, size_t i,
                               struct shed_bytes row);
+/* A row that exists and is NULL. */
 SHED_API void shed_load_null(struct shed_load *load, size_t i);
+/* No such row. */
 SHED_API void shed_load_absent(struct shed_load *load, size_t i);
+/* A row that is too long: callers get SHED_ETOOBIG, as they do for a payload
+ * above the cache's value_limit_bytes. */
 SHED_API void shed_load_too_big(struct shed_load *load, size_t i,
                                 const char *reason);
+/* A failure: callers get a stale value within stale_if_error_ms, or else
+ * SHED_ESOURCE. */
 SHED_API void shed_load_fail(struct shed_load *load, size_t i,
                              const char *reason);
 
-/*
- * Versions of rows, for sources that have them: a column that grows with each
- * change, or a hash of the row.
- *
- * shed_load_version states the version of the row that the i-th key is answered
- * with; it is kept with the entry in Redis. A NULL row can have one, an absent
- * row cannot.
- *
- * shed_load_old_version asks for the version of the row that Redis still has,
- * which this load is to replace. Returns: 1 and *version; 0 if there is no such
- * row, or none with a version.
- *
- * shed_load_unmodified answers the i-th key: the row still is what it was in
- * that version. The entry is fresh again, and the row does not travel. Without
- * an old version the key fails.
- */
+/* State the version of the row that answers the i-th key: a column that grows
+ * with each change, or a hash of the row. It is stored with the entry. A NULL
+ * row can have one; an absent row cannot. */
 SHED_API void shed_load_version(struct shed_load *load, size_t i,
                                 uint64_t version);
+
+/* Ask for the version of the row that is in Redis and that this load is to
+ * replace. Returns: 1 and *version; 0: there is no such row, or it has none. */
 SHED_API int shed_load_old_version(const struct shed_load *load, size_t i,
                                    uint64_t *version);
+
+/* Answer the i-th key: the row still has its old version. Its entry is fresh
+ * again, and the row is not transferred. Without an old version the key fails.
+ */
 SHED_API void shed_load_unmodified(struct shed_load *load, size_t i);
 
 /*
- * State how long the i-th answer is fresh, in place of the cache's ttl_ms or,
- * for an absent row, negative_ttl_ms: [0, 10 years] ms, without jitter; more
- * counts as 10 years. The cache's stale windows follow it. 0: it answers the
- * callers that wait for it, and is not kept.
+ * Set for how many ms the i-th answer is fresh, instead of the cache's ttl_ms
+ * (negative_ttl_ms for an absent row). There is no jitter, and the cache's
+ * stale windows follow. More than 10 years counts as 10 years. 0: the answer
+ * goes to the callers that wait for it, and is not kept.
  */
 SHED_API void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms);
 
@@ -439,85 +436,86 @@ SHED_API void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms);
 #define SHED_TAGS_MAX 64       /* most tags of an entry */
 
 /*
- * Give the i-th answer a tag, 1 to SHED_TAG_MAX_BYTES of any bytes: from then
- * on shed_invalidate_tags makes its entry a miss. Call it for each tag, up to
- * SHED_TAGS_MAX; a row without one of its tags could not be invalidated by it,
- * so with a wrong one, or too many, the key fails. An absent row can have tags,
- * too; a row that is answered as unmodified keeps those that its entry has.
- * Caches without the option groups ignore them.
+ * Give the i-th answer a tag of 1 to SHED_TAG_MAX_BYTES bytes, by which
+ * shed_invalidate_tags makes its entry a miss. Call it once for each tag, at
+ * most SHED_TAGS_MAX times. With an invalid tag, or too many, the key fails,
+ * because its entry could not be invalidated by that tag. An absent row can
+ * have tags; an unmodified one keeps those of its entry. Caches without the
+ * option groups ignore tags.
  */
 SHED_API void shed_load_tag(struct shed_load *load, size_t i,
                             struct shed_bytes tag);
 
-/* Finish a load, exactly once. load and its keys are gone afterwards. */
+/* Finish a load, exactly once. load and its keys are invalid afterwards. */
 SHED_API void shed_load_done(struct shed_load *load);
 
 /* Fill it with SHED_SOURCE_OPTIONS_INIT. */
 struct shed_source_options {
     size_t size;
-    uint64_t max_loads;     /* [1, 1024]; loads at a time, a thread for each:
-                               the bound on queries alive in the database
-                               because of this process */
+    uint64_t max_loads;     /* [1, 1024]; most loads at a time, each in a thread
+                               of its own: so most queries that the database
+                               runs for this process */
     uint64_t max_batch;     /* [1, 10000]; keys per load */
     uint64_t batch_wait_ms; /* [0, 1000]; while other loads run, a load that
                                is not full waits this long for more keys */
-    uint64_t queue_limit;   /* [1, 10000000]; keys that wait for a load; beyond
-                               it callers get SHED_EBUSY at once */
-    uint64_t load_timeout_ms; /* [1, 3600000]; the longest load; the lease
-                                 record lives this long */
-    /* Called on each loader thread when it starts and ends; may be NULL.
-     * Their thread argument is what shed_load_fn gets. */
+    uint64_t queue_limit;   /* [1, 10000000]; most keys that wait for a load;
+                               beyond it callers get SHED_EBUSY at once */
+    uint64_t load_timeout_ms; /* [1, 3600000]; how long a load may take; its
+                                 lease record in Redis lives this long */
+    /* Called on each loader thread when it starts and ends; may be NULL. What
+     * thread_start returns is passed to thread_stop and to shed_load_fn. */
     void *(*thread_start)(void *user);
     void (*thread_stop)(void *user, void *thread);
     /* Called once, when the source has been closed and no cache uses it. */
     void (*on_close)(void *user);
-    uint64_t adaptive_loads; /* [0, 1]; 1: the number of loads at a time adapts
-                                to how long they take, max_loads being its
-                                ceiling: it falls while they take longer because
-                                there are too many, and recovers. For a
-                                max_loads that the database cannot always bear.
-                                While the limit is reached it measures, every
-                                ten seconds or more, the time of a lone load, by
-                                five that run alone; all processes at once, so
+    uint64_t adaptive_loads; /* [0, 1]; 1: the limit on loads at a time falls
+                                while loads take longer because there are too
+                                many, and recovers, up to max_loads. For a
+                                database that cannot always bear max_loads. To
+                                know how long a lone load takes, while the limit
+                                is reached, five loads run alone every 10 s or
+                                less often, in all processes at the same time:
                                 their wall clocks should agree to about 100 ms.
-                                0: it is max_loads */
-    /* A breaker before the source. It opens when a part of the loads fails:
-     * then none begins, and calls that need one get SHED_ESOURCE at once, or a
-     * stale value within stale_if_error_ms. After a while it is half-open: a
-     * few keys are loaded, and it closes when that succeeds. A load has failed
-     * if all of its keys have, or if it took longer than load_timeout_ms; "no
-     * such row" and too long a row are successes. A key that fails again and
-     * again counts once. */
-    uint64_t breaker_failure_pct; /* [0, 100]; of the loads in a window; 50,
-                                     say; 0: it never opens */
-    uint64_t breaker_min_loads;   /* [1, 1000000]; fewer in a window do not open
-                                     it */
-    uint64_t breaker_window_ms;   /* [100, 600000]; it slides */
+                                0: the limit is max_loads */
+    /* A circuit breaker before the source. It opens when breaker_failure_pct of
+     * the loads in a window have failed. While it is open no load begins: calls
+     * that need one get SHED_ESOURCE at once, or a stale value within
+     * stale_if_error_ms. After breaker_open_ms it is half-open: a few keys are
+     * loaded, and if that succeeds it closes. A load has failed if all of its
+     * keys have, or if it took longer than load_timeout_ms; "no such row" and a
+     * row that is too long are successes. A key that fails again and again
+     * counts once. */
+    uint64_t breaker_failure_pct; /* [0, 100]; the percentage of failed loads
+                                     that opens it, 50 for example; 0: it never
+                                     opens */
+    uint64_t breaker_min_loads;   /* [1, 1000000]; with fewer loads in the
+                                     window it does not open */
+    uint64_t breaker_window_ms;   /* [100, 600000]; a sliding window */
     uint64_t breaker_open_ms;     /* [1, 3600000]; how long it is open, with
                                      jitter down to half; doubled each time that
-                                     it opens again without having closed, up to
+                                     it opens again from half-open, up to
                                      breaker_open_max_ms */
     uint64_t breaker_open_max_ms; /* [breaker_open_ms, 3600000] */
-    uint64_t breaker_probes;      /* [1, 1000]; keys that are loaded at a time
-                                     while it is half-open, and loads that have
-                                     to succeed */
-    /* Bounds on the callers that wait for a load: in all caches of the source,
-     * and for one key. A call beyond them gets a stale value within
-     * stale_if_error_ms, or else SHED_EBUSY, at once. Each key of shed_get_many
-     * counts as a caller. */
-    uint64_t callers_limit;     /* [0, 10000000]; 0: no bound */
-    uint64_t key_callers_limit; /* [0, 10000000]; 0: no bound */
-    /* A budget of loads that all processes share which use the same name for it
-     * in the same Redis, because P times max_loads may be too much for one
-     * database.
-     * Keys wait in the queue while it is used up, and batches grow; whatever
-     * their callers are promised holds meanwhile. A load costs two commands
-     * more, and a round trip before it begins; a process that waits asks again
-     * at random times, at most 500 times a second. A process that dies during a
-     * load leaves its slot for load_timeout_ms and a second, because its query
-     * may live on. While Redis refuses, or takes longer to answer than a tenth
-     * of command_timeout_ms, loads begin within max_loads alone; when it has
-     * lost its data, loads that are under way are not counted at first. */
+    uint64_t breaker_probes;      /* [1, 1000]; while half-open: most keys that
+                                     are loaded at a time, and how many loads
+                                     must succeed in a row to close it */
+    /* Limits on the callers that wait for a load. A call beyond one gets a
+     * stale value within stale_if_error_ms, or else SHED_EBUSY, at once. Each
+     * key of shed_get_many counts as a caller. */
+    uint64_t callers_limit;     /* [0, 10000000]; in all caches of the source;
+                                   0: no limit */
+    uint64_t key_callers_limit; /* [0, 10000000]; for one key; 0: no limit */
+    /* A budget of loads that is shared by all processes with the same
+     * fleet_name in the same Redis, for a database that cannot bear max_loads
+     * of each process. While it is used up, keys wait in the queue, and batches
+     * grow; what their callers are promised holds. A load costs two commands
+     * more, and one round trip before it begins; a process that waits asks
+     * again at random times, at most 500 times a second. If a process dies
+     * during a load, its slot is free after load_timeout_ms and 1 s, because
+     * the query may still run. While Redis refuses, or takes longer than a
+     * tenth of command_timeout_ms to answer, loads are bounded by max_loads
+     * alone. If Redis loses its data, loads under way are not counted at first.
+     */
     uint64_t fleet_loads;   /* [0, 100000]; loads at a time, in all processes;
                                the same number in each; 0: no such budget */
     const char *fleet_name; /* its name, copied, by the rules for the name of a
@@ -547,9 +545,9 @@ shed_source_open(shed_load_fn *load, void *user,
                  struct shed_source **out, struct shed_error *err);
 
 /*
- * Give up the caller's hold on a source. Caches that use it keep it alive; once
- * the last of them is gone, loads under way are waited for and its threads end.
- * NULL is allowed.
+ * Release the caller's reference to a source. Its caches keep it alive. When
+ * the last of them has been closed, its loads under way are waited for, and its
+ * threads end. NULL is allowed.
  */
 SHED_API void shed_source_close(struct shed_source *source);
 

@@ -557,59 +557,59 @@ struct shed_value;
 
 enum shed_kind {
     SHED_KIND_ROW,   /* data and size are the row's */
-    SHED_KIND_NULL,  /* the row is there and its value is NULL */
+    SHED_KIND_NULL,  /* the row exists and is NULL */
     SHED_KIND_ABSENT /* there is no such row */
 };
 
 /* Returns: "row", "null" or "absent"; static, never NULL. */
 SHED_API const char *shed_kind_name(enum shed_kind kind);
 
-/* Where a value is from. "No such row" is a kind of value and no origin: it is
- * kept and loaded as rows are. */
+/* Where a value is from. "No such row" is a kind of value, not an origin: it is
+ * loaded and kept as rows are. */
 enum shed_origin {
     SHED_ORIGIN_REDIS,       /* it was in Redis */
-    SHED_ORIGIN_LOAD,        /* loaded by this process during this call, for it
-                                or for another thread, and published; or
-                                found unmodified by such a load */
-    SHED_ORIGIN_UNPUBLISHED, /* loaded during this call, not kept: invalidated
-                                meanwhile, or Redis could not be written */
-    SHED_ORIGIN_STALE, /* it was in Redis and no longer fresh; given out within
-                          stale_while_revalidate_ms or stale_if_error_ms, or as
-                          the call allowed. Or this process had kept it, and
-                          Redis did not answer (SHED_REDIS_DOWN_STALE) */
-    SHED_ORIGIN_WAITED /* it was in Redis after this call had waited for a load
-                          of another process, or of this one for another call
-                          */
+    SHED_ORIGIN_LOAD,        /* this process loaded it during this call, for it
+                                or for another thread, and stored it in Redis,
+                                or found it unmodified */
+    SHED_ORIGIN_UNPUBLISHED, /* loaded during this call and not stored: the key
+                                was invalidated meanwhile, or Redis could not be
+                                written */
+    SHED_ORIGIN_STALE, /* it was in Redis and no longer fresh, and was allowed
+                          by stale_while_revalidate_ms, stale_if_error_ms or the
+                          call's options; or this process had kept it, and Redis
+                          did not answer (SHED_REDIS_DOWN_STALE) */
+    SHED_ORIGIN_WAITED /* it was in Redis after this call had waited for another
+                          load, of another process or of this one */
 };
 
 /* Returns: "redis", "load", "unpublished", "stale" or "waited"; static, never
  * NULL. */
 SHED_API const char *shed_origin_name(enum shed_origin origin);
 
-/* Of NULL: SHED_KIND_ABSENT. */
+/* The kind of a value; of NULL: SHED_KIND_ABSENT. */
 SHED_API enum shed_kind shed_value_kind(const struct shed_value *value);
 
-/* The payload; NULL if the size is 0, or value is NULL. It is not terminated.
- */
+/* The payload, without a terminator, valid until the last reference is given
+ * back; NULL if the size is 0, or value is NULL. */
 SHED_API const void *shed_value_data(const struct shed_value *value);
 
 /* The payload's length in bytes; of NULL: 0. */
 SHED_API size_t shed_value_size(const struct shed_value *value);
 
-/* Milliseconds since it was published, by the server's clock as this process
- * knows it; 0 for SHED_ORIGIN_UNPUBLISHED. */
+/* Milliseconds since the value was stored in Redis, by the server's clock as
+ * this process knows it; 0 for SHED_ORIGIN_UNPUBLISHED. */
 SHED_API uint64_t shed_value_age_ms(const struct shed_value *value);
 
-/* Milliseconds for which it was still fresh when it was handed out, by the
- * server's clock: how long what is made of it may be kept elsewhere, as a
- * max-age of HTTP, say. 0 for SHED_ORIGIN_STALE and SHED_ORIGIN_UNPUBLISHED,
- * and while this process does not know that clock. */
+/* Milliseconds for which the value was still fresh when it was handed out, by
+ * the server's clock: a limit for caches of your own, such as HTTP's max-age. 0
+ * for SHED_ORIGIN_STALE and SHED_ORIGIN_UNPUBLISHED, and while this process
+ * does not know that clock. */
 SHED_API uint64_t shed_value_fresh_ms(const struct shed_value *value);
 
-/* Of NULL: SHED_ORIGIN_UNPUBLISHED. */
+/* Where a value is from; of NULL: SHED_ORIGIN_UNPUBLISHED. */
 SHED_API enum shed_origin shed_value_origin(const struct shed_value *value);
 
-/* Take another reference; returns value. */
+/* Take another reference to a value, which is not NULL. Returns: value. */
 SHED_API struct shed_value *shed_value_ref(struct shed_value *value);
 
 /* Give a reference back; the last one frees the value. NULL is allowed. A

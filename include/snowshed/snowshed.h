@@ -620,60 +620,70 @@ SHED_API void shed_value_unref(struct shed_value *value);
 
 struct shed_cache;
 
-/* When Redis cannot be reached, or refuses writes, or the client's breaker
- * before it is open. A Redis that refuses the password, the database or a
- * command is another case: a get then returns SHED_EDENIED, so that a wrong
- * configuration does not go unnoticed. */
+/* What a get does while Redis cannot be reached or refuses writes, or the
+ * client's breaker before it is open. (A Redis that refuses the password, the
+ * database or a command is another case: a get then returns SHED_EDENIED, so
+ * that a wrong configuration is noticed.) */
 enum shed_redis_down {
-    SHED_REDIS_DOWN_SOURCE = 0, /* load from the source, within its bounds */
+    SHED_REDIS_DOWN_SOURCE = 0, /* load from the source, within its limits */
     SHED_REDIS_DOWN_FAIL = 1,   /* return SHED_EREDIS */
-    SHED_REDIS_DOWN_STALE = 2   /* give out what this process still has, see
-                                   kept_bytes; what it has not, as SOURCE */
+    /* Give out what this process has kept; without it, as SOURCE. The process
+     * keeps the answers that it was last given or has loaded, "no such row"
+     * too, in up to kept_bytes. A call whose GET has failed (at once if Redis
+     * cannot be reached; after connect_timeout_ms and command_timeout_ms, at
+     * most, if it hangs) gets a kept row as SHED_ORIGIN_STALE: within its ttl
+     * without a load; within stale_while_revalidate_ms while this process loads
+     * it again; within stale_if_error_ms if the load fails. What is loaded
+     * meanwhile is kept, too: one query per key, ttl and process. During that
+     * time a call can miss changes by other processes, but not what this
+     * process has put, invalidated or expired (see also shed_invalidate_all).
+     * As soon as Redis answers, its answer counts. */
+    SHED_REDIS_DOWN_STALE = 2
 };
 
 /* Fill it with SHED_CACHE_OPTIONS_INIT. */
 struct shed_cache_options {
     size_t size;
     uint64_t ttl_ms;          /* [1, 10 years]; how long a row is fresh; Redis
-                                 keeps it longer where one of the stale windows
-                                 below is set */
+                                 keeps it longer by the stale windows below */
     uint64_t ttl_jitter_pct;  /* [0, 90]; each ttl is shortened at random by
-                                 up to this percentage, so that rows written
+                                 up to this percentage, so that rows stored
                                  together do not expire together */
     uint64_t negative_ttl_ms; /* [0, 10 years]; how long "no such row" is kept;
                                  0: not kept */
-    uint64_t failure_ttl_ms;  /* [0, 60000]; how long a failed load answers
-                                 callers who come later, with jitter down to
-                                 half; 0: the next one loads again. Callers
-                                 who waited for it fail with it in any case */
+    uint64_t failure_ttl_ms;  /* [0, 60000]; for how long later calls fail with
+                                 a load that failed, instead of loading again,
+                                 with jitter down to half; 0: the next one
+                                 loads. Calls that waited for it always fail
+                                 with it */
     uint64_t lease_ms;        /* [10, 600000]; a loader that has been silent
                                  for this long is replaced; one that died is
                                  replaced at once where pushes work */
-    uint64_t grace_ms;        /* [0, 60000]; a lease younger than this is not
-                                 taken from a loader that seems to be dead */
+    uint64_t grace_ms;        /* [0, 60000]; a loader that seems dead is not
+                                 replaced before its lease is this old */
     uint64_t timeout_ms;      /* [1, 3600000]; default deadline of a call */
     uint64_t value_limit_bytes; /* [1, 256 MiB]; longest payload */
     uint64_t redis_down;        /* enum shed_redis_down */
-    /* The rest is about rows, and not about "no such row". */
+    /* The next three apply to rows, not to "no such row". */
     uint64_t refresh_after_ms; /* [0, ttl_ms]; a row that is read when it is
-                                  older is loaded again behind its callers, by
-                                  one process for all; a little earlier, at
-                                  random, the longer its load took. 0: never */
-    uint64_t stale_while_revalidate_ms; /* [0, 10 years]; for so long after its
-                                           ttl a row is still given out, as
+                                  older is loaded again in the background, by
+                                  one process for all; at random a little
+                                  earlier, the longer its load took. 0: never */
+    uint64_t stale_while_revalidate_ms; /* [0, 10 years]; how long after its ttl
+                                           a row is still given out, as
                                            SHED_ORIGIN_STALE, while one process
                                            loads it again; 0: callers wait for
                                            the load */
-    uint64_t stale_if_error_ms; /* [0, 10 years]; for so long after its ttl a
-                                   row is given out, as SHED_ORIGIN_STALE, to a
-                                   call that would otherwise end with
+    uint64_t stale_if_error_ms; /* [0, 10 years]; how long after its ttl a row
+                                   is still given out, as SHED_ORIGIN_STALE, to
+                                   a call that would otherwise end with
                                    SHED_ESOURCE, SHED_EBUSY, SHED_ETIMEDOUT,
                                    SHED_EREDIS or SHED_ENOMEM. Every get then
-                                   begins with a look into Redis, even if this
-                                   process is loading the row */
+                                   begins with a GET, even if this process is
+                                   loading the row */
     uint64_t pending_limit; /* [0, 100000]; most keys whose invalidation is kept
-                               because Redis could not be told, see
-                               shed_invalidate; 0: none is */
+                               until Redis can be told, see shed_invalidate; 0:
+                               none is */
     uint64_t soft_timeout_ms; /* [0, 3600000]; a call that has found a row
                                  which it may be given if the load fails
                                  (within stale_if_error_ms) waits only this
@@ -685,23 +695,12 @@ struct shed_cache_options {
                                  timeout_ms */
     uint64_t groups; /* [0, 100000]; most tags whose invalidation is remembered,
                         in Redis and by each process, see shed_invalidate_all;
-                        all caches of the name should have the same. 0: the
-                        entries of the cache have no groups */
-    /* Of SHED_REDIS_DOWN_STALE: the process keeps the rows, and "no such row",
-     * that it was given or has loaded last, and gives them out as
-     * SHED_ORIGIN_STALE to calls whose GET has failed (at once where Redis
-     * cannot be reached, after up to connect_timeout_ms and command_timeout_ms
-     * where it hangs): within the ttl without a load; within
-     * stale_while_revalidate_ms while this process loads the row again; within
-     * stale_if_error_ms if the load fails. A row that is loaded meanwhile is
-     * kept, too, so a key costs one query per ttl and process. So for that long
-     * a call can miss what other processes have changed; what this process has
-     * put, invalidated or expired, it does not miss. (An invalidation of all
-     * entries or of a tag that Redis could not be told drops every row that is
-     * kept.) As soon as Redis answers, it decides again. */
-    uint64_t kept_bytes; /* [65536, 1 TiB]; most memory for it, never exceeded;
-                            a row that takes more than a sixteenth of it is
-                            not kept. Not used by the other policies */
+                        use the same number in all processes. 0: the cache
+                        cannot invalidate by tag, or all entries at once */
+    uint64_t kept_bytes; /* [65536, 1 TiB]; most memory for what is kept for
+                            SHED_REDIS_DOWN_STALE, never exceeded; a row that
+                            needs more than a sixteenth of it is not kept. Not
+                            used by the other policies */
 };
 
 #define SHED_CACHE_OPTIONS_INIT                                                \

@@ -713,17 +713,16 @@ struct shed_cache_options {
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
 #define SHED_KEY_MAX_BYTES 1024 /* longest key */
 
-/* As timeout_ms of a call: the timeout_ms of the cache's options. */
+/* For the timeout_ms of a call: use that of the cache's options. */
 #define SHED_TIMEOUT_DEFAULT UINT64_C(0)
 
 /*
- * Open a cache: name is what its keys begin with in Redis, where the entry of
- * KEY is NAME:{KEY}. A name is 1 to SHED_NAME_MAX_BYTES of printable ASCII
- * without space, '{' and '}'. The name "lock" is refused: locks have keys of
- * that form. No two caches of a process may have one name; of one client they
- * are refused.
+ * Open a cache. In Redis the entry of KEY has the key NAME:{KEY}.
  *
- * source is used until the cache is closed. options may be NULL.
+ * name is 1 to SHED_NAME_MAX_BYTES of printable ASCII without space, '{' and
+ * '}', and not "lock", with which the keys of locks begin. A process may have
+ * only one cache of a name; a client refuses a second one. options may be NULL.
+ * The cache keeps client and source alive until it is closed.
  *
  * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EFORKED; then *out
  * is NULL.
@@ -734,18 +733,22 @@ shed_cache_open(struct shed_client *client, const char *name,
                 const struct shed_cache_options *options,
                 struct shed_cache **out, struct shed_error *err);
 
-/* Close a cache; no call may be under way on it. Waits, without a limit, for
- * its loads to be done; then tries once more, for timeout_ms at most, to
- * deliver the invalidations that it has kept, and drops the rest (see
- * SHED_EVENT_INVALIDATION_DROPPED). NULL is allowed. */
+/*
+ * Close a cache, on which no call may be under way. Invalidations that it has
+ * kept are sent once more; those that fail are dropped, each with a
+ * SHED_EVENT_INVALIDATION_DROPPED. NULL is allowed.
+ *
+ * Blocks: without limit until its loads are done, then timeout_ms at most.
+ */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 
 /*
- * Get the value of a key: from Redis, or from the source, loaded once for all.
+ * Get the value of a key: from Redis, or from the source, which loads it once
+ * for all callers.
  *
  * key is any 1 to SHED_KEY_MAX_BYTES bytes. timeout_ms, [1, 3600000], counts
- * from now; SHED_TIMEOUT_DEFAULT is the cache's own. The value was current at
- * some instant during the call, unless its origin is SHED_ORIGIN_STALE.
+ * from now; SHED_TIMEOUT_DEFAULT is the cache's own. Unless its origin is
+ * SHED_ORIGIN_STALE, the value was current at some instant during the call.
  *
  * Blocks: until answered, timeout_ms at most.
  * Returns: SHED_OK and *out, a reference of yours (whose kind may be
@@ -759,14 +762,14 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_get(struct shed_cache *cache, struct shed_bytes key, uint64_t timeout_ms,
          struct shed_value **out, struct shed_error *err);
 
-/* Whether a call may be given a row that is no longer fresh, which it then gets
- * as SHED_ORIGIN_STALE. */
+/* Whether a call may be given a row that is no longer fresh, as
+ * SHED_ORIGIN_STALE. */
 enum shed_stale {
     SHED_STALE_DEFAULT = 0, /* as the cache's options say */
-    SHED_STALE_NEVER = 1,  /* no, not even if the load fails; nor a row that the
-                              process has kept (kept_bytes) */
-    SHED_STALE_ALLOWED = 2 /* any row that Redis still has: it is given out at
-                              once, and loaded again behind the call */
+    SHED_STALE_NEVER = 1,   /* no, not even if the load fails; nor a row that
+                               the process has kept (SHED_REDIS_DOWN_STALE) */
+    SHED_STALE_ALLOWED = 2  /* yes, any row that Redis still has, at once; it is
+                               loaded again in the background */
 };
 
 /* What one call asks for. Fill it with SHED_GET_OPTIONS_INIT. */
@@ -777,21 +780,21 @@ struct shed_get_options {
     uint64_t soft_timeout_ms; /* [0, 3600000]; counts from now, as in the
                                  cache's options; timeout_ms or more: none; 0:
                                  the cache's own */
-    uint64_t max_age_ms;      /* [0, 10 years]; nothing older than this is given
-                                 out, neither a row nor "no such row", whatever the
-                                 cache's options and allow_stale say. The call waits
-                                 for a load that replaces an older entry, one for all
-                                 callers of all processes. What is stored during the
-                                 call is young enough, and an age that is not known
-                                 (the client has just been opened) is too old. 0: no
-                                 bound */
+    uint64_t max_age_ms;      /* [0, 10 years]; no answer is older than this,
+                                 not even "no such row", whatever allow_stale
+                                 and the cache's options say. For an older entry
+                                 the call waits for a load, one for all callers
+                                 of all processes. What is stored during the
+                                 call is young enough; an age that is not known
+                                 yet (of a client just opened) is too old. 0: no
+                                 limit */
     uint64_t only_cached;     /* 1: the call takes what Redis has, in one round
-                                 trip, or ends with SHED_EMISS. It begins no load
-                                 or refresh and waits for none, even if one is
-                                 under way. An entry that max_age_ms or allow_stale
-                                 rule out is a miss. While Redis cannot be read it
-                                 takes what this process has kept (kept_bytes), or
-                                 ends with SHED_EREDIS. 0: it may load */
+                                 trip, or ends with SHED_EMISS. It neither
+                                 starts nor awaits a load or refresh. An entry
+                                 that max_age_ms or allow_stale rule out is a
+                                 miss. While Redis cannot be read, it takes what
+                                 this process has kept (SHED_REDIS_DOWN_STALE)
+                                 or ends with SHED_EREDIS. 0: it may load */
     uint64_t allow_stale;     /* enum shed_stale */
 };
 
@@ -802,20 +805,19 @@ struct shed_get_options {
     }
 
 /*
- * Get the value of a key as shed_get does, on the terms of this call.
- *
- * options may be NULL for the defaults, which are those of shed_get.
+ * Get the value of a key as shed_get does, with options for this call. options
+ * may be NULL for the defaults, which are those of shed_get.
  *
  * Blocks: until answered, options->timeout_ms at most.
- * Returns: as shed_get; also SHED_EMISS, only with only_cached, which is not
- * "no such row": nothing is known of the row. Then *out is NULL.
+ * Returns: as shed_get; with only_cached also SHED_EMISS, and *out is NULL:
+ * nothing is known of the row, which is not the same as "no such row".
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_with(struct shed_cache *cache, struct shed_bytes key,
               const struct shed_get_options *options, struct shed_value **out,
               struct shed_error *err);
 
-/* One key of shed_get_many: you set the key, the call sets the rest. */
+/* One key of shed_get_many: the caller sets key, the call sets the rest. */
 struct shed_item {
     struct shed_bytes key;
     struct shed_value *value; /* a reference of yours; NULL on failure */
@@ -825,27 +827,29 @@ struct shed_item {
 #define SHED_MANY_MAX 10000 /* most keys of one call */
 
 /*
- * Get many keys: one pipeline for what is cached, batches for what is not.
+ * Get many keys: what is cached in one pipeline, the rest loaded in batches.
  *
- * A key may occur in items more than once. count 0 is allowed.
+ * A key may occur in items more than once. count 0 is allowed, SHED_MANY_MAX is
+ * the most.
  *
+ * Ownership: give each value back, even if the call fails.
  * Blocks: until all are answered, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: SHED_OK if every item is; else the code of the first item that is
- * not, with its reason in err, which begins with its index, as in "items[3]".
- * Items are always all set, and those that were answered hold values, unless
- * SHED_EINVAL (then every value is NULL, and every code SHED_EINVAL).
+ * not, and its reason, which begins with its index ("items[3]"). Every item is
+ * set, and those that were answered have a value. Only with SHED_EINVAL no item
+ * has one, and every code is SHED_EINVAL.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
               uint64_t timeout_ms, struct shed_error *err);
 
 /*
- * Get many keys as shed_get_many does, on the terms of this call, which hold
- * for each of them. options may be NULL.
+ * Get many keys as shed_get_many does, with options for this call, which apply
+ * to each key. options may be NULL.
  *
  * Blocks: until all are answered, options->timeout_ms at most.
- * Returns: as shed_get_many; SHED_EMISS, only with only_cached, if no item has
+ * Returns: as shed_get_many; with only_cached also SHED_EMISS, if no item has
  * another failure.
  */
 SHED_API SHED_MUST_CHECK enum shed_code

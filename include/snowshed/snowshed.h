@@ -858,10 +858,11 @@ shed_get_many_with(struct shed_cache *cache, struct shed_item *items,
                    struct shed_error *err);
 
 /*
- * Store a row that you have just committed, and end loads under way.
+ * Store a row that you have just committed, and revoke loads of the key that
+ * are under way.
  *
- * Call it after COMMIT. Two puts of one key can arrive in the wrong order:
- * where two writers may meet, prefer shed_invalidate, or shed_put_version.
+ * Call it after COMMIT. Puts of one key can arrive in the wrong order: where a
+ * row has several writers, use shed_invalidate or shed_put_version.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
@@ -877,18 +878,18 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
 /*
  * Store a row that you have just committed, unless Redis has a later version.
  *
- * version grows with each change of the row: a column that the UPDATE
- * increments, say. Of two rows that are put with versions the higher one stays,
- * in whichever order the calls arrive; of two with the same version the one
- * that arrives last. A row in Redis that has no version (see shed_load_version;
- * the MySQL source's query can select one), or "no such row", is removed and
- * not replaced, because nobody knows which is newer: the next get loads.
+ * version grows with each change of the row: a column that each UPDATE
+ * increments, for example. Of two puts the row with the higher version stays,
+ * in whichever order they arrive; with equal versions, the later arrival. An
+ * entry without a version (see shed_load_version; the query of the MySQL source
+ * can select one), or "no such row", is removed instead of replaced, because
+ * nobody knows which is newer: the next get loads.
  *
- * Redis knows a version while it has the entry. Once that has expired, or was
- * invalidated, a put that comes later is stored, whatever its version: a put
- * that took longer than the ttl, or one that an invalidation of a later change
- * has overtaken. An invalidation of all entries or of a tag leaves the entry in
- * Redis, and so its version.
+ * Redis knows the version only while it has the entry. After that has expired
+ * or was invalidated, any put is stored: so an old row is stored if its put
+ * took longer than the ttl, or if the invalidation for a later change overtook
+ * it. An invalidation of all entries or of a tag leaves the entry in Redis, and
+ * so its version.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
@@ -900,7 +901,7 @@ shed_put_version(struct shed_cache *cache, struct shed_bytes key,
                  struct shed_bytes row, uint64_t version, uint64_t timeout_ms,
                  struct shed_error *err);
 
-/* What one put stores with the row. Fill it with SHED_PUT_OPTIONS_INIT. */
+/* What a put stores with the row. Fill it with SHED_PUT_OPTIONS_INIT. */
 struct shed_put_options {
     size_t size;
     uint64_t
@@ -917,9 +918,9 @@ struct shed_put_options {
     }
 
 /*
- * Store a row as shed_put or shed_put_version does, with tags. The entry has
- * these tags and no others, whatever it was loaded with; so does one that
- * shed_put stores without options.
+ * Store a row as shed_put or shed_put_version does, with tags. They replace the
+ * tags of the entry that was there, as every put does, with none if it has
+ * none.
  *
  * options may be NULL. Blocks and returns as shed_put does.
  */
@@ -929,31 +930,31 @@ shed_put_with(struct shed_cache *cache, struct shed_bytes key,
               struct shed_error *err);
 
 /*
- * Remove the entry of a key and revoke the lease of a load under way, so that
- * nothing loaded before can be published after.
+ * Remove the entry of a key, and revoke the lease of a load under way, so that
+ * nothing that was loaded before can be stored afterwards.
  *
  * Call it after COMMIT. When it has returned SHED_OK, no get that begins later,
  * in any process, returns an older row. A DEL of the key by any other program
  * does the same.
  *
- * If Redis cannot be told, the call fails and the cache keeps the key, once
- * however often that happens, for up to pending_limit keys. It is delivered as
- * soon as Redis takes it, and until then this process loads such a key from the
- * source, or fails with SHED_REDIS_DOWN_FAIL, and takes nothing from Redis
- * (with SHED_REDIS_DOWN_STALE, while Redis does not answer, what it has loaded
- * since). So in this process no get that begins later returns an older row,
- * while others can read it until the delivery. The reason begins with "not
- * kept" if the key could not even be kept; then repeat the call.
+ * If Redis cannot be told, the call fails and the cache keeps the key, up to
+ * pending_limit different ones, and delivers the invalidation as soon as Redis
+ * takes it. Until then other processes can read the old row. This process does
+ * not take the key from Redis: it loads the row from the source, or fails with
+ * SHED_REDIS_DOWN_FAIL (with SHED_REDIS_DOWN_STALE it also gives out what it
+ * has loaded since, while Redis does not answer). So here no get that begins
+ * later returns an older row. If the key could not even be kept, the reason
+ * begins with "not kept": repeat the call.
  *
- * What is kept is lost when the process ends, or closes the cache, before Redis
+ * Kept keys are lost when the process ends, or closes the cache, before Redis
  * is back: then the old row can be read until its ttl and its stale windows
- * end. Where that is too long, write the keys to a table in the transaction
- * that changes the rows, delete each when its call has returned SHED_OK, and
- * call again for those that are left when the program starts.
+ * end. If that is too long, write the keys to a table in the transaction that
+ * changes the rows, delete each when its call has returned SHED_OK, and call
+ * again for the remaining ones when the program starts.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
- * cache's own). While Redis cannot be reached it fails at once, until the
- * client tries to connect again; and while the client's breaker is open.
+ * cache's own). It fails at once while the client's breaker is open, and after
+ * a failed connect until the client tries again.
  *
  * Returns: SHED_OK; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it
  * may have been removed or not, and the key is kept; SHED_ENOMEM: it is not
@@ -964,13 +965,13 @@ shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
                 uint64_t timeout_ms, struct shed_error *err);
 
 /*
- * Let a row be stale from now on: it is given out as SHED_ORIGIN_STALE within
- * the cache's stale_while_revalidate_ms and loaded again behind its callers.
+ * Make a row stale now: within the cache's stale_while_revalidate_ms it is
+ * given out as SHED_ORIGIN_STALE, and loaded again in the background.
  *
- * For a row that has changed and may still be read for a moment; after a write
- * that must be seen, call shed_invalidate. A load under way is revoked as
- * there. Where the cache has no such window, the next get waits for a load,
- * which gives the old row only within stale_if_error_ms.
+ * Use it if readers may see the old row for a moment; if they must see the
+ * change, call shed_invalidate. A load under way is revoked as there. Without
+ * stale_while_revalidate_ms the next get waits for a load; if that fails, it
+ * gets the old row only within stale_if_error_ms.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
@@ -982,20 +983,19 @@ SHED_API SHED_MUST_CHECK enum shed_code shed_expire(struct shed_cache *cache,
                                                     struct shed_error *err);
 
 /*
- * Invalidate many keys in one pipeline, with what shed_invalidate promises for
- * each.
+ * Invalidate many keys in one pipeline, each as shed_invalidate does.
  *
  * A key may occur in keys more than once. count 0 is allowed, SHED_MANY_MAX is
- * the most. Others can see some of the keys removed before the rest.
+ * the most. Others can see some keys removed before the rest.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: SHED_OK if every key was invalidated; SHED_EINVAL, for too many keys
- * or a wrong one (err says which, as in "keys[3]"): nothing was removed;
- * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: any of them may have
- * been removed or not, and those that may not have been are kept, as with
- * shed_invalidate; if one was not even kept, the reason is that of the first
- * such key; SHED_ENOMEM: none is kept; SHED_EFORKED.
+ * or a wrong one (err names it, "keys[3]" say): nothing was removed;
+ * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: each may have been
+ * removed or not, and those that may not have been are kept (if some could not
+ * be kept, the reason is that of the first of them); SHED_ENOMEM: none is kept;
+ * SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,

@@ -1004,45 +1004,45 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
 /* --------------------------------------------------------------- groups */
 
 /*
- * Make every entry of the cache a miss, with one command, whatever their
- * number: a generation of the cache ends.
+ * Make every entry of the cache a miss, with one command, however many there
+ * are.
  *
- * The cache must have been opened with the option groups. The command is noted
- * in a log, which every process with a cache of the name follows; an entry
- * carries the position in the log that was known when its load began. So an
- * entry is compared with the log when it is read: nothing is scanned or
- * deleted, and a hit needs no other round trip. A row from before the command
- * is not given out, neither as stale nor when a load fails, and one that is
- * being loaded meanwhile is given only to calls that came before. Each key is
- * loaded again when it is next read, once for all processes.
+ * The cache must have the option groups. Call it after COMMIT. When it has
+ * returned SHED_OK, no get of this process that begins later returns an older
+ * row, neither as stale nor when a load fails; a load under way answers only
+ * calls that began before. Each key is loaded again when it is next read, once
+ * for all processes.
  *
- * Call it after COMMIT. When it has returned SHED_OK, no get of this process
- * that begins later returns an older row, and a get of another process does
- * only until that has heard of the command: usually for less than a
- * millisecond, because Redis announces it. While pushes do not work there
- * (SHED_WAIT_POLL, or Redis does not grant them), for up to 1 s; if its
- * connection for pushes dies without a sign, for up to 7 s. A process that
- * opens the cache, or has lost its connection, reads the log in the round trip
- * of its next get. (shed_put takes a row for newer than every invalidation that
- * its process knows: where a put can be late, prefer an invalidation of its
- * key.)
+ * Another process can return older rows until it has heard of the invalidation:
+ * usually for less than 1 ms, because Redis announces it; for up to 1 s where
+ * pushes do not work (SHED_WAIT_POLL, or Redis does not grant them); for up to
+ * 7 s if its connection for pushes dies silently. A process that opens the
+ * cache, or has lost its connection, asks Redis in the round trip of its next
+ * get. Put rows count as newer than every invalidation that their process knows
+ * of: if a put can be late, invalidate its key instead.
  *
- * It costs: in Redis one sorted set, NAME:groups, with one member for each tag
- * that was ever invalidated, for groups of them at most; in each process the
- * same, about 100 bytes a member; no byte more in an entry without tags; and in
- * a hit a comparison, or a look at each of the entry's tags if something was
- * invalidated since it was loaded. Beyond the bound the oldest tag is
- * forgotten, and all entries from before its invalidation become misses: let
- * groups be larger than the number of tags that are invalidated within the
- * longest life of an entry.
+ * How it works: the invalidation gets a position in a log in Redis, which every
+ * process with this cache follows. An entry carries the log's position from
+ * when its load began, and is compared with the log when it is read. Nothing is
+ * scanned or deleted, and a hit needs no other round trip.
  *
- * Where Redis loses the log (a failover, an eviction by an allkeys policy, a
- * DEL), processes that know the invalidation remember it; those that start
- * later do not, and can read the old rows that Redis still has.
+ * Cost: the log is a sorted set NAME:groups with one member per invalidated
+ * tag, at most groups of them, in Redis and in each process, of about 100 bytes
+ * each. An entry without tags does not grow. A hit costs a comparison, and a
+ * look-up of each tag of an entry that is older than the last invalidation.
+ * When the log is full its oldest tag is forgotten, and every entry from before
+ * that tag's invalidation becomes a miss: set groups above the number of tags
+ * that are invalidated during the longest life of an entry.
  *
- * If Redis cannot be told, it is kept and delivered as shed_invalidate
- * describes (a tag counts as one key of pending_limit). Until then every entry
- * of the group is a miss in this process, also one that was just loaded.
+ * If Redis loses the log (in a failover, by eviction with an allkeys policy, by
+ * DEL), processes that know of an invalidation remember it. A process that
+ * starts later does not, and can read old rows that Redis still has.
+ *
+ * If Redis cannot be told, the invalidation is kept and delivered as
+ * shed_invalidate describes, and counts as one key of pending_limit, as each
+ * tag does. Until then every entry that it covers is a miss in this process,
+ * even if loaded since, and all that was kept for SHED_REDIS_DOWN_STALE is
+ * dropped.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
@@ -1055,16 +1055,18 @@ shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
                     struct shed_error *err);
 
 /*
- * Make every entry that has one of these tags a miss, as shed_invalidate_all
- * does with all entries. An entry has the tags that it was loaded or put with.
+ * Make every entry with one of these tags a miss, as shed_invalidate_all does
+ * with all entries. An entry has the tags that it was loaded or put with.
  *
  * A tag is any 1 to SHED_TAG_MAX_BYTES bytes. count 0 is allowed, SHED_MANY_MAX
- * is the most; there is one command for each, in one pipeline.
+ * is the most; there is one command for each tag, all in one pipeline. If Redis
+ * cannot be told of a tag, everything that was kept for SHED_REDIS_DOWN_STALE
+ * is dropped, rows without the tag too.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: as shed_invalidate_all. The reason begins with the index of the
- * first tag that failed, or that is not even kept, as in "tags[3]";
+ * first tag that failed, or that could not even be kept, as in "tags[3]";
  * SHED_EINVAL: none was invalidated.
  */
 SHED_API SHED_MUST_CHECK enum shed_code

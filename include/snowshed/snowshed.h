@@ -5,7 +5,7 @@
  * however many callers wait for it. All of them are answered when that load
  * ends.
  *
- *     shed_client  one connection to one Redis, opened once per process
+ *     shed_client  the connections to one Redis, opened once per process
  *     shed_source  where a missing entry comes from: a function of yours, or
  *                  the MySQL source of snowshed/mysql.h
  *     shed_cache   a named region of keys with one policy and one source
@@ -235,8 +235,8 @@ struct shed_client_options {
                                            window it does not open */
     uint64_t redis_breaker_window_ms;   /* [100, 600000]; a sliding window */
     uint64_t redis_breaker_open_ms;     /* [1, 3600000]; how long it is open,
-                                           with jitter down to half; doubled each
-                                           time that it opens again from
+                                           with jitter down to half; doubled
+                                           each time that it opens again from
                                            half-open, up to
                                            redis_breaker_open_max_ms */
     uint64_t redis_breaker_open_max_ms; /* [redis_breaker_open_ms, 3600000] */
@@ -289,8 +289,7 @@ SHED_API void shed_client_close(struct shed_client *client);
 /* The state of a circuit breaker: before Redis, or before a source. */
 enum shed_breaker_state {
     SHED_BREAKER_CLOSED = 0,    /* calls pass; their failures are counted */
-    SHED_BREAKER_HALF_OPEN = 1, /* a few calls pass, to see whether it is over
-                                 */
+    SHED_BREAKER_HALF_OPEN = 1, /* a few calls pass, as a test */
     SHED_BREAKER_OPEN = 2       /* no call passes */
 };
 
@@ -335,8 +334,8 @@ enum shed_use {
  * of this name needs. Call it when the program starts, so that the operator
  * learns at once of what is wrong. Nothing is written.
  *
- * name is that with which the cache or lock will be opened. From Redis 7 on,
- * err names the rights that the user lacks, as ACL SETUSER grants them:
+ * name is what the cache or lock will be opened with. From Redis 7 on, err
+ * lists the rights that the user lacks in the form that ACL SETUSER takes:
  * commands, keys ("~..."), channels. On older servers SHED_OK says only that
  * Redis can be reached and runs scripts. Rights that only the options groups
  * (+zrangebyscore, for one) and fleet_loads need are not checked.
@@ -508,7 +507,7 @@ struct shed_source_options {
     /* A budget of loads that is shared by all processes with the same
      * fleet_name in the same Redis, for a database that cannot bear max_loads
      * of each process. While it is used up, keys wait in the queue, and batches
-     * grow; what their callers are promised holds. A load costs two commands
+     * grow; their callers' deadlines still apply. A load costs two commands
      * more, and one round trip before it begins; a process that waits asks
      * again at random times, at most 500 times a second. If a process dies
      * during a load, its slot is free after load_timeout_ms and 1 s, because
@@ -574,10 +573,11 @@ enum shed_origin {
     SHED_ORIGIN_UNPUBLISHED, /* loaded during this call and not stored: the key
                                 was invalidated meanwhile, or Redis could not be
                                 written */
-    SHED_ORIGIN_STALE, /* it was in Redis and no longer fresh, and was allowed
-                          by stale_while_revalidate_ms, stale_if_error_ms or the
-                          call's options; or this process had kept it, and Redis
-                          did not answer (SHED_REDIS_DOWN_STALE) */
+    SHED_ORIGIN_STALE,       /* it was in Redis, no longer fresh, and allowed by
+                                stale_while_revalidate_ms, stale_if_error_ms or
+                                the call's options; or this process had kept it,
+                                and Redis did not answer (SHED_REDIS_DOWN_STALE)
+                                */
     SHED_ORIGIN_WAITED /* it was in Redis after this call had waited for another
                           load, of another process or of this one */
 };
@@ -651,11 +651,11 @@ struct shed_cache_options {
                                  together do not expire together */
     uint64_t negative_ttl_ms; /* [0, 10 years]; how long "no such row" is kept;
                                  0: not kept */
-    uint64_t failure_ttl_ms;  /* [0, 60000]; for how long later calls fail with
-                                 a load that failed, instead of loading again,
-                                 with jitter down to half; 0: the next one
-                                 loads. Calls that waited for it always fail
-                                 with it */
+    uint64_t failure_ttl_ms;  /* [0, 60000]; for this long (with jitter, down to
+                                 half) a failed load also answers later calls,
+                                 which do not load again; 0: the next one does.
+                                 Calls that waited for it always get its failure
+                                 */
     uint64_t lease_ms;        /* [10, 600000]; a loader that has been silent
                                  for this long is replaced; one that died is
                                  replaced at once where pushes work */
@@ -678,9 +678,9 @@ struct shed_cache_options {
                                    is still given out, as SHED_ORIGIN_STALE, to
                                    a call that would otherwise end with
                                    SHED_ESOURCE, SHED_EBUSY, SHED_ETIMEDOUT,
-                                   SHED_EREDIS or SHED_ENOMEM. Every get then
-                                   begins with a GET, even if this process is
-                                   loading the row */
+                                   SHED_EREDIS or SHED_ENOMEM. If it is set,
+                                   every get begins with a GET, even if this
+                                   process is loading the row */
     uint64_t pending_limit; /* [0, 100000]; most keys whose invalidation is kept
                                until Redis can be told, see shed_invalidate; 0:
                                none is */
@@ -919,8 +919,7 @@ struct shed_put_options {
 
 /*
  * Store a row as shed_put or shed_put_version does, with tags. They replace the
- * tags of the entry that was there, as every put does, with none if it has
- * none.
+ * tags of the earlier entry; a put without tags removes those.
  *
  * options may be NULL. Blocks and returns as shed_put does.
  */
@@ -937,14 +936,14 @@ shed_put_with(struct shed_cache *cache, struct shed_bytes key,
  * in any process, returns an older row. A DEL of the key by any other program
  * does the same.
  *
- * If Redis cannot be told, the call fails and the cache keeps the key, up to
- * pending_limit different ones, and delivers the invalidation as soon as Redis
- * takes it. Until then other processes can read the old row. This process does
- * not take the key from Redis: it loads the row from the source, or fails with
- * SHED_REDIS_DOWN_FAIL (with SHED_REDIS_DOWN_STALE it also gives out what it
- * has loaded since, while Redis does not answer). So here no get that begins
- * later returns an older row. If the key could not even be kept, the reason
- * begins with "not kept": repeat the call.
+ * If Redis cannot be told, the call fails, but the cache keeps the key (up to
+ * pending_limit keys) and delivers the invalidation as soon as Redis takes it.
+ * Until then other processes can read the old row, and this one takes nothing
+ * from Redis for the key: a get loads it from the source, or fails with
+ * SHED_REDIS_DOWN_FAIL, or with SHED_REDIS_DOWN_STALE, while Redis does not
+ * answer, gives out what was loaded since. So in this process no get that
+ * begins later returns an older row. If the key could not even be kept, the
+ * reason begins with "not kept": repeat the call.
  *
  * Kept keys are lost when the process ends, or closes the cache, before Redis
  * is back: then the old row can be read until its ttl and its stale windows
@@ -1018,21 +1017,21 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
  * pushes do not work (SHED_WAIT_POLL, or Redis does not grant them); for up to
  * 7 s if its connection for pushes dies silently. A process that opens the
  * cache, or has lost its connection, asks Redis in the round trip of its next
- * get. Put rows count as newer than every invalidation that their process knows
- * of: if a put can be late, invalidate its key instead.
+ * get. A put counts as newer than every invalidation that its process knows of:
+ * if it can be late, invalidate the key instead.
  *
  * How it works: the invalidation gets a position in a log in Redis, which every
  * process with this cache follows. An entry carries the log's position from
  * when its load began, and is compared with the log when it is read. Nothing is
  * scanned or deleted, and a hit needs no other round trip.
  *
- * Cost: the log is a sorted set NAME:groups with one member per invalidated
- * tag, at most groups of them, in Redis and in each process, of about 100 bytes
- * each. An entry without tags does not grow. A hit costs a comparison, and a
- * look-up of each tag of an entry that is older than the last invalidation.
- * When the log is full its oldest tag is forgotten, and every entry from before
- * that tag's invalidation becomes a miss: set groups above the number of tags
- * that are invalidated during the longest life of an entry.
+ * Cost: the log is a sorted set, NAME:groups, and a copy in each process. It
+ * has a member of about 100 bytes for each tag ever invalidated, at most groups
+ * of them. An entry without tags does not grow. A hit costs a comparison, and
+ * if its entry is older than the last invalidation, a look-up of each tag. When
+ * the log is full its oldest tag is forgotten, and every entry from before that
+ * tag's invalidation becomes a miss: set groups above the number of tags that
+ * are invalidated during the longest life of an entry.
  *
  * If Redis loses the log (in a failover, by eviction with an allkeys policy, by
  * DEL), processes that know of an invalidation remember it. A process that

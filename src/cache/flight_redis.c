@@ -161,7 +161,6 @@ static void send_acquire(struct shed_flight_redis *x)
     unsigned char version[SHED_ENTRY_VERSION_BYTES];
     struct shed_args args;
 
-    x->old_version.is_known = false;
     draw(version);
     begin(&args, SHED_SCRIPT_ACQUIRE, x);
     args.is_guarded = true;
@@ -311,6 +310,8 @@ void shed_flight_redis_send(struct shed_flight_redis *x,
     assert(what != SHED_SEND_PUBLISH || x->loaded->value != NULL);
     x->sent = what;
     x->call_request = request;
+    if (what == SHED_SEND_ACQUIRE)
+        x->old_version.is_known = false; /* also if nothing can be acquired */
     x->mark = shed_kept_mark(x->settings->kept, x->key);
     send_call(x);
 }

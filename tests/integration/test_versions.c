@@ -101,6 +101,14 @@ START_TEST(what_has_no_version_is_removed_and_loaded)
 }
 END_TEST
 
+/* Loads read this version from now on. */
+static void set_version(unsigned version)
+{
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.version = version;
+    pthread_mutex_unlock(&fixture.table.mu);
+}
+
 /* --------------------------------------------------------------- unmodified */
 
 START_TEST(an_unmodified_row_is_fresh_again_and_does_not_travel)
@@ -200,6 +208,35 @@ START_TEST(an_invalidation_beats_an_unmodified_row)
 }
 END_TEST
 
+/* The second caller goes round again when the first has its row; by then
+ * nothing can be written. */
+START_TEST(a_load_without_redis_hears_no_old_version)
+{
+    struct getter first = {0}, second = {0};
+
+    up(0, STALE_MS);
+    expect_text(fixture.cache, "k", "k@1");
+    age(fixture.cache, 1, "k@1");
+    age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
+    set_version(2);
+    table_hold(&fixture.table);
+    getter_start(&first, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_start(&second, fixture.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).joins == 1);
+    set_version(1);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k} t:{k}:refresh"), 2);
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+    ck_assert_int_ne(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
+                     SHED_OK);
+    table_release(&fixture.table);
+    getter_expect(&first, "k@2", SHED_ORIGIN_UNPUBLISHED);
+    getter_expect(&second, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+    fixture_down(&fixture);
+}
+END_TEST
+
 static void load_unmodified(void *user, void *thread, struct shed_load *load)
 {
     uint64_t old = 7;
@@ -293,6 +330,7 @@ int main(void)
     tcase_add_test(tc, one_process_renews_a_row_for_all);
     tcase_add_test(tc, who_waits_for_an_unmodified_row_is_given_it);
     tcase_add_test(tc, an_invalidation_beats_an_unmodified_row);
+    tcase_add_test(tc, a_load_without_redis_hears_no_old_version);
     tcase_add_test(tc, a_row_without_an_old_version_cannot_be_unmodified);
     tcase_add_test(tc, a_source_may_set_a_time_to_live);
     tcase_add_test(tc, a_time_to_live_of_zero_keeps_nothing);

@@ -77,6 +77,7 @@ struct shed_mysql_options {
  *
  *     SELECT id, name, version FROM item WHERE id IN (?)
  *
+ * It grows with each change of the row (see shed_load_version; a hash does not).
  * A version that is NULL, or negative, is none.
  *
  * A fourth column, of up to 4096 bytes, has the row's tags, for

@@ -407,14 +407,29 @@ SHED_API void shed_load_too_big(struct shed_load *load, size_t i,
 SHED_API void shed_load_fail(struct shed_load *load, size_t i,
                              const char *reason);
 
-/* State the version of the row that answers the i-th key: a column that grows
- * with each change, or a hash of the row. It is stored with the entry. A NULL
- * row can have one; an absent row cannot. */
+/*
+ * State the version of the row that answers the i-th key: a column that grows
+ * with each change. It is stored with the entry. A NULL row can have one; an
+ * absent row cannot.
+ *
+ * Of two versions the lower one is older. So a load that is to replace a row in
+ * Redis, and reads a lower version of it, counts as failed: its source reads a
+ * replica that lags. Where versions begin again (the row was deleted and
+ * inserted, the database was restored), invalidate. An absent row, or one
+ * without a version, replaces any: nobody knows which is newer, and a row that
+ * was deleted must go.
+ */
 SHED_API void shed_load_version(struct shed_load *load, size_t i,
                                 uint64_t version);
 
-/* Ask for the version of the row that is in Redis and that this load is to
- * replace. Returns: 1 and *version; 0: there is no such row, or it has none. */
+/* State a hash of the row in place of a version. It shows that a row has
+ * changed, but not which is newer: no load fails for it. Rows of such a cache
+ * cannot be put with versions. */
+SHED_API void shed_load_hash(struct shed_load *load, size_t i, uint64_t hash);
+
+/* Ask for the version, or hash, of the row that is in Redis and that this load
+ * is to replace. Returns: 1 and *version; 0: there is no such row, or it has
+ * neither. */
 SHED_API int shed_load_old_version(const struct shed_load *load, size_t i,
                                    uint64_t *version);
 
@@ -885,11 +900,15 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
  * can select one), or "no such row", is removed instead of replaced, because
  * nobody knows which is newer: the next get loads.
  *
+ * A source that reads a lagging replica does not bring back what was before the
+ * put: a load that was under way is not stored, and one that refreshes the row
+ * and reads a lower version counts as failed (see shed_load_version).
+ *
  * Redis knows the version only while it has the entry. After that has expired
- * or was invalidated, any put is stored: so an old row is stored if its put
- * took longer than the ttl, or if the invalidation for a later change overtook
- * it. An invalidation of all entries or of a tag leaves the entry in Redis, and
- * so its version.
+ * or was invalidated, any put or load is stored: so an old row is stored if its
+ * put took longer than the ttl, or if the invalidation for a later change
+ * overtook it. An invalidation of all entries or of a tag leaves the entry in
+ * Redis, and so its version for puts; a load replaces it, whatever the version.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).

@@ -2,10 +2,12 @@
 #include "cache/flight_load.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
 #include "cache/freshness.h"
@@ -91,6 +93,35 @@ static void keep(const struct shed_flight_load *load)
     shed_kept_keep(s->kept, load->redis_key, load->mark, &row, shed_now_ms());
 }
 
+static void drop(struct shed_flight_load *load)
+{
+    shed_value_unref(load->loaded.value);
+    load->loaded.value = NULL;
+    free(load->loaded.tags);
+    load->loaded.tags = NULL;
+}
+
+/* A source that reads a replica which lags: the row in Redis is newer, and a
+ * refresh that found an older one has failed. A row without a version, and "no
+ * such row", may be newer. */
+static void refuse_older(struct shed_flight_load *load)
+{
+    const struct shed_row_version *old = &load->job.old_version;
+    struct shed_loaded *l = &load->loaded;
+
+    if (!old->is_known || l->value == NULL || l->is_unmodified ||
+        l->value->kind == SHED_KIND_ABSENT || !l->version.is_known ||
+        l->version.is_hash || l->version.number >= old->number)
+        return;
+    drop(load);
+    l->failed_keys = 1;
+    (void)shed_fail(&l->error, SHED_ESOURCE,
+                    "the source read version %" PRIu64
+                    " of the row, and Redis has version %" PRIu64
+                    ": does it read a replica that lags?",
+                    l->version.number, old->number);
+}
+
 /* As if it had been refused when it came. */
 static void on_refused(struct shed_flight_load *load)
 {
@@ -110,6 +141,7 @@ static void on_loaded(struct shed_post *post)
         on_refused(load);
         return;
     }
+    refuse_older(load);
     count(load->settings->counters, &load->loaded);
     tell(load);
     keep(load);
@@ -144,14 +176,6 @@ static void begin(struct shed_job *job, bool is_first)
         shed_histogram_add(&c->fleet_wait_us, job->waited_us);
     }
     atomic_store(&load->waiters->awaited, SHED_AWAITS_LOAD);
-}
-
-static void drop(struct shed_flight_load *load)
-{
-    shed_value_unref(load->loaded.value);
-    load->loaded.value = NULL;
-    free(load->loaded.tags);
-    load->loaded.tags = NULL;
 }
 
 bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,

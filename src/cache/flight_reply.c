@@ -131,7 +131,8 @@ static struct shed_row_version take_row_version(const struct shed_reply *reply)
 
     if (bytes == NULL || size != SHED_ENTRY_TAIL_BYTES)
         return (struct shed_row_version){.is_known = false};
-    return (struct shed_row_version){shed_entry_get_u64(bytes), true};
+    return (struct shed_row_version){.number = shed_entry_get_u64(bytes),
+                                     .is_known = true};
 }
 
 static void take_lease(struct shed_flight_redis *x,

@@ -667,6 +667,24 @@ START_TEST(a_row_that_has_not_changed_is_loaded_whole)
 }
 END_TEST
 
+/* That of a row which was put holds up no load of a replica that lags, or the
+ * key could not be read. */
+START_TEST(an_invalidation_of_all_forgets_the_row_version)
+{
+    init();
+    fixture.table.has_versions = true;
+    fixture_open(&fixture);
+    ck_assert_int_eq(shed_put_version(fixture.cache, shed_str("k"),
+                                      shed_str("seven"), 7, 0, NULL),
+                     SHED_OK);
+    expect_text(fixture.cache, "k", "seven");
+    invalidate_all(fixture.cache);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* -------------------------------------------------------- Redis goes away */
 
 static size_t pending(void)
@@ -840,6 +858,7 @@ int main(void)
                    hits_read_the_log_no_more_once_its_changes_are_announced);
     tcase_add_test(tc, no_stale_window_covers_what_it_has_made_a_miss);
     tcase_add_test(tc, a_row_that_has_not_changed_is_loaded_whole);
+    tcase_add_test(tc, an_invalidation_of_all_forgets_the_row_version);
     tcase_add_test(
         tc, until_redis_is_told_the_rows_with_the_tag_come_from_the_source);
     tcase_add_test(tc, a_server_that_was_away_is_told_before_it_is_believed);

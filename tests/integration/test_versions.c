@@ -17,6 +17,17 @@ static void up(uint64_t refresh_after_ms, uint64_t if_error_ms)
     fixture_open(&fixture);
 }
 
+static void up_with_failure_ttl(uint64_t refresh_after_ms,
+                                uint64_t failure_ttl_ms)
+{
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.refresh_after_ms = refresh_after_ms;
+    fixture.cache_options.failure_ttl_ms = failure_ttl_ms;
+    fixture.table.has_versions = true;
+    fixture_open(&fixture);
+}
+
 static void put_version(const char *row, uint64_t version)
 {
     struct shed_error err = {0};
@@ -101,6 +112,9 @@ START_TEST(what_has_no_version_is_removed_and_loaded)
 }
 END_TEST
 
+/* ---------------------------------------------------------- older than Redis
+ */
+
 /* Loads read this version from now on. */
 static void set_version(unsigned version)
 {
@@ -108,6 +122,144 @@ static void set_version(unsigned version)
     fixture.table.version = version;
     pthread_mutex_unlock(&fixture.table.mu);
 }
+
+static void put_due(const char *row, uint64_t version)
+{
+    put_version(row, version);
+    age_entry(&fixture.server, "t:{k}", AGEING_DUE_MS);
+}
+
+static bool has_marker(void)
+{
+    return server_int(&fixture.server, "EXISTS t:{k}:refresh") == 1 &&
+           stats_of(fixture.cache).load_failures > 0;
+}
+
+/* The marker of the first refresh keeps this process and others from trying
+ * again for failure_ttl_ms, which does not end here. */
+START_TEST(a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated)
+{
+    struct peer peer;
+
+    up_with_failure_ttl(AGEING_DUE_MS, 60000);
+    peer_open(&peer, &fixture);
+    put_due("seven", 7);
+    set_version(6);
+    WAIT_FOR((age_of(fixture.cache, "seven"), has_marker()));
+    for (int i = 0; i < 100; i++) {
+        expect_text(fixture.cache, "k", "seven");
+        expect_text(peer.cache, "k", "seven");
+    }
+    ck_assert_uint_eq(loads(), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).published, 0);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_source_that_has_caught_up_is_believed_again)
+{
+    uint64_t failed;
+
+    up_with_failure_ttl(AGEING_DUE_MS, 1);
+    put_due("seven", 7);
+    set_version(6);
+    WAIT_FOR((age_of(fixture.cache, "seven"), loads() > 1));
+    set_version(8);
+    WAIT_FOR(has_text(fixture.cache, "k@8"));
+    set_version(7);
+    failed = stats_of(fixture.cache).load_failures;
+    age_entry(&fixture.server, "t:{k}", AGEING_DUE_MS);
+    WAIT_FOR((age_of(fixture.cache, "k@8"),
+              stats_of(fixture.cache).load_failures > failed));
+    expect_text(fixture.cache, "k", "k@8");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* A load that is refused is a failed one to callers who wait for it, too. */
+START_TEST(who_waits_for_a_lower_version_is_given_the_higher_one)
+{
+    up(0, STALE_MS);
+    put_version("seven", 7);
+    age(fixture.cache, 1, "seven");
+    age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
+    expect_origin(fixture.cache, "k", "seven", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(loads(), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_lower_version_with_a_ttl_of_zero_removes_nothing)
+{
+    up_with_failure_ttl(AGEING_DUE_MS, 60000);
+    fixture.table.has_ttl = true;
+    put_due("seven", 7);
+    WAIT_FOR((age_of(fixture.cache, "seven"), has_marker()));
+    expect_text(fixture.cache, "k", "seven");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_hash_is_replaced_by_any_other)
+{
+    up(AGEING_DUE_MS, 0);
+    fixture.table.are_hashes = true;
+    set_version(7);
+    expect_text(fixture.cache, "k", "k@7");
+    set_version(6);
+    age_entry(&fixture.server, "t:{k}", AGEING_DUE_MS);
+    WAIT_FOR(has_text(fixture.cache, "k@6"));
+    age_entry(&fixture.server, "t:{k}", AGEING_DUE_MS);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@6"),
+              stats_of(fixture.cache).unmodified == 1));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(what_is_loaded_without_a_version_replaces_any)
+{
+    up(AGEING_DUE_MS, 0);
+    fixture.table.has_versions = false;
+    put_due("seven", 7);
+    WAIT_FOR(has_text(fixture.cache, "k@1"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+static bool is_absent(void)
+{
+    struct shed_value *value = get_k(fixture.cache);
+    bool is = shed_value_kind(value) == SHED_KIND_ABSENT;
+
+    shed_value_unref(value);
+    return is;
+}
+
+/* It was deleted, or the replica does not have it yet: nobody knows. */
+START_TEST(a_row_that_is_gone_replaces_any_version)
+{
+    up(AGEING_DUE_MS, 0);
+    fixture.table.is_empty = true;
+    put_due("seven", 7);
+    WAIT_FOR(is_absent());
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(an_invalidation_forgets_the_version)
+{
+    up(0, 0);
+    put_version("seven", 7);
+    set_version(6);
+    invalidate(fixture.cache, "k");
+    expect_text(fixture.cache, "k", "k@6");
+    put_version("five", 5);
+    expect_text(fixture.cache, "k", "k@6");
+    fixture_down(&fixture);
+}
+END_TEST
 
 /* --------------------------------------------------------------- unmodified */
 
@@ -325,6 +477,15 @@ int main(void)
     tcase_add_test(tc, the_higher_version_stays_in_either_order);
     tcase_add_test(tc, a_put_is_compared_with_what_was_loaded);
     tcase_add_test(tc, what_has_no_version_is_removed_and_loaded);
+    tcase_add_test(
+        tc, a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated);
+    tcase_add_test(tc, a_source_that_has_caught_up_is_believed_again);
+    tcase_add_test(tc, who_waits_for_a_lower_version_is_given_the_higher_one);
+    tcase_add_test(tc, a_lower_version_with_a_ttl_of_zero_removes_nothing);
+    tcase_add_test(tc, a_hash_is_replaced_by_any_other);
+    tcase_add_test(tc, what_is_loaded_without_a_version_replaces_any);
+    tcase_add_test(tc, a_row_that_is_gone_replaces_any_version);
+    tcase_add_test(tc, an_invalidation_forgets_the_version);
     tcase_add_test(tc, an_unmodified_row_is_fresh_again_and_does_not_travel);
     tcase_add_test(tc, a_modified_row_replaces_the_old_one);
     tcase_add_test(tc, one_process_renews_a_row_for_all);

@@ -37,7 +37,9 @@
  * ROW_VERSION is for shed_put_version: with it TWO_PUTS is sound for as long as
  * the entry is there (only puts are made, and a value does not vanish), and with
  * NO_ORDER, which takes the comparison out of put.lua, it must fail again. With
- * UNKNOWN_ROWS some of what is loaded has no row version.
+ * UNKNOWN_ROWS some of what is loaded has no row version. With LAGGING the source
+ * reads a replica: any version up to that in the database. NO_LOAD_ORDER takes
+ * the comparison of what a refresh has read out of flight_load.c.
  */
 #ifndef FLIGHTS
 #define FLIGHTS 3
@@ -108,6 +110,14 @@ byte lasts_K, lasts_R;
 /* What a flight has learnt from acquire: its data version, 0 if it does not
  * lead, and in a refresh the nonce of the value. */
 byte version[FLIGHTS + 1], nonce[FLIGHTS + 1];
+
+/* In a refresh: the row version of that value, 0 if it has none. */
+byte old_row[FLIGHTS + 1];
+#if defined(ROW_VERSION) && !defined(NO_LOAD_ORDER)
+#define IS_LOAD_OLDER (nonce[me] != 0 && row < old_row[me])
+#else
+#define IS_LOAD_OLDER false
+#endif
 
 #ifdef REUSED_VERSIONS
 #define IS_KNOWN(x) (x == K_version || x == R_version)
@@ -205,6 +215,7 @@ inline acquire_other()
     :: K == VALUE -> /* stale, or found due by the caller */
        assert(K_row >= floor);
        nonce[me] = K_version;
+       old_row[me] = (K_has_row_version -> K_row : 0);
        if
        :: R == NOTHING || (R == MARKER && R_over) ->
           clear_R();
@@ -222,7 +233,9 @@ inline acquire_other()
           R_holder = me;
           R_over = 0;
           begin_lease(lasts_R)
-       :: else -> nonce[me] = 0 /* WAIT, or FAILED */
+       :: else -> /* WAIT, or FAILED */
+          nonce[me] = 0;
+          old_row[me] = 0
        fi
     :: K == LEASE && K_holder == me -> /* the reply was lost */
        version[me] = K_version;
@@ -244,6 +257,7 @@ inline acquire()
 {
     version[me] = 0;
     nonce[me] = 0;
+    old_row[me] = 0;
     if
     :: K == NOTHING -> atomic { acquire_new() }
     :: atomic { K != NOTHING -> acquire_other() }
@@ -255,6 +269,7 @@ inline acquire()
     atomic {
         version[me] = 0;
         nonce[me] = 0;
+        old_row[me] = 0;
         if
         :: K == NOTHING -> acquire_new()
         :: else -> acquire_other()
@@ -338,11 +353,20 @@ proctype Flight(byte me)
     fi;
     if
     :: version[me] != 0 ->
-#ifndef OLD_SNAPSHOT
+#ifdef LAGGING
+       atomic {
+           row = 1;
+           do
+           :: row < db -> row++
+           :: break
+           od
+       };
+#elif !defined(OLD_SNAPSHOT)
        row = db;
 #endif
        if
-       :: publish();
+       :: IS_LOAD_OLDER -> fail()
+       :: !IS_LOAD_OLDER -> publish();
           if
           :: publish() /* its reply was lost */
           :: true -> skip
@@ -355,6 +379,7 @@ proctype Flight(byte me)
     d_step {
         version[me] = 0;
         nonce[me] = 0;
+        old_row[me] = 0;
         row = 0;
         running--
     }
@@ -508,7 +533,10 @@ init
     atomic {
         running = FLIGHTS + WRITERS;
         if
-        :: K = VALUE; K_row = db; K_version = 1
+        :: K = VALUE; K_row = db; K_version = 1;
+#ifdef LAGGING
+           K_has_row_version = 1
+#endif
         :: true -> skip
         fi;
         do

@@ -44,6 +44,12 @@ static int is_key(const struct shed_load *load, size_t i, const char *text)
     return key.size == strlen(text) && memcmp(key.data, text, key.size) == 0;
 }
 
+static void load_null(struct shed_load *load, size_t i)
+{
+    shed_load_null(load, i);
+    shed_load_hash(load, i, 1);
+}
+
 static void load_rows(void *user, void *thread, struct shed_load *load)
 {
     uint64_t old_version;
@@ -56,7 +62,7 @@ static void load_rows(void *user, void *thread, struct shed_load *load)
         if (shed_load_remaining_ms(load) == 0)
             shed_load_fail(load, i, "too late");
         else if (is_key(load, i, "null"))
-            shed_load_null(load, i);
+            load_null(load, i);
         else if (is_key(load, i, "long"))
             shed_load_too_big(load, i, "it is long");
         else if (is_key(load, i, "failed"))

@@ -44,12 +44,16 @@ static void answer_as_set(const struct table *t, struct shed_load *load,
 
     if (t->is_failing)
         shed_load_fail(load, i, "the table is on fire");
+    else if (t->is_empty)
+        shed_load_absent(load, i);
     else if (t->has_versions && shed_load_old_version(load, i, &old) &&
              old == version)
         shed_load_unmodified(load, i);
     else
         answer(load, i, version);
-    if (t->has_versions)
+    if (t->are_hashes)
+        shed_load_hash(load, i, version);
+    else if (t->has_versions)
         shed_load_version(load, i, version);
     if (t->has_tags) {
         shed_load_tag(load, i, shed_str("all"));

@@ -268,8 +268,9 @@ void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
 void begin_ask_again(struct shed_source *source, struct ask *ask,
                      const void *key, size_t size, uint64_t old_version)
 {
-    queue_ask(source, ask, key, size,
-              (struct shed_row_version){old_version, true});
+    queue_ask(
+        source, ask, key, size,
+        (struct shed_row_version){.number = old_version, .is_known = true});
     shed_source_wake(source);
 }
 

@@ -24,15 +24,12 @@ local function has_version(lease_kind, lease_bytes)
 end
 
 local function refusal()
-    if nonce == '' then
-        if is_value then return {'SUPERSEDED', bytes} end
-        if not has_version(kind, bytes) then return {'INVALIDATED'} end
-        return nil
+    if is_value and lease(bytes).version ~= nonce then
+        return {'SUPERSEDED', bytes}
     end
-    if not has_version(read(R)) then return {'INVALIDATED'} end
-    if not is_value then return {'INVALIDATED'} end
-    if lease(bytes).version ~= nonce then return {'SUPERSEDED', bytes} end
-    return nil
+    if nonce == '' and has_version(kind, bytes) then return nil end
+    if nonce ~= '' and is_value and has_version(read(R)) then return nil end
+    return {'INVALIDATED'}
 end
 
 local done = refusal()

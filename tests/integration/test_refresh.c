@@ -273,7 +273,7 @@ START_TEST(a_put_ends_a_refresh)
     start_refresh();
     put(fixture.cache, "k", "mine");
     table_release(&fixture.table);
-    WAIT_FOR(stats_of(fixture.cache).publishes_invalidated == 1);
+    WAIT_FOR(stats_of(fixture.cache).publishes_superseded == 1);
     expect_text(fixture.cache, "k", "mine");
     fixture_down(&fixture);
 }

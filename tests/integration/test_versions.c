@@ -28,13 +28,19 @@ static void up_with_failure_ttl(uint64_t refresh_after_ms,
     fixture_open(&fixture);
 }
 
-static void put_version(const char *row, uint64_t version)
+static void put_version_by(struct shed_cache *cache, const char *row,
+                           uint64_t version)
 {
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_put_version(fixture.cache, shed_str("k"), shed_str(row),
-                                   version, 0, &err) == SHED_OK,
+    ck_assert_msg(shed_put_version(cache, shed_str("k"), shed_str(row), version,
+                                   0, &err) == SHED_OK,
                   "%s", err.reason);
+}
+
+static void put_version(const char *row, uint64_t version)
+{
+    put_version_by(fixture.cache, row, version);
 }
 
 static struct shed_value *get_k(struct shed_cache *cache)
@@ -187,6 +193,30 @@ START_TEST(who_waits_for_a_lower_version_is_given_the_higher_one)
     expect_origin(fixture.cache, "k", "seven", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(loads(), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The put ends the refresh, whose row was read before it. */
+START_TEST(who_waits_for_a_refresh_is_given_what_is_put_meanwhile)
+{
+    struct getter getter = {0};
+    struct peer peer;
+
+    up(0, STALE_MS);
+    peer_open(&peer, &fixture);
+    put_version("seven", 7);
+    age(fixture.cache, 1, "seven");
+    age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
+    set_version(8);
+    table_hold(&fixture.table);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    put_version_by(peer.cache, "nine", 9);
+    table_release(&fixture.table);
+    getter_expect(&getter, "nine", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(stats_of(fixture.cache).publishes_superseded, 1);
+    peer_close(&peer);
     fixture_down(&fixture);
 }
 END_TEST
@@ -481,6 +511,7 @@ int main(void)
         tc, a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated);
     tcase_add_test(tc, a_source_that_has_caught_up_is_believed_again);
     tcase_add_test(tc, who_waits_for_a_lower_version_is_given_the_higher_one);
+    tcase_add_test(tc, who_waits_for_a_refresh_is_given_what_is_put_meanwhile);
     tcase_add_test(tc, a_lower_version_with_a_ttl_of_zero_removes_nothing);
     tcase_add_test(tc, a_hash_is_replaced_by_any_other);
     tcase_add_test(tc, what_is_loaded_without_a_version_replaces_any);

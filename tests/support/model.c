@@ -491,16 +491,15 @@ static bool is_refused(struct model *t, const struct model_call *call,
     bool is_refresh = call->argv[6].size > 0;
 
     say(reply, "INVALIDATED");
-    if (is_refresh && !has_version(t, call, &t->refresh[call->key]))
-        return true;
-    if (is_refresh && is_value &&
-        are_equal(&call->argv[6], slot->bytes.at + VERSION_AT, ID_BYTES))
-        return false;
-    if (is_value) {
+    if (is_value &&
+        (!is_refresh ||
+         !are_equal(&call->argv[6], slot->bytes.at + VERSION_AT, ID_BYTES))) {
         say_entry(reply, "SUPERSEDED", &slot->bytes);
         return true;
     }
-    return is_refresh || !has_version(t, call, slot);
+    if (is_refresh)
+        return !is_value || !has_version(t, call, &t->refresh[call->key]);
+    return !has_version(t, call, slot);
 }
 
 static void keep(struct model *t, struct model_slot *slot, uint64_t fresh_ms,

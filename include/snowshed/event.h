@@ -58,9 +58,10 @@ enum shed_event_kind {
      * SHED_EDENIED or another; duration: for how long it was connected.
      * WARNING; ERROR with SHED_EDENIED. */
     SHED_EVENT_DISCONNECTED = 2,
-    /* The source is done with a key. outcome: how; duration: how long the load
-     * of its batch took. WARNING if it failed: one line for all keys of a cache
-     * that failed for the same reason in one load. */
+    /* The source is done with a key. outcome: how (SHED_ELOST: it read a lower
+     * version of the row than Redis has, see shed_load_version); duration: how
+     * long the load of its batch took. WARNING if it failed: one line for all
+     * keys of a cache that failed for the same reason in one load. */
     SHED_EVENT_LOAD_FINISHED = 3,
     /* This process took over the load of a key whose loader was dead, or had
      * been silent for a lease. WARNING. */

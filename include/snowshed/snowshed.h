@@ -801,7 +801,10 @@ struct shed_get_options {
                                  the call waits for a load, one for all callers
                                  of all processes. What is stored during the
                                  call is young enough; an age that is not known
-                                 yet (of a client just opened) is too old. 0: no
+                                 yet (of a client just opened) is too old. If
+                                 the load reads a lower version of the row than
+                                 Redis has, the row in Redis is the answer while
+                                 its ttl lasts (see shed_load_version). 0: no
                                  limit */
     uint64_t only_cached;     /* 1: the call takes what Redis has, in one round
                                  trip, or ends with SHED_EMISS. It neither

@@ -103,7 +103,8 @@ static void drop(struct shed_flight_load *load)
 
 /* A source that reads a replica which lags: the row in Redis is newer, and a
  * refresh that found an older one has failed. A row without a version, and "no
- * such row", may be newer. */
+ * such row", may be newer. SHED_ELOST tells the callers, and by the failure
+ * marker those in other processes, what kind of failure it is. */
 static void refuse_older(struct shed_flight_load *load)
 {
     const struct shed_row_version *old = &load->job.old_version;
@@ -115,7 +116,7 @@ static void refuse_older(struct shed_flight_load *load)
         return;
     drop(load);
     l->failed_keys = 1;
-    (void)shed_fail(&l->error, SHED_ESOURCE,
+    (void)shed_fail(&l->error, SHED_ELOST,
                     "the source read version %" PRIu64
                     " of the row, and Redis has version %" PRIu64
                     ": does it read a replica that lags?",

@@ -101,8 +101,8 @@ static bool take_marker(struct shed_flight_redis *x,
         remember_corrupt(x, reply);
         return fail_corrupt(x);
     }
-    if (entry.row_version == SHED_ETOOBIG)
-        code = SHED_ETOOBIG;
+    if (entry.row_version == SHED_ETOOBIG || entry.row_version == SHED_ELOST)
+        code = (enum shed_code)entry.row_version;
     (void)shed_fail(&x->error, code, "a load failed a moment ago: %.*s",
                     (int)(entry.payload_size < SHED_REASON_BYTES
                               ? entry.payload_size

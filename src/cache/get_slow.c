@@ -191,6 +191,16 @@ static enum shed_code learn_groups(struct shed_cache *cache,
     return shed_group_log_learn(cache->groups, g->terms->deadline_ms, err);
 }
 
+/* A flight tells so by a code of its own; to the program the source has failed.
+ */
+static void take_failure(struct shed_look *look, struct shed_caller *caller)
+{
+    if (caller->code != SHED_ELOST)
+        return;
+    look->is_source_older = true;
+    caller->code = caller->error.code = SHED_ESOURCE;
+}
+
 /* Give the items what their callers were answered. A value that is too old for
  * the call, or a miss by its groups, leaves its item a miss: the flight had
  * begun without knowing that it was to be replaced. */
@@ -216,6 +226,7 @@ static void take_answers(struct shed_cache *cache, struct shed_gets *g)
             caller->value = NULL;
             continue;
         }
+        take_failure(&g->looks[i], caller);
         g->items[i].code = caller->code;
         g->items[i].value = caller->value;
     }

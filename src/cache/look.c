@@ -113,8 +113,14 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     case SHED_FRESHNESS_EXPIRED:
         out->old = value;
         return;
-    case SHED_FRESHNESS_OVER:
     case SHED_FRESHNESS_AGED:
+        if (value->fresh_ms > 0) {
+            out->aged_value = value;
+            return;
+        }
+        shed_value_unref(value);
+        return;
+    case SHED_FRESHNESS_OVER:
         shed_value_unref(value);
         return;
     case SHED_FRESHNESS_STALE:
@@ -430,7 +436,12 @@ enum shed_code shed_look_fall_back(struct shed_cache *cache,
 {
     struct shed_value *old = look->old;
 
+    if (look->is_source_older && old == NULL)
+        old = look->aged_value;
+    else
+        shed_value_unref(look->aged_value);
     look->old = NULL;
+    look->aged_value = NULL;
     if (old == NULL)
         return code;
     if (!may_pass(code)) {

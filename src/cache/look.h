@@ -30,7 +30,7 @@ enum shed_look_found {
                        a miss by one of its groups */
 };
 
-/* At most one of the two values is set; references of the owner's. */
+/* At most one of the three values is set; references of the owner's. */
 struct shed_look {
     /* set by shed_look_begin */
     struct shed_kept_mark mark;
@@ -39,9 +39,13 @@ struct shed_look {
     /* the result */
     struct shed_value *value; /* answers the call */
     struct shed_value *old;   /* answers it if the load fails */
-    bool is_known;            /* what Redis has, which may be nothing */
-    bool is_kept;    /* the value was not read from Redis, but kept here */
-    bool is_refused; /* Redis answers, with an error that may pass */
+    struct shed_value
+        *aged_value;      /* is fresh, but too old for the call; answers
+                             it if the source has an older one */
+    bool is_source_older; /* it has: set by the slow path */
+    bool is_known;        /* what Redis has, which may be nothing */
+    bool is_kept;         /* the value was not read from Redis, but kept here */
+    bool is_refused;      /* Redis answers, with an error that may pass */
     enum shed_look_found found;
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
     bool is_revoked; /* AGED: it is a miss by one of its groups */

@@ -197,6 +197,39 @@ START_TEST(who_waits_for_a_lower_version_is_given_the_higher_one)
 }
 END_TEST
 
+static void expect_young(struct shed_cache *cache, const char *text)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+
+    options.max_age_ms = AGEING_DUE_MS;
+    ck_assert_msg(shed_get_with(cache, shed_str("k"), &options, &value, &err) ==
+                      SHED_OK,
+                  "%s", err.reason);
+    check_text(value, text);
+    shed_value_unref(value);
+}
+
+/* The second one is answered by the failure marker, as are other processes. */
+START_TEST(a_row_that_is_too_old_is_given_if_the_source_has_an_older_one)
+{
+    struct peer peer;
+
+    up_with_failure_ttl(0, 60000);
+    peer_open(&peer, &fixture);
+    put_version("seven", 7);
+    age(fixture.cache, 1, "seven");
+    age(peer.cache, AGEING_DUE_MS + 1, "seven");
+    expect_young(fixture.cache, "seven");
+    expect_young(fixture.cache, "seven");
+    expect_young(peer.cache, "seven");
+    ck_assert_uint_eq(loads(), 1);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* The put ends the refresh, whose row was read before it. */
 START_TEST(who_waits_for_a_refresh_is_given_what_is_put_meanwhile)
 {
@@ -511,6 +544,8 @@ int main(void)
         tc, a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated);
     tcase_add_test(tc, a_source_that_has_caught_up_is_believed_again);
     tcase_add_test(tc, who_waits_for_a_lower_version_is_given_the_higher_one);
+    tcase_add_test(
+        tc, a_row_that_is_too_old_is_given_if_the_source_has_an_older_one);
     tcase_add_test(tc, who_waits_for_a_refresh_is_given_what_is_put_meanwhile);
     tcase_add_test(tc, a_lower_version_with_a_ttl_of_zero_removes_nothing);
     tcase_add_test(tc, a_hash_is_replaced_by_any_other);

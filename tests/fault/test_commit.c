@@ -2,7 +2,9 @@
  * rules: an invalidation before COMMIT, a source that reads a copy of the
  * database which lags behind. What that costs has a bound. */
 #include <stdio.h>
+#include <string.h>
 
+#include "support/ageing.h"
 #include "support/fixture.h"
 #include "support/mysql_testing.h"
 
@@ -23,6 +25,8 @@ static void up(const char *query)
     shed_cache_close(fixture.cache);
     shed_source_close(fixture.source);
     fixture.source = open_source(&site, query, NULL);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.failure_ttl_ms = 1;
     ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
                                      &fixture.cache_options, &fixture.cache,
                                      NULL),
@@ -109,6 +113,42 @@ START_TEST(a_put_with_a_version_beats_a_source_that_lags)
 }
 END_TEST
 
+/* A get that wants a row which is younger than the one in Redis. */
+static bool is_read_again(const char *text)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+    bool is;
+
+    age_entry(&fixture.server, "t:{k}", 2 * STALE_MS);
+    options.max_age_ms = STALE_MS;
+    ck_assert_msg(shed_get_with(fixture.cache, shed_str("k"), &options, &value,
+                                &err) == SHED_OK,
+                  "%s", err.reason);
+    is = shed_value_size(value) == strlen(text) &&
+         memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    shed_value_unref(value);
+    return is;
+}
+
+START_TEST(a_refresh_by_a_source_that_lags_leaves_the_row_that_was_put)
+{
+    up(OF_REPLICA);
+    WAIT_FOR(knows_the_clock(fixture.cache));
+    update_original();
+    put_new();
+    ck_assert(is_read_again("new"));
+    ck_assert_uint_eq(stats_of(fixture.cache).load_failures, 1);
+    expect_origin(fixture.cache, "k", "new", SHED_ORIGIN_REDIS);
+    run_sql(&site, "UPDATE copied SET v = 'newer', n = 3");
+    put_new(); /* ends the pause after the failure */
+    ck_assert(is_read_again("newer"));
+    expect_origin(fixture.cache, "k", "newer", SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("commit");
@@ -117,5 +157,7 @@ int main(void)
     tcase_add_test(tc, an_invalidation_before_the_commit_costs_at_most_the_ttl);
     tcase_add_test(tc, a_source_that_lags_costs_at_most_the_ttl);
     tcase_add_test(tc, a_put_with_a_version_beats_a_source_that_lags);
+    tcase_add_test(tc,
+                   a_refresh_by_a_source_that_lags_leaves_the_row_that_was_put);
     return run_tests("commit", tc);
 }

@@ -1,0 +1,380 @@
+/* Puts with row versions, loads by sources that lag, and invalidations, in
+ * every order. While a key is not invalidated, neither the version in Redis nor
+ * that of a row which is given out goes back. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/ageing.h"
+#include "support/fixture.h"
+#include "support/random.h"
+
+#define READERS 2
+#define WRITERS (READERS + 1) /* readers write, too */
+#define MAX_AGE_MS 5000
+#define AGE_MS (2 * MAX_AGE_MS)
+#define KEY_BYTES 32
+#define PARKED_MAX 8
+
+/* A load that has read its version and is not answered yet. */
+struct held_load {
+    struct shed_load *load;
+    uint64_t version;
+};
+
+/* A get that may not have what Redis has, in a process of its own. */
+struct reader {
+    struct peer peer;
+    pthread_t thread;
+    bool is_running;
+    atomic_bool is_done;
+    uint64_t oldest; /* the lowest version that it may be given */
+    enum shed_code code;
+    struct shed_error error;
+    struct shed_value *value;
+};
+
+static struct fixture fixture;
+static struct reader readers[READERS];
+static char key[KEY_BYTES];      /* a new one for each order */
+static char name[KEY_BYTES + 8]; /* in Redis */
+static uint64_t floor_version;   /* the highest since the last invalidation */
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+/* under mu */
+static struct held_load parked[PARKED_MAX];
+static size_t parked_count;
+static uint64_t next_version; /* that a load reads */
+
+/* ------------------------------------------------------------------- source */
+
+static void park(void *user, void *thread, struct shed_load *load)
+{
+    (void)user;
+    (void)thread;
+    pthread_mutex_lock(&mu);
+    ck_assert_uint_lt(parked_count, PARKED_MAX);
+    parked[parked_count++] = (struct held_load){load, next_version};
+    pthread_mutex_unlock(&mu);
+}
+
+static size_t count_parked(void)
+{
+    size_t count;
+
+    pthread_mutex_lock(&mu);
+    count = parked_count;
+    pthread_mutex_unlock(&mu);
+    return count;
+}
+
+static void read_from_now_on(uint64_t version)
+{
+    pthread_mutex_lock(&mu);
+    next_version = version;
+    pthread_mutex_unlock(&mu);
+}
+
+static void answer(const struct held_load *p)
+{
+    char row[KEY_BYTES];
+
+    snprintf(row, sizeof(row), "%llu", (unsigned long long)p->version);
+    shed_load_value(p->load, 0, shed_str(row));
+    shed_load_version(p->load, 0, p->version);
+    shed_load_done(p->load);
+}
+
+static void answer_all(void)
+{
+    struct held_load now[PARKED_MAX];
+    size_t count;
+
+    pthread_mutex_lock(&mu);
+    memcpy(now, parked, sizeof(now));
+    count = parked_count;
+    parked_count = 0;
+    pthread_mutex_unlock(&mu);
+    for (size_t i = 0; i < count; i++)
+        answer(&now[i]);
+}
+
+/* --------------------------------------------------------------- up, down */
+
+static void open_cache(void)
+{
+    shed_cache_close(fixture.cache);
+    shed_source_close(fixture.source);
+    ck_assert_int_eq(shed_source_open(park, NULL, &fixture.source_options,
+                                      &fixture.source, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
+                                     &fixture.cache_options, &fixture.cache,
+                                     NULL),
+                     SHED_OK);
+}
+
+static void up(void)
+{
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture_open(&fixture);
+    open_cache();
+    put(fixture.cache, "clock", "row");
+    for (size_t i = 0; i < READERS; i++) {
+        peer_open(&readers[i].peer, &fixture);
+        WAIT_FOR(knows_the_clock(readers[i].peer.cache));
+    }
+}
+
+static void down(void)
+{
+    for (size_t i = 0; i < READERS; i++)
+        peer_close(&readers[i].peer);
+    fixture_down(&fixture);
+}
+
+/* -------------------------------------------------------------- in Redis */
+
+/* The row version of the value there; -1: there is none. */
+static long long version_there(void)
+{
+    static const char script[] =
+        "local b = redis.call('GET', KEYS[1]) "
+        "if not b or string.sub(b, 6, 6) ~= 'V' then return -1 end "
+        "return struct.unpack('>I4', string.sub(b, 61, 64))";
+
+    return server_int(&fixture.server, "EVAL %s 1 %s", script, name);
+}
+
+static void check(void)
+{
+    long long there = version_there();
+
+    ck_assert_msg(there >= (long long)floor_version || floor_version == 0,
+                  "version %lld after %llu", there,
+                  (unsigned long long)floor_version);
+    if (there > 0)
+        floor_version = (uint64_t)there;
+}
+
+/* -------------------------------------------------------------------- steps */
+
+static void *run_reader(void *arg)
+{
+    struct reader *r = arg;
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    options.max_age_ms = MAX_AGE_MS;
+    r->code = shed_get_with(r->peer.cache, shed_str(key), &options, &r->value,
+                            &r->error);
+    atomic_store(&r->is_done, true);
+    return NULL;
+}
+
+static void begin(struct reader *r, uint64_t version)
+{
+    uint64_t waits = stats_of(r->peer.cache).waits;
+    size_t before = count_parked();
+
+    if (r->is_running)
+        return;
+    if (version_there() > 0)
+        age_entry(&fixture.server, name, AGE_MS);
+    read_from_now_on(version);
+    r->is_running = true;
+    r->is_done = false;
+    r->oldest = floor_version;
+    ck_assert_int_eq(pthread_create(&r->thread, NULL, run_reader, r), 0);
+    WAIT_FOR(count_parked() > before || atomic_load(&r->is_done) ||
+             stats_of(r->peer.cache).waits > waits);
+}
+
+/* A version of 0 is none, because it may have failed. */
+static uint64_t take_version(struct reader *r)
+{
+    uint64_t version = 0;
+
+    if (r->code == SHED_OK) {
+        ck_assert_uint_eq(shed_value_size(r->value), 1);
+        version = (uint64_t)(*(const char *)shed_value_data(r->value) - '0');
+    } else {
+        ck_assert_msg(r->code == SHED_ESOURCE, "%s", r->error.reason);
+    }
+    shed_value_unref(r->value);
+    return version;
+}
+
+static void end(struct reader *r)
+{
+    uint64_t version;
+
+    if (!r->is_running)
+        return;
+    while (!atomic_load(&r->is_done)) {
+        WAIT_FOR(atomic_load(&r->is_done) || count_parked() > 0);
+        answer_all();
+    }
+    pthread_join(r->thread, NULL);
+    r->is_running = false;
+    version = take_version(r);
+    ck_assert_msg(version == 0 || version >= r->oldest,
+                  "a get was given version %llu after %llu",
+                  (unsigned long long)version, (unsigned long long)r->oldest);
+}
+
+static struct shed_cache *writer(size_t i)
+{
+    return i < READERS ? readers[i].peer.cache : fixture.cache;
+}
+
+/* The row that was put, or a later one, is there from now on. */
+static void put_row(struct shed_cache *cache, uint64_t version)
+{
+    char row[KEY_BYTES];
+
+    snprintf(row, sizeof(row), "%llu", (unsigned long long)version);
+    ck_assert_int_eq(
+        shed_put_version(cache, shed_str(key), shed_str(row), version, 0, NULL),
+        SHED_OK);
+    if (floor_version < version)
+        floor_version = version;
+}
+
+static void forget(struct shed_cache *cache)
+{
+    invalidate(cache, key);
+    floor_version = 0;
+    for (size_t i = 0; i < READERS; i++)
+        readers[i].oldest = 0;
+}
+
+static void begin_order(void)
+{
+    static unsigned number;
+
+    snprintf(key, sizeof(key), "k%u", number++);
+    snprintf(name, sizeof(name), "t:{%s}", key);
+    floor_version = 0;
+}
+
+static void end_order(void)
+{
+    for (size_t i = 0; i < READERS; i++)
+        end(&readers[i]);
+    check();
+}
+
+/* --------------------------------------------------------------- all orders */
+
+enum step { PUT_5, PUT_7, INVALIDATE, BEGIN_FIRST, END_FIRST, STEPS };
+
+static void do_step(enum step step)
+{
+    if (step == PUT_5 || step == PUT_7)
+        put_row(fixture.cache, step == PUT_5 ? 5 : 7);
+    else if (step == INVALIDATE)
+        forget(fixture.cache);
+    else if (step == BEGIN_FIRST)
+        begin(&readers[0], 6);
+    else
+        end(&readers[0]);
+    check();
+}
+
+/* What may come before: nothing, or a row that was loaded. */
+static void do_order(const enum step *steps, bool is_loaded)
+{
+    begin_order();
+    if (is_loaded) {
+        begin(&readers[1], 6);
+        end(&readers[1]);
+    }
+    for (size_t i = 0; i < STEPS; i++)
+        do_step(steps[i]);
+    end_order();
+}
+
+static void do_all(enum step *steps, size_t chosen, unsigned *orders)
+{
+    bool is_used[STEPS] = {false};
+
+    for (size_t i = 0; i < chosen; i++)
+        is_used[steps[i]] = true;
+    for (enum step next = 0; next < STEPS; next++) {
+        if (is_used[next] || (next == END_FIRST && !is_used[BEGIN_FIRST]))
+            continue;
+        steps[chosen] = next;
+        do_all(steps, chosen + 1, orders);
+    }
+    if (chosen < STEPS)
+        return;
+    do_order(steps, false);
+    do_order(steps, true);
+    *orders += 2;
+}
+
+START_TEST(no_order_of_puts_loads_and_an_invalidation_brings_back_a_version)
+{
+    enum step steps[STEPS];
+    unsigned orders = 0;
+
+    up();
+    do_all(steps, 0, &orders);
+    ck_assert_uint_eq(orders, 120);
+    ck_assert_uint_gt(stats_of(readers[0].peer.cache).load_failures, 0);
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------------ random orders */
+
+#define RANDOM_ORDERS 100
+#define RANDOM_STEPS 12
+#define VERSIONS 9
+
+static void do_random_step(uint64_t *seed)
+{
+    uint64_t draw = random_next(seed);
+    struct shed_cache *cache = writer(draw / 16 % WRITERS);
+    struct reader *reader = &readers[draw / 64 % READERS];
+    uint64_t version = 1 + draw / 256 % VERSIONS;
+
+    if (draw % 16 < 4)
+        put_row(cache, version);
+    else if (draw % 16 < 5)
+        forget(cache);
+    else if (draw % 16 < 6)
+        ck_assert_int_eq(shed_expire(cache, shed_str(key), 0, NULL), SHED_OK);
+    else if (draw % 16 < 11)
+        begin(reader, version);
+    else
+        end(reader);
+    check();
+}
+
+START_TEST(no_random_order_brings_back_a_version)
+{
+    up();
+    for (uint64_t order = 0; order < RANDOM_ORDERS; order++) {
+        uint64_t seed = order;
+
+        begin_order();
+        for (unsigned i = 0; i < RANDOM_STEPS; i++)
+            do_random_step(&seed);
+        end_order();
+    }
+    down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("version_orders");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(
+        tc, no_order_of_puts_loads_and_an_invalidation_brings_back_a_version);
+    tcase_add_test(tc, no_random_order_brings_back_a_version);
+    return run_tests("version_orders", tc);
+}

@@ -321,12 +321,16 @@ shed_client_status_read(struct shed_client *client,
 
 /* What a name in Redis is used for. */
 enum shed_use {
-    SHED_USE_CACHE,     /* a cache of this name */
-    SHED_USE_LOCK,      /* a lock of this name, LEASE or QUORUM, that does not
-                           have exact_key set */
-    SHED_USE_TEXT_LOCK, /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
-    SHED_USE_EXACT_LOCK /* a lock of this name, LEASE or QUORUM, that has
-                           exact_key set */
+    SHED_USE_CACHE,      /* a cache of this name */
+    SHED_USE_LOCK,       /* a lock of this name, LEASE or QUORUM, that does not
+                            have exact_key set */
+    SHED_USE_TEXT_LOCK,  /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
+    SHED_USE_EXACT_LOCK, /* a lock of this name, LEASE or QUORUM, that has
+                            exact_key set */
+    SHED_USE_GROUPS, /* the option groups of a cache of this name, in addition
+                        to SHED_USE_CACHE */
+    SHED_USE_FLEET   /* fleet_loads of this fleet_name, or of a cache of this
+                        name, in addition to SHED_USE_CACHE */
 };
 
 /*
@@ -337,8 +341,8 @@ enum shed_use {
  * name is what the cache or lock will be opened with. From Redis 7 on, err
  * lists the rights that the user lacks in the form that ACL SETUSER takes:
  * commands, keys ("~..."), channels. On older servers SHED_OK says only that
- * Redis can be reached and runs scripts. Rights that only the options groups
- * (+zrangebyscore, for one) and fleet_loads need are not checked.
+ * Redis can be reached and runs scripts. A cache with the option groups, or
+ * whose source has fleet_loads, needs one more call for each.
  *
  * Blocks: one round trip, at most timeout_ms (0: command_timeout_ms).
  * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the

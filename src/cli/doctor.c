@@ -49,7 +49,7 @@ struct facts {
     bool saves_nothing;     /* false: it saves, or we cannot find out */
     struct cli_writes writes;
     char tracking[128]; /* why CLIENT TRACKING is refused, or "" */
-    struct shed_error cache_rights, lock_rights;
+    struct shed_error cache_rights, group_rights, fleet_rights, lock_rights;
 };
 
 struct doctor {
@@ -138,9 +138,17 @@ static void read_tracking(struct doctor *d)
     shed_reply_free(reply);
 }
 
+static void probe(struct shed_client *client, const struct cli_call *call,
+                  enum shed_use use, const char *name, struct shed_error *out)
+{
+    (void)!shed_client_probe(client, use, shed_str(name), call->timeout_ms,
+                             out);
+}
+
 static void read_rights(struct doctor *d)
 {
     const struct cli_call *call = d->call;
+    struct facts *f = &d->facts;
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
     struct shed_error err;
@@ -148,12 +156,11 @@ static void read_rights(struct doctor *d)
     options.connect_timeout_ms = options.command_timeout_ms = call->timeout_ms;
     if (shed_client_open(uri_of(call), &options, &client, &err) != SHED_OK)
         cli_fail(call, CLI_FAILED, "%s", err.reason);
-    (void)!shed_client_probe(client, SHED_USE_CACHE, shed_str(cache_of(call)),
-                             call->timeout_ms, &d->facts.cache_rights);
-    (void)!shed_client_probe(
-        client, SHED_USE_LOCK,
-        shed_str(call->lock != NULL ? call->lock : NAME_DEFAULT),
-        call->timeout_ms, &d->facts.lock_rights);
+    probe(client, call, SHED_USE_CACHE, cache_of(call), &f->cache_rights);
+    probe(client, call, SHED_USE_GROUPS, cache_of(call), &f->group_rights);
+    probe(client, call, SHED_USE_FLEET, cache_of(call), &f->fleet_rights);
+    probe(client, call, SHED_USE_LOCK,
+          call->lock != NULL ? call->lock : NAME_DEFAULT, &f->lock_rights);
     shed_client_close(client);
 }
 
@@ -272,6 +279,18 @@ static void check_rights(struct doctor *d, const char *subject,
     else
         find(d, subject, PROBLEM, "The library cannot use it.",
              "Fix this first, then run doctor again.", "%s", rights->reason);
+}
+
+/* Those of an option: whether the program uses it is not known. */
+static void check_option_rights(struct doctor *d, const char *subject,
+                                const struct shed_error *rights,
+                                const char *means)
+{
+    if (rights->code == SHED_OK)
+        find(d, subject, OK, "", "", "all there");
+    else if (rights->code == SHED_EDENIED && !is(&d->facts, "role", "slave"))
+        find(d, subject, NOTE, means, "Grant these if you use that option.",
+             "%s", rights->reason);
 }
 
 static void check_writes(struct doctor *d)
@@ -447,6 +466,12 @@ static void judge(struct doctor *d)
         d, "cache rights", &d->facts.cache_rights,
         "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "
         "another name with --cache NAME.");
+    check_option_rights(
+        d, "group rights", &d->facts.group_rights,
+        "A cache with the option groups will fail with SHED_EDENIED.");
+    check_option_rights(
+        d, "fleet rights", &d->facts.fleet_rights,
+        "A source with the option fleet_loads will load without that budget.");
     check_rights(
         d, "lock rights", &d->facts.lock_rights,
         "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "

@@ -16,7 +16,9 @@ static const struct {
 } uses[] = {[SHED_USE_CACHE] = {"cache", "", ":{snowshed:probe}"},
             [SHED_USE_LOCK] = {"lock", "lock:{", "}"},
             [SHED_USE_TEXT_LOCK] = {"text", "", ""},
-            [SHED_USE_EXACT_LOCK] = {"lock", "", ""}};
+            [SHED_USE_EXACT_LOCK] = {"lock", "", ""},
+            [SHED_USE_GROUPS] = {"groups", "", ":groups"},
+            [SHED_USE_FLEET] = {"fleet", "", ":loads"}};
 
 static enum shed_code check(const struct shed_client *client, enum shed_use use,
                             struct shed_bytes name, uint64_t timeout_ms,

@@ -1,5 +1,7 @@
 -- Find out which rights the user lacks. Nothing is read or written.
--- ARGV  1 'cache', 'lock' (LEASE and QUORUM) or 'text' (the other algorithms)
+-- ARGV  1 'cache', 'lock' (LEASE and QUORUM) or 'text' (the other algorithms);
+--         'groups' (its log) or 'fleet' (its budget of loads): what these need
+--         beyond a cache
 --       2 the first of its keys
 --       3 the channel of a process, or '' if none is subscribed to
 --       4 the prefix of the names of its other keys
@@ -20,26 +22,34 @@ end
 local suffixes = {
     cache = {'', ':refresh'},
     lock = {'', ':f', ':s', ':q', ':o', ':w'},
-    text = {''}
+    text = {''},
+    groups = {''},
+    fleet = {''}
 }
 local commands = {
     cache = {'get', 'set', 'setrange', 'del', 'unlink', 'pttl', 'pexpire'},
     lock = {'get', 'set', 'del', 'pttl', 'pexpire', 'incrby', 'zadd', 'zrange',
         'zrem'},
-    text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset', 'expire'}
+    text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset', 'expire'},
+    groups = {'zadd', 'zrange', 'zrem', 'zrangebyscore', 'unlink'},
+    fleet = {'zadd', 'zrem', 'zremrangebyscore', 'unlink', 'pexpire'}
 }
 -- as many arguments as the server needs to accept the command and find the key
 local arguments = {set = 1, setrange = 2, pexpire = 1, incrby = 1, zadd = 2,
-    zrange = 2, zrem = 1, setnx = 1, getset = 1, expire = 1}
+    zrange = 2, zrem = 1, zrangebyscore = 2, zremrangebyscore = 2, setnx = 1,
+    getset = 1, expire = 1}
 
-need('role', 'role')
-need('ping', 'ping')
-need('time', 'time')
-need('info', 'info', 'server')
-need('script|load', 'script', 'load', 'x')
-need('evalsha', 'evalsha', 'x', '0')
-need('eval', 'eval', 'x', '0')
-if ARGV[3] ~= '' then
+local is_option = ARGV[1] == 'groups' or ARGV[1] == 'fleet'
+if not is_option then
+    need('role', 'role')
+    need('ping', 'ping')
+    need('time', 'time')
+    need('info', 'info', 'server')
+    need('script|load', 'script', 'load', 'x')
+    need('evalsha', 'evalsha', 'x', '0')
+    need('eval', 'eval', 'x', '0')
+end
+if not is_option and ARGV[3] ~= '' then
     need('client|id', 'client', 'id')
     need('client|tracking', 'client', 'tracking', 'on')
     need('pubsub|numsub', 'pubsub', 'numsub', ARGV[3])

@@ -304,6 +304,9 @@ struct shed_client_status {
     uint64_t breaker;         /* enum shed_breaker_state */
     uint64_t breaker_opened;  /* how often it has opened */
     uint64_t breaker_refused; /* calls that it has not let through to Redis */
+    uint64_t since_ms;        /* for how long is_up has been as it is; at first:
+                                 since the client was opened */
+    uint64_t breaker_left_ms; /* until an open breaker tries again; else 0 */
 };
 
 /*

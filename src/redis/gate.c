@@ -258,11 +258,15 @@ void shed_gate_destroy(struct shed_gate *g)
 
 void shed_gate_read(struct shed_gate *g, struct shed_gate_status *out)
 {
+    uint64_t now_ms = shed_now_ms();
+
     *out = (struct shed_gate_status){.state = SHED_BREAKER_CLOSED};
     if (g == NULL)
         return;
     pthread_mutex_lock(&g->mu);
-    out->state = shed_breaker_look(&g->breaker, shed_now_ms());
+    out->state = shed_breaker_look(&g->breaker, now_ms);
+    if (out->state == SHED_BREAKER_OPEN)
+        out->left_ms = shed_left_ms(g->breaker.until_ms, now_ms);
     out->opened = g->opened;
     out->refused = g->refused;
     pthread_mutex_unlock(&g->mu);

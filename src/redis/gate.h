@@ -62,6 +62,7 @@ void shed_gate_leave(struct shed_gate *gate, uint64_t term,
 struct shed_gate_status {
     enum shed_breaker_state state;
     uint64_t opened, refused; /* times, and calls */
+    uint64_t left_ms;         /* while it is open */
 };
 
 /* NULL is allowed: it is closed. */

@@ -109,6 +109,7 @@ static void expect_closed(void)
 {
     WAIT_FOR(gets(SHED_ORIGIN_REDIS));
     WAIT_FOR(status().breaker == CLOSED);
+    ck_assert_uint_eq(status().breaker_left_ms, 0);
     WAIT_FOR(atomic_load(&closed) > 0);
 }
 
@@ -137,6 +138,8 @@ START_TEST(a_silent_server_opens_it_and_then_no_call_waits)
     ck_assert_uint_ge(status().breaker_refused, refused + 100);
     ck_assert_uint_eq(status().breaker, OPEN);
     ck_assert_uint_eq(status().breaker_opened, 1);
+    ck_assert_uint_gt(status().breaker_left_ms, 0);
+    ck_assert_uint_le(status().breaker_left_ms, FOREVER_MS);
     server_thaw(&fixture.server);
     fixture_down(&fixture);
 }

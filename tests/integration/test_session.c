@@ -289,6 +289,7 @@ START_TEST(each_change_of_the_standing_is_reported_once)
         SHED_LOG_ERROR};
     size_t count = sizeof(levels) / sizeof(*levels);
     struct shed_client_status status;
+    uint64_t again_ms;
     long long before;
 
     fixture_init(&fixture);
@@ -303,6 +304,7 @@ START_TEST(each_change_of_the_standing_is_reported_once)
     expect_gauge("snowshed_redis_up{cache=\"t\"} 0\n");
     server_start_again(&fixture.server);
     WAIT_FOR(is_up());
+    again_ms = shed_now_ms();
     server_do(&fixture.server, "CONFIG SET requirepass hunter2");
     fixture.server.password = "hunter2";
     server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
@@ -316,6 +318,8 @@ START_TEST(each_change_of_the_standing_is_reported_once)
         shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
         SHED_OK);
     ck_assert_uint_eq(status.is_up, 0);
+    ck_assert_uint_gt(status.since_ms, 0); /* the tries took longer */
+    ck_assert_uint_le(status.since_ms, shed_now_ms() - again_ms);
     ck_assert_int_eq(status.last.code, SHED_EDENIED);
     ck_assert_ptr_nonnull(strstr(told.text[count - 1], status.last.reason));
     fixture_close(&fixture);

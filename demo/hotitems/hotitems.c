@@ -26,6 +26,8 @@ struct choice {
     uint64_t read_connections, loads, adaptive_loads;
     uint64_t breaker_failure_pct, breaker_min_loads, breaker_window_ms;
     uint64_t breaker_open_ms, breaker_open_max_ms;
+    uint64_t redis_breaker_failure_pct, redis_breaker_min_calls;
+    uint64_t redis_breaker_window_ms;
     const char *lane;
     bool work;
 };
@@ -90,6 +92,12 @@ static const char help[] =
     "  --breaker-open-ms N, --breaker-open-max-ms N\n"
     "                       it stays open for N ms (default 1000), and longer each\n"
     "                       time that queries still fail, up to N ms (default 30000)\n"
+    "  --redis-breaker-failure-pct N\n"
+    "                       snowshed: when this percentage of the calls to Redis\n"
+    "                       fails, it is not asked for a while (default 0: never)\n"
+    "  --redis-breaker-min-calls N, --redis-breaker-window-ms N\n"
+    "                       of at least N calls (default 20), in the last N ms\n"
+    "                       (default 10000); open as long as the other breaker\n"
     "  --read-connections N\n"
     "                       none, setnx: connections to MySQL for reads\n"
     "                       (default 64)\n"
@@ -179,6 +187,8 @@ static bool open_lane(struct service *s, const struct choice *choice,
                                 .timeout_ms = choice->timeout_ms,
                                 .source = SHED_SOURCE_OPTIONS_INIT,
                                 .read_connections = choice->read_connections,
+                                .has_redis_breaker =
+                                    choice->redis_breaker_failure_pct > 0,
                                 .does_work = choice->work};
 
     lane.source.max_loads = choice->loads;
@@ -188,6 +198,11 @@ static bool open_lane(struct service *s, const struct choice *choice,
     lane.source.breaker_window_ms = choice->breaker_window_ms;
     lane.source.breaker_open_ms = choice->breaker_open_ms;
     lane.source.breaker_open_max_ms = choice->breaker_open_max_ms;
+    client.redis_breaker_failure_pct = choice->redis_breaker_failure_pct;
+    client.redis_breaker_min_calls = choice->redis_breaker_min_calls;
+    client.redis_breaker_window_ms = choice->redis_breaker_window_ms;
+    client.redis_breaker_open_ms = choice->breaker_open_ms;
+    client.redis_breaker_open_max_ms = choice->breaker_open_max_ms;
     client.on_log = log_redis;
     client.links = LINKS;
     if (shed_client_open(choice->redis, &client, &s->client, err) != SHED_OK)
@@ -256,6 +271,8 @@ int main(int argc, char **argv)
                             .breaker_window_ms = 10000,
                             .breaker_open_ms = 1000,
                             .breaker_open_max_ms = 30000,
+                            .redis_breaker_min_calls = 20,
+                            .redis_breaker_window_ms = 10000,
                             .lane = "snowshed"};
     struct service service = {0};
     struct http_options http_options;

@@ -48,6 +48,7 @@ struct lane_item {
 struct lane_options {
     const char *redis_uri, *mysql_uri;
     struct shed_client *client; /* open while the lane is */
+    bool has_redis_breaker;     /* the client has */
     uint64_t ttl_ms, timeout_ms;
     struct shed_source_options source; /* snowshed */
     /* snowshed: as in shed_cache_options; 0: off */
@@ -89,6 +90,15 @@ enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
 enum shed_code lane_expire(struct lane *lane, uint64_t id, uint64_t timeout_ms,
                            struct shed_error *err);
 
+/* The connection to Redis, and the breaker before it. */
+struct lane_redis {
+    bool is_up;
+    uint64_t since_ms; /* for how long that has been so */
+    bool has_breaker;  /* false: the rest is 0 */
+    enum shed_breaker_state breaker;
+    uint64_t retry_ms; /* until an open one tries again */
+};
+
 /* How a lane protects itself and its database. */
 struct lane_guard {
     bool is_there; /* only snowshed has one; else the rest is 0 */
@@ -99,6 +109,7 @@ struct lane_guard {
     uint64_t refused; /* so far: items that were not loaded, and callers that
                          were not let wait */
     uint64_t pending; /* now: invalidations that wait for Redis */
+    struct lane_redis redis;
 };
 
 /* What a lane counts. */

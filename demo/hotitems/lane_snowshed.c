@@ -17,9 +17,11 @@
 
 struct snowshed {
     struct lane lane;
+    struct shed_client *client; /* borrowed */
     struct shed_source *source;
     struct shed_cache *items;
     uint64_t loads_max;
+    bool has_redis_breaker;
 };
 
 static const char query[] =
@@ -83,7 +85,9 @@ static struct lane *open_snowshed(const struct lane_options *options,
         return NULL;
     }
     s->lane.type = &lane_snowshed;
+    s->client = options->client;
     s->loads_max = options->source.max_loads;
+    s->has_redis_breaker = options->has_redis_breaker;
     if (open_cache(s, options, err) == SHED_OK)
         return &s->lane;
     close_snowshed(&s->lane);
@@ -238,6 +242,19 @@ static void read_gauges(struct snowshed *s, struct lane_guard *guard)
     free(text);
 }
 
+static void read_redis(const struct snowshed *s, struct lane_redis *redis)
+{
+    struct shed_client_status status;
+
+    if (shed_client_status_read(s->client, &status, sizeof(status), NULL))
+        return;
+    redis->is_up = status.is_up == 1;
+    redis->since_ms = status.since_ms;
+    redis->has_breaker = s->has_redis_breaker;
+    redis->breaker = (enum shed_breaker_state)status.breaker;
+    redis->retry_ms = status.breaker_left_ms;
+}
+
 static void read_guard(struct snowshed *s, const struct shed_stats *stats,
                        struct lane_guard *guard)
 {
@@ -245,6 +262,7 @@ static void read_guard(struct snowshed *s, const struct shed_stats *stats,
     guard->loads_max = s->loads_max;
     guard->refused = stats->loads_refused + stats->callers_refused;
     read_gauges(s, guard);
+    read_redis(s, &guard->redis);
 }
 
 /* A caller waits if it joins a flight of this process, or if its own finds that

@@ -85,6 +85,15 @@ static void add_lane(struct text *t, const struct lane_stats *stats)
     add(t, "},");
 }
 
+static void add_redis(struct text *t, const struct lane_redis *redis)
+{
+    add(t, "\"redis\":{\"up\":%s,\"since_ms\":%" PRIu64 ",",
+        redis->is_up ? "true" : "false", redis->since_ms);
+    add(t, "\"breaker\":\"%s\",\"retry_ms\":%" PRIu64 "}",
+        redis->has_breaker ? shed_breaker_state_name(redis->breaker) : "none",
+        redis->retry_ms);
+}
+
 /* A breaker by what it is before, so that a page shows as many as there are. */
 static void add_guard(struct text *t, const struct lane_guard *guard)
 {
@@ -96,7 +105,9 @@ static void add_guard(struct text *t, const struct lane_guard *guard)
         guard->loads_limit);
     add(t, "\"loads_max\":%" PRIu64 ",\"refused\":%" PRIu64 ",",
         guard->loads_max, guard->refused);
-    add(t, "\"pending\":%" PRIu64 "},", guard->pending);
+    add(t, "\"pending\":%" PRIu64 ",", guard->pending);
+    add_redis(t, &guard->redis);
+    add(t, "},");
 }
 
 static void add_hot(struct text *t, struct popular *popular)

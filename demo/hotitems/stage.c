@@ -79,8 +79,10 @@ static const char help[] =
     "  --soft-timeout-ms N  500, ...\n"
     "  --stale-if-error-ms N\n"
     "                       600000, which is ten minutes, ...\n"
-    "  --breaker-failure-pct N, --breaker-open-ms N, --breaker-open-max-ms N\n"
-    "                       50, 1000 and 4000\n"
+    "  --breaker-failure-pct N, --redis-breaker-failure-pct N\n"
+    "                       50 and 50\n"
+    "  --breaker-open-ms N, --breaker-open-max-ms N\n"
+    "                       1000 and 4000\n"
     "  --help               this text\n"
     "\n"
     "Exit status: 0; 1 if it cannot start, or an instance cannot; 2 for a wrong\n"
@@ -339,6 +341,7 @@ int main(int argc, char **argv)
                     .soft_timeout_ms = 500,
                     .stale_if_error_ms = 600000,
                     .breaker_failure_pct = 50,
+                    .redis_breaker_failure_pct = 50,
                     .breaker_open_ms = 1000,
                     .breaker_open_max_ms = 4000}};
     char why[300] = "";

@@ -21,6 +21,7 @@
 #define END_PATIENCE_MS 8000 /* an instance lets its requests end */
 #define ARGUMENTS_MAX 48
 #define BREAKER_MIN_LOADS "10" /* it opens while one looks */
+#define REDIS_BREAKER_WINDOW_MS "1000"
 #define LOG_PATH_BYTES 512
 
 const char *const stage_lane_names[STAGE_LANES] = {"none", "setnx", "snowshed"};
@@ -105,6 +106,9 @@ static bool start_service(const struct stage_options *o, struct instance *it)
         "--breaker-min-loads", BREAKER_MIN_LOADS,
         "--breaker-open-ms", print(&n, o->breaker_open_ms),
         "--breaker-open-max-ms", print(&n, o->breaker_open_max_ms),
+        "--redis-breaker-failure-pct", print(&n, o->redis_breaker_failure_pct),
+        "--redis-breaker-min-calls", BREAKER_MIN_LOADS,
+        "--redis-breaker-window-ms", REDIS_BREAKER_WINDOW_MS,
         NULL};
     /* clang-format on */
 

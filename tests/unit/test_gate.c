@@ -117,6 +117,8 @@ static void open_it(void)
 {
     fail_calls(MIN_CALLS);
     ck_assert_int_eq(status().state, SHED_BREAKER_OPEN);
+    ck_assert_uint_gt(status().left_ms, 0);
+    ck_assert_uint_le(status().left_ms, OPEN_MS);
 }
 
 static void half_open_it(void)
@@ -124,6 +126,7 @@ static void half_open_it(void)
     open_it();
     now_ms += OPEN_MS;
     ck_assert_int_eq(status().state, SHED_BREAKER_HALF_OPEN);
+    ck_assert_uint_eq(status().left_ms, 0);
 }
 
 START_TEST(without_its_option_there_is_none)

@@ -19,7 +19,7 @@ const BREAKER_STATES = ["closed", "half-open", "open"]; // the worst is the last
 const NOTHING = Object.fromEntries(COUNTERS.map((name) => [name, 0]));
 
 function countersOf(sample) {
-  const values = { ...sample.origins, ...sample.guard, ...sample };
+  const values = { ...sample.origins, refused: sample.guard?.refused, ...sample };
   return Object.fromEntries(COUNTERS.map((name) => [name, values[name] ?? 0]));
 }
 
@@ -86,6 +86,26 @@ export class Instance {
   between(from, to) {
     return this.samples.slice(this.indexAt(from) + 1, this.indexAt(to) + 1);
   }
+}
+
+// The worst state of a breaker. One that is not there is closed.
+const worstOf = (states) => BREAKER_STATES[Math.max(0,
+  ...states.map((state) => BREAKER_STATES.indexOf(state)))];
+
+// Of the connections to Redis: that which has been down longest, or was connected
+// last; the worst state of the breakers before it, and when the next one tries
+// again; and in how many instances all is well.
+function redisOf(guards) {
+  const all = guards.map((guard) => guard.redis);
+  const down = all.filter((redis) => !redis.up);
+  const open = all.filter((redis) => redis.breaker === "open");
+  return { isUp: down.length === 0,
+    since_ms: down.length > 0 ? Math.max(...down.map((redis) => redis.since_ms))
+      : Math.min(...all.map((redis) => redis.since_ms)),
+    breaker: worstOf(all.map((redis) => redis.breaker)),
+    retry_ms: open.length > 0 ? Math.min(...open.map((redis) => redis.retry_ms)) : 0,
+    troubled: all.filter((redis) => !redis.up ||
+      BREAKER_STATES.indexOf(redis.breaker) > 0).length, of: all.length };
 }
 
 // Of instances that have it; null without one.
@@ -202,13 +222,14 @@ export class Lane {
     if (guards.length === 0)
       return null;
     const breakers = Object.keys(guards[0].breakers).map((name) => {
-      const states = guards.map((g) => BREAKER_STATES.indexOf(g.breakers[name]));
-      return { name, state: BREAKER_STATES[Math.max(...states)],
-        troubled: states.filter((state) => state > 0).length, of: guards.length };
+      const states = guards.map((g) => g.breakers[name]);
+      return { name, state: worstOf(states),
+        troubled: states.filter((state) => state !== "closed").length,
+        of: guards.length };
     });
     return { breakers, loads: sumOf(guards, "loads"),
       limit: sumOf(guards, "loads_limit"), most: sumOf(guards, "loads_max"),
-      pending: sumOf(guards, "pending") };
+      pending: sumOf(guards, "pending"), redis: redisOf(guards) };
   }
 
   // How often each hot item was wanted, by its id.

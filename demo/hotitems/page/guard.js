@@ -1,5 +1,6 @@
-// How a lane protects itself: its circuit breakers, and the bound on its loads.
-import { Terms, byId, count, make, rate, setText } from "./text.js";
+// How a lane protects itself: its connection to Redis, its circuit breakers, and the
+// bound on its loads.
+import { Terms, byId, count, duration, make, rate, setText } from "./text.js";
 
 const BEFORE = { database: "the database" };
 
@@ -9,6 +10,27 @@ function breakerText({ name, state, troubled, of }) {
   const where = state === "closed" ? `in all ${of} instances`
     : `in ${troubled} of ${of} instances`;
   return `${breakerName(name)} is ${state} ${where}`;
+}
+
+// Seconds are enough for what is looked at.
+const seconds = (ms) => duration(ms < 1000 ? 1000 : Math.round(ms / 1000) * 1000)
+  .replace(".0", "");
+
+// The state of the connection, and of the breaker before it where it is not closed.
+function redisText({ isUp, since_ms, breaker, retry_ms, troubled, of }) {
+  const where = troubled > 0 ? `in ${troubled} of ${of} instances`
+    : `in all ${of} instances`;
+  const connection = `${isUp ? "up" : "down"} for ${seconds(since_ms)}`;
+  const then = breaker === "open" ? `, tries again in ${seconds(retry_ms)}`
+    : ", tries a few calls";
+  if (breaker === "closed")
+    return `Redis: ${connection} ${where}`;
+  return isUp ? `Redis: breaker ${breaker} ${where}${then}`
+    : `Redis: ${connection} ${where}; breaker ${breaker}${then}`;
+}
+
+function redisState({ isUp, breaker }) {
+  return isUp ? (breaker === "closed" ? "up" : `breaker-${breaker}`) : "down";
 }
 
 let terms = null;
@@ -30,6 +52,8 @@ export function showGuard(guard, figures) {
   byId("guard").hidden = false;
   terms ??= new Terms(byId("guard-figures"));
   showBreakers(guard.breakers);
+  byId("redis").dataset.state = redisState(guard.redis);
+  setText(byId("redis"), redisText(guard.redis));
   setText(byId("limit"), count(guard.limit));
   setText(byId("limit-text"), `is the bound now; ${count(guard.most)} its ceiling, ` +
     `${count(guard.loads)} under way`);

@@ -14,6 +14,8 @@ const char *const soak_violations[SOAK_VIOLATIONS] = {
     [SOAK_FORBIDDEN] = "stale, where the call forbids it",
     [SOAK_LOADED] = "loaded, where the call forbids it",
     [SOAK_FENCE] = "a fencing number that does not grow",
+    [SOAK_FAILED] = "failed, though no server had a fault",
+    [SOAK_OVERDUE] = "returned long after its deadline",
 };
 
 void soak_raise(atomic_uint *mark, unsigned to)
@@ -144,14 +146,11 @@ void soak_judge(struct soak_history *h, unsigned key,
 {
     bool is_stale = shed_value_origin(value) == SHED_ORIGIN_STALE;
 
-    atomic_fetch_add(&h->reads, 1);
-    if (is_stale)
-        atomic_fetch_add(&h->stale, 1);
     if (version > atomic_load(&h->key[key].begun))
         soak_report(h, SOAK_UNKNOWN, key, version, floor->told);
     if (version == floor->doubtful)
         return;
-    if (version < floor->told)
+    if (version < floor->told && !(is_stale && floor->is_keeper))
         soak_report(h, SOAK_STALE, key, version, floor->told);
     else if (version < floor->expired && !is_stale && knows_freshness(value))
         soak_report(h, SOAK_EXPIRED, key, version, floor->expired);

@@ -15,8 +15,10 @@
 
 #include <snowshed/snowshed.h>
 
+#include "soak/account.h"
+
 enum {
-    SOAK_KEYS = 12,
+    SOAK_KEYS = 12,          /* those from here on have no row */
     SOAK_VERSIONS = 1 << 15, /* of a key; their times are remembered */
     SOAK_TTL_MS = 400,
     SOAK_REFRESH_AFTER_MS = 150,
@@ -58,6 +60,8 @@ enum soak_violation {
     SOAK_FORBIDDEN, /* stale, to a call that wants nothing stale */
     SOAK_LOADED,    /* of a load, to a call that wants none */
     SOAK_FENCE,     /* a lock's number is not above the last */
+    SOAK_FAILED,    /* with healthy servers */
+    SOAK_OVERDUE,   /* returned long after its deadline */
     SOAK_VIOLATIONS
 };
 
@@ -69,8 +73,9 @@ struct soak_history {
     uint64_t slack_ms;
     struct soak_key key[SOAK_KEYS];
     _Atomic uint64_t fence; /* the highest that a holder has had */
-    _Atomic uint64_t reads, stale, failed, missed;
+    struct soak_account account;
     _Atomic uint64_t writes, puts, untold, locks;
+    _Atomic uint64_t allocated; /* bytes, by the first process, now */
     _Atomic uint64_t violations[SOAK_VIOLATIONS];
     atomic_bool is_over;
 };
@@ -80,11 +85,15 @@ struct soak_floor {
     uint64_t begun_ms;
     unsigned told, expired; /* expired: 0 if that is too young to count */
     unsigned doubtful;      /* may come back although it is older; 0: none */
+    /* The caller's process keeps rows (SHED_REDIS_DOWN_STALE): a stale one can
+     * be older than what others have told Redis. */
+    bool is_keeper;
 };
 
 struct soak_floor soak_floor(const struct soak_history *history, unsigned key);
 
-/* Judge what a call was given that has asked for this. */
+/* Judge what a call was given that has asked for this. version is 0 for a key
+ * that has no row. */
 void soak_judge(struct soak_history *history, unsigned key,
                 const struct soak_floor *floor,
                 const struct shed_get_options *asked, unsigned version,

@@ -2,8 +2,9 @@
  * Random faults under load, for as long as asked: processes read, write and
  * lock on a real Redis and a real MariaDB, while this one kills, stops, cuts,
  * empties and blocks what it can reach. Every value that is read is judged by
- * the history of the database (history.h). At the end: a table, and JSON on
- * request.
+ * the history of the database (history.h). Now and then the servers are left
+ * alone for a while: then no call may fail (account.h). At the end: a table,
+ * and JSON on request.
  *
  * usage: soak SECONDS [SEED [JSON]]
  *
@@ -18,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "soak/report.h"
 #include "soak/worker.h"
 #include "support/mysql_testing.h"
 #include "support/own_mariadb.h"
@@ -25,15 +27,28 @@
 #include "support/server.h"
 
 enum {
-    CALM_MS = 1500, /* at the beginning and at the end, without faults */
+    BEGIN_MS = 1500, /* at the beginning, without faults */
     FAULT_EVERY_MS = 250,
+    TROUBLE_MS = 15000, /* then the servers are left alone: */
+    /* Calls may still fail, because a source that could not connect to its
+     * database waits for up to 5 s, and an open breaker for up to 1 s, */
+    PAUSES_MS = 6000,
+    SETTLE_MS = 1500, /* and because what follows takes a moment. */
+    WATCH_MS = 2000,  /* Then none may fail. */
+    /* Beyond its deadline: a virtual machine was seen to stop for 28 s. */
+    LATE_MS = 30000,
+    /* A pause that is this much longer says that this machine has stopped, or
+     * is busy with something else. */
+    STALL_MS = 500,
     STOP_MAX_MS = 700,
     TELL_EVERY_MS = 10000,
     SLACK_MS = 4000,
     /* How much more may be open, or in use, than early on: connections and
      * threads come and go. */
     SLACK_DESCRIPTORS = 24,
+    SLACK_THREADS = 8,
     SLACK_KIB = 8192,
+    SLACK_ALLOCATED_KIB = 512,
     MS_PER_S = 1000
 };
 
@@ -50,12 +65,16 @@ static struct soak_history *history;
 static struct soak_place place;
 static pid_t workers[SOAK_WORKERS];
 static struct own_mariadb database;
-static uint64_t seed, random_state;
+static uint64_t seed;
+/* While the servers are left alone the second one is used, so that the order of
+ * all other faults does not depend on how long that was. */
+static uint64_t random_states[2];
+static bool is_calm;
 static uint64_t generation; /* of the workers that are started */
 
 static uint64_t draw(uint64_t below)
 {
-    return random_next(&random_state) % below;
+    return random_next(&random_states[is_calm]) % below;
 }
 
 static void sleep_ms(uint64_t ms)
@@ -82,17 +101,30 @@ static unsigned draw_mortal(void)
     return 1 + (unsigned)draw(SOAK_WORKERS - 1);
 }
 
-struct sample {
-    unsigned long kib, descriptors;
-};
-
-static struct sample take_sample(void)
+/* The entries of a directory in /proc of the first process. */
+static unsigned long count_entries(const char *name)
 {
-    struct sample s = {0, 0};
+    unsigned long count = 0;
+    char path[64];
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)workers[0], name);
+    dir = opendir(path);
+    while (dir != NULL && readdir(dir) != NULL)
+        count++;
+    if (dir != NULL)
+        closedir(dir);
+    return count;
+}
+
+static struct soak_sample take_sample(void)
+{
+    struct soak_sample s = {.descriptors = count_entries("fd"),
+                            .threads = count_entries("task"),
+                            .allocated_kib = history->allocated / 1024};
     unsigned long pages = 0;
     char path[64];
     FILE *file;
-    DIR *dir;
 
     snprintf(path, sizeof(path), "/proc/%d/statm", (int)workers[0]);
     file = fopen(path, "re");
@@ -100,12 +132,6 @@ static struct sample take_sample(void)
         s.kib = pages * (unsigned long)sysconf(_SC_PAGESIZE) / 1024;
     if (file != NULL)
         fclose(file);
-    snprintf(path, sizeof(path), "/proc/%d/fd", (int)workers[0]);
-    dir = opendir(path);
-    while (dir != NULL && readdir(dir) != NULL)
-        s.descriptors++;
-    if (dir != NULL)
-        closedir(dir);
     return s;
 }
 
@@ -283,45 +309,69 @@ static void restart_database(void)
     reopen_site(&site);
 }
 
-static struct fault {
+static const struct fault {
     const char *name;
     void (*make)(void);
-    unsigned weight, made;
+    unsigned weight;
+    bool is_felt; /* calls may fail because of it */
 } faults[] = {
-    {"kill a process", kill_worker, 3, 0},
-    {"stop a process", stop_worker, 4, 0},
-    {"stop Redis", stop_redis, 2, 0},
-    {"restart Redis, empty", restart_redis_empty, 1, 0},
-    {"restart Redis, with its data", restart_redis, 1, 0},
-    {"kill Redis, which has a log", kill_redis_with_log, 1, 0},
-    {"cut the connections", cut_commands, 2, 0},
-    {"cut the pushes", cut_pushes, 2, 0},
-    {"FLUSHALL", empty_redis, 2, 0},
-    {"SCRIPT FLUSH", forget_scripts, 2, 0},
-    {"Redis out of memory", fill_redis, 1, 0},
-    {"Redis evicts", make_redis_evict, 1, 0},
-    {"DEL of an entry", delete_a_key, 4, 0},
-    {"KILL QUERY", kill_a_query, 3, 0},
-    {"KILL CONNECTION", kill_a_connection, 2, 0},
-    {"LOCK TABLES", block_the_table, 1, 0},
-    {"stop MariaDB", stop_database, 1, 0},
-    {"restart MariaDB", restart_database, 1, 0},
+    {"kill a process", kill_worker, 3, false},
+    {"stop a process", stop_worker, 4, false},
+    {"stop Redis", stop_redis, 2, true},
+    {"restart Redis, empty", restart_redis_empty, 1, true},
+    {"restart Redis, with its data", restart_redis, 1, true},
+    {"kill Redis, which has a log", kill_redis_with_log, 1, true},
+    {"cut the connections", cut_commands, 2, true},
+    {"cut the pushes", cut_pushes, 2, false},
+    {"FLUSHALL", empty_redis, 2, false},
+    {"SCRIPT FLUSH", forget_scripts, 2, false},
+    {"Redis out of memory", fill_redis, 1, true},
+    {"Redis evicts", make_redis_evict, 1, true},
+    {"DEL of an entry", delete_a_key, 4, false},
+    {"KILL QUERY", kill_a_query, 3, true},
+    {"KILL CONNECTION", kill_a_connection, 2, true},
+    {"LOCK TABLES", block_the_table, 1, true},
+    {"stop MariaDB", stop_database, 1, true},
+    {"restart MariaDB", restart_database, 1, true},
 };
 
-enum { FAULTS = sizeof(faults) / sizeof(*faults) };
+enum { FAULTS = sizeof(faults) / sizeof(*faults), NO_FAULT = FAULTS };
+
+_Static_assert((int)NO_FAULT < (int)SOAK_FAULTS_MAX, "each fault is counted");
+
+static struct soak_tally tallies[FAULTS + 1];
+static unsigned faults_made, last_fault = NO_FAULT;
+
+/* How often a fault is drawn, compared with others. */
+static unsigned weight_of(const struct fault *fault)
+{
+    return is_calm && fault->is_felt ? 0 : fault->weight;
+}
+
+static unsigned draw_fault(void)
+{
+    unsigned all = 0, choice, i;
+
+    for (i = 0; i < FAULTS; i++)
+        all += weight_of(&faults[i]);
+    choice = (unsigned)draw(all);
+    for (i = 0; choice >= weight_of(&faults[i]); i++)
+        choice -= weight_of(&faults[i]);
+    return i;
+}
 
 static void make_fault(void)
 {
-    unsigned all = 0, choice;
-    size_t i;
+    unsigned i = draw_fault();
 
-    for (i = 0; i < FAULTS; i++)
-        all += faults[i].weight;
-    choice = (unsigned)draw(all);
-    for (i = 0; choice >= faults[i].weight; i++)
-        choice -= faults[i].weight;
+    if (faults[i].is_felt)
+        soak_trouble(&history->account, i);
     faults[i].make();
-    faults[i].made++;
+    if (faults[i].is_felt)
+        soak_calm(&history->account, shed_now_ms());
+    tallies[i].made++;
+    faults_made++;
+    last_fault = i;
 }
 
 /* ---------------------------------------------------------------- verdict */
@@ -335,65 +385,18 @@ static uint64_t count_violations(void)
     return all;
 }
 
-static bool is_flat(const struct sample *early, const struct sample *late)
+static bool is_flat(const struct soak_sample *early,
+                    const struct soak_sample *late)
 {
+    if (early->kib == 0) /* a finding has ended the run before it was taken */
+        return true;
     return late->descriptors <= early->descriptors + SLACK_DESCRIPTORS &&
+           late->threads <= early->threads + SLACK_THREADS &&
+           (!IS_MEMORY_JUDGED ||
+            late->allocated_kib <=
+                early->allocated_kib + SLACK_ALLOCATED_KIB) &&
            (!IS_MEMORY_JUDGED ||
             late->kib <= early->kib + early->kib / 10 + SLACK_KIB);
-}
-
-static void print_table(const struct sample *early, const struct sample *late)
-{
-    printf("\n%-44s %12s\n", "", "times");
-    for (size_t i = 0; i < FAULTS; i++)
-        printf("%-44s %12u\n", faults[i].name, faults[i].made);
-    printf("%-44s %12llu\n%-44s %12llu\n%-44s %12llu\n", "reads",
-           (unsigned long long)history->reads, "  of them given out stale",
-           (unsigned long long)history->stale, "reads that failed",
-           (unsigned long long)history->failed);
-    printf("%-44s %12llu\n", "only_cached, and not there",
-           (unsigned long long)history->missed);
-    printf("%-44s %12llu\n%-44s %12llu\n%-44s %12llu\n%-44s %12llu\n", "writes",
-           (unsigned long long)history->writes, "  of them put",
-           (unsigned long long)history->puts, "  of them not told",
-           (unsigned long long)history->untold, "locks",
-           (unsigned long long)history->locks);
-    for (unsigned i = 0; i < SOAK_VIOLATIONS; i++)
-        printf("%-60s %llu\n", soak_violations[i],
-               (unsigned long long)history->violations[i]);
-    printf("%-44s %5lu, then %lu\n%-44s %5lu, then %lu\n", "memory, KiB",
-           early->kib, late->kib, "descriptors", early->descriptors,
-           late->descriptors);
-}
-
-static void write_json(const char *path, const struct sample *early,
-                       const struct sample *late)
-{
-    FILE *file = fopen(path, "we");
-
-    if (file == NULL) {
-        perror(path);
-        exit(EXIT_FAILURE);
-    }
-    fprintf(file, "{\n  \"seed\": %llu,\n  \"faults\": {",
-            (unsigned long long)seed);
-    for (size_t i = 0; i < FAULTS; i++)
-        fprintf(file, "%s\n    \"%s\": %u", i > 0 ? "," : "", faults[i].name,
-                faults[i].made);
-    fprintf(file, "\n  },\n  \"violations\": {");
-    for (unsigned i = 0; i < SOAK_VIOLATIONS; i++)
-        fprintf(file, "%s\n    \"%s\": %llu", i > 0 ? "," : "",
-                soak_violations[i], (unsigned long long)history->violations[i]);
-    fprintf(
-        file,
-        "\n  },\n  \"reads\": %llu,\n  \"stale\": %llu,\n"
-        "  \"failed\": %llu,\n  \"writes\": %llu,\n  \"locks\": %llu,\n"
-        "  \"kib\": [%lu, %lu],\n  \"descriptors\": [%lu, %lu]\n}\n",
-        (unsigned long long)history->reads, (unsigned long long)history->stale,
-        (unsigned long long)history->failed,
-        (unsigned long long)history->writes, (unsigned long long)history->locks,
-        early->kib, late->kib, early->descriptors, late->descriptors);
-    fclose(file);
 }
 
 /* -------------------------------------------------------------------- run */
@@ -404,6 +407,12 @@ static void set_up(void)
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(history, MAP_FAILED);
     history->slack_ms = scaled_ms(SLACK_MS);
+    history->account.settle_ms = PAUSES_MS + scaled_ms(SETTLE_MS);
+    history->account.late_ms = scaled_ms(LATE_MS);
+    atomic_store(&history->account.fault, NO_FAULT);
+    for (size_t i = 0; i < FAULTS; i++)
+        tallies[i].name = faults[i].name;
+    tallies[NO_FAULT].name = "none yet";
     own_mariadb_install(&database);
     own_mariadb_start(&database);
     open_site(&site, database.uri);
@@ -414,37 +423,75 @@ static void set_up(void)
     place = (struct soak_place){server.uri, server.socket, site.uri};
     for (unsigned i = 0; i < SOAK_WORKERS; i++)
         start_worker(i);
-    WAIT_FOR(atomic_load(&history->reads) > 0);
+    soak_calm(&history->account, shed_now_ms());
+    WAIT_FOR(soak_ended(&history->account, SOAK_READ, SHED_OK) > 0);
 }
 
-static void tell(uint64_t begun_ms)
+static uint64_t begun_ms, tell_ms;
+
+static void tell_progress(void)
 {
-    printf("%6llu s  %llu reads, %llu writes, %llu found\n",
-           (unsigned long long)((shed_now_ms() - begun_ms) / MS_PER_S),
-           (unsigned long long)history->reads,
-           (unsigned long long)history->writes,
-           (unsigned long long)count_violations());
-    fflush(stdout);
+    soak_tell_progress(history, (shed_now_ms() - begun_ms) / MS_PER_S,
+                       faults_made, tallies[last_fault].name);
+    tell_ms = shed_now_ms() + TELL_EVERY_MS;
+}
+
+/* Make a fault, and wait for a while. Returns: whether this machine has stopped
+ * meanwhile. */
+static bool step(void)
+{
+    uint64_t pause_ms, paused_ms;
+
+    make_fault();
+    pause_ms = draw(FAULT_EVERY_MS);
+    paused_ms = shed_now_ms();
+    sleep_ms(pause_ms);
+    if (shed_now_ms() >= tell_ms)
+        tell_progress();
+    return shed_now_ms() > paused_ms + pause_ms + scaled_ms(STALL_MS);
+}
+
+/* Leave the servers alone for long enough that a call that fails is a finding:
+ * unless the whole machine stops, which is nobody's fault. */
+static void keep_calm(void)
+{
+    struct soak_account *account = &history->account;
+    uint64_t end_ms = shed_now_ms() + account->settle_ms + WATCH_MS;
+    uint64_t before = atomic_load(&account->unexplained);
+    bool has_stopped = false;
+
+    is_calm = true;
+    while (shed_now_ms() < end_ms)
+        has_stopped |= step();
+    is_calm = false;
+    if (has_stopped)
+        printf("this machine has stopped for a while, so calls may fail\n");
+    else
+        atomic_fetch_add(&history->violations[SOAK_FAILED],
+                         atomic_load(&account->unexplained) - before);
+    atomic_store(&history->violations[SOAK_OVERDUE],
+                 atomic_load(&account->late));
 }
 
 /* Make faults until the time is over, or something was found. */
-static void endure(uint64_t length_ms, struct sample *early)
+static void endure(uint64_t length_ms, struct soak_sample *early)
 {
-    uint64_t begun_ms = shed_now_ms(), tell_ms = begun_ms + TELL_EVERY_MS;
+    uint64_t end_ms, calm_ms;
 
-    sleep_ms(CALM_MS);
-    while (shed_now_ms() < begun_ms + length_ms && count_violations() == 0) {
-        make_fault();
-        sleep_ms(draw(FAULT_EVERY_MS));
+    begun_ms = shed_now_ms();
+    end_ms = begun_ms + length_ms;
+    tell_ms = begun_ms + TELL_EVERY_MS;
+    sleep_ms(BEGIN_MS);
+    while (shed_now_ms() < end_ms && count_violations() == 0) {
+        calm_ms = shed_now_ms() + TROUBLE_MS;
+        while (shed_now_ms() < calm_ms && shed_now_ms() < end_ms &&
+               count_violations() == 0)
+            (void)step();
+        keep_calm();
         if (early->kib == 0 && shed_now_ms() > begun_ms + length_ms / 3)
             *early = take_sample();
-        if (shed_now_ms() >= tell_ms) {
-            tell(begun_ms);
-            tell_ms += TELL_EVERY_MS;
-        }
     }
-    sleep_ms(CALM_MS);
-    tell(begun_ms);
+    tell_progress();
 }
 
 static bool end_workers(void)
@@ -454,7 +501,12 @@ static bool end_workers(void)
     atomic_store(&history->is_over, true);
     for (unsigned i = 0; i < SOAK_WORKERS; i++) {
         int status = 0;
-        waitpid(workers[i], &status, 0);
+        uint64_t until_ms = test_deadline_ms();
+        while (waitpid(workers[i], &status, WNOHANG) == 0) {
+            if (shed_now_ms() > until_ms)
+                kill(workers[i], SIGABRT); /* one of its calls hangs */
+            sleep_ms(10);
+        }
         if (!WIFEXITED(status) || WEXITSTATUS(status) != EXIT_SUCCESS) {
             printf("process %u ended with the status %d\n", i, status);
             is_well = false;
@@ -468,26 +520,32 @@ static const char *json_path;
 
 START_TEST(what_is_read_agrees_with_the_history)
 {
-    struct sample early = {0, 0}, late;
+    struct soak_report_data data = {
+        .seed = seed, .faults = tallies, .fault_count = FAULTS + 1};
     bool is_well;
 
     set_up();
-    endure(seconds * MS_PER_S, &early);
-    late = take_sample();
+    data.history = history;
+    endure(seconds * MS_PER_S, &data.early);
+    data.late = take_sample();
     is_well = end_workers();
-    print_table(&early, &late);
-    if (json_path != NULL)
-        write_json(json_path, &early, &late);
+    soak_print(&data);
+    if (json_path != NULL && !soak_write_json(&data, json_path)) {
+        perror(json_path);
+        is_well = false;
+    }
     server_stop(&server);
     close_site(&site);
     own_mariadb_signal(&database, SIGKILL);
     own_mariadb_remove(&database);
-    if (!is_well || count_violations() > 0 || !is_flat(&early, &late))
+    if (!is_flat(&data.early, &data.late))
+        printf("memory, descriptors or threads have grown\n");
+    if (!is_well || count_violations() > 0 || !is_flat(&data.early, &data.late))
         printf("FAILED. Again: tests/soak/run %llu %llu\n",
                (unsigned long long)seconds, (unsigned long long)seed);
     ck_assert(is_well);
     ck_assert_uint_eq(count_violations(), 0);
-    ck_assert(is_flat(&early, &late));
+    ck_assert(is_flat(&data.early, &data.late));
 }
 END_TEST
 
@@ -502,7 +560,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s SECONDS [SEED [JSON]]\n", argv[0]);
         return 2;
     }
-    random_state = (seed + 1) * 2654435761U;
+    random_states[0] = (seed + 1) * 2654435761U;
+    random_states[1] = random_states[0] + 1;
     printf("soak: %llu s, seed %llu\n", (unsigned long long)seconds,
            (unsigned long long)seed);
     fflush(stdout);

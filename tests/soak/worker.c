@@ -2,6 +2,7 @@
  * after what it says has been done. */
 #include "soak/worker.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <hiredis/hiredis.h>
 #include <snowshed/lock.h>
 #include <snowshed/mysql.h>
+#include <snowshed/stats.h>
 
 #include "base/clock.h"
 #include "mysql/compat.h"
@@ -21,10 +23,17 @@
 enum {
     READERS = 3,
     KEY_BYTES = 12,
-    TIMEOUT_MS = 3000,
     SOFT_TIMEOUT_MS = 20,
-    PAUSE_US = 300
+    PAUSE_US = 300,
+    TOLD_MAX = 10,     /* calls that are told of */
+    ABSENT_EVERY = 20, /* of the reads is one of a key that has no row */
+    /* the numbers of processes */
+    KEEPER = 2,
+    FAILER = 3
 };
+
+const char *const soak_policies[SOAK_WORKERS] = {
+    "plain", "breakers", [KEEPER] = "stale", [FAILER] = "fail"};
 
 /* The row is read first, and then its load takes a while. */
 #define QUERY                                                                  \
@@ -80,7 +89,7 @@ static struct shed_get_options draw_options(struct thread *t)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
 
-    o.timeout_ms = TIMEOUT_MS;
+    o.timeout_ms = SOAK_TIMEOUT_MS;
     switch (draw(t, 10)) {
     case 0:
         o.max_age_ms = SOAK_MAX_AGE_MS;
@@ -100,20 +109,66 @@ static struct shed_get_options draw_options(struct thread *t)
     return o;
 }
 
+/* A call is about to be made. */
+static struct soak_call begin_call(const struct worker *w, enum soak_work work)
+{
+    return soak_begin(&w->history->account, work, w->number, shed_now_ms());
+}
+
+/* It has ended. Returns: whether it has succeeded. */
+static bool end_call(const struct worker *w, const struct soak_call *call,
+                     enum shed_code code)
+{
+    struct soak_account *account = &w->history->account;
+    uint64_t now_ms = shed_now_ms();
+    enum soak_end how = soak_end(account, call, code, now_ms);
+
+    if (how != SOAK_FINE &&
+        atomic_load(&account->unexplained) + atomic_load(&account->late) <=
+            TOLD_MAX)
+        fprintf(stderr, "soak: process %u: one of its %s %s: %s, %llu ms\n",
+                w->number, soak_works[call->work],
+                how == SOAK_LATE ? "was late" : "failed for no known reason",
+                shed_code_name(code),
+                (unsigned long long)(now_ms - call->begun_ms));
+    return code == SHED_OK;
+}
+
 static void read_once(struct thread *t, unsigned key)
 {
-    struct soak_history *h = t->worker->history;
+    const struct worker *w = t->worker;
     struct shed_get_options asked = draw_options(t);
-    struct soak_floor floor = soak_floor(h, key);
+    struct soak_floor floor = soak_floor(w->history, key);
     struct shed_value *value = NULL;
     char text[KEY_BYTES];
-    enum shed_code code = shed_get_with(t->worker->cache, name_key(key, text),
-                                        &asked, &value, NULL);
+    struct soak_call call = begin_call(w, SOAK_READ);
 
-    if (code == SHED_OK)
-        soak_judge(h, key, &floor, &asked, version_of(value), value);
-    else
-        atomic_fetch_add(code == SHED_EMISS ? &h->missed : &h->failed, 1);
+    floor.is_keeper = w->number == KEEPER;
+    if (end_call(w, &call,
+                 shed_get_with(w->cache, name_key(key, text), &asked, &value,
+                               NULL))) {
+        soak_count_answer(&w->history->account, w->number, value);
+        soak_judge(w->history, key, &floor, &asked, version_of(value), value);
+    }
+    shed_value_unref(value);
+}
+
+/* A key without a row never gets one. */
+static void read_absent(struct thread *t)
+{
+    const struct worker *w = t->worker;
+    struct shed_value *value = NULL;
+    char text[KEY_BYTES];
+    struct soak_call call = begin_call(w, SOAK_READ);
+
+    if (end_call(w, &call,
+                 shed_get(w->cache, name_key(SOAK_KEYS, text), SOAK_TIMEOUT_MS,
+                          &value, NULL))) {
+        soak_count_answer(&w->history->account, w->number, value);
+        if (shed_value_kind(value) != SHED_KIND_ABSENT)
+            soak_report(w->history, SOAK_UNKNOWN, SOAK_KEYS, version_of(value),
+                        0);
+    }
     shed_value_unref(value);
 }
 
@@ -124,7 +179,10 @@ static void *read_on(void *arg)
     while (!is_over(t->worker)) {
         /* half of the reads are of one key */
         unsigned key = (unsigned)draw(t, 2 * (uint64_t)SOAK_KEYS);
-        read_once(t, key < SOAK_KEYS ? key : 0);
+        if (draw(t, ABSENT_EVERY) == 0)
+            read_absent(t);
+        else
+            read_once(t, key < SOAK_KEYS ? key : 0);
         usleep((useconds_t)draw(t, PAUSE_US));
     }
     return NULL;
@@ -177,13 +235,17 @@ static bool delete_plainly(const struct worker *w, const char *text)
 static bool put_row(const struct worker *w, unsigned key, unsigned version)
 {
     char text[KEY_BYTES], row[KEY_BYTES];
+    struct soak_call call;
     bool is_done;
 
     if (!soak_begin_put(w->history, key, version))
         return false;
     (void)snprintf(row, sizeof(row), "%u", version);
-    is_done = shed_put_version(w->cache, name_key(key, text), shed_str(row),
-                               version, TIMEOUT_MS, NULL) == SHED_OK;
+    call = begin_call(w, SOAK_WRITE);
+    is_done =
+        end_call(w, &call,
+                 shed_put_version(w->cache, name_key(key, text), shed_str(row),
+                                  version, SOAK_TIMEOUT_MS, NULL));
     soak_end_put(w->history, key, is_done);
     if (is_done)
         atomic_fetch_add(&w->history->puts, 1);
@@ -197,13 +259,15 @@ static void tell(struct thread *t, unsigned key)
     unsigned version = atomic_load(&k->committed);
     char text[KEY_BYTES];
     struct shed_bytes name = name_key(key, text);
+    struct soak_call call = begin_call(w, SOAK_WRITE);
 
     switch (draw(t, 8)) {
     case 0:
         atomic_fetch_add(&w->history->untold, 1); /* it invalidates nothing */
         break;
     case 1:
-        if (shed_expire(w->cache, name, TIMEOUT_MS, NULL) != SHED_OK)
+        if (!end_call(w, &call,
+                      shed_expire(w->cache, name, SOAK_TIMEOUT_MS, NULL)))
             break;
         atomic_store(&k->expired_ms, shed_now_ms());
         soak_raise(&k->expired, version);
@@ -219,7 +283,8 @@ static void tell(struct thread *t, unsigned key)
             soak_raise(&k->told, version);
         break;
     default:
-        if (shed_invalidate(w->cache, name, TIMEOUT_MS, NULL) == SHED_OK)
+        if (end_call(w, &call,
+                     shed_invalidate(w->cache, name, SOAK_TIMEOUT_MS, NULL)))
             soak_raise(&k->told, version);
     }
 }
@@ -256,16 +321,40 @@ static void *write_on(void *arg)
 
 /* ------------------------------------------------------------------ lock */
 
+/* The first process lives as long as the run. */
+static void note_memory(const struct worker *w)
+{
+    if (w->number == 0)
+        atomic_store(&w->history->allocated, mallinfo2().uordblks);
+}
+
+/* Count what was answered from kept rows since the last time. */
+static void count_kept(const struct worker *w, uint64_t *last)
+{
+    struct shed_stats stats;
+
+    if (shed_stats_read(w->cache, &stats, sizeof(stats), NULL) != SHED_OK)
+        return;
+    atomic_fetch_add(&w->history->account.kept[w->number],
+                     stats.kept_hits - *last);
+    *last = stats.kept_hits;
+}
+
 static void *lock_on(void *arg)
 {
     struct thread *t = arg;
     struct worker *w = t->worker;
     struct soak_history *h = w->history;
+    uint64_t kept = 0;
 
     while (!is_over(w)) {
         uint64_t before = atomic_load(&h->fence);
         struct shed_fence fence = {0};
-        if (shed_lock_acquire(w->lock, TIMEOUT_MS, NULL) != SHED_OK)
+        struct soak_call call = begin_call(w, SOAK_LOCK);
+        count_kept(w, &kept);
+        note_memory(w);
+        if (!end_call(w, &call,
+                      shed_lock_acquire(w->lock, SOAK_TIMEOUT_MS, NULL)))
             continue;
         if (shed_lock_fence(w->lock, &fence, NULL) == SHED_OK &&
             fence.number <= before)
@@ -297,6 +386,20 @@ static void set_source_options(const struct worker *w,
     }
 }
 
+static void set_client_options(const struct worker *w,
+                               struct shed_client_options *co)
+{
+    co->command_timeout_ms = SOAK_AHEAD_MS;
+    co->reconnect_max_ms = SOAK_AHEAD_MS;
+    if (w->number == 1) {
+        co->redis_breaker_failure_pct = 50;
+        co->redis_breaker_min_calls = 5;
+        co->redis_breaker_window_ms = 1000;
+        co->redis_breaker_open_ms = 100;
+        co->redis_breaker_open_max_ms = 1000;
+    }
+}
+
 static bool open_cache(struct worker *w)
 {
     struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
@@ -307,13 +410,15 @@ static bool open_cache(struct worker *w)
     set_source_options(w, &so);
     mo.source = &so;
     mo.key = SHED_MYSQL_KEY_INTEGER;
-    co.command_timeout_ms = SOAK_AHEAD_MS;
+    set_client_options(w, &co);
     o.ttl_ms = SOAK_TTL_MS;
     o.refresh_after_ms = SOAK_REFRESH_AFTER_MS;
     o.stale_while_revalidate_ms = SOAK_REVALIDATE_MS;
     o.stale_if_error_ms = SOAK_IF_ERROR_MS;
-    o.soft_timeout_ms = w->number == 2 ? SOFT_TIMEOUT_MS : 0;
-    if (w->number == 3)
+    o.soft_timeout_ms = w->number == KEEPER ? SOFT_TIMEOUT_MS : 0;
+    if (w->number == KEEPER)
+        o.redis_down = SHED_REDIS_DOWN_STALE;
+    if (w->number == FAILER)
         o.redis_down = SHED_REDIS_DOWN_FAIL;
     return shed_client_open(w->place->redis_uri, &co, &w->client, NULL) ==
                SHED_OK &&

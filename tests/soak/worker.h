@@ -5,7 +5,8 @@
 
 #include "soak/history.h"
 
-enum { SOAK_WORKERS = 4 };
+/* What is different about each process, in a word: see soak_work. */
+extern const char *const soak_policies[SOAK_WORKERS];
 
 struct soak_place {
     const char *redis_uri, *redis_socket, *mysql_uri;

@@ -246,12 +246,12 @@ void shed_address_set(struct shed_address *a, unsigned term,
                       const struct sockaddr *name, socklen_t size,
                       const char *failure)
 {
-    unsigned present = shed_address_term(a);
-
     pthread_mutex_lock(&a->mu);
-    if (term != present && a->looked_up_term == present) {
+    /* the session's two connections each look up: one of an earlier term can
+       take longer, and the terms wrap around */
+    if ((int)(term - a->looked_up_term) < 0) {
         pthread_mutex_unlock(&a->mu);
-        return; /* one of an earlier term, which took longer */
+        return;
     }
     if (name != NULL && size <= sizeof(a->name)) {
         memcpy(&a->name, name, size);

@@ -1,4 +1,5 @@
 /* URIs of Redis: their meaning, and that no secret gets into a text. */
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -236,6 +237,48 @@ START_TEST(a_lookup_that_ends_late_is_ignored)
 }
 END_TEST
 
+static void expect_port(struct shed_address *a, const struct sockaddr_in *at)
+{
+    struct sockaddr_storage name;
+    socklen_t size;
+
+    ck_assert_int_eq(shed_address_get(a, &name, &size, NULL), SHED_OK);
+    ck_assert_uint_eq(size, sizeof(*at));
+    ck_assert_mem_eq(&name, at, sizeof(*at));
+}
+
+/* The lookup of the present term has not ended. */
+START_TEST(of_two_lookups_that_end_late_the_newer_one_counts)
+{
+    struct shed_address *a = create();
+
+    for (unsigned term = 0; term < 3; term++)
+        shed_address_leave(a, term, 1, 1);
+    set_found(a, 2, &second);
+    set_found(a, 1, &first);
+    expect_port(a, &second);
+    shed_address_set(a, 1, NULL, 0, "not found");
+    ck_assert_uint_eq(a->looked_up_term, 2);
+    set_found(a, 3, &first);
+    expect_port(a, &first);
+    shed_address_destroy(a);
+}
+END_TEST
+
+START_TEST(terms_wrap_around)
+{
+    struct shed_address *a = create();
+
+    atomic_store(&a->term, UINT_MAX);
+    a->looked_up_term = UINT_MAX;
+    shed_address_leave(a, UINT_MAX, 1, 1);
+    set_found(a, 0, &second);
+    set_found(a, UINT_MAX, &first);
+    expect_port(a, &second);
+    shed_address_destroy(a);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("address");
@@ -251,5 +294,7 @@ int main(void)
     tcase_add_test(tc,
                    the_first_lookup_after_a_server_was_left_is_not_elsewhere);
     tcase_add_test(tc, a_lookup_that_ends_late_is_ignored);
+    tcase_add_test(tc, of_two_lookups_that_end_late_the_newer_one_counts);
+    tcase_add_test(tc, terms_wrap_around);
     return run_tests("address", tc);
 }

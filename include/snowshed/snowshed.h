@@ -279,7 +279,8 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
  * Release the caller's reference to a client. Its caches and locks keep it
  * alive and go on working. When the last of them has been closed, its
  * connections and its thread end. So handles may be closed in any order, each
- * exactly once.
+ * exactly once. A lookup of the host name that is under way is not waited for:
+ * its thread ends with the resolver's answer, without the client.
  *
  * NULL is allowed. In a forked child it frees the child's memory and leaves the
  * parent's connections alone.

@@ -1,6 +1,6 @@
 /*
- * Looks up the host name of an address in a thread of the loop's pool. Reactor
- * thread only.
+ * Looks up the host name of an address in a thread of its own. Reactor thread
+ * only.
  */
 #ifndef SHED_REDIS_LOOKUP_H
 #define SHED_REDIS_LOOKUP_H
@@ -12,7 +12,7 @@
 
 struct shed_lookup;
 
-/* Called once by the loop, when the lookup has ended; the lookup is freed
+/* Called once by the loop, when the lookup has ended; it must not be used
  * afterwards. term is the one with which it was started. list is borrowed;
  * NULL: it failed, and failure says why. */
 typedef void shed_lookup_fn(void *arg, unsigned term,
@@ -25,8 +25,9 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
                                       unsigned term, shed_lookup_fn *fn,
                                       void *arg);
 
-/* Do not call its fn. The lookup still ends by itself, and the loop frees it.
- * NULL is allowed. */
+/* Do not call its fn. The lookup ends by itself, however long that takes, and
+ * nothing waits for it: the reactor and the address may be gone by then. NULL
+ * is allowed. */
 void shed_lookup_abandon(struct shed_lookup *lookup);
 
 #endif

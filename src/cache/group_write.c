@@ -85,35 +85,26 @@ static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
            shed_outbox_keep_group(cache->outbox, s->tags[i], why);
 }
 
-/* Returns: the code of the first that failed. In err is the reason of the first
- * that is not kept, else of the first. */
+/* Follow the end of each call; all is how the pipeline ended. Returns: see
+ * shed_sum. */
 static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
                                const struct shed_error *all,
                                struct shed_error *err)
 {
-    bool are_kept = true;
-    enum shed_code code = SHED_OK;
+    struct shed_sum sum = {SHED_OK, true, err};
 
     for (size_t i = 0; i < s->count; i++) {
         struct shed_error why = judge(s, i, all);
-        bool is_kept = follow_up(cache, s, i, &why),
-             was_first = code == SHED_OK;
-        if (why.code == SHED_OK)
-            continue;
-        if (was_first)
-            code = why.code;
-        if ((was_first || (are_kept && !is_kept)) && s->tags[i].size > 0)
-            (void)shed_fail(err, code, "tags[%zu]: %s", i, why.reason);
-        else if (was_first)
-            (void)shed_fail(err, code, "%s", why.reason);
-        are_kept = are_kept && is_kept;
+        bool is_kept = follow_up(cache, s, i, &why);
+        shed_cache_sum_up(&sum, s->tags[i].size > 0 ? "tags" : NULL, i, &why,
+                          is_kept);
     }
     /* even if a push told of it first: the reactor may not have come to this */
     shed_flights_detach_all(cache->flights);
-    if (code != SHED_OK) /* no position tells old rows from new ones yet */
+    if (sum.code != SHED_OK) /* no position tells old rows from new ones yet */
         shed_kept_drop_all(cache->kept);
-    shed_count_code(&cache->counters, code);
-    return code;
+    shed_count_code(&cache->counters, sum.code);
+    return sum.code;
 }
 
 static enum shed_code invalidate(struct shed_cache *cache,

@@ -401,29 +401,38 @@ static struct shed_error judge(const struct sweep *s, size_t i,
     return why;
 }
 
-/* Follow the end of each key. Returns: the code of the first that failed. In
- * err is the reason of the first that is not kept, else of the first. */
+void shed_cache_sum_up(struct shed_sum *sum, const char *array, size_t i,
+                       const struct shed_error *why, bool is_kept)
+{
+    bool is_first = sum->code == SHED_OK;
+
+    if (why->code == SHED_OK)
+        return;
+    if (is_first)
+        sum->code = why->code;
+    if ((is_first || (sum->are_kept && !is_kept)) && array != NULL)
+        (void)shed_fail(sum->err, sum->code, "%s[%zu]: %s", array, i,
+                        why->reason);
+    else if (is_first)
+        (void)shed_fail(sum->err, sum->code, "%s", why->reason);
+    sum->are_kept = sum->are_kept && is_kept;
+}
+
+/* Follow the end of each key; all is how the call ended. Returns: see shed_sum.
+ */
 static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
                                struct shed_outbox_write write,
                                const struct shed_error *all,
                                struct shed_error *err)
 {
-    bool are_kept = true;
-    enum shed_code code = SHED_OK;
+    struct shed_sum sum = {SHED_OK, true, err};
 
     for (size_t i = 0; i < s->count; i++) {
         struct shed_error why = judge(s, i, all);
-        bool was_first = code == SHED_OK;
         bool is_kept = follow_up(cache, &s->keys[i], write, &why);
-        if (why.code == SHED_OK)
-            continue;
-        if (was_first)
-            code = why.code;
-        if (was_first || (are_kept && !is_kept))
-            (void)shed_fail(err, code, "keys[%zu]: %s", i, why.reason);
-        are_kept = are_kept && is_kept;
+        shed_cache_sum_up(&sum, "keys", i, &why, is_kept);
     }
-    return code;
+    return sum.code;
 }
 
 enum shed_code shed_invalidate_many(struct shed_cache *cache,

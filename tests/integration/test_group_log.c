@@ -833,6 +833,24 @@ int main(void)
     tcase_add_test(tc, a_key_is_loaded_once_for_all_who_miss_it);
     tcase_add_test(tc,
                    after_it_the_entries_with_a_tag_are_misses_and_no_others);
+START_TEST(of_many_tags_the_first_that_is_not_kept_is_named)
+{
+    struct shed_bytes tags[] = {shed_str("a"), shed_str("b"), shed_str("c")};
+    struct shed_error err = {0};
+
+    init();
+    fixture.cache_options.pending_limit = 1;
+    fixture_open(&fixture);
+    refuse_writes();
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, 3, 0, &err),
+                     SHED_EREDIS);
+    ck_assert_ptr_eq(strstr(err.reason, "tags[1]: not kept, as "), err.reason);
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
     tcase_add_test(tc, absence_has_tags_too);
     tcase_add_test(tc, a_payload_is_the_same_with_tags);
     tcase_add_test(tc, what_is_put_has_the_tags_of_the_put_alone);
@@ -867,3 +885,4 @@ int main(void)
     tcase_add_test(tc, one_that_is_still_kept_at_the_end_is_dropped);
     return run_tests("group_log", tc);
 }
+    tcase_add_test(tc, of_many_tags_the_first_that_is_not_kept_is_named);

@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -31,8 +32,11 @@
 /* A chain for each so many bytes of rows: they take less than 2 percent, and
  * are short even where rows are small. */
 #define CHAIN_BYTES 512
-/* What malloc adds to an allocation, at most. */
+/* What malloc adds to an allocation, at most; a large one it maps, in whole
+ * pages. glibc maps what is larger than this (M_MMAP_THRESHOLD), or, once such
+ * a one was freed, than that: then this counts too much. */
 #define MALLOC_BYTES 24
+#define MAPPED_BYTES ((size_t)128 << 10)
 
 struct row {
     struct row *chain;
@@ -62,6 +66,7 @@ struct shard {
 struct shed_kept {
     /* set at creation */
     const struct shed_freshness_rule *rule;
+    size_t page_bytes;
     size_t chains;      /* of a shard */
     size_t limit_bytes; /* of the rows of a shard */
     /* atomic; written under the lock of the key's shard */
@@ -165,18 +170,32 @@ static void evict_locked(const struct shed_kept *kept, struct shard *shard)
 
 /* ------------------------------------------------------------------- rows */
 
-/* All that is freed with the last reference of a value. */
-static size_t value_bytes(const struct shed_value *value)
+/* The memory that malloc takes for an allocation, at most. */
+static size_t allocated_bytes(const struct shed_kept *kept, size_t size)
 {
-    size_t bytes = sizeof(*value) + MALLOC_BYTES + value->size;
+    size_t bytes = size + MALLOC_BYTES;
+
+    if (bytes <= MAPPED_BYTES)
+        return bytes;
+    bytes += sizeof(size_t) + kept->page_bytes - 1;
+    return bytes - bytes % kept->page_bytes;
+}
+
+/* All that is freed with the last reference of a value. */
+static size_t value_bytes(const struct shed_kept *kept,
+                          const struct shed_value *value)
+{
     struct shed_entry_groups groups = {.tags_size = 0};
 
-    if (value->owner != NULL) /* a reply: a struct, and the entry's bytes */
-        bytes += SHED_REPLY_BYTES + MALLOC_BYTES + SHED_ENTRY_HEADER_BYTES + 1 +
-                 MALLOC_BYTES;
+    if (value->owner == NULL)
+        return allocated_bytes(kept, sizeof(*value) + value->size);
     if (value->header != NULL)
         shed_entry_groups(value->header, &groups);
-    return bytes + groups.tags_size;
+    /* a reply: a struct, and the entry's bytes */
+    return allocated_bytes(kept, sizeof(*value)) +
+           allocated_bytes(kept, SHED_REPLY_BYTES) +
+           allocated_bytes(kept, SHED_ENTRY_HEADER_BYTES + value->size +
+                                     groups.tags_size + 1);
 }
 
 /* A row that was loaded has no header: it is not told from others. */
@@ -201,8 +220,8 @@ static struct row *create_row(const struct shed_kept *kept,
                               struct shed_entry_key key, uint64_t hash,
                               const struct shed_kept_row *from, uint64_t now_ms)
 {
-    size_t bytes =
-        sizeof(struct row) + MALLOC_BYTES + key.size + value_bytes(from->value);
+    size_t bytes = allocated_bytes(kept, sizeof(struct row) + key.size) +
+                   value_bytes(kept, from->value);
     uint64_t end_ms = end_of(kept, from);
     struct row *row;
 
@@ -359,10 +378,10 @@ void shed_kept_drop_all(struct shed_kept *kept)
 
 /* ---------------------------------------------------------- begin and end */
 
-static size_t overhead_bytes(size_t chains)
+static size_t overhead_bytes(const struct shed_kept *kept)
 {
-    return sizeof(struct shed_kept) + MALLOC_BYTES +
-           SHARDS * (chains * sizeof(struct row *) + MALLOC_BYTES);
+    return allocated_bytes(kept, sizeof(*kept)) +
+           SHARDS * allocated_bytes(kept, kept->chains * sizeof(struct row *));
 }
 
 static bool init_shard(struct shard *shard, size_t chains)
@@ -390,8 +409,9 @@ struct shed_kept *shed_kept_create(size_t limit_bytes,
     if (kept == NULL)
         return NULL;
     kept->rule = rule;
+    kept->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     kept->chains = limit_bytes / SHARDS / CHAIN_BYTES + 1;
-    overhead = overhead_bytes(kept->chains);
+    overhead = overhead_bytes(kept);
     if (limit_bytes > overhead)
         kept->limit_bytes = (limit_bytes - overhead) / SHARDS;
     for (i = 0; i < SHARDS; i++)
@@ -417,7 +437,7 @@ struct shed_kept_size shed_kept_size(struct shed_kept *kept)
     struct shed_kept_size size = {0};
 
     if (kept != NULL)
-        size.bytes = overhead_bytes(kept->chains);
+        size.bytes = overhead_bytes(kept);
     for (size_t i = 0; kept != NULL && i < SHARDS; i++) {
         struct shard *shard = &kept->shard[i];
         pthread_mutex_lock(&shard->mu);

@@ -14,6 +14,7 @@
 #include "support/testing.h"
 
 enum { SHARDS = 16, KEYS = 40, AMPLE_BYTES = 1 << 20, TTL_MS = 1000 };
+enum { MAPPED_BYTES = 128 << 10 }; /* glibc's M_MMAP_THRESHOLD */
 
 static const struct shed_freshness_rule rule = {
     .ttl_ms = TTL_MS, .revalidate_ms = 100, .if_error_ms = 300};
@@ -32,7 +33,7 @@ static void name_keys(void)
 
 static struct shed_value *create_value(enum shed_kind kind, size_t size)
 {
-    static const char bytes[4096];
+    static const char bytes[256 << 10];
     struct shed_value *value =
         shed_value_create(kind, SHED_ORIGIN_UNPUBLISHED, bytes, size);
 
@@ -197,31 +198,56 @@ START_TEST(
 }
 END_TEST
 
-/* No allocation is left out. (With a sanitizer's allocator nothing is seen.) */
-START_TEST(what_is_counted_is_at_least_what_malloc_gives)
+/* What malloc has given of its arenas. */
+static size_t in_arenas(void)
 {
-    enum { ROWS = 2000, LIMIT = 16 << 20 };
-    static char key[ROWS][16];
-    static struct shed_value *values[ROWS];
-    size_t before = mallinfo2().uordblks, used;
-    struct shed_kept *kept = shed_kept_create(LIMIT, &rule);
+    return mallinfo2().uordblks;
+}
 
-    for (size_t i = 0; i < ROWS; i++) {
-        struct shed_entry_key at = {key[i], 0};
-        snprintf(key[i], sizeof(key[i]), "t:{%zu}", i);
-        at.size = strlen(key[i]);
-        values[i] =
-            i % 2 ? read_value(64 + i, 'a') : create_value(SHED_KIND_ROW, i);
+/* What it has given in pages of their own. */
+static size_t in_pages(void)
+{
+    return mallinfo2().hblkhd;
+}
+
+/* No allocation is left out. (With a sanitizer's allocator nothing is seen.) */
+static void keep_and_compare(size_t rows, size_t size, size_t limit,
+                             size_t (*given)(void))
+{
+    struct shed_value **values = calloc(rows, sizeof(*values));
+    size_t before = given(), used;
+    struct shed_kept *kept = shed_kept_create(limit, &rule);
+
+    for (size_t i = 0; i < rows; i++) {
+        char key[16];
+        struct shed_entry_key at = {key, 0};
+        at.size = (size_t)snprintf(key, sizeof(key), "t:{%zu}", i);
+        values[i] = i % 2 ? read_value(size + 64 + i, 'a')
+                          : create_value(SHED_KIND_ROW, size + i);
         shed_kept_keep(
             kept, at, shed_kept_mark(kept, at),
             &(struct shed_kept_row){.value = values[i], .ttl_ms = TTL_MS}, 0);
     }
-    used = mallinfo2().uordblks - before;
-    ck_assert_uint_eq(shed_kept_size(kept).rows, ROWS);
+    used = given() - before;
+    ck_assert_uint_eq(shed_kept_size(kept).rows, rows);
     ck_assert_uint_le(used, shed_kept_size(kept).bytes);
-    for (size_t i = 0; i < ROWS; i++)
+    for (size_t i = 0; i < rows; i++)
         shed_value_unref(values[i]);
     shed_kept_destroy(kept);
+    free(values);
+}
+
+START_TEST(what_is_counted_is_at_least_what_malloc_gives)
+{
+    keep_and_compare(2000, 0, 16 << 20, in_arenas);
+}
+END_TEST
+
+/* With a kept_bytes that maps the chains, too. */
+START_TEST(a_row_that_malloc_maps_is_counted_by_its_pages)
+{
+    mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES); /* else it grows */
+    keep_and_compare(100, MAPPED_BYTES, 1 << 30, in_pages);
 }
 END_TEST
 
@@ -506,6 +532,7 @@ int main(void)
         tc,
         a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same);
     tcase_add_test(tc, what_is_counted_is_at_least_what_malloc_gives);
+    tcase_add_test(tc, a_row_that_malloc_maps_is_counted_by_its_pages);
     tcase_add_test(tc, in_every_schedule_the_newest_row_or_none_is_found);
     tcase_add_test(tc, rows_leave_as_sieve_says);
     tcase_add_test(tc, without_an_object_nothing_is_kept);

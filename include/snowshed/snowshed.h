@@ -537,7 +537,8 @@ struct shed_source_options {
      * the query may still run. While Redis refuses, or takes longer than a
      * tenth of command_timeout_ms to answer, loads are bounded by max_loads
      * alone. If Redis loses its data, loads under way are not counted at first.
-     */
+     * All caches of the source must use one Redis: shed_cache_open refuses one
+     * whose client's URI names another host, port, path or database. */
     uint64_t fleet_loads;   /* [0, 100000]; loads at a time, in all processes;
                                the same number in each; 0: no such budget */
     const char *fleet_name; /* its name, copied, by the rules for the name of a

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/container.h"
@@ -362,13 +363,58 @@ void shed_fleet_destroy(struct shed_fleet *f)
     free(f);
 }
 
+/* Slots in two Redis servers would be two budgets. Servers are compared as the
+ * URIs name them, because neither may have been reached yet. */
+static enum shed_code check_server_locked(const struct shed_fleet *f,
+                                          const struct shed_fleet_link *link,
+                                          struct shed_error *err)
+{
+    const struct shed_address *one, *other = link->client->address;
+
+    if (f->links == NULL)
+        return SHED_OK;
+    one = f->links->client->address;
+    if (strcmp(one->text, other->text) == 0 && atoi(one->db) == atoi(other->db))
+        return SHED_OK;
+    return shed_fail(err, SHED_EINVAL,
+                     "the source's fleet_loads are counted in one Redis: "
+                     "cache %s uses %s, database %d, and cache %s %s, "
+                     "database %d: open a source for each",
+                     f->links->cache_name, one->text, atoi(one->db),
+                     link->cache_name, other->text, atoi(other->db));
+}
+
+/* Add a link behind the others. */
+static enum shed_code add_locked(struct shed_fleet *f,
+                                 struct shed_fleet_link *link,
+                                 struct shed_error *err)
+{
+    struct shed_fleet_link **at = &f->links;
+    enum shed_code code = check_server_locked(f, link, err);
+
+    if (code != SHED_OK)
+        return code;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = link;
+    if (f->key[0] == '\0')
+        (void)snprintf(f->key, sizeof(f->key), "%s" KEY_SUFFIX,
+                       link->cache_name);
+    if (f->links == link) {
+        shed_slots_attach(&f->slots);
+        f->changed_us = shed_now_us();
+    }
+    return SHED_OK;
+}
+
 enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_client *client,
                                const char *cache_name,
                                struct shed_counters *counters,
                                struct shed_fleet_link **out,
                                struct shed_error *err)
 {
-    struct shed_fleet_link *link, **at;
+    struct shed_fleet_link *link;
+    enum shed_code code;
 
     *out = NULL;
     if (f == NULL)
@@ -386,16 +432,13 @@ enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_client *client,
     link->counters = counters;
     link->post.run = on_post;
     pthread_mutex_lock(&f->mu);
-    for (at = &f->links; *at != NULL; at = &(*at)->next)
-        ;
-    *at = link;
-    if (f->key[0] == '\0')
-        (void)snprintf(f->key, sizeof(f->key), "%s" KEY_SUFFIX, cache_name);
-    if (f->links == link) {
-        shed_slots_attach(&f->slots);
-        f->changed_us = shed_now_us();
-    }
+    code = add_locked(f, link, err);
     pthread_mutex_unlock(&f->mu);
+    if (code != SHED_OK) {
+        shed_timer_destroy(link->timer); /* it is not in the loop yet */
+        free(link);
+        return code;
+    }
     *out = link;
     return SHED_OK;
 }

@@ -52,7 +52,8 @@ struct shed_fleet_state shed_fleet_look(struct shed_fleet *fleet);
 /* Let the fleet use this client. The first cache of a source gives the budget
  * its name, if the options do not. cache_name and counters must outlive the
  * link.
- * Returns: SHED_OK, with *out NULL if fleet is NULL; SHED_ENOMEM. */
+ * Returns: SHED_OK, with *out NULL if fleet is NULL; SHED_ENOMEM; SHED_EINVAL:
+ * the client's Redis is not that of the caches that have joined. */
 SHED_MUST_CHECK enum shed_code
 shed_fleet_join(struct shed_fleet *fleet, struct shed_client *client,
                 const char *cache_name, struct shed_counters *counters,

@@ -254,6 +254,40 @@ START_TEST(the_next_cache_of_the_source_goes_on_when_the_first_is_closed)
 }
 END_TEST
 
+/* It would count its loads where nobody else does. */
+START_TEST(a_cache_on_another_redis_is_refused_on_the_same_source)
+{
+    char database[SERVER_URI_BYTES + 8];
+    struct server other = {0};
+    struct shed_client *client = NULL;
+    struct shed_cache *cache = NULL;
+    struct shed_error err = {0};
+
+    open_up(2);
+    server_start(&other);
+    snprintf(database, sizeof(database), "%s?db=1", r.server.uri);
+    ck_assert_int_eq(shed_client_open(_i == 0 ? other.uri : database,
+                                      &r.client_options, &client, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_cache_open(client, "u", r.source, NULL, &cache, &err),
+                     SHED_EINVAL);
+    ck_assert_ptr_null(cache);
+    ck_assert_ptr_nonnull(strstr(err.reason, r.server.socket));
+    ck_assert_ptr_nonnull(
+        strstr(err.reason, _i == 0 ? other.socket : "database 1"));
+    /* of a source without fleet_loads it is none of our business */
+    fixture_close(&r);
+    r.source_options.fleet_loads = 0;
+    fixture_open(&r);
+    ck_assert_int_eq(shed_cache_open(client, "u", r.source, NULL, &cache, &err),
+                     SHED_OK);
+    shed_cache_close(cache);
+    shed_client_close(client);
+    fixture_down(&r);
+    server_stop(&other);
+}
+END_TEST
+
 START_TEST(the_budget_can_have_a_name_of_its_own)
 {
     struct getter g = {0};
@@ -378,6 +412,8 @@ int main(void)
     tcase_add_test(tc, a_cache_that_is_closed_has_given_all_slots_back);
     tcase_add_test(
         tc, the_next_cache_of_the_source_goes_on_when_the_first_is_closed);
+    tcase_add_loop_test(
+        tc, a_cache_on_another_redis_is_refused_on_the_same_source, 0, 2);
     tcase_add_test(tc, the_budget_can_have_a_name_of_its_own);
     tcase_add_test(tc, a_name_of_a_budget_is_checked_as_that_of_a_cache);
     tcase_add_test(tc, a_load_that_takes_longer_than_its_slot_lasts_keeps_it);

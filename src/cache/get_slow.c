@@ -98,13 +98,15 @@ static bool may_have_old(const struct shed_cache *cache,
            !shed_outbox_has(cache->outbox, &g->named[i].key);
 }
 
-/* GET once more what may have an old value, to fall back on. */
+/* GET once more what may have an old value, to fall back on; it can be a fresh
+ * one by now. */
 static void look_again(struct shed_cache *cache, struct shed_gets *g)
 {
     struct shed_terms terms = *g->terms;
     enum shed_code code = SHED_OK;
 
     terms.only_cached = true; /* begin nothing */
+    terms.is_second = true;
     terms.takes_kept = false;
     for (size_t i = 0; i < g->count && code == SHED_OK; i++) {
         struct shed_look *look = &g->looks[i];

@@ -130,7 +130,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     }
     if (freshness != SHED_FRESHNESS_FRESH && !terms->only_cached)
         refresh(cache, key, value);
-    note_hit(cache, key, value);
+    if (!terms->is_second)
+        note_hit(cache, key, value);
     out->value = value;
 }
 
@@ -450,7 +451,10 @@ enum shed_code shed_look_fall_back(struct shed_cache *cache,
     }
     if (look->is_kept)
         shed_count(&cache->counters.kept_hits, 1);
-    tell_stale(cache, key, old, code, reason);
+    if (old->origin == SHED_ORIGIN_STALE)
+        tell_stale(cache, key, old, code, reason);
+    else /* stored meanwhile */
+        shed_entry_value_count(&cache->counters, old);
     *out = old;
     return SHED_OK;
 }

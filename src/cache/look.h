@@ -13,6 +13,8 @@
 struct shed_terms {
     const struct shed_freshness_rule *rule;
     bool only_cached; /* it begins nothing */
+    bool is_second;   /* what GET finds is counted if it is handed out, by
+                         shed_look_fall_back */
     bool looks_first; /* even where a flight is under way */
     bool takes_kept;  /* what the process has kept, if Redis cannot be read */
     uint64_t deadline_ms;

@@ -331,6 +331,46 @@ START_TEST(a_failed_load_finds_the_old_row_that_get_did_not_see)
 }
 END_TEST
 
+/* What the second GET finds counts as what it is, and once. */
+START_TEST(a_row_that_was_stored_meanwhile_is_given_and_counted_as_fresh)
+{
+    struct getter getter = {0};
+    struct shed_stats before, after;
+    struct peer peer;
+
+    calls_up(0, STALE_MS);
+    peer_open(&peer, &fixture);
+    invalidate(fixture.cache, "k");
+    table_hold(&fixture.table);
+    table_fail(&fixture.table, true);
+    before = stats_of(fixture.cache);
+    gets_to_fail = 1;
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    put(peer.cache, "k", "put");
+    table_release(&fixture.table);
+    getter_expect(&getter, "put", SHED_ORIGIN_REDIS);
+    after = stats_of(fixture.cache);
+    ck_assert_uint_eq(after.misses - before.misses, 1);
+    ck_assert_uint_eq(after.hits - before.hits, 1);
+    ck_assert_uint_eq(after.stale, before.stale);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_stale_row_that_the_second_get_finds_is_counted_once)
+{
+    calls_up(STALE_MS, STALE_MS);
+    age_k(PAST_TTL_MS);
+    table_fail(&fixture.table, true);
+    gets_to_fail = 1;
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(of_many_keys_each_finds_its_own)
 {
     struct shed_item items[] = {{.key = {"k", 1}}, {.key = {"new", 3}}};
@@ -501,6 +541,9 @@ int main(void)
     tcase_add_test(tc, closing_a_cache_does_not_wait_for_what_another_loads);
     tcase_add_test(tc, of_many_keys_each_has_its_old_row_or_waits);
     tcase_add_test(tc, a_failed_load_finds_the_old_row_that_get_did_not_see);
+    tcase_add_test(
+        tc, a_row_that_was_stored_meanwhile_is_given_and_counted_as_fresh);
+    tcase_add_test(tc, a_stale_row_that_the_second_get_finds_is_counted_once);
     tcase_add_test(tc, of_many_keys_each_finds_its_own);
     tcase_add_test(tc, an_overdue_load_finds_it_too);
     tcase_add_test(tc, what_get_has_seen_is_not_looked_for_again);

@@ -164,10 +164,29 @@ void shed_group_log_ask(struct shed_bytes key, uint64_t position,
     shed_args_add_text(out, CHUNK_TEXT);
 }
 
-bool shed_group_log_hear(struct shed_groups *groups, uint64_t *position,
-                         const struct shed_reply *reply)
+/* Returns: false if a score is not what the script writes. Such a one could be
+ * above every position that follows, or not above the one that was asked for:
+ * then a read would never come to the end of the log. */
+static bool read_position(const char *score, size_t size, uint64_t above,
+                          uint64_t *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (score[i] < '0' || score[i] > '9')
+            return false;
+        *out = *out * 10 + (uint64_t)(score[i] - '0');
+        if (*out >= SHED_GROUPS_POSITION_END)
+            return false;
+    }
+    return *out > above;
+}
+
+enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
+                                          uint64_t *position,
+                                          const struct shed_reply *reply)
 {
     size_t count = shed_reply_count(reply) / 2;
+    uint64_t before = *position, at;
 
     for (size_t i = 0; i < count; i++) {
         size_t tag_size = 0, size = 0;
@@ -175,12 +194,14 @@ bool shed_group_log_hear(struct shed_groups *groups, uint64_t *position,
             shed_reply_bytes(shed_reply_at(reply, 2 * i), &tag_size);
         const char *score =
             shed_reply_bytes(shed_reply_at(reply, 2 * i + 1), &size);
-        uint64_t at = score != NULL ? strtoull(score, NULL, 10) : 0;
+        if (tag == NULL || score == NULL ||
+            !read_position(score, size, before, &at))
+            return SHED_GROUP_HEARD_OTHER;
         shed_groups_note(groups, shed_bytes(tag, tag_size), at);
         if (at > *position)
             *position = at;
     }
-    return count < CHUNK;
+    return count < CHUNK ? SHED_GROUP_HEARD_ALL : SHED_GROUP_HEARD_PART;
 }
 
 static void begin_read(struct shed_group_log *log, struct ask *ask,
@@ -194,8 +215,25 @@ static void begin_read(struct shed_group_log *log, struct ask *ask,
     ask->sent_ms = shed_now_ms();
 }
 
+/* Redis cannot be asked what the groups are. A row that could be a miss by one
+ * of them is not given out meanwhile: its get fails. */
+static enum shed_code fail_read(const struct shed_group_log *log,
+                                const char *error, enum shed_code code,
+                                struct shed_error *err)
+{
+    if (error != NULL)
+        return shed_fail(err, code,
+                         "Redis refused to read the log of groups, %s: %s",
+                         log->key, error);
+    return shed_fail(err, SHED_EREDIS,
+                     "the log of groups, %s, has a score that is no position: "
+                     "delete it, and invalidate all entries",
+                     log->key);
+}
+
 /* Take the reply to a read over. are_announced: later changes will be.
- * Returns: SHED_OK and whether that was all; the code of an error reply. */
+ * Returns: SHED_OK and whether that was all; the code of an error reply;
+ * SHED_EREDIS: it is no log. */
 static enum shed_code end_read(struct shed_group_log *log,
                                const struct ask *ask, bool are_announced,
                                const struct shed_reply *reply, bool *is_all,
@@ -203,22 +241,25 @@ static enum shed_code end_read(struct shed_group_log *log,
 {
     const char *text = shed_reply_error(reply);
     uint64_t before, until_ms = UINT64_MAX;
+    enum shed_group_heard heard;
 
     if (text != NULL)
-        return shed_fail(err, shed_reply_code(reply),
-                         "Redis refused to read the log of groups: %s", text);
+        return fail_read(log, text, shed_reply_code(reply), err);
     if (!are_announced)
         until_ms = shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS);
     pthread_mutex_lock(&log->mu);
     before = log->groups.newest;
-    *is_all = shed_group_log_hear(&log->groups, &log->read, reply);
+    heard = shed_group_log_hear(&log->groups, &log->read, reply);
+    *is_all = heard == SHED_GROUP_HEARD_ALL;
     publish_locked(log, before);
     if (*is_all && ask->term == log->term &&
         until_ms > atomic_load(&log->known_until_ms))
         atomic_store_explicit(&log->known_until_ms, until_ms,
                               memory_order_release);
     pthread_mutex_unlock(&log->mu);
-    return SHED_OK;
+    return heard == SHED_GROUP_HEARD_OTHER
+               ? fail_read(log, NULL, SHED_EREDIS, err)
+               : SHED_OK;
 }
 
 /* ------------------------------------------------------ in callers' threads */

@@ -37,10 +37,18 @@ struct shed_group_from {
 void shed_group_log_ask(struct shed_bytes key, uint64_t position,
                         struct shed_group_from *from, struct shed_args *out);
 
-/* Note what the reply holds, and move *position behind it. Returns: whether
- * that is all there is. */
-bool shed_group_log_hear(struct shed_groups *groups, uint64_t *position,
-                         const struct shed_reply *reply);
+/* What a reply to it holds. */
+enum shed_group_heard {
+    SHED_GROUP_HEARD_ALL,  /* what there is */
+    SHED_GROUP_HEARD_PART, /* as much as fits: ask for the rest */
+    SHED_GROUP_HEARD_OTHER /* a score that is no position: no log */
+};
+
+/* Note what the reply holds, up to a score that is no position, and move
+ * *position behind it. */
+enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
+                                          uint64_t *position,
+                                          const struct shed_reply *reply);
 
 /* Make the log of the cache of this name, which keeps about limit tags. client
  * must outlive it. Returns: SHED_OK, SHED_ENOMEM. */
@@ -65,7 +73,8 @@ void shed_group_log_destroy(struct shed_group_log *log);
 bool shed_group_log_is_known(const struct shed_group_log *log);
 
 /* Read the log now. Blocks: until deadline_ms (shed_now_ms). Returns: as
- * shed_links_call, or the code of an error reply. */
+ * shed_links_call, or the code of an error reply; SHED_EREDIS if the key is no
+ * log: err names it. */
 SHED_MUST_CHECK enum shed_code shed_group_log_learn(struct shed_group_log *log,
                                                     uint64_t deadline_ms,
                                                     struct shed_error *err);

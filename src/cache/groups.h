@@ -24,6 +24,10 @@
 
 #include "cache/entry.h"
 
+/* Positions are below it: in Redis they are doubles, and from there on not
+ * every integer is one. */
+#define SHED_GROUPS_POSITION_END ((uint64_t)1 << 53)
+
 /* Enough for short chains at the usual limits. */
 #define SHED_GROUPS_CHAINS ((size_t)4096)
 

@@ -36,13 +36,12 @@ void cli_groups_close(struct cli_groups *groups)
 
 void cli_groups_read(struct cli_groups *groups)
 {
-    bool is_all = false;
+    enum shed_group_heard heard = SHED_GROUP_HEARD_PART;
 
-    while (!is_all) {
+    while (heard == SHED_GROUP_HEARD_PART) {
         struct shed_group_from from;
         struct shed_args args;
         struct shed_reply *reply;
-        uint64_t before = groups->position;
         shed_group_log_ask(shed_bytes(groups->key, strlen(groups->key)),
                            groups->position, &from, &args);
         reply = cli_redis_call(groups->redis, &args);
@@ -50,9 +49,7 @@ void cli_groups_read(struct cli_groups *groups)
            no positions, where the cache has no groups */
         if (!shed_reply_begins(reply, "WRONGTYPE"))
             (void)cli_redis_check(groups->redis, reply, "ZRANGEBYSCORE");
-        is_all =
-            shed_group_log_hear(&groups->known, &groups->position, reply) ||
-            groups->position == before;
+        heard = shed_group_log_hear(&groups->known, &groups->position, reply);
         shed_reply_free(reply);
     }
 }

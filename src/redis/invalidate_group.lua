@@ -8,15 +8,21 @@
 --         "everything", which can only make more entries misses
 --       3 a position that the new one has to exceed, or 0
 -- Returns the position: above every earlier one, and not below the clock, in
---         microseconds, so that it grows even if the log was lost
+--         microseconds, so that it grows even if the log was lost; or an error if
+--         the highest score is no position, because no next one would be above it
 -- ZREM comes first: it needs no memory, and after a write Redis lets a script
 -- exceed its memory.
 
+local END = 2 ^ 53 -- positions are below it, where every integer is a double
 local tag, limit = ARGV[1], tonumber(ARGV[2])
-local last = redis.call('ZRANGE', K, -1, -1, 'WITHSCORES')[2]
+local last = tonumber(redis.call('ZRANGE', K, -1, -1, 'WITHSCORES')[2] or 0)
 local now = redis.call('TIME')
-local position = math.max(now[1] * 1000000 + now[2], tonumber(last or 0) + 1,
+local position = math.max(now[1] * 1000000 + now[2], last + 1,
     tonumber(ARGV[3]) + 1)
+if last % 1 ~= 0 or position >= END then
+    return redis.error_reply('ERR the score of a member of ' .. K ..
+        ' is no position: delete it, and invalidate all entries')
+end
 local text = string.format('%.0f', position)
 
 if tag == '' then

@@ -578,10 +578,37 @@ START_TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
     server_do(&fixture.server, "SET t:groups x");
     fixture_open(&fixture);
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
-    ck_assert_ptr_nonnull(strstr(err.reason, "log of groups"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "log of groups, t:groups"));
     ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
     server_do(&fixture.server, "DEL t:groups");
     expect_text(fixture.cache, "k", "k@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* As many as a read takes at a time, so that there could be more. */
+START_TEST(scores_that_are_no_positions_are_an_error_and_no_hit)
+{
+    static const char *const scores[] = {"1.5", "9007199254740991.5",
+                                         "9007199254740992", "1e300", "inf"};
+    struct shed_error err = {0};
+
+    up();
+    expect_text(fixture.cache, "k", "k@1");
+    fixture_close(&fixture);
+    server_do(&fixture.server, "EVAL %s 1 t:groups %s",
+              "for i = 1, 500 do redis.call('ZADD', KEYS[1], ARGV[1], i) end",
+              scores[_i]);
+    fixture_open(&fixture);
+    expect_code(fixture.cache, "k", SHED_EREDIS, &err);
+    ck_assert_ptr_nonnull(strstr(err.reason, "t:groups, has a score"));
+    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "t:groups is no position"));
+    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), 500);
+    server_do(&fixture.server, "DEL t:groups");
+    WAIT_FOR(shed_outbox_count(fixture.cache->outbox) == 0);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
 }
 END_TEST
@@ -806,6 +833,24 @@ START_TEST(one_that_cannot_be_kept_says_so)
 }
 END_TEST
 
+START_TEST(of_many_tags_the_first_that_is_not_kept_is_named)
+{
+    struct shed_bytes tags[] = {shed_str("a"), shed_str("b"), shed_str("c")};
+    struct shed_error err = {0};
+
+    init();
+    fixture.cache_options.pending_limit = 1;
+    fixture_open(&fixture);
+    refuse_writes();
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, 3, 0, &err),
+                     SHED_EREDIS);
+    ck_assert_ptr_eq(strstr(err.reason, "tags[1]: not kept, as "), err.reason);
+    accept_writes();
+    WAIT_FOR(pending() == 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(one_that_is_still_kept_at_the_end_is_dropped)
 {
     up_with_tags();
@@ -833,24 +878,6 @@ int main(void)
     tcase_add_test(tc, a_key_is_loaded_once_for_all_who_miss_it);
     tcase_add_test(tc,
                    after_it_the_entries_with_a_tag_are_misses_and_no_others);
-START_TEST(of_many_tags_the_first_that_is_not_kept_is_named)
-{
-    struct shed_bytes tags[] = {shed_str("a"), shed_str("b"), shed_str("c")};
-    struct shed_error err = {0};
-
-    init();
-    fixture.cache_options.pending_limit = 1;
-    fixture_open(&fixture);
-    refuse_writes();
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, 3, 0, &err),
-                     SHED_EREDIS);
-    ck_assert_ptr_eq(strstr(err.reason, "tags[1]: not kept, as "), err.reason);
-    accept_writes();
-    WAIT_FOR(pending() == 0);
-    fixture_down(&fixture);
-}
-END_TEST
-
     tcase_add_test(tc, absence_has_tags_too);
     tcase_add_test(tc, a_payload_is_the_same_with_tags);
     tcase_add_test(tc, what_is_put_has_the_tags_of_the_put_alone);
@@ -871,6 +898,8 @@ END_TEST
     tcase_add_test(tc, positions_grow_though_the_clock_does_not);
     tcase_add_test(tc, a_redis_without_memory_takes_it);
     tcase_add_test(tc, a_log_that_is_something_else_is_an_error_and_no_hit);
+    tcase_add_loop_test(
+        tc, scores_that_are_no_positions_are_an_error_and_no_hit, 0, 5);
     tcase_add_test(tc, a_cache_without_groups_has_no_log_and_reads_none);
     tcase_add_test(tc,
                    hits_read_the_log_no_more_once_its_changes_are_announced);
@@ -882,7 +911,7 @@ END_TEST
     tcase_add_test(tc, a_server_that_was_away_is_told_before_it_is_believed);
     tcase_add_test(tc, a_later_invalidation_makes_up_for_one_that_was_missed);
     tcase_add_test(tc, one_that_cannot_be_kept_says_so);
+    tcase_add_test(tc, of_many_tags_the_first_that_is_not_kept_is_named);
     tcase_add_test(tc, one_that_is_still_kept_at_the_end_is_dropped);
     return run_tests("group_log", tc);
 }
-    tcase_add_test(tc, of_many_tags_the_first_that_is_not_kept_is_named);

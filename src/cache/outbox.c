@@ -36,6 +36,7 @@
 struct letter {
     struct shed_pending_item item;
     struct shed_outbox *outbox;
+    bool is_group; /* unlike the wish it never changes */
     uint64_t since_us;
     struct shed_bytes user_key; /* in name; of a group: the tag */
     struct shed_call call;      /* reactor thread only */
@@ -161,7 +162,7 @@ static void pause_delivery(struct shed_outbox *ob)
 /* Once the position is known, or nothing is to be delivered any longer. */
 static void release_locked(struct shed_outbox *ob, const struct letter *letter)
 {
-    if (letter->item.wish == SHED_WISH_GROUP)
+    if (letter->is_group)
         shed_group_log_release(ob->groups, letter->user_key);
 }
 
@@ -177,7 +178,7 @@ static void on_delivered(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
-    if (is_delivered && letter->item.wish == SHED_WISH_GROUP)
+    if (is_delivered && letter->is_group)
         shed_group_log_note(ob->groups, letter->user_key,
                             (uint64_t)shed_reply_integer(reply));
     pthread_mutex_lock(&ob->mu);
@@ -336,7 +337,7 @@ void shed_outbox_settle(struct shed_outbox *ob, const char *key, size_t size,
 
 /* For an entry or a group. */
 static struct letter *create_letter(struct shed_outbox *ob,
-                                    const struct shed_key *key)
+                                    const struct shed_key *key, bool is_group)
 {
     struct letter *letter = malloc(sizeof(*letter) + key->redis_size +
                                    SHED_ENTRY_REFRESH_SUFFIX_BYTES);
@@ -353,18 +354,16 @@ static struct letter *create_letter(struct shed_outbox *ob,
 }
 
 /* A group is held for as long as its write is in the set. Returns: NULL if it
+    letter->is_group = is_group;
  * is in, else why not. */
 static const char *insert_locked(struct shed_outbox *ob, struct letter *letter,
                                  enum shed_wish wish)
 {
-    bool is_group = wish == SHED_WISH_GROUP;
-
-    if (is_group && !shed_group_log_hold(ob->groups, letter->user_key))
+    if (letter->is_group && !shed_group_log_hold(ob->groups, letter->user_key))
         return "out of memory";
     if (shed_pending_insert(&ob->set, &letter->item, wish))
         return NULL;
-    if (is_group)
-        shed_group_log_release(ob->groups, letter->user_key);
+    release_locked(ob, letter);
     return "pending_limit is reached";
 }
 
@@ -402,7 +401,7 @@ bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
                       enum shed_wish wish, struct shed_error *why)
 {
     const struct shed_error cause = *why;
-    struct letter *letter = create_letter(ob, key);
+    struct letter *letter = create_letter(ob, key, wish == SHED_WISH_GROUP);
     const char *refusal;
     bool is_woken;
 

@@ -20,11 +20,26 @@ extern "C" {
  * The counters of a cache: X(field, help). One row is one counter, one field of
  * struct shed_stats, and one metric, snowshed_<field>_total. New ones go at the
  * end.
+ *
+ * Each key of a get is counted as soon as its fate is known: in hits,
+ * negative_hits or kept_hits if it was answered at once, else in misses. A miss
+ * can be answered from Redis in the end, which counts in hits as well: by
+ * another process's load, or by a row that a load's failure leaves to fall back
+ * on. group_misses are misses, too, namely those whose GET found an entry that
+ * a group's invalidation had made one.
+ *
+ * A write that invalidates is counted in invalidations (of a group: in
+ * group_invalidations) when Redis has carried it out. One that failed counts in
+ * invalidation_failures, and in invalidations_kept or invalidations_dropped
+ * unless its key is kept already; when it has been delivered, in
+ * invalidations_delivered and in invalidations. invalidations_kept and the two
+ * behind it also count failed puts, which become invalidations, and expiries,
+ * which do not.
  */
 #define SHED_COUNTERS(X)                                                       \
     X(hits, "keys answered with a row or a NULL from Redis")                   \
     X(negative_hits, "keys answered with a kept 'no such row'")                \
-    X(misses, "keys that were not in Redis")                                   \
+    X(misses, "keys that were not answered at once: they took the slow path")  \
     X(joins, "keys that joined a flight of this process")                      \
     X(waits, "flights that found the lease taken")                             \
     X(polls, "looks at Redis by waiters because of the timer")                 \
@@ -42,7 +57,7 @@ extern "C" {
     X(unpublished, "loaded values that Redis could not take")                  \
     X(foreign_entries, "entries of a wrong type, magic or format replaced")    \
     X(corrupt_entries, "entries of a wrong length or checksum replaced")       \
-    X(invalidations, "keys invalidated")                                       \
+    X(invalidations, "keys invalidated, at once or when Redis took them")      \
     X(puts, "keys put")                                                        \
     X(errors_timeout, "keys that ended with SHED_ETIMEDOUT")                   \
     X(errors_busy, "keys that ended with SHED_EBUSY")                          \
@@ -50,22 +65,28 @@ extern "C" {
     X(errors_source, "keys that ended with SHED_ESOURCE")                      \
     X(errors_other, "keys that ended with another failure")                    \
     X(invalidation_failures,                                                   \
-      "keys that may still have the entry that was to be invalidated")         \
+      "keys and groups that could not be invalidated at once")                 \
     X(loads_begun, "calls of the source that have begun, a batch each")        \
-    X(misses_ended, "keys that were not in Redis and whose get has ended")     \
+    X(misses_ended, "misses whose get has ended")                              \
     X(refreshes, "refreshes that this process was elected for")                \
     X(stale, "keys answered with SHED_ORIGIN_STALE")                           \
     X(unmodified, "keys that the source found unmodified")                     \
     X(loads_refused,                                                           \
       "keys that were not loaded: the queue was full, or the breaker open")    \
     X(callers_refused, "keys for which too many callers waited already")       \
-    X(invalidations_kept, "keys kept because Redis could not be told")         \
-    X(invalidations_delivered, "keys that were kept and Redis was then told")  \
-    X(invalidations_dropped, "keys given up: too many, or the cache closed")   \
+    X(invalidations_kept,                                                      \
+      "keys and groups kept because Redis could not be told")                  \
+    X(invalidations_delivered,                                                 \
+      "keys and groups that were kept and Redis was then told")                \
+    X(invalidations_dropped,                                                   \
+      "keys and groups given up: too many, or the cache closed")               \
     X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
     X(fleet_failures,                                                          \
       "times that Redis did not say what fleet_loads allows: loads went on")   \
-    X(kept_hits, "keys answered with a kept row, as Redis did not answer")
+    X(kept_hits, "keys answered with a kept row, as Redis did not answer")     \
+    X(group_misses, "misses whose entry in Redis a group had invalidated")     \
+    X(group_invalidations,                                                     \
+      "groups (tags, or all entries) invalidated, as invalidations of keys")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */

@@ -73,10 +73,11 @@ SHED_MUST_CHECK enum shed_code
 shed_cache_check_tags(const struct shed_bytes *tags, size_t count, size_t limit,
                       struct shed_error *err);
 
-/* Count and tell an invalidation: of a key, or, with a reason that says so, of
- * a group. */
-void shed_cache_tell_invalidated(struct shed_cache *cache,
-                                 struct shed_bytes key, const char *reason);
+/* Count how the invalidation of a key ended, or, with a reason that says so, of
+ * a group, and tell of its success. */
+void shed_cache_count_invalidation(struct shed_cache *cache,
+                                   struct shed_bytes key, const char *reason,
+                                   enum shed_code code);
 
 /* How a call for many keys, or tags, ends: with the code of the first one that
  * failed, and the reason of the first that is not even kept for Redis, else of

@@ -61,6 +61,14 @@ static bool fail_corrupt(struct shed_flight_redis *x)
     return false;
 }
 
+/* Its callers will find it to be a miss by one of its groups. */
+static bool is_revoked(const struct shed_flight_redis *x)
+{
+    struct shed_group_log *groups = x->settings->groups;
+
+    return groups != NULL && !shed_group_log_admits(groups, x->entry->header);
+}
+
 /* Keep the entry that is the second element of a reply. Returns: false if it
  * does not decode. */
 static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
@@ -76,7 +84,8 @@ static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
     if (x->entry != NULL) {
         shed_kept_keep_entry(x->settings->kept, x->key, x->mark, x->entry,
                              &times, now_ms);
-        shed_entry_value_count(x->settings->counters, x->entry);
+        if (!is_revoked(x))
+            shed_entry_value_count(x->settings->counters, x->entry);
         return true;
     }
     if (state == SHED_ENTRY_CORRUPT)

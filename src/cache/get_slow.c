@@ -28,6 +28,16 @@ static size_t count_misses(const struct shed_gets *g)
     return misses;
 }
 
+/* Those among them whose entry is one by its groups. */
+static size_t count_group_misses(const struct shed_gets *g)
+{
+    size_t misses = 0;
+
+    for (size_t i = 0; i < g->count; i++)
+        misses += is_miss(&g->items[i]) && g->looks[i].is_revoked;
+    return misses;
+}
+
 static enum shed_code timed_out(enum shed_awaited awaited,
                                 struct shed_error *err)
 {
@@ -293,6 +303,7 @@ void shed_get_slow(struct shed_cache *cache, struct shed_gets *g)
     if (misses == 0)
         return;
     shed_count(&cache->counters.misses, misses);
+    shed_count(&cache->counters.group_misses, count_group_misses(g));
     if (g->terms->only_cached)
         do_without_load(g);
     else

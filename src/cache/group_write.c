@@ -71,18 +71,19 @@ static struct shed_error judge(const struct sweep *s, size_t i,
 static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
                       struct shed_error *why)
 {
+    struct shed_bytes tag = s->tags[i];
+
+    shed_cache_count_invalidation(
+        cache, tag, tag.size > 0 ? "the key is a tag" : "all entries",
+        why->code);
     if (why->code == SHED_OK) {
-        shed_group_log_note(cache->groups, s->tags[i],
+        shed_group_log_note(cache->groups, tag,
                             (uint64_t)shed_reply_integer(s->replies[i]));
-        shed_outbox_settle_group(cache->outbox, s->tags[i], s->number);
-        shed_cache_tell_invalidated(cache, s->tags[i],
-                                    s->tags[i].size > 0 ? "the key is a tag"
-                                                        : "all entries");
+        shed_outbox_settle_group(cache->outbox, tag, s->number);
         return true;
     }
-    shed_count(&cache->counters.invalidation_failures, 1);
     return why->code != SHED_ENOMEM &&
-           shed_outbox_keep_group(cache->outbox, s->tags[i], why);
+           shed_outbox_keep_group(cache->outbox, tag, why);
 }
 
 /* Follow the end of each call; all is how the pipeline ended. Returns: see

@@ -133,7 +133,13 @@ static void tell(struct shed_outbox *ob, enum shed_event_kind kind,
 
 static void tell_delivered(struct shed_outbox *ob, const struct letter *letter)
 {
-    shed_count(&ob->counters->invalidations_delivered, 1);
+    struct shed_counters *counters = ob->counters;
+
+    if (letter->item.wish != SHED_WISH_EXPIRE)
+        shed_count(letter->is_group ? &counters->group_invalidations
+                                    : &counters->invalidations,
+                   1);
+    shed_count(&counters->invalidations_delivered, 1);
     tell(ob, SHED_EVENT_INVALIDATION_DELIVERED, letter->user_key, SHED_OK,
          shed_now_us() - letter->since_us, "");
 }
@@ -348,13 +354,13 @@ static struct letter *create_letter(struct shed_outbox *ob,
     letter->item.key = letter->name;
     letter->item.key_size = key->redis_size;
     letter->outbox = ob;
+    letter->is_group = is_group;
     letter->since_us = shed_now_us();
     letter->user_key = shed_bytes(letter->name + key->at, key->size);
     return letter;
 }
 
 /* A group is held for as long as its write is in the set. Returns: NULL if it
-    letter->is_group = is_group;
  * is in, else why not. */
 static const char *insert_locked(struct shed_outbox *ob, struct letter *letter,
                                  enum shed_wish wish)

@@ -247,15 +247,23 @@ enum shed_code shed_put_with(struct shed_cache *cache, struct shed_bytes key,
     return code == SHED_OK ? put(cache, key, row, &o, err) : code;
 }
 
-void shed_cache_tell_invalidated(struct shed_cache *cache,
-                                 struct shed_bytes key, const char *reason)
+void shed_cache_count_invalidation(struct shed_cache *cache,
+                                   struct shed_bytes key, const char *reason,
+                                   enum shed_code code)
 {
     const struct shed_event event = {.kind = SHED_EVENT_INVALIDATED,
                                      .name = shed_str(cache->name),
                                      .key = key,
                                      .reason = reason};
+    struct shed_counters *counters = &cache->counters;
 
-    shed_count(&cache->counters.invalidations, 1);
+    if (code != SHED_OK) {
+        shed_count(&counters->invalidation_failures, 1);
+        return;
+    }
+    shed_count(reason != NULL ? &counters->group_invalidations
+                              : &counters->invalidations,
+               1);
     shed_events_tell(cache->client->events, &event);
 }
 
@@ -285,10 +293,7 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
     if (code != SHED_OK)
         return code;
     code = write_keys(cache, SHED_SCRIPT_INVALIDATE, key, timeout_ms, err);
-    if (code == SHED_OK)
-        shed_cache_tell_invalidated(cache, key, NULL);
-    else
-        shed_count(&cache->counters.invalidation_failures, 1);
+    shed_cache_count_invalidation(cache, key, NULL, code);
     return code;
 }
 
@@ -428,9 +433,12 @@ static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
     struct shed_sum sum = {SHED_OK, true, err};
 
     for (size_t i = 0; i < s->count; i++) {
+        const struct shed_key *key = &s->keys[i];
         struct shed_error why = judge(s, i, all);
-        bool is_kept = follow_up(cache, &s->keys[i], write, &why);
+        bool is_kept = follow_up(cache, key, write, &why);
         shed_cache_sum_up(&sum, "keys", i, &why, is_kept);
+        shed_cache_count_invalidation(
+            cache, shed_bytes(key->redis + key->at, key->size), NULL, why.code);
     }
     return sum.code;
 }
@@ -459,10 +467,6 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
         memset(s.replies, 0,
                count * sizeof(struct shed_reply *)); /* there are none */
     code = conclude(cache, &s, write, &all, err);
-    for (size_t i = 0; code == SHED_OK && i < count; i++)
-        shed_cache_tell_invalidated(cache, keys[i], NULL);
-    if (code != SHED_OK)
-        shed_count(&cache->counters.invalidation_failures, count);
     shed_count_code(&cache->counters, code);
     destroy_sweep(&s);
     return code;

@@ -65,7 +65,10 @@ START_TEST(after_it_every_entry_is_a_miss)
     expect_text(fixture.cache, "l", "l@2");
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(table_loads(&fixture.table), 6);
-    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).group_invalidations, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).misses, 6);
+    ck_assert_uint_eq(stats_of(fixture.cache).group_misses, 3);
     fixture_down(&fixture);
 }
 END_TEST
@@ -150,6 +153,32 @@ START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
     check_text(after.value, "k@2");
     shed_value_unref(after.value);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* A process without groups, whose entries look older than all invalidations. */
+START_TEST(an_entry_that_a_flight_finds_is_judged_and_no_hit)
+{
+    struct getter loads = {0}, waits = {0};
+    struct peer peer;
+
+    up();
+    fixture.cache_options.groups = 0;
+    peer_open(&peer, &fixture);
+    table_hold(&fixture.table);
+    getter_start(&loads, peer.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_start(&waits, fixture.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).waits == 1);
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
+    table_release(&fixture.table);
+    getter_expect(&loads, "k@1", SHED_ORIGIN_LOAD);
+    getter_expect(&waits, "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(fixture.cache).hits, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
     peer_close(&peer);
     fixture_down(&fixture);
 }
@@ -764,8 +793,9 @@ START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
         expect_text(peer.cache, "red", "red@1");
     }
     accept_writes();
-    WAIT_FOR(pending() == 0);
-    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 1);
+    WAIT_FOR(stats_of(fixture.cache).invalidations_delivered == 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).group_invalidations, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
     expect_text(fixture.cache, "red", "red@2");
     WAIT_FOR(gets(peer.cache, "red", "red@2"));
     expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
@@ -875,6 +905,7 @@ int main(void)
     tcase_add_test(tc, many_keys_are_misses_together);
     tcase_add_loop_test(tc, what_was_being_loaded_is_for_earlier_callers_alone,
                         0, 2);
+    tcase_add_test(tc, an_entry_that_a_flight_finds_is_judged_and_no_hit);
     tcase_add_test(tc, a_key_is_loaded_once_for_all_who_miss_it);
     tcase_add_test(tc,
                    after_it_the_entries_with_a_tag_are_misses_and_no_others);

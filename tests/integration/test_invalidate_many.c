@@ -210,6 +210,23 @@ START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
 }
 END_TEST
 
+START_TEST(each_key_is_counted_by_how_it_ended)
+{
+    const struct shed_bytes keys[] = {KEY("b"), KEY("a")};
+    struct shed_error err = {0};
+
+    server_do(&fixture.server, "ACL SETUSER default resetkeys ~t:{a}*");
+    ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, 2, 0, &err),
+                     SHED_EDENIED);
+    ck_assert_ptr_eq(strstr(err.reason, "keys[0]: "), err.reason);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidation_failures, 1);
+    server_do(&fixture.server, "ACL SETUSER default allkeys");
+    WAIT_FOR(stats_of(fixture.cache).invalidations == 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 1);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("invalidate_many");
@@ -224,5 +241,6 @@ int main(void)
     tcase_add_test(tc, loads_under_way_are_ended_for_each_key);
     tcase_add_test(tc, where_redis_is_gone_flights_are_left_all_the_same);
     tcase_add_test(tc, scripts_that_the_server_has_forgotten_are_sent_again);
+    tcase_add_test(tc, each_key_is_counted_by_how_it_ended);
     return run_tests("invalidate_many", tc);
 }

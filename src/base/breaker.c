@@ -24,6 +24,7 @@ static void move_to(struct shed_breaker *b, enum shed_breaker_state state,
     b->term++;
     b->passed = 0;
     b->successes = 0;
+    b->waited_ms = 0;
     b->last_failed_id = 0;
     memset(b->slices, 0, sizeof(b->slices));
 }
@@ -73,6 +74,19 @@ static void open_it(struct shed_breaker *b, uint64_t now_ms, uint64_t random)
     move_to(b, SHED_BREAKER_OPEN, now_ms);
     b->until_ms = now_ms + shed_backoff_equal_ms(b->opened++, b->rule.open_ms,
                                                  b->rule.open_max_ms, random);
+}
+
+bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,
+                          uint64_t now_ms, uint64_t random)
+{
+    shed_breaker_return(b, 1);
+    if (b->state != SHED_BREAKER_HALF_OPEN || b->rule.patience_ms == 0)
+        return false;
+    b->waited_ms += waited_ms;
+    if (b->waited_ms < b->rule.patience_ms * b->rule.probes)
+        return false;
+    open_it(b, now_ms, random);
+    return true;
 }
 
 /* --------------------------------------------------------------- the window */
@@ -149,6 +163,7 @@ static bool try_again(struct shed_breaker *b,
         open_it(b, now_ms, random);
         return true;
     }
+    b->waited_ms = 0;
     if (++b->successes < b->rule.probes)
         return false;
     b->opened = 0;

@@ -4,7 +4,11 @@
  *
  * Sources: M. Nygard, "Release It!", 2007, has the three states; that a ratio
  * over a sliding window opens it, and only from a number of calls on, is
- * Hystrix's (Netflix, "How it Works: Circuit Breaker").
+ * Hystrix's (Netflix, "How it Works: Circuit Breaker"). That it opens again
+ * when its probes end without a verdict is resilience4j's
+ * (maxWaitDurationInHalfOpenState, issue 935); there the bound is a time since
+ * it was half-open, here it is how long probes have waited, so that a time
+ * without callers says nothing.
  */
 #ifndef SHED_BREAKER_H
 #define SHED_BREAKER_H
@@ -23,6 +27,8 @@ struct shed_breaker_rule {
                                       first time, and after doublings */
     uint64_t probes;               /* passes at a time while half-open, and the
                                       successes in a row that close it */
+    uint64_t patience_ms; /* a call that is not answered for this long has
+                             failed; 0: every call ends with a verdict */
 };
 
 /* The window slides by one of these. */
@@ -39,6 +45,8 @@ struct shed_breaker {
     unsigned opened;         /* times in a row */
     uint64_t passed;         /* passes, while half-open, that are not back */
     uint64_t successes;      /* in a row, while half-open */
+    uint64_t waited_ms;      /* by calls without a verdict, while half-open,
+                                since the last success */
     uint64_t last_failed_id; /* of the last call that failed */
     uint64_t slice;          /* the number of the present slice */
     struct shed_breaker_slice {
@@ -67,6 +75,15 @@ bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms);
 
 /* Passes of the present term will not be used. */
 void shed_breaker_return(struct shed_breaker *b, uint64_t passes);
+
+/* A call of the present term has been given up after waited_ms: that says
+ * nothing about the server, but its pass is back. Callers that are all less
+ * patient than the rule would keep the breaker half-open, and nearly all calls
+ * refused, for ever; so when those of one half-open term have waited, without
+ * an answer to any, for as long as rule.probes patient calls would have, they
+ * count as a failure. Returns: whether it opened. */
+bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,
+                          uint64_t now_ms, uint64_t random);
 
 /* Learn from a call. random is any 64 bits. Returns: whether it opened or
  * closed. When it has opened, calls that have a pass must not begin. */

@@ -27,7 +27,10 @@
  * it, without a load. If memory for a load is out, the first job fails, so that
  * the queue moves. When the breaker opens, all that is queued is settled as
  * refused, which leaves no failure marker behind. So what is in the queue while
- * it is half-open has passed it since.
+ * it is half-open has passed it since. A probe that begins always ends with a
+ * verdict: its deadline is the cache's, not that of a caller, and
+ * shed_load_done counts whoever still waits. One that is late in the queue was
+ * never tried, and makes room for another.
  */
 #include "cache/load.h"
 

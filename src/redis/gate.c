@@ -23,8 +23,7 @@
 struct shed_gate {
     /* set at creation */
     const char *where;
-    uint64_t slow_ms;     /* 0: no call is too slow */
-    uint64_t patience_ms; /* an unanswered call that took this long failed */
+    uint64_t slow_ms; /* 0: no call is too slow */
     shed_gate_fn *on_change;
     void *arg;
     /* atomic */
@@ -33,7 +32,7 @@ struct shed_gate {
 
     pthread_mutex_t mu;
     /* under mu */
-    struct shed_breaker breaker;
+    struct shed_breaker breaker; /* its rule is set at creation */
     char last_failure[SHED_REASON_BYTES];
     uint64_t opened, refused;
 
@@ -112,8 +111,9 @@ static enum told judge(const struct shed_gate *g,
         return end->was_tried ? TOLD_SUCCESS : TOLD_NOTHING;
     case SHED_EREDIS:
     case SHED_ETIMEDOUT:
-        return end->was_tried || took_ms >= g->patience_ms ? TOLD_FAILURE
-                                                           : TOLD_NOTHING;
+        return end->was_tried || took_ms >= g->breaker.rule.patience_ms
+                   ? TOLD_FAILURE
+                   : TOLD_NOTHING;
     default:
         return TOLD_NOTHING;
     }
@@ -173,23 +173,43 @@ static void tell_locked(struct shed_gate *g, uint64_t now_ms, uint64_t after_ms)
     g->on_change(g->arg, is_open, after_ms, text.reason);
 }
 
+/* How long a call that tells nothing has waited for an answer of Redis. */
+static uint64_t waited_ms(const struct shed_gate_end *end)
+{
+    bool is_unanswered =
+        end->why->code == SHED_EREDIS || end->why->code == SHED_ETIMEDOUT;
+
+    return is_unanswered ? end->ended_ms - end->began_ms : 0;
+}
+
+/* Returns: whether the breaker opened or closed. */
+static bool count_locked(struct shed_gate *g, uint64_t now_ms, enum told told,
+                         const struct shed_gate_end *end)
+{
+    const struct shed_breaker_sample sample = {.term = g->breaker.term,
+                                               .passes = 1,
+                                               .has_failed =
+                                                   told == TOLD_FAILURE};
+
+    if (told == TOLD_NOTHING)
+        return shed_breaker_give_up(&g->breaker, waited_ms(end), now_ms,
+                                    shed_random_jitter());
+    return shed_breaker_add(&g->breaker, &sample, now_ms, shed_random_jitter());
+}
+
 static void learn_locked(struct shed_gate *g, uint64_t term, enum told told,
                          const struct shed_gate_end *end)
 {
     uint64_t now_ms = shed_now_ms(), changed_ms = g->breaker.changed_ms;
-    const struct shed_breaker_sample sample = {
-        .term = term, .passes = 1, .has_failed = told == TOLD_FAILURE};
+    bool has_changed;
 
     if (term != g->breaker.term)
         return;
-    if (told == TOLD_NOTHING) {
-        shed_breaker_return(&g->breaker, 1);
-        return;
-    }
-    if (told == TOLD_FAILURE)
-        remember_failure_locked(g, end);
     pass_on_locked(g, now_ms);
-    if (shed_breaker_add(&g->breaker, &sample, now_ms, shed_random_jitter()))
+    has_changed = count_locked(g, now_ms, told, end);
+    if (told == TOLD_FAILURE || (told == TOLD_NOTHING && has_changed))
+        remember_failure_locked(g, end);
+    if (has_changed)
         tell_locked(g, now_ms, now_ms - changed_ms);
     publish_locked(g, now_ms);
 }
@@ -219,13 +239,15 @@ enum shed_code shed_gate_create(const struct shed_client_options *options,
                                 void *arg, struct shed_gate **out,
                                 struct shed_error *err)
 {
+    uint64_t slow_ms = options->redis_breaker_slow_ms;
     const struct shed_breaker_rule rule = {
         .failure_pct = options->redis_breaker_failure_pct,
         .min_calls = options->redis_breaker_min_calls,
         .window_ms = options->redis_breaker_window_ms,
         .open_ms = options->redis_breaker_open_ms,
         .open_max_ms = options->redis_breaker_open_max_ms,
-        .probes = options->redis_breaker_probes};
+        .probes = options->redis_breaker_probes,
+        .patience_ms = slow_ms > 0 ? slow_ms : options->command_timeout_ms};
     uint64_t now_ms = shed_now_ms();
     struct shed_gate *g;
 
@@ -238,8 +260,7 @@ enum shed_code shed_gate_create(const struct shed_client_options *options,
         return shed_fail_nomem(err, "a client");
     }
     g->where = where;
-    g->slow_ms = options->redis_breaker_slow_ms;
-    g->patience_ms = g->slow_ms > 0 ? g->slow_ms : options->command_timeout_ms;
+    g->slow_ms = slow_ms;
     g->on_change = on_change;
     g->arg = arg;
     shed_breaker_init(&g->breaker, &rule, now_ms);

@@ -251,6 +251,36 @@ START_TEST(deadlines_of_callers_say_nothing)
 }
 END_TEST
 
+/* Whether a call that gives up before Redis answers, or is refused, has opened
+ * it this often. */
+static bool has_opened_by_impatience(unsigned times)
+{
+    struct shed_value *value = NULL;
+
+    (void)!shed_get(fixture.cache, shed_str("k"), 5, &value, NULL);
+    shed_value_unref(value);
+    return status().breaker_opened >= times;
+}
+
+/* None of the callers can tell whether Redis is slow or they are hasty, and the
+ * connections are never silent. */
+START_TEST(callers_that_all_give_up_early_do_not_keep_it_half_open)
+{
+    init(1);
+    fixture.client_options.command_timeout_ms = scaled_ms(400);
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    open_it();
+    proxy_set(&proxy, PROXY_DELAY, (unsigned)scaled_ms(100), NULL);
+    WAIT_FOR(has_opened_by_impatience(4));
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    expect_closed();
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* Reads are answered, so nothing is gained by doing without Redis. */
 START_TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
 {
@@ -450,6 +480,7 @@ int main(void)
     tcase_add_test(tc, a_slow_server_opens_it);
     tcase_add_test(tc, calls_that_a_pause_prevents_say_nothing);
     tcase_add_test(tc, deadlines_of_callers_say_nothing);
+    tcase_add_test(tc, callers_that_all_give_up_early_do_not_keep_it_half_open);
     tcase_add_test(tc,
                    a_server_that_refuses_writes_or_a_command_does_not_open_it);
     tcase_add_test(tc, while_it_is_open_gets_do_without_redis);

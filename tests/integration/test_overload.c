@@ -23,7 +23,7 @@ static void on_event(void *user, const struct shed_event *e)
 }
 
 /* Ten loads that fail open it, for open_ms. */
-static void up(uint64_t open_ms)
+static void init(uint64_t open_ms)
 {
     fixture_init(&fixture);
     fixture.client_options.on_event = on_event;
@@ -37,6 +37,11 @@ static void up(uint64_t open_ms)
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.failure_ttl_ms = 60000;
     fixture.cache_options.stale_if_error_ms = STALE_MS;
+}
+
+static void up(uint64_t open_ms)
+{
+    init(open_ms);
     fixture_open(&fixture);
 }
 
@@ -160,6 +165,28 @@ START_TEST(when_the_source_is_well_again_the_breaker_closes)
     } while (gauge("source_breaker") != 0);
     WAIT_FOR(atomic_load(&closed) == 1);
     ck_assert(is_loaded("k"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The probe goes on behind its caller, and its verdict counts. */
+START_TEST(a_probe_whose_caller_gives_up_closes_the_breaker)
+{
+    struct shed_value *value = NULL;
+
+    init(1);
+    fixture.source_options.breaker_probes = 1;
+    fixture_open(&fixture);
+    fail_ten();
+    table_fail(&fixture.table, false);
+    table_hold(&fixture.table);
+    WAIT_FOR(shed_get(fixture.cache, shed_str("k"), 1, &value, NULL) ==
+                 SHED_ETIMEDOUT &&
+             table_running(&fixture.table) == 1);
+    ck_assert_int_eq(gauge("source_breaker"), 1);
+    table_release(&fixture.table);
+    WAIT_FOR(gauge("source_breaker") != 1);
+    ck_assert_int_eq(gauge("source_breaker"), 0);
     fixture_down(&fixture);
 }
 END_TEST
@@ -313,6 +340,7 @@ int main(void)
                    keys_that_are_queued_when_it_opens_leave_no_failure_marker);
     tcase_add_test(tc, while_the_breaker_is_open_a_stale_row_is_given_out);
     tcase_add_test(tc, when_the_source_is_well_again_the_breaker_closes);
+    tcase_add_test(tc, a_probe_whose_caller_gives_up_closes_the_breaker);
     tcase_add_test(tc, of_thousands_of_callers_as_many_wait_as_may);
     tcase_add_test(tc, of_thousands_of_callers_of_a_key_as_many_wait_as_may);
     tcase_add_test(tc, a_caller_that_is_one_too_many_is_told_at_once);

@@ -3,14 +3,21 @@
 
 #include "support/testing.h"
 
-enum { WINDOW_MS = 1000, OPEN_MS = 100, OPEN_MAX_MS = 800, PROBES = 2 };
+enum {
+    WINDOW_MS = 1000,
+    OPEN_MS = 100,
+    OPEN_MAX_MS = 800,
+    PROBES = 2,
+    PATIENCE_MS = 50
+};
 
 static const struct shed_breaker_rule rule = {.failure_pct = 50,
                                               .min_calls = 10,
                                               .window_ms = WINDOW_MS,
                                               .open_ms = OPEN_MS,
                                               .open_max_ms = OPEN_MAX_MS,
-                                              .probes = PROBES};
+                                              .probes = PROBES,
+                                              .patience_ms = PATIENCE_MS};
 
 static struct shed_breaker breaker;
 static uint64_t now_ms, random_bits, last_id;
@@ -281,6 +288,59 @@ START_TEST(one_failure_opens_it_again)
 }
 END_TEST
 
+static bool give_up_probe(uint64_t waited_ms)
+{
+    ck_assert(shed_breaker_pass(&breaker, now_ms));
+    return shed_breaker_give_up(&breaker, waited_ms, now_ms, random_bits);
+}
+
+START_TEST(probes_that_are_given_up_open_it_as_late_as_patient_ones)
+{
+    half_open_it();
+    for (uint64_t ms = 1; ms < PROBES * PATIENCE_MS; ms++) {
+        ck_assert(!give_up_probe(1));
+        now_ms += 3600000; /* without a caller; it says nothing */
+    }
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+    ck_assert(give_up_probe(1));
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+    ck_assert_uint_eq(breaker.until_ms - now_ms, 2 * OPEN_MS);
+    now_ms = breaker.until_ms; /* earlier waits are forgotten */
+    ck_assert(!give_up_probe(PROBES * PATIENCE_MS - 1));
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+}
+END_TEST
+
+START_TEST(an_answer_to_one_probe_speaks_for_those_that_were_given_up)
+{
+    half_open_it();
+    ck_assert(!give_up_probe(PROBES * PATIENCE_MS - 1));
+    ck_assert(!load(false));
+    ck_assert(!give_up_probe(PROBES * PATIENCE_MS - 1));
+    ck_assert(load(false));
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+}
+END_TEST
+
+START_TEST(calls_that_are_given_up_while_it_is_closed_say_nothing)
+{
+    begin();
+    for (int i = 0; i < 100; i++)
+        ck_assert(!give_up_probe(PROBES * PATIENCE_MS));
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+}
+END_TEST
+
+START_TEST(without_a_patience_no_probe_is_given_up_too_often)
+{
+    half_open_it();
+    breaker.rule.patience_ms = 0;
+    for (int i = 0; i < 100; i++)
+        ck_assert(!give_up_probe(3600000));
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("breaker");
@@ -302,5 +362,11 @@ int main(void)
     tcase_add_test(tc, a_few_keys_pass_at_a_time);
     tcase_add_test(tc, successes_close_it);
     tcase_add_test(tc, one_failure_opens_it_again);
+    tcase_add_test(tc,
+                   probes_that_are_given_up_open_it_as_late_as_patient_ones);
+    tcase_add_test(tc,
+                   an_answer_to_one_probe_speaks_for_those_that_were_given_up);
+    tcase_add_test(tc, calls_that_are_given_up_while_it_is_closed_say_nothing);
+    tcase_add_test(tc, without_a_patience_no_probe_is_given_up_too_often);
     return run_tests("breaker", tc);
 }

@@ -717,8 +717,10 @@ struct shed_cache_options {
                                  at once if the load, of this or another
                                  process, has taken that long already. The load
                                  goes on behind it, and what it brings is
-                                 stored. 0: the call waits for up to its
-                                 timeout_ms */
+                                 stored. Refused unless stale_if_error_ms
+                                 exceeds stale_while_revalidate_ms: there would
+                                 be no such row. 0: the call waits for up to
+                                 its timeout_ms */
     uint64_t groups; /* [0, 100000]; most tags whose invalidation is remembered,
                         in Redis and by each process, see shed_invalidate_all;
                         use the same number in all processes. 0: the cache

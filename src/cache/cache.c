@@ -54,8 +54,20 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->groups, 0, GROUPS_MAX, "cache groups"},
         {o->kept_bytes, KEPT_MIN_BYTES, KEPT_MAX_BYTES, "cache kept_bytes"},
     };
+    enum shed_code code =
+        shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 
-    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
+    /* a row that is given out at once is not what a call falls back on */
+    if (code == SHED_OK && o->soft_timeout_ms > 0 &&
+        o->stale_if_error_ms <= o->stale_while_revalidate_ms)
+        code = shed_fail(
+            err, SHED_EINVAL,
+            "cache soft_timeout_ms: is %llu, but has no effect unless "
+            "stale_if_error_ms (%llu) exceeds stale_while_revalidate_ms (%llu)",
+            (unsigned long long)o->soft_timeout_ms,
+            (unsigned long long)o->stale_if_error_ms,
+            (unsigned long long)o->stale_while_revalidate_ms);
+    return code;
 }
 
 enum shed_code shed_cache_check_name(const char *name, const char *what,

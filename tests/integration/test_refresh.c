@@ -513,6 +513,28 @@ START_TEST(wrong_options_are_refused)
 }
 END_TEST
 
+/* Without a row that is only for a load that fails, it would do nothing. */
+START_TEST(a_soft_timeout_needs_a_row_to_fall_back_on)
+{
+    struct shed_cache_options *o = &fixture.cache_options;
+    struct shed_cache *cache = NULL;
+
+    up(0, 0, 0);
+    o->soft_timeout_ms = 500;
+    expect_refused("soft_timeout_ms: is 500");
+    expect_refused("unless stale_if_error_ms (0) exceeds ");
+    o->stale_while_revalidate_ms = STALE_MS;
+    o->stale_if_error_ms = STALE_MS;
+    expect_refused("stale_while_revalidate_ms");
+    o->stale_if_error_ms = STALE_MS + 1;
+    ck_assert_int_eq(shed_cache_open(fixture.client, "other", fixture.source, o,
+                                     &cache, NULL),
+                     SHED_OK);
+    shed_cache_close(cache);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(redis_keeps_rows_for_the_longer_window)
 {
     up(0, 1000, STALE_MS);
@@ -560,6 +582,7 @@ int main(void)
     tcase_add_test(tc, a_refresh_that_fails_is_not_tried_at_each_hit);
     tcase_add_test(tc, expired_callers_of_many_clients_share_one_load);
     tcase_add_test(tc, wrong_options_are_refused);
+    tcase_add_test(tc, a_soft_timeout_needs_a_row_to_fall_back_on);
     tcase_add_test(tc, redis_keeps_rows_for_the_longer_window);
     return run_tests("refresh", tc);
 }

@@ -13,7 +13,8 @@
  *
  * The statistics (snowshed/stats.h) count everything; events say which key or
  * lock it was, and why. A hit is not an event, unless it is stale. What an
- * operator should see is passed to on_log as well, as one line of text.
+ * operator should see is passed to on_log as well, as one line of text (how
+ * often: SHED_LOG_INTERVAL_MS).
  *
  * Growth: a newer library may know more kinds, which come after those listed
  * here, and more fields, which come after those declared here; no field moves
@@ -34,20 +35,49 @@ extern "C" {
 #endif
 
 /*
- * One client reports at most this many events of one kind in each second; a
- * kind's failures (outcome other than SHED_OK) are counted apart from its
- * successes, and so are those for which the line of another speaks (see
- * LOAD_FINISHED). The rest are left out, and reported as one
- * SHED_EVENT_SUPPRESSED at the end of the second. Both on_event and on_log are
- * limited in this way.
+ * on_event is told of at most this many events of one kind in each second, by
+ * one client; a kind's failures (outcome other than SHED_OK) are counted apart
+ * from its successes, and so are those for which the line of another speaks
+ * (see LOAD_FINISHED). The rest are left out, and reported as one
+ * SHED_EVENT_SUPPRESSED at the end of the second.
  */
 #define SHED_EVENTS_PER_SECOND 20
+
+/*
+ * on_log is for people: while the same happens again and again, it is told once
+ * in this time. Of one kind and cache the first line comes at once. The next
+ * one comes when this time is over, if there was more: it has the text of the
+ * last, the highest level, and the number of the others:
+ *
+ *     stale row served: item, key 42: it is past its ttl (and 1234 more of this
+ *     kind in the last 10 s)
+ *
+ * and so on, until none has come for this time; then the end is told, INFO:
+ *
+ *     stale row served: item: none for 10 s, after 86012 in 95 s
+ *
+ * So the lines, and the numbers after "and", add up to all that has happened.
+ * What is left when the client is closed is told before. A kind's failures are
+ * counted apart from its successes.
+ *
+ * Two groups of kinds get up to ten lines in this time before the rest is held
+ * back, because each line is news. One group is changes of state: CONNECTED and
+ * DISCONNECTED (counted together), BREAKER, and FLEET; they are told in their
+ * order, and the last one always is. The other is the LOCK_ kinds: there the
+ * ten are for all locks of the client.
+ *
+ * A client limits up to 64 pairs of a kind and a cache at a time; any beyond
+ * that are limited together, and numbered as "of several kinds".
+ */
+#define SHED_LOG_INTERVAL_MS 10000
 
 /* What happened. At each kind: what its fields hold, where that does not follow
  * from the struct; and the level at which on_log is told, if it is. */
 enum shed_event_kind {
     /* count events of the kind about were left out, because there were too many
-     * or memory ran out. Level: that of what was left out. */
+     * or memory ran out. outcome: that of the last of them; successes and
+     * failures are reported apart. on_log is not told: its lines have numbers
+     * of their own. */
     SHED_EVENT_SUPPRESSED = 0,
     /* The client is connected to Redis. reason: to which address, and as which
      * process, by which leases and locks name their holder; duration: for how

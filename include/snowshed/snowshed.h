@@ -194,10 +194,11 @@ struct shed_client_options {
     uint64_t wait;               /* enum shed_wait */
     /* Told what an operator wants to know: once when the client is connected to
      * Redis, loses it, or is refused; and about trouble with its caches and
-     * locks, each kind at most SHED_EVENTS_PER_SECOND times a second
-     * (snowshed/event.h lists them, with their levels). text is one line,
-     * without secrets or payloads, and gone afterwards. It is called as
-     * on_event is. NULL: not called. */
+     * locks (snowshed/event.h lists the kinds, with their levels): at once, and
+     * then, while it lasts, one line per kind and cache each
+     * SHED_LOG_INTERVAL_MS, with the number of those that are not told. text is
+     * one line, without secrets or payloads, and gone afterwards. It is called
+     * as on_event is. NULL: not called. */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
     void *log_user; /* passed to it */
     /* Told of every event: a shed_event_fn, see snowshed/event.h for what it

@@ -2,16 +2,20 @@
  * still to be taken add up to the number of calls of pass. */
 #include "base/limit.h"
 
-#define SECOND_MS ((uint64_t)1000)
-
-bool shed_limit_pass(struct shed_limit *limit, uint64_t per_second,
-                     uint64_t now_ms)
+bool shed_limit_is_over(const struct shed_limit *limit, uint64_t interval_ms,
+                        uint64_t now_ms)
 {
-    if (limit->passed == 0 || now_ms - limit->began_ms >= SECOND_MS) {
+    return limit->passed == 0 || now_ms - limit->began_ms >= interval_ms;
+}
+
+bool shed_limit_pass(struct shed_limit *limit, uint64_t most,
+                     uint64_t interval_ms, uint64_t now_ms)
+{
+    if (shed_limit_is_over(limit, interval_ms, now_ms)) {
         limit->began_ms = now_ms;
         limit->passed = 0;
     }
-    if (limit->passed >= per_second) {
+    if (limit->passed >= most) {
         limit->suppressed++;
         return false;
     }

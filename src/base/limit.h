@@ -8,18 +8,22 @@
 
 /* All zero at the beginning. */
 struct shed_limit {
-    uint64_t began_ms;   /* when the present second began */
+    uint64_t began_ms;   /* when the present interval began */
     uint64_t passed;     /* how many passed in it */
     uint64_t suppressed; /* how many did not pass since the last take */
 };
 
-/* Whether one more may pass: at most per_second in each second, where a second
- * begins with the first that passes. One that may not pass is counted. now_ms
- * is monotonic. */
-bool shed_limit_pass(struct shed_limit *limit, uint64_t per_second,
-                     uint64_t now_ms);
+/* Whether one more may pass: at most this many in each interval, where an
+ * interval begins with the first that passes. One that may not pass is counted.
+ * now_ms is monotonic. */
+bool shed_limit_pass(struct shed_limit *limit, uint64_t most,
+                     uint64_t interval_ms, uint64_t now_ms);
 
-/* Count one that passed but was then lost. */
+/* Whether the interval is over, so that the next one passes. */
+bool shed_limit_is_over(const struct shed_limit *limit, uint64_t interval_ms,
+                        uint64_t now_ms);
+
+/* Count one that passed but was then lost, or must not pass. */
 void shed_limit_suppress(struct shed_limit *limit);
 
 /* Returns: how many were suppressed since this was last called. */

@@ -5,7 +5,8 @@
  *
  * An event is copied and posted, so that hooks run on one thread only, and
  * never in the middle of a machine's step or a caller's operation. The work is
- * bounded: only what the limits let pass is copied.
+ * bounded: only what the limits let pass is copied. on_event and on_log have
+ * limits of their own, because a program counts, and a person reads.
  */
 #include "client/events.h"
 
@@ -19,59 +20,15 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/limit.h"
+#include "client/event_line.h"
 
 /* How long after the first event that was left out their number is reported. */
 #define SUMMARY_MS 1000
+#define SECOND_MS 1000
 
-/* A line of the log: a reason, and as much of name and key as helps. */
-#define LINE_BYTES (SHED_REASON_BYTES + 256)
-#define NAME_SHOWN_BYTES 96
-
-enum { LOG_NEVER = -1 };
-
-/* One row per kind: its text, and the log levels of successes and of
- * troubles. */
-static const struct kind {
-    const char *words;
-    int level_ok, level_trouble;
-} kinds[] = {
-    [SHED_EVENT_SUPPRESSED] = {"events left out", LOG_NEVER, LOG_NEVER},
-    [SHED_EVENT_CONNECTED] = {"connected to Redis", SHED_LOG_INFO,
-                              SHED_LOG_INFO},
-    [SHED_EVENT_DISCONNECTED] = {"without Redis", LOG_NEVER, SHED_LOG_WARNING},
-    [SHED_EVENT_LOAD_FINISHED] = {"load finished", LOG_NEVER, SHED_LOG_WARNING},
-    [SHED_EVENT_TAKEOVER] = {"load taken over", SHED_LOG_WARNING,
-                             SHED_LOG_WARNING},
-    [SHED_EVENT_PUBLISH_REFUSED] = {"publish refused", SHED_LOG_INFO,
-                                    SHED_LOG_WARNING},
-    [SHED_EVENT_CORRUPT_ENTRY] = {"corrupt entry", SHED_LOG_WARNING,
-                                  SHED_LOG_WARNING},
-    [SHED_EVENT_INVALIDATED] = {"invalidated", LOG_NEVER, LOG_NEVER},
-    [SHED_EVENT_LOCK_ACQUIRED] = {"lock acquired", LOG_NEVER, LOG_NEVER},
-    [SHED_EVENT_LOCK_TAKEN_OVER] = {"lock taken over", SHED_LOG_WARNING,
-                                    SHED_LOG_WARNING},
-    [SHED_EVENT_LOCK_RELEASED] = {"lock released", LOG_NEVER, SHED_LOG_WARNING},
-    [SHED_EVENT_LOCK_LOST] = {"lock lost", SHED_LOG_WARNING, SHED_LOG_WARNING},
-    [SHED_EVENT_BREAKER] = {"breaker", SHED_LOG_INFO, SHED_LOG_WARNING},
-    [SHED_EVENT_INVALIDATION_KEPT] = {"invalidation kept", SHED_LOG_WARNING,
-                                      SHED_LOG_WARNING},
-    [SHED_EVENT_INVALIDATION_DELIVERED] = {"invalidation delivered",
-                                           SHED_LOG_INFO, SHED_LOG_INFO},
-    [SHED_EVENT_INVALIDATION_DROPPED] = {"invalidation dropped", SHED_LOG_ERROR,
-                                         SHED_LOG_ERROR},
-    [SHED_EVENT_STALE_SERVED] = {"stale row served", SHED_LOG_INFO,
-                                 SHED_LOG_INFO},
-    [SHED_EVENT_FLEET] = {"fleet_loads is kept to again", SHED_LOG_INFO,
-                          SHED_LOG_WARNING},
-};
-
-/* What is limited separately. An event without a line of its own, because
- * another event's line covers it, must not use up the limit of lines. */
+/* What on_event is told within limits of their own: an event for which the line
+ * of another speaks is one of very many. */
 enum class { CLASS_OK, CLASS_TROUBLE, CLASS_SPOKEN_FOR, CLASSES };
-
-enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
-
-_Static_assert(KINDS == SHED_EVENT_FLEET + 1, "one row for each kind");
 
 SHED_CHECK_OPTIONS(shed_event);
 
@@ -86,12 +43,22 @@ struct shed_events {
 
     pthread_mutex_t mu;
     /* under mu */
-    struct shed_limit limit[KINDS][CLASSES];
-    enum shed_code left_out[KINDS][CLASSES]; /* the outcome of the last */
-    bool is_summary_due;                     /* posted, or its timer runs */
+    struct shed_limit limit[SHED_EVENT_KINDS][CLASSES];
+    /* the outcome of the last that was left out */
+    enum shed_code left_out[SHED_EVENT_KINDS][CLASSES];
+    struct shed_log_lines lines;
+    bool is_summary_due; /* posted, or its timer runs */
 
     /* reactor thread only */
     struct shed_timer *timer;
+};
+
+/* What is to be told of an event, and to whom. */
+struct telling {
+    const struct shed_event *event;
+    size_t keys;
+    bool is_event, is_line;
+    struct shed_event_line line;
 };
 
 /* An event that has been posted, and the bytes that it points to. */
@@ -99,108 +66,31 @@ struct told {
     struct shed_post post;
     struct shed_events *events;
     struct shed_event event;
-    size_t keys;
+    bool is_event;
+    enum shed_log_level level;
+    const char *line; /* NULL: none */
     char bytes[];
 };
 
-const char *shed_event_kind_name(enum shed_event_kind kind)
-{
-    return (size_t)kind < KINDS ? kinds[kind].words : "unknown event";
-}
+/* ---------------------------------------------------------------- the hooks */
 
-/* A publish that came too late is not a trouble. */
-static bool is_trouble(enum shed_event_kind kind, enum shed_code outcome)
-{
-    return outcome != SHED_OK &&
-           !(kind == SHED_EVENT_PUBLISH_REFUSED && outcome == SHED_ELOST);
-}
-
-static int level_of(uint64_t kind, enum shed_code outcome)
-{
-    if (kind == SHED_EVENT_DISCONNECTED && outcome == SHED_EDENIED)
-        return SHED_LOG_ERROR;
-    return is_trouble((enum shed_event_kind)kind, outcome)
-               ? kinds[kind].level_trouble
-               : kinds[kind].level_ok;
-}
-
-bool shed_events_are_wanted(const struct shed_events *es,
-                            enum shed_event_kind kind, enum shed_code outcome)
-{
-    return es->on_event != NULL ||
-           (es->on_log != NULL && level_of(kind, outcome) != LOG_NEVER);
-}
-
-/* ------------------------------------------------------------- the log line */
-
-static const char *words_of(const struct shed_event *e)
-{
-    if (e->kind == SHED_EVENT_DISCONNECTED && e->outcome == SHED_EDENIED)
-        return "refused by Redis";
-    if (e->kind == SHED_EVENT_LOAD_FINISHED && e->outcome != SHED_OK)
-        return "load failed";
-    if (e->kind == SHED_EVENT_BREAKER && e->outcome != SHED_OK)
-        return "breaker opened";
-    if (e->kind == SHED_EVENT_FLEET && e->outcome != SHED_OK)
-        return "loads go on without fleet_loads";
-    return kinds[e->kind].words;
-}
-
-/* Add bytes from the program, which can have any value. */
-static size_t add_bytes(char *line, size_t at, struct shed_bytes bytes)
-{
-    const unsigned char *b = bytes.data;
-
-    for (size_t i = 0; i < bytes.size && i < NAME_SHOWN_BYTES; i++)
-        line[at++] = b[i] < ' ' || b[i] > '~' ? '?' : (char)b[i];
-    return at;
-}
-
-static size_t add_text(char *line, size_t at, const char *text)
-{
-    size_t size = strnlen(text, SHED_REASON_BYTES);
-
-    memcpy(line + at, text, size);
-    return at + size;
-}
-
-static void log_event(const struct shed_events *es, const struct shed_event *e,
-                      size_t keys)
-{
-    int level = level_of(e->about, e->outcome);
-    char line[LINE_BYTES], more[32] = "";
-    size_t at = 0;
-
-    if (es->on_log == NULL || level == LOG_NEVER || keys == 0)
-        return;
-    if (keys > 1)
-        (void)snprintf(more, sizeof(more), " and %zu more", keys - 1);
-    at = add_text(line, at, words_of(e));
-    if (e->name.size > 0)
-        at = add_bytes(line, add_text(line, at, ": "), e->name);
-    if (e->key.size > 0)
-        at = add_text(
-            line, add_bytes(line, add_text(line, at, ", key "), e->key), more);
-    if (e->reason[0] != '\0')
-        at = add_text(line, add_text(line, at, ": "), e->reason);
-    line[at] = '\0';
-    es->on_log(es->log_user, (enum shed_log_level)level, line);
-}
-
-static void call_hooks(const struct shed_events *es, const struct shed_event *e,
-                       size_t keys)
+static void call_log(const struct shed_events *es, enum shed_log_level level,
+                     const char *text)
 {
     assert(shed_reactor_is_current(es->reactor));
-    if (es->on_event != NULL)
-        es->on_event(es->event_user, e);
-    log_event(es, e, keys);
+    es->on_log(es->log_user, level, text);
+}
+
+static void call_event(const struct shed_events *es, const struct shed_event *e)
+{
+    assert(shed_reactor_is_current(es->reactor));
+    es->on_event(es->event_user, e);
 }
 
 /* ------------------------------------------------------- what was left out */
 
 static void tell_left_out(const struct shed_events *es, size_t kind,
-                          enum class class, enum shed_code outcome,
-                          uint64_t count)
+                          enum shed_code outcome, uint64_t count)
 {
     char reason[SHED_REASON_BYTES];
     struct shed_event e = {.size = sizeof(e),
@@ -211,16 +101,14 @@ static void tell_left_out(const struct shed_events *es, size_t kind,
                            .about = kind};
 
     (void)snprintf(reason, sizeof(reason), "%llu times \"%s\"",
-                   (unsigned long long)count, kinds[kind].words);
-    call_hooks(es, &e, class != CLASS_SPOKEN_FOR);
+                   (unsigned long long)count,
+                   shed_event_kind_name((enum shed_event_kind)kind));
+    call_event(es, &e);
 }
 
-static void tell_all_left_out(struct shed_events *es)
+static void tell_events_left_out(struct shed_events *es)
 {
-    pthread_mutex_lock(&es->mu);
-    es->is_summary_due = false;
-    pthread_mutex_unlock(&es->mu);
-    for (size_t i = 0; i < (size_t)KINDS * CLASSES; i++) {
+    for (size_t i = 0; i < (size_t)SHED_EVENT_KINDS * CLASSES; i++) {
         size_t kind = i / CLASSES, class = i % CLASSES;
         enum shed_code outcome;
         uint64_t count;
@@ -229,13 +117,52 @@ static void tell_all_left_out(struct shed_events *es)
         outcome = es->left_out[kind][class];
         pthread_mutex_unlock(&es->mu);
         if (count > 0)
-            tell_left_out(es, kind, (enum class) class, outcome, count);
+            tell_left_out(es, kind, outcome, count);
     }
 }
 
+static void tell_lines_left_out(struct shed_events *es, bool is_last)
+{
+    struct shed_log_told told;
+    bool has_told;
+
+    do {
+        pthread_mutex_lock(&es->mu);
+        has_told =
+            shed_log_lines_take(&es->lines, shed_now_ms(), is_last, &told);
+        pthread_mutex_unlock(&es->mu);
+        if (has_told)
+            call_log(es, told.level, told.text);
+    } while (has_told);
+}
+
+/* Make sure that what is left out is reported; with mu held. Returns: whether
+ * the caller has to start the timer. */
+static bool begin_summary_locked(struct shed_events *es)
+{
+    bool is_first = !es->is_summary_due;
+
+    es->is_summary_due = true;
+    return is_first;
+}
+
+/* The interval of a line is longer than that of events, so it goes on. */
 static void on_timer(void *arg)
 {
-    tell_all_left_out(arg);
+    struct shed_events *es = arg;
+    bool goes_on;
+
+    pthread_mutex_lock(&es->mu);
+    es->is_summary_due = false;
+    pthread_mutex_unlock(&es->mu);
+    tell_events_left_out(es);
+    tell_lines_left_out(es, false);
+    pthread_mutex_lock(&es->mu);
+    goes_on =
+        shed_log_lines_are_waiting(&es->lines) && begin_summary_locked(es);
+    pthread_mutex_unlock(&es->mu);
+    if (goes_on)
+        shed_timer_set(es->timer, SUMMARY_MS);
 }
 
 static void set_summary_timer(struct shed_post *post)
@@ -251,40 +178,61 @@ static void set_summary_timer(struct shed_post *post)
 
 static enum class class_of(const struct shed_event *e, size_t keys) {
     if (keys == 0) return CLASS_SPOKEN_FOR;
-    return is_trouble(e->kind, e->outcome) ? CLASS_TROUBLE : CLASS_OK;
+    return shed_event_is_trouble(e->kind, e->outcome) ? CLASS_TROUBLE
+                                                      : CLASS_OK;
 }
 
-/* Count the event against its limit; if it may not pass, make sure that the
- * number left out is reported. is_lost: it has passed, but there was no memory
- * for it. Returns: whether it passes. */
-static bool pass(struct shed_events *es, const struct shed_event *e,
-                 size_t keys, bool is_lost)
+/* Returns: whether on_event is told of it; if not, it is counted. */
+static bool pass_event_locked(struct shed_events *es, const struct telling *t,
+                              bool is_lost, uint64_t now_ms)
 {
-    enum class class = class_of(e, keys);
-    struct shed_limit *limit = &es->limit[e->kind][class];
-    bool passes = false, is_first = false;
+    enum class class = class_of(t->event, t->keys);
+    struct shed_limit *limit = &es->limit[t->event->kind][class];
 
-    pthread_mutex_lock(&es->mu);
     if (is_lost)
         shed_limit_suppress(limit);
-    else
-        passes = shed_limit_pass(limit, SHED_EVENTS_PER_SECOND, shed_now_ms());
-    if (!passes) {
-        es->left_out[e->kind][class] = e->outcome;
-        is_first = !es->is_summary_due;
-        es->is_summary_due = true;
-    }
+    else if (shed_limit_pass(limit, SHED_EVENTS_PER_SECOND, SECOND_MS, now_ms))
+        return true;
+    es->left_out[t->event->kind][class] = t->event->outcome;
+    return false;
+}
+
+/* The same for on_log. */
+static bool pass_line_locked(struct shed_events *es, const struct telling *t,
+                             bool is_lost, uint64_t now_ms)
+{
+    if (!is_lost)
+        return shed_log_lines_pass(&es->lines, &t->line.line, now_ms);
+    shed_log_lines_suppress(&es->lines, &t->line.line, now_ms);
+    return false;
+}
+
+/* Decide which of the two hooks are told. is_lost: it has passed, but there was
+ * no memory for it. */
+static void pass(struct shed_events *es, struct telling *t, bool is_lost)
+{
+    bool was_event = t->is_event, was_line = t->is_line, is_first;
+    uint64_t now_ms;
+
+    pthread_mutex_lock(&es->mu);
+    now_ms = shed_now_ms(); /* here, so that it never goes back */
+    t->is_event = was_event && pass_event_locked(es, t, is_lost, now_ms);
+    t->is_line = was_line && pass_line_locked(es, t, is_lost, now_ms);
+    is_first = (was_event != t->is_event || was_line != t->is_line) &&
+               begin_summary_locked(es);
     pthread_mutex_unlock(&es->mu);
     if (is_first)
         shed_reactor_post(es->reactor, &es->summary_post);
-    return passes;
 }
 
 static void call_posted(struct shed_post *post)
 {
     struct told *t = shed_container_of(post, struct told, post);
 
-    call_hooks(t->events, &t->event, t->keys);
+    if (t->is_event)
+        call_event(t->events, &t->event);
+    if (t->line != NULL)
+        call_log(t->events, t->level, t->line);
     free(t);
 }
 
@@ -299,11 +247,19 @@ static struct shed_bytes keep(char **at, struct shed_bytes bytes)
     return kept;
 }
 
-static struct told *copy(struct shed_events *es, const struct shed_event *e)
+/* Copy text and its end to *at and advance it. Returns: the copy. */
+static const char *keep_text(char **at, const char *text)
 {
-    struct shed_bytes reason = shed_str(e->reason);
-    struct told *t =
-        malloc(sizeof(*t) + e->name.size + e->key.size + reason.size + 1);
+    return keep(at, shed_bytes(text, strlen(text) + 1)).data;
+}
+
+static struct told *copy(struct shed_events *es, const struct telling *telling)
+{
+    const struct shed_event *e = telling->event;
+    const char *reason = e->reason != NULL ? e->reason : "";
+    const char *line = telling->is_line ? telling->line.text : "";
+    struct told *t = malloc(sizeof(*t) + e->name.size + e->key.size +
+                            strlen(reason) + strlen(line) + 2);
     char *at;
 
     if (t == NULL)
@@ -315,29 +271,41 @@ static struct told *copy(struct shed_events *es, const struct shed_event *e)
     t->event.size = sizeof(t->event);
     t->event.name = keep(&at, e->name);
     t->event.key = keep(&at, e->key);
-    t->event.reason = keep(&at, reason).data;
-    *at = '\0';
+    t->event.reason = keep_text(&at, reason);
     t->event.count = 1;
     t->event.about = e->kind;
+    t->is_event = telling->is_event;
+    t->line = NULL;
+    if (telling->is_line) {
+        t->level = telling->line.line.level;
+        t->line = keep_text(&at, line);
+    }
     return t;
 }
 
 void shed_events_tell_of(struct shed_events *es, const struct shed_event *e,
                          size_t keys)
 {
+    struct telling telling;
     struct told *t;
 
-    assert((size_t)e->kind < KINDS && e->kind != SHED_EVENT_SUPPRESSED);
-    if (!shed_events_are_wanted(es, e->kind, e->outcome) ||
-        (keys == 0 && es->on_event == NULL) || !pass(es, e, keys, false))
+    assert((size_t)e->kind < SHED_EVENT_KINDS &&
+           e->kind != SHED_EVENT_SUPPRESSED);
+    telling.event = e;
+    telling.keys = keys;
+    telling.is_event = es->on_event != NULL;
+    telling.is_line = es->on_log != NULL && keys > 0 &&
+                      shed_event_line_write(e, keys, &telling.line);
+    if (!telling.is_event && !telling.is_line)
         return;
-    t = copy(es, e);
-    if (t == NULL) {
-        (void)pass(es, e, keys, true);
+    pass(es, &telling, false);
+    if (!telling.is_event && !telling.is_line)
         return;
-    }
-    t->keys = keys;
-    shed_reactor_post(es->reactor, &t->post);
+    t = copy(es, &telling);
+    if (t != NULL)
+        shed_reactor_post(es->reactor, &t->post);
+    else
+        pass(es, &telling, true);
 }
 
 void shed_events_tell(struct shed_events *es, const struct shed_event *e)
@@ -378,7 +346,8 @@ void shed_events_close(struct shed_events *es)
 {
     if (es == NULL)
         return;
-    tell_all_left_out(es);
+    tell_events_left_out(es);
+    tell_lines_left_out(es, true);
     shed_timer_destroy(es->timer);
     es->timer = NULL;
 }
@@ -388,5 +357,6 @@ void shed_events_destroy(struct shed_events *es)
     if (es == NULL)
         return;
     pthread_mutex_destroy(&es->mu);
+    shed_log_lines_fini(&es->lines);
     free(es);
 }

@@ -1,7 +1,7 @@
 /*
  * What a client reports to its program: events, and lines for its log. Both are
- * limited per second, and delivered on the reactor thread, whatever thread they
- * come from.
+ * limited, each in its way, and delivered on the reactor thread, whatever
+ * thread they come from.
  */
 #ifndef SHED_CLIENT_EVENTS_H
 #define SHED_CLIENT_EVENTS_H
@@ -21,11 +21,6 @@ SHED_MUST_CHECK enum shed_code
 shed_events_create(struct shed_reactor *reactor,
                    const struct shed_client_options *options,
                    struct shed_events **out, struct shed_error *err);
-
-/* Whether anybody hears of such an event. To be asked before putting together
- * an event that is costly. Any thread. */
-bool shed_events_are_wanted(const struct shed_events *events,
-                            enum shed_event_kind kind, enum shed_code outcome);
 
 /* Report an event. What it points to is copied; size, count and about are set
  * here. reason may be NULL. The hook is called later, on the reactor thread,

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "redis/conn.h"
-#include "redis/gate.h"
 #include "redis/lookup.h"
 #include "redis/script.h"
 
@@ -25,12 +24,6 @@ enum state {
     PIPE_UP,         /* the conn is open; its own state says more */
     PIPE_PAUSED,     /* no connection until the timer ends the pause */
     PIPE_CLOSED      /* for good */
-};
-
-struct calls {
-    struct shed_call *first;
-    struct shed_call **last;
-    size_t count;
 };
 
 struct shed_pipe {
@@ -45,7 +38,7 @@ struct shed_pipe {
     uv_poll_t *poll; /* NULL without a socket */
     unsigned term;   /* the address' term when it began to connect */
     struct shed_timer *timer;
-    struct calls failed; /* the loop will tell their owners */
+    struct shed_calls failed; /* the loop will tell their owners */
     struct shed_timer *fail_timer;
     struct shed_error why;     /* the last failure */
     struct shed_error refusal; /* the last one by the gate */
@@ -62,68 +55,14 @@ static bool is_open(const struct shed_pipe *p)
     return p->state == PIPE_UP && p->conn.state == SHED_CONN_OPEN;
 }
 
-static void init_calls(struct calls *c)
-{
-    *c = (struct calls){.last = &c->first};
-}
-
-static void push_call(struct calls *c, struct shed_call *call)
-{
-    call->next = NULL;
-    *c->last = call;
-    c->last = &call->next;
-    c->count++;
-}
-
-static struct shed_call *pop_call(struct calls *c)
-{
-    struct shed_call *call = c->first;
-
-    if (call == NULL)
-        return NULL;
-    c->first = call->next;
-    if (c->first == NULL)
-        c->last = &c->first;
-    c->count--;
-    return call;
-}
-
 /* ---------------------------------------------------------- failed calls */
 
 static void fail_call(struct shed_pipe *p, struct shed_call *call,
                       enum shed_trouble trouble)
 {
     call->trouble = trouble;
-    push_call(&p->failed, call);
+    shed_calls_push(&p->failed, call);
     shed_timer_set(p->fail_timer, 0);
-}
-
-static void leave_gate(const struct shed_call *call,
-                       const struct shed_reply *reply,
-                       const struct shed_error *why)
-{
-    const struct shed_gate_end end = {
-        .was_tried = call->was_tried,
-        .began_ms = call->began_ms,
-        .ended_ms = shed_now_ms(),
-        .why = reply != NULL ? NULL : why,
-        .refusal = shed_reply_is_unfit(reply) ? reply : NULL};
-
-    shed_gate_leave(call->gate, call->term, &end);
-}
-
-/* The call belongs to its owner again before fn runs, so fn may reuse it. */
-static void end_call(struct shed_call *call, struct shed_reply *reply,
-                     enum shed_trouble trouble, const struct shed_error *why)
-{
-    shed_pipe_fn *fn = call->fn;
-
-    if (call->gate != NULL)
-        leave_gate(call, reply, why);
-    free(call->kept);
-    call->kept = NULL;
-    call->fn = NULL;
-    fn(call->arg, reply, trouble, why);
 }
 
 static void tell_failed(void *arg)
@@ -134,8 +73,9 @@ static void tell_failed(void *arg)
     struct shed_error why = p->why, refusal = p->refusal;
 
     while (count-- > 0) {
-        struct shed_call *call = pop_call(&p->failed);
-        end_call(call, NULL, call->trouble, call->is_refused ? &refusal : &why);
+        struct shed_call *call = shed_calls_pop(&p->failed);
+        shed_call_end(call, NULL, call->trouble,
+                      call->is_refused ? &refusal : &why);
     }
 }
 
@@ -233,7 +173,7 @@ static void deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
         p->failures = 0;
     else if (shed_reply_is_no_primary(reply))
         shed_pipe_leave(p);
-    end_call(expected->owner, reply, SHED_TROUBLE_PASSING, &p->why);
+    shed_call_end(expected->owner, reply, SHED_TROUBLE_PASSING, &p->why);
 }
 
 /* The connection is set up: the session's own commands are sent before those
@@ -474,21 +414,13 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
     return code;
 }
 
-static void enter_gate(struct shed_pipe *p, struct shed_call *call)
-{
-    call->began_ms = shed_now_ms();
-    call->is_refused =
-        !shed_gate_enter(p->address->gate, &call->term, &p->refusal);
-    call->gate = call->is_refused ? NULL : p->address->gate;
-}
-
 void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
     assert(shed_reactor_is_current(p->reactor) && fn != NULL);
     *call = (struct shed_call){.fn = fn, .arg = arg};
     if (args->is_guarded && p->address->gate != NULL)
-        enter_gate(p, call);
+        shed_call_enter(call, p->address->gate, &p->refusal);
     if (call->is_refused || p->state == PIPE_CLOSED)
         fail_call(p, call, SHED_TROUBLE_DOWN);
     else if (p->state == PIPE_PAUSED)
@@ -559,7 +491,7 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
     p->options = *options;
     p->hooks = *hooks;
     shed_conn_init(&p->conn, address, options);
-    init_calls(&p->failed);
+    shed_calls_init(&p->failed);
     p->timer = shed_timer_create(reactor, on_timer, p);
     p->fail_timer = shed_timer_create(reactor, tell_failed, p);
     if (p->timer == NULL || p->fail_timer == NULL) {

@@ -12,34 +12,11 @@
 
 #include <snowshed/snowshed.h>
 
+#include "redis/call.h"
 #include "redis/reactor.h"
 #include "redis/wire.h"
 
 struct shed_pipe;
-
-/* How a command ended. reply is borrowed (shed_reply_take keeps parts of it);
- * NULL if none came: then trouble is PASSING (the connection was lost, perhaps
- * after the command was executed), DOWN or DENIED (it was never sent), and err
- * says more. An error reply is a reply. */
-typedef void shed_pipe_fn(void *arg, struct shed_reply *reply,
-                          enum shed_trouble trouble,
-                          const struct shed_error *err);
-
-/* A call under way, in the caller's memory until fn is called, so that a call
- * cannot fail for lack of memory. fn is NULL when no call is under way. */
-struct shed_call {
-    struct shed_call *next;
-    shed_pipe_fn *fn;
-    void *arg;
-    struct shed_args *kept;    /* a copy to send by text if the server does not
-                                  know the script; NULL: none */
-    enum shed_trouble trouble; /* of a call that has failed */
-    /* of a guarded one, with a gate */
-    struct shed_gate *gate; /* NULL: it is not to leave it */
-    uint64_t term, began_ms;
-    bool was_tried;
-    bool is_refused; /* by the gate */
-};
 
 struct shed_pipe_hooks {
     void *arg;

@@ -1,0 +1,69 @@
+/* A call over a pipe. Its invariant: a call that has entered the gate leaves it
+ * once, before its owner hears how it ended. */
+#include "redis/call.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "redis/gate.h"
+
+void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
+                     struct shed_error *refusal)
+{
+    call->began_ms = shed_now_ms();
+    call->is_refused = !shed_gate_enter(gate, &call->term, refusal);
+    call->gate = call->is_refused ? NULL : gate;
+}
+
+static void leave_gate(const struct shed_call *call,
+                       const struct shed_reply *reply,
+                       const struct shed_error *why)
+{
+    const struct shed_gate_end end = {
+        .was_tried = call->was_tried,
+        .began_ms = call->began_ms,
+        .ended_ms = shed_now_ms(),
+        .why = reply != NULL ? NULL : why,
+        .refusal = shed_reply_is_unfit(reply) ? reply : NULL};
+
+    shed_gate_leave(call->gate, call->term, &end);
+}
+
+void shed_call_end(struct shed_call *call, struct shed_reply *reply,
+                   enum shed_trouble trouble, const struct shed_error *why)
+{
+    shed_pipe_fn *fn = call->fn;
+
+    if (call->gate != NULL)
+        leave_gate(call, reply, why);
+    free(call->kept);
+    call->kept = NULL;
+    call->fn = NULL;
+    fn(call->arg, reply, trouble, why);
+}
+
+void shed_calls_init(struct shed_calls *c)
+{
+    *c = (struct shed_calls){.last = &c->first};
+}
+
+void shed_calls_push(struct shed_calls *c, struct shed_call *call)
+{
+    call->next = NULL;
+    *c->last = call;
+    c->last = &call->next;
+    c->count++;
+}
+
+struct shed_call *shed_calls_pop(struct shed_calls *c)
+{
+    struct shed_call *call = c->first;
+
+    if (call == NULL)
+        return NULL;
+    c->first = call->next;
+    if (c->first == NULL)
+        c->last = &c->first;
+    c->count--;
+    return call;
+}

@@ -1,0 +1,63 @@
+/* A call over a pipe, in the memory of whoever makes it: how it enters the
+ * gate, and how it ends. Reactor thread only. */
+#ifndef SHED_REDIS_CALL_H
+#define SHED_REDIS_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+#include "redis/reply.h"
+
+struct shed_args;
+struct shed_gate;
+
+/* How a command ended. reply is borrowed (shed_reply_take keeps parts of it);
+ * NULL if none came: then trouble is PASSING (the connection was lost, perhaps
+ * after the command was executed), DOWN or DENIED (it was never sent), and err
+ * says more. An error reply is a reply. */
+typedef void shed_pipe_fn(void *arg, struct shed_reply *reply,
+                          enum shed_trouble trouble,
+                          const struct shed_error *err);
+
+/* A call under way, in the caller's memory until fn is called, so that a call
+ * cannot fail for lack of memory. fn is NULL when no call is under way. */
+struct shed_call {
+    struct shed_call *next;
+    shed_pipe_fn *fn;
+    void *arg;
+    struct shed_args *kept;    /* a copy to send by text if the server does not
+                                  know the script; NULL: none */
+    enum shed_trouble trouble; /* of a call that has failed */
+    /* of a guarded one, with a gate */
+    struct shed_gate *gate; /* NULL: it is not to leave it */
+    uint64_t term, began_ms;
+    bool was_tried;
+    bool is_refused; /* by the gate */
+};
+
+/* Enter the gate. If it refuses, is_refused is set and *refusal says why. */
+void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
+                     struct shed_error *refusal);
+
+/* Leave the gate, and call fn; reply may be NULL. The call belongs to its owner
+ * again before that, so fn may reuse it. */
+void shed_call_end(struct shed_call *call, struct shed_reply *reply,
+                   enum shed_trouble trouble, const struct shed_error *why);
+
+/* A queue of calls. */
+struct shed_calls {
+    struct shed_call *first;
+    struct shed_call **last;
+    size_t count;
+};
+
+void shed_calls_init(struct shed_calls *calls);
+void shed_calls_push(struct shed_calls *calls, struct shed_call *call);
+
+/* Take out the first. Returns NULL if there is none. */
+struct shed_call *shed_calls_pop(struct shed_calls *calls);
+
+#endif

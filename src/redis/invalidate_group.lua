@@ -10,10 +10,13 @@
 -- Returns the position: above every earlier one, and not below the clock, in
 --         microseconds, so that it grows even if the log was lost; or an error if
 --         the highest score is no position, because no next one would be above it
--- ZREM comes first: it needs no memory, and after a write Redis lets a script
--- exceed its memory.
+-- The first ZREM removes nothing. It needs no memory, and after a write Redis lets
+-- a script exceed its memory.
+-- Nothing is removed before the server has taken the new position: a server that
+-- refused it (without the right to ZADD, say) would have forgotten the earlier ones.
 
 local END = 2 ^ 53 -- positions are below it, where every integer is a double
+local TOO_LONG = string.rep('-', 251) -- for a tag
 local tag, limit = ARGV[1], tonumber(ARGV[2])
 local last = tonumber(redis.call('ZRANGE', K, -1, -1, 'WITHSCORES')[2] or 0)
 local now = redis.call('TIME')
@@ -25,12 +28,12 @@ if last % 1 ~= 0 or position >= END then
 end
 local text = string.format('%.0f', position)
 
+redis.call('ZREM', K, TOO_LONG)
+redis.call('ZADD', K, text, tag)
 if tag == '' then
     redis.call('UNLINK', K)
-else
-    redis.call('ZREM', K, tag)
+    redis.call('ZADD', K, text, tag)
 end
-redis.call('ZADD', K, text, tag)
 
 local old = redis.call('ZRANGE', K, 0, -limit - 2, 'WITHSCORES')
 for i = 1, #old, 2 do redis.call('ZREM', K, old[i]) end

@@ -3,6 +3,8 @@
 -- latest; one who has asked in vain is a member whose score is negative.
 -- Two more members count the two kinds. With them nothing is read: the server
 -- tracks what is read, and would announce each change of the set.
+-- The two have to be right, so each command is first made without an effect: one
+-- that the server refuses then ends the script before anything has changed.
 -- KEYS  1 the set
 -- ARGV  1 who asks   2 the budget   3 how long a slot lasts, ms
 --       4 slots to give back   5 slots to keep: they last for that long from now,
@@ -27,6 +29,11 @@ end
 local function last(id)
     return write('ZADD', text(now + tonumber(ARGV[3])), id)
 end
+
+write('ZREM', '')
+write('PEXPIRE', LIFE_MS)
+write('ZREMRANGEBYSCORE', 1, 0)
+count('slots', 0)
 
 local change = -write('ZREMRANGEBYSCORE', COUNTS, text(now))
 for id in ids(ARGV[4]) do change = change - write('ZREM', id) end

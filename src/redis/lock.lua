@@ -38,10 +38,10 @@ end
 
 -- Leave the queue of a fair lock. A member of the queue is the token, the
 -- process as in a record, and how long it waits, in ms. A waiter may join
--- before its process has a channel.
+-- before its process has a channel. Returns a number, or the error.
 local NO_PROCESS = '                '
 local function leave(queue, token, process, wait)
-    redis.call('ZREM', queue, token .. process .. wait,
+    return redis.pcall('ZREM', queue, token .. process .. wait,
         token .. NO_PROCESS .. wait)
 end
 

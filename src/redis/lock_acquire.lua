@@ -21,10 +21,10 @@ local K, token = KEYS[1], ARGV[1]
 
 local function take(...)
     local record = MAGIC .. token .. ARGV[2] .. ARGV[3]
+    local clock = us() -- an error here must not leave the lock taken
     local done = redis.pcall('SET', K, record, 'PX', ARGV[4], ...)
     if not done then return nil end
     if done.err then return done end
-    local clock = us()
     local number = advance(KEYS[2], '1', clock, clock)
     if type(number) == 'string' then return {'HELD', number} end
     redis.call('DEL', K) -- else the caller would hold it without knowing
@@ -189,8 +189,11 @@ local function take_in_turn(...)
     end
     local held = take(...)
     -- if SET was refused, our place is kept for the next try
-    if not held.err then leave(KEYS[4], token, ARGV[2], ARGV[6]) end
-    return held
+    if held.err then return held end
+    local reply = leave(KEYS[4], token, ARGV[2], ARGV[6])
+    if type(reply) == 'number' then return held end
+    redis.call('DEL', K) -- else the caller would hold it without knowing
+    return reply
 end
 
 -- A foreign holder has no process that could be found absent, and may keep the

@@ -261,10 +261,13 @@ enum shed_code shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
 enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
                                  struct shed_error *err)
 {
+    const redisReader *reader = w->reader;
     void *next = NULL;
 
     if (redisReaderGetReply(w->reader, &next) != REDIS_OK)
-        return lost(err, "a reply that is not RESP");
+        return lost(err, reader->err == REDIS_ERR_OOM
+                             ? "memory is out"
+                             : "a reply that is not RESP");
     *reply = next;
     return next != NULL ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
 }

@@ -2,102 +2,27 @@
  * thread fails once, in turn, then those of the library's threads, and the
  * handles stay as they were. So are threads that cannot be started, and random
  * bytes that are not to be had. */
-#include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <sys/random.h>
 
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
 
 #include "cache/cache.h"
 #include "support/ageing.h"
+#include "support/scarcity.h"
 #include "support/server.h"
 #include "support/testing.h"
 
 #define KEYS 3
 #define PATIENT_MS 20000
 
-/* Allocations until the one that fails; negative: none fails. */
-static _Thread_local int countdown = -1;
-static _Thread_local bool has_failed;
-
-/* The same for the threads of the library, whose order is by chance. */
-static _Thread_local bool is_tester;
-static atomic_int countdown_of_all = -1;
-static atomic_bool has_one_failed;
-
-static atomic_bool is_without_random, is_without_threads;
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *at, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *at, size_t size);
-
-int __real_pthread_create(pthread_t *out, const pthread_attr_t *attr,
-                          void *(*run)(void *), void *arg);
-ssize_t __real_getrandom(void *out, size_t size, unsigned flags);
-int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
-                          void *(*run)(void *), void *arg);
-ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags);
-
-int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
-                          void *(*run)(void *), void *arg)
-{
-    return atomic_load(&is_without_threads)
-               ? EAGAIN
-               : __real_pthread_create(out, attr, run, arg);
-}
-
-ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags)
-{
-    if (!atomic_load(&is_without_random))
-        return __real_getrandom(out, size, flags);
-    errno = EAGAIN;
-    return -1;
-}
-
-static bool fails_elsewhere(void)
-{
-    if (is_tester || atomic_load(&countdown_of_all) < 0 ||
-        atomic_fetch_sub(&countdown_of_all, 1) != 0)
-        return false;
-    atomic_store(&has_one_failed, true);
-    return true;
-}
-
-static bool fails_now(void)
-{
-    if (fails_elsewhere())
-        return true;
-    if (countdown < 0 || countdown-- > 0)
-        return false;
-    has_failed = true;
-    return true;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails_now() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails_now() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *at, size_t size)
-{
-    return fails_now() ? NULL : __real_realloc(at, size);
-}
-
 static struct server server;
+
+/* Whether the clients, sources and caches have every option that does more.
+ */
+static bool has_options;
 
 struct handles {
     struct shed_client *client;
@@ -126,18 +51,51 @@ static void close_all(struct handles *h)
     *h = (struct handles){NULL, NULL, NULL, NULL};
 }
 
+static void ignore_event(void *user, const struct shed_event *event)
+{
+    (void)user;
+    (void)event;
+}
+
+/* The breakers do not open, and each GET is shared. */
+static void set_options(struct shed_client_options *client,
+                        struct shed_source_options *source,
+                        struct shed_cache_options *cache)
+{
+    enum { HALF_PCT = 50, NEVER = 1000000, LONG_MS = 1000000 };
+
+    client->links = 1;
+    client->on_event = ignore_event;
+    client->redis_breaker_failure_pct = HALF_PCT;
+    client->redis_breaker_min_calls = NEVER;
+    source->adaptive_loads = 1;
+    source->breaker_failure_pct = HALF_PCT;
+    source->breaker_min_loads = NEVER;
+    source->callers_limit = source->key_callers_limit = NEVER;
+    source->fleet_loads = 2;
+    cache->redis_down = SHED_REDIS_DOWN_STALE;
+    cache->refresh_after_ms = cache->ttl_ms / 2;
+    cache->stale_while_revalidate_ms = cache->stale_if_error_ms = LONG_MS;
+    cache->soft_timeout_ms = PATIENT_MS;
+}
+
 static enum shed_code open_all(struct handles *h, struct shed_error *err)
 {
-    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
-    enum shed_code code = shed_client_open(server.uri, NULL, &h->client, err);
+    struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
+    enum shed_code code;
 
-    options.groups = 10;
+    cache.groups = 10;
+    cache.failure_ttl_ms = 1;
+    if (has_options)
+        set_options(&client, &source, &cache);
+    code = shed_client_open(server.uri, &client, &h->client, err);
     if (code == SHED_OK)
-        code = shed_source_open(load, NULL, NULL, &h->source, err);
-    options.failure_ttl_ms = 1;
+        code = shed_source_open(load, NULL, &source, &h->source, err);
     if (code == SHED_OK)
-        code = shed_cache_open(h->client, "alloc", h->source, &options,
-                               &h->cache, err);
+        code = shed_cache_open(h->client, "alloc", h->source, &cache, &h->cache,
+                               err);
     if (code == SHED_OK)
         code =
             shed_lock_open(h->client, shed_str("alloc"), NULL, &h->lock, err);
@@ -161,10 +119,27 @@ static enum shed_code put(struct handles *h, struct shed_error *err)
     return shed_put(h->cache, shed_str("a"), shed_str("row"), 0, err);
 }
 
+static const struct shed_bytes tags[] = {{"red", 3}, {"blue", 4}};
+
+static enum shed_code put_tagged(struct handles *h, struct shed_error *err)
+{
+    struct shed_put_options options = SHED_PUT_OPTIONS_INIT;
+    const uint64_t version = 1;
+
+    options.version = &version;
+    options.tags = tags;
+    options.tags_count = 2;
+    return shed_put_with(h->cache, shed_str("a"), shed_str("row"), &options,
+                         err);
+}
+
+static enum shed_code expire(struct handles *h, struct shed_error *err)
+{
+    return shed_expire(h->cache, shed_str("a"), 0, err);
+}
+
 static enum shed_code invalidate_tags(struct handles *h, struct shed_error *err)
 {
-    static const struct shed_bytes tags[] = {{"red", 3}, {"blue", 4}};
-
     return shed_invalidate_tags(h->cache, tags, 2, 0, err);
 }
 
@@ -261,11 +236,14 @@ static enum shed_code close_and_open(struct handles *h, struct shed_error *err)
 }
 
 /* An unknown script is sent again by its text; without memory for that, the
- * call gets the server's answer. */
+ * call gets the server's answer. A release whose answer cannot be read is made
+ * once more, and finds that the lock is gone. */
 static bool is_bearable(enum shed_code code, const struct shed_error *err)
 {
     return code == SHED_ENOMEM || code == SHED_EBUSY || code == SHED_OK ||
-           (code == SHED_EREDIS && strstr(err->reason, "NOSCRIPT") != NULL);
+           (code == SHED_EREDIS && strstr(err->reason, "NOSCRIPT") != NULL) ||
+           (code == SHED_EREDIS &&
+            strstr(err->reason, "by this release") != NULL);
 }
 
 /* Fail the first allocation of call, then the second, and so on until none is
@@ -280,11 +258,9 @@ static int sweep(struct handles *h,
         enum shed_code code;
         if (prepare != NULL)
             ck_assert_msg(prepare(h, &err) == SHED_OK, "%s", err.reason);
-        has_failed = false;
-        countdown = n;
+        scarcity_begin(n);
         code = call(h, &err);
-        countdown = -1;
-        if (!has_failed) {
+        if (!scarcity_end()) {
             ck_assert_msg(code == SHED_OK, "%s", err.reason);
             return n;
         }
@@ -297,6 +273,7 @@ START_TEST(every_call_bears_that_memory_is_out)
     struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
 
+    has_options = _i;
     ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
     ck_assert_int_gt(sweep(&h, NULL, put), 0);
     ck_assert_int_gt(sweep(&h, forget_scripts, put), 0);
@@ -310,6 +287,11 @@ START_TEST(every_call_bears_that_memory_is_out)
     ck_assert_int_gt(sweep(&h, invalidate_tags, get), 0);
     ck_assert_int_gt(sweep(&h, invalidate, get_many), 0);
     ck_assert_int_gt(sweep(&h, put, get_many), 0);
+    ck_assert_int_gt(sweep(&h, NULL, put_tagged), 0);
+    ck_assert_int_gt(sweep(&h, put_tagged, get), 0);
+    ck_assert_int_gt(sweep(&h, put_tagged, invalidate_tags), 0);
+    ck_assert_int_gt(sweep(&h, put_tagged, expire), 0);
+    ck_assert_int_gt(sweep(&h, expire, get), 0);
     ck_assert_int_gt(sweep(&h, NULL, acquire_and_release), 0);
     ck_assert_int_gt(sweep(&h, acquire, release), 0);
     ck_assert_int_gt(sweep(&h, NULL, acquire_async), 0);
@@ -338,20 +320,20 @@ sweep_threads(struct handles *h,
               enum shed_code (*prepare)(struct handles *, struct shed_error *),
               enum shed_code (*call)(struct handles *, struct shed_error *))
 {
-    is_tester = true;
+    scarcity_spare_replies(true); /* a lost connection can leave a lease */
     for (int n = 0;; n++) {
         struct shed_error err = {SHED_OK, ""};
         enum shed_code code;
+        bool has_failed;
         WAIT_FOR(prepare(h, &err) == SHED_OK);
-        atomic_store(&has_one_failed, false);
-        atomic_store(&countdown_of_all, n);
+        scarcity_begin_elsewhere(n);
         code = call(h, &err);
-        atomic_store(&countdown_of_all, -1);
+        has_failed = scarcity_end_elsewhere();
         ck_assert_msg(is_bearable(code, &err) || code == SHED_EREDIS ||
                           code == SHED_ESOURCE,
                       "%d: %s", n, err.reason);
         WAIT_FOR(succeeds_at_once(h, call));
-        if (!atomic_load(&has_one_failed))
+        if (!has_failed)
             return n;
     }
 }
@@ -361,11 +343,143 @@ START_TEST(every_thread_of_the_library_bears_that_memory_is_out)
     struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
 
+    has_options = _i;
     ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
     ck_assert_int_gt(sweep_threads(&h, invalidate, get), 0);
     ck_assert_int_gt(sweep_threads(&h, invalidate, get_many), 0);
     ck_assert_int_gt(sweep_threads(&h, put_old, get_young), 0);
+    ck_assert_int_gt(sweep_threads(&h, invalidate_tags, get_many), 0);
     ck_assert_int_ge(sweep_threads(&h, invalidate, acquire_and_release), 0);
+    close_all(&h);
+}
+END_TEST
+
+/* ------------------------------------------------------------ shared reads */
+
+enum { READERS = 6, GETS = 3 };
+
+struct reader {
+    pthread_t thread;
+    struct shed_cache *cache;
+    enum shed_code code[GETS];
+    struct shed_value *value[GETS];
+    struct shed_error err[GETS];
+};
+
+static void *read_often(void *user)
+{
+    struct reader *r = user;
+
+    for (size_t i = 0; i < GETS; i++)
+        r->code[i] = shed_get(r->cache, shed_str("a"), PATIENT_MS, &r->value[i],
+                              &r->err[i]);
+    return NULL;
+}
+
+/* Each get succeeds, or says that memory is out, and none is late. */
+static void expect_gets(struct reader *r)
+{
+    for (size_t i = 0; i < GETS; i++) {
+        ck_assert_msg(is_bearable(r->code[i], &r->err[i]), "%s",
+                      r->err[i].reason);
+        if (r->code[i] == SHED_OK)
+            ck_assert_mem_eq(shed_value_data(r->value[i]), "row", 3);
+        shed_value_unref(r->value[i]);
+    }
+}
+
+/* Returns: whether an allocation of the readers has failed. */
+static bool run_readers(struct handles *h, int n)
+{
+    struct reader readers[READERS] = {0};
+    bool has_failed;
+
+    scarcity_begin_elsewhere(n);
+    for (size_t i = 0; i < READERS; i++) {
+        readers[i].cache = h->cache;
+        ck_assert_int_eq(
+            pthread_create(&readers[i].thread, NULL, read_often, &readers[i]),
+            0);
+    }
+    for (size_t i = 0; i < READERS; i++)
+        ck_assert_int_eq(pthread_join(readers[i].thread, NULL), 0);
+    has_failed = scarcity_end_elsewhere();
+    for (size_t i = 0; i < READERS; i++)
+        expect_gets(&readers[i]);
+    return has_failed;
+}
+
+START_TEST(readers_that_share_a_get_bear_that_memory_is_out)
+{
+    struct handles h = {NULL, NULL, NULL, NULL};
+    struct shed_error err = {SHED_OK, ""};
+    bool has_failed = true;
+
+    has_options = true;
+    ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
+    ck_assert_msg(put(&h, &err) == SHED_OK, "%s", err.reason);
+    for (int n = 0; has_failed; n++) {
+        has_failed = run_readers(&h, n);
+        ck_assert_msg(get(&h, &err) == SHED_OK, "%s", err.reason);
+        ck_assert(has_failed || n > READERS);
+    }
+    close_all(&h);
+}
+END_TEST
+
+/* ----------------------------------------------------------- without Redis */
+
+static bool is_bearable_without_redis(enum shed_code code,
+                                      const struct shed_error *err)
+{
+    return is_bearable(code, err) || code == SHED_EREDIS;
+}
+
+static size_t pending(struct handles *h)
+{
+    return shed_outbox_count(h->cache->outbox);
+}
+
+/* As sweep does, but a call need not succeed without Redis. */
+static int sweep_without_redis(struct handles *h,
+                               enum shed_code (*call)(struct handles *,
+                                                      struct shed_error *))
+{
+    bool has_failed = true;
+    int n;
+
+    for (n = 0; has_failed; n++) {
+        struct shed_error err = {SHED_OK, ""};
+        enum shed_code code;
+        scarcity_begin(n);
+        code = call(h, &err);
+        has_failed = scarcity_end();
+        ck_assert_msg(is_bearable_without_redis(code, &err), "%d: %s", n,
+                      err.reason);
+    }
+    return n;
+}
+
+/* With rows that the process has kept. */
+START_TEST(without_redis_every_call_bears_that_memory_is_out)
+{
+    struct handles h = {NULL, NULL, NULL, NULL};
+    struct shed_error err = {SHED_OK, ""};
+
+    has_options = true;
+    ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
+    ck_assert_msg(get_many(&h, &err) == SHED_OK, "%s", err.reason);
+    server_kill(&server);
+    ck_assert_int_gt(sweep_without_redis(&h, get), 1);
+    ck_assert_int_gt(sweep_without_redis(&h, get_many), 1);
+    ck_assert_int_gt(sweep_without_redis(&h, put_tagged), 1);
+    ck_assert_int_gt(sweep_without_redis(&h, invalidate), 1);
+    ck_assert_int_gt(sweep_without_redis(&h, get), 1);
+    ck_assert_int_gt(sweep_without_redis(&h, invalidate_tags), 1);
+    ck_assert_int_gt(sweep_without_redis(&h, get_many), 1);
+    server_start_again(&server);
+    WAIT_FOR(pending(&h) == 0);
+    ck_assert_msg(get(&h, &err) == SHED_OK, "%s", err.reason);
     close_all(&h);
 }
 END_TEST
@@ -373,11 +487,6 @@ END_TEST
 static void refuse_writes(bool is_refusing)
 {
     server_do(&server, "CONFIG SET min-replicas-to-write %d", is_refusing);
-}
-
-static size_t pending(struct handles *h)
-{
-    return shed_outbox_count(h->cache->outbox);
 }
 
 /* What the call says of the invalidation is true. */
@@ -392,9 +501,9 @@ START_TEST(an_invalidation_that_memory_does_not_suffice_to_keep_says_so)
     refuse_writes(true);
     for (int n = 0; !was_kept; n++) {
         enum shed_code code;
-        countdown = n;
+        scarcity_begin(n);
         code = invalidate(&h, &err);
-        countdown = -1;
+        (void)scarcity_end();
         ck_assert_int_ne(code, SHED_OK);
         was_kept = strstr(err.reason, "kept until Redis takes it") != NULL;
         was_dropped |= !was_kept;
@@ -420,12 +529,12 @@ START_TEST(without_random_bytes_nothing_is_opened_put_or_locked)
 
     ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
     ck_assert_int_eq(get_new(&h, &err), SHED_OK);
-    atomic_store(&is_without_random, true);
+    scarcity_of_random_bytes(true);
     ck_assert_int_eq(open_all(&none, &err), SHED_EBUSY);
     ck_assert_int_eq(put(&h, &err), SHED_EBUSY);
     ck_assert_int_eq(acquire_and_release(&h, &err), SHED_EBUSY);
     ck_assert_int_eq(get_new(&h, &err), SHED_OK);
-    atomic_store(&is_without_random, false);
+    scarcity_of_random_bytes(false);
     ck_assert_int_eq(put(&h, &err), SHED_OK);
     ck_assert_int_eq(acquire_and_release(&h, &err), SHED_OK);
     close_all(&none);
@@ -440,13 +549,13 @@ START_TEST(without_threads_nothing_is_opened_and_nothing_loaded)
     enum shed_code code;
 
     ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
-    atomic_store(&is_without_threads, true);
+    scarcity_of_threads(true);
     ck_assert_int_ne(open_all(&none, &err), SHED_OK);
     code = get_new(&h, &err);
     ck_assert_msg(code == SHED_ENOMEM || code == SHED_ESOURCE ||
                       code == SHED_EBUSY,
                   "%d %s", code, err.reason);
-    atomic_store(&is_without_threads, false);
+    scarcity_of_threads(false);
     ck_assert_msg(get_new(&h, &err) == SHED_OK, "%s", err.reason);
     close_all(&none);
     close_all(&h);
@@ -457,6 +566,7 @@ START_TEST(every_open_bears_that_memory_is_out)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
 
+    has_options = _i;
     ck_assert_int_gt(sweep(&h, NULL, close_and_open), 0);
     close_all(&h);
 }
@@ -479,9 +589,12 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, start_server, stop_server);
-    tcase_add_test(tc, every_call_bears_that_memory_is_out);
-    tcase_add_test(tc, every_open_bears_that_memory_is_out);
-    tcase_add_test(tc, every_thread_of_the_library_bears_that_memory_is_out);
+    tcase_add_loop_test(tc, every_call_bears_that_memory_is_out, 0, 2);
+    tcase_add_loop_test(tc, every_open_bears_that_memory_is_out, 0, 2);
+    tcase_add_loop_test(
+        tc, every_thread_of_the_library_bears_that_memory_is_out, 0, 2);
+    tcase_add_test(tc, readers_that_share_a_get_bear_that_memory_is_out);
+    tcase_add_test(tc, without_redis_every_call_bears_that_memory_is_out);
     tcase_add_test(
         tc, an_invalidation_that_memory_does_not_suffice_to_keep_says_so);
     tcase_add_test(tc, without_random_bytes_nothing_is_opened_put_or_locked);

@@ -1,0 +1,174 @@
+/* The linker lets the program and the static libraries call __wrap_NAME in
+ * place of NAME. hiredis is a shared library, so what allocates in it is
+ * wrapped as a whole. */
+#include "support/scarcity.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <hiredis/hiredis.h>
+#include <sys/random.h>
+
+static _Thread_local int countdown = -1;
+static _Thread_local bool has_failed;
+
+static _Thread_local bool is_tester;
+static atomic_int countdown_elsewhere = -1;
+static atomic_bool has_one_failed;
+
+static atomic_bool is_without_random, is_without_threads;
+static atomic_bool can_read_replies;
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *at, size_t size);
+int __real_pthread_create(pthread_t *out, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg);
+ssize_t __real_getrandom(void *out, size_t size, unsigned flags);
+long long __real_redisFormatCommandArgv(char **out, int argc, const char **argv,
+                                        const size_t *sizes);
+redisReader *__real_redisReaderCreate(void);
+int __real_redisReaderFeed(redisReader *r, const char *bytes, size_t size);
+int __real_redisReaderGetReply(redisReader *r, void **reply);
+
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *at, size_t size);
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg);
+ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags);
+long long __wrap_redisFormatCommandArgv(char **out, int argc, const char **argv,
+                                        const size_t *sizes);
+redisReader *__wrap_redisReaderCreate(void);
+int __wrap_redisReaderFeed(redisReader *r, const char *bytes, size_t size);
+int __wrap_redisReaderGetReply(redisReader *r, void **reply);
+
+void scarcity_begin(int n)
+{
+    has_failed = false;
+    countdown = n;
+}
+
+bool scarcity_end(void)
+{
+    countdown = -1;
+    return has_failed;
+}
+
+void scarcity_begin_elsewhere(int n)
+{
+    is_tester = true;
+    atomic_store(&has_one_failed, false);
+    atomic_store(&countdown_elsewhere, n);
+}
+
+bool scarcity_end_elsewhere(void)
+{
+    atomic_store(&countdown_elsewhere, -1);
+    return atomic_load(&has_one_failed);
+}
+
+void scarcity_spare_replies(bool are_spared)
+{
+    atomic_store(&can_read_replies, are_spared);
+}
+
+void scarcity_of_threads(bool are_out)
+{
+    atomic_store(&is_without_threads, are_out);
+}
+
+void scarcity_of_random_bytes(bool are_out)
+{
+    atomic_store(&is_without_random, are_out);
+}
+
+static bool fails_elsewhere(void)
+{
+    if (is_tester || atomic_load(&countdown_elsewhere) < 0 ||
+        atomic_fetch_sub(&countdown_elsewhere, 1) != 0)
+        return false;
+    atomic_store(&has_one_failed, true);
+    return true;
+}
+
+static bool fails_now(void)
+{
+    if (fails_elsewhere())
+        return true;
+    if (countdown < 0 || countdown-- > 0)
+        return false;
+    has_failed = true;
+    return true;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails_now() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *at, size_t size)
+{
+    return fails_now() ? NULL : __real_realloc(at, size);
+}
+
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
+                          void *(*run)(void *), void *arg)
+{
+    return atomic_load(&is_without_threads)
+               ? EAGAIN
+               : __real_pthread_create(out, attr, run, arg);
+}
+
+ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags)
+{
+    if (!atomic_load(&is_without_random))
+        return __real_getrandom(out, size, flags);
+    errno = EAGAIN;
+    return -1;
+}
+
+long long __wrap_redisFormatCommandArgv(char **out, int argc, const char **argv,
+                                        const size_t *sizes)
+{
+    return fails_now() ? -1
+                       : __real_redisFormatCommandArgv(out, argc, argv, sizes);
+}
+
+redisReader *__wrap_redisReaderCreate(void)
+{
+    return fails_now() ? NULL : __real_redisReaderCreate();
+}
+
+/* Whether a reply cannot be read; then, as in hiredis, the reader is of no use
+ * any more. */
+static bool is_unreadable(redisReader *r)
+{
+    if (atomic_load(&can_read_replies) || !fails_now())
+        return false;
+    r->err = REDIS_ERR_OOM;
+    (void)snprintf(r->errstr, sizeof(r->errstr), "Out of memory");
+    return true;
+}
+
+int __wrap_redisReaderFeed(redisReader *r, const char *bytes, size_t size)
+{
+    return is_unreadable(r) ? REDIS_ERR
+                            : __real_redisReaderFeed(r, bytes, size);
+}
+
+/* It allocates nothing where nothing has come. */
+int __wrap_redisReaderGetReply(redisReader *r, void **reply)
+{
+    return r->len > r->pos && is_unreadable(r)
+               ? REDIS_ERR
+               : __real_redisReaderGetReply(r, reply);
+}

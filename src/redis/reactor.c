@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "base/error.h"
@@ -76,6 +78,25 @@ static void finish_loop(struct shed_reactor *r)
     (void)uv_loop_close(&r->loop);
 }
 
+/* For the first loop of the process libuv opens three descriptors, and aborts
+ * the program if it does not get them. So as many and a few more are tried here
+ * before. */
+static bool has_descriptors(void)
+{
+    enum { PAIRS = 3 };
+    int ends[PAIRS][2];
+    size_t count = 0;
+
+    while (count < PAIRS &&
+           socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends[count]) == 0)
+        count++;
+    for (size_t i = 0; i < count; i++) {
+        close(ends[i][0]);
+        close(ends[i][1]);
+    }
+    return count == PAIRS;
+}
+
 enum shed_code shed_reactor_start(struct shed_reactor **out,
                                   struct shed_error *err)
 {
@@ -87,7 +108,7 @@ enum shed_code shed_reactor_start(struct shed_reactor **out,
     r->last = &r->first;
     if (pthread_mutex_init(&r->mu, NULL) != 0)
         goto fail_memory;
-    if (uv_loop_init(&r->loop) != 0)
+    if (!has_descriptors() || uv_loop_init(&r->loop) != 0)
         goto fail_mutex;
     if (uv_async_init(&r->loop, &r->wake, on_wake) != 0)
         goto fail_loop;

@@ -573,7 +573,7 @@ shed_source_open(shed_load_fn *load, void *user,
 /*
  * Release the caller's reference to a source. Its caches keep it alive. When
  * the last of them has been closed, its loads under way are waited for, and its
- * threads end. NULL is allowed.
+ * threads end. NULL is allowed. In a forked child it does nothing.
  */
 SHED_API void shed_source_close(struct shed_source *source);
 

@@ -38,6 +38,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -405,6 +406,7 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
         goto fail;
     s->load = load;
     s->user = user;
+    s->pid = getpid();
     s->options = o;
     s->callers = (struct shed_callers){(size_t)o.callers_limit,
                                        (size_t)o.key_callers_limit, 0};
@@ -483,7 +485,9 @@ void shed_source_unref(struct shed_source *s)
 
 void shed_source_close(struct shed_source *source)
 {
-    if (source != NULL)
+    /* a forked child has none of the threads, and a mutex may be locked there
+     * for ever */
+    if (source != NULL && source->pid == getpid())
         shed_source_unref(source);
 }
 

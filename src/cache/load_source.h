@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "cache/concurrency.h"
 #include "cache/load.h"
@@ -15,6 +16,7 @@ struct shed_source {
     /* set at creation */
     shed_load_fn *load;
     void *user;
+    pid_t pid;
     struct shed_source_options options;
     struct shed_callers callers; /* waiting is atomic */
     struct shed_fleet *fleet;    /* NULL: no budget that others share */

@@ -1,12 +1,8 @@
 /* Faults, on a real Redis that is killed, stopped, out of memory or made to
  * refuse commands, and behind a proxy that spoils its replies. */
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "cache/entry.h"
 #include "support/fixture.h"
@@ -479,69 +475,6 @@ END_TEST
 
 /* ---------------------------------------------------------- a good citizen */
 
-static int count_descriptors(bool *are_cloexec)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int count = 0;
-
-    ck_assert_ptr_nonnull(dir);
-    for (struct dirent *at; (at = readdir(dir)) != NULL;) {
-        int fd = atoi(at->d_name);
-        if (at->d_name[0] == '.' || fd == dirfd(dir))
-            continue;
-        count++;
-        if (fd > STDERR_FILENO && !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
-            *are_cloexec = false;
-    }
-    closedir(dir);
-    return count;
-}
-
-static int count_sockets(void)
-{
-    struct sockaddr_storage name;
-    int count = 0;
-
-    for (int fd = 3; fd < 256; fd++) {
-        socklen_t size = sizeof(name);
-        count += getpeername(fd, (struct sockaddr *)&name, &size) == 0;
-    }
-    return count;
-}
-
-START_TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
-{
-    enum { RECONNECTS = 50, CONNECTIONS = 3 };
-    bool before_is_cloexec = true, are_cloexec = true;
-    int before;
-
-    (void)count_descriptors(
-        &before_is_cloexec); /* those that the test inherited */
-    fixture_init(&fixture);
-    fixture.client_options.links = 1;
-    /* libuv keeps two descriptors until the process ends */
-    fixture_open(&fixture);
-    fixture_close(&fixture);
-    before = count_descriptors(&are_cloexec);
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    wait_for_pushes(&fixture);
-    for (int i = 0; i < RECONNECTS; i++) {
-        server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
-        server_do(&fixture.server, "CLIENT KILL TYPE pubsub");
-        expect_text(fixture.cache, "k", "k@1");
-    }
-    wait_for_pushes(&fixture);
-    WAIT_FOR(count_sockets() == CONNECTIONS);
-    (void)count_descriptors(&are_cloexec);
-    ck_assert(are_cloexec || !before_is_cloexec);
-    fixture_close(&fixture);
-    ck_assert_int_eq(count_descriptors(&are_cloexec), before);
-    server_check_ttls(&fixture.server);
-    server_stop(&fixture.server);
-}
-END_TEST
-
 START_TEST(no_signal_is_raised_and_no_disposition_changed)
 {
     struct sigaction before, after;
@@ -598,7 +531,6 @@ int main(void)
     tcase_add_test(tc, replies_that_do_not_come_end_the_connection);
     tcase_add_test(tc,
                    a_subscription_without_an_answer_holds_up_no_miss_for_long);
-    tcase_add_test(tc, reconnects_leak_no_descriptor_and_all_are_cloexec);
     tcase_add_test(tc, no_signal_is_raised_and_no_disposition_changed);
     return run_tests("faults", tc);
 }

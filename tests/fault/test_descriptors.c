@@ -1,0 +1,356 @@
+/* Descriptors and fork: what a client does when no descriptor is left, that it
+ * loses none and passes none on, and what a child finds that was forked while
+ * other threads were in calls. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <snowshed/lock.h>
+
+#include "support/fixture.h"
+
+static struct fixture fixture;
+
+static int count_descriptors(bool *are_cloexec)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+
+    ck_assert_ptr_nonnull(dir);
+    for (struct dirent *at; (at = readdir(dir)) != NULL;) {
+        int fd = atoi(at->d_name);
+        if (at->d_name[0] == '.' || fd == dirfd(dir))
+            continue;
+        count++;
+        if (fd > STDERR_FILENO && !(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+            *are_cloexec = false;
+    }
+    closedir(dir);
+    return count;
+}
+
+static int count_sockets(void)
+{
+    struct sockaddr_storage name;
+    int count = 0;
+
+    for (int fd = 3; fd < 256; fd++) {
+        socklen_t size = sizeof(name);
+        count += getpeername(fd, (struct sockaddr *)&name, &size) == 0;
+    }
+    return count;
+}
+
+START_TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
+{
+    enum { RECONNECTS = 50, CONNECTIONS = 3 };
+    bool before_is_cloexec = true, are_cloexec = true;
+    int before;
+
+    (void)count_descriptors(
+        &before_is_cloexec); /* those that the test inherited */
+    fixture_init(&fixture);
+    fixture.client_options.links = 1;
+    /* libuv keeps two descriptors until the process ends */
+    fixture_open(&fixture);
+    fixture_close(&fixture);
+    before = count_descriptors(&are_cloexec);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+    for (int i = 0; i < RECONNECTS; i++) {
+        server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+        server_do(&fixture.server, "CLIENT KILL TYPE pubsub");
+        expect_text(fixture.cache, "k", "k@1");
+    }
+    wait_for_pushes(&fixture);
+    WAIT_FOR(count_sockets() == CONNECTIONS);
+    (void)count_descriptors(&are_cloexec);
+    ck_assert(are_cloexec || !before_is_cloexec);
+    fixture_close(&fixture);
+    ck_assert_int_eq(count_descriptors(&are_cloexec), before);
+    server_check_ttls(&fixture.server);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+/* ---------------------------------------------------- none can be opened */
+
+/* Let the process open this many descriptors beyond those that it has. */
+static void leave(int count, const struct rlimit *before)
+{
+    struct rlimit limit = *before;
+    bool unused;
+
+    limit.rlim_cur = (rlim_t)(count_descriptors(&unused) + count);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Open a client and a cache, and get a row. Returns: whether all of that
+ * succeeded. */
+static bool works(void)
+{
+    struct shed_client *client = NULL;
+    struct shed_cache *cache = NULL;
+    struct shed_value *value = NULL;
+    enum shed_code code = shed_client_open(
+        fixture.server.uri, &fixture.client_options, &client, NULL);
+
+    if (code == SHED_OK)
+        code = shed_cache_open(client, "t", fixture.source,
+                               &fixture.cache_options, &cache, NULL);
+    if (code == SHED_OK)
+        code = shed_get(cache, shed_str("k"), 0, &value, NULL);
+    ck_assert(code == SHED_OK || code == SHED_EBUSY);
+    if (value != NULL)
+        check_text(value, "k@1");
+    shed_value_unref(value);
+    shed_cache_close(cache);
+    shed_client_close(client);
+    return code == SHED_OK;
+}
+
+/* With none, with one, and so on, up to all that a client needs. The first
+ * client of a process needs two more, for libuv. */
+START_TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
+{
+    enum { PLENTY = 20 };
+    bool unused;
+    struct rlimit before;
+    int had;
+
+    fixture_init(&fixture);
+    ck_assert_int_eq(shed_source_open(table_load, &fixture.table, NULL,
+                                      &fixture.source, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    leave(0, &before);
+    ck_assert(!works());
+    for (int count = 1; count < PLENTY; count++) {
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+        leave(count, &before);
+        (void)works();
+    }
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    had = count_descriptors(&unused);
+    ck_assert(works());
+    ck_assert_int_eq(count_descriptors(&unused), had);
+    shed_source_close(fixture.source);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+/* ---------------------------------------------------- fork during calls */
+
+/* What threads do all the time while the process forks. */
+enum { READERS = 4, FORKS = 20 };
+
+static struct shed_lock *lock;
+static struct shed_source *idle; /* its thread has loaded, and no cache uses
+                                    it any more */
+static atomic_bool is_over;
+static atomic_uint writes, holds; /* that succeeded */
+static pthread_t threads[READERS + 3];
+
+static void *read_rows(void *unused)
+{
+    struct shed_value *value = NULL;
+
+    while (!atomic_load(&is_over)) {
+        if (shed_get(fixture.cache, shed_str("k"), 0, &value, NULL) == SHED_OK)
+            check_text(value, "k@1");
+        shed_value_unref(value);
+    }
+    return unused;
+}
+
+static void *write_rows(void *unused)
+{
+    while (!atomic_load(&is_over))
+        atomic_fetch_add(&writes, shed_invalidate(fixture.cache, shed_str("k"),
+                                                  0, NULL) == SHED_OK);
+    return unused;
+}
+
+static void *take_lock(void *unused)
+{
+    while (!atomic_load(&is_over))
+        if (shed_lock_acquire(lock, 0, NULL) == SHED_OK)
+            atomic_fetch_add(&holds, shed_lock_release(lock, NULL) == SHED_OK);
+    return unused;
+}
+
+static void *cut_connections(void *admin)
+{
+    while (!atomic_load(&is_over))
+        freeReplyObject(
+            redisCommand(admin, "CLIENT KILL TYPE normal SKIPME yes"));
+    return NULL;
+}
+
+static void open_idle(void)
+{
+    struct shed_cache *cache;
+
+    ck_assert_int_eq(
+        shed_source_open(table_load, &fixture.table, NULL, &idle, NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_cache_open(fixture.client, "idle", idle, NULL, &cache, NULL),
+        SHED_OK);
+    expect_text(cache, "k", "k@1");
+    shed_cache_close(cache);
+}
+
+/* With admin, a connection to the server, connections are cut all the time. */
+static void start_threads(redisContext *admin)
+{
+    size_t count = 0;
+
+    fixture_open(&fixture);
+    wait_for_pushes(&fixture);
+    open_idle();
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL),
+        SHED_OK);
+    atomic_store(&is_over, false);
+    for (; count < READERS; count++)
+        ck_assert_int_eq(pthread_create(&threads[count], NULL, read_rows, NULL),
+                         0);
+    ck_assert_int_eq(pthread_create(&threads[count++], NULL, write_rows, NULL),
+                     0);
+    ck_assert_int_eq(pthread_create(&threads[count++], NULL, take_lock, NULL),
+                     0);
+    ck_assert_int_eq(pthread_create(&threads[count], NULL,
+                                    admin != NULL ? cut_connections : read_rows,
+                                    admin),
+                     0);
+}
+
+static void stop_threads(void)
+{
+    atomic_store(&is_over, true);
+    for (size_t i = 0; i < READERS + 3; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    shed_lock_close(lock);
+    shed_source_close(idle);
+    fixture_down(&fixture);
+}
+
+/* A child in which a call hangs is ended. Returns: its status. */
+static int fork_and(int (*run)(void))
+{
+    enum { PATIENCE_S = 60 };
+    int status = -1;
+    pid_t child = fork();
+
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        (void)signal(SIGALRM, SIG_DFL); /* Check's ends all */
+        alarm((unsigned)scaled_ms(PATIENCE_S));
+        _exit(run());
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status), "it was ended by signal %d",
+                  WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+/* AddressSanitizer's allocator leaves a lock to the child that another thread
+ * of the parent held. */
+#if defined(__SANITIZE_ADDRESS__)
+#define MAY_FREE false
+#else
+#define MAY_FREE true
+#endif
+
+static int call_in_child(void)
+{
+    struct shed_client_status status;
+    struct shed_value *value = NULL;
+    struct shed_bytes key = shed_str("k");
+    struct shed_item item = {key, NULL, SHED_OK};
+    const enum shed_code codes[] = {
+        shed_get(fixture.cache, key, 0, &value, NULL),
+        shed_put(fixture.cache, key, key, 0, NULL),
+        shed_expire(fixture.cache, key, 0, NULL),
+        shed_invalidate(fixture.cache, key, 0, NULL),
+        shed_lock_acquire(lock, 0, NULL),
+        shed_lock_release(lock, NULL),
+        shed_client_probe(fixture.client, SHED_USE_CACHE, key, 0, NULL),
+        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
+        MAY_FREE ? shed_get_many(fixture.cache, &item, 1, 0, NULL)
+                 : SHED_EFORKED,
+    };
+
+    for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
+        if (codes[i] != SHED_EFORKED)
+            return (int)i + 1;
+    if (!MAY_FREE)
+        return 0;
+    shed_lock_close(lock);
+    shed_source_close(idle);
+    shed_cache_close(fixture.cache);
+    shed_source_close(fixture.source);
+    shed_client_close(fixture.client);
+    return 0;
+}
+
+START_TEST(a_child_forked_during_calls_is_told_so_and_can_close_all)
+{
+    fixture_init(&fixture);
+    start_threads(NULL);
+    for (int i = 0; i < FORKS; i++)
+        ck_assert_int_eq(fork_and(call_in_child), 0);
+    stop_threads();
+    ck_assert_uint_gt(atomic_load(&writes), 0);
+    ck_assert_uint_gt(atomic_load(&holds), 0);
+}
+END_TEST
+
+/* The program tells how many descriptors it has. */
+static int start_program(void)
+{
+    execl("/bin/sh", "sh", "-c", "set -- /proc/self/fd/*; exit $#",
+          (char *)NULL);
+    return -1;
+}
+
+/* While connections are closed and opened. */
+START_TEST(a_program_started_during_calls_inherits_no_descriptor)
+{
+    redisContext *admin;
+    int before;
+
+    fixture_init(&fixture);
+    admin = redisConnectUnix(fixture.server.socket);
+    ck_assert(admin != NULL && admin->err == 0);
+    before = fork_and(start_program);
+    start_threads(admin);
+    for (int i = 0; i < FORKS; i++)
+        ck_assert_int_eq(fork_and(start_program), before);
+    stop_threads();
+    redisFree(admin);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("descriptors");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, reconnects_leak_no_descriptor_and_all_are_cloexec);
+    tcase_add_test(tc,
+                   with_too_few_descriptors_nothing_is_opened_and_none_is_lost);
+    tcase_add_test(tc,
+                   a_child_forked_during_calls_is_told_so_and_can_close_all);
+    tcase_add_test(tc, a_program_started_during_calls_inherits_no_descriptor);
+    return run_tests("descriptors", tc);
+}

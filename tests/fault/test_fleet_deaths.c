@@ -2,14 +2,13 @@
  * budget; and what happens when a process dies with slots, or Redis loses or
  * ends them. */
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/child.h"
 #include "support/fixture.h"
 
 enum { WORKERS = 3, THREADS = 6, BUDGET = 2, MAX_LOADS = 4 };
@@ -123,7 +122,6 @@ static _Noreturn void work(struct worker *w)
     struct reader readers[THREADS];
     struct shed_cache *cache = NULL;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     open_all(w, &client, &source, &cache);
     for (unsigned i = 0; i < THREADS; i++) {
         readers[i] = (struct reader){.worker = w, .cache = cache, .number = i};
@@ -142,9 +140,7 @@ static _Noreturn void work(struct worker *w)
 
 static void set_up(void)
 {
-    fleet = mmap(NULL, sizeof(*fleet), PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(fleet, MAP_FAILED);
+    fleet = share_memory(sizeof(*fleet));
     for (size_t i = 0; i < WORKERS; i++) {
         atomic_store(&fleet->workers[i].may_answer, true);
         fleet->workers[i].load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
@@ -154,9 +150,8 @@ static void set_up(void)
 
 static void start_worker(size_t i)
 {
-    pid_t pid = fork();
+    pid_t pid = fork_child();
 
-    ck_assert_int_ge(pid, 0);
     if (pid == 0)
         work(&fleet->workers[i]);
     fleet->workers[i].pid = pid; /* not in the child, the memory is shared */
@@ -263,8 +258,7 @@ START_TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
     begin_ms = shed_now_ms();
     start_worker(0);
     WAIT_FOR(atomic_load(&dead->is_loading) == BUDGET);
-    kill(dead->pid, SIGKILL);
-    ck_assert_int_eq(waitpid(dead->pid, NULL, 0), dead->pid);
+    kill_child(dead->pid);
     dead->pid = 0;
     atomic_store(&fleet->alive, 0);
     start_worker(1);

@@ -1,8 +1,7 @@
 /* Locks whose holders or waiters die, and live ones that must not seem dead. */
-#include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 
+#include "support/child.h"
 #include "support/lock_fixture.h"
 
 /* Longer than a live process stops on a busy machine. */
@@ -31,8 +30,7 @@ static void holder_start(struct holder *h, const struct shed_lock_options *o)
     char byte;
 
     ck_assert_int_eq(pipe(h->told), 0);
-    h->pid = fork();
-    ck_assert_int_ge(h->pid, 0);
+    h->pid = fork_child();
     if (h->pid == 0)
         hold(h->told[1], o);
     close(h->told[1]); /* if it dies, the read ends */
@@ -41,8 +39,7 @@ static void holder_start(struct holder *h, const struct shed_lock_options *o)
 
 static void holder_kill(struct holder *h)
 {
-    ck_assert_int_eq(kill(h->pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(h->pid, NULL, 0), h->pid);
+    kill_child(h->pid);
     close(h->told[0]);
 }
 
@@ -123,8 +120,7 @@ START_TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
     o.fair = 1;
     holder_start(&holding, &o);
     ck_assert_int_eq(pipe(waiting.told), 0);
-    waiting.pid = fork();
-    ck_assert_int_ge(waiting.pid, 0);
+    waiting.pid = fork_child();
     if (waiting.pid == 0)
         wait_often(waiting.told[1], &o);
     ck_assert_int_eq(read(waiting.told[0], &byte, 1), 1);

@@ -1,16 +1,13 @@
 /* Invalidations that Redis missed: this process reads nothing older, other
  * processes only until Redis has been told, and none is lost silently. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/event.h>
 
 #include "cache/cache.h"
+#include "support/child.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;
@@ -43,7 +40,6 @@ static _Noreturn void read_forever(void)
     struct shed_client *client = NULL;
     struct shed_cache *cache = NULL;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (shed_client_open(fixture.server.uri, &fixture.client_options, &client,
                          NULL) != SHED_OK ||
         shed_source_open(load_other, NULL, NULL, &source, NULL) != SHED_OK ||
@@ -83,15 +79,9 @@ static void init(void)
  * it is to be cut off alone. */
 static void two_processes(bool has_proxy)
 {
-    pid_t pid;
-
-    other = mmap(NULL, sizeof(*other), PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(other, MAP_FAILED);
+    other = share_memory(sizeof(*other));
     atomic_store(&other->version, 1);
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0)
+    if (fork_child() == 0)
         read_forever();
     if (has_proxy)
         fixture_add_proxy(&fixture, &proxy);
@@ -483,7 +473,6 @@ END_TEST
 /* A process that keeps an invalidation, and then waits to be killed. */
 static _Noreturn void keep_and_stay(atomic_bool *is_kept)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     fixture_open(&fixture);
     miss_one();
     atomic_store(is_kept, true);
@@ -494,24 +483,20 @@ static _Noreturn void keep_and_stay(atomic_bool *is_kept)
 /* This is the limit of the promise: see shed_invalidate. */
 START_TEST(what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends)
 {
-    atomic_bool *is_kept = mmap(NULL, sizeof(*is_kept), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    atomic_bool *is_kept = share_memory(sizeof(*is_kept));
     long long left_ms;
     pid_t pid;
 
-    ck_assert_ptr_ne(is_kept, MAP_FAILED);
     init();
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     fixture_close(&fixture);
     refuse_writes();
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
+    pid = fork_child();
     if (pid == 0)
         keep_and_stay(is_kept);
     WAIT_FOR(atomic_load(is_kept));
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    kill_child(pid);
     accept_writes();
     table_update(&fixture.table);
     fixture_open(&fixture);

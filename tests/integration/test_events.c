@@ -1,11 +1,8 @@
 /* Events: each kind is reported when it happens, with the name, the key and the
  * reason, on one thread, and not more often than promised. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/event.h>
@@ -13,6 +10,7 @@
 
 #include "client/client.h"
 #include "support/ageing.h"
+#include "support/child.h"
 #include "support/fixture.h"
 
 #define EVENTS_MAX 4096
@@ -391,12 +389,10 @@ END_TEST
 /* A process that holds the lease of "k" until it is killed. */
 static pid_t start_loader(void)
 {
-    pid_t pid = fork();
+    pid_t pid = fork_child();
 
-    ck_assert_int_ge(pid, 0);
     if (pid == 0) {
         struct shed_value *value = NULL;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         table_hold(&fixture.table);
         fixture_open(&fixture);
         (void)!shed_get(fixture.cache, shed_str("k"), 0, &value, NULL);
@@ -413,8 +409,7 @@ START_TEST(the_takeover_of_a_dead_loader_is_told)
 
     init();
     pid = start_loader();
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    kill_child(pid);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     seen = await(SHED_EVENT_TAKEOVER, 0);
@@ -612,11 +607,9 @@ END_TEST
 /* A process that holds the lock until it is killed. */
 static pid_t start_holder(void)
 {
-    pid_t pid = fork();
+    pid_t pid = fork_child();
 
-    ck_assert_int_ge(pid, 0);
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         fixture_open(&fixture);
         acquire(open_lock(LEASE_MS));
         for (;;)
@@ -633,8 +626,7 @@ START_TEST(a_lock_that_is_taken_from_a_dead_holder_is_told)
 
     init();
     pid = start_holder();
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    kill_child(pid);
     fixture_open(&fixture);
     lock = open_lock(LEASE_MS);
     acquire(lock);

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/child.h"
 #include "support/fixture.h"
 
 #define WORKERS_MAX 6
@@ -102,7 +102,6 @@ static _Noreturn void work(struct worker *w)
     struct shed_cache *cache = NULL;
     pthread_t teller;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     co.wait = wait_by;
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
@@ -132,9 +131,7 @@ static _Noreturn void work(struct worker *w)
 
 static void make_fleet(void)
 {
-    fleet = mmap(NULL, sizeof(*fleet), PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(fleet, MAP_FAILED);
+    fleet = share_memory(sizeof(*fleet));
     atomic_store(&fleet->version, 1);
     options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     options.ttl_jitter_pct = 0;
@@ -145,8 +142,7 @@ static void start_workers(size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct worker *w = &fleet->workers[i];
-        pid_t pid = fork();
-        ck_assert_int_ge(pid, 0);
+        pid_t pid = fork_child();
         if (pid == 0)
             work(w);
         w->pid = pid; /* not in the child, because the memory is shared */
@@ -165,12 +161,8 @@ static void start_fleet(size_t count)
 
 static void stop_fleet(void)
 {
-    for (size_t i = 0; i < WORKERS_MAX; i++) {
-        if (fleet->workers[i].pid == 0)
-            continue;
-        kill(fleet->workers[i].pid, SIGKILL);
-        waitpid(fleet->workers[i].pid, NULL, 0);
-    }
+    for (size_t i = 0; i < WORKERS_MAX; i++)
+        kill_child(fleet->workers[i].pid);
     server_check_ttls(&server);
     server_stop(&server);
     munmap(fleet, sizeof(*fleet));

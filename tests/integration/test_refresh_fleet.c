@@ -1,14 +1,12 @@
 /* Several processes that continuously read one hot row: a refresh costs one
  * load for all of them, no reader waits for it, and a refresher that dies is
  * replaced. */
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/ageing.h"
+#include "support/child.h"
 #include "support/fixture.h"
 
 #define WORKERS 3
@@ -78,7 +76,6 @@ static _Noreturn void work(struct worker *w)
     struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
     struct shed_cache *cache = NULL;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
         shed_source_open(load, w, NULL, &source, NULL) != SHED_OK ||
@@ -96,9 +93,7 @@ static void start_fleet(uint64_t refresh_after_ms, uint64_t revalidate_ms)
 {
     enum { LEASE_MS = 100000 };
 
-    fleet = mmap(NULL, sizeof(*fleet), PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(fleet, MAP_FAILED);
+    fleet = share_memory(sizeof(*fleet));
     atomic_store(&fleet->version, 1);
     atomic_store(&fleet->may_answer, true);
     options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
@@ -109,8 +104,7 @@ static void start_fleet(uint64_t refresh_after_ms, uint64_t revalidate_ms)
     server_start(&server);
     for (size_t i = 0; i < WORKERS; i++) {
         struct worker *w = &fleet->workers[i];
-        pid_t pid = fork();
-        ck_assert_int_ge(pid, 0);
+        pid_t pid = fork_child();
         if (pid == 0)
             work(w);
         w->pid = pid; /* not in the child, because the memory is shared */
@@ -122,12 +116,8 @@ static void start_fleet(uint64_t refresh_after_ms, uint64_t revalidate_ms)
 
 static void stop_fleet(void)
 {
-    for (size_t i = 0; i < WORKERS; i++) {
-        if (fleet->workers[i].pid == 0)
-            continue;
-        kill(fleet->workers[i].pid, SIGKILL);
-        waitpid(fleet->workers[i].pid, NULL, 0);
-    }
+    for (size_t i = 0; i < WORKERS; i++)
+        kill_child(fleet->workers[i].pid);
     server_check_ttls(&server);
     server_stop(&server);
     munmap(fleet, sizeof(*fleet));
@@ -135,8 +125,7 @@ static void stop_fleet(void)
 
 static void kill_worker(size_t i)
 {
-    kill(fleet->workers[i].pid, SIGKILL);
-    waitpid(fleet->workers[i].pid, NULL, 0);
+    kill_child(fleet->workers[i].pid);
     fleet->workers[i].pid = 0;
 }
 

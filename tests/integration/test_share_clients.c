@@ -19,13 +19,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/random.h"
 #include "fault/torture_pulse.h"
+#include "support/child.h"
 #include "support/lock_fixture.h"
 
 enum {
@@ -205,11 +205,9 @@ static void start(enum kind kind)
     c->kind = kind;
     snprintf(c->name, sizeof(c->name), "%s%u", kind_names[kind],
              contender_count);
-    c->pid = fork();
-    ck_assert_int_ge(c->pid, 0);
+    c->pid = fork_child();
     if (c->pid > 0)
         return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (kind == OURS)
         contend(c->name, &pulses[contender_count - 1]);
     exec_foreign(c);
@@ -349,9 +347,7 @@ static void wait_until_enough(void)
 
 static void start_contenders(void)
 {
-    pulses = mmap(NULL, sizeof(*pulses) * CONTENDERS_MAX,
-                  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(pulses, MAP_FAILED);
+    pulses = share_memory(sizeof(*pulses) * CONTENDERS_MAX);
     contender_count = 0;
     for (unsigned i = 0; i < EACH; i++) {
         start(OURS);

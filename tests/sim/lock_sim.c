@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/random.h"
-
 #define SERVER_MS UINT64_C(1700000000000) /* the servers' clock */
 #define CLOCK_MS UINT64_C(5000000)        /* a process's clock */
 #define CALLS_MS 300                      /* calls begin before this time */
@@ -17,25 +15,6 @@
 #define SERVERS_APART_MS 5000 /* the clocks of servers differ by less */
 #define LOOK_MS 30 /* how often to look at holds that are rarely renewed */
 #define STEPS_MAX 10000
-
-/* ----------------------------------------------------------------- chance */
-
-uint64_t sim_draw(struct sim *s, uint64_t below)
-{
-    uint64_t z = random_next(&s->random);
-
-    return below > 0 ? z % below : z;
-}
-
-bool sim_chance(struct sim *s, unsigned pct)
-{
-    return pct > 0 && sim_draw(s, 100) < pct;
-}
-
-uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high)
-{
-    return low + sim_draw(s, high - low + 1);
-}
 
 void sim_trace(const struct sim *s, const char *what, unsigned process,
                size_t server, uint64_t number)
@@ -71,30 +50,6 @@ void sim_tick(struct sim *s, unsigned i)
 }
 
 /* ----------------------------------------------------------------- events */
-
-void sim_plan(struct sim *s, uint64_t delay_ms, struct sim_event event)
-{
-    if (s->event_count == SIM_EVENTS)
-        sim_fail(s, "more events than fit");
-    event.at_ms = s->now_ms + delay_ms;
-    event.order = ++s->event_order;
-    s->event[s->event_count++] = event;
-}
-
-static struct sim_event take_next(struct sim *s)
-{
-    struct sim_event next;
-    size_t best = 0;
-
-    for (size_t i = 1; i < s->event_count; i++)
-        if (s->event[i].at_ms < s->event[best].at_ms ||
-            (s->event[i].at_ms == s->event[best].at_ms &&
-             s->event[i].order < s->event[best].order))
-            best = i;
-    next = s->event[best];
-    s->event[best] = s->event[--s->event_count];
-    return next;
-}
 
 /* Events of a stopped process or a frozen server wait. */
 static bool is_put_off(struct sim *s, const struct sim_event *e)
@@ -336,7 +291,7 @@ void sim_run(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     plan_calls(s);
     plan_all_faults(s);
     while (s->event_count > 0) {
-        struct sim_event e = take_next(s);
+        struct sim_event e = sim_take_next(s);
 
         s->now_ms = e.at_ms;
         if (++steps > STEPS_MAX)

@@ -1,9 +1,6 @@
 /* The invariants of the simulated locks. They rely on what lock.h promises, and
  * on little of the implementation. */
-#include <check.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "sim/lock_sim.h"
@@ -12,21 +9,6 @@
 #define CALM_MS 60  /* by then a record has been rewritten */
 #define STUCK_MS 250
 #define COHORT_MS 35 /* far longer than a handle may keep others out */
-
-void sim_fail(const struct sim *s, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    ck_abort_msg("%s, at %llu ms. Again: SHED_SIM_MODE=%s SHED_SIM_SEED=%llu "
-                 "SHED_SIM_TRACE=1 ./test_lock_sim",
-                 text, (unsigned long long)s->now_ms, s->mode->name,
-                 (unsigned long long)s->seed);
-    abort();
-}
 
 bool sim_is_alive(const struct sim *s, unsigned h)
 {

@@ -1,8 +1,5 @@
 /* The invariants of the simulation. They rely on what is promised, not on the
  * implementation. */
-#include <check.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,21 +18,6 @@ enum {
 /* A waiter's slowest poll, and twice that for what the poll starts. */
 #define POLL_MS UINT64_C(150)
 #define SETTLE_MS 3000
-
-void sim_fail(const struct sim *sim, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    ck_abort_msg("%s, at %llu ms. Again: SHED_SIM_MODE=%s SHED_SIM_SEED=%llu "
-                 "SHED_SIM_TRACE=1 ./test_sim",
-                 text, (unsigned long long)sim->now_ms, sim->mode->name,
-                 (unsigned long long)sim->seed);
-    abort();
-}
 
 static bool is_ours(const struct model_slot *slot)
 {

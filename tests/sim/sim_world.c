@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "cache/entry.h"
-#include "support/random.h"
 
 #define START_MS 1700000000000  /* by the server's clock */
 #define TIMEOUT_MS UINT64_C(60) /* of a request */
@@ -19,25 +18,6 @@
 #define CYCLE_MS 100
 #define STEPS_MAX 200000
 #define PAUSE_MS 200
-
-/* ------------------------------------------------------------------- chance */
-
-uint64_t sim_draw(struct sim *s, uint64_t below)
-{
-    uint64_t z = random_next(&s->random);
-
-    return below > 0 ? z % below : z;
-}
-
-bool sim_chance(struct sim *s, unsigned pct)
-{
-    return pct > 0 && sim_draw(s, 100) < pct;
-}
-
-uint64_t sim_between(struct sim *s, uint64_t low, uint64_t high)
-{
-    return low + sim_draw(s, high - low + 1);
-}
 
 static bool has_faults(const struct sim *s)
 {
@@ -50,32 +30,6 @@ void sim_trace(const struct sim *s, const char *what, unsigned process,
     if (s->is_tracing)
         fprintf(stderr, "%6" PRIu64 " %-10s process %u key %zu %" PRIu64 "\n",
                 s->now_ms, what, process, key, number);
-}
-
-/* ------------------------------------------------------------------- events */
-
-void sim_plan(struct sim *s, uint64_t delay_ms, struct sim_event event)
-{
-    if (s->event_count == SIM_EVENTS)
-        sim_fail(s, "more events than fit");
-    event.at_ms = s->now_ms + delay_ms;
-    event.order = ++s->event_order;
-    s->event[s->event_count++] = event;
-}
-
-static struct sim_event take_next(struct sim *s)
-{
-    struct sim_event next;
-    size_t best = 0;
-
-    for (size_t i = 1; i < s->event_count; i++)
-        if (s->event[i].at_ms < s->event[best].at_ms ||
-            (s->event[i].at_ms == s->event[best].at_ms &&
-             s->event[i].order < s->event[best].order))
-            best = i;
-    next = s->event[best];
-    s->event[best] = s->event[--s->event_count];
-    return next;
 }
 
 /* ------------------------------------------------------------------ network */
@@ -513,7 +467,7 @@ void sim_run(struct sim *s, const struct sim_mode *mode, uint64_t seed)
     plan_calls(s, mode->is_holder_killed ? 1 : sim_between(s, 1, SIM_KEYS));
     plan_all_faults(s);
     while (s->event_count > 0) {
-        struct sim_event e = take_next(s);
+        struct sim_event e = sim_take_next(s);
 
         s->model.now_ms += e.at_ms - s->now_ms;
         s->now_ms = e.at_ms;

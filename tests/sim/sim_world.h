@@ -209,16 +209,22 @@ struct sim {
     struct sim_event event[SIM_EVENTS];
 };
 
-/* Run one schedule to its end. A broken invariant ends the test. */
-void sim_run(struct sim *sim, const struct sim_mode *mode, uint64_t seed);
-
-/* sim_world.c, for sim_process.c: chance, events, requests. */
+/* sim_shared.c. Run the schedules of a mode: those that SHED_SIM_MODE, _SEED
+ * and _RUNS say, else as many as runs. */
+void sim_run_mode(const struct sim_mode *mode, uint64_t runs);
 uint64_t sim_draw(struct sim *sim, uint64_t below); /* 0: any 64 bits */
 bool sim_chance(struct sim *sim, unsigned pct);
 uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high);
+void sim_plan(struct sim *sim, uint64_t delay_ms, struct sim_event event);
+struct sim_event sim_take_next(struct sim *sim); /* there must be one */
+__attribute__((format(printf, 2, 3), noreturn)) void
+sim_fail(const struct sim *sim, const char *format, ...);
+
+/* sim_world.c. Run one schedule to its end. A broken invariant ends the test.
+ */
+void sim_run(struct sim *sim, const struct sim_mode *mode, uint64_t seed);
 void sim_trace(const struct sim *sim, const char *what, unsigned process,
                size_t key, uint64_t number);
-void sim_plan(struct sim *sim, uint64_t delay_ms, struct sim_event event);
 void sim_plan_request(struct sim *sim, uint64_t delay_ms,
                       enum sim_event_type type, size_t index);
 struct sim_request *sim_make_request(struct sim *sim, size_t *index);
@@ -250,9 +256,6 @@ void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
 void sim_check_owner(const struct sim *sim, const struct model_slot *before,
                      const struct model_call *call);
 void sim_check_end(const struct sim *sim);
-
-__attribute__((format(printf, 2, 3), noreturn)) void
-sim_fail(const struct sim *sim, const char *format, ...);
 
 /* The version that an entry holds. */
 uint64_t sim_version_of(const struct model_bytes *entry);

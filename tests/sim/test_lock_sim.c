@@ -1,8 +1,6 @@
 /* A hundred thousand schedules of locks, one mode after the other.
  * SHED_SIM_RUNS is the number of schedules of each mode; SHED_SIM_SEED runs
  * only one seed, SHED_SIM_MODE only one mode. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "sim/lock_sim.h"
 #include "support/testing.h"
@@ -280,17 +278,7 @@ static const struct sim_mode modes[] = {
 
 START_TEST(every_schedule_keeps_what_is_promised)
 {
-    static struct sim sim;
-    const struct sim_mode *mode = &modes[_i];
-    const char *only = getenv("SHED_SIM_MODE");
-    uint64_t first = number_in("SHED_SIM_SEED", 1);
-    uint64_t runs =
-        getenv("SHED_SIM_SEED") != NULL ? 1 : number_in("SHED_SIM_RUNS", RUNS);
-
-    if (only != NULL && strcmp(only, mode->name) != 0)
-        return;
-    for (uint64_t seed = first; seed < first + runs; seed++)
-        sim_run(&sim, mode, seed);
+    sim_run_mode(&modes[_i], RUNS);
 }
 END_TEST
 

@@ -1,8 +1,6 @@
 /* Thousands of schedules, one mode after the other. SHED_SIM_RUNS is the number
  * of schedules of each mode; SHED_SIM_SEED runs only one seed, SHED_SIM_MODE
  * only one mode. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "sim/sim_world.h"
 #include "support/testing.h"
@@ -205,19 +203,8 @@ static const struct sim_mode modes[] = {
 
 START_TEST(every_schedule_keeps_what_is_promised)
 {
-    static struct sim sim;
-    const struct sim_mode *mode = &modes[_i];
-    const char *only = getenv("SHED_SIM_MODE");
-    uint64_t first = number_in("SHED_SIM_SEED", 1);
-    unsigned part = mode->refresh_pct > 0 ? REFRESH_PART : 1;
-    uint64_t runs = getenv("SHED_SIM_SEED") != NULL
-                        ? 1
-                        : number_in("SHED_SIM_RUNS", RUNS / part);
-
-    if (only != NULL && strcmp(only, mode->name) != 0)
-        return;
-    for (uint64_t seed = first; seed < first + runs; seed++)
-        sim_run(&sim, mode, seed);
+    sim_run_mode(&modes[_i],
+                 modes[_i].refresh_pct > 0 ? RUNS / REFRESH_PART : RUNS);
 }
 END_TEST
 

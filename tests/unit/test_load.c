@@ -228,6 +228,15 @@ static void wait_loads(size_t count)
     pthread_mutex_unlock(&fake.mu);
 }
 
+/* End loads in the order in which they begin. */
+static void end_loads(size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        wait_loads(i + 1);
+        end_load(i);
+    }
+}
+
 static void *note_start(void *user)
 {
     (void)user;
@@ -279,6 +288,13 @@ static void unref_values(size_t count)
         shed_value_unref(requests[i].loaded.value);
 }
 
+/* Close the source, and release the values of the first requests. */
+static void close_fake(size_t values)
+{
+    shed_source_close(fake.source);
+    unref_values(values);
+}
+
 /* Check that what began at begin_ms did not wait for a batch, unless the
  * machine stopped for a part of that time. */
 static void check_no_wait(uint64_t begin_ms,
@@ -312,8 +328,7 @@ START_TEST(a_lone_key_does_not_wait_for_company)
     check_no_wait(begin_ms, &o);
     pulse_stop(&pulse);
     end_load(0);
-    shed_source_close(fake.source);
-    unref_values(1);
+    close_fake(1);
 }
 END_TEST
 
@@ -337,8 +352,7 @@ START_TEST(keys_that_come_while_a_load_runs_share_a_batch)
     ck_assert_uint_eq(fake.counts[1], 3);
     end_load(0);
     end_load(1);
-    shed_source_close(fake.source);
-    unref_values(4);
+    close_fake(4);
 }
 END_TEST
 
@@ -357,8 +371,7 @@ START_TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
     ck_assert_uint_ge(shed_now_ms() - begin_ms + 1, o.batch_wait_ms);
     end_load(0);
     end_load(1);
-    shed_source_close(fake.source);
-    unref_values(2);
+    close_fake(2);
 }
 END_TEST
 
@@ -387,8 +400,7 @@ START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
     }
     pulse_stop(&pulse);
     end_load(ROUNDS);
-    shed_source_close(fake.source);
-    unref_values(ROUNDS + 1);
+    close_fake(ROUNDS + 1);
 }
 END_TEST
 
@@ -404,8 +416,7 @@ START_TEST(keys_that_come_together_share_a_batch)
     wait_loads(1);
     ck_assert_uint_eq(fake.counts[0], KEYS_MAX);
     end_load(0);
-    shed_source_close(fake.source);
-    unref_values(KEYS_MAX);
+    close_fake(KEYS_MAX);
 }
 END_TEST
 
@@ -426,8 +437,7 @@ START_TEST(a_batch_has_at_most_max_batch_keys)
         keys += fake.counts[i];
     }
     ck_assert_uint_eq(keys, 30);
-    shed_source_close(fake.source);
-    unref_values(30);
+    close_fake(30);
 }
 END_TEST
 
@@ -448,8 +458,7 @@ START_TEST(the_first_of_a_batch_tells_its_size)
     }
     ck_assert_uint_eq(sizes, 10);
     ck_assert_uint_eq(firsts, fake.load_count);
-    shed_source_close(fake.source);
-    unref_values(10);
+    close_fake(10);
 }
 END_TEST
 
@@ -465,26 +474,16 @@ START_TEST(a_burst_is_loaded_by_as_many_threads_as_may_be)
     open_fake(&o);
     submit_burst(5);
     wait_loads(3);
-    for (size_t i = 0; i < 5; i++) {
-        wait_loads(i + 1);
-        end_load(i);
-    }
-    shed_source_close(fake.source);
+    end_loads(0, 5);
+    close_fake(5);
     ck_assert_uint_eq(fake.most_open, 3);
     ck_assert_uint_eq(fake.starts, 3);
-    unref_values(5);
 }
 END_TEST
 
-/* End loads in order, on a thread of the test. */
-static void *end_loads(void *arg)
+static void *end_loads_on_thread(void *count)
 {
-    size_t count = *(size_t *)arg;
-
-    for (size_t i = 0; i < count; i++) {
-        wait_loads(i + 1);
-        end_load(i);
-    }
+    end_loads(0, *(size_t *)count);
     return NULL;
 }
 
@@ -499,14 +498,14 @@ START_TEST(a_load_counts_until_it_is_done_wherever_that_is)
     o.max_batch = 1;
     open_fake(&o);
     submit_burst(KEYS);
-    ck_assert_int_eq(pthread_create(&ender, NULL, end_loads, &count), 0);
+    ck_assert_int_eq(pthread_create(&ender, NULL, end_loads_on_thread, &count),
+                     0);
     for (size_t i = 0; i < KEYS; i++)
         wait_settled(&requests[i]);
     ck_assert_int_eq(pthread_join(ender, NULL), 0);
-    shed_source_close(fake.source);
+    close_fake(KEYS);
     ck_assert_uint_eq(fake.load_count, KEYS);
     ck_assert_uint_eq(fake.most_open, 2);
-    unref_values(KEYS);
 }
 END_TEST
 
@@ -522,6 +521,18 @@ static void open_adaptive(void)
     open_fake(&o);
 }
 
+/* Loads one after the other, each of which takes this long. */
+static void load_alone(size_t count, uint64_t ms)
+{
+    for (size_t i = 0; i < count; i++) {
+        submit(i);
+        wait_loads(i + 1);
+        pass_ms(ms);
+        end_load(i);
+        WAIT_FOR(shed_source_look(fake.source).loads == 0);
+    }
+}
+
 START_TEST(an_adaptive_limit_begins_low)
 {
     enum { FIRST = 4, KEYS = 6 };
@@ -530,13 +541,9 @@ START_TEST(an_adaptive_limit_begins_low)
     submit_burst(KEYS);
     wait_loads(FIRST);
     ck_assert_uint_eq(shed_source_look(fake.source).loads_limit, FIRST);
-    for (size_t i = 0; i < KEYS; i++) {
-        wait_loads(i + 1);
-        end_load(i);
-    }
-    shed_source_close(fake.source);
+    end_loads(0, KEYS);
+    close_fake(KEYS);
     ck_assert_uint_eq(fake.most_open, FIRST);
-    unref_values(KEYS);
 }
 END_TEST
 
@@ -547,13 +554,7 @@ START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
     enum { LONE = 5, KEYS = 100 };
 
     open_adaptive();
-    for (size_t i = 0; i < LONE; i++) {
-        submit(i);
-        wait_loads(i + 1);
-        pass_ms(10);
-        end_load(i);
-        WAIT_FOR(shed_source_look(fake.source).loads == 0);
-    }
+    load_alone(LONE, 10);
     for (size_t i = LONE; i < KEYS; i++)
         submit(i);
     for (size_t i = LONE; i < KEYS; i++) {
@@ -567,9 +568,8 @@ START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
         pass_ms(1000);
         end_load(i);
     }
-    shed_source_close(fake.source);
+    close_fake(KEYS);
     ck_assert_uint_le(fake.most_open, 3);
-    unref_values(KEYS);
 }
 END_TEST
 
@@ -578,22 +578,12 @@ START_TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
     enum { LONE = 5, KEYS = 200, MOST = 8 };
 
     open_adaptive();
-    for (size_t i = 0; i < LONE; i++) {
-        submit(i);
-        wait_loads(i + 1);
-        pass_ms(60000);
-        end_load(i);
-        WAIT_FOR(shed_source_look(fake.source).loads == 0);
-    }
+    load_alone(LONE, 60000);
     for (size_t i = LONE; i < KEYS; i++)
         submit(i);
-    for (size_t i = LONE; i < KEYS; i++) {
-        wait_loads(i + 1);
-        end_load(i); /* much faster than those that ran alone */
-    }
-    shed_source_close(fake.source);
+    end_loads(LONE, KEYS); /* much faster than those that ran alone */
+    close_fake(KEYS);
     ck_assert_uint_eq(fake.most_open, MOST);
-    unref_values(KEYS);
 }
 END_TEST
 
@@ -618,9 +608,8 @@ START_TEST(a_key_beyond_the_queue_is_refused_at_once)
     wait_loads(2);
     end_load(1);
     wait_settled(&requests[2]);
-    shed_source_close(fake.source);
+    close_fake(3);
     ck_assert_uint_eq(atomic_load(&requests[3].settled), 0);
-    unref_values(3);
 }
 END_TEST
 
@@ -647,8 +636,7 @@ START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
     end_load(1);
     wait_settled(&requests[2]);
     ck_assert_ptr_nonnull(requests[2].loaded.value);
-    shed_source_close(fake.source);
-    unref_values(3);
+    close_fake(3);
 }
 END_TEST
 
@@ -684,8 +672,7 @@ START_TEST(a_load_has_the_time_of_its_last_job)
     ck_assert_uint_gt(shed_load_remaining_ms(fake.loads[0]), 20000);
     ck_assert_uint_le(shed_load_remaining_ms(fake.loads[0]), 30000);
     end_load(0);
-    shed_source_close(fake.source);
-    unref_values(2);
+    close_fake(2);
 }
 END_TEST
 
@@ -700,8 +687,7 @@ START_TEST(a_load_has_load_timeout_at_most)
     ck_assert_uint_gt(shed_load_remaining_ms(fake.loads[0]), 0);
     ck_assert_uint_le(shed_load_remaining_ms(fake.loads[0]), 20000);
     end_load(0);
-    shed_source_close(fake.source);
-    unref_values(1);
+    close_fake(1);
 }
 END_TEST
 
@@ -717,8 +703,7 @@ START_TEST(a_load_past_its_time_has_none_left)
          shed_load_remaining_ms(fake.loads[0]) > 0;)
         ck_assert_uint_lt(shed_now_ms(), end_ms);
     end_load(0);
-    shed_source_close(fake.source);
-    unref_values(1);
+    close_fake(1);
 }
 END_TEST
 
@@ -949,10 +934,9 @@ START_TEST(threads_start_with_the_first_key_and_not_before)
     ck_assert_uint_eq(fake.starts, 0);
     submit(0);
     wait_settled(&requests[0]);
-    shed_source_close(fake.source);
+    close_fake(1);
     ck_assert_uint_eq(fake.starts, 1);
     ck_assert_uint_eq(fake.stops, 1);
-    unref_values(1);
 }
 END_TEST
 
@@ -964,10 +948,9 @@ START_TEST(a_loader_has_all_signals_blocked_and_what_thread_start_made)
     open_fake(&o);
     submit(0);
     wait_settled(&requests[0]);
-    shed_source_close(fake.source);
+    close_fake(1);
     ck_assert(fake.is_blocked[0]);
     ck_assert_ptr_nonnull(fake.threads[0]);
-    unref_values(1);
 }
 END_TEST
 
@@ -986,9 +969,8 @@ START_TEST(without_a_thread_a_key_is_refused)
     wait_loads(1);
     ck_assert_uint_eq(fake.counts[0], 1);
     end_load(0);
-    shed_source_close(fake.source);
+    close_fake(2);
     ck_assert_uint_eq(atomic_load(&requests[0].settled), 0);
-    unref_values(2);
 }
 END_TEST
 
@@ -1006,9 +988,8 @@ START_TEST(one_thread_carries_on_where_no_other_can_be_had)
     end_load(0);
     wait_loads(2);
     end_load(1);
-    shed_source_close(fake.source);
+    close_fake(2);
     ck_assert_uint_eq(fake.starts, 1);
-    unref_values(2);
 }
 END_TEST
 
@@ -1029,8 +1010,7 @@ START_TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
     submit(3);
     wait_settled(&requests[3]);
     ck_assert_ptr_nonnull(requests[3].loaded.value);
-    shed_source_close(fake.source);
-    unref_values(4);
+    close_fake(4);
 }
 END_TEST
 
@@ -1114,10 +1094,7 @@ START_TEST(closing_waits_for_what_runs_and_for_what_is_queued)
     submit_burst(3);
     wait_loads(1);
     ck_assert_int_eq(pthread_create(&closer, NULL, close_source, NULL), 0);
-    for (size_t i = 0; i < 3; i++) {
-        wait_loads(i + 1);
-        end_load(i);
-    }
+    end_loads(0, 3);
     ck_assert_int_eq(pthread_join(closer, NULL), 0);
     for (size_t i = 0; i < 3; i++)
         ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);

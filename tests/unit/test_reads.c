@@ -122,6 +122,24 @@ static void release(struct caller *c)
     shed_value_unref(c->got.look.value);
 }
 
+/* Let the GET of a caller at its gate end. */
+static void let_get(struct caller *c)
+{
+    shed_latch_count_down(c->gate, 1);
+    end(c);
+    release(c);
+}
+
+/* Expect that the GET of this number answers count callers. */
+static void end_with(struct caller *c, size_t count, size_t number)
+{
+    for (size_t i = 0; i < count; i++) {
+        end(&c[i]);
+        ck_assert_uint_eq(number_of(&c[i]), number);
+        release(&c[i]);
+    }
+}
+
 static void set_up(void)
 {
     reads = shed_reads_create(0);
@@ -172,11 +190,9 @@ START_TEST(one_more_than_a_few_shares)
     shed_latch_count_down(&gate[1], 1);
     end(&a);
     end(&b);
-    end(&c);
-    ck_assert_uint_eq(number_of(&c), 3);
+    end_with(&c, 1, 3);
     release(&a);
     release(&b);
-    release(&c);
 }
 END_TEST
 
@@ -189,12 +205,8 @@ START_TEST(a_get_that_was_sent_before_answers_no_newcomer)
     start_getting(&first);
     start_waiting(&second);
     shed_latch_count_down(&gate, 1);
-    end(&first);
-    end(&second);
-    ck_assert_uint_eq(number_of(&first), 1);
-    ck_assert_uint_eq(number_of(&second), 2);
-    release(&first);
-    release(&second);
+    end_with(&first, 1, 1);
+    end_with(&second, 1, 2);
 }
 END_TEST
 
@@ -234,17 +246,10 @@ START_TEST(while_the_next_is_under_way_newcomers_share_the_one_after)
     start_waiting(&c);
     start_waiting(&d);
     shed_latch_count_down(&next, 1);
-    end(&a);
-    end(&b);
-    end(&c);
-    end(&d);
-    ck_assert_uint_eq(number_of(&b), 2);
-    ck_assert_uint_eq(number_of(&c), 3);
-    ck_assert_uint_eq(number_of(&d), 3);
-    release(&a);
-    release(&b);
-    release(&c);
-    release(&d);
+    end_with(&a, 1, 1);
+    end_with(&b, 1, 2);
+    end_with(&c, 1, 3);
+    end_with(&d, 1, 3);
 }
 END_TEST
 
@@ -266,9 +271,7 @@ START_TEST(another_key_waits_for_nobody)
         ck_assert(!others[i].is_shared);
         release(&others[i]);
     }
-    shed_latch_count_down(&gate, 1);
-    end(&first);
-    release(&first);
+    let_get(&first);
 }
 END_TEST
 
@@ -286,14 +289,8 @@ START_TEST(a_caller_at_its_deadline_leaves_and_the_others_are_answered)
     ck_assert_int_eq(hasty.got.code, SHED_ETIMEDOUT);
     ck_assert_int_eq(hasty.got.error.code, SHED_ETIMEDOUT);
     ck_assert_ptr_null(hasty.got.look.value);
-    shed_latch_count_down(&gate, 1);
-    end(&first);
-    release(&first);
-    for (size_t i = 0; i < 2; i++) {
-        end(&stays[i]);
-        ck_assert_uint_eq(number_of(&stays[i]), 2);
-        release(&stays[i]);
-    }
+    let_get(&first);
+    end_with(stays, 2, 2);
 }
 END_TEST
 
@@ -311,14 +308,8 @@ START_TEST(a_head_at_its_deadline_leaves_its_group_to_another)
     shed_latch_count_down(&deadline, 1);
     end(&head);
     ck_assert_int_eq(head.got.code, SHED_ETIMEDOUT);
-    shed_latch_count_down(&gate, 1);
-    end(&first);
-    release(&first);
-    for (size_t i = 0; i < 2; i++) {
-        end(&stays[i]);
-        ck_assert_uint_eq(number_of(&stays[i]), 2);
-        release(&stays[i]);
-    }
+    let_get(&first);
+    end_with(stays, 2, 2);
 }
 END_TEST
 
@@ -332,12 +323,8 @@ START_TEST(a_head_that_leaves_alone_holds_up_nobody)
     start(&head);
     end(&head);
     start_waiting(&late);
-    shed_latch_count_down(&gate, 1);
-    end(&first);
-    end(&late);
-    ck_assert_uint_eq(number_of(&late), 2);
-    release(&first);
-    release(&late);
+    let_get(&first);
+    end_with(&late, 1, 2);
 }
 END_TEST
 
@@ -353,16 +340,10 @@ static void check_own_failure(enum shed_code code)
     start_waiting(&head);
     start_waiting(&stays[0]);
     start_waiting(&stays[1]);
-    shed_latch_count_down(&gate, 1);
-    end(&first);
-    release(&first);
+    let_get(&first);
     end(&head);
     ck_assert_int_eq(head.got.code, code);
-    for (size_t i = 0; i < 2; i++) {
-        end(&stays[i]);
-        ck_assert_uint_eq(number_of(&stays[i]), 3);
-        release(&stays[i]);
-    }
+    end_with(stays, 2, 3);
 }
 
 START_TEST(the_deadline_of_the_one_that_sends_fails_no_other)
@@ -386,9 +367,7 @@ START_TEST(a_failure_of_redis_is_shared_with_its_reason)
     start_getting(&first);
     start_waiting(&head);
     start_waiting(&other);
-    shed_latch_count_down(&gate, 1);
-    end(&first);
-    release(&first);
+    let_get(&first);
     end(&head);
     end(&other);
     ck_assert(other.is_shared);

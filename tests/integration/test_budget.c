@@ -100,13 +100,25 @@ static void set_held(bool is_held)
     pthread_mutex_unlock(&fixture.table.mu);
 }
 
+/* Let k be past its ttl, and hold its loads. */
+static void hold_old(void)
+{
+    age_k(PAST_TTL_MS);
+    table_hold(&fixture.table);
+}
+
+static void open_peer(struct peer *peer)
+{
+    peer_open(peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer->cache));
+}
+
 /* ------------------------------------------------------------ soft timeout */
 
 START_TEST(after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on)
 {
     calls_up(0, STALE_MS);
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    hold_old();
     expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
     WAIT_FOR(table_running(&fixture.table) == 1);
     expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
@@ -132,8 +144,7 @@ static bool gets_old_sooner_than(uint64_t soft_timeout_ms)
 START_TEST(a_load_that_has_taken_too_long_is_not_waited_for)
 {
     calls_up(0, STALE_MS);
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    hold_old();
     expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
     WAIT_FOR(table_running(&fixture.table) == 1);
     WAIT_FOR(gets_old_sooner_than(scaled_ms(100)));
@@ -154,10 +165,8 @@ START_TEST(nor_is_one_of_another_process)
     calls_init(0, STALE_MS);
     fixture.source_options.load_timeout_ms = NEVER_MS;
     calls_open();
-    peer_open(&peer, &fixture);
-    WAIT_FOR(knows_the_clock(peer.cache));
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    open_peer(&peer);
+    hold_old();
     call_start(&other, peer.cache, get_defaults);
     WAIT_FOR(table_running(&fixture.table) == 1);
     server_do(&fixture.server, "PEXPIRE t:{k}:refresh %d", NEVER_MS / 4);
@@ -180,8 +189,7 @@ START_TEST(the_option_of_the_cache_holds_for_calls_that_have_none)
     calls_init(0, STALE_MS);
     fixture.cache_options.soft_timeout_ms = SOON_MS;
     calls_open();
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    hold_old();
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     WAIT_FOR(table_running(&fixture.table) == 1);
@@ -227,10 +235,8 @@ START_TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
 
     calls_up(0, STALE_MS);
     fixture.table.is_async = true;
-    peer_open(&peer, &fixture);
-    WAIT_FOR(knows_the_clock(peer.cache));
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    open_peer(&peer);
+    hold_old();
     call_start(&other, peer.cache, get_defaults);
     WAIT_FOR(table_running(&fixture.table) == 1);
     expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
@@ -252,10 +258,8 @@ START_TEST(closing_a_cache_does_not_wait_for_what_another_loads)
     struct peer peer;
 
     calls_up(0, STALE_MS);
-    peer_open(&peer, &fixture);
-    WAIT_FOR(knows_the_clock(peer.cache));
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    open_peer(&peer);
+    hold_old();
     call_start(&other, fixture.cache, get_defaults);
     WAIT_FOR(table_running(&fixture.table) == 1);
     call_start(&mine, peer.cache, soft(SOON_MS));
@@ -291,8 +295,7 @@ START_TEST(of_many_keys_each_has_its_old_row_or_waits)
                                {.key = {"clock", 5}}}};
 
     calls_up(0, STALE_MS);
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    hold_old();
     ck_assert_int_eq(pthread_create(&m.thread, NULL, get_many, &m), 0);
     WAIT_FOR(departures == 1);
     WAIT_FOR(table_running(&fixture.table) > 0);
@@ -401,8 +404,7 @@ START_TEST(an_overdue_load_finds_it_too)
     calls_init(0, STALE_MS);
     fixture.source_options.load_timeout_ms = NEVER_MS;
     calls_open();
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    hold_old();
     gets_to_fail = 1;
     expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
     /* the second GET can take all of a short time */
@@ -456,8 +458,7 @@ START_TEST(what_a_call_tries_shares_one_deadline)
     struct shed_value *value;
 
     calls_up(0, STALE_MS);
-    age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
+    hold_old();
     /* GET, the soft timeout, the old row */
     ck_assert_int_eq(get_in(NEVER_MS, SOON_MS, 0, &value), SHED_OK);
     check_text(value, "k@1");
@@ -490,15 +491,7 @@ START_TEST(a_call_that_goes_round_again_does_too)
     struct peer peer;
     pthread_t thread;
 
-    calls_up(0, 0);
-    fixture.table.is_async = true;
-    peer_open(&peer, &fixture);
-    invalidate(fixture.cache, "k");
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
-    put(peer.cache, "k", "put");
-    age_k(OLD_MS);
+    calls_overtake(&getter, &peer);
     ck_assert_int_eq(pthread_create(&thread, NULL, get_young, &value), 0);
     WAIT_FOR(stats_of(fixture.cache).joins == 1);
     table_release(&fixture.table);

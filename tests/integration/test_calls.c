@@ -126,23 +126,13 @@ START_TEST(others_get_the_row_that_is_being_replaced)
 }
 END_TEST
 
-/* The flight has begun before there was a row. Another program stores one that
- * is old at once, and the flight is about to answer with it. */
 START_TEST(an_answer_that_is_too_old_is_not_handed_out)
 {
     struct getter getter = {0};
     struct call call;
     struct peer peer;
 
-    calls_up(0, 0);
-    fixture.table.is_async = true;
-    peer_open(&peer, &fixture);
-    invalidate(fixture.cache, "k");
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
-    put(peer.cache, "k", "put");
-    age_k(OLD_MS);
+    calls_overtake(&getter, &peer);
     call_start(&call, fixture.cache, young());
     WAIT_FOR(stats_of(fixture.cache).joins == 1);
     table_release(&fixture.table);

@@ -112,6 +112,19 @@ void age_k(uint64_t by_ms)
     table_update(&fixture.table);
 }
 
+void calls_overtake(struct getter *getter, struct peer *peer)
+{
+    calls_up(0, 0);
+    fixture.table.is_async = true;
+    peer_open(peer, &fixture);
+    invalidate(fixture.cache, "k");
+    table_hold(&fixture.table);
+    getter_start(getter, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    put(peer->cache, "k", "put");
+    age_k(OLD_MS);
+}
+
 unsigned loads(void)
 {
     return table_loads(&fixture.table) - 2;

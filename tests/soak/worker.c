@@ -109,28 +109,35 @@ static struct shed_get_options draw_options(struct thread *t)
     return o;
 }
 
+struct call {
+    struct soak_call counted;
+    struct shed_error err; /* for the call to set */
+};
+
 /* A call is about to be made. */
-static struct soak_call begin_call(const struct worker *w, enum soak_work work)
+static struct call begin_call(const struct worker *w, enum soak_work work)
 {
-    return soak_begin(&w->history->account, work, w->number, shed_now_ms());
+    return (struct call){.counted = soak_begin(&w->history->account, work,
+                                               w->number, shed_now_ms())};
 }
 
 /* It has ended. Returns: whether it has succeeded. */
-static bool end_call(const struct worker *w, const struct soak_call *call,
+static bool end_call(const struct worker *w, const struct call *call,
                      enum shed_code code)
 {
     struct soak_account *account = &w->history->account;
     uint64_t now_ms = shed_now_ms();
-    enum soak_end how = soak_end(account, call, code, now_ms);
+    enum soak_end how = soak_end(account, &call->counted, code, now_ms);
 
     if (how != SOAK_FINE &&
         atomic_load(&account->unexplained) + atomic_load(&account->late) <=
             TOLD_MAX)
-        fprintf(stderr, "soak: process %u: one of its %s %s: %s, %llu ms\n",
-                w->number, soak_works[call->work],
+        fprintf(stderr,
+                "soak: process %u: one of its %s %s, after %llu ms: %s: %s\n",
+                w->number, soak_works[call->counted.work],
                 how == SOAK_LATE ? "was late" : "failed for no known reason",
-                shed_code_name(code),
-                (unsigned long long)(now_ms - call->begun_ms));
+                (unsigned long long)(now_ms - call->counted.begun_ms),
+                shed_code_name(code), call->err.reason);
     return code == SHED_OK;
 }
 
@@ -141,12 +148,12 @@ static void read_once(struct thread *t, unsigned key)
     struct soak_floor floor = soak_floor(w->history, key);
     struct shed_value *value = NULL;
     char text[KEY_BYTES];
-    struct soak_call call = begin_call(w, SOAK_READ);
+    struct call call = begin_call(w, SOAK_READ);
 
     floor.is_keeper = w->number == KEEPER;
     if (end_call(w, &call,
                  shed_get_with(w->cache, name_key(key, text), &asked, &value,
-                               NULL))) {
+                               &call.err))) {
         soak_count_answer(&w->history->account, w->number, value);
         soak_judge(w->history, key, &floor, &asked, version_of(value), value);
     }
@@ -159,11 +166,11 @@ static void read_absent(struct thread *t)
     const struct worker *w = t->worker;
     struct shed_value *value = NULL;
     char text[KEY_BYTES];
-    struct soak_call call = begin_call(w, SOAK_READ);
+    struct call call = begin_call(w, SOAK_READ);
 
     if (end_call(w, &call,
                  shed_get(w->cache, name_key(SOAK_KEYS, text), SOAK_TIMEOUT_MS,
-                          &value, NULL))) {
+                          &value, &call.err))) {
         soak_count_answer(&w->history->account, w->number, value);
         if (shed_value_kind(value) != SHED_KIND_ABSENT)
             soak_report(w->history, SOAK_UNKNOWN, SOAK_KEYS, version_of(value),
@@ -235,7 +242,7 @@ static bool delete_plainly(const struct worker *w, const char *text)
 static bool put_row(const struct worker *w, unsigned key, unsigned version)
 {
     char text[KEY_BYTES], row[KEY_BYTES];
-    struct soak_call call;
+    struct call call;
     bool is_done;
 
     if (!soak_begin_put(w->history, key, version))
@@ -245,7 +252,7 @@ static bool put_row(const struct worker *w, unsigned key, unsigned version)
     is_done =
         end_call(w, &call,
                  shed_put_version(w->cache, name_key(key, text), shed_str(row),
-                                  version, SOAK_TIMEOUT_MS, NULL));
+                                  version, SOAK_TIMEOUT_MS, &call.err));
     soak_end_put(w->history, key, is_done);
     if (is_done)
         atomic_fetch_add(&w->history->puts, 1);
@@ -259,7 +266,7 @@ static void tell(struct thread *t, unsigned key)
     unsigned version = atomic_load(&k->committed);
     char text[KEY_BYTES];
     struct shed_bytes name = name_key(key, text);
-    struct soak_call call = begin_call(w, SOAK_WRITE);
+    struct call call = begin_call(w, SOAK_WRITE);
 
     switch (draw(t, 8)) {
     case 0:
@@ -267,7 +274,7 @@ static void tell(struct thread *t, unsigned key)
         break;
     case 1:
         if (!end_call(w, &call,
-                      shed_expire(w->cache, name, SOAK_TIMEOUT_MS, NULL)))
+                      shed_expire(w->cache, name, SOAK_TIMEOUT_MS, &call.err)))
             break;
         atomic_store(&k->expired_ms, shed_now_ms());
         soak_raise(&k->expired, version);
@@ -283,8 +290,9 @@ static void tell(struct thread *t, unsigned key)
             soak_raise(&k->told, version);
         break;
     default:
-        if (end_call(w, &call,
-                     shed_invalidate(w->cache, name, SOAK_TIMEOUT_MS, NULL)))
+        if (end_call(
+                w, &call,
+                shed_invalidate(w->cache, name, SOAK_TIMEOUT_MS, &call.err)))
             soak_raise(&k->told, version);
     }
 }
@@ -350,11 +358,11 @@ static void *lock_on(void *arg)
     while (!is_over(w)) {
         uint64_t before = atomic_load(&h->fence);
         struct shed_fence fence = {0};
-        struct soak_call call = begin_call(w, SOAK_LOCK);
+        struct call call = begin_call(w, SOAK_LOCK);
         count_kept(w, &kept);
         note_memory(w);
         if (!end_call(w, &call,
-                      shed_lock_acquire(w->lock, SOAK_TIMEOUT_MS, NULL)))
+                      shed_lock_acquire(w->lock, SOAK_TIMEOUT_MS, &call.err)))
             continue;
         if (shed_lock_fence(w->lock, &fence, NULL) == SHED_OK &&
             fence.number <= before)

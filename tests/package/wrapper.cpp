@@ -104,6 +104,7 @@ static void use_groups(const shed::client &client, const shed::source &source)
     options.groups = 10;
     auto cache = shed::cache::open(client, "wrapper-groups", source, &options);
     require(bool(cache), "a cache with groups");
+    require(bool(cache->invalidate("b")), "invalidate");
     require(bool(cache->invalidate_all()), "invalidate_all");
     require(cache->get("a")->origin() == SHED_ORIGIN_LOAD, "a load");
     shed::put_options tagged;
@@ -167,7 +168,7 @@ static void lose_lock(const shed::client &client)
         lost.set_value(reason.code);
     };
     shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
-    options.lease_ms = 10;
+    options.lease_ms = 1000;
     options.watchdog = 0;
     shed::on_lost(options, on_lost);
     auto lock = shed::lock::open(client, "wrapper-lost", &options);

@@ -73,7 +73,7 @@ inline std::string_view to_view(struct ::shed_bytes bytes) noexcept
  *     std::vector<std::string> keys = changed_keys();
  *     cache.invalidate_many(keys);
  *
- * It borrows their bytes: they must stay in place as long as it is used.
+ * It does not own their bytes: keep them valid as long as it is used.
  */
 class bytes_list
 {
@@ -484,7 +484,7 @@ class source
 
 /* What a put stores with the row, as in struct shed_put_options. */
 struct put_options {
-    bytes_list tags; /* their bytes must stay in place until it returns */
+    bytes_list tags; /* keep their bytes valid until the put returns */
     std::optional<std::uint64_t> version;
     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT;
 };
@@ -518,7 +518,7 @@ class cache
         return value(out);
     }
 
-    /* The same on the terms of this call; a miss with only_cached is a failure
+    /* The same with options for this call; a miss with only_cached is a failure
      * with SHED_EMISS. */
     result<value> get(std::string_view key,
                       const shed_get_options &options) const
@@ -542,7 +542,7 @@ class cache
         return get_many(keys, options);
     }
 
-    /* The same on the terms of this call. */
+    /* The same with options for this call. */
     std::vector<result<value>> get_many(const bytes_list &keys,
                                         const shed_get_options &options) const
     {
@@ -854,8 +854,8 @@ class lock
         }
         return {};
     }
-    /* The next five are for what acquire_async acquired; a shed::hold has its
-     * own. This one blocks. */
+    /* Release a hold that acquire_async began; blocks. This and the next four
+     * are for such holds: a shed::hold has its own. */
     result<void> release() const
     {
         shed::error err;
@@ -906,8 +906,7 @@ class lock
 namespace detail
 {
 
-/* The text that write returns the length of. It is tried again if it has grown
- * in between. */
+/* The text of write, which is called again while the text does not fit. */
 template <auto write, class Handle, class T>
 std::string text_of(const std::vector<const T *> &things)
 {

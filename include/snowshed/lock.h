@@ -69,13 +69,12 @@ extern "C" {
 
 struct shed_lock;
 
-/* The first three speak the commands that other clients of these algorithms
- * speak, on a key that is exactly the lock's name. LEASE, on one server
- * or on a quorum, uses the key lock:{NAME} and keys that begin with it; with
- * exact_key it uses the key NAME, and side keys
- * that begin with lock:={TAG}NAME, where TAG is the part of NAME that a Redis
- * Cluster hashes (for a rare NAME whose part contains a '}': a number with the
- * same hash slot). */
+/* The first three send the commands that other clients of these algorithms
+ * send, and their key is exactly the lock's name. LEASE, on one server or on a
+ * quorum, uses the key lock:{NAME} and keys that begin with it. With exact_key
+ * it uses the key NAME, and side keys that begin with lock:={TAG}NAME, where
+ * TAG is the part of NAME that a Redis Cluster hashes (if that contains a '}',
+ * which is rare: a number with the same hash slot). */
 enum shed_lock_algorithm {
     /* SETNX, DEL. Has no lease: a holder that dies holds it forever. */
     SHED_LOCK_SETNX,
@@ -97,9 +96,9 @@ enum shed_lock_algorithm {
 /*
  * A hold was lost: its lease ended without a renewal, or another has the lock
  * now. Called once per lost hold, on a thread of the library, with no lock
- * held; reason is valid during the call. Set a flag: it must not block. The
- * library does not stop the work. A loss that
- * shed_lock_release is the first to find is reported by its SHED_ELOST only.
+ * held; reason is valid during the call. It must not block: set a flag, because
+ * the library does not stop the work. A loss that shed_lock_release is the
+ * first to find is reported only by its SHED_ELOST.
  *
  * A loss is found by a renewal (so up to a third of the lease later), by
  * shed_lock_extend, when Redis comes back, or at the lease's end. The whole
@@ -226,10 +225,10 @@ shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
  * returned. reason is valid during the call, and NULL with SHED_OK.
  *
  * Called on the library thread of the lock's first client, with no lock held.
- * It must not block: an event loop has it write to a non-blocking pipe or an
- * eventfd. It may call the three functions below,
- * and shed_lock_fence. It may run before the call that it belongs to has
- * returned in your thread, so whatever it uses must be ready before that call.
+ * It must not block: for an event loop, let it write to a non-blocking pipe or
+ * an eventfd. It may call the three functions below and shed_lock_fence. It may
+ * run before the call that it belongs to has returned in your thread, so
+ * prepare whatever it uses before that call.
  */
 typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
                                enum shed_code code,
@@ -255,15 +254,14 @@ shed_lock_acquire_async(struct shed_lock *lock, uint64_t wait_ms,
 /*
  * Cancel the asynchronous acquires of lock that were given this user pointer
  * (compared, not followed) and have not ended yet. The done of each is called
- * with SHED_ETIMEDOUT, and never with SHED_OK, even if Redis grants the lock at
- * the same time: it is then given back. (To tell that from a timeout, keep a
- * flag.) As done may run before this call
- * returns, free nothing here that it uses.
+ * with SHED_ETIMEDOUT, never with SHED_OK: if Redis grants the lock at the same
+ * time, it is given back. (To tell a cancel from a timeout, keep a flag.) As
+ * done may run before this call returns, free nothing here that it uses.
  *
- * Does not block, on any thread. done follows at once, or after the answer to
+ * Does not block, on any thread. done is called at once, or after the answer to
  * the command under way, at most command_timeout_ms later.
- * Returns: how many were cancelled. 0: there is none left: done was called, or
- * is about to be, perhaps with SHED_OK; in that case release the lock.
+ * Returns: how many were cancelled. 0: none was waiting: done was called, or is
+ * about to be, perhaps with SHED_OK; in that case release the lock.
  */
 SHED_API size_t shed_lock_cancel(struct shed_lock *lock, const void *user);
 
@@ -321,7 +319,7 @@ shed_lock_extend(struct shed_lock *lock, uint64_t lease_ms,
                  struct shed_error *err);
 
 /* Milliseconds for which the hold of this thread (or of the process) is still
- * safe, less a margin for clocks that drift; 0 when there is none.
+ * safe, less a margin for clocks that drift; 0 if there is no hold.
  * SHED_LOCK_SETNX: UINT64_MAX while held. Does not ask Redis. */
 SHED_API uint64_t shed_lock_remaining_ms(const struct shed_lock *lock);
 
@@ -331,9 +329,9 @@ SHED_API uint64_t shed_lock_remaining_ms(const struct shed_lock *lock);
 SHED_API int shed_lock_is_mine(const struct shed_lock *lock);
 
 /*
- * A fencing token: number grows with every holder of a lock, as long as Redis
- * keeps its data or its clock does not go back; owner (random) tells apart two
- * holders that got the same number nevertheless. number 0: none.
+ * A fencing token. number grows with every holder of a lock, as long as Redis
+ * keeps its data or its clock does not go back; 0: no token. owner is random,
+ * and tells two holders apart that got the same number all the same.
  */
 struct shed_fence {
     uint64_t number;

@@ -35,7 +35,10 @@ write('PEXPIRE', LIFE_MS)
 write('ZREMRANGEBYSCORE', 1, 0)
 count('slots', 0)
 
+-- what ends too late was written before the server's clock was set back: it may
+-- be of a process that has died since
 local change = -write('ZREMRANGEBYSCORE', COUNTS, text(now))
+    - write('ZREMRANGEBYSCORE', '(' .. text(now + LIFE_MS), '+inf')
 for id in ids(ARGV[4]) do change = change - write('ZREM', id) end
 for id in ids(ARGV[5]) do change = change + last(id) end
 local used, taken = count('slots', change), 0
@@ -45,6 +48,7 @@ end
 if taken > 0 then used = count('slots', taken) end
 
 change = -write('ZREMRANGEBYSCORE', text(-now), -COUNTS)
+    - write('ZREMRANGEBYSCORE', '-inf', '(' .. text(-now - LIFE_MS))
 if #ARGV[6] > taken * ID then
     change = change + write('ZADD', text(-now - WAIT_MS), ARGV[1])
 elseif taken > 0 then

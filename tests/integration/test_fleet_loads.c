@@ -45,17 +45,22 @@ static void open_up(uint64_t fleet_loads)
     fixture_open(&r);
 }
 
-/* Slots of another process, that never asks. */
-static void use_up(unsigned slots)
-{
-    enum { DAY_MS = 86400000 };
+enum { HOUR_MS = 3600000, DAY_MS = 24 * HOUR_MS };
 
+/* Slots of another process, that never asks. */
+static void use_up_for(unsigned slots, unsigned ms)
+{
     for (unsigned i = 0; i < slots; i++) {
         server_do(&r.server, "ZADD " KEY " %llu %024u",
-                  (unsigned long long)shed_wall_ms() + DAY_MS, i);
+                  (unsigned long long)shed_wall_ms() + ms, i);
         server_do(&r.server, "ZADD " KEY " INCR 1 slots");
     }
     server_do(&r.server, "PEXPIRE " KEY " %u", DAY_MS);
+}
+
+static void use_up(unsigned slots)
+{
+    use_up_for(slots, HOUR_MS);
 }
 
 static void give_back(unsigned slot)
@@ -117,6 +122,21 @@ START_TEST(a_load_that_need_not_wait_is_not_counted_as_waiting)
     use_up(1);
     expect_origin(r.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(r.cache).fleet_waits, 0);
+    fixture_down(&r);
+}
+END_TEST
+
+/* They were taken before the server's clock was set back by a day, and their
+ * process is dead. */
+START_TEST(slots_that_would_last_too_long_are_not_counted)
+{
+    open_up(2);
+    use_up_for(2, DAY_MS);
+    server_do(&r.server, "ZADD " KEY " -%llu %016u",
+              (unsigned long long)shed_wall_ms() + DAY_MS, 0);
+    server_do(&r.server, "ZADD " KEY " INCR 1 waiting");
+    expect_origin(r.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    WAIT_FOR(server_int(&r.server, "EXISTS " KEY) == 0);
     fixture_down(&r);
 }
 END_TEST
@@ -404,6 +424,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_load_waits_while_the_budget_is_used_up);
     tcase_add_test(tc, a_load_that_need_not_wait_is_not_counted_as_waiting);
+    tcase_add_test(tc, slots_that_would_last_too_long_are_not_counted);
     tcase_add_test(tc, keys_that_come_meanwhile_are_loaded_together);
     tcase_add_test(tc, a_caller_that_waits_for_the_fleet_keeps_its_deadline);
     tcase_add_test(tc, a_key_that_waits_for_the_fleet_keeps_its_lease);

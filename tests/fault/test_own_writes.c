@@ -1,0 +1,160 @@
+/* Own writes, by several threads, while Redis refuses writes, loses connections
+ * and its data: what a call has invalidated, a key, a tag or everything, no get
+ * that begins after it gives out, whether Redis could be told or not. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cache/cache.h"
+#include "support/fixture.h"
+#include "support/random.h"
+
+enum { WRITES = 400, READERS = 3, KEYS = 3 };
+
+static struct fixture fixture;
+static const char *const keys[KEYS] = {"ka", "kb", "l"};
+
+/* For each key the newest version of which an invalidation has returned. */
+static atomic_uint floors[KEYS];
+static atomic_bool is_over;
+static atomic_uint gets, too_old;
+
+static void raise_floor(size_t key, unsigned version)
+{
+    unsigned before = atomic_load(&floors[key]);
+
+    while (before < version &&
+           !atomic_compare_exchange_weak(&floors[key], &before, version))
+        ;
+}
+
+/* ------------------------------------------------------------- the threads */
+
+static void *read_again_and_again(void *seed)
+{
+    uint64_t random = (uintptr_t)seed;
+
+    while (!atomic_load(&is_over)) {
+        size_t key = random_next(&random) % KEYS;
+        unsigned floor = atomic_load(&floors[key]), version = 0;
+        struct shed_value *value = NULL;
+        if (shed_get(fixture.cache, shed_str(keys[key]), 0, &value, NULL) !=
+            SHED_OK)
+            continue;
+        const char *text =
+            memchr(shed_value_data(value), '@', shed_value_size(value));
+        for (text++; text < (const char *)shed_value_data(value) +
+                                shed_value_size(value);
+             text++)
+            version = version * 10 + (unsigned)(*text - '0');
+        shed_value_unref(value);
+        atomic_fetch_add(&gets, 1);
+        if (version < floor)
+            atomic_fetch_add(&too_old, 1);
+    }
+    return NULL;
+}
+
+static unsigned update(void)
+{
+    unsigned version;
+
+    pthread_mutex_lock(&fixture.table.mu);
+    version = ++fixture.table.version;
+    pthread_mutex_unlock(&fixture.table.mu);
+    return version;
+}
+
+/* Commit a version, and invalidate what it has changed. */
+static void write_one(uint64_t random)
+{
+    struct shed_bytes tag = shed_str(random & 1 ? "k" : "l");
+    unsigned version = update();
+    size_t key = random / 8 % KEYS;
+    struct shed_error err = {0};
+    enum shed_code code;
+
+    switch (random / 2 % 4) {
+    case 0:
+        code = shed_invalidate_all(fixture.cache, 0, &err);
+        break;
+    case 1:
+        code = shed_invalidate(fixture.cache, shed_str(keys[key]), 0, &err);
+        break;
+    default:
+        code = shed_invalidate_tags(fixture.cache, &tag, 1, 0, &err);
+    }
+    ck_assert_msg(code == SHED_OK || strstr(err.reason, "kept until") != NULL,
+                  "%s", err.reason);
+    for (size_t i = 0; i < KEYS; i++)
+        if (random / 2 % 4 == 0 || (random / 2 % 4 == 1 && i == key) ||
+            (random / 2 % 4 > 1 && keys[i][0] == *(const char *)tag.data))
+            raise_floor(i, version);
+}
+
+/* ------------------------------------------------------------ the troubles */
+
+static const char *const troubles[] = {
+    "CONFIG SET min-replicas-to-write 1",
+    "CONFIG SET min-replicas-to-write 0",
+    "CONFIG SET min-replicas-to-write 0",
+    "CLIENT KILL TYPE pubsub",
+    "CLIENT KILL TYPE normal SKIPME yes",
+    "DEL t:groups",
+    "FLUSHALL",
+    "PING",
+};
+
+static void make_trouble(uint64_t random)
+{
+    size_t count = sizeof(troubles) / sizeof(*troubles);
+
+    freeReplyObject(server_run(&fixture.server, troubles[random % count]));
+}
+
+static void run(enum shed_redis_down redis_down)
+{
+    pthread_t readers[READERS];
+    uint64_t random = 1;
+
+    fixture_init(&fixture);
+    fixture.cache_options.redis_down = redis_down;
+    fixture.cache_options.groups = 3;
+    fixture.client_options.reconnect_max_ms = 20;
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+    for (size_t i = 0; i < READERS; i++)
+        ck_assert_int_eq(pthread_create(&readers[i], NULL, read_again_and_again,
+                                        (void *)(uintptr_t)(i + 1)),
+                         0);
+    for (unsigned i = 0; i < WRITES; i++) {
+        unsigned before = atomic_load(&gets);
+        write_one(random_next(&random));
+        if (i % 4 == 0)
+            make_trouble(random_next(&random));
+        WAIT_FOR(atomic_load(&gets) > before);
+        ck_assert_uint_eq(atomic_load(&too_old), 0);
+    }
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+    WAIT_FOR(shed_outbox_count(fixture.cache->outbox) == 0);
+    atomic_store(&is_over, true);
+    for (size_t i = 0; i < READERS; i++)
+        pthread_join(readers[i], NULL);
+    ck_assert_uint_eq(atomic_load(&too_old), 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 0);
+    fixture_down(&fixture);
+}
+
+START_TEST(nothing_older_than_an_own_write_is_read)
+{
+    run(_i == 0 ? SHED_REDIS_DOWN_SOURCE : SHED_REDIS_DOWN_STALE);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("own_writes");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, nothing_older_than_an_own_write_is_read, 0, 2);
+    return run_tests("own_writes", tc);
+}

@@ -111,6 +111,10 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
         {"invalid password", SHED_TROUBLE_DENIED},
         {"invalid username-password", SHED_TROUBLE_DENIED},
         {"permissions", SHED_TROUBLE_DENIED},
+        /* renamed, or not of this server; the others are from scripts */
+        {"unknown command", SHED_TROUBLE_DENIED},
+        {"Unknown Redis command", SHED_TROUBLE_DENIED},
+        {"Unknown command", SHED_TROUBLE_DENIED},
         /* Redis 7.0, for a command inside a script */
         {"The user executing the script", SHED_TROUBLE_DENIED},
     };

@@ -99,19 +99,13 @@ static enum shed_code refuse(const struct shed_setup *s,
                              const struct shed_reply *reply,
                              enum shed_trouble *trouble, struct shed_error *err)
 {
-    const char *text = shed_reply_error(reply);
-    /* a server repeats unknown commands with their arguments, which may include
-     * a password */
-    const char *end = strstr(text, ", with args");
-    size_t size = end != NULL ? (size_t)(end - text) : strlen(text);
-
     *trouble = shed_reply_trouble(reply);
     if (*trouble == SHED_TROUBLE_DOWN)
         *trouble = SHED_TROUBLE_DENIED;
     return shed_fail(
         err, *trouble == SHED_TROUBLE_DENIED ? SHED_EDENIED : SHED_EREDIS,
-        "Redis %s refused %s: %.*s", s->address->text, shed_setup_awaited(s),
-        (int)(size < SHED_REASON_BYTES ? size : SHED_REASON_BYTES), text);
+        "Redis %s refused %s: %s", s->address->text, shed_setup_awaited(s),
+        shed_reply_error(reply));
 }
 
 enum shed_code shed_setup_hear(struct shed_setup *s,

@@ -258,6 +258,20 @@ enum shed_code shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
     return SHED_OK;
 }
 
+/* A server repeats an unknown command with its arguments, which may include a
+ * password, or a payload. */
+static void hide_arguments(redisReply *reply)
+{
+    char *arguments = NULL;
+
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR)
+        arguments = strstr(reply->str, ", with args");
+    if (arguments == NULL)
+        return;
+    *arguments = '\0';
+    reply->len = (size_t)(arguments - reply->str);
+}
+
 enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
                                  struct shed_error *err)
 {
@@ -268,6 +282,7 @@ enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
         return lost(err, reader->err == REDIS_ERR_OOM
                              ? "memory is out"
                              : "a reply that is not RESP");
+    hide_arguments(next);
     *reply = next;
     return next != NULL ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
 }

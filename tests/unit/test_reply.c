@@ -117,7 +117,9 @@ static const struct meaning meanings[] = {
     {"ERR ACL failure in script: User u has no permissions to run the 'get' "
      "command",
      SHED_TROUBLE_DENIED, SHED_EDENIED},
-    {"ERR unknown command 'FOO'", SHED_TROUBLE_DOWN, SHED_EREDIS},
+    {"ERR unknown command 'FOO'", SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"ERR Unknown Redis command called from script", SHED_TROUBLE_DENIED,
+     SHED_EDENIED},
     {"WRONGTYPE Operation against a key holding the wrong kind of value",
      SHED_TROUBLE_DOWN, SHED_EREDIS},
 };

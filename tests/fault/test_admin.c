@@ -1,0 +1,254 @@
+/* What an operator does to a server while clients use it: connections and users
+ * that are removed, commands that the server does not have, limits that are too
+ * small. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <snowshed/lock.h>
+
+#include "cache/cache.h"
+#include "support/fixture.h"
+
+static struct fixture fixture;
+
+static size_t pending(void)
+{
+    return shed_outbox_count(fixture.cache->outbox);
+}
+
+static enum shed_code get_code(const char *key)
+{
+    struct shed_value *value = NULL;
+    enum shed_code code =
+        shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+
+    shed_value_unref(value);
+    return code;
+}
+
+static enum shed_code invalidate_code(void)
+{
+    return shed_invalidate(fixture.cache, shed_str("other"), 0, NULL);
+}
+
+/* ----------------------------------------------------- killed connections */
+
+enum { THREADS = 4, KILLS = 40 };
+
+static atomic_bool is_over;
+static atomic_uint rounds, faults;
+
+/* Each get succeeds, with the row of its key. */
+static void *write_and_read(void *user)
+{
+    const char *key = user;
+
+    while (!atomic_load(&is_over)) {
+        struct shed_value *value = NULL;
+        enum shed_code told =
+            shed_invalidate(fixture.cache, shed_str(key), 0, NULL);
+        enum shed_code got =
+            shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+        bool is_right = got == SHED_OK && shed_value_size(value) == 4 &&
+                        memcmp(shed_value_data(value), key, 2) == 0;
+        atomic_fetch_add(&faults,
+                         !is_right || (told != SHED_OK && told != SHED_EREDIS));
+        atomic_fetch_add(&rounds, 1);
+        shed_value_unref(value);
+    }
+    return NULL;
+}
+
+/* A flight that has lost its connection in the wrong moment may leave a lease,
+ * for at most its time. */
+START_TEST(connections_that_are_killed_cost_no_call_its_answer)
+{
+    static char keys[THREADS][4] = {"k0", "k1", "k2", "k3"};
+    pthread_t threads[THREADS];
+
+    fixture_init(&fixture);
+    fixture.cache_options.lease_ms = 500;
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture_open(&fixture);
+    wait_for_pushes(&fixture);
+    for (size_t i = 0; i < THREADS; i++)
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, write_and_read, keys[i]), 0);
+    for (size_t i = 0; i < KILLS; i++) {
+        unsigned before = atomic_load(&rounds);
+        server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+        WAIT_FOR(atomic_load(&rounds) > before + THREADS);
+    }
+    atomic_store(&is_over, true);
+    for (size_t i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    ck_assert_uint_eq(atomic_load(&faults), 0);
+    WAIT_FOR(pending() == 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------ no such user */
+
+START_TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
+{
+    static char uri[SERVER_URI_BYTES + 16];
+    struct shed_lock *lock;
+
+    fixture_init(&fixture);
+    server_do(&fixture.server, "ACL SETUSER shop on >pw ~* &* +@all");
+    snprintf(uri, sizeof(uri), "unix://shop:pw@%s", fixture.server.socket);
+    fixture.uri = uri;
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture_open(&fixture);
+    wait_for_pushes(&fixture);
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL),
+        SHED_OK);
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+    server_do(&fixture.server, "ACL DELUSER shop");
+    WAIT_FOR(get_code("k") == SHED_EDENIED);
+    WAIT_FOR(get_code("new") == SHED_EDENIED);
+    WAIT_FOR(invalidate_code() == SHED_EDENIED);
+    ck_assert_uint_eq(pending(), 1);
+    WAIT_FOR(shed_lock_extend(lock, 0, NULL) == SHED_EDENIED);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    server_do(&fixture.server, "ACL SETUSER shop on >pw ~* &* +@all");
+    WAIT_FOR(pending() == 0);
+    WAIT_FOR(get_code("k") == SHED_OK);
+    WAIT_FOR(shed_lock_release(lock, NULL) != SHED_EDENIED);
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* --------------------------------------------------------- no such command */
+
+static const struct renamed {
+    const char *command;
+    enum shed_code get, invalidate;
+} renamed[] = {
+    {"GET", SHED_EDENIED, SHED_OK},  {"EVALSHA", SHED_EDENIED, SHED_EDENIED},
+    {"TIME", SHED_EDENIED, SHED_OK}, {"UNLINK", SHED_OK, SHED_EDENIED},
+    {"CLIENT", SHED_OK, SHED_OK},    {"SUBSCRIBE", SHED_OK, SHED_OK},
+    {"PUBSUB", SHED_OK, SHED_OK},    {"ROLE", SHED_OK, SHED_OK},
+    {"INFO", SHED_OK, SHED_OK},
+};
+
+START_TEST(a_command_that_the_server_lacks_is_denied_if_it_is_needed)
+{
+    const struct renamed *r = &renamed[_i];
+    struct shed_error err = {SHED_OK, ""};
+    enum shed_code code;
+
+    fixture_init(&fixture);
+    server_stop(&fixture.server);
+    fixture.server =
+        (struct server){.options = {"--rename-command", r->command, "\"\""}};
+    server_start(&fixture.server);
+    fixture_open(&fixture);
+    code = get_code("k");
+    ck_assert_msg(code == r->get, "%s: get: %d", r->command, code);
+    code = shed_invalidate(fixture.cache, shed_str("secret"), 0, &err);
+    ck_assert_msg(code == r->invalidate, "%s: invalidate: %s", r->command,
+                  err.reason);
+    ck_assert_ptr_null(strstr(err.reason, "secret"));
+    fixture_close(&fixture);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+/* -------------------------------------------------------- limits too small */
+
+/* Redis closes the connection of a client with so much to be read. */
+START_TEST(replies_beyond_the_limit_of_the_server_are_loaded)
+{
+    enum { KEYS = 40, BYTES = 100000 };
+    static char row[BYTES], keys[KEYS][8];
+    struct shed_item items[KEYS];
+
+    fixture_init(&fixture);
+    fixture_open(&fixture);
+    memset(row, 'x', sizeof(row));
+    for (size_t i = 0; i < KEYS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
+        items[i] = (struct shed_item){.key = shed_str(keys[i])};
+        ck_assert_int_eq(shed_put(fixture.cache, items[i].key,
+                                  shed_bytes(row, sizeof(row)), 0, NULL),
+                         SHED_OK);
+    }
+    server_do(&fixture.server, "CONFIG SET client-output-buffer-limit %s",
+              "normal 1mb 0 0");
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, 0, NULL),
+                     SHED_OK);
+    for (size_t i = 0; i < KEYS; i++) {
+        ck_assert_int_eq(shed_value_kind(items[i].value), SHED_KIND_ROW);
+        shed_value_unref(items[i].value);
+    }
+    ck_assert_int_eq(get_code("k0"), SHED_OK);
+    ck_assert_int_eq(get_code("k"), SHED_OK);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Redis closes the connection of a client that sends so much. */
+START_TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
+{
+    enum { MIB = 1048576, BYTES = 2 * MIB };
+    static char row[BYTES];
+
+    fixture_init(&fixture);
+    fixture.cache_options.value_limit_bytes = BYTES;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_do(&fixture.server, "CONFIG SET proto-max-bulk-len 1mb");
+    ck_assert_int_eq(shed_put(fixture.cache, shed_str("big"),
+                              shed_bytes(row, sizeof(row)), 0, NULL),
+                     SHED_EREDIS);
+    expect_text(fixture.cache, "k", "k@1");
+    WAIT_FOR(pending() == 0); /* the key is invalidated instead */
+    expect_text(fixture.cache, "l", "l@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ----------------------------------------------------- a refused release */
+
+START_TEST(a_release_that_the_server_refuses_says_so)
+{
+    struct shed_error err = {SHED_OK, ""};
+    struct shed_lock *lock;
+
+    fixture_up(&fixture);
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL),
+        SHED_OK);
+    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "NOREPLICAS"));
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS lock:{l}"), 1);
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+    WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{l}") == 0);
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("admin");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, connections_that_are_killed_cost_no_call_its_answer);
+    tcase_add_test(tc, a_user_that_is_deleted_is_denied_until_it_is_back);
+    tcase_add_loop_test(
+        tc, a_command_that_the_server_lacks_is_denied_if_it_is_needed, 0,
+        sizeof(renamed) / sizeof(*renamed));
+    tcase_add_test(tc, replies_beyond_the_limit_of_the_server_are_loaded);
+    tcase_add_test(tc, a_row_beyond_the_limit_of_the_server_harms_no_other_key);
+    tcase_add_test(tc, a_release_that_the_server_refuses_says_so);
+    return run_tests("admin", tc);
+}

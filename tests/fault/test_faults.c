@@ -298,6 +298,11 @@ START_TEST(flushes_under_load_lose_only_entries)
 }
 END_TEST
 
+/* All that can evict a key with a time to live. */
+static const char *const policies[] = {
+    "allkeys-random", "allkeys-lru",  "allkeys-lfu", "volatile-random",
+    "volatile-lru",   "volatile-lfu", "volatile-ttl"};
+
 /* An evicted lease is a lease that was revoked: its load answers its callers
  * and is not stored. */
 START_TEST(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old)
@@ -308,7 +313,7 @@ START_TEST(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old)
     table_hold(&fixture.table);
     getter_start(&before, fixture.cache, "k");
     WAIT_FOR(table_running(&fixture.table) == 1);
-    server_do(&fixture.server, "CONFIG SET maxmemory-policy allkeys-random");
+    server_do(&fixture.server, "CONFIG SET maxmemory-policy %s", policies[_i]);
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     WAIT_FOR((freeReplyObject(server_run(&fixture.server, "SET x y PX 1")),
               server_int(&fixture.server, "EXISTS t:{k}") == 0));
@@ -519,8 +524,9 @@ int main(void)
     tcase_add_test(tc, a_pause_of_writes_lets_hits_pass_and_ends_no_call_late);
     tcase_add_test(tc, a_server_that_loads_its_data_is_done_without);
     tcase_add_test(tc, flushes_under_load_lose_only_entries);
-    tcase_add_test(
-        tc, a_lease_that_was_evicted_costs_a_second_load_and_nothing_old);
+    tcase_add_loop_test(
+        tc, a_lease_that_was_evicted_costs_a_second_load_and_nothing_old, 0,
+        sizeof(policies) / sizeof(*policies));
     tcase_add_test(tc, a_tracking_table_that_overflows_costs_looks_and_no_load);
     tcase_add_test(tc, a_lease_whose_end_nobody_announces_is_replaced);
     tcase_add_test(tc, a_late_reply_never_answers_another_call);

@@ -205,24 +205,25 @@ static const struct figure figures[] = {
     {"different keys asked for", "keys", keys, IN_AVALANCHE | IN_PENETRATION, 0,
      NULL},
     {"loads per key", "loads_per_key", per_key, IN_AVALANCHE | IN_PENETRATION,
-     2, "keys in queries, by the different keys asked for"},
+     2, "keys in queries, divided by the different keys asked for"},
     {"most queries at once", "most_queries_at_once", at_once, IN_ALL, 0,
      "those that work in the database or wait in it"},
     {"  the bound on them", "bound", bound, IN_TROUBLE, 0, NULL},
     {"seconds until all are read", "seconds", seconds, IN_AVALANCHE, 2, NULL},
     {"kill to next load, p50 ms", "recovery_p50_ms", recovery_p50, IN_CRASH, 0,
-     "without protection all load, so there is none"},
+     "not measured for none, where all callers load at once"},
     {"kill to next load, max ms", "recovery_max_ms", recovery_max, IN_CRASH, 0,
      NULL},
     {"calls per second", "calls_per_second", throughput,
      IN_BREAKDOWN | IN_PENETRATION | IN_COLD | IN_TROUBLE, 0,
      "those that were answered"},
-    {"calls that waited", "waited", waited, IN_BREAKDOWN, 0, "for a load"},
+    {"calls that waited", "waited", waited, IN_BREAKDOWN, 0,
+     "for a load to end"},
     {"slow calls, %", "slow_calls_pct", slow_pct,
      IN_BREAKDOWN | IN_PENETRATION | IN_COLD | IN_TROUBLE, 1,
-     "those that took longer than two queries"},
+     "those that took longer than two queries take"},
     {"slow calls per kill", "slow_calls_per_kill", slow_per_event, IN_CRASH, 0,
-     "those that took longer than two queries"},
+     "those that took longer than two queries take"},
     {"latency p50 ms", "latency_p50_ms", p50, IN_AVALANCHE, 2, NULL},
     {"latency p99 ms", "latency_p99_ms", p99, IN_ALL - IN_CRASH, 2, NULL},
     {"latency max ms", "latency_max_ms", worst, IN_ALL, 2, NULL},
@@ -231,7 +232,7 @@ static const struct figure figures[] = {
     {"p99.9 of the other calls, ms", "calm_p999_ms", calm, IN_BREAKDOWN, 2,
      NULL},
     {"calls after their deadline", "late_calls", late, IN_TROUBLE, 0,
-     "which ended more than 250 ms beyond it"},
+     "those that ended more than 250 ms after it"},
     {"out-of-date answers", "stale_after_invalidation", stale, IN_REDIS_TROUBLE,
      0, "older than what was invalidated before the call"},
     {"wait after the load, p50 ms", "extra_wait_p50_ms", extra_p50,
@@ -240,14 +241,15 @@ static const struct figure figures[] = {
     {"wait after the load, p99 ms", "extra_wait_p99_ms", extra_p99,
      IN_BREAKDOWN | IN_CRASH, 2, NULL},
     {"Redis commands per call", "redis_commands_per_call", commands_per_call,
-     IN_ALL - IN_CRASH - IN_TROUBLE, 1, "with those inside scripts"},
+     IN_ALL - IN_CRASH - IN_TROUBLE, 1, "those inside scripts included"},
     {"errors", "errors", errors, IN_ALL, 0, NULL},
 };
 
 #define FIGURES (sizeof(figures) / sizeof(*figures))
 
 #define TROUBLE_STORY                                                          \
-    "rows expire after a second; with snowshed a call has one, too"
+    "rows expire after a second; calls of snowshed have a deadline of a "      \
+    "second"
 
 /* What happens in a scenario, and a second line for its table, or NULL. */
 static const char *const stories[SCENARIOS][2] = {
@@ -365,11 +367,13 @@ void report_setting(FILE *out, const struct options *o)
                   (unsigned long long)o->threads, (unsigned long long)o->keys,
                   (unsigned long long)o->load_ms);
     if (o->db_capacity > 0)
-        (void)fprintf(out,
-                      "%llu at a time in the database, the others wait in it\n",
-                      (unsigned long long)o->db_capacity);
+        (void)fprintf(
+            out,
+            "and the database runs %llu at a time; the others wait in it\n",
+            (unsigned long long)o->db_capacity);
     else
-        (void)fprintf(out, "any number at a time\n");
+        (void)fprintf(out, "and the database runs any number at a time\n");
+    (void)fflush(out); /* before the progress, on standard error */
 }
 
 /* The essential figure of each scenario, for a reader in a hurry. */

@@ -300,6 +300,31 @@ static double measure_processes(const char *name, uint64_t fleet_loads,
     return sum;
 }
 
+/* What the lines that follow mean. */
+static void explain(uint64_t seconds)
+{
+    (void)printf("A database is asked for %d times as many rows as it can "
+                 "load.\n",
+                 OVERLOAD);
+    (void)printf("Each line is measured for %" PRIu64 " s:\n", seconds);
+    (void)printf("  capacity   %d callers, each with one call at a time: what "
+                 "it can load\n",
+                 CAPACITY_LOADS);
+    (void)printf("  fixed      overload by one process, max_loads %d\n", BOUND);
+    (void)printf("  adaptive   the same with adaptive_loads\n");
+    (void)printf(
+        "  processes  overload by %d processes, max_loads %d in each\n",
+        PROCESSES, PROCESS_BOUND);
+    (void)printf("  fleet      the same with fleet_loads %d\n", FLEET_LOADS);
+    (void)printf("answered: within the deadline, the time of %d queries\n"
+                 "refused: at once (SHED_EBUSY)\n"
+                 "late: not within the deadline\n"
+                 "limit: loads at a time that a process could make, at the "
+                 "end\n"
+                 "goodput: what was answered, in the last lines\n\n",
+                 DEADLINE_QUERIES);
+}
+
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -310,7 +335,7 @@ static int by_size(const void *a, const void *b)
 static void conclude(const char *name, double *parts, size_t turns)
 {
     qsort(parts, turns, sizeof(*parts), by_size);
-    (void)printf("%-9s goodput / capacity: %.2f (turn by turn %.2f to %.2f)\n",
+    (void)printf("%-9s goodput / capacity: %.2f (the turns: %.2f to %.2f)\n",
                  name, parts[turns / 2], parts[0], parts[turns - 1]);
 }
 
@@ -325,6 +350,7 @@ int main(int argc, char **argv)
         die("usage: bench_overload REDIS_URI MYSQL_URI [TURNS [SECONDS]]");
     redis_uri = argv[1];
     mysql_uri = argv[2];
+    explain(seconds);
     for (size_t i = 0; i < turns; i++) {
         double before, after;
         (void)printf("turn %zu of %zu\n", i + 1, turns);

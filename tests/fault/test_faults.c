@@ -174,9 +174,7 @@ START_TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
     fixture_init_hasty();
     fixture_open(&fixture);
     server_kill(&fixture.server);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
                      SHED_EREDIS);
@@ -202,9 +200,7 @@ START_TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
     struct getter getter = {0};
 
     fixture_up(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&getter, &fixture, "k");
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
@@ -222,9 +218,7 @@ START_TEST(out_of_memory_a_failed_load_ends_its_lease_too)
     struct getter getter = {0};
 
     fixture_up(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "fail");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&getter, &fixture, "fail");
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     table_release(&fixture.table);
     getter_join(&getter);
@@ -310,9 +304,7 @@ START_TEST(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old)
     struct getter before = {0};
 
     fixture_up(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     server_do(&fixture.server, "CONFIG SET maxmemory-policy %s", policies[_i]);
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     WAIT_FOR((freeReplyObject(server_run(&fixture.server, "SET x y PX 1")),
@@ -376,9 +368,7 @@ START_TEST(a_lease_whose_end_nobody_announces_is_replaced)
     server_do(&fixture.server, "DEBUG SET-ACTIVE-EXPIRE 0");
     peer_open(&peer, &fixture);
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
-    table_hold(&fixture.table);
-    getter_start(&leader, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&leader, &fixture, "k");
     server_do(&fixture.server, "PEXPIRE t:{k} %d", LEFT_MS);
     getter_start(&waiter, peer.cache, "k");
     WAIT_FOR(table_running(&fixture.table) == 2);

@@ -181,9 +181,7 @@ static void hold_load_and_write(struct getter *before,
                                 enum shed_code (*fn)(void))
 {
     server_kill(&fixture.server);
-    table_hold(&fixture.table);
-    getter_start(before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(before, &fixture, "k");
     table_update(&fixture.table);
     ck_assert_int_eq(fn(), SHED_EREDIS);
 }

@@ -293,9 +293,7 @@ START_TEST(a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old)
     fixture_open(&fixture);
     expect_text(fixture.cache, "warm", "warm@1");
     promote();
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     there = fixture;
     there.table = (struct table){.mu = PTHREAD_MUTEX_INITIALIZER,
                                  .changed = PTHREAD_COND_INITIALIZER,
@@ -357,9 +355,7 @@ START_TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
         peer_open(&peers[i], &fixture);
         expect_text(peers[i].cache, "warm", "warm@1");
     }
-    table_hold(&fixture.table);
-    getter_start(&leader, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&leader, &fixture, "k");
     for (size_t i = 0; i < PEERS; i++) {
         getter_start(&waiters[i], peers[i].cache, "k");
         WAIT_FOR(stats_of(peers[i].cache).waits == 1);

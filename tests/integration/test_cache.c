@@ -620,9 +620,7 @@ START_TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
     struct shed_stats stats;
 
     fixture_up(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&getter, &fixture, "k");
     stats = stats_of(fixture.cache);
     ck_assert_uint_eq(alive(&stats), 1);
     ck_assert_uint_eq(waiting(&stats), 1);
@@ -707,9 +705,7 @@ START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
     fixture.source_options.queue_limit = 1;
     fixture.source_options.batch_wait_ms = 0;
     fixture_open(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&first, fixture.cache, "a");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&first, &fixture, "a");
     getter_start(&queued, fixture.cache, "b");
     WAIT_FOR(stats_of(fixture.cache).leases_won == 2);
     expect_code(fixture.cache, "c", SHED_EBUSY, &err);

@@ -251,9 +251,7 @@ START_TEST(it_does_not_wait_for_a_load_that_is_under_way)
     struct getter getter = {0};
 
     calls_up(0, 0);
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "new");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&getter, &fixture, "new");
     expect_failure("new", only_cached(), SHED_EMISS);
     ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
     table_release(&fixture.table);
@@ -359,9 +357,7 @@ START_TEST(it_is_given_out_even_where_others_wait_for_its_load)
 
     calls_up(0, 0);
     age_k(PAST_TTL_MS);
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&getter, &fixture, "k");
     expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
     getter_expect(&getter, "k@2", SHED_ORIGIN_LOAD);

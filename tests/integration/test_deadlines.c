@@ -36,9 +36,7 @@ static bool many_wait_for(struct shed_cache *cache, const char *key,
 
 static void up_loading(struct getter *getter, const char *key)
 {
-    table_hold(&fixture.table);
-    getter_start(getter, fixture.cache, key);
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(getter, &fixture, key);
 }
 
 static void finish(struct getter *getter, const char *text)

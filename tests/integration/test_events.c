@@ -192,9 +192,7 @@ static void up(void)
 static void up_loading(struct getter *getter)
 {
     up();
-    table_hold(&fixture.table);
-    getter_start(getter, fixture.cache, "42");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(getter, &fixture, "42");
 }
 
 /* -------------------------------------------------------- the connection */

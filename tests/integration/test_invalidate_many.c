@@ -173,9 +173,7 @@ START_TEST(where_redis_is_gone_flights_are_left_all_the_same)
 
     expect_text(fixture.cache, "warm", "warm@1");
     server_kill(&fixture.server);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, 2, 0, &err),
                      SHED_EREDIS);

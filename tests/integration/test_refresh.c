@@ -470,9 +470,7 @@ START_TEST(expired_callers_of_many_clients_share_one_load)
     WAIT_FOR(knows_the_clock(peer.cache));
     age("t:{k}", PAST_TTL_MS);
     table_update(&fixture.table);
-    table_hold(&fixture.table);
-    getter_start(&mine, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&mine, &fixture, "k");
     asked = server_calls(&fixture.server, "evalsha");
     getter_start(&others, peer.cache, "k");
     WAIT_FOR(server_calls(&fixture.server, "evalsha") > asked);

@@ -31,9 +31,7 @@ static void work_as_user(const char *rights)
     fixture.uri = uri;
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
-    table_hold(&fixture.table);
-    getter_start(&here, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&here, &fixture, "k");
     getter_start(&there, peer.cache, "k");
     WAIT_FOR(stats_of(peer.cache).polls > 2);
     table_release(&fixture.table);
@@ -72,9 +70,7 @@ START_TEST(with_all_rights_waiters_are_pushed)
     fixture_up(&fixture);
     peer_open(&peer, &fixture);
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
-    table_hold(&fixture.table);
-    getter_start(&here, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&here, &fixture, "k");
     getter_start(&there, peer.cache, "k");
     WAIT_FOR(stats_of(peer.cache).waits == 1);
     table_release(&fixture.table);
@@ -455,9 +451,7 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
     fixture.cache_options.lease_ms = lease_ms;
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
-    table_hold(&fixture.table);
-    getter_start(&here, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&here, &fixture, "k");
     if (is_flushed)
         server_do(&fixture.server, "SCRIPT FLUSH");
     getter_start(&there, peer.cache, "k");
@@ -514,9 +508,7 @@ START_TEST(a_revoked_lease_is_noticed_and_counted)
     fixture_init(&fixture);
     fixture.cache_options.lease_ms = 100;
     fixture_open(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&getter, &fixture, "k");
     server_do(&fixture.server, "DEL t:{k}");
     WAIT_FOR(stats_of(fixture.cache).leases_lost == 1);
     table_release(&fixture.table);

@@ -409,9 +409,7 @@ START_TEST(an_invalidation_beats_an_unmodified_row)
     expect_text(fixture.cache, "k", "k@1");
     age(fixture.cache, 1, "k@1");
     age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
-    table_hold(&fixture.table);
-    getter_start(&getter, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&getter, &fixture, "k");
     ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}"), 1);
     table_release(&fixture.table);
     getter_join(&getter);

@@ -43,9 +43,7 @@ START_TEST(a_put_ends_a_load_under_way)
     struct getter before = {0};
 
     fixture_up(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     put(fixture.cache, "k", "mine");
     table_release(&fixture.table);
     getter_expect(&before, "mine", SHED_ORIGIN_REDIS);
@@ -87,9 +85,7 @@ static void end_during_a_load(void (*end)(void))
     struct getter before = {0};
 
     fixture_up(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     end();
     table_release(&fixture.table);
@@ -140,9 +136,7 @@ START_TEST(a_caller_after_an_invalidation_does_not_wait_for_the_older_load)
     struct getter before = {0}, after = {0};
 
     fixture_up(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     invalidate(fixture.cache, "k");
     getter_start(&after, fixture.cache, "k");
@@ -163,9 +157,7 @@ START_TEST(a_caller_after_a_del_gets_the_new_row)
     struct getter before = {0}, after = {0};
 
     fixture_up(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     by_del();
     getter_start(&after, fixture.cache, "k");
@@ -285,9 +277,7 @@ START_TEST(waiters_elsewhere_hear_of_a_failed_load)
     fixture.cache_options.failure_ttl_ms = 60000;
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
-    table_hold(&fixture.table);
-    getter_start(&here, fixture.cache, "fail");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&here, &fixture, "fail");
     getter_start(&there, peer.cache, "fail");
     WAIT_FOR(stats_of(peer.cache).waits == 1);
     table_release(&fixture.table);

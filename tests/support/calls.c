@@ -118,9 +118,7 @@ void calls_overtake(struct getter *getter, struct peer *peer)
     fixture.table.is_async = true;
     peer_open(peer, &fixture);
     invalidate(fixture.cache, "k");
-    table_hold(&fixture.table);
-    getter_start(getter, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(getter, &fixture, "k");
     put(peer->cache, "k", "put");
     age_k(OLD_MS);
 }

@@ -373,6 +373,13 @@ void getter_start(struct getter *g, struct shed_cache *cache, const char *key)
     ck_assert_int_eq(pthread_create(&g->thread, NULL, run_getter, g), 0);
 }
 
+void getter_hold(struct getter *g, struct fixture *r, const char *key)
+{
+    table_hold(&r->table);
+    getter_start(g, r->cache, key);
+    WAIT_FOR(table_running(&r->table) == 1);
+}
+
 void getter_join(struct getter *g)
 {
     pthread_join(g->thread, NULL);

@@ -126,6 +126,8 @@ struct getter {
     struct shed_error error;
 };
 void getter_start(struct getter *g, struct shed_cache *cache, const char *key);
+/* The same; its load has begun and is held when this returns. */
+void getter_hold(struct getter *g, struct fixture *r, const char *key);
 void getter_join(
     struct getter *g); /* the caller must still release the value */
 void getter_expect(struct getter *g, const char *text, enum shed_origin origin);

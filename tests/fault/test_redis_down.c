@@ -73,6 +73,14 @@ static void up_and_have_k(void)
     begin_trouble();
 }
 
+/* As up_and_have_k, and Redis dies. */
+static void up_and_lose_redis(void)
+{
+    init();
+    up_and_have_k();
+    server_kill(&fixture.server);
+}
+
 /* As rows that are kept are given out: from nowhere else. */
 static void expect_kept(const char *key, const char *text)
 {
@@ -156,9 +164,7 @@ START_TEST(a_hot_row_costs_nothing_while_redis_is_dead)
     struct shed_item items[] = {{.key = shed_str("k")}, {.key = shed_str("k")}};
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
-    init();
-    up_and_have_k();
-    server_kill(&fixture.server);
+    up_and_lose_redis();
     for (int i = 0; i < GETS; i++)
         expect_kept("k", "k@1");
     ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL), SHED_OK);
@@ -180,9 +186,7 @@ END_TEST
 
 START_TEST(what_is_loaded_meanwhile_costs_one_query)
 {
-    init();
-    up_and_have_k();
-    server_kill(&fixture.server);
+    up_and_lose_redis();
     expect_loaded("l", "l@2");
     table_update(&fixture.table);
     for (int i = 0; i < 50; i++)
@@ -333,9 +337,7 @@ START_TEST(a_call_that_wants_nothing_stale_goes_to_the_source)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
-    init();
-    up_and_have_k();
-    server_kill(&fixture.server);
+    up_and_lose_redis();
     options.allow_stale = SHED_STALE_NEVER;
     expect_with(&options, "k@2", SHED_ORIGIN_UNPUBLISHED);
     table_update(&fixture.table);
@@ -399,9 +401,7 @@ static enum shed_code (*const writes[])(void) = {
  * Redis still has to be told. */
 START_TEST(an_own_write_is_never_missed)
 {
-    init();
-    up_and_have_k();
-    server_kill(&fixture.server);
+    up_and_lose_redis();
     expect_kept("k", "k@1");
     ck_assert_int_eq(writes[_i](), SHED_EREDIS);
     expect_loaded("k", "k@2");
@@ -430,9 +430,7 @@ START_TEST(a_load_from_before_an_own_write_is_not_kept)
     init();
     fixture_open(&fixture);
     server_kill(&fixture.server);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     ck_assert_int_eq(invalidate_one(), SHED_EREDIS);
     table_release(&fixture.table);
@@ -450,9 +448,7 @@ START_TEST(a_load_that_was_invalidated_elsewhere_is_not_kept)
 
     init_patient();
     fixture_open(&fixture);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}"), 1);
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);

@@ -9,10 +9,12 @@
 
 static struct fixture fixture;
 
+enum { GROUPS = 100 };
+
 static void init(void)
 {
     fixture_init(&fixture);
-    fixture.cache_options.groups = 100;
+    fixture.cache_options.groups = GROUPS;
 }
 
 static void up(void)
@@ -27,6 +29,13 @@ static void invalidate_all(struct shed_cache *cache)
     enum shed_code code = shed_invalidate_all(cache, 0, &err);
 
     ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err.reason);
+}
+
+/* Change all rows, and invalidate them. */
+static void change_all(void)
+{
+    table_update(&fixture.table);
+    invalidate_all(fixture.cache);
 }
 
 /* A get that may be given the old row, until it is given the new one. */
@@ -106,8 +115,7 @@ START_TEST(many_keys_are_misses_together)
     up();
     expect_text(fixture.cache, "a", "a@1");
     expect_text(fixture.cache, "b", "b@1");
-    table_update(&fixture.table);
-    invalidate_all(fixture.cache);
+    change_all();
     expect_text(fixture.cache, "c", "c@2");
     ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, NULL), SHED_OK);
     check_text(items[0].value, "a@2");
@@ -136,9 +144,7 @@ START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
 
     up();
     peer_open(&peer, &fixture);
-    table_hold(&fixture.table);
-    getter_start(&before, fixture.cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
+    getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     invalidate_all(_i == 0 ? fixture.cache : peer.cache);
     if (_i == 1)
@@ -193,8 +199,7 @@ START_TEST(a_key_is_loaded_once_for_all_who_miss_it)
     up();
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "k", "k@1");
-    table_update(&fixture.table);
-    invalidate_all(fixture.cache);
+    change_all();
     WAIT_FOR(has_heard(peer.cache, fixture.cache));
     table_hold(&fixture.table);
     for (size_t i = 0; i < 2 * EACH; i++)
@@ -224,16 +229,17 @@ static void invalidate_tag(struct shed_cache *cache, const char *tag)
     ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err.reason);
 }
 
-static void up_with_tags(void)
+static void up_with_tags(uint64_t groups)
 {
     init();
+    fixture.cache_options.groups = groups;
     fixture.table.has_tags = true;
     fixture_open(&fixture);
 }
 
 START_TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
 {
-    up_with_tags();
+    up_with_tags(GROUPS);
     expect_text(fixture.cache, "red", "red@1");
     expect_text(fixture.cache, "rose", "rose@1");
     expect_text(fixture.cache, "blue", "blue@1");
@@ -251,7 +257,7 @@ END_TEST
 
 START_TEST(absence_has_tags_too)
 {
-    up_with_tags();
+    up_with_tags(GROUPS);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     expect_kind(fixture.cache, "null", SHED_KIND_NULL);
     invalidate_tag(fixture.cache, "a");
@@ -268,7 +274,7 @@ START_TEST(a_payload_is_the_same_with_tags)
     char payload[64] = "";
     redisReply *reply;
 
-    up_with_tags();
+    up_with_tags(GROUPS);
     expect_text(fixture.cache, "k", "k@1");
     expect_text(fixture.cache, "k", "k@1");
     reply = server_run(&fixture.server, "GETRANGE t:{k} 64 66");
@@ -285,7 +291,7 @@ START_TEST(what_is_put_has_the_tags_of_the_put_alone)
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     struct shed_error err = {0};
 
-    up_with_tags();
+    up_with_tags(GROUPS);
     o.tags = tags;
     o.tags_count = 2;
     ck_assert_int_eq(shed_put_with(fixture.cache, shed_str("red"),
@@ -307,7 +313,7 @@ START_TEST(tags_of_a_wrong_form_are_refused)
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     struct shed_error err = {0};
 
-    up_with_tags();
+    up_with_tags(GROUPS);
     ck_assert_int_eq(shed_invalidate_tags(fixture.cache, bad, 2, 0, &err),
                      SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "tags[1]"));
@@ -334,7 +340,7 @@ START_TEST(a_process_hears_of_tags_too)
 {
     struct peer peer;
 
-    up_with_tags();
+    up_with_tags(GROUPS);
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "red", "red@1");
     expect_text(peer.cache, "blue", "blue@1");
@@ -352,10 +358,7 @@ START_TEST(a_log_keeps_no_more_tags_than_it_may)
     struct peer peer;
     char tag[16];
 
-    init();
-    fixture.cache_options.groups = 3;
-    fixture.table.has_tags = true;
-    fixture_open(&fixture);
+    up_with_tags(3);
     expect_text(fixture.cache, "red", "red@1");
     for (unsigned i = 0; i < 20; i++) {
         snprintf(tag, sizeof(tag), "tag%u", i);
@@ -378,10 +381,7 @@ START_TEST(a_log_of_many_tags_is_read_in_parts)
     static struct shed_bytes tags[TAGS];
     struct peer peer;
 
-    init();
-    fixture.cache_options.groups = 10000;
-    fixture.table.has_tags = true;
-    fixture_open(&fixture);
+    up_with_tags(10000);
     expect_text(fixture.cache, "red", "red@1");
     table_update(&fixture.table);
     invalidate_tag(fixture.cache, "x");
@@ -411,8 +411,7 @@ START_TEST(another_process_hears_of_it_by_push)
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
     expect_text(peer.cache, "k", "k@1");
     WAIT_FOR(has_heard(peer.cache, fixture.cache));
-    table_update(&fixture.table);
-    invalidate_all(fixture.cache);
+    change_all();
     WAIT_FOR(gets(peer.cache, "k", "k@2"));
     /* once it has, for good */
     for (unsigned i = 0; i < 20; i++)
@@ -428,8 +427,7 @@ START_TEST(a_process_that_comes_later_knows_at_once)
 
     up();
     expect_text(fixture.cache, "k", "k@1");
-    table_update(&fixture.table);
-    invalidate_all(fixture.cache);
+    change_all();
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "k", "k@2");
     peer_close(&peer);
@@ -539,8 +537,7 @@ START_TEST(entries_of_a_process_without_groups_are_misses_too)
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "k", "k@1");
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    table_update(&fixture.table);
-    invalidate_all(fixture.cache);
+    change_all();
     expect_text(fixture.cache, "k", "k@2");
     peer_close(&peer);
     fixture_down(&fixture);
@@ -555,8 +552,7 @@ START_TEST(a_lost_log_is_remembered_and_goes_on)
 
     up();
     expect_text(fixture.cache, "k", "k@1");
-    table_update(&fixture.table);
-    invalidate_all(fixture.cache);
+    change_all();
     before = shed_group_log_position(fixture.cache->groups);
     ck_assert_int_eq(server_int(&fixture.server, "DEL t:groups"), 1);
     expect_text(fixture.cache, "k", "k@2");
@@ -780,7 +776,7 @@ START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
 {
     struct peer peer;
 
-    up_with_tags();
+    up_with_tags(GROUPS);
     peer_open(&peer, &fixture);
     expect_text(fixture.cache, "red", "red@1");
     expect_text(fixture.cache, "blue", "blue@1");
@@ -831,7 +827,7 @@ END_TEST
 
 START_TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
 {
-    up_with_tags();
+    up_with_tags(GROUPS);
     expect_text(fixture.cache, "red", "red@1");
     refuse_writes();
     miss_one("r");
@@ -883,7 +879,7 @@ END_TEST
 
 START_TEST(one_that_is_still_kept_at_the_end_is_dropped)
 {
-    up_with_tags();
+    up_with_tags(GROUPS);
     fixture.cache->options.timeout_ms = 1; /* of the last try */
     refuse_writes();
     miss_one("r");

@@ -8,6 +8,7 @@
 #define LOCK_SIM_H
 
 #include "lock/machine.h"
+#include "sim/sim_shared.h"
 #include "support/lock_model.h"
 
 #define SIM_SERVERS 5
@@ -228,19 +229,7 @@ struct sim {
     struct sim_event event[SIM_EVENTS];
 };
 
-/* sim_shared.c. Run the schedules of a mode: those that SHED_SIM_MODE, _SEED
- * and _RUNS say, else as many as runs. */
-void sim_run_mode(const struct sim_mode *mode, uint64_t runs);
-uint64_t sim_draw(struct sim *sim, uint64_t below); /* 0: any 64 bits */
-bool sim_chance(struct sim *sim, unsigned pct);
-uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high);
-void sim_plan(struct sim *sim, uint64_t delay_ms, struct sim_event event);
-struct sim_event sim_take_next(struct sim *sim); /* there must be one */
-__attribute__((format(printf, 2, 3), noreturn)) void
-sim_fail(const struct sim *sim, const char *format, ...);
-
-/* lock_sim.c. Run one schedule to its end. A broken invariant ends the test. */
-void sim_run(struct sim *sim, const struct sim_mode *mode, uint64_t seed);
+/* lock_sim.c: clocks. */
 uint64_t sim_local_ms(const struct sim *sim, unsigned process);
 void sim_trace(const struct sim *sim, const char *what, unsigned process,
                size_t server, uint64_t number);

@@ -1,5 +1,4 @@
-/* What both simulations do alike: chance, events in their order, and the run of
- * many schedules. Compiled for each of them with its own struct sim, which
+/* Compiled for each of the simulations with its own struct sim, which
  * SIM_HEADER declares. */
 #define _GNU_SOURCE /* program_invocation_name */
 #include SIM_HEADER

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "cache/flight.h"
+#include "sim/sim_shared.h"
 #include "support/model.h"
 
 #define SIM_KEYS 3
@@ -209,20 +210,7 @@ struct sim {
     struct sim_event event[SIM_EVENTS];
 };
 
-/* sim_shared.c. Run the schedules of a mode: those that SHED_SIM_MODE, _SEED
- * and _RUNS say, else as many as runs. */
-void sim_run_mode(const struct sim_mode *mode, uint64_t runs);
-uint64_t sim_draw(struct sim *sim, uint64_t below); /* 0: any 64 bits */
-bool sim_chance(struct sim *sim, unsigned pct);
-uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high);
-void sim_plan(struct sim *sim, uint64_t delay_ms, struct sim_event event);
-struct sim_event sim_take_next(struct sim *sim); /* there must be one */
-__attribute__((format(printf, 2, 3), noreturn)) void
-sim_fail(const struct sim *sim, const char *format, ...);
-
-/* sim_world.c. Run one schedule to its end. A broken invariant ends the test.
- */
-void sim_run(struct sim *sim, const struct sim_mode *mode, uint64_t seed);
+/* sim_world.c: requests. */
 void sim_trace(const struct sim *sim, const char *what, unsigned process,
                size_t key, uint64_t number);
 void sim_plan_request(struct sim *sim, uint64_t delay_ms,

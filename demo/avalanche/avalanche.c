@@ -17,7 +17,7 @@
 static const struct strategy *const all_strategies[STRATEGIES] = {
     &strategy_none, &strategy_setnx, &strategy_snowshed, &strategy_refresh};
 
-/* A line here is a line of the text. */
+/* Each literal is a line of the text. */
 /* clang-format off */
 static const char help[] =
     "usage: avalanche --redis URI --mysql URI [OPTION...]\n"

@@ -388,8 +388,8 @@ static double kill_loader(struct runner *c)
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, NULL, 0);
     runner_mark(c, "the loading process is killed");
-    /* The dead do not say that they end. By now a successor may have begun, so
-     * only the dead one's part is taken away. */
+    /* A killed process does not report its end. By now a successor may have
+     * begun, so only what the dead one counts for is taken away. */
     dead = (int32_t)pid;
     if (was_loading)
         atomic_fetch_sub(&r->under_way, 1);

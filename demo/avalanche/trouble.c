@@ -18,7 +18,7 @@
 #define SECOND_US 1000000
 #define WRITE_US 20000 /* between two changes of the writer */
 #define SLOW_FACTOR 10
-#define RESTART_MS 500 /* until the killed server begins again */
+#define RESTART_MS 500 /* until the killed server starts again */
 #define RECONNECTS 200 /* after that */
 /* What the writer sets is above all prices of sql/items.sql, and of an earlier
  * writer: it makes fewer than this in a second. */
@@ -165,7 +165,7 @@ static void slow_database(struct runner *c)
     runner_mark(c, "queries are as fast as before");
 }
 
-/* The server ends at once, without an answer, and begins again with nothing. */
+/* The server ends at once, without an answer, and starts again empty. */
 static void restart_redis(struct runner *c)
 {
     char why[160];

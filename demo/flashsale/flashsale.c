@@ -15,7 +15,7 @@
 static const struct strategy *const all_strategies[STRATEGIES] = {
     &flashsale_none, &flashsale_expire, &flashsale_snowshed};
 
-/* A line here is a line of the text. */
+/* Each literal is a line of the text. */
 /* clang-format off */
 static const char help[] =
     "usage: flashsale --redis URI --mysql URI [OPTION...]\n"

@@ -37,7 +37,7 @@ static const struct cli_option options[] = {
 #include "hotitems.def"
 };
 
-/* A line here is a line of the text. */
+/* Each literal is a line of the text. */
 /* clang-format off */
 static const char help[] =
     "usage: hotitems --redis URI --mysql URI [OPTION...]\n"
@@ -113,7 +113,7 @@ static const struct cli cli = {"hotitems", help, options,
 
 /* ------------------------------------------------------------------- log */
 
-/* A path is a stranger's: one line, printable, not endless. */
+/* A path comes from a client: log one line, printable, and not endless. */
 static void print_path(char *to, size_t size, const char *path)
 {
     size_t i = 0;

@@ -1,7 +1,7 @@
 /*
  * HTTP for a service that blocks: each connection has a thread of its own, and
  * a handler answers one request on it, so it may wait for Redis and MySQL. All
- * that a stranger can make large or slow is bounded here: connections, headers,
+ * that a client can make large or slow is bounded here: connections, headers,
  * body, and the time that a request may take to arrive, and its answer to
  * leave.
  */

@@ -1,8 +1,8 @@
 /*
- * What backends write by hand, in two ways. "none" is cache-aside: who misses
- * asks the database. In "setnx" a lock in Redis picks the one that asks, and
- * the others sleep and look again. An empty value is an item that does not
- * exist.
+ * What backends write by hand, in two ways. "none" is cache-aside: a caller
+ * that misses asks the database. In "setnx" a lock in Redis picks the one that
+ * asks, and the others sleep and look again. An empty value is an item that
+ * does not exist.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #include "redis_pool.h"
 
 #define REDIS_CONNECTIONS_MAX 64
-#define LOCK_MS 5000 /* a holder that died is waited for that long */
+#define LOCK_MS 5000 /* how long a holder that died blocks the others */
 #define RETRY_MS 10
 #define UNLOCK_MAX_MS 1000
 

@@ -45,8 +45,8 @@ void items_patch(struct service *s, const struct http_request *request,
 void orders_post(struct service *s, const struct http_request *request,
                  uint64_t id, struct http_reply *reply);
 
-/* A decimal number up to INT64_MAX without a sign or leading zeros, up to the
- * first byte that is none of it, which *end gets. */
+/* Parse a decimal number up to INT64_MAX, without a sign or leading zeros. *end
+ * is the first byte behind it. */
 bool service_parse_number(const char *text, const char **end, uint64_t *out);
 
 /* Answer with what a call of snowshed, or of the database, failed with. */

@@ -31,7 +31,7 @@ static const struct cli_option options[] = {
 #include "stage.def"
 };
 
-/* A line here is a line of the text. */
+/* Each literal is a line of the text. */
 /* clang-format off */
 static const char help[] =
     "usage: hotitems-stage --redis URI --mysql URI [OPTION...]\n"
@@ -285,7 +285,7 @@ static int open_signals(void)
 {
     sigset_t set;
 
-    (void)signal(SIGPIPE, SIG_IGN); /* a browser that leaves is no matter */
+    (void)signal(SIGPIPE, SIG_IGN); /* a browser may close a connection */
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
@@ -354,7 +354,7 @@ int main(int argc, char **argv)
     find_programs(&stage.options);
     signals = open_signals();
     (void)mysql_library_init(0, NULL, NULL);
-    /* For the tool: a command line could be read by everybody. */
+    /* For the tool. On a command line everybody could read it. */
     is_good = setenv("SNOWSHED_REDIS", stage.options.redis, 1) == 0 &&
               open_stage(&stage, why, sizeof(why)) &&
               perform(&stage, signals, why, sizeof(why));

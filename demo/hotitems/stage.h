@@ -76,8 +76,8 @@ struct instance {
     struct child clients;
     unsigned clients_made; /* the settings they were started with */
     uint64_t clients_retry_ms;
-    struct child strangers; /* who ask for items that do not exist */
-    unsigned strangers_made;
+    struct child absent; /* clients that ask for items that do not exist */
+    unsigned absent_made;
 };
 
 struct stage {
@@ -87,7 +87,7 @@ struct stage {
     struct http *http;
     struct sse *hub;
     struct actions *actions;
-    int wake;   /* eventfd: the main thread is to look */
+    int wake;   /* eventfd, to wake the main thread */
     int script; /* the traffic's */
     struct server server[SERVERS];
     pthread_t warmer, guide; /* main thread */
@@ -156,7 +156,7 @@ bool lanes_kill(struct stage *stage, struct instance *instance, pid_t pid);
 
 /* ---------------------------------------------------- stage_traffic.c */
 
-#define TRAFFIC_ABSENT 2000 /* ids that a lane is asked for in vain */
+#define TRAFFIC_ABSENT 2000 /* ids of absent items that a lane is asked for */
 
 /* Whether wrk is there. */
 bool traffic_can_start(void);

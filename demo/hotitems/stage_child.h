@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #define CHILD_NOT_FOUND 127  /* status when there is no such program */
-#define CHILD_INHERITED_FD 3 /* what a child finds an inherited file under */
+#define CHILD_INHERITED_FD 3 /* in a child, of an inherited file */
 
 struct child {
     pid_t pid; /* 0: there is none */

@@ -18,7 +18,7 @@
 #define RETRY_MAX_MS 10000
 #define START_MAX_MS 60000   /* to its address; MySQL may be slow */
 #define IDENTIFY_MAX_MS 3000 /* see may_start */
-#define END_PATIENCE_MS 8000 /* an instance lets its requests end */
+#define END_PATIENCE_MS 8000 /* it answers its requests first */
 #define ARGUMENTS_MAX 48
 #define BREAKER_MIN_LOADS "10" /* it opens while one looks */
 #define REDIS_BREAKER_WINDOW_MS "1000"
@@ -26,7 +26,7 @@
 
 const char *const stage_lane_names[STAGE_LANES] = {"none", "setnx", "snowshed"};
 
-/* One file for an instance and all that take its place. */
+/* One file for an instance and its successors. */
 static bool open_log(const char *folder, struct instance *it, char *why,
                      size_t size)
 {
@@ -55,7 +55,7 @@ bool lanes_init(struct stage *stage, char *why, size_t size)
         it->lane = (enum stage_lane)(i / each);
         it->number = (unsigned)(i % each);
         it->log = -1;
-        it->service = it->clients = it->strangers = CHILD_NONE;
+        it->service = it->clients = it->absent = CHILD_NONE;
         it->feed = FEED_CLOSED;
         if (is_good && stage->options.logs != NULL)
             is_good = open_log(stage->options.logs, it, why, size);
@@ -83,7 +83,7 @@ static bool start_service(const struct stage_options *o, struct instance *it)
 {
     struct numbers n = {.count = 0};
     const char *lane = stage_lane_names[it->lane];
-    /* A line here is an option. */
+    /* one option a line */
     /* clang-format off */
     const char *argv[ARGUMENTS_MAX] = {
         o->hotitems,
@@ -118,9 +118,9 @@ static bool start_service(const struct stage_options *o, struct instance *it)
     return true;
 }
 
-/* Instances are started one at a time, until the library's name for each is
- * known: it is the one that was not there before. It is there before its
- * address; but Redis, which tells it, may be stopped. */
+/* Instances are started one at a time, because the library's name of a process
+ * is found as the one that Redis did not have before. It appears before the
+ * instance prints its address, unless Redis is stopped. */
 static bool may_start(struct stage *stage, const struct instance *it,
                       uint64_t now_ms)
 {
@@ -207,8 +207,8 @@ static void greet(struct stage *stage, struct instance *it, uint16_t port,
                  "an instance of %s is back", stage_lane_names[it->lane]);
 }
 
-/* A whole line. What is no address is kept, because it may say why there will
- * be none. */
+/* Take a whole line. One that is no address is kept: it may say why the start
+ * fails. */
 static void take_line(struct stage *stage, struct instance *it, uint64_t now_ms)
 {
     uint16_t port;
@@ -240,7 +240,7 @@ static void read_output(struct stage *stage, struct instance *it,
 
 /* ----------------------------------------------------------------- end */
 
-/* Returns false if it has never been up: then no other one will be. */
+/* Returns false if it has never been up: a new one would fail as well. */
 static bool note_end(struct stage *stage, struct instance *it, int status,
                      uint64_t now_ms)
 {
@@ -344,7 +344,7 @@ void lanes_end(struct stage *stage)
         feed_close(&stage->instance[i].feed);
         traffic_kill(&stage->instance[i]);
         children[count++] = &stage->instance[i].clients;
-        children[count++] = &stage->instance[i].strangers;
+        children[count++] = &stage->instance[i].absent;
         children[count++] = &stage->instance[i].service;
     }
     child_end_all(children, count, END_PATIENCE_MS);

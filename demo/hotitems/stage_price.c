@@ -12,13 +12,13 @@
 #define ASK_MS 5000
 #define CHANGE_MS 20000 /* a PATCH may wait for a slow database */
 #define CHANGE_AGAIN_MS 50
-#define LOAD_BEGINS_MS 20 /* the callers come many times in that */
+#define LOAD_BEGINS_MS 20 /* many requests come in that time */
 #define RAISE_CENTS 100
 #define PRICE_MAX_CENTS 99900
 #define OFTEN_MS 5        /* between two looks, ... */
 #define OFTEN_FOR_MS 2000 /* ... this long; then */
 #define SELDOM_MS 200
-#define TELL_EVERY_MS 1000 /* that it is still the old one */
+#define TELL_EVERY_MS 1000 /* as long as the price is still the old one */
 #define WATCH_MAX_MS 120000
 
 /* One instance is watched by one thread. */

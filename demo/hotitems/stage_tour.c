@@ -302,7 +302,7 @@ static void print_totals(struct tour *t)
     print_row(t, "errors", all_errors, PHASE_QUIET, 0);
 }
 
-/* A line here is a line of the text. */
+/* Each literal is a line of the text. */
 /* clang-format off */
 static const char words[] =
     "\n"

@@ -16,11 +16,11 @@
 #include "stage_script.h"
 
 #define HOTTEST_ITEM 42 /* as in traffic.lua */
-#define FD_LEAST 10     /* not where a child looks for it */
+#define FD_LEAST 10     /* above the descriptors that a child gets */
 #define RETRY_MS 1000   /* if it ends by itself */
-#define SETTLE_MS 300   /* a slider that moves restarts it no more often */
+#define SETTLE_MS 300   /* between restarts, while a slider moves */
 #define VERSION_MS 10000
-#define STRANGERS 32 /* connections to an instance */
+#define ABSENT_CONNECTIONS 32 /* connections to an instance */
 
 uint64_t traffic_item(const struct stage *stage, uint64_t rank)
 {
@@ -49,7 +49,7 @@ int traffic_open_script(void)
     return fd;
 }
 
-/* What an instance gets of a lane's. */
+/* An instance's share of what is set for its lane. */
 static uint64_t share(const struct stage *stage, const struct instance *it,
                       uint64_t all)
 {
@@ -104,7 +104,7 @@ static void start_clients(const struct stage *stage, struct instance *it,
 }
 
 /* Ids that nobody has asked for before: the time, the instance, a number. */
-static void start_strangers(const struct stage *stage, struct instance *it)
+static void start_absent(const struct stage *stage, struct instance *it)
 {
     char count[24], first[32];
     const char *script[5] = {"absent", count, first, NULL, NULL};
@@ -113,10 +113,10 @@ static void start_strangers(const struct stage *stage, struct instance *it)
                    share(stage, it, TRAFFIC_ABSENT));
     (void)snprintf(first, sizeof(first), "%" PRIu64 "%u", hub_time_ms(),
                    it->number);
-    start_wrk(stage, it, &it->strangers, STRANGERS, "30s", script);
+    start_wrk(stage, it, &it->absent, ABSENT_CONNECTIONS, "30s", script);
 }
 
-static void tick_strangers(struct stage *stage, struct instance *it)
+static void tick_absent(struct stage *stage, struct instance *it)
 {
     unsigned wanted;
     int status;
@@ -124,12 +124,12 @@ static void tick_strangers(struct stage *stage, struct instance *it)
     stage_lock(stage);
     wanted = stage->absent_wanted;
     stage_unlock(stage);
-    (void)child_reap(&it->strangers, &status);
-    if (it->strangers_made == wanted || it->strangers.pid != 0 ||
+    (void)child_reap(&it->absent, &status);
+    if (it->absent_made == wanted || it->absent.pid != 0 ||
         it->state != INSTANCE_UP)
         return;
-    it->strangers_made = wanted;
-    start_strangers(stage, it);
+    it->absent_made = wanted;
+    start_absent(stage, it);
 }
 
 void traffic_tick(struct stage *stage, struct instance *it, uint64_t now_ms)
@@ -139,7 +139,7 @@ void traffic_tick(struct stage *stage, struct instance *it, uint64_t now_ms)
     double skew;
     int status;
 
-    tick_strangers(stage, it);
+    tick_absent(stage, it);
     stage_lock(stage);
     count = stage->is_warm ? share(stage, it, stage->clients) : 0;
     skew = stage->skew;
@@ -160,5 +160,5 @@ void traffic_tick(struct stage *stage, struct instance *it, uint64_t now_ms)
 void traffic_kill(struct instance *it)
 {
     child_signal(&it->clients, SIGKILL);
-    child_signal(&it->strangers, SIGKILL);
+    child_signal(&it->absent, SIGKILL);
 }

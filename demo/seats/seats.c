@@ -9,7 +9,7 @@
 #include "report.h"
 #include "scenarios.h"
 
-/* A line here is a line of the text. */
+/* Each literal is a line of the text. */
 /* clang-format off */
 static const char help[] =
     "usage: seats --redis URI --mysql URI [OPTION...]\n"

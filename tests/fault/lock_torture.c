@@ -450,8 +450,9 @@ static void wait_for_loss(void)
         usleep(NAP_US);
 }
 
-/* The holder dies. Of those that find its time over, one is delayed before its
- * GETSET and another wins; then the late one changes the winner's time. */
+/* The holder dies. Of the contenders that find its time over, one is delayed
+ * before its GETSET and another wins; then the late one changes the winner's
+ * time. */
 static void send_late_getset(void)
 {
     unsigned dead = catch_holder();
@@ -715,7 +716,7 @@ END_TEST
 
 /* ----------------------------------------------------------------- options */
 
-/* A line here is a line of the text. */
+/* Each literal is a line of the text. */
 /* clang-format off */
 static const char help[] =
     "usage: lock_torture [OPTION...]\n"

@@ -70,7 +70,7 @@ static bool is_command(const struct shed_args *args, const char *name)
            memcmp(args->at[0], name, args->size[0]) == 0;
 }
 
-/* The first contender that comes here takes the hook. */
+/* The first contender that reaches this point takes the hook. */
 static bool take_hook(enum torture_hook hook)
 {
     int expected = (int)hook;

@@ -30,7 +30,7 @@ foreach(file ${SCRIPTS})
   string(SHA1 sha1 "${text}")
   string(HEX "${text}" hex)
   if(hex MATCHES "^(..)*[89a-f].(..)*$")
-    message(FATAL_ERROR "${file}: a script is ASCII")
+    message(FATAL_ERROR "${file}: a script must be ASCII")
   endif()
   string(REGEX REPLACE "(..)" "0x\\1, " bytes "${hex}")
   string(APPEND arrays

@@ -28,14 +28,16 @@ static enum shed_code check(const struct shed_client *client, enum shed_use use,
         return shed_fail(err, SHED_EINVAL, "shed_client_probe: %s is NULL",
                          client == NULL ? "client" : "name");
     if ((size_t)use >= sizeof(uses) / sizeof(*uses))
-        return shed_fail(err, SHED_EINVAL, "shed_client_probe: no such use");
+        return shed_fail(err, SHED_EINVAL,
+                         "shed_client_probe: use is not a value of enum "
+                         "shed_use");
     if (name.size == 0 || name.size > SHED_KEY_MAX_BYTES)
         return shed_fail(err, SHED_EINVAL,
                          "shed_client_probe: the name has %zu bytes, must be "
                          "1 to %d",
                          name.size, SHED_KEY_MAX_BYTES);
     if (timeout_ms > TIMEOUT_MAX_MS)
-        return shed_fail(err, SHED_EINVAL, "timeout_ms: is over its limit, %d",
+        return shed_fail(err, SHED_EINVAL, "timeout_ms is over its limit, %d",
                          TIMEOUT_MAX_MS);
     return shed_client_check_call(client, err);
 }

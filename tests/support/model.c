@@ -763,7 +763,7 @@ void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      const struct model_owner *owner, const char *reason,
                      uint64_t ttl_ms, uint64_t kept_ms)
 {
-    static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "nonce";
+    static const unsigned char nonce[] = "nnnnnnnnnnnnnnnn";
     const struct shed_entry entry = {.type = SHED_ENTRY_FAILURE,
                                      .payload = (const unsigned char *)reason,
                                      .payload_size = strlen(reason)};

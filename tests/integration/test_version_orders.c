@@ -1,6 +1,10 @@
 /* Puts with row versions, loads by sources that lag, and invalidations, in
  * every order. While a key is not invalidated, neither the version in Redis nor
- * that of a row which is given out goes back. */
+ * that of a row which is given out goes back.
+ *
+ * And all kinds of writes by two processes, of which one loses its connections,
+ * with a source that reads the present: no get that begins after a write has
+ * been told of is given an older row. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +14,8 @@
 #include "support/fixture.h"
 #include "support/random.h"
 
-#define READERS 2
-#define WRITERS (READERS + 1) /* readers write, too */
+#define PROCESSES 2
+#define READERS (2 * PROCESSES)
 #define MAX_AGE_MS 5000
 #define AGE_MS (2 * MAX_AGE_MS)
 #define KEY_BYTES 32
@@ -23,19 +27,26 @@ struct held_load {
     uint64_t version;
 };
 
-/* A get that may not have what Redis has, in a process of its own. */
-struct reader {
+struct process {
     struct peer peer;
+    uint64_t told; /* the newest version that it has told of */
+};
+
+/* A get that may not have what Redis has. */
+struct reader {
+    struct process *process;
     pthread_t thread;
     bool is_running;
     atomic_bool is_done;
-    uint64_t oldest; /* the lowest version that it may be given */
+    uint64_t oldest;       /* the lowest version that it may be given */
+    uint64_t oldest_stale; /* of a stale one */
     enum shed_code code;
     struct shed_error error;
     struct shed_value *value;
 };
 
 static struct fixture fixture;
+static struct process processes[PROCESSES];
 static struct reader readers[READERS];
 static char key[KEY_BYTES];      /* a new one for each order */
 static char name[KEY_BYTES + 8]; /* in Redis */
@@ -80,8 +91,11 @@ static void answer(const struct held_load *p)
     char row[KEY_BYTES];
 
     snprintf(row, sizeof(row), "%llu", (unsigned long long)p->version);
-    shed_load_value(p->load, 0, shed_str(row));
-    shed_load_version(p->load, 0, p->version);
+    for (size_t i = 0; i < shed_load_count(p->load); i++) {
+        shed_load_value(p->load, i, shed_str(row));
+        shed_load_version(p->load, i, p->version);
+        shed_load_tag(p->load, i, shed_load_key(p->load, i));
+    }
     shed_load_done(p->load);
 }
 
@@ -114,23 +128,32 @@ static void open_cache(void)
                      SHED_OK);
 }
 
+/* The first one connects to the proxy, if there is one. */
+static void open_processes(void)
+{
+    put(fixture.cache, "clock", "row");
+    for (size_t i = 0; i < PROCESSES; i++) {
+        peer_open(&processes[i].peer, &fixture);
+        fixture.uri = NULL;
+        WAIT_FOR(knows_the_clock(processes[i].peer.cache));
+    }
+    for (size_t i = 0; i < READERS; i++)
+        readers[i].process = &processes[i % PROCESSES];
+}
+
 static void up(void)
 {
     fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture_open(&fixture);
     open_cache();
-    put(fixture.cache, "clock", "row");
-    for (size_t i = 0; i < READERS; i++) {
-        peer_open(&readers[i].peer, &fixture);
-        WAIT_FOR(knows_the_clock(readers[i].peer.cache));
-    }
+    open_processes();
 }
 
 static void down(void)
 {
-    for (size_t i = 0; i < READERS; i++)
-        peer_close(&readers[i].peer);
+    for (size_t i = 0; i < PROCESSES; i++)
+        peer_close(&processes[i].peer);
     fixture_down(&fixture);
 }
 
@@ -145,6 +168,20 @@ static long long version_there(void)
         "return struct.unpack('>I4', string.sub(b, 61, 64))";
 
     return server_int(&fixture.server, "EVAL %s 1 %s", script, name);
+}
+
+/* Make a value old, if there is one. It may be removed at any moment, where an
+ * invalidation is delivered late. */
+static void age_value(void)
+{
+    static const char script[] =
+        "local b = redis.call('GET', KEYS[1]) "
+        "if not b or string.sub(b, 6, 6) ~= 'V' then return 0 end "
+        "local x, y = struct.unpack('>I8I8', string.sub(b, 41, 56)) "
+        "redis.call('SETRANGE', KEYS[1], 40, "
+        "struct.pack('>I8I8', x - ARGV[1], y - ARGV[1])) return 1";
+
+    (void)server_int(&fixture.server, "EVAL %s 1 %s %d", script, name, AGE_MS);
 }
 
 static void check(void)
@@ -166,49 +203,61 @@ static void *run_reader(void *arg)
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
     options.max_age_ms = MAX_AGE_MS;
-    r->code = shed_get_with(r->peer.cache, shed_str(key), &options, &r->value,
-                            &r->error);
+    r->code = shed_get_with(r->process->peer.cache, shed_str(key), &options,
+                            &r->value, &r->error);
     atomic_store(&r->is_done, true);
     return NULL;
 }
 
+/* version: what a load would read now. */
 static void begin(struct reader *r, uint64_t version)
 {
-    uint64_t waits = stats_of(r->peer.cache).waits;
+    struct shed_stats stats = stats_of(r->process->peer.cache);
+    uint64_t waiting = stats.waits + stats.joins;
     size_t before = count_parked();
 
     if (r->is_running)
         return;
-    if (version_there() > 0)
-        age_entry(&fixture.server, name, AGE_MS);
+    age_value();
     read_from_now_on(version);
     r->is_running = true;
     r->is_done = false;
-    r->oldest = floor_version;
+    r->oldest_stale = r->oldest = floor_version;
     ck_assert_int_eq(pthread_create(&r->thread, NULL, run_reader, r), 0);
-    WAIT_FOR(count_parked() > before || atomic_load(&r->is_done) ||
-             stats_of(r->peer.cache).waits > waits);
+    WAIT_FOR((stats = stats_of(r->process->peer.cache),
+              count_parked() > before || atomic_load(&r->is_done) ||
+                  stats.waits + stats.joins > waiting));
 }
 
-/* A version of 0 is none, because it may have failed. */
-static uint64_t take_version(struct reader *r)
+static uint64_t version_of(const struct shed_value *value)
 {
-    uint64_t version = 0;
+    char text[KEY_BYTES] = "";
 
-    if (r->code == SHED_OK) {
-        ck_assert_uint_eq(shed_value_size(r->value), 1);
-        version = (uint64_t)(*(const char *)shed_value_data(r->value) - '0');
-    } else {
-        ck_assert_msg(r->code == SHED_ESOURCE, "%s", r->error.reason);
-    }
+    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ROW);
+    ck_assert_uint_lt(shed_value_size(value), sizeof(text));
+    memcpy(text, shed_value_data(value), shed_value_size(value));
+    return strtoull(text, NULL, 10);
+}
+
+/* One that has failed was given nothing. */
+static void judge(struct reader *r)
+{
+    uint64_t oldest, version;
+
+    if (r->code != SHED_OK)
+        return;
+    version = version_of(r->value);
+    oldest = shed_value_origin(r->value) == SHED_ORIGIN_STALE ? r->oldest_stale
+                                                              : r->oldest;
+    ck_assert_msg(version >= oldest,
+                  "a get of %s was given version %llu after %llu, origin %d",
+                  key, (unsigned long long)version, (unsigned long long)oldest,
+                  shed_value_origin(r->value));
     shed_value_unref(r->value);
-    return version;
 }
 
 static void end(struct reader *r)
 {
-    uint64_t version;
-
     if (!r->is_running)
         return;
     while (!atomic_load(&r->is_done)) {
@@ -217,15 +266,7 @@ static void end(struct reader *r)
     }
     pthread_join(r->thread, NULL);
     r->is_running = false;
-    version = take_version(r);
-    ck_assert_msg(version == 0 || version >= r->oldest,
-                  "a get was given version %llu after %llu",
-                  (unsigned long long)version, (unsigned long long)r->oldest);
-}
-
-static struct shed_cache *writer(size_t i)
-{
-    return i < READERS ? readers[i].peer.cache : fixture.cache;
+    judge(r);
 }
 
 /* The row that was put, or a later one, is there from now on. */
@@ -246,7 +287,7 @@ static void forget(struct shed_cache *cache)
     invalidate(cache, key);
     floor_version = 0;
     for (size_t i = 0; i < READERS; i++)
-        readers[i].oldest = 0;
+        readers[i].oldest = readers[i].oldest_stale = 0;
 }
 
 static void begin_order(void)
@@ -262,7 +303,6 @@ static void end_order(void)
 {
     for (size_t i = 0; i < READERS; i++)
         end(&readers[i]);
-    check();
 }
 
 /* --------------------------------------------------------------- all orders */
@@ -293,6 +333,7 @@ static void do_order(const enum step *steps, bool is_loaded)
     for (size_t i = 0; i < STEPS; i++)
         do_step(steps[i]);
     end_order();
+    check();
 }
 
 static void do_all(enum step *steps, size_t chosen, unsigned *orders)
@@ -322,7 +363,7 @@ START_TEST(no_order_of_puts_loads_and_an_invalidation_brings_back_a_version)
     up();
     do_all(steps, 0, &orders);
     ck_assert_uint_eq(orders, 120);
-    ck_assert_uint_gt(stats_of(readers[0].peer.cache).load_failures, 0);
+    ck_assert_uint_gt(stats_of(processes[0].peer.cache).load_failures, 0);
     down();
 }
 END_TEST
@@ -336,7 +377,7 @@ END_TEST
 static void do_random_step(uint64_t *seed)
 {
     uint64_t draw = random_next(seed);
-    struct shed_cache *cache = writer(draw / 16 % WRITERS);
+    struct shed_cache *cache = processes[draw / 16 % PROCESSES].peer.cache;
     struct reader *reader = &readers[draw / 64 % READERS];
     uint64_t version = 1 + draw / 256 % VERSIONS;
 
@@ -363,6 +404,140 @@ START_TEST(no_random_order_brings_back_a_version)
         for (unsigned i = 0; i < RANDOM_STEPS; i++)
             do_random_step(&seed);
         end_order();
+        check();
+    }
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------ writes of all kinds */
+
+#define WRITE_ORDERS 30
+
+static struct proxy proxy; /* of the first process */
+static uint64_t committed;
+
+static void up_with_faults(void)
+{
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
+    fixture.cache_options.stale_if_error_ms = STALE_MS;
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
+    fixture.cache_options.groups = 4;
+    fixture.client_options.reconnect_max_ms = 20;
+    fixture_open(&fixture);
+    open_cache();
+    fixture_add_proxy(&fixture, &proxy);
+    open_processes();
+}
+
+enum tell {
+    TELL_PUT_VERSION,
+    TELL_PUT,
+    TELL_INVALIDATE,
+    TELL_TAG,
+    TELL_ALL,
+    TELL_EXPIRE,
+    TELL_NOTHING,
+    TELLS
+};
+
+static enum shed_code put_committed(struct shed_cache *cache, bool has_version)
+{
+    const struct shed_bytes tag = shed_str(key);
+    struct shed_put_options options = SHED_PUT_OPTIONS_INIT;
+    char row[KEY_BYTES];
+
+    snprintf(row, sizeof(row), "%llu", (unsigned long long)committed);
+    options.version = has_version ? &committed : NULL;
+    options.tags = &tag;
+    options.tags_count = 1;
+    return shed_put_with(cache, shed_str(key), shed_str(row), &options, NULL);
+}
+
+static enum shed_code tell(struct shed_cache *cache, enum tell how)
+{
+    const struct shed_bytes tag = shed_str(key);
+
+    switch (how) {
+    case TELL_PUT_VERSION:
+    case TELL_PUT:
+        return put_committed(cache, how == TELL_PUT_VERSION);
+    case TELL_INVALIDATE:
+        return shed_invalidate(cache, tag, 0, NULL);
+    case TELL_TAG:
+        return shed_invalidate_tags(cache, &tag, 1, 0, NULL);
+    case TELL_ALL:
+        return shed_invalidate_all(cache, 0, NULL);
+    case TELL_EXPIRE:
+        return shed_expire(cache, tag, 0, NULL);
+    default:
+        return SHED_OK;
+    }
+}
+
+/* A write that has failed is kept, and counts for its own process, as one of a
+ * group does, because others have to hear of it. */
+static void write_row(struct process *p, enum tell how)
+{
+    enum shed_code code;
+
+    read_from_now_on(++committed);
+    code = tell(p->peer.cache, how);
+    if (how == TELL_EXPIRE || how == TELL_NOTHING)
+        return;
+    p->told = committed;
+    if (code == SHED_OK && how != TELL_TAG && how != TELL_ALL)
+        floor_version = committed;
+}
+
+static void read_row(struct reader *r)
+{
+    bool was_running = r->is_running;
+
+    begin(r, committed);
+    if (was_running)
+        return;
+    if (r->oldest < r->process->told)
+        r->oldest = r->process->told;
+    /* the kept row of a process that is cut off */
+    r->oldest_stale =
+        r->process == &processes[0] ? r->process->told : r->oldest;
+}
+
+static void do_random_write(uint64_t *seed)
+{
+    uint64_t draw = random_next(seed);
+    struct reader *reader = &readers[draw / 16 % READERS];
+
+    if (draw % 16 < 2)
+        proxy_set(&proxy, draw / 64 % 2 == 0 ? PROXY_CUT : PROXY_CUT_ONE, 0,
+                  NULL);
+    else if (draw % 16 < 4)
+        proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    else if (draw % 16 < 8)
+        write_row(reader->process, draw / 64 % TELLS);
+    else if (draw % 16 < 13)
+        read_row(reader);
+    else
+        end(reader);
+}
+
+START_TEST(no_random_writes_are_followed_by_an_older_row)
+{
+    up_with_faults();
+    for (uint64_t order = 0; order < WRITE_ORDERS; order++) {
+        uint64_t seed = order;
+
+        begin_order();
+        committed = 1;
+        for (size_t i = 0; i < PROCESSES; i++)
+            processes[i].told = 0;
+        for (unsigned i = 0; i < 2 * RANDOM_STEPS; i++)
+            do_random_write(&seed);
+        proxy_set(&proxy, PROXY_PASS, 0, NULL);
+        end_order();
     }
     down();
 }
@@ -376,5 +551,6 @@ int main(void)
     tcase_add_test(
         tc, no_order_of_puts_loads_and_an_invalidation_brings_back_a_version);
     tcase_add_test(tc, no_random_order_brings_back_a_version);
+    tcase_add_test(tc, no_random_writes_are_followed_by_an_older_row);
     return run_tests("version_orders", tc);
 }

@@ -61,7 +61,7 @@ static const struct kind {
                                          SHED_LOG_ERROR, PACE_REPEATED},
     [SHED_EVENT_STALE_SERVED] = {"stale row served", SHED_LOG_INFO,
                                  SHED_LOG_INFO, PACE_REPEATED},
-    [SHED_EVENT_FLEET] = {"fleet_loads is kept to again", SHED_LOG_INFO,
+    [SHED_EVENT_FLEET] = {"fleet_loads applies again", SHED_LOG_INFO,
                           SHED_LOG_WARNING, PACE_CHANGES},
 };
 

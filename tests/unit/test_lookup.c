@@ -35,7 +35,7 @@ int getaddrinfo(const char *node, const char *service,
         atomic_fetch_add(&hanging, 1);
     while (atomic_load(&does_hang))
         usleep(1000);
-    ck_assert_str_eq(node, URI + sizeof("redis://") - 1);
+    ck_assert_str_eq(node, &URI[sizeof("redis://") - 1]);
     atomic_fetch_add(&ended, 1);
     return EAI_NONAME;
 }

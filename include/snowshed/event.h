@@ -52,13 +52,14 @@ extern "C" {
  *     stale row served: item, key 42: it is past its ttl (and 1234 more of this
  *     kind in the last 10 s)
  *
- * and so on, until none has come for this time; then the end is told, INFO:
+ * and so on, until none has come for this time. Then the end of what had such a
+ * number is told, INFO:
  *
  *     stale row served: item: none for 10 s, after 86012 in 95 s
  *
- * So the lines, and the numbers after "and", add up to all that has happened.
- * What is left when the client is closed is told before. A kind's failures are
- * counted apart from its successes.
+ * So the lines but these, and the numbers after "and", add up to all that has
+ * happened. What is left when the client is closed is told before. A kind's
+ * failures are counted apart from its successes.
  *
  * Two groups of kinds get up to ten lines in this time before the rest is held
  * back, because each line is news. One group is changes of state: CONNECTED and

@@ -114,8 +114,10 @@ static size_t add_bytes(char *line, size_t at, struct shed_bytes bytes)
 
 static size_t add_text(char *line, size_t at, const char *text)
 {
-    size_t size = strnlen(text, SHED_REASON_BYTES);
+    size_t size = strlen(text);
 
+    if (size > SHED_REASON_BYTES)
+        size = SHED_REASON_BYTES;
     memcpy(line + at, text, size);
     return at + size;
 }

@@ -164,11 +164,10 @@ void shed_group_log_ask(struct shed_bytes key, uint64_t position,
     shed_args_add_text(out, CHUNK_TEXT);
 }
 
-/* Returns: false if a score is not what the script writes. Such a one could be
- * above every position that follows, or not above the one that was asked for:
+/* Returns: false if a score is not what the script writes. No position would be
+ * above such a one, or it would not be above the position that was asked for:
  * then a read would never come to the end of the log. */
-static bool read_position(const char *score, size_t size, uint64_t above,
-                          uint64_t *out)
+static bool read_position(const char *score, size_t size, uint64_t *out)
 {
     *out = 0;
     for (size_t i = 0; i < size; i++) {
@@ -178,7 +177,7 @@ static bool read_position(const char *score, size_t size, uint64_t above,
         if (*out >= SHED_GROUPS_POSITION_END)
             return false;
     }
-    return *out > above;
+    return *out > 0;
 }
 
 enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
@@ -186,7 +185,7 @@ enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
                                           const struct shed_reply *reply)
 {
     size_t count = shed_reply_count(reply) / 2;
-    uint64_t before = *position, at;
+    uint64_t at;
 
     for (size_t i = 0; i < count; i++) {
         size_t tag_size = 0, size = 0;
@@ -194,8 +193,7 @@ enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
             shed_reply_bytes(shed_reply_at(reply, 2 * i), &tag_size);
         const char *score =
             shed_reply_bytes(shed_reply_at(reply, 2 * i + 1), &size);
-        if (tag == NULL || score == NULL ||
-            !read_position(score, size, before, &at))
+        if (tag == NULL || score == NULL || !read_position(score, size, &at))
             return SHED_GROUP_HEARD_OTHER;
         shed_groups_note(groups, shed_bytes(tag, tag_size), at);
         if (at > *position)

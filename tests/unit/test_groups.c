@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/group_log.h"
+#include "support/reply_testing.h"
 #include "support/testing.h"
 
 static struct shed_groups groups;
@@ -215,6 +217,59 @@ START_TEST(with_few_tags_known_nothing_old_is_admitted)
 }
 END_TEST
 
+/* ------------------------------------------------------------- from the log */
+
+static enum shed_group_heard hear(uint64_t *position, const char *wire)
+{
+    struct shed_reply *reply = parse_reply(wire);
+    enum shed_group_heard heard = shed_group_log_hear(&groups, position, reply);
+
+    shed_reply_free(reply);
+    return heard;
+}
+
+/* A get and the reactor read the log at the same time. */
+START_TEST(what_two_reads_bring_may_be_the_same)
+{
+    static const char wire[] = "*4\r\n$0\r\n\r\n$1\r\n5\r\n"
+                               "$3\r\nred\r\n$1\r\n7\r\n";
+    uint64_t position = 0;
+
+    shed_groups_init(&groups, 10);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_ALL);
+        ck_assert_uint_eq(position, 7);
+    }
+    ck_assert(!admits(4, NULL, NULL));
+    ck_assert(!admits(6, "red", NULL));
+    ck_assert(admits(7, "red", NULL));
+    shed_groups_fini(&groups);
+}
+END_TEST
+
+START_TEST(what_comes_before_a_score_that_is_no_position_counts)
+{
+    static const char *const wires[] = {
+        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n$3\r\n7.5\r\n",
+        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n$0\r\n\r\n",
+        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n$3\r\ninf\r\n",
+        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n*0\r\n$1\r\n8\r\n",
+        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n"
+        "$16\r\n9007199254740992\r\n",
+        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n"
+        "$20\r\n99999999999999999999\r\n"};
+
+    for (size_t i = 0; i < sizeof(wires) / sizeof(*wires); i++) {
+        uint64_t position = 0;
+        shed_groups_init(&groups, 10);
+        ck_assert_int_eq(hear(&position, wires[i]), SHED_GROUP_HEARD_OTHER);
+        ck_assert_uint_eq(position, 7);
+        ck_assert(!admits(6, "red", NULL));
+        shed_groups_fini(&groups);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("groups");
@@ -230,5 +285,7 @@ int main(void)
     tcase_add_test(tc, a_held_group_has_no_entries_until_it_is_released);
     tcase_add_test(tc, what_is_admitted_is_what_a_model_admits);
     tcase_add_test(tc, with_few_tags_known_nothing_old_is_admitted);
+    tcase_add_test(tc, what_two_reads_bring_may_be_the_same);
+    tcase_add_test(tc, what_comes_before_a_score_that_is_no_position_counts);
     return run_tests("groups", tc);
 }

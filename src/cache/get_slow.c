@@ -203,8 +203,8 @@ static enum shed_code learn_groups(struct shed_cache *cache,
     return shed_group_log_learn(cache->groups, g->terms->deadline_ms, err);
 }
 
-/* A flight tells so by a code of its own; to the program the source has failed.
- */
+/* A load that has read an older row than Redis has ends its flight with
+ * SHED_ELOST. To the program the source has failed. */
 static void take_failure(struct shed_look *look, struct shed_caller *caller)
 {
     if (caller->code != SHED_ELOST)

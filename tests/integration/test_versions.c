@@ -184,7 +184,7 @@ START_TEST(a_source_that_has_caught_up_is_believed_again)
 END_TEST
 
 /* A load that is refused is a failed one to callers who wait for it, too. */
-START_TEST(who_waits_for_a_lower_version_is_given_the_higher_one)
+START_TEST(a_waiter_for_a_lower_version_is_given_the_higher_one)
 {
     up(0, STALE_MS);
     put_version("seven", 7);
@@ -231,7 +231,7 @@ START_TEST(a_row_that_is_too_old_is_given_if_the_source_has_an_older_one)
 END_TEST
 
 /* The put ends the refresh, whose row was read before it. */
-START_TEST(who_waits_for_a_refresh_is_given_what_is_put_meanwhile)
+START_TEST(a_waiter_for_a_refresh_is_given_what_is_put_meanwhile)
 {
     struct getter getter = {0};
     struct peer peer;
@@ -541,10 +541,10 @@ int main(void)
     tcase_add_test(
         tc, a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated);
     tcase_add_test(tc, a_source_that_has_caught_up_is_believed_again);
-    tcase_add_test(tc, who_waits_for_a_lower_version_is_given_the_higher_one);
+    tcase_add_test(tc, a_waiter_for_a_lower_version_is_given_the_higher_one);
     tcase_add_test(
         tc, a_row_that_is_too_old_is_given_if_the_source_has_an_older_one);
-    tcase_add_test(tc, who_waits_for_a_refresh_is_given_what_is_put_meanwhile);
+    tcase_add_test(tc, a_waiter_for_a_refresh_is_given_what_is_put_meanwhile);
     tcase_add_test(tc, a_lower_version_with_a_ttl_of_zero_removes_nothing);
     tcase_add_test(tc, a_hash_is_replaced_by_any_other);
     tcase_add_test(tc, what_is_loaded_without_a_version_replaces_any);

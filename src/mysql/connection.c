@@ -276,9 +276,8 @@ static bool ask_start(struct shed_mysql_connection *c,
                       struct shed_mysql_failure *failure)
 {
     char text[SQL_BYTES];
-    bool is_known =
-        ask(c, "SELECT UUID_SHORT() >> 24 & 0xffffffff", 0, text, sizeof(text),
-            failure);
+    bool is_known = ask(c, "SELECT UUID_SHORT() >> 24 & 0xffffffff", 0, text,
+                        sizeof(text), failure);
 
     c->place.started_s = is_known ? strtoull(text, NULL, 10) : 0;
     return is_known || !is_client_error(failure->number);

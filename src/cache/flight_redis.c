@@ -173,6 +173,7 @@ static void send_acquire(struct shed_flight_redis *x)
     shed_args_add(&args, x->seen, x->seen_size);
     shed_args_add(&args, x->due, is_due(x) ? sizeof(x->due) : 0);
     shed_args_add_text(&args, x->has_waited ? "waited" : "");
+    shed_args_add_text(&args, x->is_alone ? "alone" : "");
     put_call(x, &args);
 }
 

@@ -64,8 +64,9 @@ struct shed_flight_redis {
     uint64_t fresh_ms;                   /* of what is being published */
     struct shed_error error; /* what went wrong; the owner sets it for a
                                 failure marker */
-    bool has_waited; /* for a load that was under way: set by the owner before
-                        it sends ACQUIRE */
+    /* set by the owner before it sends ACQUIRE */
+    bool has_waited; /* for a load that was under way */
+    bool is_alone;   /* the process has no other flight of the key */
     /* its own */
     struct shed_call call; /* acquire, and what is to be delivered before it;
                               publish, fail, release */

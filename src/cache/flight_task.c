@@ -95,6 +95,18 @@ static bool start_load(struct shed_flight_task *task, uint64_t request)
                                   &task->exchange.error);
 }
 
+/* Whether the process has no other flight of the key, not even one that was
+ * detached and still loads. Then a lease of the process is nobody's. */
+static bool is_alone(const struct shed_flight_task *task)
+{
+    const struct shed_waiters *w = &task->waiters;
+    struct shed_waiters *first =
+        shed_table_next_of(task->shared->table, NULL, w->key, w->key_size);
+
+    return shed_table_next_of(task->shared->table, first, w->key,
+                              w->key_size) == NULL;
+}
+
 static void perform(struct shed_flight_task *task,
                     const struct shed_flight_act *act,
                     struct shed_flight_event *next)
@@ -121,9 +133,12 @@ static void perform(struct shed_flight_task *task,
         shed_flight_redis_send(&task->exchange, act->send, act->request);
         break;
     case SHED_SEND_ACQUIRE:
+        task->exchange.has_waited = shed_flight_has_waited(&task->flight);
+        task->exchange.is_alone = is_alone(task);
+        shed_flight_redis_send(&task->exchange, act->send, act->request);
+        break;
     case SHED_SEND_FAIL:
     case SHED_SEND_RELEASE:
-        task->exchange.has_waited = shed_flight_has_waited(&task->flight);
         shed_flight_redis_send(&task->exchange, act->send, act->request);
         break;
     }

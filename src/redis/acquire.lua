@@ -10,6 +10,7 @@
 --       9 nonce and time of writing (8 bytes) of a fresh value that is to be
 --         refreshed, or ''
 --       10 'waited' if the caller has waited for a load that was under way, or ''
+--       11 'alone' if the process has no other flight of the key, or ''
 -- Returns {'LEAD', data version, how}, how being 'new', 'mine' (an earlier
 --             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
 --         {'HIT', entry}       the key holds a row, or "no such row"
@@ -53,7 +54,15 @@ local function is_gone(held)
     return reply[2] == 0
 end
 
+-- An earlier flight that lost Redis before it could end its lease has left it
+-- behind. A later one has begun since this call was sent.
+local function is_left_over(held)
+    return held.process == process and ARGV[11] == 'alone'
+        and struct.unpack('>I8', held.flight) < struct.unpack('>I8', flight)
+end
+
 local function is_over(held, pttl)
+    if is_left_over(held) then return true end
     if pttl < 0 or pttl > LONGEST_RECORD then return true end
     if now >= held.until_ms then return true end
     local age = now - held.written -- negative: the clock was set back

@@ -19,7 +19,7 @@
 #include "redis/reply.h"
 
 /* The arguments of one command; borrowed until the command is formatted. */
-#define SHED_ARGS_MAX 16
+#define SHED_ARGS_MAX 17
 
 struct shed_script_text;
 

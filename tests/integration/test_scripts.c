@@ -556,7 +556,7 @@ START_TEST(a_payload_with_every_byte_comes_back)
     redis_call(&redis.store, &call, &reply);
     model_make_acquire(&call, 0, &(struct model_owner){.process = 1}, true,
                        &(struct model_lease_times){20000, 80000, 0}, NULL, NULL,
-                       false);
+                       false, false);
     redis_call(&redis.store, &call, &reply);
     ck_assert(model_bytes_are(&reply.part[0], "HIT"));
     ck_assert_int_eq(shed_entry_decode(model_key(0), reply.part[1].at,

@@ -194,8 +194,19 @@ static bool is_led(const struct model_call *call,
            model_bytes_are(&reply->part[0], "LEAD");
 }
 
+/* Whether a flight holds the lease of a record, or a call of it may still be
+ * under way. */
+static bool has_flight(const struct sim *sim, const unsigned char *record)
+{
+    for (size_t i = 0; i < SIM_FLIGHTS; i++)
+        if (sim->flight[i].number != 0 &&
+            sim->flight[i].number == model_get_u64(record + FLIGHT_AT))
+            return true;
+    return false;
+}
+
 /* A lease that still lasts, of a holder that is present, is never taken over.
- * The record shows both. */
+ * The record shows both; a flight that is over is not present. */
 void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
                         const struct model_call *call,
                         const struct model_reply *reply)
@@ -216,7 +227,7 @@ void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
     memcpy(holder, record + PROCESS_AT, 16);
     is_gone = !sim->mode->no_channels &&
               (sim->model.channels >> strtoul(holder, NULL, 16) & 1) == 0;
-    if (now < model_get_u64(record + UNTIL_AT) &&
+    if (now < model_get_u64(record + UNTIL_AT) && has_flight(sim, record) &&
         !(is_gone &&
           now - model_get_u64(record + WRITTEN_AT) >= sim->lease.grace_ms))
         sim_fail(sim, "a lease that lasts was taken over, key %zu", call->key);

@@ -126,6 +126,15 @@ static void make_publish(struct sim *s, const struct sim_flight *f,
                                                : "keep");
 }
 
+static bool is_alone(const struct sim *s, const struct sim_flight *f)
+{
+    for (size_t i = 0; i < SIM_FLIGHTS; i++)
+        if (&s->flight[i] != f && s->flight[i].number != 0 &&
+            s->flight[i].process == f->process && s->flight[i].key == f->key)
+            return false;
+    return true;
+}
+
 static void make_call(struct sim *s, struct sim_flight *f,
                       enum shed_flight_send what, struct model_call *call)
 {
@@ -136,7 +145,7 @@ static void make_call(struct sim *s, struct sim_flight *f,
         model_make_acquire(call, f->key, &asks, !s->mode->no_channels,
                            &s->lease, f->has_seen ? &f->seen : NULL,
                            f->is_behind ? f->due : NULL,
-                           shed_flight_has_waited(&f->machine));
+                           shed_flight_has_waited(&f->machine), is_alone(s, f));
         f->has_seen = false;
         f->looks++;
         sim_check_look(s, f);

@@ -346,6 +346,10 @@ static bool is_over(const struct model *t, const struct model_call *call,
         return true;
     if (t->now_ms >= until)
         return true;
+    if (are_equal(&call->argv[1], record + PROCESS_AT, ID_BYTES) &&
+        call->argv[10].size > 0 &&
+        model_get_u64(record + FLIGHT_AT) < model_get_u64(call->argv[2].at))
+        return true; /* an earlier flight of the process has left it behind */
     return (t->now_ms < written ||
             t->now_ms - written >= number_of(&call->argv[6])) &&
            is_gone(t, record);
@@ -727,7 +731,8 @@ void model_make_acquire(struct model_call *call, size_t key,
                         const struct model_owner *owner, bool has_channel,
                         const struct model_lease_times *times,
                         const struct model_bytes *seen,
-                        const unsigned char *due, bool has_waited)
+                        const unsigned char *due, bool has_waited,
+                        bool is_alone)
 {
     const unsigned char flags[2] = {0,
                                     has_channel ? SHED_ENTRY_HAS_CHANNEL : 0};
@@ -744,6 +749,7 @@ void model_make_acquire(struct model_call *call, size_t key,
         model_bytes_set(add(call), "", 0);
     add_or_nothing(call, due, SHED_ENTRY_IDENTITY_BYTES);
     model_bytes_set(add(call), "waited", has_waited ? strlen("waited") : 0);
+    model_bytes_set(add(call), "alone", is_alone ? strlen("alone") : 0);
 }
 
 void model_make_publish(struct model_call *call, size_t key,

@@ -19,7 +19,7 @@
 #define MODEL_KEYS 8
 #define MODEL_PROCESSES 64
 #define MODEL_BYTES_MAX 192
-#define MODEL_ARGS_MAX 10
+#define MODEL_ARGS_MAX 11
 
 struct model_bytes {
     size_t size;
@@ -111,12 +111,14 @@ struct model_value {
 
 /* seen: the beginning of an entry that was found corrupt, or NULL. due: the
  * identity of a fresh value that is to be refreshed, or NULL.
- * has_waited: for a load that was under way. */
+ * has_waited: for a load that was under way. is_alone: the process has no other
+ * flight of the key. */
 void model_make_acquire(struct model_call *call, size_t key,
                         const struct model_owner *owner, bool has_channel,
                         const struct model_lease_times *times,
                         const struct model_bytes *seen,
-                        const unsigned char *due, bool has_waited);
+                        const unsigned char *due, bool has_waited,
+                        bool is_alone);
 /* replaced: the nonce of the value that a refresh replaces, or NULL. keep: "",
  * or how that value is kept. */
 void model_make_publish(struct model_call *call, size_t key,

@@ -62,7 +62,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         o->stale_if_error_ms <= o->stale_while_revalidate_ms)
         code = shed_fail(
             err, SHED_EINVAL,
-            "cache soft_timeout_ms: is %llu, but has no effect unless "
+            "cache soft_timeout_ms is %llu, but has no effect unless "
             "stale_if_error_ms (%llu) exceeds stale_while_revalidate_ms (%llu)",
             (unsigned long long)o->soft_timeout_ms,
             (unsigned long long)o->stale_if_error_ms,

@@ -519,7 +519,7 @@ START_TEST(a_soft_timeout_needs_a_row_to_fall_back_on)
 
     up(0, 0, 0);
     o->soft_timeout_ms = 500;
-    expect_refused("soft_timeout_ms: is 500");
+    expect_refused("soft_timeout_ms is 500");
     expect_refused("unless stale_if_error_ms (0) exceeds ");
     o->stale_while_revalidate_ms = STALE_MS;
     o->stale_if_error_ms = STALE_MS;

@@ -29,7 +29,7 @@
 #define SLOT_A "aaaaaaaaaaaaaaaaaaaaaaaa"
 #define SLOT_B "bbbbbbbbbbbbbbbbbbbbbbbb"
 #define SLOT_C "cccccccccccccccccccccccc"
-#define LATE "9000000000000 "
+#define LATE "soon " /* the end of a slot */
 /* A lock's token, process and run of the server, and its keys. */
 #define TOKEN "tokentokentoken1"
 #define DEAD "deaddeaddeaddead"
@@ -41,7 +41,7 @@
 #define ALONE "l f z w"
 #define FAIR "l f z q o"
 
-enum { WORDS_MAX = 20, KEYS_MAX = 5, LINE_BYTES = 512 };
+enum { HALF_AN_HOUR_S = 1800, WORDS_MAX = 20, KEYS_MAX = 5, LINE_BYTES = 512 };
 
 /* Keys are letters, '' is an empty word. */
 static const struct row {
@@ -179,13 +179,25 @@ static char run_id[17];
 
 /* ------------------------------------------------------------------- steps */
 
+/* Half an hour from now, by the server's clock, and its negative. */
+static char soon[24] = "-";
+
+static const char *expand(const char *word)
+{
+    if (strcmp(word, "soon") == 0)
+        return soon + 1;
+    if (strcmp(word, "-soon") == 0)
+        return soon;
+    return strcmp(word, "''") == 0 ? "" : word;
+}
+
 /* Append the words of a text to argv; '' is an empty one. */
 static int add_words(const char **argv, int argc, char *text)
 {
     for (char *rest = text, *word;
          (word = strtok_r(rest, " ", &rest)) != NULL;) {
         ck_assert_int_lt(argc, WORDS_MAX);
-        argv[argc++] = strcmp(word, "''") == 0 ? "" : word;
+        argv[argc++] = expand(word);
     }
     return argc;
 }
@@ -479,6 +491,8 @@ static void open_both(void)
     tell("CONFIG SET maxmemory 0");
     tell("ACL SETUSER shop on nopass ~* &* +@all");
     freeReplyObject(checked(redisCommand(user, "AUTH shop any"), "AUTH"));
+    snprintf(soon + 1, sizeof(soon) - 1, "%lld",
+             (time(NULL) + HALF_AN_HOUR_S) * 1000LL);
     server_info(&server, "run_id", run_id, sizeof(run_id));
 }
 

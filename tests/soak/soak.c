@@ -39,7 +39,7 @@ enum {
     LATE_MS = 30000,
     /* A pause that is this much longer says that this machine has stopped, or
      * is busy with something else. */
-    STALL_MS = 500,
+    STALL_MS = 250,
     STOP_MAX_MS = 700,
     TELL_EVERY_MS = 10000,
     SLACK_MS = 4000,
@@ -320,7 +320,7 @@ static const struct fault {
     bool is_felt; /* calls may fail because of it */
 } faults[] = {
     {"kill a process", kill_worker, 3, false},
-    {"stop a process", stop_worker, 4, false},
+    {"stop a process", stop_worker, 4, true},
     {"stop Redis", stop_redis, 2, true},
     {"restart Redis, empty", restart_redis_empty, 1, true},
     {"restart Redis, with its data", restart_redis, 1, true},

@@ -182,7 +182,11 @@ struct shed_client_options {
                                     ROLE */
     uint64_t command_timeout_ms; /* [1, 600000]; a connection on which no reply
                                     comes for this long, though one is due, is
-                                    closed for good */
+                                    closed for good. If no other connection is
+                                    answered either, Redis counts as hanging:
+                                    until it answers the client itself, calls do
+                                    at once what they do while it cannot be
+                                    reached */
     uint64_t reconnect_min_ms;   /* [1, 60000]; first pause after a failure */
     uint64_t reconnect_max_ms;   /* [reconnect_min_ms, 600000]; the pause
                                     doubles up to this, with full jitter */
@@ -222,15 +226,13 @@ struct shed_client_options {
      * and the like). A reply that refuses only writes (OOM, MISCONF, READONLY)
      * or this client (SHED_EDENIED) is a success. A call does not count if its
      * caller gave up first, or if it was not sent because of the pause after a
-     * failure. (While the breaker is half-open, calls that were given up count
+     * failure or because Redis hangs. (While the breaker is half-open, calls that were given up count
      * as one failure once they have together waited, with no answer in between,
      * for redis_breaker_probes times that timeout, or redis_breaker_slow_ms.)
      *
-     * Because of that pause (reconnect_max_ms) the breaker rarely opens for a
-     * Redis that cannot be reached, which does not need it: see is_up of
-     * shed_client_status. It opens for a Redis that hangs only if
-     * redis_breaker_min_calls calls wait for command_timeout_ms within
-     * redis_breaker_window_ms. */
+     * It rarely opens for a Redis that cannot be reached or that hangs, which
+     * does not need it: most calls are not tried then (reconnect_max_ms,
+     * command_timeout_ms); see is_up of shed_client_status. */
     uint64_t redis_breaker_failure_pct; /* [0, 100]; the percentage of failed
                                            calls that opens it, 50 for example;
                                            0: it never opens */
@@ -318,6 +320,12 @@ struct shed_client_status {
  * *out.
  *
  * It is the connection that the client maintains by itself; Redis is not asked.
+ * A Redis that hangs is noticed command_timeout_ms after the first command that
+ * it does not answer, whoever sent it; with no calls under way that is one
+ * which the client sends every 3 s. Where all callers give up earlier, it is
+ * noticed when their tries to connect have gone unanswered for
+ * connect_timeout_ms.
+ *
  * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows),
  * SHED_EFORKED.
  */

@@ -133,6 +133,8 @@ static void on_standing(void *arg, const struct shed_error *why)
     pthread_mutex_unlock(&client->mu);
     if (why == NULL)
         shed_links_go_on(client->links);
+    else if (shed_address_is_silent(client->address))
+        shed_links_cut(client->links);
     if (has_changed)
         tell(client, why, was_up || why == NULL ? before_us : 0);
 }

@@ -193,6 +193,7 @@ enum shed_code shed_address_create(const char *uri, struct shed_address **out,
         free(a);
         return shed_fail_nomem(err, "a Redis URI");
     }
+    atomic_init(&a->heard_ms, shed_now_ms());
     code = parse(a, uri, err);
     if (code != SHED_OK) {
         shed_address_destroy(a);
@@ -328,6 +329,7 @@ void shed_address_leave(struct shed_address *a, unsigned term, uint64_t min_ms,
     if (term == shed_address_term(a)) {
         set_pause_locked(a, min_ms, max_ms);
         atomic_store(&a->term, term + 1);
+        shed_address_hear(a, shed_now_ms()); /* of the next one */
         is_left = true;
     }
     pthread_mutex_unlock(&a->mu);
@@ -343,4 +345,37 @@ uint64_t shed_address_pause_ms(struct shed_address *a)
     left_ms = shed_left_ms(a->pause_end_ms, shed_now_ms());
     pthread_mutex_unlock(&a->mu);
     return left_ms;
+}
+
+/* ------------------------------------------------------ whether it answers */
+
+void shed_address_hear_nothing(struct shed_address *a, uint64_t since_ms,
+                               const struct shed_error *failure)
+{
+    uint64_t heard_ms = atomic_load(&a->heard_ms);
+    uint64_t waited_ms = shed_now_ms() - since_ms;
+
+    /* what was heard in the first half may have come before the server stopped,
+     * and have been read late by a thread that did not run */
+    if (a->on_move == NULL || heard_ms == 0 ||
+        heard_ms > since_ms + waited_ms / 2)
+        return;
+    pthread_mutex_lock(&a->mu);
+    a->silence = *failure;
+    pthread_mutex_unlock(&a->mu);
+    if (atomic_compare_exchange_strong(&a->heard_ms, &heard_ms, 0))
+        a->on_move(a->on_move_arg, false);
+}
+
+enum shed_code shed_address_fail_silent(struct shed_address *a,
+                                        struct shed_error *err)
+{
+    enum shed_code code;
+
+    pthread_mutex_lock(&a->mu);
+    code = shed_fail(err, SHED_EREDIS,
+                     "%s; calls do without it until it answers the client",
+                     a->silence.reason);
+    pthread_mutex_unlock(&a->mu);
+    return code;
 }

@@ -24,24 +24,28 @@ struct shed_address {
     char db[24];                 /* in decimal; empty for database 0 */
     struct shed_uri uri;         /* holds all of the above except port */
     char port_text[sizeof("4294967295")];
-    /* set before the first connection: called by shed_address_leave, and when a
-     * shared connection has reached the server; NULL: nobody is told */
+    /* set before the first connection: called when the server was left or has
+     * fallen silent, and when a shared connection has reached it; NULL: nobody
+     * is told */
     void (*on_move)(void *arg, bool is_reached);
     void *on_move_arg;
     struct shed_gate *gate; /* of guarded commands; NULL: all are sent */
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
     atomic_uint term;            /* grows each time the server is left */
+    _Atomic uint64_t heard_ms;   /* shed_now_ms, of the last answer; 0: it is
+                                    silent */
     pthread_mutex_t mu;
     pthread_cond_t looked_up;
     /* under mu */
     struct sockaddr_storage name;
-    socklen_t name_size;     /* 0: the host name has never been resolved */
-    struct shed_error why;   /* why it could not be resolved */
-    unsigned looked_up_term; /* the term of the last lookup that has ended */
-    unsigned left_count;     /* how often servers were left in a row */
-    uint64_t left_ms;        /* when the last one was left, shed_now_ms */
-    uint64_t pause_end_ms;   /* no connection before this time */
+    socklen_t name_size;       /* 0: the host name has never been resolved */
+    struct shed_error why;     /* why it could not be resolved */
+    struct shed_error silence; /* how it fell silent */
+    unsigned looked_up_term;   /* the term of the last lookup that has ended */
+    unsigned left_count;       /* how often servers were left in a row */
+    uint64_t left_ms;          /* when the last one was left, shed_now_ms */
+    uint64_t pause_end_ms;     /* no connection before this time */
 };
 
 /* Parse a URI (shed_client_open has the grammar) and try to resolve its host.
@@ -94,5 +98,35 @@ unsigned shed_address_term(const struct shed_address *address);
 
 /* What is left of the pause before the next connection. */
 uint64_t shed_address_pause_ms(struct shed_address *address);
+
+/*
+ * Whether the server is silent. It is from when a connection has had no answer
+ * for a whole timeout, and no other had one in the later half of it, until the
+ * session's connection has been answered, or has failed in another way. Until
+ * then only the session tries to reach it; calls do without it.
+ */
+static inline bool shed_address_is_silent(const struct shed_address *address)
+{
+    return atomic_load_explicit(&address->heard_ms, memory_order_relaxed) == 0;
+}
+
+/* An answer came, whatever it says. */
+static inline void shed_address_hear(struct shed_address *address,
+                                     uint64_t now_ms)
+{
+    if (atomic_load_explicit(&address->heard_ms, memory_order_relaxed) !=
+        now_ms)
+        atomic_store_explicit(&address->heard_ms, now_ms, memory_order_relaxed);
+}
+
+/* A connection has had no answer since since_ms, for a whole timeout: failure
+ * says which. Without on_move nothing changes, because nobody would try. */
+void shed_address_hear_nothing(struct shed_address *address, uint64_t since_ms,
+                               const struct shed_error *failure);
+
+/* How the server fell silent, and that it is not asked. Returns: SHED_EREDIS.
+ */
+enum shed_code shed_address_fail_silent(struct shed_address *address,
+                                        struct shed_error *err);
 
 #endif

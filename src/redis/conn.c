@@ -86,6 +86,7 @@ void shed_conn_fail(struct shed_conn *c, enum shed_trouble trouble,
 static void fail_silent(struct shed_conn *c, const char *what,
                         const char *awaited, uint64_t limit_ms)
 {
+    uint64_t since_ms = shed_conn_due_ms(c) - limit_ms;
     struct shed_error why;
 
     (void)shed_fail(&why, SHED_EREDIS, "Redis %s: %s%s within %llu ms",
@@ -93,6 +94,7 @@ static void fail_silent(struct shed_conn *c, const char *what,
                     (unsigned long long)limit_ms);
     shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
     c->failure.is_silent = true;
+    c->failure.since_ms = since_ms;
 }
 
 enum shed_code shed_conn_out_of_step(struct shed_error *err)

@@ -71,6 +71,7 @@ struct shed_conn_failure {
     struct shed_error error;
     enum shed_trouble trouble; /* what it means for a call that was made */
     bool is_silent;            /* nothing came for a whole timeout */
+    uint64_t since_ms;         /* is_silent: when that began */
     bool is_no_primary;        /* by the server's own account */
 };
 

@@ -78,18 +78,18 @@ static void note_failure(struct shed_dialler *d, unsigned weight,
     pthread_mutex_unlock(&d->mu);
 }
 
-void shed_dialler_hear(struct shed_dialler *d)
+void shed_dialler_hear(struct shed_dialler *d, uint64_t now_ms)
 {
-    if (atomic_load_explicit(&d->silent_since_ms, memory_order_relaxed) > 0)
-        atomic_store(&d->silent_since_ms, 0);
+    shed_address_hear(d->address, now_ms);
     if (atomic_load_explicit(&d->failures, memory_order_relaxed) > 0)
         atomic_store(&d->failures, 0);
 }
 
 void shed_dialler_hear_nothing(struct shed_dialler *d,
-                               const struct shed_error *failure)
+                               const struct shed_conn_failure *failure)
 {
-    note_failure(d, SHED_CONN_SILENCE_WEIGHT, failure);
+    note_failure(d, SHED_CONN_SILENCE_WEIGHT, &failure->error);
+    shed_address_hear_nothing(d->address, failure->since_ms, &failure->error);
 }
 
 void shed_dialler_go_on(struct shed_dialler *d)
@@ -111,14 +111,16 @@ void shed_dialler_leave(struct shed_dialler *d, unsigned term)
 static void note_silence(struct shed_dialler *d,
                          const struct shed_error *failure)
 {
-    uint64_t now_ms = shed_now_ms(), since_ms = 0;
+    uint64_t now_ms = shed_now_ms();
+    uint64_t since_ms = atomic_load(&d->silent_since_ms);
 
-    if (atomic_compare_exchange_strong(&d->silent_since_ms, &since_ms,
-                                       now_ms) ||
-        now_ms - since_ms < d->connect_timeout_ms)
-        return;
-    atomic_store(&d->silent_since_ms, 0);
-    note_failure(d, SHED_CONN_SILENCE_WEIGHT, failure);
+    if (since_ms <= atomic_load(&d->address->heard_ms)) {
+        atomic_store(&d->silent_since_ms, now_ms);
+    } else if (now_ms - since_ms >= d->connect_timeout_ms) {
+        atomic_store(&d->silent_since_ms, 0);
+        note_failure(d, SHED_CONN_SILENCE_WEIGHT, failure);
+        shed_address_hear_nothing(d->address, since_ms, failure);
+    }
 }
 
 /* Note a failure. is_cut_short: nothing had come when the caller's deadline
@@ -128,8 +130,10 @@ static void note(struct shed_dialler *d, const struct shed_conn_failure *f,
 {
     if (is_cut_short)
         note_silence(d, &f->error);
+    else if (f->is_silent)
+        shed_dialler_hear_nothing(d, f);
     else if (f->error.code != SHED_ENOMEM)
-        note_failure(d, f->is_silent ? SHED_CONN_SILENCE_WEIGHT : 1, &f->error);
+        note_failure(d, 1, &f->error);
 }
 
 enum shed_code shed_dial(struct shed_dialler *d, struct shed_conn *c,

@@ -19,7 +19,8 @@ struct shed_dialler {
     uint64_t reconnect_min_ms, reconnect_max_ms;
     /* atomic */
     atomic_uint failures; /* in a row, weighted */
-    /* shed_now_ms; since when no try was answered. 0: the last one was */
+    /* shed_now_ms; since when no try was answered, unless the server was heard
+     * of later */
     _Atomic uint64_t silent_since_ms;
     /* under mu */
     pthread_mutex_t mu;
@@ -49,11 +50,11 @@ SHED_MUST_CHECK enum shed_code shed_dial(struct shed_dialler *dialler,
                                          uint64_t deadline_ms, bool *was_tried,
                                          struct shed_error *err);
 
-/* To be called when a connection got an answer (hear), or got none for the
- * whole command timeout (hear_nothing). */
-void shed_dialler_hear(struct shed_dialler *dialler);
+/* To be called when a connection got an answer (hear), or has failed because it
+ * got none for the whole command timeout (hear_nothing). */
+void shed_dialler_hear(struct shed_dialler *dialler, uint64_t now_ms);
 void shed_dialler_hear_nothing(struct shed_dialler *dialler,
-                               const struct shed_error *failure);
+                               const struct shed_conn_failure *failure);
 
 /* End the pause, because another connection to the server has been made. */
 void shed_dialler_go_on(struct shed_dialler *dialler);

@@ -110,11 +110,16 @@ static enum shed_code call_once(struct shed_links *links, struct batch *b,
                                 struct shed_link_use *use, uint64_t deadline_ms,
                                 bool *was_connected, struct shed_error *err)
 {
-    struct link *l = enter(links);
     struct shed_shared_use by;
-    enum shed_code code = shed_shared_call(&l->shared, &b->formatted, replies,
-                                           deadline_ms, &by, err);
+    enum shed_code code;
+    struct link *l;
 
+    *was_connected = false;
+    if (shed_address_is_silent(links->dialler.address))
+        return shed_address_fail_silent(links->dialler.address, err);
+    l = enter(links);
+    code = shed_shared_call(&l->shared, &b->formatted, replies, deadline_ms,
+                            &by, err);
     leave(links, l);
     *was_connected = by.was_connected;
     b->was_tried |= by.was_tried;
@@ -183,7 +188,7 @@ static enum shed_code send_all(struct shed_links *links, struct batch *b,
     bool was_lost = false, was_refused = false;
 
     for (;;) {
-        bool was_connected = false;
+        bool was_connected;
         enum shed_code code =
             call_once(links, b, replies, use, deadline_ms, &was_connected, err);
         bool is_refused =
@@ -314,6 +319,12 @@ size_t shed_links_count(const struct shed_links *links)
 void shed_links_go_on(struct shed_links *links)
 {
     shed_dialler_go_on(&links->dialler);
+}
+
+void shed_links_cut(struct shed_links *links)
+{
+    for (size_t i = 0; i < links->count; i++)
+        shed_shared_cut(&links->link[i].shared);
 }
 
 void shed_links_close_idle(struct shed_links *links)

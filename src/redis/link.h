@@ -42,6 +42,10 @@ size_t shed_links_count(const struct shed_links *links);
  * thread. */
 void shed_links_go_on(struct shed_links *links);
 
+/* The server has fallen silent: end the calls that wait for it, and all
+ * connections. Any thread. */
+void shed_links_cut(struct shed_links *links);
+
 /* Close links beyond the first few that nobody has used for a while. To be
  * called now and then. Any thread. */
 void shed_links_close_idle(struct shed_links *links);
@@ -53,8 +57,9 @@ void shed_links_close_idle(struct shed_links *links);
  * Returns: SHED_OK and count replies in replies, to be freed with
  * shed_reply_free (an error reply is a reply); else replies holds nothing:
  * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
- * reply within the command timeout, or refused by the address's gate: the
- * first command says whether all are guarded), SHED_EDENIED, SHED_EBUSY,
+ * reply within the command timeout; at once while the server is silent, see
+ * shed_address_is_silent, or if refused by the address's gate: the first
+ * command says whether all are guarded), SHED_EDENIED, SHED_EBUSY,
  * SHED_ENOMEM. *use (NULL is allowed) is set with the former.
  */
 SHED_MUST_CHECK enum shed_code

@@ -141,6 +141,20 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
         shed_pipe_leave(p);
 }
 
+/* The same for a failure that the conn has found, and which tells whether the
+ * server is silent. */
+static void lose_conn(struct shed_pipe *p)
+{
+    const struct shed_conn_failure *failure = &p->conn.failure;
+
+    if (failure->is_silent)
+        shed_address_hear_nothing(p->address, failure->since_ms,
+                                  &failure->error);
+    else
+        shed_address_hear(p->address, shed_now_ms());
+    lose(p, failure);
+}
+
 /* The same for a failure that the conn has not found itself; p->why is set. */
 static void give_up(struct shed_pipe *p, enum shed_trouble trouble)
 {
@@ -185,6 +199,7 @@ static void start_session(struct shed_pipe *p)
     assert(!p->is_open);
     p->conn.queue = (struct shed_conn_queue){0};
     p->is_open = true;
+    shed_address_hear(p->address, shed_now_ms());
     shed_timer_set(p->timer, p->options.command_timeout_ms);
     p->hooks.on_open(p->hooks.arg);
     if (is_open(p) &&
@@ -207,6 +222,7 @@ static void drain(struct shed_pipe *p)
             shed_conn_next(&p->conn, shed_now_ms(), &reply, &expected);
         if (event == SHED_CONN_NOTHING)
             break;
+        shed_address_hear(p->address, shed_now_ms());
         if (event == SHED_CONN_REPLY)
             deliver(p, &expected, reply);
         else
@@ -224,7 +240,7 @@ static void follow_conn(struct shed_pipe *p)
     if (p->state != PIPE_UP)
         return;
     if (p->conn.state == SHED_CONN_FAILED)
-        lose(p, &p->conn.failure);
+        lose_conn(p);
     else
         watch(p);
 }
@@ -261,7 +277,7 @@ static void open_socket(struct shed_pipe *p)
     p->state = PIPE_UP;
     shed_conn_start(&p->conn, p->term, shed_now_ms());
     if (p->conn.state == SHED_CONN_FAILED) {
-        lose(p, &p->conn.failure);
+        lose_conn(p);
     } else if (!open_poll(p)) {
         (void)shed_fail(&p->why, SHED_EREDIS, "Redis: cannot watch a socket");
         give_up(p, SHED_TROUBLE_DOWN);
@@ -414,6 +430,16 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
     return code;
 }
 
+/* Whether calls would wait until it turns out whether a silent server answers
+ * again. p->why is set if so. */
+static bool is_held_up(struct shed_pipe *p)
+{
+    if (is_open(p) || !shed_address_is_silent(p->address))
+        return false;
+    (void)shed_address_fail_silent(p->address, &p->why);
+    return true;
+}
+
 void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
@@ -425,6 +451,8 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
         fail_call(p, call, SHED_TROUBLE_DOWN);
     else if (p->state == PIPE_PAUSED)
         fail_call(p, call, p->pause_trouble);
+    else if (is_held_up(p))
+        fail_call(p, call, SHED_TROUBLE_DOWN);
     else if (send_soon(p, call, args) != SHED_OK)
         fail_call(p, call, SHED_TROUBLE_PASSING); /* no memory for it */
     else
@@ -463,6 +491,21 @@ void shed_pipe_follow(struct shed_pipe *p, bool is_reached)
     give_up(p, SHED_TROUBLE_PASSING);
     /* at once, so that calls made meanwhile are queued */
     if (shed_address_pause_ms(p->address) == 0)
+        start_connecting(p);
+}
+
+void shed_pipe_try(struct shed_pipe *p)
+{
+    struct shed_conn_failure failure = {.trouble = SHED_TROUBLE_DOWN,
+                                        .is_silent = true};
+    bool is_first = p->failures == 0;
+
+    if (!is_open(p) || !shed_address_is_silent(p->address))
+        return;
+    (void)shed_address_fail_silent(p->address, &failure.error);
+    lose(p, &failure);
+    /* at once, for perhaps only the other connection was dead */
+    if (is_first)
         start_connecting(p);
 }
 

@@ -62,6 +62,10 @@ void shed_pipe_leave(struct shed_pipe *pipe);
  * pause after a failure if another connection has reached the server. */
 void shed_pipe_follow(struct shed_pipe *pipe, bool is_reached);
 
+/* If another connection has found that the server is silent: drop this one, and
+ * try whether a new one is answered. */
+void shed_pipe_try(struct shed_pipe *pipe);
+
 /* Close for good; no call may be under way. The loop frees the pipe. NULL is
  * allowed. address is not used afterwards. */
 void shed_pipe_close(struct shed_pipe *pipe);

@@ -52,8 +52,7 @@ struct shed_session {
     atomic_bool is_following, is_reached;
     pthread_mutex_t mu;
     struct shed_identity identity; /* under mu */
-    char run[SHED_RUN_BYTES]; /* under mu; run id of the server; blanks: unknown
-                               */
+    char run[SHED_RUN_BYTES]; /* under mu; run id of the server, or blanks */
     _Atomic uint64_t server_since_ms; /* by our clock; 0: unknown */
     struct shed_server_clock clock;
 };
@@ -427,6 +426,7 @@ static void on_ping(void *arg)
 static void follow(struct shed_session *p, bool is_reached)
 {
     shed_pipe_follow(p->commands, is_reached);
+    shed_pipe_try(p->commands);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, is_reached);
 }
@@ -440,9 +440,9 @@ static void follow_posted(struct shed_post *post)
     follow(p, atomic_exchange(&p->is_reached, false));
 }
 
-/* A pipe or a link has left the server: drop the other connections, too. Or a
- * link has reached it: until the session does, no lease can be taken, and each
- * miss costs a load. So its pause ends. */
+/* A pipe or a link has left the server, or found it silent: drop the others,
+ * too. Or a link has reached it: until the session does, no lease can be taken,
+ * and each miss costs a load. So its pause ends. */
 static void on_move(void *arg, bool is_reached)
 {
     struct shed_session *p = arg;

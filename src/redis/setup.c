@@ -36,7 +36,8 @@ void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
         args = add(s, "SELECT");
         shed_args_add_text(args, a->db);
     }
-    if (!atomic_load(&a->is_role_refused))
+    /* with no command at all, a silent server would seem to be there */
+    if (!atomic_load(&a->is_role_refused) || s->count == 0)
         (void)add(s, "ROLE");
 }
 

@@ -17,7 +17,7 @@ struct shed_setup {
     struct shed_address *address;
     struct shed_args command[SHED_SETUP_MAX];
     size_t count;    /* of commands: AUTH and SELECT if the address needs them,
-                        ROLE unless it was refused */
+                        ROLE unless it was refused and is not the only one */
     size_t answered; /* how many of them have been answered */
     bool is_no_primary; /* why it failed: ROLE named no primary */
 };

@@ -83,8 +83,7 @@ struct shed_request {
     uint64_t connection; /* from which the replies came */
     bool was_tried;      /* of a failure: see shed_dial */
     uint64_t began_ms, ended_ms;
-    struct shed_request
-        *next; /* among those whose latch is to be counted down */
+    struct shed_request *next; /* among those that are to be woken */
 };
 
 /* ---------------------------------------------------------- the requests */
@@ -250,15 +249,18 @@ static enum shed_wire_io receive(struct shed_shared *s, bool is_unsent,
 
 static void lose_if_silent_releasing(struct shed_shared *s)
 {
-    struct shed_error why;
+    struct shed_conn_failure failure;
 
     shed_conn_tick(&s->conn, shed_now_ms());
     if (s->conn.state != SHED_CONN_FAILED)
         return;
-    why = s->conn.failure.error;
-    if (s->conn.failure.is_silent)
-        shed_dialler_hear_nothing(s->dialler, &why);
-    lose_releasing(s, &why);
+    failure = s->conn.failure;
+    s->is_open = false; /* nobody sends on it */
+    unlock_and_wake(s);
+    if (failure.is_silent)
+        shed_dialler_hear_nothing(s->dialler, &failure);
+    pthread_mutex_lock(&s->mu);
+    lose_releasing(s, &failure.error);
 }
 
 static void connect_releasing(struct shed_shared *s, uint64_t deadline_ms)
@@ -295,6 +297,8 @@ static bool deliver_all_locked(struct shed_shared *s,
     uint64_t now_ms = shed_now_ms();
     bool is_in_step = !s->is_out_of_step;
 
+    if (count > 0)
+        shed_dialler_hear(s->dialler, now_ms);
     if (!is_in_step)
         (void)shed_conn_out_of_step(err);
     for (size_t i = 0; i < count; i++) {
@@ -330,8 +334,6 @@ static void receive_releasing(struct shed_shared *s, uint64_t until_ms)
         if (shed_reply_is_no_primary(replies[i]))
             shed_dialler_leave(s->dialler, s->conn.term);
     pthread_mutex_lock(&s->mu);
-    if (count > 0)
-        shed_dialler_hear(s->dialler);
     if (!deliver_all_locked(s, replies, count, &why) || io == SHED_WIRE_LOST)
         lose_releasing(s, &why);
     else if (!lose_if_left_releasing(s))
@@ -553,13 +555,20 @@ void shed_shared_doubt(struct shed_shared *s, uint64_t connection)
     unlock_and_wake(s);
 }
 
+/* The leader meets it; the next user of an idle connection looks first. */
+void shed_shared_cut(struct shed_shared *s)
+{
+    pthread_mutex_lock(&s->mu);
+    if (s->is_open)
+        shed_wire_shut(&s->conn.wire);
+    pthread_mutex_unlock(&s->mu);
+}
+
 void shed_shared_close_idle(struct shed_shared *s, uint64_t idle_ms)
 {
-    uint64_t now_ms = shed_now_ms();
-
     pthread_mutex_lock(&s->mu);
     if (s->is_open && !s->is_led && !s->is_writing &&
-        now_ms - s->last_used_ms >= idle_ms)
+        shed_now_ms() - s->last_used_ms >= idle_ms)
         close_locked(s);
     pthread_mutex_unlock(&s->mu);
 }

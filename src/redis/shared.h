@@ -84,6 +84,10 @@ shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
  * close it, but not more often than once in a while. */
 void shed_shared_doubt(struct shed_shared *shared, uint64_t connection);
 
+/* End the connection, because the server is silent: calls that wait on it fail.
+ */
+void shed_shared_cut(struct shed_shared *shared);
+
 /* Close the connection if nobody has used it for this long. */
 void shed_shared_close_idle(struct shed_shared *shared, uint64_t idle_ms);
 

@@ -115,15 +115,23 @@ static void expect_closed(void)
 
 /* ------------------------------------------------------------ what opens it */
 
+/* Only the call that finds out that the server is silent waits and counts. */
+static void init_for_silence(uint64_t open_ms)
+{
+    init(open_ms);
+    fixture.client_options.connect_timeout_ms = scaled_ms(500);
+    fixture.client_options.command_timeout_ms = scaled_ms(500);
+    fixture.client_options.redis_breaker_failure_pct = 1;
+    fixture.client_options.redis_breaker_min_calls = 1;
+}
+
 /* A call that waited would end with another reason. */
 START_TEST(a_silent_server_opens_it_and_then_no_call_waits)
 {
     uint64_t refused;
     struct shed_error err;
 
-    init(FOREVER_MS);
-    fixture.client_options.connect_timeout_ms = scaled_ms(200);
-    fixture.client_options.command_timeout_ms = scaled_ms(200);
+    init_for_silence(FOREVER_MS);
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     fixture_open(&fixture);
     WAIT_FOR(gets(SHED_ORIGIN_REDIS));
@@ -147,9 +155,7 @@ END_TEST
 
 START_TEST(a_server_that_goes_on_closes_it_by_a_probe)
 {
-    init(1);
-    fixture.client_options.connect_timeout_ms = scaled_ms(200);
-    fixture.client_options.command_timeout_ms = scaled_ms(200);
+    init_for_silence(1);
     fixture_open(&fixture);
     WAIT_FOR(gets(SHED_ORIGIN_REDIS));
     server_freeze(&fixture.server);

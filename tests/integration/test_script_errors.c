@@ -6,6 +6,7 @@
  * succeeds when the fault is gone. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <hiredis/hiredis.h>
 

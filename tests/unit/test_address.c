@@ -279,6 +279,54 @@ START_TEST(terms_wrap_around)
 }
 END_TEST
 
+static void ignore_move(void *arg, bool is_reached)
+{
+    (void)arg;
+    (void)is_reached;
+}
+
+/* Longer than the test takes on a slow machine. */
+#define WAITED_MS ((uint64_t)30000)
+
+START_TEST(it_is_silent_if_it_answered_no_connection_lately)
+{
+    const struct shed_error why = {SHED_EREDIS, "no reply"};
+    struct shed_address *a = create();
+    uint64_t now_ms = shed_now_ms(), since_ms = now_ms - WAITED_MS;
+    struct shed_error err;
+
+    shed_address_hear(a, since_ms + 1);
+    shed_address_hear_nothing(a, since_ms, &why);
+    ck_assert(!shed_address_is_silent(a)); /* nobody would end it */
+    a->on_move = ignore_move;
+    shed_address_hear(a, now_ms);
+    shed_address_hear_nothing(a, since_ms, &why);
+    ck_assert(!shed_address_is_silent(a));
+    shed_address_hear(a, since_ms + 1);
+    shed_address_hear_nothing(a, since_ms, &why);
+    ck_assert(shed_address_is_silent(a));
+    ck_assert_int_eq(shed_address_fail_silent(a, &err), SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "no reply"));
+    shed_address_hear(a, now_ms);
+    ck_assert(!shed_address_is_silent(a));
+    shed_address_destroy(a);
+}
+END_TEST
+
+START_TEST(the_silence_of_a_server_that_was_left_is_not_that_of_the_next_one)
+{
+    const struct shed_error why = {SHED_EREDIS, "no reply"};
+    struct shed_address *a = create();
+
+    a->on_move = ignore_move;
+    shed_address_hear_nothing(a, shed_now_ms(), &why);
+    ck_assert(shed_address_is_silent(a));
+    shed_address_leave(a, 0, 1, 1);
+    ck_assert(!shed_address_is_silent(a));
+    shed_address_destroy(a);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("address");
@@ -296,5 +344,8 @@ int main(void)
     tcase_add_test(tc, a_lookup_that_ends_late_is_ignored);
     tcase_add_test(tc, of_two_lookups_that_end_late_the_newer_one_counts);
     tcase_add_test(tc, terms_wrap_around);
+    tcase_add_test(tc, it_is_silent_if_it_answered_no_connection_lately);
+    tcase_add_test(
+        tc, the_silence_of_a_server_that_was_left_is_not_that_of_the_next_one);
     return run_tests("address", tc);
 }

@@ -1,0 +1,344 @@
+/* A Redis that hangs, stopped by SIGSTOP: it accepts connections and bytes, and
+ * answers nothing. Only calls that were made before that was known wait for it;
+ * then the session alone tries whether it answers. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <snowshed/event.h>
+
+#include "base/thread.h"
+#include "client/client.h"
+#include "redis/call.h"
+#include "redis/pipe.h"
+#include "redis/shared.h"
+#include "support/fixture.h"
+
+/* The session's PING, which finds a hang out after some seconds. */
+#define PING_MS 3000
+
+/* Longer than a test may take. */
+#define NEVER_MS 600000
+
+static struct fixture fixture;
+
+/* -------------------------------------------------------- what is counted */
+
+static atomic_uint begun;     /* calls over connections of threads */
+static atomic_uint waits;     /* calls that a connection has left unanswered */
+static atomic_uint tries;     /* connections that the session began to make */
+static atomic_uint connected; /* how often it was said to be */
+static atomic_bool is_ping_off;
+
+enum shed_code
+__real_shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
+                        struct shed_reply **replies, uint64_t deadline_ms,
+                        struct shed_shared_use *use, struct shed_error *err);
+enum shed_code
+__wrap_shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
+                        struct shed_reply **replies, uint64_t deadline_ms,
+                        struct shed_shared_use *use, struct shed_error *err);
+void __real_shed_call_end(struct shed_call *call, struct shed_reply *reply,
+                          enum shed_trouble trouble,
+                          const struct shed_error *why);
+void __wrap_shed_call_end(struct shed_call *call, struct shed_reply *reply,
+                          enum shed_trouble trouble,
+                          const struct shed_error *why);
+void __real_shed_conn_start(struct shed_conn *conn, unsigned term,
+                            uint64_t now_ms);
+void __wrap_shed_conn_start(struct shed_conn *conn, unsigned term,
+                            uint64_t now_ms);
+void __real_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+
+enum shed_code
+__wrap_shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
+                        struct shed_reply **replies, uint64_t deadline_ms,
+                        struct shed_shared_use *use, struct shed_error *err)
+{
+    enum shed_code code;
+
+    atomic_fetch_add(&begun, 1);
+    code =
+        __real_shed_shared_call(shared, batch, replies, deadline_ms, use, err);
+    if (code != SHED_OK && (use->was_tried || code == SHED_ETIMEDOUT))
+        atomic_fetch_add(&waits, 1);
+    return code;
+}
+
+void __wrap_shed_call_end(struct shed_call *call, struct shed_reply *reply,
+                          enum shed_trouble trouble,
+                          const struct shed_error *why)
+{
+    if (reply == NULL && call->was_tried)
+        atomic_fetch_add(&waits, 1);
+    __real_shed_call_end(call, reply, trouble, why);
+}
+
+void __wrap_shed_conn_start(struct shed_conn *conn, unsigned term,
+                            uint64_t now_ms)
+{
+    if (shed_thread_is(SHED_THREAD_LOOP))
+        atomic_fetch_add(&tries, 1);
+    __real_shed_conn_start(conn, term, now_ms);
+}
+
+void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
+{
+    if (delay_ms != PING_MS || !atomic_load(&is_ping_off))
+        __real_shed_timer_set(timer, delay_ms);
+}
+
+static void on_event(void *user, const struct shed_event *e)
+{
+    (void)user;
+    if (e->kind == SHED_EVENT_CONNECTED)
+        atomic_fetch_add(&connected, 1);
+}
+
+static bool is_up(void)
+{
+    struct shed_client_status s;
+
+    ck_assert_int_eq(
+        shed_client_status_read(fixture.client, &s, sizeof(s), NULL), SHED_OK);
+    return s.is_up;
+}
+
+/* A client that calls a server silent soon, and tries again soon. */
+static void init(uint64_t redis_down)
+{
+    fixture_init(&fixture);
+    fixture.client_options.connect_timeout_ms = scaled_ms(200);
+    fixture.client_options.command_timeout_ms = scaled_ms(200);
+    fixture.client_options.reconnect_max_ms = 50;
+    fixture.client_options.on_event = on_event;
+    fixture.cache_options.redis_down = redis_down;
+}
+
+static bool gets_from_redis(void)
+{
+    struct shed_value *value = NULL;
+    bool is_so =
+        shed_get(fixture.cache, shed_str("k"), 0, &value, NULL) == SHED_OK &&
+        shed_value_origin(value) == SHED_ORIGIN_REDIS;
+
+    if (value != NULL)
+        check_text(value, "k@1");
+    shed_value_unref(value);
+    return is_so;
+}
+
+static void up(uint64_t redis_down)
+{
+    init(redis_down);
+    fixture_open(&fixture);
+    WAIT_FOR(gets_from_redis());
+}
+
+static void thaw_and_down(void)
+{
+    server_thaw(&fixture.server);
+    WAIT_FOR(is_up() && gets_from_redis());
+    fixture_down(&fixture);
+}
+
+/* ------------------------------------------------------------ many threads */
+
+enum { CALLERS = 8, TRIES = 6, ROUNDS = 3 };
+
+/* Gets a key of its own, again and again. */
+static struct caller {
+    pthread_t thread;
+    atomic_uint calls, hits;
+} callers[CALLERS];
+
+static atomic_bool is_over;
+
+static void *call(void *arg)
+{
+    struct caller *c = arg;
+    char key[16], text[24];
+
+    snprintf(key, sizeof(key), "k%d", (int)(c - callers));
+    snprintf(text, sizeof(text), "%s@1", key);
+    while (!atomic_load(&is_over)) {
+        struct shed_value *value = NULL;
+        enum shed_code code =
+            shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+        ck_assert(code == SHED_OK || code == SHED_EREDIS);
+        if (code == SHED_OK) {
+            check_text(value, text);
+            if (shed_value_origin(value) == SHED_ORIGIN_REDIS)
+                atomic_fetch_add(&c->hits, 1);
+        }
+        shed_value_unref(value);
+        atomic_fetch_add(&c->calls, 1);
+        usleep(1000); /* leave some of the machine to the others */
+    }
+    return NULL;
+}
+
+/* Wait until each caller has made, or got from Redis, some more. */
+static void wait_for_calls(void)
+{
+    for (int i = 0; i < CALLERS; i++) {
+        unsigned before = atomic_load(&callers[i].calls);
+        WAIT_FOR(atomic_load(&callers[i].calls) >= before + ROUNDS);
+    }
+}
+
+static void wait_for_hits(void)
+{
+    for (int i = 0; i < CALLERS; i++) {
+        unsigned before = atomic_load(&callers[i].hits);
+        WAIT_FOR(atomic_load(&callers[i].hits) >= before + ROUNDS);
+    }
+}
+
+/* However often the session tries. A caller may have been about to send when
+ * the hang became known; and all may wait once more if a thread that did not
+ * run for long reads only then what came before the hang. */
+START_TEST(once_it_is_known_no_call_waits)
+{
+    unsigned waits_before, tries_before, waited;
+
+    up((uint64_t)_i);
+    for (int i = 0; i < CALLERS; i++)
+        ck_assert_int_eq(
+            pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+    wait_for_hits();
+    server_freeze(&fixture.server);
+    WAIT_FOR(!is_up());
+    wait_for_calls();
+    waits_before = atomic_load(&waits);
+    tries_before = atomic_load(&tries);
+    WAIT_FOR(atomic_load(&tries) >= tries_before + TRIES);
+    wait_for_calls();
+    waited = atomic_load(&waits) - waits_before;
+    ck_assert_uint_le(waited, 2 * CALLERS);
+    server_thaw(&fixture.server);
+    wait_for_hits();
+    ck_assert(is_up());
+    atomic_store(&is_over, true);
+    for (int i = 0; i < CALLERS; i++)
+        ck_assert_int_eq(pthread_join(callers[i].thread, NULL), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------- who finds it out */
+
+START_TEST(a_call_that_is_not_answered_tells_the_status)
+{
+    struct shed_error err;
+
+    atomic_store(&is_ping_off, true);
+    up(SHED_REDIS_DOWN_FAIL);
+    server_freeze(&fixture.server);
+    expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
+    WAIT_FOR(!is_up());
+    expect_code(fixture.cache, "k", SHED_EREDIS, &err);
+    ck_assert_msg(strstr(err.reason, "calls do without it") != NULL, "%s",
+                  err.reason);
+    thaw_and_down();
+}
+END_TEST
+
+START_TEST(calls_that_cannot_wait_for_long_find_it_out_together)
+{
+    struct shed_value *value = NULL;
+
+    atomic_store(&is_ping_off, true);
+    init(SHED_REDIS_DOWN_FAIL);
+    fixture.client_options.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    fixture_open(&fixture);
+    WAIT_FOR(gets_from_redis());
+    server_freeze(&fixture.server);
+    WAIT_FOR(shed_get(fixture.cache, shed_str("k"), 5, &value, NULL) !=
+                 SHED_OK &&
+             !is_up());
+    thaw_and_down();
+}
+END_TEST
+
+/* What one connection has found is enough for all. */
+START_TEST(calls_that_wait_end_when_it_is_known)
+{
+    const struct shed_error why = {SHED_EREDIS, "no answer"};
+    struct getter getter = {0};
+    unsigned begun_before;
+
+    init(SHED_REDIS_DOWN_FAIL);
+    fixture.client_options.command_timeout_ms = NEVER_MS;
+    fixture.client_options.connect_timeout_ms = NEVER_MS;
+    fixture_open(&fixture);
+    WAIT_FOR(gets_from_redis());
+    server_freeze(&fixture.server);
+    begun_before = atomic_load(&begun);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(atomic_load(&begun) > begun_before);
+    shed_address_hear_nothing(fixture.client->address, shed_now_ms(), &why);
+    getter_join(&getter);
+    ck_assert_int_eq(getter.code, SHED_EREDIS);
+    ck_assert_msg(strstr(getter.error.reason, "no answer; calls") != NULL, "%s",
+                  getter.error.reason);
+    thaw_and_down();
+}
+END_TEST
+
+/* -------------------------------------------------------- who tries again */
+
+/* With nothing to say at the beginning of a connection, connect() alone would
+ * pass for an answer. */
+START_TEST(a_connection_that_says_nothing_at_first_is_no_sign_of_life)
+{
+    unsigned connected_before, tries_before;
+
+    init(SHED_REDIS_DOWN_FAIL);
+    server_do(&fixture.server, "ACL SETUSER default -role");
+    fixture_open(&fixture);
+    WAIT_FOR(gets_from_redis() && atomic_load(&connected) > 0);
+    server_freeze(&fixture.server);
+    expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
+    WAIT_FOR(!is_up());
+    connected_before = atomic_load(&connected);
+    tries_before = atomic_load(&tries);
+    WAIT_FOR(atomic_load(&tries) >= tries_before + TRIES);
+    ck_assert_uint_eq(atomic_load(&connected), connected_before);
+    thaw_and_down();
+}
+END_TEST
+
+/* It hung, and then it is gone: calls find that out by themselves. */
+START_TEST(a_server_that_dies_while_it_hangs_is_reported_as_such)
+{
+    struct shed_error err;
+
+    up(SHED_REDIS_DOWN_FAIL);
+    server_freeze(&fixture.server);
+    expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
+    server_kill(&fixture.server);
+    WAIT_FOR((expect_code(fixture.cache, "k", SHED_EREDIS, &err),
+              strstr(err.reason, "calls do without it") == NULL));
+    server_start_again(&fixture.server);
+    WAIT_FOR(gets_from_redis());
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("redis_hang");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, once_it_is_known_no_call_waits,
+                        SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_STALE + 1);
+    tcase_add_test(tc, a_call_that_is_not_answered_tells_the_status);
+    tcase_add_test(tc, calls_that_cannot_wait_for_long_find_it_out_together);
+    tcase_add_test(tc, calls_that_wait_end_when_it_is_known);
+    tcase_add_test(tc,
+                   a_connection_that_says_nothing_at_first_is_no_sign_of_life);
+    tcase_add_test(tc, a_server_that_dies_while_it_hangs_is_reported_as_such);
+    return run_tests("redis_hang", tc);
+}

@@ -664,11 +664,12 @@ enum shed_redis_down {
     SHED_REDIS_DOWN_FAIL = 1,   /* return SHED_EREDIS */
     /* Give out what this process has kept; without it, as SOURCE. The process
      * keeps the answers that it was last given or has loaded, "no such row"
-     * too, in up to kept_bytes. A call whose GET has failed (at once if Redis
-     * cannot be reached; after connect_timeout_ms and command_timeout_ms, at
-     * most, if it hangs) gets a kept row as SHED_ORIGIN_STALE: within its ttl
-     * without a load; within stale_while_revalidate_ms while this process loads
-     * it again; within stale_if_error_ms if the load fails. What is loaded
+     * too, in up to kept_bytes. A call whose GET has failed gets a kept row as
+     * SHED_ORIGIN_STALE: within its ttl without a load; within
+     * stale_while_revalidate_ms while this process loads it again; within
+     * stale_if_error_ms if the load fails. That is at once if Redis cannot be
+     * reached, or is known to hang; the calls that find the hang out wait for
+     * connect_timeout_ms and command_timeout_ms, at most. What is loaded
      * meanwhile is kept, too: one query per key, ttl and process. During that
      * time a call can miss changes by other processes, but not what this
      * process has put, invalidated or expired (see also shed_invalidate_all).

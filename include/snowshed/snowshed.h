@@ -226,9 +226,10 @@ struct shed_client_options {
      * and the like). A reply that refuses only writes (OOM, MISCONF, READONLY)
      * or this client (SHED_EDENIED) is a success. A call does not count if its
      * caller gave up first, or if it was not sent because of the pause after a
-     * failure or because Redis hangs. (While the breaker is half-open, calls that were given up count
-     * as one failure once they have together waited, with no answer in between,
-     * for redis_breaker_probes times that timeout, or redis_breaker_slow_ms.)
+     * failure or because Redis hangs. (While the breaker is half-open, calls
+     * that were given up count as one failure once they have together waited,
+     * with no answer in between, for redis_breaker_probes times that timeout,
+     * or redis_breaker_slow_ms.)
      *
      * It rarely opens for a Redis that cannot be reached or that hangs, which
      * does not need it: most calls are not tried then (reconnect_max_ms,

@@ -124,7 +124,8 @@ static void make_acquire(struct store *store, const struct words *words,
     if (has(words, "young"))
         t.grace_ms = LONG_GRACE_MS;
     model_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen,
-                       is_due ? due : NULL, has(words, "waited"), has(words, "alone"));
+                       is_due ? due : NULL, has(words, "waited"),
+                       has(words, "alone"));
     call->client = owner.process;
     call->is_tracked = has(words, "tracked");
 }

@@ -144,7 +144,8 @@ static void on_lost(void *user, struct shed_lock *lost,
 {
     (void)user;
     (void)lost;
-    (void)reason;
+    (void)snprintf(setup->shared->loss[setup->number],
+                   sizeof(setup->shared->loss[0]), "%s", reason->reason);
     note(TORTURE_LOST, 0);
 }
 

@@ -39,6 +39,8 @@ struct torture_shared {
     atomic_uint writes;         /* first writes of each entry */
     atomic_uint inside; /* the contender that entered last and has not left */
     struct pulse pulses[CONTENDERS];
+    /* why each lost the lock last; to be read when it has ended */
+    char loss[CONTENDERS][SHED_REASON_BYTES];
 };
 
 struct torture_setup {

@@ -770,7 +770,8 @@ static const char help[] =
     "\n"
     "A cell is repeated up to 8 times if a known weakness did not show. It is\n"
     "repeated with a longer lease if a promise was broken while the machine had\n"
-    "stopped processes for more than a quarter of the lease.\n"
+    "stopped processes for more than a quarter of the lease; with QUORUM a\n"
+    "twentieth, if what was broken follows from the end of a lease.\n"
     "\n"
     "Exit status: 0 if every promise was kept and every known weakness showed,\n"
     "1 if not, 2 for a wrong option.\n";

@@ -139,6 +139,9 @@ static void note(enum torture_kind kind, uint64_t number)
     torture_record(setup->file, &r);
 }
 
+/* How the reason of a loss begins if no renewal succeeded. */
+#define ENDED "the lease has ended"
+
 static void on_lost(void *user, struct shed_lock *lost,
                     const struct shed_error *reason)
 {
@@ -146,7 +149,7 @@ static void on_lost(void *user, struct shed_lock *lost,
     (void)lost;
     (void)snprintf(setup->shared->loss[setup->number],
                    sizeof(setup->shared->loss[0]), "%s", reason->reason);
-    note(TORTURE_LOST, 0);
+    note(TORTURE_LOST, strncmp(reason->reason, ENDED, sizeof(ENDED) - 1) == 0);
 }
 
 /* ---------------------------------------------------------------- servers */

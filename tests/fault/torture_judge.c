@@ -2,6 +2,7 @@
  * lasts until the end of the records. */
 #include "fault/torture_judge.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 static int by_time(const void *a, const void *b)
@@ -23,16 +24,29 @@ static uint64_t end_us(const struct torture_record *records, size_t count,
     return UINT64_MAX;
 }
 
+/* Whether the lease of the entry at i, which lasts until until_us, ended. */
+static bool has_ended(const struct torture_record *records, size_t count,
+                      size_t i, uint64_t until_us)
+{
+    for (size_t j = i + 1; j < count && records[j].at_us < until_us; j++)
+        if (records[j].contender == records[i].contender &&
+            records[j].kind == TORTURE_LOST && records[j].number != 0)
+            return true;
+    return false;
+}
+
 static void count_overlaps(const struct torture_record *records, size_t count,
                            size_t i, unsigned victim, struct torture_verdict *v)
 {
     uint64_t until_us = end_us(records, count, i);
+    bool is_ended = has_ended(records, count, i, until_us);
 
     for (size_t j = i + 1; j < count && records[j].at_us < until_us; j++) {
         if (records[j].kind != TORTURE_ENTER ||
             records[j].contender == records[i].contender)
             continue;
         v->overlaps++;
+        v->ended += is_ended;
         v->bystanders +=
             records[i].contender != victim && records[j].contender != victim;
     }

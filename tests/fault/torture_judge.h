@@ -21,14 +21,17 @@ struct torture_record {
     uint64_t at_us;
     unsigned contender;
     enum torture_kind kind;
-    uint64_t number; /* the token; 0: none */
+    uint64_t number; /* the token; 0: none. TORTURE_LOST: 1: its lease ended,
+                        0: Redis said that it is gone */
 };
 
 struct torture_verdict {
     size_t entries;
     size_t overlaps;   /* pairs that were inside at the same time */
     size_t bystanders; /* those of them without the victim */
-    size_t disorders;  /* entries whose token is not above the previous one */
+    size_t ended; /* those of them whose first lost it because its lease ended
+                     and no renewal had succeeded */
+    size_t disorders; /* entries whose token is not above the previous one */
     size_t losses;
     size_t refused;
 };

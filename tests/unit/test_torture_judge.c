@@ -8,6 +8,7 @@
 #define E TORTURE_ENTER
 #define X TORTURE_EXIT
 #define K TORTURE_KILLED
+#define L TORTURE_LOST
 
 START_TEST(one_after_another_is_no_overlap)
 {
@@ -31,6 +32,20 @@ START_TEST(two_inside_are_an_overlap)
     ck_assert_uint_eq(v.bystanders, 0);
     v = torture_judge(r, COUNT(r), 2);
     ck_assert_uint_eq(v.bystanders, 1);
+}
+END_TEST
+
+/* The first loses it with the end of its lease, then because it is gone. */
+START_TEST(an_overlap_after_the_end_of_a_lease_is_told_from_others)
+{
+    struct torture_record r[] = {{10, 0, E, 5}, {20, 0, L, 1}, {30, 1, E, 6},
+                                 {40, 1, X, 6}, {50, 0, X, 5}, {60, 0, E, 7},
+                                 {70, 0, L, 0}, {80, 1, E, 8}, {85, 1, X, 8},
+                                 {90, 0, X, 7}, {95, 0, L, 1}};
+    struct torture_verdict v = torture_judge(r, COUNT(r), 0);
+
+    ck_assert_uint_eq(v.overlaps, 2);
+    ck_assert_uint_eq(v.ended, 1);
 }
 END_TEST
 
@@ -86,6 +101,21 @@ static const struct checked {
      900,
      TORTURE_WRONG},
     {{.algorithm = TORTURE_QUORUM, .old_writes = 1}, 900, TORTURE_WRONG},
+    {{.algorithm = TORTURE_QUORUM, .verdict = {.overlaps = 2, .ended = 2}},
+     60,
+     TORTURE_DISTURBED}, /* longer than a round of a quorum waits */
+    {{.algorithm = TORTURE_QUORUM, .verdict = {.overlaps = 2, .ended = 2}},
+     40,
+     TORTURE_WRONG},
+    {{.algorithm = TORTURE_QUORUM, .verdict = {.overlaps = 2, .ended = 1}},
+     60,
+     TORTURE_WRONG},
+    {{.algorithm = TORTURE_QUORUM, .recovered_ms = UINT64_MAX},
+     60,
+     TORTURE_WRONG},
+    {{.algorithm = SHED_LOCK_LEASE, .verdict = {.overlaps = 2, .ended = 2}},
+     60,
+     TORTURE_WRONG},
     {{.algorithm = SHED_LOCK_LEASE, .recovered_ms = UINT64_MAX},
      90,
      TORTURE_WRONG},
@@ -118,6 +148,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, one_after_another_is_no_overlap);
     tcase_add_test(tc, two_inside_are_an_overlap);
+    tcase_add_test(tc, an_overlap_after_the_end_of_a_lease_is_told_from_others);
     tcase_add_test(tc, a_killed_contender_is_not_inside);
     tcase_add_test(tc, a_contender_that_never_left_is_inside);
     tcase_add_test(tc, numbers_that_do_not_grow_are_counted);

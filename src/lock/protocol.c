@@ -54,6 +54,7 @@ void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
     exchange->fence = 0;
     exchange->has_waiters = false;
     exchange->is_takeover = false;
+    exchange->is_absent = false;
     exchange->is_unsent = false;
     exchange->look_ms = 0;
 }

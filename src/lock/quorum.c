@@ -105,10 +105,29 @@ struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
         .step_back_ms = RELEASE_SPREAD_MS};
 }
 
+static bool may_have_forgotten(size_t servers,
+                               const struct shed_exchange *exchange,
+                               uint64_t age_ms)
+{
+    return servers > 1 && age_ms < exchange->spec->options->lease_ms;
+}
+
 bool shed_quorum_is_too_young(size_t servers,
                               const struct shed_exchange *exchange,
                               uint64_t age_ms)
 {
-    return servers > 1 && exchange->op == SHED_LOCK_OP_ACQUIRE &&
-           age_ms < exchange->spec->options->lease_ms;
+    return exchange->op == SHED_LOCK_OP_ACQUIRE &&
+           may_have_forgotten(servers, exchange, age_ms);
+}
+
+bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
+                         uint64_t age_ms)
+{
+    bool is_grant = exchange->op == SHED_LOCK_OP_ACQUIRE &&
+                    exchange->end == SHED_EXCHANGE_YES;
+    bool is_lack = exchange->op == SHED_LOCK_OP_EXTEND &&
+                   exchange->end == SHED_EXCHANGE_NO && exchange->is_absent;
+
+    return (is_grant || is_lack) &&
+           may_have_forgotten(servers, exchange, age_ms);
 }

@@ -74,4 +74,10 @@ bool shed_quorum_is_too_young(size_t servers,
                               const struct shed_exchange *exchange,
                               uint64_t age_ms);
 
+/* Whether such a server's answer says nothing: that it granted the lock, or
+ * that nobody has it. It keeps others out in either case, like one that is
+ * silent. */
+bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
+                         uint64_t age_ms);
+
 #endif

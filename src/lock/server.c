@@ -31,12 +31,15 @@ static void end_posted(struct shed_post *post)
 }
 
 /* A server that has restarted may have forgotten a lock that it granted, so it
- * has no vote for one lease. */
-static bool is_too_young(struct shed_lock_server *s)
+ * has no vote for one lease: neither before it is asked nor by its answer. */
+static bool has_no_vote(struct shed_lock_server *s,
+                        bool (*rule)(size_t servers,
+                                     const struct shed_exchange *exchange,
+                                     uint64_t age_ms))
 {
     uint64_t age_ms = shed_session_server_age_ms(session_of(s));
 
-    if (!shed_quorum_is_too_young(s->count, s->exchange, age_ms))
+    if (!rule(s->count, s->exchange, age_ms))
         return false;
     (void)shed_fail(&s->exchange->error, SHED_EREDIS,
                     "Redis %s has been running for only %llu ms: it has no "
@@ -55,7 +58,7 @@ static bool send_next(struct shed_lock_server *s)
     struct shed_args args;
 
     assert(shed_reactor_is_current(s->client->reactor));
-    if (is_too_young(s) ||
+    if (has_no_vote(s, shed_quorum_is_too_young) ||
         !shed_exchange_next_command(s->exchange, session_of(s), &args))
         return false;
     shed_pipe_call(shed_session_pipe(session_of(s)), &s->call, &args, on_reply,
@@ -73,8 +76,7 @@ static void on_reply(void *arg, struct shed_reply *reply,
     if (shed_exchange_on_reply(s->exchange, reply, err) && send_next(s))
         return;
     /* it may have restarted while it was asked */
-    if (s->exchange->end == SHED_EXCHANGE_YES)
-        (void)is_too_young(s);
+    (void)has_no_vote(s, shed_quorum_is_void);
     if (is_home(s))
         s->on_answer(s);
     else

@@ -457,6 +457,34 @@ START_TEST(a_restarted_server_has_no_vote_for_a_lease)
 }
 END_TEST
 
+/* Whether an extension reports a loss although the lease has not ended. */
+static bool is_lost_early(struct quorum *q)
+{
+    uint64_t ends_ms = shed_now_ms() + shed_lock_remaining_ms(q->lock);
+
+    return !is_extended(q) && shed_now_ms() < ends_ms;
+}
+
+/* The lock is held on 0, 1 and 2, and others have 3 and 4. Then 2 forgets it,
+ * and can grant it to nobody until the lease has ended. */
+START_TEST(a_bare_majority_of_which_one_restarts_empty_is_not_lost_yet)
+{
+    struct quorum c;
+
+    open_long(&c, LONG_LEASE_MS);
+    hold_all(&c);
+    occupy(3);
+    occupy(4);
+    server_kill(&servers[2]);
+    server_start_again(&servers[2]);
+    while (server_calls(&servers[2], "evalsha") == 0 &&
+           shed_lock_remaining_ms(c.lock) > 0)
+        ck_assert(!is_lost_early(&c));
+    ck_assert(!is_lost_early(&c));
+    quorum_close(&c);
+}
+END_TEST
+
 /* A minority that is frozen while the others continue. */
 struct behind {
     long long calls, expired;
@@ -643,6 +671,8 @@ int main(void)
     tcase_add_test(tc, clients_of_one_server_are_no_quorum);
     tcase_add_test(tc, nobody_extends_beyond_what_a_restart_respects);
     tcase_add_test(tc, a_restarted_server_has_no_vote_for_a_lease);
+    tcase_add_test(tc,
+                   a_bare_majority_of_which_one_restarts_empty_is_not_lost_yet);
     tcase_add_test(tc, servers_that_lost_it_grant_it_again);
     tcase_add_test(tc, a_lock_that_is_granted_too_late_is_released);
     tcase_add_test(tc, many_simultaneous_tries_are_told_that_it_is_held);

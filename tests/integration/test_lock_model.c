@@ -113,6 +113,7 @@ static const struct scenario scenarios[] = {
       {"undo A", "NO"},
       {"release A", "NO"},
       {"del", NULL},
+      {"extend A", "NO absent"},
       {"acquire A", "YES"}}},
     {"first come, first served",
      &shed_lock_lease,
@@ -305,8 +306,9 @@ static void describe(const struct shed_exchange *exchange, char *out,
 {
     static const char *const ends[] = {"YES", "NO", "FAILED", "WRONG"};
 
-    snprintf(out, size, "%s%s%s", ends[exchange->end],
+    snprintf(out, size, "%s%s%s%s", ends[exchange->end],
              exchange->has_waiters ? " waiters" : "",
+             exchange->is_absent ? " absent" : "",
              exchange->look_ms == 0          ? ""
              : exchange->look_ms <= SHORT_MS ? " short"
                                              : " long");

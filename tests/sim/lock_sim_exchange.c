@@ -43,11 +43,14 @@ bool sim_send_next(struct sim *s, unsigned h, unsigned server, size_t call,
     return true;
 }
 
-static bool is_too_young(const struct sim *s, unsigned server,
-                         struct shed_exchange *exchange)
+static bool has_no_vote(const struct sim *s, unsigned server,
+                        struct shed_exchange *exchange,
+                        bool (*rule)(size_t servers,
+                                     const struct shed_exchange *exchange,
+                                     uint64_t age_ms))
 {
-    if (!shed_quorum_is_too_young(s->server_count, exchange,
-                                  s->now_ms - s->server[server].since_ms))
+    if (!rule(s->server_count, exchange,
+              s->now_ms - s->server[server].since_ms))
         return false;
     (void)shed_fail(&exchange->error, SHED_EREDIS, "too young");
     (void)shed_exchange_end(exchange, SHED_EXCHANGE_FAILED);
@@ -65,7 +68,7 @@ void sim_ask(struct sim *s, unsigned h, unsigned server)
         sim_fail(s, "it asks before its session is known");
     sim_trace(s, ops[exchange->op], s->handle[h].process, server,
               exchange->holder.token[0]);
-    if (is_too_young(s, server, exchange) ||
+    if (has_no_vote(s, server, exchange, shed_quorum_is_too_young) ||
         !sim_send_next(s, h, server, SIM_CALLS, exchange))
         sim_send(s, h, server, SIM_CALLS, exchange, NULL);
 }
@@ -100,7 +103,7 @@ bool sim_take_reply(struct sim *s, const struct sim_request *r,
         note_renewal(s, r, exchange);
     if (goes_on && sim_send_next(s, r->handle, r->server, r->call, exchange))
         return false;
-    if (exchange->end == SHED_EXCHANGE_YES && r->call == SIM_CALLS)
-        (void)is_too_young(s, r->server, exchange);
+    if (r->call == SIM_CALLS)
+        (void)has_no_vote(s, r->server, exchange, shed_quorum_is_void);
     return true;
 }

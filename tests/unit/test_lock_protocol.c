@@ -440,6 +440,33 @@ START_TEST(a_bare_majority_of_which_one_is_silent_is_not_lost_yet)
 }
 END_TEST
 
+/* With a lease of a second. */
+START_TEST(a_server_that_restarted_neither_grants_nor_lacks_a_lock)
+{
+    const struct shed_lock_options second = {.lease_ms = 1000};
+    const struct shed_lock_spec mine = {.options = &second};
+    struct shed_exchange e = {.op = SHED_LOCK_OP_EXTEND,
+                              .spec = &mine,
+                              .end = SHED_EXCHANGE_NO,
+                              .is_absent = true};
+
+    ck_assert(!shed_quorum_is_too_young(5, &e, 999));
+    ck_assert(shed_quorum_is_void(5, &e, 999));
+    ck_assert(!shed_quorum_is_void(5, &e, 1000));
+    ck_assert(!shed_quorum_is_void(1, &e, 999));
+    e.is_absent = false; /* another has it */
+    ck_assert(!shed_quorum_is_void(5, &e, 999));
+    e.end = SHED_EXCHANGE_YES; /* it restarted with its data */
+    ck_assert(!shed_quorum_is_void(5, &e, 999));
+    e.op = SHED_LOCK_OP_ACQUIRE;
+    ck_assert(shed_quorum_is_too_young(5, &e, 999));
+    ck_assert(shed_quorum_is_void(5, &e, 999));
+    ck_assert(!shed_quorum_is_void(5, &e, 1000));
+    e.end = SHED_EXCHANGE_NO;
+    ck_assert(!shed_quorum_is_void(5, &e, 999));
+}
+END_TEST
+
 START_TEST(a_verdict_comes_as_soon_as_it_can_and_no_sooner)
 {
     ck_assert_int_eq(count(""), SHED_VERDICT_OPEN);
@@ -500,6 +527,7 @@ int main(void)
     tcase_add_test(tc, clocks_that_differ_let_two_in);
     tcase_add_loop_test(tc, another_s_lock_is_not_extended, 0, ALGORITHMS);
     tcase_add_test(tc, a_bare_majority_of_which_one_is_silent_is_not_lost_yet);
+    tcase_add_test(tc, a_server_that_restarted_neither_grants_nor_lacks_a_lock);
     tcase_add_test(tc, a_verdict_comes_as_soon_as_it_can_and_no_sooner);
     tcase_add_test(tc, a_tally_keeps_the_highest_number_and_the_soonest_look);
     tcase_add_test(tc, a_lease_is_safe_for_less_than_it_lasts);

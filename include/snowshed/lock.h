@@ -311,8 +311,9 @@ shed_lock_release(struct shed_lock *lock, struct shed_error *err);
  *
  * Blocks: as shed_lock_release.
  * Returns: SHED_OK; SHED_ELOST: this thread no longer holds it; SHED_EREDIS,
- * SHED_ETIMEDOUT: not confirmed: the hold lasts as long as it would have, see
- * shed_lock_remaining_ms; SHED_EINVAL, SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ * SHED_ETIMEDOUT: not confirmed: the hold lasts as long as it would have, or as
+ * was requested if that is shorter, see shed_lock_remaining_ms; SHED_EINVAL,
+ * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_extend(struct shed_lock *lock, uint64_t lease_ms,

@@ -1,5 +1,6 @@
-/* Holds. Its invariant: valid_until_ms moves only when Redis has confirmed a
- * lease, and counts from before the command was sent. */
+/* Holds. Its invariant: valid_until_ms counts from before a command was sent;
+ * it grows only when Redis has confirmed a lease, and shrinks before a shorter
+ * one is requested. */
 #include "lock/hold.h"
 
 #include <assert.h>
@@ -64,6 +65,15 @@ void shed_hold_renew(struct shed_hold *h, const struct shed_exchange *exchange,
 {
     assert(h->is_held);
     set_times(h, exchange, asked_ms);
+}
+
+void shed_hold_shorten(struct shed_hold *h, uint64_t lease_ms,
+                       uint64_t asked_ms)
+{
+    uint64_t until_ms = shed_lock_valid_until_ms(asked_ms, lease_ms);
+
+    if (until_ms < h->valid_until_ms && h->valid_until_ms != UINT64_MAX)
+        h->valid_until_ms = until_ms;
 }
 
 void shed_hold_retry(struct shed_hold *h, bool is_rewrite, uint64_t now_ms,

@@ -38,6 +38,12 @@ struct shed_grant {
 /* Begin a hold; there must be none. */
 void shed_hold_begin(struct shed_hold *hold, const struct shed_grant *grant);
 
+/* A lease from asked_ms is about to be requested. Redis may begin it without an
+ * answer that is read in time; if it ends before the present one, so does the
+ * hold. */
+void shed_hold_shorten(struct shed_hold *hold, uint64_t lease_ms,
+                       uint64_t asked_ms);
+
 /* The lease was renewed by a command that was sent at asked_ms. */
 void shed_hold_renew(struct shed_hold *hold,
                      const struct shed_exchange *exchange, uint64_t asked_ms);

@@ -118,6 +118,8 @@ static void begin_extend(struct shed_lock_machine *m,
     m->hold.rewrite_at_ms = UINT64_MAX;
     question->memory = m->hold.memory;
     question->lease_ms = lease_ms;
+    if (lease_ms > 0)
+        shed_hold_shorten(&m->hold, lease_ms, m->now_ms);
     shed_round_ask(m, SHED_LOCK_EXTENDING);
 }
 

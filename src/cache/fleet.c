@@ -363,6 +363,11 @@ void shed_fleet_destroy(struct shed_fleet *f)
     free(f);
 }
 
+static const char *database_of(const struct shed_address *address)
+{
+    return address->db[0] != '\0' ? address->db : "0";
+}
+
 /* Slots in two Redis servers would be two budgets. Servers are compared as the
  * URIs name them, because neither may have been reached yet. */
 static enum shed_code check_server_locked(const struct shed_fleet *f,
@@ -374,14 +379,15 @@ static enum shed_code check_server_locked(const struct shed_fleet *f,
     if (f->links == NULL)
         return SHED_OK;
     one = f->links->client->address;
-    if (strcmp(one->text, other->text) == 0 && atoi(one->db) == atoi(other->db))
+    if (strcmp(one->text, other->text) == 0 &&
+        strcmp(database_of(one), database_of(other)) == 0)
         return SHED_OK;
     return shed_fail(err, SHED_EINVAL,
                      "the source's fleet_loads are counted in one Redis: "
-                     "cache %s uses %s, database %d, and cache %s %s, "
-                     "database %d: open a source for each",
-                     f->links->cache_name, one->text, atoi(one->db),
-                     link->cache_name, other->text, atoi(other->db));
+                     "cache %s uses %s, database %s, and cache %s %s, "
+                     "database %s: open a source for each",
+                     f->links->cache_name, one->text, database_of(one),
+                     link->cache_name, other->text, database_of(other));
 }
 
 /* Add a link behind the others. */

@@ -114,12 +114,9 @@ static size_t add_bytes(char *line, size_t at, struct shed_bytes bytes)
 
 static size_t add_text(char *line, size_t at, const char *text)
 {
-    size_t size = strlen(text);
-
-    if (size > SHED_REASON_BYTES)
-        size = SHED_REASON_BYTES;
-    memcpy(line + at, text, size);
-    return at + size;
+    for (size_t i = 0; text[i] != '\0' && i < SHED_REASON_BYTES; i++)
+        line[at++] = text[i];
+    return at;
 }
 
 static void write_text(const struct shed_event *e, size_t keys,

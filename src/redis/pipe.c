@@ -447,11 +447,9 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
     *call = (struct shed_call){.fn = fn, .arg = arg};
     if (args->is_guarded && p->address->gate != NULL)
         shed_call_enter(call, p->address->gate, &p->refusal);
-    if (call->is_refused || p->state == PIPE_CLOSED)
-        fail_call(p, call, SHED_TROUBLE_DOWN);
-    else if (p->state == PIPE_PAUSED)
+    if (p->state == PIPE_PAUSED && !call->is_refused)
         fail_call(p, call, p->pause_trouble);
-    else if (is_held_up(p))
+    else if (call->is_refused || p->state == PIPE_CLOSED || is_held_up(p))
         fail_call(p, call, SHED_TROUBLE_DOWN);
     else if (send_soon(p, call, args) != SHED_OK)
         fail_call(p, call, SHED_TROUBLE_PASSING); /* no memory for it */

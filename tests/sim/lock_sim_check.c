@@ -1,6 +1,7 @@
 /* The invariants of the simulated locks. They rely on what lock.h promises, and
  * on little of the implementation. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim/lock_sim.h"

@@ -129,7 +129,7 @@ struct sim_call {
     unsigned epochs;
     uint64_t generation;
     uint64_t stalled_ms; /* of the process, when the call began */
-    uint64_t number;     /* the last number written back for it */
+    uint64_t number;     /* the last number to be written back for it */
     uint32_t below; /* the servers that knew no higher number, a bit each */
     bool is_renewed_late;          /* renewed on one server after it was lost */
     struct shed_exchange exchange; /* the short way's */

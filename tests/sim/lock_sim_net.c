@@ -71,24 +71,31 @@ static bool is_reachable(const struct sim *s, const struct sim_request *r)
             s->process[r->process].session[r->server].is_up);
 }
 
+/* A request's next try may get a lower number from another majority. What is
+ * still under way for the former number does not count. */
+static void begin_number(struct sim *s, const struct sim_request *r,
+                         const struct shed_exchange *exchange)
+{
+    struct sim_call *call = &s->call[r->for_call];
+
+    if (exchange->op != SHED_LOCK_OP_ADVANCE || r->for_call == SIM_CALLS ||
+        call->number == exchange->fence_number)
+        return;
+    call->number = exchange->fence_number;
+    call->below = 0;
+}
+
 /* Note the servers at which a number that is written back is above all known
  * ones. */
 static void note_number(struct sim *s, const struct sim_request *r)
 {
     uint64_t number = (uint64_t)strtoull(r->command.arg[0].at, NULL, 10);
-    struct sim_call *call = &s->call[r->for_call];
 
-    if (r->command.what != LOCK_MODEL_SCRIPT ||
-        r->command.script != SHED_SCRIPT_LOCK_ADVANCE ||
-        r->for_call == SIM_CALLS)
-        return;
-    if (number < call->number)
-        return; /* late */
-    if (call->number != number)
-        call->below = 0;
-    call->number = number;
-    if ((uint64_t)r->reply.integer < number)
-        call->below |= UINT32_C(1) << r->server;
+    if (r->command.what == LOCK_MODEL_SCRIPT &&
+        r->command.script == SHED_SCRIPT_LOCK_ADVANCE &&
+        r->for_call < SIM_CALLS && s->call[r->for_call].number == number &&
+        (uint64_t)r->reply.integer < number)
+        s->call[r->for_call].below |= UINT32_C(1) << r->server;
 }
 
 void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
@@ -110,6 +117,7 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
     }
     r->was_sent = true;
     r->for_call = sim_find_call(s, &exchange->holder);
+    begin_number(s, r, exchange);
     lock_model_read(&r->command, exchange->script, args);
     /* the short way's connections are not tracked */
     r->command.client = call < SIM_CALLS ? SIM_PROCESSES : r->process;

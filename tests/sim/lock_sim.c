@@ -208,7 +208,8 @@ static void choose_algorithm(struct sim *s)
      * commands time out before a suspicion ends. */
     o.death_grace_ms =
         s->mode->freezes > 0 ||
-                (s->mode->stalls > 0 && s->mode->cuts + s->mode->restarts > 0)
+                (s->mode->stalls > 0 &&
+                 s->mode->cuts + s->mode->restarts + s->mode->lost_pct > 0)
             ? 0
             : sim_between(s, 120, 200);
     s->is_watched = sim_chance(s, 60);

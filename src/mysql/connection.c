@@ -76,8 +76,7 @@ enum {
  * instants. */
 enum { LIMIT_SLACK_MS = 2000 };
 
-/* Uptime is in whole seconds, and both ends of it are rounded. A restart that
- * was sooner than this after the lost connection was opened does not show. */
+/* Uptime is in whole seconds, and both ends of it are rounded. */
 enum { UPTIME_SLACK_MS = 2000 };
 
 enum { SQL_BYTES = 256 };
@@ -269,17 +268,20 @@ static bool ask(struct shed_mysql_connection *c, const char *sql,
     return true;
 }
 
-/* Ask when the server was started: UUID_SHORT has the second in its bits 24 to
- * 55 (MySQL manual, "Miscellaneous Functions"). A server without that function
- * is trusted by its uptime alone. */
+/* Ask when the server was started, and what time it is there: UUID_SHORT has
+ * the second of the start in its bits 24 to 55 (MySQL manual, "Miscellaneous
+ * Functions"). A server without that function is judged by its uptime alone. */
 static bool ask_start(struct shed_mysql_connection *c,
                       struct shed_mysql_failure *failure)
 {
-    char text[SQL_BYTES];
-    bool is_known = ask(c, "SELECT UUID_SHORT() >> 24 & 0xffffffff", 0, text,
-                        sizeof(text), failure);
+    char text[SQL_BYTES], *end = text;
+    bool is_known = ask(c,
+                        "SELECT CONCAT(UUID_SHORT() >> 24 & 0xffffffff, ' ', "
+                        "UNIX_TIMESTAMP())",
+                        0, text, sizeof(text), failure);
 
-    c->place.started_s = is_known ? strtoull(text, NULL, 10) : 0;
+    c->place.started_s = strtoull(text, &end, 10);
+    c->place.opened_s = strtoull(end, NULL, 10);
     return is_known || !is_client_error(failure->number);
 }
 
@@ -424,6 +426,15 @@ static bool has_restarted(const char *uptime_s, uint64_t age_ms)
     return up_ms + UPTIME_SLACK_MS < age_ms;
 }
 
+/* The same by the server's clock, which also shows a restart that was sooner
+ * than the slack. After 16 million calls of UUID_SHORT the second of the start
+ * moves on, but not to that of a connection. */
+static bool has_started_since(const struct shed_mysql_connection *c)
+{
+    return c->lost.started_s != 0 && c->place.started_s != c->lost.started_s &&
+           c->place.started_s >= c->lost.opened_s;
+}
+
 /* Kill the lost connection over the open one.
  * Returns: true if it is known to be gone. */
 static bool kill_lost(struct shed_mysql_connection *c)
@@ -433,7 +444,7 @@ static bool kill_lost(struct shed_mysql_connection *c)
 
     if (strcmp(c->place.server, c->lost.server) != 0)
         return false; /* another server, which does not have our query */
-    if (c->place.id == c->lost.id)
+    if (c->place.id == c->lost.id || has_started_since(c))
         return true;
     if (!ask(c, "SHOW GLOBAL STATUS LIKE 'Uptime'", 1, text, sizeof(text),
              &failure)) {
@@ -442,8 +453,6 @@ static bool kill_lost(struct shed_mysql_connection *c)
     }
     if (has_restarted(text, shed_now_ms() - c->lost.opened_ms))
         return true;
-    if (c->place.started_s != c->lost.started_s)
-        return false; /* it seems so, though the uptime does not show it */
     (void)snprintf(text, sizeof(text), "KILL CONNECTION %lu", c->lost.id);
     if (run(c, text, &failure))
         return false; /* still being killed: look again */

@@ -17,8 +17,9 @@
 struct shed_mysql_place {
     unsigned long id; /* its number in the server; 0: none */
     char server[SHED_MYSQL_SERVER_BYTES]; /* host name, port and server_id */
-    uint64_t started_s; /* when the server was started, by its own clock */
     uint64_t opened_ms;
+    uint64_t started_s; /* of the server, by its own clock; 0: unknown */
+    uint64_t opened_s;  /* likewise of the connection */
 };
 
 struct shed_mysql_connection {

@@ -9,6 +9,7 @@
  * that is awaited, those longer than that tell when it may end. Loads that end
  * within a few ms of each other are met by one look behind the last of them: it
  * costs the early ones a few ms, where a look behind each would cost commands.
+ * From the shortest on, the load may also end where the sample has a gap.
  *
  * A load that takes longer than all in the sample ends at any time. The looks
  * are then spaced in proportion to how late it is already, from a few ms on, as
@@ -27,6 +28,8 @@
  * lateness that they grow to. */
 #define LATE_MIN_MS 5
 #define LATE_PART 4
+/* So few loads do not tell how much loads vary. */
+#define FEW 8
 /* A hand-written lock with SETNX looks this often: we do not look more. */
 #define LOOP_MS 10
 
@@ -55,6 +58,17 @@ static bool find_next(const struct shed_pace *p, uint64_t age_ms,
     return next < UINT64_MAX;
 }
 
+/* From what age on a load may end at any time. */
+static uint64_t soonest_ms(const struct shed_pace *p)
+{
+    uint64_t shortest = UINT64_MAX;
+
+    for (unsigned i = 0; i < p->count; i++)
+        if (p->span_ms[i] < shortest)
+            shortest = p->span_ms[i];
+    return p->count < FEW ? shortest / 2 : shortest;
+}
+
 static uint64_t last_together(const struct shed_pace *p, uint64_t span_ms)
 {
     uint64_t last = span_ms;
@@ -75,6 +89,16 @@ static uint64_t to_likely_end_ms(const struct shed_pace *p, uint64_t span_ms,
     return SHED_PACE_LONGEST_MS - random % (SHED_PACE_LONGEST_MS / 2);
 }
 
+/* A wait that is not far too long if the load ends sooner than likely. */
+static uint64_t bound_ms(const struct shed_pace *p, uint64_t age_ms)
+{
+    uint64_t soonest = soonest_ms(p), gap = age_ms / LATE_PART;
+
+    if (age_ms < soonest)
+        return p->count < FEW ? soonest - age_ms : UINT64_MAX;
+    return gap < LOOP_MS ? LOOP_MS : gap;
+}
+
 static uint64_t late_ms(uint64_t late, uint64_t random)
 {
     uint64_t bound = late / LATE_PART;
@@ -90,11 +114,14 @@ uint64_t shed_pace_look_ms(const struct shed_pace *p,
                            const struct shed_pace_wait *wait, uint64_t random)
 {
     uint64_t span, delay, earliest = LOOP_MS / 2;
+    uint64_t bound = bound_ms(p, wait->age_ms);
 
     if (find_next(p, wait->age_ms, &span))
         delay = to_likely_end_ms(p, span, wait->age_ms, random);
     else
         delay = late_ms(wait->age_ms - span, random);
+    if (delay > bound)
+        delay = bound;
     if (wait->looks > 1)
         earliest += (uint64_t)(wait->looks - 1) * LOOP_MS;
     if (wait->waited_ms + delay < earliest)

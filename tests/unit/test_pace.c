@@ -64,11 +64,30 @@ START_TEST(a_load_like_the_last_ones_is_met_by_one_look)
 }
 END_TEST
 
-START_TEST(one_load_is_enough_to_know)
+START_TEST(the_first_loads_do_not_tell_how_much_loads_vary)
 {
     pace = (struct shed_pace){0};
+    for (unsigned known = 1; known < 8; known++) {
+        shed_pace_note(&pace, 80);
+        for (uint64_t load = 40; load <= 80; load++) {
+            ck_assert_uint_le(wait_for(load, 0).late_ms, 2 * LOOP_MS);
+            ck_assert_uint_lt(wait_for(load, 0).looks, looks_of_loop(load, 0));
+        }
+    }
     shed_pace_note(&pace, 80);
     ck_assert_uint_eq(wait_for(80, 3).looks, 2);
+}
+END_TEST
+
+START_TEST(a_load_that_may_end_at_any_time_is_looked_for_every_10_ms)
+{
+    pace = (struct shed_pace){0};
+    for (unsigned i = 0; i < SHED_PACE_LOADS; i++)
+        shed_pace_note(&pace, i % 2 == 0 ? 30 : 70);
+    for (uint64_t load = 35; load < 40; load++) {
+        ck_assert_uint_le(wait_for(load, 0).late_ms, LOOP_MS);
+        ck_assert_uint_le(wait_for(load, 0).looks, looks_of_loop(load, 0));
+    }
 }
 END_TEST
 
@@ -167,7 +186,9 @@ int main(void)
     TCase *tc = tcase_create("pace");
 
     tcase_add_test(tc, a_load_like_the_last_ones_is_met_by_one_look);
-    tcase_add_test(tc, one_load_is_enough_to_know);
+    tcase_add_test(tc, the_first_loads_do_not_tell_how_much_loads_vary);
+    tcase_add_test(tc,
+                   a_load_that_may_end_at_any_time_is_looked_for_every_10_ms);
     tcase_add_test(tc, a_waiter_is_seldom_late_and_looks_less_than_a_loop);
     tcase_add_test(tc, a_slower_load_is_looked_for_soon_and_then_in_proportion);
     tcase_add_test(

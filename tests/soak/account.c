@@ -2,22 +2,20 @@
  * ended; those of a process that is killed are not. */
 #include "soak/account.h"
 
+#include "soak/mark.h"
+
 const char *const soak_works[SOAK_WORKS] = {
-    [SOAK_READ] = "reads", [SOAK_WRITE] = "writes", [SOAK_LOCK] = "acquires"};
+    [SOAK_READ] = "reads",
+    [SOAK_WRITE] = "writes",
+    [SOAK_TELL_TAG] = "invalidations of a tag",
+    [SOAK_TELL_ALL] = "invalidations of all",
+    [SOAK_LOCK] = "acquires"};
 
 const char *const soak_origins[SOAK_ORIGINS] = {
     [SOAK_FROM_REDIS] = "redis", [SOAK_FROM_LOAD] = "load",
     [SOAK_FROM_WAIT] = "waited", [SOAK_FROM_UNPUBLISHED] = "unpublished",
     [SOAK_FROM_STALE] = "stale", [SOAK_FROM_ABSENCE] = "negative",
 };
-
-static void raise_to(_Atomic uint64_t *mark, uint64_t to)
-{
-    uint64_t now = atomic_load(mark);
-
-    while (now < to && !atomic_compare_exchange_weak(mark, &now, to))
-        ;
-}
 
 void soak_trouble(struct soak_account *a, unsigned fault)
 {
@@ -59,7 +57,7 @@ static enum soak_end judge_failure(struct soak_account *a,
 
     atomic_fetch_add(&a->failures[atomic_load(&a->fault)], 1);
     if (calm_ms != UINT64_MAX && now_ms > calm_ms)
-        raise_to(&a->aftermath_ms, now_ms - calm_ms);
+        soak_raise_to(&a->aftermath_ms, now_ms - calm_ms);
     if (is_explained(a, call, calm_ms))
         return SOAK_FINE;
     atomic_fetch_add(&a->unexplained, 1);
@@ -78,7 +76,7 @@ enum soak_end soak_end(struct soak_account *a, const struct soak_call *call,
         end = judge_failure(a, call, now_ms);
     if (now_ms <= deadline_ms)
         return end;
-    raise_to(&a->latest_ms, now_ms - deadline_ms);
+    soak_raise_to(&a->latest_ms, now_ms - deadline_ms);
     if (now_ms <= deadline_ms + a->late_ms)
         return end;
     atomic_fetch_add(&a->late, 1);

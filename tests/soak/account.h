@@ -22,7 +22,14 @@ enum {
     SOAK_TIMEOUT_MS = 3000 /* of every call */
 };
 
-enum soak_work { SOAK_READ, SOAK_WRITE, SOAK_LOCK, SOAK_WORKS };
+enum soak_work {
+    SOAK_READ,
+    SOAK_WRITE,
+    SOAK_TELL_TAG, /* shed_invalidate_tags, shed_invalidate_all */
+    SOAK_TELL_ALL,
+    SOAK_LOCK,
+    SOAK_WORKS
+};
 
 /* Where an answer is from. */
 enum soak_origin {

@@ -7,6 +7,7 @@
 
 const char *const soak_violations[SOAK_VIOLATIONS] = {
     [SOAK_STALE] = "older than an invalidation that was over",
+    [SOAK_GROUPED] = "older than an invalidation of its group",
     [SOAK_EXPIRED] = "older than an expiry, and not said to be stale",
     [SOAK_UNKNOWN] = "never written",
     [SOAK_TOO_OLD] = "beyond max_age, or ttl and windows",
@@ -17,14 +18,6 @@ const char *const soak_violations[SOAK_VIOLATIONS] = {
     [SOAK_FAILED] = "failed, though no server had a fault",
     [SOAK_OVERDUE] = "returned long after its deadline",
 };
-
-void soak_raise(atomic_uint *mark, unsigned to)
-{
-    unsigned now = atomic_load(mark);
-
-    while (now < to && !atomic_compare_exchange_weak(mark, &now, to))
-        ;
-}
 
 /* ------------------------------------------------------------------- puts */
 
@@ -46,8 +39,8 @@ bool soak_begin_put(struct soak_history *h, unsigned key, unsigned version)
 
 void soak_end_put(struct soak_history *h, unsigned key, bool is_done)
 {
-    uint64_t until_ms =
-        shed_now_ms() + h->slack_ms + SOAK_TTL_MS + SOAK_IF_ERROR_MS;
+    uint64_t until_ms = shed_now_ms() + h->slack_ms +
+                        soak_ttl_ms(soak_cache_of(key)) + SOAK_IF_ERROR_MS;
 
     atomic_store(&h->key[key].doubtful_until_ms, is_done ? 0 : until_ms);
 }
@@ -58,6 +51,24 @@ void soak_inherit(struct soak_history *h, unsigned key)
         soak_end_put(h, key, false);
 }
 
+/* ----------------------------------------------------------------- groups */
+
+/* Of many in a short time the first alone counts for other processes: with the
+ * last one they would never have had the time to hear of it. */
+void soak_note_group(struct soak_history *h, unsigned key, unsigned version)
+{
+    struct soak_key *k = &h->key[key];
+    unsigned before = atomic_load(&k->grouped);
+    uint64_t now_ms = shed_now_ms();
+
+    /* read after the mark, so at worst it is that of a later one */
+    if (now_ms < atomic_load(&k->grouped_ms) + h->heard_ms)
+        return;
+    soak_raise(&k->heard, before);
+    soak_raise_to(&k->grouped_ms, now_ms);
+    soak_raise(&k->grouped, version);
+}
+
 /* ------------------------------------------------------------------ reads */
 
 struct soak_floor soak_floor(const struct soak_history *h, unsigned key)
@@ -65,11 +76,16 @@ struct soak_floor soak_floor(const struct soak_history *h, unsigned key)
     const struct soak_key *k = &h->key[key];
     struct soak_floor floor = {.told = atomic_load(&k->told),
                                .expired = atomic_load(&k->expired),
+                               .heard = atomic_load(&k->heard),
                                .begun_ms = shed_now_ms()};
+    unsigned grouped = atomic_load(&k->grouped);
 
     /* read after the mark, so at worst it is that of a later expiry */
     if (floor.begun_ms < atomic_load(&k->expired_ms) + SOAK_CLOCK_MS)
         floor.expired = 0;
+    if (floor.begun_ms >= atomic_load(&k->grouped_ms) + h->heard_ms &&
+        grouped > floor.heard)
+        floor.heard = grouped;
     if (is_doubtful(k, floor.begun_ms))
         floor.doubtful = atomic_load(&k->doubtful);
     return floor;
@@ -100,11 +116,12 @@ static bool is_too_old(const struct soak_history *h, unsigned key,
 
 /* How old an entry may be that answers such a call, as far as its origin tells:
  * one that could be given out when the call began has aged until it was. */
-static uint64_t age_limit_ms(const struct soak_floor *floor,
+static uint64_t age_limit_ms(unsigned key, const struct soak_floor *floor,
                              const struct shed_get_options *asked,
                              bool is_stale)
 {
-    uint64_t ttl_ms = SOAK_TTL_MS + (is_stale ? SOAK_IF_ERROR_MS : 0);
+    uint64_t ttl_ms =
+        soak_ttl_ms(soak_cache_of(key)) + (is_stale ? SOAK_IF_ERROR_MS : 0);
     uint64_t waited_ms = shed_now_ms() - floor->begun_ms;
 
     return (asked->max_age_ms > 0 ? asked->max_age_ms : ttl_ms) + waited_ms +
@@ -118,7 +135,7 @@ static void judge_terms(struct soak_history *h, unsigned key,
 {
     enum shed_origin origin = shed_value_origin(value);
     bool is_stale = origin == SHED_ORIGIN_STALE;
-    uint64_t limit_ms = age_limit_ms(floor, asked, is_stale);
+    uint64_t limit_ms = age_limit_ms(key, floor, asked, is_stale);
 
     if (is_stale && asked->allow_stale == SHED_STALE_NEVER)
         soak_report(h, SOAK_FORBIDDEN, key, version, floor->told);
@@ -145,13 +162,18 @@ void soak_judge(struct soak_history *h, unsigned key,
                 const struct shed_value *value)
 {
     bool is_stale = shed_value_origin(value) == SHED_ORIGIN_STALE;
+    bool may_miss = is_stale && floor->is_keeper; /* what others have changed */
 
     if (version > atomic_load(&h->key[key].begun))
         soak_report(h, SOAK_UNKNOWN, key, version, floor->told);
     if (version == floor->doubtful)
         return;
-    if (version < floor->told && !(is_stale && floor->is_keeper))
+    if (version < floor->told && !may_miss)
         soak_report(h, SOAK_STALE, key, version, floor->told);
+    else if (version < floor->own)
+        soak_report(h, SOAK_GROUPED, key, version, floor->own);
+    else if (version < floor->heard && !may_miss)
+        soak_report(h, SOAK_GROUPED, key, version, floor->heard);
     else if (version < floor->expired && !is_stale && knows_freshness(value))
         soak_report(h, SOAK_EXPIRED, key, version, floor->expired);
     judge_terms(h, key, floor, asked, version, value);

@@ -16,11 +16,15 @@
 #include <snowshed/snowshed.h>
 
 #include "soak/account.h"
+#include "soak/mark.h"
 
 enum {
-    SOAK_KEYS = 12,          /* those from here on have no row */
+    SOAK_SHORT_KEYS = 12,
+    SOAK_KEYS = 20, /* those from here on have no row */
+    SOAK_TAGS = 2,
     SOAK_VERSIONS = 1 << 15, /* of a key; their times are remembered */
     SOAK_TTL_MS = 400,
+    SOAK_LONG_TTL_MS = 10000,
     SOAK_REFRESH_AFTER_MS = 150,
     SOAK_REVALIDATE_MS = 300,
     SOAK_IF_ERROR_MS = 600,
@@ -33,8 +37,49 @@ enum {
     SOAK_CLOCK_MS = 5,
     /* How far ahead of it, until a quick TIME has been answered: the round trip
      * of the first one. It is the processes' command_timeout_ms. */
-    SOAK_AHEAD_MS = 1000
+    SOAK_AHEAD_MS = 1000,
+    /* How long another process may not have heard of an invalidation of a
+     * group: where pushes do not work. (They never die silently here.) */
+    SOAK_HEARD_MS = 1000
 };
+
+/* The keys are in two caches. Those of the long one are invalidated with groups
+ * alone, and one process reads each, which does not write it: what that does
+ * not hear of stays in Redis for longer than it may need to hear of it. */
+enum soak_cache { SOAK_SHORT, SOAK_LONG, SOAK_CACHES };
+
+static inline enum soak_cache soak_cache_of(unsigned key)
+{
+    return key < SOAK_SHORT_KEYS ? SOAK_SHORT : SOAK_LONG;
+}
+
+static inline uint64_t soak_ttl_ms(enum soak_cache cache)
+{
+    return cache == SOAK_SHORT ? SOAK_TTL_MS : SOAK_LONG_TTL_MS;
+}
+
+static inline unsigned soak_reader_of(unsigned key)
+{
+    return (key + 1) % SOAK_WORKERS;
+}
+
+/* Each process writes keys with every tag. */
+static inline unsigned soak_tag_of(unsigned key)
+{
+    return key / SOAK_WORKERS % SOAK_TAGS;
+}
+
+/* Keys that one call invalidates: those of a cache with a tag, or all. */
+struct soak_group {
+    enum soak_cache cache;
+    unsigned tag; /* SOAK_TAGS: all */
+};
+
+static inline bool soak_covers(const struct soak_group *group, unsigned key)
+{
+    return soak_cache_of(key) == group->cache &&
+           (group->tag == SOAK_TAGS || group->tag == soak_tag_of(key));
+}
 
 struct soak_key {
     atomic_uint begun;     /* the newest that its writer has sent */
@@ -42,6 +87,10 @@ struct soak_key {
     /* The newest that was in the database when an invalidation, or an expiry,
      * was sent that has succeeded since. */
     atomic_uint told, expired;
+    /* The same for invalidations of a group of the key: of one that may not
+     * have been heard of everywhere yet, and of those that must have been. */
+    atomic_uint grouped, heard;
+    _Atomic uint64_t grouped_ms; /* when that was over */
     /* A put of this version may still be carried out, however old it is by
      * then, or what it has put may still be there. UINT64_MAX: the put is under
      * way. */
@@ -53,6 +102,7 @@ struct soak_key {
 
 enum soak_violation {
     SOAK_STALE,   /* older than an invalidation that was over before the call */
+    SOAK_GROUPED, /* the same, of a group */
     SOAK_EXPIRED, /* older than such an expiry, and not said to be stale */
     SOAK_UNKNOWN, /* was never written */
     SOAK_TOO_OLD, /* beyond what the call allowed, or ttl and windows */
@@ -71,6 +121,9 @@ struct soak_history {
     /* What a load, a publish, and a reply that waits while its reader is
      * stopped may add to an age. Set at the beginning. */
     uint64_t slack_ms;
+    /* After it each process has heard of an invalidation. Set at the beginning.
+     */
+    uint64_t heard_ms;
     struct soak_key key[SOAK_KEYS];
     _Atomic uint64_t fence; /* the highest that a holder has had */
     struct soak_account account;
@@ -84,6 +137,8 @@ struct soak_history {
 struct soak_floor {
     uint64_t begun_ms;
     unsigned told, expired; /* expired: 0 if that is too young to count */
+    unsigned heard;         /* invalidated with a group, for all processes */
+    unsigned own;           /* the same for the caller's; set by the caller */
     unsigned doubtful;      /* may come back although it is older; 0: none */
     /* The caller's process keeps rows (SHED_REDIS_DOWN_STALE): a stale one can
      * be older than what others have told Redis. */
@@ -91,6 +146,11 @@ struct soak_floor {
 };
 
 struct soak_floor soak_floor(const struct soak_history *history, unsigned key);
+
+/* An invalidation of a group of key has succeeded. version was in the database
+ * when it was sent. */
+void soak_note_group(struct soak_history *history, unsigned key,
+                     unsigned version);
 
 /* Judge what a call was given that has asked for this. version is 0 for a key
  * that has no row. */
@@ -113,8 +173,5 @@ void soak_inherit(struct soak_history *history, unsigned key);
 /* Report at once what was found. */
 void soak_report(struct soak_history *history, enum soak_violation violation,
                  unsigned key, unsigned version, unsigned floor);
-
-/* Raise a mark to at least this version. */
-void soak_raise(atomic_uint *mark, unsigned to);
 
 #endif

@@ -68,8 +68,8 @@ static void print_calls(const struct soak_account *a)
         print_row(soak_origins[i], a->answers[i]);
     print_row("of the stale ones: kept by the process", a->kept);
     for (unsigned work = 0; work < SOAK_WORKS; work++) {
-        printf("%s that did not succeed\n", soak_works[work]);
-        for (unsigned code = SHED_OK + 1; code < SOAK_CODES; code++)
+        printf("%s\n", soak_works[work]);
+        for (unsigned code = SHED_OK; code < SOAK_CODES; code++)
             print_row(shed_code_name((enum shed_code)code),
                       a->ended[work][code]);
     }

@@ -43,6 +43,8 @@ enum {
     STOP_MAX_MS = 700,
     TELL_EVERY_MS = 10000,
     SLACK_MS = 4000,
+    /* Beyond SOAK_HEARD_MS: a process may be stopped when it is told. */
+    SLACK_HEARD_MS = 500,
     /* How much more may be open, or in use, than early on: connections and
      * threads come and go. */
     SLACK_DESCRIPTORS = 24,
@@ -241,13 +243,15 @@ static void fill_redis(void)
     server_do(&server, "CONFIG SET maxmemory 0");
 }
 
-/* Whichever keys it likes, leases and locks among them. */
+/* Whichever keys it likes, leases and locks among them: but not the log of
+ * groups. With that, a process that is started later could not know what was
+ * invalidated. */
 static void make_redis_evict(void)
 {
     char used[24];
 
     server_info(&server, "used_memory", used, sizeof(used));
-    server_do(&server, "CONFIG SET maxmemory-policy allkeys-random");
+    server_do(&server, "CONFIG SET maxmemory-policy volatile-random");
     server_do(&server, "CONFIG SET maxmemory %s", used);
     sleep_ms(draw(STOP_MAX_MS));
     server_do(&server, "CONFIG SET maxmemory 0");
@@ -256,7 +260,7 @@ static void make_redis_evict(void)
 
 static void delete_a_key(void)
 {
-    struct soak_key *key = &history->key[draw(SOAK_KEYS)];
+    struct soak_key *key = &history->key[draw(SOAK_SHORT_KEYS)];
     unsigned version = atomic_load(&key->committed);
 
     server_int(&server, "DEL soak:{%d}", (int)(key - history->key) + 1);
@@ -411,6 +415,7 @@ static void set_up(void)
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(history, MAP_FAILED);
     history->slack_ms = scaled_ms(SLACK_MS);
+    history->heard_ms = SOAK_HEARD_MS + scaled_ms(SLACK_HEARD_MS);
     history->account.settle_ms = PAUSES_MS + scaled_ms(SETTLE_MS);
     history->account.late_ms = scaled_ms(LATE_MS);
     atomic_store(&history->account.fault, NO_FAULT);
@@ -420,9 +425,11 @@ static void set_up(void)
     own_mariadb_install(&database);
     own_mariadb_start(&database);
     open_site(&site, database.uri);
-    run_sql(&site, "CREATE TABLE item (id BIGINT PRIMARY KEY, version INT)");
-    for (int i = 1; i <= SOAK_KEYS; i++)
-        run_sql(&site, "INSERT INTO item VALUES (%d, 0)", i);
+    run_sql(&site, "CREATE TABLE item (id BIGINT PRIMARY KEY, "
+                   "version INT, tag VARCHAR(8))");
+    for (unsigned key = 0; key < SOAK_KEYS; key++)
+        run_sql(&site, "INSERT INTO item VALUES (%u, 0, 'tag%u')", key + 1,
+                soak_tag_of(key));
     server_start(&server);
     place = (struct soak_place){server.uri, server.socket, site.uri};
     for (unsigned i = 0; i < SOAK_WORKERS; i++)

@@ -1,5 +1,5 @@
-/* A process of the soak: threads that read all keys, one that writes keys of
- * its own and invalidates most of them, and one that takes a lock. */
+/* A process of the soak: threads that read, one that writes keys of its own and
+ * invalidates most of them, alone or with others, and one that takes a lock. */
 #ifndef SOAK_WORKER_H
 #define SOAK_WORKER_H
 

@@ -671,10 +671,12 @@ enum shed_redis_down {
      * stale_if_error_ms if the load fails. That is at once if Redis cannot be
      * reached, or is known to hang; the calls that find the hang out wait for
      * connect_timeout_ms and command_timeout_ms, at most. What is loaded
-     * meanwhile is kept, too: one query per key, ttl and process. During that
-     * time a call can miss changes by other processes, but not what this
-     * process has put, invalidated or expired (see also shed_invalidate_all).
-     * As soon as Redis answers, its answer counts. */
+     * meanwhile is kept, too: one query per key, ttl and process. (A row of a
+     * lower version than the kept one is not: only the callers that wait for it
+     * get it. See shed_load_version.) During that time a call can miss changes
+     * by other processes, but not what this process has put, invalidated or
+     * expired (see also shed_invalidate_all). As soon as Redis answers, its
+     * answer counts. */
     SHED_REDIS_DOWN_STALE = 2
 };
 

@@ -138,10 +138,15 @@ bool shed_entry_are_tags(const unsigned char *tags, size_t size)
     return at == size;
 }
 
+static unsigned flags_of(const unsigned char *header)
+{
+    return (unsigned)header[FLAGS_AT] << 8 | header[FLAGS_AT + 1];
+}
+
 void shed_entry_groups(const void *entry, struct shed_entry_groups *out)
 {
     const unsigned char *b = entry;
-    unsigned flags = (unsigned)b[FLAGS_AT] << 8 | b[FLAGS_AT + 1];
+    unsigned flags = flags_of(b);
 
     *out = (struct shed_entry_groups){.position = 0};
     if (flags & SHED_ENTRY_POSITION)
@@ -150,6 +155,24 @@ void shed_entry_groups(const void *entry, struct shed_entry_groups *out)
         out->tags = b + SHED_ENTRY_HEADER_BYTES + get_u32(b + SIZE_AT);
         out->tags_size = tags_size(out->tags);
     }
+}
+
+/* ------------------------------------------------------------ row versions */
+
+struct shed_row_version shed_entry_row_version(const void *header)
+{
+    const unsigned char *b = header;
+
+    return (struct shed_row_version){
+        .number = shed_entry_get_u64(b + ROW_VERSION_AT),
+        .is_known = flags_of(b) & SHED_ENTRY_ROW_VERSION};
+}
+
+bool shed_row_version_is_lower(struct shed_row_version loaded,
+                               struct shed_row_version there)
+{
+    return loaded.is_known && !loaded.is_hash && there.is_known &&
+           loaded.number < there.number;
 }
 
 /* ------------------------------------------------------------------ decode */
@@ -177,7 +200,7 @@ enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
         memcmp(b, magic_and_format, sizeof(magic_and_format)) != 0)
         return SHED_ENTRY_FOREIGN;
     out->type = (enum shed_entry_type)b[TYPE_AT];
-    out->flags = (unsigned)b[FLAGS_AT] << 8 | b[FLAGS_AT + 1];
+    out->flags = flags_of(b);
     out->written_ms = shed_entry_get_u64(b + WRITTEN_AT);
     out->until_ms = shed_entry_get_u64(b + UNTIL_AT);
     if (out->type == SHED_ENTRY_LEASE)

@@ -128,6 +128,21 @@ const unsigned char *shed_entry_version(const void *header);
 void shed_entry_identity(const void *header,
                          unsigned char out[SHED_ENTRY_IDENTITY_BYTES]);
 
+/* The version of a row, by the source's own count: a lower one is older. */
+struct shed_row_version {
+    uint64_t number;
+    bool is_known;
+    bool is_hash; /* it has no order; not known of one that Redis has */
+};
+
+/* That of an entry, whose header must have been accepted by decode. */
+struct shed_row_version shed_entry_row_version(const void *header);
+
+/* Whether a row that was loaded is older than one that is there. Without both
+ * versions nobody knows. */
+bool shed_row_version_is_lower(struct shed_row_version loaded,
+                               struct shed_row_version there);
+
 /* What decides whether an entry is a miss by one of its groups. */
 struct shed_entry_groups {
     uint64_t position;         /* 0: none */

@@ -79,6 +79,14 @@ uint64_t shed_flight_load_ttl_ms(const struct shed_loaded *l,
                                  o->ttl_jitter_pct, shed_random_jitter());
 }
 
+/* "No such row" has none, whatever the source says. */
+static struct shed_row_version version_of(const struct shed_loaded *l)
+{
+    const struct shed_row_version none = {.is_known = false};
+
+    return l->value->kind == SHED_KIND_ABSENT ? none : l->version;
+}
+
 /* Whether Redis takes it or not; if it refuses, because the key was
  * invalidated, it is dropped again. */
 static void keep(const struct shed_flight_load *load)
@@ -90,6 +98,7 @@ static void keep(const struct shed_flight_load *load)
     if (s->kept == NULL || row.value == NULL || load->loaded.is_unmodified)
         return;
     row.ttl_ms = shed_flight_load_ttl_ms(&load->loaded, s->options);
+    row.version = version_of(&load->loaded);
     shed_kept_keep(s->kept, load->redis_key, load->mark, &row, shed_now_ms());
 }
 
@@ -107,12 +116,11 @@ static void drop(struct shed_flight_load *load)
  * marker those in other processes, what kind of failure it is. */
 static void refuse_older(struct shed_flight_load *load)
 {
-    const struct shed_row_version *old = &load->job.old_version;
+    struct shed_row_version old = load->job.old_version;
     struct shed_loaded *l = &load->loaded;
 
-    if (!old->is_known || l->value == NULL || l->is_unmodified ||
-        l->value->kind == SHED_KIND_ABSENT || !l->version.is_known ||
-        l->version.is_hash || l->version.number >= old->number)
+    if (l->value == NULL || l->is_unmodified ||
+        !shed_row_version_is_lower(version_of(l), old))
         return;
     drop(load);
     l->failed_keys = 1;
@@ -120,7 +128,7 @@ static void refuse_older(struct shed_flight_load *load)
                     "the source read version %" PRIu64
                     " of the row, and Redis has version %" PRIu64
                     ": does it read a replica that lags?",
-                    l->version.number, old->number);
+                    l->version.number, old.number);
 }
 
 /* As if it had been refused when it came. */

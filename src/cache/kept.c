@@ -48,6 +48,7 @@ struct row {
     uint64_t ttl_ms;
     uint64_t end_ms; /* the age from which it is never given out */
     uint64_t position;
+    struct shed_row_version version;
     size_t bytes; /* that are freed with it */
     bool is_visited;
     size_t key_size;
@@ -206,6 +207,13 @@ static bool is_same_entry(const struct shed_value *a,
            memcmp(a->header, b->header, SHED_ENTRY_HEADER_BYTES) == 0;
 }
 
+static struct shed_row_version version_of(const struct shed_kept_row *row)
+{
+    const void *header = row->value->header;
+
+    return header != NULL ? shed_entry_row_version(header) : row->version;
+}
+
 /* The age at which Redis would have removed it. */
 static uint64_t end_of(const struct shed_kept *kept,
                        const struct shed_kept_row *row)
@@ -237,10 +245,24 @@ static struct row *create_row(const struct shed_kept *kept,
                         .ttl_ms = from->ttl_ms,
                         .end_ms = end_ms,
                         .position = from->position,
+                        .version = version_of(from),
                         .bytes = bytes,
                         .key_size = key.size};
     memcpy(row->key, key.at, key.size);
     return row;
+}
+
+static uint64_t age_of(const struct row *row, uint64_t now_ms)
+{
+    return shed_deadline_ms(row->age_ms, shed_left_ms(now_ms, row->kept_ms));
+}
+
+/* Whether a source that lags has loaded an older row than is kept. */
+static bool is_older(const struct shed_kept_row *loaded, const struct row *old,
+                     uint64_t now_ms)
+{
+    return age_of(old, now_ms) < old->end_ms &&
+           shed_row_version_is_lower(loaded->version, old->version);
 }
 
 /* In place of what is kept: even if it cannot be kept, that is older. */
@@ -280,7 +302,8 @@ void shed_kept_keep(struct shed_kept *kept, struct shed_entry_key key,
     shard = shard_of(kept, mark.hash);
     pthread_mutex_lock(&shard->mu);
     at = find_locked(kept, shard, key, mark.hash);
-    if (*at != NULL && is_same_entry((*at)->value, row->value))
+    if (*at != NULL &&
+        (is_same_entry((*at)->value, row->value) || is_older(row, *at, now_ms)))
         (*at)->is_visited = true;
     else if (atomic_load(drops_of(kept, mark.hash)) == mark.drops)
         replace_locked(kept, shard, at,
@@ -307,7 +330,7 @@ void shed_kept_keep_entry(struct shed_kept *kept, struct shed_entry_key key,
 bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
                     uint64_t now_ms, struct shed_kept_row *out)
 {
-    uint64_t hash = hash_of(key), age_ms = 0;
+    uint64_t hash = hash_of(key);
     struct shard *shard;
     struct row **at, *row;
 
@@ -317,20 +340,33 @@ bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
     pthread_mutex_lock(&shard->mu);
     at = find_locked(kept, shard, key, hash);
     row = *at;
-    if (row != NULL)
-        age_ms =
-            shed_deadline_ms(row->age_ms, shed_left_ms(now_ms, row->kept_ms));
-    if (row != NULL && age_ms >= row->end_ms) {
+    if (row != NULL && age_of(row, now_ms) >= row->end_ms) {
         remove_locked(shard, at);
         row = NULL;
     }
     if (row != NULL) {
         row->is_visited = true;
-        *out = (struct shed_kept_row){shed_value_ref(row->value), age_ms,
-                                      row->ttl_ms, row->position};
+        *out = (struct shed_kept_row){.value = shed_value_ref(row->value),
+                                      .age_ms = age_of(row, now_ms),
+                                      .ttl_ms = row->ttl_ms,
+                                      .position = row->position};
     }
     pthread_mutex_unlock(&shard->mu);
     return row != NULL;
+}
+
+void shed_kept_forget(struct shed_kept *kept, struct shed_entry_key key,
+                      const struct shed_value *value)
+{
+    uint64_t hash = hash_of(key);
+    struct shard *shard = shard_of(kept, hash);
+    struct row **at;
+
+    pthread_mutex_lock(&shard->mu);
+    at = find_locked(kept, shard, key, hash);
+    if (*at != NULL && (*at)->value == value)
+        remove_locked(shard, at);
+    pthread_mutex_unlock(&shard->mu);
 }
 
 void shed_kept_drop(struct shed_kept *kept, struct shed_entry_key key)

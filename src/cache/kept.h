@@ -46,15 +46,18 @@ struct shed_kept_mark shed_kept_mark(struct shed_kept *kept,
 
 struct shed_kept_row {
     struct shed_value *value;
-    uint64_t age_ms;   /* now */
-    uint64_t ttl_ms;   /* how long it is fresh, from age 0 */
-    uint64_t position; /* of a row that was loaded: see groups.h */
+    uint64_t age_ms; /* now */
+    uint64_t ttl_ms; /* how long it is fresh, from age 0 */
+    /* of a row that was loaded; what Redis has carries its own */
+    uint64_t position; /* see groups.h */
+    struct shed_row_version version;
 };
 
 /* Keep a row, of which it takes a reference, unless the key was dropped after
  * the mark or the row is over. If the entry in Redis is the one that is kept,
- * nothing is done but to note its use. mark is the key's; now_ms is
- * monotonic. */
+ * nothing is done but to note its use. A row that was loaded does not replace
+ * one of a higher version; what Redis has replaces any, because versions that
+ * begin again begin there. mark is the key's; now_ms is monotonic. */
 void shed_kept_keep(struct shed_kept *kept, struct shed_entry_key key,
                     struct shed_kept_mark mark, const struct shed_kept_row *row,
                     uint64_t now_ms);
@@ -70,6 +73,11 @@ void shed_kept_keep_entry(struct shed_kept *kept, struct shed_entry_key key,
  * no row, or it is past its ttl and its stale windows. */
 bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
                     uint64_t now_ms, struct shed_kept_row *out);
+
+/* Remove a row that was found, and can no longer be given out, unless another
+ * is there by now. What is being read is not refused. */
+void shed_kept_forget(struct shed_kept *kept, struct shed_entry_key key,
+                      const struct shed_value *value);
 
 /* Drop what is kept of a key; what was read before is refused from now on. */
 void shed_kept_drop(struct shed_kept *kept, struct shed_entry_key key);

@@ -15,14 +15,8 @@
 #include <snowshed/snowshed.h>
 
 #include "base/breaker.h"
+#include "cache/entry.h"
 #include "cache/fleet.h"
-
-/* The version of a row, by the source's own count: a lower one is older. */
-struct shed_row_version {
-    uint64_t number;
-    bool is_known;
-    bool is_hash; /* it has no order; not known of one that Redis has */
-};
 
 /* The longest time to live, of the options and of a source's own. */
 #define SHED_TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)

@@ -226,6 +226,8 @@ static void take_kept(struct shed_cache *cache, const struct shed_key *key,
                         &row))
         return;
     if (is_kept_revoked(cache, &row)) {
+        /* else it would keep out what is loaded, if that has a lower version */
+        shed_kept_forget(cache->kept, shed_cache_entry_key(key), row.value);
         shed_value_unref(row.value);
         return;
     }

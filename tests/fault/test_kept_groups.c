@@ -133,6 +133,23 @@ START_TEST(what_redis_was_told_of_is_not_given_out)
 }
 END_TEST
 
+/* The database was restored: its versions begin again. */
+START_TEST(it_makes_room_for_rows_of_lower_versions)
+{
+    init();
+    fixture.table.has_versions = true;
+    fixture.table.version = 7;
+    up();
+    have_entry("k", "k@7");
+    table_set_version(&fixture.table, 1);
+    WAIT_FOR(writes[_i]() == SHED_OK);
+    server_kill(&fixture.server);
+    expect_loaded("k", "k@1");
+    expect_kept("k", "k@1");
+    down();
+}
+END_TEST
+
 /* What was loaded, and not read from Redis since, has no entry to be judged
  * by. */
 START_TEST(a_row_that_was_only_loaded_is_not_given_out_either)
@@ -275,6 +292,7 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, what_redis_was_told_of_is_not_given_out, 0, count);
+    tcase_add_loop_test(tc, it_makes_room_for_rows_of_lower_versions, 0, count);
     tcase_add_loop_test(tc, a_row_that_was_only_loaded_is_not_given_out_either,
                         0, count);
     tcase_add_loop_test(tc, without_redis_it_drops_what_is_kept, 0, count);

@@ -364,6 +364,32 @@ START_TEST(a_row_that_is_too_old_for_a_call_is_loaded_for_it)
 }
 END_TEST
 
+/* It reads a replica, say, whose row has a lower version. */
+START_TEST(a_source_that_lags_does_not_replace_a_newer_row)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    init();
+    fixture.table.has_versions = true;
+    fixture.table.version = 7;
+    fixture_open(&fixture);
+    have("k", "k@7");
+    begin_trouble();
+    server_kill(&fixture.server);
+    options.allow_stale = SHED_STALE_NEVER;
+    table_set_version(&fixture.table, 6);
+    expect_with(&options, "k@6", SHED_ORIGIN_UNPUBLISHED);
+    expect_kept("k", "k@7");
+    table_set_version(&fixture.table, 9);
+    expect_with(&options, "k@9", SHED_ORIGIN_UNPUBLISHED);
+    expect_kept("k", "k@9");
+    table_set_version(&fixture.table, 8);
+    expect_with(&options, "k@8", SHED_ORIGIN_UNPUBLISHED);
+    expect_kept("k", "k@9");
+    down();
+}
+END_TEST
+
 /* -------------------------------------------------------------- own writes */
 
 static enum shed_code invalidate_one(void)
@@ -550,6 +576,7 @@ int main(void)
     tcase_add_test(tc, a_row_beyond_its_windows_is_dropped);
     tcase_add_test(tc, a_call_that_wants_nothing_stale_goes_to_the_source);
     tcase_add_test(tc, a_row_that_is_too_old_for_a_call_is_loaded_for_it);
+    tcase_add_test(tc, a_source_that_lags_does_not_replace_a_newer_row);
     tcase_add_loop_test(tc, an_own_write_is_never_missed, 0, count);
     tcase_add_loop_test(tc, an_own_write_that_redis_knows_is_not_missed_either,
                         0, count);

@@ -124,9 +124,7 @@ END_TEST
 /* Loads read this version from now on. */
 static void set_version(unsigned version)
 {
-    pthread_mutex_lock(&fixture.table.mu);
-    fixture.table.version = version;
-    pthread_mutex_unlock(&fixture.table.mu);
+    table_set_version(&fixture.table, version);
 }
 
 static void put_due(const char *row, uint64_t version)

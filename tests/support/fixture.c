@@ -128,6 +128,13 @@ void table_update(struct table *t)
     pthread_mutex_unlock(&t->mu);
 }
 
+void table_set_version(struct table *t, unsigned version)
+{
+    pthread_mutex_lock(&t->mu);
+    t->version = version;
+    pthread_mutex_unlock(&t->mu);
+}
+
 void table_fail(struct table *t, bool is_failing)
 {
     pthread_mutex_lock(&t->mu);

@@ -89,6 +89,7 @@ void peer_close(struct peer *p);
 void table_hold(struct table *t);
 void table_release(struct table *t);
 void table_update(struct table *t);
+void table_set_version(struct table *t, unsigned version);
 void table_fail(struct table *t, bool is_failing);
 unsigned table_loads(struct table *t);
 unsigned table_running(struct table *t);

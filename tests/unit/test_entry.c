@@ -427,6 +427,36 @@ START_TEST(another_nonce_makes_another_checksum)
 }
 END_TEST
 
+START_TEST(the_row_version_is_told_only_if_there_is_one)
+{
+    struct shed_entry row = make_row("a row");
+    struct bytes bytes = assemble(&row);
+    struct shed_row_version version = shed_entry_row_version(bytes.at);
+
+    ck_assert(version.is_known && !version.is_hash);
+    ck_assert_uint_eq(version.number, UINT64_MAX - 1);
+    row.flags = 0;
+    bytes = assemble(&row);
+    ck_assert(!shed_entry_row_version(bytes.at).is_known);
+}
+END_TEST
+
+START_TEST(a_row_is_older_only_by_a_version_of_both)
+{
+    const struct shed_row_version none = {.number = 5}, five = {5, true, false},
+                                  six = {6, true, false},
+                                  hash = {5, true, true};
+
+    ck_assert(shed_row_version_is_lower(five, six));
+    ck_assert(!shed_row_version_is_lower(six, six));
+    ck_assert(!shed_row_version_is_lower(six, five));
+    ck_assert(!shed_row_version_is_lower(none, six));
+    ck_assert(!shed_row_version_is_lower(hash, six));
+    ck_assert(!shed_row_version_is_lower(
+        five, (struct shed_row_version){.number = 6}));
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("entry");
@@ -454,5 +484,7 @@ int main(void)
     tcase_add_test(tc, a_lease_names_its_holder);
     tcase_add_test(tc, the_format_of_another_version_is_told);
     tcase_add_test(tc, another_nonce_makes_another_checksum);
+    tcase_add_test(tc, the_row_version_is_told_only_if_there_is_one);
+    tcase_add_test(tc, a_row_is_older_only_by_a_version_of_both);
     return run_tests("entry", tc);
 }

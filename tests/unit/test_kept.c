@@ -118,8 +118,9 @@ START_TEST(what_was_read_before_a_drop_is_refused)
 }
 END_TEST
 
-/* The reply to a GET, whose entry begins with a header. */
-static struct shed_value *read_value(size_t size, char nonce)
+/* The reply to a GET, whose entry begins with a header. version 0: none. */
+static struct shed_value *read_version(size_t size, char nonce,
+                                       unsigned char version)
 {
     redisReader *reader = redisReaderCreate();
     char *bytes = calloc(1, size), head[32];
@@ -127,6 +128,8 @@ static struct shed_value *read_value(size_t size, char nonce)
     struct shed_value *value;
 
     bytes[8] = nonce;
+    bytes[7] = version > 0 ? SHED_ENTRY_ROW_VERSION : 0;
+    bytes[63] = (char)version;
     (void)snprintf(head, sizeof(head), "$%zu\r\n", size);
     redisReaderFeed(reader, head, strlen(head));
     redisReaderFeed(reader, bytes, size);
@@ -141,6 +144,11 @@ static struct shed_value *read_value(size_t size, char nonce)
     ck_assert_ptr_nonnull(value);
     value->header = bytes;
     return value;
+}
+
+static struct shed_value *read_value(size_t size, char nonce)
+{
+    return read_version(size, nonce, 0);
 }
 
 START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
@@ -158,6 +166,105 @@ START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
     shed_kept_destroy(kept);
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(value[i]);
+}
+END_TEST
+
+/* Keep a row that was read from Redis. Returns: whether it is there now. */
+static bool keep_read(struct shed_kept *kept, unsigned char version)
+{
+    struct shed_value *value = read_version(100, (char)version, version);
+    bool is_there;
+
+    keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), value, 0, 0);
+    is_there = atomic_load(&value->refs) == 2;
+    shed_value_unref(value);
+    return is_there;
+}
+
+/* Load a row, and keep it at now_ms. Returns: whether it is there now. */
+static bool keep_loaded_at(struct shed_kept *kept,
+                           struct shed_row_version version, uint64_t now_ms)
+{
+    struct shed_value *value = create_value(SHED_KIND_ROW, 3);
+    const struct shed_kept_row row = {
+        .value = value, .ttl_ms = TTL_MS, .version = version};
+    bool is_there;
+
+    shed_kept_keep(kept, key_of(0), shed_kept_mark(kept, key_of(0)), &row,
+                   now_ms);
+    is_there = atomic_load(&value->refs) == 2;
+    shed_value_unref(value);
+    return is_there;
+}
+
+static bool keep_loaded(struct shed_kept *kept, uint64_t version)
+{
+    const struct shed_row_version of = {.number = version, .is_known = true};
+
+    return keep_loaded_at(kept, of, 0);
+}
+
+START_TEST(a_load_replaces_no_higher_version)
+{
+    const struct shed_row_version none = {.is_known = false},
+                                  hash = {1, true, true};
+    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+
+    ck_assert(keep_loaded(kept, 5));
+    ck_assert(!keep_loaded(kept, 4));
+    ck_assert(keep_loaded(kept, 5));
+    ck_assert(keep_read(kept, 7));
+    ck_assert(!keep_loaded(kept, 6));
+    ck_assert(keep_loaded(kept, 8));
+    ck_assert(keep_loaded_at(kept, none, 0));
+    ck_assert(keep_loaded(kept, 1));
+    ck_assert(keep_loaded(kept, 9));
+    ck_assert(keep_loaded_at(kept, hash, 0));
+    shed_kept_destroy(kept);
+}
+END_TEST
+
+START_TEST(what_redis_has_replaces_a_higher_version)
+{
+    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+
+    ck_assert(keep_read(kept, 7));
+    ck_assert(keep_read(kept, 1));
+    ck_assert(keep_loaded(kept, 2));
+    shed_kept_destroy(kept);
+}
+END_TEST
+
+START_TEST(a_load_replaces_a_higher_version_that_is_over)
+{
+    const struct shed_row_version five = {.number = 5, .is_known = true};
+    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+
+    ck_assert(keep_loaded(kept, 7));
+    ck_assert(!keep_loaded_at(kept, five, TTL_MS + rule.if_error_ms - 1));
+    ck_assert(keep_loaded_at(kept, five, TTL_MS + rule.if_error_ms));
+    shed_kept_destroy(kept);
+}
+END_TEST
+
+START_TEST(a_row_is_forgotten_unless_another_is_there)
+{
+    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_kept_mark before = shed_kept_mark(kept, key_of(0));
+    struct shed_value *first = create_value(SHED_KIND_ROW, 3);
+    struct shed_value *second = create_value(SHED_KIND_ROW, 3);
+
+    keep_at(kept, 0, before, second, 0, 0);
+    shed_kept_forget(kept, key_of(0), first);
+    ck_assert(has(kept, 0, 0));
+    shed_kept_forget(kept, key_of(0), second);
+    ck_assert(!has(kept, 0, 0));
+    shed_kept_forget(kept, key_of(0), second);
+    keep_at(kept, 0, before, first, 0, 0); /* its load went on */
+    ck_assert(has(kept, 0, 0));
+    shed_kept_destroy(kept);
+    shed_value_unref(first);
+    shed_value_unref(second);
 }
 END_TEST
 
@@ -527,6 +634,10 @@ int main(void)
     tcase_add_test(tc, a_row_is_found_until_its_windows_end);
     tcase_add_test(tc, what_was_read_before_a_drop_is_refused);
     tcase_add_test(tc, the_same_entry_is_kept_once_and_another_replaces_it);
+    tcase_add_test(tc, a_load_replaces_no_higher_version);
+    tcase_add_test(tc, what_redis_has_replaces_a_higher_version);
+    tcase_add_test(tc, a_load_replaces_a_higher_version_that_is_over);
+    tcase_add_test(tc, a_row_is_forgotten_unless_another_is_there);
     tcase_add_test(tc, an_entry_of_unknown_age_is_not_kept);
     tcase_add_test(
         tc,

@@ -157,11 +157,12 @@ START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
     struct shed_value *value[] = {read_value(100, 'a'), read_value(100, 'a'),
                                   read_value(100, 'b')};
 
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < 3; i++) {
         keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), value[i], 0, 0);
+        ck_assert_uint_eq(atomic_load(&value[0]->refs), i < 2 ? 2 : 1);
+        ck_assert_uint_eq(atomic_load(&value[1]->refs), 1);
+    }
     ck_assert_uint_eq(shed_kept_size(kept).rows, 1);
-    ck_assert_uint_eq(atomic_load(&value[0]->refs), 1);
-    ck_assert_uint_eq(atomic_load(&value[1]->refs), 1);
     ck_assert_uint_eq(atomic_load(&value[2]->refs), 2);
     shed_kept_destroy(kept);
     for (size_t i = 0; i < 3; i++)

@@ -224,12 +224,15 @@ struct shed_client_options {
      * longer than redis_breaker_slow_ms, if its connection was lost or could
      * not be made, or if Redis replied that it cannot work now (LOADING, BUSY
      * and the like). A reply that refuses only writes (OOM, MISCONF, READONLY)
-     * or this client (SHED_EDENIED) is a success. A call does not count if its
-     * caller gave up first, or if it was not sent because of the pause after a
-     * failure or because Redis hangs. (While the breaker is half-open, calls
-     * that were given up count as one failure once they have together waited,
-     * with no answer in between, for redis_breaker_probes times that timeout,
-     * or redis_breaker_slow_ms.)
+     * or this client (SHED_EDENIED) is a success. A call does not count if it
+     * was not sent because of the pause after a failure or because Redis hangs.
+     * Nor does one whose caller gave up before that timeout (or before
+     * redis_breaker_slow_ms, if that is set), as long as others are answered.
+     * But when callers have waited for that long in all, with no answer to any
+     * call in between, each further call that is given up has failed: so a
+     * Redis that is too slow for all callers opens it, too, however short their
+     * deadlines are. (While the breaker is half-open: when they have waited for
+     * redis_breaker_probes times that.)
      *
      * It rarely opens for a Redis that cannot be reached or that hangs, which
      * does not need it: most calls are not tried then (reconnect_max_ms,

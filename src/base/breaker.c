@@ -76,19 +76,6 @@ static void open_it(struct shed_breaker *b, uint64_t now_ms, uint64_t random)
                                                  b->rule.open_max_ms, random);
 }
 
-bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,
-                          uint64_t now_ms, uint64_t random)
-{
-    shed_breaker_return(b, 1);
-    if (b->state != SHED_BREAKER_HALF_OPEN || b->rule.patience_ms == 0)
-        return false;
-    b->waited_ms += waited_ms;
-    if (b->waited_ms < b->rule.patience_ms * b->rule.probes)
-        return false;
-    open_it(b, now_ms, random);
-    return true;
-}
-
 /* --------------------------------------------------------------- the window */
 
 static uint64_t width_ms(const struct shed_breaker *b)
@@ -143,12 +130,42 @@ static bool count(struct shed_breaker *b,
         return false;
     slice = slide(b, now_ms);
     slice->calls++;
-    if (!sample->has_failed)
+    if (!sample->has_failed) {
+        b->waited_ms = 0;
         return false;
+    }
     slice->failures++;
     b->last_failed_id = sample->id;
     if (!is_too_much(b))
         return false;
+    open_it(b, now_ms, random);
+    return true;
+}
+
+/* Of the time that a call has waited until now_ms, what no other has. */
+static uint64_t alone_ms(const struct shed_breaker *b, uint64_t waited_ms,
+                         uint64_t now_ms)
+{
+    uint64_t since_ms = now_ms - b->waited_until_ms;
+
+    return waited_ms < since_ms ? waited_ms : since_ms;
+}
+
+bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,
+                          uint64_t now_ms, uint64_t random)
+{
+    const struct shed_breaker_sample failure = {.has_failed = true};
+    bool is_closed = b->state == SHED_BREAKER_CLOSED;
+    uint64_t enough_ms = b->rule.patience_ms * (is_closed ? 1 : b->rule.probes);
+
+    assert(b->state != SHED_BREAKER_OPEN);
+    shed_breaker_return(b, 1);
+    b->waited_ms += is_closed ? alone_ms(b, waited_ms, now_ms) : waited_ms;
+    b->waited_until_ms = now_ms;
+    if (enough_ms == 0 || b->waited_ms < enough_ms)
+        return false;
+    if (is_closed)
+        return count(b, &failure, now_ms, random);
     open_it(b, now_ms, random);
     return true;
 }
@@ -186,6 +203,8 @@ bool shed_breaker_add(struct shed_breaker *b,
 void shed_breaker_add_successes(struct shed_breaker *b, uint64_t term,
                                 uint64_t count, uint64_t now_ms)
 {
-    if (term == b->term && b->state == SHED_BREAKER_CLOSED)
-        slide(b, now_ms)->calls += count;
+    if (term != b->term || b->state != SHED_BREAKER_CLOSED)
+        return;
+    slide(b, now_ms)->calls += count;
+    b->waited_ms = 0;
 }

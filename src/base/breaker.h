@@ -42,13 +42,14 @@ struct shed_breaker {
     uint64_t changed_ms; /* when it last was closed, or ceased to be */
     /* when an open one becomes half-open */
     uint64_t until_ms;
-    unsigned opened;         /* times in a row */
-    uint64_t passed;         /* passes, while half-open, that are not back */
-    uint64_t successes;      /* in a row, while half-open */
-    uint64_t waited_ms;      /* by calls without a verdict, while half-open,
-                                since the last success */
-    uint64_t last_failed_id; /* of the last call that failed */
-    uint64_t slice;          /* the number of the present slice */
+    unsigned opened;          /* times in a row */
+    uint64_t passed;          /* passes, while half-open, that are not back */
+    uint64_t successes;       /* in a row, while half-open */
+    uint64_t waited_ms;       /* by calls that were given up, since the last
+                                 success */
+    uint64_t waited_until_ms; /* while closed: what came before is counted */
+    uint64_t last_failed_id;  /* of the last call that failed */
+    uint64_t slice;           /* the number of the present slice */
     struct shed_breaker_slice {
         uint64_t calls, failures;
     } slices[SHED_BREAKER_SLICES];
@@ -76,12 +77,18 @@ bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms);
 /* Passes of the present term will not be used. */
 void shed_breaker_return(struct shed_breaker *b, uint64_t passes);
 
-/* A call of the present term has been given up after waited_ms: that says
- * nothing about the server, but its pass is back. Callers that are all less
- * patient than the rule would keep the breaker half-open, and nearly all calls
- * refused, for ever; so when those of one half-open term have waited, without
- * an answer to any, for as long as rule.probes patient calls would have, they
- * count as a failure. Returns: whether it opened. */
+/* A call of the present term has been given up after waited_ms, sooner than
+ * after rule.patience_ms; its pass is back. Alone it says nothing: a server in
+ * good order may be slower than a hasty caller. But callers that are all less
+ * patient than the rule must open it, too. So when such calls have waited for
+ * rule.patience_ms, and none was answered meanwhile, each further one has
+ * failed. (Where several wait at the same time, that time counts once: all may
+ * have met one pause of a moment.)
+ *
+ * While it is half-open, a single failure opens it. So there it takes as much
+ * waiting as that of rule.probes patient calls.
+ *
+ * Returns: whether it opened. */
 bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,
                           uint64_t now_ms, uint64_t random);
 

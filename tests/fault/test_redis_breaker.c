@@ -237,7 +237,58 @@ START_TEST(calls_that_a_pause_prevents_say_nothing)
 }
 END_TEST
 
-START_TEST(deadlines_of_callers_say_nothing)
+/* Whether a call that gives up before Redis answers, or is refused, has opened
+ * it this often. */
+static bool has_opened_by_impatience(unsigned times)
+{
+    struct shed_value *value = NULL;
+
+    (void)!shed_get(fixture.cache, shed_str("k"), 5, &value, NULL);
+    shed_value_unref(value);
+    return status().breaker_opened >= times;
+}
+
+/* Also a slow server whose connections are never silent: replies that nobody
+ * waits for any longer still come. */
+START_TEST(a_server_that_is_slower_than_all_callers_bear_opens_it)
+{
+    init(1);
+    fixture.client_options.command_timeout_ms = scaled_ms(400);
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    proxy_set(&proxy, PROXY_DELAY, (unsigned)scaled_ms(100), NULL);
+    WAIT_FOR(has_opened_by_impatience(1));
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    expect_closed();
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The server takes longer than they bear, but is not slow. */
+START_TEST(hasty_callers_do_not_open_it_while_others_are_answered)
+{
+    enum { DELAY_MS = 20, EARLIER = 100, ROUNDS = 40 };
+
+    init(FOREVER_MS);
+    fixture.client_options.command_timeout_ms = scaled_ms(250);
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    for (int i = 0; i < EARLIER; i++)
+        WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int j = 0; j < 5; j++)
+            ck_assert(!has_opened_by_impatience(1));
+        WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    }
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_few_short_deadlines_do_not_open_it)
 {
     struct shed_value *value = NULL;
 
@@ -256,17 +307,6 @@ START_TEST(deadlines_of_callers_say_nothing)
     fixture_down(&fixture);
 }
 END_TEST
-
-/* Whether a call that gives up before Redis answers, or is refused, has opened
- * it this often. */
-static bool has_opened_by_impatience(unsigned times)
-{
-    struct shed_value *value = NULL;
-
-    (void)!shed_get(fixture.cache, shed_str("k"), 5, &value, NULL);
-    shed_value_unref(value);
-    return status().breaker_opened >= times;
-}
 
 /* None of the callers can tell whether Redis is slow or they are hasty, and the
  * connections are never silent. */
@@ -485,7 +525,9 @@ int main(void)
     tcase_add_test(tc, a_busy_server_opens_it);
     tcase_add_test(tc, a_slow_server_opens_it);
     tcase_add_test(tc, calls_that_a_pause_prevents_say_nothing);
-    tcase_add_test(tc, deadlines_of_callers_say_nothing);
+    tcase_add_test(tc, a_server_that_is_slower_than_all_callers_bear_opens_it);
+    tcase_add_test(tc, hasty_callers_do_not_open_it_while_others_are_answered);
+    tcase_add_test(tc, a_few_short_deadlines_do_not_open_it);
     tcase_add_test(tc, callers_that_all_give_up_early_do_not_keep_it_half_open);
     tcase_add_test(tc,
                    a_server_that_refuses_writes_or_a_command_does_not_open_it);

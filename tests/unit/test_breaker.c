@@ -322,21 +322,78 @@ START_TEST(an_answer_to_one_probe_speaks_for_those_that_were_given_up)
 }
 END_TEST
 
-START_TEST(calls_that_are_given_up_while_it_is_closed_say_nothing)
+/* ---------------------------------------------------- given up while closed */
+
+/* One after the other. Returns: whether it opened. */
+static bool give_up_many(uint64_t times, uint64_t waited_ms)
+{
+    bool has_opened = false;
+
+    while (times-- > 0 && !has_opened) {
+        now_ms += waited_ms;
+        has_opened = give_up_probe(waited_ms);
+    }
+    return has_opened;
+}
+
+START_TEST(calls_that_are_given_up_fail_when_none_was_answered_for_long)
 {
     begin();
-    for (int i = 0; i < 100; i++)
-        ck_assert(!give_up_probe(PROBES * PATIENCE_MS));
-    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    ck_assert(!give_up_many(PATIENCE_MS - 1, 1));
+    ck_assert(!give_up_many(9, 1)); /* these have failed */
+    ck_assert(give_up_many(1, 1));
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
 }
 END_TEST
 
-START_TEST(without_a_patience_no_probe_is_given_up_too_often)
+START_TEST(an_answer_speaks_for_calls_that_are_given_up)
 {
+    begin();
+    for (int i = 0; i < 100; i++) {
+        ck_assert(!load(false));
+        ck_assert(!give_up_many(PATIENCE_MS - 1, 1));
+        shed_breaker_add_successes(&breaker, breaker.term, 1, now_ms);
+        ck_assert(!give_up_many(PATIENCE_MS - 1, 1));
+    }
+    ck_assert(give_up_many(1000, 1));
+}
+END_TEST
+
+/* They wait at the same time: for a connection, say. */
+START_TEST(many_calls_that_are_given_up_together_are_one_wait)
+{
+    begin();
+    now_ms += PATIENCE_MS - 1;
+    for (int i = 0; i < 1000; i++)
+        ck_assert(!give_up_probe(PATIENCE_MS - 1));
+    now_ms += 1;
+    for (int i = 0; i < 9; i++)
+        ck_assert(!give_up_probe(PATIENCE_MS - 1));
+    ck_assert(give_up_probe(PATIENCE_MS - 1));
+}
+END_TEST
+
+START_TEST(a_time_without_calls_is_no_wait)
+{
+    begin();
+    for (int i = 0; i < PATIENCE_MS - 1; i++) {
+        ck_assert(!give_up_many(1, 1));
+        now_ms += PATIENCE_MS;
+    }
+    ck_assert(!load(true));
+    ck_assert(!give_up_many(8, 1));
+    ck_assert(give_up_many(1, 1));
+}
+END_TEST
+
+START_TEST(without_a_patience_no_call_is_given_up_too_often)
+{
+    begin();
+    breaker.rule.patience_ms = 0;
+    ck_assert(!give_up_many(100, 3600000));
     half_open_it();
     breaker.rule.patience_ms = 0;
-    for (int i = 0; i < 100; i++)
-        ck_assert(!give_up_probe(3600000));
+    ck_assert(!give_up_many(100, 3600000));
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
 }
 END_TEST
@@ -366,7 +423,11 @@ int main(void)
                    probes_that_are_given_up_open_it_as_late_as_patient_ones);
     tcase_add_test(tc,
                    an_answer_to_one_probe_speaks_for_those_that_were_given_up);
-    tcase_add_test(tc, calls_that_are_given_up_while_it_is_closed_say_nothing);
-    tcase_add_test(tc, without_a_patience_no_probe_is_given_up_too_often);
+    tcase_add_test(
+        tc, calls_that_are_given_up_fail_when_none_was_answered_for_long);
+    tcase_add_test(tc, an_answer_speaks_for_calls_that_are_given_up);
+    tcase_add_test(tc, many_calls_that_are_given_up_together_are_one_wait);
+    tcase_add_test(tc, a_time_without_calls_is_no_wait);
+    tcase_add_test(tc, without_a_patience_no_call_is_given_up_too_often);
     return run_tests("breaker", tc);
 }

@@ -215,59 +215,84 @@ END_TEST
 
 /* ------------------------------------------------------- what calls tell */
 
+enum verdict { SUCCESS, FAILURE, GIVEN_UP, NOTHING };
+
 static const struct row {
     enum shed_code code;
     bool was_tried;
     uint64_t slow_ms, took_ms;
-    bool has_failed, says_nothing;
+    enum verdict verdict;
 } rows[] = {
-    {SHED_OK, false, 0, 60000, false, false},
-    {SHED_OK, false, SLOW_MS, SLOW_MS, false, false},
-    {SHED_OK, false, SLOW_MS, SLOW_MS + 1, true, false},
-    {SHED_EREDIS, true, 0, 0, true, false},
-    {SHED_EREDIS, false, 0, 0, false, true},          /* a pause */
-    {SHED_EREDIS, false, 0, COMMAND_MS, true, false}, /* cut short, late */
-    {SHED_ETIMEDOUT, false, 0, COMMAND_MS - 1, false, true},
-    {SHED_ETIMEDOUT, false, 0, COMMAND_MS, true, false},
-    {SHED_ETIMEDOUT, false, SLOW_MS, SLOW_MS - 1, false, true},
-    {SHED_ETIMEDOUT, false, SLOW_MS, SLOW_MS, true, false},
-    {SHED_ETIMEDOUT, true, 0, 0, true, false}, /* after a lost connection */
-    {SHED_EDENIED, true, 0, 0, false, false},
-    {SHED_EDENIED, false, 0, 0, false, true},
-    {SHED_EBUSY, true, 0, 60000, false, true},
-    {SHED_ENOMEM, true, 0, 60000, false, true},
+    {SHED_OK, false, 0, 60000, SUCCESS},
+    {SHED_OK, false, SLOW_MS, SLOW_MS, SUCCESS},
+    {SHED_OK, false, SLOW_MS, SLOW_MS + 1, FAILURE},
+    {SHED_EREDIS, true, 0, 0, FAILURE},
+    {SHED_EREDIS, false, 0, 0, NOTHING},          /* a pause */
+    {SHED_EREDIS, false, 0, COMMAND_MS, FAILURE}, /* cut short, late */
+    {SHED_ETIMEDOUT, false, 0, 0, NOTHING},
+    {SHED_ETIMEDOUT, false, 0, COMMAND_MS - 1, GIVEN_UP},
+    {SHED_ETIMEDOUT, false, 0, COMMAND_MS, FAILURE},
+    {SHED_ETIMEDOUT, false, SLOW_MS, SLOW_MS - 1, GIVEN_UP},
+    {SHED_ETIMEDOUT, false, SLOW_MS, SLOW_MS, FAILURE},
+    {SHED_ETIMEDOUT, true, 0, 0, FAILURE}, /* after a lost connection */
+    {SHED_EDENIED, true, 0, 0, SUCCESS},
+    {SHED_EDENIED, false, 0, 0, NOTHING},
+    {SHED_EBUSY, true, 0, 60000, NOTHING},
+    {SHED_ENOMEM, true, 0, 60000, NOTHING},
 };
 
-static void end_as(const struct row *row)
+static void end_as(const struct row *row, int times)
 {
-    leave(enter(), row->code, row->was_tried, row->took_ms);
+    struct shed_error err;
+    uint64_t term;
+
+    while (times-- > 0)
+        if (shed_gate_enter(gate, &term, &err))
+            leave(term, row->code, row->was_tried, row->took_ms);
 }
 
+/* Calls end at the same time. */
 START_TEST(a_call_succeeds_fails_or_says_nothing)
 {
+    /* while half-open: two that are given up have waited less than two patient
+     * ones would */
+    static const int times[] = {
+        [SUCCESS] = 2, [FAILURE] = 1, [GIVEN_UP] = 2, [NOTHING] = 100};
     const struct row *row = &rows[_i];
-    struct shed_error err;
 
     options.redis_breaker_slow_ms = row->slow_ms;
     up();
-    for (int i = 0; i < 2 * MIN_CALLS; i++)
-        if (shed_gate_enter(gate, &(uint64_t){0}, &err))
-            end_as(row);
-    ck_assert_uint_eq(opened, row->has_failed);
+    end_as(row, 2 * MIN_CALLS);
+    ck_assert_uint_eq(opened, row->verdict == FAILURE);
     down();
     opened = 0;
     up();
     half_open_it();
-    if (row->says_nothing) /* two of them waited less than two patient ones */
-        for (int i = 0; i < (row->code == SHED_ETIMEDOUT ? 2 : 100); i++)
-            end_as(row);
-    else
-        end_as(row);
-    ck_assert_uint_eq(opened, 1 + row->has_failed);
-    ck_assert_uint_eq(closed, 0);
-    if (!row->has_failed && !row->says_nothing)
-        end_as(row);
-    ck_assert_uint_eq(closed, !row->has_failed && !row->says_nothing);
+    end_as(row, times[row->verdict]);
+    ck_assert_uint_eq(opened, row->verdict == FAILURE ? 2 : 1);
+    ck_assert_uint_eq(closed, row->verdict == SUCCESS);
+    down();
+}
+END_TEST
+
+static void give_up_calls(int times)
+{
+    while (times-- > 0) {
+        now_ms += COMMAND_MS / 10;
+        leave(enter(), SHED_ETIMEDOUT, false, COMMAND_MS / 10);
+    }
+}
+
+START_TEST(calls_that_are_given_up_open_it_if_no_other_is_answered)
+{
+    up();
+    give_up_calls(10 - 1);
+    succeed_calls(1);
+    give_up_calls(10 - 1 + MIN_CALLS - 2);
+    ck_assert_uint_eq(opened, 0);
+    give_up_calls(1);
+    ck_assert_uint_eq(opened, 1);
+    ck_assert_ptr_nonnull(strstr(reason, "the last failure: it failed"));
     down();
 }
 END_TEST
@@ -368,6 +393,7 @@ int main(void)
     tcase_add_test(tc, what_began_before_it_opened_says_nothing);
     tcase_add_loop_test(tc, a_call_succeeds_fails_or_says_nothing, 0,
                         sizeof(rows) / sizeof(*rows));
+    tcase_add_test(tc, calls_that_are_given_up_open_it_if_no_other_is_answered);
     tcase_add_test(tc, a_reply_that_redis_cannot_work_is_a_failure);
     tcase_add_test(tc, a_slow_call_is_named_as_the_failure);
     tcase_add_test(tc, a_few_probes_pass_at_a_time_and_close_it);

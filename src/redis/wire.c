@@ -22,6 +22,8 @@
 #define FIRST_CAPACITY ((size_t)1024)
 /* A buffer up to this size is kept between uses; a larger one is freed. */
 #define KEEP_BYTES ((size_t)256 * 1024)
+/* Room for what strerror_r says. */
+#define FAILURE_BYTES 64
 
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size)
 {
@@ -128,15 +130,21 @@ static int move_from_stdio(int fd)
     return moved;
 }
 
+/* The text of an errno. */
+static const char *explain(int failure, char text[FAILURE_BYTES])
+{
+    if (strerror_r(failure, text, FAILURE_BYTES) != 0)
+        (void)snprintf(text, FAILURE_BYTES, "errno %d", failure);
+    return text;
+}
+
 static enum shed_code connect_failure(const struct shed_address *a, int failure,
                                       struct shed_error *err)
 {
-    char text[64];
+    char text[FAILURE_BYTES];
 
-    if (strerror_r(failure, text, sizeof(text)) != 0)
-        text[0] = '\0';
     return shed_fail(err, SHED_EREDIS, "Redis %s: cannot connect: %s", a->text,
-                     text);
+                     explain(failure, text));
 }
 
 enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
@@ -144,6 +152,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
 {
     struct sockaddr_storage name;
     socklen_t size;
+    char text[FAILURE_BYTES];
     int on = 1;
     enum shed_code code = shed_address_get(a, &name, &size, err);
 
@@ -153,8 +162,8 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
         socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (w->fd < 0)
         return shed_fail(err, SHED_EBUSY,
-                         "Redis %s: no descriptor for a socket (errno %d)",
-                         a->text, errno);
+                         "Redis %s: no descriptor for a socket: %s", a->text,
+                         explain(errno, text));
     w->frame = (struct shed_frame){0};
     w->reader = redisReaderCreate();
     if (w->reader == NULL) {
@@ -197,6 +206,19 @@ static bool would_block(int failure)
            failure == ENOBUFS;
 }
 
+/* What was tried has failed, as errno says. */
+static enum shed_wire_io fail_io(struct shed_error *err, const char *what)
+{
+    int failure = errno;
+    char text[FAILURE_BYTES];
+
+    if (would_block(failure))
+        return SHED_WIRE_AGAIN;
+    (void)shed_fail(err, SHED_EREDIS, "Redis: connection lost: %s: %s", what,
+                    explain(failure, text));
+    return SHED_WIRE_LOST;
+}
+
 enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
 {
     while (w->out_sent < w->out.size) {
@@ -204,8 +226,7 @@ enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
             send(w->fd, w->out.at + w->out_sent, w->out.size - w->out_sent,
                  MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0)
-            return would_block(errno) ? SHED_WIRE_AGAIN
-                                      : lost(err, "send failed");
+            return fail_io(err, "send failed");
         w->out_sent += (size_t)n;
     }
     w->out.size = w->out_sent = 0;
@@ -221,8 +242,7 @@ static enum shed_wire_io fill(struct shed_wire *w, int flags,
     ssize_t n = recv(w->fd, bytes, sizeof(bytes), flags);
 
     if (n < 0)
-        return would_block(errno) ? SHED_WIRE_AGAIN
-                                  : lost(err, "receive failed");
+        return fail_io(err, "receive failed");
     if (n == 0)
         return lost(err, "closed by the server");
     if (!shed_frame_take(&w->frame, bytes, (size_t)n))
@@ -251,10 +271,12 @@ enum shed_code shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
                             .tv_usec =
                                 (suseconds_t)(limit_ms % ms_per_s * us_per_ms)};
     int flags = fcntl(w->fd, F_GETFL);
+    char text[FAILURE_BYTES];
 
     if (flags < 0 || fcntl(w->fd, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
         setsockopt(w->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0)
-        return shed_fail(err, SHED_EREDIS, "Redis: cannot set up a socket");
+        return shed_fail(err, SHED_EREDIS, "Redis: cannot set up a socket: %s",
+                         explain(errno, text));
     return SHED_OK;
 }
 

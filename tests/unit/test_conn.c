@@ -1,8 +1,10 @@
 /* One connection: set-up, sending, silence, failover. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "support/conn_fixture.h"
 
@@ -353,6 +355,41 @@ START_TEST(a_queue_of_another_connection_goes_behind_ones_own)
 }
 END_TEST
 
+/* ---------------------------------------------------------------- the wire */
+
+static void expect_lost(enum shed_wire_io io, const struct shed_error *err,
+                        const char *what, int failure)
+{
+    char reason[SHED_REASON_BYTES];
+
+    snprintf(reason, sizeof(reason), "Redis: connection lost: %s: %s", what,
+             strerror(failure));
+    ck_assert_int_eq(io, SHED_WIRE_LOST);
+    ck_assert_str_eq(err->reason, reason);
+}
+
+START_TEST(a_socket_that_fails_says_why)
+{
+    const struct shed_buffer bytes = {.at = (char[]){"k"}, .size = 1};
+    struct shed_wire wire;
+    struct shed_error err;
+    int ends[2];
+
+    shed_wire_init(&wire);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    wire.fd = ends[0];
+    ck_assert_int_eq(shed_buffer_add(&wire.out, &bytes, &err), SHED_OK);
+    close(ends[1]);
+    expect_lost(shed_wire_flush(&wire, &err), &err, "send failed", EPIPE);
+    shed_wire_close(&wire);
+    ck_assert_int_eq(pipe(ends), 0);
+    wire.fd = ends[0];
+    expect_lost(shed_wire_fill(&wire, &err), &err, "receive failed", ENOTSOCK);
+    shed_wire_close(&wire);
+    close(ends[1]);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("conn");
@@ -375,5 +412,6 @@ int main(void)
                    a_connection_whose_calls_were_answered_is_closed_as_usual);
     tcase_add_test(tc, a_connection_of_a_server_that_was_left_is_known);
     tcase_add_test(tc, a_queue_of_another_connection_goes_behind_ones_own);
+    tcase_add_test(tc, a_socket_that_fails_says_why);
     return run_tests("conn", tc);
 }

@@ -823,7 +823,13 @@ struct shed_get_options {
                                  SHED_TIMEOUT_DEFAULT: the cache's own */
     uint64_t soft_timeout_ms; /* [0, 3600000]; counts from now, as in the
                                  cache's options; timeout_ms or more: none; 0:
-                                 the cache's own */
+                                 the cache's own. A call that finds no row which
+                                 it may be given if the load fails waits up to
+                                 its timeout_ms all the same. Where
+                                 stale_if_error_ms is 0, or with
+                                 SHED_STALE_NEVER, that is nearly every call
+                                 that needs a load; it is not refused, so that
+                                 all caches can be called alike */
     uint64_t max_age_ms;      /* [0, 10 years]; no answer is older than this,
                                  not even "no such row", whatever allow_stale
                                  and the cache's options say. For an older entry

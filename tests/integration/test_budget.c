@@ -226,6 +226,40 @@ START_TEST(without_an_old_row_a_call_waits)
 }
 END_TEST
 
+/* The same options may be meant for several caches. */
+START_TEST(in_a_cache_without_a_window_a_call_waits_too)
+{
+    struct call call;
+
+    calls_up(0, 0);
+    hold_old();
+    call_start(&call, fixture.cache, soft(SOON_MS));
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_release(&fixture.table);
+    call_expect(&call, "k@2");
+    ck_assert_uint_eq(departures, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* That GET fails, and the one at the soft timeout finds the row. */
+START_TEST(but_a_call_that_allows_stale_rows_does_not)
+{
+    struct shed_get_options options = soft(SOON_MS);
+
+    options.allow_stale = SHED_STALE_ALLOWED;
+    calls_init(0, 0);
+    fixture.source_options.load_timeout_ms = NEVER_MS;
+    calls_open();
+    hold_old();
+    gets_to_fail = 1;
+    expect_with("k", options, "k@1", SHED_ORIGIN_STALE);
+    ck_assert_uint_eq(departures, 1);
+    table_release(&fixture.table);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* The call has left its flight while another process loads. That process dies,
  * and so does its lease, so nothing reports the end of the load. */
 START_TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
@@ -530,6 +564,8 @@ int main(void)
     tcase_add_test(tc, the_option_of_the_cache_holds_for_calls_that_have_none);
     tcase_add_test(tc, a_load_that_is_quick_enough_is_waited_for);
     tcase_add_test(tc, without_an_old_row_a_call_waits);
+    tcase_add_test(tc, in_a_cache_without_a_window_a_call_waits_too);
+    tcase_add_test(tc, but_a_call_that_allows_stale_rows_does_not);
     tcase_add_test(tc, what_goes_on_takes_over_from_a_loader_that_is_lost);
     tcase_add_test(tc, closing_a_cache_does_not_wait_for_what_another_loads);
     tcase_add_test(tc, of_many_keys_each_has_its_old_row_or_waits);

@@ -56,16 +56,23 @@ end
 -- harm.
 local COUNTER_MS = '86400000'
 
--- Raise the counter to at least number, and with step '1' by at least one;
--- clock is us(). Writes only, so that the counter is not tracked. Returns two
--- values: the counter as text (formatting a number costs as much as a command),
--- or the error if it is not a number; and its former value plus the step.
+-- Set the counter, whose clock is us(). Returns it as text (formatting a number
+-- costs as much as a command); nil if NX forbids it.
+local function set_counter(counter, number, clock, ...)
+    local text, life = whole(number), COUNTER_MS
+    if number > clock then
+        life = whole(COUNTER_MS + (number - clock) / 1000)
+    end
+    return redis.call('SET', counter, text, 'PX', life, ...) and text
+end
+
+-- Raise the counter to at least number, and with step '1' by at least one.
+-- Writes only, so that the counter is not tracked. INCRBY makes a counter where
+-- there is none, and it stays there if SET is refused: so the right to SET must
+-- be known. Returns two values: the counter as text, or the error if it is not a
+-- number; and its former value plus the step.
 local function advance(counter, step, number, clock)
     local was = redis.pcall('INCRBY', counter, step)
     if type(was) == 'table' then return was end
-    local now = math.max(was, number)
-    local text, life = whole(now), COUNTER_MS
-    if now > clock then life = whole(COUNTER_MS + (now - clock) / 1000) end
-    redis.call('SET', counter, text, 'PX', life)
-    return text, was
+    return set_counter(counter, math.max(was, number), clock), was
 end

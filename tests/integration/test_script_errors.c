@@ -156,6 +156,8 @@ static const struct row {
      TOKEN " " OTHER " " RUN " 90000", "1", HELD, "", ""},
     {"advance", SHED_SCRIPT_LOCK_ADVANCE, "f", WAITS, "4711",
      "SET f 4711 PX" LIFE, "", ""},
+    {"advance a counter that is not there", SHED_SCRIPT_LOCK_ADVANCE, "f",
+     WAITS, "0", "", "", ""},
     {"repair", SHED_SCRIPT_LOCK_REPAIR, "l", "old new" LIFE, "1", "SET l old",
      "", ""},
     {"swap away", SHED_SCRIPT_LOCK_SWAP, "l", "old '' 0", "1", "SET l old", "",

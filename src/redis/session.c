@@ -53,7 +53,7 @@ struct shed_session {
     pthread_mutex_t mu;
     struct shed_identity identity; /* under mu */
     char run[SHED_RUN_BYTES]; /* under mu; run id of the server, or blanks */
-    _Atomic uint64_t server_since_ms; /* by our clock; 0: unknown */
+    struct shed_server_run server;
     struct shed_server_clock clock;
 };
 
@@ -147,6 +147,8 @@ static void on_time(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
+    if (reply != NULL)
+        shed_server_run_hear(&p->server, shed_now_ms());
     if (server_ms > 0 &&
         shed_server_clock_note(&p->clock, server_ms, shed_now_ms()))
         ask_time(p);
@@ -186,40 +188,23 @@ static void ask_role(struct shed_session *p)
     shed_pipe_call(p->commands, &p->role, &args, on_role, p);
 }
 
-/* The number behind a name in the text of INFO, or NULL. */
-static const char *find_info(const char *text, size_t size, const char *name)
-{
-    size_t name_size = strlen(name);
-
-    for (size_t i = 0; i + name_size + SHED_RUN_BYTES <= size; i++)
-        if (memcmp(text + i, name, name_size) == 0)
-            return text + i + name_size;
-    return NULL;
-}
-
-/* Learn the server's run id and for how long it has been running. If INFO is
- * refused, both stay unknown. */
+/* Learn the server's run id and how long it has been running. */
 static void on_info(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_session *p = arg;
     size_t size = 0;
     const char *text = shed_reply_bytes(reply, &size);
-    const char *run = find_info(text, size, "run_id:");
-    const char *age = find_info(text, size, "uptime_in_seconds:");
-    uint64_t now_ms = shed_now_ms(), age_s;
 
     (void)trouble;
     (void)err;
-    if (run == NULL || age == NULL)
-        return;
-    set_run(p, run);
-    /* the server subtracts two times that were cut to whole seconds, so it may
-     * be up to a second younger than it says */
-    age_s = strtoull(age, NULL, 10);
-    atomic_store(&p->server_since_ms,
-                 now_ms - (age_s > 0 ? age_s - 1 : 0) * MS_PER_S);
-    update_identity(p);
+    if (shed_server_run_note(&p->server, text, size, shed_now_ms())) {
+        set_run(p, p->server.id);
+        update_identity(p);
+    } else if (reply != NULL &&
+               shed_reply_trouble(reply) != SHED_TROUBLE_PASSING) {
+        shed_server_run_refuse(&p->server);
+    }
 }
 
 static void ask_info(struct shed_session *p)
@@ -293,7 +278,7 @@ static void on_commands_lost(void *arg, const struct shed_error *why)
 
     p->hooks.on_standing(p->hooks.arg, why);
     set_run(p, NULL);
-    atomic_store(&p->server_since_ms, 0);
+    shed_server_run_lose(&p->server);
     end_epoch(p);
 }
 
@@ -480,6 +465,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
     }
     memset(p->run, ' ', sizeof(p->run));
     memset(&p->identity, ' ', sizeof(p->identity));
+    shed_server_run_init(&p->server);
     p->reactor = reactor;
     p->address = address;
     p->hooks = *hooks;
@@ -593,7 +579,17 @@ void shed_session_identify(struct shed_session *p,
 
 uint64_t shed_session_server_age_ms(const struct shed_session *p)
 {
-    uint64_t since_ms = atomic_load(&p->server_since_ms);
+    return shed_server_run_age_ms(&p->server, shed_now_ms());
+}
 
-    return since_ms == 0 ? UINT64_MAX : shed_now_ms() - since_ms;
+enum shed_code shed_session_learn_age(struct shed_session *p,
+                                      struct shed_error *err)
+{
+    enum shed_code code =
+        shed_server_run_explain(&p->server, p->address->text, err);
+
+    assert(shed_reactor_is_current(p->reactor));
+    if (code != SHED_OK)
+        ask_info(p);
+    return code;
 }

@@ -18,6 +18,7 @@
 
 #include "redis/pipe.h"
 #include "redis/script.h"
+#include "redis/server_run.h"
 
 /* The id by which others name this process: hexadecimal digits. */
 #define SHED_PROCESS_BYTES 16
@@ -72,8 +73,6 @@ bool shed_session_has_channel(const struct shed_session *session);
 /* How others see that this process is alive: it is subscribed to its channel on
  * this run of the server. Blanks while it is not subscribed or the run is
  * unknown. */
-#define SHED_RUN_BYTES 16
-
 struct shed_identity {
     char process[SHED_PROCESS_BYTES];
     char run[SHED_RUN_BYTES];
@@ -88,9 +87,15 @@ void shed_session_identify(struct shed_session *session,
 bool shed_session_is_same_server(struct shed_session *a,
                                  struct shed_session *b);
 
-/* A lower bound, in ms, of how long the server has been running, at most two
- * seconds too low; UINT64_MAX if unknown. Any thread. */
+/* See shed_server_run_age_ms. INFO is answered before what is sent over
+ * shed_session_pipe, so then the age is unknown only if it was refused for
+ * now. Any thread. */
 uint64_t shed_session_server_age_ms(const struct shed_session *session);
+
+/* Ask again for the age if it is not known, and say in err why. Returns: as
+ * shed_server_run_explain. */
+enum shed_code shed_session_learn_age(struct shed_session *session,
+                                      struct shed_error *err);
 
 /* The server's clock, ms since 1970, as its answers to TIME tell it (see
  * server_clock.h); 0 if there was none. Any thread. */

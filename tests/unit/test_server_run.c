@@ -1,0 +1,132 @@
+/* server_run: no server is taken for older than it can be. */
+#include "redis/server_run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support/testing.h"
+
+enum { NOW_MS = 1000000, S = 1000 };
+
+static struct shed_server_run run;
+
+static void set_up(void)
+{
+    shed_server_run_init(&run);
+}
+
+static void tear_down(void)
+{
+}
+
+/* The server answers INFO. */
+static bool is_noted(char id, long long uptime_s, uint64_t now_ms)
+{
+    char ids[SHED_RUN_BYTES + 1], text[200];
+
+    memset(ids, id, SHED_RUN_BYTES);
+    ids[SHED_RUN_BYTES] = '\0';
+    snprintf(text, sizeof(text),
+             "# Server\r\nrun_id:%s\r\nuptime_in_seconds:%lld\r\n"
+             "uptime_in_days:0\r\nhz:10\r\n",
+             ids, uptime_s);
+    return shed_server_run_note(&run, text, strlen(text), now_ms);
+}
+
+static void note(char id, long long uptime_s, uint64_t now_ms)
+{
+    ck_assert(is_noted(id, uptime_s, now_ms));
+}
+
+static void check_age(uint64_t now_ms, uint64_t age_ms)
+{
+    ck_assert_uint_eq(shed_server_run_age_ms(&run, now_ms), age_ms);
+}
+
+static enum shed_code explain(void)
+{
+    struct shed_error err = {SHED_OK, ""};
+    enum shed_code code = shed_server_run_explain(&run, "redis", &err);
+
+    ck_assert_int_eq(err.code, code);
+    return code;
+}
+
+START_TEST(it_is_unknown_until_it_is_told)
+{
+    check_age(NOW_MS, SHED_AGE_UNKNOWN);
+    ck_assert_int_eq(explain(), SHED_EREDIS);
+    ck_assert(!shed_server_run_note(&run, "", 0, NOW_MS));
+    ck_assert(!shed_server_run_note(&run, "run_id:", 7, NOW_MS));
+    check_age(NOW_MS, SHED_AGE_UNKNOWN);
+    note('a', 10, NOW_MS);
+    check_age(NOW_MS + 5, 9 * S + 5);
+    ck_assert_int_eq(explain(), SHED_OK);
+    shed_server_run_lose(&run);
+    check_age(NOW_MS, SHED_AGE_UNKNOWN);
+}
+END_TEST
+
+START_TEST(a_server_that_refuses_to_tell_has_no_age)
+{
+    note('a', 10, NOW_MS);
+    shed_server_run_lose(&run);
+    shed_server_run_refuse(&run);
+    check_age(NOW_MS, 0);
+    ck_assert_int_eq(explain(), SHED_EDENIED);
+    note('a', 10, NOW_MS);
+    ck_assert_int_eq(explain(), SHED_OK);
+}
+END_TEST
+
+START_TEST(a_server_may_be_older_than_this_host)
+{
+    enum { DAY_S = 86400 };
+
+    note('a', DAY_S + 1, NOW_MS);
+    check_age(NOW_MS, (uint64_t)DAY_S * S);
+}
+END_TEST
+
+/* It says then that it has been running for less than nothing. */
+START_TEST(a_server_whose_clock_was_set_back_is_young)
+{
+    note('a', -3600, NOW_MS);
+    check_age(NOW_MS + 7, 7);
+}
+END_TEST
+
+START_TEST(a_restarted_server_whose_clock_was_set_forward_is_young)
+{
+    note('a', 5000, NOW_MS);
+    shed_server_run_hear(&run, NOW_MS + 3 * S);
+    shed_server_run_lose(&run);
+    shed_server_run_hear(&run, NOW_MS + 9 * S); /* of which run, nobody knows */
+    note('b', 3600, NOW_MS + 10 * S);
+    check_age(NOW_MS + 10 * S, 7 * S);
+}
+END_TEST
+
+/* The next answer to INFO comes over another connection. */
+START_TEST(what_was_known_of_a_run_is_not_forgotten)
+{
+    note('a', 0, NOW_MS);
+    shed_server_run_lose(&run);
+    note('a', 3600, NOW_MS + 2 * S);
+    check_age(NOW_MS + 2 * S, 2 * S);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("server run");
+
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, it_is_unknown_until_it_is_told);
+    tcase_add_test(tc, a_server_that_refuses_to_tell_has_no_age);
+    tcase_add_test(tc, a_server_may_be_older_than_this_host);
+    tcase_add_test(tc, a_server_whose_clock_was_set_back_is_young);
+    tcase_add_test(tc, a_restarted_server_whose_clock_was_set_forward_is_young);
+    tcase_add_test(tc, what_was_known_of_a_run_is_not_forgotten);
+    return run_tests("server run", tc);
+}

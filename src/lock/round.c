@@ -165,6 +165,14 @@ static void fail_granted(struct shed_lock_machine *m, const char *why)
     fail_try(m, SHED_VERDICT_FAILED);
 }
 
+/* The same, and it never can be: that became known with the answers. */
+static void refuse_granted(struct shed_lock_machine *m,
+                           const struct shed_error *why)
+{
+    m->round.tally.error = *why;
+    fail_try(m, SHED_VERDICT_WRONG);
+}
+
 /* Some servers of a majority may know a higher number than those that granted
  * the lock: a holder has written it back since, or a try has drawn it. So the
  * number is set slightly above the known ones, and higher each time that is not
@@ -225,6 +233,8 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
         fail_try(m, verdict);
     else if (round->request->is_cancelled)
         fail_granted(m, "the acquire was cancelled");
+    else if (m->facts->refusal != NULL)
+        refuse_granted(m, m->facts->refusal);
     else if (!m->rules.is_alone && !is_numbered(round) &&
              round->numberings < NUMBERINGS_MAX)
         begin_numbering(m);

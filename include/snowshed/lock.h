@@ -172,6 +172,12 @@ shed_lock_open(struct shed_client *client, struct shed_bytes name,
  * fails). The lock keeps them alive. The first client's library thread drives
  * it.
  *
+ * A server that has restarted may have forgotten the lock, so it grants none
+ * before it has been running for lease_ms: all users of the lock must agree on
+ * that. INFO tells how long it has been running. A server that refuses INFO
+ * counts as failed; if a majority does, an acquire fails with SHED_EDENIED. The
+ * servers' clocks must not be set forward by a lease: see src/lock/README.md.
+ *
  * Returns: as shed_lock_open; SHED_EINVAL also for a wrong count or algorithm.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
@@ -331,8 +337,10 @@ SHED_API int shed_lock_is_mine(const struct shed_lock *lock);
 
 /*
  * A fencing token. number grows with every holder of a lock, as long as Redis
- * keeps its data or its clock does not go back; 0: no token. owner is random,
- * and tells two holders apart that got the same number all the same.
+ * keeps its data or its clock does not go back (with a quorum: as long as all
+ * servers keep their data, or their clocks differ by less than lease_ms); 0: no
+ * token. owner is random, and tells two holders apart that got the same number
+ * all the same.
  */
 struct shed_fence {
     uint64_t number;

@@ -129,5 +129,6 @@ bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
                    exchange->end == SHED_EXCHANGE_NO && exchange->is_absent;
 
     return (is_grant || is_lack) &&
-           may_have_forgotten(servers, exchange, age_ms);
+           (may_have_forgotten(servers, exchange, age_ms) ||
+            (servers > 1 && age_ms == SHED_AGE_UNKNOWN));
 }

@@ -69,14 +69,15 @@ struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
 
 /* Whether a server that has been running for age_ms may have forgotten a lock
  * that it granted. With several servers, such a server grants nothing until it
- * has been running for a whole lease. */
+ * has been running for a whole lease. One of unknown age is asked: the age
+ * comes before the answer. */
 bool shed_quorum_is_too_young(size_t servers,
                               const struct shed_exchange *exchange,
                               uint64_t age_ms);
 
-/* Whether such a server's answer says nothing: that it granted the lock, or
- * that nobody has it. It keeps others out in either case, like one that is
- * silent. */
+/* Whether the answer of such a server, or of one whose age is still unknown,
+ * says nothing: that it granted the lock, or that nobody has it. It keeps
+ * others out in either case, like one that is silent. */
 bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
                          uint64_t age_ms);
 

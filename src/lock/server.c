@@ -31,21 +31,28 @@ static void end_posted(struct shed_post *post)
 }
 
 /* A server that has restarted may have forgotten a lock that it granted, so it
- * has no vote for one lease: neither before it is asked nor by its answer. */
+ * has no vote for one lease: neither before it is asked nor by its answer. Nor
+ * has one that does not tell its age. */
 static bool has_no_vote(struct shed_lock_server *s,
                         bool (*rule)(size_t servers,
                                      const struct shed_exchange *exchange,
                                      uint64_t age_ms))
 {
     uint64_t age_ms = shed_session_server_age_ms(session_of(s));
+    struct shed_error *err = &s->exchange->error;
+    enum shed_code code;
 
     if (!rule(s->count, s->exchange, age_ms))
         return false;
-    (void)shed_fail(&s->exchange->error, SHED_EREDIS,
-                    "Redis %s has been running for only %llu ms: it has no "
-                    "vote before a whole lease has passed",
-                    s->client->address->text, (unsigned long long)age_ms);
-    (void)shed_exchange_end(s->exchange, SHED_EXCHANGE_FAILED);
+    code = shed_session_learn_age(session_of(s), err);
+    if (code == SHED_OK)
+        (void)shed_fail(err, SHED_EREDIS,
+                        "Redis %s has been running for only %llu ms: it has no "
+                        "vote before a whole lease has passed",
+                        s->client->address->text, (unsigned long long)age_ms);
+    (void)shed_exchange_end(s->exchange, code == SHED_EDENIED
+                                             ? SHED_EXCHANGE_WRONG
+                                             : SHED_EXCHANGE_FAILED);
     return true;
 }
 

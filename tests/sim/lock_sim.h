@@ -47,6 +47,7 @@ struct sim_mode {
     unsigned closes;                                 /* handles */
     unsigned extend_pct, advance_pct, forgotten_pct; /* of the holds */
     unsigned cancel_pct;   /* of the acquires that wait */
+    unsigned ageless_pct;  /* sessions that do not know the server's age */
     unsigned twins_pct;    /* schedules in which two addresses are one server */
     unsigned processes;    /* 0: one to four */
     unsigned lease_ms;     /* 0: any */
@@ -71,7 +72,8 @@ struct sim_process {
     uint64_t changed_ms; /* when a session began or ended */
     struct {
         bool is_up;
-        uint64_t number; /* of the connection */
+        bool has_told_age; /* the server, by INFO */
+        uint64_t number;   /* of the connection */
         char run[SHED_RUN_BYTES];
     } session[SIM_SERVERS];
 };

@@ -260,6 +260,8 @@ void sim_on_up(struct sim *s, const struct sim_event *e)
     process->changed_ms = s->now_ms;
     process->session[e->server].is_up = true;
     process->session[e->server].number++;
+    process->session[e->server].has_told_age =
+        !sim_chance(s, s->mode->ageless_pct);
     memcpy(process->session[e->server].run, server->model.run, SHED_RUN_BYTES);
     if (!process->has_pushes)
         return;

@@ -454,12 +454,16 @@ START_TEST(a_server_that_restarted_neither_grants_nor_lacks_a_lock)
     ck_assert(shed_quorum_is_void(5, &e, 999));
     ck_assert(!shed_quorum_is_void(5, &e, 1000));
     ck_assert(!shed_quorum_is_void(1, &e, 999));
+    ck_assert(shed_quorum_is_void(5, &e, SHED_AGE_UNKNOWN));
+    ck_assert(!shed_quorum_is_void(1, &e, SHED_AGE_UNKNOWN));
     e.is_absent = false; /* another has it */
     ck_assert(!shed_quorum_is_void(5, &e, 999));
     e.end = SHED_EXCHANGE_YES; /* it restarted with its data */
     ck_assert(!shed_quorum_is_void(5, &e, 999));
     e.op = SHED_LOCK_OP_ACQUIRE;
     ck_assert(shed_quorum_is_too_young(5, &e, 999));
+    ck_assert(!shed_quorum_is_too_young(5, &e, SHED_AGE_UNKNOWN));
+    ck_assert(shed_quorum_is_void(5, &e, SHED_AGE_UNKNOWN));
     ck_assert(shed_quorum_is_void(5, &e, 999));
     ck_assert(!shed_quorum_is_void(5, &e, 1000));
     e.end = SHED_EXCHANGE_NO;

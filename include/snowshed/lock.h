@@ -295,7 +295,8 @@ shed_lock_release_async(struct shed_lock *lock, shed_lock_done_fn *done,
  * Release the lock: the release that matches the first acquire removes it from
  * Redis.
  *
- * Blocks: at most command_timeout_ms, or twice that if a connection breaks.
+ * Blocks: at most command_timeout_ms, or twice that if a connection breaks;
+ * while a client connects, connect_timeout_ms counts instead.
  * Returns: SHED_OK: it was held until now. SHED_ELOST: this thread does not
  * hold it, and the reason says why: it was lost, and another may have worked at
  * the same time, or it never was this thread's, or it is released already.

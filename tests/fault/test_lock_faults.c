@@ -140,6 +140,34 @@ START_TEST(a_silent_server_is_left_after_the_command_timeout)
 }
 END_TEST
 
+/* Neither the first call, which waits for the answer, nor those after it, while
+ * there is no connection. */
+START_TEST(an_extension_without_an_answer_ends_no_hold)
+{
+    enum { SHORTER_MS = 600000 };
+    struct shed_lock_options o = options_of(singles[_i]);
+    struct shed_client *client = open_timed(server.uri, SILENCE_MS);
+    struct shed_lock *lock;
+
+    o.lease_ms = 3600000;
+    o.watchdog = 0;
+    lock = open_kept(client, &o);
+    acquire(lock, PLENTY_MS);
+    server_freeze(&server);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_EREDIS);
+        ck_assert_uint_gt(shed_lock_remaining_ms(lock), SHORTER_MS);
+    }
+    ck_assert_int_eq(shed_lock_extend(lock, SHORTER_MS, NULL), SHED_EREDIS);
+    ck_assert_uint_le(shed_lock_remaining_ms(lock), SHORTER_MS);
+    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    server_thaw(&server);
+    WAIT_FOR(shed_lock_extend(lock, 0, NULL) == SHED_OK);
+    ck_assert_uint_gt(shed_lock_remaining_ms(lock), SHORTER_MS);
+    close_client(client);
+}
+END_TEST
+
 /* The command waits in the server's socket, and is executed when nobody wants
  * it any longer. */
 START_TEST(a_lock_that_a_silent_server_grants_late_is_released)
@@ -581,6 +609,8 @@ int main(void)
     tcase_add_test(tc, a_server_that_restarts_with_its_data_costs_no_lock);
     tcase_add_test(tc, a_server_that_forgets_is_found_out);
     tcase_add_loop_test(tc, without_a_server_a_call_ends_and_says_so, 0,
+                        SINGLES);
+    tcase_add_loop_test(tc, an_extension_without_an_answer_ends_no_hold, LEASED,
                         SINGLES);
     tcase_add_loop_test(tc, a_silent_server_is_left_after_the_command_timeout,
                         0, SINGLES);

@@ -211,11 +211,12 @@ void sim_check_step(struct sim *s, unsigned h, const struct shed_lock_act *act,
 
 /* ---------------------------------------------------------------- answers */
 
+/* A handle's calls wait for each other: one for each of several round trips. */
 static uint64_t margin_ms(const struct sim *s)
 {
     unsigned latency_ms = s->mode->latency_ms;
 
-    return s->mode->is_calm ? 40 + 16 * latency_ms
+    return s->mode->is_calm ? 40 + 24 * latency_ms
                             : 8 * SIM_TIMEOUT_MS + 16 * latency_ms;
 }
 

@@ -206,6 +206,7 @@ static const struct sim_mode modes[] = {
      .extend_pct = 20,
      .drift_pm = 30,
      .skew_ms = 2000,
+     .restarts = 2,
      .jumps = 3,
      .breaks_exclusion = true},
     {.name = "holds",

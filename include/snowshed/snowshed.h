@@ -709,8 +709,12 @@ struct shed_cache_options {
     /* The next three apply to rows, not to "no such row". */
     uint64_t refresh_after_ms; /* [0, ttl_ms]; a row that is read when it is
                                   older is loaded again in the background, by
-                                  one process for all; at random a little
-                                  earlier, the longer its load took. 0: never */
+                                  one process for all. A read may find it due
+                                  earlier, by (time of its load) * -ln(u), with
+                                  u random in (0, 1] for each read (XFetch), but
+                                  by at most a quarter of refresh_after_ms,
+                                  however slow loads become. Leave as much
+                                  before the ttl as a load takes. 0: never */
     uint64_t stale_while_revalidate_ms; /* [0, 10 years]; how long after its ttl
                                            a row is still given out, as
                                            SHED_ORIGIN_STALE, while one process

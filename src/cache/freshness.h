@@ -58,8 +58,12 @@ struct shed_freshness_times {
 
 /* Judge an entry at now_ms, by the server's clock; 0: the clock is unknown, and
  * the entry counts as fresh, or as AGED if there is a max_age_ms. random is any
- * 64 bits: an entry becomes due at a random time, which is on average the
- * earlier, the more its load cost. */
+ * 64 bits: each call finds an entry due from
+ *
+ *     refresh_after_ms - min(-cost_ms * ln(u), refresh_after_ms / 4)
+ *
+ * on, with u in (0, 1] from random. A lifetime that was shortened shortens
+ * refresh_after_ms here in proportion. */
 enum shed_freshness
 shed_freshness_judge(const struct shed_freshness_rule *rule,
                      const struct shed_freshness_times *times, uint64_t now_ms,
@@ -69,8 +73,9 @@ shed_freshness_judge(const struct shed_freshness_rule *rule,
 uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,
                                 uint64_t fresh_ms);
 
-/* How much earlier than refresh_after_ms one look finds an entry due, in ms:
- * XFetch's -cost * beta * ln(u), with u in (0, 1] from random and beta 1. */
+/* How much earlier than refresh_after_ms one look finds an entry due, in ms,
+ * before it is cut: XFetch's -cost * beta * ln(u), with u in (0, 1] from random
+ * and beta 1. */
 double shed_freshness_early_ms(uint64_t cost_ms, uint64_t random);
 
 #endif

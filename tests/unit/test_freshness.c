@@ -3,6 +3,7 @@
 #include "cache/freshness.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "support/random.h"
 #include "support/testing.h"
@@ -339,6 +340,77 @@ START_TEST(a_costly_load_begins_earlier)
 }
 END_TEST
 
+/* Below the cap the paper's formula decides alone, beyond it nothing. */
+START_TEST(no_look_finds_an_entry_due_earlier_than_the_cap)
+{
+    const uint64_t earliest_ms = 6000; /* three quarters of refresh_after_ms */
+    const struct shed_freshness_times half = {.written_ms = WRITTEN_MS,
+                                              .until_ms =
+                                                  WRITTEN_MS + TTL_MS / 2,
+                                              .cost_ms = UINT32_MAX};
+
+    for (uint64_t cost_ms = 1; cost_ms < 10000000; cost_ms *= 3) {
+        ck_assert_int_eq(judge(&lenient_rule, earliest_ms - 1, cost_ms, 0),
+                         SHED_FRESHNESS_FRESH);
+        for (double u = 1; u > 1e-9; u *= 0.7) {
+            bool is_due = judge(&lenient_rule, earliest_ms, cost_ms,
+                                random_of(u)) == SHED_FRESHNESS_DUE;
+            ck_assert(is_due == (-(double)cost_ms * log(u) >= 2000));
+        }
+    }
+    /* with the part of the lifetime that jitter has left */
+    ck_assert_int_eq(
+        shed_freshness_judge(&lenient_rule, &half, WRITTEN_MS + 2999, 0),
+        SHED_FRESHNESS_FRESH);
+    ck_assert_int_eq(
+        shed_freshness_judge(&lenient_rule, &half, WRITTEN_MS + 3000, 0),
+        SHED_FRESHNESS_DUE);
+}
+END_TEST
+
+/* Looks at an interval, and one load at a time. Returns: how many loads there
+ * are in so many times refresh_after_ms. */
+static unsigned refreshes(uint64_t look_ms, uint64_t load_ms, uint64_t times)
+{
+    uint64_t written_ms = 0, began_ms = 0;
+    bool is_loading = false;
+    unsigned count = 0;
+
+    for (uint64_t now_ms = 0; now_ms < times * lenient_rule.refresh_after_ms;
+         now_ms += look_ms) {
+        if (is_loading && now_ms >= began_ms + load_ms) {
+            is_loading = false;
+            written_ms = now_ms;
+        }
+        if (is_loading ||
+            judge(&lenient_rule, now_ms - written_ms, load_ms,
+                  random_next(&random_state)) == SHED_FRESHNESS_FRESH)
+            continue;
+        is_loading = true;
+        began_ms = now_ms;
+        count++;
+    }
+    return count;
+}
+
+/* However slow the database becomes. */
+START_TEST(slow_loads_are_at_most_a_third_more_frequent)
+{
+    enum { TIMES = 300 };
+    const uint64_t loads_ms[] = {10, 100, 300, 1000, 3000, 8000};
+
+    random_state = 4;
+    for (size_t i = 0; i < sizeof(loads_ms) / sizeof(*loads_ms); i++)
+        for (uint64_t look_ms = 10; look_ms <= 1000; look_ms *= 10) {
+            unsigned count = refreshes(look_ms, loads_ms[i], TIMES);
+            /* three quarters of refresh_after_ms, and the load itself */
+            ck_assert_uint_le(count, TIMES * 8000 / (6000 + loads_ms[i]) + 1);
+            ck_assert_uint_ge(
+                count, TIMES * 8000 / (8000 + loads_ms[i] + 2 * look_ms) - 1);
+        }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("freshness");
@@ -367,5 +439,7 @@ int main(void)
     tcase_add_test(tc, schedules_of_looks_are_refreshed_as_the_paper_says);
     tcase_add_test(tc, seldom_looks_never_meet_the_expiry);
     tcase_add_test(tc, a_costly_load_begins_earlier);
+    tcase_add_test(tc, no_look_finds_an_entry_due_earlier_than_the_cap);
+    tcase_add_test(tc, slow_loads_are_at_most_a_third_more_frequent);
     return run_tests("freshness", tc);
 }

@@ -52,8 +52,10 @@ extern "C" {
  *     stale row served: item, key 42: it is past its ttl (and 1234 more of this
  *     kind in the last 10 s)
  *
- * and so on, until none has come for this time. Then the end of what had such a
- * number is told, INFO:
+ * and so on, until none has come for this time. Such a line may come when all
+ * is well again; if it is a second late or more, it says so: "(and 50 more of
+ * this kind in the last 11 s, the last one 6 s ago)", or of a single one "(6 s
+ * ago)". Then the end of what had such a number is told, INFO:
  *
  *     stale row served: item: none for 10 s, after 86012 in 95 s
  *

@@ -2,6 +2,9 @@
  * Repeated lines. The invariant: while a subject has lines that are suppressed,
  * no other line of it passes; their number comes first.
  *
+ * What is told late says how long ago it happened: a number may come when all
+ * is well again, and must not read like a new trouble.
+ *
  * A subject that has been silent for an interval, with nothing left to tell, is
  * as good as none, so its memory serves the next one that comes.
  */
@@ -130,21 +133,37 @@ static number seconds(uint64_t ms)
     return (ms + MS_PER_S - 1) / MS_PER_S;
 }
 
+static void write_number(const struct shed_log_subject *s, number count,
+                         uint64_t now_ms, bool is_shared,
+                         struct shed_log_told *out)
+{
+    number last_s = seconds(now_ms - s->limit.began_ms);
+    uint64_t past_ms = now_ms - s->until_ms;
+    char ago[40] = "";
+
+    if (past_ms >= MS_PER_S)
+        (void)snprintf(ago, sizeof(ago), "%llu s ago", seconds(past_ms));
+    if (count > 1)
+        (void)snprintf(out->text, sizeof(out->text),
+                       "%s (and %llu more of %s in the last %llu s%s%s)",
+                       s->text, count - 1,
+                       is_shared ? "several kinds" : "this kind",
+                       last_s > 0 ? last_s : 1,
+                       ago[0] != '\0' ? ", the last one " : "", ago);
+    else if (ago[0] != '\0')
+        (void)snprintf(out->text, sizeof(out->text), "%s (%s)", s->text, ago);
+    else
+        (void)snprintf(out->text, sizeof(out->text), "%s", s->text);
+}
+
 /* It counts as a line, so it begins an interval. */
 static void take_number(struct shed_log_subject *s, uint64_t now_ms,
                         bool is_shared, struct shed_log_told *out)
 {
     number count = shed_limit_take(&s->limit);
-    number last_s = seconds(now_ms - s->limit.began_ms);
 
     out->level = s->level;
-    if (count == 1)
-        (void)snprintf(out->text, sizeof(out->text), "%s", s->text);
-    else
-        (void)snprintf(out->text, sizeof(out->text),
-                       "%s (and %llu more of %s in the last %llu s)", s->text,
-                       count - 1, is_shared ? "several kinds" : "this kind",
-                       last_s > 0 ? last_s : 1);
+    write_number(s, count, now_ms, is_shared, out);
     s->is_series = s->most == 1 && !is_shared && (s->is_series || count > 1);
     if (is_over(s, now_ms))
         (void)shed_limit_pass(&s->limit, s->most, SHED_LOG_INTERVAL_MS, now_ms);

@@ -20,7 +20,7 @@
 /* A line with the longest reason, name and key that are shown; and one with a
  * number. */
 #define SHED_LOG_LINE_BYTES (SHED_REASON_BYTES + 288)
-#define SHED_LOG_TOLD_BYTES (SHED_LOG_LINE_BYTES + 96)
+#define SHED_LOG_TOLD_BYTES (SHED_LOG_LINE_BYTES + 128)
 
 /* Subjects that are limited at a time. The others share one limit. */
 #define SHED_LOG_SUBJECTS 64

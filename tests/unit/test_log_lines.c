@@ -10,7 +10,12 @@
 
 #include "support/testing.h"
 
-enum { KIND = 7, OTHER_KIND = 8, INTERVAL_MS = SHED_LOG_INTERVAL_MS };
+enum {
+    KIND = 7,
+    OTHER_KIND = 8,
+    INTERVAL_MS = SHED_LOG_INTERVAL_MS,
+    MS_PER_S = 1000
+};
 
 static struct shed_log_lines lines;
 static uint64_t now_ms;
@@ -84,7 +89,8 @@ START_TEST(the_first_is_told_at_once_and_then_a_number_each_interval)
     now_ms += INTERVAL_MS + 400;
     expect_told(
         SHED_LOG_WARNING,
-        "stale: item, key 5 (and 1 more of this kind in the last 11 s)");
+        "stale: item, key 5 (and 1 more of this kind in the last 11 s, the "
+        "last one 11 s ago)");
     shed_log_lines_fini(&lines);
 }
 END_TEST
@@ -108,7 +114,7 @@ START_TEST(a_line_that_was_held_back_alone_has_no_number_and_no_end)
     ck_assert(offer("a"));
     ck_assert(!offer("b"));
     now_ms += INTERVAL_MS;
-    expect_told(SHED_LOG_WARNING, "b");
+    expect_told(SHED_LOG_WARNING, "b (10 s ago)");
     ck_assert(!shed_log_lines_are_waiting(&lines));
     now_ms += INTERVAL_MS;
     expect_nothing();
@@ -125,17 +131,58 @@ START_TEST(the_end_of_a_series_is_told_once)
     now_ms += INTERVAL_MS;
     expect_told(
         SHED_LOG_WARNING,
-        "stale: item, key 1 (and 2 more of this kind in the last 10 s)");
+        "stale: item, key 1 (and 2 more of this kind in the last 10 s, the "
+        "last one 10 s ago)");
     now_ms += 2500;
     ck_assert(!offer("stale: item, key 2"));
     now_ms += INTERVAL_MS - 2500;
-    expect_told(SHED_LOG_WARNING, "stale: item, key 2");
+    expect_told(SHED_LOG_WARNING, "stale: item, key 2 (8 s ago)");
     now_ms += INTERVAL_MS;
     expect_told(SHED_LOG_INFO, "stale: item: none for 18 s, after 5 in 13 s");
     ck_assert(!shed_log_lines_are_waiting(&lines));
     now_ms += INTERVAL_MS;
     expect_nothing();
     ck_assert(offer("stale: item, key 3")); /* the next series begins */
+    shed_log_lines_fini(&lines);
+}
+END_TEST
+
+/* An outage of 5 s, and a number that is told when it has long been over. */
+START_TEST(what_is_told_after_the_trouble_says_how_long_ago_it_was)
+{
+    begin();
+    ck_assert(offer("kept: item, key 0: no Redis"));
+    for (int i = 0; i < 51; i++) {
+        now_ms += 100;
+        ck_assert(!offer("kept: item, key 1: no Redis"));
+    }
+    now_ms += 5500;
+    expect_told(SHED_LOG_WARNING,
+                "kept: item, key 1: no Redis (and 50 more of this kind in the "
+                "last 11 s, the last one 6 s ago)");
+    now_ms += INTERVAL_MS - 999;
+    ck_assert(!offer("kept: item, key 2: no Redis"));
+    now_ms += 999; /* less than a second is now */
+    expect_told(SHED_LOG_WARNING, "kept: item, key 2: no Redis");
+    shed_log_lines_fini(&lines);
+}
+END_TEST
+
+/* The longest text and numbers still fit. */
+START_TEST(no_number_is_too_long_for_its_line)
+{
+    char text[SHED_LOG_LINE_BYTES];
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    begin();
+    now_ms = 0;
+    ck_assert(offer(text));
+    ck_assert(!offer(text));
+    lines.subjects[0]->limit.suppressed = UINT64_MAX;
+    now_ms = UINT64_MAX - MS_PER_S;
+    ck_assert(shed_log_lines_take(&lines, now_ms, false, &told));
+    ck_assert_str_eq(strrchr(told.text, ' '), " ago)");
     shed_log_lines_fini(&lines);
 }
 END_TEST
@@ -167,7 +214,7 @@ START_TEST(what_is_held_back_is_kept_until_it_is_told)
     ck_assert(!offer("a"));
     now_ms += INTERVAL_MS;
     ck_assert(shed_log_lines_pass(&lines, &other, now_ms));
-    expect_told(SHED_LOG_WARNING, "a");
+    expect_told(SHED_LOG_WARNING, "a (10 s ago)");
     shed_log_lines_fini(&lines);
 }
 END_TEST
@@ -183,7 +230,8 @@ START_TEST(of_news_a_few_pass_and_the_last_is_told_at_the_highest_level)
     ck_assert(!offer_news(SHED_LOG_INFO, "back"));
     now_ms += INTERVAL_MS;
     expect_told(SHED_LOG_ERROR,
-                "back (and 2 more of this kind in the last 10 s)");
+                "back (and 2 more of this kind in the last 10 s, the last one "
+                "10 s ago)");
     ck_assert(!shed_log_lines_are_waiting(&lines)); /* for an end */
     ck_assert(offer_news(SHED_LOG_WARNING, "gone"));
     shed_log_lines_fini(&lines);
@@ -199,7 +247,7 @@ START_TEST(one_that_passed_and_was_lost_is_counted)
     shed_log_lines_suppress(&lines, &line, now_ms);
     ck_assert(shed_log_lines_are_waiting(&lines));
     now_ms += INTERVAL_MS;
-    expect_told(SHED_LOG_WARNING, "a");
+    expect_told(SHED_LOG_WARNING, "a (10 s ago)");
     shed_log_lines_fini(&lines);
 }
 END_TEST
@@ -230,7 +278,8 @@ START_TEST(subjects_beyond_the_bound_share_a_limit_until_others_are_silent)
     ck_assert_uint_eq(passed, SHED_LOG_SUBJECTS + 1);
     now_ms += INTERVAL_MS;
     expect_told(SHED_LOG_WARNING,
-                "n69 (and 4 more of several kinds in the last 10 s)");
+                "n69 (and 4 more of several kinds in the last 10 s, the last "
+                "one 10 s ago)");
     ck_assert(!shed_log_lines_are_waiting(&lines));
     for (int i = 0; i < 6; i++) {
         snprintf(name, sizeof(name), "m%d", i);
@@ -297,6 +346,8 @@ int main(void)
     tcase_add_test(tc,
                    a_line_that_was_held_back_alone_has_no_number_and_no_end);
     tcase_add_test(tc, the_end_of_a_series_is_told_once);
+    tcase_add_test(tc, what_is_told_after_the_trouble_says_how_long_ago_it_was);
+    tcase_add_test(tc, no_number_is_too_long_for_its_line);
     tcase_add_test(tc, kinds_and_names_are_limited_apart);
     tcase_add_test(tc, what_is_held_back_is_kept_until_it_is_told);
     tcase_add_test(

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +24,7 @@
 /* ----------------------------------------------------------------- servers */
 
 #define LOG_NAME "log"
+#define SKEW_NAME "skew"
 
 /* Remove a directory of sockets, a log and directories of append-only files.
  * The file called kept stays. */
@@ -88,6 +91,28 @@ static void start_guardian(struct server *s)
     s->guarded = ends[1];
 }
 
+void server_skew(struct server *s, int64_t seconds)
+{
+    char path[SERVER_PATH_BYTES];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", s->dir, SKEW_NAME);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, &seconds, sizeof(seconds)), sizeof(seconds));
+    close(fd);
+}
+
+/* See skewed_clock.c. */
+static void preload_clock(const struct server *s)
+{
+    char path[SERVER_PATH_BYTES];
+
+    snprintf(path, sizeof(path), "%s/%s", s->dir, SKEW_NAME);
+    setenv("SHED_TEST_SKEW", path, 1);
+    setenv("LD_PRELOAD", SKEWED_CLOCK, 1);
+}
+
 static _Noreturn void exec_server(const struct server *s)
 {
     const char *argv[SERVER_OPTIONS_MAX + 24] = {"redis-server",
@@ -113,6 +138,8 @@ static _Noreturn void exec_server(const struct server *s)
         argv[n++] = "--requirepass";
         argv[n++] = s->password;
     }
+    if (s->has_clock)
+        preload_clock(s);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     execvp(argv[0], (char *const *)(size_t)argv);
     perror("redis-server (it must be in PATH)");
@@ -172,6 +199,8 @@ void server_start(struct server *s)
     snprintf(s->socket, sizeof(s->socket), "%s/redis.sock", s->dir);
     snprintf(s->uri, sizeof(s->uri), "unix:%s", s->socket);
     start_guardian(s);
+    if (s->has_clock)
+        server_skew(s, 0);
     server_start_again(s);
 }
 
@@ -474,6 +503,18 @@ static void serve_pair(struct proxy *p, struct pair *pair,
         pass_reply(p, pair);
 }
 
+/* Returns: whether it is to accept nothing. */
+static bool close_if_deaf(struct proxy *p, struct pair *pairs)
+{
+    bool is_deaf = atomic_load(&p->mode) == PROXY_BLACKHOLE;
+
+    for (size_t i = 0; is_deaf && i < PROXY_PAIRS_MAX; i++)
+        if (pairs[i].client >= 0)
+            close_pair(&pairs[i]);
+    atomic_store(&p->is_deaf, is_deaf);
+    return is_deaf;
+}
+
 static void *run_proxy(void *arg)
 {
     struct proxy *p = arg;
@@ -485,6 +526,7 @@ static void *run_proxy(void *arg)
     while (!atomic_load(&p->is_stopping)) {
         struct pollfd fds[1 + 2 * PROXY_PAIRS_MAX] = {{p->listener, POLLIN, 0}};
         struct pair *unused = NULL;
+        bool is_deaf = close_if_deaf(p, pairs);
 
         for (size_t i = 0; i < PROXY_PAIRS_MAX; i++) {
             struct pollfd *fd = &fds[1 + 2 * i];
@@ -492,7 +534,7 @@ static void *run_proxy(void *arg)
             /* the next reply waits until this one is passed on */
             fd[1] = (struct pollfd){pairs[i].size == 0 ? pairs[i].upstream : -1,
                                     POLLIN, 0};
-            if (pairs[i].client < 0)
+            if (pairs[i].client < 0 && !is_deaf)
                 unused = &pairs[i];
         }
         if (unused == NULL)
@@ -510,17 +552,41 @@ static void *run_proxy(void *arg)
     return NULL;
 }
 
-void proxy_listen(struct proxy *p, const struct server *s)
+static void listen_at_port(struct proxy *p)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof(name);
+
+    p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(p->listener, (struct sockaddr *)&name, sizeof(name)),
+                     0);
+    ck_assert_int_eq(getsockname(p->listener, (struct sockaddr *)&name, &size),
+                     0);
+    p->port = ntohs(name.sin_port);
+    snprintf(p->uri, sizeof(p->uri), "redis://127.0.0.1:%u", p->port);
+}
+
+static void listen_at_socket(struct proxy *p)
 {
     struct sockaddr_un name;
 
-    p->server = s;
-    snprintf(p->socket, sizeof(p->socket), "%s/proxy.sock", s->dir);
+    snprintf(p->socket, sizeof(p->socket), "%s/proxy.sock", p->server->dir);
     snprintf(p->uri, sizeof(p->uri), "unix:%s", p->socket);
     p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     open_socket_name(&name, p->socket);
     ck_assert_int_eq(bind(p->listener, (struct sockaddr *)&name, sizeof(name)),
                      0);
+}
+
+void proxy_listen(struct proxy *p, const struct server *s)
+{
+    p->server = s;
+    p->filler = -1;
+    if (p->is_tcp)
+        listen_at_port(p);
+    else
+        listen_at_socket(p);
     ck_assert_int_eq(listen(p->listener, PROXY_PAIRS_MAX), 0);
 }
 
@@ -535,6 +601,31 @@ void proxy_start(struct proxy *p, const struct server *s)
     proxy_serve(p);
 }
 
+/* A listener without room in its queue ignores whoever wants to connect (Linux,
+ * tcp_conn_request). With a backlog of 0 there is room for one. */
+static void begin_blackhole(struct proxy *p)
+{
+    struct sockaddr_in name;
+    socklen_t size = sizeof(name);
+
+    ck_assert(p->is_tcp && p->filler < 0);
+    WAIT_FOR(atomic_load(&p->is_deaf));
+    ck_assert_int_eq(listen(p->listener, 0), 0);
+    ck_assert_int_eq(getsockname(p->listener, (struct sockaddr *)&name, &size),
+                     0);
+    p->filler = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    (void)connect(p->filler, (struct sockaddr *)&name, size);
+}
+
+static void end_blackhole(struct proxy *p)
+{
+    if (p->filler < 0)
+        return;
+    close(p->filler);
+    p->filler = -1;
+    ck_assert_int_eq(listen(p->listener, PROXY_PAIRS_MAX), 0);
+}
+
 void proxy_set(struct proxy *p, enum proxy_mode mode, unsigned delay_ms,
                const char *text)
 {
@@ -542,11 +633,16 @@ void proxy_set(struct proxy *p, enum proxy_mode mode, unsigned delay_ms,
         p->text = text;
     atomic_store(&p->delay_ms, delay_ms);
     atomic_store(&p->mode, mode);
+    if (mode == PROXY_BLACKHOLE)
+        begin_blackhole(p);
+    else
+        end_blackhole(p);
 }
 
 void proxy_stop(struct proxy *p)
 {
     atomic_store(&p->is_stopping, true);
     pthread_join(p->thread, NULL);
+    end_blackhole(p);
     close(p->listener);
 }

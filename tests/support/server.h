@@ -23,13 +23,14 @@ struct server {
     char uri[SERVER_URI_BYTES];
     const char *options[SERVER_OPTIONS_MAX]; /* additional; ends with NULL */
     const char *password;
+    bool has_clock; /* of its own, for server_skew */
     pid_t pid;
     pid_t guardian; /* removes dir */
     int guarded;    /* a descriptor that stays open while dir is needed */
 };
 
 /* Start it and wait until it answers; the test fails if it does not. Set
- * options and password first. */
+ * options, password and has_clock first. */
 void server_start(struct server *s);
 
 /* Kill it and remove its directory. */
@@ -46,6 +47,9 @@ void server_freeze(struct server *s);
 
 /* Let it continue. */
 void server_thaw(struct server *s);
+
+/* From now on its wall clock is so far ahead of the machine's. */
+void server_skew(struct server *s, int64_t seconds);
 
 /* Run a command, in hiredis's format (including %b), on a new connection. An
  * error reply is returned like any other; the test fails if none comes. */
@@ -87,16 +91,23 @@ enum proxy_mode {
     PROXY_DROP,     /* requests are passed on, replies are not */
     PROXY_SWALLOW,  /* requests are not passed on */
     PROXY_SWALLOW_SUBSCRIBE, /* the same for requests that contain SUBSCRIBE */
-    PROXY_DROP_PUSHES        /* as DROP, on connections that have subscribed */
+    PROXY_DROP_PUSHES,       /* as DROP, on connections that have subscribed */
+    PROXY_BLACKHOLE /* connections are closed, and no other is made: connecting
+                       hangs, as behind a firewall that drops packets; needs
+                       is_tcp */
 };
 
 #define PROXY_PAIRS_MAX 64
 
 struct proxy {
+    bool is_tcp; /* set before it listens: at port of 127.0.0.1, not at socket
+                  */
     const struct server *server;
     char socket[SERVER_PATH_BYTES];
+    unsigned port;
     char uri[SERVER_URI_BYTES];
     int listener;
+    int filler; /* BLACKHOLE: what fills the queue of the listener */
     pthread_t thread;
     const char *text; /* for ANSWER: to be set in another mode */
     atomic_int mode;
@@ -104,6 +115,7 @@ struct proxy {
     atomic_uint every; /* DELAY: only every n-th chunk; 0: all chunks */
     atomic_uint accepted;
     atomic_uint requests; /* chunks of requests */
+    atomic_bool is_deaf;  /* BLACKHOLE: it accepts nothing any longer */
     atomic_bool is_stopping;
 };
 

@@ -165,9 +165,14 @@ enum shed_code shed_dial(struct shed_dialler *d, struct shed_conn *c,
     note(d, &c->failure, is_cut_short);
     if (c->failure.is_no_primary)
         shed_dialler_leave(d, c->term);
-    if (err != NULL)
-        *err = c->failure.error;
-    code = c->failure.error.code;
+    if (is_cut_short)
+        code = shed_fail(err, SHED_EREDIS,
+                         "Redis %s: no connection before the deadline of the "
+                         "call that tried",
+                         d->address->text);
+    else
+        code = shed_fail(err, c->failure.error.code, "%s",
+                         c->failure.error.reason);
     shed_conn_close(c);
     return code;
 }

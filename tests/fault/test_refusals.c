@@ -219,6 +219,12 @@ static void make_silent(void)
     proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
 }
 
+static void make_blackhole(void)
+{
+    proxy_set(&proxy, PROXY_BLACKHOLE, 0, NULL);
+}
+
+/* Of a silent one, too. */
 static void end_silent(void)
 {
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
@@ -260,6 +266,8 @@ static const struct row {
      "refused by Redis"},
     {"silent", make_silent, end_silent, SHED_OK, SHED_ORIGIN_UNPUBLISHED,
      SHED_ORIGIN_UNPUBLISHED, ANY_CODE, ANY_CODE, "without Redis"},
+    {"blackhole", make_blackhole, end_silent, SHED_OK, SHED_ORIGIN_UNPUBLISHED,
+     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS, "no connection within"},
 };
 
 enum { ROWS = sizeof(rows) / sizeof(*rows) };
@@ -303,25 +311,44 @@ static bool acquires(int expected)
     return is_code(expected, code);
 }
 
-/* A client that gives up soon, a row "there" in Redis, and a lock. */
-static void up(void)
+/* A client that gives up soon, and reaches its server over TCP. */
+static void init(void)
 {
-    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
-
     fixture_init(&fixture);
     fixture.client_options.connect_timeout_ms = scaled_ms(500);
     fixture.client_options.command_timeout_ms = scaled_ms(500);
     fixture.client_options.reconnect_max_ms = 50;
     fixture.client_options.on_log = on_log;
-    fixture_add_proxy(&fixture, &proxy);
+    proxy = (struct proxy){.is_tcp = true};
+    proxy_start(&proxy, &fixture.server);
+    fixture.proxy = &proxy;
+    fixture.uri = proxy.uri;
+}
+
+static void open_all(void)
+{
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+
     fixture_open(&fixture);
     ck_assert_int_eq(
         shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL),
         SHED_OK);
-    WAIT_FOR(gets("there", "there@1", SHED_OK, SHED_ORIGIN_REDIS));
-    WAIT_FOR(acquires(SHED_OK));
     admin = redisConnectUnix(fixture.server.socket);
     ck_assert(admin != NULL && admin->err == 0);
+}
+
+/* A row "there" is in Redis. */
+static void expect_all_well(void)
+{
+    WAIT_FOR(gets("there", "there@1", SHED_OK, SHED_ORIGIN_REDIS));
+    WAIT_FOR(acquires(SHED_OK));
+}
+
+static void up(void)
+{
+    init();
+    open_all();
+    expect_all_well();
 }
 
 static void down(void)
@@ -340,8 +367,7 @@ static size_t pending(void)
 static void expect_recovery(void)
 {
     WAIT_FOR(pending() == 0);
-    WAIT_FOR(gets("there", "there@1", SHED_OK, SHED_ORIGIN_REDIS));
-    WAIT_FOR(acquires(SHED_OK));
+    expect_all_well();
 }
 
 START_TEST(calls_end_as_the_table_of_failures_says)
@@ -357,6 +383,67 @@ START_TEST(calls_end_as_the_table_of_failures_says)
     WAIT_UNTIL(acquires(row->acquire), row->name);
     WAIT_UNTIL(has_line(row->log), row->name);
     row->end();
+    expect_recovery();
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------- a connect without answer */
+
+static struct shed_client_status status_of_client(void)
+{
+    struct shed_client_status status;
+
+    ck_assert_int_eq(
+        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
+        SHED_OK);
+    return status;
+}
+
+/* A connect that is not answered may take far longer than the call has. */
+START_TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
+{
+    enum { SOON_MS = 50, NEVER_MS = 600000 };
+    struct shed_value *value = NULL;
+    struct shed_error err;
+
+    init();
+    fixture.client_options.connect_timeout_ms = NEVER_MS;
+    make_blackhole();
+    open_all();
+    ck_assert_int_eq(
+        shed_get(fixture.cache, shed_str("there"), SOON_MS, &value, NULL),
+        SHED_ETIMEDOUT);
+    ck_assert_ptr_null(value);
+    ck_assert(
+        is_code(ANY_CODE, shed_invalidate(fixture.cache, shed_str("there"),
+                                          SOON_MS, &err)));
+    ck_assert_msg(strstr(err.reason, "within 600000 ms") == NULL, "%s",
+                  err.reason);
+    ck_assert_uint_eq(pending(), 1);
+    ck_assert_int_eq(shed_lock_acquire(lock, SOON_MS, NULL), SHED_EREDIS);
+    end_silent();
+    expect_recovery();
+    down();
+}
+END_TEST
+
+START_TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
+{
+    struct shed_error err;
+
+    init();
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
+    fixture.client_options.connect_timeout_ms = 300;
+    make_blackhole();
+    open_all();
+    expect_code(fixture.cache, "there", SHED_EREDIS, &err);
+    ck_assert_msg(strstr(err.reason, "no connection within 300 ms") != NULL,
+                  "%s", err.reason);
+    WAIT_FOR(strstr(status_of_client().last.reason,
+                    "no connection within 300 ms") != NULL);
+    ck_assert_uint_eq(status_of_client().is_up, 0);
+    end_silent();
     expect_recovery();
     down();
 }
@@ -412,6 +499,9 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, calls_end_as_the_table_of_failures_says, 0, ROWS);
+    tcase_add_test(tc,
+                   a_call_whose_connect_is_not_answered_ends_by_its_deadline);
+    tcase_add_test(tc, a_connect_that_is_not_answered_fails_at_its_timeout);
     tcase_add_test(tc,
                    without_a_descriptor_calls_are_refused_or_do_without_redis);
     tcase_add_test(tc, a_storm_of_signals_disturbs_no_call);

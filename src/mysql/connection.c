@@ -96,6 +96,12 @@ static bool is_lost(unsigned number)
            number == SERVER_LOST_EXTENDED;
 }
 
+/* Whether none could be made. */
+static bool is_unconnected(unsigned number)
+{
+    return number == CONNECT_SOCKET_FAILED || number == CONNECT_HOST_FAILED;
+}
+
 /* Whether reading again on a new connection can help: the old connection or its
  * statement is gone, or the server has changed its role. */
 static bool is_passing(unsigned number)
@@ -169,6 +175,12 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
     if (failure->is_timeout)
         (void)shed_fail(&failure->error, code,
                         "MySQL: no answer for %" PRIu64 " ms: %s (%u)",
+                        waited_ms, text, number);
+    else if (is_unconnected(number) &&
+             waited_ms >= (uint64_t)config->connect_timeout_s * MS_PER_S)
+        (void)shed_fail(&failure->error, code,
+                        "MySQL: no answer to connect for %" PRIu64
+                        " ms: %s (%u)",
                         waited_ms, text, number);
     else if (number == PLUGIN_CANNOT_LOAD)
         (void)shed_fail(&failure->error, code,
@@ -410,8 +422,7 @@ static bool is_refused(const struct shed_mysql_failure *failure)
 
     (void)snprintf(refused, sizeof(refused), "(%d)", ECONNREFUSED);
     (void)snprintf(missing, sizeof(missing), "(%d)", ENOENT);
-    return (failure->number == CONNECT_SOCKET_FAILED ||
-            failure->number == CONNECT_HOST_FAILED) &&
+    return is_unconnected(failure->number) &&
            (strstr(failure->error.reason, refused) != NULL ||
             strstr(failure->error.reason, missing) != NULL);
 }

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 
 #include "support/own_site.h"
+#include "support/server.h"
 
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
 #define SLOW "SELECT k, SLEEP(25) FROM word WHERE k IN (?)"
@@ -477,6 +478,48 @@ START_TEST(a_server_that_turns_us_away_is_not_besieged)
 }
 END_TEST
 
+/* A proxy in front of the server, at a port where connecting is not answered.
+ */
+static void start_blackhole(struct proxy *proxy, struct server *hidden,
+                            struct site *behind)
+{
+    const char *socket_path = strstr(site.uri, "socket=") + strlen("socket=");
+
+    *hidden = (struct server){0};
+    snprintf(hidden->socket, sizeof(hidden->socket), "%s", socket_path);
+    *proxy = (struct proxy){.is_tcp = true};
+    proxy_start(proxy, hidden);
+    proxy_set(proxy, PROXY_BLACKHOLE, 0, NULL);
+    *behind = site;
+    snprintf(behind->uri, sizeof(behind->uri), "mysql://root@127.0.0.1:%u/%s",
+             proxy->port, site.database);
+}
+
+START_TEST(a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot)
+{
+    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = short_timeouts();
+    struct shed_source *source;
+    struct proxy proxy;
+    struct server hidden;
+    struct site behind;
+    struct ask ask;
+
+    start_blackhole(&proxy, &hidden, &behind);
+    source_options.max_loads = 1;
+    o.source = &source_options;
+    source = open_source(&behind, WORD, &o);
+    for (int i = 0; i < 2; i++) {
+        load_key(source, &ask, "a");
+        assert_failure(&ask, "no answer to connect for 1");
+    }
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    wait_row(source, "a", "A");
+    shed_source_close(source);
+    proxy_stop(&proxy);
+}
+END_TEST
+
 START_TEST(pauses_grow_while_a_server_turns_us_away)
 {
     enum { TRIES = 6, LEAST_MS = 25 + 50 + 100 + 200 + 400 };
@@ -528,6 +571,9 @@ int main(void)
     tcase_add_test(tc,
                    a_server_that_is_read_only_is_read_and_refuses_the_guard);
     tcase_add_test(tc, a_server_that_turns_us_away_is_not_besieged);
+    tcase_add_test(
+        tc,
+        a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot);
     tcase_add_test(tc, pauses_grow_while_a_server_turns_us_away);
     return run_tests("mysql_server", tc);
 }

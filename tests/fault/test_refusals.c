@@ -2,8 +2,10 @@
  * row that Redis has, a get of one that it has not, an invalidation and an
  * acquire do while it is away or refuses, what is logged, and that all is well
  * again afterwards. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -95,13 +97,15 @@ static bool is_loading(void)
     return is_so;
 }
 
-/* Loading takes 10 ms for each key, until that delay is set to 0. */
+/* Loading takes 3 ms for each key, until that delay is set to 0: longer than a
+ * test looks. After each key, of 1 kB, it answers what has come meanwhile. */
 static void make_loading(void)
 {
-    server_do(&fixture.server, "DEBUG POPULATE 1000 filler 100");
+    server_do(&fixture.server, "CONFIG SET rdbcompression no");
+    server_do(&fixture.server, "DEBUG POPULATE 30000 filler 1024");
     server_do(&fixture.server,
               "CONFIG SET loading-process-events-interval-bytes 1024");
-    server_do(&fixture.server, "CONFIG SET key-load-delay 10000");
+    server_do(&fixture.server, "CONFIG SET key-load-delay 3000");
     ck_assert_int_eq(redisAppendCommand(admin, "DEBUG RELOAD"), REDIS_OK);
     for (int is_done = 0; !is_done;)
         ck_assert_int_eq(redisBufferWrite(admin, &is_done), REDIS_OK);
@@ -388,7 +392,133 @@ START_TEST(calls_end_as_the_table_of_failures_says)
 }
 END_TEST
 
-/* ------------------------------------------------- a connect without answer */
+/* -------------------------------------------------------- a long LOADING */
+
+enum { CALLERS = 8, TIMES = 40 };
+
+/* Gets a row that Redis has, and one of its own, again and again. */
+static struct caller {
+    pthread_t thread;
+    atomic_uint calls;
+} callers[CALLERS];
+
+static atomic_bool is_over;
+
+static void get_any(const char *key)
+{
+    struct shed_value *value = NULL;
+    enum shed_code code =
+        shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+
+    ck_assert_msg(code == SHED_OK || code == SHED_EREDIS, "%s",
+                  shed_code_name(code));
+    shed_value_unref(value);
+}
+
+static void *call(void *arg)
+{
+    struct caller *c = arg;
+    char own[16];
+
+    snprintf(own, sizeof(own), "own%d", (int)(c - callers));
+    while (!atomic_load(&is_over)) {
+        get_any("there");
+        get_any(own);
+        atomic_fetch_add(&c->calls, 2);
+    }
+    return NULL;
+}
+
+static void start_callers(void)
+{
+    for (int i = 0; i < CALLERS; i++)
+        ck_assert_int_eq(
+            pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+}
+
+static void join_callers(void)
+{
+    atomic_store(&is_over, true);
+    for (int i = 0; i < CALLERS; i++)
+        ck_assert_int_eq(pthread_join(callers[i].thread, NULL), 0);
+}
+
+static unsigned all_calls(void)
+{
+    unsigned sum = 0;
+
+    for (int i = 0; i < CALLERS; i++)
+        sum += atomic_load(&callers[i].calls);
+    return sum;
+}
+
+static void wait_for_calls(void)
+{
+    for (int i = 0; i < CALLERS; i++) {
+        unsigned before = atomic_load(&callers[i].calls);
+        WAIT_FOR(atomic_load(&callers[i].calls) >= before + TIMES);
+    }
+}
+
+/* How many commands the server has refused because it was loading. */
+static unsigned long count_refusals(void)
+{
+    static const char prefix[] = "count=";
+    char text[32];
+
+    server_info(&fixture.server, "errorstat_LOADING", text, sizeof(text));
+    ck_assert_int_eq(strncmp(text, prefix, strlen(prefix)), 0);
+    return strtoul(text + strlen(prefix), NULL, 10);
+}
+
+static const uint64_t policies[] = {
+    SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL, SHED_REDIS_DOWN_STALE};
+
+enum { POLICIES = sizeof(policies) / sizeof(*policies) };
+
+/* As after a restart: all connections are made while it is loading. */
+static void make_loading_and_connect_again(void)
+{
+    make_loading();
+    make_blackhole();
+    end_silent();
+}
+
+/* A server that loads is slow to answer: it is not to count as silent. */
+static void init_to_see_loading(uint64_t redis_down)
+{
+    init();
+    fixture.client_options.connect_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    fixture.client_options.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    fixture.cache_options.redis_down = redis_down;
+}
+
+/* A get is one GET, and at most an acquire and its three repetitions. */
+START_TEST(a_long_loading_costs_a_few_commands_a_call_and_no_connection)
+{
+    enum { PER_CALL = 5, SESSION = 100 };
+    unsigned long refusals;
+    unsigned accepted;
+
+    init_to_see_loading(policies[_i]);
+    open_all();
+    expect_all_well();
+    make_loading_and_connect_again();
+    accepted = atomic_load(&proxy.accepted);
+    refusals = count_refusals();
+    start_callers();
+    wait_for_calls();
+    ck_assert_uint_le(count_refusals() - refusals,
+                      SESSION + PER_CALL * (all_calls() + 2 * CALLERS));
+    ck_assert_uint_le(atomic_load(&proxy.accepted) - accepted,
+                      fixture.client_options.links + 2);
+    ck_assert(is_loading());
+    join_callers();
+    end_loading();
+    expect_recovery();
+    down();
+}
+END_TEST
 
 static struct shed_client_status status_of_client(void)
 {
@@ -399,6 +529,38 @@ static struct shed_client_status status_of_client(void)
         SHED_OK);
     return status;
 }
+
+/* Then they cost only the breaker's tests, however many calls there are. */
+START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
+{
+    enum { UNDER_WAY = 4 }; /* what a call may have sent when it opened */
+    unsigned long refusals;
+    uint64_t opened;
+
+    init_to_see_loading(policies[_i]);
+    fixture.client_options.redis_breaker_failure_pct = 50;
+    fixture.client_options.redis_breaker_probes = 1;
+    fixture.client_options.redis_breaker_open_max_ms = 1000;
+    open_all();
+    expect_all_well();
+    make_loading_and_connect_again();
+    start_callers();
+    WAIT_FOR(status_of_client().breaker == SHED_BREAKER_OPEN);
+    opened = status_of_client().breaker_opened;
+    refusals = count_refusals();
+    wait_for_calls();
+    refusals = count_refusals() - refusals;
+    opened = status_of_client().breaker_opened - opened;
+    ck_assert_uint_le(refusals, opened + UNDER_WAY * CALLERS);
+    ck_assert(is_loading());
+    join_callers();
+    end_loading();
+    expect_recovery();
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------- a connect without answer */
 
 /* A connect that is not answered may take far longer than the call has. */
 START_TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
@@ -499,6 +661,11 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, calls_end_as_the_table_of_failures_says, 0, ROWS);
+    tcase_add_loop_test(
+        tc, a_long_loading_costs_a_few_commands_a_call_and_no_connection, 0,
+        POLICIES);
+    tcase_add_loop_test(tc, a_long_loading_with_a_breaker_costs_its_probes, 0,
+                        POLICIES);
     tcase_add_test(tc,
                    a_call_whose_connect_is_not_answered_ends_by_its_deadline);
     tcase_add_test(tc, a_connect_that_is_not_answered_fails_at_its_timeout);

@@ -171,7 +171,8 @@ struct shed_event {
  * The call comes after the event, whose subject may have changed again. It must
  * return soon. A function that blocks returns SHED_EINVAL in it;
  * shed_client_status_read, the statistics and shed_lock_acquire_async may be
- * called. It is not called after the last handle of the client has been closed.
+ * called; snowshed.h says what no callback may do. It is not called after the
+ * last handle of the client has been closed.
  *
  * event and everything that it points to are gone when it returns.
  */

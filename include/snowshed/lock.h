@@ -53,7 +53,7 @@
  * fails with SHED_EREDIS; so stop the processes of 0.1 that use a fair lock
  * before you start the first one of this version.
  *
- * Threads, memory, fork, failure: as in snowshed.h.
+ * Threads, callbacks, memory, fork, failure: as in snowshed.h.
  */
 #ifndef SNOWSHED_LOCK_H
 #define SNOWSHED_LOCK_H

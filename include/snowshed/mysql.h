@@ -8,6 +8,8 @@
  * library does not include mysql_native_password, by which users log in to a
  * MariaDB server unless it is configured otherwise: it needs the plugin of that
  * name then (in Debian's mysql-client-core), or logging in fails.
+ *
+ * Threads, memory, fork, failure: as in snowshed.h.
  */
 #ifndef SNOWSHED_MYSQL_H
 #define SNOWSHED_MYSQL_H

@@ -22,6 +22,14 @@
  * does the rest. (If no thread can be started, the handle stays open until the
  * process ends.)
  *
+ * A call must run to its end, and so must every function that the library calls
+ * (those callbacks, load, thread_start, thread_stop, on_close): do not leave
+ * them by longjmp, pthread_exit or a C++ exception, and do not cancel a thread
+ * (pthread_cancel) that may be in a call. What was left is never cleaned up:
+ * threads that share its connection or its load can wait until their deadlines,
+ * memory is lost, and closing a handle can hang. An exception may end the
+ * process. To stop a call early, give it a shorter timeout.
+ *
  * Memory: arguments are copied before the call returns. What is handed out is a
  * shed_value; give each back with shed_value_unref.
  *

@@ -2,6 +2,8 @@
  * What a cache, or the handle of a lock, has done so far: counters and latency
  * histograms, as a struct and as Prometheus text. All counters only grow,
  * starting when it is opened.
+ *
+ * Threads, fork, failure: as in snowshed.h.
  */
 #ifndef SNOWSHED_STATS_H
 #define SNOWSHED_STATS_H

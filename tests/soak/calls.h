@@ -60,7 +60,9 @@ void soak_read(struct soak_thread *thread, unsigned key);
 bool soak_query(const struct soak_worker *worker, MYSQL **mysql,
                 const char *sql);
 
-/* The thread of a process that writes. */
+/* The threads of a process, besides those in worker.c: one that writes, and one
+ * that watches the loads. */
 void *soak_write_on(void *thread);
+void *soak_watch_on(void *thread);
 
 #endif

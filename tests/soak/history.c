@@ -15,6 +15,7 @@ const char *const soak_violations[SOAK_VIOLATIONS] = {
     [SOAK_FORBIDDEN] = "stale, where the call forbids it",
     [SOAK_LOADED] = "loaded, where the call forbids it",
     [SOAK_FENCE] = "a fencing number that does not grow",
+    [SOAK_LOADS] = "more loads at a time than fleet_loads",
     [SOAK_FAILED] = "failed, though no server had a fault",
     [SOAK_OVERDUE] = "returned long after its deadline",
 };

@@ -16,6 +16,7 @@
 #include <snowshed/snowshed.h>
 
 #include "soak/account.h"
+#include "soak/fleet.h"
 #include "soak/mark.h"
 
 enum {
@@ -110,6 +111,7 @@ enum soak_violation {
     SOAK_FORBIDDEN, /* stale, to a call that wants nothing stale */
     SOAK_LOADED,    /* of a load, to a call that wants none */
     SOAK_FENCE,     /* a lock's number is not above the last */
+    SOAK_LOADS,     /* more at a time than fleet_loads */
     SOAK_FAILED,    /* with healthy servers */
     SOAK_OVERDUE,   /* returned long after its deadline */
     SOAK_VIOLATIONS
@@ -127,6 +129,7 @@ struct soak_history {
     struct soak_key key[SOAK_KEYS];
     _Atomic uint64_t fence; /* the highest that a holder has had */
     struct soak_account account;
+    struct soak_fleet fleet;
     _Atomic uint64_t writes, puts, untold, locks;
     _Atomic uint64_t allocated; /* bytes, by the first process, now */
     _Atomic uint64_t violations[SOAK_VIOLATIONS];

@@ -95,6 +95,20 @@ static void print_faults(const struct soak_report_data *d)
            (ull)a->late_ms);
 }
 
+/* Of the loads while they are bound, and of all. */
+static void print_loads(const struct soak_fleet *f)
+{
+    printf("\n%-*s %10s %10s\n", NAME_COLUMNS, "loads in the database", "bound",
+           "all");
+    printf("  %-*s %10llu %10llu (allowed: %d)\n", NAME_COLUMNS - 2,
+           "most at a time", (ull)f->bound_most, (ull)f->most,
+           (int)SOAK_FLEET_LOADS);
+    printf("  %-*s %10llu %10llu\n", NAME_COLUMNS - 2, "looks",
+           (ull)f->bound_looks, (ull)f->looks);
+    printf("  %-*s %10s %10llu\n", NAME_COLUMNS - 2, "waited for a slot", "",
+           (ull)f->waits);
+}
+
 static void print_growth(const char *name, unsigned long early,
                          unsigned long late)
 {
@@ -107,6 +121,7 @@ void soak_print(const struct soak_report_data *d)
 
     print_calls(&h->account);
     print_faults(d);
+    print_loads(&h->fleet);
     printf("\n");
     print_count("writes", h->writes);
     print_count("  of them put", h->puts);
@@ -176,6 +191,16 @@ static void write_faults(FILE *file, const struct soak_report_data *d)
             (ull)a->aftermath_ms, (ull)a->latest_ms);
 }
 
+static void write_loads(FILE *file, const struct soak_fleet *f)
+{
+    fprintf(file,
+            "  \"loads\": {\"allowed\": %d, \"most\": %llu, \"looks\": %llu,\n"
+            "    \"most_of_all\": %llu, \"looks_of_all\": %llu, "
+            "\"waited\": %llu},\n",
+            (int)SOAK_FLEET_LOADS, (ull)f->bound_most, (ull)f->bound_looks,
+            (ull)f->most, (ull)f->looks, (ull)f->waits);
+}
+
 bool soak_write_json(const struct soak_report_data *d, const char *path)
 {
     const struct soak_history *h = d->history;
@@ -186,6 +211,7 @@ bool soak_write_json(const struct soak_report_data *d, const char *path)
     fprintf(file, "{\n  \"seed\": %llu,\n", (ull)d->seed);
     write_calls(file, &h->account);
     write_faults(file, d);
+    write_loads(file, &h->fleet);
     fprintf(file, "  \"violations\": {");
     for (unsigned i = 0; i < SOAK_VIOLATIONS; i++)
         fprintf(file, "%s\n    \"%s\": %llu", i > 0 ? "," : "",

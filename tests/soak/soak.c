@@ -45,6 +45,10 @@ enum {
     SLACK_MS = 4000,
     /* Beyond SOAK_HEARD_MS: a process may be stopped when it is told. */
     SLACK_HEARD_MS = 500,
+    /* A load begins this late after it was given a slot, and a process that
+     * goes on without slots tells it this late. */
+    SLOT_MS = 200,
+    EVENT_MS = 200,
     /* How much more may be open, or in use, than early on: connections and
      * threads come and go. */
     SLACK_DESCRIPTORS = 24,
@@ -321,26 +325,28 @@ static const struct fault {
     const char *name;
     void (*make)(void);
     unsigned weight;
-    bool is_felt; /* calls may fail because of it */
+    bool is_felt;   /* calls may fail because of it */
+    bool is_unseen; /* loads may be alive that Redis does not count: it forgets
+                       them, or a process begins one later than SLOT_MS */
 } faults[] = {
-    {"kill a process", kill_worker, 3, false},
-    {"stop a process", stop_worker, 4, true},
-    {"stop Redis", stop_redis, 2, true},
-    {"restart Redis, empty", restart_redis_empty, 1, true},
-    {"restart Redis, with its data", restart_redis, 1, true},
-    {"kill Redis, which has a log", kill_redis_with_log, 1, true},
-    {"cut the connections", cut_commands, 2, true},
-    {"cut the pushes", cut_pushes, 2, false},
-    {"FLUSHALL", empty_redis, 2, false},
-    {"SCRIPT FLUSH", forget_scripts, 2, false},
-    {"Redis out of memory", fill_redis, 1, true},
-    {"Redis evicts", make_redis_evict, 1, true},
-    {"DEL of an entry", delete_a_key, 4, false},
-    {"KILL QUERY", kill_a_query, 3, true},
-    {"KILL CONNECTION", kill_a_connection, 2, true},
-    {"LOCK TABLES", block_the_table, 1, true},
-    {"stop MariaDB", stop_database, 1, true},
-    {"restart MariaDB", restart_database, 1, true},
+    {"kill a process", kill_worker, 3, false, false},
+    {"stop a process", stop_worker, 4, true, true},
+    {"stop Redis", stop_redis, 2, true, false},
+    {"restart Redis, empty", restart_redis_empty, 1, true, true},
+    {"restart Redis, with its data", restart_redis, 1, true, false},
+    {"kill Redis, which has a log", kill_redis_with_log, 1, true, false},
+    {"cut the connections", cut_commands, 2, true, false},
+    {"cut the pushes", cut_pushes, 2, false, false},
+    {"FLUSHALL", empty_redis, 2, false, true},
+    {"SCRIPT FLUSH", forget_scripts, 2, false, false},
+    {"Redis out of memory", fill_redis, 1, true, false},
+    {"Redis evicts", make_redis_evict, 1, true, true},
+    {"DEL of an entry", delete_a_key, 4, false, false},
+    {"KILL QUERY", kill_a_query, 3, true, false},
+    {"KILL CONNECTION", kill_a_connection, 2, true, false},
+    {"LOCK TABLES", block_the_table, 1, true, false},
+    {"stop MariaDB", stop_database, 1, true, false},
+    {"restart MariaDB", restart_database, 1, true, false},
 };
 
 enum { FAULTS = sizeof(faults) / sizeof(*faults), NO_FAULT = FAULTS };
@@ -374,7 +380,11 @@ static void make_fault(void)
 
     if (faults[i].is_felt)
         soak_trouble(&history->account, i);
+    if (faults[i].is_unseen)
+        soak_fleet_trouble(&history->fleet);
     faults[i].make();
+    if (faults[i].is_unseen)
+        soak_fleet_calm(&history->fleet, shed_now_ms());
     if (faults[i].is_felt)
         soak_calm(&history->account, shed_now_ms());
     tallies[i].made++;
@@ -416,6 +426,9 @@ static void set_up(void)
     ck_assert_ptr_ne(history, MAP_FAILED);
     history->slack_ms = scaled_ms(SLACK_MS);
     history->heard_ms = SOAK_HEARD_MS + scaled_ms(SLACK_HEARD_MS);
+    history->fleet.slot_ms = scaled_ms(SLOT_MS);
+    history->fleet.event_ms = scaled_ms(EVENT_MS);
+    history->fleet.stall_ms = scaled_ms(STALL_MS);
     history->account.settle_ms = PAUSES_MS + scaled_ms(SETTLE_MS);
     history->account.late_ms = scaled_ms(LATE_MS);
     atomic_store(&history->account.fault, NO_FAULT);

@@ -9,12 +9,14 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <snowshed/event.h>
 #include <snowshed/lock.h>
 #include <snowshed/mysql.h>
 #include <snowshed/stats.h>
 
 #include "base/clock.h"
 #include "soak/calls.h"
+#include "support/testing.h"
 
 enum {
     SOFT_TIMEOUT_MS = 20,
@@ -75,6 +77,8 @@ static void count_more(const struct soak_worker *w,
             continue;
         atomic_fetch_add(&h->account.kept[w->number],
                          stats.kept_hits - last[i].kept_hits);
+        atomic_fetch_add(&h->fleet.waits,
+                         stats.fleet_waits - last[i].fleet_waits);
         last[i] = stats;
     }
 }
@@ -116,6 +120,8 @@ static void *lock_on(void *arg)
 static void set_source_options(const struct soak_worker *w,
                                struct shed_source_options *so)
 {
+    so->load_timeout_ms = scaled_ms(SOAK_LOAD_MS);
+    so->fleet_loads = SOAK_FLEET_LOADS;
     so->adaptive_loads = w->number == 1 || w->number == 2;
     if (w->number == 1 || w->number == 3) {
         so->breaker_failure_pct = 50;
@@ -126,9 +132,20 @@ static void set_source_options(const struct soak_worker *w,
     }
 }
 
-static void set_client_options(const struct soak_worker *w,
+static void on_event(void *user, const struct shed_event *event)
+{
+    const struct soak_worker *w = user;
+
+    if (event->kind == SHED_EVENT_FLEET)
+        soak_fleet_tell(&w->history->fleet, w->number,
+                        event->outcome != SHED_OK, shed_now_ms());
+}
+
+static void set_client_options(struct soak_worker *w,
                                struct shed_client_options *co)
 {
+    co->on_event = on_event;
+    co->event_user = w;
     co->command_timeout_ms = SOAK_AHEAD_MS;
     co->reconnect_max_ms = SOAK_AHEAD_MS;
     if (w->number == 1) {
@@ -194,13 +211,15 @@ _Noreturn void soak_work(struct soak_history *history,
                             .place = place,
                             .number = number,
                             .is_keeper = number == KEEPER};
-    void *(*const roles[])(void *) = {soak_write_on, lock_on, read_on, read_on,
-                                      read_on};
+    /* the last one only in the first process */
+    void *(*const roles[])(void *) = {soak_write_on, lock_on, read_on,
+                                      read_on,       read_on, soak_watch_on};
     struct soak_thread thread[sizeof(roles) / sizeof(*roles)];
     pthread_t id[sizeof(roles) / sizeof(*roles)];
-    size_t count = sizeof(roles) / sizeof(*roles);
+    size_t count = sizeof(roles) / sizeof(*roles) - (number > 0);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    soak_fleet_tell(&history->fleet, number, false, shed_now_ms());
     /* a process that opens a cache asks what was invalidated before */
     for (unsigned key = 0; key < SOAK_KEYS; key++)
         atomic_store(&w.own[key], atomic_load(&history->key[key].grouped));

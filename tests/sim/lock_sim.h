@@ -215,7 +215,8 @@ struct sim {
     struct sim_process process[SIM_PROCESSES];
     size_t event_count, call_count;
     uint64_t event_order, last_number, commands;
-    uint64_t floor; /* later holders get higher numbers */
+    uint64_t floor;    /* later holders get higher numbers */
+    uint64_t floor_ms; /* since when */
     uint64_t advanced, advanced_ms;
     uint64_t idle_since_ms; /* since when no server has the lock */
     uint64_t stuck_ms;      /* since when it has had no expiry */

@@ -102,41 +102,60 @@ enum shed_code shed_cache_check_name(const char *name, const char *what,
     return SHED_OK;
 }
 
-enum shed_code shed_cache_check_key(struct shed_bytes key, const char *what,
-                                    struct shed_error *err)
+static enum shed_code check_bytes(struct shed_bytes bytes, size_t limit,
+                                  const char *what, struct shed_error *err)
 {
-    if (key.data == NULL)
+    if (bytes.data == NULL)
         return shed_fail(err, SHED_EINVAL, "%s is NULL", what);
-    if (key.size == 0)
+    if (bytes.size == 0)
         return shed_fail(err, SHED_EINVAL, "%s is empty", what);
-    if (key.size > SHED_KEY_MAX_BYTES)
-        return shed_fail(err, SHED_EINVAL, "%s has %zu bytes, the limit is %d",
-                         what, key.size, SHED_KEY_MAX_BYTES);
+    if (bytes.size > limit)
+        return shed_fail(err, SHED_EINVAL, "%s has %zu bytes, the limit is %zu",
+                         what, bytes.size, limit);
     return SHED_OK;
 }
 
-enum shed_code shed_cache_check_key_at(struct shed_bytes key, const char *array,
-                                       size_t i, const char *member,
-                                       struct shed_error *err)
+enum shed_code shed_cache_check_key(struct shed_bytes key, const char *what,
+                                    struct shed_error *err)
+{
+    return check_bytes(key, SHED_KEY_MAX_BYTES, what, err);
+}
+
+enum shed_code shed_cache_check_at(struct shed_bytes bytes, size_t limit,
+                                   const char *array, size_t i,
+                                   const char *member, struct shed_error *err)
 {
     char what[48];
 
-    if (shed_cache_check_key(key, array, NULL) == SHED_OK)
+    if (check_bytes(bytes, limit, array, NULL) == SHED_OK)
         return SHED_OK;
     (void)snprintf(what, sizeof(what), "%s[%zu]%s", array, i, member);
-    return shed_cache_check_key(key, what, err);
+    return check_bytes(bytes, limit, what, err);
+}
+
+enum shed_code shed_cache_check_array(const void *array, size_t count,
+                                      size_t limit, const char *call,
+                                      const char *name, struct shed_error *err)
+{
+    if (array == NULL && count > 0)
+        return shed_fail(err, SHED_EINVAL, "%s: %s is NULL", call, name);
+    if (count > limit)
+        return shed_fail(err, SHED_EINVAL, "%s: %zu %s, the limit is %zu", call,
+                         count, name, limit);
+    return SHED_OK;
 }
 
 enum shed_code shed_cache_check_call(const struct shed_cache *cache,
                                      uint64_t timeout_ms,
                                      struct shed_error *err)
 {
+    enum shed_code code;
+
     if (cache == NULL)
         return shed_fail(err, SHED_EINVAL, "cache is NULL");
-    if (timeout_ms > SHED_TIMEOUT_MAX_MS)
-        return shed_fail(err, SHED_EINVAL, "timeout_ms is over its limit, %d",
-                         SHED_TIMEOUT_MAX_MS);
-    return shed_client_check_call(cache->client, err);
+    code =
+        shed_check_range(timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "timeout_ms", err);
+    return code == SHED_OK ? shed_client_check_call(cache->client, err) : code;
 }
 
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,

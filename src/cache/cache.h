@@ -59,19 +59,26 @@ SHED_MUST_CHECK enum shed_code shed_cache_check_key(struct shed_bytes key,
                                                     const char *what,
                                                     struct shed_error *err);
 
-/* The same for the key at array[i]member. */
+/* The same for what is at array[i]member, and may have limit bytes. */
 SHED_MUST_CHECK enum shed_code
-shed_cache_check_key_at(struct shed_bytes key, const char *array, size_t i,
-                        const char *member, struct shed_error *err);
+shed_cache_check_at(struct shed_bytes bytes, size_t limit, const char *array,
+                    size_t i, const char *member, struct shed_error *err);
+
+/* Check an array that a call is given, and which may have limit elements; name
+ * is what it is called. Returns: SHED_OK; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code
+shed_cache_check_array(const void *array, size_t count, size_t limit,
+                       const char *call, const char *name,
+                       struct shed_error *err);
 
 /* Check that a cache has groups. Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code
 shed_cache_check_groups(const struct shed_cache *cache, struct shed_error *err);
 
-/* Check tags, of which there may be limit. Returns: SHED_OK; SHED_EINVAL. */
+/* Check the tags that a call is given. Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code
 shed_cache_check_tags(const struct shed_bytes *tags, size_t count, size_t limit,
-                      struct shed_error *err);
+                      const char *call, struct shed_error *err);
 
 /* Count how the invalidation of a key ended, or, with a reason that says so, of
  * a group, and tell of its success. */

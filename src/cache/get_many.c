@@ -55,7 +55,8 @@ static enum shed_code check_items(struct shed_item *items, size_t count,
                          "shed_get_many: %zu keys, the limit is %d", count,
                          SHED_MANY_MAX);
     for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = shed_cache_check_key_at(items[i].key, "items", i, ".key", err);
+        code = shed_cache_check_at(items[i].key, SHED_KEY_MAX_BYTES, "items", i,
+                                   ".key", err);
     return code;
 }
 

@@ -148,20 +148,15 @@ static enum shed_code check_call(const struct shed_cache *cache,
 
 enum shed_code shed_cache_check_tags(const struct shed_bytes *tags,
                                      size_t count, size_t limit,
-                                     struct shed_error *err)
+                                     const char *call, struct shed_error *err)
 {
-    if (tags == NULL && count > 0)
-        return shed_fail(err, SHED_EINVAL, "tags: is NULL");
-    if (count > limit)
-        return shed_fail(err, SHED_EINVAL, "tags: are %zu, the limit is %zu",
-                         count, limit);
-    for (size_t i = 0; i < count; i++)
-        if (tags[i].data == NULL || tags[i].size == 0 ||
-            tags[i].size > SHED_TAG_MAX_BYTES)
-            return shed_fail(
-                err, SHED_EINVAL, "tags[%zu]: has %zu bytes, must have 1 to %d",
-                i, tags[i].data != NULL ? tags[i].size : 0, SHED_TAG_MAX_BYTES);
-    return SHED_OK;
+    enum shed_code code =
+        shed_cache_check_array(tags, count, limit, call, "tags", err);
+
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = shed_cache_check_at(tags[i], SHED_TAG_MAX_BYTES, "tags", i, "",
+                                   err);
+    return code;
 }
 
 enum shed_code shed_invalidate_all(struct shed_cache *cache,
@@ -182,7 +177,8 @@ enum shed_code shed_invalidate_tags(struct shed_cache *cache,
     enum shed_code code = check_call(cache, timeout_ms, err);
 
     if (code == SHED_OK)
-        code = shed_cache_check_tags(tags, count, SHED_MANY_MAX, err);
+        code = shed_cache_check_tags(tags, count, SHED_MANY_MAX,
+                                     "shed_invalidate_tags", err);
     if (code != SHED_OK || count == 0)
         return code;
     return invalidate(cache, tags, count, timeout_ms, err);

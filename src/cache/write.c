@@ -116,16 +116,16 @@ static enum shed_code check_put(struct shed_cache *cache, struct shed_bytes key,
     if (code == SHED_OK && o->tags_count > 0)
         code = shed_cache_check_groups(cache, err);
     if (code == SHED_OK)
-        code =
-            shed_cache_check_tags(o->tags, o->tags_count, SHED_TAGS_MAX, err);
+        code = shed_cache_check_tags(o->tags, o->tags_count, SHED_TAGS_MAX,
+                                     "shed_put_with", err);
     if (code != SHED_OK)
         return code;
     if (row.data == NULL && row.size > 0)
-        return shed_fail(err, SHED_EINVAL, "shed_put: row is NULL");
+        return shed_fail(err, SHED_EINVAL, "row is NULL");
     if (row.size > cache->options.value_limit_bytes)
-        return shed_fail(err, SHED_ETOOBIG,
-                         "the value has %zu bytes, the limit is %llu", row.size,
-                         (unsigned long long)cache->options.value_limit_bytes);
+        return shed_fail(
+            err, SHED_ETOOBIG, "row has %zu bytes, value_limit_bytes is %llu",
+            row.size, (unsigned long long)cache->options.value_limit_bytes);
     return SHED_OK;
 }
 
@@ -379,17 +379,12 @@ static void fill_sweep(const struct shed_cache *cache,
 static enum shed_code check_keys(const struct shed_bytes *keys, size_t count,
                                  struct shed_error *err)
 {
-    enum shed_code code = SHED_OK;
+    enum shed_code code = shed_cache_check_array(
+        keys, count, SHED_MANY_MAX, "shed_invalidate_many", "keys", err);
 
-    if (keys == NULL && count > 0)
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_invalidate_many: keys is NULL");
-    if (count > SHED_MANY_MAX)
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_invalidate_many: %zu keys, the limit is %d",
-                         count, SHED_MANY_MAX);
     for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = shed_cache_check_key_at(keys[i], "keys", i, "", err);
+        code = shed_cache_check_at(keys[i], SHED_KEY_MAX_BYTES, "keys", i, "",
+                                   err);
     return code;
 }
 

@@ -24,6 +24,8 @@ static enum shed_code check(const struct shed_client *client, enum shed_use use,
                             struct shed_bytes name, uint64_t timeout_ms,
                             struct shed_error *err)
 {
+    enum shed_code code;
+
     if (client == NULL || name.data == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_client_probe: %s is NULL",
                          client == NULL ? "client" : "name");
@@ -36,10 +38,8 @@ static enum shed_code check(const struct shed_client *client, enum shed_use use,
                          "shed_client_probe: the name has %zu bytes, must be "
                          "1 to %d",
                          name.size, SHED_KEY_MAX_BYTES);
-    if (timeout_ms > TIMEOUT_MAX_MS)
-        return shed_fail(err, SHED_EINVAL, "timeout_ms is over its limit, %d",
-                         TIMEOUT_MAX_MS);
-    return shed_client_check_call(client, err);
+    code = shed_check_range(timeout_ms, 0, TIMEOUT_MAX_MS, "timeout_ms", err);
+    return code == SHED_OK ? shed_client_check_call(client, err) : code;
 }
 
 static size_t add(char *key, size_t at, const void *bytes, size_t size)

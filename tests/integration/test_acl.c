@@ -530,10 +530,16 @@ END_TEST
 START_TEST(a_server_that_is_not_there_is_told)
 {
     struct shed_client *client = open_shop();
+    struct shed_error err;
 
     ck_assert_int_eq(
         shed_client_probe(client, SHED_USE_CACHE, shed_bytes("", 0), 0, NULL),
         SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_client_probe(client, SHED_USE_CACHE, shed_str("c"), 3600001, &err),
+        SHED_EINVAL);
+    ck_assert_str_eq(err.reason,
+                     "timeout_ms is 3600001, must be in [0, 3600000]");
     server_kill(&server);
     WAIT_FOR(probe(client, SHED_USE_CACHE, NULL) == SHED_EREDIS);
     server_start_again(&server); /* without the user */

@@ -268,7 +268,7 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     refused(shed_get(fixture.cache, shed_str("k"), 0, NULL, &err), &err,
             "out is NULL");
     refused(shed_get(fixture.cache, shed_str("k"), too_long_ms, &value, &err),
-            &err, "timeout_ms");
+            &err, "timeout_ms is 3600001, must be in [0, 3600000]");
     refused(shed_put(fixture.cache, shed_str(""), shed_str("v"), 0, &err), &err,
             "empty");
     refused(shed_put(fixture.cache, shed_bytes(key, sizeof(key)), shed_str("v"),
@@ -277,6 +277,10 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     refused(
         shed_put(fixture.cache, shed_str("k"), shed_bytes(NULL, 1), 0, &err),
         &err, "row is NULL");
+    ck_assert_int_eq(shed_put_version(fixture.cache, shed_str("k"),
+                                      shed_bytes(NULL, 1), 1, 0, &err),
+                     SHED_EINVAL);
+    ck_assert_str_eq(err.reason, "row is NULL");
     refused(shed_invalidate(fixture.cache, shed_str(""), 0, &err), &err,
             "empty");
     refused(shed_invalidate(fixture.cache, shed_bytes(NULL, 1), 0, &err), &err,
@@ -307,7 +311,7 @@ START_TEST(a_value_that_is_too_big_to_put_is_not_sent)
     ck_assert_int_eq(
         shed_put(fixture.cache, shed_str("k"), shed_str("abcd"), 0, &err),
         SHED_ETOOBIG);
-    ck_assert_ptr_nonnull(strstr(err.reason, "4 bytes"));
+    ck_assert_str_eq(err.reason, "row has 4 bytes, value_limit_bytes is 3");
     ck_assert_int_eq(writes_so_far(), before);
     expect_text(fixture.cache, "k", "abc");
     fixture_down(&fixture);

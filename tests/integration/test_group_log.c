@@ -305,6 +305,17 @@ START_TEST(what_is_put_has_the_tags_of_the_put_alone)
 }
 END_TEST
 
+static void refused_tags(const struct shed_bytes *tags, size_t count,
+                         const char *why)
+{
+    struct shed_error err = {0};
+
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, count, 0, &err),
+                     SHED_EINVAL);
+    ck_assert_int_eq(err.code, SHED_EINVAL);
+    ck_assert_str_eq(err.reason, why);
+}
+
 START_TEST(tags_of_a_wrong_form_are_refused)
 {
     static const char big[SHED_TAG_MAX_BYTES + 1];
@@ -314,14 +325,14 @@ START_TEST(tags_of_a_wrong_form_are_refused)
     struct shed_error err = {0};
 
     up_with_tags(GROUPS);
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, bad, 2, 0, &err),
-                     SHED_EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "tags[1]"));
+    refused_tags(bad, 2, "tags[1] is empty");
     bad[1] = shed_bytes(big, sizeof(big));
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, bad, 2, 0, &err),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, NULL, 2, 0, &err),
-                     SHED_EINVAL);
+    refused_tags(bad, 2, "tags[1] has 251 bytes, the limit is 250");
+    bad[1] = shed_bytes(NULL, 1);
+    refused_tags(bad, 2, "tags[1] is NULL");
+    refused_tags(NULL, 2, "shed_invalidate_tags: tags is NULL");
+    refused_tags(bad, SHED_MANY_MAX + 1,
+                 "shed_invalidate_tags: 10001 tags, the limit is 10000");
     ck_assert_int_eq(shed_invalidate_tags(fixture.cache, NULL, 0, 0, &err),
                      SHED_OK);
     for (size_t i = 0; i <= SHED_TAGS_MAX; i++)
@@ -331,6 +342,7 @@ START_TEST(tags_of_a_wrong_form_are_refused)
     ck_assert_int_eq(
         shed_put_with(fixture.cache, shed_str("k"), shed_str("row"), &o, &err),
         SHED_EINVAL);
+    ck_assert_str_eq(err.reason, "shed_put_with: 65 tags, the limit is 64");
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     fixture_down(&fixture);
 }

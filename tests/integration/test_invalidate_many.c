@@ -84,7 +84,8 @@ START_TEST(as_many_keys_as_may_be_are_removed)
     }
     put(fixture.cache, names[0], "first");
     put(fixture.cache, names[SHED_MANY_MAX - 1], "last");
-    refused(keys, SHED_MANY_MAX + 1, "limit is 10000");
+    refused(keys, SHED_MANY_MAX + 1,
+            "shed_invalidate_many: 10001 keys, the limit is 10000");
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 2);
     ck_assert_msg(shed_invalidate_many(fixture.cache, keys, SHED_MANY_MAX,
                                        scaled_ms(60000), &err) == SHED_OK,
@@ -104,7 +105,7 @@ START_TEST(one_key_that_is_wrong_is_named_and_nothing_is_removed)
     refused(keys, 3, "keys[2] is NULL");
     keys[1] = (struct shed_bytes){too_long, sizeof(too_long)};
     refused(keys, 2, "keys[1] has 1025 bytes");
-    refused(NULL, 2, "keys is NULL");
+    refused(NULL, 2, "shed_invalidate_many: keys is NULL");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{a}"), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
 }

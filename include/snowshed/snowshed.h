@@ -714,7 +714,24 @@ struct shed_cache_options {
     uint64_t timeout_ms;      /* [1, 3600000]; default deadline of a call */
     uint64_t value_limit_bytes; /* [1, 256 MiB]; longest payload */
     uint64_t redis_down;        /* enum shed_redis_down */
-    /* The next three apply to rows, not to "no such row". */
+    /* The life of a row, by its age. Both windows begin at the end of the ttl:
+     *
+     *   0                                   a get takes it
+     *   refresh_after_ms                    the same; it is loaded again behind
+     *                                       the call, by one process
+     *   ttl_ms                              the same, as SHED_ORIGIN_STALE
+     *   ttl_ms + stale_while_revalidate_ms  a get waits for a load; if that
+     *                                       fails, or takes soft_timeout_ms, it
+     *                                       takes the row, as SHED_ORIGIN_STALE
+     *   ttl_ms + stale_if_error_ms          the row is gone
+     *
+     * The part of an option that is 0 is left out. If stale_if_error_ms is the
+     * shorter window, the row is gone where the longer one ends, as it is in
+     * Redis. ttl_ms is meant with its jitter, which shortens refresh_after_ms
+     * in proportion.
+     *
+     * None of this applies to "no such row": after negative_ttl_ms a get waits
+     * for a load, and if that fails, so does the get, with SHED_ESOURCE. */
     uint64_t refresh_after_ms; /* [0, ttl_ms]; a row that is read when it is
                                   older is loaded again in the background, by
                                   one process for all. A read may find it due
@@ -745,10 +762,13 @@ struct shed_cache_options {
                                  at once if the load, of this or another
                                  process, has taken that long already. The load
                                  goes on behind it, and what it brings is
-                                 stored. Refused unless stale_if_error_ms
-                                 exceeds stale_while_revalidate_ms: there would
-                                 be no such row. 0: the call waits for up to
-                                 its timeout_ms */
+                                 stored. How long a call waits for a Redis that
+                                 hangs is bounded by command_timeout_ms and its
+                                 deadline, not by this. Refused unless
+                                 stale_if_error_ms exceeds
+                                 stale_while_revalidate_ms: there would be no
+                                 such row. 0: the call waits for up to its
+                                 timeout_ms */
     uint64_t groups; /* [0, 100000]; most tags whose invalidation is remembered,
                         in Redis and by each process, see shed_invalidate_all;
                         use the same number in all processes. 0: the cache
@@ -846,20 +866,25 @@ struct shed_get_options {
                                  not even "no such row", whatever allow_stale
                                  and the cache's options say. For an older entry
                                  the call waits for a load, one for all callers
-                                 of all processes. What is stored during the
-                                 call is young enough; an age that is not known
-                                 yet (of a client just opened) is too old. If
-                                 the load reads a lower version of the row than
-                                 Redis has, the row in Redis is the answer while
-                                 its ttl lasts (see shed_load_version). 0: no
-                                 limit */
+                                 of all processes, and fails if that does; to
+                                 take what there is then, call again without
+                                 this, with only_cached and SHED_STALE_ALLOWED.
+                                 What is stored during the call is young enough;
+                                 an age that is not known yet (of a client just
+                                 opened) is too old. If the load reads a lower
+                                 version of the row than Redis has, the row in
+                                 Redis is the answer while its ttl lasts (see
+                                 shed_load_version). 0: no limit */
     uint64_t only_cached;     /* 1: the call takes what Redis has, in one round
                                  trip, or ends with SHED_EMISS. It neither
                                  starts nor awaits a load or refresh. An entry
                                  that max_age_ms or allow_stale rule out is a
-                                 miss. While Redis cannot be read, it takes what
-                                 this process has kept (SHED_REDIS_DOWN_STALE)
-                                 or ends with SHED_EREDIS. 0: it may load */
+                                 miss. So is a row that only stale_if_error_ms
+                                 would permit, since no load has failed, unless
+                                 allow_stale is SHED_STALE_ALLOWED. While Redis
+                                 cannot be read, the call takes what this
+                                 process has kept (SHED_REDIS_DOWN_STALE) or
+                                 ends with SHED_EREDIS. 0: it may load */
     uint64_t allow_stale;     /* enum shed_stale */
 };
 
@@ -928,6 +953,13 @@ shed_get_many_with(struct shed_cache *cache, struct shed_item *items,
  *
  * Call it after COMMIT. Puts of one key can arrive in the wrong order: where a
  * row has several writers, use shed_invalidate or shed_put_version.
+ *
+ * row is stored as it is, and gets cannot tell it from a loaded one: give the
+ * bytes that the source would give for it. With the MySQL source, select them
+ * in the transaction, after the UPDATE, by the expression of the source's query
+ * and on a connection of shed_mysql_connect. Let the expression be a text, as
+ * JSON_OBJECT(...) and CAST(... AS CHAR) are: a number such as a DOUBLE may be
+ * written differently by mysql_query.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).

@@ -170,6 +170,26 @@ START_TEST(nothing_older_is_handed_out_when_the_load_fails)
 }
 END_TEST
 
+/* What snowshed.h says of max_age_ms: a second call takes what there is. */
+START_TEST(after_the_load_has_failed_a_call_can_take_what_there_is)
+{
+    static const uint64_t ages_ms[] = {OLD_MS, PAST_TTL_MS - OLD_MS, STALE_MS};
+    static const enum shed_origin origins[] = {
+        SHED_ORIGIN_REDIS, SHED_ORIGIN_STALE, SHED_ORIGIN_STALE};
+    struct shed_get_options options = only_cached();
+
+    calls_up(STALE_MS, 2 * STALE_MS);
+    options.allow_stale = SHED_STALE_ALLOWED;
+    table_fail(&fixture.table, true);
+    for (size_t i = 0; i < sizeof(ages_ms) / sizeof(*ages_ms); i++) {
+        age_k(ages_ms[i]);
+        expect_failure("k", young(), SHED_ESOURCE);
+        expect_with("k", options, "k@1", origins[i]);
+    }
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
 {
     struct shed_get_options options = with_stale(SHED_STALE_ALLOWED);
@@ -398,6 +418,19 @@ START_TEST(no_such_row_is_not_stale_for_any_call)
 }
 END_TEST
 
+START_TEST(no_such_row_is_not_stale_when_the_load_fails_either)
+{
+    calls_up(STALE_MS, STALE_MS);
+    expect_absent("absent", get_defaults);
+    table_fail(&fixture.table, true);
+    expect_absent("absent", get_defaults);
+    age_entry(&fixture.server, "t:{absent}", PAST_TTL_MS);
+    expect_failure("absent", get_defaults, SHED_ESOURCE);
+    expect_failure("absent", with_stale(SHED_STALE_ALLOWED), SHED_ESOURCE);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* ---------------------------------------------------------------- fresh_ms */
 
 static uint64_t fresh_ms_of(const char *key, struct shed_get_options options)
@@ -577,6 +610,7 @@ int main(void)
     tcase_add_test(tc, an_answer_that_is_too_old_is_not_handed_out);
     tcase_add_test(tc, no_such_row_has_an_age_too);
     tcase_add_test(tc, nothing_older_is_handed_out_when_the_load_fails);
+    tcase_add_test(tc, after_the_load_has_failed_a_call_can_take_what_there_is);
     tcase_add_test(tc,
                    nothing_older_is_handed_out_because_stale_rows_are_allowed);
     tcase_add_test(tc, a_row_of_unknown_age_is_too_old);
@@ -595,6 +629,7 @@ int main(void)
     tcase_add_test(tc, a_call_that_wants_no_stale_row_waits);
     tcase_add_test(tc, and_would_rather_fail);
     tcase_add_test(tc, no_such_row_is_not_stale_for_any_call);
+    tcase_add_test(tc, no_such_row_is_not_stale_when_the_load_fails_either);
     tcase_add_test(tc, a_value_says_how_long_it_is_fresh);
     tcase_add_test(tc, the_terms_hold_for_each_key_of_many);
     tcase_add_test(tc, many_that_may_not_load_are_hits_or_misses);

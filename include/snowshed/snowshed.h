@@ -523,13 +523,14 @@ struct shed_source_options {
                                 their wall clocks should agree to about 100 ms.
                                 0: the limit is max_loads */
     /* A circuit breaker before the source. It opens when breaker_failure_pct of
-     * the loads in a window have failed. While it is open no load begins: calls
-     * that need one get SHED_ESOURCE at once, or a stale value within
-     * stale_if_error_ms. After breaker_open_ms it is half-open: a few keys are
-     * loaded, and if that succeeds it closes. A load has failed if all of its
-     * keys have, or if it took longer than load_timeout_ms; "no such row" and a
-     * row that is too long are successes. A key that fails again and again
-     * counts once. */
+     * the loads in a window have failed. While it is open no load begins, and
+     * no row is refreshed: calls that need a load get a stale value within
+     * stale_if_error_ms, after one GET, or else SHED_ESOURCE at once, unless
+     * another process is loading the key. After breaker_open_ms it is
+     * half-open: a few keys are loaded, and if that succeeds it closes. A load
+     * has failed if all of its keys have, or if it took longer than
+     * load_timeout_ms; "no such row" and a row that is too long are successes.
+     * A key that fails again and again counts once. */
     uint64_t breaker_failure_pct; /* [0, 100]; the percentage of failed loads
                                      that opens it, 50 for example; 0: it never
                                      opens */

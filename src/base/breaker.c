@@ -45,20 +45,26 @@ enum shed_breaker_state shed_breaker_look(struct shed_breaker *b,
     return b->state;
 }
 
-bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms)
+bool shed_breaker_has_pass(struct shed_breaker *b, uint64_t now_ms)
 {
     switch (shed_breaker_look(b, now_ms)) {
     case SHED_BREAKER_CLOSED:
         return true;
     case SHED_BREAKER_HALF_OPEN:
-        if (b->passed >= b->rule.probes)
-            return false;
-        b->passed++;
-        return true;
+        return b->passed < b->rule.probes;
     case SHED_BREAKER_OPEN:
         break;
     }
     return false;
+}
+
+bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms)
+{
+    if (!shed_breaker_has_pass(b, now_ms))
+        return false;
+    if (b->state == SHED_BREAKER_HALF_OPEN)
+        b->passed++;
+    return true;
 }
 
 void shed_breaker_return(struct shed_breaker *b, uint64_t passes)

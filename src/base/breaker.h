@@ -71,6 +71,9 @@ void shed_breaker_init(struct shed_breaker *b,
 enum shed_breaker_state shed_breaker_look(struct shed_breaker *b,
                                           uint64_t now_ms);
 
+/* Whether one more call could begin. */
+bool shed_breaker_has_pass(struct shed_breaker *b, uint64_t now_ms);
+
 /* Whether one more call may begin: then it has a pass. */
 bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms);
 

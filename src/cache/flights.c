@@ -140,7 +140,8 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
 {
     struct shed_flight_task *task;
 
-    if (shed_table_is_busy(fs->shared.table, key->redis, key->redis_size))
+    if (shed_table_is_busy(fs->shared.table, key->redis, key->redis_size) ||
+        shed_source_ask_breaker(fs->shared.loads.source, NULL) != SHED_OK)
         return;
     task = create_task(fs, key);
     if (task == NULL)

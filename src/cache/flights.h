@@ -55,8 +55,9 @@ void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
 /* Load the key's value again behind the callers, if it still has this identity
  * (see shed_entry_identity; NULL: whatever it is) or is no longer fresh, unless
- * this process is at it already. Of all processes one does the work. It is done
- * in vain when memory is out. Any thread but the reactor's. */
+ * this process is at it already. Of all processes one does the work; this one
+ * does not take part while its source's breaker refuses loads. It is done in
+ * vain when memory is out. Any thread but the reactor's. */
 void shed_flights_refresh(struct shed_flights *flights,
                           const struct shed_key *key,
                           const unsigned char *identity);

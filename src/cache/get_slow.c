@@ -63,6 +63,27 @@ static struct shed_aged aged_value(const struct shed_look *look)
     return (struct shed_aged){look->aged, look->is_revoked};
 }
 
+/* Where the source's breaker refuses loads, a flight is only of use to a call
+ * that has to wait for the load of another, whose breaker may be closed. If
+ * there is a row to fall back on, or Redis has not even a lease, the call ends
+ * here: a lease would be taken only to be given back. */
+static enum shed_code ask_breaker(struct shed_cache *cache,
+                                  const struct shed_gets *g, size_t i,
+                                  struct shed_error *err)
+{
+    const struct shed_look *look = &g->looks[i];
+    enum shed_code code;
+
+    if (look->old == NULL &&
+        (look->found != SHED_FOUND_NOTHING ||
+         shed_flights_has(cache->flights, &g->named[i].key)))
+        return SHED_OK;
+    code = shed_source_ask_breaker(cache->source, err);
+    if (code != SHED_OK)
+        shed_count(&cache->counters.loads_refused, 1);
+    return code;
+}
+
 /* Join a flight for each miss. One that cannot join has failed and is counted
  * down. */
 static void join_all(struct shed_cache *cache, struct shed_gets *g,
@@ -76,9 +97,11 @@ static void join_all(struct shed_cache *cache, struct shed_gets *g,
         if (!is_miss(&g->items[i]))
             continue;
         caller->latch = latch;
-        code = shed_flights_join(cache->flights, &g->named[i].key,
-                                 aged_value(&g->looks[i]), caller, &starts,
-                                 &caller->error);
+        code = ask_breaker(cache, g, i, &caller->error);
+        if (code == SHED_OK)
+            code = shed_flights_join(cache->flights, &g->named[i].key,
+                                     aged_value(&g->looks[i]), caller, &starts,
+                                     &caller->error);
         if (code == SHED_OK)
             continue; /* from here on the flight writes to the caller */
         caller->code = code;

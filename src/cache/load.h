@@ -115,6 +115,11 @@ void shed_source_watch(struct shed_source *source,
 void shed_source_unwatch(struct shed_source *source,
                          struct shed_source_watcher *watcher);
 
+/* Whether the breaker would let one more job be queued. Any thread.
+ * Returns: SHED_OK; SHED_ESOURCE: it refuses all jobs now, and err says why. */
+SHED_MUST_CHECK enum shed_code
+shed_source_ask_breaker(struct shed_source *source, struct shed_error *err);
+
 /* Queue a job, and let a load begin. Never blocks, never settles the job
  * before it returns.
  * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ESOURCE (the

@@ -34,6 +34,20 @@ enum shed_code shed_source_fail_open(const struct shed_source *s,
                      s->last_failure);
 }
 
+enum shed_code shed_source_ask_breaker(struct shed_source *s,
+                                       struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+
+    if (s->options.breaker_failure_pct == 0)
+        return SHED_OK;
+    pthread_mutex_lock(&s->mu);
+    if (!shed_breaker_has_pass(&s->breaker, shed_now_ms()))
+        code = shed_source_fail_open(s, err);
+    pthread_mutex_unlock(&s->mu);
+    return code;
+}
+
 void shed_source_watch(struct shed_source *s,
                        struct shed_source_watcher *watcher)
 {

@@ -155,9 +155,10 @@ static enum shed_code read_entry(struct shed_cache *cache,
         weigh(cache, key, terms, value, &times, now_ms, out);
         return SHED_OK;
     }
-    shed_reply_free(reply);
     if (state == SHED_ENTRY_FOREIGN)
-        out->found = SHED_FOUND_NOTHING;
+        out->found =
+            shed_reply_is_nil(reply) ? SHED_FOUND_NOTHING : SHED_FOUND_NO_VALUE;
+    shed_reply_free(reply);
     if (state == SHED_ENTRY_CORRUPT)
         shed_links_doubt(cache->client->links, use);
     return state == SHED_ENTRY_OK ? shed_fail_nomem(err, "a value") : SHED_OK;
@@ -412,7 +413,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
         return false;
     }
     if (max_age_ms == 0 || value->header == NULL ||
-        look->found == SHED_FOUND_NOTHING)
+        look->found == SHED_FOUND_NOTHING || look->found == SHED_FOUND_NO_VALUE)
         return true;
     if (look->found == SHED_FOUND_AGED && !is_same(look, value))
         return true;

@@ -58,6 +58,16 @@ static int gauge(const char *name)
     return atoi(at + strlen(line));
 }
 
+/* A failed load answers its caller before it replaces its lease. */
+static bool has_lease(int i)
+{
+    redisReply *type = server_run(&fixture.server, "GETRANGE t:{bad%d} 5 5", i);
+    bool is_lease = strcmp(type->str, "L") == 0;
+
+    freeReplyObject(type);
+    return is_lease;
+}
+
 /* Open the breaker by ten keys that fail to load. */
 static void fail_ten(void)
 {
@@ -69,6 +79,8 @@ static void fail_ten(void)
         expect_code(fixture.cache, key, SHED_ESOURCE, NULL);
     }
     WAIT_FOR(gauge("source_breaker") != 0);
+    for (int i = 0; i < 10; i++)
+        WAIT_FOR(!has_lease(i));
 }
 
 /* ------------------------------------------------------------ the breaker */
@@ -76,6 +88,7 @@ static void fail_ten(void)
 START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
 {
     struct shed_error err;
+    long long scripts;
     unsigned loads;
     char key[16];
 
@@ -84,13 +97,14 @@ START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
     ck_assert_int_eq(gauge("source_breaker"), 2);
     WAIT_FOR(atomic_load(&opened) == 1);
     loads = table_loads(&fixture.table);
+    scripts = server_calls(&fixture.server, "evalsha");
     table_fail(&fixture.table, false);
     for (int i = 0; i < 50; i++) {
         (void)snprintf(key, sizeof(key), "new%d", i);
         expect_code(fixture.cache, key, SHED_ESOURCE, &err);
         ck_assert_ptr_nonnull(strstr(err.reason, "breaker is open"));
-        WAIT_FOR(server_int(&fixture.server, "EXISTS t:{new%d}", i) == 0);
     }
+    ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), scripts);
     ck_assert_uint_eq(table_loads(&fixture.table), loads);
     ck_assert_uint_eq(stats_of(fixture.cache).loads_refused, 50);
     ck_assert_uint_eq(stats_of(fixture.cache).load_failures, 10);
@@ -123,20 +137,72 @@ START_TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
 }
 END_TEST
 
-START_TEST(while_the_breaker_is_open_a_stale_row_is_given_out)
+/* The breaker is open, and k is past its ttl. */
+static void open_with_old_row(void)
 {
-    unsigned loads;
-
-    up(3600000);
+    fixture_open(&fixture);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     WAIT_FOR(knows_the_clock(fixture.cache));
     fail_ten();
     table_fail(&fixture.table, false);
-    loads = table_loads(&fixture.table);
+    table_update(&fixture.table);
     age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
-    for (int i = 0; i < 20; i++)
+}
+
+/* Each call costs one GET, and of scripts, which would count as well, none. */
+static void expect_stale_rows(int count)
+{
+    long long gets = server_calls(&fixture.server, "get");
+    long long scripts = server_calls(&fixture.server, "evalsha");
+    unsigned loads = table_loads(&fixture.table);
+
+    for (int i = 0; i < count; i++)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), scripts);
+    ck_assert_int_eq(server_calls(&fixture.server, "get"), gets + count);
     ck_assert_uint_eq(table_loads(&fixture.table), loads);
+    ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 0);
+}
+
+START_TEST(while_the_breaker_is_open_a_stale_row_costs_one_get)
+{
+    init(3600000);
+    open_with_old_row();
+    expect_stale_rows(20);
+    ck_assert_uint_eq(stats_of(fixture.cache).stale, 20);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(while_the_breaker_is_open_no_row_is_refreshed)
+{
+    init(3600000);
+    fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
+    open_with_old_row();
+    expect_stale_rows(20);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* This one's breaker says nothing of the other. */
+START_TEST(while_the_breaker_is_open_the_load_of_another_is_waited_for)
+{
+    struct fixture other;
+    struct getter theirs = {0}, ours = {0};
+
+    init(3600000);
+    other = fixture; /* at the same server, with a source of its own */
+    other.client_options.on_event = NULL;
+    fixture_open(&fixture);
+    fail_ten();
+    fixture_open(&other);
+    getter_hold(&theirs, &other, "k");
+    getter_start(&ours, fixture.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).waits == 1);
+    table_release(&other.table);
+    getter_expect(&theirs, "k@1", SHED_ORIGIN_LOAD);
+    getter_expect(&ours, "k@1", SHED_ORIGIN_WAITED);
+    fixture_close(&other);
     fixture_down(&fixture);
 }
 END_TEST
@@ -165,6 +231,29 @@ START_TEST(when_the_source_is_well_again_the_breaker_closes)
     } while (gauge("source_breaker") != 0);
     WAIT_FOR(atomic_load(&closed) == 1);
     ck_assert(is_loaded("k"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* In the background, or for a caller that has an old row to fall back on. */
+START_TEST(a_key_with_an_old_row_can_be_the_probe)
+{
+    struct shed_value *value = NULL;
+    enum shed_origin origin;
+
+    init(1);
+    fixture.source_options.breaker_probes = 1;
+    if (_i == 1)
+        fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
+    open_with_old_row();
+    do {
+        ck_assert_int_eq(
+            shed_get(fixture.cache, shed_str("k"), 0, &value, NULL), SHED_OK);
+        origin = shed_value_origin(value);
+        shed_value_unref(value);
+    } while (origin == SHED_ORIGIN_STALE);
+    ck_assert_int_eq(gauge("source_breaker"), 0);
+    expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
 END_TEST
@@ -338,7 +427,11 @@ int main(void)
         tc, while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing);
     tcase_add_test(tc,
                    keys_that_are_queued_when_it_opens_leave_no_failure_marker);
-    tcase_add_test(tc, while_the_breaker_is_open_a_stale_row_is_given_out);
+    tcase_add_test(tc, while_the_breaker_is_open_a_stale_row_costs_one_get);
+    tcase_add_test(tc, while_the_breaker_is_open_no_row_is_refreshed);
+    tcase_add_test(tc,
+                   while_the_breaker_is_open_the_load_of_another_is_waited_for);
+    tcase_add_loop_test(tc, a_key_with_an_old_row_can_be_the_probe, 0, 2);
     tcase_add_test(tc, when_the_source_is_well_again_the_breaker_closes);
     tcase_add_test(tc, a_probe_whose_caller_gives_up_closes_the_breaker);
     tcase_add_test(tc, of_thousands_of_callers_as_many_wait_as_may);

@@ -23,9 +23,9 @@
  * shed_get_many_with), except these, which are used as they are:
  * - shed_version, shed_code_name, shed_kind_name, shed_origin_name,
  *   shed_log_level_name, shed_breaker_state_name and shed_event_kind_name;
- * - mysql.h, which belongs to a library of its own: source::adopt takes over
- *   what shed_mysql_source_open returns, hold::fence returns what
- *   shed_mysql_fence wants, and shed_mysql_connect has no handle of ours.
+ * - mysql.h, which belongs to a library of its own: mysql.hpp has a form of
+ *   shed_mysql_source_open, hold::fence returns what shed_mysql_fence wants,
+ *   and shed_mysql_connect has no handle of ours.
  * Of struct shed_source_options, thread_start and thread_stop are left out: a
  * thread_local object does what they do.
  */
@@ -206,6 +206,14 @@ result<T> done(enum shed_code code, const T &value, const error &err)
     return code == SHED_OK ? result<T>(value) : result<T>(err);
 }
 
+/* For C, which ends a text at a zero byte: one that has any is refused, because
+ * no URI, name or query is empty. */
+inline std::string terminated(std::string_view text)
+{
+    return std::string(
+        text.find('\0') == std::string_view::npos ? text : std::string_view());
+}
+
 template <auto close> struct closer {
     template <class T> void operator()(T *handle) const noexcept
     {
@@ -326,6 +334,11 @@ class client
         if (shed_client_open(uri, options, &handle, &err) != SHED_OK)
             return err;
         return client(handle);
+    }
+    static result<client> open(std::string_view uri,
+                               const shed_client_options *options = nullptr)
+    {
+        return open(detail::terminated(uri).c_str(), options);
     }
     struct shed_client *get() const noexcept
     {
@@ -462,8 +475,7 @@ class source
         return adopt(handle);
     }
 
-    /* Take over a source of the C interface's, from shed_mysql_source_open
-     * for example. */
+    /* Take over a source of the C interface's. */
     static source adopt(struct shed_source *handle) noexcept
     {
         return source(handle);
@@ -502,6 +514,12 @@ class cache
                             &err) != SHED_OK)
             return err;
         return cache(handle);
+    }
+    static result<cache> open(const client &client, std::string_view name,
+                              const source &source,
+                              const shed_cache_options *options = nullptr)
+    {
+        return open(client, detail::terminated(name).c_str(), source, options);
     }
 
     /* A row that does not exist is a success: a value whose is_absent() is

@@ -12,7 +12,7 @@
 
 #include <snowshed/snowshed.hpp>
 #ifdef WITH_MYSQL
-#include <snowshed/mysql.h>
+#include <snowshed/mysql.hpp>
 #endif
 
 static void require(bool holds, const char *what)
@@ -217,7 +217,7 @@ static void use_lock_async(const shed::client &client)
 static void use_all(const char *uri, const shed_client_options &options,
                     std::atomic<int> &loads)
 {
-    auto client = shed::client::open(uri, &options);
+    auto client = shed::client::open(std::string_view(uri), &options);
     require(client, "client");
     auto source = shed::source::open([&loads](shed::batch batch) {
         for (std::size_t i = 0; i < batch.count(); i++) {
@@ -244,7 +244,8 @@ static void use_all(const char *uri, const shed_client_options &options,
         }
     });
     require(source, "source");
-    auto cache = shed::cache::open(*client, "wrapper", *source);
+    const std::string_view named = "wrapper, and more";
+    auto cache = shed::cache::open(*client, named.substr(0, 7), *source);
     use_cache(require(cache, "cache"), loads);
     use_statistics(*cache);
     require(bool(client->probe(SHED_USE_CACHE, "wrapper")), "probe");
@@ -258,21 +259,23 @@ static void use_all(const char *uri, const shed_client_options &options,
     use_lock_async(*client);
     lose_lock(*client);
     require(!shed::client::open("nonsense"), "a wrong URI");
+    const char *nothing = nullptr;
+    require(shed::client::open(nothing).code() == SHED_EINVAL, "no URI");
+    const std::string_view cut("name\0 and more", 14);
+    require(shed::cache::open(*client, cut, *source).code() == SHED_EINVAL,
+            "a name with a zero byte");
 }
 
 #ifdef WITH_MYSQL
 static void use_mysql(const char *redis_uri, const char *uri)
 {
-    struct shed_source *handle = nullptr;
-    shed::error err = {};
-    require(shed_mysql_source_open(
-                uri, "SELECT 'k', 'a row' FROM dual WHERE 'k' IN (?)", nullptr,
-                &handle, &err) == SHED_OK,
-            err.reason);
-    const auto source = shed::source::adopt(handle);
+    auto source = shed::mysql_source::open(
+        uri, "SELECT 'k', 'a row' FROM dual WHERE 'k' IN (?)");
+    require(shed::mysql_source::open(uri, "SELECT 1").code() == SHED_EINVAL,
+            "a query without a place for the keys");
     auto client = shed::client::open(redis_uri);
-    auto cache =
-        shed::cache::open(require(client, "client"), "wrapper-mysql", source);
+    auto cache = shed::cache::open(require(client, "client"), "wrapper-mysql",
+                                   require(source, "source"));
     require(bool(require(cache, "cache").invalidate("k")), "invalidate");
     auto row = cache->get("k");
     require(require(row, "get").view() == "a row", "the row of the database");

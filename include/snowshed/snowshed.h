@@ -504,7 +504,14 @@ struct shed_source_options {
     uint64_t batch_wait_ms; /* [0, 1000]; while other loads run, a load that
                                is not full waits this long for more keys */
     uint64_t queue_limit;   /* [1, 10000000]; most keys that wait for a load;
-                               beyond it callers get SHED_EBUSY at once */
+                               beyond it callers get SHED_EBUSY at once. Keys
+                               for which callers wait go before those that are
+                               refreshed in the background, which fill up
+                               batches, and whose place they take when the queue
+                               is full. A refresh can wait until its
+                               load_timeout_ms is over: its row is given out
+                               within its ttl and stale windows, and is then a
+                               miss, for which a caller waits */
     uint64_t load_timeout_ms; /* [1, 3600000]; how long a load may take; its
                                  lease record in Redis lives this long */
     /* Called on each loader thread when it starts and ends; may be NULL. What

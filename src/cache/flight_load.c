@@ -203,6 +203,7 @@ bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
         .value_limit_bytes = s->value_limit_bytes,
         .group = s,
         .old_version = old,
+        .is_behind = load->is_behind,
         .settle = settle,
         .begin = begin};
     atomic_store(&load->waiters->awaited, SHED_AWAITS_QUEUE);
@@ -213,6 +214,12 @@ bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
     load->is_busy = true;
     shed_timer_set(s->wake, 0); /* with what else this turn brings */
     return true;
+}
+
+void shed_flight_load_hasten(struct shed_flight_load *load)
+{
+    if (load->is_busy)
+        shed_source_hasten(load->settings->source, &load->job);
 }
 
 void shed_flight_load_fini(struct shed_flight_load *load)

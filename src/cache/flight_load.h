@@ -38,6 +38,7 @@ struct shed_flight_load {
     struct shed_bytes key; /* as its callers know it */
     struct shed_entry_key redis_key;
     struct shed_waiters *waiters;
+    bool is_behind;    /* no caller waits for it */
     uint64_t position; /* for each load, see shed_group_log_position */
     void (*on_event)(void *arg, struct shed_flight_event event);
     void *arg;
@@ -64,6 +65,9 @@ void shed_flight_load_settings_close(
 bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
                             struct shed_row_version old,
                             struct shed_error *err);
+
+/* A caller waits now for what is loaded. */
+void shed_flight_load_hasten(struct shed_flight_load *load);
 
 /* How long what was loaded is fresh; at random within the cache's jitter. */
 uint64_t shed_flight_load_ttl_ms(const struct shed_loaded *loaded,

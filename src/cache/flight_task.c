@@ -89,6 +89,7 @@ static bool start_load(struct shed_flight_task *task, uint64_t request)
     if (groups != NULL)
         task->exchange.position = task->load.position =
             shed_group_log_position(groups);
+    task->load.is_behind = task->is_behind;
     return shed_flight_load_start(&task->load, request,
                                   task->is_revoked ? none
                                                    : task->exchange.old_version,
@@ -105,6 +106,19 @@ static bool is_alone(const struct shed_flight_task *task)
 
     return shed_table_next_of(task->shared->table, first, w->key,
                               w->key_size) == NULL;
+}
+
+/* Callers wait for another flight: if that is a refresh of this process, its
+ * load is no longer behind the callers. */
+static void hasten_refresh(const struct shed_flight_task *task)
+{
+    struct shed_table *table = task->shared->table;
+    const struct shed_waiters *own = &task->waiters;
+    struct shed_waiters *w = NULL;
+
+    while ((w = shed_table_next_of(table, w, own->key, own->key_size)) != NULL)
+        shed_flight_load_hasten(
+            &shed_container_of(w, struct shed_flight_task, waiters)->load);
 }
 
 static void perform(struct shed_flight_task *task,
@@ -189,6 +203,8 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
         task->flight.is_behind = task->is_behind && !task->shared->is_closing;
         act = shed_flight_step(&task->flight, &event, shed_now_ms(),
                                shed_random_jitter());
+        if (event.type == SHED_EV_WAIT && task->flight.newest > 0)
+            hasten_refresh(task);
         if (event.type == SHED_EV_WAIT && task->flight.waits == 1 &&
             !task->is_behind)
             shed_count(&task->shared->counters->waits, 1);

@@ -62,12 +62,18 @@ static bool may_begin_locked(const struct shed_source *s)
     return s->running < limit_locked(s) && shed_fleet_may_begin(s->fleet);
 }
 
+static size_t ready_locked(const struct shed_source *s)
+{
+    return shed_load_queue_ready(&s->queue);
+}
+
 /* How many loads could begin now, if the fleet's budget allows them. */
 static size_t wanted_locked(const struct shed_source *s)
 {
     size_t limit = limit_locked(s), batch = (size_t)s->options.max_batch;
     size_t room = limit > s->running ? limit - s->running : 0;
-    size_t batches = s->ready / batch + (s->ready % batch > 0);
+    size_t ready = ready_locked(s);
+    size_t batches = ready / batch + (ready % batch > 0);
 
     return batches < room ? batches : room;
 }
@@ -77,12 +83,12 @@ static void wake_locked(struct shed_source *s)
 {
     shed_fleet_want(s->fleet, wanted_locked(s));
     if (s->is_gathering) {
-        if (s->running == 0 || s->ready >= s->options.max_batch)
+        if (s->running == 0 || ready_locked(s) >= s->options.max_batch)
             pthread_cond_signal(&s->grown);
-    } else if (s->ready > 0 && may_begin_locked(s)) {
+    } else if (ready_locked(s) > 0 && may_begin_locked(s)) {
         pthread_cond_signal(&s->work);
     }
-    if (s->queued == 0 && s->running == 0)
+    if (shed_load_queue_count(&s->queue) == 0 && s->running == 0)
         pthread_cond_broadcast(&s->quiet);
 }
 
@@ -108,17 +114,13 @@ void shed_load_done(struct shed_load *load)
 
 /* ------------------------------------------------------------- the batches */
 
-static struct shed_job *pop_locked(struct shed_source *s)
+/* Move a job to the list of those whose deadline passed in the queue. */
+static void be_late_locked(struct shed_source *s, struct shed_job *job,
+                           struct shed_job **late)
 {
-    struct shed_job *job = s->first;
-
-    assert(job != NULL && s->ready > 0 && s->ready <= s->queued);
-    s->first = job->next;
-    if (s->first == NULL)
-        s->last = &s->first;
-    s->queued--;
-    s->ready--;
-    return job;
+    job->next = *late;
+    *late = job;
+    shed_breaker_return(&s->breaker, 1);
 }
 
 /* Move jobs from the queue to load, or to the list *late if their deadline has
@@ -128,13 +130,15 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
                         size_t capacity, struct shed_job **late)
 {
     uint64_t now_ms = shed_now_ms(), last_ms = 0;
+    struct shed_job *job;
 
-    while (load->count < capacity && s->ready > 0) {
-        struct shed_job *job = pop_locked(s);
+    /* which may be for long behind those that go first */
+    while ((job = shed_load_queue_drop(&s->queue, now_ms)) != NULL)
+        be_late_locked(s, job, late);
+    while (load->count < capacity &&
+           (job = shed_load_queue_pop(&s->queue)) != NULL) {
         if (job->deadline_ms <= now_ms) {
-            job->next = *late;
-            *late = job;
-            shed_breaker_return(&s->breaker, 1);
+            be_late_locked(s, job, late);
             continue;
         }
         job->waited_us = load->count == 0 ? load->waited_us : 0;
@@ -158,7 +162,8 @@ static void gather_locked(struct shed_source *s)
     uint64_t left_ms = s->options.batch_wait_ms;
 
     s->is_gathering = true;
-    while (left_ms > 0 && s->running > 0 && s->ready < s->options.max_batch) {
+    while (left_ms > 0 && s->running > 0 &&
+           ready_locked(s) < s->options.max_batch) {
         shed_cond_wait(&s->grown, &s->mu, left_ms);
         left_ms = shed_left_ms(end_ms, shed_now_ms());
     }
@@ -208,7 +213,7 @@ static bool staff_locked(struct shed_source *s)
 /* Without memory for a load one job fails, so that there is progress. */
 static void fail_first_locked(struct shed_source *s)
 {
-    struct shed_job *job = pop_locked(s);
+    struct shed_job *job = shed_load_queue_pop(&s->queue);
 
     shed_breaker_return(&s->breaker, 1);
     s->running++;
@@ -229,10 +234,11 @@ static void load_next_locked(struct shed_source *s, void *thread)
 
     gather_locked(s);
     /* the breaker has opened meanwhile */
-    if (s->ready == 0 || !shed_fleet_may_begin(s->fleet))
+    if (ready_locked(s) == 0 || !shed_fleet_may_begin(s->fleet))
         return;
-    capacity = s->ready < s->options.max_batch ? s->ready
-                                               : (size_t)s->options.max_batch;
+    capacity = ready_locked(s) < s->options.max_batch
+                   ? ready_locked(s)
+                   : (size_t)s->options.max_batch;
     load = shed_load_create(s, capacity);
     if (load == NULL) {
         fail_first_locked(s);
@@ -245,7 +251,7 @@ static void load_next_locked(struct shed_source *s, void *thread)
     load->term = s->breaker.term;
     assert(s->running <= s->options.max_loads && s->idle > 0);
     s->idle--;
-    if (s->ready > 0 && may_begin_locked(s))
+    if (ready_locked(s) > 0 && may_begin_locked(s))
         (void)staff_locked(s);
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
@@ -264,7 +270,7 @@ static void *run_loader(void *arg)
         thread = s->options.thread_start(s->user);
     pthread_mutex_lock(&s->mu);
     while (!s->is_stopping) {
-        if (s->ready == 0 || s->is_gathering || !may_begin_locked(s))
+        if (ready_locked(s) == 0 || s->is_gathering || !may_begin_locked(s))
             pthread_cond_wait(&s->work, &s->mu);
         else
             load_next_locked(s, thread);
@@ -275,40 +281,77 @@ static void *run_loader(void *arg)
     return NULL;
 }
 
+/* Whether the queue takes one more job, in the place of another if need be. */
+static bool has_room_locked(const struct shed_source *s,
+                            const struct shed_job *job)
+{
+    return shed_load_queue_count(&s->queue) < s->options.queue_limit ||
+           (!job->is_behind && s->queue.behind.count > 0);
+}
+
+/* Returns: the job whose place it takes, or NULL. */
+static struct shed_job *push_locked(struct shed_source *s, struct shed_job *job)
+{
+    struct shed_job *dropped = NULL;
+
+    if (shed_load_queue_count(&s->queue) >= s->options.queue_limit) {
+        dropped = shed_load_queue_drop(&s->queue, UINT64_MAX);
+        shed_breaker_return(&s->breaker, 1);
+    }
+    shed_load_queue_push(&s->queue, job);
+    return dropped;
+}
+
 enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
                                  struct shed_error *err)
 {
     enum shed_code code = SHED_OK;
+    struct shed_job *dropped = NULL;
 
     pthread_mutex_lock(&s->mu);
-    if (s->queued >= s->options.queue_limit)
+    if (!has_room_locked(s, job))
         code = shed_fail(err, SHED_EBUSY,
                          "the source's queue is full: %zu keys wait for a load "
                          "(see its queue_limit)",
-                         s->queued);
+                         shed_load_queue_count(&s->queue));
     else if (!staff_locked(s))
         code = shed_fail(err, SHED_ENOMEM,
                          "no thread could be started for a load");
     else if (!shed_breaker_pass(&s->breaker, shed_now_ms()))
         code = shed_source_fail_open(s, err);
-    if (code == SHED_OK) {
-        job->next = NULL;
-        *s->last = job;
-        s->last = &job->next;
-        s->queued++;
-    }
+    if (code == SHED_OK)
+        dropped = push_locked(s, job);
     pthread_mutex_unlock(&s->mu);
+    if (dropped != NULL)
+        shed_job_fail(dropped, SHED_EBUSY,
+                      "the source's queue is full, and callers go first (see "
+                      "its queue_limit)",
+                      true);
     return code;
+}
+
+/* What is ready may have become more. */
+static void go_on_locked(struct shed_source *s)
+{
+    /* a thread that was idle when they were queued may have taken others */
+    if (ready_locked(s) > 0)
+        (void)staff_locked(s);
+    wake_locked(s);
 }
 
 void shed_source_wake(struct shed_source *s)
 {
     pthread_mutex_lock(&s->mu);
-    s->ready = s->queued;
-    /* a thread that was idle when they were queued may have taken others */
-    if (s->ready > 0)
-        (void)staff_locked(s);
-    wake_locked(s);
+    shed_load_queue_wake(&s->queue);
+    go_on_locked(s);
+    pthread_mutex_unlock(&s->mu);
+}
+
+void shed_source_hasten(struct shed_source *s, struct shed_job *job)
+{
+    pthread_mutex_lock(&s->mu);
+    if (shed_load_queue_hasten(&s->queue, job))
+        go_on_locked(s);
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -316,9 +359,7 @@ void shed_source_wake(struct shed_source *s)
 static void go_on(struct shed_source *s)
 {
     pthread_mutex_lock(&s->mu);
-    if (s->ready > 0)
-        (void)staff_locked(s);
-    wake_locked(s);
+    go_on_locked(s);
     pthread_mutex_unlock(&s->mu);
 }
 
@@ -353,7 +394,7 @@ struct shed_source_state shed_source_look(struct shed_source *s)
     pthread_mutex_lock(&s->mu);
     state.loads = s->running;
     state.loads_limit = limit_locked(s);
-    state.queued = s->queued;
+    state.queued = shed_load_queue_count(&s->queue);
     state.breaker = shed_breaker_look(&s->breaker, shed_now_ms());
     pthread_mutex_unlock(&s->mu);
     return state;
@@ -411,7 +452,7 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     s->callers = (struct shed_callers){(size_t)o.callers_limit,
                                        (size_t)o.key_callers_limit, 0};
     s->refs = 1;
-    s->last = &s->first;
+    shed_load_queue_init(&s->queue);
     shed_concurrency_init(&s->concurrency, (size_t)o.max_loads);
     shed_source_options_breaker(&o, &s->breaker, shed_now_ms());
     if (o.fleet_loads > 0) {
@@ -462,7 +503,7 @@ static void *end_source(void *source)
     struct shed_source *s = source;
 
     pthread_mutex_lock(&s->mu);
-    while (s->queued > 0 || s->running > 0)
+    while (shed_load_queue_count(&s->queue) > 0 || s->running > 0)
         pthread_cond_wait(&s->quiet, &s->mu);
     s->is_stopping = true;
     pthread_cond_broadcast(&s->work);

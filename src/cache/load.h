@@ -41,7 +41,8 @@ struct shed_loaded {
                            was never passed to a load */
     size_t failed_keys; /* in the first of the keys that failed alike in one
                            load: how many they are; in the others 0 */
-    bool is_refused;    /* it failed in the queue, because the breaker opened */
+    bool is_refused;    /* it failed in the queue: the breaker opened, or a job
+                           for which callers wait took its place */
 };
 
 struct shed_job {
@@ -53,12 +54,14 @@ struct shed_job {
     size_t value_limit_bytes; /* a longer value fails with SHED_ETOOBIG */
     const void *group;        /* jobs of different ones do not fail alike */
     struct shed_row_version old_version; /* of the value that Redis has */
+    bool is_behind; /* no caller waits for it; shed_source_hasten clears it */
     void (*settle)(struct shed_job *job, struct shed_loaded *loaded);
     /* Called when a load begins that the job is part of, with a lock held;
      * is_first for one job of each load. May be NULL. */
     void (*begin)(struct shed_job *job, bool is_first);
     /* the queue's */
     struct shed_job *next;
+    struct shed_job **at; /* what leads to it; NULL: it is not queued */
     uint64_t waited_us; /* in the first job of a load: how long that has waited
                            for the fleet; set before begin is called */
 };
@@ -122,6 +125,8 @@ shed_source_ask_breaker(struct shed_source *source, struct shed_error *err);
 
 /* Queue a job, and let a load begin. Never blocks, never settles the job
  * before it returns.
+ * Where the queue is full, a job for which callers wait takes the place of one
+ * that is behind them, which settles as refused.
  * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ESOURCE (the
  * breaker is open), SHED_ENOMEM (no thread could be started): it will not. */
 SHED_MUST_CHECK enum shed_code shed_source_submit(struct shed_source *source,
@@ -132,6 +137,10 @@ SHED_MUST_CHECK enum shed_code shed_source_submit(struct shed_source *source,
 SHED_MUST_CHECK enum shed_code shed_source_queue(struct shed_source *source,
                                                  struct shed_job *job,
                                                  struct shed_error *err);
+
+/* A caller waits now for a job that has not settled. If it is queued behind the
+ * callers, it is no longer, and loads may begin. */
+void shed_source_hasten(struct shed_source *source, struct shed_job *job);
 
 /* Let loads begin of all that is queued: jobs that were queued before share
  * batches. */

@@ -81,17 +81,6 @@ static void tell_locked(struct shed_source *s, uint64_t after_ms)
                       is_open ? text.reason : "the source's breaker closed");
 }
 
-static struct shed_job *take_all_locked(struct shed_source *s)
-{
-    struct shed_job *jobs = s->first;
-
-    s->first = NULL;
-    s->last = &s->first;
-    s->queued = 0;
-    s->ready = 0;
-    return jobs;
-}
-
 /* What the breaker learns from a load. A load that was too slow has failed,
  * whatever it answers. Returns: the jobs that it refuses, by next. */
 static struct shed_job *judge_locked(struct shed_source *s,
@@ -112,7 +101,9 @@ static struct shed_job *judge_locked(struct shed_source *s,
                    has_failed ? load->answers[0].error.reason
                               : "it took longer than its load_timeout_ms");
     tell_locked(s, now_ms - changed_ms);
-    return s->breaker.state == SHED_BREAKER_OPEN ? take_all_locked(s) : NULL;
+    return s->breaker.state == SHED_BREAKER_OPEN
+               ? shed_load_queue_take_all(&s->queue)
+               : NULL;
 }
 
 static void learn_locked(struct shed_source *s, const struct shed_load *load,

@@ -9,6 +9,7 @@
 
 #include "cache/concurrency.h"
 #include "cache/load.h"
+#include "cache/load_queue.h"
 
 struct shed_load;
 
@@ -27,12 +28,9 @@ struct shed_source {
     pthread_cond_t quiet; /* nothing is queued or under way */
     /* under mu */
     size_t refs;
-    struct shed_job *first;
-    struct shed_job **last;
-    size_t queued;
-    size_t ready;   /* how many of these shed_source_wake has made ready */
-    size_t running; /* loads under way */
-    uint64_t begun; /* loads, ever */
+    struct shed_load_queue queue;
+    size_t running;                      /* loads under way */
+    uint64_t begun;                      /* loads, ever */
     struct shed_concurrency concurrency; /* used if adaptive_loads is set */
     struct shed_breaker breaker;
     char last_failure[SHED_REASON_BYTES]; /* of a load that opened it */

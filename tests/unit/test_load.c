@@ -144,6 +144,17 @@ static struct request *submit(size_t i)
     return request;
 }
 
+/* One for which no caller waits. */
+static struct request *submit_behind(size_t i)
+{
+    struct request *request = make_request(i);
+
+    request->job.is_behind = true;
+    ck_assert_int_eq(shed_source_submit(fake.source, &request->job, NULL),
+                     SHED_OK);
+    return request;
+}
+
 /* Jobs that come together. */
 static void submit_burst(size_t count)
 {
@@ -235,6 +246,21 @@ static void end_loads(size_t from, size_t to)
         wait_loads(i + 1);
         end_load(i);
     }
+}
+
+/* Expect that the i-th load is of these keys, in this order; and end it. */
+static void expect_load(size_t i, const char *keys)
+{
+    char all[64] = "";
+
+    wait_loads(i + 1);
+    for (size_t k = 0; k < fake.counts[i]; k++) {
+        struct shed_bytes key = shed_load_key(fake.loads[i], k);
+        snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%.*s",
+                 k > 0 ? " " : "", (int)key.size, (const char *)key.data);
+    }
+    ck_assert_str_eq(all, keys);
+    end_load(i);
 }
 
 static void *note_start(void *user)
@@ -637,6 +663,149 @@ START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
     wait_settled(&requests[2]);
     ck_assert_ptr_nonnull(requests[2].loaded.value);
     close_fake(3);
+}
+END_TEST
+
+/* ------------------------------------------------- loads behind the callers */
+
+/* A source that runs one load at a time, of which the first, of k0, is under
+ * way. */
+static void open_busy(uint64_t max_batch, uint64_t queue_limit)
+{
+    struct shed_source_options o = fake_options();
+
+    o.max_loads = 1;
+    o.max_batch = max_batch;
+    o.queue_limit = queue_limit;
+    open_fake(&o);
+    submit(0);
+    wait_loads(1);
+}
+
+START_TEST(a_key_that_callers_wait_for_goes_before_those_behind_them)
+{
+    open_busy(1, 100);
+    submit_behind(1);
+    submit_behind(2);
+    submit(3);
+    submit_behind(4);
+    submit(5);
+    expect_load(0, "k0");
+    expect_load(1, "k3");
+    expect_load(2, "k5");
+    expect_load(3, "k1");
+    wait_loads(5); /* what is under way is not interrupted */
+    submit(6);
+    expect_load(4, "k2");
+    expect_load(5, "k6");
+    expect_load(6, "k4");
+    close_fake(7);
+}
+END_TEST
+
+START_TEST(a_batch_is_filled_up_from_behind_the_callers)
+{
+    open_busy(3, 100);
+    for (size_t i = 1; i <= 3; i++)
+        submit_behind(i);
+    submit(4);
+    expect_load(0, "k0");
+    expect_load(1, "k4 k1 k2");
+    expect_load(2, "k3");
+    close_fake(5);
+}
+END_TEST
+
+START_TEST(a_key_moves_forward_when_a_caller_begins_to_wait)
+{
+    struct request *last, *running;
+
+    open_busy(1, 100);
+    running = &requests[0];
+    for (size_t i = 1; i <= 4; i++)
+        submit_behind(i);
+    last = &requests[4];
+    submit(5);
+    shed_source_hasten(fake.source, &requests[2].job); /* from the middle */
+    shed_source_hasten(fake.source, &last->job);
+    shed_source_hasten(fake.source, &last->job); /* once is enough */
+    shed_source_hasten(fake.source, &running->job);
+    submit_behind(6);
+    expect_load(0, "k0");
+    shed_source_hasten(fake.source, &running->job);
+    expect_load(1, "k5");
+    expect_load(2, "k2");
+    expect_load(3, "k4");
+    expect_load(4, "k1");
+    expect_load(5, "k3");
+    expect_load(6, "k6");
+    close_fake(7);
+}
+END_TEST
+
+/* Also a key that came in the same turn, before the source was woken. */
+START_TEST(a_key_that_is_not_ready_moves_forward_and_is)
+{
+    struct request *behind;
+
+    open_busy(1, 100);
+    behind = make_request(1);
+    behind->job.is_behind = true;
+    ck_assert_int_eq(shed_source_queue(fake.source, &behind->job, NULL),
+                     SHED_OK);
+    shed_source_hasten(fake.source, &behind->job);
+    expect_load(0, "k0");
+    expect_load(1, "k1");
+    close_fake(2);
+}
+END_TEST
+
+START_TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
+{
+    struct shed_error err;
+
+    open_busy(1, 2);
+    submit_behind(1);
+    submit_behind(2);
+    make_request(3)->job.is_behind = true;
+    ck_assert_int_eq(shed_source_submit(fake.source, &requests[3].job, &err),
+                     SHED_EBUSY);
+    submit(4);
+    ck_assert_uint_eq(atomic_load(&requests[1].settled), 1); /* the oldest */
+    ck_assert(requests[1].loaded.is_refused);
+    ck_assert_int_eq(requests[1].loaded.error.code, SHED_EBUSY);
+    submit(5);
+    ck_assert_uint_eq(atomic_load(&requests[2].settled), 1);
+    ck_assert_int_eq(
+        shed_source_submit(fake.source, &make_request(6)->job, &err),
+        SHED_EBUSY);
+    ck_assert_uint_eq(shed_source_look(fake.source).queued, 2);
+    expect_load(0, "k0");
+    expect_load(1, "k4");
+    expect_load(2, "k5");
+    close_fake(6);
+}
+END_TEST
+
+START_TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
+{
+    struct request *late = make_request(1);
+
+    open_busy(1, 100);
+    late->job.is_behind = true;
+    late->job.deadline_ms = shed_now_ms();
+    ck_assert_int_eq(shed_source_submit(fake.source, &late->job, NULL),
+                     SHED_OK);
+    submit_behind(2);
+    submit(3);
+    submit(4);
+    expect_load(0, "k0");
+    wait_settled(late); /* while k3 is loaded, and k4 waits */
+    ck_assert_int_eq(late->loaded.error.code, SHED_ETIMEDOUT);
+    expect_load(1, "k3");
+    expect_load(2, "k4");
+    expect_load(3, "k2");
+    close_fake(5);
 }
 END_TEST
 
@@ -1203,6 +1372,13 @@ static void add_tests_of_batches(TCase *tc)
     tcase_add_test(tc, a_key_beyond_the_queue_is_refused_at_once);
     tcase_add_test(tc, a_job_that_is_late_in_the_queue_is_not_loaded);
     tcase_add_test(tc, a_queue_of_late_jobs_alone_calls_nobody);
+    tcase_add_test(tc,
+                   a_key_that_callers_wait_for_goes_before_those_behind_them);
+    tcase_add_test(tc, a_batch_is_filled_up_from_behind_the_callers);
+    tcase_add_test(tc, a_key_moves_forward_when_a_caller_begins_to_wait);
+    tcase_add_test(tc, a_key_that_is_not_ready_moves_forward_and_is);
+    tcase_add_test(tc, in_a_full_queue_a_caller_takes_the_place_of_a_refresh);
+    tcase_add_test(tc, a_refresh_that_is_late_does_not_wait_for_its_turn);
     tcase_add_test(tc, a_load_has_the_time_of_its_last_job);
     tcase_add_test(tc, a_load_has_load_timeout_at_most);
     tcase_add_test(tc, a_load_past_its_time_has_none_left);

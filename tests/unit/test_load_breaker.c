@@ -20,6 +20,8 @@ uint64_t __wrap_shed_now_us(void)
 
 enum { KEYS_MAX = 200, FOREVER_MS = 3600000 };
 
+static uint64_t queue_limit; /* 0: the default */
+
 /* How loads end. */
 enum ending { GOOD, BAD, SLOW, ABSENT, TOO_BIG };
 
@@ -95,6 +97,8 @@ static void open_fake(uint64_t open_ms, uint64_t probes)
     o.breaker_open_ms = open_ms;
     o.breaker_open_max_ms = open_ms;
     o.breaker_probes = probes;
+    if (queue_limit > 0)
+        o.queue_limit = queue_limit;
     ck_assert_int_eq(shed_source_open(run_load, NULL, &o, &fake.source, NULL),
                      SHED_OK);
     fake.watcher.on_breaker = on_breaker;
@@ -110,7 +114,7 @@ static void note_settled(struct shed_job *job, struct shed_loaded *loaded)
     atomic_fetch_add(&request->settled, 1);
 }
 
-static enum shed_code submit(size_t i, struct shed_error *err)
+static struct shed_job *make_job(size_t i)
 {
     struct request *request = &fake.requests[i];
 
@@ -120,7 +124,21 @@ static enum shed_code submit(size_t i, struct shed_error *err)
                                      .deadline_ms = UINT64_MAX,
                                      .value_limit_bytes = 100,
                                      .settle = note_settled};
-    return shed_source_submit(fake.source, &request->job, err);
+    return &request->job;
+}
+
+static enum shed_code submit(size_t i, struct shed_error *err)
+{
+    return shed_source_submit(fake.source, make_job(i), err);
+}
+
+/* One for which no caller waits. */
+static void submit_behind(size_t i)
+{
+    struct shed_job *job = make_job(i);
+
+    job->is_behind = true;
+    ck_assert_int_eq(shed_source_submit(fake.source, job, NULL), SHED_OK);
 }
 
 static void submit_ok(size_t i)
@@ -144,8 +162,11 @@ static enum shed_breaker_state state(void)
 static void load_ten(size_t from, enum ending ending)
 {
     atomic_store(&fake.ending, ending);
-    for (size_t i = from; i < from + 10; i++)
+    for (size_t i = from; i < from + 10; i++) {
         submit_ok(i);
+        if (queue_limit > 0)
+            await(i, i + 1);
+    }
     await(from, from + 10);
 }
 
@@ -181,8 +202,10 @@ START_TEST(what_is_queued_when_it_opens_is_refused)
     open_fake(FOREVER_MS, 1);
     atomic_store(&fake.ending, BAD);
     atomic_store(&fake.is_held, true);
-    for (size_t i = 0; i < KEYS; i++)
+    for (size_t i = 0; i < KEYS / 2; i++)
         submit_ok(i);
+    for (size_t i = KEYS / 2; i < KEYS; i++)
+        submit_behind(i);
     atomic_store(&fake.is_held, false);
     await(0, KEYS);
     ck_assert_uint_eq(atomic_load(&fake.begun), 10);
@@ -243,6 +266,34 @@ START_TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
     submit_ok(14);
     atomic_store(&fake.is_held, false);
     await(13, 15);
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    note_close();
+}
+END_TEST
+
+START_TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
+{
+    queue_limit = 1;
+    open_fake(1, 3);
+    load_ten(0, BAD);
+    WAIT_FOR(state() == SHED_BREAKER_HALF_OPEN);
+    atomic_store(&fake.ending, GOOD);
+    atomic_store(&fake.is_held, true);
+    submit_ok(10);
+    WAIT_FOR(atomic_load(&fake.begun) == 11);
+    submit_behind(11);
+    submit_ok(12);
+    ck_assert(fake.requests[11].loaded.is_refused);
+    atomic_store(&fake.is_held, false);
+    await(10, 13);
+    ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
+    atomic_store(&fake.is_held, true);
+    submit_ok(13);
+    WAIT_FOR(atomic_load(&fake.begun) == 13);
+    submit_behind(14);
+    submit_ok(15); /* the third of three */
+    atomic_store(&fake.is_held, false);
+    await(13, 16);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();
 }
@@ -310,6 +361,8 @@ int main(void)
     tcase_add_test(tc, a_half_open_one_lets_a_few_keys_through_and_closes);
     tcase_add_test(
         tc, a_key_that_is_late_in_the_queue_makes_room_for_another_probe);
+    tcase_add_test(tc,
+                   so_does_a_refresh_whose_place_in_the_queue_a_caller_takes);
     tcase_add_test(tc, loads_that_take_too_long_have_failed);
     tcase_add_test(tc, absent_and_oversized_rows_are_successes);
     tcase_add_test(tc, one_key_that_always_fails_does_not_open_it);

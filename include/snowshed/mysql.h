@@ -104,6 +104,15 @@ struct shed_mysql_options {
  * utf8mb4. It is opened by the thread's first load, so the server need not be
  * up now, and again after a failure.
  *
+ * While the server cannot be reached, or accepts no more connections, one
+ * thread at a time tries to connect, with pauses between the attempts: the
+ * first is 50 ms, each is twice as long as the one before, up to 5 s, and all
+ * are shortened at random by up to a half. Loads that need a connection
+ * meanwhile fail at once ("the next try is in 1888 ms"); they count for the
+ * source's breaker as failed. A load by which a half-open breaker tests the
+ * server does not heed the pause: with a breaker, the server is used again as
+ * soon as that lets a load through; without, by the first load after the pause.
+ *
  * The first column that the query selects must be the one that it compares with
  * the keys, unchanged: its type tells which keys a row can have. Other keys are
  * absent, and the server is not asked for them, because it would convert them

@@ -416,6 +416,13 @@ SHED_API struct shed_bytes shed_load_key(const struct shed_load *load,
  * left; the answers serve the next ones.) */
 SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
 
+/* Whether the source's breaker is half-open and this load is one of those that
+ * decide whether it closes. A source that pauses after a failure to connect,
+ * say, asks its server nonetheless: a load that fails without that says nothing
+ * of the server, and the breaker would stay open for longer. Returns: 0 or 1.
+ */
+SHED_API int shed_load_is_probe(const struct shed_load *load);
+
 /*
  * The five answers to the i-th key. The last one given counts. A key without an
  * answer fails when the load is done: an error is not absence. reason is a

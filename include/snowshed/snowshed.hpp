@@ -392,6 +392,10 @@ class batch
     {
         return shed_load_remaining_ms(load_.get());
     }
+    bool is_probe() const noexcept
+    {
+        return shed_load_is_probe(load_.get()) != 0;
+    }
     void value(std::size_t i, std::string_view row) noexcept
     {
         shed_load_value(load_.get(), i, to_bytes(row));

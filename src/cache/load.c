@@ -249,6 +249,7 @@ static void load_next_locked(struct shed_source *s, void *thread)
     load->alive = ++s->running;
     load->number = ++s->begun;
     load->term = s->breaker.term;
+    load->is_probe = s->breaker.state == SHED_BREAKER_HALF_OPEN;
     assert(s->running <= s->options.max_loads && s->idle > 0);
     s->idle--;
     if (ready_locked(s) > 0 && may_begin_locked(s))

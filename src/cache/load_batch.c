@@ -31,6 +31,11 @@ uint64_t shed_load_remaining_ms(const struct shed_load *load)
     return shed_left_ms(load->deadline_ms, shed_now_ms());
 }
 
+int shed_load_is_probe(const struct shed_load *load)
+{
+    return load->is_probe;
+}
+
 int shed_load_old_version(const struct shed_load *load, size_t i,
                           uint64_t *version)
 {

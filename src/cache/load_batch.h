@@ -20,6 +20,7 @@ struct shed_load {
     size_t alive;       /* loads under way when it began, with itself */
     uint64_t number;    /* of the source's loads, from 1 */
     uint64_t term;      /* of the breaker, when it began */
+    bool is_probe;      /* it was half-open then */
     size_t slot;        /* of the fleet's budget */
     uint64_t waited_us; /* for it */
 

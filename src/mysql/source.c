@@ -54,7 +54,9 @@ enum { PAUSE_MIN_MS = 50, PAUSE_MAX_MS = 5000 };
 
 /* Limits the attempts to connect to a server that refuses us: after a failure
  * only one thread tries at a time, with growing pauses, and the loads of the
- * other threads fail at once. */
+ * other threads fail at once. Not so the probes of the source's breaker, which
+ * has pauses of its own: one that failed here would say nothing of the server,
+ * and be counted against it. */
 struct pacer {
     pthread_mutex_t mu;
     /* under mu */
@@ -74,20 +76,22 @@ struct mysql_source {
 struct loader {
     struct shed_mysql_connection connection;
     struct shed_mysql_statements statements;
+    bool is_probe; /* its load */
 };
 
 /* ------------------------------------------------------------------ pacer */
 
 /* Whether a connection may be tried now; if not, err says why. *round is for
  * report_failure. */
-static bool ask_pacer(struct pacer *p, unsigned *round, struct shed_error *err)
+static bool ask_pacer(struct pacer *p, bool is_probe, unsigned *round,
+                      struct shed_error *err)
 {
     uint64_t now_ms = shed_now_ms();
     bool may;
 
     pthread_mutex_lock(&p->mu);
     *round = p->failures;
-    may = p->failures == 0 || now_ms >= p->next_ms;
+    may = p->failures == 0 || is_probe || now_ms >= p->next_ms;
     if (!may)
         (void)shed_fail(err, SHED_ESOURCE,
                         "MySQL: the next try is in %u ms; the last one: %s",
@@ -140,7 +144,7 @@ static bool ensure_connection(struct mysql_source *s, struct loader *l,
         return true;
     drop_connection(l);
     *failure = (struct shed_mysql_failure){0};
-    if (!ask_pacer(&s->pacer, &round, &failure->error))
+    if (!ask_pacer(&s->pacer, l->is_probe, &round, &failure->error))
         return false;
     if (!shed_mysql_connection_open(&l->connection, failure)) {
         /* a failure on a new connection is not a passing one */
@@ -294,6 +298,7 @@ static void answer_batch(struct mysql_source *s, struct loader *l,
 
     for (size_t left = whole.count; left > 1; left = (left + 1) / 2)
         a.spare_queries += QUERIES_PER_HALVING;
+    l->is_probe = shed_load_is_probe(batch->load) != 0;
     answer_part(&a, &whole);
 }
 

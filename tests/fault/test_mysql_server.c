@@ -51,6 +51,38 @@ START_TEST(a_server_that_was_restarted_is_found_again)
 }
 END_TEST
 
+/* The first failure opens the breaker, and each later load is a probe. */
+START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
+{
+    enum { PROBES = 12 }; /* then the pause is 2.5 s at least */
+    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_source *source;
+    struct ask ask;
+
+    so.breaker_failure_pct = 100;
+    so.breaker_min_loads = 1;
+    so.breaker_open_ms = 1;
+    so.breaker_open_max_ms = 1;
+    so.breaker_probes = 1;
+    o.source = &so;
+    source = open_source(&site, WORD, &o);
+    own_mariadb_signal(&server, SIGKILL);
+    for (int i = 0; i <= PROBES; i++) {
+        load_key(source, &ask, "a");
+        ck_assert_ptr_null(strstr(ask.loaded.error.reason, "the next try"));
+        assert_failure(&ask, "MySQL: ");
+        WAIT_FOR(shed_source_look(source).breaker == SHED_BREAKER_HALF_OPEN &&
+                 shed_source_ask_breaker(source, NULL) == SHED_OK);
+    }
+    own_mariadb_start(&server);
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    WAIT_FOR(shed_source_look(source).breaker == SHED_BREAKER_CLOSED);
+    shed_source_close(source);
+}
+END_TEST
+
 /* The source reads no old snapshot, and leaves no transaction open. */
 START_TEST(where_sessions_do_not_commit_by_themselves_the_sources_do)
 {
@@ -552,6 +584,8 @@ int main(void)
     tcase_add_checked_fixture(tc, own_site_up, own_site_down);
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_server_that_was_restarted_is_found_again);
+    tcase_add_test(
+        tc, a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause);
     tcase_add_test(tc,
                    where_sessions_do_not_commit_by_themselves_the_sources_do);
     tcase_add_test(tc, a_restart_that_nobody_saw_costs_nothing);

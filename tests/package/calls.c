@@ -61,6 +61,8 @@ static void load_rows(void *user, void *thread, struct shed_load *load)
         shed_load_ttl(load, i, 60000);
         if (shed_load_remaining_ms(load) == 0)
             shed_load_fail(load, i, "too late");
+        else if (shed_load_is_probe(load))
+            shed_load_fail(load, i, "it has no breaker");
         else if (is_key(load, i, "null"))
             load_null(load, i);
         else if (is_key(load, i, "long"))

@@ -229,6 +229,8 @@ static void use_all(const char *uri, const shed_client_options &options,
             batch.tags(i, {"round", "square"});
             if (batch.remaining_ms() == 0)
                 batch.fail(i, "too late");
+            else if (batch.is_probe())
+                batch.fail(i, "it has no breaker");
             else if (batch.old_version(i))
                 batch.unmodified(i);
             else if (batch.key(i) == "absent")

@@ -29,7 +29,7 @@ static struct {
     struct shed_source *source;
     _Atomic enum ending ending;
     atomic_bool is_held;
-    atomic_uint begun, opened, closed;
+    atomic_uint begun, probes, opened, closed;
     char reason[SHED_REASON_BYTES];
     struct shed_source_watcher watcher;
     struct request {
@@ -66,6 +66,7 @@ static void run_load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
     (void)thread;
+    atomic_fetch_add(&fake.probes, shed_load_is_probe(load) != 0);
     atomic_fetch_add(&fake.begun, 1);
     while (atomic_load(&fake.is_held))
         usleep(1000);
@@ -237,6 +238,7 @@ START_TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     ck_assert_uint_eq(atomic_load(&fake.closed), 1);
     load_ten(20, GOOD);
+    ck_assert_uint_eq(atomic_load(&fake.probes), 2);
     note_close();
 }
 END_TEST

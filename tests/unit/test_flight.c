@@ -307,6 +307,8 @@ START_TEST(a_waiter_looks_when_a_load_like_the_last_ones_has_ended)
     subject.now_ms += 50;
     reply(SHED_EV_STORED);
     ck_assert_uint_eq(subject.pace.count, 1);
+    while (subject.pace.count < SHED_PACE_LOADS)
+        shed_pace_note(&subject.pace, 50);
     join();
     event(SHED_EV_START);
     reply_aged(SHED_EV_WAIT, 20); /* so 30 are left */

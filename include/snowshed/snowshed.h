@@ -754,7 +754,10 @@ struct shed_cache_options {
                                   u random in (0, 1] for each read (XFetch), but
                                   by at most a quarter of refresh_after_ms,
                                   however slow loads become. Leave as much
-                                  before the ttl as a load takes. 0: never */
+                                  before the ttl, or a window behind it, as a
+                                  load takes: a row that leaves Redis while it
+                                  is refreshed looks invalidated, so that it is
+                                  loaded once more. 0: never */
     uint64_t stale_while_revalidate_ms; /* [0, 10 years]; how long after its ttl
                                            a row is still given out, as
                                            SHED_ORIGIN_STALE, while one process

@@ -241,8 +241,9 @@ static struct shed_flight_event published(struct shed_flight_redis *x,
         event.type = SHED_EV_INVALIDATED;
         shed_kept_drop(x->settings->kept, x->key);
         shed_count(&c->publishes_invalidated, 1);
-        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
-                               "the key was invalidated while it was loaded");
+        shed_flight_redis_tell(
+            x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
+            "the key was invalidated, or expired, while it was loaded");
     } else {
         return shed_flight_reply_trouble(x, reply, trouble, err);
     }

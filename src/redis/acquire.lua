@@ -33,23 +33,11 @@ local now = clock()
 local key = K -- of the lease
 local nonce, row_version -- of a refresh: the value's
 
--- The value of a refresh stays for as long as the load may take, even if nobody may
--- be given it any more: were it gone, the publish would be refused, as after an
--- invalidation, and the next caller would load as well. A user without the rights
--- loads all the same.
-local function keep_value()
-    local left = redis.pcall('PTTL', K)
-    if type(left) == 'number' and left >= 0 and left < tonumber(ARGV[6]) then
-        redis.pcall('PEXPIRE', K, ARGV[6])
-    end
-end
-
 local function write(data_version, how, ...)
     local record = MAGIC .. 'L' .. ARGV[4] .. data_version .. process
         .. struct.pack('>I8I8', now, now + tonumber(ARGV[5])) .. flight
     local done = redis.pcall('SET', key, record, 'PX', ARGV[6], ...)
     if not done or done.err then return done end
-    if nonce then keep_value() end
     return {'LEAD', data_version, how, nonce, row_version}
 end
 

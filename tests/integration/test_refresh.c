@@ -224,36 +224,6 @@ static void start_refresh(void)
     table_update(&fixture.table); /* the load has read the old row */
 }
 
-static void *get_old(void *cache)
-{
-    expect_origin(cache, "k", "k@1", SHED_ORIGIN_WAITED);
-    return NULL;
-}
-
-START_TEST(a_row_that_expires_during_its_refresh_is_not_loaded_twice)
-{
-    enum { SOON_MS = 10000 };
-    struct peer peer;
-    pthread_t waiter;
-
-    up(AGEING_DUE_MS, 0, 0);
-    peer_open(&peer, &fixture);
-    ck_assert_int_eq(server_int(&fixture.server, "PEXPIRE t:{k} %d", SOON_MS),
-                     1);
-    start_refresh();
-    ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"), SOON_MS);
-    age("t:{k}", PAST_TTL_MS);
-    ck_assert_int_eq(pthread_create(&waiter, NULL, get_old, peer.cache), 0);
-    WAIT_FOR(stats_of(peer.cache).waits == 1);
-    table_release(&fixture.table);
-    ck_assert_int_eq(pthread_join(waiter, NULL), 0);
-    ck_assert_uint_eq(loads(), 1);
-    ck_assert_uint_eq(stats_of(fixture.cache).publishes_invalidated, 0);
-    peer_close(&peer);
-    fixture_down(&fixture);
-}
-END_TEST
-
 START_TEST(a_refresh_does_not_bring_back_an_invalidated_row)
 {
     struct peer peer;
@@ -591,8 +561,6 @@ int main(void)
                    closing_a_cache_does_not_wait_for_the_refresh_of_another);
     tcase_add_test(tc, a_row_that_was_deleted_is_absent_after_its_refresh);
     tcase_add_test(tc, no_such_row_is_never_stale);
-    tcase_add_test(tc,
-                   a_row_that_expires_during_its_refresh_is_not_loaded_twice);
     tcase_add_test(tc, a_refresh_does_not_bring_back_an_invalidated_row);
     tcase_add_test(tc,
                    nor_one_that_any_program_has_deleted_and_another_has_loaded);

@@ -305,18 +305,6 @@ static void say_lead(struct model_reply *reply, const struct aim *aim,
         model_bytes_set(&reply->part[reply->count++], aim->row_version, 8);
 }
 
-/* The value of a refresh outlasts it. */
-static void keep_value(struct model *t, const struct model_call *call)
-{
-    struct model_slot *slot = &t->slot[call->key];
-    uint64_t until_ms = t->now_ms + number_of(&call->argv[5]);
-
-    if (!slot->has_ttl || slot->expires_ms >= until_ms)
-        return;
-    slot->expires_ms = until_ms;
-    touch_slot(t, slot);
-}
-
 static void lead(struct model *t, const struct model_call *call,
                  const struct aim *aim, const unsigned char *version,
                  const char *how, struct model_reply *reply)
@@ -335,8 +323,6 @@ static void lead(struct model *t, const struct model_call *call,
     append_u64(&record, t->now_ms + number_of(&call->argv[4]));
     append(&record, call->argv[2].at, call->argv[2].size);
     set_px(t, aim->slot, &record, number_of(&call->argv[5]));
-    if (aim->nonce != NULL)
-        keep_value(t, call);
 }
 
 static bool is_gone(const struct model *t, const unsigned char *record)

@@ -49,8 +49,10 @@ unsigned soak_fleet_look(struct soak_fleet *f, struct soak_watch *w,
     uint64_t since_ms = now_ms - age_ms - f->slot_ms;
     unsigned excess = w->excess;
 
-    if (w->looked_ms != 0 && now_ms > w->looked_ms + f->stall_ms)
+    if (w->looked_ms != 0 && now_ms > w->looked_ms + f->stall_ms) {
         soak_raise_to(&f->away_ms, now_ms);
+        soak_raise_to(&f->stalled_ms, now_ms);
+    }
     w->looked_ms = now_ms;
     if (count(f, loads, since_ms) && loads > SOAK_FLEET_LOADS && excess == 0) {
         w->excess = loads;

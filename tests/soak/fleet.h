@@ -33,6 +33,8 @@ struct soak_fleet {
                                    is not */
     atomic_bool is_away[SOAK_WORKERS]; /* a process goes on without slots */
     _Atomic uint64_t away_ms;          /* when one of those last changed */
+    _Atomic uint64_t stalled_ms; /* when such a pause, or a look that took as
+                                    long, was last over */
     /* Looks at the loads, and the most at a time; and while they were bound. */
     _Atomic uint64_t looks, bound_looks, most, bound_most;
     _Atomic uint64_t waits; /* loads that waited for a slot */

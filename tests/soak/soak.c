@@ -476,11 +476,13 @@ static bool step(void)
 }
 
 /* Leave the servers alone for long enough that a call that fails is a finding:
- * unless the whole machine stops, which is nobody's fault. */
+ * unless the whole machine stops, or is so busy that the database does not
+ * answer, which is nobody's fault. */
 static void keep_calm(void)
 {
     struct soak_account *account = &history->account;
-    uint64_t end_ms = shed_now_ms() + account->settle_ms + WATCH_MS;
+    uint64_t since_ms = shed_now_ms();
+    uint64_t end_ms = since_ms + account->settle_ms + WATCH_MS;
     uint64_t before = atomic_load(&account->unexplained);
     bool has_stopped = false;
 
@@ -488,8 +490,9 @@ static void keep_calm(void)
     while (shed_now_ms() < end_ms)
         has_stopped |= step();
     is_calm = false;
-    if (has_stopped)
-        printf("this machine has stopped for a while, so calls may fail\n");
+    if (has_stopped || atomic_load(&history->fleet.stalled_ms) > since_ms)
+        printf("this machine has stopped or was too busy for a while, so calls "
+               "may fail\n");
     else
         atomic_fetch_add(&history->violations[SOAK_FAILED],
                          atomic_load(&account->unexplained) - before);

@@ -80,7 +80,7 @@ static void open_cache(void)
  * and the others wait for that, the key "k" last. */
 static void up_refreshing(void)
 {
-    char key[REFRESHES][16], entry[32];
+    char key[REFRESHES][16], entry[sizeof(key) + sizeof("o:{}")];
 
     open_cache();
     for (size_t i = 0; i < REFRESHES; i++) {

@@ -68,7 +68,7 @@ struct shed_job *shed_load_queue_drop(struct shed_load_queue *q,
 {
     struct shed_job *job = q->behind.first;
 
-    if (job == NULL || (now_ms != UINT64_MAX && job->deadline_ms > now_ms))
+    if (job == NULL || job->deadline_ms > now_ms)
         return NULL;
     return remove_from(&q->behind, job);
 }

@@ -42,9 +42,8 @@ void shed_load_queue_wake(struct shed_load_queue *queue);
 /* Take the next job that is ready. Returns: NULL if there is none. */
 struct shed_job *shed_load_queue_pop(struct shed_load_queue *queue);
 
-/* Take the oldest job behind the callers, ready or not; if now_ms is not
- * UINT64_MAX, only if its deadline has passed. Returns: NULL if there is none.
- */
+/* Take the oldest job behind the callers, ready or not, if its deadline has
+ * passed at now_ms; at UINT64_MAX each has. Returns: NULL if there is none. */
 struct shed_job *shed_load_queue_drop(struct shed_load_queue *queue,
                                       uint64_t now_ms);
 

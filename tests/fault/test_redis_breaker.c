@@ -248,21 +248,34 @@ static bool has_opened_by_impatience(unsigned times)
     return status().breaker_opened >= times;
 }
 
-/* Also a slow server whose connections are never silent: replies that nobody
- * waits for any longer still come. */
-START_TEST(a_server_that_is_slower_than_all_callers_bear_opens_it)
+/* Set up with a proxy; the timeout is that of commands, not scaled. */
+static void up_behind_proxy(uint64_t open_ms, unsigned timeout_ms)
 {
-    init(1);
-    fixture.client_options.command_timeout_ms = scaled_ms(400);
+    init(open_ms);
+    fixture.client_options.command_timeout_ms = scaled_ms(timeout_ms);
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+}
+
+/* Make Redis slower than its callers bear until the breaker has opened this
+ * often, then fast again, and end the test. */
+static void open_by_impatience(unsigned times)
+{
     proxy_set(&proxy, PROXY_DELAY, (unsigned)scaled_ms(100), NULL);
-    WAIT_FOR(has_opened_by_impatience(1));
+    WAIT_FOR(has_opened_by_impatience(times));
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_closed();
     fixture_down(&fixture);
+}
+
+/* Also a slow server whose connections are never silent: replies that nobody
+ * waits for any longer still come. */
+START_TEST(a_server_that_is_slower_than_all_callers_bear_opens_it)
+{
+    up_behind_proxy(1, 400);
+    open_by_impatience(1);
 }
 END_TEST
 
@@ -271,11 +284,7 @@ START_TEST(hasty_callers_do_not_open_it_while_others_are_answered)
 {
     enum { DELAY_MS = 20, EARLIER = 100, ROUNDS = 40 };
 
-    init(FOREVER_MS);
-    fixture.client_options.command_timeout_ms = scaled_ms(250);
-    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
-    fixture_add_proxy(&fixture, &proxy);
-    fixture_open(&fixture);
+    up_behind_proxy(FOREVER_MS, 250);
     for (int i = 0; i < EARLIER; i++)
         WAIT_FOR(gets(SHED_ORIGIN_REDIS));
     proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
@@ -312,18 +321,9 @@ END_TEST
  * connections are never silent. */
 START_TEST(callers_that_all_give_up_early_do_not_keep_it_half_open)
 {
-    init(1);
-    fixture.client_options.command_timeout_ms = scaled_ms(400);
-    fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
-    fixture_add_proxy(&fixture, &proxy);
-    fixture_open(&fixture);
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    up_behind_proxy(1, 400);
     open_it();
-    proxy_set(&proxy, PROXY_DELAY, (unsigned)scaled_ms(100), NULL);
-    WAIT_FOR(has_opened_by_impatience(4));
-    proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    expect_closed();
-    fixture_down(&fixture);
+    open_by_impatience(4);
 }
 END_TEST
 

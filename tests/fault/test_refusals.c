@@ -443,6 +443,16 @@ static void join_callers(void)
         ck_assert_int_eq(pthread_join(callers[i].thread, NULL), 0);
 }
 
+/* It has lasted as long as the calls. */
+static void end_long_loading(void)
+{
+    ck_assert(is_loading());
+    join_callers();
+    end_loading();
+    expect_recovery();
+    down();
+}
+
 static unsigned all_calls(void)
 {
     unsigned sum = 0;
@@ -512,11 +522,7 @@ START_TEST(a_long_loading_costs_a_few_commands_a_call_and_no_connection)
                       SESSION + PER_CALL * (all_calls() + 2 * CALLERS));
     ck_assert_uint_le(atomic_load(&proxy.accepted) - accepted,
                       fixture.client_options.links + 2);
-    ck_assert(is_loading());
-    join_callers();
-    end_loading();
-    expect_recovery();
-    down();
+    end_long_loading();
 }
 END_TEST
 
@@ -552,11 +558,7 @@ START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
     refusals = count_refusals() - refusals;
     opened = status_of_client().breaker_opened - opened;
     ck_assert_uint_le(refusals, opened + UNDER_WAY * CALLERS);
-    ck_assert(is_loading());
-    join_callers();
-    end_loading();
-    expect_recovery();
-    down();
+    end_long_loading();
 }
 END_TEST
 

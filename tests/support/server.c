@@ -601,8 +601,8 @@ void proxy_start(struct proxy *p, const struct server *s)
     proxy_serve(p);
 }
 
-/* A listener without room in its queue ignores whoever wants to connect (Linux,
- * tcp_conn_request). With a backlog of 0 there is room for one. */
+/* Linux drops a SYN when the listener's queue is full (tcp_conn_request). A
+ * backlog of 0 holds one connection: the filler. */
 static void begin_blackhole(struct proxy *p)
 {
     struct sockaddr_in name;

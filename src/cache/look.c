@@ -105,7 +105,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
         value->origin = SHED_ORIGIN_STALE;
     shed_kept_keep_entry(cache->kept, shed_cache_entry_key(key), out->mark,
                          value, times, now_ms);
-    /* without a clock the slow path, which learns it, looks again */
+    /* without a clock (no right to TIME) the slow path decides */
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule->max_age_ms > 0 &&
         now_ms > 0)
         find_aged(out, value, false);

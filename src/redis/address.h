@@ -12,6 +12,7 @@
 #include <snowshed/snowshed.h>
 
 #include "base/uri.h"
+#include "redis/server_clock.h"
 
 struct addrinfo;
 struct shed_gate;
@@ -35,6 +36,7 @@ struct shed_address {
     atomic_uint term;            /* grows each time the server is left */
     _Atomic uint64_t heard_ms;   /* shed_now_ms, of the last answer; 0: it is
                                     silent */
+    struct shed_server_clock clock;
     pthread_mutex_t mu;
     pthread_cond_t looked_up;
     /* under mu */

@@ -163,7 +163,7 @@ static void flush(struct shed_conn *c)
         shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
 }
 
-static void finish_connecting(struct shed_conn *c)
+static void finish_connecting(struct shed_conn *c, uint64_t now_ms)
 {
     struct shed_error why;
 
@@ -173,7 +173,7 @@ static void finish_connecting(struct shed_conn *c)
     }
     shed_setup_begin(&c->setup, c->address);
     c->state = SHED_CONN_SETTING_UP;
-    if (shed_setup_say(&c->setup, &c->wire.out, &why) != SHED_OK)
+    if (shed_setup_say(&c->setup, now_ms, &c->wire.out, &why) != SHED_OK)
         shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
     else
         open_if_set_up(c);
@@ -181,12 +181,13 @@ static void finish_connecting(struct shed_conn *c)
         flush(c);
 }
 
-static void hear_setup(struct shed_conn *c, const struct shed_reply *reply)
+static void hear_setup(struct shed_conn *c, const struct shed_reply *reply,
+                       uint64_t now_ms)
 {
     struct shed_error why;
     enum shed_trouble trouble;
 
-    if (shed_setup_hear(&c->setup, reply, &trouble, &why) == SHED_OK) {
+    if (shed_setup_hear(&c->setup, reply, now_ms, &trouble, &why) == SHED_OK) {
         open_if_set_up(c);
         return;
     }
@@ -195,7 +196,7 @@ static void hear_setup(struct shed_conn *c, const struct shed_reply *reply)
 }
 
 /* Read once. While it is being set up, the replies are heard here. */
-static void receive(struct shed_conn *c)
+static void receive(struct shed_conn *c, uint64_t now_ms)
 {
     struct shed_error why;
     enum shed_wire_io io = shed_wire_fill(&c->wire, &why);
@@ -204,11 +205,15 @@ static void receive(struct shed_conn *c)
         struct shed_reply *reply = NULL;
         io = shed_wire_next(&c->wire, &reply, &why);
         if (io == SHED_WIRE_DONE)
-            hear_setup(c, reply);
+            hear_setup(c, reply, now_ms);
         shed_reply_free(reply);
     }
-    if (io == SHED_WIRE_LOST && c->state != SHED_CONN_FAILED)
+    if (io == SHED_WIRE_LOST && c->state != SHED_CONN_FAILED) {
+        /* it says nothing of the server, so no pause may follow */
+        if (c->state == SHED_CONN_SETTING_UP && shed_wire_is_starved(&c->wire))
+            why.code = SHED_ENOMEM;
         shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+    }
 }
 
 short shed_conn_want(const struct shed_conn *c)
@@ -221,15 +226,15 @@ short shed_conn_want(const struct shed_conn *c)
     return is_unsent ? POLLIN | POLLOUT : POLLIN;
 }
 
-void shed_conn_ready(struct shed_conn *c, int events)
+void shed_conn_ready(struct shed_conn *c, int events, uint64_t now_ms)
 {
     assert(c->state != SHED_CONN_CLOSED && c->state != SHED_CONN_FAILED);
     if (c->state == SHED_CONN_CONNECTING) {
-        finish_connecting(c);
+        finish_connecting(c, now_ms);
         return;
     }
     if (events & (POLLIN | POLLERR | POLLHUP))
-        receive(c);
+        receive(c, now_ms);
     if (c->state != SHED_CONN_FAILED && events & POLLOUT)
         flush(c);
 }
@@ -270,14 +275,14 @@ uint64_t shed_conn_due_ms(const struct shed_conn *c)
 
 /* A process that was stopped for long finds the time over before it has looked
  * at the socket: the reply may be there unread. */
-static void check_replies(struct shed_conn *c)
+static void check_replies(struct shed_conn *c, uint64_t now_ms)
 {
     if (c->queue.is_last_look) {
         fail_silent(c, "no reply", "", c->command_timeout_ms);
         return;
     }
     c->queue.is_last_look = true;
-    receive(c);
+    receive(c, now_ms);
 }
 
 void shed_conn_tick(struct shed_conn *c, uint64_t now_ms)
@@ -290,7 +295,7 @@ void shed_conn_tick(struct shed_conn *c, uint64_t now_ms)
         fail_silent(c, "no answer to ", shed_setup_awaited(&c->setup),
                     c->connect_timeout_ms);
     else
-        check_replies(c);
+        check_replies(c, now_ms);
 }
 
 /* ------------------------------------------------------------- the queue */

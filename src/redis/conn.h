@@ -35,7 +35,7 @@
 enum shed_conn_state {
     SHED_CONN_CLOSED,     /* no socket; start opens one */
     SHED_CONN_CONNECTING, /* the socket is not known to be connected yet */
-    SHED_CONN_SETTING_UP, /* AUTH, SELECT and ROLE are not all answered */
+    SHED_CONN_SETTING_UP, /* the set-up is not all answered */
     SHED_CONN_OPEN,       /* set up: what is queued may be sent */
     SHED_CONN_FAILED      /* no longer of use: failure says why; close it */
 };
@@ -117,7 +117,7 @@ uint64_t shed_conn_due_ms(const struct shed_conn *conn);
 /* The socket is ready for events (poll's; an error counts as POLLIN). Connects
  * and sets up; once it is open, sends what is queued and reads once: the
  * replies are then for shed_conn_next. */
-void shed_conn_ready(struct shed_conn *conn, int events);
+void shed_conn_ready(struct shed_conn *conn, int events, uint64_t now_ms);
 
 /* See whether it has been silent for too long. Something may have been read
  * then: shed_conn_next. */

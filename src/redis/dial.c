@@ -37,7 +37,7 @@ static void drive(struct shed_conn *c, uint64_t until_ms)
            c->state == SHED_CONN_SETTING_UP) {
         int events = shed_dial_wait(c->wire.fd, shed_conn_want(c), until_ms);
         if (events != 0)
-            shed_conn_ready(c, events);
+            shed_conn_ready(c, events, shed_now_ms());
         else
             shed_conn_tick(c, shed_conn_due_ms(c));
     }

@@ -253,7 +253,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     /* an error is reported by the read */
     if (events & UV_READABLE || status != 0)
         ready |= POLLIN;
-    shed_conn_ready(&p->conn, ready);
+    shed_conn_ready(&p->conn, ready, shed_now_ms());
     follow_conn(p);
 }
 

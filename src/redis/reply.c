@@ -9,6 +9,11 @@
 _Static_assert(sizeof(redisReply) <= SHED_REPLY_BYTES,
                "the size of a reply is known where memory is bounded");
 
+#define MS_PER_S UINT64_C(1000)
+#define US_PER_S UINT64_C(1000000)
+#define US_PER_MS UINT64_C(1000)
+#define LATEST_S (UINT64_C(1) << 40) /* so that no sum with it overflows */
+
 static const redisReply *inside(const struct shed_reply *reply)
 {
     return (const redisReply *)(const void *)reply;
@@ -61,6 +66,14 @@ struct shed_reply *shed_reply_at(const struct shed_reply *reply, size_t i)
     return (struct shed_reply *)(void *)inside(reply)->element[i];
 }
 
+uint64_t shed_reply_time_ms(const struct shed_reply *reply)
+{
+    uint64_t s = shed_reply_digits(shed_reply_at(reply, 0));
+    uint64_t us = shed_reply_digits(shed_reply_at(reply, 1));
+
+    return s <= LATEST_S && us < US_PER_S ? s * MS_PER_S + us / US_PER_MS : 0;
+}
+
 struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i)
 {
     struct shed_reply *element = shed_reply_at(reply, i);
@@ -85,43 +98,64 @@ bool shed_reply_begins(const struct shed_reply *reply, const char *text)
            strncmp(r->str, text, strlen(text)) == 0;
 }
 
+/* Whether an error has a code: at its beginning or, from inside a script,
+ * behind the place there, which Redis 6 ends with " -", and Redis 7 with ": "
+ * if the script has raised the error. Elsewhere it may be part of a user's
+ * name. */
+static bool has_code(const char *text, const char *code)
+{
+    for (const char *at = strstr(text, code); at != NULL;
+         at = strstr(at + 1, code))
+        if (at == text || (at - text >= 2 && (strncmp(at - 2, " -", 2) == 0 ||
+                                              strncmp(at - 2, ": ", 2) == 0)))
+            return true;
+    return false;
+}
+
+static bool has_phrase(const char *text, const char *phrase)
+{
+    return strstr(text, phrase) != NULL;
+}
+
 enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
 {
     static const struct {
-        const char *code;
+        bool (*is_in)(const char *text, const char *what);
+        const char *what;
         enum shed_trouble trouble;
     } rows[] = {
-        {"LOADING", SHED_TROUBLE_PASSING},
-        {"BUSY", SHED_TROUBLE_PASSING},
-        {"TRYAGAIN", SHED_TROUBLE_PASSING},
-        {"MASTERDOWN", SHED_TROUBLE_PASSING},
-        {"CLUSTERDOWN", SHED_TROUBLE_PASSING},
-        {"max number of clients", SHED_TROUBLE_PASSING},
-        {"OOM", SHED_TROUBLE_NO_WRITE},
-        {"MISCONF", SHED_TROUBLE_NO_WRITE},
-        {"NOREPLICAS", SHED_TROUBLE_NO_WRITE},
+        {has_code, "LOADING", SHED_TROUBLE_PASSING},
+        {has_code, "BUSY", SHED_TROUBLE_PASSING},
+        {has_code, "TRYAGAIN", SHED_TROUBLE_PASSING},
+        {has_code, "MASTERDOWN", SHED_TROUBLE_PASSING},
+        {has_code, "CLUSTERDOWN", SHED_TROUBLE_PASSING},
+        {has_code, "OOM", SHED_TROUBLE_NO_WRITE},
+        {has_code, "MISCONF", SHED_TROUBLE_NO_WRITE},
+        {has_code, "NOREPLICAS", SHED_TROUBLE_NO_WRITE},
         /* the connection is dropped, and the next one may reach another
          * server */
-        {"READONLY", SHED_TROUBLE_PASSING},
-        {"NOAUTH", SHED_TROUBLE_DENIED},
+        {has_code, "READONLY", SHED_TROUBLE_PASSING},
+        {has_code, "NOAUTH", SHED_TROUBLE_DENIED},
+        {has_code, "WRONGPASS", SHED_TROUBLE_DENIED},
+        {has_code, "NOPERM", SHED_TROUBLE_DENIED},
+        {has_code, "DENIED", SHED_TROUBLE_DENIED}, /* protected mode */
+        {has_phrase, "max number of clients", SHED_TROUBLE_PASSING},
         /* before AUTH, for a command with more than ten arguments */
-        {"unauthenticated", SHED_TROUBLE_DENIED},
-        {"WRONGPASS", SHED_TROUBLE_DENIED},
-        {"NOPERM", SHED_TROUBLE_DENIED},
-        {"invalid password", SHED_TROUBLE_DENIED},
-        {"invalid username-password", SHED_TROUBLE_DENIED},
-        {"permissions", SHED_TROUBLE_DENIED},
+        {has_phrase, "unauthenticated", SHED_TROUBLE_DENIED},
+        {has_phrase, "invalid password", SHED_TROUBLE_DENIED},
+        {has_phrase, "invalid username-password", SHED_TROUBLE_DENIED},
+        {has_phrase, "permissions", SHED_TROUBLE_DENIED},
         /* renamed, or not of this server; the others are from scripts */
-        {"unknown command", SHED_TROUBLE_DENIED},
-        {"Unknown Redis command", SHED_TROUBLE_DENIED},
-        {"Unknown command", SHED_TROUBLE_DENIED},
+        {has_phrase, "unknown command", SHED_TROUBLE_DENIED},
+        {has_phrase, "Unknown Redis command", SHED_TROUBLE_DENIED},
+        {has_phrase, "Unknown command", SHED_TROUBLE_DENIED},
         /* Redis 7.0, for a command inside a script */
-        {"The user executing the script", SHED_TROUBLE_DENIED},
+        {has_phrase, "The user executing the script", SHED_TROUBLE_DENIED},
     };
     const char *text = shed_reply_error(error);
 
     for (size_t i = 0; text != NULL && i < sizeof(rows) / sizeof(*rows); i++)
-        if (strstr(text, rows[i].code) != NULL)
+        if (rows[i].is_in(text, rows[i].what))
             return rows[i].trouble;
     return SHED_TROUBLE_DOWN;
 }
@@ -130,10 +164,8 @@ bool shed_reply_is_no_primary(const struct shed_reply *error)
 {
     const char *text = shed_reply_error(error);
 
-    return text != NULL && (shed_reply_begins(error, "READONLY") ||
-                            shed_reply_begins(error, "MASTERDOWN") ||
-                            strstr(text, "-READONLY") != NULL ||
-                            strstr(text, "-MASTERDOWN") != NULL);
+    return text != NULL &&
+           (has_code(text, "READONLY") || has_code(text, "MASTERDOWN"));
 }
 
 bool shed_reply_is_unfit(const struct shed_reply *reply)

@@ -27,6 +27,9 @@ long long shed_reply_integer(const struct shed_reply *reply);
 /* The number in the digits of a string, 0 if there is none. */
 uint64_t shed_reply_digits(const struct shed_reply *reply);
 
+/* The answer to TIME in ms since 1970; 0: it is none. */
+uint64_t shed_reply_time_ms(const struct shed_reply *reply);
+
 /* The i-th element of an array, NULL if there is none. */
 struct shed_reply *shed_reply_at(const struct shed_reply *reply, size_t i);
 size_t shed_reply_count(const struct shed_reply *reply);

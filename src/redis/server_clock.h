@@ -9,36 +9,35 @@
 #define SHED_SERVER_CLOCK_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
+/* {0}: unknown. Any thread. */
 struct shed_server_clock {
-    uint64_t asked_ms; /* by our clock: when TIME was sent last */
-    /* the server's clock minus ours; 0: unknown */
-    _Atomic int64_t offset_ms;
+    _Atomic int64_t offset_ms; /* the server's clock minus ours; 0: unknown */
 };
 
-/* Take the answer server_ms, now_ms being our clock. Of an estimate that is the
- * first, the bounds allow all between them; the one that is never behind the
- * server is taken, because an entry that is past its time must not be held to
- * be fresh. One thread. Returns: whether this is the first answer. */
-static inline bool shed_server_clock_note(struct shed_server_clock *clock,
-                                          uint64_t server_ms, uint64_t now_ms)
+/* Take the answer server_ms, asked and read at these times by our clock. Of an
+ * estimate that is the first, the bounds allow all between them; the one that
+ * is never behind the server is taken, because an entry that is past its time
+ * must not be held to be fresh. */
+static inline void shed_server_clock_note(struct shed_server_clock *clock,
+                                          uint64_t asked_ms, uint64_t server_ms,
+                                          uint64_t now_ms)
 {
-    int64_t highest = (int64_t)server_ms - (int64_t)clock->asked_ms;
+    int64_t highest = (int64_t)server_ms - (int64_t)asked_ms;
     int64_t lowest = (int64_t)server_ms - (int64_t)now_ms;
-    int64_t offset = atomic_load(&clock->offset_ms);
-    bool is_first = offset == 0;
+    int64_t before = atomic_load(&clock->offset_ms), offset;
 
-    if (is_first || offset > highest)
-        offset = highest;
-    if (offset < lowest)
-        offset = lowest;
-    atomic_store(&clock->offset_ms, offset);
-    return is_first;
+    do {
+        offset = before;
+        if (before == 0 || before > highest)
+            offset = highest;
+        else if (before < lowest)
+            offset = lowest;
+    } while (!atomic_compare_exchange_weak(&clock->offset_ms, &before, offset));
 }
 
-/* The server's clock now, ms since 1970; 0: unknown. Any thread. */
+/* The server's clock now, ms since 1970; 0: unknown. */
 static inline uint64_t
 shed_server_clock_ms(const struct shed_server_clock *clock, uint64_t now_ms)
 {

@@ -15,14 +15,12 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
-#include "redis/server_clock.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 #define PROCESS_CHANNEL "snowshed:process:"
 /* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
 #define CHANNELS 2
-#define MS_PER_S 1000
 
 struct shed_session {
     struct shed_reactor *reactor;
@@ -43,6 +41,7 @@ struct shed_session {
     /* the session's own calls */
     struct shed_call load[SHED_SCRIPTS];
     struct shed_call time;
+    uint64_t time_asked_ms;
     struct shed_call track;
     struct shed_call id;
     struct shed_call info;
@@ -54,7 +53,6 @@ struct shed_session {
     struct shed_identity identity; /* under mu */
     char run[SHED_RUN_BYTES]; /* under mu; run id of the server, or blanks */
     struct shed_server_run server;
-    struct shed_server_clock clock;
 };
 
 /* run NULL: it is unknown. */
@@ -133,25 +131,20 @@ static void load_scripts(struct shed_session *p)
     }
 }
 
-static void ask_time(struct shed_session *p);
-
-/* The first answer may have been under way for long: a second one tells how
- * long. */
 static void on_time(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_session *p = arg;
-    uint64_t server_ms =
-        shed_reply_digits(shed_reply_at(reply, 0)) * MS_PER_S +
-        shed_reply_digits(shed_reply_at(reply, 1)) / MS_PER_S; /* in us */
+    uint64_t server_ms = shed_reply_time_ms(reply);
+    uint64_t now_ms = shed_now_ms();
 
     (void)trouble;
     (void)err;
     if (reply != NULL)
-        shed_server_run_hear(&p->server, shed_now_ms());
-    if (server_ms > 0 &&
-        shed_server_clock_note(&p->clock, server_ms, shed_now_ms()))
-        ask_time(p);
+        shed_server_run_hear(&p->server, now_ms);
+    if (server_ms > 0)
+        shed_server_clock_note(&p->address->clock, p->time_asked_ms, server_ms,
+                               now_ms);
 }
 
 static void ask_time(struct shed_session *p)
@@ -161,7 +154,7 @@ static void ask_time(struct shed_session *p)
     if (p->time.fn != NULL)
         return;
     shed_args_add_text(&args, "TIME");
-    p->clock.asked_ms = shed_now_ms();
+    p->time_asked_ms = shed_now_ms();
     shed_pipe_call(p->commands, &p->time, &args, on_time, p);
 }
 
@@ -566,7 +559,7 @@ bool shed_session_is_same_server(struct shed_session *a, struct shed_session *b)
 
 uint64_t shed_session_server_ms(const struct shed_session *p)
 {
-    return shed_server_clock_ms(&p->clock, shed_now_ms());
+    return shed_server_clock_ms(&p->address->clock, shed_now_ms());
 }
 
 void shed_session_identify(struct shed_session *p,

@@ -1,10 +1,12 @@
 /* The beginning of a connection. Its one invariant: it is done only when every
  * command has been answered: AUTH and SELECT without an error, ROLE with a
- * primary's reply, or with an error that names ROLE. */
+ * primary's reply and TIME with a time, or these with an error that names them.
+ */
 #include "redis/setup.h"
 
 #include <assert.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 
@@ -23,9 +25,7 @@ void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
 {
     struct shed_args *args;
 
-    s->address = a;
-    s->is_no_primary = false;
-    s->count = s->answered = 0;
+    *s = (struct shed_setup){.address = a};
     if (a->password != NULL) {
         args = add(s, "AUTH");
         if (a->user != NULL)
@@ -36,61 +36,82 @@ void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
         args = add(s, "SELECT");
         shed_args_add_text(args, a->db);
     }
-    /* with no command at all, a silent server would seem to be there */
-    if (!atomic_load(&a->is_role_refused) || s->count == 0)
+    if (!atomic_load(&a->is_role_refused))
         (void)add(s, "ROLE");
+    (void)add(s, "TIME");
 }
 
-enum shed_code shed_setup_say(const struct shed_setup *s,
+enum shed_code shed_setup_say(struct shed_setup *s, uint64_t now_ms,
                               struct shed_buffer *out, struct shed_error *err)
 {
     enum shed_code code = SHED_OK;
 
+    s->said_ms = now_ms;
     for (size_t i = 0; i < s->count && code == SHED_OK; i++)
         code = shed_buffer_append(out, &s->command[i], err);
     return code;
 }
 
-/* Whether an error is the answer to ROLE: then it names the command ("no
- * permissions to run the 'role' command", "unknown command `ROLE`"). If a proxy
- * doubles the answer to AUTH, the answer to a refused SELECT takes the place of
- * ROLE's. */
-static bool is_role_error(const struct shed_reply *reply)
+static bool awaits(const struct shed_setup *s, const char *command)
 {
-    static const char *const names[] = {"'role", "'ROLE", "`role", "`ROLE"};
-    const char *text = shed_reply_error(reply);
+    return strcmp(shed_setup_awaited(s), command) == 0;
+}
 
-    for (size_t i = 0; text != NULL && i < sizeof(names) / sizeof(*names); i++)
-        if (strstr(text, names[i]) != NULL)
+/* Whether an error is the answer to the command that is awaited: then it names
+ * it ("no permissions to run the 'role' command", "unknown command `ROLE`"). If
+ * a proxy doubles the answer to AUTH, the answer to a refused SELECT takes the
+ * place of another's. */
+static bool is_own_error(const struct shed_setup *s,
+                         const struct shed_reply *reply)
+{
+    const char *name = shed_setup_awaited(s);
+    const char *at = shed_reply_error(reply);
+
+    while (at != NULL && (at = strpbrk(at, "'`")) != NULL)
+        if (strncasecmp(++at, name, strlen(name)) == 0)
             return true;
     return false;
 }
 
-/* Take the answer to ROLE. A user without the right to it goes on; the first
- * write will show the role. */
+static enum shed_code fail_strange(const struct shed_setup *s,
+                                   enum shed_trouble *trouble,
+                                   struct shed_error *err)
+{
+    *trouble = SHED_TROUBLE_PASSING;
+    return shed_fail(err, SHED_EREDIS,
+                     "Redis %s: the reply to %s is not understood",
+                     s->address->text, shed_setup_awaited(s));
+}
+
+/* Take the answer to ROLE. */
 static enum shed_code hear_role(struct shed_setup *s,
                                 const struct shed_reply *reply,
                                 enum shed_trouble *trouble,
                                 struct shed_error *err)
 {
-    if (is_role_error(reply)) {
-        atomic_store(&s->address->is_role_refused, true);
-        s->answered++;
-        return SHED_OK;
-    }
     s->is_no_primary = shed_reply_is_other_role(reply);
     if (s->is_no_primary) {
         *trouble = SHED_TROUBLE_DOWN;
         return shed_fail(err, SHED_EREDIS, "Redis %s is not a primary",
                          s->address->text);
     }
-    if (!shed_reply_begins(shed_reply_at(reply, 0), "master")) {
-        *trouble = SHED_TROUBLE_PASSING;
-        return shed_fail(err, SHED_EREDIS,
-                         "Redis %s: the reply to ROLE is not understood",
-                         s->address->text);
-    }
-    s->answered++;
+    if (!shed_reply_begins(shed_reply_at(reply, 0), "master"))
+        return fail_strange(s, trouble, err);
+    return SHED_OK;
+}
+
+/* Take the answer to TIME. No value is read before it, so none has to be judged
+ * without the server's clock. */
+static enum shed_code hear_time(struct shed_setup *s,
+                                const struct shed_reply *reply, uint64_t now_ms,
+                                enum shed_trouble *trouble,
+                                struct shed_error *err)
+{
+    uint64_t server_ms = shed_reply_time_ms(reply);
+
+    if (server_ms == 0)
+        return fail_strange(s, trouble, err);
+    shed_server_clock_note(&s->address->clock, s->said_ms, server_ms, now_ms);
     return SHED_OK;
 }
 
@@ -110,20 +131,30 @@ static enum shed_code refuse(const struct shed_setup *s,
 }
 
 enum shed_code shed_setup_hear(struct shed_setup *s,
-                               const struct shed_reply *reply,
+                               const struct shed_reply *reply, uint64_t now_ms,
                                enum shed_trouble *trouble,
                                struct shed_error *err)
 {
-    bool is_role = strcmp(shed_setup_awaited(s), "ROLE") == 0;
+    bool is_role = awaits(s, "ROLE"), is_time = awaits(s, "TIME");
+    enum shed_code code = SHED_OK;
 
-    /* if a password is missing, the first command is refused, whichever it
-     * is */
-    if (shed_reply_error(reply) != NULL && !(is_role && is_role_error(reply)))
-        return refuse(s, reply, trouble, err);
-    if (is_role)
-        return hear_role(s, reply, trouble, err);
-    s->answered++;
-    return SHED_OK;
+    if (shed_reply_error(reply) != NULL) {
+        /* if a password is missing, the first command is refused, whichever it
+         * is */
+        if (!(is_role || is_time) || !is_own_error(s, reply))
+            return refuse(s, reply, trouble, err);
+        /* Without the right to them it goes on: the first write will show the
+         * role, or that the scripts have no clock. */
+        if (is_role)
+            atomic_store(&s->address->is_role_refused, true);
+    } else if (is_role) {
+        code = hear_role(s, reply, trouble, err);
+    } else if (is_time) {
+        code = hear_time(s, reply, now_ms, trouble, err);
+    }
+    if (code == SHED_OK)
+        s->answered++;
+    return code;
 }
 
 bool shed_setup_is_done(const struct shed_setup *s)

@@ -11,22 +11,25 @@
 
 #include "redis/wire.h"
 
-#define SHED_SETUP_MAX 3
+#define SHED_SETUP_MAX 4
 
 struct shed_setup {
     struct shed_address *address;
     struct shed_args command[SHED_SETUP_MAX];
-    size_t count;    /* of commands: AUTH and SELECT if the address needs them,
-                        ROLE unless it was refused and is not the only one */
-    size_t answered; /* how many of them have been answered */
+    size_t count;       /* of commands: AUTH and SELECT if the address needs
+                           them, ROLE unless it was refused, TIME */
+    size_t answered;    /* how many of them have been answered */
+    uint64_t said_ms;   /* when they were sent */
     bool is_no_primary; /* why it failed: ROLE named no primary */
 };
 
 /* Prepare the set-up. Borrows from address. */
 void shed_setup_begin(struct shed_setup *setup, struct shed_address *address);
 
-/* Append all commands. Returns: as shed_buffer_append. */
-SHED_MUST_CHECK enum shed_code shed_setup_say(const struct shed_setup *setup,
+/* Append all commands. Times are those of shed_now_ms. Returns: as
+ * shed_buffer_append. */
+SHED_MUST_CHECK enum shed_code shed_setup_say(struct shed_setup *setup,
+                                              uint64_t now_ms,
                                               struct shed_buffer *out,
                                               struct shed_error *err);
 
@@ -34,6 +37,7 @@ SHED_MUST_CHECK enum shed_code shed_setup_say(const struct shed_setup *setup,
  * *trouble says whether another try can help. */
 SHED_MUST_CHECK enum shed_code shed_setup_hear(struct shed_setup *setup,
                                                const struct shed_reply *reply,
+                                               uint64_t now_ms,
                                                enum shed_trouble *trouble,
                                                struct shed_error *err);
 

@@ -294,16 +294,21 @@ static void hide_arguments(redisReply *reply)
     reply->len = (size_t)(arguments - reply->str);
 }
 
+bool shed_wire_is_starved(const struct shed_wire *w)
+{
+    const redisReader *reader = w->reader;
+
+    return reader->err == REDIS_ERR_OOM;
+}
+
 enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
                                  struct shed_error *err)
 {
-    const redisReader *reader = w->reader;
     void *next = NULL;
 
     if (redisReaderGetReply(w->reader, &next) != REDIS_OK)
-        return lost(err, reader->err == REDIS_ERR_OOM
-                             ? "memory is out"
-                             : "a reply that is not RESP");
+        return lost(err, shed_wire_is_starved(w) ? "memory is out"
+                                                 : "a reply that is not RESP");
     hide_arguments(next);
     *reply = next;
     return next != NULL ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;

@@ -118,6 +118,9 @@ enum shed_wire_io shed_wire_next(struct shed_wire *wire,
                                  struct shed_reply **reply,
                                  struct shed_error *err);
 
+/* Whether it was lost because there was no memory for a reply. */
+bool shed_wire_is_starved(const struct shed_wire *wire);
+
 /* Whether nothing is left to read. A connection without a command under way
  * must be quiet, because an unrequested reply would answer the next command. */
 bool shed_wire_is_quiet(const struct shed_wire *wire);

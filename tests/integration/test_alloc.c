@@ -238,13 +238,21 @@ static enum shed_code close_and_open(struct handles *h, struct shed_error *err)
 
 /* An unknown script is sent again by its text; without memory for that, the
  * call gets the server's answer. A release whose answer cannot be read is made
- * once more, and finds that the lock is gone. */
+ * once more, and finds that the lock is gone. A call that has made its own
+ * connection, because another thread had the link at that moment, is not made
+ * again. */
 static bool is_bearable(enum shed_code code, const struct shed_error *err)
 {
-    return code == SHED_ENOMEM || code == SHED_EBUSY || code == SHED_OK ||
-           (code == SHED_EREDIS && strstr(err->reason, "NOSCRIPT") != NULL) ||
-           (code == SHED_EREDIS &&
-            strstr(err->reason, "by this release") != NULL);
+    static const char *const reasons[] = {"NOSCRIPT", "by this release",
+                                          "out of memory for its replies",
+                                          "memory is out"};
+
+    if (code == SHED_ENOMEM || code == SHED_EBUSY || code == SHED_OK)
+        return true;
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+        if (code == SHED_EREDIS && strstr(err->reason, reasons[i]) != NULL)
+            return true;
+    return false;
 }
 
 /* Fail the first allocation of call, then the second, and so on until none is

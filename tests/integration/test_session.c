@@ -328,7 +328,7 @@ END_TEST
 static const char *const refused_uris[] = {"unix://u:pw@%s?db=999",
                                            "unix://u:wrong@%s"};
 static const char *const sent_commands[] = {
-    "get",         "set",       "evalsha",   "eval",           "time",
+    "get",         "set",       "evalsha",   "eval",
     "script|load", "client|id", "subscribe", "client|tracking"};
 
 static void use_all(void)
@@ -524,6 +524,7 @@ static int use_in_child(void)
     struct shed_value *value = NULL;
     struct shed_item item = {{"k", 1}, NULL, 0};
     struct shed_cache *cache = NULL;
+    struct shed_source_status status;
     struct shed_error err = {0};
 
     if (shed_get(fixture.cache, shed_str("k"), 0, &value, &err) !=
@@ -535,6 +536,9 @@ static int use_in_child(void)
     if (shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, NULL) !=
         SHED_EFORKED)
         return 3;
+    if (shed_source_status_read(fixture.source, &status, sizeof(status),
+                                NULL) != SHED_EFORKED)
+        return 6;
     if (shed_invalidate(fixture.cache, shed_str("k"), 0, NULL) != SHED_EFORKED)
         return 4;
     if (shed_cache_open(fixture.client, "u", fixture.source, NULL, &cache,

@@ -97,7 +97,7 @@ static void take(void)
 void say(const char *bytes, size_t size)
 {
     ck_assert_int_eq(send(peer, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
-    shed_conn_ready(&conn, POLLIN);
+    shed_conn_ready(&conn, POLLIN, now_ms);
 }
 
 void say_text(const char *text)
@@ -118,7 +118,7 @@ void start_conn(void)
     peer = accept(listener, NULL, NULL);
     ck_assert_int_ge(peer, 0);
     taken_size = 0;
-    shed_conn_ready(&conn, POLLOUT);
+    shed_conn_ready(&conn, POLLOUT, now_ms);
     take();
 }
 
@@ -131,10 +131,10 @@ void end_conn(void)
 void open_conn(void)
 {
     start_conn();
-    say_text(PRIMARY);
+    say_text(GREETING);
     /* over TCP it may take a moment */
-    WAIT_FOR(
-        (shed_conn_ready(&conn, POLLIN), conn.state != SHED_CONN_SETTING_UP));
+    WAIT_FOR((shed_conn_ready(&conn, POLLIN, now_ms),
+              conn.state != SHED_CONN_SETTING_UP));
     ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
     taken_size = 0;
 }
@@ -181,7 +181,7 @@ void queue_script(struct shed_args *args, void *owner, uint64_t number)
 
 void flush(void)
 {
-    shed_conn_ready(&conn, POLLOUT);
+    shed_conn_ready(&conn, POLLOUT, now_ms);
     take();
 }
 

@@ -6,11 +6,11 @@
 
 #include "redis/conn.h"
 #include "redis/script.h"
+#include "support/greeting.h"
 #include "support/testing.h"
 
 #define CONNECT_MS 1000
 #define COMMAND_MS 500
-#define PRIMARY "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
 #define NOSCRIPT "-NOSCRIPT No matching script.\r\n"
 #define TAKEN_MAX 65536
 

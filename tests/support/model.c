@@ -498,7 +498,8 @@ static bool is_refused(struct model *t, const struct model_call *call,
     if (is_value &&
         (!is_refresh ||
          !are_equal(&call->argv[6], slot->bytes.at + VERSION_AT, ID_BYTES))) {
-        say_entry(reply, "SUPERSEDED", &slot->bytes);
+        if (t->now_ms < model_get_u64(slot->bytes.at + UNTIL_AT))
+            say_entry(reply, "SUPERSEDED", &slot->bytes);
         return true;
     }
     if (is_refresh)

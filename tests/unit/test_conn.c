@@ -13,7 +13,7 @@
 /* Whatever is queued before the set-up has been accepted is sent after it. */
 START_TEST(nothing_is_sent_before_the_last_answer_of_the_set_up)
 {
-    static const char answers[] = "+OK\r\n+OK\r\n" PRIMARY;
+    static const char answers[] = "+OK\r\n+OK\r\n" GREETING;
     static const char call[] = "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
     size_t size = strlen(answers);
 
@@ -46,29 +46,33 @@ START_TEST(what_follows_the_set_up_unasked_fails_it)
 {
     set_up();
     start_conn();
-    say_text(PRIMARY "+OK\r\n");
+    say_text(GREETING "+OK\r\n");
     ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
     end_conn();
     stop_server();
 }
 END_TEST
 
-/* The last answer decides: an error of ROLE itself is accepted, the answer to
- * another command is not. */
-START_TEST(only_an_answer_to_role_ends_the_set_up)
+/* An error of ROLE or TIME itself is accepted, the answer to another command is
+ * not. */
+START_TEST(only_answers_to_role_and_time_end_the_set_up)
 {
     static const struct {
         const char *answers;
         enum shed_conn_state state;
         enum shed_trouble trouble;
     } row[] = {
-        {"+OK\r\n+OK\r\n" PRIMARY, SHED_CONN_OPEN, 0},
+        {"+OK\r\n+OK\r\n" GREETING, SHED_CONN_OPEN, 0},
         {"+OK\r\n+OK\r\n-NOPERM this user has no permissions to run the 'role' "
-         "command or its subcommand\r\n",
+         "command or its subcommand\r\n" TIME,
          SHED_CONN_OPEN, 0},
         {"+OK\r\n+OK\r\n-ERR unknown command `ROLE`, with args beginning with: "
-         "\r\n",
+         "\r\n" TIME,
          SHED_CONN_OPEN, 0},
+        {"+OK\r\n+OK\r\n" PRIMARY "-ERR unknown command 'TIME'\r\n",
+         SHED_CONN_OPEN, 0},
+        {"+OK\r\n+OK\r\n" PRIMARY "-ERR unknown command 'ROLE'\r\n",
+         SHED_CONN_FAILED, SHED_TROUBLE_DENIED},
         /* AUTH's answer doubled, so that SELECT's comes third */
         {"+OK\r\n+OK\r\n-ERR DB index is out of range\r\n", SHED_CONN_FAILED,
          SHED_TROUBLE_DENIED},
@@ -80,7 +84,9 @@ START_TEST(only_an_answer_to_role_ends_the_set_up)
          SHED_TROUBLE_PASSING},
         {"+OK\r\n+OK\r\n*1\r\n$5\r\nslave\r\n", SHED_CONN_FAILED,
          SHED_TROUBLE_DOWN},
-        {"+OK\r\n-ERR DB index is out of range\r\n" PRIMARY, SHED_CONN_FAILED,
+        {"+OK\r\n+OK\r\n" PRIMARY PRIMARY, SHED_CONN_FAILED,
+         SHED_TROUBLE_PASSING},
+        {"+OK\r\n-ERR DB index is out of range\r\n" GREETING, SHED_CONN_FAILED,
          SHED_TROUBLE_DENIED},
     };
 
@@ -96,6 +102,19 @@ START_TEST(only_an_answer_to_role_ends_the_set_up)
                           row[i].answers);
         end_conn();
     }
+    stop_server();
+}
+END_TEST
+
+START_TEST(the_set_up_learns_the_server_s_clock)
+{
+    set_up();
+    start_conn();
+    now_ms += 10;
+    say_text(GREETING);
+    ck_assert_uint_eq(shed_server_clock_ms(&address->clock, now_ms),
+                      TIME_MS + 10);
+    end_conn();
     stop_server();
 }
 END_TEST
@@ -220,7 +239,7 @@ START_TEST(a_connection_closed_by_the_server_fails)
     queue("k", NULL);
     flush();
     ck_assert_int_eq(shutdown(peer, SHUT_RDWR), 0);
-    shed_conn_ready(&conn, POLLIN);
+    shed_conn_ready(&conn, POLLIN, now_ms);
     ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
     ck_assert_int_eq(conn.failure.trouble, SHED_TROUBLE_PASSING);
     ck_assert(!conn.failure.is_silent);
@@ -251,7 +270,7 @@ static void queue_too_much(void)
     memset(key, 'k', sizeof(key) - 1);
     do {
         queue(key, NULL);
-        shed_conn_ready(&conn, POLLOUT);
+        shed_conn_ready(&conn, POLLOUT, now_ms);
     } while (shed_conn_want(&conn) == POLLIN);
 }
 
@@ -279,7 +298,7 @@ START_TEST(a_call_that_was_not_answered_is_dropped_with_its_connection)
     start_tcp_server();
     open_conn();
     queue("k", NULL);
-    shed_conn_ready(&conn, POLLOUT);
+    shed_conn_ready(&conn, POLLOUT, now_ms);
     shed_conn_close(&conn);
     ck_assert_int_eq(read_to_end(), ECONNRESET);
     end_conn();
@@ -296,9 +315,9 @@ START_TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
     start_tcp_server();
     open_conn();
     queue("k", NULL);
-    shed_conn_ready(&conn, POLLOUT);
+    shed_conn_ready(&conn, POLLOUT, now_ms);
     say_text("+OK\r\n");
-    WAIT_FOR((shed_conn_ready(&conn, POLLIN),
+    WAIT_FOR((shed_conn_ready(&conn, POLLIN, now_ms),
               shed_conn_next(&conn, now_ms, &reply, &call)) == SHED_CONN_REPLY);
     shed_reply_free(reply);
     shed_conn_close(&conn);
@@ -338,7 +357,7 @@ START_TEST(a_queue_of_another_connection_goes_behind_ones_own)
     queue("later", &owner[1]);
     waiting = conn.queue;
     conn.queue = (struct shed_conn_queue){0};
-    say_text(PRIMARY);
+    say_text(GREETING);
     queue("first", &owner[0]);
     ck_assert_int_eq(shed_conn_send_queue(&conn, &waiting, &err), SHED_OK);
     taken_size = 0;
@@ -397,7 +416,8 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, nothing_is_sent_before_the_last_answer_of_the_set_up);
     tcase_add_test(tc, what_follows_the_set_up_unasked_fails_it);
-    tcase_add_test(tc, only_an_answer_to_role_ends_the_set_up);
+    tcase_add_test(tc, only_answers_to_role_and_time_end_the_set_up);
+    tcase_add_test(tc, the_set_up_learns_the_server_s_clock);
     tcase_add_test(
         tc,
         a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile);

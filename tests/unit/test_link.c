@@ -11,10 +11,10 @@
 
 #include "redis/link.h"
 #include "redis/pipe.h"
+#include "support/greeting.h"
 #include "support/testing.h"
 
 #define GOOD "$4\r\ngood\r\n"
-#define PRIMARY "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
 #define PEERS 8
 #define STRAY "$5\r\nstray\r\n"
 
@@ -48,18 +48,18 @@ void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
 
 struct fake;
 
-/* Answers ROLE as a primary does, and everything else with GOOD. */
+/* Answers the set-up as a primary does, and everything else with GOOD. */
 struct fake {
     void (*answer)(
         struct fake *fake,
-        int peer); /* for all commands except ROLE; NULL: answer once */
+        int peer); /* for all commands after the set-up; NULL: answer once */
     char path[100];
     int listener;
     atomic_int peer; /* the current connection */
     pthread_t thread;
     int peers[PEERS];
     size_t count;
-    atomic_uint said; /* answers to commands other than ROLE */
+    atomic_uint said; /* answers to commands after the set-up */
 };
 
 static void say_good(int peer)
@@ -86,7 +86,7 @@ static void *serve(void *arg)
         while ((size = recv(peer, bytes, sizeof(bytes) - 1, 0)) > 0) {
             bytes[size] = '\0';
             if (strstr(bytes, "ROLE") != NULL)
-                (void)send(peer, PRIMARY, strlen(PRIMARY), MSG_NOSIGNAL);
+                (void)send(peer, GREETING, strlen(GREETING), MSG_NOSIGNAL);
             else if (fake->answer != NULL)
                 fake->answer(fake, peer);
             else

@@ -96,6 +96,10 @@ static const struct meaning meanings[] = {
     {"ERR Error running script (call to f_1): @user_script:1: -OOM command "
      "not allowed",
      SHED_TROUBLE_NO_WRITE, SHED_EREDIS},
+    /* as Redis 7 reports one that the script has raised */
+    {"ERR user_script:28: OOM command not allowed when used memory > "
+     "'maxmemory'. script: f, on @user_script:28.",
+     SHED_TROUBLE_NO_WRITE, SHED_EREDIS},
     {"MISCONF Redis is configured to save RDB snapshots", SHED_TROUBLE_NO_WRITE,
      SHED_EREDIS},
     {"NOREPLICAS Not enough good replicas to write.", SHED_TROUBLE_NO_WRITE,
@@ -112,9 +116,22 @@ static const struct meaning meanings[] = {
     {"ERR invalid password", SHED_TROUBLE_DENIED, SHED_EDENIED},
     {"NOPERM this user has no permissions to run the 'get' command",
      SHED_TROUBLE_DENIED, SHED_EDENIED},
+    /* Redis 7.2 names the user */
+    {"NOPERM User ROOMS has no permissions to run the 'get' command",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"NOPERM User READONLY has no permissions to run the 'set' command",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"NOPERM User app-OOM has no permissions to run the 'get' command",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
+    {"NOPERM No permissions to access a key", SHED_TROUBLE_DENIED,
+     SHED_EDENIED},
+    {"DENIED Redis is running in protected mode because protected mode is "
+     "enabled",
+     SHED_TROUBLE_DENIED, SHED_EDENIED},
     {"ERR The user executing the script can't run this command or subcommand",
      SHED_TROUBLE_DENIED, SHED_EDENIED},
-    {"ERR ACL failure in script: User u has no permissions to run the 'get' "
+    {"ERR ACL failure in script: User LOADING has no permissions to run the "
+     "'get' "
      "command",
      SHED_TROUBLE_DENIED, SHED_EDENIED},
     {"ERR unknown command 'FOO'", SHED_TROUBLE_DENIED, SHED_EDENIED},
@@ -149,10 +166,17 @@ START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
         "-ERR Error running script (call to f_1): @user_script:1: -READONLY "
         "You can't write against a read only replica.\r\n",
         "-MASTERDOWN Link with MASTER is down\r\n"};
-    struct shed_reply *reply = parse_reply("-OOM not READONLY\r\n");
+    static const char *const others[] = {
+        "-OOM not READONLY\r\n",
+        "-NOPERM User for-READONLY has no permissions to run the 'set' "
+        "command\r\n"};
+    struct shed_reply *reply;
 
-    ck_assert(!shed_reply_is_no_primary(reply));
-    shed_reply_free(reply);
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        reply = parse_reply(others[i]);
+        ck_assert(!shed_reply_is_no_primary(reply));
+        shed_reply_free(reply);
+    }
     for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
         reply = parse_reply(errors[i]);
         ck_assert(shed_reply_is_no_primary(reply));

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "redis/link.h"
+#include "support/greeting.h"
 #include "support/testing.h"
 
-#define PRIMARY "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
 #define CONNECTIONS_MAX 4096
 #define HELD_MAX 64
 #define THREADS_MAX 16
@@ -171,7 +171,9 @@ static size_t held_count(void)
 
 static void answer(int fd, const redisReply *command)
 {
-    if (strcmp(command->element[0]->str, "ROLE") == 0)
+    if (strcmp(command->element[0]->str, "TIME") == 0)
+        (void)send(fd, TIME, strlen(TIME), MSG_NOSIGNAL);
+    else if (strcmp(command->element[0]->str, "ROLE") == 0)
         (void)send(fd, PRIMARY, strlen(PRIMARY), MSG_NOSIGNAL);
     else
         hold(fd, command->element[1]->str);

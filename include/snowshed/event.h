@@ -170,9 +170,9 @@ struct shed_event {
  * on the thread of the first. Everything else on that thread waits meanwhile.
  * The call comes after the event, whose subject may have changed again. It must
  * return soon. A function that blocks returns SHED_EINVAL in it;
- * shed_client_status_read, the statistics and shed_lock_acquire_async may be
- * called; snowshed.h says what no callback may do. It is not called after the
- * last handle of the client has been closed.
+ * shed_client_status_read, shed_source_status_read, the statistics and
+ * shed_lock_acquire_async may be called; snowshed.h says what no callback may
+ * do. It is not called after the last handle of the client has been closed.
  *
  * event and everything that it points to are gone when it returns.
  */

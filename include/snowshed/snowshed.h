@@ -42,9 +42,9 @@
  * Versions: a program that was compiled with the headers of 0.2 runs with every
  * later library of the soname libsnowshed.so.0. Structs that carry their size
  * (options, struct shed_event) or are passed with it (statistics, struct
- * shed_client_status) grow only at their ends. All others are frozen: struct
- * shed_bytes, shed_error, shed_item, shed_fence and shed_histogram. Enumerators
- * keep their numbers, and new ones can be added.
+ * shed_client_status, struct shed_source_status) grow only at their ends. All
+ * others are frozen: struct shed_bytes, shed_error, shed_item, shed_fence and
+ * shed_histogram. Enumerators keep their numbers, and new ones can be added.
  */
 #ifndef SNOWSHED_SNOWSHED_H
 #define SNOWSHED_SNOWSHED_H
@@ -187,7 +187,7 @@ struct shed_event; /* snowshed/event.h */
 struct shed_client_options {
     size_t size; /* set by the initialiser; tells versions apart */
     uint64_t connect_timeout_ms; /* [1, 600000]; connect, AUTH, SELECT,
-                                    ROLE */
+                                    ROLE, TIME */
     uint64_t command_timeout_ms; /* [1, 600000]; a connection on which no reply
                                     comes for this long, though one is due, is
                                     closed for good. If no other connection is
@@ -564,7 +564,8 @@ struct shed_source_options {
      * key of shed_get_many counts as a caller. */
     uint64_t callers_limit;     /* [0, 10000000]; in all caches of the source;
                                    0: no limit */
-    uint64_t key_callers_limit; /* [0, 10000000]; for one key; 0: no limit */
+    uint64_t key_callers_limit; /* [0, 10000000]; for one key, in all its loads;
+                                   0: no limit */
     /* A budget of loads that is shared by all processes with the same
      * fleet_name in the same Redis, for a database that cannot bear max_loads
      * of each process. While it is used up, keys wait in the queue, and batches
@@ -611,6 +612,26 @@ shed_source_open(shed_load_fn *load, void *user,
  * threads end. NULL is allowed. In a forked child it does nothing.
  */
 SHED_API void shed_source_close(struct shed_source *source);
+
+struct shed_source_status {
+    /* of the breaker before the source (breaker_failure_pct) */
+    uint64_t breaker;         /* enum shed_breaker_state */
+    uint64_t breaker_opened;  /* how often it has opened, again from half-open
+                                 included */
+    uint64_t breaker_left_ms; /* until an open breaker lets a few loads through;
+                                 else 0 */
+};
+
+/*
+ * Copy the state of a source, in this process, into *out; size is sizeof *out.
+ *
+ * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows),
+ * SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_source_status_read(struct shed_source *source,
+                        struct shed_source_status *out, size_t size,
+                        struct shed_error *err);
 
 /* ---------------------------------------------------------------- value */
 
@@ -664,8 +685,8 @@ SHED_API uint64_t shed_value_age_ms(const struct shed_value *value);
 
 /* Milliseconds for which the value was still fresh when it was handed out, by
  * the server's clock: a limit for caches of your own, such as HTTP's max-age. 0
- * for SHED_ORIGIN_STALE and SHED_ORIGIN_UNPUBLISHED, and while this process
- * does not know that clock. */
+ * for SHED_ORIGIN_STALE and SHED_ORIGIN_UNPUBLISHED, and without the right to
+ * TIME. */
 SHED_API uint64_t shed_value_fresh_ms(const struct shed_value *value);
 
 /* Where a value is from; of NULL: SHED_ORIGIN_UNPUBLISHED. */
@@ -888,8 +909,8 @@ struct shed_get_options {
                                  take what there is then, call again without
                                  this, with only_cached and SHED_STALE_ALLOWED.
                                  What is stored during the call is young enough;
-                                 an age that is not known yet (of a client just
-                                 opened) is too old. If the load reads a lower
+                                 an age that is not known (without the right to
+                                 TIME) is too old. If the load reads a lower
                                  version of the row than Redis has, the row in
                                  Redis is the answer while its ttl lasts (see
                                  shed_load_version). 0: no limit */

@@ -488,6 +488,14 @@ class source
     {
         return handle_.get();
     }
+    result<shed_source_status> status() const
+    {
+        shed_source_status status = {};
+        shed::error err;
+        return detail::done(
+            shed_source_status_read(get(), &status, sizeof(status), &err),
+            status, err);
+    }
 
   private:
     explicit source(struct shed_source *handle) noexcept : handle_(handle)

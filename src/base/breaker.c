@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/backoff.h"
+#include "base/clock.h"
 
 #define PERCENT 100
 
@@ -43,6 +44,18 @@ enum shed_breaker_state shed_breaker_look(struct shed_breaker *b,
     if (b->state == SHED_BREAKER_OPEN && now_ms >= b->until_ms)
         move_to(b, SHED_BREAKER_HALF_OPEN, now_ms);
     return b->state;
+}
+
+struct shed_breaker_status shed_breaker_read(struct shed_breaker *b,
+                                             uint64_t now_ms)
+{
+    enum shed_breaker_state state = shed_breaker_look(b, now_ms);
+    bool is_open = state == SHED_BREAKER_OPEN;
+
+    return (struct shed_breaker_status){
+        .state = state,
+        .openings = b->openings,
+        .left_ms = is_open ? shed_left_ms(b->until_ms, now_ms) : 0};
 }
 
 bool shed_breaker_has_pass(struct shed_breaker *b, uint64_t now_ms)
@@ -78,6 +91,7 @@ void shed_breaker_return(struct shed_breaker *b, uint64_t passes)
 static void open_it(struct shed_breaker *b, uint64_t now_ms, uint64_t random)
 {
     move_to(b, SHED_BREAKER_OPEN, now_ms);
+    b->openings++;
     b->until_ms = now_ms + shed_backoff_equal_ms(b->opened++, b->rule.open_ms,
                                                  b->rule.open_max_ms, random);
 }

@@ -43,6 +43,7 @@ struct shed_breaker {
     /* when an open one becomes half-open */
     uint64_t until_ms;
     unsigned opened;          /* times in a row */
+    uint64_t openings;        /* ever */
     uint64_t passed;          /* passes, while half-open, that are not back */
     uint64_t successes;       /* in a row, while half-open */
     uint64_t waited_ms;       /* by calls that were given up, since the last
@@ -70,6 +71,16 @@ void shed_breaker_init(struct shed_breaker *b,
 /* The state at now_ms: one that has been open for long enough is half-open. */
 enum shed_breaker_state shed_breaker_look(struct shed_breaker *b,
                                           uint64_t now_ms);
+
+struct shed_breaker_status {
+    enum shed_breaker_state state;
+    uint64_t openings; /* ever */
+    uint64_t left_ms;  /* while it is open: until it is half-open */
+};
+
+/* The same, with how often it has opened. */
+struct shed_breaker_status shed_breaker_read(struct shed_breaker *b,
+                                             uint64_t now_ms);
 
 /* Whether one more call could begin. */
 bool shed_breaker_has_pass(struct shed_breaker *b, uint64_t now_ms);

@@ -36,14 +36,14 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .source_loads_limit = source.loads_limit,
                                  .source_queue_keys = source.queued,
                                  .source_queue_limit_keys = source.queue_limit,
-                                 .source_breaker = source.breaker,
+                                 .source_breaker = source.breaker.state,
                                  .source_callers = source.callers,
                                  .source_callers_limit = source.callers_limit,
                                  .fleet_loads = source.fleet.loads,
                                  .fleet_loads_limit = source.fleet.limit,
                                  .invalidations_pending =
                                      shed_outbox_count(cache->outbox),
-                                 .redis_breaker = gate.state,
+                                 .redis_breaker = gate.breaker.state,
                                  .kept_rows = kept.rows,
                                  .kept_bytes = kept.bytes};
 }

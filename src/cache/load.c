@@ -38,11 +38,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/stats.h"
 #include "base/thread.h"
 #include "cache/load_batch.h"
 #include "cache/load_options.h"
@@ -396,9 +398,32 @@ struct shed_source_state shed_source_look(struct shed_source *s)
     state.loads = s->running;
     state.loads_limit = limit_locked(s);
     state.queued = shed_load_queue_count(&s->queue);
-    state.breaker = shed_breaker_look(&s->breaker, shed_now_ms());
+    state.breaker = shed_breaker_read(&s->breaker, shed_now_ms());
     pthread_mutex_unlock(&s->mu);
     return state;
+}
+
+enum shed_code shed_source_status_read(struct shed_source *source,
+                                       struct shed_source_status *out,
+                                       size_t size, struct shed_error *err)
+{
+    struct shed_source_status all = {0};
+    struct shed_breaker_status breaker;
+    enum shed_code code = shed_stats_check("shed_source_status_read", source,
+                                           out, size, sizeof(all), err);
+
+    if (code != SHED_OK)
+        return code;
+    if (source->pid != getpid())
+        return shed_fail(err, SHED_EFORKED,
+                         "the source was opened before this process was "
+                         "forked: open a new one");
+    breaker = shed_source_look(source).breaker;
+    all.breaker = breaker.state;
+    all.breaker_opened = breaker.openings;
+    all.breaker_left_ms = breaker.left_ms;
+    memcpy(out, &all, size);
+    return SHED_OK;
 }
 
 /* -------------------------------------------------------- begin and end */

@@ -94,7 +94,7 @@ struct shed_fleet *shed_source_fleet(struct shed_source *source);
 struct shed_source_state {
     size_t loads, loads_limit;  /* the limit is the adaptive one, if it is on */
     size_t queued, queue_limit; /* keys */
-    enum shed_breaker_state breaker;
+    struct shed_breaker_status breaker;
     size_t callers, callers_limit; /* that wait */
     struct shed_fleet_state fleet;
 };

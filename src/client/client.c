@@ -175,10 +175,10 @@ enum shed_code shed_client_status_read(struct shed_client *client,
     all.since_ms = (shed_now_us() - client->standing_since_us) / US_PER_MS;
     pthread_mutex_unlock(&client->mu);
     shed_gate_read(client->address->gate, &gate);
-    all.breaker = gate.state;
-    all.breaker_opened = gate.opened;
+    all.breaker = gate.breaker.state;
+    all.breaker_opened = gate.breaker.openings;
     all.breaker_refused = gate.refused;
-    all.breaker_left_ms = gate.left_ms;
+    all.breaker_left_ms = gate.breaker.left_ms;
     memcpy(out, &all, size);
     return SHED_OK;
 }

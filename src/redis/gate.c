@@ -34,7 +34,7 @@ struct shed_gate {
     /* under mu */
     struct shed_breaker breaker; /* its rule is set at creation */
     char last_failure[SHED_REASON_BYTES];
-    uint64_t opened, refused;
+    uint64_t refused;
 
     /* atomic; away from the words that each call reads */
     _Atomic uint64_t successes; /* of closed_term, since they were passed on */
@@ -165,7 +165,6 @@ static void tell_locked(struct shed_gate *g, uint64_t now_ms, uint64_t after_ms)
     struct shed_error text;
 
     if (is_open) {
-        g->opened++;
         fail_locked(g, now_ms, &text);
     } else {
         (void)shed_fail(&text, SHED_OK, "the breaker before Redis %s closed",
@@ -280,16 +279,11 @@ void shed_gate_destroy(struct shed_gate *g)
 
 void shed_gate_read(struct shed_gate *g, struct shed_gate_status *out)
 {
-    uint64_t now_ms = shed_now_ms();
-
-    *out = (struct shed_gate_status){.state = SHED_BREAKER_CLOSED};
+    *out = (struct shed_gate_status){.breaker.state = SHED_BREAKER_CLOSED};
     if (g == NULL)
         return;
     pthread_mutex_lock(&g->mu);
-    out->state = shed_breaker_look(&g->breaker, now_ms);
-    if (out->state == SHED_BREAKER_OPEN)
-        out->left_ms = shed_left_ms(g->breaker.until_ms, now_ms);
-    out->opened = g->opened;
+    out->breaker = shed_breaker_read(&g->breaker, shed_now_ms());
     out->refused = g->refused;
     pthread_mutex_unlock(&g->mu);
 }

@@ -60,9 +60,8 @@ void shed_gate_leave(struct shed_gate *gate, uint64_t term,
                      const struct shed_gate_end *end);
 
 struct shed_gate_status {
-    enum shed_breaker_state state;
-    uint64_t opened, refused; /* times, and calls */
-    uint64_t left_ms;         /* while it is open */
+    struct shed_breaker_status breaker;
+    uint64_t refused; /* calls */
 };
 
 /* NULL is allowed: it is closed. */

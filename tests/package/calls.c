@@ -228,6 +228,18 @@ static void use_groups(struct shed_client *client, struct shed_source *source)
     shed_cache_close(cache);
 }
 
+static void use_source_status(struct shed_source *source)
+{
+    struct shed_source_status status;
+    struct shed_error err;
+
+    expect("shed_source_status_read",
+           shed_source_status_read(source, &status, sizeof(status), &err),
+           SHED_OK, &err);
+    require(status.breaker == SHED_BREAKER_CLOSED && status.breaker_opened == 0,
+            "the source's breaker is closed");
+}
+
 static void use_cache(struct shed_client *client)
 {
     struct shed_source *source = NULL;
@@ -250,6 +262,7 @@ static void use_cache(struct shed_client *client)
     use_cache_stats(cache);
     shed_cache_close(cache);
     use_groups(client, source);
+    use_source_status(source);
     shed_source_close(source);
 }
 

@@ -256,6 +256,10 @@ static void use_all(const char *uri, const shed_client_options &options,
     auto status = client->status();
     require(status && status->is_up == 1 && status->breaker == 0,
             "the client is connected, and its breaker is closed");
+    auto loading = source->status();
+    require(loading && loading->breaker == SHED_BREAKER_CLOSED &&
+                loading->breaker_opened == 0,
+            "the source's breaker is closed");
     use_groups(*client, *source);
     use_lock(*client);
     use_lock_async(*client);

@@ -116,17 +116,17 @@ static void fail_calls(size_t times)
 static void open_it(void)
 {
     fail_calls(MIN_CALLS);
-    ck_assert_int_eq(status().state, SHED_BREAKER_OPEN);
-    ck_assert_uint_gt(status().left_ms, 0);
-    ck_assert_uint_le(status().left_ms, OPEN_MS);
+    ck_assert_int_eq(status().breaker.state, SHED_BREAKER_OPEN);
+    ck_assert_uint_gt(status().breaker.left_ms, 0);
+    ck_assert_uint_le(status().breaker.left_ms, OPEN_MS);
 }
 
 static void half_open_it(void)
 {
     open_it();
     now_ms += OPEN_MS;
-    ck_assert_int_eq(status().state, SHED_BREAKER_HALF_OPEN);
-    ck_assert_uint_eq(status().left_ms, 0);
+    ck_assert_int_eq(status().breaker.state, SHED_BREAKER_HALF_OPEN);
+    ck_assert_uint_eq(status().breaker.left_ms, 0);
 }
 
 START_TEST(without_its_option_there_is_none)
@@ -136,7 +136,7 @@ START_TEST(without_its_option_there_is_none)
         shed_gate_create(&options, "R", on_change, &opened, &gate, NULL),
         SHED_OK);
     ck_assert_ptr_null(gate);
-    ck_assert_int_eq(status().state, SHED_BREAKER_CLOSED);
+    ck_assert_int_eq(status().breaker.state, SHED_BREAKER_CLOSED);
     down();
 }
 END_TEST
@@ -157,7 +157,7 @@ START_TEST(it_opens_at_its_part_of_failures_and_says_so)
     ck_assert_ptr_nonnull(strstr(reason, "the last failure: it failed"));
     ck_assert(is_refused());
     ck_assert(is_refused());
-    ck_assert_uint_eq(status().opened, 1);
+    ck_assert_uint_eq(status().breaker.openings, 1);
     ck_assert_uint_eq(status().refused, 2);
     down();
 }
@@ -201,9 +201,9 @@ START_TEST(what_began_before_it_opened_says_nothing)
     leave(before, SHED_EREDIS, true, 0);
     leave(before, SHED_OK, true, 0);
     leave(before, SHED_ETIMEDOUT, false, 0);
-    ck_assert_int_eq(status().state, SHED_BREAKER_HALF_OPEN);
+    ck_assert_int_eq(status().breaker.state, SHED_BREAKER_HALF_OPEN);
     succeed_calls(2);
-    ck_assert_int_eq(status().state, SHED_BREAKER_CLOSED);
+    ck_assert_int_eq(status().breaker.state, SHED_BREAKER_CLOSED);
     leave(before, SHED_OK, true, 0);
     fail_calls(MIN_CALLS - 1);
     ck_assert_uint_eq(opened, 1);

@@ -75,7 +75,7 @@ void shed_flight_init(struct shed_flight *flight,
 
 bool shed_flight_has_waited(const struct shed_flight *f)
 {
-    return f->waits > 0;
+    return f->had_holder;
 }
 
 static void request(struct shed_flight *f, struct shed_flight_act *act,

@@ -151,7 +151,7 @@ void shed_flight_init(struct shed_flight *flight,
                       const struct shed_flight_policy *policy,
                       struct shed_pace *pace);
 
-/* Whether it has waited for a load that was under way when it looked first. */
+/* Whether it was told to wait for a load that was under way when it looked. */
 bool shed_flight_has_waited(const struct shed_flight *flight);
 
 /* Make one step. now_ms is monotonic, random any 64 bits. An event that does

@@ -12,8 +12,10 @@
 --       9 the tags behind the payload, or ''
 -- Returns {'STORED'}             the first finisher of this data version
 --         {'KEPT', entry}        the same, with the value that was kept
---         {'SUPERSEDED', entry}  the key already has a value, or a different one
---         {'INVALIDATED'}        the data version is gone; nothing is written
+--         {'SUPERSEDED', entry}  the key already has a fresh value, or a different one
+--         {'INVALIDATED'}        the data version is gone; nothing is written. A
+--                                value that is there instead is no longer fresh, so
+--                                it is no answer either
 
 local R, nonce, keep = KEYS[2], ARGV[7], ARGV[8]
 local kind, bytes = read(K)
@@ -25,7 +27,8 @@ end
 
 local function refusal()
     if is_value and lease(bytes).version ~= nonce then
-        return {'SUPERSEDED', bytes}
+        local is_fresh = clock() < lease(bytes).until_ms
+        return is_fresh and {'SUPERSEDED', bytes} or {'INVALIDATED'}
     end
     if nonce == '' and has_version(kind, bytes) then return nil end
     if nonce ~= '' and is_value and has_version(read(R)) then return nil end

@@ -381,6 +381,54 @@ START_TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
 }
 END_TEST
 
+/* An invalidation detaches the load under way, and callers go on to wait. */
+START_TEST(callers_of_a_key_are_counted_in_all_its_loads)
+{
+    struct getter first = {0}, second = {0};
+
+    up_bounded(0, 2);
+    getter_hold(&first, &fixture, "k");
+    invalidate(fixture.cache, "k");
+    getter_start(&second, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 2);
+    ck_assert_int_eq(gauge("source_callers"), 2);
+    expect_code(fixture.cache, "k", SHED_EBUSY, NULL);
+    invalidate(fixture.cache, "k");
+    expect_code(fixture.cache, "k", SHED_EBUSY, NULL);
+    table_release(&fixture.table);
+    getter_expect(&first, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    getter_expect(&second, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    expect_text(fixture.cache, "k", "k@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
+{
+    struct getter first = {0}, queued = {0};
+
+    fixture_init(&fixture);
+    fixture.source_options.max_loads = 1;
+    fixture.source_options.queue_limit = 1;
+    fixture.source_options.batch_wait_ms = 0;
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture.cache_options.stale_if_error_ms = STALE_MS;
+    fixture_open(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    WAIT_FOR(knows_the_clock(fixture.cache));
+    age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
+    getter_hold(&first, &fixture, "a");
+    getter_start(&queued, fixture.cache, "b");
+    WAIT_FOR(gauge("source_queue_keys") == 1);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    expect_code(fixture.cache, "c", SHED_EBUSY, NULL);
+    table_release(&fixture.table);
+    getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
+    getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
 static void *watch_callers(void *over)
 {
     int most = 0;
@@ -438,6 +486,8 @@ int main(void)
     tcase_add_test(tc, of_thousands_of_callers_of_a_key_as_many_wait_as_may);
     tcase_add_test(tc, a_caller_that_is_one_too_many_is_told_at_once);
     tcase_add_test(tc, a_caller_that_is_one_too_many_gets_a_stale_row);
+    tcase_add_test(tc, callers_of_a_key_are_counted_in_all_its_loads);
+    tcase_add_test(tc, a_full_queue_gives_a_stale_row_where_there_is_one);
     tcase_add_test(tc, callers_on_many_threads_stay_within_the_bound);
     return run_tests("overload", tc);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cache/entry.h"
+#include "support/ageing.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;
@@ -49,6 +50,27 @@ START_TEST(a_put_ends_a_load_under_way)
     getter_expect(&before, "mine", SHED_ORIGIN_REDIS);
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(stats_of(fixture.cache).publishes_superseded, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The load is so slow that what superseded it is no longer fresh either. */
+START_TEST(a_row_that_is_over_is_not_the_answer_of_a_load_that_it_superseded)
+{
+    struct getter before = {0};
+
+    fixture_init(&fixture);
+    fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
+    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
+    fixture_open(&fixture);
+    getter_hold(&before, &fixture, "k");
+    put(fixture.cache, "k", "mine");
+    age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
+    table_release(&fixture.table);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_uint_eq(stats_of(fixture.cache).publishes_superseded, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).publishes_invalidated, 1);
+    expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_STALE);
     fixture_down(&fixture);
 }
 END_TEST
@@ -354,6 +376,8 @@ int main(void)
     tcase_add_test(tc, what_was_put_is_got_without_a_load);
     tcase_add_test(tc, a_put_is_read_by_another_client);
     tcase_add_test(tc, a_put_ends_a_load_under_way);
+    tcase_add_test(
+        tc, a_row_that_is_over_is_not_the_answer_of_a_load_that_it_superseded);
     tcase_add_test(tc, after_an_invalidation_the_row_is_read_again);
     tcase_add_test(tc, an_invalidation_ends_absence_too);
     tcase_add_test(tc, nothing_loaded_before_an_invalidation_is_kept_after_it);

@@ -254,6 +254,23 @@ START_TEST(a_push_that_overtakes_the_reply_is_not_lost)
 }
 END_TEST
 
+/* Else a marker that answers only those who waited would not answer it. */
+START_TEST(who_was_told_to_wait_has_waited_though_a_push_was_faster)
+{
+    start();
+    ck_assert(!shed_flight_has_waited(&subject.flight));
+    event(SHED_EV_PUSH);
+    ck_assert(!shed_flight_has_waited(&subject.flight));
+    reply_wait(LEASE_MS);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    ck_assert(shed_flight_has_waited(&subject.flight));
+    join();
+    reply(SHED_EV_HIT);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
+    ck_assert(!shed_flight_has_waited(&subject.flight)); /* the later caller */
+}
+END_TEST
+
 START_TEST(a_push_counts_for_one_look)
 {
     start();
@@ -801,6 +818,8 @@ static void add_tests_1(TCase *tc)
     tcase_add_test(tc, a_waiter_looks_again_at_a_push);
     tcase_add_test(tc, a_waiter_looks_again_at_its_timer);
     tcase_add_test(tc, a_push_that_overtakes_the_reply_is_not_lost);
+    tcase_add_test(tc,
+                   who_was_told_to_wait_has_waited_though_a_push_was_faster);
     tcase_add_test(tc, a_push_counts_for_one_look);
 }
 

@@ -36,11 +36,14 @@ enum {
     OUT_OF_SYNC = 2014,
     SERVER_LOST_EXTENDED = 2055,
     PLUGIN_CANNOT_LOAD = 2059,
+    RECORD_CHANGED = 1020, /* MariaDB, innodb_snapshot_isolation */
     TOO_MANY_CONNECTIONS = 1040,
     SHUTDOWN_IN_PROGRESS = 1053,
     NO_SUCH_THREAD = 1094,
     NOT_OUR_THREAD = 1095,
     TOO_MANY_USER_CONNECTIONS = 1203,
+    LOCK_WAIT_TIMEOUT = 1205,
+    DEADLOCK = 1213,
     LIMIT_REACHED = 1226,
     UNKNOWN_STATEMENT = 1243,
     COLLATIONS_OF_TWO = 1267,
@@ -55,6 +58,8 @@ enum {
     READ_ONLY_TRANSACTION = 1792,
     READ_ONLY_MODE = 1836,
     CONNECTION_KILLED = 1927,
+    STATEMENT_TIMEOUT = 1969,     /* MariaDB */
+    QUERY_TIMEOUT = 3024,         /* MySQL */
     CANNOT_CONVERT = 3854,        /* both from MySQL, for a key with */
     IMPOSSIBLE_CONVERSION = 3988, /* characters that the column lacks */
     IDLE_TIMEOUT = 4031
@@ -102,6 +107,14 @@ static bool is_unconnected(unsigned number)
     return number == CONNECT_SOCKET_FAILED || number == CONNECT_HOST_FAILED;
 }
 
+static bool is_among(const unsigned *numbers, size_t count, unsigned number)
+{
+    for (size_t i = 0; i < count; i++)
+        if (numbers[i] == number)
+            return true;
+    return false;
+}
+
 /* Whether reading again on a new connection can help: the old connection or its
  * statement is gone, or the server has changed its role. */
 static bool is_passing(unsigned number)
@@ -112,16 +125,22 @@ static bool is_passing(unsigned number)
         OPTION_PREVENTS,   READ_ONLY_TRANSACTION, READ_ONLY_MODE,
         CONNECTION_KILLED, NEEDS_REPREPARE,       IDLE_TIMEOUT};
 
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-        if (numbers[i] == number)
-            return true;
-    return false;
+    return is_among(numbers, sizeof(numbers) / sizeof(*numbers), number);
 }
 
 bool shed_mysql_is_overload(unsigned number)
 {
     return number == TOO_MANY_CONNECTIONS ||
            number == TOO_MANY_USER_CONNECTIONS || number == LIMIT_REACHED;
+}
+
+bool shed_mysql_is_conflict(unsigned number)
+{
+    static const unsigned numbers[] = {RECORD_CHANGED, LOCK_WAIT_TIMEOUT,
+                                       DEADLOCK, STATEMENT_TIMEOUT,
+                                       QUERY_TIMEOUT};
+
+    return is_among(numbers, sizeof(numbers) / sizeof(*numbers), number);
 }
 
 bool shed_mysql_is_by_key(unsigned number, const char *sqlstate)
@@ -140,10 +159,7 @@ bool shed_mysql_is_by_key(unsigned number, const char *sqlstate)
     for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
         if (strncmp(sqlstate, classes[i], strlen(classes[i])) == 0)
             return true;
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-        if (numbers[i] == number)
-            return true;
-    return false;
+    return is_among(numbers, sizeof(numbers) / sizeof(*numbers), number);
 }
 
 /* Replace control characters: a reason is for people and logs. */

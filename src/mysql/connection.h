@@ -91,6 +91,10 @@ void shed_mysql_failure_take(struct shed_mysql_failure *failure,
 /* Whether the error is due to the keys, so that other keys may not cause it. */
 bool shed_mysql_is_by_key(unsigned number, const char *sqlstate);
 
+/* Whether others were in the way of a transaction's statement, which may
+ * succeed if the whole transaction is repeated. */
+bool shed_mysql_is_conflict(unsigned number);
+
 /* Whether the error says that the server accepts no more connections. */
 bool shed_mysql_is_overload(unsigned number);
 

@@ -71,15 +71,7 @@ _Static_assert(sizeof(((struct shed_fence *)NULL)->owner) == OWNER_BYTES,
 
 enum { COLUMN_NUMBER, COLUMN_OWNER, COLUMNS };
 
-/* Error numbers of the servers. */
-enum {
-    RECORD_CHANGED = 1020, /* MariaDB, innodb_snapshot_isolation */
-    NO_SUCH_TABLE = 1146,
-    LOCK_WAIT_TIMEOUT = 1205,
-    DEADLOCK = 1213,
-    STATEMENT_TIMEOUT = 1969, /* MariaDB */
-    QUERY_TIMEOUT = 3024      /* MySQL */
-};
+enum { NO_SUCH_TABLE = 1146 };
 
 struct call {
     MYSQL *mysql;
@@ -89,22 +81,6 @@ struct call {
 };
 
 /* --------------------------------------------------------------- failures */
-
-#define REPEAT "roll back and repeat the whole transaction"
-
-static const struct remedy {
-    unsigned number;
-    enum shed_code code;
-    const char *text;
-} remedies[] = {
-    {RECORD_CHANGED, SHED_ETIMEDOUT, REPEAT},
-    {LOCK_WAIT_TIMEOUT, SHED_ETIMEDOUT, REPEAT},
-    {DEADLOCK, SHED_ETIMEDOUT, REPEAT},
-    {STATEMENT_TIMEOUT, SHED_ETIMEDOUT, REPEAT},
-    {QUERY_TIMEOUT, SHED_ETIMEDOUT, REPEAT},
-    {NO_SUCH_TABLE, SHED_ESOURCE,
-     "load sql/fence.sql, installed in share/snowshed, into the database"},
-};
 
 /* Report why the server or the library failed, with the remedy if there is one.
  */
@@ -117,11 +93,16 @@ static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
     struct shed_mysql_failure failure = {0};
 
     shed_mysql_failure_take(&failure, &config, call->mysql, stmt, 0);
-    for (size_t i = 0; i < sizeof(remedies) / sizeof(*remedies); i++)
-        if (remedies[i].number == failure.number)
-            return shed_fail(call->err, remedies[i].code,
-                             "fencing guard: %s: %s", remedies[i].text,
-                             failure.error.reason);
+    if (shed_mysql_is_conflict(failure.number))
+        return shed_fail(call->err, SHED_ETIMEDOUT,
+                         "fencing guard: roll back and repeat the whole "
+                         "transaction: %s",
+                         failure.error.reason);
+    if (failure.number == NO_SUCH_TABLE)
+        return shed_fail(call->err, SHED_ESOURCE,
+                         "fencing guard: load sql/fence.sql, installed in "
+                         "share/snowshed, into the database: %s",
+                         failure.error.reason);
     return shed_fail(call->err, failure.error.code, "fencing guard: %s",
                      failure.error.reason);
 }

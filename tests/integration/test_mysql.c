@@ -592,7 +592,7 @@ END_TEST
 
 START_TEST(a_connection_killed_while_idle_is_opened_again)
 {
-    struct shed_source *source = open_source(&site, WORD, NULL);
+    struct shed_source *source = open_single_source(&site, WORD);
     unsigned long id;
     struct ask ask;
 

@@ -239,6 +239,16 @@ struct shed_source *open_source(struct site *site, const char *query,
     return source;
 }
 
+struct shed_source *open_single_source(struct site *site, const char *query)
+{
+    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+
+    load.max_loads = 1;
+    o.source = &load;
+    return open_source(site, query, &o);
+}
+
 static void note_loaded(struct shed_job *job, struct shed_loaded *loaded)
 {
     struct ask *ask = (struct ask *)job;

@@ -78,6 +78,10 @@ unsigned long only_connection(struct site *site);
 struct shed_source *open_source(struct site *site, const char *query,
                                 const struct shed_mysql_options *options);
 
+/* The same with one loader, so that there is one connection: a second one may
+ * take the next load before the first has come to rest. */
+struct shed_source *open_single_source(struct site *site, const char *query);
+
 /* Open a connection such as a source's thread has. */
 void open_connection(struct site *site, struct shed_mysql_connection *c,
                      struct shed_mysql_config *config);

@@ -212,25 +212,26 @@ END_TEST
 static const struct {
     unsigned number;
     const char *sqlstate;
-    bool is_by_key;
+    bool is_by_key, is_conflict;
 } errors[] = {
-    {1267, "HY000", true},  /* no such character in the column's set */
-    {1270, "HY000", true},  /* the same */
-    {1271, "HY000", true},  /* the same */
-    {3988, "HY000", true},  /* the same, MySQL */
-    {1242, "21000", true},  /* a subquery with two rows */
-    {1690, "22003", true},  /* out of range */
-    {1644, "45000", true},  /* a function of the user's signals */
-    {1146, "42S02", false}, /* no such table */
-    {1142, "42000", false}, /* not allowed */
-    {1205, "HY000", false}, /* lock wait */
-    {1213, "40001", false}, /* deadlock */
-    {1040, "08004", false}, /* too many connections */
-    {1317, "70100", false}, /* killed */
-    {1969, "70100", false}, /* over its time, MariaDB */
-    {3024, "HY000", false}, /* over its time, MySQL */
-    {2013, "HY000", false}, /* connection lost */
-    {2013, "22000", false},
+    {1267, "HY000", true, false},  /* no such character in the column's set */
+    {1270, "HY000", true, false},  /* the same */
+    {1271, "HY000", true, false},  /* the same */
+    {3988, "HY000", true, false},  /* the same, MySQL */
+    {1242, "21000", true, false},  /* a subquery with two rows */
+    {1690, "22003", true, false},  /* out of range */
+    {1644, "45000", true, false},  /* a function of the user's signals */
+    {1146, "42S02", false, false}, /* no such table */
+    {1142, "42000", false, false}, /* not allowed */
+    {1020, "HY000", false, true},  /* record changed, MariaDB */
+    {1205, "HY000", false, true},  /* lock wait */
+    {1213, "40001", false, true},  /* deadlock */
+    {1040, "08004", false, false}, /* too many connections */
+    {1317, "70100", false, false}, /* killed */
+    {1969, "70100", false, true},  /* over its time, MariaDB */
+    {3024, "HY000", false, true},  /* over its time, MySQL */
+    {2013, "HY000", false, false}, /* connection lost */
+    {2013, "22000", false, false},
 };
 
 START_TEST(errors_that_other_keys_may_not_meet_are_known)
@@ -238,6 +239,13 @@ START_TEST(errors_that_other_keys_may_not_meet_are_known)
     ck_assert_int_eq(
         shed_mysql_is_by_key(errors[_i].number, errors[_i].sqlstate),
         errors[_i].is_by_key);
+}
+END_TEST
+
+START_TEST(errors_after_which_a_transaction_is_repeated_are_known)
+{
+    ck_assert_int_eq(shed_mysql_is_conflict(errors[_i].number),
+                     errors[_i].is_conflict);
 }
 END_TEST
 
@@ -509,6 +517,9 @@ int main(void)
     tcase_add_test(tc, zero_byte_ends_no_integer);
     tcase_add_loop_test(tc, errors_that_other_keys_may_not_meet_are_known, 0,
                         COUNT(errors));
+    tcase_add_loop_test(tc,
+                        errors_after_which_a_transaction_is_repeated_are_known,
+                        0, COUNT(errors));
     tcase_add_test(tc, a_plugin_that_is_missing_is_explained);
     tcase_add_loop_test(tc, uris_are_taken_apart, 0, COUNT(uris));
     tcase_add_loop_test(tc, bad_uris_are_refused_without_a_word_of_the_password,

@@ -65,9 +65,24 @@ static double events(const struct outcome *o)
     return (double)o->events;
 }
 
+static double expiries(const struct outcome *o)
+{
+    return outcome_is_refreshed(o) ? NAN : events(o);
+}
+
+static double refreshes(const struct outcome *o)
+{
+    return outcome_is_refreshed(o) ? events(o) : NAN;
+}
+
 static double queries_per_event(const struct outcome *o)
 {
     return per_event(o, o->queries);
+}
+
+static double queries_per_expiry(const struct outcome *o)
+{
+    return outcome_is_refreshed(o) ? NAN : queries_per_event(o);
 }
 
 static double keys(const struct outcome *o)
@@ -159,9 +174,19 @@ static double late(const struct outcome *o)
     return o->timeout_ms > 0 ? (double)o->late_calls : NAN;
 }
 
+static double slack(const struct outcome *o)
+{
+    return o->timeout_ms > 0 ? o->slack_ms : NAN;
+}
+
 static double stale(const struct outcome *o)
 {
     return (double)o->stale;
+}
+
+static double told_late(const struct outcome *o)
+{
+    return o->timeout_ms > 0 ? (double)o->told_late : NAN;
 }
 
 static double busy(const struct outcome *o)
@@ -196,9 +221,11 @@ static double errors(const struct outcome *o)
 
 static const struct figure figures[] = {
     {"database queries", "queries", queries, IN_ALL - IN_CRASH, 0, NULL},
-    {"expiries", "expiries", events, IN_BREAKDOWN, 0, NULL},
-    {"queries per expiry", "queries_per_expiry", queries_per_event,
+    {"expiries", "expiries", expiries, IN_BREAKDOWN, 0, NULL},
+    {"queries per expiry", "queries_per_expiry", queries_per_expiry,
      IN_BREAKDOWN, 2, NULL},
+    {"refreshes", "refreshes", refreshes, IN_BREAKDOWN, 0,
+     "loads of the row before it expires, so that it never does"},
     {"kills", "kills", events, IN_CRASH, 0, NULL},
     {"queries per kill", "queries_per_kill", queries_per_event, IN_CRASH, 1,
      NULL},
@@ -232,9 +259,13 @@ static const struct figure figures[] = {
     {"p99.9 of the other calls, ms", "calm_p999_ms", calm, IN_BREAKDOWN, 2,
      NULL},
     {"calls after their deadline", "late_calls", late, IN_TROUBLE, 0,
-     "those that ended more than 250 ms after it"},
+     "those that ended later than its slack after it"},
+    {"slack of a deadline, ms", "slack_ms", slack, IN_TROUBLE, 0,
+     "50, and twice what the worst sleep was late by"},
     {"out-of-date answers", "stale_after_invalidation", stale, IN_REDIS_TROUBLE,
      0, "older than what was invalidated before the call"},
+    {"changes told to Redis late", "told_late", told_late, IN_REDIS_TROUBLE, 0,
+     "their invalidation failed, and was made up for"},
     {"wait after the load, p50 ms", "extra_wait_p50_ms", extra_p50,
      IN_BREAKDOWN | IN_CRASH, 2,
      "from the end of another's query to the answer"},
@@ -382,7 +413,7 @@ static const struct {
     struct figure figure;
 } summary[] = {
     {"breakdown",
-     {"a hot key expires: queries each time", NULL, queries_per_event, 0, 2,
+     {"a hot key: queries per expiry or refresh", NULL, queries_per_event, 0, 2,
       NULL}},
     {"avalanche", {"all items expire: queries", NULL, queries, 0, 0, NULL}},
     {"avalanche", {"  seconds until all are read", NULL, seconds, 0, 1, NULL}},

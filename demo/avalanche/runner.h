@@ -29,7 +29,6 @@ struct runner {
 };
 
 _Noreturn void runner_die(const char *what, const char *why);
-void runner_nap(uint64_t us);
 void runner_progress(const struct runner *c, const char *what, uint64_t n,
                      uint64_t of);
 /* A command of its own; the reply is the caller's. */

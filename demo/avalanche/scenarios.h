@@ -28,16 +28,19 @@ struct outcome {
     double seconds;
     uint64_t queries;      /* by the server's own counter */
     uint64_t queried_keys; /* keys in them */
-    uint64_t events;       /* expiries, kills */
+    uint64_t events;       /* expiries, refreshes, kills */
     uint64_t keys;         /* different keys that were asked for */
     uint64_t calls, errors, redis_commands, most_under_way;
     uint64_t slow_calls; /* took longer than slow_ms, which is two queries */
     uint64_t slow_ms;
     uint64_t waited;     /* calls that waited for a load */
-    uint64_t late_calls; /* took longer than timeout_ms, and a moment */
+    uint64_t late_calls; /* ended later than slack_ms after timeout_ms */
     uint64_t timeout_ms; /* of a call; 0: it has none */
     uint64_t stale;      /* calls that got what was invalidated before */
+    uint64_t told_late;  /* changes whose invalidation failed at first */
     uint64_t bound;      /* queries at once that there may be; 0: none */
+    uint64_t stale_ms;   /* that a row is given out after its ttl */
+    double slack_ms;     /* what the machine adds to a deadline */
     double p50_ms, p99_ms, max_ms;
     double busy_ms, calm_ms;           /* p99.9 while there are queries; else */
     double extra_p50_ms, extra_p99_ms; /* wait after another's load */
@@ -50,6 +53,12 @@ struct outcome {
     size_t moments;
     struct moment moment[SLOTS];
 };
+
+/* With refresh the hot row never expires. */
+static inline bool outcome_is_refreshed(const struct outcome *o)
+{
+    return o->stale_ms > 0;
+}
 
 enum scenario {
     BREAKDOWN,

@@ -69,14 +69,19 @@ static redisReply *check(struct thread *t, void *reply, char *why, size_t size)
     return NULL;
 }
 
+static void reconnect(struct thread *t)
+{
+    if (t->redis->err != 0) /* Redis has closed the connection */
+        (void)redisReconnect(t->redis);
+}
+
 /* MGET; sets is_there of what was a hit. */
 static bool look(struct thread *t, const uint64_t *ids, size_t count,
                  bool *is_there, struct got *got, char *why, size_t size)
 {
     redisReply *reply;
 
-    if (t->redis->err != 0) /* Redis has closed the connection */
-        (void)redisReconnect(t->redis);
+    reconnect(t);
     for (size_t i = 0; i < count; i++)
         redisAppendCommand(t->redis, "GET plain:%llu",
                            (unsigned long long)ids[i]);
@@ -207,10 +212,12 @@ static bool get_setnx(void *thread, const uint64_t *ids, size_t count,
 static bool invalidate_plain(void *thread, uint64_t id, char *why, size_t size)
 {
     struct thread *t = thread;
-    redisReply *reply = check(
+    redisReply *reply;
+
+    reconnect(t);
+    reply = check(
         t, redisCommand(t->redis, "DEL plain:%llu", (unsigned long long)id),
         why, size);
-
     if (reply == NULL)
         return false;
     freeReplyObject(reply);

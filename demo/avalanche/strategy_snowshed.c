@@ -236,12 +236,22 @@ static bool invalidate_snowshed(void *thread, uint64_t id, char *why,
     return false;
 }
 
+static bool has_told_all(void *thread)
+{
+    struct process *p = thread;
+    struct shed_stats stats;
+    struct shed_error err;
+
+    return shed_stats_read(p->cache, &stats, sizeof(stats), &err) == SHED_OK &&
+           stats.invalidations_kept == stats.invalidations_delivered;
+}
+
 const struct strategy strategy_snowshed = {
-    "snowshed",     "item:{%llu}",  snowshed_row,
-    open_snowshed,  close_snowshed, enter_snowshed,
-    leave_snowshed, get_snowshed,   invalidate_snowshed};
+    "snowshed",          "item:{%llu}",  snowshed_row,   open_snowshed,
+    close_snowshed,      enter_snowshed, leave_snowshed, get_snowshed,
+    invalidate_snowshed, has_told_all};
 
 const struct strategy strategy_refresh = {
-    "snowshed-refresh", "item:{%llu}",  snowshed_row,
-    open_refresh,       close_snowshed, enter_snowshed,
-    leave_snowshed,     get_snowshed,   invalidate_snowshed};
+    "snowshed-refresh",  "item:{%llu}",  snowshed_row,   open_refresh,
+    close_snowshed,      enter_snowshed, leave_snowshed, get_snowshed,
+    invalidate_snowshed, has_told_all};

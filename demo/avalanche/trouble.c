@@ -1,14 +1,14 @@
 /*
  * The scenarios in which a server fails while the fleet reads: it is stopped,
- * made slow, or killed. Where it is Redis, a writer changes prices meanwhile,
- * and invalidates them, again and again until it succeeds; no reader may get an
- * older price after that.
+ * made slow, or killed. Where it is Redis, a thread of the first process
+ * changes prices meanwhile, and invalidates each once. After that no reader in
+ * this process may get an older price, and in the others none after Redis has
+ * been told.
  */
 #include <err.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +16,9 @@
 #include "runner.h"
 
 #define SECOND_US 1000000
-#define WRITE_US 20000 /* between two changes of the writer */
+#define SLEEP_US 10000
+#define DELIVERY_US 15000000 /* at most */
+#define WRITE_US 20000       /* between two changes of the writer */
 #define SLOW_FACTOR 10
 #define RESTART_MS 500 /* until the killed server starts again */
 #define RECONNECTS 200 /* after that */
@@ -27,22 +29,40 @@
 
 /* ------------------------------------------------------------- the writer */
 
-static bool write_price(struct runner *c, void *thread, struct database *db,
+/* Change a price, and invalidate it once. What Redis could not be told counts
+ * in this process at once, as one reads one's own writes, and in the others
+ * when it has been delivered. */
+static void write_price(struct runner *c, void *thread, struct database *db,
                         uint64_t price)
 {
     struct record *r = c->record;
     uint64_t id = 1 + price % (PRICES - 1);
     char why[160];
+    bool is_told;
 
     if (!database_set_price(db, id, price))
-        return false;
-    while (!c->strategy->invalidate(thread, id, why, sizeof(why))) {
-        if (atomic_load(&r->is_over))
-            return false;
-        runner_nap(WRITE_US);
+        return;
+    is_told = c->strategy->invalidate(thread, id, why, sizeof(why));
+    atomic_store(&r->own_price[id], price);
+    if (is_told)
+        atomic_store(&r->price[id], price);
+}
+
+static void follow_delivery(struct runner *c, void *thread)
+{
+    const struct strategy *s = c->strategy;
+    struct record *r = c->record;
+
+    if (s->has_told_all == NULL)
+        return;
+    atomic_store(&r->is_untold, !s->has_told_all(thread));
+    if (atomic_load(&r->is_untold))
+        return;
+    for (size_t id = 0; id < PRICES; id++) {
+        uint64_t price = atomic_load(&r->own_price[id]);
+        if (atomic_exchange(&r->price[id], price) != price)
+            atomic_fetch_add(&r->told_late, 1);
     }
-    atomic_store(&r->price[id], price);
-    return true;
 }
 
 static uint64_t first_price(void)
@@ -50,45 +70,26 @@ static uint64_t first_price(void)
     return PRICE_BASE + demo_now_us() / SECOND_US * PRICES_PER_S;
 }
 
-/* A process of its own, which dies with the runner. */
-static _Noreturn void write_prices(struct runner *c, pid_t parent)
+/* A thread of a process that reads, too. */
+static void write_prices(void *context, void *process)
 {
-    const struct strategy *s = c->strategy;
-    char why[160];
+    struct runner *c = context;
+    char why[160] = "";
     struct database *db = database_open(why, sizeof(why));
-    void *process = &c->fleet.settings, *thread;
+    void *thread =
+        db != NULL ? c->strategy->enter(process, why, sizeof(why)) : NULL;
 
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)signal(SIGINT, SIG_DFL);
-    (void)signal(SIGTERM, SIG_DFL);
-    if (getppid() != parent)
-        _exit(EXIT_FAILURE);
-    if (s->open != NULL)
-        process = s->open(&c->fleet.settings, why, sizeof(why));
-    thread = process != NULL ? s->enter(process, why, sizeof(why)) : NULL;
-    if (thread == NULL || db == NULL) {
+    if (thread == NULL)
         record_error(c->record, why);
-        _exit(EXIT_FAILURE);
+    for (uint64_t price = first_price();
+         thread != NULL && !atomic_load(&c->record->is_over); price++) {
+        write_price(c, thread, db, price);
+        demo_nap(WRITE_US);
+        follow_delivery(c, thread);
     }
-    for (uint64_t price = first_price(); !atomic_load(&c->record->is_over);
-         price++) {
-        (void)write_price(c, thread, db, price);
-        runner_nap(WRITE_US);
-    }
-    _exit(EXIT_SUCCESS);
-}
-
-static pid_t start_writer(struct runner *c)
-{
-    pid_t parent = getpid(), pid;
-
-    (void)fflush(NULL);
-    pid = fork();
-    if (pid == 0)
-        write_prices(c, parent);
-    if (pid < 0)
-        err(EXIT_FAILURE, "fork");
-    return pid;
+    if (thread != NULL)
+        c->strategy->leave(thread);
+    database_close(db);
 }
 
 /* ----------------------------------------------------------- the troubles */
@@ -120,11 +121,18 @@ static pid_t guard_server(pid_t server, int *end)
     _exit(EXIT_SUCCESS);
 }
 
+/* In short sleeps, which tell how late this machine ends one. */
+static void pass_second(const struct runner *c)
+{
+    for (unsigned i = 0; i < SECOND_US / SLEEP_US; i++)
+        record_sleep(c->record, SLEEP_US);
+}
+
 static void pass_seconds(const struct runner *c, const char *what, uint64_t n)
 {
     for (uint64_t s = 0; s < n; s++) {
         runner_progress(c, what, s, n);
-        runner_nap(SECOND_US);
+        pass_second(c);
     }
 }
 
@@ -180,7 +188,7 @@ static void restart_redis(struct runner *c)
     redisFree(c->redis);
     c->redis = NULL;
     for (unsigned i = 0; c->redis == NULL; i++) {
-        runner_nap(SECOND_US / 20);
+        demo_nap(SECOND_US / 20);
         c->redis = demo_redis_open(c->options->redis_uri, why, sizeof(why));
         if (c->redis == NULL && i == RECONNECTS)
             runner_die("Redis", why);
@@ -191,22 +199,31 @@ static void restart_redis(struct runner *c)
 
 /* -------------------------------------------------------------- the frame */
 
+/* When a client connects again is up to its pauses between tries. */
+static void await_delivery(struct runner *c)
+{
+    for (unsigned i = 0; i < DELIVERY_US / SLEEP_US; i++) {
+        if (!atomic_load(&c->record->is_untold))
+            return;
+        record_sleep(c->record, SLEEP_US);
+    }
+}
+
 /* A row that was invalidated is not there to be given out, so nobody writes
  * where the database is the one that fails. */
 static void have_trouble(struct runner *c, bool has_writer,
                          void (*trouble)(struct runner *))
 {
-    pid_t writer = 0;
-
+    if (has_writer) {
+        c->fleet.aside = write_prices;
+        c->fleet.aside_context = c;
+    }
     runner_begin(c, pick_zipf, THINK_US / 4);
-    if (has_writer)
-        writer = start_writer(c);
-    runner_nap(SECOND_US);
+    pass_second(c);
     trouble(c);
-    runner_nap(SECOND_US);
+    await_delivery(c);
+    pass_second(c);
     runner_end(c);
-    if (writer > 0)
-        (void)waitpid(writer, NULL, 0);
 }
 
 void trouble_redis_down(struct runner *c)

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PATIENCE_US (60 * 1000000ULL)
@@ -19,6 +18,7 @@ struct worker {
     pthread_t thread;
     struct fleet *fleet;
     void *process;
+    const _Atomic uint64_t *least; /* prices, by id */
     uint64_t random;
 };
 
@@ -30,13 +30,6 @@ uint64_t fleet_random(uint64_t *state)
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
     return z ^ (z >> 31);
-}
-
-static void nap(uint64_t us)
-{
-    struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000L};
-
-    (void)nanosleep(&t, NULL);
 }
 
 /* Note how long after the end of somebody else's load of the hot key a caller
@@ -55,8 +48,9 @@ static void read_once(struct worker *w, void *thread, const uint64_t *ids,
 {
     struct record *r = w->fleet->settings.record;
     uint64_t least =
-        count == 1 && ids[0] < PRICES ? atomic_load(&r->price[ids[0]]) : 0;
+        count == 1 && ids[0] < PRICES ? atomic_load(&w->least[ids[0]]) : 0;
     bool is_busy = atomic_load(&r->under_way) > 0;
+    uint64_t limit_us = w->fleet->settings.timeout_ms * 1000, us;
     uint64_t start_us = demo_now_us();
     struct got got = {.price = 0};
     char why[160] = "";
@@ -70,7 +64,10 @@ static void read_once(struct worker *w, void *thread, const uint64_t *ids,
     if (got.price > 0 && got.price < least)
         atomic_fetch_add(&r->stale, 1);
     is_busy = is_busy || atomic_load(&r->under_way) > 0;
-    histogram_add(is_busy ? &r->busy : &r->calm, demo_now_us() - start_us);
+    us = demo_now_us() - start_us;
+    histogram_add(is_busy ? &r->busy : &r->calm, us);
+    if (us > limit_us)
+        histogram_add(&r->over, us - limit_us);
     record_call(r, start_us);
 }
 
@@ -92,25 +89,42 @@ static void *run_thread(void *arg)
            (count = f->pick(f->context, &w->random, ids)) > 0) {
         read_once(w, thread, ids, count);
         if (f->think_us > 0)
-            nap(fleet_random(&w->random) % (2 * f->think_us));
+            record_sleep(r, fleet_random(&w->random) % (2 * f->think_us));
     }
     f->strategy->leave(thread);
+    return NULL;
+}
+
+static void *run_aside(void *arg)
+{
+    struct worker *w = arg;
+
+    w->fleet->aside(w->fleet->aside_context, w->process);
     return NULL;
 }
 
 static void run_threads(struct fleet *f, void *process, uint64_t number)
 {
     struct worker *worker = calloc(f->threads, sizeof(*worker));
+    struct record *r = f->settings.record;
+    struct worker aside = {.fleet = f, .process = process};
+    bool has_aside = f->aside != NULL && number == 0;
     pthread_attr_t attr;
     uint64_t started = 0;
 
     if (worker == NULL || pthread_attr_init(&attr) != 0)
         return;
     (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+    if (has_aside &&
+        pthread_create(&aside.thread, &attr, run_aside, &aside) != 0) {
+        record_error(r, "a thread cannot be started");
+        has_aside = false;
+    }
     for (; started < f->threads; started++) {
         worker[started] = (struct worker){
             .fleet = f,
             .process = process,
+            .least = has_aside ? r->own_price : r->price,
             .random = f->seed * 1000003 + number * f->threads + started};
         if (pthread_create(&worker[started].thread, &attr, run_thread,
                            &worker[started]) != 0)
@@ -118,6 +132,8 @@ static void run_threads(struct fleet *f, void *process, uint64_t number)
     }
     for (uint64_t i = 0; i < started; i++)
         (void)pthread_join(worker[i].thread, NULL);
+    if (has_aside)
+        (void)pthread_join(aside.thread, NULL);
     (void)pthread_attr_destroy(&attr);
     free(worker);
 }
@@ -187,7 +203,7 @@ unsigned fleet_wait(struct fleet *f)
                 killed++;
                 break;
             }
-            nap(1000);
+            demo_nap(1000);
         }
     }
     free(f->pids);

@@ -20,7 +20,11 @@ struct fleet {
     void *context;    /* for pick; children inherit it */
     bool has_hot_key; /* there is one key, so waiting for its load can be
                          measured */
-    pid_t *pids;      /* of the processes */
+    /* What one more thread of the first process does; NULL: nothing. It ends
+     * when is_over is set. */
+    void (*aside)(void *context, void *process);
+    void *aside_context;
+    pid_t *pids; /* of the processes */
 };
 
 /* Start all processes. They begin to read at once. Exits on failure. */

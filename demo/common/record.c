@@ -83,6 +83,22 @@ void record_error(struct record *r, const char *text)
         (void)snprintf(r->first_error, sizeof(r->first_error), "%s", text);
 }
 
+void demo_nap(uint64_t us)
+{
+    struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000L};
+
+    (void)nanosleep(&t, NULL);
+}
+
+void record_sleep(struct record *r, uint64_t us)
+{
+    uint64_t start_us = demo_now_us(), slept_us;
+
+    demo_nap(us);
+    slept_us = demo_now_us() - start_us;
+    raise_to(&r->sleep_late_us, slept_us > us ? slept_us - us : 0);
+}
+
 void record_query_begin(struct record *r, size_t keys)
 {
     int64_t under_way;

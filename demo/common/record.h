@@ -30,11 +30,16 @@ struct record {
     struct histogram extra;  /* return after the end of the load waited for */
     struct histogram busy;   /* of the calls while a query was under way */
     struct histogram calm;   /* of the others */
+    struct histogram over;   /* how long after its deadline a call ended */
     _Atomic uint64_t waited; /* calls that waited for a load */
     _Atomic uint64_t stale;  /* calls that got what was invalidated before */
-    _Atomic uint64_t price[PRICES]; /* by id: no call that begins now may get a
-                                       lower one */
+    /* By id: no call that begins now may get a lower price; and none in the
+     * process that changes them. */
+    _Atomic uint64_t price[PRICES], own_price[PRICES];
+    _Atomic uint64_t told_late; /* changes whose invalidation failed at first */
+    atomic_bool is_untold;      /* some of these are yet to be told */
     _Atomic uint64_t calls, errors;
+    _Atomic uint64_t sleep_late_us;         /* the worst of the sleeps */
     _Atomic uint64_t queries, queried_keys; /* as the programs count them */
     _Atomic int64_t under_way; /* negative after a kill: the dead were
                                   subtracted, and others ended */
@@ -56,9 +61,12 @@ unsigned char *shared_bytes(size_t size);
 void shared_bytes_free(unsigned char *bytes, size_t size);
 
 uint64_t demo_now_us(void);
+void demo_nap(uint64_t us);
 
 void record_call(struct record *record, uint64_t start_us);
 void record_error(struct record *record, const char *text);
+/* Sleep, and note how late the machine ended the sleep. */
+void record_sleep(struct record *record, uint64_t us);
 void record_query_begin(struct record *record, size_t keys);
 void record_query_end(struct record *record);
 

@@ -59,8 +59,11 @@ struct strategy {
     bool (*get)(void *thread, const uint64_t *ids, size_t count,
                 struct got *got, char *why, size_t size);
     /* After a change of the row: see to it that what was cached before is not
-     * given out any more. Returns false on failure; then try again. */
+     * given out any more. Returns: whether Redis has been told. */
     bool (*invalidate)(void *thread, uint64_t id, char *why, size_t size);
+    /* Whether by now Redis has been told of all that was invalidated in this
+     * process. NULL: nobody tells it what it has missed. */
+    bool (*has_told_all)(void *thread);
 };
 
 extern const struct strategy strategy_none, strategy_setnx, strategy_snowshed,

@@ -16,7 +16,7 @@
  * Checked at every step:
  *   stale set   what is stored was read after the last invalidation of the key
  *               (floor), and what is stored as fresh after the last expiry (soft)
- *   one loader  a lease is not given while another process's lasts
+ *   one loader  a lease is not given while another flight's lasts
  * and at the end, when all writers have done their part: a fresh value is the
  * row that is in the database.
  *
@@ -27,6 +27,8 @@
  *   EXPIRE_KEEPS_REFRESH expire leaves the refresh under way alone
  *   REUSED_VERSIONS      data versions are counted in Redis, which may forget
  *   NOT_ATOMIC           acquire looks, and then sets without NX
+ *   NOT_ALONE            acquire takes over the lease of an earlier flight of its
+ *                        process that still loads
  *   OLD_SNAPSHOT         the source's snapshot is older than the lease
  *   EARLY_INVALIDATE     a writer invalidates before its COMMIT
  *   TWO_PUTS             puts of two processes at the same time, without row
@@ -75,6 +77,17 @@ bit is_order_lost; /* of puts: one found a value of an unknown row version */
 /* The flight whose lease lasts, 0 for none; flights are numbered from 1. */
 byte lasts_K, lasts_R;
 
+/* The lease of a flight that has left it behind, because its process lost Redis;
+ * a command of that flight may still be under way. A later flight of the process,
+ * if no other is there, takes it over while it lasts (is_left_over of
+ * acquire.lua). All flights may be of one process. */
+bit K_left, R_left;
+#ifdef NOT_ALONE
+#define IS_LEFT_OVER(holder, is_left) (holder < me)
+#else
+#define IS_LEFT_OVER(holder, is_left) (holder < me && is_left)
+#endif
+
 #ifdef NO_VERSION
 #define IS_MY_LEASE (K == LEASE)
 #else
@@ -100,6 +113,13 @@ byte lasts_K, lasts_R;
 #define IS_UNKNOWN (K == VALUE && !K_has_row_version)
 #else
 #define IS_UNKNOWN false
+#endif
+/* A refresh whose ttl is 0 removes the value. The order of puts lasts only for
+ * as long as the value is there. */
+#ifdef ROW_VERSION
+#define MAY_REMOVE false
+#else
+#define MAY_REMOVE true
 #endif
 #ifdef UNKNOWN_IS_NEWER
 #define STAYS (IS_OLDER || (K == VALUE && !K_has_row_version))
@@ -160,6 +180,7 @@ inline clear_K()
     K_row = 0;
     K_has_row_version = 0;
     K_over = 0;
+    K_left = 0;
     lasts_K = 0
 }
 
@@ -169,6 +190,7 @@ inline clear_R()
     R_version = 0;
     R_holder = 0;
     R_over = 0;
+    R_left = 0;
     lasts_R = 0
 }
 
@@ -228,12 +250,14 @@ inline acquire_other()
           version[me] = R_version;
           R_over = 0;
           begin_lease(lasts_R)
-       :: R == LEASE && R_holder != me && R_over -> /* takeover */
+       :: R == LEASE && R_holder != me &&
+          (R_over || IS_LEFT_OVER(R_holder, R_left)) -> /* takeover */
           version[me] = R_version;
           R_holder = me;
           R_over = 0;
+          R_left = 0;
           begin_lease(lasts_R)
-       :: else -> /* WAIT, or FAILED */
+       :: R != NOTHING && R_holder != me && !R_over -> /* WAIT, or FAILED */
           nonce[me] = 0;
           old_row[me] = 0
        fi
@@ -241,10 +265,12 @@ inline acquire_other()
        version[me] = K_version;
        K_over = 0;
        begin_lease(lasts_K)
-    :: K == LEASE && K_holder != me && K_over -> /* takeover */
+    :: K == LEASE && K_holder != me &&
+       (K_over || IS_LEFT_OVER(K_holder, K_left)) -> /* takeover */
        version[me] = K_version;
        K_holder = me;
        K_over = 0;
+       K_left = 0;
        begin_lease(lasts_K)
     :: K == MARKER -> acquire_new() /* it no longer answers this caller */
     :: K == MARKER -> skip          /* FAILED */
@@ -284,6 +310,7 @@ inline publish_load()
     atomic {
         if
         :: IS_MY_LEASE -> store_loaded()
+        :: IS_MY_LEASE -> clear_K() /* its ttl is 0 */
         :: else -> skip /* SUPERSEDED, or INVALIDATED */
         fi
     }
@@ -299,6 +326,7 @@ inline publish_refresh()
            assert(row >= floor && row >= soft);
            K_over = 0
         :: IS_MY_REFRESH && IS_MY_VALUE -> store_loaded()
+        :: IS_MY_REFRESH && IS_MY_VALUE && MAY_REMOVE -> clear_K()
         :: else -> skip
         fi;
         if
@@ -329,6 +357,21 @@ inline fail()
            R_holder == me ->
            clear_R();
            R = MARKER
+        :: else -> skip
+        fi
+    }
+}
+
+/* The process gives the flight up, and the lease lasts for nobody. */
+inline leave()
+{
+    d_step {
+        if
+        :: lasts_K == me -> lasts_K = 0; K_left = 1
+        :: else -> skip
+        fi;
+        if
+        :: lasts_R == me -> lasts_R = 0; R_left = 1
         :: else -> skip
         fi
     }
@@ -366,12 +409,18 @@ proctype Flight(byte me)
 #endif
        if
        :: IS_LOAD_OLDER -> fail()
-       :: !IS_LOAD_OLDER -> publish();
+       :: !IS_LOAD_OLDER ->
+          if
+          :: leave() /* and publish comes late */
+          :: true -> skip
+          fi;
+          publish();
           if
           :: publish() /* its reply was lost */
           :: true -> skip
           fi
        :: fail()
+       :: leave()
        :: true -> skip /* a crash: the lease is left behind */
        fi
     :: else -> skip

@@ -105,7 +105,7 @@ inline publish(i)
         if
         :: IS_MINE(i) -> clear(); K = VALUE; K_row = row; new_version(K_version)
         :: !IS_MINE(i) && K == VALUE -> row = K_row /* SUPERSEDED */
-        :: else -> is_kept = 0                      /* INVALIDATED */
+        :: !IS_MINE(i) -> is_kept = 0 /* INVALIDATED; a value is over */
         fi
     }
 }

@@ -82,7 +82,7 @@ static size_t read_all(const uint8_t *bytes, size_t size, size_t piece,
     return count;
 }
 
-/* As the answers to AUTH, SELECT and ROLE. */
+/* As the answers to AUTH, SELECT, ROLE and TIME. */
 static void set_up(const uint8_t *bytes, size_t size)
 {
     struct shed_address *address = NULL;
@@ -101,7 +101,7 @@ static void set_up(const uint8_t *bytes, size_t size)
            (reply = stream_next(&stream)) != NULL) {
         enum shed_trouble trouble;
         check(shed_setup_awaited(&setup) != NULL);
-        code = shed_setup_hear(&setup, reply, &trouble, &err);
+        code = shed_setup_hear(&setup, reply, 1, &trouble, &err);
         check(code == SHED_OK || err.code == code);
         shed_reply_free(reply);
     }

@@ -1,14 +1,18 @@
 /*
  * Any bytes as a URI: parse reads nothing outside them, the parts are texts
  * without a zero byte in the copy that fini wipes, and no reason quotes a
- * password. The first byte chooses the form.
+ * password. The first byte chooses a form, or one of the readers of whole URIs:
+ * Redis's address and MySQL's account.
  */
+#include <netdb.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/uri.h"
+#include "mysql/uri.h"
+#include "redis/address.h"
 
 /* The text always begins with the form's scheme. */
 static const struct shed_uri_form forms[] = {
@@ -48,27 +52,102 @@ static void check_parts(const struct shed_uri_form *form,
     check(uri->password.text == NULL || uri->user.text != NULL);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+static void check_refusal(const struct shed_error *err)
 {
-    const struct shed_uri_form *form;
+    check(err->code == SHED_EINVAL && strstr(err->reason, "cret") == NULL);
+}
+
+static void parse_form(const struct shed_uri_form *form, const char *text)
+{
     struct shed_error err = {0};
     struct shed_uri uri;
+
+    if (shed_uri_parse(form, text, &uri, &err) == SHED_OK) {
+        check_parts(form, &uri);
+    } else {
+        check_refusal(&err);
+        check(uri.buffer == NULL);
+    }
+    shed_uri_fini(&uri);
+}
+
+/* Nobody is asked for the address of a host: it would take time, and names of
+ * the fuzzer's would be sent around. */
+int __wrap_getaddrinfo(const char *host, const char *port,
+                       const struct addrinfo *hints, struct addrinfo **out);
+
+int __wrap_getaddrinfo(const char *host, const char *port,
+                       const struct addrinfo *hints, struct addrinfo **out)
+{
+    (void)hints;
+    (void)out;
+    check(*host != '\0' && *port != '\0');
+    return EAI_AGAIN;
+}
+
+static void parse_redis(const char *text)
+{
+    struct shed_address *address = NULL;
+    struct shed_error err = {0};
+
+    if (shed_address_create(text, &address, &err) == SHED_OK) {
+        check(address->text[0] != '\0' &&
+              strspn(address->db, "0123456789") == strlen(address->db));
+        check(address->user == NULL || address->password != NULL);
+        check((address->host == NULL) == shed_address_is_known(address));
+    } else {
+        check_refusal(&err);
+        check(address == NULL);
+    }
+    shed_address_destroy(address);
+}
+
+static void parse_mysql(const char *text)
+{
+    struct shed_mysql_uri uri;
+    struct shed_error err = {0};
+
+    if (shed_mysql_uri_parse(text, &uri, &err) == SHED_OK) {
+        check(uri.database[0] != '\0' && uri.port > 0 && uri.port <= 65535);
+        check((uri.host == NULL) != (uri.socket == NULL));
+        check(uri.user == NULL || uri.user[0] != '\0');
+    } else {
+        check_refusal(&err);
+        check(uri.parts.buffer == NULL);
+    }
+    shed_mysql_uri_fini(&uri);
+}
+
+/* What the first byte chooses: how the text begins, and who reads it. */
+static const struct {
+    const char *begin;
+    const struct shed_uri_form *form;
+    void (*parse)(const char *text);
+} choices[] = {
+    {"x:", &forms[0], NULL},      {"x:", &forms[1], NULL},
+    {"x:", &forms[2], NULL},      {"redis://", NULL, parse_redis},
+    {"unix:", NULL, parse_redis}, {"mysql://", NULL, parse_mysql},
+    {"", NULL, parse_redis},      {"", NULL, parse_mysql},
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    size_t choice, begin_size;
     char *text;
 
     if (size == 0)
         return 0;
-    form = &forms[*bytes % (sizeof(forms) / sizeof(*forms))];
-    text = malloc(size + sizeof("x:"));
+    choice = *bytes % (sizeof(choices) / sizeof(*choices));
+    begin_size = strlen(choices[choice].begin);
+    text = malloc(begin_size + size);
     check(text != NULL);
-    memcpy(text, "x:", 2);
-    memcpy(text + 2, bytes + 1, size - 1);
-    text[size + 1] = '\0';
-    if (shed_uri_parse(form, text, &uri, &err) == SHED_OK)
-        check_parts(form, &uri);
+    memcpy(text, choices[choice].begin, begin_size);
+    memcpy(text + begin_size, bytes + 1, size - 1);
+    text[begin_size + size - 1] = '\0';
+    if (choices[choice].form != NULL)
+        parse_form(choices[choice].form, text);
     else
-        check(err.code == SHED_EINVAL && uri.buffer == NULL &&
-              strstr(err.reason, "cret") == NULL);
-    shed_uri_fini(&uri);
+        choices[choice].parse(text);
     free(text);
     return 0;
 }

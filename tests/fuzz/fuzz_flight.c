@@ -1,0 +1,184 @@
+/*
+ * Any bytes as the replies to a flight's calls, and to reads of the log of
+ * groups: each becomes an event that the flight's machine can have at that
+ * point, and an entry, an error or a position that can be used. The first byte
+ * chooses the call, and whether entries get the right checksum; the rest are
+ * the replies, and where they end the connection is lost.
+ */
+#include <string.h>
+
+#include "base/value.h"
+#include "cache/flight_reply.h"
+#include "fuzz/forge.h"
+
+#define REQUEST 42
+#define GROUPS_MAX 4
+#define SERVER_MS 1700000000000U
+
+enum { IS_FORGED = 4, IS_WITHOUT_CLOCK = 8 };
+
+static const struct shed_entry_key key = {"t:{k}", 5};
+static const struct shed_entry_key refresh_key = {"t:{k}:refresh", 13};
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* ------------------------------------------- in place of a session's parts */
+
+static uint64_t server_ms;
+
+uint64_t __wrap_shed_session_server_ms(const struct shed_session *session);
+void __wrap_shed_events_tell(struct shed_events *events,
+                             const struct shed_event *event);
+
+uint64_t __wrap_shed_session_server_ms(const struct shed_session *session)
+{
+    (void)session;
+    return server_ms;
+}
+
+void __wrap_shed_events_tell(struct shed_events *events,
+                             const struct shed_event *event)
+{
+    (void)events;
+    check(event->reason != NULL && event->reason[0] != '\0');
+}
+
+/* --------------------------------------------------------------- the flight */
+
+/* Look at every byte, for the sanitizers. */
+static void check_entry(const struct shed_value *entry)
+{
+    uint8_t sum = 0;
+
+    check(entry != NULL && entry->header != NULL);
+    for (size_t i = 0; i < entry->size; i++)
+        sum ^= ((const uint8_t *)entry->data)[i];
+    check(sum == 0 || entry->size > 0);
+    check(entry->kind == SHED_KIND_ROW || entry->size == 0);
+}
+
+static void check_error(const struct shed_flight_redis *x)
+{
+    check(x->error.code != SHED_OK && x->error.reason[0] != '\0');
+}
+
+static bool is_expected(enum shed_flight_send sent,
+                        enum shed_flight_event_type type)
+{
+    switch (type) {
+    case SHED_EV_TROUBLE:
+        return true;
+    case SHED_EV_LEAD:
+    case SHED_EV_HIT:
+    case SHED_EV_CORRUPT:
+    case SHED_EV_MARKER:
+    case SHED_EV_WAIT:
+        return sent == SHED_SEND_ACQUIRE;
+    case SHED_EV_STORED:
+    case SHED_EV_SUPERSEDED:
+    case SHED_EV_INVALIDATED:
+        return sent == SHED_SEND_PUBLISH;
+    default:
+        return type == SHED_EV_ENDED && sent == SHED_SEND_FAIL;
+    }
+}
+
+static void check_event(const struct shed_flight_redis *x,
+                        struct shed_flight_event event)
+{
+    check(is_expected(x->sent, event.type) && event.request == REQUEST);
+    check(x->seen_size <= sizeof(x->seen));
+    if (event.type == SHED_EV_HIT || event.type == SHED_EV_SUPERSEDED)
+        check_entry(x->entry);
+    if (event.type == SHED_EV_CORRUPT || event.type == SHED_EV_MARKER ||
+        (event.type == SHED_EV_TROUBLE && x->sent != SHED_SEND_FAIL))
+        check_error(x);
+    if (event.type == SHED_EV_MARKER)
+        check(x->error.code == SHED_ESOURCE || x->error.code == SHED_ETOOBIG ||
+              x->error.code == SHED_ELOST);
+    if (event.type == SHED_EV_LEAD)
+        check(x->seen_size == 0);
+}
+
+/* The entry in a reply, if it is long enough to be one. */
+static void forge_entry(const struct shed_reply *reply, bool is_marker)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(shed_reply_at(reply, 1), &size);
+
+    if (bytes == NULL || size < SHED_ENTRY_HEADER_BYTES)
+        return;
+    /* the reply is ours, though its reader only lends it */
+    (void)forge(is_marker ? refresh_key : key, (uint8_t *)(uintptr_t)bytes,
+                size);
+}
+
+static void read_flight(struct stream *stream, enum shed_flight_send sent,
+                        bool is_forged)
+{
+    static const struct shed_error lost = {SHED_EREDIS, "lost"};
+    static struct shed_counters counters;
+    const struct shed_flight_redis_settings settings = {.counters = &counters,
+                                                        .name = {"t", 1}};
+    struct shed_flight_redis x = {.settings = &settings,
+                                  .key = key,
+                                  .refresh_key = refresh_key,
+                                  .call_request = REQUEST,
+                                  .sent = sent};
+    struct shed_reply *reply;
+
+    do {
+        reply = stream_next(stream);
+        if (is_forged)
+            forge_entry(reply, shed_reply_count(reply) > 2);
+        check_event(
+            &x, shed_flight_reply_event(&x, reply, SHED_TROUBLE_DOWN, &lost));
+        shed_reply_free(reply);
+    } while (reply != NULL);
+    shed_flight_redis_fini(&x);
+}
+
+/* ------------------------------------------------------------ the log of
+ * groups */
+
+static void read_log(struct stream *stream)
+{
+    static struct shed_groups groups;
+    struct shed_reply *reply;
+    uint64_t position = 0, before = 0;
+
+    shed_groups_init(&groups, GROUPS_MAX);
+    while ((reply = stream_next(stream)) != NULL) {
+        enum shed_group_heard heard =
+            shed_group_log_hear(&groups, &position, reply);
+        check(heard <= SHED_GROUP_HEARD_OTHER);
+        /* a part that does not lead on would be asked for without end */
+        check(position >= before && position < SHED_GROUPS_POSITION_END);
+        check(groups.known.count <= GROUPS_MAX &&
+              groups.newest < SHED_GROUPS_POSITION_END);
+        before = position;
+        shed_reply_free(reply);
+    }
+    shed_groups_fini(&groups);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static const enum shed_flight_send calls[] = {
+        SHED_SEND_ACQUIRE, SHED_SEND_PUBLISH, SHED_SEND_FAIL};
+    struct stream stream;
+    size_t choice;
+
+    if (size < 2)
+        return 0;
+    choice = bytes[0] % 4;
+    server_ms = (bytes[0] & IS_WITHOUT_CLOCK) != 0 ? 0 : SERVER_MS;
+    stream_open(&stream);
+    stream_feed(&stream, bytes + 1, size - 1);
+    if (choice < sizeof(calls) / sizeof(*calls))
+        read_flight(&stream, calls[choice], (bytes[0] & IS_FORGED) != 0);
+    else
+        read_log(&stream);
+    stream_close(&stream);
+    return 0;
+}

@@ -17,6 +17,7 @@
 
 enum {
     SOAK_WORKERS = 4,
+    SOAK_LASTING = 2, /* of them live as long as the run: the first ones */
     SOAK_CODES = SHED_EMISS + 1,
     SOAK_FAULTS_MAX = 32,
     SOAK_TIMEOUT_MS = 3000 /* of every call */

@@ -110,6 +110,7 @@ static void read_row(struct soak_thread *t, unsigned key)
 
     floor.is_keeper = w->is_keeper;
     floor.own = atomic_load(&w->own[key]);
+    floor.age_ms = floor.begun_ms - w->begun_ms;
     if (soak_end_call(w, &call,
                       shed_get_with(w->caches[soak_cache_of(key)],
                                     soak_name(key, text), &asked, &value,

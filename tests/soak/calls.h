@@ -21,9 +21,13 @@ struct soak_worker {
     struct shed_source *source;
     struct shed_cache *caches[SOAK_CACHES];
     struct shed_lock *lock;
-    /* The newest version of each key that this process has invalidated with a
-     * group, or that had been when it was started. */
+    uint64_t begun_ms;
+    /* The newest version of each key that this process has put or invalidated,
+     * alone or with a group, even if that is only kept; or that a group's
+     * invalidation had covered when it was started. */
     atomic_uint own[SOAK_KEYS];
+    /* Until when its writer leaves a key alone. */
+    uint64_t alone_until_ms[SOAK_SHORT_KEYS];
 };
 
 struct soak_thread {

@@ -2,16 +2,21 @@
 #include "soak/history.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
+enum { US_PER_MS = 1000 };
+
 const char *const soak_violations[SOAK_VIOLATIONS] = {
     [SOAK_STALE] = "older than an invalidation that was over",
+    [SOAK_OWN] = "older than a write of its own process",
     [SOAK_GROUPED] = "older than an invalidation of its group",
     [SOAK_EXPIRED] = "older than an expiry, and not said to be stale",
     [SOAK_UNKNOWN] = "never written",
     [SOAK_TOO_OLD] = "beyond max_age, or ttl and windows",
     [SOAK_BAD_AGE] = "of an age beyond ttl and windows",
+    [SOAK_REPLACED] = "stored long after it had been replaced",
     [SOAK_FORBIDDEN] = "stale, where the call forbids it",
     [SOAK_LOADED] = "loaded, where the call forbids it",
     [SOAK_FENCE] = "a fencing number that does not grow",
@@ -101,32 +106,77 @@ void soak_report(struct soak_history *h, enum soak_violation violation,
                 key, version, floor, soak_violations[violation]);
 }
 
-/* Whether a version had been replaced for longer than limit_ms when the call
- * began. */
-static bool is_too_old(const struct soak_history *h, unsigned key,
-                       unsigned version, uint64_t begun_ms, uint64_t limit_ms)
+/* When a version was replaced: at the latest, its writer notes it afterwards.
+ * 0: it was not. */
+static uint64_t replaced_ms(const struct soak_history *h, unsigned key,
+                            unsigned version)
 {
     const struct soak_key *k = &h->key[key];
-    uint64_t replaced_ms;
 
     if (version + 1 > atomic_load(&k->committed))
-        return false;
-    replaced_ms = atomic_load(&k->committed_ms[(version + 1) % SOAK_VERSIONS]);
-    return replaced_ms != 0 && begun_ms > replaced_ms + limit_ms;
+        return 0;
+    return atomic_load(&k->committed_ms[(version + 1) % SOAK_VERSIONS]);
 }
 
-/* How old an entry may be that answers such a call, as far as its origin tells:
- * one that could be given out when the call began has aged until it was. */
-static uint64_t age_limit_ms(unsigned key, const struct soak_floor *floor,
-                             const struct shed_get_options *asked,
-                             bool is_stale)
+/* How old an entry may be that answers such a call, as far as its origin tells.
+ */
+static uint64_t window_ms(unsigned key, const struct shed_get_options *asked,
+                          bool is_stale)
 {
-    uint64_t ttl_ms =
-        soak_ttl_ms(soak_cache_of(key)) + (is_stale ? SOAK_IF_ERROR_MS : 0);
-    uint64_t waited_ms = shed_now_ms() - floor->begun_ms;
+    return asked->max_age_ms > 0 ? asked->max_age_ms
+                                 : soak_ttl_ms(soak_cache_of(key)) +
+                                       (is_stale ? SOAK_IF_ERROR_MS : 0);
+}
 
-    return (asked->max_age_ms > 0 ? asked->max_age_ms : ttl_ms) + waited_ms +
-           SOAK_CLOCK_MS + SOAK_AHEAD_MS;
+/* Whether a value was stored, or left its window, so long after it had been
+ * replaced that its load cannot have read it before. A time when this machine
+ * stood still is noted when it is over. */
+static bool is_late(struct soak_history *h, uint64_t from_ms, uint64_t late_ms)
+{
+    uint64_t trouble_ms;
+
+    if (late_ms > h->load_ms)
+        usleep((useconds_t)(h->fleet.stall_ms * US_PER_MS));
+    trouble_ms = soak_trouble_ms(&h->troubles, from_ms, from_ms + late_ms);
+    soak_raise_to(trouble_ms > 0 ? &h->troubled_ms : &h->late_ms, late_ms);
+    return late_ms > h->load_ms + trouble_ms;
+}
+
+/* Judge when a value was loaded: by its age, and, in case that is wrong, by the
+ * windows alone. */
+static void judge_times(struct soak_history *h, unsigned key,
+                        const struct soak_floor *floor, unsigned version,
+                        uint64_t age_ms, uint64_t limit_ms)
+{
+    uint64_t from_ms = replaced_ms(h, key, version) + SOAK_CLOCK_MS;
+    /* it had that age during the call: at its beginning, at worst */
+    uint64_t begun_ms = floor->begun_ms;
+
+    if (from_ms == SOAK_CLOCK_MS)
+        return;
+    if (begun_ms > from_ms + age_ms &&
+        is_late(h, from_ms, begun_ms - age_ms - from_ms))
+        soak_report(h, SOAK_REPLACED, key, version, floor->told);
+    if (begun_ms > from_ms + limit_ms &&
+        is_late(h, from_ms, begun_ms - limit_ms - from_ms))
+        soak_report(h, SOAK_TOO_OLD, key, version, floor->told);
+}
+
+/* One that could be given out when the call began has aged until it was. */
+static void judge_age(struct soak_history *h, unsigned key,
+                      const struct soak_floor *floor, unsigned version,
+                      uint64_t age_ms, uint64_t limit_ms)
+{
+    uint64_t waited_ms = shed_now_ms() - floor->begun_ms;
+    bool is_young = floor->age_ms < SOAK_YOUNG_MS;
+
+    limit_ms += waited_ms + SOAK_CLOCK_MS;
+    if (age_ms <= limit_ms)
+        return;
+    if (!is_young)
+        soak_raise_to(&h->ahead_ms, age_ms - limit_ms);
+    if (age_ms > limit_ms + (is_young ? SOAK_AHEAD_MS : SOAK_QUICK_MS))
+        soak_report(h, SOAK_BAD_AGE, key, version, (unsigned)age_ms);
 }
 
 static void judge_terms(struct soak_history *h, unsigned key,
@@ -136,25 +186,29 @@ static void judge_terms(struct soak_history *h, unsigned key,
 {
     enum shed_origin origin = shed_value_origin(value);
     bool is_stale = origin == SHED_ORIGIN_STALE;
-    uint64_t limit_ms = age_limit_ms(key, floor, asked, is_stale);
+    uint64_t limit_ms = window_ms(key, asked, is_stale);
+    uint64_t age_ms = shed_value_age_ms(value);
 
     if (is_stale && asked->allow_stale == SHED_STALE_NEVER)
         soak_report(h, SOAK_FORBIDDEN, key, version, floor->told);
     if (!is_stale && origin != SHED_ORIGIN_REDIS && asked->only_cached)
         soak_report(h, SOAK_LOADED, key, version, floor->told);
-    if (is_too_old(h, key, version, floor->begun_ms, limit_ms + h->slack_ms))
-        soak_report(h, SOAK_TOO_OLD, key, version, floor->told);
-    if (shed_value_age_ms(value) > limit_ms)
-        soak_report(h, SOAK_BAD_AGE, key, version,
-                    (unsigned)shed_value_age_ms(value));
+    judge_times(h, key, floor, version, age_ms, limit_ms);
+    judge_age(h, key, floor, version, age_ms, limit_ms);
 }
 
-/* A process that has just been started does not know the server's clock, and
- * takes whatever is in Redis for fresh. */
-static bool knows_freshness(const struct shed_value *value)
+/* Report a value that is older than it may be, and how it came. */
+static void report_old(struct soak_history *h, enum soak_violation violation,
+                       unsigned key, unsigned version, unsigned least,
+                       const struct soak_floor *floor,
+                       const struct shed_value *value)
 {
-    return shed_value_origin(value) != SHED_ORIGIN_REDIS ||
-           shed_value_fresh_ms(value) > 0;
+    if (atomic_load(&h->violations[violation]) == 0)
+        fprintf(stderr, "soak: origin %s, age %llu ms, call of %llu ms\n",
+                shed_origin_name(shed_value_origin(value)),
+                (unsigned long long)shed_value_age_ms(value),
+                (unsigned long long)(shed_now_ms() - floor->begun_ms));
+    soak_report(h, violation, key, version, least);
 }
 
 void soak_judge(struct soak_history *h, unsigned key,
@@ -170,12 +224,12 @@ void soak_judge(struct soak_history *h, unsigned key,
     if (version == floor->doubtful)
         return;
     if (version < floor->told && !may_miss)
-        soak_report(h, SOAK_STALE, key, version, floor->told);
+        report_old(h, SOAK_STALE, key, version, floor->told, floor, value);
     else if (version < floor->own)
-        soak_report(h, SOAK_GROUPED, key, version, floor->own);
+        report_old(h, SOAK_OWN, key, version, floor->own, floor, value);
     else if (version < floor->heard && !may_miss)
-        soak_report(h, SOAK_GROUPED, key, version, floor->heard);
-    else if (version < floor->expired && !is_stale && knows_freshness(value))
-        soak_report(h, SOAK_EXPIRED, key, version, floor->expired);
+        report_old(h, SOAK_GROUPED, key, version, floor->heard, floor, value);
+    else if (version < floor->expired && !is_stale)
+        report_old(h, SOAK_EXPIRED, key, version, floor->expired, floor, value);
     judge_terms(h, key, floor, asked, version, value);
 }

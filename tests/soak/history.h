@@ -18,6 +18,8 @@
 #include "soak/account.h"
 #include "soak/fleet.h"
 #include "soak/mark.h"
+#include "soak/sample.h"
+#include "soak/trouble.h"
 
 enum {
     SOAK_SHORT_KEYS = 12,
@@ -36,9 +38,17 @@ enum {
      * and 500 ppm, the most that NTP lets them drift apart, of 6 s: between two
      * TIMEs are 3 s. */
     SOAK_CLOCK_MS = 5,
-    /* How far ahead of it, until a quick TIME has been answered: the round trip
-     * of the first one. It is the processes' command_timeout_ms. */
+    /* How far ahead of it, which only makes an age look greater: the round trip
+     * of the quickest TIME so far. Every connection begins with one, and there
+     * is one every 3 s. While a process is young, all may have been slow: up to
+     * its command_timeout_ms. */
     SOAK_AHEAD_MS = 1000,
+    SOAK_QUICK_MS = 50,
+    SOAK_YOUNG_MS = 10000,
+    /* A load sleeps for up to SOAK_SLEEP_MS for each row, after it has read the
+     * first. */
+    SOAK_SLEEP_MS = 30,
+    SOAK_BATCH = 4, /* rows at most */
     /* How long another process may not have heard of an invalidation of a
      * group: where pushes do not work. (They never die silently here.) */
     SOAK_HEARD_MS = 1000
@@ -103,11 +113,14 @@ struct soak_key {
 
 enum soak_violation {
     SOAK_STALE,   /* older than an invalidation that was over before the call */
-    SOAK_GROUPED, /* the same, of a group */
+    SOAK_OWN,     /* older than a write of its own process, done or kept */
+    SOAK_GROUPED, /* the same, of a group, by any */
     SOAK_EXPIRED, /* older than such an expiry, and not said to be stale */
     SOAK_UNKNOWN, /* was never written */
     SOAK_TOO_OLD, /* beyond what the call allowed, or ttl and windows */
     SOAK_BAD_AGE, /* its age says that it is */
+    SOAK_REPLACED,  /* its age says that it had been replaced before a load that
+                       stored it can have read it */
     SOAK_FORBIDDEN, /* stale, to a call that wants nothing stale */
     SOAK_LOADED,    /* of a load, to a call that wants none */
     SOAK_FENCE,     /* a lock's number is not above the last */
@@ -120,9 +133,10 @@ enum soak_violation {
 extern const char *const soak_violations[SOAK_VIOLATIONS];
 
 struct soak_history {
-    /* What a load, a publish, and a reply that waits while its reader is
-     * stopped may add to an age. Set at the beginning. */
-    uint64_t slack_ms;
+    /* How long it may take from reading a row until it is stored, without what
+     * was wrong meanwhile; and how long after a put that has failed it may be
+     * carried out. Set at the beginning. */
+    uint64_t load_ms, slack_ms;
     /* After it each process has heard of an invalidation. Set at the beginning.
      */
     uint64_t heard_ms;
@@ -130,8 +144,18 @@ struct soak_history {
     _Atomic uint64_t fence; /* the highest that a holder has had */
     struct soak_account account;
     struct soak_fleet fleet;
+    struct soak_troubles troubles;
+    /* The longest that a row was stored, or given out beyond its windows, after
+     * it had been replaced: if nothing was wrong meanwhile, and else. */
+    _Atomic uint64_t late_ms, troubled_ms;
+    /* How far an age was beyond its windows in a process that is not young. */
+    _Atomic uint64_t ahead_ms;
     _Atomic uint64_t writes, puts, untold, locks;
-    _Atomic uint64_t allocated; /* bytes, by the first process, now */
+    _Atomic uint64_t kept; /* writes of a key that Redis could not be told */
+    _Atomic uint64_t allocated[SOAK_WORKERS]; /* bytes, now */
+    /* Of each process that has lived until the end: before it has opened
+     * anything, and after it has closed all. */
+    struct soak_sample before[SOAK_WORKERS], after[SOAK_WORKERS];
     _Atomic uint64_t violations[SOAK_VIOLATIONS];
     atomic_bool is_over;
 };
@@ -141,11 +165,12 @@ struct soak_floor {
     uint64_t begun_ms;
     unsigned told, expired; /* expired: 0 if that is too young to count */
     unsigned heard;         /* invalidated with a group, for all processes */
-    unsigned own;           /* the same for the caller's; set by the caller */
+    unsigned own;           /* written by the caller's; set by the caller */
     unsigned doubtful;      /* may come back although it is older; 0: none */
     /* The caller's process keeps rows (SHED_REDIS_DOWN_STALE): a stale one can
      * be older than what others have told Redis. */
     bool is_keeper;
+    uint64_t age_ms; /* of the caller's process; set by the caller */
 };
 
 struct soak_floor soak_floor(const struct soak_history *history, unsigned key);

@@ -42,6 +42,12 @@ static void print_count(const char *name, uint64_t count)
     printf("%-*s %10llu\n", NAME_COLUMNS, name, (ull)count);
 }
 
+static void print_limit(const char *name, uint64_t count, uint64_t allowed)
+{
+    printf("%-*s %10llu (allowed: %llu)\n", NAME_COLUMNS, name, (ull)count,
+           (ull)allowed);
+}
+
 static void print_heading(const char *title, const char *last)
 {
     printf("\n%-*s", NAME_COLUMNS, title);
@@ -87,12 +93,15 @@ static void print_faults(const struct soak_report_data *d)
                d->faults[i].name, d->faults[i].made,
                (ull)atomic_load(&a->calls[i]),
                (ull)atomic_load(&a->failures[i]));
-    printf("%-*s %10llu (allowed: %llu)\n", NAME_COLUMNS,
-           "last failure after a fault, ms", (ull)a->aftermath_ms,
-           (ull)a->settle_ms);
-    printf("%-*s %10llu (allowed: %llu)\n", NAME_COLUMNS,
-           "latest return after a deadline, ms", (ull)a->latest_ms,
-           (ull)a->late_ms);
+    print_limit("last failure after a fault, ms", a->aftermath_ms,
+                a->settle_ms);
+    print_limit("latest return after a deadline, ms", a->latest_ms, a->late_ms);
+    print_limit("a row stored after it was replaced, ms", d->history->late_ms,
+                d->history->load_ms);
+    print_count("  with a fault meanwhile, which is added",
+                d->history->troubled_ms);
+    print_limit("an age beyond its windows, ms", d->history->ahead_ms,
+                SOAK_QUICK_MS);
 }
 
 /* Of the loads while they are bound, and of all. */
@@ -109,10 +118,32 @@ static void print_loads(const struct soak_fleet *f)
            (ull)f->waits);
 }
 
-static void print_growth(const char *name, unsigned long early,
-                         unsigned long late)
+/* What a process has held, early and late, or before and after. */
+static void print_growth(unsigned process, const char *when,
+                         const struct soak_sample *first,
+                         const struct soak_sample *then)
 {
-    printf("%-*s %10lu, then %lu\n", NAME_COLUMNS, name, early, late);
+    char name[NAME_COLUMNS];
+
+    (void)snprintf(name, sizeof(name), "  %s, %s", soak_policies[process],
+                   when);
+    printf("%-*s %8lu, then %-8lu %8lu, then %-8lu %4lu, then %-4lu %4lu, then "
+           "%lu\n",
+           NAME_COLUMNS, name, first->kib, then->kib, first->allocated_kib,
+           then->allocated_kib, first->descriptors, then->descriptors,
+           first->threads, then->threads);
+}
+
+static void print_all_growth(const struct soak_report_data *d)
+{
+    const struct soak_history *h = d->history;
+
+    printf("%-*s %22s %22s %14s %14s\n", NAME_COLUMNS, "held by a process",
+           "memory, KiB", "allocated, KiB", "descriptors", "threads");
+    for (unsigned i = 0; i < SOAK_LASTING; i++)
+        print_growth(i, "early and late", &d->early[i], &d->late[i]);
+    for (unsigned i = 0; i < SOAK_WORKERS; i++)
+        print_growth(i, "before and after", &h->before[i], &h->after[i]);
 }
 
 void soak_print(const struct soak_report_data *d)
@@ -126,12 +157,9 @@ void soak_print(const struct soak_report_data *d)
     print_count("writes", h->writes);
     print_count("  of them put", h->puts);
     print_count("  of them not told to the cache", h->untold);
+    print_count("  of them kept for Redis", h->kept);
     print_count("locks held", h->locks);
-    print_growth("memory, KiB", d->early.kib, d->late.kib);
-    print_growth("  of it allocated", d->early.allocated_kib,
-                 d->late.allocated_kib);
-    print_growth("descriptors", d->early.descriptors, d->late.descriptors);
-    print_growth("threads", d->early.threads, d->late.threads);
+    print_all_growth(d);
     printf("\nfound\n");
     for (unsigned i = 0; i < SOAK_VIOLATIONS; i++)
         printf("  %-*s %10llu\n", NAME_COLUMNS - 2, soak_violations[i],
@@ -201,6 +229,23 @@ static void write_loads(FILE *file, const struct soak_fleet *f)
             (ull)f->most, (ull)f->looks, (ull)f->waits);
 }
 
+/* Of each process that lives all the time: early, and late. */
+static void write_growth(FILE *file, const struct soak_report_data *d)
+{
+    fprintf(file, "  \"held\": {");
+    for (unsigned i = 0; i < SOAK_LASTING; i++) {
+        const struct soak_sample *early = &d->early[i], *late = &d->late[i];
+        fprintf(file,
+                "%s\n    \"%s\": {\"kib\": [%lu, %lu], \"allocated_kib\": "
+                "[%lu, %lu],\n      \"descriptors\": [%lu, %lu], "
+                "\"threads\": [%lu, %lu]}",
+                i > 0 ? "," : "", soak_policies[i], early->kib, late->kib,
+                early->allocated_kib, late->allocated_kib, early->descriptors,
+                late->descriptors, early->threads, late->threads);
+    }
+    fprintf(file, "\n  },\n");
+}
+
 bool soak_write_json(const struct soak_report_data *d, const char *path)
 {
     const struct soak_history *h = d->history;
@@ -212,18 +257,14 @@ bool soak_write_json(const struct soak_report_data *d, const char *path)
     write_calls(file, &h->account);
     write_faults(file, d);
     write_loads(file, &h->fleet);
+    write_growth(file, d);
     fprintf(file, "  \"violations\": {");
     for (unsigned i = 0; i < SOAK_VIOLATIONS; i++)
         fprintf(file, "%s\n    \"%s\": %llu", i > 0 ? "," : "",
                 soak_violations[i], (ull)h->violations[i]);
     fprintf(file,
             "\n  },\n  \"changes\": %llu,\n  \"puts\": %llu,\n"
-            "  \"locks\": %llu,\n  \"kib\": [%lu, %lu],\n"
-            "  \"allocated_kib\": [%lu, %lu],\n"
-            "  \"descriptors\": [%lu, %lu],\n  \"threads\": [%lu, %lu]\n}\n",
-            (ull)h->writes, (ull)h->puts, (ull)h->locks, d->early.kib,
-            d->late.kib, d->early.allocated_kib, d->late.allocated_kib,
-            d->early.descriptors, d->late.descriptors, d->early.threads,
-            d->late.threads);
+            "  \"locks\": %llu\n}\n",
+            (ull)h->writes, (ull)h->puts, (ull)h->locks);
     return fclose(file) == 0;
 }

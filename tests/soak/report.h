@@ -12,18 +12,12 @@ struct soak_tally {
     unsigned made;
 };
 
-/* What a process has of the system. */
-struct soak_sample {
-    unsigned long kib, descriptors, threads; /* kib 0: not taken */
-    unsigned long allocated_kib;
-};
-
 struct soak_report_data {
     const struct soak_history *history;
     uint64_t seed;
     const struct soak_tally *faults; /* by their numbers */
     unsigned fault_count;
-    struct soak_sample early, late;
+    struct soak_sample early[SOAK_LASTING], late[SOAK_LASTING];
 };
 
 /* A line of progress. */

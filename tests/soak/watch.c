@@ -5,8 +5,12 @@
 
 #include "base/clock.h"
 #include "soak/calls.h"
+#include "support/testing.h"
 
-enum { LOOK_EVERY_US = 3000 };
+enum {
+    LOOK_EVERY_US = 3000,
+    BUSY_MS = 100 /* a longer pause is trouble */
+};
 
 #define US_PER_MS 1000.0
 
@@ -46,24 +50,35 @@ static bool count_loads(const struct soak_worker *w, MYSQL **mysql,
     return true;
 }
 
+/* Remember a pause between looks that says that this machine stood still, or
+ * was busy with something else. */
+static void note_stall(struct soak_history *h, uint64_t looked_ms,
+                       uint64_t now_ms)
+{
+    if (looked_ms != 0 && now_ms > looked_ms + scaled_ms(BUSY_MS))
+        soak_trouble_end(&h->troubles,
+                         soak_trouble_begin(&h->troubles, looked_ms), now_ms);
+}
+
 void *soak_watch_on(void *arg)
 {
     const struct soak_worker *w = ((struct soak_thread *)arg)->worker;
     struct soak_watch watch = {0};
     uint64_t oldest_ms, now_ms;
     MYSQL *mysql = NULL;
+    struct soak_history *h = w->history;
     unsigned count, excess;
 
     while (!soak_is_over(w)) {
         now_ms = shed_now_ms();
+        note_stall(h, watch.looked_ms, now_ms);
         if (!count_loads(w, &mysql, &count, &oldest_ms))
             continue;
-        excess = soak_fleet_look(&w->history->fleet, &watch, count, oldest_ms,
-                                 now_ms);
+        excess = soak_fleet_look(&h->fleet, &watch, count, oldest_ms, now_ms);
         if (excess > 0) {
             fprintf(stderr, "soak: %u loads at a time, not %d\n", excess,
                     (int)SOAK_FLEET_LOADS);
-            soak_report(w->history, SOAK_LOADS, 0, 0, 0);
+            soak_report(h, SOAK_LOADS, 0, 0, 0);
         }
         usleep(LOOK_EVERY_US);
     }

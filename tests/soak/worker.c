@@ -2,7 +2,6 @@
  * after what it says has been done. */
 #include "soak/worker.h"
 
-#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -21,13 +20,22 @@
 enum {
     SOFT_TIMEOUT_MS = 20,
     ABSENT_EVERY = 20, /* of the reads is one of a key that has no row */
-    /* the numbers of processes */
-    KEEPER = 2,
+    /* The numbers of processes. The first two live as long as the run: PLAIN
+     * has nothing that is off by default, FULL has all that can hold memory or
+     * connections: breakers, a limit that adapts, kept rows, soft timeouts. */
+    PLAIN = 0,
+    FULL = 1,
+    BREAKER = 2,
     FAILER = 3
 };
 
-const char *const soak_policies[SOAK_WORKERS] = {
-    "plain", "breakers", [KEEPER] = "stale", [FAILER] = "fail"};
+_Static_assert((int)PLAIN < (int)SOAK_LASTING && (int)FULL < (int)SOAK_LASTING,
+               "both are judged");
+
+const char *const soak_policies[SOAK_WORKERS] = {[PLAIN] = "plain",
+                                                 [FULL] = "full",
+                                                 [BREAKER] = "breakers",
+                                                 [FAILER] = "fail"};
 
 /* The row is read first, and then its load takes a while. */
 #define QUERY                                                                  \
@@ -56,13 +64,6 @@ static void *read_on(void *arg)
 }
 
 /* ------------------------------------------------------------------ lock */
-
-/* The first process lives as long as the run. */
-static void note_memory(const struct soak_worker *w)
-{
-    if (w->number == 0)
-        atomic_store(&w->history->allocated, mallinfo2().uordblks);
-}
 
 /* Count what only the statistics tell, since the last time. */
 static void count_more(const struct soak_worker *w,
@@ -95,7 +96,7 @@ static void *lock_on(void *arg)
         struct shed_fence fence = {0};
         struct soak_try call = soak_begin_call(w, SOAK_LOCK);
         count_more(w, last);
-        note_memory(w);
+        atomic_store(&h->allocated[w->number], soak_sample_allocated());
         if (!soak_end_call(
                 w, &call,
                 shed_lock_acquire(w->lock, SOAK_TIMEOUT_MS, &call.err)))
@@ -103,9 +104,7 @@ static void *lock_on(void *arg)
         if (shed_lock_fence(w->lock, &fence, NULL) == SHED_OK &&
             fence.number <= before)
             soak_report(h, SOAK_FENCE, 0, 0, 0);
-        while (before < fence.number &&
-               !atomic_compare_exchange_weak(&h->fence, &before, fence.number))
-            ;
+        soak_raise_to(&h->fence, fence.number);
         usleep((useconds_t)soak_draw(t, 20 * SOAK_PAUSE_US));
         if (shed_lock_release(w->lock, NULL) == SHED_OK)
             atomic_fetch_add(&h->locks, 1);
@@ -122,8 +121,9 @@ static void set_source_options(const struct soak_worker *w,
 {
     so->load_timeout_ms = scaled_ms(SOAK_LOAD_MS);
     so->fleet_loads = SOAK_FLEET_LOADS;
-    so->adaptive_loads = w->number == 1 || w->number == 2;
-    if (w->number == 1 || w->number == 3) {
+    so->max_batch = SOAK_BATCH;
+    so->adaptive_loads = w->number == FULL || w->number == BREAKER;
+    if (w->number != PLAIN) {
         so->breaker_failure_pct = 50;
         so->breaker_min_loads = 5;
         so->breaker_window_ms = 1000;
@@ -148,7 +148,7 @@ static void set_client_options(struct soak_worker *w,
     co->event_user = w;
     co->command_timeout_ms = SOAK_AHEAD_MS;
     co->reconnect_max_ms = SOAK_AHEAD_MS;
-    if (w->number == 1) {
+    if (w->number == FULL || w->number == BREAKER) {
         co->redis_breaker_failure_pct = 50;
         co->redis_breaker_min_calls = 5;
         co->redis_breaker_window_ms = 1000;
@@ -210,7 +210,8 @@ _Noreturn void soak_work(struct soak_history *history,
     struct soak_worker w = {.history = history,
                             .place = place,
                             .number = number,
-                            .is_keeper = number == KEEPER};
+                            .begun_ms = shed_now_ms(),
+                            .is_keeper = number == FULL};
     /* the last one only in the first process */
     void *(*const roles[])(void *) = {soak_write_on, lock_on, read_on,
                                       read_on,       read_on, soak_watch_on};
@@ -223,6 +224,8 @@ _Noreturn void soak_work(struct soak_history *history,
     /* a process that opens a cache asks what was invalidated before */
     for (unsigned key = 0; key < SOAK_KEYS; key++)
         atomic_store(&w.own[key], atomic_load(&history->key[key].grouped));
+    history->before[number] =
+        soak_sample_take(getpid(), soak_sample_allocated());
     if (!open_all(&w))
         _exit(EXIT_FAILURE);
     for (size_t i = 0; i < count; i++) {
@@ -233,5 +236,7 @@ _Noreturn void soak_work(struct soak_history *history,
     for (size_t i = 0; i < count; i++)
         pthread_join(id[i], NULL);
     close_all(&w);
+    history->after[number] =
+        soak_sample_take(getpid(), soak_sample_allocated());
     _exit(EXIT_SUCCESS);
 }

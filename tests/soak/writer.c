@@ -3,6 +3,7 @@
  * history is raised only after what it says has been done.
  */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <hiredis/hiredis.h>
@@ -12,7 +13,12 @@
 
 enum {
     GROUP_EVERY = 30, /* of the changes is one of a group, */
-    ALL_EVERY = 5     /* and of these, of all keys of a cache */
+    ALL_EVERY = 5,    /* and of these, of all keys of a cache. */
+    /* Of the changes that nobody is told of is one, */
+    ALONE_EVERY = 8,
+    /* after which the key is left alone, so that the old row can reach the end
+     * of its windows. */
+    ALONE_MS = SOAK_TTL_MS + SOAK_IF_ERROR_MS + 500
 };
 
 /* Change a row. Returns: false: the soak is over, or the row may not have been
@@ -57,8 +63,21 @@ static bool delete_plainly(const struct soak_worker *w, const char *text)
     return is_done;
 }
 
+/* A write of a key has ended. This process may read nothing older from now on,
+ * whatever its code, unless it is not kept, either. */
+static void note_own(struct soak_worker *w, unsigned key, unsigned version,
+                     const struct soak_try *call)
+{
+    if (call->err.code == SHED_ENOMEM ||
+        strncmp(call->err.reason, "not kept", strlen("not kept")) == 0)
+        return;
+    if (call->err.code != SHED_OK)
+        atomic_fetch_add(&w->history->kept, 1);
+    soak_raise(&w->own[key], version);
+}
+
 /* Put what is in the database, with its tag. */
-static void put_row(const struct soak_worker *w, unsigned key)
+static void put_row(struct soak_worker *w, unsigned key)
 {
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     unsigned version = atomic_load(&w->history->key[key].committed);
@@ -81,6 +100,7 @@ static void put_row(const struct soak_worker *w, unsigned key)
                                           soak_name(key, text), shed_str(row),
                                           &o, &call.err));
     soak_end_put(w->history, key, is_done);
+    note_own(w, key, version, &call);
     if (is_done) {
         soak_raise(&w->history->key[key].told, version);
         atomic_fetch_add(&w->history->puts, 1);
@@ -99,6 +119,8 @@ static void tell(struct soak_thread *t, unsigned key)
     switch (soak_draw(t, 8)) {
     case 0:
         atomic_fetch_add(&w->history->untold, 1); /* it invalidates nothing */
+        if (soak_draw(t, ALONE_EVERY) == 0)
+            w->alone_until_ms[key] = shed_now_ms() + ALONE_MS;
         break;
     case 1:
         if (!soak_end_call(w, &call,
@@ -122,6 +144,7 @@ static void tell(struct soak_thread *t, unsigned key)
                           shed_invalidate(w->caches[SOAK_SHORT], name,
                                           SOAK_TIMEOUT_MS, &call.err)))
             soak_raise(&k->told, version);
+        note_own(w, key, version, &call);
     }
 }
 
@@ -206,6 +229,8 @@ static bool change_key(struct soak_thread *t, MYSQL **mysql)
         (unsigned)soak_draw(t, SOAK_SHORT_KEYS / SOAK_WORKERS) * SOAK_WORKERS +
         w->number;
 
+    if (shed_now_ms() < w->alone_until_ms[key])
+        return true;
     if (!change_row(w, mysql, key))
         return false;
     tell(t, key);

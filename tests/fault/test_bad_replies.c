@@ -6,6 +6,7 @@
 
 #include <snowshed/lock.h>
 
+#include "redis/script.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;
@@ -27,6 +28,21 @@ static void tear_down(void)
 /* ---------------------------------------------------------------- NOSCRIPT */
 
 #define NOSCRIPT "-NOSCRIPT No matching script.\r\n"
+
+/* Else each call would be answered so at first. */
+START_TEST(the_digest_of_each_script_is_the_one_that_redis_makes)
+{
+    fixture_open(&fixture);
+    for (size_t i = 0; i < SHED_SCRIPTS; i++) {
+        const struct shed_script_text *script = &shed_script_texts[i];
+        redisReply *reply = server_run(&fixture.server, "SCRIPT LOAD %b",
+                                       script->text, script->size);
+        ck_assert_int_eq(reply->type, REDIS_REPLY_STRING);
+        ck_assert_str_eq(reply->str, script->sha1);
+        freeReplyObject(reply);
+    }
+}
+END_TEST
 
 /* How many calls of scripts, by digest or by text, the server has received. */
 static long long scripts_called(void)
@@ -251,6 +267,7 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, the_digest_of_each_script_is_the_one_that_redis_makes);
     tcase_add_test(tc, a_server_that_never_knows_a_script_is_done_without);
     tcase_add_loop_test(tc, a_lock_on_a_server_that_never_knows_a_script_fails,
                         0, 2);

@@ -72,13 +72,14 @@ START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
         load_key(source, &ask, "a");
         ck_assert_ptr_null(strstr(ask.loaded.error.reason, "the next try"));
         assert_failure(&ask, "MySQL: ");
-        WAIT_FOR(shed_source_look(source).breaker == SHED_BREAKER_HALF_OPEN &&
+        WAIT_FOR(shed_source_look(source).breaker.state ==
+                     SHED_BREAKER_HALF_OPEN &&
                  shed_source_ask_breaker(source, NULL) == SHED_OK);
     }
     own_mariadb_start(&server);
     load_key(source, &ask, "a");
     assert_text(&ask, "A");
-    WAIT_FOR(shed_source_look(source).breaker == SHED_BREAKER_CLOSED);
+    WAIT_FOR(shed_source_look(source).breaker.state == SHED_BREAKER_CLOSED);
     shed_source_close(source);
 }
 END_TEST

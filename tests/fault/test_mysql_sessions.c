@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,6 +47,27 @@ static void check_text(struct shed_source *source, const char *key,
 
     load_key(source, &ask, key);
     assert_text(&ask, text);
+}
+
+/* Load a key whose value is the id of the connection. */
+static unsigned long load_id(struct shed_source *source, const char *key)
+{
+    unsigned long id;
+    struct ask ask;
+
+    load_key(source, &ask, key);
+    ck_assert_msg(ask.loaded.value != NULL, "%s", ask.loaded.error.reason);
+    id = strtoul(shed_value_data(ask.loaded.value), NULL, 10);
+    shed_value_unref(ask.loaded.value);
+    return id;
+}
+
+static unsigned long ask_status(const char *name)
+{
+    return ask_sql(&site,
+                   "SELECT variable_value FROM information_schema."
+                   "global_status WHERE variable_name = '%s'",
+                   name);
 }
 
 static bool works(struct shed_source *source)
@@ -105,6 +127,154 @@ START_TEST(a_user_with_too_many_connections_fails_until_one_is_free)
 }
 END_TEST
 
+/* ------------------------------------------------- what a new session cures */
+
+/* Create the function that the query of the next source calls: what it does,
+ * and the id of its connection. */
+static void make_function(const char *deed)
+{
+    run_sql(&site,
+            "CREATE OR REPLACE FUNCTION act() RETURNS BIGINT BEGIN %s; RETURN "
+            "CONNECTION_ID(); END",
+            deed);
+    run_sql(&site, "GRANT EXECUTE ON %s.* TO shop", site.database);
+}
+
+/* A source with its connection open, whose id is *id, and whose query writes
+ * from now on. */
+static struct shed_source *open_writer(unsigned long *id)
+{
+    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_source *source;
+
+    make_function("DO 1");
+    load.max_loads = 1;
+    o.source = &load;
+    ck_assert_int_eq(shed_mysql_source_open(
+                         shop_uri, "SELECT k, act() FROM word WHERE k IN (?)",
+                         &o, &source, NULL),
+                     SHED_OK);
+    *id = load_id(source, "a");
+    run_sql(&site, "CREATE TABLE seen (id BIGINT)");
+    make_function("INSERT INTO seen VALUES (1)");
+    return source;
+}
+
+/* As after a failover: the old connection leads to the former primary, and a
+ * new one to the primary, which here is the same server in its new role. */
+START_TEST(a_read_only_server_is_left_for_the_one_at_the_address_now)
+{
+    struct shed_source *source;
+    unsigned long id, later;
+    struct ask ask;
+
+    run_sql(&site, "CREATE PROCEDURE promote() SET GLOBAL read_only = 0");
+    source = open_writer(&id);
+    run_sql(&site, "SET GLOBAL read_only = 1");
+    load_key(source, &ask, "a");
+    assert_failure(&ask, "(1290)");
+    run_sql(&site, "SET GLOBAL read_only = 0");
+    later = load_id(source, "a");
+    ck_assert_uint_gt(later, id);
+    run_sql(&site, "SET GLOBAL init_connect = 'CALL %s.promote()'",
+            site.database);
+    run_sql(&site, "SET GLOBAL read_only = 1");
+    ck_assert_uint_gt(load_id(source, "a"), later);
+    shed_source_close(source);
+}
+END_TEST
+
+START_TEST(a_session_that_began_read_only_is_left_for_a_new_one)
+{
+    struct shed_source *source;
+    unsigned long id;
+
+    run_sql(&site, "SET GLOBAL tx_read_only = 1");
+    source = open_writer(&id);
+    run_sql(&site, "SET GLOBAL tx_read_only = 0");
+    ck_assert_uint_gt(load_id(source, "a"), id);
+    shed_source_close(source);
+}
+END_TEST
+
+/* MariaDB cannot be made to report these errors, so a stored function signals
+ * their numbers. */
+static const unsigned passing[] = {
+    1053, /* shutting down */
+    1243, /* the prepared statement is unknown, as behind a proxy */
+    1615, /* it has to be prepared again, and cannot be */
+    1836, /* read-only, and nothing but a restart changes that */
+    1927, /* killed, MariaDB */
+    4031, /* idle too long, MySQL */
+};
+
+START_TEST(an_error_of_the_session_or_its_statement_wants_a_new_connection)
+{
+    struct shed_source *source;
+    char deed[TEXT_BYTES];
+    unsigned long id;
+
+    run_sql(&site, "CREATE TABLE troubled (id BIGINT)");
+    snprintf(deed, sizeof(deed),
+             "IF EXISTS (SELECT 1 FROM troubled WHERE id = CONNECTION_ID()) "
+             "THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %u; END IF",
+             passing[_i]);
+    make_function(deed);
+    source = open_single_source(&site, "SELECT k, act() FROM word WHERE k IN "
+                                       "(?)");
+    id = load_id(source, "a");
+    run_sql(&site, "INSERT INTO troubled VALUES (%lu)", id);
+    ck_assert_uint_gt(load_id(source, "a"), id);
+    shed_source_close(source);
+}
+END_TEST
+
+/* By the statement's limit, or by that of such waits, which ends in the same
+ * second. */
+START_TEST(a_table_that_is_locked_is_waited_for_until_the_limit)
+{
+    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_source *source;
+    struct ask ask;
+
+    load.load_timeout_ms = scaled_ms(1000);
+    o.source = &load;
+    source = open_shop(&o);
+    run_sql(&site, "LOCK TABLES word WRITE");
+    load_key(source, &ask, "a");
+    ck_assert_msg(strstr(ask.loaded.error.reason, "(1205)") != NULL ||
+                      strstr(ask.loaded.error.reason, "(1969)") != NULL,
+                  "%s", ask.loaded.error.reason);
+    assert_failure(&ask, "MySQL: ");
+    run_sql(&site, "UNLOCK TABLES");
+    wait_works(source);
+    shed_source_close(source);
+}
+END_TEST
+
+/* A new connection would only wait again. */
+START_TEST(a_query_that_locks_its_row_waits_for_it_once)
+{
+    struct shed_source *source;
+    struct ask ask;
+
+    run_sql(&site, "SET GLOBAL innodb_lock_wait_timeout = 1");
+    source = open_single_source(&site, WORD " FOR UPDATE");
+    run_sql(&site, "BEGIN");
+    run_sql(&site, "UPDATE word SET v = 'new' WHERE k = 'a'");
+    load_key(source, &ask, "a");
+    assert_failure(&ask, "(1205)");
+    run_sql(&site, "COMMIT");
+    ck_assert_uint_eq(ask_status("Com_stmt_execute"), 1);
+    check_text(source, "a", "new");
+    shed_source_close(source);
+}
+END_TEST
+
+/* --------------------------------------------- statements, rows and reasons */
+
 /* Load count keys as one batch; none of them has a row. */
 static void load_nothing(struct shed_source *source, size_t count)
 {
@@ -134,10 +304,7 @@ START_TEST(the_server_keeps_one_statement_for_each_power_of_two)
     source = open_shop(&o);
     for (size_t count = 1; count <= MOST; count++)
         load_nothing(source, count);
-    ck_assert_uint_eq(ask_sql(&site, "SELECT variable_value FROM "
-                                     "information_schema.global_status WHERE "
-                                     "variable_name = 'Prepared_stmt_count'"),
-                      POWERS);
+    ck_assert_uint_eq(ask_status("Prepared_stmt_count"), POWERS);
     shed_source_close(source);
 }
 END_TEST
@@ -257,6 +424,14 @@ int main(void)
                    the_present_is_read_where_sessions_begin_in_transactions);
     tcase_add_test(tc,
                    a_user_with_too_many_connections_fails_until_one_is_free);
+    tcase_add_test(tc,
+                   a_read_only_server_is_left_for_the_one_at_the_address_now);
+    tcase_add_test(tc, a_session_that_began_read_only_is_left_for_a_new_one);
+    tcase_add_loop_test(
+        tc, an_error_of_the_session_or_its_statement_wants_a_new_connection, 0,
+        (int)(sizeof(passing) / sizeof(*passing)));
+    tcase_add_test(tc, a_table_that_is_locked_is_waited_for_until_the_limit);
+    tcase_add_test(tc, a_query_that_locks_its_row_waits_for_it_once);
     tcase_add_test(tc, the_server_keeps_one_statement_for_each_power_of_two);
     tcase_add_test(tc, readers_get_their_own_rows_or_a_failure_through_a_crash);
     tcase_add_test(tc, rows_of_a_try_that_broke_are_forgotten);

@@ -327,6 +327,71 @@ START_TEST(a_server_that_dies_while_it_hangs_is_reported_as_such)
 }
 END_TEST
 
+/* ------------------------------------------------ what expires meanwhile */
+
+enum { SLEEP_TTL_MS = 1000 };
+
+/* A get of k, which has at least this version. */
+static enum shed_origin get_version(unsigned least)
+{
+    struct shed_value *value = NULL;
+    enum shed_origin origin;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
+                     SHED_OK);
+    origin = shed_value_origin(value);
+    ck_assert_uint_eq(shed_value_size(value), 3);
+    ck_assert_int_ge(((const char *)shed_value_data(value))[2],
+                     (char)('0' + least));
+    shed_value_unref(value);
+    return origin;
+}
+
+/* Let Redis have a version of k, and sleep for twice the time that it may live,
+ * while the next version is committed. Returns: whether a call did without
+ * Redis in that time; on a busy machine none may have found it asleep. */
+static bool sleep_over(redisContext *admin, unsigned version)
+{
+    bool was_without = false;
+    redisReply *reply = NULL;
+
+    table_set_version(&fixture.table, version);
+    invalidate(fixture.cache, "k");
+    WAIT_FOR(get_version(version) == SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(
+        redisAppendCommand(admin, "DEBUG SLEEP %d", 2 * SLEEP_TTL_MS / 1000),
+        REDIS_OK);
+    for (int is_done = 0; !is_done;)
+        ck_assert_int_eq(redisBufferWrite(admin, &is_done), REDIS_OK);
+    table_set_version(&fixture.table, version + 1);
+    for (unsigned i = 0; i < TRIES; i++)
+        was_without |= get_version(version) == SHED_ORIGIN_UNPUBLISHED;
+    ck_assert_int_eq(redisGetReply(admin, (void **)&reply), REDIS_OK);
+    freeReplyObject(reply);
+    for (unsigned i = 0; i < TRIES; i++)
+        (void)get_version(version + 1);
+    WAIT_FOR(get_version(version + 1) == SHED_ORIGIN_REDIS);
+    return was_without;
+}
+
+START_TEST(what_expires_while_redis_sleeps_is_not_given_out_when_it_wakes)
+{
+    enum { VERSIONS = 9 };
+    redisContext *admin;
+    unsigned version = 1;
+
+    init(SHED_REDIS_DOWN_SOURCE);
+    fixture.cache_options.ttl_ms = SLEEP_TTL_MS;
+    fixture_open(&fixture);
+    admin = redisConnectUnix(fixture.server.socket);
+    ck_assert(admin != NULL && admin->err == 0);
+    while (!sleep_over(admin, version))
+        ck_assert_uint_lt(version += 2, VERSIONS);
+    redisFree(admin);
+    fixture_down(&fixture);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("redis_hang");
@@ -340,5 +405,7 @@ int main(void)
     tcase_add_test(tc,
                    a_connection_that_says_nothing_at_first_is_no_sign_of_life);
     tcase_add_test(tc, a_server_that_dies_while_it_hangs_is_reported_as_such);
+    tcase_add_test(
+        tc, what_expires_while_redis_sleeps_is_not_given_out_when_it_wakes);
     return run_tests("redis_hang", tc);
 }

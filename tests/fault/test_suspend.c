@@ -1,15 +1,16 @@
 /* A machine that was suspended: CLOCK_BOOTTIME has counted the time, and
- * CLOCK_MONOTONIC, by which threads and libuv sleep, has not. */
+ * CLOCK_MONOTONIC, by which threads and libuv sleep, has not. And one whose
+ * wall clock was set. */
 #include <time.h>
 
 #include "support/fixture.h"
 #include "support/lock_fixture.h"
 
-/* Linked with --wrap: the machine can have been suspended. */
+/* Linked with --wrap: the machine can have been suspended, its clock set. */
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 
-static atomic_long suspended_s;
+static atomic_long suspended_s, set_s;
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -17,6 +18,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 
     if (clock != CLOCK_MONOTONIC)
         now->tv_sec += atomic_load(&suspended_s);
+    if (clock == CLOCK_REALTIME)
+        now->tv_sec += atomic_load(&set_s);
     return status;
 }
 
@@ -78,6 +81,43 @@ START_TEST(a_call_whose_time_ended_during_a_suspension_ends)
 }
 END_TEST
 
+/* The row and the lease end before the time by which the clock is set. */
+START_TEST(a_wall_clock_that_is_set_changes_nothing)
+{
+    enum { HOUR_S = 3600 };
+    static const long steps_s[] = {HOUR_S, -2 * HOUR_S, HOUR_S};
+    static struct fixture fixture;
+    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
+    struct shed_lock *lock;
+
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = LEASE_MS;
+    fixture.source_options.adaptive_loads = 1;
+    fixture_open(&fixture);
+    o.lease_ms = LEASE_MS;
+    o.watchdog = 0;
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL),
+        SHED_OK);
+    acquire(lock, 0);
+    expect_text(fixture.cache, "k", "k@1");
+    for (size_t i = 0; i < sizeof(steps_s) / sizeof(*steps_s); i++) {
+        const char *keys[] = {"a", "b", "c"}, *rows[] = {"a@1", "b@1", "c@1"};
+        atomic_fetch_add(&set_s, steps_s[i]);
+        ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+        ck_assert_uint_gt(shed_lock_remaining_ms(lock), 0);
+        ck_assert_uint_le(shed_lock_remaining_ms(lock), LEASE_MS);
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+        expect_origin(fixture.cache, keys[i], rows[i], SHED_ORIGIN_LOAD);
+        expect_origin(fixture.cache, keys[i], rows[i], SHED_ORIGIN_REDIS);
+        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    }
+    release(lock);
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("suspend");
@@ -85,5 +125,6 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_hold_is_over_when_its_lease_ended_during_a_suspension);
     tcase_add_test(tc, a_call_whose_time_ended_during_a_suspension_ends);
+    tcase_add_test(tc, a_wall_clock_that_is_set_changes_nothing);
     return run_tests("suspend", tc);
 }

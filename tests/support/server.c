@@ -310,6 +310,26 @@ void server_info(const struct server *s, const char *field, char *value,
     freeReplyObject(reply);
 }
 
+static bool has_failed_to_save(const struct server *s)
+{
+    char status[8];
+
+    server_info(s, "rdb_last_bgsave_status", status, sizeof(status));
+    return strcmp(status, "err") == 0;
+}
+
+/* At the path of the dump there is a directory, which a file cannot replace. */
+void server_fail_to_save(const struct server *s)
+{
+    char path[SERVER_PATH_BYTES];
+
+    snprintf(path, sizeof(path), "%s/dump.rdb", s->dir);
+    ck_assert_int_eq(mkdir(path, S_IRWXU), 0);
+    server_do(s, "CONFIG SET save %s", "3600 1");
+    server_do(s, "BGSAVE");
+    WAIT_FOR(has_failed_to_save(s));
+}
+
 long long server_calls(const struct server *s, const char *command)
 {
     redisReply *reply = server_run(s, "INFO commandstats");

@@ -51,6 +51,10 @@ void server_thaw(struct server *s);
 /* From now on its wall clock is so far ahead of the machine's. */
 void server_skew(struct server *s, int64_t seconds);
 
+/* Let it fail to save its data, so that it refuses writes (MISCONF) until it is
+ * told that it need not: stop-writes-on-bgsave-error. */
+void server_fail_to_save(const struct server *s);
+
 /* Run a command, in hiredis's format (including %b), on a new connection. An
  * error reply is returned like any other; the test fails if none comes. */
 redisReply *server_run(const struct server *s, const char *format, ...);

@@ -177,6 +177,12 @@ bool shed_row_version_is_lower(struct shed_row_version loaded,
 
 /* ------------------------------------------------------------------ decode */
 
+static bool has_no_payload(const struct shed_entry *entry)
+{
+    return entry->type == SHED_ENTRY_NEGATIVE ||
+           (entry->flags & SHED_ENTRY_NULL);
+}
+
 /* Divide what follows the header, of size bytes, at the payload's length. */
 static enum shed_entry_state split(struct shed_entry *out, size_t size,
                                    size_t payload_size)
@@ -185,7 +191,8 @@ static enum shed_entry_state split(struct shed_entry *out, size_t size,
 
     out->payload_size = payload_size;
     out->tags_size = 0;
-    if (size < payload_size || (size > payload_size) != has_tags)
+    if (size < payload_size || (size > payload_size) != has_tags ||
+        (payload_size > 0 && has_no_payload(out)))
         return SHED_ENTRY_CORRUPT;
     out->tags_size = size - payload_size;
     return SHED_ENTRY_OK;

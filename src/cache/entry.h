@@ -18,7 +18,8 @@
  *     48  8  end of the lease, or of freshness; Redis can keep a value longer
  *     56  8  row version, 0 without one; in a lease: number of the flight; in
  *            a failure marker: the shed_code
- *     64     payload: the row, the reason of a failure, nothing in a lease
+ *     64     payload: the row, the reason of a failure; nothing in a lease, for
+ *            NULL and for no such row
  *            with TAGS, behind the payload: 2 bytes, the length of what
  *            follows; then for each tag 1 byte, its length, and the tag
  *

@@ -231,6 +231,25 @@ START_TEST(no_such_row_and_a_failure_come_back_too)
 }
 END_TEST
 
+/* Its checksum is right, as if a faulty program had written it. */
+START_TEST(a_payload_where_there_is_none_is_corrupt)
+{
+    struct shed_entry entry = make_row("a row");
+    struct bytes bytes;
+
+    entry.type = SHED_ENTRY_NEGATIVE;
+    bytes = assemble(&entry);
+    ck_assert_int_eq(decode(&bytes), SHED_ENTRY_CORRUPT);
+    entry.type = SHED_ENTRY_VALUE;
+    entry.flags |= SHED_ENTRY_NULL;
+    bytes = assemble(&entry);
+    ck_assert_int_eq(decode(&bytes), SHED_ENTRY_CORRUPT);
+    entry.payload_size = 0;
+    bytes = assemble(&entry);
+    ck_assert_int_eq(decode(&bytes), SHED_ENTRY_OK);
+}
+END_TEST
+
 START_TEST(a_payload_with_our_magic_is_a_payload)
 {
     struct shed_entry inner = make_row("in"), outer = make_row(""), out;
@@ -471,6 +490,7 @@ int main(void)
     tcase_add_test(tc, tags_of_a_wrong_form_are_corrupt);
     tcase_add_test(tc, no_flipped_bit_of_a_tag_passes);
     tcase_add_test(tc, no_such_row_and_a_failure_come_back_too);
+    tcase_add_test(tc, a_payload_where_there_is_none_is_corrupt);
     tcase_add_test(tc, a_payload_with_our_magic_is_a_payload);
     tcase_add_test(tc, no_flipped_bit_passes_for_an_entry);
     tcase_add_test(tc, the_times_are_not_under_the_checksum);

@@ -1,6 +1,6 @@
 /*
  * One socket to Redis: bytes out, replies in. It never waits; its user does,
- * with poll or with the loop. hiredis formats and parses; the socket is ours.
+ * with poll or with the loop. hiredis parses; the socket is ours.
  *
  * Not thread-safe. After any failure the wire is closed and stays closed,
  * because bytes that still arrive must not be taken for the answer to another

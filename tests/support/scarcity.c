@@ -28,8 +28,6 @@ void *__real_realloc(void *at, size_t size);
 int __real_pthread_create(pthread_t *out, const pthread_attr_t *attr,
                           void *(*run)(void *), void *arg);
 ssize_t __real_getrandom(void *out, size_t size, unsigned flags);
-long long __real_redisFormatCommandArgv(char **out, int argc, const char **argv,
-                                        const size_t *sizes);
 redisReader *__real_redisReaderCreate(void);
 int __real_redisReaderFeed(redisReader *r, const char *bytes, size_t size);
 int __real_redisReaderGetReply(redisReader *r, void **reply);
@@ -40,8 +38,6 @@ void *__wrap_realloc(void *at, size_t size);
 int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
                           void *(*run)(void *), void *arg);
 ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags);
-long long __wrap_redisFormatCommandArgv(char **out, int argc, const char **argv,
-                                        const size_t *sizes);
 redisReader *__wrap_redisReaderCreate(void);
 int __wrap_redisReaderFeed(redisReader *r, const char *bytes, size_t size);
 int __wrap_redisReaderGetReply(redisReader *r, void **reply);
@@ -134,13 +130,6 @@ ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags)
         return __real_getrandom(out, size, flags);
     errno = EAGAIN;
     return -1;
-}
-
-long long __wrap_redisFormatCommandArgv(char **out, int argc, const char **argv,
-                                        const size_t *sizes)
-{
-    return fails_now() ? -1
-                       : __real_redisFormatCommandArgv(out, argc, argv, sizes);
 }
 
 redisReader *__wrap_redisReaderCreate(void)

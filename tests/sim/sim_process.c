@@ -109,13 +109,14 @@ static void make_publish(struct sim *s, const struct sim_flight *f,
     char payload[24];
     int size = snprintf(payload, sizeof(payload), "%" PRIu64, f->loaded);
     /* every fourth version of a row is "no such row" */
-    struct model_value value = {
-        .is_row = f->loaded % 4 != 0 || s->mode->refresh_pct > 0,
-        .payload = payload,
-        .size = (size_t)size,
-        .fresh_ms = s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1),
-        .has_version = true,
-        .version = f->loaded};
+    bool is_row = f->loaded % 4 != 0 || s->mode->refresh_pct > 0;
+    struct model_value value = {.is_row = is_row,
+                                .payload = payload,
+                                .size = is_row ? (size_t)size : 0,
+                                .fresh_ms =
+                                    s->ttl_ms - sim_draw(s, s->ttl_ms / 10 + 1),
+                                .has_version = true,
+                                .version = f->loaded};
 
     value.ttl_ms = value.fresh_ms + s->mode->stale_ms;
     make_version(s, value.nonce);
@@ -231,12 +232,7 @@ static void give(struct sim *s, struct sim_flight *f,
 
 uint64_t sim_version_of(const struct model_bytes *entry)
 {
-    char text[24] = "";
-    size_t size = entry->size - SHED_ENTRY_HEADER_BYTES;
-
-    if (size < sizeof(text))
-        memcpy(text, entry->at + SHED_ENTRY_HEADER_BYTES, size);
-    return strtoull(text, NULL, 10);
+    return shed_entry_row_version(entry->at).number;
 }
 
 static bool is_sound(struct shed_entry_key key, const struct model_bytes *bytes)

@@ -73,7 +73,7 @@ void shed_flight_load_hasten(struct shed_flight_load *load);
 uint64_t shed_flight_load_ttl_ms(const struct shed_loaded *loaded,
                                  const struct shed_cache_options *options);
 
-/* It must not be under way. */
+/* Drop what was loaded. It must not be under way. */
 void shed_flight_load_fini(struct shed_flight_load *load);
 
 #endif

@@ -4,11 +4,12 @@
  *
  * Design notes
  *
- * All that a flight does in Redis are five scripts on one entry (src/redis/):
- * acquire, publish, fail, release (a fail without a marker) and renew. Each is
- * one round trip and atomic, and each can be sent again after a lost reply:
- * acquire recognises its own lease by process and flight number, publish finds
- * its own value and reports it as another's, fail and renew compare.
+ * All that a flight does in Redis are scripts on one entry (src/redis/):
+ * acquire, publish, fail, release (a fail without a marker) and renew; and
+ * leave, if it is over, and does not know whether Redis has a lease of its own.
+ * Each is one round trip and atomic, and each can be sent again after a lost
+ * reply: acquire recognises its own lease by process and flight number, publish
+ * finds its own value and reports it as another's, the others compare.
  *
  * The lease of the memcache paper (see flight.c) is a record under the value's
  * own key. It carries a data version of 128 random bits: publish stores only if
@@ -59,12 +60,28 @@ void shed_flight_redis_tell(const struct shed_flight_redis *x,
 
 /* ---------------------------------------------------------------- replies */
 
+/* Whether Redis may have a lease of ours after this. */
+static bool may_hold(const struct shed_flight_redis *x,
+                     const struct shed_flight_event *event, bool is_answered)
+{
+    if (event->type == SHED_EV_LEAD)
+        return true;
+    if (event->type != SHED_EV_TROUBLE)
+        return false;
+    return x->may_hold ||
+           (x->sent == SHED_SEND_ACQUIRE && !is_answered && x->call.was_tried);
+}
+
 static void on_call(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_flight_redis *x = arg;
+    bool is_answered = reply != NULL;
+    struct shed_flight_event event =
+        shed_flight_reply_event(x, reply, trouble, err);
 
-    x->on_event(x->arg, shed_flight_reply_event(x, reply, trouble, err));
+    x->may_hold = may_hold(x, &event, is_answered);
+    x->on_event(x->arg, event);
 }
 
 static void on_renewed(void *arg, struct shed_reply *reply,
@@ -332,6 +349,17 @@ void shed_flight_redis_renew(struct shed_flight_redis *x, uint64_t request)
                    &args, on_renewed, x);
 }
 
+void shed_flight_redis_leave(struct shed_flight_redis *x)
+{
+    struct shed_args args;
+
+    x->sent = SHED_SEND_RELEASE;
+    x->call_request = 0;
+    begin(&args, SHED_SCRIPT_LEAVE, x);
+    add_holder(&args, x);
+    put_call(x, &args);
+}
+
 bool shed_flight_redis_is_busy(const struct shed_flight_redis *x)
 {
     return x->call.fn != NULL || x->renew_call.fn != NULL;
@@ -340,6 +368,7 @@ bool shed_flight_redis_is_busy(const struct shed_flight_redis *x)
 void shed_flight_redis_fini(struct shed_flight_redis *x)
 {
     shed_value_unref(x->entry);
+    x->entry = NULL;
 }
 
 void shed_flight_redis_settings_init(struct shed_flight_redis_settings *s,

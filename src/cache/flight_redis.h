@@ -64,6 +64,7 @@ struct shed_flight_redis {
     uint64_t fresh_ms;                   /* of what is being published */
     struct shed_error error; /* what went wrong; the owner sets it for a
                                 failure marker */
+    bool may_hold;           /* Redis may have a lease of ours */
     /* set by the owner before it sends ACQUIRE */
     bool has_waited; /* for a load that was under way */
     bool is_alone;   /* the process has no other flight of the key */
@@ -92,6 +93,10 @@ void shed_flight_redis_send(struct shed_flight_redis *exchange,
 void shed_flight_redis_renew(struct shed_flight_redis *exchange,
                              uint64_t request);
 
+/* The flight is over: end the lease that it may have left behind. This makes
+ * one event, of no request; may_hold tells whether it has been ended. */
+void shed_flight_redis_leave(struct shed_flight_redis *exchange);
+
 /* Tell the client's events of something about this key. */
 void shed_flight_redis_tell(const struct shed_flight_redis *exchange,
                             enum shed_event_kind kind, enum shed_code outcome,
@@ -100,7 +105,7 @@ void shed_flight_redis_tell(const struct shed_flight_redis *exchange,
 /* Whether something is still to come back. */
 bool shed_flight_redis_is_busy(const struct shed_flight_redis *exchange);
 
-/* Give up what it has kept. */
+/* Drop the entry that it has kept. */
 void shed_flight_redis_fini(struct shed_flight_redis *exchange);
 
 #endif

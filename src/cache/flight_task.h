@@ -36,7 +36,8 @@ struct shed_flight_shared {
     struct shed_flight_redis_settings redis;
     struct shed_flight_load_settings loads;
     struct shed_table *table;
-    /* The flight is over: destroy it. */
+    /* The flight is over: destroy it, or end the lease that it may have left
+     * behind (see shed_flight_redis_leave), after which it is over again. */
     void (*on_over)(struct shed_flight_task *task);
     /* reactor thread only */
     bool is_closing;
@@ -52,6 +53,9 @@ struct shed_flight_task {
     struct shed_flight_redis exchange; /* with Redis */
     struct shed_flight_load load;
     struct shed_timer *timer;
+    /* for the owner, when it is over */
+    struct shed_flight_task *next;
+    bool is_leaving; /* a lease that it left behind is ended */
     /* set by the owner before the start */
     bool is_behind;
     bool is_revoked; /* the value in Redis is a miss by one of its groups */

@@ -15,9 +15,10 @@ struct shed_args;
 struct shed_gate;
 
 /* How a command ended. reply is borrowed (shed_reply_take keeps parts of it);
- * NULL if none came: then trouble is PASSING (the connection was lost, perhaps
- * after the command was executed), DOWN or DENIED (it was never sent), and err
- * says more. An error reply is a reply. */
+ * NULL if none came: then trouble is PASSING (the connection was lost) or DOWN
+ * (the server is silent, or cannot be reached), or DENIED, and err says more;
+ * if the call's was_tried is set, the command may have been executed. An error
+ * reply is a reply. */
 typedef void shed_pipe_fn(void *arg, struct shed_reply *reply,
                           enum shed_trouble trouble,
                           const struct shed_error *err);
@@ -31,10 +32,10 @@ struct shed_call {
     struct shed_args *kept;    /* a copy to send by text if the server does not
                                   know the script; NULL: none */
     enum shed_trouble trouble; /* of a call that has failed */
+    bool was_tried;            /* it was queued, and perhaps sent */
     /* of a guarded one, with a gate */
     struct shed_gate *gate; /* NULL: it is not to leave it */
     uint64_t term, began_ms;
-    bool was_tried;
     bool is_refused; /* by the gate */
 };
 

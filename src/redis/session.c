@@ -255,6 +255,8 @@ static void on_commands_open(void *arg)
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
+    if (p->pushes == NULL)
+        p->hooks.on_epoch(p->hooks.arg);
 }
 
 static void on_commands_unreached(void *arg, const struct shed_error *why)

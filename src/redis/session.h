@@ -30,7 +30,7 @@ struct shed_session_hooks {
     /* A tracked key has changed, or vanished. */
     void (*on_change)(void *arg, const char *key, size_t size);
     /* Pushes have begun or ended, or some may have been lost: those that wait
-     * for one must look. */
+     * for one must look. Without pushes: Redis is back. */
     void (*on_epoch)(void *arg);
     /* The connection for commands is set up (why is NULL), or was lost or could
      * not be made (why). */

@@ -87,6 +87,8 @@ static const struct row {
     {"fail without a marker", SHED_SCRIPT_FAIL, "k",
      OURS " " HEAD " " FLIGHT " why 0 0", "1", "ours k", "", ""},
     {"renew", SHED_SCRIPT_RENEW, "k", OURS " 20000", "1", "ours k", "", ""},
+    {"leave", SHED_SCRIPT_LEAVE, "k r", ME " " FLIGHT, "1", "stale k; ours r",
+     "", ""},
     {"invalidate", SHED_SCRIPT_INVALIDATE, "k r", "", "2", "stale k; ours r",
      "", ""},
     /* a refresh that ends too early was in vain */

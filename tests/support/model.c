@@ -258,15 +258,21 @@ static struct model_slot *lease_slot(struct model *t,
     return call->is_refresh ? &t->refresh[call->key] : &t->slot[call->key];
 }
 
-/* Whether the lease record has this version, process and flight. */
+/* Whether the lease record is of this process and flight. */
+static bool is_held_by(const struct model_slot *slot,
+                       const struct model_bytes *process,
+                       const struct model_bytes *flight)
+{
+    return are_equal(process, slot->bytes.at + PROCESS_AT, ID_BYTES) &&
+           are_equal(flight, slot->bytes.at + FLIGHT_AT, 8);
+}
+
+/* The same, and has the call's version. */
 static bool is_owned(const struct model_slot *slot,
                      const struct model_call *call)
 {
-    const unsigned char *at = slot->bytes.at;
-
-    return are_equal(&call->argv[0], at + VERSION_AT, ID_BYTES) &&
-           are_equal(&call->argv[1], at + PROCESS_AT, ID_BYTES) &&
-           are_equal(&call->argv[2], at + FLIGHT_AT, 8);
+    return are_equal(&call->argv[0], slot->bytes.at + VERSION_AT, ID_BYTES) &&
+           is_held_by(slot, &call->argv[1], &call->argv[2]);
 }
 
 /* ----------------------------------------------------------- acquire.lua */
@@ -569,6 +575,21 @@ static void renew(struct model *t, const struct model_call *call,
     say_integer(reply, 1);
 }
 
+static void leave(struct model *t, const struct model_call *call,
+                  struct model_reply *reply)
+{
+    struct model_slot *slots[] = {&t->slot[call->key], &t->refresh[call->key]};
+    unsigned ended = 0;
+
+    for (size_t i = 0; i < 2; i++)
+        if (read_key(t, call, slots[i]) == 'L' &&
+            is_held_by(slots[i], &call->argv[0], &call->argv[1])) {
+            del(t, slots[i]);
+            ended++;
+        }
+    say_integer(reply, ended);
+}
+
 static void invalidate(struct model *t, const struct model_call *call,
                        struct model_reply *reply)
 {
@@ -643,6 +664,7 @@ void model_call(struct model *t, const struct model_call *call,
         [SHED_SCRIPT_PUBLISH] = publish,
         [SHED_SCRIPT_FAIL] = fail,
         [SHED_SCRIPT_RENEW] = renew,
+        [SHED_SCRIPT_LEAVE] = leave,
         [SHED_SCRIPT_INVALIDATE] = invalidate,
         [SHED_SCRIPT_EXPIRE] = expire_value,
         [SHED_SCRIPT_PUT] = put,
@@ -683,16 +705,21 @@ static void begin(struct model_call *call, enum shed_script script, size_t key)
     call->argc = 0;
 }
 
-static void add_owner(struct model_call *call, const struct model_owner *owner)
+static void add_flight(struct model_call *call, const struct model_owner *owner)
 {
     char id[ID_BYTES + 1];
     unsigned char flight[8];
 
     snprintf(id, sizeof(id), "%016x", owner->process);
     shed_entry_put_u64(flight, owner->flight);
-    model_bytes_set(add(call), owner->version, ID_BYTES);
     model_bytes_set(add(call), id, ID_BYTES);
     model_bytes_set(add(call), flight, sizeof(flight));
+}
+
+static void add_owner(struct model_call *call, const struct model_owner *owner)
+{
+    model_bytes_set(add(call), owner->version, ID_BYTES);
+    add_flight(call, owner);
 }
 
 static void add_entry(struct model_call *call, const struct shed_entry *entry,
@@ -790,6 +817,13 @@ void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
     call->is_refresh = is_refresh;
     add_owner(call, owner);
     model_bytes_number(add(call), lease_ms);
+}
+
+void model_make_leave(struct model_call *call, size_t key,
+                      const struct model_owner *owner)
+{
+    begin(call, SHED_SCRIPT_LEAVE, key);
+    add_flight(call, owner);
 }
 
 void model_make_invalidate(struct model_call *call, size_t key)

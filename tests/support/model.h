@@ -132,6 +132,8 @@ void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      uint64_t ttl_ms, uint64_t kept_ms);
 void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
                       const struct model_owner *owner, uint64_t lease_ms);
+void model_make_leave(struct model_call *call, size_t key,
+                      const struct model_owner *owner);
 void model_make_invalidate(struct model_call *call, size_t key);
 void model_make_expire(struct model_call *call, size_t key);
 void model_make_put(struct model_call *call, size_t key,

@@ -168,6 +168,9 @@ static bool make_call(struct store *store, const struct words *words,
     } else if (strcmp(verb, "renew") == 0) {
         owner = owner_at(words, 1);
         model_make_renew(call, 0, is_refresh, &owner, times.lease_ms);
+    } else if (strcmp(verb, "leave") == 0) {
+        owner = owner_at(words, 1);
+        model_make_leave(call, 0, &owner);
     } else if (strcmp(verb, "put") == 0) {
         value = value_at(words, 1);
         model_make_put(call, 0, &value);

@@ -395,6 +395,7 @@ struct pair {
     char copy[CHUNK_BYTES]; /* DOUBLE: what was held before */
     size_t copy_size;
     bool is_callers; /* the last request reads an entry or calls a script */
+    bool is_script;  /* the last request calls one */
     bool is_subscribed;
 };
 
@@ -452,6 +453,7 @@ static void pass_request(struct proxy *p, struct pair *pair)
         return;
     pair->is_subscribed |= subscribes;
     pair->is_callers = n > 0 && is_of_caller(bytes, (size_t)n);
+    pair->is_script = n > 0 && memmem(bytes, (size_t)n, "EVAL", 4) != NULL;
     if (n > 0 && pair->copy_size > 0) {
         if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) < 0)
             n = 0;
@@ -478,7 +480,7 @@ static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
     pair->due_ms = shed_now_ms();
     if (mode == PROXY_DELAY && (every < 2 || ++*reads % every == 0))
         pair->due_ms += atomic_load(&p->delay_ms);
-    if (mode == PROXY_DROP ||
+    if (mode == PROXY_DROP || (mode == PROXY_DROP_SCRIPTS && pair->is_script) ||
         (mode == PROXY_DROP_PUSHES && pair->is_subscribed))
         pair->size = 0;
     if (mode == PROXY_DOUBLE || (mode == PROXY_STAND_IN && pair->is_callers)) {

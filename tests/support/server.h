@@ -93,7 +93,8 @@ enum proxy_mode {
                        next request is not passed on; replies to the set-up are
                        not doubled, so a new connection begins in step */
     PROXY_DROP,     /* requests are passed on, replies are not */
-    PROXY_SWALLOW,  /* requests are not passed on */
+    PROXY_DROP_SCRIPTS,      /* the same for calls of scripts alone */
+    PROXY_SWALLOW,           /* requests are not passed on */
     PROXY_SWALLOW_SUBSCRIBE, /* the same for requests that contain SUBSCRIBE */
     PROXY_DROP_PUSHES,       /* as DROP, on connections that have subscribed */
     PROXY_BLACKHOLE /* connections are closed, and no other is made: connecting

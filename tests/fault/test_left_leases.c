@@ -11,15 +11,6 @@ static struct fixture fixture; /* its client is the holder */
 static struct peer peer;
 static struct proxy proxy; /* before the holder */
 
-static bool is_up(struct shed_client *client)
-{
-    struct shed_client_status s;
-
-    ck_assert_int_eq(shed_client_status_read(client, &s, sizeof(s), NULL),
-                     SHED_OK);
-    return s.is_up;
-}
-
 static void init(enum shed_wait wait)
 {
     fixture_init(&fixture);
@@ -33,7 +24,7 @@ static void init(enum shed_wait wait)
 
 static void warm(void)
 {
-    WAIT_FOR(is_up(fixture.client) && is_up(peer.client));
+    WAIT_FOR(status_of(fixture.client).is_up && status_of(peer.client).is_up);
     expect_text(fixture.cache, "warm", "warm@1");
     expect_text(peer.cache, "warm", "warm@1");
 }
@@ -60,7 +51,7 @@ static void load_and_freeze(void)
 
     getter_hold(&g, &fixture, "k");
     server_freeze(&fixture.server);
-    WAIT_FOR(!is_up(fixture.client));
+    WAIT_FOR(!status_of(fixture.client).is_up);
     table_release(&fixture.table);
     getter_join(&g);
     ck_assert_int_eq(g.code, SHED_OK);
@@ -76,15 +67,20 @@ static void up(enum shed_wait wait)
     warm();
 }
 
+static void thaw_and_down(void)
+{
+    server_thaw(&fixture.server);
+    WAIT_FOR(status_of(peer.client).is_up);
+    check_peer("k");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+
 START_TEST(a_load_that_ended_without_redis_leaves_no_lease)
 {
     up((enum shed_wait)_i);
     load_and_freeze();
-    server_thaw(&fixture.server);
-    WAIT_FOR(is_up(peer.client));
-    check_peer("k");
-    peer_close(&peer);
-    fixture_down(&fixture);
+    thaw_and_down();
 }
 END_TEST
 
@@ -115,11 +111,7 @@ START_TEST(a_cache_that_cannot_end_its_lease_is_closed)
     shed_client_close(fixture.client);
     fixture.cache = NULL;
     fixture.client = NULL;
-    server_thaw(&fixture.server);
-    WAIT_FOR(is_up(peer.client));
-    check_peer("k");
-    peer_close(&peer);
-    fixture_down(&fixture);
+    thaw_and_down();
 }
 END_TEST
 

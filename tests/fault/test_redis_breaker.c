@@ -65,15 +65,6 @@ static void down(void)
     fixture_down(&fixture);
 }
 
-static struct shed_client_status status(void)
-{
-    struct shed_client_status s;
-
-    ck_assert_int_eq(
-        shed_client_status_read(fixture.client, &s, sizeof(s), NULL), SHED_OK);
-    return s;
-}
-
 /* A get of "k", whose row is version 1. */
 static bool gets(enum shed_origin origin)
 {
@@ -92,7 +83,7 @@ static bool gets(enum shed_origin origin)
 static bool has_opened(void)
 {
     (void)gets(SHED_ORIGIN_REDIS);
-    return status().breaker_opened > 0;
+    return status_of(fixture.client).breaker_opened > 0;
 }
 
 /* Redis can be reached again, but is not asked. */
@@ -102,14 +93,14 @@ static void open_it(void)
     WAIT_FOR(has_opened());
     WAIT_FOR(atomic_load(&opened) == 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    WAIT_FOR(status().is_up == 1);
+    WAIT_FOR(status_of(fixture.client).is_up == 1);
 }
 
 static void expect_closed(void)
 {
     WAIT_FOR(gets(SHED_ORIGIN_REDIS));
-    WAIT_FOR(status().breaker == CLOSED);
-    ck_assert_uint_eq(status().breaker_left_ms, 0);
+    WAIT_FOR(status_of(fixture.client).breaker == CLOSED);
+    ck_assert_uint_eq(status_of(fixture.client).breaker_left_ms, 0);
     WAIT_FOR(atomic_load(&closed) > 0);
 }
 
@@ -137,17 +128,17 @@ START_TEST(a_silent_server_opens_it_and_then_no_call_waits)
     WAIT_FOR(gets(SHED_ORIGIN_REDIS));
     server_freeze(&fixture.server);
     WAIT_FOR(has_opened());
-    refused = status().breaker_refused;
+    refused = status_of(fixture.client).breaker_refused;
     for (int i = 0; i < 100; i++) {
         expect_code(fixture.cache, "k", SHED_EREDIS, &err);
         ck_assert_msg(strstr(err.reason, "open, and tries again in ") != NULL,
                       "%s", err.reason);
     }
-    ck_assert_uint_ge(status().breaker_refused, refused + 100);
-    ck_assert_uint_eq(status().breaker, OPEN);
-    ck_assert_uint_eq(status().breaker_opened, 1);
-    ck_assert_uint_gt(status().breaker_left_ms, 0);
-    ck_assert_uint_le(status().breaker_left_ms, FOREVER_MS);
+    ck_assert_uint_ge(status_of(fixture.client).breaker_refused, refused + 100);
+    ck_assert_uint_eq(status_of(fixture.client).breaker, OPEN);
+    ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 1);
+    ck_assert_uint_gt(status_of(fixture.client).breaker_left_ms, 0);
+    ck_assert_uint_le(status_of(fixture.client).breaker_left_ms, FOREVER_MS);
     server_thaw(&fixture.server);
     fixture_down(&fixture);
 }
@@ -161,7 +152,7 @@ START_TEST(a_server_that_goes_on_closes_it_by_a_probe)
     server_freeze(&fixture.server);
     WAIT_FOR(has_opened());
     WAIT_FOR(gets(SHED_ORIGIN_UNPUBLISHED));
-    ck_assert_uint_ne(status().breaker, CLOSED);
+    ck_assert_uint_ne(status_of(fixture.client).breaker, CLOSED);
     server_thaw(&fixture.server);
     expect_closed();
     fixture_down(&fixture);
@@ -210,7 +201,8 @@ START_TEST(a_slow_server_opens_it)
     fixture.client_options.redis_breaker_slow_ms = SLOW_MS;
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS) && status().breaker == CLOSED);
+    WAIT_FOR(gets(SHED_ORIGIN_REDIS) &&
+             status_of(fixture.client).breaker == CLOSED);
     proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
     WAIT_FOR(has_opened());
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
@@ -231,7 +223,7 @@ START_TEST(calls_that_a_pause_prevents_say_nothing)
     server_kill(&fixture.server);
     for (int i = 0; i < 100; i++)
         expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
-    ck_assert_uint_eq(status().breaker_opened, 0);
+    ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
@@ -245,7 +237,7 @@ static bool has_opened_by_impatience(unsigned times)
 
     (void)!shed_get(fixture.cache, shed_str("k"), 5, &value, NULL);
     shed_value_unref(value);
-    return status().breaker_opened >= times;
+    return status_of(fixture.client).breaker_opened >= times;
 }
 
 /* Set up with a proxy; the timeout is that of commands, not scaled. */
@@ -311,7 +303,7 @@ START_TEST(a_few_short_deadlines_do_not_open_it)
             shed_get(fixture.cache, shed_str("k"), 1, &value, NULL), SHED_OK);
         ck_assert_ptr_null(value);
     }
-    ck_assert_uint_eq(status().breaker_opened, 0);
+    ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
     server_thaw(&fixture.server);
     fixture_down(&fixture);
 }
@@ -343,7 +335,7 @@ START_TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
         expect_code(fixture.cache, "k", SHED_EDENIED, NULL);
     server_do(&fixture.server, "ACL SETUSER default +get");
     ck_assert(gets(SHED_ORIGIN_REDIS));
-    ck_assert_uint_eq(status().breaker_opened, 0);
+    ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
     down();
 }
 END_TEST
@@ -359,8 +351,8 @@ START_TEST(while_it_is_open_gets_do_without_redis)
     open_it();
     for (int i = 0; i < GETS; i++)
         ck_assert(gets(SHED_ORIGIN_UNPUBLISHED));
-    ck_assert_uint_ge(status().breaker_refused, GETS);
-    ck_assert_uint_eq(status().breaker, OPEN);
+    ck_assert_uint_ge(status_of(fixture.client).breaker_refused, GETS);
+    ck_assert_uint_eq(status_of(fixture.client).breaker, OPEN);
     (void)shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
     ck_assert_ptr_nonnull(
         strstr(text, "\nsnowshed_redis_breaker{cache=\"t\"} 2\n"));
@@ -383,7 +375,7 @@ START_TEST(an_invalidation_is_kept_and_is_a_probe_itself)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
     WAIT_FOR(stats_of(fixture.cache).invalidations_delivered == 1);
-    WAIT_FOR(status().breaker == CLOSED);
+    WAIT_FOR(status_of(fixture.client).breaker == CLOSED);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     down();
 }
@@ -473,11 +465,13 @@ static atomic_bool is_over;
 static void *toggle(void *unused)
 {
     while (!atomic_load(&is_over)) {
-        uint64_t before = status().breaker_opened;
+        uint64_t before = status_of(fixture.client).breaker_opened;
         proxy_set(&proxy, PROXY_CUT, 0, NULL);
-        WAIT_FOR(status().breaker_opened > before || atomic_load(&is_over));
+        WAIT_FOR(status_of(fixture.client).breaker_opened > before ||
+                 atomic_load(&is_over));
         proxy_set(&proxy, PROXY_PASS, 0, NULL);
-        WAIT_FOR(status().breaker == CLOSED || atomic_load(&is_over));
+        WAIT_FOR(status_of(fixture.client).breaker == CLOSED ||
+                 atomic_load(&is_over));
     }
     return unused;
 }
@@ -494,7 +488,7 @@ START_TEST(threads_get_their_rows_while_it_opens_and_closes)
     readers_run(&readers);
     atomic_store(&is_over, true);
     ck_assert_int_eq(pthread_join(toggler, NULL), 0);
-    ck_assert_uint_gt(status().breaker_opened, 0);
+    ck_assert_uint_gt(status_of(fixture.client).breaker_opened, 0);
     expect_closed();
     down();
 }
@@ -510,7 +504,7 @@ START_TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
     ck_assert_int_eq(
         shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL), SHED_OK);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
-    WAIT_FOR(status().breaker == CLOSED);
+    WAIT_FOR(status_of(fixture.client).breaker == CLOSED);
     down();
 }
 END_TEST

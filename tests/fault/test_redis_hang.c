@@ -96,15 +96,6 @@ static void on_event(void *user, const struct shed_event *e)
         atomic_fetch_add(&connected, 1);
 }
 
-static bool is_up(void)
-{
-    struct shed_client_status s;
-
-    ck_assert_int_eq(
-        shed_client_status_read(fixture.client, &s, sizeof(s), NULL), SHED_OK);
-    return s.is_up;
-}
-
 /* A client that calls a server silent soon, and tries again soon. */
 static void init(uint64_t redis_down)
 {
@@ -139,7 +130,7 @@ static void up(uint64_t redis_down)
 static void thaw_and_down(void)
 {
     server_thaw(&fixture.server);
-    WAIT_FOR(is_up() && gets_from_redis());
+    WAIT_FOR(status_of(fixture.client).is_up && gets_from_redis());
     fixture_down(&fixture);
 }
 
@@ -209,7 +200,7 @@ START_TEST(once_it_is_known_no_call_waits)
             pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
     wait_for_hits();
     server_freeze(&fixture.server);
-    WAIT_FOR(!is_up());
+    WAIT_FOR(!status_of(fixture.client).is_up);
     wait_for_calls();
     waits_before = atomic_load(&waits);
     tries_before = atomic_load(&tries);
@@ -219,7 +210,7 @@ START_TEST(once_it_is_known_no_call_waits)
     ck_assert_uint_le(waited, 2 * CALLERS);
     server_thaw(&fixture.server);
     wait_for_hits();
-    ck_assert(is_up());
+    ck_assert(status_of(fixture.client).is_up);
     atomic_store(&is_over, true);
     for (int i = 0; i < CALLERS; i++)
         ck_assert_int_eq(pthread_join(callers[i].thread, NULL), 0);
@@ -237,7 +228,7 @@ START_TEST(a_call_that_is_not_answered_tells_the_status)
     up(SHED_REDIS_DOWN_FAIL);
     server_freeze(&fixture.server);
     expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
-    WAIT_FOR(!is_up());
+    WAIT_FOR(!status_of(fixture.client).is_up);
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
     ck_assert_msg(strstr(err.reason, "calls do without it") != NULL, "%s",
                   err.reason);
@@ -257,7 +248,7 @@ START_TEST(calls_that_cannot_wait_for_long_find_it_out_together)
     server_freeze(&fixture.server);
     WAIT_FOR(shed_get(fixture.cache, shed_str("k"), 5, &value, NULL) !=
                  SHED_OK &&
-             !is_up());
+             !status_of(fixture.client).is_up);
     thaw_and_down();
 }
 END_TEST
@@ -301,7 +292,7 @@ START_TEST(a_connection_that_says_nothing_at_first_is_no_sign_of_life)
     WAIT_FOR(gets_from_redis() && atomic_load(&connected) > 0);
     server_freeze(&fixture.server);
     expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
-    WAIT_FOR(!is_up());
+    WAIT_FOR(!status_of(fixture.client).is_up);
     connected_before = atomic_load(&connected);
     tries_before = atomic_load(&tries);
     WAIT_FOR(atomic_load(&tries) >= tries_before + TRIES);

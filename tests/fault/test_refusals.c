@@ -556,16 +556,6 @@ START_TEST(a_long_loading_costs_a_few_commands_a_call_and_no_connection)
 }
 END_TEST
 
-static struct shed_client_status status_of_client(void)
-{
-    struct shed_client_status status;
-
-    ck_assert_int_eq(
-        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
-        SHED_OK);
-    return status;
-}
-
 /* Then they cost only the breaker's tests, however many calls there are. */
 START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
 {
@@ -581,12 +571,12 @@ START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
     expect_all_well();
     make_loading_and_connect_again();
     start_callers();
-    WAIT_FOR(status_of_client().breaker == SHED_BREAKER_OPEN);
-    opened = status_of_client().breaker_opened;
+    WAIT_FOR(status_of(fixture.client).breaker == SHED_BREAKER_OPEN);
+    opened = status_of(fixture.client).breaker_opened;
     refusals = count_refusals();
     wait_for_calls();
     refusals = count_refusals() - refusals;
-    opened = status_of_client().breaker_opened - opened;
+    opened = status_of(fixture.client).breaker_opened - opened;
     ck_assert_uint_le(refusals, opened + UNDER_WAY * CALLERS);
     end_long_loading();
 }
@@ -634,9 +624,9 @@ START_TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
     expect_code(fixture.cache, "there", SHED_EREDIS, &err);
     ck_assert_msg(strstr(err.reason, "no connection within 300 ms") != NULL,
                   "%s", err.reason);
-    WAIT_FOR(strstr(status_of_client().last.reason,
+    WAIT_FOR(strstr(status_of(fixture.client).last.reason,
                     "no connection within 300 ms") != NULL);
-    ck_assert_uint_eq(status_of_client().is_up, 0);
+    ck_assert_uint_eq(status_of(fixture.client).is_up, 0);
     end_silent();
     expect_recovery();
     down();

@@ -247,16 +247,6 @@ static size_t told_count(void)
     return count;
 }
 
-static bool is_up(void)
-{
-    struct shed_client_status status;
-
-    ck_assert_int_eq(
-        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
-        SHED_OK);
-    return status.is_up == 1;
-}
-
 /* Expect a line in the text for Prometheus. */
 static void expect_gauge(const char *line)
 {
@@ -293,13 +283,13 @@ START_TEST(each_change_of_the_standing_is_reported_once)
     fixture.client_options.log_user = &told;
     fixture.client_options.reconnect_max_ms = 20;
     fixture_open(&fixture);
-    WAIT_FOR(is_up());
+    WAIT_FOR(status_of(fixture.client).is_up);
     expect_gauge("snowshed_redis_up{cache=\"t\"} 1\n");
     server_kill(&fixture.server);
-    WAIT_FOR(!is_up());
+    WAIT_FOR(!status_of(fixture.client).is_up);
     expect_gauge("snowshed_redis_up{cache=\"t\"} 0\n");
     server_start_again(&fixture.server);
-    WAIT_FOR(is_up());
+    WAIT_FOR(status_of(fixture.client).is_up);
     again_ms = shed_now_ms();
     server_do(&fixture.server, "CONFIG SET requirepass hunter2");
     fixture.server.password = "hunter2";

@@ -362,6 +362,16 @@ struct shed_stats stats_of(struct shed_cache *cache)
     return stats;
 }
 
+struct shed_client_status status_of(struct shed_client *client)
+{
+    struct shed_client_status status;
+
+    ck_assert_int_eq(
+        shed_client_status_read(client, &status, sizeof(status), NULL),
+        SHED_OK);
+    return status;
+}
+
 /* ------------------------------------------------------------------ getters */
 
 static void *run_getter(void *arg)

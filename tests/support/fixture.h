@@ -115,6 +115,7 @@ bool knows_the_clock(struct shed_cache *cache);
 void invalidate(struct shed_cache *cache, const char *key);
 void put(struct shed_cache *cache, const char *key, const char *text);
 struct shed_stats stats_of(struct shed_cache *cache);
+struct shed_client_status status_of(struct shed_client *client);
 
 /* A get on a thread of its own. */
 struct getter {

@@ -29,19 +29,22 @@ static void warm(void)
     expect_text(peer.cache, "warm", "warm@1");
 }
 
-/* The peer takes part in a load, and does not meet its deadline. */
-static void check_peer(const char *key)
+/* A get that does not meet its deadline. A busy machine makes even a server
+ * that answers seem silent. */
+static bool gets(struct shed_cache *cache, enum shed_origin origin)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_value *value = NULL;
     struct shed_error err;
+    bool is_so;
 
     options.timeout_ms = scaled_ms(20000);
-    ck_assert_msg(shed_get_with(peer.cache, shed_str(key), &options, &value,
-                                &err) == SHED_OK,
+    ck_assert_msg(shed_get_with(cache, shed_str("k"), &options, &value, &err) ==
+                      SHED_OK,
                   "%s", err.reason);
-    ck_assert_int_eq(shed_value_origin(value), SHED_ORIGIN_LOAD);
+    is_so = shed_value_origin(value) == origin;
     shed_value_unref(value);
+    return is_so;
 }
 
 /* Let the holder load a key, and lose Redis meanwhile. */
@@ -70,8 +73,7 @@ static void up(enum shed_wait wait)
 static void thaw_and_down(void)
 {
     server_thaw(&fixture.server);
-    WAIT_FOR(status_of(peer.client).is_up);
-    check_peer("k");
+    WAIT_FOR(gets(peer.cache, SHED_ORIGIN_LOAD));
     peer_close(&peer);
     fixture_down(&fixture);
 }
@@ -94,10 +96,10 @@ START_TEST(a_lease_that_was_granted_unheard_is_ended)
     peer_open(&peer, &fixture);
     warm();
     proxy_set(&proxy, PROXY_DROP_SCRIPTS, 0, NULL);
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
+    WAIT_FOR(gets(fixture.cache, SHED_ORIGIN_UNPUBLISHED) &&
+             server_int(&fixture.server, "EXISTS t:{k}") == 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    check_peer("k");
+    WAIT_FOR(gets(peer.cache, SHED_ORIGIN_LOAD));
     peer_close(&peer);
     fixture_down(&fixture);
 }

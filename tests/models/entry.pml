@@ -29,6 +29,7 @@
  *   NOT_ATOMIC           acquire looks, and then sets without NX
  *   NOT_ALONE            acquire takes over the lease of an earlier flight of its
  *                        process that still loads
+ *   ANYBODYS             leave ends a lease without a look at whose it is
  *   OLD_SNAPSHOT         the source's snapshot is older than the lease
  *   EARLY_INVALIDATE     a writer invalidates before its COMMIT
  *   TWO_PUTS             puts of two processes at the same time, without row
@@ -86,6 +87,12 @@ bit K_left, R_left;
 #define IS_LEFT_OVER(holder, is_left) (holder < me)
 #else
 #define IS_LEFT_OVER(holder, is_left) (holder < me && is_left)
+#endif
+
+#ifdef ANYBODYS
+#define IS_LEFT_BY_ME(holder) true
+#else
+#define IS_LEFT_BY_ME(holder) (holder == me)
 #endif
 
 #ifdef NO_VERSION
@@ -363,7 +370,7 @@ inline fail()
 }
 
 /* The process gives the flight up, and the lease lasts for nobody. */
-inline leave()
+inline give_up()
 {
     d_step {
         if
@@ -372,6 +379,25 @@ inline leave()
         fi;
         if
         :: lasts_R == me -> lasts_R = 0; R_left = 1
+        :: else -> skip
+        fi
+    }
+}
+
+/* leave.lua: the flight is over. */
+inline leave()
+{
+    d_step {
+        if
+        :: K == LEASE && IS_LEFT_BY_ME(K_holder) ->
+           assert(lasts_K == 0 || lasts_K == me);
+           clear_K()
+        :: else -> skip
+        fi;
+        if
+        :: R == LEASE && IS_LEFT_BY_ME(R_holder) ->
+           assert(lasts_R == 0 || lasts_R == me);
+           clear_R()
         :: else -> skip
         fi
     }
@@ -411,7 +437,7 @@ proctype Flight(byte me)
        :: IS_LOAD_OLDER -> fail()
        :: !IS_LOAD_OLDER ->
           if
-          :: leave() /* and publish comes late */
+          :: give_up() /* and publish comes late */
           :: true -> skip
           fi;
           publish();
@@ -420,10 +446,14 @@ proctype Flight(byte me)
           :: true -> skip
           fi
        :: fail()
-       :: leave()
+       :: give_up()
        :: true -> skip /* a crash: the lease is left behind */
        fi
     :: else -> skip
+    fi;
+    if
+    :: leave()
+    :: true -> skip
     fi;
     d_step {
         version[me] = 0;

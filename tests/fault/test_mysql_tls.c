@@ -63,9 +63,9 @@ static void openssl(const char *arguments)
     ck_assert_uint_lt(strlen(arguments), sizeof(copy));
     snprintf(copy, sizeof(copy), "%s", arguments);
     pid = fork();
-    ck_assert_int_ge(pid, 0);
     if (pid == 0)
         become_openssl(copy);
+    ck_assert_int_ge(pid, 0);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_msg(status == 0, "openssl %s: see %s", arguments,
                   own_mariadb_keep_log(&server, "openssl.log"));

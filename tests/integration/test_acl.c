@@ -344,9 +344,9 @@ static void wait_for_the_dead(bool fair)
 
     ck_assert_int_eq(pipe(told), 0);
     pid = fork();
-    ck_assert_int_ge(pid, 0);
     if (pid == 0)
         hold_and_stay(told[1], fair);
+    ck_assert_int_ge(pid, 0);
     ck_assert_int_eq(read(told[0], &byte, 1), 1);
     client = open_shop();
     lock = open_job(client, SHED_LOCK_LEASE, fair);

@@ -550,9 +550,9 @@ START_TEST(a_child_is_told_so_and_the_parent_goes_on)
     wait_for_pushes(&fixture);
     before = server_clients(&fixture.server, "");
     child = fork();
-    ck_assert_int_ge(child, 0);
     if (child == 0)
         _exit(use_in_child());
+    ck_assert_int_ge(child, 0);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);
@@ -575,7 +575,6 @@ START_TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
     expect_text(fixture.cache, "k", "k@1");
     wait_for_pushes(&fixture);
     child = fork();
-    ck_assert_int_ge(child, 0);
     if (child == 0) {
         shed_cache_close(fixture.cache);
         shed_client_close(fixture.client);
@@ -587,6 +586,7 @@ START_TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
         }
         _exit(sockets);
     }
+    ck_assert_int_ge(child, 0);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);

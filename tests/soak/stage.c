@@ -24,10 +24,10 @@ void soak_stage_start_worker(struct soak_stage *stage, unsigned number)
 {
     pid_t pid = fork();
 
-    ck_assert_int_ge(pid, 0);
     if (pid == 0)
         soak_work(stage->history, &stage->place, number,
                   stage->seed + stage->generation * 1000 + number);
+    ck_assert_int_ge(pid, 0);
     stage->workers[number] = pid;
     stage->generation++;
 }

@@ -61,9 +61,9 @@ static pid_t spawn(const struct own_mariadb *server, const char *program,
         argv[count] = texts[count];
     }
     pid = fork();
-    ck_assert_int_ge(pid, 0);
     if (pid == 0)
         become(server, argv);
+    ck_assert_int_ge(pid, 0);
     return pid;
 }
 
@@ -170,10 +170,10 @@ void own_mariadb_remove(struct own_mariadb *server)
     char *argv[] = {"rm", "-rf", server->dir, NULL};
     pid_t pid = fork();
 
-    ck_assert_int_ge(pid, 0);
     if (pid == 0) {
         (void)execvp(argv[0], argv);
         _exit(127);
     }
+    ck_assert_int_ge(pid, 0);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }

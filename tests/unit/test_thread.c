@@ -65,9 +65,9 @@ START_TEST(a_child_that_a_callback_forked_may_block)
 
     shed_thread_mark(SHED_THREAD_LOOP);
     pid = fork();
-    ck_assert_int_ge(pid, 0);
     if (pid == 0)
         _exit(shed_thread_check_call(NULL) == SHED_OK ? 0 : 1);
+    ck_assert_int_ge(pid, 0);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
 }

@@ -319,8 +319,8 @@ START_TEST(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old)
 }
 END_TEST
 
-/* The lease can then not be ended. The next call of the process does not wait
- * for a flight that is no more. */
+/* The lease can then not be ended, neither by its flight nor after that. The
+ * next call of the process does not wait for a flight that is no more. */
 START_TEST(a_lease_that_could_not_be_ended_is_taken_over_by_its_process)
 {
     struct getter getter = {0};
@@ -332,6 +332,8 @@ START_TEST(a_lease_that_could_not_be_ended_is_taken_over_by_its_process)
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
     table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    /* acquire, publish, fail, leave */
+    WAIT_FOR(server_calls(&fixture.server, "evalsha") == 4);
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);

@@ -7,6 +7,7 @@
 #include "cache/entry.h"
 #include "fuzz/stream.h"
 
+#define TYPE_AT 5
 #define FLAGS_AT 7
 #define NONCE_AT 8
 #define SIZE_AT 24
@@ -16,7 +17,7 @@
 static inline struct shed_entry entry_of(const uint8_t *bytes, size_t size)
 {
     size_t rest = size - SHED_ENTRY_HEADER_BYTES;
-    struct shed_entry entry = {.type = (enum shed_entry_type)bytes[5],
+    struct shed_entry entry = {.type = (enum shed_entry_type)bytes[TYPE_AT],
                                .flags = bytes[FLAGS_AT] & SHED_ENTRY_POSITION,
                                .position = shed_entry_get_u64(bytes + 16),
                                .payload = bytes + SHED_ENTRY_HEADER_BYTES,

@@ -51,8 +51,9 @@ static void check_corrected(const uint8_t *bytes, size_t size)
         check_remade(&entry, copy);
         check_groups(&entry, copy);
     } else {
-        /* tags of a wrong form */
-        check((copy[FLAGS_AT] & SHED_ENTRY_TAGS) != 0);
+        /* tags of a wrong form, or a payload of no such row */
+        check((copy[FLAGS_AT] & SHED_ENTRY_TAGS) != 0 ||
+              (copy[TYPE_AT] == SHED_ENTRY_NEGATIVE && payload_size > 0));
     }
     free(copy);
 }

@@ -14,9 +14,7 @@ static struct proxy proxy;
 static void fixture_init_hasty(void)
 {
     fixture_init(&fixture);
-    fixture.client_options.connect_timeout_ms = scaled_ms(100);
-    fixture.client_options.command_timeout_ms = scaled_ms(100);
-    fixture.client_options.reconnect_max_ms = 50;
+    fixture_hurry(&fixture, 100);
 }
 
 static void up_behind_proxy(void)

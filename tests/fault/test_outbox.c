@@ -70,9 +70,7 @@ static unsigned other_gets_now(void)
 static void init(void)
 {
     fixture_init(&fixture);
-    fixture.client_options.connect_timeout_ms = scaled_ms(200);
-    fixture.client_options.command_timeout_ms = scaled_ms(200);
-    fixture.client_options.reconnect_max_ms = 50;
+    fixture_hurry(&fixture, 200);
 }
 
 /* Two processes that read version 1 from Redis; this one is behind a proxy if

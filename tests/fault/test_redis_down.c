@@ -29,9 +29,7 @@ static void init_patient(void)
 static void init(void)
 {
     init_patient();
-    fixture.client_options.connect_timeout_ms = scaled_ms(100);
-    fixture.client_options.command_timeout_ms = scaled_ms(100);
-    fixture.client_options.reconnect_max_ms = 50;
+    fixture_hurry(&fixture, 100);
 }
 
 static struct shed_kept_size kept(void)

@@ -100,9 +100,7 @@ static void on_event(void *user, const struct shed_event *e)
 static void init(uint64_t redis_down)
 {
     fixture_init(&fixture);
-    fixture.client_options.connect_timeout_ms = scaled_ms(200);
-    fixture.client_options.command_timeout_ms = scaled_ms(200);
-    fixture.client_options.reconnect_max_ms = 50;
+    fixture_hurry(&fixture, 200);
     fixture.client_options.on_event = on_event;
     fixture.cache_options.redis_down = redis_down;
 }

@@ -347,9 +347,7 @@ static bool acquires(int expected)
 static void init(void)
 {
     fixture_init(&fixture);
-    fixture.client_options.connect_timeout_ms = scaled_ms(500);
-    fixture.client_options.command_timeout_ms = scaled_ms(500);
-    fixture.client_options.reconnect_max_ms = 50;
+    fixture_hurry(&fixture, 500);
     fixture.client_options.on_log = on_log;
     proxy = (struct proxy){.is_tcp = true};
     proxy_start(&proxy, &fixture.server);

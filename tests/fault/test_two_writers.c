@@ -60,9 +60,7 @@ START_TEST(a_writer_that_was_cut_off_is_heard_after_one_that_was_not)
     struct peer writer;
 
     fixture_init(&fixture);
-    fixture.client_options.connect_timeout_ms = scaled_ms(200);
-    fixture.client_options.command_timeout_ms = scaled_ms(200);
-    fixture.client_options.reconnect_max_ms = 50;
+    fixture_hurry(&fixture, 200);
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     fixture.uri = NULL;

@@ -815,9 +815,7 @@ END_TEST
 START_TEST(a_server_that_was_away_is_told_before_it_is_believed)
 {
     init();
-    fixture.client_options.connect_timeout_ms = scaled_ms(200);
-    fixture.client_options.command_timeout_ms = scaled_ms(200);
-    fixture.client_options.reconnect_max_ms = 50;
+    fixture_hurry(&fixture, 200);
     fixture.server.options[0] = "--appendonly";
     fixture.server.options[1] = "yes";
     fixture.server.options[2] = "--appendfsync";

@@ -63,6 +63,10 @@ struct fixture {
  * open. */
 void fixture_init(struct fixture *r);
 
+/* Let clients take a server for silent after so many ms, scaled, and try again
+ * soon; before fixture_open. */
+void fixture_hurry(struct fixture *r, uint64_t silence_ms);
+
 /* Start a proxy in front of the server and let clients connect to it; before
  * fixture_open. */
 void fixture_add_proxy(struct fixture *r, struct proxy *proxy);

@@ -1,10 +1,9 @@
 /*
- * Opening and closing a cache, and what all its calls share: checks, deadlines,
- * the names of keys in Redis.
+ * Opening and closing a cache, and what all its calls share: checks and
+ * deadlines.
  */
 #include "cache/cache.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,38 +69,6 @@ static enum shed_code check_options(const struct shed_cache_options *o,
     return code;
 }
 
-enum shed_code shed_cache_check_name(const char *name, const char *what,
-                                     struct shed_error *err)
-{
-    size_t size = name != NULL ? strnlen(name, SHED_NAME_MAX_BYTES + 1) : 0;
-
-    if (name == NULL)
-        return shed_fail(err, SHED_EINVAL, "%s is NULL", what);
-    if (size == 0)
-        return shed_fail(err, SHED_EINVAL, "%s is empty", what);
-    if (size > SHED_NAME_MAX_BYTES)
-        return shed_fail(err, SHED_EINVAL, "%s is longer than %d bytes", what,
-                         SHED_NAME_MAX_BYTES);
-    for (size_t i = 0; i < size; i++) {
-        if (name[i] == '{' || name[i] == '}')
-            return shed_fail(err, SHED_EINVAL,
-                             "%s has a brace at byte %zu: braces "
-                             "are reserved, they mark the key in Redis",
-                             what, i);
-        if (name[i] <= ' ' || name[i] > '~')
-            return shed_fail(err, SHED_EINVAL,
-                             "%s: byte %zu is a space or not printable ASCII",
-                             what, i);
-    }
-    /* its entries would have the keys of locks, and overwrite them */
-    if (strcmp(name, "lock") == 0)
-        return shed_fail(err, SHED_EINVAL,
-                         "%s \"lock\" is reserved, because the keys "
-                         "of locks begin with it: choose another name",
-                         what);
-    return SHED_OK;
-}
-
 static enum shed_code check_bytes(struct shed_bytes bytes, size_t limit,
                                   const char *what, struct shed_error *err)
 {
@@ -165,39 +132,14 @@ uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
         shed_now_ms(), timeout_ms > 0 ? timeout_ms : cache->options.timeout_ms);
 }
 
-/* The braces keep an entry and its side keys on one node of a cluster: only the
- * bytes between them are hashed, unless there are none. So a KEY that begins
- * with a closing brace is escaped, and so is one that begins with the escape.
- */
-void shed_cache_name_key(const struct shed_cache *cache, struct shed_bytes key,
-                         struct shed_named_key *out)
-{
-    char first = *(const char *)key.data;
-    char *at = out->bytes;
-    size_t name_size = strlen(cache->name);
-
-    assert(key.size > 0 && key.size <= SHED_KEY_MAX_BYTES);
-    memcpy(at, cache->name, name_size);
-    at += name_size;
-    *at++ = ':';
-    *at++ = '{';
-    if (first == '}' || first == '\\')
-        *at++ = '\\';
-    memcpy(at, key.data, key.size);
-    out->key = (struct shed_key){.redis = out->bytes,
-                                 .redis_size =
-                                     (size_t)(at - out->bytes) + key.size + 1,
-                                 .at = (size_t)(at - out->bytes),
-                                 .size = key.size};
-    at[key.size] = '}';
-}
-
-struct shed_entry_key shed_cache_entry_key(const struct shed_key *key)
-{
-    return (struct shed_entry_key){key->redis, key->redis_size};
-}
-
 /* ------------------------------------------------------------ open, close */
+
+/* No caller that comes after an invalidation of tags may join a flight from
+ * before it. */
+static void detach_flights(void *flights)
+{
+    shed_flights_detach_all(flights);
+}
 
 static enum shed_code open_parts(struct shed_cache *cache,
                                  struct shed_error *err)
@@ -257,7 +199,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
                          client == NULL ? "client" : "source");
     code = shed_client_check_call(client, err);
     if (code == SHED_OK)
-        code = shed_cache_check_name(name, "cache name", err);
+        code = shed_key_check_cache_name(name, "cache name", err);
     if (code == SHED_OK)
         code = shed_options_take(&o, sizeof(o), options,
                                  "struct shed_cache_options", err);
@@ -282,7 +224,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
         return code;
     }
     if (cache->groups != NULL)
-        shed_group_log_follow(cache->groups, cache->flights);
+        shed_group_log_follow(cache->groups, detach_flights, cache->flights);
     (void)shed_client_ref(client);
     shed_source_ref(source);
     *out = cache;

@@ -10,9 +10,7 @@
 #include "cache/kept.h"
 #include "cache/outbox.h"
 #include "client/client.h"
-
-/* NAME:{KEY}, one byte for an escape. */
-#define SHED_REDIS_KEY_MAX_BYTES (SHED_NAME_MAX_BYTES + SHED_KEY_MAX_BYTES + 4)
+#include "entry/key.h"
 
 /* The longest deadline, and the longest of the times that are 10 years at
  * most. */
@@ -35,18 +33,6 @@ struct shed_cache {
     /* atomic */
     struct shed_counters counters;
 };
-
-/* A key as Redis has it, with its bytes. */
-struct shed_named_key {
-    struct shed_key key;
-    char bytes[SHED_REDIS_KEY_MAX_BYTES];
-};
-
-/* Check a name that is to be part of keys in Redis; what names it in the
- * reason. Returns: SHED_OK; SHED_EINVAL. */
-SHED_MUST_CHECK enum shed_code shed_cache_check_name(const char *name,
-                                                     const char *what,
-                                                     struct shed_error *err);
 
 /* Check what a call that blocks is given, and that its thread may block.
  * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */
@@ -102,12 +88,5 @@ void shed_cache_sum_up(struct shed_sum *sum, const char *array, size_t i,
 /* When a call that begins now has to end; timeout_ms 0: the cache's own. */
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
                                 uint64_t timeout_ms);
-
-/* Name a key, which must have been checked, as Redis has it. */
-void shed_cache_name_key(const struct shed_cache *cache, struct shed_bytes key,
-                         struct shed_named_key *out);
-
-/* The same key for entry.h. */
-struct shed_entry_key shed_cache_entry_key(const struct shed_key *key);
 
 #endif

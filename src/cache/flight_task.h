@@ -15,15 +15,8 @@
 #include "cache/flight_redis.h"
 #include "cache/table.h"
 #include "client/client.h"
+#include "entry/key.h"
 #include "redis/reactor.h"
-
-/* A key as Redis has it, NAME:{KEY}, and where KEY begins in it. */
-struct shed_key {
-    const char *redis;
-    size_t redis_size;
-    size_t at;
-    size_t size;
-};
 
 struct shed_flight_task;
 

@@ -122,7 +122,7 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
     struct shed_error why = {SHED_OK, ""};
     enum shed_code code = SHED_OK;
 
-    shed_cache_name_key(cache, key, &named);
+    shed_key_name(cache->name, key, &named);
     if (looks_first(cache, terms, &named.key))
         code = shed_look(cache, &named.key, terms, &look, &why);
     *out = look.value;

@@ -71,7 +71,7 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     enum shed_code code;
 
     for (size_t i = 0; i < count; i++) {
-        shed_cache_name_key(cache, items[i].key, &b->named[i]);
+        shed_key_name(cache->name, items[i].key, &b->named[i]);
         shed_look_begin(cache, &b->named[i].key, &b->looks[i]);
         b->args[i].is_guarded = true;
         shed_args_add_text(&b->args[i], "GET");

@@ -15,7 +15,6 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
-#include "cache/flights.h"
 #include "redis/frame.h"
 
 /* Members of one read: a long log holds up neither Redis nor the reactor. */
@@ -35,7 +34,8 @@ struct ask {
 struct shed_group_log {
     /* set at creation */
     struct shed_client *client;
-    struct shed_flights *flights; /* set by follow */
+    void (*on_news)(void *arg); /* set by follow */
+    void *on_news_arg;
     struct shed_post wake;
     char key[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
     size_t key_size;
@@ -60,8 +60,8 @@ struct shed_group_log {
 
 /* ------------------------------------------------------------ what is known */
 
-/* before: the newest position that was known. The flights are detached while mu
- * is held, because the log may count as known from then on, and a caller that
+/* before: the newest position that was known. on_news is called while mu is
+ * held, because the log may count as known from then on, and a caller that
  * relies on this must not join an earlier flight. */
 static void publish_locked(struct shed_group_log *log, uint64_t before)
 {
@@ -69,8 +69,8 @@ static void publish_locked(struct shed_group_log *log, uint64_t before)
 
     atomic_store_explicit(&log->horizon, shed_groups_horizon(&log->groups),
                           memory_order_release);
-    if (is_news && log->flights != NULL)
-        shed_flights_detach_all(log->flights);
+    if (is_news && log->on_news != NULL)
+        log->on_news(log->on_news_arg);
 }
 
 void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
@@ -460,9 +460,10 @@ static void follow_on_reactor(void *arg)
 }
 
 void shed_group_log_follow(struct shed_group_log *log,
-                           struct shed_flights *flights)
+                           void (*on_news)(void *arg), void *arg)
 {
-    log->flights = flights;
+    log->on_news = on_news;
+    log->on_news_arg = arg;
     shed_reactor_run(log->client->reactor, follow_on_reactor, log);
 }
 
@@ -476,7 +477,7 @@ static void leave_on_reactor(void *arg)
     struct leaving *l = arg;
 
     shed_listeners_remove(l->log->client->listeners, &l->log->listener);
-    l->log->flights = NULL; /* here, where the outbox still notes things */
+    l->log->on_news = NULL; /* here, where the outbox still notes things */
     l->log->end = l->latch;
     if (l->log->call.fn == NULL)
         shed_latch_count_down(l->latch, 1);

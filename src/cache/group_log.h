@@ -25,7 +25,6 @@
 /* How long a read of the log counts where changes are not announced. */
 #define SHED_GROUP_LOG_TRUST_MS 1000
 
-struct shed_flights;
 struct shed_group_log;
 
 /* The command that reads the log at key from behind a position, as many of its
@@ -57,11 +56,12 @@ shed_group_log_create(struct shed_client *client, const char *name,
                       uint64_t limit, struct shed_group_log **out,
                       struct shed_error *err);
 
-/* Begin to follow the log. From now on callers that come after an invalidation
- * is known join none of these flights that began before it. Not on the reactor
- * thread; not while anything else is called. */
+/* Begin to follow the log. on_news is called, with arg, whenever a newer
+ * invalidation becomes known, before the log counts as known again: under the
+ * log's mutex, so it may not call the log. Not on the reactor thread; not while
+ * anything else is called. */
 void shed_group_log_follow(struct shed_group_log *log,
-                           struct shed_flights *flights);
+                           void (*on_news)(void *arg), void *arg);
 
 /* End that. Not on the reactor thread. */
 void shed_group_log_leave(struct shed_group_log *log);

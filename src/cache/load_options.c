@@ -3,7 +3,7 @@
 #include "cache/load_options.h"
 
 #include "base/error.h"
-#include "cache/cache.h"
+#include "entry/key.h"
 
 /* The ranges that snowshed.h states. */
 #define LOADS_MAX 1024
@@ -47,7 +47,8 @@ static enum shed_code check_options(const struct shed_source_options *o,
         shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 
     if (code == SHED_OK && o->fleet_name != NULL)
-        code = shed_cache_check_name(o->fleet_name, "source fleet_name", err);
+        code =
+            shed_key_check_cache_name(o->fleet_name, "source fleet_name", err);
     return code;
 }
 

@@ -103,8 +103,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     if (freshness == SHED_FRESHNESS_STALE ||
         freshness == SHED_FRESHNESS_EXPIRED)
         value->origin = SHED_ORIGIN_STALE;
-    shed_kept_keep_entry(cache->kept, shed_cache_entry_key(key), out->mark,
-                         value, times, now_ms);
+    shed_kept_keep_entry(cache->kept, shed_key_of_entry(key), out->mark, value,
+                         times, now_ms);
     /* without a clock (no right to TIME) the slow path decides */
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule->max_age_ms > 0 &&
         now_ms > 0)
@@ -148,8 +148,8 @@ static enum shed_code read_entry(struct shed_cache *cache,
     uint64_t now_ms;
     enum shed_entry_state state;
     struct shed_value *value =
-        shed_entry_value(cache->client->session, shed_cache_entry_key(key),
-                         reply, &times, &now_ms, &state);
+        shed_entry_value(cache->client->session, shed_key_of_entry(key), reply,
+                         &times, &now_ms, &state);
 
     if (value != NULL) {
         weigh(cache, key, terms, value, &times, now_ms, out);
@@ -223,12 +223,12 @@ static void take_kept(struct shed_cache *cache, const struct shed_key *key,
     enum shed_freshness freshness;
 
     if (!terms->takes_kept ||
-        !shed_kept_find(cache->kept, shed_cache_entry_key(key), shed_now_ms(),
+        !shed_kept_find(cache->kept, shed_key_of_entry(key), shed_now_ms(),
                         &row))
         return;
     if (is_kept_revoked(cache, &row)) {
         /* else it would keep out what is loaded, if that has a lower version */
-        shed_kept_forget(cache->kept, shed_cache_entry_key(key), row.value);
+        shed_kept_forget(cache->kept, shed_key_of_entry(key), row.value);
         shed_value_unref(row.value);
         return;
     }
@@ -321,7 +321,7 @@ void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
 {
     /* in this order: a write that ends in between refuses the mark */
     *out = (struct shed_look){
-        .mark = shed_kept_mark(cache->kept, shed_cache_entry_key(key))};
+        .mark = shed_kept_mark(cache->kept, shed_key_of_entry(key))};
     out->is_missed = shed_outbox_has(cache->outbox, key);
 }
 

@@ -25,8 +25,8 @@
 #include "base/latch.h"
 #include "base/random.h"
 #include "cache/entry.h"
-#include "cache/flights.h"
 #include "cache/group_log.h"
+#include "entry/key.h"
 
 #define WINDOW 64
 #define PAUSE_MIN_MS 50

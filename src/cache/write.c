@@ -38,7 +38,7 @@ static bool follow_up(struct shed_cache *cache, const struct shed_key *key,
     else if (is_kept)
         is_kept = shed_outbox_keep(cache->outbox, key, write.wish, why);
     shed_flights_detach(cache->flights, key);
-    shed_kept_drop(cache->kept, shed_cache_entry_key(key));
+    shed_kept_drop(cache->kept, shed_key_of_entry(key));
     return is_kept;
 }
 
@@ -192,9 +192,9 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
         code = shed_random_token(nonce, sizeof(nonce), err);
     if (code != SHED_OK)
         return code;
-    shed_cache_name_key(cache, key, &named);
+    shed_key_name(cache->name, key, &named);
     entry = make_entry(cache, row, o, deadline_ms, tags);
-    shed_entry_encode(shed_cache_entry_key(&named.key), &entry, nonce, &parts);
+    shed_entry_encode(shed_key_of_entry(&named.key), &entry, nonce, &parts);
     shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
     add_keys(&args, &named, refresh);
     shed_args_add(&args, parts.head, sizeof(parts.head));
@@ -278,7 +278,7 @@ static enum shed_code write_keys(struct shed_cache *cache,
     struct shed_named_key named;
     struct shed_args args;
 
-    shed_cache_name_key(cache, key, &named);
+    shed_key_name(cache->name, key, &named);
     shed_script_begin(&args, script, "2");
     add_keys(&args, &named, refresh);
     return write_entry(cache, script, &args, &named, write,
@@ -365,7 +365,7 @@ static void fill_sweep(const struct shed_cache *cache,
     for (size_t i = 0; i < s->count; i++) {
         struct shed_named_key named;
         struct shed_key *key = &s->keys[i];
-        shed_cache_name_key(cache, keys[i], &named);
+        shed_key_name(cache->name, keys[i], &named);
         *key = named.key;
         key->redis = at;
         at += shed_entry_refresh_key(named.bytes, key->redis_size, at);

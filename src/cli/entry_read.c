@@ -34,15 +34,12 @@ void cli_check_cache(const struct cli_call *call, const char *name)
 const char *cli_key_set(struct cli_key *key, const char *cache,
                         const void *bytes, size_t size)
 {
-    struct shed_cache named = {0}; /* naming a key uses only these fields */
-
     if (size == 0)
         return "a key is empty";
     if (size > SHED_KEY_MAX_BYTES)
         return "a key has more than 1024 bytes";
-    memcpy(named.name, cache, strlen(cache) + 1);
     key->cache = cache;
-    shed_cache_name_key(&named, shed_bytes(bytes, size), &key->named);
+    shed_key_name(cache, shed_bytes(bytes, size), &key->named);
     return NULL;
 }
 

@@ -132,7 +132,7 @@ static bool has_flight(const char *key)
 {
     struct shed_named_key named;
 
-    shed_cache_name_key(fixture.cache, shed_str(key), &named);
+    shed_key_name(fixture.cache->name, shed_str(key), &named);
     return shed_flights_has(fixture.cache->flights, &named.key);
 }
 

@@ -1,0 +1,40 @@
+/* What a key is called in Redis: NAME:{KEY}, where NAME is the cache. Pure. */
+#ifndef SHED_ENTRY_KEY_H
+#define SHED_ENTRY_KEY_H
+
+#include <snowshed/snowshed.h>
+
+#include "cache/entry.h"
+
+/* NAME:{KEY}, one byte for an escape. */
+#define SHED_REDIS_KEY_MAX_BYTES (SHED_NAME_MAX_BYTES + SHED_KEY_MAX_BYTES + 4)
+
+/* A key as Redis has it, NAME:{KEY}, and where KEY begins in it. */
+struct shed_key {
+    const char *redis;
+    size_t redis_size;
+    size_t at;
+    size_t size;
+};
+
+/* A key with the bytes of its name; key points into the struct, so it must not
+ * be copied. */
+struct shed_named_key {
+    struct shed_key key;
+    char bytes[SHED_REDIS_KEY_MAX_BYTES];
+};
+
+/* Check a name that is to be part of keys in Redis; what names it in the
+ * reason. Returns: SHED_OK; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code
+shed_key_check_cache_name(const char *name, const char *what,
+                          struct shed_error *err);
+
+/* Name a key of the cache; both names must have been checked. */
+void shed_key_name(const char *cache_name, struct shed_bytes key,
+                   struct shed_named_key *out);
+
+/* The whole name of the key, for entry.h. */
+struct shed_entry_key shed_key_of_entry(const struct shed_key *key);
+
+#endif

@@ -4,11 +4,11 @@
 
 #include <snowshed/snowshed.h>
 
-#include "cache/entry.h"
-#include "cache/flights.h"
-#include "cache/group_log.h"
-#include "cache/kept.h"
-#include "cache/outbox.h"
+#include "entry/entry.h"
+#include "flight/flights.h"
+#include "known/group_log.h"
+#include "known/kept.h"
+#include "known/outbox.h"
 #include "client/client.h"
 #include "entry/key.h"
 

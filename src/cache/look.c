@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
-#include "cache/entry_value.h"
+#include "entry/entry_value.h"
 #include "cache/reads.h"
 
 #define US_PER_MS 1000

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "cache/cache.h"
-#include "cache/freshness.h"
-#include "cache/load.h"
+#include "entry/freshness.h"
+#include "source/load.h"
 
 #define REFRESH_KEY_MAX_BYTES                                                  \
     (SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES)

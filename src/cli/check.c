@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/latch.h"
 #include "base/random.h"
-#include "cache/load.h"
+#include "source/load.h"
 #include "cli/text.h"
 #include "cli/walk.h"
 

@@ -6,7 +6,7 @@
 #define CLI_ENTRY_VIEW_H
 
 #include "cache/cache.h"
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "cli/groups.h"
 #include "cli/redis.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/group_log.h"
+#include "known/group_log.h"
 
 #define US_PER_MS 1000
 

@@ -5,7 +5,7 @@
 #ifndef CLI_GROUPS_H
 #define CLI_GROUPS_H
 
-#include "cache/groups.h"
+#include "known/groups.h"
 #include "cli/redis.h"
 
 struct cli_groups;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/group_log.h"
+#include "known/group_log.h"
 #include "cli/entry_view.h"
 #include "cli/text.h"
 #include "redis/script.h"

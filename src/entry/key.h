@@ -4,7 +4,7 @@
 
 #include <snowshed/snowshed.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 
 /* NAME:{KEY}, one byte for an escape. */
 #define SHED_REDIS_KEY_MAX_BYTES (SHED_NAME_MAX_BYTES + SHED_KEY_MAX_BYTES + 4)

@@ -1,5 +1,5 @@
 -- Prepended to each script: reads and writes entries. The layout is in
--- src/cache/entry.h; offsets count from 1 here.
+-- src/entry/entry.h; offsets count from 1 here.
 
 -- Redis 6 refuses a write after TIME without this; newer versions always do it.
 if redis.replicate_commands then redis.replicate_commands() end

@@ -5,7 +5,7 @@
 
 #include <snowshed/event.h>
 
-#include "cache/load.h"
+#include "source/load.h"
 #include "support/fixture.h"
 
 enum {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;

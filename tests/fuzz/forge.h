@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "fuzz/stream.h"
 
 #define TYPE_AT 5

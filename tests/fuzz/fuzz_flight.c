@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/value.h"
-#include "cache/flight_reply.h"
+#include "flight/flight_reply.h"
 #include "fuzz/forge.h"
 
 #define REQUEST 42

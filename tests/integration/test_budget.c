@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cache/flights.h"
+#include "flight/flights.h"
 #include "redis/link.h"
 #include "support/calls.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cache/load.h"
+#include "source/load.h"
 #include "support/calls.h"
 
 enum { REFRESHES = 8 };

@@ -11,7 +11,7 @@
 #include <hiredis/hiredis.h>
 
 #include "base/clock.h"
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "redis/script.h"
 #include "support/server.h"
 #include "support/testing.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "support/reply_testing.h"
 #include "support/scenarios.h"
 #include "support/testing.h"

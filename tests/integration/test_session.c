@@ -9,7 +9,7 @@
 #include <snowshed/lock.h>
 #include <snowshed/stats.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "client/client.h"
 #include "support/fixture.h"
 

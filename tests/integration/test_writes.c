@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "support/ageing.h"
 #include "support/fixture.h"
 

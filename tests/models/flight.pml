@@ -1,4 +1,4 @@
-/* What a process may give its callers: the flight of one key (src/cache/flight.c)
+/* What a process may give its callers: the flight of one key (src/flight/flight.c)
  * with callers that join at any moment, and its invalidations (src/cache/write.c)
  * or those of another process.
  *

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "sim/sim_world.h"
 
 enum {

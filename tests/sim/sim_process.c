@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 
 static void give(struct sim *s, struct sim_flight *f,
                  struct shed_flight_event event);

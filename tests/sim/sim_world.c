@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 
 #define START_MS 1700000000000  /* by the server's clock */
 #define TIMEOUT_MS UINT64_C(60) /* of a request */

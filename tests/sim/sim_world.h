@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cache/flight.h"
+#include "flight/flight.h"
 #include "sim/sim_shared.h"
 #include "support/model.h"
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 
-/* the layout of src/cache/entry.h */
+/* the layout of src/entry/entry.h */
 enum {
     TYPE_AT = 5,
     FLAGS_AT = 7,

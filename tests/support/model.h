@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 #include "redis/script.h"
 
 #define MODEL_KEYS 8

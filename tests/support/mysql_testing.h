@@ -10,7 +10,7 @@
 
 #include "base/latch.h"
 #include "base/value.h"
-#include "cache/load.h"
+#include "source/load.h"
 #include "mysql/compat.h"
 #include "mysql/connection.h"
 #include "support/testing.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/entry.h"
+#include "entry/entry.h"
 
 #define WRITTEN_AT 40
 #define UNTIL_AT 48

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cache/concurrency.h"
+#include "source/concurrency.h"
 
 #define SIM_LOADS_MAX 1024
 #define SIM_PROCESSES_MAX 8

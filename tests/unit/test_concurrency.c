@@ -1,5 +1,5 @@
 /* concurrency: the adaptive limit, over databases in virtual time. */
-#include "cache/concurrency.h"
+#include "source/concurrency.h"
 
 #include <string.h>
 

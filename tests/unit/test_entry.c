@@ -1,6 +1,6 @@
 /* entry: decode returns what encode was given, and rejects everything else,
  * byte by byte. */
-#include "cache/entry.h"
+#include "entry/entry.h"
 
 #include <string.h>
 

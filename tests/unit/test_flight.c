@@ -1,6 +1,6 @@
 /* flight: each step of the slow path by itself; test_sim drives many at once.
  * A subject is a flight, a made-up clock, and the number of the last send. */
-#include "cache/flight.h"
+#include "flight/flight.h"
 
 #include "support/testing.h"
 

@@ -1,6 +1,6 @@
 /* freshness: jitter shortens a ttl and never prolongs it; whether an entry may
  * be served at each time; and early refresh compared with XFetch's formula. */
-#include "cache/freshness.h"
+#include "entry/freshness.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,11 +1,11 @@
 /* groups: which entries are misses, compared with a model that forgets
  * nothing. */
-#include "cache/groups.h"
+#include "known/groups.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/group_log.h"
+#include "known/group_log.h"
 #include "support/reply_testing.h"
 #include "support/testing.h"
 

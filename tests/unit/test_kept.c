@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "base/value.h"
-#include "cache/kept.h"
+#include "known/kept.h"
 #include "redis/reply.h"
 #include "support/testing.h"
 

@@ -1,5 +1,5 @@
 /* load: the queue, its batches, the bound on loads, and how jobs settle. */
-#include "cache/load.h"
+#include "source/load.h"
 
 #include <errno.h>
 #include <pthread.h>

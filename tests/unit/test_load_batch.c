@@ -1,6 +1,6 @@
 /* load_batch: among keys with the same failure, the first one carries their
  * number. */
-#include "cache/load_batch.h"
+#include "source/load_batch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cache/load.h"
+#include "source/load.h"
 #include "support/testing.h"
 
 /* Linked with --wrap: the test can move the clock. */

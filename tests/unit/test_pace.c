@@ -1,7 +1,7 @@
 /* pace: when a waiter looks, for loads that are all alike, of two kinds, spread
  * out, or suddenly slower. wait_for() simulates one waiter until a load ends.
  */
-#include "cache/pace.h"
+#include "flight/pace.h"
 
 #include "support/testing.h"
 

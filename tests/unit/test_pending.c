@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cache/pending.h"
+#include "known/pending.h"
 #include "support/testing.h"
 
 enum { LIMIT = 3, ITEMS = 1000 };

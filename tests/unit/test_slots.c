@@ -1,6 +1,6 @@
 /* slots: which slots of the fleet's budget a source has, what it asks Redis
  * for, and when. */
-#include "cache/slots.h"
+#include "source/slots.h"
 
 #include <string.h>
 

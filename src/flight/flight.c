@@ -1,0 +1,519 @@
+/*
+ * The state machine of a flight. Pure. Its invariants: at most one acquire,
+ * load or publish is under way; a state that waits has a timer running or a
+ * reply outstanding; nobody is answered with something older than its call.
+ *
+ * Design notes
+ *
+ * A flight is what Go's singleflight is for one process (one call per key,
+ * shared by all who ask meanwhile), with a lease in Redis that does the same
+ * for all processes. The lease is that of R. Nishtala et al., "Scaling Memcache
+ * at Facebook", NSDI 2013, section 3.2.1: a token given to one client at a
+ * miss, ended by an invalidation, without which nothing is stored. Two things
+ * differ: here the lease names its holder, so that a dead one is replaced at
+ * once, and a load outlives its lease, because what may be stored is decided by
+ * the data version and not by who holds the lease.
+ *
+ * Singleflight gives every caller the answer of the call that it joined. Here a
+ * caller may not be given what was read before it asked, or its own write could
+ * be missing. So callers have numbers and each acquire, load and publish has a
+ * cutoff, the newest caller when it began. An answer goes to the callers up to
+ * a cutoff; those after it are still there when restart() looks, and go round
+ * again, all of them together. A failure is not a value, so it may be given to
+ * everybody.
+ *
+ * A request has a number, which its reply carries back. A step compares it with
+ * the one that is under way and ignores all others, so a late reply, or one
+ * that comes twice, does nothing. A renewal has a number of its own, because it
+ * is under way beside the load.
+ *
+ * Troubles of Redis are of four kinds (base/trouble.h). A passing one is met by
+ * sending the same again, a few times: the scripts allow it, because they
+ * recognise the flight's own lease. When Redis is down the flight loads without
+ * a lease, if the cache's options say so. What is refused ends the flight.
+ *
+ * A refresh is a load whose lease is in a key of its own: to the machine it is
+ * the same. One that works behind the callers has none; it is over when the
+ * value has been replaced, by whomever. While another process refreshes it
+ * waits as a caller would, to take over if that one dies, and keeps its own
+ * process from asking Redis again at each hit. For that reason one that has
+ * failed stays for a pause.
+ *
+ * Nothing here waits for ever: an acquire, publish or fail ends with a reply or
+ * with the connection's timeout; a wait has a timer as well as a push; a load
+ * has its deadline, after which the flight is ABANDONED: everybody has been
+ * answered, newcomers start another flight, and only the source's end is still
+ * awaited.
+ */
+#include "flight/flight.h"
+
+#include <assert.h>
+
+#include "base/backoff.h"
+
+/* With pushes it polls only to find dead holders and expiries, which nobody
+ * announces in time: about the default grace_ms of 100 ms is soon enough. */
+#define PUSHED_POLL_MIN_MS 50
+#define PUSHED_POLL_MAX_MS 150
+/* A lost connection is back within a few tries, or it counts as down. */
+#define TROUBLE_MIN_MS 10
+#define TROUBLE_MAX_MS 200
+#define TROUBLES_MAX 3
+/* Each try replaces the corrupt bytes that were seen; a writer that puts them
+ * back faster than that is broken. */
+#define CORRUPT_MAX 3
+/* Three renewals fit in a lease, so that two may fail. */
+#define RENEWALS_PER_LEASE 3
+
+void shed_flight_init(struct shed_flight *flight,
+                      const struct shed_flight_policy *policy,
+                      struct shed_pace *pace)
+{
+    *flight = (struct shed_flight){
+        .policy = policy, .pace = pace, .state = SHED_FLIGHT_OVER};
+}
+
+bool shed_flight_has_waited(const struct shed_flight *f)
+{
+    return f->had_holder;
+}
+
+static void request(struct shed_flight *f, struct shed_flight_act *act,
+                    enum shed_flight_send what)
+{
+    assert(act->send == SHED_SEND_NOTHING);
+    act->send = what;
+    act->request = f->request = ++f->last_request;
+}
+
+static void set_timer(struct shed_flight_act *act, uint64_t delay_ms)
+{
+    assert(!act->set_timer);
+    act->set_timer = true;
+    act->timer_ms = delay_ms;
+}
+
+static void answer(struct shed_flight *f, struct shed_flight_act *act,
+                   enum shed_flight_answer what, uint64_t upto)
+{
+    assert(act->answer == SHED_ANSWER_NOTHING);
+    act->answer = what;
+    act->answer_upto = upto;
+    act->has_waited = what == SHED_ANSWER_ENTRY && f->had_holder;
+    /* There is a value in Redis now: later callers read it there. */
+    if (what == SHED_ANSWER_ENTRY || what == SHED_ANSWER_LOADED)
+        act->detach = true;
+    if (f->newest <= upto)
+        f->newest = 0;
+}
+
+static void acquire(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->state = SHED_FLIGHT_ACQUIRING;
+    f->is_leased = false;
+    f->is_pushed = false;
+    f->cutoff = f->newest;
+    request(f, act, SHED_SEND_ACQUIRE);
+}
+
+/* Nobody waits. */
+static void end(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->state = SHED_FLIGHT_OVER;
+    if (!f->is_behind || !f->has_failed)
+        return;
+    f->state = SHED_FLIGHT_PAUSING;
+    set_timer(act, f->policy->pause_ms);
+}
+
+/* Callers that are not answered yet go round again; without any, it is over. */
+static void restart(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->waits = 0;
+    f->had_holder = false;
+    f->troubles = 0;
+    f->corrupt = 0;
+    if (f->newest > 0)
+        acquire(f, act);
+    else
+        end(f, act);
+}
+
+static void answer_failure(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->has_failed = true;
+    answer(f, act, SHED_ANSWER_FAILURE, f->newest);
+}
+
+static void fail_all(struct shed_flight *f, struct shed_flight_act *act)
+{
+    answer_failure(f, act);
+    end(f, act);
+}
+
+static void load(struct shed_flight *f, struct shed_flight_act *act,
+                 bool is_leased, uint64_t now_ms)
+{
+    uint64_t timeout = f->policy->load_timeout_ms;
+
+    f->state = SHED_FLIGHT_LOADING;
+    f->is_leased = is_leased;
+    f->is_held = is_leased;
+    f->renew_request = 0; /* a late renewal was of an earlier lease */
+    f->load_cutoff = f->newest;
+    f->leased_ms = now_ms;
+    f->load_deadline_ms =
+        timeout > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + timeout;
+    request(f, act, SHED_SEND_LOAD);
+}
+
+static void set_load_timer(struct shed_flight *f, struct shed_flight_act *act,
+                           uint64_t now_ms)
+{
+    uint64_t left = f->load_deadline_ms - now_ms;
+    uint64_t renewal = f->policy->lease_ms / RENEWALS_PER_LEASE;
+
+    assert(f->state == SHED_FLIGHT_LOADING && now_ms <= f->load_deadline_ms);
+    if (renewal == 0)
+        renewal = 1;
+    set_timer(act, f->is_held && renewal < left ? renewal : left);
+}
+
+static void end_lease(struct shed_flight *f, struct shed_flight_act *act,
+                      enum shed_flight_send how)
+{
+    if (!f->is_leased) {
+        restart(f, act);
+        return;
+    }
+    f->state = SHED_FLIGHT_FAILING;
+    f->troubles = 0;
+    f->ending = how;
+    request(f, act, how);
+}
+
+/* A lease that is not ended holds up all others until it runs out. */
+static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
+                       const struct shed_flight_event *e, uint64_t random)
+{
+    if (e->type == SHED_EV_TIMER && f->request == 0) {
+        request(f, act, f->ending);
+        return;
+    }
+    if (f->request == 0 || e->request != f->request)
+        return;
+    f->request = 0;
+    if (e->type == SHED_EV_TROUBLE && e->trouble == SHED_TROUBLE_PASSING &&
+        f->troubles < TROUBLES_MAX)
+        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
+                                       TROUBLE_MAX_MS, random));
+    else if (e->type == SHED_EV_TROUBLE &&
+             e->trouble == SHED_TROUBLE_NO_WRITE && f->ending == SHED_SEND_FAIL)
+        end_lease(f, act, SHED_SEND_RELEASE);
+    else
+        restart(f, act);
+}
+
+/* Without pushes a waiter learns only by looking. */
+static uint64_t look_ms(const struct shed_flight *f, uint64_t now_ms,
+                        uint64_t random)
+{
+    const struct shed_pace_wait wait = {.age_ms = now_ms - f->leased_ms,
+                                        .waited_ms = now_ms - f->wait_began_ms,
+                                        .looks = f->waits + 1};
+
+    return shed_pace_look_ms(f->pace, &wait, random);
+}
+
+static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
+                            const struct shed_flight_event *e, uint64_t now_ms,
+                            uint64_t random)
+{
+    uint64_t delay;
+
+    f->state = SHED_FLIGHT_WAITING;
+    f->leased_ms = e->age_ms < now_ms ? now_ms - e->age_ms : 0;
+    if (f->waits == 0)
+        f->wait_began_ms = now_ms;
+    if (f->has_pushes || f->is_behind)
+        delay = shed_backoff_equal_ms(f->waits, PUSHED_POLL_MIN_MS,
+                                      PUSHED_POLL_MAX_MS, random);
+    else
+        delay = look_ms(f, now_ms, random);
+    f->waits++;
+    /* one more, because it runs out after its last millisecond */
+    set_timer(act, e->wait_ms < delay ? e->wait_ms + 1 : delay);
+}
+
+/* What a waiter has found was loaded under the lease that it saw, and written
+ * so long ago, which can be well before this look. */
+static void note_awaited_load(struct shed_flight *f,
+                              const struct shed_flight_event *e,
+                              uint64_t now_ms)
+{
+    uint64_t since_lease = now_ms - f->leased_ms;
+
+    if (f->waits > 0 && e->age_ms <= since_lease)
+        shed_pace_note(f->pace, since_lease - e->age_ms);
+}
+
+/* A Redis that only refuses writes still has the row that is refreshed. */
+static bool may_load_without_redis(const struct shed_flight *f,
+                                   enum shed_trouble trouble)
+{
+    if (f->newest > 0)
+        return f->policy->load_when_down;
+    return f->is_behind && f->policy->refresh_when_down &&
+           trouble != SHED_TROUBLE_NO_WRITE;
+}
+
+/* With Redis down: from the source within its bounds, or not at all. */
+static void do_without_redis(struct shed_flight *f, struct shed_flight_act *act,
+                             enum shed_trouble trouble, uint64_t now_ms)
+{
+    if (!may_load_without_redis(f, trouble)) {
+        fail_all(f, act);
+        return;
+    }
+    load(f, act, false, now_ms);
+    set_load_timer(f, act, now_ms);
+}
+
+static void on_acquire_trouble(struct shed_flight *f,
+                               struct shed_flight_act *act,
+                               enum shed_trouble trouble, uint64_t now_ms,
+                               uint64_t random)
+{
+    if (trouble == SHED_TROUBLE_DENIED) {
+        fail_all(f, act);
+    } else if (trouble == SHED_TROUBLE_PASSING && f->troubles < TROUBLES_MAX) {
+        f->state = SHED_FLIGHT_WAITING;
+        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
+                                       TROUBLE_MAX_MS, random));
+    } else {
+        do_without_redis(f, act, trouble, now_ms);
+    }
+}
+
+static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
+                         const struct shed_flight_event *e, uint64_t now_ms,
+                         uint64_t random)
+{
+    if (e->type == SHED_EV_PUSH) {
+        f->is_pushed = true;
+        return;
+    }
+    if (e->request != f->request)
+        return;
+    f->request = 0;
+    if (e->type != SHED_EV_TROUBLE)
+        f->troubles = 0;
+    if (e->type != SHED_EV_CORRUPT)
+        f->corrupt = 0;
+    switch (e->type) {
+    case SHED_EV_LEAD:
+        load(f, act, true, now_ms);
+        set_load_timer(f, act, now_ms);
+        break;
+    case SHED_EV_HIT:
+        answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
+        note_awaited_load(f, e, now_ms);
+        restart(f, act);
+        break;
+    case SHED_EV_CORRUPT:
+        if (f->corrupt++ < CORRUPT_MAX)
+            acquire(f, act);
+        else
+            fail_all(f, act);
+        break;
+    case SHED_EV_MARKER:
+        fail_all(f, act);
+        break;
+    case SHED_EV_WAIT:
+        f->had_holder = true;
+        /* a push that overtook this reply will not come again */
+        if (f->is_behind && !e->is_refresh)
+            end(f, act); /* the value is gone, and another process loads it */
+        else if (f->is_pushed && (f->newest > 0 || f->is_behind))
+            acquire(f, act);
+        else
+            wait_for_holder(f, act, e, now_ms, random);
+        break;
+    default:
+        on_acquire_trouble(f, act, e->trouble, now_ms, random);
+    }
+}
+
+static void on_waiting(struct shed_flight *f, struct shed_flight_act *act,
+                       const struct shed_flight_event *e)
+{
+    if (e->type != SHED_EV_TIMER && e->type != SHED_EV_PUSH)
+        return;
+    if (f->newest > 0 || f->is_behind)
+        acquire(f, act);
+    else
+        f->state = SHED_FLIGHT_OVER;
+}
+
+static void on_load_timer(struct shed_flight *f, struct shed_flight_act *act,
+                          uint64_t now_ms)
+{
+    if (now_ms >= f->load_deadline_ms) {
+        /* also callers that join until it is detached: nothing else would
+           answer them */
+        answer(f, act, SHED_ANSWER_FAILURE, UINT64_MAX);
+        act->detach = true;
+        f->state = SHED_FLIGHT_ABANDONED;
+        if (f->is_leased)
+            act->send = SHED_SEND_FAIL; /* its reply is ignored */
+        return;
+    }
+    if (f->is_held) {
+        act->send = SHED_SEND_RENEW;
+        act->request = f->renew_request = ++f->last_request;
+    }
+    set_load_timer(f, act, now_ms);
+}
+
+static void on_loaded(struct shed_flight *f, struct shed_flight_act *act)
+{
+    if (!f->is_leased) {
+        answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+        restart(f, act);
+        return;
+    }
+    f->state = SHED_FLIGHT_PUBLISHING;
+    f->troubles = 0;
+    f->cutoff = f->newest;
+    request(f, act, SHED_SEND_PUBLISH);
+}
+
+/* What was loaded is not in Redis now. An unmodified row was only there. */
+static void answer_unpublished(struct shed_flight *f,
+                               struct shed_flight_act *act)
+{
+    if (!f->is_unmodified)
+        answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+}
+
+static void on_loading(struct shed_flight *f, struct shed_flight_act *act,
+                       const struct shed_flight_event *e, uint64_t now_ms)
+{
+    if (e->type == SHED_EV_TIMER) {
+        on_load_timer(f, act, now_ms);
+        return;
+    }
+    if (e->type == SHED_EV_LEASE_LOST && e->request == f->renew_request) {
+        /* nothing is left to renew; the data version decides whether what is
+           being loaded may be published */
+        f->is_held = false;
+        return;
+    }
+    if (e->request != f->request)
+        return;
+    if (e->type == SHED_EV_LOADED) {
+        f->is_unmodified = e->is_unmodified;
+        assert(f->is_leased || !f->is_unmodified);
+        on_loaded(f, act);
+    } else if (e->type == SHED_EV_LOAD_FAILED) {
+        answer_failure(f, act);
+        end_lease(f, act, SHED_SEND_FAIL);
+    } else if (e->type == SHED_EV_LOAD_REFUSED) {
+        /* without a marker: another process may have room */
+        answer_failure(f, act);
+        end_lease(f, act, SHED_SEND_RELEASE);
+    }
+}
+
+static void on_publish_trouble(struct shed_flight *f,
+                               struct shed_flight_act *act,
+                               enum shed_trouble trouble, uint64_t random)
+{
+    if (trouble == SHED_TROUBLE_PASSING && f->troubles < TROUBLES_MAX) {
+        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
+                                       TROUBLE_MAX_MS, random));
+        return;
+    }
+    f->has_failed = true;
+    if (f->is_unmodified)
+        answer_failure(f, act);
+    answer_unpublished(f, act);
+    /* a Redis without memory still deletes, so others need not wait for the
+       end of the lease */
+    if (trouble == SHED_TROUBLE_NO_WRITE)
+        end_lease(f, act, SHED_SEND_RELEASE);
+    else
+        restart(f, act);
+}
+
+static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
+                          const struct shed_flight_event *e, uint64_t now_ms,
+                          uint64_t random)
+{
+    if (e->type == SHED_EV_TIMER && f->request == 0) {
+        f->cutoff = f->newest;
+        request(f, act, SHED_SEND_PUBLISH);
+        return;
+    }
+    if (f->request == 0 || e->request != f->request)
+        return;
+    f->request = 0;
+    switch (e->type) {
+    case SHED_EV_STORED:
+        answer(f, act, SHED_ANSWER_LOADED, f->cutoff);
+        shed_pace_note(f->pace, now_ms - f->leased_ms);
+        restart(f, act);
+        break;
+    case SHED_EV_SUPERSEDED:
+        answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
+        restart(f, act);
+        break;
+    case SHED_EV_INVALIDATED:
+        answer_unpublished(f, act);
+        restart(f, act);
+        break;
+    default:
+        on_publish_trouble(f, act, e->trouble, random);
+    }
+}
+
+struct shed_flight_act shed_flight_step(struct shed_flight *f,
+                                        const struct shed_flight_event *e,
+                                        uint64_t now_ms, uint64_t random)
+{
+    struct shed_flight_act act = {0};
+
+    switch (f->state) {
+    case SHED_FLIGHT_ACQUIRING:
+        on_acquiring(f, &act, e, now_ms, random);
+        break;
+    case SHED_FLIGHT_WAITING:
+        on_waiting(f, &act, e);
+        break;
+    case SHED_FLIGHT_PAUSING:
+        if (e->type == SHED_EV_TIMER)
+            f->state = SHED_FLIGHT_OVER;
+        break;
+    case SHED_FLIGHT_LOADING:
+        on_loading(f, &act, e, now_ms);
+        break;
+    case SHED_FLIGHT_PUBLISHING:
+        on_publishing(f, &act, e, now_ms, random);
+        break;
+    case SHED_FLIGHT_FAILING:
+        on_failing(f, &act, e, random);
+        break;
+    case SHED_FLIGHT_ABANDONED:
+        if (e->type == SHED_EV_LOADED || e->type == SHED_EV_LOAD_FAILED ||
+            e->type == SHED_EV_LOAD_REFUSED)
+            f->state = SHED_FLIGHT_OVER;
+        break;
+    case SHED_FLIGHT_OVER:
+        if (e->type == SHED_EV_START && f->is_behind)
+            acquire(f, &act);
+        else if (e->type == SHED_EV_START)
+            restart(f, &act);
+        break;
+    }
+    return act;
+}

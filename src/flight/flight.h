@@ -1,0 +1,164 @@
+/*
+ * The slow path of one key in one process, as a state machine: take the lease
+ * or wait for its holder, load, publish, answer. Pure: events go in, what to do
+ * comes out; no I/O, no clock, no threads.
+ *
+ * Callers are numbered in the order in which they join, from 1. The rule behind
+ * every answer: a caller may be given what was current at some instant during
+ * its call. So each acquire, load and publish remembers the newest caller at
+ * the moment when it began (its cutoff), and answers callers up to that one;
+ * later ones go round again.
+ *
+ * A flight without callers works behind them: it refreshes a value that is
+ * served meanwhile, or watches the process that does.
+ */
+#ifndef SHED_FLIGHT_H
+#define SHED_FLIGHT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/trouble.h"
+#include "flight/pace.h"
+
+enum shed_flight_state {
+    SHED_FLIGHT_ACQUIRING,  /* an acquire is under way */
+    SHED_FLIGHT_WAITING,    /* another flight holds the lease, or Redis had a
+                               passing trouble; a timer runs, a push may
+                               come */
+    SHED_FLIGHT_PAUSING,    /* behind the callers, and it has failed: until the
+                               timer no other one is started */
+    SHED_FLIGHT_LOADING,    /* the source works; if there is a lease, it is
+                               renewed */
+    SHED_FLIGHT_PUBLISHING, /* a publish is under way, or will be by timer */
+    SHED_FLIGHT_FAILING,    /* all are answered; our lease is being ended */
+    SHED_FLIGHT_ABANDONED,  /* all are answered; the source is overdue, and
+                               only its end is awaited */
+    SHED_FLIGHT_OVER        /* nothing is under way, nobody waits */
+};
+
+enum shed_flight_event_type {
+    SHED_EV_START, /* the first caller has joined, or it works behind */
+    /* replies to an acquire */
+    SHED_EV_LEAD,    /* the lease is ours */
+    SHED_EV_HIT,     /* a row, or "no such row" */
+    SHED_EV_CORRUPT, /* an entry that does not decode */
+    SHED_EV_MARKER,  /* a failure marker */
+    SHED_EV_WAIT,    /* another's lease, for wait_ms at most */
+    /* replies to a publish; SUPERSEDED by an entry that does not decode is
+       INVALIDATED, and a value that is kept for callers is SUPERSEDED */
+    SHED_EV_STORED,
+    SHED_EV_SUPERSEDED,
+    SHED_EV_INVALIDATED,
+    /* other replies */
+    SHED_EV_ENDED, /* to a fail or release, whatever it did */
+    SHED_EV_RENEWED,
+    SHED_EV_LEASE_LOST, /* to a renew: it is no longer ours */
+    SHED_EV_TROUBLE,    /* in place of any reply; trouble says which */
+    /* from the source */
+    SHED_EV_LOADED,
+    SHED_EV_LOAD_FAILED,
+    SHED_EV_LOAD_REFUSED, /* its queue is full: nothing was begun */
+    /* at any time */
+    SHED_EV_TIMER,
+    SHED_EV_PUSH /* the key may have changed in Redis */
+};
+
+struct shed_flight_event {
+    enum shed_flight_event_type type;
+    uint64_t request; /* of a reply: the number that the send had */
+    enum shed_trouble trouble;
+    uint64_t wait_ms;
+    uint64_t age_ms;    /* of WAIT: of the lease; of HIT: of the entry */
+    bool is_refresh;    /* of WAIT: the lease is that of a refresh */
+    bool is_unmodified; /* of LOADED: the value in Redis is the row, and nothing
+                           else has it */
+};
+
+enum shed_flight_send {
+    SHED_SEND_NOTHING,
+    SHED_SEND_ACQUIRE,
+    SHED_SEND_LOAD, /* submit to the source */
+    SHED_SEND_PUBLISH,
+    SHED_SEND_FAIL,    /* put a failure marker */
+    SHED_SEND_RELEASE, /* end the lease without a marker */
+    SHED_SEND_RENEW
+};
+
+enum shed_flight_answer {
+    SHED_ANSWER_NOTHING,
+    SHED_ANSWER_ENTRY,       /* with the entry of this event */
+    SHED_ANSWER_LOADED,      /* with what was loaded and published */
+    SHED_ANSWER_UNPUBLISHED, /* with what was loaded and not kept */
+    SHED_ANSWER_FAILURE      /* with the error of this event */
+};
+
+/* What to do after a step, in the order of the fields. */
+struct shed_flight_act {
+    enum shed_flight_answer answer;
+    uint64_t answer_upto; /* the newest caller that gets the answer */
+    bool has_waited; /* of ENTRY: for the holder of a lease, before it came */
+    bool detach;     /* callers that come now start a flight of their own */
+    enum shed_flight_send send;
+    uint64_t request;  /* the send's number, which its reply must carry */
+    bool set_timer;    /* replaces a timer that runs */
+    uint64_t timer_ms; /* from now */
+};
+
+struct shed_flight_policy {
+    uint64_t lease_ms;
+    uint64_t load_timeout_ms;
+    bool load_when_down;    /* with Redis down, load without a lease */
+    bool refresh_when_down; /* the same behind the callers, because what was
+                               loaded is kept in the process */
+    uint64_t pause_ms;      /* of PAUSING */
+};
+
+struct shed_flight {
+    const struct shed_flight_policy *policy;
+    struct shed_pace *pace;
+    enum shed_flight_state state;
+    uint64_t newest; /* the newest caller that waits, 0 for none; set by the
+                        driver before each step */
+    uint64_t cutoff; /* newest when the acquire or publish under way began */
+    uint64_t load_cutoff; /* newest when the load began */
+    uint64_t load_deadline_ms;
+    uint64_t leased_ms;     /* when the lease was taken that we have or await */
+    uint64_t wait_began_ms; /* of the first wait in a row */
+    uint64_t last_request;  /* numbers never come twice */
+    uint64_t request;       /* the one under way, 0 for none */
+    uint64_t renew_request;
+    enum shed_flight_send ending; /* how our lease is being ended */
+    unsigned waits;               /* in a row */
+    unsigned troubles;            /* in a row */
+    unsigned corrupt;             /* in a row */
+    bool is_leased;     /* we took the lease, and the load is under it */
+    bool is_held;       /* as far as we know it is still ours, to be renewed */
+    bool had_holder;    /* another flight had the lease, since this one began or
+                           went round */
+    bool is_pushed;     /* a push came while the acquire was under way */
+    bool has_pushes;    /* pushes can be expected; set by the driver */
+    bool is_unmodified; /* what was loaded is the value in Redis */
+    bool is_behind;     /* it works behind the callers, until the driver clears
+                           this; nobody joins it */
+    bool has_failed;    /* of one that works behind: it did not do its work */
+};
+
+/* Begin in the state OVER. policy is borrowed, and so is pace, which all
+ * flights of a cache share: what this one learns of how long loads take goes
+ * there. */
+void shed_flight_init(struct shed_flight *flight,
+                      const struct shed_flight_policy *policy,
+                      struct shed_pace *pace);
+
+/* Whether it was told to wait for a load that was under way when it looked. */
+bool shed_flight_has_waited(const struct shed_flight *flight);
+
+/* Make one step. now_ms is monotonic, random any 64 bits. An event that does
+ * not belong to the state (a late reply, a push that nobody awaits) does
+ * nothing. */
+struct shed_flight_act shed_flight_step(struct shed_flight *flight,
+                                        const struct shed_flight_event *event,
+                                        uint64_t now_ms, uint64_t random);
+
+#endif

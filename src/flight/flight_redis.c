@@ -1,0 +1,381 @@
+/*
+ * A flight's calls to Redis. Its invariants: at most one call and one renewal
+ * are under way; each that ends makes exactly one event.
+ *
+ * Design notes
+ *
+ * All that a flight does in Redis are scripts on one entry (src/redis/):
+ * acquire, publish, fail, release (a fail without a marker) and renew; and
+ * leave, if it is over, and does not know whether Redis has a lease of its own.
+ * Each is one round trip and atomic, and each can be sent again after a lost
+ * reply: acquire recognises its own lease by process and flight number, publish
+ * finds its own value and reports it as another's, the others compare.
+ *
+ * The lease of the memcache paper (see flight.c) is a record under the value's
+ * own key. It carries a data version of 128 random bits: publish stores only if
+ * the version is still there. So any DEL of the key, by any program, revokes
+ * the right to store what is being loaded, and no clock takes part in that.
+ *
+ * A value that is to be refreshed stays where it is, to be read meanwhile. The
+ * lease of the refresh is such a record under a key of its own; its publish
+ * replaces the value only if that still has the nonce which acquire has seen,
+ * and the record its data version. A DEL of the entry takes the nonce away, and
+ * invalidate the record too.
+ */
+#include "flight/flight_redis.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "base/value.h"
+#include "flight/flight_load.h"
+#include "flight/flight_reply.h"
+#include "entry/freshness.h"
+
+#define US_PER_MS 1000
+/* Waiters look every 150 ms at least; a failure is kept for them for much
+ * longer than that, because a busy machine makes looks late. */
+#define LATE_LOOK_MS 5000
+#define FAILURE_JITTER_PCT 50 /* of failure_ttl_ms, at most */
+
+/* A lease names its holder where other entries have size, cost and checksum. */
+_Static_assert(SHED_ENTRY_PROCESS_AT + SHED_PROCESS_BYTES ==
+                   SHED_ENTRY_HEAD_BYTES,
+               "a process id fits its place in a lease record");
+
+void shed_flight_redis_tell(const struct shed_flight_redis *x,
+                            enum shed_event_kind kind, enum shed_code outcome,
+                            uint64_t duration_us, const char *reason)
+{
+    const struct shed_event event = {.kind = kind,
+                                     .outcome = outcome,
+                                     .name = x->settings->name,
+                                     .key = x->user_key,
+                                     .duration_us = duration_us,
+                                     .reason = reason};
+
+    shed_events_tell(x->settings->events, &event);
+}
+
+/* ---------------------------------------------------------------- replies */
+
+/* Whether Redis may have a lease of ours after this. */
+static bool may_hold(const struct shed_flight_redis *x,
+                     const struct shed_flight_event *event, bool is_answered)
+{
+    if (event->type == SHED_EV_LEAD)
+        return true;
+    if (event->type != SHED_EV_TROUBLE)
+        return false;
+    return x->may_hold ||
+           (x->sent == SHED_SEND_ACQUIRE && !is_answered && x->call.was_tried);
+}
+
+static void on_call(void *arg, struct shed_reply *reply,
+                    enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_flight_redis *x = arg;
+    bool is_answered = reply != NULL;
+    struct shed_flight_event event =
+        shed_flight_reply_event(x, reply, trouble, err);
+
+    x->may_hold = may_hold(x, &event, is_answered);
+    x->on_event(x->arg, event);
+}
+
+static void on_renewed(void *arg, struct shed_reply *reply,
+                       enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_flight_redis *x = arg;
+    struct shed_flight_event event = {.type = SHED_EV_RENEWED,
+                                      .request = x->renew_request};
+
+    (void)trouble;
+    (void)err;
+    if (shed_reply_integer(reply) == 0) {
+        event.type = SHED_EV_LEASE_LOST;
+        shed_count(&x->settings->counters->leases_lost, 1);
+    }
+    x->on_event(x->arg, event);
+}
+
+/* --------------------------------------------------------------- requests */
+
+static void add_holder(struct shed_args *args,
+                       const struct shed_flight_redis *x)
+{
+    shed_args_add(args, x->settings->process, SHED_PROCESS_BYTES);
+    shed_args_add(args, x->number, sizeof(x->number));
+}
+
+static void add_parts(struct shed_args *args,
+                      const struct shed_entry_parts *parts,
+                      const struct shed_entry *entry)
+{
+    shed_args_add(args, parts->head, sizeof(parts->head));
+    shed_args_add(args, parts->tail, sizeof(parts->tail));
+    shed_args_add(args, entry->payload, entry->payload_size);
+}
+
+static void put_call(struct shed_flight_redis *x, const struct shed_args *args)
+{
+    shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, args,
+                   on_call, x);
+}
+
+/* Begin a call about the entry and its refresh. */
+static void begin(struct shed_args *args, enum shed_script script,
+                  const struct shed_flight_redis *x)
+{
+    shed_script_begin(args, script, "2");
+    shed_args_add(args, x->key.at, x->key.size);
+    shed_args_add(args, x->refresh_key.at, x->refresh_key.size);
+}
+
+/* Where our lease is. */
+static struct shed_entry_key lease_key(const struct shed_flight_redis *x)
+{
+    return x->is_refresh ? x->refresh_key : x->key;
+}
+
+/* Begin a call about our lease. */
+static void begin_lease(struct shed_args *args, enum shed_script script,
+                        const struct shed_flight_redis *x)
+{
+    struct shed_entry_key key = lease_key(x);
+
+    shed_script_begin(args, script, "1");
+    shed_args_add(args, key.at, key.size);
+}
+
+/* A new data version or nonce. Where the kernel has no random bytes, jitter
+ * must do: the number only has to differ from all others, nobody tries to guess
+ * it. */
+static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
+{
+    struct shed_error unused;
+
+    if (shed_random_token(token, SHED_ENTRY_VERSION_BYTES, &unused) == SHED_OK)
+        return;
+    for (size_t i = 0; i < SHED_ENTRY_VERSION_BYTES; i++)
+        token[i] = (unsigned char)shed_random_jitter();
+}
+
+static bool is_due(const struct shed_flight_redis *x)
+{
+    static const unsigned char none[sizeof(x->due)];
+
+    return memcmp(x->due, none, sizeof(none)) != 0;
+}
+
+static void send_acquire(struct shed_flight_redis *x)
+{
+    const struct shed_flight_redis_settings *r = x->settings;
+    unsigned flags =
+        shed_session_has_channel(r->session) ? SHED_ENTRY_HAS_CHANNEL : 0;
+    unsigned char flag_bytes[] = {0, (unsigned char)flags};
+    unsigned char version[SHED_ENTRY_VERSION_BYTES];
+    struct shed_args args;
+
+    draw(version);
+    begin(&args, SHED_SCRIPT_ACQUIRE, x);
+    args.is_guarded = true;
+    shed_args_add(&args, version, sizeof(version));
+    add_holder(&args, x);
+    shed_args_add(&args, flag_bytes, sizeof(flag_bytes));
+    shed_args_add_text(&args, r->lease_ms);
+    shed_args_add_text(&args, r->record_ms);
+    shed_args_add_text(&args, r->grace_ms);
+    shed_args_add(&args, x->seen, x->seen_size);
+    shed_args_add(&args, x->due, is_due(x) ? sizeof(x->due) : 0);
+    shed_args_add_text(&args, x->has_waited ? "waited" : "");
+    shed_args_add_text(&args, x->is_alone ? "alone" : "");
+    put_call(x, &args);
+}
+
+/* How long what was loaded is fresh, and how long Redis keeps it: "no such row"
+ * is not kept beyond its freshness. */
+static void add_ttls(struct shed_args *args, struct shed_flight_redis *x,
+                     char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
+{
+    const struct shed_cache_options *o = x->settings->options;
+    bool is_absent = x->loaded->value->kind == SHED_KIND_ABSENT;
+    uint64_t fresh_ms = shed_flight_load_ttl_ms(x->loaded, o);
+
+    x->fresh_ms = fresh_ms;
+    shed_args_add_number(args, fresh, fresh_ms);
+    shed_args_add_number(
+        args, kept,
+        is_absent ? fresh_ms
+                  : shed_freshness_kept_ms(&x->settings->rule, fresh_ms));
+}
+
+static void send_publish(struct shed_flight_redis *x)
+{
+    const struct shed_value *v = x->loaded->value;
+    uint64_t cost_ms = x->loaded->cost_us / US_PER_MS;
+    bool has_version =
+        x->loaded->version.is_known && v->kind != SHED_KIND_ABSENT;
+    struct shed_entry entry = {
+        .type = v->kind == SHED_KIND_ABSENT ? SHED_ENTRY_NEGATIVE
+                                            : SHED_ENTRY_VALUE,
+        .flags = (v->kind == SHED_KIND_NULL ? SHED_ENTRY_NULL : 0) |
+                 (has_version ? SHED_ENTRY_ROW_VERSION : 0),
+        .row_version = has_version ? x->loaded->version.number : 0,
+        .cost_ms = cost_ms < UINT32_MAX ? (uint32_t)cost_ms : UINT32_MAX,
+        .position = x->position,
+        .payload = v->data,
+        .payload_size = v->size};
+    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
+    struct shed_entry_parts parts;
+    struct shed_args args;
+    char fresh[SHED_DIGITS], kept[SHED_DIGITS];
+
+    if (x->settings->groups != NULL) {
+        entry.flags |= SHED_ENTRY_POSITION;
+        entry.flags |= x->loaded->tags != NULL ? SHED_ENTRY_TAGS : 0;
+        entry.tags = x->loaded->tags;
+        entry.tags_size = x->loaded->tags_size;
+    }
+    draw(nonce);
+    shed_entry_encode(x->key, &entry, nonce, &parts);
+    begin(&args, SHED_SCRIPT_PUBLISH, x);
+    shed_args_add(&args, x->version, sizeof(x->version));
+    add_parts(&args, &parts, &entry);
+    add_ttls(&args, x, fresh, kept);
+    shed_args_add(&args, x->replaced, x->is_refresh ? sizeof(x->replaced) : 0);
+    shed_args_add_text(&args, !x->loaded->is_unmodified ? ""
+                              : x->has_callers          ? "keep and get"
+                                                        : "keep");
+    shed_args_add(&args, entry.tags, entry.tags_size);
+    put_call(x, &args);
+}
+
+static void send_fail(struct shed_flight_redis *x)
+{
+    uint64_t ttl_ms =
+        shed_freshness_ttl_ms(x->settings->options->failure_ttl_ms,
+                              FAILURE_JITTER_PCT, shed_random_jitter());
+    struct shed_entry entry = {
+        .type = SHED_ENTRY_FAILURE,
+        .row_version = x->error.code,
+        .payload = (const unsigned char *)x->error.reason,
+        .payload_size = strnlen(x->error.reason, SHED_REASON_BYTES)};
+    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
+    struct shed_entry_parts parts;
+    struct shed_args args;
+    char ttl[SHED_DIGITS], kept[SHED_DIGITS];
+
+    draw(nonce);
+    shed_entry_encode(lease_key(x), &entry, nonce, &parts);
+    begin_lease(&args, SHED_SCRIPT_FAIL, x);
+    shed_args_add(&args, x->version, sizeof(x->version));
+    add_holder(&args, x);
+    add_parts(&args, &parts, &entry);
+    shed_args_add_number(&args, ttl, ttl_ms);
+    shed_args_add_number(
+        &args, kept, x->sent == SHED_SEND_RELEASE ? 0 : ttl_ms + LATE_LOOK_MS);
+    put_call(x, &args);
+}
+
+static void on_delivered(void *arg, struct shed_reply *reply,
+                         enum shed_trouble trouble,
+                         const struct shed_error *err)
+{
+    struct shed_flight_redis *x = arg;
+
+    if (shed_reply_integer(reply) < 0) {
+        x->on_event(x->arg, shed_flight_reply_trouble(x, reply, trouble, err));
+        return;
+    }
+    shed_outbox_settle(x->settings->outbox, x->key.at, x->key.size,
+                       x->delivered);
+    send_acquire(x);
+}
+
+/* What acquire would find may be older than an invalidation that Redis has
+ * missed. So that goes first, and while it cannot, Redis is done without.
+ * Returns: whether there is one. */
+static bool send_missed(struct shed_flight_redis *x)
+{
+    struct shed_args args;
+
+    if (!shed_outbox_find(x->settings->outbox, x->key.at, x->key.size,
+                          &x->delivered))
+        return false;
+    begin(&args, shed_outbox_script(x->delivered.wish), x);
+    args.is_guarded = true;
+    shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, &args,
+                   on_delivered, x);
+    return true;
+}
+
+static void send_call(struct shed_flight_redis *x)
+{
+    if (x->sent == SHED_SEND_PUBLISH)
+        send_publish(x);
+    else if (x->sent != SHED_SEND_ACQUIRE)
+        send_fail(x);
+    else if (!send_missed(x))
+        send_acquire(x);
+}
+
+void shed_flight_redis_send(struct shed_flight_redis *x,
+                            enum shed_flight_send what, uint64_t request)
+{
+    assert(x->call.fn == NULL);
+    assert(what != SHED_SEND_PUBLISH || x->loaded->value != NULL);
+    x->sent = what;
+    x->call_request = request;
+    if (what == SHED_SEND_ACQUIRE)
+        x->old_version.is_known = false; /* also if nothing can be acquired */
+    x->mark = shed_kept_mark(x->settings->kept, x->key);
+    send_call(x);
+}
+
+void shed_flight_redis_renew(struct shed_flight_redis *x, uint64_t request)
+{
+    struct shed_args args;
+
+    if (x->renew_call.fn != NULL)
+        return; /* the last one is still under way */
+    x->renew_request = request;
+    begin_lease(&args, SHED_SCRIPT_RENEW, x);
+    shed_args_add(&args, x->version, sizeof(x->version));
+    add_holder(&args, x);
+    shed_args_add_text(&args, x->settings->lease_ms);
+    shed_pipe_call(shed_session_pipe(x->settings->session), &x->renew_call,
+                   &args, on_renewed, x);
+}
+
+void shed_flight_redis_leave(struct shed_flight_redis *x)
+{
+    struct shed_args args;
+
+    x->sent = SHED_SEND_RELEASE;
+    x->call_request = 0;
+    begin(&args, SHED_SCRIPT_LEAVE, x);
+    add_holder(&args, x);
+    put_call(x, &args);
+}
+
+bool shed_flight_redis_is_busy(const struct shed_flight_redis *x)
+{
+    return x->call.fn != NULL || x->renew_call.fn != NULL;
+}
+
+void shed_flight_redis_fini(struct shed_flight_redis *x)
+{
+    shed_value_unref(x->entry);
+    x->entry = NULL;
+}
+
+void shed_flight_redis_settings_init(struct shed_flight_redis_settings *s,
+                                     uint64_t record_ms)
+{
+    s->rule = shed_freshness_rule_of_cache(s->options);
+    shed_write_digits(s->lease_ms, s->options->lease_ms);
+    shed_write_digits(s->grace_ms, s->options->grace_ms);
+    shed_write_digits(s->record_ms, record_ms);
+}

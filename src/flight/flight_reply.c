@@ -1,0 +1,278 @@
+/*
+ * What the replies to a flight's calls mean. Its invariant: what is read is
+ * checked before it is believed. An entry must have our magic and format, the
+ * right length, and a checksum that is seeded with the key. One that does not
+ * is replaced only if it still begins with the bytes that were seen, which the
+ * next acquire sends along.
+ */
+#include "flight/flight_reply.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/value.h"
+#include "entry/entry_value.h"
+
+static void drop_entry(struct shed_flight_redis *x)
+{
+    shed_value_unref(x->entry);
+    x->entry = NULL;
+}
+
+struct shed_flight_event shed_flight_reply_trouble(
+    struct shed_flight_redis *x, const struct shed_reply *reply,
+    enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_flight_event event = {.type = SHED_EV_TROUBLE,
+                                      .request = x->call_request,
+                                      .trouble = trouble};
+
+    if (reply != NULL) {
+        const char *text = shed_reply_error(reply);
+        event.trouble = shed_reply_trouble(reply);
+        (void)shed_fail(&x->error, shed_reply_code(reply), "Redis: %s",
+                        text != NULL ? text : "a reply of an unknown form");
+    } else {
+        x->error = *err;
+    }
+    return event;
+}
+
+/* Keep the beginning of a corrupt entry: the next acquire replaces an entry
+ * that begins with it. */
+static void remember_corrupt(struct shed_flight_redis *x,
+                             const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    x->seen_size = size < sizeof(x->seen) ? size : sizeof(x->seen);
+    if (x->seen_size > 0)
+        memcpy(x->seen, bytes, x->seen_size);
+    shed_flight_redis_tell(x, SHED_EVENT_CORRUPT_ENTRY, SHED_EREDIS, 0,
+                           "its length or checksum is wrong");
+}
+
+static bool fail_corrupt(struct shed_flight_redis *x)
+{
+    (void)shed_fail(
+        &x->error, SHED_EREDIS,
+        "the entry in Redis is corrupt, and so is what replaced it");
+    return false;
+}
+
+/* Its callers will find it to be a miss by one of its groups. */
+static bool is_revoked(const struct shed_flight_redis *x)
+{
+    struct shed_group_log *groups = x->settings->groups;
+
+    return groups != NULL && !shed_group_log_admits(groups, x->entry->header);
+}
+
+/* Keep the entry that is the second element of a reply. Returns: false if it
+ * does not decode. */
+static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
+{
+    struct shed_reply *bytes = shed_reply_take(reply, 1);
+    struct shed_freshness_times times;
+    uint64_t now_ms;
+    enum shed_entry_state state;
+
+    drop_entry(x);
+    x->entry = shed_entry_value(x->settings->session, x->key, bytes, &times,
+                                &now_ms, &state);
+    if (x->entry != NULL) {
+        shed_kept_keep_entry(x->settings->kept, x->key, x->mark, x->entry,
+                             &times, now_ms);
+        if (!is_revoked(x))
+            shed_entry_value_count(x->settings->counters, x->entry);
+        return true;
+    }
+    if (state == SHED_ENTRY_CORRUPT)
+        remember_corrupt(x, bytes);
+    shed_reply_free(bytes);
+    return fail_corrupt(x);
+}
+
+/* Keep the error of a failure marker, of the key or of its refresh. Returns:
+ * false if it does not decode. */
+static bool take_marker(struct shed_flight_redis *x,
+                        const struct shed_reply *reply, bool is_refresh)
+{
+    struct shed_entry entry;
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+    enum shed_code code = SHED_ESOURCE;
+
+    if (bytes == NULL ||
+        shed_entry_decode(is_refresh ? x->refresh_key : x->key, bytes, size,
+                          &entry) != SHED_ENTRY_OK) {
+        remember_corrupt(x, reply);
+        return fail_corrupt(x);
+    }
+    if (entry.row_version == SHED_ETOOBIG || entry.row_version == SHED_ELOST)
+        code = (enum shed_code)entry.row_version;
+    (void)shed_fail(&x->error, code, "a load failed a moment ago: %.*s",
+                    (int)(entry.payload_size < SHED_REASON_BYTES
+                              ? entry.payload_size
+                              : SHED_REASON_BYTES),
+                    (const char *)entry.payload);
+    return true;
+}
+
+/* Copy a data version or nonce. Returns: false if there is none. */
+static bool take_token(unsigned char token[SHED_ENTRY_VERSION_BYTES],
+                       const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    if (bytes == NULL || size != SHED_ENTRY_VERSION_BYTES)
+        return false;
+    memcpy(token, bytes, size);
+    return true;
+}
+
+static struct shed_row_version take_row_version(const struct shed_reply *reply)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    if (bytes == NULL || size != SHED_ENTRY_TAIL_BYTES)
+        return (struct shed_row_version){.is_known = false};
+    return (struct shed_row_version){.number = shed_entry_get_u64(bytes),
+                                     .is_known = true};
+}
+
+static void take_lease(struct shed_flight_redis *x,
+                       const struct shed_reply *reply)
+{
+    struct shed_counters *c = x->settings->counters;
+    const struct shed_reply *how = shed_reply_at(reply, 2);
+
+    (void)take_token(x->version, shed_reply_at(reply, 1));
+    x->is_refresh = take_token(x->replaced, shed_reply_at(reply, 3));
+    x->old_version = take_row_version(shed_reply_at(reply, 4));
+    x->seen_size = 0;
+    if (shed_reply_begins(how, "takeover")) {
+        shed_count(&c->leases_taken_over, 1);
+        shed_flight_redis_tell(
+            x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
+            "its loader was dead, or silent for a whole lease");
+    } else if (!shed_reply_begins(how, "mine")) {
+        shed_count(x->is_refresh ? &c->refreshes : &c->leases_won, 1);
+    }
+    if (shed_reply_begins(how, "foreign"))
+        shed_count(&c->foreign_entries, 1);
+    if (shed_reply_begins(how, "corrupt"))
+        shed_count(&c->corrupt_entries, 1);
+}
+
+static uint64_t not_negative(const struct shed_reply *reply)
+{
+    long long number = shed_reply_integer(reply);
+
+    return number > 0 ? (uint64_t)number : 0;
+}
+
+static struct shed_flight_event acquired(struct shed_flight_redis *x,
+                                         struct shed_reply *reply,
+                                         enum shed_trouble trouble,
+                                         const struct shed_error *err)
+{
+    const struct shed_reply *kind = shed_reply_at(reply, 0);
+    struct shed_flight_event event = {.request = x->call_request};
+
+    if (shed_reply_begins(kind, "LEAD")) {
+        take_lease(x, reply);
+        event.type = SHED_EV_LEAD;
+    } else if (shed_reply_begins(kind, "HIT")) {
+        event.type = take_entry(x, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
+        event.age_ms = x->entry != NULL ? x->entry->age_ms : 0;
+    } else if (shed_reply_begins(kind, "FAILED")) {
+        bool is_refresh = shed_reply_at(reply, 2) != NULL;
+        event.type = take_marker(x, shed_reply_at(reply, 1), is_refresh)
+                         ? SHED_EV_MARKER
+                         : SHED_EV_CORRUPT;
+    } else if (shed_reply_begins(kind, "WAIT")) {
+        event.type = SHED_EV_WAIT;
+        event.is_refresh = shed_reply_at(reply, 3) != NULL;
+        event.wait_ms = not_negative(shed_reply_at(reply, 1));
+        event.age_ms = not_negative(shed_reply_at(reply, 2));
+    } else {
+        return shed_flight_reply_trouble(x, reply, trouble, err);
+    }
+    return event;
+}
+
+/* A row that our load found unmodified, and only its bytes come from Redis. */
+static enum shed_flight_event_type take_kept(struct shed_flight_redis *x,
+                                             struct shed_reply *reply)
+{
+    if (!take_entry(x, reply))
+        return SHED_EV_INVALIDATED;
+    x->entry->origin = SHED_ORIGIN_LOAD;
+    x->entry->fresh_ms = x->fresh_ms;
+    return SHED_EV_SUPERSEDED;
+}
+
+static struct shed_flight_event published(struct shed_flight_redis *x,
+                                          struct shed_reply *reply,
+                                          enum shed_trouble trouble,
+                                          const struct shed_error *err)
+{
+    struct shed_counters *c = x->settings->counters;
+    const struct shed_reply *kind = shed_reply_at(reply, 0);
+    struct shed_flight_event event = {.request = x->call_request};
+
+    if (shed_reply_begins(kind, "STORED")) {
+        event.type = SHED_EV_STORED;
+        shed_count(&c->published, 1);
+    } else if (shed_reply_begins(kind, "KEPT")) {
+        event.type = take_kept(x, reply);
+        shed_count(&c->published, 1);
+    } else if (shed_reply_begins(kind, "SUPERSEDED")) {
+        event.type =
+            take_entry(x, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
+        shed_count(&c->publishes_superseded, 1);
+        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
+                               "another value was stored while it was loaded");
+    } else if (shed_reply_begins(kind, "INVALIDATED")) {
+        event.type = SHED_EV_INVALIDATED;
+        shed_kept_drop(x->settings->kept, x->key);
+        shed_count(&c->publishes_invalidated, 1);
+        shed_flight_redis_tell(
+            x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
+            "the key was invalidated, or expired, while it was loaded");
+    } else {
+        return shed_flight_reply_trouble(x, reply, trouble, err);
+    }
+    return event;
+}
+
+static struct shed_flight_event ended(const struct shed_flight_redis *x,
+                                      const struct shed_reply *reply,
+                                      enum shed_trouble trouble)
+{
+    struct shed_flight_event event = {.type = SHED_EV_ENDED,
+                                      .request = x->call_request};
+
+    /* x->error stays the load's, for the marker of the next try */
+    if (shed_reply_integer(reply) < 0) {
+        event.type = SHED_EV_TROUBLE;
+        event.trouble = reply != NULL ? shed_reply_trouble(reply) : trouble;
+    }
+    return event;
+}
+
+struct shed_flight_event shed_flight_reply_event(struct shed_flight_redis *x,
+                                                 struct shed_reply *reply,
+                                                 enum shed_trouble trouble,
+                                                 const struct shed_error *err)
+{
+    if (x->sent == SHED_SEND_ACQUIRE)
+        return acquired(x, reply, trouble, err);
+    if (x->sent == SHED_SEND_PUBLISH)
+        return published(x, reply, trouble, err);
+    return ended(x, reply, trouble);
+}

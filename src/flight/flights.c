@@ -1,0 +1,411 @@
+/*
+ * Flights under way. Its invariant: a flight is in the table before it is
+ * started, and counted until it is freed.
+ *
+ * A flight is made and put into the table by a caller's thread, and started by
+ * a post. Those that one call has made are posted together; a load that a step
+ * wants is queued, and the source is woken by a timer of 0 ms, after everything
+ * else of this turn of the loop. So keys that were asked for together, or whose
+ * leases were granted together, are loaded in one batch.
+ */
+#include "flight/flights.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "base/error.h"
+
+/* A lease record outlives the longest load, by as much as it takes to publish
+ * what was loaded. */
+#define RECORD_MARGIN_MS 5000
+
+/* After a refresh that failed the process tries again once the failure marker
+ * is gone, and not at each hit while Redis refuses the lease. */
+#define PAUSE_MIN_MS 200
+
+/* The most flights that are kept to end leases that they have left behind; a
+ * lease of more ends by itself. */
+#define LEAVERS_MAX 256
+
+struct shed_flights {
+    struct shed_flight_shared shared;
+    /* set at creation */
+    struct shed_cache_options options;
+    struct shed_listener listener; /* of the cache's keys */
+    char prefix[SHED_NAME_MAX_BYTES + 2];
+
+    pthread_mutex_t mu;
+    pthread_cond_t idle;
+    /* under mu */
+    size_t tasks; /* not freed yet */
+
+    /* reactor thread only */
+    struct shed_flight_task *leavers; /* over; Redis may have their leases */
+    size_t leavers_count;             /* those that it is being told included */
+};
+
+/* ------------------------------------------------------ leases left behind */
+
+static struct shed_flight_task *pop_leaver(struct shed_flights *fs)
+{
+    struct shed_flight_task *task = fs->leavers;
+
+    if (task != NULL)
+        fs->leavers = task->next;
+    return task;
+}
+
+static void send_leavers(struct shed_flights *fs)
+{
+    struct shed_flight_task *task;
+
+    while ((task = pop_leaver(fs)) != NULL)
+        shed_flight_redis_leave(&task->exchange);
+}
+
+/* ----------------------------------------------------------------- changes */
+
+static struct shed_flights *flights_of(struct shed_listener *listener)
+{
+    return shed_container_of(listener, struct shed_flights, listener);
+}
+
+static void on_change(struct shed_listener *listener, const char *key,
+                      size_t key_size)
+{
+    struct shed_table *table = flights_of(listener)->shared.table;
+    size_t size = shed_entry_key_size(key, key_size);
+    struct shed_waiters *waiters = shed_table_next_of(table, NULL, key, size);
+
+    while (waiters != NULL) {
+        struct shed_waiters *next =
+            shed_table_next_of(table, waiters, key, size);
+        shed_flight_task_push(
+            shed_container_of(waiters, struct shed_flight_task, waiters));
+        waiters = next;
+    }
+}
+
+static void push_waiters(struct shed_waiters *waiters)
+{
+    shed_flight_task_push(
+        shed_container_of(waiters, struct shed_flight_task, waiters));
+}
+
+/* Redis may be back. */
+static void on_epoch(struct shed_listener *listener)
+{
+    struct shed_flights *fs = flights_of(listener);
+
+    shed_table_each(fs->shared.table, push_waiters);
+    if (shed_client_is_up(fs->shared.client))
+        send_leavers(fs);
+}
+
+/* ------------------------------------------------------------ the flights */
+
+static struct shed_flight_task *create_task(struct shed_flights *fs,
+                                            const struct shed_key *key)
+{
+    struct shed_flight_task *task = shed_flight_task_create(&fs->shared, key);
+
+    if (task == NULL)
+        return NULL;
+    pthread_mutex_lock(&fs->mu);
+    fs->tasks++;
+    pthread_mutex_unlock(&fs->mu);
+    return task;
+}
+
+static void destroy_task(struct shed_flight_task *task)
+{
+    struct shed_flights *fs =
+        shed_container_of(task->shared, struct shed_flights, shared);
+
+    shed_flight_task_destroy(task);
+    pthread_mutex_lock(&fs->mu);
+    assert(fs->tasks > 0);
+    if (--fs->tasks == 0)
+        pthread_cond_broadcast(&fs->idle);
+    pthread_mutex_unlock(&fs->mu);
+}
+
+static void keep_leaver(struct shed_flights *fs, struct shed_flight_task *task)
+{
+    shed_flight_redis_fini(&task->exchange);
+    shed_flight_load_fini(&task->load);
+    task->is_leaving = true;
+    task->next = fs->leavers;
+    fs->leavers = task;
+    fs->leavers_count++;
+}
+
+/* A holder that has lost Redis and is over would hold up callers in other
+ * processes until the end of its lease, or until a later flight of its own
+ * process takes the lease over. */
+static void on_over(struct shed_flight_task *task)
+{
+    struct shed_flights *fs =
+        shed_container_of(task->shared, struct shed_flights, shared);
+    bool was_leaving = task->is_leaving;
+
+    if (was_leaving)
+        fs->leavers_count--;
+    if (!task->exchange.may_hold || fs->shared.is_closing ||
+        fs->leavers_count == LEAVERS_MAX)
+        destroy_task(task);
+    else
+        keep_leaver(fs, task);
+    /* one that has left in vain is refused, or Redis is about to be lost */
+    if (!was_leaving && fs->leavers != NULL &&
+        shed_client_is_up(fs->shared.client))
+        send_leavers(fs);
+}
+
+enum shed_code
+shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
+                  struct shed_aged aged, struct shed_caller *caller,
+                  struct shed_post **starts, struct shed_error *err)
+{
+    enum shed_join join =
+        shed_table_join(fs->shared.table, key->redis, key->redis_size, caller);
+    struct shed_flight_task *task;
+
+    if (join == SHED_JOIN_NONE) {
+        task = create_task(fs, key);
+        if (task == NULL)
+            return shed_fail_nomem(err, "a flight");
+        if (aged.identity != NULL) {
+            task->waiters.is_forced = true;
+            task->is_revoked = aged.is_revoked;
+            memcpy(task->exchange.due, aged.identity,
+                   sizeof(task->exchange.due));
+        }
+        join = shed_table_insert(fs->shared.table, &task->waiters, caller);
+        if (join == SHED_JOIN_ADDED) {
+            task->post.next = *starts;
+            *starts = &task->post;
+            return SHED_OK;
+        }
+        destroy_task(task);
+    }
+    shed_count(join == SHED_JOIN_JOINED ? &fs->shared.counters->joins
+                                        : &fs->shared.counters->callers_refused,
+               1);
+    return shed_table_code(join, err);
+}
+
+void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
+                          const unsigned char *identity)
+{
+    struct shed_flight_task *task;
+
+    if (shed_table_is_busy(fs->shared.table, key->redis, key->redis_size) ||
+        shed_source_ask_breaker(fs->shared.loads.source, NULL) != SHED_OK)
+        return;
+    task = create_task(fs, key);
+    if (task == NULL)
+        return;
+    task->is_behind = true;
+    if (identity != NULL)
+        memcpy(task->exchange.due, identity, sizeof(task->exchange.due));
+    if (shed_table_insert_behind(fs->shared.table, &task->waiters))
+        shed_reactor_post(fs->shared.client->reactor, &task->post);
+    else
+        destroy_task(task);
+}
+
+void shed_flights_start(struct shed_flights *fs, struct shed_post *starts)
+{
+    shed_reactor_post_all(fs->shared.client->reactor, starts);
+}
+
+bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
+{
+    return shed_table_has(fs->shared.table, key->redis, key->redis_size);
+}
+
+bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
+                        enum shed_leave how)
+{
+    return shed_table_leave(fs->shared.table, caller, how);
+}
+
+void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
+{
+    shed_table_detach(fs->shared.table, key->redis, key->redis_size);
+}
+
+void shed_flights_detach_all(struct shed_flights *fs)
+{
+    shed_table_detach_all(fs->shared.table);
+}
+
+/* -------------------------------------------------------- begin and end */
+
+/* What belongs to the reactor. */
+struct opening {
+    struct shed_flights *flights;
+    enum shed_code code;
+    struct shed_error *err;
+};
+
+static void open_on_reactor(void *arg)
+{
+    struct opening *o = arg;
+    struct shed_flights *fs = o->flights;
+
+    if (!shed_listeners_add(fs->shared.client->listeners, &fs->listener))
+        o->code = shed_fail(o->err, SHED_EINVAL,
+                            "cache name: this client already has an open cache "
+                            "of that name: use its handle, or another name");
+}
+
+static void hurry(struct shed_waiters *waiters)
+{
+    struct shed_flight_task *task =
+        shed_container_of(waiters, struct shed_flight_task, waiters);
+
+    shed_table_forget(task->shared->table, waiters);
+    shed_flight_task_hurry(task);
+}
+
+/* End those that only watch or pause. */
+static void hurry_on_reactor(void *arg)
+{
+    struct shed_flights *fs = arg;
+    struct shed_flight_task *task;
+
+    fs->shared.is_closing = true;
+    while ((task = pop_leaver(fs)) != NULL)
+        destroy_task(task);
+    shed_table_each(fs->shared.table, hurry);
+}
+
+static void close_on_reactor(void *arg)
+{
+    struct shed_flights *fs = arg;
+
+    shed_listeners_remove(fs->shared.client->listeners, &fs->listener);
+    shed_timer_destroy(fs->shared.loads.wake);
+}
+
+static void wake_source(void *source)
+{
+    shed_source_wake(source);
+}
+
+static enum shed_code open_parts(struct shed_flights *fs,
+                                 struct shed_error *err)
+{
+    struct opening o = {fs, SHED_OK, err};
+
+    if (pthread_mutex_init(&fs->mu, NULL) != 0)
+        return shed_fail_nomem(err, "a cache");
+    if (shed_cond_init(&fs->idle) != 0) {
+        o.code = shed_fail_nomem(err, "a cache");
+        goto fail_mutex;
+    }
+    fs->shared.table =
+        shed_table_create(shed_source_callers(fs->shared.loads.source));
+    fs->shared.loads.wake = shed_timer_create(
+        fs->shared.client->reactor, wake_source, fs->shared.loads.source);
+    if (fs->shared.table == NULL || fs->shared.loads.wake == NULL) {
+        o.code = shed_fail_nomem(err, "a cache");
+        goto fail;
+    }
+    shed_reactor_run(fs->shared.client->reactor, open_on_reactor, &o);
+    if (o.code == SHED_OK) {
+        shed_flight_load_settings_open(&fs->shared.loads);
+        return SHED_OK;
+    }
+fail:
+    shed_timer_destroy(fs->shared.loads.wake);
+    shed_table_destroy(fs->shared.table);
+    pthread_cond_destroy(&fs->idle);
+fail_mutex:
+    pthread_mutex_destroy(&fs->mu);
+    return o.code;
+}
+
+enum shed_code shed_flights_create(
+    struct shed_client *client, struct shed_source *source, const char *prefix,
+    const struct shed_cache_options *options, struct shed_counters *counters,
+    struct shed_outbox *outbox, struct shed_group_log *groups,
+    struct shed_kept *kept, struct shed_flights **out, struct shed_error *err)
+{
+    struct shed_flights *fs = calloc(1, sizeof(*fs));
+    enum shed_code code;
+
+    *out = NULL;
+    if (fs == NULL)
+        return shed_fail_nomem(err, "a cache");
+    fs->shared.client = client;
+    fs->shared.on_over = on_over;
+    fs->options = *options;
+    fs->shared.counters = counters;
+    fs->shared.policy = (struct shed_flight_policy){
+        .lease_ms = options->lease_ms,
+        .load_timeout_ms = shed_source_load_timeout_ms(source),
+        .load_when_down = options->redis_down != SHED_REDIS_DOWN_FAIL,
+        .refresh_when_down = kept != NULL,
+        .pause_ms = options->failure_ttl_ms > PAUSE_MIN_MS
+                        ? options->failure_ttl_ms
+                        : PAUSE_MIN_MS};
+    (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s", prefix);
+    fs->shared.redis = (struct shed_flight_redis_settings){
+        .session = client->session,
+        .process = client->process,
+        .options = &fs->options,
+        .counters = counters,
+        .events = client->events,
+        .outbox = outbox,
+        .groups = groups,
+        .kept = kept,
+        .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
+    shed_flight_redis_settings_init(&fs->shared.redis,
+                                    fs->shared.policy.load_timeout_ms +
+                                        options->lease_ms + RECORD_MARGIN_MS);
+    fs->shared.loads = (struct shed_flight_load_settings){
+        .reactor = client->reactor,
+        .source = source,
+        .counters = counters,
+        .events = client->events,
+        .name = fs->shared.redis.name,
+        .kept = kept,
+        .options = &fs->options,
+        .timeout_ms = fs->shared.policy.load_timeout_ms,
+        .value_limit_bytes = (size_t)options->value_limit_bytes};
+    fs->listener = (struct shed_listener){.key = fs->prefix,
+                                          .key_size = strlen(fs->prefix),
+                                          .is_prefix = true,
+                                          .on_change = on_change,
+                                          .on_epoch = on_epoch};
+    code = open_parts(fs, err);
+    if (code == SHED_OK)
+        *out = fs;
+    else
+        free(fs);
+    return code;
+}
+
+void shed_flights_close(struct shed_flights *fs)
+{
+    if (fs == NULL)
+        return;
+    shed_reactor_run(fs->shared.client->reactor, hurry_on_reactor, fs);
+    pthread_mutex_lock(&fs->mu);
+    while (fs->tasks > 0)
+        pthread_cond_wait(&fs->idle, &fs->mu);
+    pthread_mutex_unlock(&fs->mu);
+    shed_flight_load_settings_close(&fs->shared.loads);
+    shed_reactor_run(fs->shared.client->reactor, close_on_reactor, fs);
+    shed_table_destroy(fs->shared.table);
+    pthread_cond_destroy(&fs->idle);
+    pthread_mutex_destroy(&fs->mu);
+    free(fs);
+}

@@ -1,0 +1,82 @@
+/*
+ * The flights of one cache: callers join and leave them, and make those that
+ * there are not yet; changes of keys in Redis are passed on to them. What runs
+ * one of them on the reactor thread is in flight_task.h.
+ */
+#ifndef SHED_FLIGHTS_H
+#define SHED_FLIGHTS_H
+
+#include <snowshed/snowshed.h>
+
+#include "base/stats.h"
+#include "flight/flight_task.h"
+#include "flight/table.h"
+#include "client/client.h"
+#include "redis/reactor.h"
+
+struct shed_flights;
+
+/* A value that a new flight is to replace even if it is fresh. */
+struct shed_aged {
+    const unsigned char *identity; /* NULL: there is none */
+    bool is_revoked; /* it is a miss by one of its groups, so the row has to be
+                        loaded even if it has not changed */
+};
+
+/* Make the flights of the cache whose keys begin with prefix. What is passed
+ * must outlive them, but for prefix and options, which are copied. groups and
+ * kept may be NULL.
+ * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
+ * this prefix. */
+SHED_MUST_CHECK enum shed_code shed_flights_create(
+    struct shed_client *client, struct shed_source *source, const char *prefix,
+    const struct shed_cache_options *options, struct shed_counters *counters,
+    struct shed_outbox *outbox, struct shed_group_log *groups,
+    struct shed_kept *kept, struct shed_flights **out, struct shed_error *err);
+
+/* Wait until all flights are over, and free them. NULL is allowed. */
+void shed_flights_close(struct shed_flights *flights);
+
+/* Join the key's flight, or put a new one in front of the list *starts, which
+ * must be passed to shed_flights_start. Any thread but the reactor's.
+ *
+ * A flight that is joined may answer with the aged value nonetheless.
+ *
+ * Returns: SHED_OK: caller's latch will be counted down, unless the caller
+ * leaves. SHED_ENOMEM: it will not. */
+SHED_MUST_CHECK enum shed_code
+shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
+                  struct shed_aged aged, struct shed_caller *caller,
+                  struct shed_post **starts, struct shed_error *err);
+
+/* Start flights: those that are started together load together. Any thread but
+ * the reactor's. */
+void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
+
+/* Load the key's value again behind the callers, if it still has this identity
+ * (see shed_entry_identity; NULL: whatever it is) or is no longer fresh, unless
+ * this process is at it already. Of all processes one does the work; this one
+ * does not take part while its source's breaker refuses loads. It is done in
+ * vain when memory is out. Any thread but the reactor's. */
+void shed_flights_refresh(struct shed_flights *flights,
+                          const struct shed_key *key,
+                          const unsigned char *identity);
+
+/* Whether a flight of the key can be joined now, in place of a look into Redis.
+ * Any thread. */
+bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
+
+/* Leave a flight before it has answered. Any thread.
+ * Returns: true if caller was still waiting, and is out of the flight; false:
+ * it has been answered, or is about to be: its latch is counted down soon. */
+bool shed_flights_leave(struct shed_flights *flights,
+                        struct shed_caller *caller, enum shed_leave how);
+
+/* From now on callers of the key start another flight. Any thread. */
+void shed_flights_detach(struct shed_flights *flights,
+                         const struct shed_key *key);
+
+/* The same for all keys. */
+void shed_flights_detach_all(struct shed_flights *flights);
+
+#endif

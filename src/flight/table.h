@@ -1,0 +1,172 @@
+/*
+ * Joins the callers of a key to the one flight that this process has for it.
+ *
+ * A caller lives on its thread's stack. It is linked to its flight's waiters
+ * until it is taken, to be answered, or leaves, at its deadline.
+ *
+ * Any thread, except the functions that say otherwise.
+ */
+#ifndef SHED_TABLE_H
+#define SHED_TABLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/snowshed.h>
+
+#include "base/latch.h"
+#include "source/load.h"
+
+struct shed_table;
+struct shed_waiters;
+
+/* What a flight waits for. A caller that leaves at its deadline gets this as
+ * the reason. */
+enum shed_awaited {
+    SHED_AWAITS_REDIS,  /* a connection, or the answer to a command */
+    SHED_AWAITS_HOLDER, /* another flight has the lease, and loads */
+    SHED_AWAITS_QUEUE,  /* the source is busy with other loads */
+    SHED_AWAITS_LOAD    /* the source is loading it */
+};
+
+struct shed_caller {
+    struct shed_latch *latch; /* set by the caller; counted down by 1 with the
+                                 answer */
+    /* the answer */
+    enum shed_code code;
+    struct shed_value *value;
+    struct shed_error error;
+    uint64_t load_began_ms; /* what the flight knew of its load when the caller
+                               joined; UINT64_MAX: nothing */
+    enum shed_awaited
+        awaited; /* what the flight waited for when the caller left */
+    /* used by the table, under the shard's mu */
+    size_t shard;
+    struct shed_waiters *waiters; /* NULL once taken */
+    struct shed_caller *next;
+    uint64_t number;
+};
+
+/* What a caller that leaves its flight wants of it. */
+enum shed_leave {
+    SHED_LEAVE_GIVES_UP, /* nothing: without a caller there is no need to load
+                          */
+    SHED_LEAVE_GOES_ON /* that it does all it would have done for the caller */
+};
+
+/* The callers of one flight; part of the flight's memory. */
+struct shed_waiters {
+    /* set at creation */
+    const char *key;
+    size_t key_size;
+    bool is_forced; /* a value is in Redis, but too old for the first caller */
+    /* atomic, set by what drives the flight */
+    _Atomic enum shed_awaited awaited;
+    _Atomic uint64_t load_began_ms; /* when the lease was taken under which this
+                                       or another process loads; UINT64_MAX:
+                                       nobody does, as far as is known */
+    /* under the shard's mu */
+    struct shed_waiters *next; /* in the chain */
+    bool is_detached;          /* nobody may join it, or may any longer */
+    bool is_behind; /* it works in the background, and excludes another one that
+                       does */
+    struct shed_caller *first;
+    struct shed_caller **last;
+    uint64_t last_number;
+    size_t count;
+    uint64_t left_number; /* of the newest caller that has left it to go on and
+                             is not answered; 0: there is none */
+};
+
+enum shed_join {
+    SHED_JOIN_NONE,    /* there is no flight to be joined */
+    SHED_JOIN_JOINED,  /* the caller waits for one */
+    SHED_JOIN_ADDED,   /* it waits for the one that was added for it */
+    SHED_JOIN_FULL,    /* as many callers wait as may */
+    SHED_JOIN_KEY_FULL /* the same of this key */
+};
+
+/* callers bounds those that wait, and counts them; it outlives the table.
+ * Returns NULL when out of memory. */
+struct shed_table *shed_table_create(struct shed_callers *callers);
+
+/* The table must be empty. NULL is allowed. */
+void shed_table_destroy(struct shed_table *table);
+
+/* Whether a flight of the key can be joined now, and Redis has no value that
+ * would do for a caller as well. */
+bool shed_table_has(struct shed_table *table, const char *key, size_t size);
+
+/* Join the key's flight. Returns: not SHED_JOIN_ADDED. */
+enum shed_join shed_table_join(struct shed_table *table, const char *key,
+                               size_t size, struct shed_caller *caller);
+
+/* Join the key's flight; if there is none, add the flight of waiters and join
+ * it. Returns: not SHED_JOIN_NONE. */
+enum shed_join shed_table_insert(struct shed_table *table,
+                                 struct shed_waiters *waiters,
+                                 struct shed_caller *caller);
+
+/* Returns: SHED_OK, or SHED_EBUSY if the caller could not join. */
+SHED_MUST_CHECK enum shed_code shed_table_code(enum shed_join join,
+                                               struct shed_error *err);
+
+/* Whether the key has a flight that can be joined or works in the
+ * background. */
+bool shed_table_is_busy(struct shed_table *table, const char *key, size_t size);
+
+/* Add the flight of waiters, which works in the background, unless the table is
+ * busy with the key. Returns: true if it was added. */
+bool shed_table_insert_behind(struct shed_table *table,
+                              struct shed_waiters *waiters);
+
+/* Leave the flight. Returns: true if caller was still waiting; it has left, and
+ * its awaited is set. False if it was or is about to be answered; its latch
+ * will be counted down soon. */
+bool shed_table_leave(struct shed_table *table, struct shed_caller *caller,
+                      enum shed_leave how);
+
+/* From now on nothing goes on for a caller that has left. */
+void shed_table_forget(struct shed_table *table, struct shed_waiters *waiters);
+
+/* The number of the newest caller that waits, or has left the flight to go on;
+ * 0 for none. */
+uint64_t shed_table_newest(struct shed_table *table,
+                           struct shed_waiters *waiters);
+
+/* Answer the callers up to a number: each gets a reference of value or, if that
+ * is NULL, error. Returns: false if there was nobody. */
+bool shed_table_answer(struct shed_table *table, struct shed_waiters *waiters,
+                       uint64_t upto, struct shed_value *value,
+                       const struct shed_error *error);
+
+/* Make new callers of the key start another flight. */
+void shed_table_detach(struct shed_table *table, const char *key, size_t size);
+
+/* The same for all keys. */
+void shed_table_detach_all(struct shed_table *table);
+
+/* From now on no caller joins this flight, and another one may work in the
+ * background. */
+void shed_table_detach_waiters(struct shed_table *table,
+                               struct shed_waiters *waiters);
+
+/* Take a flight out of the table, unless a caller waits for it, or has left it
+ * to go on. Returns: false if one does. */
+bool shed_table_remove(struct shed_table *table, struct shed_waiters *waiters);
+
+/* Iterate over the flights of a key, detached ones included: previous is NULL
+ * for the first. Only on the thread that removes flights.
+ * Returns: NULL after the last. */
+struct shed_waiters *shed_table_next_of(struct shed_table *table,
+                                        struct shed_waiters *previous,
+                                        const char *key, size_t size);
+
+/* Visit all flights; visit may remove the flight that is passed to it. Only on
+ * the thread that removes flights. */
+void shed_table_each(struct shed_table *table,
+                     void (*visit)(struct shed_waiters *waiters));
+
+#endif

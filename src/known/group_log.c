@@ -1,0 +1,502 @@
+/*
+ * Following a cache's log of invalidations. Its invariants: the log counts as
+ * known only after a read that was sent after the last announcement of a
+ * change. Once a caller has been told that a group was invalidated, its entries
+ * are misses for this process, and later callers join no earlier flight.
+ */
+#include "known/group_log.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/error.h"
+#include "base/latch.h"
+#include "redis/frame.h"
+
+/* Members of one read: a long log holds up neither Redis nor the reactor. */
+#define CHUNK 500
+#define CHUNK_TEXT "500"
+
+_Static_assert(2 * CHUNK <= SHED_FRAME_MAX_ELEMENTS,
+               "members and scores of one read are no more than a reply has");
+
+/* A read of the log. */
+struct ask {
+    uint64_t term;    /* the log's when it was sent */
+    uint64_t sent_ms; /* shed_now_ms */
+    struct shed_group_from from;
+};
+
+struct shed_group_log {
+    /* set at creation */
+    struct shed_client *client;
+    void (*on_news)(void *arg); /* set by follow */
+    void *on_news_arg;
+    struct shed_post wake;
+    char key[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
+    size_t key_size;
+    char limit[SHED_DIGITS];
+    /* atomic */
+    _Atomic uint64_t horizon;        /* that of groups, for hits */
+    _Atomic uint64_t known_until_ms; /* UINT64_MAX: changes are announced */
+
+    pthread_mutex_t mu;
+    /* under mu */
+    struct shed_groups groups;
+    uint64_t read; /* the log has been read up to this position */
+    uint64_t term; /* grows when the log may have changed */
+    bool is_woken; /* wake is posted */
+
+    /* reactor thread only */
+    struct shed_listener listener;
+    struct shed_call call;
+    struct ask ask;         /* of call */
+    struct shed_latch *end; /* set when it is left */
+};
+
+/* ------------------------------------------------------------ what is known */
+
+/* before: the newest position that was known. on_news is called while mu is
+ * held, because the log may count as known from then on, and a caller that
+ * relies on this must not join an earlier flight. */
+static void publish_locked(struct shed_group_log *log, uint64_t before)
+{
+    bool is_news = log->groups.newest > before;
+
+    atomic_store_explicit(&log->horizon, shed_groups_horizon(&log->groups),
+                          memory_order_release);
+    if (is_news && log->on_news != NULL)
+        log->on_news(log->on_news_arg);
+}
+
+void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
+                         uint64_t position)
+{
+    uint64_t before;
+
+    pthread_mutex_lock(&log->mu);
+    before = log->groups.newest;
+    shed_groups_note(&log->groups, tag, position);
+    publish_locked(log, before);
+    pthread_mutex_unlock(&log->mu);
+}
+
+bool shed_group_log_hold(struct shed_group_log *log, struct shed_bytes tag)
+{
+    bool is_held;
+
+    pthread_mutex_lock(&log->mu);
+    is_held = shed_groups_hold(&log->groups, tag);
+    publish_locked(log, UINT64_MAX);
+    pthread_mutex_unlock(&log->mu);
+    return is_held;
+}
+
+void shed_group_log_release(struct shed_group_log *log, struct shed_bytes tag)
+{
+    pthread_mutex_lock(&log->mu);
+    shed_groups_release(&log->groups, tag);
+    publish_locked(log, UINT64_MAX);
+    pthread_mutex_unlock(&log->mu);
+}
+
+bool shed_group_log_admits(struct shed_group_log *log, const void *entry)
+{
+    struct shed_entry_groups groups;
+    bool is_admitted;
+
+    shed_entry_groups(entry, &groups);
+    if (groups.position >=
+        atomic_load_explicit(&log->horizon, memory_order_acquire))
+        return true;
+    pthread_mutex_lock(&log->mu);
+    is_admitted = shed_groups_admit(&log->groups, &groups);
+    pthread_mutex_unlock(&log->mu);
+    return is_admitted;
+}
+
+uint64_t shed_group_log_position(struct shed_group_log *log)
+{
+    uint64_t position;
+
+    pthread_mutex_lock(&log->mu);
+    position = log->groups.newest;
+    pthread_mutex_unlock(&log->mu);
+    return position;
+}
+
+bool shed_group_log_is_known(const struct shed_group_log *log)
+{
+    uint64_t until_ms =
+        atomic_load_explicit(&log->known_until_ms, memory_order_acquire);
+
+    return until_ms == UINT64_MAX || (until_ms > 0 && shed_now_ms() < until_ms);
+}
+
+/* The log may have changed. */
+static void doubt(struct shed_group_log *log)
+{
+    pthread_mutex_lock(&log->mu);
+    log->term++;
+    atomic_store_explicit(&log->known_until_ms, 0, memory_order_release);
+    pthread_mutex_unlock(&log->mu);
+}
+
+/* ---------------------------------------------------------------- the reads */
+
+void shed_group_log_ask(struct shed_bytes key, uint64_t position,
+                        struct shed_group_from *from, struct shed_args *out)
+{
+    (void)snprintf(from->digits, sizeof(from->digits), "(%llu",
+                   (unsigned long long)position);
+    *out = (struct shed_args){.count = 0};
+    shed_args_add_text(out, "ZRANGEBYSCORE");
+    shed_args_add(out, key.data, key.size);
+    shed_args_add_text(out, from->digits);
+    shed_args_add_text(out, "+inf");
+    shed_args_add_text(out, "WITHSCORES");
+    shed_args_add_text(out, "LIMIT");
+    shed_args_add_text(out, "0");
+    shed_args_add_text(out, CHUNK_TEXT);
+}
+
+/* Returns: false if a score is not what the script writes. No position would be
+ * above such a one, or it would not be above the position that was asked for:
+ * then a read would never come to the end of the log. */
+static bool read_position(const char *score, size_t size, uint64_t *out)
+{
+    *out = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (score[i] < '0' || score[i] > '9')
+            return false;
+        *out = *out * 10 + (uint64_t)(score[i] - '0');
+        if (*out >= SHED_GROUPS_POSITION_END)
+            return false;
+    }
+    return *out > 0;
+}
+
+enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
+                                          uint64_t *position,
+                                          const struct shed_reply *reply)
+{
+    size_t count = shed_reply_count(reply) / 2;
+    uint64_t at;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t tag_size = 0, size = 0;
+        const char *tag =
+            shed_reply_bytes(shed_reply_at(reply, 2 * i), &tag_size);
+        const char *score =
+            shed_reply_bytes(shed_reply_at(reply, 2 * i + 1), &size);
+        if (tag == NULL || score == NULL || !read_position(score, size, &at))
+            return SHED_GROUP_HEARD_OTHER;
+        shed_groups_note(groups, shed_bytes(tag, tag_size), at);
+        if (at > *position)
+            *position = at;
+    }
+    return count < CHUNK ? SHED_GROUP_HEARD_ALL : SHED_GROUP_HEARD_PART;
+}
+
+static void begin_read(struct shed_group_log *log, struct ask *ask,
+                       struct shed_args *args)
+{
+    pthread_mutex_lock(&log->mu);
+    ask->term = log->term;
+    shed_group_log_ask(shed_bytes(log->key, log->key_size), log->read,
+                       &ask->from, args);
+    pthread_mutex_unlock(&log->mu);
+    ask->sent_ms = shed_now_ms();
+}
+
+/* Redis cannot be asked what the groups are. A row that could be a miss by one
+ * of them is not given out meanwhile: its get fails. */
+static enum shed_code fail_read(const struct shed_group_log *log,
+                                const char *error, enum shed_code code,
+                                struct shed_error *err)
+{
+    if (error != NULL)
+        return shed_fail(err, code,
+                         "Redis refused to read the log of groups, %s: %s",
+                         log->key, error);
+    return shed_fail(err, SHED_EREDIS,
+                     "the log of groups, %s, has a score that is no position: "
+                     "delete it, and invalidate all entries",
+                     log->key);
+}
+
+/* Take the reply to a read over. are_announced: later changes will be.
+ * Returns: SHED_OK and whether that was all; the code of an error reply;
+ * SHED_EREDIS: it is no log. */
+static enum shed_code end_read(struct shed_group_log *log,
+                               const struct ask *ask, bool are_announced,
+                               const struct shed_reply *reply, bool *is_all,
+                               struct shed_error *err)
+{
+    const char *text = shed_reply_error(reply);
+    uint64_t before, until_ms = UINT64_MAX;
+    enum shed_group_heard heard;
+
+    if (text != NULL)
+        return fail_read(log, text, shed_reply_code(reply), err);
+    if (!are_announced)
+        until_ms = shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS);
+    pthread_mutex_lock(&log->mu);
+    before = log->groups.newest;
+    heard = shed_group_log_hear(&log->groups, &log->read, reply);
+    *is_all = heard == SHED_GROUP_HEARD_ALL;
+    publish_locked(log, before);
+    if (*is_all && ask->term == log->term &&
+        until_ms > atomic_load(&log->known_until_ms))
+        atomic_store_explicit(&log->known_until_ms, until_ms,
+                              memory_order_release);
+    pthread_mutex_unlock(&log->mu);
+    return heard == SHED_GROUP_HEARD_OTHER
+               ? fail_read(log, NULL, SHED_EREDIS, err)
+               : SHED_OK;
+}
+
+/* ------------------------------------------------------ in callers' threads */
+
+/* A read in a caller's thread is not announced when it is out of date; one by
+ * the reactor is, if that is possible by now. */
+static void wake_reader(struct shed_group_log *log)
+{
+    bool is_woken;
+
+    pthread_mutex_lock(&log->mu);
+    is_woken = log->is_woken;
+    log->is_woken = true;
+    pthread_mutex_unlock(&log->mu);
+    if (!is_woken)
+        shed_reactor_post(log->client->reactor, &log->wake);
+}
+
+enum shed_code shed_group_log_learn(struct shed_group_log *log,
+                                    uint64_t deadline_ms,
+                                    struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+    bool is_all = false;
+
+    while (code == SHED_OK && !is_all) {
+        struct shed_reply *reply = NULL;
+        struct shed_args args;
+        struct ask ask;
+        begin_read(log, &ask, &args);
+        args.is_guarded = true;
+        code = shed_links_call(log->client->links, &args, 1, &reply, NULL,
+                               deadline_ms, err);
+        if (code == SHED_OK)
+            code = end_read(log, &ask, false, reply, &is_all, err);
+        shed_reply_free(reply);
+    }
+    wake_reader(log);
+    return code;
+}
+
+enum shed_code shed_group_log_call(struct shed_group_log *log,
+                                   struct shed_args *commands, size_t count,
+                                   struct shed_reply **replies,
+                                   struct shed_link_use *use,
+                                   uint64_t deadline_ms, struct shed_error *err)
+{
+    struct shed_links *links = log->client->links;
+    struct ask ask;
+    enum shed_code code;
+    bool is_all = false;
+
+    if (shed_group_log_is_known(log))
+        return shed_links_call(links, commands, count, replies, use,
+                               deadline_ms, err);
+    begin_read(log, &ask, &commands[count]);
+    code = shed_links_call(links, commands, count + 1, replies, use,
+                           deadline_ms, err);
+    if (code != SHED_OK)
+        return code;
+    code = end_read(log, &ask, false, replies[count], &is_all, err);
+    shed_reply_free(replies[count]);
+    if (code == SHED_OK && !is_all)
+        code = shed_group_log_learn(log, deadline_ms, err);
+    wake_reader(log);
+    if (code != SHED_OK)
+        shed_reply_free_all(replies, count);
+    return code;
+}
+
+void shed_group_log_mark(struct shed_group_log *log,
+                         struct shed_group_mark *out)
+{
+    shed_write_digits(out->digits, shed_group_log_position(log));
+}
+
+void shed_group_log_write(const struct shed_group_log *log,
+                          struct shed_bytes tag,
+                          const struct shed_group_mark *mark,
+                          struct shed_args *out)
+{
+    shed_script_begin(out, SHED_SCRIPT_INVALIDATE_GROUP, "1");
+    shed_args_add(out, log->key, log->key_size);
+    shed_args_add(out, tag.data, tag.size);
+    shed_args_add_text(out, log->limit);
+    shed_args_add_text(out, mark->digits);
+}
+
+size_t shed_group_log_name(const struct shed_group_log *log,
+                           struct shed_bytes tag,
+                           char out[SHED_GROUP_NAME_MAX_BYTES])
+{
+    memcpy(out, log->key, log->key_size);
+    if (tag.size > 0)
+        memcpy(out + log->key_size, tag.data, tag.size);
+    return log->key_size + tag.size;
+}
+
+/* ---------------------------------------------------- on the reactor thread */
+
+static void read_on_reactor(struct shed_group_log *log);
+
+/* Without a reply the next epoch reads again, or a get that needs the log. */
+static void on_read(void *arg, struct shed_reply *reply,
+                    enum shed_trouble trouble, const struct shed_error *err)
+{
+    struct shed_group_log *log = arg;
+    struct shed_error why;
+    bool is_all = true;
+
+    (void)trouble;
+    (void)err;
+    if (log->end != NULL) {
+        shed_latch_count_down(log->end, 1);
+        return;
+    }
+    if (reply != NULL &&
+        end_read(log, &log->ask, true, reply, &is_all, &why) == SHED_OK &&
+        atomic_load(&log->known_until_ms) != UINT64_MAX)
+        read_on_reactor(log); /* there is more, or it has changed */
+}
+
+/* Only a read over a session whose changes are announced serves later gets. */
+static void read_on_reactor(struct shed_group_log *log)
+{
+    struct shed_args args;
+
+    if (log->call.fn != NULL || !shed_session_is_on(log->client->session))
+        return;
+    begin_read(log, &log->ask, &args);
+    shed_pipe_call(shed_session_pipe(log->client->session), &log->call, &args,
+                   on_read, log);
+}
+
+static struct shed_group_log *log_of(struct shed_listener *listener)
+{
+    return shed_container_of(listener, struct shed_group_log, listener);
+}
+
+static void on_epoch(struct shed_listener *listener)
+{
+    doubt(log_of(listener));
+    read_on_reactor(log_of(listener));
+}
+
+static void on_change(struct shed_listener *listener, const char *key,
+                      size_t size)
+{
+    (void)key;
+    (void)size;
+    on_epoch(listener);
+}
+
+static void on_wake(struct shed_post *post)
+{
+    struct shed_group_log *log =
+        shed_container_of(post, struct shed_group_log, wake);
+
+    pthread_mutex_lock(&log->mu);
+    log->is_woken = false;
+    pthread_mutex_unlock(&log->mu);
+    if (atomic_load(&log->known_until_ms) != UINT64_MAX)
+        read_on_reactor(log);
+}
+
+/* ----------------------------------------------------------- begin and end */
+
+enum shed_code shed_group_log_create(struct shed_client *client,
+                                     const char *name, uint64_t limit,
+                                     struct shed_group_log **out,
+                                     struct shed_error *err)
+{
+    struct shed_group_log *log = calloc(1, sizeof(*log));
+
+    *out = NULL;
+    if (log == NULL || pthread_mutex_init(&log->mu, NULL) != 0) {
+        free(log);
+        return shed_fail_nomem(err, "a cache");
+    }
+    log->client = client;
+    log->wake.run = on_wake;
+    log->key_size = (size_t)snprintf(log->key, sizeof(log->key),
+                                     "%s" SHED_GROUP_LOG_SUFFIX, name);
+    shed_write_digits(log->limit, limit);
+    log->listener = (struct shed_listener){.key = log->key,
+                                           .key_size = log->key_size,
+                                           .on_change = on_change,
+                                           .on_epoch = on_epoch};
+    shed_groups_init(&log->groups, (size_t)limit);
+    *out = log;
+    return SHED_OK;
+}
+
+static void follow_on_reactor(void *arg)
+{
+    struct shed_group_log *log = arg;
+
+    (void)shed_listeners_add(log->client->listeners, &log->listener);
+    read_on_reactor(log);
+}
+
+void shed_group_log_follow(struct shed_group_log *log,
+                           void (*on_news)(void *arg), void *arg)
+{
+    log->on_news = on_news;
+    log->on_news_arg = arg;
+    shed_reactor_run(log->client->reactor, follow_on_reactor, log);
+}
+
+struct leaving {
+    struct shed_group_log *log;
+    struct shed_latch *latch;
+};
+
+static void leave_on_reactor(void *arg)
+{
+    struct leaving *l = arg;
+
+    shed_listeners_remove(l->log->client->listeners, &l->log->listener);
+    l->log->on_news = NULL; /* here, where the outbox still notes things */
+    l->log->end = l->latch;
+    if (l->log->call.fn == NULL)
+        shed_latch_count_down(l->latch, 1);
+}
+
+void shed_group_log_leave(struct shed_group_log *log)
+{
+    struct shed_latch latch = SHED_LATCH_INIT(1);
+    struct leaving leaving = {log, &latch};
+
+    shed_reactor_run(log->client->reactor, leave_on_reactor, &leaving);
+    (void)shed_latch_wait(&latch, UINT64_MAX);
+}
+
+void shed_group_log_destroy(struct shed_group_log *log)
+{
+    if (log == NULL)
+        return;
+    shed_groups_fini(&log->groups);
+    pthread_mutex_destroy(&log->mu);
+    free(log);
+}

@@ -1,0 +1,131 @@
+/*
+ * What this process knows of the invalidations of a cache's groups, and how it
+ * learns of them: from the cache's log in Redis, NAME:groups, a sorted set (see
+ * invalidate_group.lua).
+ *
+ * The reactor reads the log over the session, so that Redis announces its next
+ * change; then it reads what has been added. From the announcement to the end
+ * of that read, and before the first one, the log is not known. A get then
+ * reads it in the pipeline of its GET. Where changes are not announced, a read
+ * of the log counts for SHED_GROUP_LOG_TRUST_MS.
+ *
+ * Any thread, except for the functions that say otherwise.
+ */
+#ifndef SHED_GROUP_LOG_H
+#define SHED_GROUP_LOG_H
+
+#include <snowshed/snowshed.h>
+
+#include "known/groups.h"
+#include "client/client.h"
+
+/* The key of the log is the cache's name with this suffix. */
+#define SHED_GROUP_LOG_SUFFIX ":groups"
+
+/* How long a read of the log counts where changes are not announced. */
+#define SHED_GROUP_LOG_TRUST_MS 1000
+
+struct shed_group_log;
+
+/* The command that reads the log at key from behind a position, as many of its
+ * members as one reply holds. key and from are borrowed. */
+struct shed_group_from {
+    char digits[24];
+};
+
+void shed_group_log_ask(struct shed_bytes key, uint64_t position,
+                        struct shed_group_from *from, struct shed_args *out);
+
+/* What a reply to it holds. */
+enum shed_group_heard {
+    SHED_GROUP_HEARD_ALL,  /* what there is */
+    SHED_GROUP_HEARD_PART, /* as much as fits: ask for the rest */
+    SHED_GROUP_HEARD_OTHER /* a score that is no position: no log */
+};
+
+/* Note what the reply holds, up to a score that is no position, and move
+ * *position behind it. */
+enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
+                                          uint64_t *position,
+                                          const struct shed_reply *reply);
+
+/* Make the log of the cache of this name, which keeps about limit tags. client
+ * must outlive it. Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code
+shed_group_log_create(struct shed_client *client, const char *name,
+                      uint64_t limit, struct shed_group_log **out,
+                      struct shed_error *err);
+
+/* Begin to follow the log. on_news is called, with arg, whenever a newer
+ * invalidation becomes known, before the log counts as known again: under the
+ * log's mutex, so it may not call the log. Not on the reactor thread; not while
+ * anything else is called. */
+void shed_group_log_follow(struct shed_group_log *log,
+                           void (*on_news)(void *arg), void *arg);
+
+/* End that. Not on the reactor thread. */
+void shed_group_log_leave(struct shed_group_log *log);
+
+/* Nobody may use it, or follow it. NULL is allowed. */
+void shed_group_log_destroy(struct shed_group_log *log);
+
+/* Whether no read of the log is needed before an entry is judged. */
+bool shed_group_log_is_known(const struct shed_group_log *log);
+
+/* Read the log now. Blocks: until deadline_ms (shed_now_ms). Returns: as
+ * shed_links_call, or the code of an error reply; SHED_EREDIS if the key is no
+ * log: err names it. */
+SHED_MUST_CHECK enum shed_code shed_group_log_learn(struct shed_group_log *log,
+                                                    uint64_t deadline_ms,
+                                                    struct shed_error *err);
+
+/* As shed_links_call, with a read of the log in the same pipeline if it is not
+ * known. commands and replies have room for one more than count. A log that
+ * could not be read is a failure of the call. */
+SHED_MUST_CHECK enum shed_code
+shed_group_log_call(struct shed_group_log *log, struct shed_args *commands,
+                    size_t count, struct shed_reply **replies,
+                    struct shed_link_use *use, uint64_t deadline_ms,
+                    struct shed_error *err);
+
+/* Whether an entry that decode has accepted is no miss by one of its groups, as
+ * far as the log is known. */
+bool shed_group_log_admits(struct shed_group_log *log, const void *entry);
+
+/* The position for the entry of a load that begins now. */
+uint64_t shed_group_log_position(struct shed_group_log *log);
+
+/* The newest position that is known, for the calls of the script. */
+struct shed_group_mark {
+    char digits[SHED_DIGITS];
+};
+
+void shed_group_log_mark(struct shed_group_log *log,
+                         struct shed_group_mark *out);
+
+/* Make the call of the script that invalidates a group. The tag, one of no
+ * bytes for all entries, and mark are borrowed. */
+void shed_group_log_write(const struct shed_group_log *log,
+                          struct shed_bytes tag,
+                          const struct shed_group_mark *mark,
+                          struct shed_args *out);
+
+/* What the group is called where keys of entries are, too: no entry has this
+ * name. Returns: its size. */
+#define SHED_GROUP_NAME_MAX_BYTES                                              \
+    (SHED_NAME_MAX_BYTES + 8 + SHED_ENTRY_TAG_MAX_BYTES)
+
+size_t shed_group_log_name(const struct shed_group_log *log,
+                           struct shed_bytes tag,
+                           char out[SHED_GROUP_NAME_MAX_BYTES]);
+
+/* A group was invalidated at this position. */
+void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
+                         uint64_t position);
+
+/* See groups.h. */
+SHED_MUST_CHECK bool shed_group_log_hold(struct shed_group_log *log,
+                                         struct shed_bytes tag);
+void shed_group_log_release(struct shed_group_log *log, struct shed_bytes tag);
+
+#endif

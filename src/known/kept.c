@@ -1,0 +1,485 @@
+/*
+ * The rows that a process keeps: a hash table in shards, each with a lock of
+ * its own and an equal part of the memory. Its invariant: whenever a lock is
+ * free, what its shard has allocated is within its part.
+ *
+ * What leaves when a shard is full is decided by SIEVE (Y. Zhang, J. Yang,
+ * Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is Simpler than LRU: an Efficient
+ * Turn-Key Eviction Algorithm for Web Caches", NSDI 2024). Rows are in a queue
+ * in the order in which they came. A use of a row sets a bit in it and moves
+ * nothing. A hand goes from the oldest row to the newest and then begins again;
+ * it clears the bits that it finds set, and takes the first row that has none.
+ */
+#include "known/kept.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/clock.h"
+#include "base/value.h"
+#include "redis/reply.h"
+
+#define SHARDS ((size_t)16)
+/* A drop makes all rows that are being read of keys with its number be refused,
+ * so there are enough numbers that writes of other keys seldom matter. */
+#define NUMBERS ((size_t)4096)
+/* A chain for each so many bytes of rows: they take less than 2 percent, and
+ * are short even where rows are small. */
+#define CHAIN_BYTES 512
+/* What malloc adds to an allocation, at most; a large one it maps, in whole
+ * pages. glibc maps what is larger than this (M_MMAP_THRESHOLD), or, once such
+ * a one was freed, than that: then this counts too much. */
+#define MALLOC_BYTES 24
+#define MAPPED_BYTES ((size_t)128 << 10)
+
+struct row {
+    struct row *chain;
+    struct row *older, *newer;
+    struct shed_value *value;
+    uint64_t hash;
+    uint64_t kept_ms; /* monotonic */
+    uint64_t age_ms;  /* then */
+    uint64_t ttl_ms;
+    uint64_t end_ms; /* the age from which it is never given out */
+    uint64_t position;
+    struct shed_row_version version;
+    size_t bytes; /* that are freed with it */
+    bool is_visited;
+    size_t key_size;
+    char key[];
+};
+
+struct shard {
+    pthread_mutex_t mu;
+    /* under mu */
+    struct row **chains;
+    struct row *oldest, *newest;
+    struct row *hand; /* NULL: at the oldest */
+    size_t rows, bytes;
+};
+
+struct shed_kept {
+    /* set at creation */
+    const struct shed_freshness_rule *rule;
+    size_t page_bytes;
+    size_t chains;      /* of a shard */
+    size_t limit_bytes; /* of the rows of a shard */
+    /* atomic; written under the lock of the key's shard */
+    atomic_uint drops[NUMBERS];
+
+    struct shard shard[SHARDS];
+};
+
+/* ------------------------------------------------------------- one shard */
+
+static uint64_t hash_of(struct shed_entry_key key)
+{
+    return XXH3_64bits(key.at, key.size);
+}
+
+/* Keys of one number are in one shard. */
+static atomic_uint *drops_of(struct shed_kept *kept, uint64_t hash)
+{
+    return &kept->drops[hash % NUMBERS];
+}
+
+static struct shard *shard_of(struct shed_kept *kept, uint64_t hash)
+{
+    return &kept->shard[hash % SHARDS];
+}
+
+static struct row **chain_of(const struct shed_kept *kept, struct shard *shard,
+                             uint64_t hash)
+{
+    return &shard->chains[hash / NUMBERS % kept->chains];
+}
+
+/* Returns: where the row of a key is, or would be, in its chain. */
+static struct row **find_locked(const struct shed_kept *kept,
+                                struct shard *shard, struct shed_entry_key key,
+                                uint64_t hash)
+{
+    struct row **at = chain_of(kept, shard, hash);
+
+    while (*at != NULL && ((*at)->hash != hash || (*at)->key_size != key.size ||
+                           memcmp((*at)->key, key.at, key.size) != 0))
+        at = &(*at)->chain;
+    return at;
+}
+
+static void remove_locked(struct shard *shard, struct row **at)
+{
+    struct row *row = *at;
+
+    *at = row->chain;
+    if (shard->hand == row)
+        shard->hand = row->newer;
+    if (row->older != NULL)
+        row->older->newer = row->newer;
+    else
+        shard->oldest = row->newer;
+    if (row->newer != NULL)
+        row->newer->older = row->older;
+    else
+        shard->newest = row->older;
+    shard->rows--;
+    shard->bytes -= row->bytes;
+    shed_value_unref(row->value);
+    free(row);
+}
+
+static void insert_locked(const struct shed_kept *kept, struct shard *shard,
+                          struct row *row)
+{
+    struct row **chain = chain_of(kept, shard, row->hash);
+
+    row->chain = *chain;
+    *chain = row;
+    row->older = shard->newest;
+    row->newer = NULL;
+    if (shard->newest != NULL)
+        shard->newest->newer = row;
+    else
+        shard->oldest = row;
+    shard->newest = row;
+    shard->rows++;
+    shard->bytes += row->bytes;
+}
+
+/* There is a row. */
+static void evict_locked(const struct shed_kept *kept, struct shard *shard)
+{
+    struct row *row = shard->hand != NULL ? shard->hand : shard->oldest;
+    struct row **at;
+
+    while (row->is_visited) {
+        row->is_visited = false;
+        row = row->newer != NULL ? row->newer : shard->oldest;
+    }
+    shard->hand = row;
+    at = chain_of(kept, shard, row->hash);
+    while (*at != row)
+        at = &(*at)->chain;
+    remove_locked(shard, at);
+}
+
+/* ------------------------------------------------------------------- rows */
+
+/* The memory that malloc takes for an allocation, at most. */
+static size_t allocated_bytes(const struct shed_kept *kept, size_t size)
+{
+    size_t bytes = size + MALLOC_BYTES;
+
+    if (bytes <= MAPPED_BYTES)
+        return bytes;
+    bytes += sizeof(size_t) + kept->page_bytes - 1;
+    return bytes - bytes % kept->page_bytes;
+}
+
+/* All that is freed with the last reference of a value. */
+static size_t value_bytes(const struct shed_kept *kept,
+                          const struct shed_value *value)
+{
+    struct shed_entry_groups groups = {.tags_size = 0};
+
+    if (value->owner == NULL)
+        return allocated_bytes(kept, sizeof(*value) + value->size);
+    if (value->header != NULL)
+        shed_entry_groups(value->header, &groups);
+    /* a reply: a struct, and the entry's bytes */
+    return allocated_bytes(kept, sizeof(*value)) +
+           allocated_bytes(kept, SHED_REPLY_BYTES) +
+           allocated_bytes(kept, SHED_ENTRY_HEADER_BYTES + value->size +
+                                     groups.tags_size + 1);
+}
+
+/* A row that was loaded has no header: it is not told from others. */
+static bool is_same_entry(const struct shed_value *a,
+                          const struct shed_value *b)
+{
+    return a->header != NULL && b->header != NULL &&
+           memcmp(a->header, b->header, SHED_ENTRY_HEADER_BYTES) == 0;
+}
+
+static struct shed_row_version version_of(const struct shed_kept_row *row)
+{
+    const void *header = row->value->header;
+
+    return header != NULL ? shed_entry_row_version(header) : row->version;
+}
+
+/* The age at which Redis would have removed it. */
+static uint64_t end_of(const struct shed_kept *kept,
+                       const struct shed_kept_row *row)
+{
+    return row->value->kind == SHED_KIND_ABSENT
+               ? row->ttl_ms
+               : shed_freshness_kept_ms(kept->rule, row->ttl_ms);
+}
+
+/* Returns: NULL if it is over, too large, or memory is out. */
+static struct row *create_row(const struct shed_kept *kept,
+                              struct shed_entry_key key, uint64_t hash,
+                              const struct shed_kept_row *from, uint64_t now_ms)
+{
+    size_t bytes = allocated_bytes(kept, sizeof(struct row) + key.size) +
+                   value_bytes(kept, from->value);
+    uint64_t end_ms = end_of(kept, from);
+    struct row *row;
+
+    if (from->age_ms >= end_ms || bytes > kept->limit_bytes)
+        return NULL;
+    row = malloc(sizeof(*row) + key.size);
+    if (row == NULL)
+        return NULL;
+    *row = (struct row){.value = shed_value_ref(from->value),
+                        .hash = hash,
+                        .kept_ms = now_ms,
+                        .age_ms = from->age_ms,
+                        .ttl_ms = from->ttl_ms,
+                        .end_ms = end_ms,
+                        .position = from->position,
+                        .version = version_of(from),
+                        .bytes = bytes,
+                        .key_size = key.size};
+    memcpy(row->key, key.at, key.size);
+    return row;
+}
+
+static uint64_t age_of(const struct row *row, uint64_t now_ms)
+{
+    return shed_deadline_ms(row->age_ms, shed_left_ms(now_ms, row->kept_ms));
+}
+
+/* Whether a source that lags has loaded an older row than is kept. */
+static bool is_older(const struct shed_kept_row *loaded, const struct row *old,
+                     uint64_t now_ms)
+{
+    return age_of(old, now_ms) < old->end_ms &&
+           shed_row_version_is_lower(loaded->version, old->version);
+}
+
+/* In place of what is kept: even if it cannot be kept, that is older. */
+static void replace_locked(const struct shed_kept *kept, struct shard *shard,
+                           struct row **old, struct row *row)
+{
+    if (*old != NULL)
+        remove_locked(shard, old);
+    if (row == NULL)
+        return;
+    while (shard->bytes + row->bytes > kept->limit_bytes)
+        evict_locked(kept, shard);
+    insert_locked(kept, shard, row);
+}
+
+struct shed_kept_mark shed_kept_mark(struct shed_kept *kept,
+                                     struct shed_entry_key key)
+{
+    struct shed_kept_mark mark = {0};
+
+    if (kept != NULL) {
+        mark.hash = hash_of(key);
+        mark.drops = atomic_load(drops_of(kept, mark.hash));
+    }
+    return mark;
+}
+
+void shed_kept_keep(struct shed_kept *kept, struct shed_entry_key key,
+                    struct shed_kept_mark mark, const struct shed_kept_row *row,
+                    uint64_t now_ms)
+{
+    struct shard *shard;
+    struct row **at;
+
+    if (kept == NULL)
+        return;
+    shard = shard_of(kept, mark.hash);
+    pthread_mutex_lock(&shard->mu);
+    at = find_locked(kept, shard, key, mark.hash);
+    if (*at != NULL &&
+        (is_same_entry((*at)->value, row->value) || is_older(row, *at, now_ms)))
+        (*at)->is_visited = true;
+    else if (atomic_load(drops_of(kept, mark.hash)) == mark.drops)
+        replace_locked(kept, shard, at,
+                       create_row(kept, key, mark.hash, row, now_ms));
+    pthread_mutex_unlock(&shard->mu);
+}
+
+void shed_kept_keep_entry(struct shed_kept *kept, struct shed_entry_key key,
+                          struct shed_kept_mark mark, struct shed_value *value,
+                          const struct shed_freshness_times *times,
+                          uint64_t server_ms)
+{
+    struct shed_kept_row row;
+
+    if (kept == NULL || server_ms == 0)
+        return;
+    row = (struct shed_kept_row){
+        .value = value,
+        .age_ms = shed_left_ms(server_ms, times->written_ms),
+        .ttl_ms = shed_left_ms(times->until_ms, times->written_ms)};
+    shed_kept_keep(kept, key, mark, &row, shed_now_ms());
+}
+
+bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
+                    uint64_t now_ms, struct shed_kept_row *out)
+{
+    uint64_t hash = hash_of(key);
+    struct shard *shard;
+    struct row **at, *row;
+
+    if (kept == NULL)
+        return false;
+    shard = shard_of(kept, hash);
+    pthread_mutex_lock(&shard->mu);
+    at = find_locked(kept, shard, key, hash);
+    row = *at;
+    if (row != NULL && age_of(row, now_ms) >= row->end_ms) {
+        remove_locked(shard, at);
+        row = NULL;
+    }
+    if (row != NULL) {
+        row->is_visited = true;
+        *out = (struct shed_kept_row){.value = shed_value_ref(row->value),
+                                      .age_ms = age_of(row, now_ms),
+                                      .ttl_ms = row->ttl_ms,
+                                      .position = row->position};
+    }
+    pthread_mutex_unlock(&shard->mu);
+    return row != NULL;
+}
+
+void shed_kept_forget(struct shed_kept *kept, struct shed_entry_key key,
+                      const struct shed_value *value)
+{
+    uint64_t hash = hash_of(key);
+    struct shard *shard = shard_of(kept, hash);
+    struct row **at;
+
+    pthread_mutex_lock(&shard->mu);
+    at = find_locked(kept, shard, key, hash);
+    if (*at != NULL && (*at)->value == value)
+        remove_locked(shard, at);
+    pthread_mutex_unlock(&shard->mu);
+}
+
+void shed_kept_drop(struct shed_kept *kept, struct shed_entry_key key)
+{
+    uint64_t hash;
+    struct shard *shard;
+    struct row **at;
+
+    if (kept == NULL)
+        return;
+    hash = hash_of(key);
+    shard = shard_of(kept, hash);
+    pthread_mutex_lock(&shard->mu);
+    atomic_fetch_add(drops_of(kept, hash), 1);
+    at = find_locked(kept, shard, key, hash);
+    if (*at != NULL)
+        remove_locked(shard, at);
+    pthread_mutex_unlock(&shard->mu);
+}
+
+static void clear(struct shard *shard)
+{
+    while (shard->oldest != NULL) {
+        struct row *row = shard->oldest;
+        shard->oldest = row->newer;
+        shed_value_unref(row->value);
+        free(row);
+    }
+}
+
+void shed_kept_drop_all(struct shed_kept *kept)
+{
+    for (size_t i = 0; kept != NULL && i < SHARDS; i++) {
+        struct shard *shard = &kept->shard[i];
+        pthread_mutex_lock(&shard->mu);
+        for (size_t n = i; n < NUMBERS; n += SHARDS)
+            atomic_fetch_add(&kept->drops[n], 1);
+        clear(shard);
+        memset(shard->chains, 0, kept->chains * sizeof(struct row *));
+        shard->newest = shard->hand = NULL;
+        shard->rows = shard->bytes = 0;
+        pthread_mutex_unlock(&shard->mu);
+    }
+}
+
+/* ---------------------------------------------------------- begin and end */
+
+static size_t overhead_bytes(const struct shed_kept *kept)
+{
+    return allocated_bytes(kept, sizeof(*kept)) +
+           SHARDS * allocated_bytes(kept, kept->chains * sizeof(struct row *));
+}
+
+static bool init_shard(struct shard *shard, size_t chains)
+{
+    shard->chains = calloc(chains, sizeof(struct row *));
+    if (shard->chains != NULL && pthread_mutex_init(&shard->mu, NULL) == 0)
+        return true;
+    free(shard->chains);
+    return false;
+}
+
+static void fini_shard(struct shard *shard)
+{
+    clear(shard);
+    free(shard->chains);
+    pthread_mutex_destroy(&shard->mu);
+}
+
+struct shed_kept *shed_kept_create(size_t limit_bytes,
+                                   const struct shed_freshness_rule *rule)
+{
+    struct shed_kept *kept = calloc(1, sizeof(*kept));
+    size_t overhead, i;
+
+    if (kept == NULL)
+        return NULL;
+    kept->rule = rule;
+    kept->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    kept->chains = limit_bytes / SHARDS / CHAIN_BYTES + 1;
+    overhead = overhead_bytes(kept);
+    if (limit_bytes > overhead)
+        kept->limit_bytes = (limit_bytes - overhead) / SHARDS;
+    for (i = 0; i < SHARDS; i++)
+        if (!init_shard(&kept->shard[i], kept->chains))
+            break;
+    if (i == SHARDS)
+        return kept;
+    while (i-- > 0)
+        fini_shard(&kept->shard[i]);
+    free(kept);
+    return NULL;
+}
+
+void shed_kept_destroy(struct shed_kept *kept)
+{
+    for (size_t i = 0; kept != NULL && i < SHARDS; i++)
+        fini_shard(&kept->shard[i]);
+    free(kept);
+}
+
+struct shed_kept_size shed_kept_size(struct shed_kept *kept)
+{
+    struct shed_kept_size size = {0};
+
+    if (kept != NULL)
+        size.bytes = overhead_bytes(kept);
+    for (size_t i = 0; kept != NULL && i < SHARDS; i++) {
+        struct shard *shard = &kept->shard[i];
+        pthread_mutex_lock(&shard->mu);
+        size.rows += shard->rows;
+        size.bytes += shard->bytes;
+        pthread_mutex_unlock(&shard->mu);
+    }
+    return size;
+}

@@ -1,0 +1,542 @@
+/*
+ * The outbox. Its invariant: a write that was kept leaves it only when Redis
+ * has carried it out, or a later one that does as much; or it is told as
+ * dropped.
+ *
+ * Deliveries go over the session, one script each, so many at a time that a
+ * long list costs few round trips and a caller's flight never waits behind much
+ * of it. After a failure one goes alone, with a growing pause between, until
+ * Redis takes it.
+ *
+ * A full outbox refuses more keys, and the caller is told. To distrust all keys
+ * of the cache instead would send every read to the database, at the moment
+ * when Redis has just come back and the database has to be spared.
+ */
+#include "known/outbox.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/error.h"
+#include "base/latch.h"
+#include "base/random.h"
+#include "entry/entry.h"
+#include "known/group_log.h"
+#include "entry/key.h"
+
+#define WINDOW 64
+#define PAUSE_MIN_MS 50
+#define PAUSE_MAX_MS 1000
+
+/* One kept write. */
+struct letter {
+    struct shed_pending_item item;
+    struct shed_outbox *outbox;
+    bool is_group; /* unlike the wish it never changes */
+    uint64_t since_us;
+    struct shed_bytes user_key; /* in name; of a group: the tag */
+    struct shed_call call;      /* reactor thread only */
+    char name[];                /* of the refresh lease, which begins with
+                                   that of the key; of a group: its name */
+};
+
+struct shed_outbox {
+    /* set at creation */
+    struct shed_client *client;
+    struct shed_counters *counters;
+    const char *name;
+    struct shed_group_log *groups; /* NULL: none */
+    struct shed_post wake;
+    /* atomic */
+    atomic_size_t count; /* of the set, for reads */
+
+    pthread_mutex_t mu;
+    /* under mu */
+    struct shed_pending set;
+    bool is_woken; /* wake is posted */
+
+    /* reactor thread only */
+    struct shed_timer *timer;
+    struct shed_listener listener;
+    bool is_listening;
+    bool is_pausing;        /* the timer runs */
+    size_t under_way;       /* deliveries */
+    unsigned failures;      /* in a row */
+    struct shed_latch *end; /* set when it closes */
+    bool has_given_up;      /* then: nothing more is sent */
+};
+
+/* ----------------------------------------------------------------- the set */
+
+static void follow_count_locked(struct shed_outbox *ob)
+{
+    atomic_store_explicit(&ob->count, ob->set.count, memory_order_relaxed);
+}
+
+size_t shed_outbox_count(const struct shed_outbox *ob)
+{
+    return atomic_load_explicit(&ob->count, memory_order_relaxed);
+}
+
+bool shed_outbox_find(struct shed_outbox *ob, const char *key, size_t size,
+                      struct shed_outbox_write *out)
+{
+    const struct shed_pending_item *item;
+
+    /* A thread that has been told of a failed write sees the new count. */
+    if (shed_outbox_count(ob) == 0)
+        return false;
+    pthread_mutex_lock(&ob->mu);
+    item = shed_pending_find(&ob->set, key, size);
+    if (item != NULL)
+        *out = (struct shed_outbox_write){item->wish, ob->set.last};
+    pthread_mutex_unlock(&ob->mu);
+    return item != NULL;
+}
+
+bool shed_outbox_has(struct shed_outbox *ob, const struct shed_key *key)
+{
+    struct shed_outbox_write unused;
+
+    return shed_outbox_find(ob, key->redis, key->redis_size, &unused);
+}
+
+uint64_t shed_outbox_mark(struct shed_outbox *ob)
+{
+    uint64_t last;
+
+    pthread_mutex_lock(&ob->mu);
+    last = ob->set.last;
+    pthread_mutex_unlock(&ob->mu);
+    return last;
+}
+
+/* ----------------------------------------------------------------- events */
+
+static void tell(struct shed_outbox *ob, enum shed_event_kind kind,
+                 struct shed_bytes key, enum shed_code outcome,
+                 uint64_t duration_us, const char *reason)
+{
+    const struct shed_event event = {.kind = kind,
+                                     .outcome = outcome,
+                                     .name = shed_str(ob->name),
+                                     .key = key,
+                                     .duration_us = duration_us,
+                                     .reason = reason};
+
+    shed_events_tell(ob->client->events, &event);
+}
+
+static void tell_delivered(struct shed_outbox *ob, const struct letter *letter)
+{
+    struct shed_counters *counters = ob->counters;
+
+    if (letter->item.wish != SHED_WISH_EXPIRE)
+        shed_count(letter->is_group ? &counters->group_invalidations
+                                    : &counters->invalidations,
+                   1);
+    shed_count(&counters->invalidations_delivered, 1);
+    tell(ob, SHED_EVENT_INVALIDATION_DELIVERED, letter->user_key, SHED_OK,
+         shed_now_us() - letter->since_us, "");
+}
+
+static void tell_dropped(struct shed_outbox *ob, struct shed_bytes key,
+                         enum shed_code outcome, const char *reason)
+{
+    shed_count(&ob->counters->invalidations_dropped, 1);
+    tell(ob, SHED_EVENT_INVALIDATION_DROPPED, key, outcome, 0, reason);
+}
+
+/* --------------------------------------------------------------- delivery */
+
+static void deliver(struct shed_outbox *ob);
+
+static void pause_delivery(struct shed_outbox *ob)
+{
+    if (ob->is_pausing || ob->end != NULL)
+        return;
+    ob->is_pausing = true;
+    shed_timer_set(ob->timer,
+                   shed_backoff_equal_ms(ob->failures++, PAUSE_MIN_MS,
+                                         PAUSE_MAX_MS, shed_random_jitter()));
+}
+
+/* Once the position is known, or nothing is to be delivered any longer. */
+static void release_locked(struct shed_outbox *ob, const struct letter *letter)
+{
+    if (letter->is_group)
+        shed_group_log_release(ob->groups, letter->user_key);
+}
+
+/* Reply -1: no integer, so it was not carried out. */
+static void on_delivered(void *arg, struct shed_reply *reply,
+                         enum shed_trouble trouble,
+                         const struct shed_error *err)
+{
+    struct letter *letter = arg;
+    struct shed_outbox *ob = letter->outbox;
+    bool is_delivered = shed_reply_integer(reply) >= 0;
+    enum shed_pending_end end;
+
+    (void)trouble;
+    (void)err;
+    if (is_delivered && letter->is_group)
+        shed_group_log_note(ob->groups, letter->user_key,
+                            (uint64_t)shed_reply_integer(reply));
+    pthread_mutex_lock(&ob->mu);
+    end = shed_pending_return(&ob->set, &letter->item, is_delivered);
+    if (end == SHED_PENDING_DONE)
+        release_locked(ob, letter);
+    follow_count_locked(ob);
+    pthread_mutex_unlock(&ob->mu);
+    if (end == SHED_PENDING_DONE)
+        tell_delivered(ob, letter);
+    if (end != SHED_PENDING_STAYS)
+        free(letter);
+    ob->under_way--;
+    if (is_delivered) {
+        ob->failures = 0;
+    } else {
+        ob->has_given_up = ob->end != NULL;
+        pause_delivery(ob);
+    }
+    deliver(ob);
+}
+
+static void send_letter(struct shed_outbox *ob, struct letter *letter,
+                        enum shed_wish wish)
+{
+    size_t size = letter->item.key_size;
+    struct shed_group_mark mark;
+    struct shed_args args;
+
+    if (wish == SHED_WISH_GROUP) {
+        shed_group_log_mark(ob->groups, &mark);
+        shed_group_log_write(ob->groups, letter->user_key, &mark, &args);
+    } else {
+        shed_script_begin(&args, shed_outbox_script(wish), "2");
+        shed_args_add(&args, letter->name, size);
+        shed_args_add(&args, letter->name,
+                      size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    }
+    args.is_guarded = ob->end == NULL; /* the last try is made in any case */
+    ob->under_way++;
+    shed_pipe_call(shed_session_pipe(ob->client->session), &letter->call, &args,
+                   on_delivered, letter);
+}
+
+static struct letter *next_letter(struct shed_outbox *ob, enum shed_wish *wish)
+{
+    struct shed_pending_item *item;
+
+    pthread_mutex_lock(&ob->mu);
+    item = shed_pending_send(&ob->set);
+    if (item != NULL)
+        *wish = item->wish;
+    pthread_mutex_unlock(&ob->mu);
+    return item != NULL ? shed_container_of(item, struct letter, item) : NULL;
+}
+
+static void end(struct shed_outbox *ob)
+{
+    struct shed_latch *latch = ob->end;
+
+    shed_timer_destroy(ob->timer);
+    if (ob->is_listening)
+        shed_listeners_remove(ob->client->listeners, &ob->listener);
+    shed_latch_count_down(latch, 1);
+}
+
+/* Send what may be sent now. */
+static void deliver(struct shed_outbox *ob)
+{
+    size_t window = ob->failures == 0 ? WINDOW : 1;
+
+    while (!ob->is_pausing && !ob->has_given_up && ob->under_way < window) {
+        enum shed_wish wish = SHED_WISH_INVALIDATE;
+        struct letter *letter = next_letter(ob, &wish);
+        if (letter == NULL)
+            break;
+        send_letter(ob, letter, wish);
+    }
+    if (ob->end != NULL && ob->under_way == 0)
+        end(ob);
+}
+
+static void on_timer(void *arg)
+{
+    struct shed_outbox *ob = arg;
+
+    ob->is_pausing = false;
+    ob->has_given_up = ob->end != NULL;
+    if (!ob->has_given_up)
+        deliver(ob);
+}
+
+static void on_change(struct shed_listener *listener, const char *key,
+                      size_t size)
+{
+    (void)listener;
+    (void)key;
+    (void)size;
+}
+
+/* Redis may be back. */
+static void on_epoch(struct shed_listener *listener)
+{
+    struct shed_outbox *ob =
+        shed_container_of(listener, struct shed_outbox, listener);
+
+    if (ob->is_pausing)
+        shed_timer_stop(ob->timer);
+    ob->is_pausing = false;
+    if (shed_client_is_up(ob->client))
+        deliver(ob);
+    else
+        pause_delivery(ob);
+}
+
+static void on_wake(struct shed_post *post)
+{
+    struct shed_outbox *ob = shed_container_of(post, struct shed_outbox, wake);
+
+    pthread_mutex_lock(&ob->mu);
+    ob->is_woken = false;
+    pthread_mutex_unlock(&ob->mu);
+    if (!ob->is_listening)
+        (void)shed_listeners_add(ob->client->listeners, &ob->listener);
+    ob->is_listening = true;
+    deliver(ob);
+}
+
+/* ----------------------------------------------------------------- writes */
+
+enum shed_script shed_outbox_script(enum shed_wish wish)
+{
+    return wish == SHED_WISH_EXPIRE ? SHED_SCRIPT_EXPIRE
+                                    : SHED_SCRIPT_INVALIDATE;
+}
+
+void shed_outbox_settle(struct shed_outbox *ob, const char *key, size_t size,
+                        struct shed_outbox_write write)
+{
+    struct shed_pending_item *item;
+
+    if (shed_outbox_count(ob) == 0)
+        return;
+    pthread_mutex_lock(&ob->mu);
+    item = shed_pending_settle(&ob->set, key, size, write.wish, write.number);
+    follow_count_locked(ob);
+    if (item != NULL) {
+        struct letter *letter = shed_container_of(item, struct letter, item);
+        release_locked(ob, letter);
+        tell_delivered(ob, letter); /* here, because it may be under way */
+        if (!item->is_under_way)
+            free(letter);
+    }
+    pthread_mutex_unlock(&ob->mu);
+}
+
+/* For an entry or a group. */
+static struct letter *create_letter(struct shed_outbox *ob,
+                                    const struct shed_key *key, bool is_group)
+{
+    struct letter *letter = malloc(sizeof(*letter) + key->redis_size +
+                                   SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+
+    if (letter == NULL)
+        return NULL;
+    (void)shed_entry_refresh_key(key->redis, key->redis_size, letter->name);
+    letter->item.key = letter->name;
+    letter->item.key_size = key->redis_size;
+    letter->outbox = ob;
+    letter->is_group = is_group;
+    letter->since_us = shed_now_us();
+    letter->user_key = shed_bytes(letter->name + key->at, key->size);
+    return letter;
+}
+
+/* A group is held for as long as its write is in the set. Returns: NULL if it
+ * is in, else why not. */
+static const char *insert_locked(struct shed_outbox *ob, struct letter *letter,
+                                 enum shed_wish wish)
+{
+    if (letter->is_group && !shed_group_log_hold(ob->groups, letter->user_key))
+        return "out of memory";
+    if (shed_pending_insert(&ob->set, &letter->item, wish))
+        return NULL;
+    release_locked(ob, letter);
+    return "pending_limit is reached";
+}
+
+/* Takes the letter over. Returns: NULL if the write is kept, else why not. */
+static const char *add_locked(struct shed_outbox *ob,
+                              const struct shed_key *key, enum shed_wish wish,
+                              struct letter *letter,
+                              const struct shed_error *why)
+{
+    struct shed_pending_item *item =
+        shed_pending_find(&ob->set, key->redis, key->redis_size);
+    const char *refusal = NULL;
+
+    if (item != NULL) {
+        shed_pending_renew(&ob->set, item, wish);
+        free(letter);
+        return NULL;
+    }
+    if (letter == NULL)
+        return "out of memory";
+    refusal = insert_locked(ob, letter, wish);
+    if (refusal != NULL) {
+        free(letter);
+        return refusal;
+    }
+    follow_count_locked(ob);
+    shed_count(&ob->counters->invalidations_kept, 1);
+    /* here, so that it is told before the delivery is */
+    tell(ob, SHED_EVENT_INVALIDATION_KEPT, letter->user_key, why->code, 0,
+         why->reason);
+    return NULL;
+}
+
+bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
+                      enum shed_wish wish, struct shed_error *why)
+{
+    const struct shed_error cause = *why;
+    struct letter *letter = create_letter(ob, key, wish == SHED_WISH_GROUP);
+    const char *refusal;
+    bool is_woken;
+
+    pthread_mutex_lock(&ob->mu);
+    refusal = add_locked(ob, key, wish, letter, &cause);
+    is_woken = ob->is_woken;
+    ob->is_woken = true;
+    pthread_mutex_unlock(&ob->mu);
+    if (!is_woken)
+        shed_reactor_post(ob->client->reactor, &ob->wake);
+    if (refusal == NULL) {
+        (void)shed_fail(why, cause.code, "kept until Redis takes it: %s",
+                        cause.reason);
+        return true;
+    }
+    tell_dropped(ob, shed_bytes(key->redis + key->at, key->size), cause.code,
+                 refusal);
+    (void)shed_fail(why, cause.code, "not kept (%s), so call again: %s",
+                    refusal, cause.reason);
+    return false;
+}
+
+/* A group as a key that is named so. */
+static struct shed_key key_of(const struct shed_outbox *ob,
+                              struct shed_bytes tag,
+                              char name[SHED_GROUP_NAME_MAX_BYTES])
+{
+    size_t size = shed_group_log_name(ob->groups, tag, name);
+
+    return (struct shed_key){.redis = name,
+                             .redis_size = size,
+                             .at = size - tag.size,
+                             .size = tag.size};
+}
+
+void shed_outbox_settle_group(struct shed_outbox *ob, struct shed_bytes tag,
+                              uint64_t number)
+{
+    const struct shed_outbox_write write = {SHED_WISH_GROUP, number};
+    char name[SHED_GROUP_NAME_MAX_BYTES];
+    struct shed_key key = key_of(ob, tag, name);
+
+    shed_outbox_settle(ob, key.redis, key.redis_size, write);
+}
+
+bool shed_outbox_keep_group(struct shed_outbox *ob, struct shed_bytes tag,
+                            struct shed_error *why)
+{
+    char name[SHED_GROUP_NAME_MAX_BYTES];
+    struct shed_key key = key_of(ob, tag, name);
+
+    return shed_outbox_keep(ob, &key, SHED_WISH_GROUP, why);
+}
+
+/* ----------------------------------------------------------- begin and end */
+
+enum shed_code shed_outbox_create(struct shed_client *client, const char *name,
+                                  const struct shed_cache_options *options,
+                                  struct shed_counters *counters,
+                                  struct shed_group_log *groups,
+                                  struct shed_outbox **out,
+                                  struct shed_error *err)
+{
+    struct shed_outbox *ob = calloc(1, sizeof(*ob));
+
+    *out = NULL;
+    if (ob == NULL || pthread_mutex_init(&ob->mu, NULL) != 0) {
+        free(ob);
+        return shed_fail_nomem(err, "a cache");
+    }
+    ob->client = client;
+    ob->counters = counters;
+    ob->name = name;
+    ob->groups = groups;
+    ob->wake.run = on_wake;
+    ob->listener = (struct shed_listener){.key = "", /* no key has this name */
+                                          .on_change = on_change,
+                                          .on_epoch = on_epoch};
+    shed_pending_init(&ob->set, (size_t)options->pending_limit);
+    ob->timer = shed_timer_create(client->reactor, on_timer, ob);
+    if (ob->timer == NULL) {
+        pthread_mutex_destroy(&ob->mu);
+        free(ob);
+        return shed_fail_nomem(err, "a cache");
+    }
+    *out = ob;
+    return SHED_OK;
+}
+
+struct closing {
+    struct shed_outbox *outbox;
+    struct shed_latch *latch;
+    uint64_t timeout_ms;
+};
+
+static void close_on_reactor(void *arg)
+{
+    struct closing *c = arg;
+    struct shed_outbox *ob = c->outbox;
+
+    ob->end = c->latch;
+    ob->is_pausing = false;
+    ob->failures = 0;
+    shed_timer_set(ob->timer, c->timeout_ms);
+    deliver(ob);
+}
+
+static void drop_all(struct shed_outbox *ob)
+{
+    struct shed_pending_item *item;
+
+    while ((item = shed_pending_take(&ob->set)) != NULL) {
+        struct letter *letter = shed_container_of(item, struct letter, item);
+        tell_dropped(ob, letter->user_key, SHED_ECLOSED,
+                     "the cache was closed before Redis took it");
+        free(letter);
+    }
+}
+
+void shed_outbox_close(struct shed_outbox *ob, uint64_t timeout_ms)
+{
+    struct shed_latch latch = SHED_LATCH_INIT(1);
+    struct closing c = {ob, &latch, timeout_ms};
+
+    if (ob == NULL)
+        return;
+    shed_reactor_run(ob->client->reactor, close_on_reactor, &c);
+    (void)shed_latch_wait(&latch, UINT64_MAX);
+    drop_all(ob);
+    pthread_mutex_destroy(&ob->mu);
+    free(ob);
+}

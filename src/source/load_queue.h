@@ -1,0 +1,58 @@
+/*
+ * The jobs that wait at a source. Pure.
+ *
+ * A job for which callers wait goes before all that are loaded behind the
+ * callers, so that nobody waits for a refresh; among its like each goes in the
+ * order in which it came. There is no share that refreshes get in any case: a
+ * row whose refresh is never begun is given out as long as its windows allow,
+ * and is then a miss, for which a caller waits.
+ */
+#ifndef SHED_LOAD_QUEUE_H
+#define SHED_LOAD_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "source/load.h"
+
+struct shed_load_lane {
+    struct shed_job *first;
+    struct shed_job **last;
+    size_t count;
+    size_t ready; /* the first ones, which may be taken */
+};
+
+struct shed_load_queue {
+    struct shed_load_lane waited_for, behind;
+};
+
+void shed_load_queue_init(struct shed_load_queue *queue);
+
+/* How many there are, and how many of them may be taken. */
+size_t shed_load_queue_count(const struct shed_load_queue *queue);
+size_t shed_load_queue_ready(const struct shed_load_queue *queue);
+
+/* Add a job, which is not ready yet. */
+void shed_load_queue_push(struct shed_load_queue *queue, struct shed_job *job);
+
+/* All that are there may be taken. */
+void shed_load_queue_wake(struct shed_load_queue *queue);
+
+/* Take the next job that is ready. Returns: NULL if there is none. */
+struct shed_job *shed_load_queue_pop(struct shed_load_queue *queue);
+
+/* Take the oldest job behind the callers, ready or not, if its deadline has
+ * passed at now_ms; at UINT64_MAX each has. Returns: NULL if there is none. */
+struct shed_job *shed_load_queue_drop(struct shed_load_queue *queue,
+                                      uint64_t now_ms);
+
+/* Take all. Returns: a list by next. */
+struct shed_job *shed_load_queue_take_all(struct shed_load_queue *queue);
+
+/* A caller waits for this job now; all are ready then. Returns: false: it is
+ * not in the queue, or callers have waited for it before. */
+bool shed_load_queue_hasten(struct shed_load_queue *queue,
+                            struct shed_job *job);
+
+#endif

@@ -1,9 +1,6 @@
 /*
- * The load queue. Its invariants: at most max_loads loads are under way, those
- * included whose function has returned and will answer later; none begins while
- * as many are as the adaptive limit allows, nor while the breaker is open, nor
- * without a slot of the fleet's budget, if the source has one and Redis
- * answers; every job settles exactly once, with no lock held.
+ * The load queue. Its invariants: a load begins only if admission.h lets it;
+ * every job settles exactly once, with no lock held.
  *
  * Design notes
  *
@@ -44,72 +41,134 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/random.h"
 #include "base/stats.h"
 #include "base/thread.h"
+#include "source/admission.h"
 #include "source/load_batch.h"
 #include "source/load_options.h"
-#include "source/load_source.h"
+#include "source/load_queue.h"
 
-/* How many loads may be under way now. */
-static size_t limit_locked(const struct shed_source *s)
-{
-    return s->options.adaptive_loads != 0
-               ? shed_concurrency_limit(&s->concurrency)
-               : (size_t)s->options.max_loads;
-}
+struct shed_source {
+    /* set at creation */
+    shed_load_fn *load;
+    void *user;
+    pid_t pid;
+    struct shed_source_options options;
+    struct shed_callers callers; /* waiting is atomic */
 
-/* Whether a load may begin now, if there is anything to load. */
-static bool may_begin_locked(const struct shed_source *s)
-{
-    return s->running < limit_locked(s) && shed_fleet_may_begin(s->fleet);
-}
+    pthread_mutex_t mu;
+    pthread_cond_t work;  /* a batch can be taken; wakes one loader */
+    pthread_cond_t grown; /* the batch being gathered need not wait longer */
+    pthread_cond_t quiet; /* nothing is queued or under way */
+    /* under mu */
+    size_t refs;
+    struct shed_load_queue queue;
+    struct shed_admission admission;
+    struct shed_source_watcher *watchers;
+    pthread_t *threads;
+    size_t thread_count;
+    size_t idle;       /* threads without a load */
+    bool is_gathering; /* a thread is waiting for its batch to grow */
+    bool is_stopping;
+};
 
 static size_t ready_locked(const struct shed_source *s)
 {
     return shed_load_queue_ready(&s->queue);
 }
 
-/* How many loads could begin now, if the fleet's budget allows them. */
-static size_t wanted_locked(const struct shed_source *s)
-{
-    size_t limit = limit_locked(s), batch = (size_t)s->options.max_batch;
-    size_t room = limit > s->running ? limit - s->running : 0;
-    size_t ready = ready_locked(s);
-    size_t batches = ready / batch + (ready % batch > 0);
-
-    return batches < room ? batches : room;
-}
-
 /* Wake the thread that has something to do now. */
 static void wake_locked(struct shed_source *s)
 {
-    shed_fleet_want(s->fleet, wanted_locked(s));
+    size_t ready = ready_locked(s), batch = (size_t)s->options.max_batch;
+
+    shed_admission_want(&s->admission, ready / batch + (ready % batch > 0));
     if (s->is_gathering) {
-        if (s->running == 0 || ready_locked(s) >= s->options.max_batch)
+        if (s->admission.running == 0 || ready >= batch)
             pthread_cond_signal(&s->grown);
-    } else if (ready_locked(s) > 0 && may_begin_locked(s)) {
+    } else if (ready > 0 && shed_admission_may_begin(&s->admission)) {
         pthread_cond_signal(&s->work);
     }
-    if (shed_load_queue_count(&s->queue) == 0 && s->running == 0)
+    if (shed_load_queue_count(&s->queue) == 0 && s->admission.running == 0)
         pthread_cond_broadcast(&s->quiet);
 }
 
 /* ------------------------------------------------------ the end of a load */
 
+void shed_source_watch(struct shed_source *s,
+                       struct shed_source_watcher *watcher)
+{
+    pthread_mutex_lock(&s->mu);
+    watcher->next = s->watchers;
+    s->watchers = watcher;
+    pthread_mutex_unlock(&s->mu);
+}
+
+void shed_source_unwatch(struct shed_source *s,
+                         struct shed_source_watcher *watcher)
+{
+    struct shed_source_watcher **at = &s->watchers;
+
+    pthread_mutex_lock(&s->mu);
+    while (*at != watcher)
+        at = &(*at)->next;
+    *at = watcher->next;
+    pthread_mutex_unlock(&s->mu);
+}
+
+/* The breaker opened, as why says, or closed. */
+static void tell_locked(struct shed_source *s, bool is_open, uint64_t after_ms,
+                        const char *why)
+{
+    for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
+        w->on_breaker(w, is_open, after_ms,
+                      is_open ? why : "the source's breaker closed");
+}
+
+/* Learn from a load. Returns: the jobs that the breaker refuses from now on, a
+ * list by next, with the reason in why. */
+static struct shed_job *learn_locked(struct shed_source *s,
+                                     const struct shed_admission_sample *sample,
+                                     uint64_t now_us, struct shed_error *why)
+{
+    const struct shed_admission_time at = {
+        shed_now_ms(), now_us, shed_wall_ms(), shed_random_jitter()};
+    uint64_t changed_ms = s->admission.breaker.changed_ms;
+    bool is_open;
+
+    if (!shed_admission_learn(&s->admission, sample, &at))
+        return NULL;
+    is_open = s->admission.breaker.state == SHED_BREAKER_OPEN;
+    (void)shed_admission_refuse(&s->admission, at.now_ms, why);
+    tell_locked(s, is_open, at.now_ms - changed_ms, why->reason);
+    return is_open ? shed_load_queue_take_all(&s->queue) : NULL;
+}
+
 void shed_load_done(struct shed_load *load)
 {
     struct shed_source *s = load->source;
     uint64_t now_us = shed_now_us();
-    uint64_t id = shed_load_id(load); /* its keys are gone when it is settled */
-    bool has_failed = shed_load_settle(load, now_us - load->start_us);
+    struct shed_admission_sample sample = {
+        .admitted = &load->admitted,
+        .cost_us = now_us - load->start_us,
+        .keys = load->count,
+        .id = shed_load_id(load)}; /* its keys are gone when it is settled */
+    struct shed_error why = {SHED_OK, ""};
+    struct shed_job *refused, *next;
 
-    shed_fleet_end(s->fleet, load->slot, now_us - load->start_us);
-    if (load->count > 0)
-        shed_source_learn(s, load, id, has_failed, now_us);
+    if (shed_load_settle(load, sample.cost_us) && load->count > 0)
+        sample.failure = load->answers[0].error.reason;
+    pthread_mutex_lock(&s->mu);
+    refused = learn_locked(s, &sample, now_us, &why);
+    pthread_mutex_unlock(&s->mu);
+    for (; refused != NULL; refused = next) {
+        next = refused->next;
+        shed_job_fail(refused, SHED_ESOURCE, why.reason, true);
+    }
     shed_load_destroy(load);
     pthread_mutex_lock(&s->mu);
-    assert(s->running > 0);
-    s->running--;
+    shed_admission_end(&s->admission);
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
 }
@@ -122,7 +181,7 @@ static void be_late_locked(struct shed_source *s, struct shed_job *job,
 {
     job->next = *late;
     *late = job;
-    shed_breaker_return(&s->breaker, 1);
+    shed_admission_return(&s->admission);
 }
 
 /* Move jobs from the queue to load, or to the list *late if their deadline has
@@ -143,7 +202,7 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
             be_late_locked(s, job, late);
             continue;
         }
-        job->waited_us = load->count == 0 ? load->waited_us : 0;
+        job->waited_us = load->count == 0 ? load->admitted.waited_us : 0;
         if (job->begin != NULL)
             job->begin(job, load->count == 0);
         load->jobs[load->count++] = job;
@@ -164,7 +223,7 @@ static void gather_locked(struct shed_source *s)
     uint64_t left_ms = s->options.batch_wait_ms;
 
     s->is_gathering = true;
-    while (left_ms > 0 && s->running > 0 &&
+    while (left_ms > 0 && s->admission.running > 0 &&
            ready_locked(s) < s->options.max_batch) {
         shed_cond_wait(&s->grown, &s->mu, left_ms);
         left_ms = shed_left_ms(end_ms, shed_now_ms());
@@ -217,12 +276,12 @@ static void fail_first_locked(struct shed_source *s)
 {
     struct shed_job *job = shed_load_queue_pop(&s->queue);
 
-    shed_breaker_return(&s->breaker, 1);
-    s->running++;
+    shed_admission_return(&s->admission);
+    s->admission.running++; /* the source may not be freed meanwhile */
     pthread_mutex_unlock(&s->mu);
     shed_job_fail(job, SHED_ENOMEM, "out of memory for a load", false);
     pthread_mutex_lock(&s->mu);
-    s->running--;
+    shed_admission_end(&s->admission);
     wake_locked(s);
 }
 
@@ -235,8 +294,8 @@ static void load_next_locked(struct shed_source *s, void *thread)
     size_t capacity;
 
     gather_locked(s);
-    /* the breaker has opened meanwhile */
-    if (ready_locked(s) == 0 || !shed_fleet_may_begin(s->fleet))
+    /* meanwhile the breaker may have opened, or the limit have fallen */
+    if (ready_locked(s) == 0 || !shed_admission_may_begin(&s->admission))
         return;
     capacity = ready_locked(s) < s->options.max_batch
                    ? ready_locked(s)
@@ -246,15 +305,11 @@ static void load_next_locked(struct shed_source *s, void *thread)
         fail_first_locked(s);
         return;
     }
-    load->slot = shed_fleet_begin(s->fleet, &load->waited_us);
+    shed_admission_begin(&s->admission, &load->admitted);
     fill_locked(s, load, capacity, &late);
-    load->alive = ++s->running;
-    load->number = ++s->begun;
-    load->term = s->breaker.term;
-    load->is_probe = s->breaker.state == SHED_BREAKER_HALF_OPEN;
-    assert(s->running <= s->options.max_loads && s->idle > 0);
+    assert(s->idle > 0);
     s->idle--;
-    if (ready_locked(s) > 0 && may_begin_locked(s))
+    if (ready_locked(s) > 0 && shed_admission_may_begin(&s->admission))
         (void)staff_locked(s);
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
@@ -273,7 +328,8 @@ static void *run_loader(void *arg)
         thread = s->options.thread_start(s->user);
     pthread_mutex_lock(&s->mu);
     while (!s->is_stopping) {
-        if (ready_locked(s) == 0 || s->is_gathering || !may_begin_locked(s))
+        if (ready_locked(s) == 0 || s->is_gathering ||
+            !shed_admission_may_begin(&s->admission))
             pthread_cond_wait(&s->work, &s->mu);
         else
             load_next_locked(s, thread);
@@ -299,7 +355,7 @@ static struct shed_job *push_locked(struct shed_source *s, struct shed_job *job)
 
     if (shed_load_queue_count(&s->queue) >= s->options.queue_limit) {
         dropped = shed_load_queue_drop(&s->queue, UINT64_MAX);
-        shed_breaker_return(&s->breaker, 1);
+        shed_admission_return(&s->admission);
     }
     shed_load_queue_push(&s->queue, job);
     return dropped;
@@ -320,8 +376,8 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
     else if (!staff_locked(s))
         code = shed_fail(err, SHED_ENOMEM,
                          "no thread could be started for a load");
-    else if (!shed_breaker_pass(&s->breaker, shed_now_ms()))
-        code = shed_source_fail_open(s, err);
+    else if (!shed_admission_pass(&s->admission, shed_now_ms()))
+        code = shed_admission_refuse(&s->admission, shed_now_ms(), err);
     if (code == SHED_OK)
         dropped = push_locked(s, job);
     pthread_mutex_unlock(&s->mu);
@@ -366,19 +422,23 @@ static void go_on(struct shed_source *s)
     pthread_mutex_unlock(&s->mu);
 }
 
-enum shed_code shed_source_submit(struct shed_source *s, struct shed_job *job,
-                                  struct shed_error *err)
+enum shed_code shed_source_ask_breaker(struct shed_source *s,
+                                       struct shed_error *err)
 {
-    enum shed_code code = shed_source_queue(s, job, err);
+    enum shed_code code = SHED_OK;
 
-    if (code == SHED_OK)
-        shed_source_wake(s);
+    if (s->options.breaker_failure_pct == 0)
+        return SHED_OK;
+    pthread_mutex_lock(&s->mu);
+    if (!shed_admission_has_pass(&s->admission, shed_now_ms()))
+        code = shed_admission_refuse(&s->admission, shed_now_ms(), err);
+    pthread_mutex_unlock(&s->mu);
     return code;
 }
 
 struct shed_fleet *shed_source_fleet(struct shed_source *s)
 {
-    return s->fleet;
+    return s->admission.fleet;
 }
 
 struct shed_callers *shed_source_callers(struct shed_source *s)
@@ -392,13 +452,13 @@ struct shed_source_state shed_source_look(struct shed_source *s)
         .queue_limit = (size_t)s->options.queue_limit,
         .callers = atomic_load(&s->callers.waiting),
         .callers_limit = s->callers.limit,
-        .fleet = shed_fleet_look(s->fleet)};
+        .fleet = shed_fleet_look(s->admission.fleet)};
 
     pthread_mutex_lock(&s->mu);
-    state.loads = s->running;
-    state.loads_limit = limit_locked(s);
+    state.loads = s->admission.running;
+    state.loads_limit = shed_admission_limit(&s->admission);
     state.queued = shed_load_queue_count(&s->queue);
-    state.breaker = shed_breaker_read(&s->breaker, shed_now_ms());
+    state.breaker = shed_breaker_read(&s->admission.breaker, shed_now_ms());
     pthread_mutex_unlock(&s->mu);
     return state;
 }
@@ -458,6 +518,7 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
     struct shed_source *s = NULL;
+    struct shed_fleet *fleet = NULL;
     enum shed_code code;
 
     if (out == NULL)
@@ -479,13 +540,12 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
                                        (size_t)o.key_callers_limit, 0};
     s->refs = 1;
     shed_load_queue_init(&s->queue);
-    shed_concurrency_init(&s->concurrency, (size_t)o.max_loads);
-    shed_source_options_breaker(&o, &s->breaker, shed_now_ms());
     if (o.fleet_loads > 0) {
-        s->fleet = shed_fleet_create(&s->options, go_on, s);
-        if (s->fleet == NULL)
+        fleet = shed_fleet_create(&s->options, go_on, s);
+        if (fleet == NULL)
             goto fail;
     }
+    shed_admission_init(&s->admission, &o, fleet, shed_now_ms());
     s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
     if (s->threads == NULL || init_sync(s) != 0)
         goto fail;
@@ -493,10 +553,9 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     return SHED_OK;
 
 fail:
-    if (s != NULL) {
+    if (s != NULL)
         free(s->threads);
-        shed_fleet_destroy(s->fleet);
-    }
+    shed_fleet_destroy(fleet);
     free(s);
     return shed_fail_nomem(err, "a source");
 }
@@ -519,7 +578,7 @@ static void destroy_source(struct shed_source *s)
     pthread_cond_destroy(&s->quiet);
     pthread_mutex_destroy(&s->mu);
     free(s->threads);
-    shed_fleet_destroy(s->fleet);
+    shed_fleet_destroy(s->admission.fleet);
     free(s);
 }
 
@@ -529,7 +588,7 @@ static void *end_source(void *source)
     struct shed_source *s = source;
 
     pthread_mutex_lock(&s->mu);
-    while (shed_load_queue_count(&s->queue) > 0 || s->running > 0)
+    while (shed_load_queue_count(&s->queue) > 0 || s->admission.running > 0)
         pthread_cond_wait(&s->quiet, &s->mu);
     s->is_stopping = true;
     pthread_cond_broadcast(&s->work);

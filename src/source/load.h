@@ -1,10 +1,6 @@
 /*
  * The load queue of a source: keys that wait for a load are gathered into
  * batches; a bounded number of loads runs at a time, on threads of the source.
- *
- * A job is one key that is to be loaded. Its memory is the submitter's, and
- * must stay until the job settles: exactly once, on the thread that finishes
- * the load.
  */
 #ifndef SHED_LOAD_H
 #define SHED_LOAD_H
@@ -15,56 +11,8 @@
 #include <snowshed/snowshed.h>
 
 #include "base/breaker.h"
-#include "entry/entry.h"
 #include "source/fleet.h"
-
-/* The longest time to live, of the options and of a source's own. */
-#define SHED_TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)
-
-struct shed_loaded {
-    /* the loaded value, a reference for the receiver: kind and payload, its
-     * origin SHED_ORIGIN_UNPUBLISHED; NULL: failed as error says */
-    struct shed_value *value;
-    struct shed_error error;
-    struct shed_row_version version;
-    uint64_t ttl_ms; /* the source's own, if has_ttl */
-    bool has_ttl;
-    bool is_unmodified; /* the row is what it was in the job's old version;
-                           value is a row without its payload */
-    unsigned char
-        *tags; /* as in an entry, for the receiver to free; NULL: none */
-    size_t tags_size;
-    enum shed_code tag_code; /* SHED_OK: all tags could be taken */
-    uint64_t cost_us;        /* how long the load took */
-    size_t batch_keys;  /* in the first job of a batch: its size; in the others
-                           0, so that a load is counted once; also 0 if the job
-                           was never passed to a load */
-    size_t failed_keys; /* in the first of the keys that failed alike in one
-                           load: how many they are; in the others 0 */
-    bool is_refused;    /* it failed in the queue: the breaker opened, or a job
-                           for which callers wait took its place */
-};
-
-struct shed_job {
-    /* set by the submitter */
-    const void *key;
-    size_t key_size;
-    uint64_t deadline_ms;     /* shed_now_ms; a job that is still queued then
-                                 fails with SHED_ETIMEDOUT */
-    size_t value_limit_bytes; /* a longer value fails with SHED_ETOOBIG */
-    const void *group;        /* jobs of different ones do not fail alike */
-    struct shed_row_version old_version; /* of the value that Redis has */
-    bool is_behind; /* no caller waits for it; shed_source_hasten clears it */
-    void (*settle)(struct shed_job *job, struct shed_loaded *loaded);
-    /* Called when a load begins that the job is part of, with a lock held;
-     * is_first for one job of each load. May be NULL. */
-    void (*begin)(struct shed_job *job, bool is_first);
-    /* the queue's */
-    struct shed_job *next;
-    struct shed_job **at; /* what leads to it; NULL: it is not queued */
-    uint64_t waited_us; /* in the first job of a load: how long that has waited
-                           for the fleet; set before begin is called */
-};
+#include "source/job.h"
 
 /* Take a hold on a source. Any thread. */
 void shed_source_ref(struct shed_source *source);
@@ -123,17 +71,12 @@ void shed_source_unwatch(struct shed_source *source,
 SHED_MUST_CHECK enum shed_code
 shed_source_ask_breaker(struct shed_source *source, struct shed_error *err);
 
-/* Queue a job, and let a load begin. Never blocks, never settles the job
- * before it returns.
+/* Queue a job. Never blocks, never settles the job before it returns. No load
+ * begins before shed_source_wake.
  * Where the queue is full, a job for which callers wait takes the place of one
  * that is behind them, which settles as refused.
  * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ESOURCE (the
  * breaker is open), SHED_ENOMEM (no thread could be started): it will not. */
-SHED_MUST_CHECK enum shed_code shed_source_submit(struct shed_source *source,
-                                                  struct shed_job *job,
-                                                  struct shed_error *err);
-
-/* Queue a job without letting a load begin. As shed_source_submit otherwise. */
 SHED_MUST_CHECK enum shed_code shed_source_queue(struct shed_source *source,
                                                  struct shed_job *job,
                                                  struct shed_error *err);

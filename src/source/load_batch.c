@@ -33,7 +33,7 @@ uint64_t shed_load_remaining_ms(const struct shed_load *load)
 
 int shed_load_is_probe(const struct shed_load *load)
 {
-    return load->is_probe;
+    return load->admitted.is_probe;
 }
 
 int shed_load_old_version(const struct shed_load *load, size_t i,

@@ -9,7 +9,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "source/load.h"
+#include "source/admission.h"
+#include "source/job.h"
 
 struct shed_load {
     struct shed_source *source;
@@ -17,12 +18,7 @@ struct shed_load {
     struct shed_job **jobs;
     uint64_t start_us;
     uint64_t deadline_ms;
-    size_t alive;       /* loads under way when it began, with itself */
-    uint64_t number;    /* of the source's loads, from 1 */
-    uint64_t term;      /* of the breaker, when it began */
-    bool is_probe;      /* it was half-open then */
-    size_t slot;        /* of the fleet's budget */
-    uint64_t waited_us; /* for it */
+    struct shed_admitted admitted;
 
     pthread_mutex_t mu;
     /* under mu */

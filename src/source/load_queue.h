@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "source/load.h"
+#include "source/job.h"
 
 struct shed_load_lane {
     struct shed_job *first;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "support/pulse.h"
+#include "support/queue_and_wake.h"
 #include "support/testing.h"
 
 /* ------------------------------------------------------- what can fail */
@@ -139,8 +140,7 @@ static struct request *submit(size_t i)
 {
     struct request *request = make_request(i);
 
-    ck_assert_int_eq(shed_source_submit(fake.source, &request->job, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(queue_and_wake(fake.source, &request->job, NULL), SHED_OK);
     return request;
 }
 
@@ -150,8 +150,7 @@ static struct request *submit_behind(size_t i)
     struct request *request = make_request(i);
 
     request->job.is_behind = true;
-    ck_assert_int_eq(shed_source_submit(fake.source, &request->job, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(queue_and_wake(fake.source, &request->job, NULL), SHED_OK);
     return request;
 }
 
@@ -625,9 +624,8 @@ START_TEST(a_key_beyond_the_queue_is_refused_at_once)
     wait_loads(1);
     submit(1);
     submit(2);
-    ck_assert_int_eq(
-        shed_source_submit(fake.source, &make_request(3)->job, &err),
-        SHED_EBUSY);
+    ck_assert_int_eq(queue_and_wake(fake.source, &make_request(3)->job, &err),
+                     SHED_EBUSY);
     ck_assert_int_eq(err.code, SHED_EBUSY);
     ck_assert_ptr_nonnull(strstr(err.reason, "queue is full: 2 keys"));
     end_load(0);
@@ -649,8 +647,7 @@ START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
     submit(0);
     wait_loads(1);
     late->job.deadline_ms = shed_now_ms();
-    ck_assert_int_eq(shed_source_submit(fake.source, &late->job, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(queue_and_wake(fake.source, &late->job, NULL), SHED_OK);
     submit(2);
     end_load(0);
     wait_settled(late);
@@ -768,7 +765,7 @@ START_TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
     submit_behind(1);
     submit_behind(2);
     make_request(3)->job.is_behind = true;
-    ck_assert_int_eq(shed_source_submit(fake.source, &requests[3].job, &err),
+    ck_assert_int_eq(queue_and_wake(fake.source, &requests[3].job, &err),
                      SHED_EBUSY);
     submit(4);
     ck_assert_uint_eq(atomic_load(&requests[1].settled), 1); /* the oldest */
@@ -776,9 +773,8 @@ START_TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
     ck_assert_int_eq(requests[1].loaded.error.code, SHED_EBUSY);
     submit(5);
     ck_assert_uint_eq(atomic_load(&requests[2].settled), 1);
-    ck_assert_int_eq(
-        shed_source_submit(fake.source, &make_request(6)->job, &err),
-        SHED_EBUSY);
+    ck_assert_int_eq(queue_and_wake(fake.source, &make_request(6)->job, &err),
+                     SHED_EBUSY);
     ck_assert_uint_eq(shed_source_look(fake.source).queued, 2);
     expect_load(0, "k0");
     expect_load(1, "k4");
@@ -794,8 +790,7 @@ START_TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
     open_busy(1, 100);
     late->job.is_behind = true;
     late->job.deadline_ms = shed_now_ms();
-    ck_assert_int_eq(shed_source_submit(fake.source, &late->job, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(queue_and_wake(fake.source, &late->job, NULL), SHED_OK);
     submit_behind(2);
     submit(3);
     submit(4);
@@ -816,8 +811,7 @@ START_TEST(a_queue_of_late_jobs_alone_calls_nobody)
 
     late->job.deadline_ms = 0;
     open_fake(&o);
-    ck_assert_int_eq(shed_source_submit(fake.source, &late->job, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(queue_and_wake(fake.source, &late->job, NULL), SHED_OK);
     wait_settled(late);
     shed_source_close(fake.source);
     ck_assert_uint_eq(fake.load_count, 0);
@@ -1130,9 +1124,8 @@ START_TEST(without_a_thread_a_key_is_refused)
 
     open_fake(&o);
     atomic_store(&threads_are_out, true);
-    ck_assert_int_eq(
-        shed_source_submit(fake.source, &make_request(0)->job, &err),
-        SHED_ENOMEM);
+    ck_assert_int_eq(queue_and_wake(fake.source, &make_request(0)->job, &err),
+                     SHED_ENOMEM);
     atomic_store(&threads_are_out, false);
     submit(1);
     wait_loads(1);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "source/load.h"
+#include "support/queue_and_wake.h"
 #include "support/testing.h"
 
 /* Linked with --wrap: the test can move the clock. */
@@ -130,7 +131,7 @@ static struct shed_job *make_job(size_t i)
 
 static enum shed_code submit(size_t i, struct shed_error *err)
 {
-    return shed_source_submit(fake.source, make_job(i), err);
+    return queue_and_wake(fake.source, make_job(i), err);
 }
 
 /* One for which no caller waits. */
@@ -139,7 +140,7 @@ static void submit_behind(size_t i)
     struct shed_job *job = make_job(i);
 
     job->is_behind = true;
-    ck_assert_int_eq(shed_source_submit(fake.source, job, NULL), SHED_OK);
+    ck_assert_int_eq(queue_and_wake(fake.source, job, NULL), SHED_OK);
 }
 
 static void submit_ok(size_t i)
@@ -256,8 +257,8 @@ START_TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
                                               .key_size = 4,
                                               .deadline_ms = shed_now_ms(),
                                               .settle = note_settled};
-    ck_assert_int_eq(
-        shed_source_submit(fake.source, &fake.requests[11].job, NULL), SHED_OK);
+    ck_assert_int_eq(queue_and_wake(fake.source, &fake.requests[11].job, NULL),
+                     SHED_OK);
     ck_assert_int_eq(submit(12, NULL), SHED_ESOURCE);
     atomic_store(&fake.is_held, false);
     await(10, 12);

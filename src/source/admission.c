@@ -1,0 +1,148 @@
+/*
+ * Whether a load may begin. Its invariants: at most max_loads loads are under
+ * way, from begin to end; none begins while as many are as the adaptive limit
+ * allows, nor without a slot of the fleet's budget, if there is one and Redis
+ * answers; no key is let in while the breaker is open.
+ */
+#include "source/admission.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "source/load_options.h"
+
+void shed_admission_init(struct shed_admission *a,
+                         const struct shed_source_options *o,
+                         struct shed_fleet *fleet, uint64_t now_ms)
+{
+    *a = (struct shed_admission){.max_loads = (size_t)o->max_loads,
+                                 .is_adaptive = o->adaptive_loads != 0,
+                                 .load_timeout_ms = o->load_timeout_ms,
+                                 .fleet = fleet};
+    shed_concurrency_init(&a->concurrency, a->max_loads);
+    shed_source_options_breaker(o, &a->breaker, now_ms);
+}
+
+size_t shed_admission_limit(const struct shed_admission *a)
+{
+    return a->is_adaptive ? shed_concurrency_limit(&a->concurrency)
+                          : a->max_loads;
+}
+
+/* ------------------------------------------------------------ keys: a pass */
+
+bool shed_admission_has_pass(struct shed_admission *a, uint64_t now_ms)
+{
+    return shed_breaker_has_pass(&a->breaker, now_ms);
+}
+
+bool shed_admission_pass(struct shed_admission *a, uint64_t now_ms)
+{
+    return shed_breaker_pass(&a->breaker, now_ms);
+}
+
+void shed_admission_return(struct shed_admission *a)
+{
+    shed_breaker_return(&a->breaker, 1);
+}
+
+enum shed_code shed_admission_refuse(const struct shed_admission *a,
+                                     uint64_t now_ms, struct shed_error *err)
+{
+    uint64_t left_ms = shed_left_ms(a->breaker.until_ms, now_ms);
+
+    if (a->breaker.state == SHED_BREAKER_OPEN)
+        return shed_fail(err, SHED_ESOURCE,
+                         "the source's breaker is open, and tries again in "
+                         "%llu ms; the last failure: %s",
+                         (unsigned long long)left_ms, a->last_failure);
+    return shed_fail(err, SHED_ESOURCE,
+                     "the source's breaker is half-open and lets only a few "
+                     "keys through; the last failure: %s",
+                     a->last_failure);
+}
+
+/* -------------------------------------------------- loads: begin, and end */
+
+void shed_admission_want(struct shed_admission *a, size_t batches)
+{
+    size_t limit = shed_admission_limit(a);
+    size_t room = limit > a->running ? limit - a->running : 0;
+
+    shed_fleet_want(a->fleet, batches < room ? batches : room);
+}
+
+bool shed_admission_may_begin(const struct shed_admission *a)
+{
+    return a->running < shed_admission_limit(a) &&
+           shed_fleet_may_begin(a->fleet);
+}
+
+void shed_admission_begin(struct shed_admission *a, struct shed_admitted *out)
+{
+    assert(a->running < a->max_loads);
+    *out = (struct shed_admitted){.alive = ++a->running,
+                                  .number = ++a->begun,
+                                  .term = a->breaker.term,
+                                  .is_probe = a->breaker.state ==
+                                              SHED_BREAKER_HALF_OPEN};
+    out->slot = shed_fleet_begin(a->fleet, &out->waited_us);
+}
+
+/* What the adaptive limit learns. */
+static void measure(struct shed_admission *a,
+                    const struct shed_admission_sample *sample,
+                    const struct shed_admission_time *at)
+{
+    const struct shed_admitted *admitted = sample->admitted;
+    const struct shed_concurrency_sample s = {
+        .latency_us = sample->cost_us,
+        .keys = sample->keys,
+        .alive = admitted->alive,
+        .is_lone = admitted->alive == 1 && admitted->number == a->begun,
+        .has_failed = sample->failure != NULL};
+
+    if (a->is_adaptive)
+        shed_concurrency_add(&a->concurrency, &s, at->now_us, at->wall_ms);
+}
+
+/* What the breaker learns. A load that exceeds load_timeout_ms counts as
+ * failed, whatever it answered. */
+static bool judge(struct shed_admission *a,
+                  const struct shed_admission_sample *sample,
+                  const struct shed_admission_time *at)
+{
+    bool is_late = sample->cost_us / 1000 > a->load_timeout_ms;
+    const struct shed_breaker_sample s = {
+        .term = sample->admitted->term,
+        .passes = sample->keys,
+        .id = sample->id,
+        .has_failed = sample->failure != NULL || is_late};
+
+    if (!shed_breaker_add(&a->breaker, &s, at->now_ms, at->random))
+        return false;
+    (void)snprintf(a->last_failure, sizeof(a->last_failure), "%s",
+                   sample->failure != NULL
+                       ? sample->failure
+                       : "it took longer than its load_timeout_ms");
+    return true;
+}
+
+bool shed_admission_learn(struct shed_admission *a,
+                          const struct shed_admission_sample *sample,
+                          const struct shed_admission_time *at)
+{
+    shed_fleet_end(a->fleet, sample->admitted->slot, sample->cost_us);
+    if (sample->keys == 0)
+        return false;
+    measure(a, sample, at);
+    return judge(a, sample, at);
+}
+
+void shed_admission_end(struct shed_admission *a)
+{
+    assert(a->running > 0);
+    a->running--;
+}

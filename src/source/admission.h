@@ -1,0 +1,99 @@
+/*
+ * Whether a load of a source may begin. One answer for all that bounds loads:
+ * max_loads and the adaptive limit (concurrency.h), the budget of the fleet
+ * (fleet.h), and the breaker (base/breaker.h), which learns from each load.
+ *
+ * A key takes a pass of the breaker when it is queued; a load of many keys
+ * begins and ends. The source calls all of this with its lock held.
+ */
+#ifndef SHED_ADMISSION_H
+#define SHED_ADMISSION_H
+
+#include <stdbool.h>
+
+#include <snowshed/snowshed.h>
+
+#include "base/breaker.h"
+#include "source/concurrency.h"
+#include "source/fleet.h"
+
+struct shed_admission {
+    /* set by init */
+    size_t max_loads;
+    bool is_adaptive;
+    uint64_t load_timeout_ms;
+    struct shed_fleet *fleet; /* NULL: no budget that others share */
+    /* its own; to be read */
+    size_t running;                      /* loads under way */
+    uint64_t begun;                      /* loads, ever */
+    struct shed_concurrency concurrency; /* used if is_adaptive */
+    struct shed_breaker breaker;
+    char last_failure[SHED_REASON_BYTES]; /* of a load that opened it */
+};
+
+/* What a load has to keep from its begin to its end. */
+struct shed_admitted {
+    size_t alive;       /* loads under way when it began, with itself */
+    uint64_t number;    /* of the source's loads, from 1 */
+    uint64_t term;      /* of the breaker, when it began */
+    bool is_probe;      /* the breaker was half-open then */
+    size_t slot;        /* of the fleet's budget */
+    uint64_t waited_us; /* for the slot */
+};
+
+/* A load that has ended. */
+struct shed_admission_sample {
+    const struct shed_admitted *admitted;
+    uint64_t cost_us;
+    size_t keys;
+    uint64_t id;         /* shed_load_id */
+    const char *failure; /* why every key failed; NULL: not every key did */
+};
+
+/* When something happens. random is any 64 bits. */
+struct shed_admission_time {
+    uint64_t now_ms, now_us; /* monotonic */
+    uint64_t wall_ms;
+    uint64_t random;
+};
+
+/* options must have been checked. fleet may be NULL, and must outlive it. */
+void shed_admission_init(struct shed_admission *a,
+                         const struct shed_source_options *options,
+                         struct shed_fleet *fleet, uint64_t now_ms);
+
+/* How many loads may be under way now, without the fleet's budget. */
+size_t shed_admission_limit(const struct shed_admission *a);
+
+/* Whether one more key could be, or is, let into the queue. */
+bool shed_admission_has_pass(struct shed_admission *a, uint64_t now_ms);
+bool shed_admission_pass(struct shed_admission *a, uint64_t now_ms);
+
+/* A key that was let in is not loaded. */
+void shed_admission_return(struct shed_admission *a);
+
+/* Say why no key is let in. Returns: SHED_ESOURCE. */
+enum shed_code shed_admission_refuse(const struct shed_admission *a,
+                                     uint64_t now_ms, struct shed_error *err);
+
+/* Say that so many batches wait: the fleet's budget is asked for as many slots
+ * as there is room for. */
+void shed_admission_want(struct shed_admission *a, size_t batches);
+
+/* Whether a load may begin now. */
+bool shed_admission_may_begin(const struct shed_admission *a);
+
+/* A load begins, which shed_admission_may_begin allowed. */
+void shed_admission_begin(struct shed_admission *a, struct shed_admitted *out);
+
+/* Learn from a load, which goes on counting until shed_admission_end.
+ * Returns: whether the breaker opened or closed. If it opened, the keys that
+ * were let in must not be loaded. */
+bool shed_admission_learn(struct shed_admission *a,
+                          const struct shed_admission_sample *sample,
+                          const struct shed_admission_time *at);
+
+/* The load no longer counts. */
+void shed_admission_end(struct shed_admission *a);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * A job: one key that is to be loaded. Its memory is the submitter's, and must
+ * stay until the job settles: exactly once, on the thread that finishes the
+ * load.
+ */
+#ifndef SHED_JOB_H
+#define SHED_JOB_H
+
+#include <stdbool.h>
+
+#include <snowshed/snowshed.h>
+
+#include "base/error.h"
+#include "entry/entry.h"
+
+/* The longest time to live, of the options and of a source's own. */
+#define SHED_TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)
+
+struct shed_loaded {
+    /* the loaded value, a reference for the receiver: kind and payload, its
+     * origin SHED_ORIGIN_UNPUBLISHED; NULL: failed as error says */
+    struct shed_value *value;
+    struct shed_error error;
+    struct shed_row_version version;
+    uint64_t ttl_ms; /* the source's own, if has_ttl */
+    bool has_ttl;
+    bool is_unmodified; /* the row is what it was in the job's old version;
+                           value is a row without its payload */
+    unsigned char
+        *tags; /* as in an entry, for the receiver to free; NULL: none */
+    size_t tags_size;
+    enum shed_code tag_code; /* SHED_OK: all tags could be taken */
+    uint64_t cost_us;        /* how long the load took */
+    size_t batch_keys;  /* in the first job of a batch: its size; in the others
+                           0, so that a load is counted once; also 0 if the job
+                           was never passed to a load */
+    size_t failed_keys; /* in the first of the keys that failed alike in one
+                           load: how many they are; in the others 0 */
+    bool is_refused;    /* it failed in the queue: the breaker opened, or a job
+                           for which callers wait took its place */
+};
+
+struct shed_job {
+    /* set by the submitter */
+    const void *key;
+    size_t key_size;
+    uint64_t deadline_ms;     /* shed_now_ms; a job that is still queued then
+                                 fails with SHED_ETIMEDOUT */
+    size_t value_limit_bytes; /* a longer value fails with SHED_ETOOBIG */
+    const void *group;        /* jobs of different ones do not fail alike */
+    struct shed_row_version old_version; /* of the value that Redis has */
+    bool is_behind; /* no caller waits for it; shed_source_hasten clears it */
+    void (*settle)(struct shed_job *job, struct shed_loaded *loaded);
+    /* Called when a load begins that the job is part of, with a lock held;
+     * is_first for one job of each load. May be NULL. */
+    void (*begin)(struct shed_job *job, bool is_first);
+    /* the queue's */
+    struct shed_job *next;
+    struct shed_job **at; /* what leads to it; NULL: it is not queued */
+    uint64_t waited_us; /* in the first job of a load: how long that has waited
+                           for the fleet; set before begin is called */
+};
+
+/* Settle a job that no load answers. No lock may be held. */
+static inline void shed_job_fail(struct shed_job *job, enum shed_code code,
+                                 const char *why, bool is_refused)
+{
+    struct shed_loaded loaded = {.failed_keys = 1, .is_refused = is_refused};
+
+    (void)shed_fail(&loaded.error, code, "%s", why);
+    job->settle(job, &loaded);
+}
+
+#endif

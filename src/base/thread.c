@@ -4,9 +4,9 @@
 #include "base/thread.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include "base/error.h"
+#include "base/process.h"
 
 static _Thread_local unsigned kind_of_this;
 static _Thread_local pid_t marked_by; /* the process */
@@ -26,12 +26,12 @@ int shed_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
 void shed_thread_mark(enum shed_thread kind)
 {
     kind_of_this = kind;
-    marked_by = getpid();
+    marked_by = shed_process_id();
 }
 
 bool shed_thread_is(unsigned kinds)
 {
-    return (kind_of_this & kinds) != 0 && marked_by == getpid();
+    return (kind_of_this & kinds) != 0 && marked_by == shed_process_id();
 }
 
 enum shed_code shed_thread_check_call(struct shed_error *err)

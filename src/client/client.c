@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/random.h"
 #include "base/stats.h"
 #include "base/thread.h"
@@ -261,7 +261,7 @@ static enum shed_code build(struct shed_client *client, const char *uri,
 
 static void destroy(struct shed_client *client)
 {
-    if (client->pid != getpid()) {
+    if (client->pid != shed_process_id()) {
         /* only the parent has the reactor thread, which could close the
          * session */
         shed_session_forget(client->session);
@@ -307,7 +307,7 @@ enum shed_code shed_client_open(const char *uri,
         free(client);
         return shed_fail_nomem(err, "a client");
     }
-    client->pid = getpid();
+    client->pid = shed_process_id();
     atomic_init(&client->holds, 1);
     client->command_timeout_ms = o.command_timeout_ms;
     client->has_channel = o.wait != SHED_WAIT_POLL;
@@ -348,7 +348,7 @@ void shed_client_close(struct shed_client *client)
 enum shed_code shed_client_check(const struct shed_client *client,
                                  struct shed_error *err)
 {
-    if (client->pid == getpid())
+    if (client->pid == shed_process_id())
         return SHED_OK;
     return shed_fail(err, SHED_EFORKED,
                      "the client was opened before fork: open one in the "

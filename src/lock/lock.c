@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/latch.h"
 #include "base/random.h"
 #include "base/thread.h"
@@ -187,7 +187,7 @@ static void *close_lock(void *handle)
 {
     struct shed_lock *l = handle;
 
-    if (l->pid == getpid())
+    if (l->pid == shed_process_id())
         shed_lock_engine_close(l);
     destroy(l);
     return NULL;
@@ -248,7 +248,7 @@ enum shed_code shed_lock_check(const struct shed_lock *l,
     if (l == NULL)
         return shed_fail(err, SHED_EINVAL,
                          "the lock is NULL: did shed_lock_open fail?");
-    return l->pid == getpid() ? SHED_OK : fail_forked(err);
+    return l->pid == shed_process_id() ? SHED_OK : fail_forked(err);
 }
 
 /* Every call that may block begins with this. */
@@ -497,7 +497,7 @@ uint64_t shed_lock_remaining_ms(const struct shed_lock *l)
     pthread_mutex_t *mu;
     uint64_t left_ms = 0;
 
-    if (l == NULL || l->pid != getpid())
+    if (l == NULL || l->pid != shed_process_id())
         return 0;
     mu = (pthread_mutex_t *)&l->mu; /* callers see no change */
     pthread_mutex_lock(mu);

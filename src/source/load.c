@@ -36,10 +36,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/latch.h"
 #include "base/random.h"
 #include "base/stats.h"
@@ -474,7 +474,7 @@ enum shed_code shed_source_status_read(struct shed_source *source,
 
     if (code != SHED_OK)
         return code;
-    if (source->pid != getpid())
+    if (source->pid != shed_process_id())
         return shed_fail(err, SHED_EFORKED,
                          "the source was opened before this process was "
                          "forked: open a new one");
@@ -534,7 +534,7 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
         goto fail;
     s->load = load;
     s->user = user;
-    s->pid = getpid();
+    s->pid = shed_process_id();
     s->options = o;
     s->callers = (struct shed_callers){(size_t)o.callers_limit,
                                        (size_t)o.key_callers_limit, 0};
@@ -613,7 +613,7 @@ void shed_source_close(struct shed_source *source)
 {
     /* a forked child has none of the threads, and a mutex may be locked there
      * for ever */
-    if (source != NULL && source->pid == getpid())
+    if (source != NULL && source->pid == shed_process_id())
         shed_source_unref(source);
 }
 

@@ -1,0 +1,74 @@
+/* process: a child that was forked, or cloned, is another process. */
+#include "base/process.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/testing.h"
+
+static int knows_itself(void)
+{
+    return shed_process_id() == getpid() && shed_process_id() == getpid();
+}
+
+static void wait_for_success(pid_t child)
+{
+    int status = -1;
+
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+
+START_TEST(a_process_knows_its_id)
+{
+    ck_assert(knows_itself());
+}
+END_TEST
+
+START_TEST(a_child_and_its_child_know_theirs)
+{
+    pid_t child, grandchild;
+    int status = 1;
+
+    ck_assert(knows_itself());
+    child = fork();
+    if (child == 0) {
+        if (!knows_itself())
+            _exit(1);
+        grandchild = fork();
+        if (grandchild == 0)
+            _exit(!knows_itself());
+        (void)waitpid(grandchild, &status, 0);
+        _exit(status != 0 || !knows_itself());
+    }
+    wait_for_success(child);
+    ck_assert(knows_itself());
+}
+END_TEST
+
+/* The handlers of pthread_atfork do not run. */
+START_TEST(a_cloned_child_knows_its_id)
+{
+    long child;
+
+    ck_assert(knows_itself());
+    child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0)
+        _exit(shed_process_id() != (pid_t)syscall(SYS_getpid));
+    wait_for_success((pid_t)child);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("process");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_process_knows_its_id);
+    tcase_add_test(tc, a_child_and_its_child_know_theirs);
+    tcase_add_test(tc, a_cloned_child_knows_its_id);
+    return run_tests("process", tc);
+}

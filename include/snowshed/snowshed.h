@@ -22,6 +22,11 @@
  * does the rest. (If no thread can be started, the handle stays open until the
  * process ends.)
  *
+ * Stack: a call needs at most 16 kB of its thread's stack, what the program's
+ * own functions need not counted. The library's threads, on which callbacks and
+ * loads run, have the default stack of a thread, but at least 256 kB: load,
+ * thread_start, thread_stop and callbacks may use 128 kB in any program.
+ *
  * A call must run to its end, and so must every function that the library calls
  * (those callbacks, load, thread_start, thread_stop, on_close): do not leave
  * them by longjmp, pthread_exit or a C++ exception, and do not cancel a thread

@@ -4,22 +4,46 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <stddef.h>
 
 #include "base/error.h"
 #include "base/process.h"
 
+/* The least stack of a thread of ours. A call needs 16 kB at most, as
+ * snowshed.h says; the rest is for the program's functions and for what we
+ * call: the C library's resolver and MySQL's client. */
+#define STACK_BYTES ((size_t)256 * 1024)
+
 static _Thread_local unsigned kind_of_this;
 static _Thread_local pid_t marked_by; /* the process */
+
+/* The default stack can be too small: musl's has 128 kB, and a program can set
+ * it. */
+static int raise_stack(pthread_attr_t *attr)
+{
+    size_t size;
+    int failure = pthread_attr_getstacksize(attr, &size);
+
+    if (failure == 0 && size < STACK_BYTES)
+        failure = pthread_attr_setstacksize(attr, STACK_BYTES);
+    return failure;
+}
 
 int shed_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
 {
     sigset_t all, before;
-    int failure;
+    pthread_attr_t attr;
+    int failure = pthread_attr_init(&attr);
 
+    if (failure != 0)
+        return failure;
+    failure = raise_stack(&attr);
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    failure = pthread_create(out, NULL, run, arg);
+    if (failure == 0)
+        failure = pthread_create(out, &attr, run, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attr);
     return failure;
 }
 

@@ -16,8 +16,9 @@ enum shed_thread {
     SHED_THREAD_LOADER = 2 /* runs the loads of a source */
 };
 
-/* Start a thread with all signals blocked: the program's signals are for its
- * own threads. Returns: 0, or an errno. */
+/* Start a thread with all signals blocked, because the program's signals are
+ * for its own threads, and with a stack of the default size, at least 256 kB.
+ * Returns: 0, or an errno. */
 SHED_MUST_CHECK int shed_thread_start(pthread_t *out, void *(*run)(void *arg),
                                       void *arg);
 

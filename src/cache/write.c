@@ -169,6 +169,17 @@ static struct shed_entry make_entry(struct shed_cache *cache,
     return entry;
 }
 
+/* Room for the tags of an entry, which would not fit on a caller's stack. NULL:
+ * it has none, or memory is out. */
+static unsigned char *alloc_tags(const struct shed_put_options *o)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < o->tags_count; i++)
+        size += 1 + o->tags[i].size;
+    return size > 0 ? malloc(size) : NULL;
+}
+
 /* As shed_put_with; options must be complete. */
 static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
                           struct shed_bytes row,
@@ -177,7 +188,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
 {
     char refresh[REFRESH_KEY_MAX_BYTES];
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
-    unsigned char tags[SHED_ENTRY_TAGS_MAX_BYTES];
+    unsigned char *tags;
     struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
     struct shed_entry entry;
     struct shed_entry_parts parts;
@@ -192,6 +203,9 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
         code = shed_random_token(nonce, sizeof(nonce), err);
     if (code != SHED_OK)
         return code;
+    tags = alloc_tags(o);
+    if (tags == NULL && o->tags_count > 0)
+        return shed_fail_nomem(err, "the tags of a row");
     shed_key_name(cache->name, key, &named);
     entry = make_entry(cache, row, o, deadline_ms, tags);
     shed_entry_encode(shed_key_of_entry(&named.key), &entry, nonce, &parts);
@@ -209,6 +223,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
         write.number = shed_outbox_mark(cache->outbox);
     code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named, write,
                        deadline_ms, err);
+    free(tags);
     if (code == SHED_OK)
         shed_count(&cache->counters.puts, 1);
     return code;

@@ -58,16 +58,14 @@ static size_t name_key(char key[KEY_MAX_BYTES], enum shed_use use,
     return add(key, size, uses[use].behind, strlen(uses[use].behind));
 }
 
-/* Write the prefix of the other keys' names. Returns its size. */
-static size_t name_sides(char key[KEY_MAX_BYTES], enum shed_use use,
-                         struct shed_bytes name)
+/* Write the prefix of the other keys' names of an exact lock, whose first key
+ * is its name. Returns its size. */
+static size_t name_sides(char key[KEY_MAX_BYTES], struct shed_bytes name)
 {
     static const char before[] = "lock:={";
     struct shed_tag tag;
     size_t size;
 
-    if (use != SHED_USE_EXACT_LOCK)
-        return name_key(key, use, name);
     shed_tag_set(&tag, name.data, name.size);
     size = add(key, 0, before, sizeof(before) - 1);
     size = add(key, size, tag.at, tag.size);
@@ -121,7 +119,9 @@ enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
     enum shed_code code = check(client, use, name, timeout_ms, err);
     struct shed_reply *reply = NULL;
     struct shed_args args;
-    char key[KEY_MAX_BYTES], sides[KEY_MAX_BYTES], channel[64];
+    bool is_exact = use == SHED_USE_EXACT_LOCK;
+    char key[KEY_MAX_BYTES], channel[64];
+    size_t size;
     unsigned unused;
 
     if (code != SHED_OK)
@@ -130,9 +130,11 @@ enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
                    client->process);
     shed_script_begin(&args, SHED_SCRIPT_PROBE, "0");
     shed_args_add_text(&args, uses[use].word);
-    shed_args_add(&args, key, name_key(key, use, name));
+    size = is_exact ? name_sides(key, name) : name_key(key, use, name);
+    shed_args_add(&args, is_exact ? name.data : key,
+                  is_exact ? name.size : size);
     shed_args_add_text(&args, client->has_channel ? channel : "");
-    shed_args_add(&args, sides, name_sides(sides, use, name));
+    shed_args_add(&args, key, size);
     code = shed_links_call_script(
         client->links, &args, 1, &reply, &unused,
         shed_deadline_ms(shed_now_ms(), timeout_ms > 0

@@ -445,25 +445,24 @@ static bool check_column(MYSQL_STMT *stmt,
 }
 
 /* Read the result to its end. */
-static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
-                  struct shed_mysql_failure *failure)
+static bool fetch_into(struct cells *cells, const struct shed_mysql_run *run,
+                       MYSQL_STMT *stmt, struct shed_mysql_failure *failure)
 {
     const struct shed_mysql_column *column = &run->statements->column;
     uint64_t began_ms = shed_now_ms();
     struct shed_mysql_column version;
-    struct cells cells;
     int status;
 
     if (!check_column(stmt, column, failure) ||
         !read_version_column(stmt, &version, failure))
         return false;
-    if (!bind_cells(stmt, column, &version, &cells)) {
+    if (!bind_cells(stmt, column, &version, cells)) {
         note_failure(run, stmt, began_ms, failure);
         return false;
     }
     while ((status = mysql_stmt_fetch(stmt)) == 0 ||
            status == MYSQL_DATA_TRUNCATED) {
-        pass_row(run, stmt, &cells);
+        pass_row(run, stmt, cells);
         began_ms = shed_now_ms();
     }
     /* If a statement was ended by its time limit or by KILL, the rows can end
@@ -474,6 +473,20 @@ static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
         return true;
     note_failure(run, stmt, began_ms, failure);
     return false;
+}
+
+static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
+                  struct shed_mysql_failure *failure)
+{
+    struct cells *cells = malloc(sizeof(*cells));
+    bool is_done = false;
+
+    if (cells == NULL)
+        (void)fail_here(failure, SHED_ENOMEM, "out of memory for a result");
+    else
+        is_done = fetch_into(cells, run, stmt, failure);
+    free(cells);
+    return is_done;
 }
 
 /* Find out whether the statement failed because of its keys. If so, close it,

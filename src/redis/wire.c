@@ -19,6 +19,8 @@
 
 #include "base/error.h"
 
+/* What one read can bring. The room for it belongs to the connection: it would
+ * not fit on a caller's stack (STACK_BYTES in base/thread.c). */
 #define READ_BYTES ((size_t)64 * 1024)
 #define FIRST_CAPACITY ((size_t)1024)
 /* A buffer up to this size is kept between uses; a larger one is freed. */
@@ -203,7 +205,8 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
                          explain(errno, text));
     w->frame = (struct shed_frame){0};
     w->reader = redisReaderCreate();
-    if (w->reader == NULL) {
+    w->in = malloc(READ_BYTES);
+    if (w->reader == NULL || w->in == NULL) {
         shed_wire_close(w);
         return shed_fail_nomem(err, "a Redis connection");
     }
@@ -275,16 +278,15 @@ enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
 static enum shed_wire_io fill(struct shed_wire *w, int flags,
                               struct shed_error *err)
 {
-    char bytes[READ_BYTES];
-    ssize_t n = recv(w->fd, bytes, sizeof(bytes), flags);
+    ssize_t n = recv(w->fd, w->in, READ_BYTES, flags);
 
     if (n < 0)
         return fail_io(err, "receive failed");
     if (n == 0)
         return lost(err, "closed by the server");
-    if (!shed_frame_take(&w->frame, bytes, (size_t)n))
+    if (!shed_frame_take(&w->frame, w->in, (size_t)n))
         return lost(err, "a reply that no command can have");
-    if (redisReaderFeed(w->reader, bytes, (size_t)n) != REDIS_OK)
+    if (redisReaderFeed(w->reader, w->in, (size_t)n) != REDIS_OK)
         return lost(err, "out of memory for its replies");
     return SHED_WIRE_DONE;
 }
@@ -392,6 +394,8 @@ void shed_wire_close(struct shed_wire *w)
     if (w->reader != NULL)
         redisReaderFree(w->reader);
     w->reader = NULL;
+    free(w->in);
+    w->in = NULL;
     shed_buffer_fini(&w->out);
     w->out_sent = 0;
 }

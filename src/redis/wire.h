@@ -75,6 +75,7 @@ enum shed_wire_io {
 struct shed_wire {
     int fd; /* -1 when closed */
     void *reader;
+    char *in; /* for what one read brings */
     struct shed_frame frame;
     struct shed_buffer out; /* being sent */
     size_t out_sent;

@@ -5,6 +5,8 @@
 
 /* What the server's clock is ahead of ours. */
 #define AHEAD_MS 1000000
+/* The answer, and our clock when it is used, were rounded down. */
+#define ROUNDING_MS 1
 
 static struct shed_server_clock clock_of_server;
 
@@ -19,7 +21,7 @@ static void answer(uint64_t asked_ms, uint64_t read_ms, uint64_t heard_ms)
 static void check_offset(uint64_t offset_ms)
 {
     ck_assert_uint_eq(shed_server_clock_ms(&clock_of_server, 5000),
-                      5000 + offset_ms);
+                      5000 + offset_ms + ROUNDING_MS);
 }
 
 START_TEST(without_an_answer_it_is_unknown)
@@ -46,12 +48,14 @@ START_TEST(a_quicker_answer_narrows_it)
 }
 END_TEST
 
-START_TEST(a_late_answer_does_not_move_it)
+START_TEST(a_late_answer_moves_it_by_a_millisecond)
 {
     answer(100, 0, 1);
     answer(3000, 0, 700);
     check_offset(AHEAD_MS);
     answer(6000, 350, 700);
+    check_offset(AHEAD_MS + 1);
+    answer(9000, 0, 1);
     check_offset(AHEAD_MS);
 }
 END_TEST
@@ -66,6 +70,34 @@ START_TEST(a_server_whose_clock_was_set_is_followed)
 }
 END_TEST
 
+/* All clocks in microseconds; ours begins a part of a millisecond after the
+ * server's. Answers are under way for up to 3 ms. */
+static void follow(uint64_t phase_us)
+{
+    const uint64_t under_way_us = 3000, steps = 20000;
+
+    clock_of_server = (struct shed_server_clock){0};
+    for (uint64_t i = 1; i < steps; i++) {
+        uint64_t asked_us = i * 1217,
+                 read_us = asked_us + i * 37 % under_way_us;
+        uint64_t used_us = asked_us + under_way_us + i * 11 % 1000, estimate_ms;
+        uint64_t true_ms = (used_us + AHEAD_MS * 1000 + phase_us) / 1000;
+        shed_server_clock_note(&clock_of_server, asked_us / 1000,
+                               (read_us + AHEAD_MS * 1000 + phase_us) / 1000,
+                               (asked_us + under_way_us) / 1000);
+        estimate_ms = shed_server_clock_ms(&clock_of_server, used_us / 1000);
+        ck_assert_uint_ge(estimate_ms, true_ms);
+        ck_assert_uint_le(estimate_ms, true_ms + under_way_us / 1000 + 2);
+    }
+}
+
+START_TEST(it_is_never_behind_and_ahead_by_an_answers_way_at_most)
+{
+    for (uint64_t phase_us = 0; phase_us < 1000; phase_us += 50)
+        follow(phase_us);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("server clock");
@@ -73,7 +105,8 @@ int main(void)
     tcase_add_test(tc, without_an_answer_it_is_unknown);
     tcase_add_test(tc, the_first_estimate_is_not_behind_the_server);
     tcase_add_test(tc, a_quicker_answer_narrows_it);
-    tcase_add_test(tc, a_late_answer_does_not_move_it);
+    tcase_add_test(tc, a_late_answer_moves_it_by_a_millisecond);
     tcase_add_test(tc, a_server_whose_clock_was_set_is_followed);
+    tcase_add_test(tc, it_is_never_behind_and_ahead_by_an_answers_way_at_most);
     return run_tests("server clock", tc);
 }

@@ -100,9 +100,9 @@ enum shed_event_kind {
      * been silent for a lease. WARNING. */
     SHED_EVENT_TAKEOVER = 4,
     /* A loaded value was given to its callers and not stored. outcome:
-     * SHED_ELOST if the key was invalidated, or another value was stored, or
-     * the row that a refresh was to replace expired, while it was loaded, which
-     * is normal, INFO; else why Redis could not take it, WARNING. */
+     * SHED_ELOST if the key was invalidated, or another value was stored, while
+     * it was loaded, which is normal, INFO; else why Redis could not take it,
+     * WARNING. */
     SHED_EVENT_PUBLISH_REFUSED = 5,
     /* An entry whose length or checksum is wrong was found in Redis. It is
      * loaded again and replaced. outcome: SHED_EREDIS. WARNING. */

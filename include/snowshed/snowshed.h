@@ -736,7 +736,8 @@ enum shed_redis_down {
 struct shed_cache_options {
     size_t size;
     uint64_t ttl_ms;          /* [1, 10 years]; how long a row is fresh; Redis
-                                 keeps it longer by the stale windows below */
+                                 keeps it longer by the stale windows below, and
+                                 by 0.2 s */
     uint64_t ttl_jitter_pct;  /* [0, 90]; each ttl is shortened at random by
                                  up to this percentage, so that rows stored
                                  together do not expire together */
@@ -781,9 +782,9 @@ struct shed_cache_options {
                                   by at most a quarter of refresh_after_ms,
                                   however slow loads become. Leave as much
                                   before the ttl, or a window behind it, as a
-                                  load takes: a row that leaves Redis while it
-                                  is refreshed looks invalidated, so that it is
-                                  loaded once more. 0: never */
+                                  load takes: who needs the row after its end
+                                  waits for the load that is under way. 0: never
+                                  */
     uint64_t stale_while_revalidate_ms; /* [0, 10 years]; how long after its ttl
                                            a row is still given out, as
                                            SHED_ORIGIN_STALE, while one process

@@ -85,7 +85,9 @@ static void print_times(const struct cli_entry *e)
              cli_date(date, e->entry.written_ms));
     if (e->kind == CLI_FAILURE)
         return;
-    if (cli_entry_is_stale(e))
+    if (e->entry.until_ms == 0)
+        cli_line("fresh", "no: it is there only for its refresh");
+    else if (cli_entry_is_stale(e))
         cli_line(e->kind == CLI_LEASE ? "lease" : "fresh", "not since %s",
                  cli_duration(left, e->now_ms - e->entry.until_ms));
     else

@@ -158,7 +158,12 @@ static void judge_stored(const struct cli_entry *e, struct verdict *v)
                : e->kind == CLI_VALUE ? "hit"
                                       : "negative hit";
     v->for_ms = is_stale ? e->pttl : (long long)(until_ms - e->now_ms);
-    if (is_stale)
+    if (until_ms == 0) {
+        v->would = "wait";
+        (void)snprintf(v->text, sizeof(v->text),
+                       "It would wait for a load: this entry has ended, and is "
+                       "there only for the refresh that is under way.");
+    } else if (is_stale)
         (void)snprintf(v->text, sizeof(v->text),
                        "It would find an old entry (%s, stale for %s): served "
                        "or loaded again, as the cache's policy says.",

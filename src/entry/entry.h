@@ -15,7 +15,8 @@
  *     28  4  what the load cost, ms         } process that holds it,
  *     32  8  checksum                       } 16 hexadecimal digits
  *     40  8  written
- *     48  8  end of the lease, or of freshness; Redis can keep a value longer
+ *     48  8  end of the lease, or of freshness; Redis can keep a value longer;
+ *            0: nobody may be given the value, whose refresh is under way
  *     56  8  row version, 0 without one; in a lease: number of the flight; in
  *            a failure marker: the shed_code
  *     64     payload: the row, the reason of a failure; nothing in a lease, for

@@ -1,7 +1,7 @@
 /*
  * Lifetimes. Pure; its invariants: with jitter an entry lives for at least a
  * millisecond, and not longer than its ttl; Redis keeps an entry as long as a
- * reader with the same rule may serve it.
+ * reader with the same rule may serve it, and a moment longer (entry.lua).
  *
  * Design notes
  *
@@ -129,6 +129,8 @@ shed_freshness_judge(const struct shed_freshness_rule *rule,
 {
     uint64_t past_ms;
 
+    if (times->until_ms == 0)
+        return SHED_FRESHNESS_OVER;
     if (is_aged(rule, times, now_ms))
         return SHED_FRESHNESS_AGED;
     if (now_ms < times->until_ms)

@@ -52,8 +52,8 @@ shed_freshness_rule_of_call(const struct shed_freshness_rule *rule,
 /* What an entry carries. */
 struct shed_freshness_times {
     uint64_t written_ms;
-    uint64_t until_ms;
-    uint64_t cost_ms; /* of the load */
+    uint64_t until_ms; /* 0: it has ended, and waits to be replaced */
+    uint64_t cost_ms;  /* of the load */
 };
 
 /* Judge an entry at now_ms, by the server's clock; 0: the clock is unknown, and
@@ -69,7 +69,7 @@ shed_freshness_judge(const struct shed_freshness_rule *rule,
                      const struct shed_freshness_times *times, uint64_t now_ms,
                      uint64_t random);
 
-/* How long Redis keeps an entry that is fresh for fresh_ms. */
+/* How long an entry that is fresh for fresh_ms may be served in any case. */
 uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,
                                 uint64_t fresh_ms);
 

@@ -167,6 +167,7 @@ static void load(struct shed_flight *f, struct shed_flight_act *act,
     request(f, act, SHED_SEND_LOAD);
 }
 
+/* The value that is refreshed is kept by a renewal at its end. */
 static void set_load_timer(struct shed_flight *f, struct shed_flight_act *act,
                            uint64_t now_ms)
 {
@@ -176,6 +177,8 @@ static void set_load_timer(struct shed_flight *f, struct shed_flight_act *act,
     assert(f->state == SHED_FLIGHT_LOADING && now_ms <= f->load_deadline_ms);
     if (renewal == 0)
         renewal = 1;
+    if (f->value_ends_ms > now_ms && f->value_ends_ms - now_ms < renewal)
+        renewal = f->value_ends_ms - now_ms;
     set_timer(act, f->is_held && renewal < left ? renewal : left);
 }
 
@@ -313,6 +316,8 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
     switch (e->type) {
     case SHED_EV_LEAD:
         load(f, act, true, now_ms);
+        /* one more, because it runs out after its last millisecond */
+        f->value_ends_ms = e->is_refresh ? now_ms + e->wait_ms + 1 : 0;
         set_load_timer(f, act, now_ms);
         break;
     case SHED_EV_HIT:

@@ -68,9 +68,10 @@ struct shed_flight_event {
     enum shed_flight_event_type type;
     uint64_t request; /* of a reply: the number that the send had */
     enum shed_trouble trouble;
-    uint64_t wait_ms;
+    uint64_t wait_ms;   /* of WAIT: for how long at most; of LEAD: for how long
+                           the value that is refreshed may be given out */
     uint64_t age_ms;    /* of WAIT: of the lease; of HIT: of the entry */
-    bool is_refresh;    /* of WAIT: the lease is that of a refresh */
+    bool is_refresh;    /* of WAIT, LEAD: the lease is that of a refresh */
     bool is_unmodified; /* of LOADED: the value in Redis is the row, and nothing
                            else has it */
 };
@@ -124,6 +125,8 @@ struct shed_flight {
     uint64_t load_cutoff; /* newest when the load began */
     uint64_t load_deadline_ms;
     uint64_t leased_ms;     /* when the lease was taken that we have or await */
+    uint64_t value_ends_ms; /* of a refresh: when its value may no longer be
+                               given out; else 0 */
     uint64_t wait_began_ms; /* of the first wait in a row */
     uint64_t last_request;  /* numbers never come twice */
     uint64_t request;       /* the one under way, 0 for none */

@@ -20,7 +20,9 @@
  * lease of the refresh is such a record under a key of its own; its publish
  * replaces the value only if that still has the nonce which acquire has seen,
  * and the record its data version. A DEL of the entry takes the nonce away, and
- * invalidate the record too.
+ * invalidate the record too. A value that ends by its own ttl meanwhile is
+ * marked so and kept until then, because Redis would not tell its end from a
+ * DEL: by the flight, with a renewal at that time, or by any other acquire.
  */
 #include "flight/flight_redis.h"
 
@@ -139,14 +141,18 @@ static struct shed_entry_key lease_key(const struct shed_flight_redis *x)
     return x->is_refresh ? x->refresh_key : x->key;
 }
 
-/* Begin a call about our lease. */
+/* Begin a call about our lease; a renewal of that of a refresh looks at the
+ * value as well. */
 static void begin_lease(struct shed_args *args, enum shed_script script,
                         const struct shed_flight_redis *x)
 {
+    bool has_value = script == SHED_SCRIPT_RENEW && x->is_refresh;
     struct shed_entry_key key = lease_key(x);
 
-    shed_script_begin(args, script, "1");
+    shed_script_begin(args, script, has_value ? "2" : "1");
     shed_args_add(args, key.at, key.size);
+    if (has_value)
+        shed_args_add(args, x->key.at, x->key.size);
 }
 
 /* A new data version or nonce. Where the kernel has no random bytes, jitter

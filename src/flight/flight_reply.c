@@ -152,7 +152,7 @@ static void take_lease(struct shed_flight_redis *x,
 
     (void)take_token(x->version, shed_reply_at(reply, 1));
     x->is_refresh = take_token(x->replaced, shed_reply_at(reply, 3));
-    x->old_version = take_row_version(shed_reply_at(reply, 4));
+    x->old_version = take_row_version(shed_reply_at(reply, 5));
     x->seen_size = 0;
     if (shed_reply_begins(how, "takeover")) {
         shed_count(&c->leases_taken_over, 1);
@@ -186,6 +186,8 @@ static struct shed_flight_event acquired(struct shed_flight_redis *x,
     if (shed_reply_begins(kind, "LEAD")) {
         take_lease(x, reply);
         event.type = SHED_EV_LEAD;
+        event.is_refresh = x->is_refresh;
+        event.wait_ms = not_negative(shed_reply_at(reply, 4));
     } else if (shed_reply_begins(kind, "HIT")) {
         event.type = take_entry(x, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
         event.age_ms = x->entry != NULL ? x->entry->age_ms : 0;
@@ -241,9 +243,8 @@ static struct shed_flight_event published(struct shed_flight_redis *x,
         event.type = SHED_EV_INVALIDATED;
         shed_kept_drop(x->settings->kept, x->key);
         shed_count(&c->publishes_invalidated, 1);
-        shed_flight_redis_tell(
-            x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
-            "the key was invalidated, or expired, while it was loaded");
+        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
+                               "the key was invalidated while it was loaded");
     } else {
         return shed_flight_reply_trouble(x, reply, trouble, err);
     }

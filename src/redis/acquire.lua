@@ -18,8 +18,10 @@
 --         {'WAIT', ms, age}    another holds the lease, for at most this long,
 --             and took it so many ms ago
 --         If the lease or the marker belongs to a refresh, the nonce of the
---         value to be replaced follows; with LEAD also its row version (8
---         bytes), if it has one.
+--         value to be replaced follows; with LEAD also how long that may still
+--         be given out, ms, and its row version (8 bytes), if it has one.
+-- A value that nobody may be given any longer is refreshed by nobody: while its
+-- refresh is under way that is waited for, and then it counts as gone.
 -- One SET NX first: if the key is empty this saves a read, and a script that
 -- reads nothing is not tracked, so only waiters get pushes. When Redis is out
 -- of memory, SET is refused whatever the key holds; then the script reads
@@ -31,14 +33,14 @@ local LONGEST_RECORD = 4200000 -- by the options; more comes from a clock that
 local version, process, flight = ARGV[1], ARGV[2], ARGV[3]
 local now = clock()
 local key = K -- of the lease
-local nonce, row_version -- of a refresh: the value's
+local nonce, left, row_version -- of a refresh: the value's
 
 local function write(data_version, how, ...)
     local record = MAGIC .. 'L' .. ARGV[4] .. data_version .. process
         .. struct.pack('>I8I8', now, now + tonumber(ARGV[5])) .. flight
     local done = redis.pcall('SET', key, record, 'PX', ARGV[6], ...)
     if not done or done.err then return done end
-    return {'LEAD', data_version, how, nonce, row_version}
+    return {'LEAD', data_version, how, nonce, left, row_version}
 end
 
 local function is_no_memory(reply)
@@ -96,27 +98,31 @@ local function is_corrupt(bytes)
 end
 
 local kind, bytes = read(K)
+local value
 if (kind == 'V' or kind == 'N') and not is_corrupt(bytes) then
-    local value = lease(bytes)
+    value = lease(bytes)
     if now < value.until_ms and identity(bytes) ~= ARGV[9] then
         return {'HIT', bytes}
     end
-    key, nonce, row_version = KEYS[2], value.version, version_of_row(bytes)
+    key, nonce, left = KEYS[2], value.version, value_left(K, value)
+    row_version = version_of_row(bytes)
     kind, bytes = read(key)
 end
 if kind == 'L' and #bytes == HEADER then
     local held = lease(bytes)
     if held.process == process and held.flight == flight then
         if no_memory then
-            return {'LEAD', held.version, 'mine', nonce, row_version}
+            return {'LEAD', held.version, 'mine', nonce, left, row_version}
         end
         return write(held.version, 'mine') -- which gives it a whole lease again
     end
     local pttl = redis.call('PTTL', key)
-    if is_over(held, pttl) then return write(held.version, 'takeover') end
-    return {'WAIT', time_left(held), age(held, pttl), nonce}
+    if not is_over(held, pttl) then
+        if left == 0 then keep_ended(K, value, pttl) end
+        return {'WAIT', time_left(held), age(held, pttl), nonce}
+    end
+    if left ~= 0 then return write(held.version, 'takeover') end
 end
-if is_corrupt(bytes) then return write(version, 'corrupt') end
 -- Whether a marker answers the caller: it does for its time, and after that if the
 -- caller has waited for the load that failed. One from the future, after the clock
 -- was set back, would last too long.
@@ -125,5 +131,15 @@ local function is_answer(marker)
     return now < marker.until_ms or ARGV[10] ~= ''
 end
 
-if kind == 'F' and is_answer(lease(bytes)) then return {'FAILED', bytes, nonce} end
-return write(version, (kind == nil or kind == 'F') and 'new' or 'foreign')
+local how = 'foreign'
+if is_corrupt(bytes) then
+    how = 'corrupt'
+elseif kind == 'F' and is_answer(lease(bytes)) then
+    return {'FAILED', bytes, nonce}
+elseif kind == nil or kind == 'F' then
+    how = 'new'
+elseif left == 0 and kind == 'L' then
+    how = 'takeover' -- but of the load, not of the data version
+end
+if left == 0 then key, nonce = K, nil end
+return write(version, how)

@@ -7,6 +7,7 @@ if redis.replicate_commands then redis.replicate_commands() end
 local MAGIC = '\245shd\2'
 local HEADER = 64
 local TIMES_OFFSET = 40 -- SETRANGE counts from 0
+local UNTIL_OFFSET = 48
 local K = KEYS[1]
 
 -- The server's clock, in milliseconds.
@@ -75,6 +76,27 @@ end
 local function entry(head, tail, payload, fresh)
     local now = clock()
     return head .. struct.pack('>I8I8', now, now + fresh) .. tail .. payload
+end
+
+-- When a value may be given out is decided by its times alone. Redis keeps it for
+-- LEEWAY ms longer, so that at its end a refresh under way is seen, and is not
+-- taken for that of a value that was invalidated. A value that is still being
+-- refreshed then has ended: its end is 0, and Redis keeps it as long as the lease of
+-- the refresh, for nobody but its publish. LEEWAY is a few times as long as a timer,
+-- or a caller who looks at the key, is late on a busy machine.
+local LEEWAY = 200
+
+-- For how long a value may still be given out by anybody, ms. One ms less than PTTL
+-- says: its clock is that of the script's begin, TIME's goes on.
+local function value_left(key, value)
+    if value.until_ms == 0 then return 0 end
+    return math.max(0, redis.call('PTTL', key) - LEEWAY - 1)
+end
+
+local function keep_ended(key, value, life)
+    if value.until_ms == 0 then return end -- a write would wake its waiters
+    redis.call('PEXPIRE', key, string.format('%.0f', life)) -- first: see set_times
+    redis.call('SETRANGE', key, UNTIL_OFFSET, struct.pack('>I8', 0))
 end
 
 local function store(head, tail, payload, fresh, ttl)

@@ -6,10 +6,9 @@
 -- UNLINK comes first: it needs no memory, and after a write Redis lets a script
 -- exceed its memory, so the time, whose size stays the same, can be rewritten too.
 
-local UNTIL_OFFSET = 48 -- SETRANGE counts from 0
 redis.call('UNLINK', KEYS[2])
 local kind, bytes = read(K)
-if kind ~= 'V' then
+if kind ~= 'V' or lease(bytes).until_ms == 0 then
     redis.call('UNLINK', K)
     return 0
 end

@@ -42,9 +42,9 @@ if not done then
     if ttl == 0 then
         redis.call('DEL', K)
     elseif keep == '' then
-        store(ARGV[2], ARGV[3], ARGV[4] .. ARGV[9], fresh, ttl)
+        store(ARGV[2], ARGV[3], ARGV[4] .. ARGV[9], fresh, ttl + LEEWAY)
     else
-        set_times(K, clock(), fresh, ttl)
+        set_times(K, clock(), fresh, ttl + LEEWAY)
         if keep == 'keep and get' then done = {'KEPT', redis.call('GET', K)} end
     end
 end

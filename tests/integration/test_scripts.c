@@ -172,11 +172,13 @@ static const redisReply *open_reply(const redisReply *whole)
 static redisReply *evaluate(struct redis_store *s, redisContext *c,
                             const struct model_call *call)
 {
-    bool has_two =
-        call->script != SHED_SCRIPT_FAIL && call->script != SHED_SCRIPT_RENEW;
+    bool has_value = call->script == SHED_SCRIPT_RENEW && call->is_refresh;
+    bool has_two = has_value || (call->script != SHED_SCRIPT_FAIL &&
+                                 call->script != SHED_SCRIPT_RENEW);
     const char *argv[ARGS_MAX] = {
         "EVALSHA", shed_script_texts[call->script].sha1, has_two ? "2" : "1",
-        call->is_refresh ? s->refresh_key : s->key, s->refresh_key};
+        call->is_refresh ? s->refresh_key : s->key,
+        has_value ? s->key : s->refresh_key};
     size_t sizes[ARGS_MAX];
     size_t argc = has_two ? 5 : 4;
 

@@ -10,7 +10,8 @@
  * Each script is one atomic step, because Redis runs scripts so. Between two
  * steps anything may happen: that is how a slow network, a stopped process and
  * a late command are covered. Not in the model: the clock (a lease may end and
- * an entry may vanish at any moment), foreign and corrupt entries (acquire
+ * an entry may vanish at any moment, or not; so a value that has ended is one that
+ * may be refreshed, or has vanished when acquire comes), foreign and corrupt entries (acquire
  * replaces them like NOTHING), payloads, and callers, who are in flight.pml.
  *
  * Checked at every step:

@@ -26,6 +26,12 @@ static bool is_ours(const struct model_slot *slot)
            memcmp(slot->bytes.at, "\xf5shd", 4) == 0;
 }
 
+bool sim_is_value(const struct model_slot *slot)
+{
+    return is_ours(slot) && (slot->bytes.at[TYPE_AT] == SHED_ENTRY_VALUE ||
+                             slot->bytes.at[TYPE_AT] == SHED_ENTRY_NEGATIVE);
+}
+
 void sim_check_store(const struct sim *sim)
 {
     for (size_t i = 0; i < SIM_KEYS; i++) {
@@ -206,10 +212,11 @@ static bool has_flight(const struct sim *sim, const unsigned char *record)
 }
 
 /* A lease that still lasts, of a holder that is present, is never taken over.
- * The record shows both; a flight that is over is not present. */
+ * The record shows both; a flight that is over is not present. The load of a
+ * refresh whose value has ended is lost with its holder. */
 void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
                         const struct model_call *call,
-                        const struct model_reply *reply)
+                        const struct model_reply *reply, bool has_ended)
 {
     const unsigned char *record = before->bytes.at;
     uint64_t now = sim->model.now_ms;
@@ -222,7 +229,7 @@ void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
     if (memcmp(record + PROCESS_AT, call->argv[1].at, 16) == 0 &&
         memcmp(record + FLIGHT_AT, call->argv[2].at, 8) == 0)
         return;
-    if (memcmp(record + VERSION_AT, reply->part[1].at, 16) != 0)
+    if (!has_ended && memcmp(record + VERSION_AT, reply->part[1].at, 16) != 0)
         sim_fail(sim, "a takeover lost the load before it, key %zu", call->key);
     memcpy(holder, record + PROCESS_AT, 16);
     is_gone = !sim->mode->no_channels &&
@@ -231,6 +238,16 @@ void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
         !(is_gone &&
           now - model_get_u64(record + WRITTEN_AT) >= sim->lease.grace_ms))
         sim_fail(sim, "a lease that lasts was taken over, key %zu", call->key);
+}
+
+/* A value that ends by its own ttl has not been invalidated. */
+void sim_check_publish(const struct sim *sim, const struct model_call *call,
+                       const struct model_reply *reply)
+{
+    if (sim->mode->is_strict && sim->mode->writes == 0 &&
+        call->script == SHED_SCRIPT_PUBLISH &&
+        model_bytes_are(&reply->part[0], "INVALIDATED"))
+        sim_fail(sim, "a load was refused, key %zu", call->key);
 }
 
 /* How long a caller can wait once nothing goes wrong any longer: for an

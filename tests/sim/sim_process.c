@@ -279,7 +279,7 @@ translate_acquire(struct sim *s, struct sim_flight *f,
     f->is_refresh = reply->count > 3;
     if (f->is_refresh)
         memcpy(f->replaced, reply->part[3].at, sizeof(f->replaced));
-    f->old_version = reply->count > 4 ? model_get_u64(reply->part[4].at) : 0;
+    f->old_version = reply->count > 5 ? model_get_u64(reply->part[5].at) : 0;
     if (model_bytes_are(&reply->part[2], "takeover"))
         s->takeovers++;
     return SHED_EV_LEAD;
@@ -313,7 +313,8 @@ static void on_flight_reply(struct sim *s, struct sim_flight *f,
             return;
         event.type = translate_acquire(s, f, &r->reply);
         event.wait_ms = (uint64_t)r->reply.integer;
-        event.is_refresh = event.type == SHED_EV_WAIT && r->reply.count > 3;
+        event.is_refresh = r->reply.count > 3 && (event.type == SHED_EV_WAIT ||
+                                                  event.type == SHED_EV_LEAD);
         if (event.type == SHED_EV_WAIT)
             event.age_ms = r->reply.age_ms;
         if (event.type == SHED_EV_HIT)

@@ -137,10 +137,21 @@ static bool leads_refresh(const struct sim_request *r)
            model_bytes_are(&r->reply.part[0], "LEAD");
 }
 
+/* Whether a load was granted in place of a value that has ended. */
+static bool leads_ended(const struct sim_request *r,
+                        const struct model_slot *before)
+{
+    return r->call.script == SHED_SCRIPT_ACQUIRE &&
+           r->reply.type == MODEL_PARTS && r->reply.count == 3 &&
+           model_bytes_are(&r->reply.part[0], "LEAD") && sim_is_value(before) &&
+           !model_bytes_are(&r->reply.part[2], "corrupt");
+}
+
 static void on_execute(struct sim *s, size_t index)
 {
     struct sim_request *r = &s->request[index];
     static struct model_slot before, refresh;
+    bool has_ended;
 
     before = *model_peek(&s->model, r->call.key);
     refresh = *model_peek_refresh(&s->model, r->call.key);
@@ -149,9 +160,12 @@ static void on_execute(struct sim *s, size_t index)
     model_call(&s->model, &r->call, &r->reply);
     if (leads_refresh(r) && refresh.type == MODEL_ABSENT)
         s->elections++;
+    has_ended = leads_ended(r, &before);
+    if (has_ended)
+        s->absences++;
     sim_check_owner(s, r->call.is_refresh ? &refresh : &before, &r->call);
-    sim_check_takeover(s, leads_refresh(r) ? &refresh : &before, &r->call,
-                       &r->reply);
+    sim_check_takeover(s, has_ended || leads_refresh(r) ? &refresh : &before,
+                       &r->call, &r->reply, has_ended);
     sim_trace(s, "executes", r->process, r->call.key, r->call.script);
     if (r->call.script == SHED_SCRIPT_INVALIDATE)
         put_out(s, r->call.key);
@@ -160,6 +174,7 @@ static void on_execute(struct sim *s, size_t index)
     if (r->call.script == SHED_SCRIPT_PUBLISH && r->reply.type == MODEL_PARTS &&
         model_bytes_are(&r->reply.part[0], "STORED"))
         s->stored_ms[r->call.key] = s->now_ms;
+    sim_check_publish(s, &r->call, &r->reply);
     if (!r->is_lost)
         sim_plan_request(s, latency(s), SIM_REPLY, index);
 }

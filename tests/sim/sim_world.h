@@ -240,10 +240,15 @@ void sim_check_served(const struct sim *sim, const struct sim_caller *caller,
 void sim_check_wait(const struct sim *sim, const struct sim_caller *caller);
 void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
                         const struct model_call *call,
-                        const struct model_reply *reply);
+                        const struct model_reply *reply, bool has_ended);
+void sim_check_publish(const struct sim *sim, const struct model_call *call,
+                       const struct model_reply *reply);
 void sim_check_owner(const struct sim *sim, const struct model_slot *before,
                      const struct model_call *call);
 void sim_check_end(const struct sim *sim);
+
+/* Whether it holds a row, or "no such row". */
+bool sim_is_value(const struct model_slot *slot);
 
 /* The version that an entry holds. */
 uint64_t sim_version_of(const struct model_bytes *entry);

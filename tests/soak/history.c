@@ -123,9 +123,13 @@ static uint64_t replaced_ms(const struct soak_history *h, unsigned key,
 static uint64_t window_ms(unsigned key, const struct shed_get_options *asked,
                           bool is_stale)
 {
+    /* SHED_STALE_ALLOWED: what Redis has, for a moment after the windows */
+    bool is_any = is_stale && asked->allow_stale == SHED_STALE_ALLOWED;
+
     return asked->max_age_ms > 0 ? asked->max_age_ms
                                  : soak_ttl_ms(soak_cache_of(key)) +
-                                       (is_stale ? SOAK_IF_ERROR_MS : 0);
+                                       (is_stale ? SOAK_IF_ERROR_MS : 0) +
+                                       (is_any ? SOAK_LEEWAY_MS : 0);
 }
 
 /* Whether a value was stored, or left its window, so long after it had been

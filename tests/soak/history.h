@@ -44,6 +44,7 @@ enum {
      * its command_timeout_ms. */
     SOAK_AHEAD_MS = 1000,
     SOAK_QUICK_MS = 50,
+    SOAK_LEEWAY_MS = 200, /* LEEWAY of src/redis/entry.lua */
     SOAK_YOUNG_MS = 10000,
     /* A load sleeps for up to SOAK_SLEEP_MS for each row, after it has read the
      * first. */

@@ -22,6 +22,7 @@ enum {
 };
 
 #define LONGEST_RECORD_MS 4200000
+#define LEEWAY_MS 200
 
 static const unsigned char magic[] = {0xf5, 's', 'h', 'd', 2};
 
@@ -251,6 +252,27 @@ static bool store(struct model *t, struct model_slot *slot,
     return true;
 }
 
+/* As value_left() there. */
+static uint64_t value_left(const struct model *t, const struct model_slot *slot)
+{
+    uint64_t least = t->now_ms + LEEWAY_MS + 1;
+
+    if (model_get_u64(slot->bytes.at + UNTIL_AT) == 0 || !slot->has_ttl)
+        return 0;
+    return slot->expires_ms > least ? slot->expires_ms - least : 0;
+}
+
+static void keep_ended(struct model *t, struct model_slot *slot,
+                       const struct model_slot *lease)
+{
+    if (model_get_u64(slot->bytes.at + UNTIL_AT) == 0)
+        return;
+    slot->has_ttl = true;
+    slot->expires_ms = lease->expires_ms;
+    shed_entry_put_u64(slot->bytes.at + UNTIL_AT, 0);
+    touch_slot(t, slot);
+}
+
 /* The first key of fail and renew. */
 static struct model_slot *lease_slot(struct model *t,
                                      const struct model_call *call)
@@ -281,7 +303,9 @@ static bool is_owned(const struct model_slot *slot,
  * the value with this nonce. */
 struct aim {
     struct model_slot *slot;
-    const unsigned char *nonce;       /* NULL: none */
+    struct model_slot *value;         /* NULL: none */
+    const unsigned char *nonce;       /* of that value; NULL: none */
+    uint64_t left_ms;                 /* it may be given out for */
     const unsigned char *row_version; /* of that value; NULL: none */
 };
 
@@ -307,6 +331,9 @@ static void say_lead(struct model_reply *reply, const struct aim *aim,
     model_bytes_set(&reply->part[1], version, ID_BYTES);
     model_bytes_set(&reply->part[2], how, strlen(how));
     add_nonce(reply, aim);
+    reply->integer = (long long)aim->left_ms;
+    if (aim->nonce != NULL)
+        model_bytes_number(&reply->part[reply->count++], aim->left_ms);
     if (aim->row_version != NULL)
         model_bytes_set(&reply->part[reply->count++], aim->row_version, 8);
 }
@@ -396,6 +423,22 @@ static void say_wait(struct model *t, const struct model_call *call,
     add_nonce(reply, aim);
 }
 
+/* Whether its value may be given to nobody any longer. */
+static bool is_ended(const struct aim *aim)
+{
+    return aim->value != NULL && aim->left_ms == 0;
+}
+
+/* With a data version of its own, in place of a value that has ended. */
+static void lead_anew(struct model *t, const struct model_call *call,
+                      const struct aim *aim, const char *how,
+                      struct model_reply *reply)
+{
+    const struct aim gone = {.slot = &t->slot[call->key]};
+
+    lead(t, call, is_ended(aim) ? &gone : aim, call->argv[0].at, how, reply);
+}
+
 static void meet_lease(struct model *t, const struct model_call *call,
                        const struct aim *aim, struct model_reply *reply)
 {
@@ -407,10 +450,14 @@ static void meet_lease(struct model *t, const struct model_call *call,
             say_lead(reply, aim, record + VERSION_AT, "mine");
         else
             lead(t, call, aim, record + VERSION_AT, "mine", reply);
-    } else if (is_over(t, call, aim->slot)) {
-        lead(t, call, aim, record + VERSION_AT, "takeover", reply);
-    } else {
+    } else if (!is_over(t, call, aim->slot)) {
+        if (is_ended(aim))
+            keep_ended(t, aim->value, aim->slot);
         say_wait(t, call, aim, reply);
+    } else if (is_ended(aim)) {
+        lead_anew(t, call, aim, "takeover", reply);
+    } else {
+        lead(t, call, aim, record + VERSION_AT, "takeover", reply);
     }
 }
 
@@ -448,7 +495,7 @@ static void acquire(struct model *t, const struct model_call *call,
 {
     struct model_slot *slot = &t->slot[call->key];
     const unsigned char *version = call->argv[0].at;
-    struct aim aim = {slot, NULL, NULL};
+    struct aim aim = {.slot = slot};
     unsigned char kind;
 
     expire(t, slot);
@@ -464,7 +511,8 @@ static void acquire(struct model *t, const struct model_call *call,
             say_entry(reply, "HIT", &slot->bytes);
             return;
         }
-        aim = (struct aim){&t->refresh[call->key], slot->bytes.at + VERSION_AT,
+        aim = (struct aim){&t->refresh[call->key], slot,
+                           slot->bytes.at + VERSION_AT, value_left(t, slot),
                            row_version(slot)};
         slot = aim.slot;
         kind = read_key(t, call, slot);
@@ -472,13 +520,13 @@ static void acquire(struct model *t, const struct model_call *call,
     if (kind == 'L' && slot->bytes.size == SHED_ENTRY_HEADER_BYTES) {
         meet_lease(t, call, &aim, reply);
     } else if (kind != 0 && kind != 'f' && is_corrupt(call, slot)) {
-        lead(t, call, &aim, version, "corrupt", reply);
+        lead_anew(t, call, &aim, "corrupt", reply);
     } else if (kind == 'F' && is_answer(t, call, slot)) {
         say_entry(reply, "FAILED", &slot->bytes);
         add_nonce(reply, &aim);
     } else {
-        lead(t, call, &aim, version,
-             kind == 0 || kind == 'F' ? "new" : "foreign", reply);
+        lead_anew(t, call, &aim, kind == 0 || kind == 'F' ? "new" : "foreign",
+                  reply);
     }
 }
 
@@ -533,8 +581,9 @@ static void publish(struct model *t, const struct model_call *call,
         if (ttl_ms == 0)
             model_del(t, call->key);
         else if (is_kept)
-            keep(t, slot, fresh_ms, ttl_ms);
-        else if (!store(t, slot, call->argv + 1, fresh_ms, ttl_ms, reply))
+            keep(t, slot, fresh_ms, ttl_ms + LEEWAY_MS);
+        else if (!store(t, slot, call->argv + 1, fresh_ms, ttl_ms + LEEWAY_MS,
+                        reply))
             return;
         say(reply, "STORED");
         if (ttl_ms > 0 && model_bytes_are(&call->argv[7], "keep and get"))
@@ -563,6 +612,20 @@ static void fail(struct model *t, const struct model_call *call,
               reply);
 }
 
+static void keep_for_refresh(struct model *t, const struct model_call *call)
+{
+    struct model_slot *value = &t->slot[call->key];
+    unsigned char kind;
+
+    expire(t, value);
+    if (value->type == MODEL_ABSENT ||
+        (value->has_ttl && value->expires_ms > t->now_ms + LEEWAY_MS + 1))
+        return;
+    kind = read_key(t, call, value);
+    if (kind == 'V' || kind == 'N')
+        keep_ended(t, value, &t->refresh[call->key]);
+}
+
 static void renew(struct model *t, const struct model_call *call,
                   struct model_reply *reply)
 {
@@ -573,6 +636,8 @@ static void renew(struct model *t, const struct model_call *call,
         return;
     set_times(t, slot, number_of(&call->argv[3]));
     say_integer(reply, 1);
+    if (call->is_refresh)
+        keep_for_refresh(t, call);
 }
 
 static void leave(struct model *t, const struct model_call *call,
@@ -607,7 +672,8 @@ static void expire_value(struct model *t, const struct model_call *call,
 
     say_integer(reply, 0);
     del(t, &t->refresh[call->key]);
-    if (read_key(t, call, slot) != 'V') {
+    if (read_key(t, call, slot) != 'V' ||
+        model_get_u64(slot->bytes.at + UNTIL_AT) == 0) {
         del(t, slot);
         return;
     }
@@ -650,7 +716,7 @@ static void put(struct model *t, const struct model_call *call,
         return;
     say_integer(reply, 1);
     if (!store(t, &t->slot[call->key], call->argv, number_of(&call->argv[3]),
-               number_of(&call->argv[4]), reply))
+               number_of(&call->argv[4]) + LEEWAY_MS, reply))
         model_del(t, call->key);
     del(t, &t->refresh[call->key]);
 }

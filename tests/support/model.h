@@ -57,7 +57,7 @@ struct model_call {
 struct model_reply {
     enum { MODEL_PARTS, MODEL_INTEGER, MODEL_OOM, MODEL_ERROR } type;
     size_t count; /* of parts */
-    struct model_bytes part[5];
+    struct model_bytes part[6];
     long long integer; /* the number; of WAIT, its ms */
     uint64_t age_ms;   /* of WAIT */
 };

@@ -263,9 +263,9 @@ static void describe_parts(const struct model_reply *reply,
     if (reply->count > usual)
         used += snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " of %c",
                          part[usual].at[0]);
-    if (model_bytes_are(&part[0], "LEAD") && reply->count > usual + 1)
+    if (model_bytes_are(&part[0], "LEAD") && reply->count > usual + 2)
         snprintf(out + used, STEP_TEXT_BYTES - (size_t)used, " @%" PRIu64,
-                 model_get_u64(part[usual + 1].at));
+                 model_get_u64(part[usual + 2].at));
 }
 
 static void describe(const struct model_reply *reply, char out[STEP_TEXT_BYTES])
@@ -340,6 +340,15 @@ static bool are_near(uint64_t a, uint64_t b)
     return apart >= -SLACK_MS && apart <= SLACK_MS;
 }
 
+/* 0: a value that has ended */
+static bool are_same_end(uint64_t a_ms, uint64_t a_now_ms, uint64_t b_ms,
+                         uint64_t b_now_ms)
+{
+    if (a_ms == 0 || b_ms == 0)
+        return a_ms == b_ms;
+    return are_near(a_ms - a_now_ms, b_ms - b_now_ms);
+}
+
 static bool is_entry(const struct model_bytes *bytes)
 {
     return bytes->size >= SHED_ENTRY_HEADER_BYTES &&
@@ -358,8 +367,8 @@ static const char *entries_difference(const struct store_state *a,
     if (!are_near(model_get_u64(x + WRITTEN_AT) - a->now_ms,
                   model_get_u64(y + WRITTEN_AT) - b->now_ms))
         return "time of writing";
-    if (!are_near(model_get_u64(x + UNTIL_AT) - a->now_ms,
-                  model_get_u64(y + UNTIL_AT) - b->now_ms))
+    if (!are_same_end(model_get_u64(x + UNTIL_AT), a->now_ms,
+                      model_get_u64(y + UNTIL_AT), b->now_ms))
         return "end";
     return NULL;
 }

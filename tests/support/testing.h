@@ -11,6 +11,10 @@
 
 #include "base/clock.h"
 
+/* How much longer Redis keeps a value than anybody is given it: LEEWAY of
+ * src/redis/entry.lua. */
+#define LEEWAY_MS 200
+
 /* How long a single test may take; ends tests that hang. Longer than
  * test_deadline_ms, so that a wait that fails can still report what it waited
  * for. */

@@ -528,6 +528,33 @@ START_TEST(a_lease_is_renewed_at_a_third)
 }
 END_TEST
 
+static void lead_refresh(uint64_t value_left_ms)
+{
+    start();
+    step((struct shed_flight_event){.type = SHED_EV_LEAD,
+                                    .request = subject.sent,
+                                    .is_refresh = true,
+                                    .wait_ms = value_left_ms});
+}
+
+START_TEST(a_refresh_renews_its_lease_when_its_value_ends)
+{
+    lead_refresh(400);
+    ck_assert_uint_eq(subject.act.timer_ms, 401);
+    subject.now_ms += 401;
+    event(SHED_EV_TIMER);
+    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
+    ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
+}
+END_TEST
+
+START_TEST(a_value_that_ends_later_leaves_the_renewals_as_they_are)
+{
+    lead_refresh(UINT64_C(1) << 40);
+    ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
+}
+END_TEST
+
 START_TEST(a_lost_renewal_is_followed_by_the_next)
 {
     start_loading();
@@ -848,6 +875,8 @@ static void add_tests_3(TCase *tc)
     tcase_add_test(tc, a_fail_is_not_sent_for_ever);
     tcase_add_test(tc, a_marker_that_is_refused_becomes_a_release);
     tcase_add_test(tc, a_lease_is_renewed_at_a_third);
+    tcase_add_test(tc, a_refresh_renews_its_lease_when_its_value_ends);
+    tcase_add_test(tc, a_value_that_ends_later_leaves_the_renewals_as_they_are);
     tcase_add_test(tc, a_lost_renewal_is_followed_by_the_next);
     tcase_add_test(tc, a_lost_lease_is_not_renewed_but_the_load_goes_on);
     tcase_add_test(tc, a_renewal_of_the_lease_before_says_nothing_of_this_one);

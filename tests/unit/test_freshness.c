@@ -200,6 +200,19 @@ START_TEST(an_entry_from_the_future_is_fresh)
 }
 END_TEST
 
+START_TEST(an_entry_that_has_ended_is_given_to_nobody)
+{
+    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS};
+    struct shed_freshness_rule rule =
+        shed_freshness_rule_of_call(&strict_rule, 0, SHED_STALE_ALLOWED);
+
+    ck_assert_int_eq(shed_freshness_judge(&rule, &times, WRITTEN_MS + 100, 0),
+                     SHED_FRESHNESS_OVER);
+    ck_assert_int_eq(shed_freshness_judge(&rule, &times, 0, 0),
+                     SHED_FRESHNESS_OVER);
+}
+END_TEST
+
 START_TEST(an_entry_that_was_ended_early_is_not_fresh)
 {
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
@@ -431,6 +444,7 @@ int main(void)
     tcase_add_test(tc, and_more_lenient);
     tcase_add_test(tc, a_call_that_asks_for_nothing_has_its_caches_rule);
     tcase_add_test(tc, an_entry_from_the_future_is_fresh);
+    tcase_add_test(tc, an_entry_that_has_ended_is_given_to_nobody);
     tcase_add_test(tc, an_entry_that_was_ended_early_is_not_fresh);
     tcase_add_test(tc, jitter_moves_the_refresh_with_the_end);
     tcase_add_test(tc, redis_keeps_an_entry_for_its_longest_window);

@@ -1,0 +1,313 @@
+/* A hot key that ends by its own time to live costs one load for each time,
+ * for any number of threads and processes, and whatever a client believes of
+ * the server's clock. What is counted are loads and the entries that they have
+ * stored, so that a slow machine changes neither. */
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <snowshed/stats.h>
+
+#include "client/client.h"
+#include "redis/address.h"
+#include "support/child.h"
+#include "support/pulse.h"
+#include "support/server.h"
+#include "support/testing.h"
+
+enum {
+    LOADS = 14, /* of each case */
+    THREADS_MAX = 64,
+    PROCESSES_MAX = 4,
+    TTL_MS = 40,
+    LOAD_MS = 5,
+    SILENCE_MS = 60000,
+    LEASE_MS = 100000,
+    /* of a process: Redis keeps a value that is over for twice this long, so a
+       refresh of it can then go on as the load of a missing key */
+    STALL_MAX_MS = 100,
+    TRIES = 5
+};
+
+struct scene {
+    const char *name;
+    unsigned processes, threads;
+    bool is_absent;
+    uint64_t refresh_after_ms, revalidate_ms, if_error_ms;
+    uint64_t load_ms;
+    int skew_ms; /* of the estimate of the server's clock */
+    bool is_refreshed;
+};
+
+/* In memory that all processes share. */
+struct fleet {
+    atomic_uint loads, ready;
+    atomic_bool may_begin, is_over;
+    struct shed_stats stats[PROCESSES_MAX];
+    struct pulse pulse;
+};
+
+static struct server server;
+static struct fleet *fleet;
+
+/* ------------------------------------------------------------ in a process */
+
+static const struct scene *scene;
+static struct shed_cache *cache;
+
+static void load(void *user, void *thread, struct shed_load *l)
+{
+    (void)user;
+    (void)thread;
+    if (atomic_fetch_add(&fleet->loads, 1) + 1 >= LOADS)
+        atomic_store(&fleet->is_over, true);
+    usleep((unsigned)scene->load_ms * 1000); /* what a load costs */
+    for (size_t i = 0; i < shed_load_count(l); i++)
+        if (scene->is_absent)
+            shed_load_absent(l, i);
+        else
+            shed_load_value(l, i, shed_str("row"));
+    shed_load_done(l);
+}
+
+static void *read_on(void *arg)
+{
+    while (!atomic_load(&fleet->may_begin))
+        usleep(1000);
+    while (!atomic_load(&fleet->is_over)) {
+        struct shed_value *value = NULL;
+        if (shed_get(cache, shed_str("k"), 0, &value, NULL) != SHED_OK)
+            _exit(2);
+        shed_value_unref(value);
+        usleep(200);
+    }
+    return arg;
+}
+
+static void read_stats(struct shed_stats *out)
+{
+    if (shed_stats_read(cache, out, sizeof(*out), NULL) != SHED_OK)
+        _exit(3);
+}
+
+/* Until the loads that are under way have been stored, or refused. */
+static void settle(struct shed_stats *out)
+{
+    uint64_t end_ms = test_deadline_ms();
+
+    do {
+        usleep(1000);
+        read_stats(out);
+    } while (shed_now_ms() < end_ms &&
+             out->leases_won + out->refreshes + out->leases_taken_over >
+                 out->published + out->publishes_invalidated +
+                     out->publishes_superseded);
+}
+
+static struct shed_cache_options options_of_scene(void)
+{
+    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+
+    o.ttl_ms = o.negative_ttl_ms = TTL_MS;
+    o.ttl_jitter_pct = 0;
+    o.timeout_ms = scaled_ms(SILENCE_MS);
+    o.lease_ms = LEASE_MS;
+    o.refresh_after_ms = scene->refresh_after_ms;
+    o.stale_while_revalidate_ms = scene->revalidate_ms;
+    o.stale_if_error_ms = scene->if_error_ms;
+    return o;
+}
+
+static _Noreturn void work(size_t me)
+{
+    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_cache_options o = options_of_scene();
+    struct shed_source *source = NULL;
+    struct shed_client *client = NULL;
+    pthread_t thread[THREADS_MAX];
+
+    co.command_timeout_ms = scaled_ms(SILENCE_MS);
+    if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
+        shed_source_open(load, NULL, NULL, &source, NULL) != SHED_OK ||
+        shed_cache_open(client, "t", source, &o, &cache, NULL) != SHED_OK)
+        _exit(1);
+    atomic_fetch_add(&client->address->clock.offset_ms, scene->skew_ms);
+    for (unsigned i = 0; i < scene->threads; i++)
+        if (pthread_create(&thread[i], NULL, read_on, NULL) != 0)
+            _exit(1);
+    atomic_fetch_add(&fleet->ready, 1);
+    for (unsigned i = 0; i < scene->threads; i++)
+        (void)pthread_join(thread[i], NULL);
+    settle(&fleet->stats[me]);
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+    _exit(0);
+}
+
+/* ------------------------------------------------------------- in the test */
+
+static void run_fleet(struct shed_stats *sum)
+{
+    pid_t pid[PROCESSES_MAX];
+
+    *sum = (struct shed_stats){0};
+    server_start(&server);
+    for (size_t i = 0; i < scene->processes; i++) {
+        pid[i] = fork_child();
+        if (pid[i] == 0)
+            work(i);
+    }
+    WAIT_FOR(atomic_load(&fleet->ready) == scene->processes);
+    pulse_start(&fleet->pulse);
+    atomic_store(&fleet->may_begin, true);
+    for (size_t i = 0; i < scene->processes; i++) {
+        const struct shed_stats *s = &fleet->stats[i];
+        int status = 0;
+        ck_assert_int_eq(waitpid(pid[i], &status, 0), pid[i]);
+        ck_assert_int_eq(status, 0);
+        sum->published += s->published;
+        sum->publishes_invalidated += s->publishes_invalidated;
+        sum->publishes_superseded += s->publishes_superseded;
+        sum->leases_won += s->leases_won;
+        sum->refreshes += s->refreshes;
+    }
+    pulse_stop(&fleet->pulse);
+    server_check_ttls(&server);
+    server_stop(&server);
+}
+
+/* Where the machine stopped for longer than Redis keeps a value whose refresh
+ * is under way, a load can be in vain. */
+static bool was_stopped(void)
+{
+    return scene->is_refreshed &&
+           pulse_longest_ms(&fleet->pulse) > STALL_MAX_MS;
+}
+
+static void count_loads(struct shed_stats *sum, uint64_t *lasted_ms)
+{
+    for (unsigned tries = TRIES; tries > 0; tries--) {
+        uint64_t began_ms = shed_now_ms();
+        fleet = share_memory(sizeof(*fleet));
+        run_fleet(sum);
+        *lasted_ms = shed_now_ms() - began_ms;
+        if (atomic_load(&fleet->loads) == sum->published || !was_stopped())
+            return;
+        munmap(fleet, sizeof(*fleet));
+    }
+}
+
+static const struct scene scenes[] = {
+    {.name = "rows, 1 thread", .processes = 1, .threads = 1},
+    {.name = "rows, 16 threads", .processes = 1, .threads = 16},
+    {.name = "rows, 64 threads", .processes = 1, .threads = 64},
+    {.name = "no such row, 1 thread",
+     .processes = 1,
+     .threads = 1,
+     .is_absent = true},
+    {.name = "no such row, 16 threads",
+     .processes = 1,
+     .threads = 16,
+     .is_absent = true},
+    {.name = "rows, 4 processes", .processes = 4, .threads = 8},
+    {.name = "no such row, 4 processes",
+     .processes = 4,
+     .threads = 8,
+     .is_absent = true},
+    {.name = "a clock that is ahead",
+     .processes = 1,
+     .threads = 4,
+     .skew_ms = 15},
+    {.name = "a clock that is behind",
+     .processes = 1,
+     .threads = 4,
+     .skew_ms = -5},
+    {.name = "processes whose clocks are ahead",
+     .processes = 4,
+     .threads = 4,
+     .skew_ms = 15},
+    {.name = "a stale window",
+     .processes = 1,
+     .threads = 16,
+     .revalidate_ms = 1000,
+     .is_refreshed = true},
+    {.name = "a stale window, 4 processes",
+     .processes = 4,
+     .threads = 4,
+     .revalidate_ms = 1000,
+     .is_refreshed = true},
+    {.name = "a window for errors",
+     .processes = 1,
+     .threads = 16,
+     .if_error_ms = 1000,
+     .is_refreshed = true},
+    {.name = "early refresh",
+     .processes = 1,
+     .threads = 16,
+     .refresh_after_ms = 20,
+     .is_refreshed = true},
+    {.name = "early refresh that outlasts the row",
+     .processes = 1,
+     .threads = 16,
+     .refresh_after_ms = 30,
+     .load_ms = 30,
+     .is_refreshed = true},
+    {.name = "the same, 4 processes",
+     .processes = 4,
+     .threads = 4,
+     .refresh_after_ms = 30,
+     .load_ms = 30,
+     .is_refreshed = true},
+    {.name = "a refresh that outlasts the stale window",
+     .processes = 1,
+     .threads = 16,
+     .revalidate_ms = 10,
+     .load_ms = 30,
+     .is_refreshed = true},
+    {.name = "the same, a clock that is ahead",
+     .processes = 4,
+     .threads = 4,
+     .revalidate_ms = 10,
+     .load_ms = 30,
+     .skew_ms = 15,
+     .is_refreshed = true},
+};
+
+START_TEST(each_end_of_a_hot_key_costs_one_load)
+{
+    struct scene with_cost = scenes[_i];
+    struct shed_stats sum;
+    uint64_t lasted_ms;
+    unsigned loads;
+
+    with_cost.load_ms = with_cost.load_ms > 0 ? with_cost.load_ms : LOAD_MS;
+    scene = &with_cost;
+    count_loads(&sum, &lasted_ms);
+    loads = atomic_load(&fleet->loads);
+    ck_assert_msg(loads == sum.published && sum.publishes_invalidated == 0 &&
+                      sum.publishes_superseded == 0,
+                  "%s: %u loads, %llu stored, %llu invalidated, "
+                  "%llu superseded",
+                  scene->name, loads, (unsigned long long)sum.published,
+                  (unsigned long long)sum.publishes_invalidated,
+                  (unsigned long long)sum.publishes_superseded);
+    ck_assert_uint_eq(sum.leases_won + sum.refreshes, loads);
+    if (!scene->is_refreshed) {
+        ck_assert_uint_eq(sum.refreshes, 0);
+        ck_assert_uint_le(loads, lasted_ms / TTL_MS + 1);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("expiries");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, each_end_of_a_hot_key_costs_one_load, 0,
+                        (int)(sizeof(scenes) / sizeof(*scenes)));
+    return run_tests("expiries", tc);
+}

@@ -371,10 +371,12 @@ enum shed_use {
  * learns at once of what is wrong. Nothing is written.
  *
  * name is what the cache or lock will be opened with. From Redis 7 on, err
- * lists the rights that the user lacks in the form that ACL SETUSER takes:
- * commands, keys ("~..."), channels. On older servers SHED_OK says only that
- * Redis can be reached and runs scripts. A cache with the option groups, or
- * whose source has fleet_loads, needs one more call for each.
+ * lists what the user lacks in the form that ACL SETUSER takes, such as "+get
+ * ~item:*": first commands without a key, channels and keys (a long one, or one
+ * with blanks, as a pattern); when these are granted, the commands on keys. On
+ * older servers SHED_OK says only that Redis can be reached and runs scripts. A
+ * cache with the option groups, or whose source has fleet_loads, needs one more
+ * call for each.
  *
  * Blocks: one round trip, at most timeout_ms (0: command_timeout_ms).
  * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the
@@ -916,7 +918,9 @@ struct shed_get_options {
                                  this, with only_cached and SHED_STALE_ALLOWED.
                                  What is stored during the call is young enough;
                                  an age that is not known (without the right to
-                                 TIME) is too old. If the load reads a lower
+                                 TIME) is too old. What was stored before Redis'
+                                 clock was set back counts as younger by that
+                                 step. If the load reads a lower
                                  version of the row than Redis has, the row in
                                  Redis is the answer while its ttl lasts (see
                                  shed_load_version). 0: no limit */

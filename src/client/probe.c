@@ -8,6 +8,13 @@
 #include "client/client.h"
 
 #define TIMEOUT_MAX_MS 3600000
+/* Of a right that is listed, so that all six keys of a lock are: a long key is
+ * cut, and listed as a pattern. */
+#define RIGHT_BYTES 40
+#define KEY_SHOWN 30
+/* What the rest of the reason leaves. */
+#define LIST_BYTES                                                             \
+    (SHED_REASON_BYTES - sizeof("Redis does not grant: (and 99 more)"))
 #define KEY_MAX_BYTES (2 * SHED_KEY_MAX_BYTES + 32)
 
 /* The format of a use's first key, and the script's name of the use. */
@@ -73,29 +80,51 @@ static size_t name_sides(char key[KEY_MAX_BYTES], struct shed_bytes name)
     return add(key, size, name.data, name.size);
 }
 
-/* Fail with a list of what is missing, as much of it as fits. Keys can be any
- * bytes. */
-static enum shed_code tell_missing(const struct shed_client *client,
-                                   const struct shed_reply *missing,
-                                   struct shed_error *err)
+/* Write a right as ACL SETUSER takes it: where a key has a byte that is not for
+ * a pattern, any byte may be there, as behind the first bytes of a long one. */
+static void write_right(char out[RIGHT_BYTES], const char *right, size_t size)
 {
-    char list[SHED_REASON_BYTES] = "";
+    bool is_key = size > 0 && right[0] == '~';
+    const size_t most = is_key ? KEY_SHOWN : RIGHT_BYTES - 2;
     size_t at = 0;
 
-    for (size_t i = 0; i < shed_reply_count(missing); i++) {
-        size_t size = 0;
-        const char *name = shed_reply_bytes(shed_reply_at(missing, i), &size);
-        if (i > 0 && at + 2 < sizeof(list))
-            at = add(list, at, ", ", 2);
-        for (size_t j = 0; name != NULL && j < size && at + 1 < sizeof(list);
-             j++)
-            list[at++] = name[j];
-        for (size_t j = 0; j < at; j++)
-            if (list[j] < ' ' || list[j] > '~')
-                list[j] = '?';
+    for (size_t i = 0; i < size && at < most; i++) {
+        bool is_plain = right[i] >= ' ' && right[i] <= '~' &&
+                        !(is_key && strchr(" *?[]\\", right[i]) != NULL);
+        out[at++] = is_plain ? right[i] : '?';
     }
-    return shed_fail(err, SHED_EDENIED, "Redis %s does not grant: %s",
-                     client->address->text, list);
+    if (at < size)
+        out[at++] = '*';
+    out[at] = '\0';
+}
+
+/* Fail with a list of what is missing, each right whole, and the number of
+ * those that do not fit. */
+static enum shed_code tell_missing(const struct shed_reply *missing,
+                                   struct shed_error *err)
+{
+    char list[LIST_BYTES] = "", right[RIGHT_BYTES] = "", last[RIGHT_BYTES];
+    size_t at = 0, count = shed_reply_count(missing), told;
+
+    for (told = 0; told < count; told++) {
+        size_t size = 0;
+        const char *bytes =
+            shed_reply_bytes(shed_reply_at(missing, told), &size);
+        memcpy(last, right, sizeof(last));
+        write_right(right, bytes, bytes != NULL ? size : 0);
+        size = strlen(right);
+        if (strcmp(right, last) == 0)
+            continue; /* cut where they were still equal */
+        if (at + 1 + size >= sizeof(list))
+            break;
+        list[at++] = ' ';
+        at = add(list, at, right, size + 1) - 1;
+    }
+    if (told == count)
+        return shed_fail(err, SHED_EDENIED, "Redis does not grant:%s", list);
+    return shed_fail(err, SHED_EDENIED,
+                     "Redis does not grant:%s (and %zu more)", list,
+                     count - told);
 }
 
 static enum shed_code conclude(const struct shed_client *client,
@@ -108,7 +137,7 @@ static enum shed_code conclude(const struct shed_client *client,
         return shed_fail(err, shed_reply_code(reply), "Redis %s: %s",
                          client->address->text, text);
     if (shed_reply_count(reply) > 0)
-        return tell_missing(client, reply, err);
+        return tell_missing(reply, err);
     return SHED_OK;
 }
 

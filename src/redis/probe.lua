@@ -5,7 +5,7 @@
 --       2 the first of its keys
 --       3 the channel of a process, or '' if none is subscribed to
 --       4 the prefix of the names of its other keys
--- Returns the names of what is missing; nothing before Redis 7, where a script
+-- Returns what is missing, as ACL SETUSER takes it; nothing before Redis 7, where a script
 --         cannot find out.
 -- The key is not in KEYS, because without the right to it the server would refuse
 -- the whole call.
@@ -13,10 +13,10 @@
 local missing = {}
 if not redis.acl_check_cmd then return missing end
 
-local function need(name, ...)
+local function need(right, ...)
     -- acl_check_cmd raises an error for a command that the server does not know
     local is_known, is_granted = pcall(redis.acl_check_cmd, ...)
-    if not (is_known and is_granted) then missing[#missing + 1] = name end
+    if not (is_known and is_granted) then missing[#missing + 1] = right end
 end
 
 local suffixes = {
@@ -41,20 +41,20 @@ local arguments = {set = 1, setrange = 2, pexpire = 1, incrby = 1, zadd = 2,
 
 local is_option = ARGV[1] == 'groups' or ARGV[1] == 'fleet'
 if not is_option then
-    need('role', 'role')
-    need('ping', 'ping')
-    need('time', 'time')
-    need('info', 'info', 'server')
-    need('script|load', 'script', 'load', 'x')
-    need('evalsha', 'evalsha', 'x', '0')
-    need('eval', 'eval', 'x', '0')
+    need('+role', 'role')
+    need('+ping', 'ping')
+    need('+time', 'time')
+    need('+info', 'info', 'server')
+    need('+script|load', 'script', 'load', 'x')
+    need('+evalsha', 'evalsha', 'x', '0')
+    need('+eval', 'eval', 'x', '0')
 end
 if not is_option and ARGV[3] ~= '' then
-    need('client|id', 'client', 'id')
-    need('client|tracking', 'client', 'tracking', 'on')
-    need('pubsub|numsub', 'pubsub', 'numsub', ARGV[3])
-    need('subscribe to &snowshed:process:*', 'subscribe', ARGV[3])
-    need('subscribe to &__redis__:invalidate', 'subscribe',
+    need('+client|id', 'client', 'id')
+    need('+client|tracking', 'client', 'tracking', 'on')
+    need('+pubsub|numsub', 'pubsub', 'numsub', ARGV[3])
+    need('+subscribe &snowshed:process:*', 'subscribe', ARGV[3])
+    need('+subscribe &__redis__:invalidate', 'subscribe',
         '__redis__:invalidate')
 end
 
@@ -63,12 +63,12 @@ end
 local before = #missing
 for _, suffix in ipairs(suffixes[ARGV[1]]) do
     local key = suffix == '' and ARGV[2] or ARGV[4] .. suffix
-    if #missing == before then need('~' .. key, 'evalsha', 'x', '1', key) end
+    need('~' .. key, 'evalsha', 'x', '1', key)
 end
 if #missing > before then return missing end
 for _, command in ipairs(commands[ARGV[1]]) do
     local rest = {}
     for i = 1, arguments[command] or 0 do rest[i] = '1' end
-    need(command, command, ARGV[2], unpack(rest))
+    need('+' .. command, command, ARGV[2], unpack(rest))
 end
 return missing

@@ -221,6 +221,7 @@ static void send_exchange(struct shed_fleet_link *link)
 {
     struct shed_fleet *f = link->fleet;
     const struct shed_slots_exchange *x = &link->exchange;
+    char passed[SHED_DIGITS];
     struct shed_args args;
 
     shed_script_begin(&args, SHED_SCRIPT_SLOTS, "1");
@@ -231,6 +232,7 @@ static void send_exchange(struct shed_fleet_link *link)
     shed_args_add_text(&args, x->give);
     shed_args_add_text(&args, x->keep);
     shed_args_add_text(&args, x->take);
+    shed_args_add_number(&args, passed, x->passed_ms);
     shed_timer_set(link->timer, patience_ms(link));
     shed_pipe_call(shed_session_pipe(link->client->session), &link->call, &args,
                    on_answer, link);

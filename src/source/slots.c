@@ -196,7 +196,9 @@ bool shed_slots_next(struct shed_slots *s, uint64_t now_ms,
     uint64_t next_ms = UINT64_MAX;
     bool may_ask = s->ask_ms <= now_ms;
 
-    *x = (struct shed_slots_exchange){0};
+    /* at first as long as a slot lasts: the slots from before that are over */
+    *x = (struct shed_slots_exchange){
+        .passed_ms = s->heard_ms > 0 ? now_ms - s->heard_ms : s->life_ms};
     *delay_ms = UINT64_MAX;
     if (s->is_asking)
         return false;
@@ -268,6 +270,7 @@ void shed_slots_answered(struct shed_slots *s,
 
     assert(s->is_asking);
     s->is_asking = false;
+    s->heard_ms = s->asked_ms;
     s->is_away = false;
     s->in_use = answer->in_use;
     if (asked > 0)

@@ -59,6 +59,7 @@ struct shed_slots {
     bool is_away;        /* Redis is, or nobody asks it */
     bool is_refused;     /* the last ask was, at least in part */
     uint64_t asked_ms;   /* when the exchange under way was sent */
+    uint64_t heard_ms;   /* when the last that was answered was sent; 0: none */
     uint64_t ask_ms;     /* not to ask again before */
     uint64_t refused_us; /* since when a load has waited; 0: none does */
     size_t others;       /* that wait, as seen last */
@@ -69,6 +70,7 @@ struct shed_slots {
 /* What to send: ids without anything between them. */
 struct shed_slots_exchange {
     size_t give_count, keep_count, take_count;
+    uint64_t passed_ms; /* since the last that was answered */
     char give[SHED_SLOTS_EXCHANGE_MAX * SHED_SLOTS_ID_BYTES + 1];
     char keep[SHED_SLOTS_EXCHANGE_MAX * SHED_SLOTS_ID_BYTES + 1];
     char take[SHED_SLOTS_EXCHANGE_MAX * SHED_SLOTS_ID_BYTES + 1];

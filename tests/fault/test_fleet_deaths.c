@@ -269,6 +269,67 @@ START_TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
 }
 END_TEST
 
+enum { STEP_S = 3600 };
+
+START_TEST(a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead)
+{
+    enum { DEAD_LOAD_MS = 1000 };
+    struct worker *dead, *other;
+
+    server.has_clock = true;
+    set_up();
+    dead = &fleet->workers[0];
+    other = &fleet->workers[1];
+    dead->load_timeout_ms = DEAD_LOAD_MS;
+    atomic_store(&dead->may_answer, false);
+    server_skew(&server, STEP_S);
+    start_worker(0);
+    WAIT_FOR(atomic_load(&dead->is_loading) == BUDGET);
+    kill_child(dead->pid);
+    dead->pid = 0;
+    atomic_store(&fleet->alive, 0);
+    server_skew(&server, 0);
+    start_worker(1);
+    WAIT_FOR(atomic_load(&other->loads) > 0);
+    expect_gets(1);
+    tear_down();
+}
+END_TEST
+
+/* The script's calls, of which a waiting process makes several a second. */
+static void expect_asks(void)
+{
+    enum { ASKS = 20 };
+    long long before = server_calls(&server, "evalsha");
+
+    WAIT_FOR(server_calls(&server, "evalsha") >= before + ASKS);
+}
+
+START_TEST(a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way)
+{
+    struct worker *busy;
+
+    server.has_clock = true;
+    set_up();
+    busy = &fleet->workers[0];
+    atomic_store(&busy->may_answer, false);
+    start_worker(0);
+    start_worker(1);
+    atomic_store(&fleet->workers[1].may_answer, false);
+    WAIT_FOR(atomic_load(&fleet->alive) == BUDGET);
+    expect_asks();
+    server_skew(&server, STEP_S);
+    expect_asks();
+    server_skew(&server, -STEP_S);
+    expect_asks();
+    ck_assert_uint_eq(atomic_load(&fleet->most_alive), BUDGET);
+    atomic_store(&busy->may_answer, true);
+    atomic_store(&fleet->workers[1].may_answer, true);
+    expect_gets(1);
+    tear_down();
+}
+END_TEST
+
 START_TEST(all_is_answered_though_redis_loses_its_data)
 {
     enum { FLUSHES = 10, GETS = 10 };
@@ -318,6 +379,10 @@ int main(void)
     tcase_add_test(tc, all_slots_are_given_back_at_the_end);
     tcase_add_test(tc,
                    a_process_that_is_killed_leaves_its_slots_for_a_load_time);
+    tcase_add_test(
+        tc, a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead);
+    tcase_add_test(
+        tc, a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way);
     tcase_add_test(tc, all_is_answered_though_redis_loses_its_data);
     tcase_add_test(
         tc,

@@ -516,6 +516,55 @@ START_TEST(keys_and_channels_that_are_missing_are_named)
 }
 END_TEST
 
+/* Grant what a probe lists, as it is. */
+static void grant_what_is_listed(struct shed_client *client,
+                                 struct shed_bytes name)
+{
+    static const char before[] = "does not grant: ";
+    char rights[SHED_REASON_BYTES];
+    struct shed_error err = {0};
+    const char *list;
+
+    ck_assert_int_eq(shed_client_probe(client, SHED_USE_LOCK, name, 0, &err),
+                     SHED_EDENIED);
+    list = strstr(err.reason, before);
+    ck_assert_ptr_nonnull(list);
+    snprintf(rights, sizeof(rights), "%s", list + sizeof(before) - 1);
+    rights[strcspn(rights, "(")] = '\0'; /* the number of the others */
+    grant(rights);
+}
+
+START_TEST(what_is_listed_can_be_granted_as_it_is)
+{
+    enum { ROUNDS = 3 };
+    static const char revoked[] = "-role -ping -time -info -client|id "
+                                  "-client|tracking -pubsub|numsub -get -set "
+                                  "-del -pttl -pexpire -incrby -zadd -zrange "
+                                  "-zrem resetchannels";
+    static char long_key[SHED_KEY_MAX_BYTES];
+    const struct shed_bytes names[] = {
+        shed_str("job"), shed_str("a b*[c]\\\n"), {long_key, sizeof(long_key)}};
+    struct shed_client *client = open_shop();
+    struct shed_error err = {0};
+
+    memset(long_key, 'k', sizeof(long_key));
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        server_do(&server, "ACL SETUSER shop resetkeys");
+        grant(revoked);
+        /* the keys, and then what is needed on them */
+        for (unsigned round = 0; round < ROUNDS; round++)
+            if (shed_client_probe(client, SHED_USE_LOCK, names[i], 0, NULL) !=
+                SHED_OK)
+                grant_what_is_listed(client, names[i]);
+        ck_assert_msg(shed_client_probe(client, SHED_USE_LOCK, names[i], 0,
+                                        &err) == SHED_OK,
+                      "%s", err.reason);
+    }
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
+
 START_TEST(a_client_that_waits_by_timer_needs_no_channel)
 {
     struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
@@ -566,6 +615,7 @@ int main(void)
     tcase_add_test(tc, with_these_rights_nothing_is_missing);
     tcase_add_test(tc, a_command_that_is_missing_is_named);
     tcase_add_test(tc, keys_and_channels_that_are_missing_are_named);
+    tcase_add_test(tc, what_is_listed_can_be_granted_as_it_is);
     tcase_add_test(tc, a_client_that_waits_by_timer_needs_no_channel);
     tcase_add_test(tc, a_server_that_is_not_there_is_told);
     return run_tests("acl", tc);

@@ -39,7 +39,7 @@ static const char help[] =
     "                                expire, and given out a minute longer if that\n"
     "                                fails; in breakdown and from redis-down on\n"
     "  --scenario LIST  (default: all)\n"
-    "                   breakdown    one hot key expires again and again\n"
+    "                   breakdown    one hot key expires by its ttl, again and again\n"
     "                   avalanche    all items expire at the same instant\n"
     "                   penetration  items that do not exist are asked for\n"
     "                   cold         Redis is emptied under load\n"
@@ -75,12 +75,12 @@ static const char help[] =
     "  --help           this text\n"
     "\n"
     "Exit status: 0; 1 if a server failed by itself, or if snowshed broke a promise,\n"
-    "which is then named after the tables: more queries at once than its bound, a\n"
-    "call that ended after its deadline, an out-of-date answer, a caller of\n"
-    "snowshed-refresh that waited when the hot key was due, or an error; 2 for a\n"
-    "wrong option. Errors that nothing can prevent are only shown: any in redis-down\n"
-    "and restart, and in db-down and slow-db those without a stale row. What none\n"
-    "and setnx do is only shown, too.\n";
+    "which is then named after the tables: more queries than expiries of the hot\n"
+    "key, more queries at once than its bound, a call that ended after its deadline,\n"
+    "an out-of-date answer, a caller of snowshed-refresh that waited when the hot\n"
+    "key was due, or an error; 2 for a wrong option. Errors that nothing can prevent\n"
+    "are only shown: any in redis-down and restart, and in db-down and slow-db those\n"
+    "without a stale row. What none and setnx do is only shown, too.\n";
 /* clang-format on */
 
 struct choice {

@@ -24,7 +24,7 @@ struct runner {
     struct picks picks;
     uint64_t load_ms; /* what a query costs in this scenario */
     /* what the servers had counted when the counting began */
-    uint64_t queries, commands;
+    uint64_t queries, commands, expired;
     struct outcome *out;
 };
 

@@ -17,7 +17,7 @@
 #include "runner.h"
 
 #define LONG_TTL_MS 600000 /* only the runner makes keys expire */
-#define GAP_US 20000       /* between a hot key's return and its next expiry */
+#define GAP_US 20000       /* between a hot key's return and the next kill */
 #define SETTLE_US 200000
 #define PATIENCE_US                                                            \
     30000000 /* how long to wait for what should have come long ago */
@@ -40,9 +40,12 @@
 #define SLACK_US 50000
 #define SLACK_SLEEPS 2
 /* With snowshed-refresh a row is loaded again at half of its time, and given
- * out for a minute after it. The hot key expires five times a second. */
+ * out for a minute after it. */
 #define STALE_MS 60000
-#define HOT_TTL_MS 200
+/* How long the hot row lives; without a refresh, each of its ends is waited
+ * for. */
+#define REFRESHED_TTL_MS 200
+#define EXPIRING_TTL_MS 60
 
 const char *const scenario_names[SCENARIOS] = {
     "breakdown",  "avalanche", "penetration", "cold",   "crash",
@@ -118,10 +121,10 @@ static bool has_row(struct runner *c, uint64_t id)
     return has;
 }
 
-static uint64_t commands_processed(struct runner *c)
+static uint64_t redis_counter(struct runner *c, const char *name)
 {
     redisReply *reply = runner_command(c, "INFO stats");
-    const char *at = strstr(reply->str, "total_commands_processed:");
+    const char *at = strstr(reply->str, name);
     uint64_t n = at != NULL ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
 
     freeReplyObject(reply);
@@ -172,7 +175,8 @@ void runner_count_from_here(struct runner *c)
 {
     record_reset(c->record);
     c->queries = database_queries(c->db);
-    c->commands = commands_processed(c);
+    c->commands = redis_counter(c, "total_commands_processed");
+    c->expired = redis_counter(c, "expired_keys");
     c->own_commands = 0;
 }
 
@@ -213,53 +217,66 @@ static void begin_hot(struct runner *c)
     runner_count_from_here(c);
 }
 
-/* With refresh the row is loaded before its time to live ends, so that it never
- * expires. What is counted is these refreshes, all loads there are. */
-static void run_refresh(struct runner *c)
+/* Begin to read the hot key, and to count when it has just been stored, so that
+ * its next end is as far away as it can be. */
+static void begin_expiring(struct runner *c)
 {
-    uint64_t deadline_us =
-        demo_now_us() + PATIENCE_US + c->options->expiries * HOT_TTL_MS * 1000;
+    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
 
     begin_hot(c);
-    while (c->out->events < c->options->expiries &&
-           demo_now_us() < deadline_us &&
-           atomic_load(&c->record->errors) == 0) {
-        uint64_t queries = atomic_load(&c->record->load_starts);
-        if (queries > c->out->events)
-            runner_mark(c, "the hot key is loaded before it expires");
-        c->out->events = queries;
-        runner_progress(c, "refresh", queries, c->options->expiries);
-        demo_nap(2000);
-    }
-    demo_nap(SETTLE_US);
-    c->out->events = atomic_load(&c->record->load_starts);
-    runner_end(c);
+    while (has_row(c, HOT_ID) && demo_now_us() < deadline_us)
+        demo_nap(500);
+    if (await_hot_row(c))
+        runner_count_from_here(c);
 }
 
-/* Expire the hot key when it is cached and nobody queries; count only keys that
- * really expired. */
+/* How often the hot key has ended, or has been refreshed, since the counting
+ * began. With plain strategies nothing else in Redis expires; with snowshed a
+ * row that has ended is replaced, so rows that are loaded are what can be seen
+ * meanwhile. */
+static uint64_t ends_so_far(struct runner *c)
+{
+    if (c->strategy == &strategy_snowshed || c->strategy == &strategy_refresh)
+        return atomic_load(&c->record->load_starts);
+    return redis_counter(c, "expired_keys") - c->expired;
+}
+
+/* Let the hot key expire by its own time to live; with refresh it is loaded
+ * before that, and what is counted is these refreshes. */
 static void run_breakdown(struct runner *c)
 {
-    char key[KEY_BYTES];
+    bool is_refreshed = c->strategy == &strategy_refresh;
+    uint64_t last_us = demo_now_us();
 
-    if (c->strategy == &strategy_refresh) {
-        run_refresh(c);
-        return;
-    }
-    key_of(c, HOT_ID, key);
-    begin_hot(c);
-    while (c->out->events < c->options->expiries && await_hot_row(c)) {
-        demo_nap(GAP_US);
-        if (command_integer(c, "PEXPIRE", key, 1) == 1) {
-            c->out->events++;
-            runner_mark(c, "the hot key expires");
+    if (is_refreshed)
+        begin_hot(c);
+    else
+        begin_expiring(c);
+    while (c->out->events < c->options->expiries &&
+           demo_now_us() - last_us < PATIENCE_US &&
+           atomic_load(&c->record->errors) == 0) {
+        uint64_t ends = ends_so_far(c);
+        if (ends > c->out->events) {
+            last_us = demo_now_us();
+            runner_mark(c, is_refreshed
+                               ? "the hot key is loaded before it expires"
+                               : "the hot key expires");
         }
-        runner_progress(c, "expiry", c->out->events, c->options->expiries);
-        demo_nap(2000); /* it is gone after one, even by the server's clock */
+        c->out->events = ends;
+        runner_progress(c, is_refreshed ? "refresh" : "expiry", ends,
+                        c->options->expiries);
+        demo_nap(2000);
     }
-    if (await_hot_row(c))
+    if (is_refreshed)
         demo_nap(SETTLE_US);
+    else
+        (void)await_hot_row(c);
+    c->out->events = ends_so_far(c);
     runner_end(c);
+    /* a row that was stored has ended since, but for the last one, in place of
+     * that from which on they are counted */
+    if (c->strategy == &strategy_snowshed)
+        c->out->events = atomic_load(&c->record->stored);
 }
 
 /* Make all items expire in the same millisecond. */
@@ -460,8 +477,8 @@ static void take_down(struct runner *c)
     uint64_t slack_us =
         SLACK_US + SLACK_SLEEPS * atomic_load(&r->sleep_late_us);
 
-    o->redis_commands =
-        commands_processed(c) - c->commands - c->own_commands + 1;
+    o->redis_commands = redis_counter(c, "total_commands_processed") -
+                        c->commands - c->own_commands + 1;
     o->queries = database_queries(c->db) - c->queries;
     o->seconds = (double)(now_us - r->start_us) / 1e6;
     o->queried_keys = atomic_load(&r->queried_keys);
@@ -531,7 +548,9 @@ static void set_policy(struct runner *c, size_t scenario)
     if (scenario >= REDIS_DOWN)
         s->ttl_ms = s->negative_ttl_ms = TROUBLE_TTL_MS;
     else if (c->strategy == &strategy_refresh)
-        s->ttl_ms = HOT_TTL_MS;
+        s->ttl_ms = REFRESHED_TTL_MS;
+    else if (scenario == BREAKDOWN)
+        s->ttl_ms = EXPIRING_TTL_MS;
     s->refresh_after_ms = s->ttl_ms / 2;
     s->stale_ms = STALE_MS;
 }

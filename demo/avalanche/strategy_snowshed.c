@@ -19,7 +19,7 @@ struct process {
     struct shed_cache *cache;
     /* when the record began that these are subtracted from */
     _Atomic uint64_t start_us;
-    _Atomic uint64_t misses_before;
+    _Atomic uint64_t misses_before, stored_before;
 };
 
 /* A value begins with the magic, the format, and its type in byte 5. */
@@ -91,24 +91,30 @@ static void load(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
-/* How many callers have waited for a load, by the library's own count. */
-static uint64_t count_misses(const struct process *p)
+/* How many callers have waited for a load (misses_ended), and how many rows
+ * were stored (published), by the library's own count. */
+static struct shed_stats count(const struct process *p)
 {
+    const struct shed_stats none = {0};
     struct shed_stats stats;
     struct shed_error err;
 
     return shed_stats_read(p->cache, &stats, sizeof(stats), &err) == SHED_OK
-               ? stats.misses_ended
-               : 0;
+               ? stats
+               : none;
 }
 
 static void close_snowshed(void *arg)
 {
     struct process *p = arg;
 
-    if (p->cache != NULL)
+    if (p->cache != NULL) {
+        struct shed_stats now = count(p);
         atomic_fetch_add(&p->settings->record->waited,
-                         count_misses(p) - atomic_load(&p->misses_before));
+                         now.misses_ended - atomic_load(&p->misses_before));
+        atomic_fetch_add(&p->settings->record->stored,
+                         now.published - atomic_load(&p->stored_before));
+    }
     shed_cache_close(p->cache);
     shed_source_close(p->source);
     shed_client_close(p->client);
@@ -187,8 +193,11 @@ static void follow_record(struct process *p)
     uint64_t start_us = p->settings->record->start_us;
 
     if (atomic_load(&p->start_us) != start_us &&
-        atomic_exchange(&p->start_us, start_us) != start_us)
-        atomic_store(&p->misses_before, count_misses(p));
+        atomic_exchange(&p->start_us, start_us) != start_us) {
+        struct shed_stats now = count(p);
+        atomic_store(&p->misses_before, now.misses_ended);
+        atomic_store(&p->stored_before, now.published);
+    }
 }
 
 static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,

@@ -50,6 +50,8 @@ static void judge(struct judge *j, const struct options *options,
     expect(j, o, "out-of-date answers", o->stale, 0);
     if (is_in(o, BREAKDOWN) && outcome_is_refreshed(o))
         expect(j, o, "calls that waited", o->waited, 0);
+    else if (is_in(o, BREAKDOWN))
+        expect(j, o, "queries for the expiries", o->queries, o->events);
     if (forbids_errors(options, o))
         expect(j, o, "errors", o->errors, 0);
 }

@@ -32,6 +32,7 @@ struct record {
     struct histogram calm;   /* of the others */
     struct histogram over;   /* how long after its deadline a call ended */
     _Atomic uint64_t waited; /* calls that waited for a load */
+    _Atomic uint64_t stored; /* rows that snowshed has stored */
     _Atomic uint64_t stale;  /* calls that got what was invalidated before */
     /* By id: no call that begins now may get a lower price; and none in the
      * process that changes them. */

@@ -15,7 +15,6 @@
 #define WORDS_MAX 8
 #define LONG_GRACE_MS 60000
 #define SLACK_MS 5000
-#define KEPT_MS 60000 /* how long a value is kept after its freshness */
 #define MODEL_START_MS 1700000000000
 
 static const struct model_lease_times times = {.lease_ms = 20000,
@@ -92,7 +91,7 @@ static struct model_value value_at(const struct words *words, size_t i)
     value.size = value.is_row ? strlen(row) : 0;
     memset(value.nonce, *row, sizeof(value.nonce));
     if (value.ttl_ms > 0)
-        value.ttl_ms += KEPT_MS;
+        value.ttl_ms += SCENARIO_WINDOW_MS;
     for (size_t at = i + 2; at < words->count; at++) {
         if (*words->at[at] != '@')
             continue;
@@ -133,7 +132,7 @@ static void make_acquire(struct store *store, const struct words *words,
 /* How long a marker is there: as long as it answers everybody, or longer. */
 static uint64_t kept_ms(const struct words *words)
 {
-    return has(words, "kept") ? KEPT_MS : number_at(words, 5);
+    return has(words, "kept") ? SCENARIO_WINDOW_MS : number_at(words, 5);
 }
 
 static void make_publish(const struct words *words, struct model_call *call)

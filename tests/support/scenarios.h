@@ -31,6 +31,7 @@
 #include "support/model.h"
 
 #define SCENARIO_STEPS_MAX 12
+#define SCENARIO_WINDOW_MS 60000 /* of a value, after its freshness */
 
 struct scenario {
     const char *name;

@@ -176,7 +176,7 @@ static unsigned char *alloc_tags(const struct shed_put_options *o)
     size_t size = 0;
 
     for (size_t i = 0; i < o->tags_count; i++)
-        size += 1 + o->tags[i].size;
+        size = SHED_ENTRY_TAG_ROOM_BYTES(size, o->tags[i].size);
     return size > 0 ? malloc(size) : NULL;
 }
 

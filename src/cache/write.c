@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/latch.h"
 #include "base/random.h"
 #include "cache/cache.h"
 #include "entry/freshness.h"
@@ -16,6 +17,10 @@
 
 #define REFRESH_KEY_MAX_BYTES                                                  \
     (SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES)
+
+/* What put.lua returns if it did nothing; how often such a put is sent. */
+#define PUT_TOO_LATE 0
+#define PUT_TRIES 3
 
 /* What a write does to the entries from before it. */
 static enum shed_wish wish_of(enum shed_script script)
@@ -42,33 +47,45 @@ static bool follow_up(struct shed_cache *cache, const struct shed_key *key,
     return is_kept;
 }
 
-/* Call a script on the entry of a key, and follow its end. */
-static enum shed_code write_entry(struct shed_cache *cache,
+/* Call a script on the entry of a key. *answer: what it returned; *may_come: it
+ * was sent and not answered, perhaps before it was sent again, and may still be
+ * carried out. */
+static enum shed_code call_script(struct shed_cache *cache,
                                   enum shed_script script,
-                                  struct shed_args *args,
-                                  const struct shed_named_key *named,
-                                  struct shed_outbox_write write,
-                                  uint64_t deadline_ms, struct shed_error *err)
+                                  struct shed_args *args, long long *answer,
+                                  bool *may_come, uint64_t deadline_ms,
+                                  struct shed_error *why)
 {
-    struct shed_error why = {SHED_OK, ""};
     struct shed_reply *reply = NULL;
-    unsigned sent; /* twice is as good as once */
-    const char *text = NULL;
+    unsigned sent;
+    const char *text;
+    enum shed_code code;
 
     args->is_guarded = true;
-    if (shed_links_call_script(cache->client->links, args, 1, &reply, &sent,
-                               deadline_ms, &why) == SHED_OK)
-        text = shed_reply_error(reply);
+    code = shed_links_call_script(cache->client->links, args, 1, &reply, &sent,
+                                  deadline_ms, why);
+    *may_come = sent > (code == SHED_OK ? 1U : 0U);
+    *answer = shed_reply_integer(reply);
+    text = shed_reply_error(reply);
     if (text != NULL)
-        (void)shed_fail(&why, shed_reply_code(reply),
-                        "Redis refused the %s: %s",
-                        shed_script_texts[script].name, text);
+        code =
+            shed_fail(why, shed_reply_code(reply), "Redis refused the %s: %s",
+                      shed_script_texts[script].name, text);
     shed_reply_free(reply);
-    (void)follow_up(cache, &named->key, write, &why);
-    shed_count_code(&cache->counters, why.code);
-    if (why.code != SHED_OK && err != NULL)
-        *err = why;
-    return why.code;
+    return code;
+}
+
+/* Follow the end of a write. Returns: its code. */
+static enum shed_code end_write(struct shed_cache *cache,
+                                const struct shed_named_key *named,
+                                struct shed_outbox_write write,
+                                struct shed_error *why, struct shed_error *err)
+{
+    (void)follow_up(cache, &named->key, write, why);
+    shed_count_code(&cache->counters, why->code);
+    if (why->code != SHED_OK && err != NULL)
+        *err = *why;
+    return why->code;
 }
 
 /* The two keys that every write concerns. */
@@ -180,6 +197,78 @@ static unsigned char *alloc_tags(const struct shed_put_options *o)
     return size > 0 ? malloc(size) : NULL;
 }
 
+/* Learn the server's clock. */
+static enum shed_code ask_clock(struct shed_client *client,
+                                uint64_t deadline_ms, struct shed_error *why)
+{
+    struct shed_args args = {.is_guarded = true};
+    struct shed_reply *reply = NULL;
+    uint64_t asked_ms = shed_now_ms(), server_ms;
+    enum shed_code code;
+
+    shed_args_add_text(&args, "TIME");
+    code = shed_links_call(client->links, &args, 1, &reply, NULL, deadline_ms,
+                           why);
+    server_ms = shed_reply_time_ms(reply);
+    if (server_ms > 0)
+        shed_server_clock_note(&client->address->clock, asked_ms, server_ms,
+                               shed_now_ms());
+    else if (code == SHED_OK)
+        code = shed_fail(why, shed_reply_code(reply), "Redis refused TIME: %s",
+                         shed_reply_error(reply));
+    shed_reply_free(reply);
+    return code;
+}
+
+static void wait_until(uint64_t deadline_ms)
+{
+    struct shed_latch never = SHED_LATCH_INIT(1);
+
+    (void)shed_latch_wait(&never, deadline_ms);
+}
+
+/*
+ * Send a put, whose last argument is missing: when it is too late, by the
+ * server's clock. After its call a put must not be carried out any more, nor a
+ * second time: it would replace what has been written and loaded since, over
+ * whatever connection. So it has until the end of the call, or for as long as a
+ * connection may be silent, if that is less; and a call that has lost a
+ * connection with it does not end sooner. What came too late goes once more.
+ */
+static enum shed_code send_put(struct shed_cache *cache, struct shed_args *args,
+                               uint64_t deadline_ms, struct shed_error *why)
+{
+    struct shed_client *client = cache->client;
+    const struct shed_server_clock *clock = &client->address->clock;
+    char digits[SHED_DIGITS];
+    int count = args->count;
+
+    for (int tries = 0; tries < PUT_TRIES; tries++) {
+        uint64_t until_ms =
+            shed_deadline_ms(shed_now_ms(), client->command_timeout_ms);
+        enum shed_code code = SHED_OK;
+        long long answer;
+        bool may_come;
+
+        if (until_ms > deadline_ms)
+            until_ms = deadline_ms;
+        if (tries > 0 || shed_server_clock_lowest_ms(clock, until_ms) == 0)
+            code = ask_clock(client, deadline_ms, why);
+        if (code != SHED_OK)
+            return code;
+        args->count = count;
+        shed_args_add_number(args, digits,
+                             shed_server_clock_lowest_ms(clock, until_ms));
+        code = call_script(cache, SHED_SCRIPT_PUT, args, &answer, &may_come,
+                           deadline_ms, why);
+        if (may_come)
+            wait_until(until_ms);
+        if (code != SHED_OK || answer != PUT_TOO_LATE)
+            return code;
+    }
+    return shed_fail(why, SHED_ETIMEDOUT, "the put came to Redis too late");
+}
+
 /* As shed_put_with; options must be complete. */
 static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
                           struct shed_bytes row,
@@ -194,6 +283,7 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     struct shed_entry_parts parts;
     struct shed_named_key named;
     struct shed_args args;
+    struct shed_error why = {SHED_OK, ""};
     char fresh[SHED_DIGITS], kept[SHED_DIGITS];
     bool has_version = o->version != NULL;
     uint64_t deadline_ms = shed_cache_deadline_ms(cache, o->timeout_ms);
@@ -221,9 +311,9 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
        nothing */
     if (!has_version)
         write.number = shed_outbox_mark(cache->outbox);
-    code = write_entry(cache, SHED_SCRIPT_PUT, &args, &named, write,
-                       deadline_ms, err);
+    (void)send_put(cache, &args, deadline_ms, &why);
     free(tags);
+    code = end_write(cache, &named, write, &why, err);
     if (code == SHED_OK)
         shed_count(&cache->counters.puts, 1);
     return code;
@@ -292,12 +382,16 @@ static enum shed_code write_keys(struct shed_cache *cache,
                                       shed_outbox_mark(cache->outbox)};
     struct shed_named_key named;
     struct shed_args args;
+    struct shed_error why = {SHED_OK, ""};
+    long long answer;
+    bool may_come; /* late is as good as now, and twice as once */
 
     shed_key_name(cache->name, key, &named);
     shed_script_begin(&args, script, "2");
     add_keys(&args, &named, refresh);
-    return write_entry(cache, script, &args, &named, write,
-                       shed_cache_deadline_ms(cache, timeout_ms), err);
+    (void)call_script(cache, script, &args, &answer, &may_come,
+                      shed_cache_deadline_ms(cache, timeout_ms), &why);
+    return end_write(cache, &named, write, &why, err);
 }
 
 enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,

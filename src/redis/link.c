@@ -108,13 +108,14 @@ static void leave(struct shed_links *links, struct link *l)
 static enum shed_code call_once(struct shed_links *links, struct batch *b,
                                 struct shed_reply **replies,
                                 struct shed_link_use *use, uint64_t deadline_ms,
-                                bool *was_connected, struct shed_error *err)
+                                bool *was_connected, bool *may_be_done,
+                                struct shed_error *err)
 {
     struct shed_shared_use by;
     enum shed_code code;
     struct link *l;
 
-    *was_connected = false;
+    *was_connected = *may_be_done = false;
     if (shed_address_is_silent(links->dialler.address))
         return shed_address_fail_silent(links->dialler.address, err);
     l = enter(links);
@@ -122,6 +123,7 @@ static enum shed_code call_once(struct shed_links *links, struct batch *b,
                             &by, err);
     leave(links, l);
     *was_connected = by.was_connected;
+    *may_be_done = by.may_be_done;
     b->was_tried |= by.was_tried;
     if (b->began_ms == 0)
         b->began_ms = by.began_ms;
@@ -188,19 +190,19 @@ static enum shed_code send_all(struct shed_links *links, struct batch *b,
     bool was_lost = false, was_refused = false;
 
     for (;;) {
-        bool was_connected;
-        enum shed_code code =
-            call_once(links, b, replies, use, deadline_ms, &was_connected, err);
+        bool was_connected, may_be_done;
+        enum shed_code code = call_once(links, b, replies, use, deadline_ms,
+                                        &was_connected, &may_be_done, err);
         bool is_refused =
             code == SHED_OK && any_is_no_primary(replies, b->formatted.count);
         bool is_lost = code == SHED_EREDIS && was_connected;
+        /* what is refused was not done, unless it is one of many */
+        *sent += may_be_done && (!is_refused || b->formatted.count > 1);
         if ((!is_refused && !is_lost) || (is_refused && was_refused) ||
             (is_lost && was_lost) || shed_now_ms() >= deadline_ms)
             return code;
         if (is_refused)
             shed_reply_free_all(replies, b->formatted.count);
-        /* what is refused was not done, unless it is one of many */
-        *sent += is_lost || b->formatted.count > 1;
         was_lost |= is_lost;
         was_refused |= is_refused;
     }
@@ -240,7 +242,6 @@ static enum shed_code call(struct shed_links *links,
     gate = commands->is_guarded ? links->dialler.address->gate : NULL;
     if (gate != NULL && !shed_gate_enter(gate, &term, err))
         return SHED_EREDIS;
-    *sent = 1;
     code = init_batch(links, &b, commands, count, &why);
     if (code == SHED_OK)
         code = send_all(links, &b, replies, use, sent, deadline_ms, &why);

@@ -70,8 +70,9 @@ shed_links_call(struct shed_links *links, const struct shed_args *commands,
 
 /* The same for calls of scripts, begun with shed_script_begin. Those whose
  * script the server has lost go once more, by text. replies are the scripts'
- * own. *sent: how often they were sent. 0: the gate refused them; more than
- * once: they may have been carried out before they were answered. */
+ * own. *sent: how often they may have been sent. 0: never, so they will not be
+ * carried out; more than once: they may have been carried out before they were
+ * answered. */
 SHED_MUST_CHECK enum shed_code
 shed_links_call_script(struct shed_links *links, const struct shed_args *args,
                        size_t count, struct shed_reply **replies,

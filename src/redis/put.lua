@@ -3,7 +3,10 @@
 -- ARGV  1 head   2 tail   3 payload   4 how long it is fresh, ms   5 ttl, ms
 --       6 the row version (8 bytes, as in the tail), or ''
 --       7 the tags behind the payload, or ''
--- Returns 1; or, if the row was refused (out of memory), the error, after the
+--       8 when it is too late, ms: by then the caller can have given up, and a later
+--         write, or a load, be what this one would replace
+-- Returns 0 if it is too late: nothing is done
+--         1; or, if the row was refused (out of memory), the error, after the
 --         old value was removed, because it is older than the row.
 --         With a row version: 2 if the key has a value of a higher version, which
 --         stays; 3 if it has "no such row", or a value without a version: nobody
@@ -17,6 +20,7 @@ local function is_lower(a, b)
     return a_high < b_high or (a_high == b_high and a_low < b_low)
 end
 
+if clock() >= tonumber(ARGV[8]) then return 0 end
 local kind, bytes
 if ARGV[6] ~= '' then kind, bytes = read(K) end
 if kind == 'V' or kind == 'N' then

@@ -19,8 +19,24 @@
 
 /* {0}: unknown. Any thread. */
 struct shed_server_clock {
-    _Atomic int64_t offset_ms; /* the server's clock minus ours; 0: unknown */
+    /* the server's clock minus ours; 0: unknown */
+    _Atomic int64_t offset_ms;
+    _Atomic int64_t lowest_ms; /* what it is at least */
 };
+
+/* As shed_server_clock_note, of the least offset. */
+static inline void
+shed_server_clock_note_lowest(struct shed_server_clock *clock, int64_t lowest,
+                              int64_t highest)
+{
+    int64_t before = atomic_load(&clock->lowest_ms), offset;
+
+    do {
+        offset = before - 1; /* a server's clock can run slower than ours */
+        if (before == 0 || offset < lowest || before > highest)
+            offset = lowest;
+    } while (!atomic_compare_exchange_weak(&clock->lowest_ms, &before, offset));
+}
 
 /* Take the answer server_ms, asked and read at these times by our clock. All
  * three were rounded down, as both clocks are when the estimate is used. */
@@ -37,6 +53,7 @@ static inline void shed_server_clock_note(struct shed_server_clock *clock,
         if (before == 0 || offset > highest || before < lowest)
             offset = highest;
     } while (!atomic_compare_exchange_weak(&clock->offset_ms, &before, offset));
+    shed_server_clock_note_lowest(clock, lowest, highest);
 }
 
 /* The server's clock at now_ms, or a little later; 0: unknown. */
@@ -46,6 +63,17 @@ shed_server_clock_ms(const struct shed_server_clock *clock, uint64_t now_ms)
     int64_t offset = atomic_load(&clock->offset_ms);
 
     return offset == 0 ? 0 : (uint64_t)((int64_t)now_ms + offset);
+}
+
+/* What the server's clock is at least at now_ms, if it has not been set back
+ * since it was last asked; 0: unknown. */
+static inline uint64_t
+shed_server_clock_lowest_ms(const struct shed_server_clock *clock,
+                            uint64_t now_ms)
+{
+    int64_t lowest = atomic_load(&clock->lowest_ms);
+
+    return lowest == 0 ? 0 : (uint64_t)((int64_t)now_ms + lowest);
 }
 
 #endif

@@ -82,6 +82,7 @@ struct shed_request {
     bool has_latch;
     uint64_t connection; /* from which the replies came */
     bool was_tried;      /* of a failure: see shed_dial */
+    bool was_unsent;     /* of a failure: there was no connection */
     uint64_t began_ms, ended_ms;
     struct shed_request *next; /* among those that are to be woken */
 };
@@ -139,10 +140,10 @@ static void close_locked(struct shed_shared *s)
     s->is_open = s->is_unsent = s->is_out_of_step = false;
 }
 
-/* The connection is no longer of use, nor are the calls on it. A request of
- * several calls is told once. */
-static void lose_locked(struct shed_shared *s, bool was_tried,
-                        const struct shed_error *why)
+/* The connection, if there was one, is no longer of use, nor are the calls on
+ * it. A request of several calls is told once. */
+static void lose_locked(struct shed_shared *s, bool was_connected,
+                        bool was_tried, const struct shed_error *why)
 {
     struct shed_conn_call call;
 
@@ -153,6 +154,7 @@ static void lose_locked(struct shed_shared *s, bool was_tried,
             continue;
         r->error = *why;
         r->was_tried = was_tried;
+        r->was_unsent = !was_connected;
         settle_locked(s, r, OUTCOME_LOST);
     }
 }
@@ -167,7 +169,7 @@ static void lose_releasing(struct shed_shared *s, const struct shed_error *why)
     while (s->is_writing)
         pthread_cond_wait(&s->written, &s->mu);
     s->is_awaited = false;
-    lose_locked(s, true, why);
+    lose_locked(s, true, true, why);
 }
 
 /* --------------------------------------------------------------- writing */
@@ -276,7 +278,7 @@ static void connect_releasing(struct shed_shared *s, uint64_t deadline_ms)
     if (code == SHED_OK)
         s->is_open = true;
     else
-        lose_locked(s, was_tried, &why);
+        lose_locked(s, false, was_tried, &why);
 }
 
 static bool lose_if_left_releasing(struct shed_shared *s)
@@ -385,7 +387,7 @@ static void hand_over_locked(struct shed_shared *s)
     if (s->conn.queue.count > 0) {
         (void)shed_fail(&why, SHED_EREDIS,
                         "Redis: all callers of the connection have given up");
-        lose_locked(s, true, &why);
+        lose_locked(s, true, true, &why);
     }
 }
 
@@ -496,6 +498,7 @@ static enum shed_code run_unlock(struct shed_shared *s, struct shed_request *me,
         shed_conn_send(&s->conn, &b->bytes, b->calls, b->count, now_ms, err);
 
     me->began_ms = me->ended_ms = now_ms;
+    me->was_unsent = code != SHED_OK;
     if (code == SHED_OK && !me->has_latch) {
         s->is_led = true;
         check_idle_locked(s, now_ms);
@@ -531,6 +534,7 @@ enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
     code = run_unlock(s, &me, b, err);
     use->connection = me.connection;
     use->was_tried = me.was_tried;
+    use->may_be_done = !me.was_unsent;
     use->began_ms = me.began_ms;
     use->ended_ms = me.ended_ms;
     return code;
@@ -550,7 +554,7 @@ void shed_shared_doubt(struct shed_shared *s, uint64_t connection)
         if (s->is_led || s->is_writing)
             s->is_out_of_step = true; /* the socket is theirs */
         else
-            lose_locked(s, true, &why);
+            lose_locked(s, true, true, &why);
     }
     unlock_and_wake(s);
 }

@@ -64,6 +64,7 @@ struct shed_shared_use {
     bool was_connected;  /* it was there already, and may have been dead */
     uint64_t connection; /* counted */
     bool was_tried;      /* of a failure: see shed_dial */
+    bool may_be_done;    /* it was sent, or is going to be */
     uint64_t began_ms, ended_ms; /* shed_now_ms, of the wait for the replies */
 };
 

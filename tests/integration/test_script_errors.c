@@ -23,6 +23,7 @@
 #define FLIGHT "ffffffff"
 #define OURS VERSION " " ME " " FLIGHT
 #define HEAD "\xf5shd\2Vxx" VERSION ME
+#define IN_TIME "9999999999999" /* how long a put may come */
 #define ROW HEAD " " FLIGHT " row 30000 "
 #define LIFE " 60000"
 #define ACQUIRE OURS " xx 20000 60000 100 '' '' ''"
@@ -95,12 +96,12 @@ static const struct row {
     {"expire", SHED_SCRIPT_EXPIRE, "k r", "", "1", "fresh k; ours r", "", "r"},
     {"expire a lease", SHED_SCRIPT_EXPIRE, "k r", "", "0", "ours k", "", ""},
     /* what a put could not replace is older than its row */
-    {"put", SHED_SCRIPT_PUT, "k r", ROW "60000 '' ''", "1", "fresh k; ours r",
-     "k", "k r"},
-    {"put a version", SHED_SCRIPT_PUT, "k r", ROW "60000 version1 ''", "1",
-     "ours k; ours r", "k", "k r"},
-    {"put a version over none", SHED_SCRIPT_PUT, "k r", ROW "60000 version1 ''",
-     "3", "fresh k; ours r", "", ""},
+    {"put", SHED_SCRIPT_PUT, "k r", ROW "60000 '' '' " IN_TIME, "1",
+     "fresh k; ours r", "k", "k r"},
+    {"put a version", SHED_SCRIPT_PUT, "k r", ROW "60000 version1 '' " IN_TIME,
+     "1", "ours k; ours r", "k", "k r"},
+    {"put a version over none", SHED_SCRIPT_PUT, "k r",
+     ROW "60000 version1 '' " IN_TIME, "3", "fresh k; ours r", "", ""},
     {"take the first slot", SHED_SCRIPT_SLOTS, "c",
      "me 2 30000 '' '' " SLOT_A " 100", "1", "", "", ""},
     {"give back, keep and take slots", SHED_SCRIPT_SLOTS, "c",

@@ -586,7 +586,8 @@ START_TEST(a_payload_with_every_byte_comes_back)
                                          .payload = payload,
                                          .size = sizeof(payload),
                                          .fresh_ms = 30000,
-                                         .ttl_ms = 60000});
+                                         .ttl_ms = 60000},
+                   INT64_MAX);
     redis_call(&redis.store, &call, &reply);
     model_make_acquire(&call, 0, &(struct model_owner){.process = 1}, true,
                        &(struct model_lease_times){20000, 80000, 0}, NULL, NULL,

@@ -38,6 +38,8 @@
  *   UNKNOWN_IS_OLDER     with UNKNOWN_ROWS: put replaces a value without a row
  *                        version
  *   UNKNOWN_IS_NEWER     with UNKNOWN_ROWS: put leaves one there
+ *   NO_DEADLINE          with LATE_PUTS: a put that is held back on its way is
+ *                        carried out after its call, too
  * ROW_VERSION is for shed_put_version: with it TWO_PUTS is sound for as long as
  * the entry is there (only puts are made, and a value does not vanish), and with
  * NO_ORDER, which takes the comparison out of put.lua, it must fail again. With
@@ -74,6 +76,7 @@ byte running;
 byte begun; /* the last flight that has */
 byte writing; /* writers between COMMIT and what they say */
 bit is_putting;
+byte late; /* the row of a put that is held back on its way; 0: there is none */
 bit is_order_lost; /* of puts: one found a value of an unknown row version */
 
 /* The flight whose lease lasts, 0 for none; flights are numbered from 1. */
@@ -568,6 +571,7 @@ inline put_refused()
 proctype Writer(byte number)
 {
     byte mine;
+    bit is_lost;
 #ifdef EARLY_INVALIDATE
     invalidate();
     db++;
@@ -578,24 +582,39 @@ proctype Writer(byte number)
        if
        :: put()
        :: MAY_REFUSE -> put_refused()
+#ifdef LATE_PUTS
+       :: late = mine; is_lost = 1 /* it is held back on its way */
+       :: put(); late = mine       /* it was sent twice */
+#endif
        fi
     :: atomic { MAY_WRITE && db == number -> writing++; db++ };
        if
        :: invalidate()
+#ifndef LATE_PUTS /* has many states */
        :: plain_del()
        :: expire()
+#endif
        fi
     fi;
-    d_step { mine = 0; writing--; is_putting = 0 };
+    d_step {
+#ifndef NO_DEADLINE
+        late = 0; /* what comes after the call is too late */
+#endif
+        mine = 0; writing--; is_putting = 0
+    };
+    if
+    :: is_lost -> is_lost = 0; invalidate() /* the outbox */
+    :: else -> skip
+    fi;
 #endif
     running--
 }
 
 /* Time and memory, a few times: leases end, what is there becomes stale, or
- * vanishes. */
+ * vanishes. And what was held back goes on. */
 proctype Time()
 {
-    byte left = EVENTS;
+    byte left = EVENTS, mine;
 end:
     do
     :: atomic { left > 0 && (K == LEASE || K == VALUE) && !K_over ->
@@ -604,6 +623,7 @@ end:
                 R_over = 1; lasts_R = 0; left-- }
     :: atomic { left > 0 && MAY_VANISH -> clear_K(); left-- }
     :: atomic { left > 0 && R != NOTHING -> clear_R(); left-- }
+    :: atomic { late != 0 -> mine = late; late = 0; put(); mine = 0 }
     od
 }
 

@@ -712,7 +712,9 @@ static bool is_put_refused(struct model *t, const struct model_call *call,
 static void put(struct model *t, const struct model_call *call,
                 struct model_reply *reply)
 {
-    if (is_put_refused(t, call, reply))
+    say_integer(reply, 0);
+    if (t->now_ms >= number_of(&call->argv[7]) ||
+        is_put_refused(t, call, reply))
         return;
     say_integer(reply, 1);
     if (!store(t, &t->slot[call->key], call->argv, number_of(&call->argv[3]),
@@ -903,7 +905,7 @@ void model_make_expire(struct model_call *call, size_t key)
 }
 
 void model_make_put(struct model_call *call, size_t key,
-                    const struct model_value *value)
+                    const struct model_value *value, uint64_t until_ms)
 {
     unsigned char version[8];
 
@@ -913,4 +915,5 @@ void model_make_put(struct model_call *call, size_t key,
     model_bytes_set(add(call), version,
                     value->has_version ? sizeof(version) : 0);
     model_bytes_set(add(call), "", 0); /* tags */
+    model_bytes_number(add(call), until_ms);
 }

@@ -14,6 +14,7 @@
 #define UNTIL_AT 48
 #define WORDS_MAX 8
 #define LONG_GRACE_MS 60000
+#define HOUR_MS 3600000
 #define SLACK_MS 5000
 #define MODEL_START_MS 1700000000000
 
@@ -155,6 +156,7 @@ static bool make_call(struct store *store, const struct words *words,
     bool is_refresh = has(words, "refresh");
     struct model_owner owner;
     struct model_value value;
+    struct store_state now;
 
     if (strcmp(verb, "acquire") == 0) {
         make_acquire(store, words, call);
@@ -171,8 +173,10 @@ static bool make_call(struct store *store, const struct words *words,
         owner = owner_at(words, 1);
         model_make_leave(call, 0, &owner);
     } else if (strcmp(verb, "put") == 0) {
+        store->get(store, &now);
         value = value_at(words, 1);
-        model_make_put(call, 0, &value);
+        model_make_put(call, 0, &value,
+                       now.now_ms + (has(words, "too-late") ? 0 : HOUR_MS));
     } else if (strcmp(verb, "invalidate") == 0) {
         model_make_invalidate(call, 0);
     } else if (strcmp(verb, "expire") == 0) {

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE /* accept4, pipe2, memmem */
 #include "support/server.h"
 
+#include "base/random.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -398,6 +400,9 @@ struct pair {
     bool is_callers; /* the last request reads an entry or calls a script */
     bool is_script;  /* the last request calls one */
     bool is_subscribed;
+    char *late; /* a request that is held back; NULL: none */
+    size_t late_size;
+    uint64_t late_due_ms; /* UINT64_MAX: HOLD_ONE */
 };
 
 static void open_socket_name(struct sockaddr_un *name, const char *path)
@@ -406,8 +411,17 @@ static void open_socket_name(struct sockaddr_un *name, const char *path)
     snprintf(name->sun_path, sizeof(name->sun_path), "%s", path);
 }
 
+static void pass_late(struct pair *pair)
+{
+    (void)!send(pair->upstream, pair->late, pair->late_size, MSG_NOSIGNAL);
+    free(pair->late);
+    pair->late = NULL;
+}
+
 static void close_pair(struct pair *pair)
 {
+    if (pair->late != NULL)
+        pass_late(pair);
     close(pair->client);
     close(pair->upstream);
     pair->client = pair->upstream = -1;
@@ -441,6 +455,30 @@ static bool is_of_caller(const char *bytes, size_t size)
     return false;
 }
 
+/* Whether a request is held back from now on. */
+static bool holds_back(struct proxy *p, struct pair *pair, const char *bytes,
+                       size_t size)
+{
+    int mode = atomic_load(&p->mode);
+    bool is_one = mode == PROXY_HOLD_ONE && pair->is_script;
+    uint64_t random = shed_random_jitter();
+
+    if (!is_one &&
+        (mode != PROXY_STALL || random % atomic_load(&p->every) != 0))
+        return false;
+    pair->late = malloc(size);
+    memcpy(pair->late, bytes, size);
+    pair->late_size = size;
+    pair->late_due_ms =
+        is_one ? UINT64_MAX
+               : shed_now_ms() + random / 1024 % atomic_load(&p->delay_ms);
+    if (is_one) {
+        atomic_store(&p->mode, PROXY_PASS);
+        atomic_store(&p->holds, 1);
+    }
+    return true;
+}
+
 static void pass_request(struct proxy *p, struct pair *pair)
 {
     char bytes[CHUNK_BYTES];
@@ -462,8 +500,26 @@ static void pass_request(struct proxy *p, struct pair *pair)
         if (n > 0 && mode == PROXY_STAND_IN)
             return;
     }
+    if (n > 0 && holds_back(p, pair, bytes, (size_t)n))
+        return;
     if (n <= 0 || send(pair->upstream, bytes, (size_t)n, MSG_NOSIGNAL) != n)
         close_pair(pair);
+}
+
+/* Move on with a request that is held back. */
+static void serve_late(struct proxy *p, struct pair *pair)
+{
+    bool is_one = pair->late_due_ms == UINT64_MAX;
+
+    if (is_one && atomic_load(&p->holds) == 2) {
+        (void)shutdown(pair->client, SHUT_RDWR);
+        atomic_store(&p->holds, 3);
+    }
+    if (is_one ? atomic_load(&p->holds) == 4
+               : shed_now_ms() >= pair->late_due_ms)
+        pass_late(pair);
+    if (is_one && pair->late == NULL)
+        atomic_store(&p->holds, 0);
 }
 
 /* Read replies from the server into held, which is empty. */
@@ -518,7 +574,9 @@ static void pass_reply(struct proxy *p, struct pair *pair)
 static void serve_pair(struct proxy *p, struct pair *pair,
                        const struct pollfd *fds, unsigned *reads)
 {
-    if (pair->client >= 0 && fds[0].revents != 0)
+    if (pair->client >= 0 && pair->late != NULL)
+        serve_late(p, pair);
+    else if (pair->client >= 0 && fds[0].revents != 0)
         pass_request(p, pair);
     if (pair->client >= 0 && fds[1].revents != 0)
         take_reply(p, pair, reads);
@@ -553,7 +611,8 @@ static void *run_proxy(void *arg)
 
         for (size_t i = 0; i < PROXY_PAIRS_MAX; i++) {
             struct pollfd *fd = &fds[1 + 2 * i];
-            fd[0] = (struct pollfd){pairs[i].client, POLLIN, 0};
+            fd[0] = (struct pollfd){
+                pairs[i].late == NULL ? pairs[i].client : -1, POLLIN, 0};
             /* the next reply waits until this one is passed on */
             fd[1] = (struct pollfd){pairs[i].size == 0 ? pairs[i].upstream : -1,
                                     POLLIN, 0};
@@ -660,6 +719,23 @@ void proxy_set(struct proxy *p, enum proxy_mode mode, unsigned delay_ms,
         begin_blackhole(p);
     else
         end_blackhole(p);
+}
+
+void proxy_wait_held(struct proxy *p)
+{
+    WAIT_FOR(atomic_load(&p->holds) == 1);
+}
+
+void proxy_cut_off(struct proxy *p)
+{
+    atomic_store(&p->holds, 2);
+    WAIT_FOR(atomic_load(&p->holds) == 3);
+}
+
+void proxy_release(struct proxy *p)
+{
+    atomic_store(&p->holds, 4);
+    WAIT_FOR(atomic_load(&p->holds) == 0);
 }
 
 void proxy_stop(struct proxy *p)

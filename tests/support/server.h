@@ -93,8 +93,13 @@ enum proxy_mode {
                        next request is not passed on; replies to the set-up are
                        not doubled, so a new connection begins in step */
     PROXY_DROP,     /* requests are passed on, replies are not */
-    PROXY_DROP_SCRIPTS,      /* the same for calls of scripts alone */
-    PROXY_SWALLOW,           /* requests are not passed on */
+    PROXY_DROP_SCRIPTS, /* the same for calls of scripts alone */
+    PROXY_HOLD_ONE, /* the next call of a script is held back, with what comes
+                       behind it on its connection, until proxy_release, also if
+                       the client leaves; then PASS */
+    PROXY_STALL,    /* every n-th chunk of requests is held back for a random
+                       time of at most delay_ms */
+    PROXY_SWALLOW,  /* requests are not passed on */
     PROXY_SWALLOW_SUBSCRIBE, /* the same for requests that contain SUBSCRIBE */
     PROXY_DROP_PUSHES,       /* as DROP, on connections that have subscribed */
     PROXY_BLACKHOLE /* connections are closed, and no other is made: connecting
@@ -117,11 +122,14 @@ struct proxy {
     const char *text; /* for ANSWER: to be set in another mode */
     atomic_int mode;
     atomic_uint delay_ms;
-    atomic_uint every; /* DELAY: only every n-th chunk; 0: all chunks */
+    atomic_uint every; /* DELAY, STALL: only every n-th chunk; 0: all chunks */
     atomic_uint accepted;
     atomic_uint requests; /* chunks of requests */
     atomic_bool is_deaf;  /* BLACKHOLE: it accepts nothing any longer */
     atomic_bool is_stopping;
+    atomic_int
+        holds; /* HOLD_ONE: 1: it holds a request; 2: it is to cut off the
+                  client of that; 3: it has; 4: to pass it on; 0: passed */
 };
 
 /* Start a proxy: proxy_listen and proxy_serve. */
@@ -138,6 +146,12 @@ void proxy_serve(struct proxy *p);
 /* Change its mode; text, if not NULL, is what ANSWER sends from now on. */
 void proxy_set(struct proxy *p, enum proxy_mode mode, unsigned delay_ms,
                const char *text);
+
+/* With HOLD_ONE: wait until a request is held; close the connection of the
+ * client that has sent it; pass it on, and wait until the server has it. */
+void proxy_wait_held(struct proxy *p);
+void proxy_cut_off(struct proxy *p);
+void proxy_release(struct proxy *p);
 void proxy_stop(struct proxy *p);
 
 #endif

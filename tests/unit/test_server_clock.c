@@ -98,6 +98,35 @@ START_TEST(it_is_never_behind_and_ahead_by_an_answers_way_at_most)
 }
 END_TEST
 
+/* The lower bound, by which a put is too late. */
+START_TEST(what_the_clock_is_at_least_is_never_ahead_of_the_server)
+{
+    struct shed_server_clock known = {0};
+    const uint64_t ahead_ms = 5000;
+
+    ck_assert_uint_eq(shed_server_clock_lowest_ms(&known, 100), 0);
+    for (uint64_t way_ms = 50; way_ms > 0; way_ms--) {
+        uint64_t asked_ms = 1000 * (51 - way_ms), read_ms = asked_ms + way_ms;
+        uint64_t lowest_ms;
+        shed_server_clock_note(&known, asked_ms, asked_ms + ahead_ms, read_ms);
+        lowest_ms = shed_server_clock_lowest_ms(&known, read_ms);
+        ck_assert_uint_lt(lowest_ms, read_ms + ahead_ms);
+        ck_assert_uint_ge(lowest_ms + way_ms + 1, read_ms + ahead_ms);
+    }
+}
+END_TEST
+
+START_TEST(what_it_is_at_least_follows_a_clock_that_was_set_back)
+{
+    struct shed_server_clock known = {0};
+
+    shed_server_clock_note(&known, 1000, 9000, 1002);
+    ck_assert_uint_gt(shed_server_clock_lowest_ms(&known, 1002), 8990);
+    shed_server_clock_note(&known, 2000, 3000, 2002);
+    ck_assert_uint_le(shed_server_clock_lowest_ms(&known, 2002), 3002);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("server clock");
@@ -108,5 +137,7 @@ int main(void)
     tcase_add_test(tc, a_late_answer_moves_it_by_a_millisecond);
     tcase_add_test(tc, a_server_whose_clock_was_set_is_followed);
     tcase_add_test(tc, it_is_never_behind_and_ahead_by_an_answers_way_at_most);
+    tcase_add_test(tc, what_the_clock_is_at_least_is_never_ahead_of_the_server);
+    tcase_add_test(tc, what_it_is_at_least_follows_a_clock_that_was_set_back);
     return run_tests("server clock", tc);
 }

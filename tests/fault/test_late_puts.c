@@ -1,0 +1,176 @@
+/* A put whose caller has been told that it failed is not carried out later:
+ * what its connection, or Redis, holds back must not replace what has been
+ * written and read since. */
+#include "support/fixture.h"
+
+static struct fixture fixture;
+static struct proxy proxy;
+static struct peer peer;
+
+/* How long a put may take, or a connection be silent. */
+#define SHORT_MS scaled_ms(300)
+
+/* The cache's connections go through the proxy, the peer's do not. */
+static void up(uint64_t silence_ms)
+{
+    fixture_init(&fixture);
+    fixture_add_proxy(&fixture, &proxy);
+    fixture.client_options.command_timeout_ms = silence_ms;
+    fixture_open(&fixture);
+    fixture.uri = NULL;
+    fixture.client_options.command_timeout_ms = FIXTURE_SILENCE_MS;
+    peer_open(&peer, &fixture);
+    put(fixture.cache, "k", "first");
+    expect_text(peer.cache, "k", "first");
+}
+
+static void down(void)
+{
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+
+struct
+try {
+    uint64_t timeout_ms;
+    bool has_version;
+    enum shed_code code;
+};
+
+static void *put_late(void *arg)
+{
+    struct try *t = arg;
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    uint64_t version = 1;
+
+    o.timeout_ms = t->timeout_ms;
+    o.version = t->has_version ? &version : NULL;
+    t->code =
+        shed_put_with(fixture.cache, shed_str("k"), shed_str("late"), &o, NULL);
+    return NULL;
+}
+
+/* A later write returns; then the put reaches Redis. */
+static void write_then_release(void)
+{
+    long long calls;
+
+    table_update(&fixture.table);
+    invalidate(peer.cache, "k");
+    expect_text(peer.cache, "k", "k@2");
+    calls = server_calls(&fixture.server, "evalsha");
+    proxy_release(&proxy);
+    WAIT_FOR(server_calls(&fixture.server, "evalsha") > calls);
+    expect_text(peer.cache, "k", "k@2");
+    expect_text(fixture.cache, "k", "k@2");
+    invalidate(peer.cache, "k"); /* one with a version finds no entry */
+    expect_text(peer.cache, "k", "k@2");
+}
+
+static void expect_nothing_of_a_late(bool has_version)
+{
+    struct try t = {.timeout_ms = SHORT_MS, .has_version = has_version};
+
+    up(FIXTURE_SILENCE_MS);
+    proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
+    (void)put_late(&t);
+    ck_assert_int_eq(t.code, SHED_ETIMEDOUT);
+    write_then_release();
+    down();
+}
+
+START_TEST(a_put_that_timed_out_does_nothing_later)
+{
+    expect_nothing_of_a_late(false);
+}
+END_TEST
+
+START_TEST(a_put_with_a_version_that_timed_out_does_nothing_later)
+{
+    expect_nothing_of_a_late(true);
+}
+END_TEST
+
+/* It arrives between an invalidation and the next load. */
+START_TEST(a_late_put_with_a_version_fills_no_empty_key)
+{
+    struct try t = {.timeout_ms = SHORT_MS, .has_version = true};
+    long long calls;
+
+    up(FIXTURE_SILENCE_MS);
+    proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
+    (void)put_late(&t);
+    table_update(&fixture.table);
+    invalidate(peer.cache, "k");
+    calls = server_calls(&fixture.server, "evalsha");
+    proxy_release(&proxy);
+    WAIT_FOR(server_calls(&fixture.server, "evalsha") > calls);
+    expect_text(peer.cache, "k", "k@2");
+    down();
+}
+END_TEST
+
+/* The connection is lost with the put on its way; mode is what happens to
+ * others. */
+static void lose_the_connection(enum proxy_mode mode, enum shed_code code)
+{
+    struct try t = {.timeout_ms = FIXTURE_TIMEOUT_MS};
+    pthread_t thread;
+
+    up(SHORT_MS);
+    proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
+    ck_assert_int_eq(pthread_create(&thread, NULL, put_late, &t), 0);
+    proxy_wait_held(&proxy);
+    proxy_set(&proxy, mode, 0, NULL);
+    proxy_cut_off(&proxy);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(t.code, code);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    write_then_release();
+    down();
+}
+
+START_TEST(a_put_whose_connection_was_lost_does_nothing_after_its_call)
+{
+    lose_the_connection(PROXY_CUT, SHED_EREDIS);
+}
+END_TEST
+
+START_TEST(a_put_that_was_sent_twice_is_not_done_again_after_its_call)
+{
+    lose_the_connection(PROXY_PASS, SHED_OK);
+}
+END_TEST
+
+/* Every put comes too late for a clock that was set forward, until the client
+ * has asked for it. */
+START_TEST(a_put_goes_once_more_where_the_clock_was_set_forward)
+{
+    fixture_init(&fixture);
+    server_stop(&fixture.server);
+    fixture.server = (struct server){.has_clock = true};
+    server_start(&fixture.server);
+    fixture_open(&fixture);
+    put(fixture.cache, "k", "first");
+    server_skew(&fixture.server, 3600);
+    put(fixture.cache, "k", "second");
+    expect_text(fixture.cache, "k", "second");
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("late_puts");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_put_that_timed_out_does_nothing_later);
+    tcase_add_test(tc, a_put_with_a_version_that_timed_out_does_nothing_later);
+    tcase_add_test(tc, a_late_put_with_a_version_fills_no_empty_key);
+    tcase_add_test(tc,
+                   a_put_whose_connection_was_lost_does_nothing_after_its_call);
+    tcase_add_test(tc,
+                   a_put_that_was_sent_twice_is_not_done_again_after_its_call);
+    tcase_add_test(tc, a_put_goes_once_more_where_the_clock_was_set_forward);
+    return run_tests("late_puts", tc);
+}

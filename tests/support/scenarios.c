@@ -35,7 +35,7 @@ const struct scenario scenarios[] = {
      {{"open 1", "OK"},
       {"acquire 1 1 A", "LEAD A new"},
       {"acquire 1 2 B young", "WAIT"},
-      {"acquire 2 1 B young alone", "WAIT"},
+      {"acquire 2 2 B young alone", "WAIT"},
       {"acquire 1 2 B young alone", "LEAD A takeover"},
       {"acquire 1 1 B young alone", "WAIT"},
       {"fail 1 1 A why 500", "0"},

@@ -89,6 +89,8 @@ struct shed_mysql_options {
  *     SELECT id, name, version, CONCAT('shop-', shop_id, ',kind-', kind)
  *     FROM item WHERE id IN (?)
  *
+ * "No such row" has no tags: after an INSERT invalidate the key, too.
+ *
  * The value is passed on as the server writes it as text (118, 39.33,
  * 2024-02-29 01:02:03). For several columns select one expression, such as
  * JSON_OBJECT('name', name, 'stock', stock); when the query changes, give the

@@ -1207,7 +1207,8 @@ shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
 
 /*
  * Make every entry with one of these tags a miss, as shed_invalidate_all does
- * with all entries. An entry has the tags that it was loaded or put with.
+ * with all entries. An entry has the tags that it was loaded or put with; one
+ * that a process without the option groups has written has none.
  *
  * A tag is any 1 to SHED_TAG_MAX_BYTES bytes. count 0 is allowed, SHED_MANY_MAX
  * is the most; there is one command for each tag, all in one pipeline. If Redis

@@ -215,7 +215,9 @@ static enum shed_code ask_clock(struct shed_client *client,
                                shed_now_ms());
     else if (code == SHED_OK)
         code = shed_fail(why, shed_reply_code(reply), "Redis refused TIME: %s",
-                         shed_reply_error(reply));
+                         shed_reply_error(reply) != NULL
+                             ? shed_reply_error(reply)
+                             : "its answer is no time");
     shed_reply_free(reply);
     return code;
 }

@@ -47,7 +47,7 @@ void shed_key_name(const char *cache_name, struct shed_bytes key,
 {
     char first = *(const char *)key.data;
     char *at = out->bytes;
-    size_t name_size = strlen(cache_name);
+    size_t name_size = strnlen(cache_name, SHED_NAME_MAX_BYTES);
 
     assert(key.size > 0 && key.size <= SHED_KEY_MAX_BYTES);
     memcpy(at, cache_name, name_size);

@@ -1010,9 +1010,9 @@ shed_get_many_with(struct shed_cache *cache, struct shed_item *items,
  * JSON_OBJECT(...) and CAST(... AS CHAR) are: a number such as a DOUBLE may be
  * written differently by mysql_query.
  *
- * Blocks: one round trip; if its connection is lost meanwhile, up to
- * command_timeout_ms, after which Redis refuses what may still be on its way;
- * timeout_ms at most (SHED_TIMEOUT_DEFAULT: the cache's own).
+ * Blocks: one round trip; if its connection is lost meanwhile, up to a second,
+ * after which Redis refuses what may still be on its way; timeout_ms at most
+ * (SHED_TIMEOUT_DEFAULT: the cache's own).
  * Returns: SHED_OK; SHED_EINVAL, SHED_ETOOBIG: nothing was written;
  * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it may have been
  * written or not, and is not written later; the key is kept to be invalidated,

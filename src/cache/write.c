@@ -22,6 +22,10 @@
 #define PUT_TOO_LATE 0
 #define PUT_TRIES 3
 
+/* How long a put may be under way: far longer than Redis takes, and not too
+ * long for a caller whose connection was lost with it. */
+#define PUT_MS 1000
+
 /* What a write does to the entries from before it. */
 static enum shed_wish wish_of(enum shed_script script)
 {
@@ -233,9 +237,9 @@ static void wait_until(uint64_t deadline_ms)
  * Send a put, whose last argument is missing: when it is too late, by the
  * server's clock. After its call a put must not be carried out any more, nor a
  * second time: it would replace what has been written and loaded since, over
- * whatever connection. So it has until the end of the call, or for as long as a
- * connection may be silent, if that is less; and a call that has lost a
- * connection with it does not end sooner. What came too late goes once more.
+ * whatever connection. So it has PUT_MS, or until the end of the call, and a
+ * call that has lost a connection with it does not end sooner. What came too
+ * late goes once more.
  */
 static enum shed_code send_put(struct shed_cache *cache, struct shed_args *args,
                                uint64_t deadline_ms, struct shed_error *why)
@@ -246,8 +250,7 @@ static enum shed_code send_put(struct shed_cache *cache, struct shed_args *args,
     int count = args->count;
 
     for (int tries = 0; tries < PUT_TRIES; tries++) {
-        uint64_t until_ms =
-            shed_deadline_ms(shed_now_ms(), client->command_timeout_ms);
+        uint64_t until_ms = shed_deadline_ms(shed_now_ms(), PUT_MS);
         enum shed_code code = SHED_OK;
         long long answer;
         bool may_come;

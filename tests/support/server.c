@@ -403,6 +403,7 @@ struct pair {
     char *late; /* a request that is held back; NULL: none */
     size_t late_size;
     uint64_t late_due_ms; /* UINT64_MAX: HOLD_ONE */
+    atomic_int *holds;    /* HOLD_ONE: the proxy's; else NULL */
 };
 
 static void open_socket_name(struct sockaddr_un *name, const char *path)
@@ -416,6 +417,9 @@ static void pass_late(struct pair *pair)
     (void)!send(pair->upstream, pair->late, pair->late_size, MSG_NOSIGNAL);
     free(pair->late);
     pair->late = NULL;
+    if (pair->holds != NULL)
+        atomic_store(pair->holds, 0);
+    pair->holds = NULL;
 }
 
 static void close_pair(struct pair *pair)
@@ -460,7 +464,7 @@ static bool holds_back(struct proxy *p, struct pair *pair, const char *bytes,
                        size_t size)
 {
     int mode = atomic_load(&p->mode);
-    bool is_one = mode == PROXY_HOLD_ONE && pair->is_script;
+    bool is_one = mode == PROXY_HOLD_ONE && pair->is_script && pair->is_callers;
     uint64_t random = shed_random_jitter();
 
     if (!is_one &&
@@ -472,6 +476,7 @@ static bool holds_back(struct proxy *p, struct pair *pair, const char *bytes,
     pair->late_due_ms =
         is_one ? UINT64_MAX
                : shed_now_ms() + random / 1024 % atomic_load(&p->delay_ms);
+    pair->holds = is_one ? &p->holds : NULL;
     if (is_one) {
         atomic_store(&p->mode, PROXY_PASS);
         atomic_store(&p->holds, 1);
@@ -518,8 +523,6 @@ static void serve_late(struct proxy *p, struct pair *pair)
     if (is_one ? atomic_load(&p->holds) == 4
                : shed_now_ms() >= pair->late_due_ms)
         pass_late(pair);
-    if (is_one && pair->late == NULL)
-        atomic_store(&p->holds, 0);
 }
 
 /* Read replies from the server into held, which is empty. */
@@ -734,7 +737,10 @@ void proxy_cut_off(struct proxy *p)
 
 void proxy_release(struct proxy *p)
 {
-    atomic_store(&p->holds, 4);
+    int now = atomic_load(&p->holds);
+
+    while (now != 0 && !atomic_compare_exchange_weak(&p->holds, &now, 4))
+        ;
     WAIT_FOR(atomic_load(&p->holds) == 0);
 }
 

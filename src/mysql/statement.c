@@ -32,7 +32,7 @@ enum {
 };
 
 /* The buffers that the columns of a row are read into. */
-struct cells {
+struct shed_mysql_cells {
     MYSQL_BIND bind[COLUMNS];
     unsigned long size[COLUMNS];
     shed_mysql_flag is_null[COLUMNS];
@@ -201,6 +201,8 @@ void shed_mysql_statements_drop(struct shed_mysql_statements *statements)
 {
     for (size_t i = 0; i < SHED_MYSQL_ROOMS; i++)
         drop(&statements->of_room[i]);
+    free(statements->cells);
+    statements->cells = NULL;
     statements->is_column_known = false;
 }
 
@@ -286,9 +288,17 @@ static void bind_number(MYSQL_BIND *bind, struct shed_mysql_integer *number)
     bind->is_unsigned = number->is_unsigned;
 }
 
+static struct shed_mysql_cells *
+take_cells(struct shed_mysql_statements *statements)
+{
+    if (statements->cells == NULL)
+        statements->cells = calloc(1, sizeof(*statements->cells));
+    return statements->cells;
+}
+
 static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
                        const struct shed_mysql_column *version,
-                       struct cells *cells)
+                       struct shed_mysql_cells *cells)
 {
     memset(cells->bind, 0, sizeof(cells->bind));
     for (size_t i = 0; i < COLUMNS; i++) {
@@ -318,7 +328,7 @@ static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
 
 /* Read a value that did not fit. Returns it, to be freed; or NULL, with the
  * problem in cells. */
-static char *fetch_long_value(MYSQL_STMT *stmt, struct cells *cells)
+static char *fetch_long_value(MYSQL_STMT *stmt, struct shed_mysql_cells *cells)
 {
     unsigned long size = cells->size[COLUMN_VALUE];
     shed_mysql_flag is_null = 0, is_cut = 0;
@@ -345,7 +355,7 @@ static char *fetch_long_value(MYSQL_STMT *stmt, struct cells *cells)
     return NULL;
 }
 
-static void set_key(struct cells *cells, struct shed_mysql_row *row)
+static void set_key(struct shed_mysql_cells *cells, struct shed_mysql_row *row)
 {
     row->key = cells->key;
     /* no key is empty or that long, so the row belongs to none */
@@ -361,7 +371,8 @@ static void set_key(struct cells *cells, struct shed_mysql_row *row)
 /* Set the row's value, or the problem with it. Returns the memory of a long
  * value, to be freed. */
 static char *set_value(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
-                       struct cells *cells, struct shed_mysql_row *row)
+                       struct shed_mysql_cells *cells,
+                       struct shed_mysql_row *row)
 {
     size_t limit_bytes = run->select->value_limit_bytes;
     unsigned long size = cells->size[COLUMN_VALUE];
@@ -391,7 +402,8 @@ static char *set_value(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
 }
 
 /* A version below 0 is none, so that all of them can be compared. */
-static void set_version(const struct cells *cells, struct shed_mysql_row *row)
+static void set_version(const struct shed_mysql_cells *cells,
+                        struct shed_mysql_row *row)
 {
     bool is_negative =
         !cells->version.is_unsigned && cells->version.bits > INT64_MAX;
@@ -402,7 +414,7 @@ static void set_version(const struct cells *cells, struct shed_mysql_row *row)
 }
 
 /* A row that lacks one of its tags could not be invalidated by it. */
-static void set_tags(struct cells *cells, struct shed_mysql_row *row)
+static void set_tags(struct shed_mysql_cells *cells, struct shed_mysql_row *row)
 {
     if (!cells->has_tags || cells->is_null[COLUMN_TAGS] != 0)
         return;
@@ -416,7 +428,7 @@ static void set_tags(struct cells *cells, struct shed_mysql_row *row)
 
 /* Pass on the row that was fetched. */
 static void pass_row(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
-                     struct cells *cells)
+                     struct shed_mysql_cells *cells)
 {
     struct shed_mysql_row row = {0};
     char *long_value = set_value(run, stmt, cells, &row);
@@ -445,14 +457,17 @@ static bool check_column(MYSQL_STMT *stmt,
 }
 
 /* Read the result to its end. */
-static bool fetch_into(struct cells *cells, const struct shed_mysql_run *run,
-                       MYSQL_STMT *stmt, struct shed_mysql_failure *failure)
+static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
+                  struct shed_mysql_failure *failure)
 {
     const struct shed_mysql_column *column = &run->statements->column;
+    struct shed_mysql_cells *cells = take_cells(run->statements);
     uint64_t began_ms = shed_now_ms();
     struct shed_mysql_column version;
     int status;
 
+    if (cells == NULL)
+        return fail_here(failure, SHED_ENOMEM, "out of memory for a result");
     if (!check_column(stmt, column, failure) ||
         !read_version_column(stmt, &version, failure))
         return false;
@@ -473,20 +488,6 @@ static bool fetch_into(struct cells *cells, const struct shed_mysql_run *run,
         return true;
     note_failure(run, stmt, began_ms, failure);
     return false;
-}
-
-static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
-                  struct shed_mysql_failure *failure)
-{
-    struct cells *cells = malloc(sizeof(*cells));
-    bool is_done = false;
-
-    if (cells == NULL)
-        (void)fail_here(failure, SHED_ENOMEM, "out of memory for a result");
-    else
-        is_done = fetch_into(cells, run, stmt, failure);
-    free(cells);
-    return is_done;
 }
 
 /* Find out whether the statement failed because of its keys. If so, close it,

@@ -30,6 +30,10 @@ struct shed_mysql_select {
 struct shed_mysql_statements {
     MYSQL_STMT *of_room[SHED_MYSQL_ROOMS]; /* [n]: for 2 to the n keys, or
                                               max_keys if that is less */
+    struct shed_mysql_cells *cells; /* the buffers of a row. Once bound, they
+                                       live as long as the statements: Oracle's
+                                       library writes to them in the next
+                                       execution, before they are bound again */
     bool is_column_known;
     struct shed_mysql_column column; /* the key column */
 };

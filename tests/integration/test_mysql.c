@@ -1,6 +1,8 @@
 /* The MySQL source with a real server: SHED_TEST_MYSQL is its URI. */
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -590,6 +592,61 @@ START_TEST(rows_before_an_error_do_not_count)
 }
 END_TEST
 
+/* What the newest result is bound to, until its statement is closed; linked
+ * with
+ * --wrap=mysql_stmt_bind_result,--wrap=mysql_stmt_close,--wrap=free. */
+static _Atomic(char *) bound;
+static atomic_bool was_freed_early;
+
+shed_mysql_flag __real_mysql_stmt_bind_result(MYSQL_STMT *stmt,
+                                              MYSQL_BIND *binds);
+shed_mysql_flag __wrap_mysql_stmt_bind_result(MYSQL_STMT *stmt,
+                                              MYSQL_BIND *binds);
+shed_mysql_flag __real_mysql_stmt_close(MYSQL_STMT *stmt);
+shed_mysql_flag __wrap_mysql_stmt_close(MYSQL_STMT *stmt);
+void __real_free(void *memory);
+void __wrap_free(void *memory);
+
+shed_mysql_flag __wrap_mysql_stmt_bind_result(MYSQL_STMT *stmt,
+                                              MYSQL_BIND *binds)
+{
+    bound = (char *)binds[0].length;
+    return __real_mysql_stmt_bind_result(stmt, binds);
+}
+
+shed_mysql_flag __wrap_mysql_stmt_close(MYSQL_STMT *stmt)
+{
+    bound = NULL;
+    return __real_mysql_stmt_close(stmt);
+}
+
+void __wrap_free(void *memory)
+{
+    char *start = memory, *inside = bound;
+
+    if (inside != NULL && start != NULL && start <= inside &&
+        inside < start + malloc_usable_size(memory))
+        was_freed_early = true;
+    __real_free(memory);
+}
+
+/* Oracle's library writes to it in the next execution, too. */
+START_TEST(what_a_result_is_bound_to_lives_as_long_as_its_statement)
+{
+    struct shed_source *source = open_single_source(&site, WORD);
+    struct ask ask;
+
+    was_freed_early = false;
+    load_key(source, &ask, "a");
+    assert_text(&ask, "A");
+    ck_assert_ptr_nonnull(bound);
+    load_key(source, &ask, "b");
+    assert_text(&ask, "B");
+    shed_source_close(source);
+    ck_assert(!was_freed_early);
+}
+END_TEST
+
 START_TEST(a_connection_killed_while_idle_is_opened_again)
 {
     struct shed_source *source = open_single_source(&site, WORD);
@@ -899,6 +956,8 @@ static void add_tests_of_failures(TCase *tc)
                    the_servers_error_is_the_reason_and_passes_with_its_cause);
     tcase_add_test(tc, a_statement_over_its_time_leaves_nothing_half_read);
     tcase_add_test(tc, rows_before_an_error_do_not_count);
+    tcase_add_test(tc,
+                   what_a_result_is_bound_to_lives_as_long_as_its_statement);
     tcase_add_test(tc, a_connection_killed_while_idle_is_opened_again);
     tcase_add_test(tc, a_connection_killed_in_a_query_is_tried_once_again);
     tcase_add_test(tc, what_is_killed_twice_fails);

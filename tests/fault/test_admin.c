@@ -147,7 +147,7 @@ START_TEST(a_command_that_the_server_lacks_is_denied_if_it_is_needed)
     fixture_init(&fixture);
     server_stop(&fixture.server);
     fixture.server =
-        (struct server){.options = {"--rename-command", r->command, "\"\""}};
+        (struct server){.options = {"--rename-command", r->command, "renamed"}};
     server_start(&fixture.server);
     fixture_open(&fixture);
     code = get_code("k");

@@ -4,8 +4,8 @@
 
 #include <sys/types.h>
 
-/* As getpid, which costs a system call, and so a third of what a hit costs the
- * kernel. Any thread. */
+/* As getpid, which would be the third system call of a hit, beside send and
+ * recv. Any thread. */
 pid_t shed_process_id(void);
 
 #endif

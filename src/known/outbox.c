@@ -25,8 +25,8 @@
 #include "base/latch.h"
 #include "base/random.h"
 #include "entry/entry.h"
-#include "known/group_log.h"
 #include "entry/key.h"
+#include "known/group_log.h"
 
 #define WINDOW 64
 #define PAUSE_MIN_MS 50

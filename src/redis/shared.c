@@ -140,8 +140,8 @@ static void close_locked(struct shed_shared *s)
     s->is_open = s->is_unsent = s->is_out_of_step = false;
 }
 
-/* The connection, if there was one, is no longer of use, nor are the calls on
- * it. A request of several calls is told once. */
+/* Close the connection, if there was one, and fail the calls that are queued or
+ * under way on it. A request of several calls is told once. */
 static void lose_locked(struct shed_shared *s, bool was_connected,
                         bool was_tried, const struct shed_error *why)
 {

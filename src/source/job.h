@@ -10,7 +10,6 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/error.h"
 #include "entry/entry.h"
 
 /* The longest time to live, of the options and of a source's own. */
@@ -60,15 +59,5 @@ struct shed_job {
     uint64_t waited_us; /* in the first job of a load: how long that has waited
                            for the fleet; set before begin is called */
 };
-
-/* Settle a job that no load answers. No lock may be held. */
-static inline void shed_job_fail(struct shed_job *job, enum shed_code code,
-                                 const char *why, bool is_refused)
-{
-    struct shed_loaded loaded = {.failed_keys = 1, .is_refused = is_refused};
-
-    (void)shed_fail(&loaded.error, code, "%s", why);
-    job->settle(job, &loaded);
-}
 
 #endif

@@ -94,6 +94,16 @@ static void wake_locked(struct shed_source *s)
         pthread_cond_broadcast(&s->quiet);
 }
 
+/* Settle a job that no load answers. No lock may be held. */
+static void fail_job(struct shed_job *job, enum shed_code code, const char *why,
+                     bool is_refused)
+{
+    struct shed_loaded loaded = {.failed_keys = 1, .is_refused = is_refused};
+
+    (void)shed_fail(&loaded.error, code, "%s", why);
+    job->settle(job, &loaded);
+}
+
 /* ------------------------------------------------------ the end of a load */
 
 void shed_source_watch(struct shed_source *s,
@@ -164,7 +174,7 @@ void shed_load_done(struct shed_load *load)
     pthread_mutex_unlock(&s->mu);
     for (; refused != NULL; refused = next) {
         next = refused->next;
-        shed_job_fail(refused, SHED_ESOURCE, why.reason, true);
+        fail_job(refused, SHED_ESOURCE, why.reason, true);
     }
     shed_load_destroy(load);
     pthread_mutex_lock(&s->mu);
@@ -237,8 +247,8 @@ static void run_batch(struct shed_source *s, struct shed_load *load,
 {
     for (struct shed_job *next; late != NULL; late = next) {
         next = late->next;
-        shed_job_fail(late, SHED_ETIMEDOUT,
-                      "the load waited in the queue until its deadline", false);
+        fail_job(late, SHED_ETIMEDOUT,
+                 "the load waited in the queue until its deadline", false);
     }
     load->start_us = shed_now_us();
     if (load->count > 0)
@@ -279,7 +289,7 @@ static void fail_first_locked(struct shed_source *s)
     shed_admission_return(&s->admission);
     s->admission.running++; /* the source may not be freed meanwhile */
     pthread_mutex_unlock(&s->mu);
-    shed_job_fail(job, SHED_ENOMEM, "out of memory for a load", false);
+    fail_job(job, SHED_ENOMEM, "out of memory for a load", false);
     pthread_mutex_lock(&s->mu);
     shed_admission_end(&s->admission);
     wake_locked(s);
@@ -382,10 +392,10 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
         dropped = push_locked(s, job);
     pthread_mutex_unlock(&s->mu);
     if (dropped != NULL)
-        shed_job_fail(dropped, SHED_EBUSY,
-                      "the source's queue is full, and callers go first (see "
-                      "its queue_limit)",
-                      true);
+        fail_job(dropped, SHED_EBUSY,
+                 "the source's queue is full, and callers go first (see "
+                 "its queue_limit)",
+                 true);
     return code;
 }
 

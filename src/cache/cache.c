@@ -134,13 +134,6 @@ uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
 
 /* ------------------------------------------------------------ open, close */
 
-/* No caller that comes after an invalidation of tags may join a flight from
- * before it. */
-static void detach_flights(void *flights)
-{
-    shed_flights_detach_all(flights);
-}
-
 static enum shed_code open_parts(struct shed_cache *cache,
                                  struct shed_error *err)
 {
@@ -224,7 +217,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
         return code;
     }
     if (cache->groups != NULL)
-        shed_group_log_follow(cache->groups, detach_flights, cache->flights);
+        shed_group_log_follow(cache->groups);
     (void)shed_client_ref(client);
     shed_source_ref(source);
     *out = cache;

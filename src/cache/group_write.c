@@ -1,8 +1,8 @@
 /*
  * Invalidations of groups. Its invariants: when a call has returned, this
  * process finds the entries of its groups to be misses, unless it says that it
- * could not even be kept; and callers that come later join no flight from
- * before, nor get a row of its groups that was kept before.
+ * could not even be kept; and callers that come later get no row that a flight
+ * began to load before, nor one of its groups that was kept before.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -100,8 +100,7 @@ static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
         shed_cache_sum_up(&sum, s->tags[i].size > 0 ? "tags" : NULL, i, &why,
                           is_kept);
     }
-    /* even if a push told of it first: the reactor may not have come to this */
-    shed_flights_detach_all(cache->flights);
+    shed_group_log_add_news(cache->groups); /* also if none has a position */
     if (sum.code != SHED_OK) /* no position tells old rows from new ones yet */
         shed_kept_drop_all(cache->kept);
     shed_count_code(&cache->counters, sum.code);

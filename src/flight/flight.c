@@ -380,6 +380,12 @@ static void on_load_timer(struct shed_flight *f, struct shed_flight_act *act,
     set_load_timer(f, act, now_ms);
 }
 
+static void publish(struct shed_flight *f, struct shed_flight_act *act)
+{
+    f->cutoff = f->is_outdated ? f->load_cutoff : f->newest;
+    request(f, act, SHED_SEND_PUBLISH);
+}
+
 static void on_loaded(struct shed_flight *f, struct shed_flight_act *act)
 {
     if (!f->is_leased) {
@@ -389,8 +395,7 @@ static void on_loaded(struct shed_flight *f, struct shed_flight_act *act)
     }
     f->state = SHED_FLIGHT_PUBLISHING;
     f->troubles = 0;
-    f->cutoff = f->newest;
-    request(f, act, SHED_SEND_PUBLISH);
+    publish(f, act);
 }
 
 /* What was loaded is not in Redis now. An unmodified row was only there. */
@@ -456,8 +461,7 @@ static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
                           uint64_t random)
 {
     if (e->type == SHED_EV_TIMER && f->request == 0) {
-        f->cutoff = f->newest;
-        request(f, act, SHED_SEND_PUBLISH);
+        publish(f, act);
         return;
     }
     if (f->request == 0 || e->request != f->request)

@@ -119,9 +119,12 @@ struct shed_flight {
     const struct shed_flight_policy *policy;
     struct shed_pace *pace;
     enum shed_flight_state state;
-    uint64_t newest; /* the newest caller that waits, 0 for none; set by the
-                        driver before each step */
-    uint64_t cutoff; /* newest when the acquire or publish under way began */
+    uint64_t newest;  /* the newest caller that waits, 0 for none; set by the
+                         driver before each step */
+    bool is_outdated; /* of what it loads, a group may have been invalidated
+                         since the load began: set by the driver, after newest
+                       */
+    uint64_t cutoff;  /* newest when the acquire or publish under way began */
     uint64_t load_cutoff; /* newest when the load began */
     uint64_t load_deadline_ms;
     uint64_t leased_ms;     /* when the lease was taken that we have or await */

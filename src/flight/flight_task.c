@@ -78,6 +78,13 @@ static bool goes_on(struct shed_flight_task *task)
     return false;
 }
 
+static uint64_t news_of(const struct shed_flight_task *task)
+{
+    struct shed_group_log *groups = task->shared->redis.groups;
+
+    return groups != NULL ? shed_group_log_news(groups) : 0;
+}
+
 /* The position comes before the load, so that the row has all that was
  * committed before that invalidation. The source is not told the version of a
  * revoked row: "unmodified" would renew the entry, and not its position. */
@@ -89,6 +96,7 @@ static bool start_load(struct shed_flight_task *task, uint64_t request)
     if (groups != NULL)
         task->exchange.position = task->load.position =
             shed_group_log_position(groups);
+    task->news = news_of(task);
     task->load.is_behind = task->is_behind;
     return shed_flight_load_start(&task->load, request,
                                   task->is_revoked ? none
@@ -197,6 +205,7 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
         if (task->waiters.key != NULL)
             task->flight.newest =
                 shed_table_newest(task->shared->table, &task->waiters);
+        task->flight.is_outdated = news_of(task) != task->news;
         task->flight.has_pushes =
             shed_session_is_on(task->shared->client->session);
         /* a cache that is being closed waits for loads, for nothing else */

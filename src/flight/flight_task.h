@@ -46,6 +46,7 @@ struct shed_flight_task {
     struct shed_flight_redis exchange; /* with Redis */
     struct shed_flight_load load;
     struct shed_timer *timer;
+    uint64_t news; /* of the log of groups, when the load began */
     /* for the owner, when it is over */
     struct shed_flight_task *next;
     bool is_leaving; /* a lease that it left behind is ended */

@@ -240,11 +240,6 @@ void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
     shed_table_detach(fs->shared.table, key->redis, key->redis_size);
 }
 
-void shed_flights_detach_all(struct shed_flights *fs)
-{
-    shed_table_detach_all(fs->shared.table);
-}
-
 /* -------------------------------------------------------- begin and end */
 
 /* What belongs to the reactor. */

@@ -76,7 +76,4 @@ bool shed_flights_leave(struct shed_flights *flights,
 void shed_flights_detach(struct shed_flights *flights,
                          const struct shed_key *key);
 
-/* The same for all keys. */
-void shed_flights_detach_all(struct shed_flights *flights);
-
 #endif

@@ -387,18 +387,6 @@ void shed_table_detach(struct shed_table *t, const char *key, size_t size)
     pthread_mutex_unlock(&shard->mu);
 }
 
-void shed_table_detach_all(struct shed_table *t)
-{
-    for (size_t i = 0; i < SHARDS && atomic_load(&t->flights) > 0; i++) {
-        pthread_mutex_lock(&t->shard[i].mu);
-        for (size_t chain = 0; chain < CHAINS; chain++)
-            for (struct shed_waiters *waiters = t->shard[i].chain[chain];
-                 waiters != NULL; waiters = waiters->next)
-                waiters->is_detached = true;
-        pthread_mutex_unlock(&t->shard[i].mu);
-    }
-}
-
 void shed_table_detach_waiters(struct shed_table *t,
                                struct shed_waiters *waiters)
 {

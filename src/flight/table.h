@@ -145,9 +145,6 @@ bool shed_table_answer(struct shed_table *table, struct shed_waiters *waiters,
 /* Make new callers of the key start another flight. */
 void shed_table_detach(struct shed_table *table, const char *key, size_t size);
 
-/* The same for all keys. */
-void shed_table_detach_all(struct shed_table *table);
-
 /* From now on no caller joins this flight, and another one may work in the
  * background. */
 void shed_table_detach_waiters(struct shed_table *table,

@@ -34,8 +34,6 @@ struct ask {
 struct shed_group_log {
     /* set at creation */
     struct shed_client *client;
-    void (*on_news)(void *arg); /* set by follow */
-    void *on_news_arg;
     struct shed_post wake;
     char key[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
     size_t key_size;
@@ -43,6 +41,7 @@ struct shed_group_log {
     /* atomic */
     _Atomic uint64_t horizon;        /* that of groups, for hits */
     _Atomic uint64_t known_until_ms; /* UINT64_MAX: changes are announced */
+    _Atomic uint64_t news;
 
     pthread_mutex_t mu;
     /* under mu */
@@ -60,17 +59,23 @@ struct shed_group_log {
 
 /* ------------------------------------------------------------ what is known */
 
-/* before: the newest position that was known. on_news is called while mu is
- * held, because the log may count as known from then on, and a caller that
- * relies on this must not join an earlier flight. */
+uint64_t shed_group_log_news(const struct shed_group_log *log)
+{
+    return atomic_load(&log->news);
+}
+
+void shed_group_log_add_news(struct shed_group_log *log)
+{
+    (void)atomic_fetch_add(&log->news, 1);
+}
+
+/* before: the newest position that was known. */
 static void publish_locked(struct shed_group_log *log, uint64_t before)
 {
-    bool is_news = log->groups.newest > before;
-
     atomic_store_explicit(&log->horizon, shed_groups_horizon(&log->groups),
                           memory_order_release);
-    if (is_news && log->on_news != NULL)
-        log->on_news(log->on_news_arg);
+    if (log->groups.newest > before)
+        shed_group_log_add_news(log);
 }
 
 void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
@@ -459,11 +464,8 @@ static void follow_on_reactor(void *arg)
     read_on_reactor(log);
 }
 
-void shed_group_log_follow(struct shed_group_log *log,
-                           void (*on_news)(void *arg), void *arg)
+void shed_group_log_follow(struct shed_group_log *log)
 {
-    log->on_news = on_news;
-    log->on_news_arg = arg;
     shed_reactor_run(log->client->reactor, follow_on_reactor, log);
 }
 
@@ -477,7 +479,6 @@ static void leave_on_reactor(void *arg)
     struct leaving *l = arg;
 
     shed_listeners_remove(l->log->client->listeners, &l->log->listener);
-    l->log->on_news = NULL; /* here, where the outbox still notes things */
     l->log->end = l->latch;
     if (l->log->call.fn == NULL)
         shed_latch_count_down(l->latch, 1);

@@ -56,12 +56,9 @@ shed_group_log_create(struct shed_client *client, const char *name,
                       uint64_t limit, struct shed_group_log **out,
                       struct shed_error *err);
 
-/* Begin to follow the log. on_news is called, with arg, whenever a newer
- * invalidation becomes known, before the log counts as known again: under the
- * log's mutex, so it may not call the log. Not on the reactor thread; not while
- * anything else is called. */
-void shed_group_log_follow(struct shed_group_log *log,
-                           void (*on_news)(void *arg), void *arg);
+/* Begin to follow the log. Not on the reactor thread; not while anything else
+ * is called. */
+void shed_group_log_follow(struct shed_group_log *log);
 
 /* End that. Not on the reactor thread. */
 void shed_group_log_leave(struct shed_group_log *log);
@@ -94,6 +91,12 @@ bool shed_group_log_admits(struct shed_group_log *log, const void *entry);
 
 /* The position for the entry of a load that begins now. */
 uint64_t shed_group_log_position(struct shed_group_log *log);
+
+/* How often an invalidation of a group has become known, or was added: before
+ * the log counts as known again. While this stays as it is, what is being
+ * loaded has been outdated by none. */
+uint64_t shed_group_log_news(const struct shed_group_log *log);
+void shed_group_log_add_news(struct shed_group_log *log);
 
 /* The newest position that is known, for the calls of the script. */
 struct shed_group_mark {

@@ -127,15 +127,6 @@ START_TEST(many_keys_are_misses_together)
 }
 END_TEST
 
-/* Whether a caller would join one. */
-static bool has_flight(const char *key)
-{
-    struct shed_named_key named;
-
-    shed_key_name(fixture.cache->name, shed_str(key), &named);
-    return shed_flights_has(fixture.cache->flights, &named.key);
-}
-
 /* By this process, or by another one of which this one has heard. */
 START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
 {
@@ -148,10 +139,9 @@ START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
     table_update(&fixture.table);
     invalidate_all(_i == 0 ? fixture.cache : peer.cache);
     if (_i == 1)
-        WAIT_FOR(!has_flight("k"));
+        WAIT_FOR(has_heard(fixture.cache, peer.cache));
     getter_start(&after, fixture.cache, "k");
-    WAIT_FOR(stats_of(fixture.cache).waits == 1);
-    ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
+    WAIT_FOR(stats_of(fixture.cache).joins == 1);
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_LOAD);
     getter_join(&after);
@@ -160,6 +150,49 @@ START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
     shed_value_unref(after.value);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Redis takes the row, but not the invalidation. */
+START_TEST(what_was_being_loaded_when_it_failed_is_for_earlier_callers_alone)
+{
+    struct getter before = {0}, after = {0};
+
+    up();
+    server_do(&fixture.server, "ACL SETUSER default -zadd");
+    getter_hold(&before, &fixture, "k");
+    table_update(&fixture.table);
+    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, NULL), SHED_EDENIED);
+    getter_start(&after, fixture.cache, "k");
+    WAIT_FOR(stats_of(fixture.cache).joins == 1);
+    table_release(&fixture.table);
+    getter_expect(&before, "k@1", SHED_ORIGIN_LOAD);
+    getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Callers from after a failed invalidation go round again, all together. */
+START_TEST(one_that_fails_costs_other_keys_one_load_each)
+{
+    struct getter before = {0}, after[3] = {0};
+
+    up();
+    server_kill(&fixture.server);
+    getter_hold(&before, &fixture, "k");
+    table_update(&fixture.table);
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_ne(shed_invalidate_all(fixture.cache, 0, NULL), SHED_OK);
+        getter_start(&after[i], fixture.cache, "k");
+        WAIT_FOR(stats_of(fixture.cache).joins == i + 1);
+    }
+    table_release(&fixture.table);
+    getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    for (size_t i = 0; i < 3; i++)
+        getter_expect(&after[i], "k@2", SHED_ORIGIN_UNPUBLISHED);
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
 END_TEST
@@ -498,42 +531,6 @@ START_TEST(it_is_heard_of_without_pushes)
         table_update(&fixture.table);
         invalidate_all(fixture.cache);
     }
-    peer_close(&peer);
-    fixture_down(&fixture);
-}
-END_TEST
-
-static struct shed_cache *watched; /* what its log has news of */
-static unsigned news, news_too_late;
-
-void __real_shed_flights_detach_all(struct shed_flights *flights);
-void __wrap_shed_flights_detach_all(struct shed_flights *flights);
-
-void __wrap_shed_flights_detach_all(struct shed_flights *flights)
-{
-    if (watched != NULL && watched->flights == flights) {
-        news++;
-        news_too_late += shed_group_log_is_known(watched->groups);
-    }
-    __real_shed_flights_detach_all(flights);
-}
-
-/* Else a call that comes in between reads no log, and joins a load from before.
- */
-START_TEST(a_log_counts_as_known_once_loads_from_before_have_been_left)
-{
-    struct peer peer;
-
-    init();
-    fixture.client_options.wait = SHED_WAIT_POLL;
-    fixture_open(&fixture);
-    peer_open(&peer, &fixture);
-    invalidate_all(fixture.cache);
-    watched = peer.cache;
-    expect_text(peer.cache, "k", "k@1");
-    ck_assert_uint_eq(news, 1);
-    ck_assert_uint_eq(news_too_late, 0);
-    watched = NULL;
     peer_close(&peer);
     fixture_down(&fixture);
 }
@@ -912,6 +909,9 @@ int main(void)
     tcase_add_test(tc, many_keys_are_misses_together);
     tcase_add_loop_test(tc, what_was_being_loaded_is_for_earlier_callers_alone,
                         0, 2);
+    tcase_add_test(
+        tc, what_was_being_loaded_when_it_failed_is_for_earlier_callers_alone);
+    tcase_add_test(tc, one_that_fails_costs_other_keys_one_load_each);
     tcase_add_test(tc, an_entry_that_a_flight_finds_is_judged_and_no_hit);
     tcase_add_test(tc, a_key_is_loaded_once_for_all_who_miss_it);
     tcase_add_test(tc,
@@ -929,8 +929,6 @@ int main(void)
     tcase_add_test(tc,
                    it_is_heard_of_though_the_connections_for_pushes_are_killed);
     tcase_add_test(tc, it_is_heard_of_without_pushes);
-    tcase_add_test(tc,
-                   a_log_counts_as_known_once_loads_from_before_have_been_left);
     tcase_add_test(tc, entries_of_a_process_without_groups_are_misses_too);
     tcase_add_test(tc, a_lost_log_is_remembered_and_goes_on);
     tcase_add_test(tc, positions_grow_though_the_clock_does_not);

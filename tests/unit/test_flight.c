@@ -162,6 +162,20 @@ START_TEST(what_is_stored_is_for_all_who_came_before_the_publish)
 }
 END_TEST
 
+START_TEST(what_may_be_outdated_is_only_for_who_came_before_the_load)
+{
+    start();
+    join();
+    reply(SHED_EV_LEAD);
+    join();
+    subject.flight.is_outdated = true;
+    reply(SHED_EV_LOADED);
+    join();
+    reply(SHED_EV_STORED);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_LOADED, 2);
+}
+END_TEST
+
 START_TEST(what_was_invalidated_is_only_for_who_came_before_the_load)
 {
     start();
@@ -837,6 +851,8 @@ static void add_tests_1(TCase *tc)
     tcase_add_test(tc, what_is_stored_is_for_all_who_came_before_the_publish);
     tcase_add_test(tc,
                    what_was_invalidated_is_only_for_who_came_before_the_load);
+    tcase_add_test(tc,
+                   what_may_be_outdated_is_only_for_who_came_before_the_load);
     tcase_add_test(
         tc, a_value_that_superseded_ours_is_for_who_came_before_the_publish);
     tcase_add_test(tc, who_comes_after_a_value_does_not_join_the_flight);

@@ -1,6 +1,6 @@
 /*
  * Reason texts, and checks of arguments. Its one invariant: a struct shed_error
- * that was set is terminated, and errno is unchanged.
+ * that was set is one terminated line, and errno is unchanged.
  */
 #include "base/error.h"
 
@@ -56,6 +56,23 @@ const char *shed_code_name(enum shed_code code)
     return "unknown shed_code";
 }
 
+/* Replace control characters, also those of two bytes (U+0080 to U+009F): a
+ * reason is one line for people and logs, but servers, sources and, by failure
+ * markers, other processes write parts of it. */
+static void make_printable(char *text)
+{
+    enum { DELETE = 0x7f, C1_LEAD = 0xc2, C1_FIRST = 0x80, C1_LAST = 0x9f };
+    unsigned char *at = (unsigned char *)text;
+
+    for (; *at != '\0'; at++) {
+        bool is_pair = *at == C1_LEAD && at[1] >= C1_FIRST && at[1] <= C1_LAST;
+        if (is_pair)
+            *at++ = '?';
+        if (is_pair || *at < ' ' || *at == DELETE)
+            *at = '?';
+    }
+}
+
 void shed_error_set(struct shed_error *err, enum shed_code code,
                     const char *format, ...)
 {
@@ -70,6 +87,7 @@ void shed_error_set(struct shed_error *err, enum shed_code code,
     if (vsnprintf(reason, sizeof(reason), format, args) < 0)
         reason[0] = '\0';
     va_end(args);
+    make_printable(reason);
     err->code = code;
     memcpy(err->reason, reason, sizeof(reason));
     errno = saved_errno;

@@ -162,16 +162,6 @@ bool shed_mysql_is_by_key(unsigned number, const char *sqlstate)
     return is_among(numbers, sizeof(numbers) / sizeof(*numbers), number);
 }
 
-/* Replace control characters: a reason is for people and logs. */
-static void make_printable(char *text)
-{
-    enum { FIRST_PRINTABLE = ' ', DELETE = 0x7f };
-
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < FIRST_PRINTABLE || *text == DELETE)
-            *text = '?';
-}
-
 void shed_mysql_failure_set(struct shed_mysql_failure *failure,
                             const struct shed_mysql_config *config,
                             unsigned number, const char *text,
@@ -207,7 +197,6 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
                         number, text);
     else
         (void)shed_fail(&failure->error, code, "MySQL: %s (%u)", text, number);
-    make_printable(failure->error.reason);
 }
 
 void shed_mysql_failure_take(struct shed_mysql_failure *failure,

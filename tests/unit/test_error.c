@@ -77,6 +77,16 @@ START_TEST(a_long_reason_is_cut_and_terminated)
 }
 END_TEST
 
+START_TEST(a_reason_is_one_printable_line)
+{
+    struct shed_error err;
+
+    (void)shed_fail(&err, SHED_ESOURCE, "a\nb\x1b[2J\x7f\tc\r %s",
+                    "gr\xc3\xbcn, \xc2\x9b, \xc2\xa0, \xc2");
+    ck_assert_str_eq(err.reason, "a?b?[2J??c? gr\xc3\xbcn, ??, \xc2\xa0, \xc2");
+}
+END_TEST
+
 START_TEST(a_reason_may_be_made_of_the_one_that_it_replaces)
 {
     struct shed_error err;
@@ -268,6 +278,7 @@ int main(void)
     tcase_add_test(tc, a_failure_is_its_code_and_its_reason);
     tcase_add_test(tc, nobody_has_to_want_the_reason);
     tcase_add_test(tc, a_long_reason_is_cut_and_terminated);
+    tcase_add_test(tc, a_reason_is_one_printable_line);
     tcase_add_test(tc, a_reason_may_be_made_of_the_one_that_it_replaces);
     tcase_add_test(tc, errno_stays_as_it_was);
     tcase_add_test(tc, no_options_are_the_defaults);

@@ -116,7 +116,8 @@ enum shed_event_kind {
      * ended. WARNING. */
     SHED_EVENT_LOCK_TAKEN_OVER = 9,
     /* A hold ended with its release. duration: how long it lasted. outcome:
-     * SHED_OK; SHED_EREDIS or another if Redis did not confirm it, WARNING. */
+     * SHED_OK; SHED_EREDIS or another if Redis did not confirm it, and then
+     * reason says why, WARNING. */
     SHED_EVENT_LOCK_RELEASED = 10,
     /* A hold was lost. outcome: SHED_ELOST; duration: how long it lasted.
      * WARNING. */

@@ -97,6 +97,8 @@ static const char *words_of(const struct shed_event *e)
         return "load failed";
     if (e->kind == SHED_EVENT_BREAKER && e->outcome != SHED_OK)
         return "breaker opened";
+    if (e->kind == SHED_EVENT_LOCK_RELEASED && e->outcome != SHED_OK)
+        return "lock release not confirmed";
     if (e->kind == SHED_EVENT_FLEET && e->outcome != SHED_OK)
         return "loads go on without fleet_loads";
     return kinds[e->kind].words;

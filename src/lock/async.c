@@ -27,7 +27,7 @@ static void on_done(struct shed_lock_request *r)
     if (r->op == SHED_LOCK_OP_ACQUIRE)
         shed_lock_count_acquire(a->lock, r);
     else if (!r->is_inner)
-        shed_lock_count_release(a->lock, r->code, a->held_us);
+        shed_lock_count_release(a->lock, r->code, a->held_us, r->error.reason);
     a->done(a->user, a->lock, r->code, r->code != SHED_OK ? &r->error : NULL);
     free(a);
 }

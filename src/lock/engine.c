@@ -106,16 +106,18 @@ static void count_locked(struct shed_lock *l)
 }
 
 void shed_lock_count_release(struct shed_lock *l, enum shed_code code,
-                             uint64_t held_us)
+                             uint64_t held_us, const char *reason)
 {
+    if (code == SHED_ELOST) {
+        shed_count(&l->counters.lost, 1);
+        shed_lock_tell(l, SHED_EVENT_LOCK_LOST, code, held_us,
+                       "it was already gone when it was released");
+        return;
+    }
     if (code == SHED_OK)
         shed_count(&l->counters.released, 1);
-    else if (code == SHED_ELOST)
-        shed_count(&l->counters.lost, 1);
-    shed_lock_tell(
-        l, code == SHED_ELOST ? SHED_EVENT_LOCK_LOST : SHED_EVENT_LOCK_RELEASED,
-        code, held_us,
-        code == SHED_ELOST ? "it was already gone when it was released" : NULL);
+    shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, code, held_us,
+                   code == SHED_OK ? NULL : reason);
 }
 
 /* ---------------------------------------------------------------- the facts */

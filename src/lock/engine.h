@@ -81,8 +81,9 @@ void shed_lock_tell(const struct shed_lock *lock, enum shed_event_kind kind,
                     enum shed_code outcome, uint64_t duration_us,
                     const char *reason);
 
-/* Count and report the release of a hold that lasted held_us. Any thread. */
+/* Count and report the release of a hold that lasted held_us. reason: if it
+ * failed. Any thread. */
 void shed_lock_count_release(struct shed_lock *lock, enum shed_code code,
-                             uint64_t held_us);
+                             uint64_t held_us, const char *reason);
 
 #endif

@@ -426,19 +426,22 @@ enum shed_code shed_lock_release(struct shed_lock *l, struct shed_error *err)
 {
     struct shed_owner *self = NULL;
     struct shed_left left = {0};
+    struct shed_error why = {SHED_OK, ""};
     enum shed_code code = enter(l, &self, err);
 
     if (code != SHED_OK || !leave(l, self, &left, &code, err))
         return code;
-    if (!shed_lock_release_short(l, &left.hold, &code, err)) {
+    if (!shed_lock_release_short(l, &left.hold, &code, &why)) {
         struct waiting_request w = {.request = {.op = SHED_LOCK_OP_RELEASE,
                                                 .holder = left.hold.holder,
                                                 .memory = left.hold.memory}};
-        code = submit_and_wait(l, &w, err);
+        code = submit_and_wait(l, &w, &why);
         if (code == SHED_ELOST && shed_lock_goes_short(l))
-            code = shed_lock_fail_unconfirmed(err);
+            code = shed_lock_fail_unconfirmed(&why);
     }
-    shed_lock_count_release(l, code, left.held_us);
+    shed_lock_count_release(l, code, left.held_us, why.reason);
+    if (code != SHED_OK && err != NULL)
+        *err = why;
     return code;
 }
 

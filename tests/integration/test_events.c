@@ -9,6 +9,7 @@
 #include <snowshed/lock.h>
 
 #include "client/client.h"
+#include "entry/entry.h"
 #include "support/ageing.h"
 #include "support/child.h"
 #include "support/fixture.h"
@@ -497,6 +498,59 @@ START_TEST(what_an_operator_may_see_is_printable)
 }
 END_TEST
 
+/* The reason of a get that fails. */
+static const char *failure_of(const char *key)
+{
+    static struct shed_error err;
+    struct shed_value *value = NULL;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), 0, &value, &err),
+                     SHED_ESOURCE);
+    return err.reason;
+}
+
+START_TEST(a_reason_of_the_source_is_one_printable_line_everywhere)
+{
+    redisReply *marker;
+
+    init();
+    fixture.cache_options.failure_ttl_ms = 60000;
+    fixture_open(&fixture);
+    ck_assert_str_eq(failure_of("garbled"), "the table??[31m is on fire");
+    WAIT_FOR(has_line("load failed: t, key garbled: the table??[31m is on fire",
+                      SHED_LOG_WARNING));
+    WAIT_FOR(server_int(&fixture.server, "STRLEN t:{garbled}") >
+             SHED_ENTRY_HEADER_BYTES);
+    marker = server_run(&fixture.server, "GETRANGE t:{garbled} 64 -1");
+    ck_assert_str_eq(marker->str, "the table??[31m is on fire");
+    freeReplyObject(marker);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(so_is_the_reason_of_a_marker_that_anybody_wrote)
+{
+    static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "a nonce";
+    static const char text[] = "burns\n\033[31m";
+    const struct shed_entry entry = {.type = SHED_ENTRY_FAILURE,
+                                     .payload = (const unsigned char *)text,
+                                     .payload_size = strlen(text)};
+    struct shed_entry_parts parts;
+    unsigned char times[16] = {0};
+
+    up();
+    shed_entry_encode((struct shed_entry_key){"t:{k}", strlen("t:{k}")}, &entry,
+                      nonce, &parts);
+    shed_entry_put_u64(times + 8, UINT64_MAX >> 1);
+    server_do(&fixture.server, "SET t:{k} %b%b%b%s PX 60000", parts.head,
+              sizeof(parts.head), times, sizeof(times), parts.tail,
+              sizeof(parts.tail), text);
+    ck_assert_str_eq(failure_of("k"),
+                     "a load failed a moment ago: burns??[31m");
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* --------------------------------------------------------------- the locks */
 
 static struct shed_lock *open_lock(uint64_t lease_ms)
@@ -597,6 +651,27 @@ START_TEST(a_hold_that_somebody_removed_is_lost)
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
     expect_lock(await(SHED_EVENT_LOCK_LOST, 0), SHED_ELOST);
     ck_assert_uint_gt(find(SHED_EVENT_LOCK_LOST, 0)->duration_us, 0);
+    shed_lock_close(lock);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_release_that_redis_does_not_confirm_is_told_with_its_reason)
+{
+    struct shed_lock *lock;
+    const struct seen *seen;
+
+    up();
+    lock = open_lock(LEASE_MS);
+    acquire(lock);
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    seen = await(SHED_EVENT_LOCK_RELEASED, 0);
+    expect_lock(seen, SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(seen->reason, "NOREPLICAS"));
+    WAIT_FOR(
+        has_line("lock release not confirmed: job: Redis", SHED_LOG_WARNING));
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
     shed_lock_close(lock);
     fixture_down(&fixture);
 }
@@ -771,10 +846,14 @@ int main(void)
     tcase_add_test(tc, a_value_that_redis_cannot_store_is_a_trouble);
     tcase_add_test(tc, a_corrupt_entry_is_told_and_replaced);
     tcase_add_test(tc, what_an_operator_may_see_is_printable);
+    tcase_add_test(tc, a_reason_of_the_source_is_one_printable_line_everywhere);
+    tcase_add_test(tc, so_is_the_reason_of_a_marker_that_anybody_wrote);
     tcase_add_test(tc, a_hold_is_told_from_its_begin_to_its_release);
     tcase_add_test(tc, a_hold_that_ends_with_its_handle_is_told);
     tcase_add_test(tc, a_hold_whose_lease_ends_is_lost);
     tcase_add_test(tc, a_hold_that_somebody_removed_is_lost);
+    tcase_add_test(
+        tc, a_release_that_redis_does_not_confirm_is_told_with_its_reason);
     tcase_add_test(tc, a_lock_that_is_taken_from_a_dead_holder_is_told);
     tcase_add_test(tc, a_storm_is_told_as_a_few_and_a_number);
     tcase_add_test(tc, what_was_left_out_is_told_before_the_end);

@@ -27,6 +27,8 @@ static void answer(struct shed_load *load, size_t i, unsigned version)
         shed_load_value(load, i, shed_bytes(NULL, 0));
     else if (begins(key, asked.size, "fail"))
         shed_load_fail(load, i, "the table is on fire");
+    else if (begins(key, asked.size, "garbled"))
+        shed_load_fail(load, i, "the table\n\033[31m is on fire");
     else if (begins(key, asked.size, "big"))
         shed_load_value(load, i, shed_bytes(big, sizeof(big)));
     else {

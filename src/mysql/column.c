@@ -6,6 +6,9 @@
 #include "mysql/column.h"
 
 #include <assert.h>
+#include <stdio.h>
+
+#include "base/error.h"
 
 enum { DECIMAL = 10, MOST_BITS = 64 };
 
@@ -66,6 +69,8 @@ void shed_mysql_column_read(const MYSQL_FIELD *field,
     *out = (struct shed_mysql_column){.type = field->type,
                                       .is_unsigned =
                                           (field->flags & UNSIGNED_FLAG) != 0};
+    if (field->name != NULL)
+        (void)snprintf(out->name, sizeof(out->name), "%s", field->name);
     switch (field->type) {
     case MYSQL_TYPE_TINY:
         set_bits(out, TINY_BITS);
@@ -117,27 +122,39 @@ bool shed_mysql_column_is_same(const struct shed_mysql_column *a,
            a->greatest == b->greatest && a->decimals == b->decimals;
 }
 
-const char *shed_mysql_column_problem(const struct shed_mysql_column *column,
-                                      bool is_integer)
+/* Only the program knows whether the kind is wrong or the order. */
+static enum shed_code fail_kind(struct shed_error *err, const char *name,
+                                const char *holds, const char *kind)
+{
+    return shed_fail(err, SHED_ESOURCE,
+                     "MySQL: the query's first column, \"%s\", %s integers: "
+                     "if it is the key, open the source with "
+                     "key = SHED_MYSQL_KEY_%s; else select the key first",
+                     name, holds, kind);
+}
+
+enum shed_code shed_mysql_column_check(const struct shed_mysql_column *column,
+                                       bool is_integer, struct shed_error *err)
 {
     switch (column->kind) {
     case SHED_MYSQL_NUMBER:
     case SHED_MYSQL_DIGITS:
-        return is_integer ? NULL
-                          : "MySQL: the key column holds integers: open the "
-                            "source with key = SHED_MYSQL_KEY_INTEGER";
+        return is_integer ? SHED_OK
+                          : fail_kind(err, column->name, "holds", "INTEGER");
     case SHED_MYSQL_BYTES:
     case SHED_MYSQL_DATE:
     case SHED_MYSQL_DATETIME:
-        return is_integer ? "MySQL: the key column does not hold integers: "
-                            "open the source with key = SHED_MYSQL_KEY_STRING"
-                          : NULL;
+        return is_integer
+                   ? fail_kind(err, column->name, "does not hold", "STRING")
+                   : SHED_OK;
     case SHED_MYSQL_OTHER:
         break;
     }
-    return "MySQL: the type of the key column (the query's first) cannot be "
-           "used for keys: select an integer, a DECIMAL without fraction, "
-           "text, binary, DATE or DATETIME";
+    return shed_fail(err, SHED_ESOURCE,
+                     "MySQL: the query's first column, \"%s\", must be the "
+                     "key, but its type suits no key: select an integer, a "
+                     "DECIMAL without fraction, text, binary, DATE or DATETIME",
+                     column->name);
 }
 
 /* -------------------------------------------------------------------- keys */

@@ -18,6 +18,8 @@ enum shed_mysql_kind {
     SHED_MYSQL_DATETIME
 };
 
+#define SHED_MYSQL_NAME_BYTES 65 /* for 64 bytes and an end */
+
 struct shed_mysql_column {
     enum shed_mysql_kind kind;
     unsigned type;     /* enum enum_field_types */
@@ -25,6 +27,7 @@ struct shed_mysql_column {
     uint64_t greatest; /* of NUMBER and DIGITS */
     uint64_t least;    /* their least value, without its minus sign */
     unsigned decimals; /* of a DATETIME's seconds */
+    char name[SHED_MYSQL_NAME_BYTES]; /* in the result; may be cut */
 };
 
 /* Read the type from the metadata of a result's first column. */
@@ -35,10 +38,12 @@ void shed_mysql_column_read(const MYSQL_FIELD *field,
 bool shed_mysql_column_is_same(const struct shed_mysql_column *a,
                                const struct shed_mysql_column *b);
 
-/* Why such a column cannot be searched for keys of this kind, integers or
- * strings; NULL if it can. */
-const char *shed_mysql_column_problem(const struct shed_mysql_column *column,
-                                      bool is_integer);
+/* Check that the query's first column can be searched for keys of this kind,
+ * integers or strings. Returns: SHED_OK; SHED_ESOURCE, and err names the column
+ * and what to change: the kind, or the order of the query's columns. */
+SHED_MUST_CHECK enum shed_code
+shed_mysql_column_check(const struct shed_mysql_column *column, bool is_integer,
+                        struct shed_error *err);
 
 /* Whether a row of the column can have this integer as its key. */
 bool shed_mysql_column_holds_integer(const struct shed_mysql_column *column,

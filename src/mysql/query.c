@@ -13,8 +13,7 @@
 
 #include "base/error.h"
 
-#define PLACEHOLDER "(?)"
-#define PLACEHOLDER_BYTES (sizeof(PLACEHOLDER) - 1)
+#define BLANKS " \t\r\n\f\v"
 
 enum { DECIMAL = 10 };
 
@@ -58,7 +57,7 @@ static const char *skip_comment(const char *at)
 static bool is_dashes(const char *at)
 {
     return strncmp(at, "--", 2) == 0 &&
-           (at[2] == '\0' || strchr(" \t\r\n\f\v", at[2]) != NULL);
+           (at[2] == '\0' || strchr(BLANKS, at[2]) != NULL);
 }
 
 /* Returns what follows the token at "at"; NULL if it has no end. */
@@ -73,19 +72,34 @@ static const char *skip_token(const char *at)
     return at + 1;
 }
 
-/* Find the placeholder: *out is NULL if there is none. */
-static enum shed_code find_placeholder(const char *text, const char **out,
+/* Returns the size of the placeholder at "at"; 0 if there is none. */
+static size_t size_of_mark(const char *at)
+{
+    const char *end = at;
+
+    for (const char *part = "(?)"; *part != '\0'; part++) {
+        end += part[0] == '(' ? 0 : strspn(end, BLANKS);
+        if (*end++ != *part)
+            return 0;
+    }
+    return (size_t)(end - at);
+}
+
+/* Find the placeholder in the query's text. */
+static enum shed_code find_placeholder(const char *text,
+                                       struct shed_mysql_query *out,
                                        struct shed_error *err)
 {
-    *out = NULL;
     for (const char *at = text; *at != '\0';) {
-        if (strncmp(at, PLACEHOLDER, PLACEHOLDER_BYTES) == 0) {
-            if (*out != NULL)
+        size_t mark_size = size_of_mark(at);
+        if (mark_size > 0) {
+            if (out->mark_size > 0)
                 return shed_fail(err, SHED_EINVAL,
                                  "MySQL query: it has two \"(?)\" and must "
                                  "have one");
-            *out = at;
-            at += PLACEHOLDER_BYTES;
+            out->head_size = (size_t)(at - text);
+            out->mark_size = mark_size;
+            at += mark_size;
             continue;
         }
         if (*at == '?')
@@ -98,7 +112,7 @@ static enum shed_code find_placeholder(const char *text, const char **out,
             return shed_fail(err, SHED_EINVAL,
                              "MySQL query: a quote or comment has no end");
     }
-    if (*out == NULL)
+    if (out->mark_size == 0)
         return shed_fail(err, SHED_EINVAL,
                          "MySQL query: it has no \"(?)\" for the keys");
     return SHED_OK;
@@ -108,17 +122,15 @@ enum shed_code shed_mysql_query_parse(const char *text,
                                       struct shed_mysql_query *out,
                                       struct shed_error *err)
 {
-    const char *placeholder;
     enum shed_code code;
 
     *out = (struct shed_mysql_query){0};
-    code = find_placeholder(text, &placeholder, err);
+    code = find_placeholder(text, out, err);
     if (code != SHED_OK)
         return code;
     out->text = strdup(text);
     if (out->text == NULL)
         return shed_fail_nomem(err, "a MySQL query");
-    out->head_size = (size_t)(placeholder - text);
     return SHED_OK;
 }
 
@@ -142,7 +154,7 @@ size_t shed_mysql_query_room(size_t count, size_t max)
 char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
                               size_t *size)
 {
-    const char *tail = query->text + query->head_size + PLACEHOLDER_BYTES;
+    const char *tail = query->text + query->head_size + query->mark_size;
     size_t list_size = 2 * room + 1; /* "(" and a "?," each, the last a "?)" */
     size_t tail_size = strlen(tail);
     char *out = malloc(query->head_size + list_size + tail_size + 1);

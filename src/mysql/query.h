@@ -12,9 +12,10 @@
 struct shed_mysql_query {
     char *text;
     size_t head_size; /* bytes before "(?)" */
+    size_t mark_size; /* bytes of "(?)", which may have blanks in it */
 };
 
-/* Find the only "(?)" outside of quotes and comments.
+/* Find the only "(?)" outside of quotes and comments; "( ? )" is one, too.
  * Returns: SHED_OK and *out, to be passed to fini; SHED_EINVAL (none, two,
  * another '?', a quote or comment without end), SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code

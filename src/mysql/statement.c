@@ -210,7 +210,6 @@ bool shed_mysql_run_learn(struct shed_mysql_run *run, bool is_again,
                           struct shed_mysql_failure *failure)
 {
     struct shed_mysql_statements *known = run->statements;
-    const char *problem;
     MYSQL_STMT *stmt;
 
     run->began_ms = shed_now_ms();
@@ -221,15 +220,11 @@ bool shed_mysql_run_learn(struct shed_mysql_run *run, bool is_again,
     stmt = take_statement(run, failure);
     if (stmt == NULL || !read_column(stmt, &known->column, failure))
         return false;
-    problem =
-        shed_mysql_column_problem(&known->column, run->select->is_integer);
-    if (problem == NULL) {
-        known->is_column_known = true;
-        return true;
-    }
-    (void)fail_here(failure, SHED_ESOURCE, problem);
-    failure->is_kept = true;
-    return false;
+    *failure = (struct shed_mysql_failure){.is_kept = true};
+    known->is_column_known =
+        shed_mysql_column_check(&known->column, run->select->is_integer,
+                                &failure->error) == SHED_OK;
+    return known->is_column_known;
 }
 
 /* --------------------------------------------------------------- execute */

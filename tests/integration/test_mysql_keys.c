@@ -204,14 +204,13 @@ START_TEST(the_mode_of_the_keys_is_the_columns)
                  modes[_i].row + 1);
         try_mode(SHED_MYSQL_KEY_INTEGER, "42", modes[_i].is_for_integers,
                  is_any ? "key = SHED_MYSQL_KEY_STRING"
-                        : "type of the key column");
+                        : "its type suits no key");
     } else {
         try_mode(SHED_MYSQL_KEY_INTEGER, text, modes[_i].is_for_integers,
-                 "type of the key column");
+                 "its type suits no key");
     }
     try_mode(SHED_MYSQL_KEY_STRING, text, modes[_i].is_for_strings,
-             is_any ? "key = SHED_MYSQL_KEY_INTEGER"
-                    : "type of the key column");
+             is_any ? "key = SHED_MYSQL_KEY_INTEGER" : "its type suits no key");
 }
 END_TEST
 

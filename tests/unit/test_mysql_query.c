@@ -40,6 +40,9 @@ START_TEST(placeholder_becomes_as_many_as_are_wanted)
     ck_assert_str_eq(expand(text, 4, NULL),
                      "SELECT k, v FROM t WHERE k IN (?,?,?,?) LIMIT 9");
     ck_assert_str_eq(expand("(?)", 2, NULL), "(?,?)");
+    ck_assert_str_eq(
+        expand("SELECT k, v FROM t WHERE k IN ( ?\n) LIMIT 9", 2, NULL),
+        "SELECT k, v FROM t WHERE k IN (?,?) LIMIT 9");
 }
 END_TEST
 
@@ -114,7 +117,9 @@ static const struct {
     {"SELECT k, v FROM t WHERE k IN /*!(?)*/ OR v IN (?)", "two \"(?)\""},
     {"SELECT k, v FROM t WHERE k = ?", "must be in"},
     {"SELECT k, v FROM t WHERE k IN (?) AND v > ?", "must be in"},
-    {"SELECT k, v FROM t WHERE k IN ( ? )", "must be in"},
+    {"SELECT k, v FROM t WHERE k IN ( ? ) OR v IN (?)", "two \"(?)\""},
+    {"SELECT k, v FROM t WHERE k IN ( ?, ? )", "must be in"},
+    {"SELECT k, v FROM t WHERE k IN (?", "must be in"},
     {"SELECT 'k, v FROM t WHERE k IN (?)", "no end"},
     {"SELECT 'k\\", "no end"},
     {"SELECT `k, v FROM t WHERE k IN (?)", "no end"},

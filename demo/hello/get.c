@@ -34,13 +34,15 @@ int main(int argc, char **argv)
     const char *mysql =
         argc > 2 ? argv[2] : "mysql://shop:secret@localhost/shop";
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_client_options client_options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
     struct shed_source *source = NULL;
     struct shed_cache *items = NULL;
     struct shed_error err = {SHED_OK, ""};
 
-    options.key = SHED_MYSQL_KEY_INTEGER; /* the type of the column id */
-    if (shed_client_open(redis, NULL, &client, &err) ||
+    client_options.on_log = shed_log_stderr; /* says if there is no Redis */
+    options.key = SHED_MYSQL_KEY_INTEGER;    /* the type of the column id */
+    if (shed_client_open(redis, &client_options, &client, &err) ||
         shed_mysql_source_open(mysql,
                                "SELECT id, name FROM item WHERE id IN (?)",
                                &options, &source, &err) ||

@@ -3,10 +3,10 @@
  * on every process gets the new row.
  *
  *     cc invalidate.c -o invalidate \
- *         $(pkg-config --cflags --libs snowshed-mysql libmariadb)
+ *         $(pkg-config --cflags --libs snowshed-mysql)
  *     ./invalidate [REDIS-URI [MYSQL-URI]]
  */
-#include <mysql.h> /* of libmariadb, or of mysqlclient */
+#include <mysql.h>
 #include <snowshed/mysql.h>
 #include <stdio.h>
 
@@ -35,14 +35,16 @@ int main(int argc, char **argv)
     const char *query = "SELECT id, price_cents FROM item WHERE id IN (?)";
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     MYSQL *mysql = mysql_init(NULL);
+    struct shed_client_options client_options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
     struct shed_source *source = NULL;
     struct shed_cache *prices = NULL;
     struct shed_value *price = NULL;
     struct shed_error err = {SHED_OK, ""};
 
+    client_options.on_log = shed_log_stderr; /* says if there is no Redis */
     options.key = SHED_MYSQL_KEY_INTEGER;
-    if (shed_client_open(redis, NULL, &client, &err) ||
+    if (shed_client_open(redis, &client_options, &client, &err) ||
         shed_mysql_source_open(uri, query, &options, &source, &err) ||
         shed_cache_open(client, "price", source, NULL, &prices, &err) ||
         shed_mysql_connect(mysql, uri, NULL, 0, &err) ||

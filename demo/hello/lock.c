@@ -27,11 +27,13 @@ static enum shed_code work_alone(struct shed_lock *lock, struct shed_error *err)
 
 int main(int argc, char **argv)
 {
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
     struct shed_lock *lock = NULL;
     struct shed_error err = {SHED_OK, ""};
 
-    if (shed_client_open(argc > 1 ? argv[1] : "redis://localhost", NULL,
+    options.on_log = shed_log_stderr; /* says if there is no Redis */
+    if (shed_client_open(argc > 1 ? argv[1] : "redis://localhost", &options,
                          &client, &err) ||
         shed_lock_open(client, shed_str("report"), NULL, &lock, &err) ||
         work_alone(lock, &err))

@@ -3,10 +3,10 @@
  * the lock was lost unnoticed. It needs the table of sql/fence.sql.
  *
  *     cc lock_with_fence.c -o lock_with_fence \
- *         $(pkg-config --cflags --libs snowshed-mysql libmariadb)
+ *         $(pkg-config --cflags --libs snowshed-mysql)
  *     ./lock_with_fence [REDIS-URI [MYSQL-URI]]
  */
-#include <mysql.h> /* of libmariadb, or of mysqlclient */
+#include <mysql.h>
 #include <snowshed/mysql.h>
 #include <stdio.h>
 
@@ -44,11 +44,13 @@ int main(int argc, char **argv)
     const char *redis = argc > 1 ? argv[1] : "redis://localhost";
     const char *uri = argc > 2 ? argv[2] : "mysql://shop:secret@localhost/shop";
     MYSQL *mysql = mysql_init(NULL);
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
     struct shed_lock *lock = NULL;
     struct shed_error err = {SHED_OK, ""};
 
-    if (shed_client_open(redis, NULL, &client, &err) ||
+    options.on_log = shed_log_stderr; /* says if there is no Redis */
+    if (shed_client_open(redis, &options, &client, &err) ||
         shed_lock_open(client, shed_str("stock"), NULL, &lock, &err) ||
         shed_mysql_connect(mysql, uri, NULL, 0, &err) ||
         sell(lock, mysql, &err))

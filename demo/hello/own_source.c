@@ -42,12 +42,14 @@ static enum shed_code print_rate(struct shed_cache *cache, const char *currency,
 
 int main(int argc, char **argv)
 {
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
     struct shed_source *source = NULL;
     struct shed_cache *cache = NULL;
     struct shed_error err = {SHED_OK, ""};
 
-    if (shed_client_open(argc > 1 ? argv[1] : "redis://localhost", NULL,
+    options.on_log = shed_log_stderr; /* says if there is no Redis */
+    if (shed_client_open(argc > 1 ? argv[1] : "redis://localhost", &options,
                          &client, &err) ||
         shed_source_open(load_rates, NULL, NULL, &source, &err) ||
         shed_cache_open(client, "rate", source, NULL, &cache, &err) ||

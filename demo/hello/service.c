@@ -2,11 +2,10 @@
  * A price service: the settings of production in one place, with their reasons;
  * then gets, two kinds of write, and metrics. It needs sql/product.sql.
  *
- *     cc service.c -o service \
- *         $(pkg-config --cflags --libs snowshed-mysql libmariadb)
+ *     cc service.c -o service $(pkg-config --cflags --libs snowshed-mysql)
  *     ./service [REDIS-URI [MYSQL-URI]]
  */
-#include <mysql.h> /* of libmariadb, or of mysqlclient */
+#include <mysql.h>
 #include <snowshed/mysql.h>
 #include <snowshed/stats.h>
 #include <stdio.h>
@@ -17,12 +16,6 @@
     "JSON_OBJECT('name', name, 'cents', cents), version,"                      \
     " CONCAT('shop-', shop_id) FROM product "
 #define RAISE "UPDATE product SET cents = cents + 1, version = version + 1 "
-
-static void on_log(void *user, enum shed_log_level level, const char *text)
-{
-    (void)user;
-    fprintf(stderr, "%s: %s\n", shed_log_level_name(level), text);
-}
 
 static enum shed_code open_prices(const char *redis, const char *mysql,
                                   struct shed_cache **out,
@@ -36,7 +29,7 @@ static enum shed_code open_prices(const char *redis, const char *mysql,
     struct shed_source *source = NULL;
     int failed;
 
-    c.on_log = on_log;                /* what an operator wants to know */
+    c.on_log = shed_log_stderr;       /* what an operator wants to know */
     c.redis_breaker_failure_pct = 50; /* leaves a Redis alone that fails */
     c.redis_breaker_slow_ms = 500;    /* or is this slow */
     s.max_loads = 8;            /* times the processes: what MySQL can bear */

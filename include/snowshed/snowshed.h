@@ -150,8 +150,9 @@ enum shed_code {
 #define SHED_REASON_BYTES 240
 
 /*
- * Why a call failed: outermost cause first, always terminated, never with a
- * password or a payload in it. Set on failure, untouched on success.
+ * Why a call failed: outermost cause first, one terminated line without control
+ * characters, never with a password or a payload in it. Set on failure,
+ * untouched on success.
  */
 struct shed_error {
     enum shed_code code;
@@ -182,6 +183,11 @@ enum shed_log_level {
 
 /* Returns: "info", "warning" or "error"; static, never NULL. */
 SHED_API const char *shed_log_level_name(enum shed_log_level level);
+
+/* A ready-made on_log (see struct shed_client_options), which writes
+ * "snowshed: warning: text" to standard error. user is not used. */
+SHED_API void shed_log_stderr(void *user, enum shed_log_level level,
+                              const char *text);
 
 struct shed_event; /* snowshed/event.h */
 
@@ -215,7 +221,8 @@ struct shed_client_options {
      * then, while it lasts, one line per kind and cache each
      * SHED_LOG_INTERVAL_MS, with the number of those that are not told. text is
      * one line, without secrets or payloads, and gone afterwards. It is called
-     * as on_event is. NULL: not called. */
+     * as on_event is. shed_log_stderr is one. NULL: not called, and nothing
+     * says that a cache works without Redis. */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
     void *log_user; /* passed to it */
     /* Told of every event: a shed_event_fn, see snowshed/event.h for what it
@@ -433,7 +440,8 @@ SHED_API int shed_load_is_probe(const struct shed_load *load);
 /*
  * The five answers to the i-th key. The last one given counts. A key without an
  * answer fails when the load is done: an error is not absence. reason is a
- * terminated text without secrets, which reaches the callers.
+ * terminated text without secrets, which reaches the callers; control
+ * characters in it become '?'.
  */
 
 /* A row with this payload, which is copied, and may be empty. */

@@ -22,7 +22,8 @@
  * It has a form of every C function (get_many is that of shed_get_many and
  * shed_get_many_with), except these, which are used as they are:
  * - shed_version, shed_code_name, shed_kind_name, shed_origin_name,
- *   shed_log_level_name, shed_breaker_state_name and shed_event_kind_name;
+ *   shed_log_level_name, shed_breaker_state_name and shed_event_kind_name,
+ *   and shed_log_stderr, for options.on_log;
  * - mysql.h, which belongs to a library of its own: mysql.hpp has a form of
  *   shed_mysql_source_open, hold::fence returns what shed_mysql_fence wants,
  *   and shed_mysql_connect has no handle of ours.

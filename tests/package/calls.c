@@ -413,6 +413,7 @@ int main(int argc, char **argv)
             "the library has the version of its header");
     require(strcmp(shed_log_level_name(SHED_LOG_ERROR), "error") == 0,
             "a level has a name");
+    shed_log_stderr(NULL, SHED_LOG_INFO, "calls begins");
     expect("shed_client_open", shed_client_open(argv[1], NULL, &client, &err),
            SHED_OK, &err);
     use_lock(client);

@@ -76,6 +76,7 @@ uint64_t histogram_between_us(const struct histogram_counts *from,
     for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++)
         count += to->bucket[i] - from->bucket[i];
     wanted = (uint64_t)((double)count * part);
+    wanted -= wanted > 0 && wanted == count;
     for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
         seen += to->bucket[i] - from->bucket[i];
         if (seen > wanted)

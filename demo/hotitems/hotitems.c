@@ -18,6 +18,7 @@
  * there are far more threads than processors: then it costs less if callers of
  * a hot item share a GET than if each has a connection. */
 #define LINKS 2
+#define REDIS_SLOW_MS 500 /* for its breaker, as in hello/service.c */
 
 struct choice {
     const char *redis, *mysql;
@@ -199,6 +200,7 @@ static bool open_lane(struct service *s, const struct choice *choice,
     lane.source.breaker_open_ms = choice->breaker_open_ms;
     lane.source.breaker_open_max_ms = choice->breaker_open_max_ms;
     client.redis_breaker_failure_pct = choice->redis_breaker_failure_pct;
+    client.redis_breaker_slow_ms = REDIS_SLOW_MS;
     client.redis_breaker_min_calls = choice->redis_breaker_min_calls;
     client.redis_breaker_window_ms = choice->redis_breaker_window_ms;
     client.redis_breaker_open_ms = choice->breaker_open_ms;

@@ -1,6 +1,7 @@
 /* The choice of a lane. */
 #include "lane.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +43,15 @@ enum shed_code lane_get(struct lane *lane, struct lane_item *items,
                         size_t count, uint64_t timeout_ms,
                         struct shed_error *err)
 {
-    return lane->type->get(lane, items, count, timeout_ms, err);
+    uint64_t waiting = ++lane->waiting, most = lane->most_waiting;
+    enum shed_code code;
+
+    while (most < waiting &&
+           !atomic_compare_exchange_weak(&lane->most_waiting, &most, waiting))
+        ;
+    code = lane->type->get(lane, items, count, timeout_ms, err);
+    lane->waiting--;
+    return code;
 }
 
 void lane_release(struct lane *lane, struct lane_item *items, size_t count)
@@ -65,8 +74,13 @@ enum shed_code lane_expire(struct lane *lane, uint64_t id, uint64_t timeout_ms,
 
 void lane_read_stats(struct lane *lane, struct lane_stats *out)
 {
-    *out = (struct lane_stats){0};
+    *out = (struct lane_stats){.waiting = lane->waiting};
     lane->type->read_stats(lane, out);
+}
+
+uint64_t lane_take_most_waiting(struct lane *lane)
+{
+    return atomic_exchange(&lane->most_waiting, lane->waiting);
 }
 
 size_t lane_metrics(struct lane *lane, char *buffer, size_t capacity)

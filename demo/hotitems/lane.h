@@ -114,14 +114,17 @@ struct lane_guard {
 
 /* What a lane counts. */
 struct lane_stats {
-    uint64_t queries;              /* begun so far */
+    uint64_t queries;              /* that the database has answered so far */
     uint64_t origin[LANE_ORIGINS]; /* answers so far; 0 where it cannot tell */
     uint64_t queries_alive;        /* now */
-    uint64_t waiting; /* now: callers that Redis did not answer at once */
+    uint64_t waiting; /* now: calls of lane_get that have not returned */
     struct lane_guard guard;
 };
 
 void lane_read_stats(struct lane *lane, struct lane_stats *out);
+
+/* The most that have waited at a time since the last call. */
+uint64_t lane_take_most_waiting(struct lane *lane);
 
 /* What the library counts, as Prometheus text; none for the plain lanes. As
  * snprintf: returns the whole length. */

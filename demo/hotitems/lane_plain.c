@@ -34,7 +34,7 @@ struct plain {
     unsigned long long ttl_ms, pid;
     bool does_work;
     /* atomic */
-    _Atomic uint64_t queries, queries_alive, waiting;
+    _Atomic uint64_t queries, queries_alive;
     _Atomic uint64_t origin[LANE_ORIGINS];
 };
 
@@ -239,11 +239,11 @@ static enum shed_code query(struct read *r, const bool *set,
     code = db_borrow(p->db, r->deadline_ms, &session, err->reason,
                      sizeof(err->reason));
     if (code == DB_OK) {
-        p->queries++;
         p->queries_alive++;
         code = db_read_items(session, work, ids, count, r->deadline_ms,
                              take_row, r);
         p->queries_alive--;
+        p->queries += code == DB_OK;
         if (code != DB_OK)
             (void)snprintf(err->reason, sizeof(err->reason), "%s",
                            code == DB_LATE ? "MySQL: not answered in time"
@@ -335,11 +335,6 @@ static enum shed_code fill_setnx(struct read *r, struct shed_error *err)
     }
 }
 
-static enum shed_code fill_none(struct read *r, struct shed_error *err)
-{
-    return load(r, r->is_missing, err);
-}
-
 /* What is still missing has failed. */
 static enum shed_code conclude(struct read *r, enum shed_code code,
                                struct shed_error *err)
@@ -353,17 +348,6 @@ static enum shed_code conclude(struct read *r, enum shed_code code,
         if (!r->is_missing[i])
             r->plain->origin[r->items[i].origin]++;
     }
-    return code;
-}
-
-static enum shed_code fill(struct read *r, struct shed_error *err)
-{
-    struct plain *p = r->plain;
-    enum shed_code code;
-
-    p->waiting++;
-    code = p->lane.type == &lane_setnx ? fill_setnx(r, err) : fill_none(r, err);
-    p->waiting--;
     return code;
 }
 
@@ -384,7 +368,8 @@ static enum shed_code get(struct lane *lane, struct lane_item *items,
     }
     code = for_each(&r, r.is_missing, add_get, take_value, err);
     if (code == SHED_OK && is_any(r.is_missing, count))
-        code = fill(&r, err);
+        code = lane->type == &lane_setnx ? fill_setnx(&r, err)
+                                         : load(&r, r.is_missing, err);
     return conclude(&r, code, err);
 }
 
@@ -414,7 +399,6 @@ static void read_stats(struct lane *lane, struct lane_stats *out)
 
     out->queries = p->queries;
     out->queries_alive = p->queries_alive;
-    out->waiting = p->waiting;
     for (size_t i = 0; i < LANE_ORIGINS; i++)
         out->origin[i] = p->origin[i];
 }

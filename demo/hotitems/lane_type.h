@@ -25,6 +25,7 @@ struct lane_type {
 /* The first member of each lane. */
 struct lane {
     const struct lane_type *type;
+    _Atomic uint64_t waiting, most_waiting; /* see struct lane_stats */
 };
 
 extern const struct lane_type lane_none, lane_setnx, lane_snowshed;

@@ -43,7 +43,7 @@ void metrics_count(struct metrics *m, const char *route, unsigned status,
         i++;
     m->bucket[i]++;
     m->took_us += took_us;
-    if (index == ITEM || index == ITEMS)
+    if ((index == ITEM || index == ITEMS) && status < 500)
         histogram_add(&m->latency, took_us);
 }
 

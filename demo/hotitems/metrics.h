@@ -19,7 +19,7 @@ struct metrics {
     _Atomic uint64_t requests[METRICS_ROUTES][6];
     _Atomic uint64_t bucket[METRICS_BUCKETS + 1]; /* the last: slower */
     _Atomic uint64_t took_us;
-    struct histogram latency; /* of requests for items */
+    struct histogram latency; /* of answers about items, without failures */
     _Atomic uint64_t orders, pieces, replays, sold_out;
     _Atomic uint64_t stale; /* writes whose invalidation failed */
 };

@@ -19,12 +19,13 @@ void metrics_lane_text(struct metrics_text *t, const char *lane,
         metrics_add(t, "hotitems_reads_total{lane=\"%s\",origin=\"%s\"} %llu\n",
                     lane, lane_origin_name(i),
                     (unsigned long long)stats->origin[i]);
-    add_lane(t, lane, "queries_total", "counter", "queries for items",
+    add_lane(t, lane, "queries_total", "counter",
+             "queries for items that the database has answered",
              stats->queries);
     add_lane(t, lane, "queries_alive", "gauge",
              "queries for items that have not ended", stats->queries_alive);
     add_lane(t, lane, "callers_waiting", "gauge",
-             "callers that Redis did not answer at once", stats->waiting);
+             "callers that wait for an item", stats->waiting);
 }
 
 void metrics_gauge(struct metrics_text *t, const char *name, const char *help,

@@ -71,14 +71,18 @@ static void add_latency(struct text *t, struct sampler *sampler,
     add(t, "\"p50_us\":%" PRIu64 ",\"p99_us\":%" PRIu64 ",",
         histogram_between_us(then, &now, 0.5),
         histogram_between_us(then, &now, 0.99));
+    add(t, "\"max_us\":%" PRIu64 ",", histogram_between_us(then, &now, 1.0));
     *then = now;
 }
 
-static void add_lane(struct text *t, const struct lane_stats *stats)
+static void add_lane(struct text *t, const struct lane_stats *stats,
+                     uint64_t most_waiting)
 {
     add(t, "\"queries\":%" PRIu64 ",\"queries_alive\":%" PRIu64 ",",
         stats->queries, stats->queries_alive);
-    add(t, "\"waiting\":%" PRIu64 ",\"origins\":{", stats->waiting);
+    add(t, "\"waiting\":%" PRIu64 ",\"most_waiting\":%" PRIu64 ",",
+        stats->waiting, most_waiting);
+    add(t, "\"origins\":{");
     for (size_t i = 0; i < LANE_ORIGINS; i++)
         add(t, "%s\"%s\":%" PRIu64, i > 0 ? "," : "",
             lane_origin_name((enum lane_origin)i), stats->origin[i]);
@@ -134,7 +138,7 @@ void sample_publish(struct sampler *sampler, struct service *s)
     add(&t, "\"time_ms\":%" PRIu64 ",\"requests\":%" PRIu64, unix_ms(),
         items.requests);
     add(&t, ",\"errors\":%" PRIu64 ",", items.errors);
-    add_lane(&t, &stats);
+    add_lane(&t, &stats, lane_take_most_waiting(s->lane));
     add_guard(&t, &stats.guard);
     add_latency(&t, sampler, &s->metrics.latency);
     add_hot(&t, s->popular);

@@ -75,10 +75,10 @@ static const char help[] =
     "  --loads N            those of the lane snowshed: default 16, ...\n"
     "  --adaptive-loads N   1, because two instances with 16 each are too many, ...\n"
     "  --refresh-after-ms N half of --ttl-ms, ...\n"
-    "  --stale-ms N         0, ...\n"
-    "  --soft-timeout-ms N  500, ...\n"
+    "  --stale-ms N         60000, ...\n"
+    "  --soft-timeout-ms N  200, ...\n"
     "  --stale-if-error-ms N\n"
-    "                       600000, which is ten minutes, ...\n"
+    "                       3600000, which is an hour, ...\n"
     "  --breaker-failure-pct N, --redis-breaker-failure-pct N\n"
     "                       50 and 50\n"
     "  --breaker-open-ms N, --breaker-open-max-ms N\n"
@@ -338,8 +338,9 @@ int main(int argc, char **argv)
                     .loads = 16,
                     .adaptive_loads = 1,
                     .refresh_after_ms = REFRESH_AFTER_DEFAULT,
-                    .soft_timeout_ms = 500,
-                    .stale_if_error_ms = 600000,
+                    .stale_ms = 60000,
+                    .soft_timeout_ms = 200,
+                    .stale_if_error_ms = 3600000,
                     .breaker_failure_pct = 50,
                     .redis_breaker_failure_pct = 50,
                     .breaker_open_ms = 1000,

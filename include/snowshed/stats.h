@@ -88,7 +88,8 @@ extern "C" {
     X(kept_hits, "keys answered with a kept row, as Redis did not answer")     \
     X(group_misses, "misses whose entry in Redis a group had invalidated")     \
     X(group_invalidations,                                                     \
-      "groups (tags, or all entries) invalidated, as invalidations of keys")
+      "groups (tags, or all entries) invalidated, as invalidations of keys")   \
+    X(loads_failed, "calls of the source that failed, for all keys alike")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */

@@ -16,6 +16,7 @@ static void count(struct shed_counters *c, const struct shed_loaded *l)
 {
     if (l->batch_keys > 0) {
         shed_count(&c->loads, 1);
+        shed_count(&c->loads_failed, l->failed_keys == l->batch_keys);
         shed_histogram_add(&c->load_us, l->cost_us);
         shed_histogram_add(&c->batch_keys, l->batch_keys);
     }

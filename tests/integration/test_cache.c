@@ -511,6 +511,7 @@ START_TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
     check_items(items, 50);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).loads, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).loads_failed, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).loaded_keys, 50);
     ck_assert_uint_eq(stats_of(fixture.cache).batch_keys.sum, 50);
     free(items);

@@ -108,6 +108,7 @@ START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
     ck_assert_uint_eq(table_loads(&fixture.table), loads);
     ck_assert_uint_eq(stats_of(fixture.cache).loads_refused, 50);
     ck_assert_uint_eq(stats_of(fixture.cache).load_failures, 10);
+    ck_assert_uint_eq(stats_of(fixture.cache).loads_failed, loads);
     ck_assert_uint_eq(atomic_load(&opened), 1);
     fixture_down(&fixture);
 }

@@ -55,7 +55,7 @@ class Page:
     def open(self):
         self.browser.get(self.url)
         await_that("every lane reports", lambda: all(
-            self.figure(lane, "Requests/s") > 0 for lane in LANES))
+            self.figure(lane, "Answers/s") > 0 for lane in LANES))
 
     def resize(self, width, height):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {

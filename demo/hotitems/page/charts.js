@@ -13,8 +13,9 @@ const METRICS = [
   { title: "Latency in milliseconds", least: 20,
     lines: [{ name: "p99", label: "p99" },
       { name: "p50", label: "p50", dash: [3, 3] }] },
-  { title: "Requests per second", least: 20, hasTimes: true,
-    lines: [{ name: "requests" }] },
+  { title: "Answers and failed requests per second", least: 20, hasTimes: true,
+    lines: [{ name: "answers", label: "ok" },
+      { name: "errors", label: "failed", isFilled: true, color: "--bad" }] },
 ];
 
 // Of the lane that has a bound on its loads.
@@ -163,7 +164,7 @@ export class Charts {
 
   // Take the colours from the style sheet.
   paint() {
-    for (const { element, charts } of this.rows) {
+    for (const { element, charts, metrics } of this.rows) {
       const own = color(element, "--own");
       for (const chart of charts) {
         const line = color(element, "--line"), quiet = color(element, "--quiet");
@@ -172,10 +173,11 @@ export class Charts {
           axis.grid.color = line;
           axis.ticks.color = quiet;
         }
-        for (const set of chart.data.datasets) {
-          set.borderColor = own;
-          set.backgroundColor = own + "33";
-        }
+        chart.data.datasets.forEach((set, i) => {
+          const name = metrics[charts.indexOf(chart)].lines[i].color;
+          set.borderColor = name ? color(element, name) : own;
+          set.backgroundColor = set.borderColor + "33";
+        });
         chart.update("none");
       }
     }

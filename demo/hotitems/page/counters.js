@@ -10,16 +10,18 @@ const RATE_MS = 1000;
 // an instance without news for this long is not counted any more
 export const SILENT_MS = 3000;
 // how long after something was done its queries are counted
-export const EFFECT_MS = 5000;
+// and what came of it: longer than the 5 s that a lock of setnx outlives its holder
+export const EFFECT_MS = 10000;
 
 const ORIGINS = ["redis", "load", "waited", "negative", "stale",
   "unpublished"];
-const COUNTERS = ["requests", "errors", "queries", "refused", ...ORIGINS];
+const COUNTERS = ["answers", "errors", "queries", "refused", ...ORIGINS];
 const BREAKER_STATES = ["closed", "half-open", "open"]; // the worst is the last
 const NOTHING = Object.fromEntries(COUNTERS.map((name) => [name, 0]));
 
 function countersOf(sample) {
-  const values = { ...sample.origins, refused: sample.guard?.refused, ...sample };
+  const values = { ...sample.origins, refused: sample.guard?.refused, ...sample,
+    answers: sample.requests - sample.errors };
   return Object.fromEntries(COUNTERS.map((name) => [name, values[name] ?? 0]));
 }
 
@@ -45,7 +47,8 @@ export class Instance {
       this.samples = this.samples.filter((s) => s.t < sample.time_ms);
     this.samples.push({ t: sample.time_ms, total: { ...this.total },
       alive: sample.queries_alive, waiting: sample.waiting, guard: sample.guard,
-      p50: sample.p50_us / 1000, p99: sample.p99_us / 1000 });
+      most_waiting: sample.most_waiting, p50: sample.p50_us / 1000,
+      p99: sample.p99_us / 1000, slowest: sample.max_us / 1000 });
     const oldest = sample.time_ms - HISTORY_MS - 2 * RATE_MS;
     while (this.samples.length > 1 && this.samples[1].t < oldest)
       this.samples.shift();
@@ -194,23 +197,25 @@ export class Lane {
       sum + i.totalAt(name, to) - i.totalAt(name, from), 0) * 1000 / BIN_MS;
     const samples = known.flatMap((i) => i.between(from, to));
     const guards = known.map((i) => i.samples[i.indexAt(to)]?.guard);
-    return { t: to, queries: rate("queries"), requests: rate("requests"),
+    return { t: to, queries: rate("queries"), answers: rate("answers"),
+      errors: rate("errors"),
       p50: percentile(samples, "p50"), p99: percentile(samples, "p99"),
       loads: sumOf(guards, "loads"), limit: sumOf(guards, "loads_limit"),
       most: sumOf(guards, "loads_max") };
   }
 
   // What came of something that was done at from: what was counted until to, and
-  // the worst that callers met.
+  // the worst that callers met; waiting: in one process.
   effect(from, to) {
     const list = this.list();
     const samples = list.flatMap((i) => i.between(from, to));
     const counted = (name) => list.reduce((sum, i) =>
       sum + i.reportedAt(to)[name] - i.reportedAt(from)[name], 0);
     const most = list.map((i) => greatest(i.between(from, to).map((s) => s.alive)));
-    return { queries: counted("queries"), errors: counted("errors"),
-      stale: counted("stale"), p99: percentile(samples, "p99"),
-      waiting: greatest(samples.map((s) => s.waiting)) ?? 0,
+    return { answers: counted("answers"), queries: counted("queries"),
+      errors: counted("errors"), stale: counted("stale"),
+      p99: percentile(samples, "p99"), slowest: percentile(samples, "slowest"),
+      waiting: greatest(samples.map((s) => s.most_waiting)) ?? 0,
       alive: most.reduce((sum, n) => sum + (n ?? 0), 0) };
   }
 

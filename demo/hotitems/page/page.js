@@ -315,7 +315,7 @@ function headlines() {
   return [`${sentence(mark.text)} ${sentence(asked.join(", "))}`,
     `In these ${seconds} seconds the latency’s p99 reached ${joined(
       rows.map((row) => duration(row.p99)))}; at most ${joined(
-      rows.map((row) => count(row.waiting)))} callers waited at a time.`];
+      rows.map((row) => count(row.waiting)))} callers of one process waited at a time.`];
 }
 
 let told = null; // the mark that a screen reader was told of
@@ -371,7 +371,7 @@ function showPrice(price) {
 function figureRows(f) {
   const of = (value, isKnown = f.isAlive) => isKnown ? value : "–";
   return [
-    ["Requests/s", of(rate(f.rate.requests))],
+    ["Answers/s", of(rate(f.rate.answers))],
     ["Queries/s", of(rate(f.rate.queries))],
     ["p50", of(duration(f.p50))],
     ["Queries alive", of(count(f.queriesAlive))],

@@ -1194,8 +1194,9 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
  * are invalidated during the longest life of an entry.
  *
  * If Redis loses the log (in a failover, by eviction with an allkeys policy, by
- * DEL), processes that know of an invalidation remember it. A process that
- * starts later does not, and can read old rows that Redis still has.
+ * DEL), the first get of a process that knows of a lost invalidation makes all
+ * entries misses once. Until one such process has read, another that started
+ * later can read old rows that Redis still has.
  *
  * If Redis cannot be told, the invalidation is kept and delivered as
  * shed_invalidate describes, and counts as one key of pending_limit, as each

@@ -79,10 +79,12 @@ static void refresh(struct shed_cache *cache, const struct shed_key *key,
 /* A row that a group's invalidation has made a miss is gone, whatever its age:
  * it is not given out as stale either. */
 static bool is_revoked(const struct shed_cache *cache,
+                       const struct shed_terms *terms,
                        const struct shed_value *value)
 {
     return cache->groups != NULL &&
-           !shed_group_log_admits(cache->groups, value->header);
+           !shed_group_log_judges(cache->groups, value->header,
+                                  terms->deadline_ms);
 }
 
 /* Take over the value of an entry. now_ms is 0 where the server's clock is not
@@ -94,7 +96,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
 {
     enum shed_freshness freshness = judge(terms->rule, value, times, now_ms);
 
-    if (is_revoked(cache, value)) {
+    if (is_revoked(cache, terms, value)) {
         find_aged(out, value, true);
         shed_value_unref(value);
         return;
@@ -208,10 +210,11 @@ static enum shed_freshness judge_kept(const struct shed_terms *terms,
 static bool is_kept_revoked(const struct shed_cache *cache,
                             const struct shed_kept_row *row)
 {
+    if (cache->groups == NULL)
+        return false;
     if (row->value->header != NULL)
-        return is_revoked(cache, row->value);
-    return cache->groups != NULL &&
-           row->position < shed_group_log_position(cache->groups);
+        return !shed_group_log_admits(cache->groups, row->value->header);
+    return row->position < shed_group_log_position(cache->groups);
 }
 
 static void take_kept(struct shed_cache *cache, const struct shed_key *key,
@@ -408,7 +411,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
 {
     uint64_t max_age_ms = terms->rule->max_age_ms;
 
-    if (value->header != NULL && is_revoked(cache, value)) {
+    if (value->header != NULL && is_revoked(cache, terms, value)) {
         find_aged(look, value, true);
         return false;
     }

@@ -49,7 +49,8 @@ void cli_groups_read(struct cli_groups *groups)
            no positions, where the cache has no groups */
         if (!shed_reply_begins(reply, "WRONGTYPE"))
             (void)cli_redis_check(groups->redis, reply, "ZRANGEBYSCORE");
-        heard = shed_group_log_hear(&groups->known, &groups->position, reply);
+        heard =
+            shed_group_log_hear(&groups->known, &groups->position, 0, reply);
         shed_reply_free(reply);
     }
 }

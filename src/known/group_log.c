@@ -21,13 +21,18 @@
 #define CHUNK 500
 #define CHUNK_TEXT "500"
 
+#define US_PER_MS 1000
+/* invalidate_group.lua's */
+#define AHEAD_MS ((uint64_t)24 * 60 * 60 * 1000)
+
 _Static_assert(2 * CHUNK <= SHED_FRAME_MAX_ELEMENTS,
                "members and scores of one read are no more than a reply has");
 
 /* A read of the log. */
 struct ask {
-    uint64_t term;    /* the log's when it was sent */
-    uint64_t sent_ms; /* shed_now_ms */
+    uint64_t term;               /* the log's when it was sent */
+    uint64_t sent_ms;            /* shed_now_ms */
+    uint64_t from_position, due; /* see shed_group_log_hear */
     struct shed_group_from from;
 };
 
@@ -47,8 +52,11 @@ struct shed_group_log {
     /* under mu */
     struct shed_groups groups;
     uint64_t read; /* the log has been read up to this position */
+    uint64_t seen; /* the highest position of an entry that was above newest */
     uint64_t term; /* grows when the log may have changed */
     bool is_woken; /* wake is posted */
+    bool has_learner;
+    pthread_cond_t learnt; /* it has none any longer */
 
     /* reactor thread only */
     struct shed_listener listener;
@@ -74,8 +82,15 @@ static void publish_locked(struct shed_group_log *log, uint64_t before)
 {
     atomic_store_explicit(&log->horizon, shed_groups_horizon(&log->groups),
                           memory_order_release);
-    if (log->groups.newest > before)
+    if (log->groups.newest != before)
         shed_group_log_add_news(log);
+}
+
+/* The log may have changed. */
+static void doubt_locked(struct shed_group_log *log)
+{
+    log->term++;
+    atomic_store_explicit(&log->known_until_ms, 0, memory_order_release);
 }
 
 void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
@@ -87,6 +102,8 @@ void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
     before = log->groups.newest;
     shed_groups_note(&log->groups, tag, position);
     publish_locked(log, before);
+    if (position < before) /* what is known may be above what Redis gives */
+        doubt_locked(log);
     pthread_mutex_unlock(&log->mu);
 }
 
@@ -109,19 +126,54 @@ void shed_group_log_release(struct shed_group_log *log, struct shed_bytes tag)
     pthread_mutex_unlock(&log->mu);
 }
 
+/* By the server's clock, as the script judges it. An entry is from a time when
+ * the clock or the log was wrong: the script would refuse its position. */
+static bool is_far_ahead(const struct shed_group_log *log, uint64_t position)
+{
+    uint64_t now_ms = shed_session_server_ms(log->client->session);
+
+    return now_ms > 0 && position / US_PER_MS > now_ms + AHEAD_MS;
+}
+
+/* Above what is known: either the news of this position are still on their way,
+ * or the log has lost them. */
+static bool admit_locked(struct shed_group_log *log,
+                         const struct shed_entry_groups *entry)
+{
+    if (entry->position <= log->groups.newest)
+        return shed_groups_admit(&log->groups, entry);
+    if (!is_far_ahead(log, entry->position)) {
+        if (entry->position > log->seen)
+            log->seen = entry->position;
+        doubt_locked(log);
+    }
+    return false;
+}
+
 bool shed_group_log_admits(struct shed_group_log *log, const void *entry)
 {
     struct shed_entry_groups groups;
     bool is_admitted;
 
     shed_entry_groups(entry, &groups);
-    if (groups.position >=
+    if (groups.position ==
         atomic_load_explicit(&log->horizon, memory_order_acquire))
         return true;
     pthread_mutex_lock(&log->mu);
-    is_admitted = shed_groups_admit(&log->groups, &groups);
+    is_admitted = admit_locked(log, &groups);
     pthread_mutex_unlock(&log->mu);
     return is_admitted;
+}
+
+bool shed_group_log_judges(struct shed_group_log *log, const void *entry,
+                           uint64_t deadline_ms)
+{
+    struct shed_error unused;
+
+    return shed_group_log_admits(log, entry) ||
+           (!shed_group_log_is_known(log) &&
+            shed_group_log_learn(log, deadline_ms, &unused) == SHED_OK &&
+            shed_group_log_admits(log, entry));
 }
 
 uint64_t shed_group_log_position(struct shed_group_log *log)
@@ -142,21 +194,12 @@ bool shed_group_log_is_known(const struct shed_group_log *log)
     return until_ms == UINT64_MAX || (until_ms > 0 && shed_now_ms() < until_ms);
 }
 
-/* The log may have changed. */
-static void doubt(struct shed_group_log *log)
-{
-    pthread_mutex_lock(&log->mu);
-    log->term++;
-    atomic_store_explicit(&log->known_until_ms, 0, memory_order_release);
-    pthread_mutex_unlock(&log->mu);
-}
-
 /* ---------------------------------------------------------------- the reads */
 
 void shed_group_log_ask(struct shed_bytes key, uint64_t position,
                         struct shed_group_from *from, struct shed_args *out)
 {
-    (void)snprintf(from->digits, sizeof(from->digits), "(%llu",
+    (void)snprintf(from->digits, sizeof(from->digits), "%llu",
                    (unsigned long long)position);
     *out = (struct shed_args){.count = 0};
     shed_args_add_text(out, "ZRANGEBYSCORE");
@@ -186,12 +229,13 @@ static bool read_position(const char *score, size_t size, uint64_t *out)
 }
 
 enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
-                                          uint64_t *position,
+                                          uint64_t *position, uint64_t due,
                                           const struct shed_reply *reply)
 {
     size_t count = shed_reply_count(reply) / 2;
-    uint64_t at;
+    uint64_t from = *position, at;
 
+    *position = 0;
     for (size_t i = 0; i < count; i++) {
         size_t tag_size = 0, size = 0;
         const char *tag =
@@ -201,10 +245,17 @@ enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
         if (tag == NULL || score == NULL || !read_position(score, size, &at))
             return SHED_GROUP_HEARD_OTHER;
         shed_groups_note(groups, shed_bytes(tag, tag_size), at);
-        if (at > *position)
-            *position = at;
+        *position = at;
     }
-    return count < CHUNK ? SHED_GROUP_HEARD_ALL : SHED_GROUP_HEARD_PART;
+    if (count == CHUNK) /* the script gives no position twice */
+        return *position > from ? SHED_GROUP_HEARD_PART
+                                : SHED_GROUP_HEARD_OTHER;
+    return *position < due ? SHED_GROUP_HEARD_LOST : SHED_GROUP_HEARD_ALL;
+}
+
+static uint64_t highest_locked(const struct shed_group_log *log)
+{
+    return log->seen > log->groups.newest ? log->seen : log->groups.newest;
 }
 
 static void begin_read(struct shed_group_log *log, struct ask *ask,
@@ -212,6 +263,8 @@ static void begin_read(struct shed_group_log *log, struct ask *ask,
 {
     pthread_mutex_lock(&log->mu);
     ask->term = log->term;
+    ask->from_position = log->read;
+    ask->due = highest_locked(log);
     shed_group_log_ask(shed_bytes(log->key, log->key_size), log->read,
                        &ask->from, args);
     pthread_mutex_unlock(&log->mu);
@@ -230,21 +283,21 @@ static enum shed_code fail_read(const struct shed_group_log *log,
                          log->key, error);
     return shed_fail(err, SHED_EREDIS,
                      "the log of groups, %s, has a score that is no position: "
-                     "delete it, and invalidate all entries",
+                     "delete the key",
                      log->key);
 }
 
 /* Take the reply to a read over. are_announced: later changes will be.
- * Returns: SHED_OK and whether that was all; the code of an error reply;
- * SHED_EREDIS: it is no log. */
+ * Returns: SHED_OK and what was heard; the code of an error reply; SHED_EREDIS:
+ * it is no log. */
 static enum shed_code end_read(struct shed_group_log *log,
                                const struct ask *ask, bool are_announced,
-                               const struct shed_reply *reply, bool *is_all,
+                               const struct shed_reply *reply,
+                               enum shed_group_heard *heard,
                                struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
-    uint64_t before, until_ms = UINT64_MAX;
-    enum shed_group_heard heard;
+    uint64_t before, until_ms = UINT64_MAX, position = ask->from_position;
 
     if (text != NULL)
         return fail_read(log, text, shed_reply_code(reply), err);
@@ -252,15 +305,16 @@ static enum shed_code end_read(struct shed_group_log *log,
         until_ms = shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS);
     pthread_mutex_lock(&log->mu);
     before = log->groups.newest;
-    heard = shed_group_log_hear(&log->groups, &log->read, reply);
-    *is_all = heard == SHED_GROUP_HEARD_ALL;
+    *heard = shed_group_log_hear(&log->groups, &position, ask->due, reply);
+    if (position > log->read)
+        log->read = position;
     publish_locked(log, before);
-    if (*is_all && ask->term == log->term &&
+    if (*heard == SHED_GROUP_HEARD_ALL && ask->term == log->term &&
         until_ms > atomic_load(&log->known_until_ms))
         atomic_store_explicit(&log->known_until_ms, until_ms,
                               memory_order_release);
     pthread_mutex_unlock(&log->mu);
-    return heard == SHED_GROUP_HEARD_OTHER
+    return *heard == SHED_GROUP_HEARD_OTHER
                ? fail_read(log, NULL, SHED_EREDIS, err)
                : SHED_OK;
 }
@@ -281,14 +335,119 @@ static void wake_reader(struct shed_group_log *log)
         shed_reactor_post(log->client->reactor, &log->wake);
 }
 
-enum shed_code shed_group_log_learn(struct shed_group_log *log,
-                                    uint64_t deadline_ms,
-                                    struct shed_error *err)
+/* The server's clock, or the log, was far ahead once, and has been set right:
+ * the script has refused what is known. */
+static void begin_again(struct shed_group_log *log)
 {
-    enum shed_code code = SHED_OK;
-    bool is_all = false;
+    uint64_t before;
 
-    while (code == SHED_OK && !is_all) {
+    pthread_mutex_lock(&log->mu);
+    before = log->groups.newest;
+    shed_groups_forget(&log->groups);
+    log->read = log->seen = 0;
+    publish_locked(log, before);
+    pthread_mutex_unlock(&log->mu);
+}
+
+/* Without a log that can be written nobody's invalidation has an effect that
+ * this process does not know; it asks again later. */
+static void go_on_without(struct shed_group_log *log, const struct ask *ask)
+{
+    uint64_t until_ms = shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS);
+
+    pthread_mutex_lock(&log->mu);
+    if (ask->term == log->term)
+        atomic_store_explicit(&log->known_until_ms, until_ms,
+                              memory_order_release);
+    pthread_mutex_unlock(&log->mu);
+}
+
+static void tell_restored(struct shed_group_log *log)
+{
+    const struct shed_event event = {
+        .kind = SHED_EVENT_INVALIDATED,
+        .name = {log->key, log->key_size - strlen(SHED_GROUP_LOG_SUFFIX)},
+        .reason = "all entries, because the log of groups had lost its end"};
+
+    shed_events_tell(log->client->events, &event);
+}
+
+/* Write "everything" above what is known, unless another process has done it.
+ * Returns: SHED_OK, and ALL if Redis refuses it; else as shed_links_call. */
+static enum shed_code restore(struct shed_group_log *log, const struct ask *ask,
+                              uint64_t deadline_ms,
+                              enum shed_group_heard *heard,
+                              struct shed_error *err)
+{
+    struct shed_group_mark mark;
+    struct shed_reply *reply = NULL;
+    struct shed_args args;
+    unsigned sent; /* twice is as good as once */
+    enum shed_code code;
+    long long position;
+
+    shed_write_digits(mark.digits, ask->due);
+    shed_group_log_write(log, shed_str(""), &mark, &args);
+    shed_args_add_text(&args, "restore");
+    args.is_guarded = true;
+    code = shed_links_call_script(log->client->links, &args, 1, &reply, &sent,
+                                  deadline_ms, err);
+    if (code != SHED_OK)
+        return code;
+    position = shed_reply_integer(reply);
+    shed_reply_free(reply);
+    if (position <= 0) {
+        go_on_without(log, ask);
+        *heard = SHED_GROUP_HEARD_ALL;
+        return SHED_OK;
+    }
+    if ((uint64_t)position <= ask->due)
+        begin_again(log);
+    tell_restored(log);
+    return SHED_OK;
+}
+
+/* Wait while another thread reads: it has a long log as fast alone, and what it
+ * has read by its deadline need not be read again. */
+static enum shed_code begin_learning(struct shed_group_log *log,
+                                     uint64_t deadline_ms,
+                                     struct shed_error *err)
+{
+    uint64_t left_ms = 1;
+    bool is_begun;
+
+    pthread_mutex_lock(&log->mu);
+    while (log->has_learner && left_ms > 0) {
+        left_ms = shed_left_ms(deadline_ms, shed_now_ms());
+        shed_cond_wait(&log->learnt, &log->mu, left_ms);
+    }
+    is_begun = !log->has_learner;
+    log->has_learner = true;
+    pthread_mutex_unlock(&log->mu);
+    if (is_begun)
+        return SHED_OK;
+    return shed_fail(err, SHED_ETIMEDOUT,
+                     "the deadline passed while the call waited for the log of "
+                     "groups, %s, to be read",
+                     log->key);
+}
+
+static void end_learning(struct shed_group_log *log)
+{
+    pthread_mutex_lock(&log->mu);
+    log->has_learner = false;
+    pthread_mutex_unlock(&log->mu);
+    pthread_cond_broadcast(&log->learnt);
+}
+
+/* Read on until the end. */
+static enum shed_code learn_rest(struct shed_group_log *log,
+                                 uint64_t deadline_ms, struct shed_error *err)
+{
+    enum shed_group_heard heard = SHED_GROUP_HEARD_PART;
+    enum shed_code code = SHED_OK;
+
+    while (code == SHED_OK && heard != SHED_GROUP_HEARD_ALL) {
         struct shed_reply *reply = NULL;
         struct shed_args args;
         struct ask ask;
@@ -297,9 +456,25 @@ enum shed_code shed_group_log_learn(struct shed_group_log *log,
         code = shed_links_call(log->client->links, &args, 1, &reply, NULL,
                                deadline_ms, err);
         if (code == SHED_OK)
-            code = end_read(log, &ask, false, reply, &is_all, err);
+            code = end_read(log, &ask, false, reply, &heard, err);
         shed_reply_free(reply);
+        if (code == SHED_OK && heard == SHED_GROUP_HEARD_LOST)
+            code = restore(log, &ask, deadline_ms, &heard, err);
     }
+    return code;
+}
+
+enum shed_code shed_group_log_learn(struct shed_group_log *log,
+                                    uint64_t deadline_ms,
+                                    struct shed_error *err)
+{
+    enum shed_code code = begin_learning(log, deadline_ms, err);
+
+    if (code != SHED_OK)
+        return code;
+    if (!shed_group_log_is_known(log))
+        code = learn_rest(log, deadline_ms, err);
+    end_learning(log);
     wake_reader(log);
     return code;
 }
@@ -312,8 +487,8 @@ enum shed_code shed_group_log_call(struct shed_group_log *log,
 {
     struct shed_links *links = log->client->links;
     struct ask ask;
+    enum shed_group_heard heard = SHED_GROUP_HEARD_PART;
     enum shed_code code;
-    bool is_all = false;
 
     if (shed_group_log_is_known(log))
         return shed_links_call(links, commands, count, replies, use,
@@ -323,9 +498,9 @@ enum shed_code shed_group_log_call(struct shed_group_log *log,
                            deadline_ms, err);
     if (code != SHED_OK)
         return code;
-    code = end_read(log, &ask, false, replies[count], &is_all, err);
+    code = end_read(log, &ask, false, replies[count], &heard, err);
     shed_reply_free(replies[count]);
-    if (code == SHED_OK && !is_all)
+    if (code == SHED_OK && heard != SHED_GROUP_HEARD_ALL)
         code = shed_group_log_learn(log, deadline_ms, err);
     wake_reader(log);
     if (code != SHED_OK)
@@ -336,7 +511,9 @@ enum shed_code shed_group_log_call(struct shed_group_log *log,
 void shed_group_log_mark(struct shed_group_log *log,
                          struct shed_group_mark *out)
 {
-    shed_write_digits(out->digits, shed_group_log_position(log));
+    pthread_mutex_lock(&log->mu);
+    shed_write_digits(out->digits, highest_locked(log));
+    pthread_mutex_unlock(&log->mu);
 }
 
 void shed_group_log_write(const struct shed_group_log *log,
@@ -371,7 +548,7 @@ static void on_read(void *arg, struct shed_reply *reply,
 {
     struct shed_group_log *log = arg;
     struct shed_error why;
-    bool is_all = true;
+    enum shed_group_heard heard;
 
     (void)trouble;
     (void)err;
@@ -380,7 +557,8 @@ static void on_read(void *arg, struct shed_reply *reply,
         return;
     }
     if (reply != NULL &&
-        end_read(log, &log->ask, true, reply, &is_all, &why) == SHED_OK &&
+        end_read(log, &log->ask, true, reply, &heard, &why) == SHED_OK &&
+        heard != SHED_GROUP_HEARD_LOST && /* a get restores it */
         atomic_load(&log->known_until_ms) != UINT64_MAX)
         read_on_reactor(log); /* there is more, or it has changed */
 }
@@ -404,8 +582,12 @@ static struct shed_group_log *log_of(struct shed_listener *listener)
 
 static void on_epoch(struct shed_listener *listener)
 {
-    doubt(log_of(listener));
-    read_on_reactor(log_of(listener));
+    struct shed_group_log *log = log_of(listener);
+
+    pthread_mutex_lock(&log->mu);
+    doubt_locked(log);
+    pthread_mutex_unlock(&log->mu);
+    read_on_reactor(log);
 }
 
 static void on_change(struct shed_listener *listener, const char *key,
@@ -439,6 +621,11 @@ enum shed_code shed_group_log_create(struct shed_client *client,
 
     *out = NULL;
     if (log == NULL || pthread_mutex_init(&log->mu, NULL) != 0) {
+        free(log);
+        return shed_fail_nomem(err, "a cache");
+    }
+    if (shed_cond_init(&log->learnt) != 0) {
+        pthread_mutex_destroy(&log->mu);
         free(log);
         return shed_fail_nomem(err, "a cache");
     }
@@ -498,6 +685,7 @@ void shed_group_log_destroy(struct shed_group_log *log)
     if (log == NULL)
         return;
     shed_groups_fini(&log->groups);
+    pthread_cond_destroy(&log->learnt);
     pthread_mutex_destroy(&log->mu);
     free(log);
 }

@@ -9,6 +9,13 @@
  * reads it in the pipeline of its GET. Where changes are not announced, a read
  * of the log counts for SHED_GROUP_LOG_TRUST_MS.
  *
+ * A log that ends below a position that this process knows, or has seen in an
+ * entry, has lost its end: to a failover, an eviction, DEL. What was noted
+ * there is lost to others, and the next positions could be below those of
+ * entries. So the process that finds this writes "everything" above what it
+ * knows. It is found by a read, because each begins at the last position that
+ * was read.
+ *
  * Any thread, except for the functions that say otherwise.
  */
 #ifndef SHED_GROUP_LOG_H
@@ -27,7 +34,7 @@
 
 struct shed_group_log;
 
-/* The command that reads the log at key from behind a position, as many of its
+/* The command that reads the log at key from a position on, as many of its
  * members as one reply holds. key and from are borrowed. */
 struct shed_group_from {
     char digits[24];
@@ -40,13 +47,15 @@ void shed_group_log_ask(struct shed_bytes key, uint64_t position,
 enum shed_group_heard {
     SHED_GROUP_HEARD_ALL,  /* what there is */
     SHED_GROUP_HEARD_PART, /* as much as fits: ask for the rest */
+    SHED_GROUP_HEARD_LOST, /* all of it, and it ends below due */
     SHED_GROUP_HEARD_OTHER /* a score that is no position: no log */
 };
 
-/* Note what the reply holds, up to a score that is no position, and move
- * *position behind it. */
+/* Note what the reply to a read from *position on holds, up to a score that is
+ * no position, and set *position to its last one; 0: it holds none. The log
+ * reached due when it was asked. */
 enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
-                                          uint64_t *position,
+                                          uint64_t *position, uint64_t due,
                                           const struct shed_reply *reply);
 
 /* Make the log of the cache of this name, which keeps about limit tags. client
@@ -69,9 +78,9 @@ void shed_group_log_destroy(struct shed_group_log *log);
 /* Whether no read of the log is needed before an entry is judged. */
 bool shed_group_log_is_known(const struct shed_group_log *log);
 
-/* Read the log now. Blocks: until deadline_ms (shed_now_ms). Returns: as
- * shed_links_call, or the code of an error reply; SHED_EREDIS if the key is no
- * log: err names it. */
+/* Read the log now, and restore its end if it is lost. Blocks: until
+ * deadline_ms (shed_now_ms). Returns: as shed_links_call, or the code of an
+ * error reply; SHED_EREDIS if the key is no log: err names it. */
 SHED_MUST_CHECK enum shed_code shed_group_log_learn(struct shed_group_log *log,
                                                     uint64_t deadline_ms,
                                                     struct shed_error *err);
@@ -86,8 +95,14 @@ shed_group_log_call(struct shed_group_log *log, struct shed_args *commands,
                     struct shed_error *err);
 
 /* Whether an entry that decode has accepted is no miss by one of its groups, as
- * far as the log is known. */
+ * far as the log is known. One that is newer than that is a miss, and the log
+ * counts as known no longer. */
 bool shed_group_log_admits(struct shed_group_log *log, const void *entry);
+
+/* The same, but if the log is not known it is read first. Blocks: until
+ * deadline_ms. */
+bool shed_group_log_judges(struct shed_group_log *log, const void *entry,
+                           uint64_t deadline_ms);
 
 /* The position for the entry of a load that begins now. */
 uint64_t shed_group_log_position(struct shed_group_log *log);
@@ -98,7 +113,8 @@ uint64_t shed_group_log_position(struct shed_group_log *log);
 uint64_t shed_group_log_news(const struct shed_group_log *log);
 void shed_group_log_add_news(struct shed_group_log *log);
 
-/* The newest position that is known, for the calls of the script. */
+/* The newest position that is known or was seen, for the calls of the script.
+ */
 struct shed_group_mark {
     char digits[SHED_DIGITS];
 };

@@ -110,6 +110,12 @@ void shed_groups_fini(struct shed_groups *gs)
     destroy_all(&gs->held);
 }
 
+void shed_groups_forget(struct shed_groups *gs)
+{
+    destroy_all(&gs->known);
+    gs->newest = gs->floor = 0;
+}
+
 static void raise_floor(struct shed_groups *gs, uint64_t position)
 {
     if (position > gs->floor)

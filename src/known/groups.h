@@ -58,6 +58,9 @@ void shed_groups_fini(struct shed_groups *groups);
 void shed_groups_note(struct shed_groups *groups, struct shed_bytes tag,
                       uint64_t position);
 
+/* Begin again without any that has a position. */
+void shed_groups_forget(struct shed_groups *groups);
+
 /* Make the entries of a group misses until it is released, because the position
  * of its invalidation is not known yet. Returns: false when memory is out. A
  * group must not be held twice. */

@@ -5,10 +5,8 @@
  * does not show. Whether a weakness shows is chance, and a lease of a second
  * ends if processes do not run for that long; such a cell is repeated.
  */
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,25 +136,11 @@ static bool is_quorum(const struct cell *cell)
     return cell->algorithm == TORTURE_QUORUM;
 }
 
-/* A port of 127.0.0.1 that nobody listens on. */
-static unsigned free_port(void)
-{
-    struct sockaddr_in name = {.sin_family = AF_INET,
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(name);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, size), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&name, &size), 0);
-    close(fd);
-    return ntohs(name.sin_port);
-}
-
 static void start_pair(void)
 {
     static char port[8];
 
-    snprintf(port, sizeof(port), "%u", free_port());
+    snprintf(port, sizeof(port), "%u", server_free_port());
     env.servers[0] =
         (struct server){.options = {"--port", port, "--bind", "127.0.0.1",
                                     "--repl-diskless-sync-delay", "0"}};

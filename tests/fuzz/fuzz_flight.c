@@ -150,7 +150,7 @@ static void read_log(struct stream *stream)
     shed_groups_init(&groups, GROUPS_MAX);
     while ((reply = stream_next(stream)) != NULL) {
         enum shed_group_heard heard =
-            shed_group_log_hear(&groups, &position, reply);
+            shed_group_log_hear(&groups, &position, 0, reply);
         check(heard <= SHED_GROUP_HEARD_OTHER);
         /* a part that does not lead on would be asked for without end */
         check(position >= before && position < SHED_GROUPS_POSITION_END);

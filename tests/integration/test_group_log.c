@@ -419,29 +419,68 @@ START_TEST(a_log_keeps_no_more_tags_than_it_may)
 }
 END_TEST
 
-START_TEST(a_log_of_many_tags_is_read_in_parts)
+enum { TAGS = 2500, TAGS_PER_READ = 500 };
+
+static void invalidate_many_tags(void)
 {
-    enum { TAGS = 2500 };
     static char names[TAGS][16];
     static struct shed_bytes tags[TAGS];
-    struct peer peer;
 
-    up_with_tags(10000);
-    expect_text(fixture.cache, "red", "red@1");
-    table_update(&fixture.table);
-    invalidate_tag(fixture.cache, "x");
     for (unsigned i = 0; i < TAGS; i++) {
         snprintf(names[i], sizeof(names[i]), "tag%u", i);
         tags[i] = shed_str(names[i]);
     }
     ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, TAGS, 0, NULL),
                      SHED_OK);
+}
+
+START_TEST(a_log_of_many_tags_is_read_in_parts)
+{
+    struct peer peer;
+
+    up_with_tags(10000);
+    expect_text(fixture.cache, "red", "red@1");
+    table_update(&fixture.table);
+    invalidate_tag(fixture.cache, "x");
+    invalidate_many_tags();
     invalidate_tag(fixture.cache, "r");
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "red", "red@2");
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), TAGS + 2);
     peer_close(&peer);
     fixture_down(&fixture);
+}
+END_TEST
+
+/* The reactor and one caller read all of it, the others one part each, at most:
+ * with their GET. */
+START_TEST(callers_who_come_at_once_do_not_all_read_a_log_of_many_tags)
+{
+    enum { CALLERS = 16 };
+    struct getter getters[CALLERS] = {{0}};
+    struct proxy proxy;
+    struct peer peer;
+    long long reads;
+
+    init();
+    fixture.cache_options.groups = 10000;
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    invalidate_many_tags();
+    expect_text(fixture.cache, "k", "k@1");
+    reads = server_calls(&fixture.server, "zrangebyscore");
+    proxy_set(&proxy, PROXY_DELAY, 20, NULL);
+    peer_open(&peer, &fixture);
+    for (size_t i = 0; i < CALLERS; i++)
+        getter_start(&getters[i], peer.cache, "k");
+    for (size_t i = 0; i < CALLERS; i++)
+        getter_expect(&getters[i], "k@1", SHED_ORIGIN_REDIS);
+    reads = server_calls(&fixture.server, "zrangebyscore") - reads;
+    ck_assert_int_le(reads, CALLERS + 2 * (TAGS / TAGS_PER_READ + 1));
+    peer_close(&peer);
+    fixture_down(&fixture);
+    proxy_stop(&proxy);
 }
 END_TEST
 
@@ -536,6 +575,25 @@ START_TEST(it_is_heard_of_without_pushes)
 }
 END_TEST
 
+/* The entry is the first news that the process has of it. */
+START_TEST(an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet)
+{
+    struct peer peer;
+
+    init();
+    fixture.client_options.wait = SHED_WAIT_POLL;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    for (unsigned i = 0; i < 3; i++) {
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+        expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+        invalidate_all(fixture.cache);
+    }
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* Its entries have no position. */
 START_TEST(entries_of_a_process_without_groups_are_misses_too)
 {
@@ -580,10 +638,13 @@ START_TEST(positions_grow_though_the_clock_does_not)
     uint64_t before;
 
     up();
-    server_do(&fixture.server, "ZADD t:groups 9000000000000000 future");
+    before = (uint64_t)server_int(&fixture.server, "EVAL %s 1 t:groups",
+                                  "local at = (redis.call('TIME')[1] + 3600) * "
+                                  "1000000 redis.call('ZADD', KEYS[1], at, "
+                                  "'future') return at");
     invalidate_all(fixture.cache);
-    before = shed_group_log_position(fixture.cache->groups);
-    ck_assert_uint_eq(before, 9000000000000001);
+    ck_assert_uint_eq(shed_group_log_position(fixture.cache->groups),
+                      before + 1);
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), 1);
     fixture_down(&fixture);
 }
@@ -923,12 +984,16 @@ int main(void)
     tcase_add_test(tc, a_process_hears_of_tags_too);
     tcase_add_test(tc, a_log_keeps_no_more_tags_than_it_may);
     tcase_add_test(tc, a_log_of_many_tags_is_read_in_parts);
+    tcase_add_test(tc,
+                   callers_who_come_at_once_do_not_all_read_a_log_of_many_tags);
     tcase_add_test(tc, another_process_hears_of_it_by_push);
     tcase_add_test(tc, a_process_that_comes_later_knows_at_once);
     tcase_add_test(tc, what_is_put_by_a_process_that_comes_later_is_a_hit);
     tcase_add_test(tc,
                    it_is_heard_of_though_the_connections_for_pushes_are_killed);
     tcase_add_test(tc, it_is_heard_of_without_pushes);
+    tcase_add_test(tc,
+                   an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet);
     tcase_add_test(tc, entries_of_a_process_without_groups_are_misses_too);
     tcase_add_test(tc, a_lost_log_is_remembered_and_goes_on);
     tcase_add_test(tc, positions_grow_though_the_clock_does_not);

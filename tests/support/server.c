@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -223,6 +224,19 @@ void server_stop(struct server *s)
     (void)!write(s->guarded, "", 1);
     close(s->guarded);
     waitpid(s->guardian, NULL, 0);
+}
+
+unsigned server_free_port(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(name);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, size), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&name, &size), 0);
+    close(fd);
+    return ntohs(name.sin_port);
 }
 
 void server_freeze(struct server *s)

@@ -219,10 +219,13 @@ END_TEST
 
 /* ------------------------------------------------------------- from the log */
 
+static uint64_t due;
+
 static enum shed_group_heard hear(uint64_t *position, const char *wire)
 {
     struct shed_reply *reply = parse_reply(wire);
-    enum shed_group_heard heard = shed_group_log_hear(&groups, position, reply);
+    enum shed_group_heard heard =
+        shed_group_log_hear(&groups, position, due, reply);
 
     shed_reply_free(reply);
     return heard;
@@ -243,6 +246,40 @@ START_TEST(what_two_reads_bring_may_be_the_same)
     ck_assert(!admits(4, NULL, NULL));
     ck_assert(!admits(6, "red", NULL));
     ck_assert(admits(7, "red", NULL));
+    shed_groups_fini(&groups);
+}
+END_TEST
+
+START_TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
+{
+    static const char wire[] = "*2\r\n$3\r\nred\r\n$1\r\n7\r\n";
+    uint64_t position = 7;
+
+    shed_groups_init(&groups, 10);
+    due = 7;
+    ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_ALL);
+    due = 8;
+    ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_LOST);
+    ck_assert_int_eq(hear(&position, "*0\r\n"), SHED_GROUP_HEARD_LOST);
+    ck_assert_uint_eq(position, 0);
+    due = 0;
+    ck_assert_int_eq(hear(&position, "*0\r\n"), SHED_GROUP_HEARD_ALL);
+    shed_groups_fini(&groups);
+}
+END_TEST
+
+START_TEST(what_is_forgotten_begins_again)
+{
+    shed_groups_init(&groups, 10);
+    note("", 7);
+    note("red", 9);
+    ck_assert(shed_groups_hold(&groups, shed_str("blue")));
+    shed_groups_forget(&groups);
+    ck_assert(admits(0, "red", NULL));
+    ck_assert(!admits(9, "blue", NULL));
+    note("red", 3);
+    ck_assert_uint_eq(groups.newest, 3);
+    ck_assert(!admits(2, "red", NULL));
     shed_groups_fini(&groups);
 }
 END_TEST
@@ -286,6 +323,8 @@ int main(void)
     tcase_add_test(tc, what_is_admitted_is_what_a_model_admits);
     tcase_add_test(tc, with_few_tags_known_nothing_old_is_admitted);
     tcase_add_test(tc, what_two_reads_bring_may_be_the_same);
+    tcase_add_test(tc, a_log_that_ends_below_what_is_due_has_lost_its_end);
+    tcase_add_test(tc, what_is_forgotten_begins_again);
     tcase_add_test(tc, what_comes_before_a_score_that_is_no_position_counts);
     return run_tests("groups", tc);
 }

@@ -1,0 +1,344 @@
+/* A log of groups that has lost its end while the server's clock is behind what
+ * it was: positions begin again below those of entries and processes, and an
+ * invalidation by tag must have its effect all the same, in every process. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cache/cache.h"
+#include "redis/session.h"
+#include "support/fixture.h"
+
+enum { HALF_HOUR_S = 1800, DAY_S = 86400 };
+
+static struct fixture fixture;
+static struct peer peer;
+static enum shed_wait wait;
+
+static void up_with(struct server server)
+{
+    fixture_init(&fixture);
+    fixture.client_options.wait = wait;
+    server_stop(&fixture.server);
+    fixture.server = server;
+    fixture.server.has_clock = true;
+    server_start(&fixture.server);
+    fixture.cache_options.groups = 100;
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+}
+
+static void down(void)
+{
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+
+static enum shed_code try_tag(struct shed_cache *cache, const char *tag,
+                              struct shed_error *err)
+{
+    struct shed_bytes bytes = shed_str(tag);
+
+    return shed_invalidate_tags(cache, &bytes, 1, 0, err);
+}
+
+static void invalidate_tag(struct shed_cache *cache, const char *tag)
+{
+    struct shed_error err = {0};
+
+    ck_assert_msg(try_tag(cache, tag, &err) == SHED_OK, "%s", err.reason);
+}
+
+static bool gets(struct shed_cache *cache, const char *text)
+{
+    struct shed_value *value = NULL;
+    bool is_it;
+
+    ck_assert_int_eq(shed_get(cache, shed_str("red"), 0, &value, NULL),
+                     SHED_OK);
+    is_it = shed_value_size(value) == strlen(text) &&
+            memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    shed_value_unref(value);
+    return is_it;
+}
+
+/* What writer invalidates is loaded again, by writer and by the other, and is a
+ * hit for both from then on. */
+static void expect_effect(struct shed_cache *writer, struct shed_cache *other,
+                          unsigned version)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "red@%u", version);
+    table_update(&fixture.table);
+    invalidate_tag(writer, "r");
+    expect_text(writer, "red", text);
+    WAIT_FOR(gets(other, text));
+    expect_origin(writer, "red", text, SHED_ORIGIN_REDIS);
+    expect_origin(other, "red", text, SHED_ORIGIN_REDIS);
+}
+
+/* The process that knows the lost positions and one that has just begun. */
+static void expect_effects(unsigned version)
+{
+    expect_effect(peer.cache, fixture.cache, version + 1);
+    expect_effect(fixture.cache, peer.cache, version + 2);
+    expect_effect(peer.cache, fixture.cache, version + 3);
+}
+
+/* ------------------------------------------------ ahead, and then set back */
+
+static void lose(void)
+{
+    server_do(&fixture.server, "DEL t:groups");
+}
+
+static void flush(void)
+{
+    server_do(&fixture.server, "FLUSHALL");
+}
+
+/* A write makes room by removing whatever there is. */
+static void evict(void)
+{
+    redisReply *reply;
+
+    server_do(&fixture.server, "CONFIG SET maxmemory-policy allkeys-lru");
+    server_do(&fixture.server, "CONFIG SET maxmemory 1");
+    reply = server_run(&fixture.server, "SET x 1 PX 1");
+    freeReplyObject(reply);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:groups"), 0);
+    server_do(&fixture.server, "CONFIG SET maxmemory 0");
+}
+
+static void restart_empty(void)
+{
+    server_kill(&fixture.server);
+    server_start_again(&fixture.server);
+}
+
+static void (*const losses[])(void) = {lose, flush, evict, restart_empty};
+
+/* The server's clock, as the client knows it; it asks every few seconds. */
+static uint64_t known_ms(void)
+{
+    return shed_session_server_ms(fixture.client->session);
+}
+
+static void have_entry_from_the_future(int64_t ahead_s)
+{
+    uint64_t ahead_ms;
+
+    up_with((struct server){0});
+    server_skew(&fixture.server, ahead_s);
+    invalidate_tag(fixture.cache, "x");
+    expect_text(fixture.cache, "red", "red@1");
+    expect_origin(fixture.cache, "red", "red@1", SHED_ORIGIN_REDIS);
+    ahead_ms = known_ms();
+    server_skew(&fixture.server, 0);
+    if (ahead_s > DAY_S) /* else what is loaded seems older than its ttl */
+        WAIT_FOR(known_ms() < ahead_ms);
+}
+
+START_TEST(an_invalidation_has_its_effect_though_the_clock_was_set_back)
+{
+    have_entry_from_the_future(HALF_HOUR_S);
+    losses[_i]();
+    peer_open(&peer, &fixture);
+    expect_effects(1);
+    down();
+}
+END_TEST
+
+/* Its entry is above all that the log has, and nobody knows why. */
+START_TEST(an_entry_from_a_process_that_is_gone_tells_of_the_loss)
+{
+    have_entry_from_the_future(HALF_HOUR_S);
+    shed_cache_close(fixture.cache);
+    lose();
+    peer_open(&peer, &fixture);
+    table_update(&fixture.table);
+    invalidate_tag(peer.cache, "r");
+    expect_text(peer.cache, "red", "red@2");
+    expect_origin(peer.cache, "red", "red@2", SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(server_int(&fixture.server, "ZCOUNT t:groups (%llu +inf",
+                                (unsigned long long)shed_group_log_position(
+                                    peer.cache->groups)),
+                     0);
+    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
+                                     &fixture.cache_options, &fixture.cache,
+                                     NULL),
+                     SHED_OK);
+    expect_effects(2);
+    down();
+}
+END_TEST
+
+/* The process loads once more than without the loss, and no more than that. */
+START_TEST(a_loss_costs_each_entry_one_load)
+{
+    have_entry_from_the_future(0);
+    expect_text(fixture.cache, "blue", "blue@1");
+    peer_open(&peer, &fixture);
+    expect_origin(peer.cache, "blue", "blue@1", SHED_ORIGIN_REDIS);
+    lose();
+    for (int i = 0; i < 3; i++) {
+        WAIT_FOR(gets(fixture.cache, "red@1"));
+        WAIT_FOR(gets(peer.cache, "red@1"));
+        expect_text(peer.cache, "blue", "blue@1");
+        expect_text(fixture.cache, "blue", "blue@1");
+    }
+    ck_assert_uint_eq(table_loads(&fixture.table), 4);
+    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), 1);
+    down();
+}
+END_TEST
+
+/* Two processes find it at once, and the second one comes too late. */
+START_TEST(a_log_is_restored_once)
+{
+    const struct shed_group_mark mark = {"0"};
+    struct shed_group_log *log;
+    struct shed_reply *reply = NULL;
+    struct shed_args args;
+    unsigned sent;
+
+    have_entry_from_the_future(0);
+    log = fixture.cache->groups;
+    shed_group_log_write(log, shed_str(""), &mark, &args);
+    shed_args_add_text(&args, "restore");
+    ck_assert_int_eq(shed_links_call_script(fixture.client->links, &args, 1,
+                                            &reply, &sent, shed_now_ms() + 1000,
+                                            NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_reply_integer(reply),
+                     (long long)shed_group_log_position(log));
+    shed_reply_free(reply);
+    peer_open(&peer, &fixture);
+    expect_origin(peer.cache, "red", "red@1", SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
+/* A Redis that takes no position takes none from others either. */
+START_TEST(where_the_log_cannot_be_written_hits_go_on)
+{
+    have_entry_from_the_future(0);
+    peer_open(&peer, &fixture);
+    server_do(&fixture.server, "ACL SETUSER default -zadd");
+    lose();
+    for (int i = 0; i < 10; i++)
+        expect_origin(fixture.cache, "red", "red@1", SHED_ORIGIN_REDIS);
+    server_do(&fixture.server, "ACL SETUSER default +zadd");
+    expect_effects(1);
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------------ far ahead */
+
+static bool knows(struct shed_cache *cache, uint64_t position)
+{
+    return gets(cache, "red@4") &&
+           shed_group_log_position(cache->groups) == position;
+}
+
+/* Whoever may write to Redis can write it. */
+START_TEST(a_position_far_ahead_is_repaired_by_deleting_the_log)
+{
+    const uint64_t ahead = 9007199254740990;
+    struct shed_error err = {0};
+
+    wait = _i == 0 ? SHED_WAIT_AUTO : SHED_WAIT_POLL;
+    have_entry_from_the_future(0);
+    peer_open(&peer, &fixture);
+    expect_effects(1);
+    server_do(&fixture.server, "ZADD t:groups %llu x",
+              (unsigned long long)ahead);
+    WAIT_FOR(knows(fixture.cache, ahead) && knows(peer.cache, ahead));
+    expect_text(fixture.cache, "rose", "rose@4"); /* with this position */
+    ck_assert_int_eq(try_tag(fixture.cache, "y", &err), SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "delete t:groups"));
+    lose();
+    expect_effects(4);
+    expect_origin(fixture.cache, "rose", "rose@7", SHED_ORIGIN_LOAD);
+    expect_origin(peer.cache, "rose", "rose@7", SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
+START_TEST(a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log)
+{
+    struct shed_error err = {0};
+
+    have_entry_from_the_future((int64_t)3 * DAY_S);
+    expect_text(fixture.cache, "rose", "rose@1");
+    ck_assert_int_eq(try_tag(fixture.cache, "y", &err), SHED_EREDIS);
+    lose();
+    peer_open(&peer, &fixture);
+    expect_effects(1);
+    expect_text(peer.cache, "rose", "rose@4");
+    expect_origin(fixture.cache, "rose", "rose@4", SHED_ORIGIN_REDIS);
+    down();
+}
+END_TEST
+
+/* ------------------------------------------------------------ a failover */
+
+static struct server replica;
+
+static void up_with_replica(void)
+{
+    static char port[8];
+
+    snprintf(port, sizeof(port), "%u", server_free_port());
+    up_with((struct server){.options = {"--port", port, "--bind", "127.0.0.1",
+                                        "--repl-diskless-sync-delay", "0"}});
+    replica = (struct server){.options = {"--replicaof", "127.0.0.1", port},
+                              .has_clock = true};
+    server_start(&replica);
+    server_skew(&replica, -5);
+}
+
+/* The replica has missed the last invalidation, and what was loaded after it
+ * goes to the new primary with its position. */
+START_TEST(after_a_failover_to_a_replica_that_is_behind_it_has_its_effect)
+{
+    up_with_replica();
+    invalidate_tag(fixture.cache, "x");
+    expect_text(fixture.cache, "red", "red@1");
+    WAIT_FOR(server_int(&replica, "EXISTS t:groups t:{red}") == 2);
+    server_do(&replica, "REPLICAOF NO ONE");
+    table_update(&fixture.table);
+    invalidate_tag(fixture.cache, "r");
+    server_kill(&fixture.server);
+    ck_assert_int_eq(rename(replica.socket, fixture.server.socket), 0);
+    WAIT_FOR(gets(fixture.cache, "red@2"));
+    WAIT_FOR(shed_client_is_up(fixture.client));
+    peer_open(&peer, &fixture);
+    expect_effects(2);
+    down();
+    server_stop(&replica);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("lost_log");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(
+        tc, an_invalidation_has_its_effect_though_the_clock_was_set_back, 0,
+        sizeof(losses) / sizeof(*losses));
+    tcase_add_test(tc, an_entry_from_a_process_that_is_gone_tells_of_the_loss);
+    tcase_add_test(tc, a_loss_costs_each_entry_one_load);
+    tcase_add_test(tc, a_log_is_restored_once);
+    tcase_add_test(tc, where_the_log_cannot_be_written_hits_go_on);
+    tcase_add_loop_test(
+        tc, a_position_far_ahead_is_repaired_by_deleting_the_log, 0, 2);
+    tcase_add_test(tc,
+                   a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log);
+    tcase_add_test(
+        tc, after_a_failover_to_a_replica_that_is_behind_it_has_its_effect);
+    return run_tests("lost_log", tc);
+}

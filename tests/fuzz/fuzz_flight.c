@@ -153,7 +153,8 @@ static void read_log(struct stream *stream)
             shed_group_log_hear(&groups, &position, 0, reply);
         check(heard <= SHED_GROUP_HEARD_OTHER);
         /* a part that does not lead on would be asked for without end */
-        check(position >= before && position < SHED_GROUPS_POSITION_END);
+        check(heard != SHED_GROUP_HEARD_PART || position > before);
+        check(position < SHED_GROUPS_POSITION_END);
         check(groups.known.count <= GROUPS_MAX &&
               groups.newest < SHED_GROUPS_POSITION_END);
         before = position;

@@ -2,6 +2,7 @@
  * nothing. */
 #include "known/groups.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,6 +269,26 @@ START_TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
 }
 END_TEST
 
+/* As many as a reply holds, so that there could be more. */
+START_TEST(a_part_that_does_not_lead_on_is_no_log)
+{
+    enum { MEMBERS = 500 };
+    static char wire[MEMBERS * 24 + 16];
+    uint64_t position = 6;
+    size_t size;
+
+    shed_groups_init(&groups, 1000);
+    size = (size_t)snprintf(wire, sizeof(wire), "*%d\r\n", 2 * MEMBERS);
+    for (int i = 0; i < MEMBERS; i++)
+        size += (size_t)snprintf(wire + size, sizeof(wire) - size,
+                                 "$3\r\n%03d\r\n$1\r\n7\r\n", i);
+    ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_PART);
+    ck_assert_uint_eq(position, 7);
+    ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_OTHER);
+    shed_groups_fini(&groups);
+}
+END_TEST
+
 START_TEST(what_is_forgotten_begins_again)
 {
     shed_groups_init(&groups, 10);
@@ -324,6 +345,7 @@ int main(void)
     tcase_add_test(tc, with_few_tags_known_nothing_old_is_admitted);
     tcase_add_test(tc, what_two_reads_bring_may_be_the_same);
     tcase_add_test(tc, a_log_that_ends_below_what_is_due_has_lost_its_end);
+    tcase_add_test(tc, a_part_that_does_not_lead_on_is_no_log);
     tcase_add_test(tc, what_is_forgotten_begins_again);
     tcase_add_test(tc, what_comes_before_a_score_that_is_no_position_counts);
     return run_tests("groups", tc);

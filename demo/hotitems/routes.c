@@ -140,7 +140,6 @@ static void get_ready(struct service *s, struct http_reply *reply)
 
 static void get_events(struct service *s, struct http_reply *reply)
 {
-    reply->is_for_all = true;
     sse_listen(s->events, reply);
 }
 
@@ -201,7 +200,6 @@ static void route_item(struct service *s, const struct http_request *request,
         reply->route = "other";
         http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no such page");
     } else if (request->method == HTTP_GET) {
-        reply->is_for_all = true;
         items_get_one(s, request, id, reply);
     } else if (request->method == HTTP_PATCH) {
         items_patch(s, request, id, reply);

@@ -223,15 +223,22 @@ static void switch_database(struct actions *a, uint64_t cost_ms,
     hub_tell(a->stage->hub, "lanes", lanes_json(a->stage));
 }
 
+/* Nothing is loaded unless items expire. */
 static void slow_db(struct actions *a, struct action_result *result)
 {
+    struct action_result ignored = {0};
     uint64_t time_ms = hub_time_ms();
+    bool does_expire;
 
     switch_database(a, a->stage->options.db_cost_ms * SLOW_FACTOR,
                     http_now_ms() + SLOW_MAX_MS, result);
-    if (result->status == 200)
-        hub_mark(a->stage->hub, "slow-db", time_ms, 0,
-                 "the database is slow: %s", result->text);
+    if (result->status != 200)
+        return;
+    does_expire = actions_redis(a, &ignored) != NULL;
+    hub_mark(a->stage->hub, "slow-db", time_ms, 0, "the database is slow: %s%s",
+             result->text, does_expire ? ", and all items expire" : "");
+    if (does_expire)
+        (void)actions_expire_all(a, &ignored);
 }
 
 static void restore_db(struct actions *a, struct action_result *result)

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "stage_hub.h"
+
 #define RETRY_MS 250
 
 void feed_close(struct feed *feed)
@@ -63,7 +65,8 @@ static void parse_hot(const json_t *list, struct sample *sample)
     }
 }
 
-static bool parse(const char *text, size_t size, struct sample *sample)
+static bool parse(const char *text, size_t size, struct sse *hub,
+                  struct sample *sample)
 {
     json_t *object = json_loadb(text, size, 0, NULL);
 
@@ -81,12 +84,13 @@ static bool parse(const char *text, size_t size, struct sample *sample)
     sample->p50_us = number(object, "p50_us");
     sample->p99_us = number(object, "p99_us");
     parse_hot(json_object_get(object, "hot"), sample);
-    json_decref(object);
+    hub_tell(hub, "sample", object);
     return true;
 }
 
 /* Take whole lines out of the buffer. */
-static bool take_lines(struct feed *feed, struct sample *sample)
+static bool take_lines(struct feed *feed, struct sse *hub,
+                       struct sample *sample)
 {
     static const char name[] = "data: ";
     const size_t name_size = sizeof(name) - 1;
@@ -97,7 +101,7 @@ static bool take_lines(struct feed *feed, struct sample *sample)
                          feed->size - (size_t)(begin - feed->data))) != NULL) {
         size_t size = (size_t)(end - begin);
         if (size > name_size && memcmp(begin, name, name_size) == 0)
-            is_new |= parse(begin + name_size, size - name_size, sample);
+            is_new |= parse(begin + name_size, size - name_size, hub, sample);
         begin = end + 1;
     }
     feed->size -= (size_t)(begin - feed->data);
@@ -106,7 +110,7 @@ static bool take_lines(struct feed *feed, struct sample *sample)
 }
 
 bool feed_read(struct feed *feed, uint16_t port, uint64_t now_ms,
-               struct sample *sample)
+               struct sse *hub, struct sample *sample)
 {
     bool is_new = false;
     ssize_t got;
@@ -124,7 +128,7 @@ bool feed_read(struct feed *feed, uint16_t port, uint64_t now_ms,
     while ((got = recv(feed->fd, feed->data + feed->size,
                        sizeof(feed->data) - feed->size, MSG_DONTWAIT)) > 0) {
         feed->size += (size_t)got;
-        is_new |= take_lines(feed, sample);
+        is_new |= take_lines(feed, hub, sample);
         if (feed->size == sizeof(feed->data))
             break; /* no line of ours is that long */
     }

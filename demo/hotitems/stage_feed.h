@@ -1,6 +1,6 @@
 /*
  * The samples that an instance sends as server-sent events, read without
- * waiting.
+ * waiting, and passed on to the listeners of the stage.
  */
 #ifndef HOTITEMS_STAGE_FEED_H
 #define HOTITEMS_STAGE_FEED_H
@@ -36,10 +36,11 @@ struct feed {
 
 #define FEED_CLOSED ((struct feed){.fd = -1})
 
-/* Connect to the instance at this port if that is due, and read what is there.
- * Returns whether *sample is a new one. */
+/* Connect to the instance at this port if that is due, read what is there, and
+ * tell the hub. Returns whether *sample is a new one. */
+struct sse;
 bool feed_read(struct feed *feed, uint16_t port, uint64_t now_ms,
-               struct sample *sample);
+               struct sse *hub, struct sample *sample);
 void feed_close(struct feed *feed);
 
 #endif

@@ -294,7 +294,7 @@ static void read_feed(struct stage *stage, struct instance *it, uint64_t now_ms)
     struct sample sample = it->sample;
 
     if (it->state != INSTANCE_UP ||
-        !feed_read(&it->feed, it->port, now_ms, &sample))
+        !feed_read(&it->feed, it->port, now_ms, stage->hub, &sample))
         return;
     stage_lock(stage);
     it->sample = sample;
@@ -386,13 +386,10 @@ static json_t *instances_json_locked(const struct stage *stage,
 
     for (size_t i = 0; i < stage->instances; i++) {
         const struct instance *it = &stage->instance[i];
-        char url[64];
-        if (it->lane != lane || it->state != INSTANCE_UP)
-            continue;
-        (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u", it->port);
-        (void)json_array_append_new(list,
-                                    json_pack("{s:s,s:I}", "url", url, "pid",
-                                              (json_int_t)it->service.pid));
+        if (it->lane == lane && it->state == INSTANCE_UP)
+            (void)json_array_append_new(
+                list, json_pack("{s:i,s:I}", "port", (int)it->port, "pid",
+                                (json_int_t)it->service.pid));
     }
     return list;
 }

@@ -166,7 +166,7 @@ class Page:
 
     def are_connected(self):
         return all(len(self.instances(lane)) == 2 and
-                   all("connected" in text for text in self.instances(lane))
+                   all("reports" in text for text in self.instances(lane))
                    for lane in LANES)
 
     def await_quiet(self):

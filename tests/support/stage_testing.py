@@ -107,7 +107,7 @@ class Stage:
     def instances(self):
         """The ports of each lane's instances. One that was killed may still be
         among them."""
-        return {lane["name"]: [int(i["url"].rsplit(":", 1)[1]) for i in lane["instances"]]
+        return {lane["name"]: [i["port"] for i in lane["instances"]]
                 for lane in self.get("/lanes")["lanes"]}
 
     def ports(self, lane):

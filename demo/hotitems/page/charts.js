@@ -3,25 +3,24 @@
 // or 4, a global of /chart.js.
 import { HISTORY_MS } from "./counters.js";
 
-const RIGHT_PX = 56; // where the lines are labelled
+const RIGHT_PX = 64; // where the lines are labelled
 const LABEL_PX = 12;
 const FONT = 'system-ui, "Liberation Sans", sans-serif';
 
 const METRICS = [
-  { title: "Database queries per second", least: 20,
-    lines: [{ name: "queries", isFilled: true }] },
-  { title: "Latency in milliseconds", least: 20,
-    lines: [{ name: "p99", label: "p99" },
-      { name: "p50", label: "p50", dash: [3, 3] }] },
-  { title: "Answers and failed requests per second", least: 20, hasTimes: true,
+  { title: "Answers and failed requests per second", least: 20,
     lines: [{ name: "answers", label: "ok" },
       { name: "errors", label: "failed", isFilled: true, color: "--bad" }] },
+  { title: "Latency of answers in milliseconds", least: 20,
+    lines: [{ name: "p99", label: "p99" },
+      { name: "p50", label: "p50", dash: [3, 3] }] },
+  { title: "Database queries per second", least: 20, hasTimes: true,
+    lines: [{ name: "queries", isFilled: true }] },
 ];
 
 // Of the lane that has a bound on its loads.
 const BOUND = [
   { title: "Loads at a time, and the bound on them", least: 4, hasTimes: true,
-    right: 64,
     lines: [{ name: "loads", label: "now", isFilled: true, isWhole: true },
       { name: "limit", label: "bound", isWhole: true },
       { name: "most", label: "most", dash: [3, 3], isWhole: true }] },
@@ -108,7 +107,7 @@ function optionsOf(metric) {
     maintainAspectRatio: false,
     parsing: false,
     normalized: true,
-    layout: { padding: { top: 12, right: metric.right ?? RIGHT_PX } },
+    layout: { padding: { top: 12, right: RIGHT_PX } },
     plugins: { legend: { display: false }, tooltip: { enabled: false } },
     elements: { point: { radius: 0 }, line: { borderWidth: 2, tension: 0 } },
     scales: {

@@ -2,7 +2,7 @@
 import { ask, byId, count, make, sentence, setText } from "./text.js";
 
 const GROUPS = [
-  ["Expiries and changes", ["expire-hottest", "expire-all", "change-price"]],
+  ["Expiries and changes", ["expire-all", "expire-hottest", "change-price"]],
   ["A process fails", ["kill-loader"]],
   ["The database fails", ["db-down", "slow-db"]],
   ["Redis fails", ["kill-redis", "leave-redis", "stop-redis", "empty-redis"]],
@@ -59,7 +59,7 @@ function makeButton(action) {
   const entry = { button, action, isOn: false, state: null };
   const place = make("span", null, { class: "place" });
   place.append(button);
-  button.classList.toggle("main", action.name === "expire-hottest");
+  button.classList.toggle("main", action.name === "expire-all");
   if (UNDO[action.name]) {
     entry.state = make("span", "", { class: "state", id: `state-${action.name}` });
     button.setAttribute("aria-describedby", entry.state.id);

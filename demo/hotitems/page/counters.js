@@ -128,7 +128,7 @@ const percentile = (samples, name) =>
 export class Lane {
   constructor(name) {
     this.name = name;
-    this.instances = new Map(); // by url; those that are gone, too, for a while
+    this.instances = new Map(); // by process; those that are gone, too, for a while
     this.bins = []; // finished, oldest first
     this.nextBin = null;
   }
@@ -139,10 +139,10 @@ export class Lane {
 
   // Drop what is older than the picture.
   forget(now) {
-    for (const [url, instance] of this.instances) {
+    for (const [pid, instance] of this.instances) {
       const last = instance.last();
       if (instance.isGone && (!last || last.t < now - HISTORY_MS))
-        this.instances.delete(url);
+        this.instances.delete(pid);
     }
   }
 
@@ -211,12 +211,10 @@ export class Lane {
     const samples = list.flatMap((i) => i.between(from, to));
     const counted = (name) => list.reduce((sum, i) =>
       sum + i.reportedAt(to)[name] - i.reportedAt(from)[name], 0);
-    const most = list.map((i) => greatest(i.between(from, to).map((s) => s.alive)));
     return { answers: counted("answers"), queries: counted("queries"),
       errors: counted("errors"), stale: counted("stale"),
       p99: percentile(samples, "p99"), slowest: percentile(samples, "slowest"),
-      waiting: greatest(samples.map((s) => s.most_waiting)) ?? 0,
-      alive: most.reduce((sum, n) => sum + (n ?? 0), 0) };
+      waiting: greatest(samples.map((s) => s.most_waiting)) ?? 0 };
   }
 
   // How it protects itself now; null if it does not. Of each breaker the worst

@@ -49,8 +49,7 @@ ${arrays}static const struct page_file files[] = {
 ${rows}};
 
 const char page_policy[] =
-    \"default-src 'self'; connect-src 'self' http://127.0.0.1:*; \"
-    \"object-src 'none'; base-uri 'none'; form-action 'none'; \"
+    \"default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; \"
     \"frame-ancestors 'none'\";
 
 const struct page_file *page_find(const char *path)

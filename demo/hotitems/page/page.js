@@ -1,14 +1,15 @@
-// The page: connects to the stage and to each instance, and shows what they
-// report. Nothing on it is made up here; see counters.js for what is added.
+// The page: shows what the stage tells, and what the instances report through it.
+// Nothing on it is made up here; see counters.js for what is added.
 import { Charts } from "./charts.js";
 import { showActions, showTraffic, startControls } from "./controls.js";
 import { EFFECT_MS, HISTORY_MS, Instance, Lane, SILENT_MS } from "./counters.js";
 import { addEntryLane, followEntry, showHot } from "./entry.js";
 import { BreakerWatch, breakerName, showGuard } from "./guard.js";
+import { headlines } from "./headline.js";
+import { join } from "./stream.js";
 import { Terms, ask, byId, clone, count, duration, make, rate, say, sentence,
-  setText, tenth, times } from "./text.js";
+  setText } from "./text.js";
 
-const RETRY_MS = 1000;
 const DRAW_MS = 250;
 const DRAW_CALMLY_MS = 1000;
 const HOT_MS = 2000;
@@ -23,10 +24,9 @@ const WAYS = {
     way: "A lease: one caller asks, the others are told when it is there." },
 };
 
-const views = new Map(); // by lane: { lane, element, terms, asked, links }
+const views = new Map(); // by lane: { lane, element, terms, asked, known }
 const charts = new Charts();
 let isHeld = false;
-let stage = null; // the Link to it
 
 // -------------------------------------------------------------------- clock
 
@@ -45,114 +45,79 @@ const now = () => Date.now() - (behind ?? 0);
 
 // -------------------------------------------------------------- connections
 
-// An EventSource that comes back whatever ended it. onState gets "connecting",
-// "live" or "lost".
-class Link {
-  constructor(url, listeners, onState) {
-    this.url = url;
-    this.listeners = listeners;
-    this.onState = onState;
-    this.state = "connecting";
-    this.heardAt = performance.now();
-    this.open();
-  }
+let state = "connecting"; // then "live" or "lost"
+let heardAt = performance.now();
 
-  open() {
-    this.source = new EventSource(this.url);
-    this.source.onopen = () => this.set("live");
-    this.source.onerror = () => this.fail();
-    for (const [name, listener] of Object.entries(this.listeners))
-      this.source.addEventListener(name, (event) => this.hear(event, listener));
-  }
-
-  hear(event, listener) {
-    this.heardAt = performance.now();
-    this.set("live");
-    listener(JSON.parse(event.data));
-  }
-
-  // The browser gives up where the answer is no stream, such as a 503.
-  fail() {
-    this.set("lost");
-    if (this.source.readyState === EventSource.CLOSED)
-      this.timer = setTimeout(() => this.open(), RETRY_MS);
-  }
-
-  set(state) {
-    if (this.state === state)
-      return;
-    this.state = state;
-    this.onState(state);
-  }
-
-  // Open, but nothing comes: the process is stopped, or the machine is.
-  checkSilence() {
-    if (this.state === "live" && performance.now() - this.heardAt > SILENT_MS)
-      this.set("lost");
-  }
-
-  close() {
-    clearTimeout(this.timer);
-    this.source.close();
-  }
-}
+const isLost = () => state === "lost" || performance.now() - heardAt > SILENT_MS;
 
 // The stream of events has them only when they change.
 function askLanes() {
   ask("/lanes").then(showLanes, () => {});
 }
 
-function onStageState(state) {
-  const lost = byId("lost");
-  lost.hidden = state !== "lost";
-  setText(lost, state === "lost"
-    ? "The connection to the stage is lost. Trying to connect again." : "");
-  if (state === "live")
-    askLanes();
+const LISTENERS = {
+  state: (now) => {
+    state = now;
+    if (state === "live")
+      askLanes();
+  },
+  sample: (sample) => {
+    const view = views.get(sample.lane);
+    const known = view?.known.get(sample.pid);
+    setClock(sample.time_ms);
+    known?.instance.add(sample);
+    if (known)
+      view.watch.look(view.lane.guard(now()));
+  },
+  mark: addMark,
+  lanes: showLanes,
+  price: notePrice,
+};
+
+function hear(name, data) {
+  heardAt = performance.now();
+  LISTENERS[name](data);
 }
 
-const LINK_TEXT = { connecting: "connecting", live: "connected",
-  lost: "connection lost, trying again" };
-
-function addLink(view, { url, pid }) {
-  const item = make("li");
-  const instance = new Instance(view.isKnown);
-  const link = new Link(`${url}/events`, {
-    sample: (sample) => {
-      setClock(sample.time_ms);
-      instance.add(sample);
-      view.watch.look(view.lane.guard(now()));
-    },
-  }, (state) => showLink(view, url));
-  view.lane.instances.set(`${url} ${pid}`, instance);
-  view.links.set(url, { pid, link, item, instance });
+function addInstance(view, pid) {
+  const item = make("li"), instance = new Instance(view.isKnown);
+  view.lane.instances.set(pid, instance);
+  view.known.set(pid, { item, instance });
   const gone = view.gone.shift();
   if (gone)
     gone.replaceWith(item);
   else
     view.list.append(item);
-  showLink(view, url);
-}
-
-function showLink(view, url) {
-  const known = view.links.get(url);
-  if (!known)
-    return;
-  known.item.dataset.state = known.link.state;
-  setText(known.item, `${new URL(url).host}, process ${known.pid}: ` +
-    LINK_TEXT[known.link.state]);
 }
 
 // What is left of it is shown until another one is there.
-function dropLink(view, url) {
-  const { pid, link, item, instance } = view.links.get(url);
-  link.close();
+function dropInstance(view, pid) {
+  const { item, instance } = view.known.get(pid);
   instance.isGone = true;
-  view.links.delete(url);
+  view.known.delete(pid);
   view.gone.push(item);
   item.dataset.state = "lost";
-  setText(item, `${new URL(url).host}, process ${pid}: gone, another one is ` +
-    "being started");
+  setText(item, `process ${pid}: gone, another one is being started`);
+}
+
+function showConnections(t) {
+  const texts = isLost() ? ["The stage is not reached, so nothing here is new. " +
+    "Trying again."] : [];
+  for (const { lane, known, gone } of views.values()) {
+    for (const [pid, { item, instance }] of known) {
+      const isKnown = instance.last() !== undefined, isAlive = lane.isAlive(instance, t);
+      item.dataset.state = isAlive ? "live" : isKnown ? "lost" : "connecting";
+      setText(item, `process ${pid}: ` +
+        (isAlive ? "reports" : isKnown ? "does not report" : "starts to report"));
+      if (isKnown && !isAlive && !isLost())
+        texts.push(`Process ${pid} of the lane ${lane.name} does not report.`);
+    }
+    if (gone.length > 0 && !isLost())
+      texts.push(`A process of the lane ${lane.name} is gone, and is being started ` +
+        "again.");
+  }
+  byId("lost").hidden = texts.length === 0;
+  setText(byId("lost"), texts.join(" "));
 }
 
 function addView(name) {
@@ -162,7 +127,7 @@ function addView(name) {
   setText(element.querySelector("h3"), name);
   setText(element.querySelector(".way"), WAYS[name]?.way ?? "");
   byId("lanes").append(element);
-  views.set(name, { lane, element, links: new Map(), gone: [], isKnown: false,
+  views.set(name, { lane, element, known: new Map(), gone: [], isKnown: false,
     watch: new BreakerWatch(markBreaker),
     list: element.querySelector(".instances"),
     terms: new Terms(element.querySelector(".figures")),
@@ -172,14 +137,13 @@ function addView(name) {
   addEntryLane(name);
 }
 
-// A process that was started again is another instance, even at the same port.
 function showInstances(view, instances) {
-  for (const [url, { pid }] of view.links)
-    if (!instances.some((i) => i.url === url && i.pid === pid))
-      dropLink(view, url);
-  for (const instance of instances)
-    if (!view.links.has(instance.url))
-      addLink(view, instance);
+  for (const pid of view.known.keys())
+    if (!instances.some((i) => i.pid === pid))
+      dropInstance(view, pid);
+  for (const { pid } of instances)
+    if (!view.known.has(pid))
+      addInstance(view, pid);
   view.isKnown = true;
 }
 
@@ -195,17 +159,15 @@ function showLanes(told) {
 
 // -------------------------------------------------------------------- marks
 
-// After these the database is asked, and the page counts how often. What comes
-// of a price is told elsewhere, but it makes the lanes load, too.
-const ASKING = ["expire-hottest", "expire-all", "absent", "empty-redis",
-  "kill-loader"];
-// These last, until what is named here, and make requests fail.
-const OUTAGES = { "db-down": "db-up", "kill-redis": "start-redis",
+// What is told of in the headline, and what ends it ("": nothing), unless another one
+// does so first. What does not last is told of for EFFECT_MS.
+const TELLING = { "expire-hottest": null, "expire-all": null, absent: null,
+  "empty-redis": null, "kill-loader": null, "change-price": "",
+  "slow-db": "restore-db", "db-down": "db-up", "kill-redis": "start-redis",
   "leave-redis": "start-redis", "stop-redis": "continue-redis" };
-const isOutage = (mark) => mark.action in OUTAGES;
-const isTelling = (mark) => ASKING.includes(mark.action) || isOutage(mark);
-const isDisturbing = (mark) => isTelling(mark) || mark.action === "change-price" ||
-  Object.values(OUTAGES).includes(mark.action);
+const isTelling = (mark) => mark.action in TELLING;
+const isDisturbing = (mark) => isTelling(mark) ||
+  Object.values(TELLING).includes(mark.action);
 
 const marks = []; // oldest first: { t, text, action, number, ago }
 
@@ -239,13 +201,11 @@ function showMarks(t) {
 
 // The last of them, and until when what follows it is its own.
 function lastTelling(t) {
-  let i = marks.length - 1;
-  while (i >= 0 && !isTelling(marks[i]))
-    i--;
+  const i = marks.findLastIndex(isTelling);
   if (i < 0)
     return null;
   const next = marks.slice(i + 1).find(isDisturbing);
-  const longest = isOutage(marks[i]) ? HISTORY_MS : EFFECT_MS;
+  const longest = TELLING[marks[i].action] === null ? EFFECT_MS : HISTORY_MS;
   const end = Math.min(marks[i].t + longest, next?.t ?? Infinity);
   return { mark: marks[i], end, isOver: t > end + SILENT_MS / 2 };
 }
@@ -254,116 +214,62 @@ function lastTelling(t) {
 const wasSeen = (mark) => [...views.values()].every(({ lane }) =>
   lane.list().some((i) => i.samples[0]?.t <= mark.t));
 
-let effects = null; // of one mark: { mark, isOver, rows }
+const prices = new Map(); // of one change: { lane, old_ms, is_over } by instance
+let change = null;
+
+function notePrice(price) {
+  if (price.change !== change)
+    prices.clear();
+  change = price.change;
+  prices.set(`${price.lane} ${price.port}`, price);
+}
+
+// How long any instance of a lane has shown the old price.
+function priceOf(lane) {
+  const told = [...prices.values()].filter((price) => price.lane === lane.name);
+  return { old_ms: Math.max(0, ...told.map((price) => price.old_ms)),
+    isOld: told.some((price) => !price.is_over) };
+}
+
+function rowOf(lane, { mark, end }, seconds) {
+  const row = lane.effect(mark.t, end);
+  const opened = marks.find((m) => m.action === "breaker-open" &&
+    m.t >= mark.t && m.t <= end);
+  return { ...row, name: lane.name, phrase: WAYS[lane.name]?.phrase ?? lane.name,
+    answers: row.answers / seconds,
+    ...(mark.action === "change-price" ? priceOf(lane) : {}),
+    ...(lane.guard(now()) ? { opened_ms: opened ? opened.t - mark.t : null } : {}) };
+}
+
+let effects = null; // of one mark: { mark, isOver, head, sub, bigs }
 
 function measure(t) {
   const last = lastTelling(t);
   if (!last || !wasSeen(last.mark) ||
       (effects && effects.mark === last.mark && effects.isOver))
     return;
-  const rows = [...views.values()].map(({ lane }) =>
-    ({ lane, ...lane.effect(last.mark.t, last.end) }));
-  const opened = marks.find((m) => m.action === "breaker-open" &&
-    m.t >= last.mark.t && m.t <= last.end);
-  effects = { ...last, rows, opened,
-    seconds: tenth((Math.min(last.end, t) - last.mark.t) / 1000) };
-}
-
-const joined = (texts) => texts.length < 2 ? texts.join("")
-  : `${texts.slice(0, -1).join(", ")} and ${texts[texts.length - 1]}`;
-
-// How a lane went on that has a guard.
-function outageParts({ lane, stale, alive, p99 }) {
-  const guard = lane.guard(now()), { mark, opened } = effects;
-  if (!guard)
-    return [];
-  const parts = [`a p99 of ${duration(p99)}`];
-  if (alive > 0)
-    parts.unshift(`at most ${count(alive)} database ` +
-      `${alive === 1 ? "query" : "queries"} at a time, ` +
-      `of ${count(guard.most)} allowed`);
-  if (stale > 0)
-    parts.unshift(`${count(stale)} stale ${stale === 1 ? "answer" : "answers"}`);
-  if (opened)
-    parts.push(`the breaker opened after ${duration(opened.t - mark.t)}`);
-  return [`${WAYS[lane.name]?.phrase ?? lane.name} ${joined(parts)}`];
-}
-
-// What failed in each lane.
-function outageLines() {
-  const { mark, rows, seconds } = effects;
-  const failed = rows.map(({ lane, errors }, i) =>
-    `${WAYS[lane.name]?.phrase ?? lane.name} ` +
-    (i > 0 ? (errors === 0 ? "none" : count(errors))
-      : errors === 0 ? "no request failed"
-        : `${count(errors)} ${errors === 1 ? "request" : "requests"} failed`));
-  return [`${sentence(mark.text)} ${sentence(failed.join(", "))}`,
-    sentence(`in these ${seconds} seconds ${rows.flatMap(outageParts).join("; ")}`)];
-}
-
-function headlines() {
-  if (!effects)
-    return [views.size === 0 ? "Waiting for the first figures."
-      : "Expire the hottest item, and see how often the database is asked.",
-    ""];
-  const { mark, rows, seconds } = effects;
-  if (isOutage(mark))
-    return outageLines();
-  const asked = rows.map(({ lane, queries }, i) =>
-    `${WAYS[lane.name]?.phrase ?? lane.name} ` +
-    (i === 0 ? `the database was asked ${times(queries)}` : times(queries)));
-  return [`${sentence(mark.text)} ${sentence(asked.join(", "))}`,
-    `In these ${seconds} seconds the latency’s p99 reached ${joined(
-      rows.map((row) => duration(row.p99)))}; at most ${joined(
-      rows.map((row) => count(row.waiting)))} callers of one process waited at a time.`];
+  const seconds = Math.max(0.5, (Math.min(last.end, t) - last.mark.t) / 1000);
+  const rows = [...views.values()].map(({ lane }) => rowOf(lane, last, seconds));
+  effects = { ...last, ...headlines(last.mark.text, rows, seconds) };
 }
 
 let told = null; // the mark that a screen reader was told of
 
 function showEffects() {
-  const [head, sub] = headlines();
-  setText(byId("headline"), head);
-  setText(byId("subline"), sub);
-  if (!effects)
-    return;
-  effects.rows.forEach(({ lane, queries, errors }) => {
-    const view = views.get(lane.name);
-    const n = isOutage(effects.mark) ? errors : queries;
-    setText(view.big, count(n));
-    setText(view.asked, isOutage(effects.mark)
-      ? `failed ${n === 1 ? "request" : "requests"} since no. ${effects.mark.number}`
-      : `database ${n === 1 ? "query" : "queries"} after no. ${effects.mark.number}`);
+  setText(byId("headline"), effects?.head ?? (views.size === 0
+    ? "Waiting for the first figures."
+    : "Expire everything, and see what becomes of the three lanes."));
+  setText(byId("subline"), effects?.sub ?? "");
+  [...views.values()].forEach((view, i) => {
+    setText(view.big, effects?.bigs?.[i].big ?? "–");
+    setText(view.asked, effects?.bigs
+      ? `${effects.bigs[i].label} after no. ${effects.mark.number}` : "");
   });
-  if (effects.isOver && told !== effects.mark) {
+  if (effects?.isOver && told !== effects.mark) {
     told = effects.mark;
     byId("headline").dataset.final = told.number;
-    say(head);
+    say(effects.head);
   }
-}
-
-// ------------------------------------------------------------------- prices
-
-const prices = new Map(); // of one change, by lane and port
-let change = null;
-
-function showPrice(price) {
-  if (price.change !== change)
-    prices.clear();
-  change = price.change;
-  prices.set(`${price.lane} ${price.port}`, price);
-  setText(byId("price-text"), `The price of item ${price.id} was changed.`);
-  byId("price-box").hidden = false;
-  const order = [...views.keys()];
-  const sorted = [...prices.values()].sort((a, b) =>
-    order.indexOf(a.lane) - order.indexOf(b.lane) || a.port - b.port);
-  byId("price").tBodies[0].replaceChildren(...sorted.map((p) => {
-    const row = make("tr");
-    row.append(make("td", p.lane), make("td", `127.0.0.1:${p.port}`),
-      make("td", !p.is_over ? `${duration(p.old_ms)}, and still does`
-        : p.old_ms > 0 ? duration(p.old_ms) : "not at all",
-      { class: p.is_over ? "" : "still" }));
-    return row;
-  }));
 }
 
 // ------------------------------------------------------------------ drawing
@@ -402,6 +308,23 @@ function showFigures(view, t) {
       pair.classList.toggle("bad", figures.rate.errors > 0);
 }
 
+// The lanes side by side, where their cards are not.
+const COMPARED = ["Answers/s", "Errors/s", "p99", "Queries/s"];
+
+function showCompared(t) {
+  const lanes = [...views.values()].map(({ lane }) => ({ name: lane.name,
+    figures: new Map(figureRows(lane.figures(t))) }));
+  const row = (name, texts, tag) => {
+    const tr = make("tr");
+    tr.append(make("th", name, { scope: "row" }),
+      ...texts.map((text, i) => make(tag, text, { "data-lane": lanes[i].name })));
+    return tr;
+  };
+  byId("compared").replaceChildren(row("", lanes.map(({ name }) => name), "th"),
+    ...COMPARED.map((name) => row(name, lanes.map(({ figures }) => figures.get(name)),
+      "td")));
+}
+
 const due = { hot: 0, describe: 0 };
 
 function isDue(name, every_ms) {
@@ -420,20 +343,19 @@ function showHottest(t) {
     showHot(wanted);
 }
 
-// Everything but what a connection tells of itself.
 function draw() {
   const t = now();
-  for (const { lane, links } of views.values()) {
+  for (const { lane } of views.values()) {
     lane.advance(t);
     lane.forget(t);
-    for (const { link } of links.values())
-      link.checkSilence();
   }
+  showConnections(t);
   measure(t);
   if (isHeld || document.hidden)
     return;
   for (const view of views.values())
     showFigures(view, t);
+  showCompared(t);
   showEffects();
   showMarks(t);
   charts.draw(t, marks);
@@ -441,7 +363,7 @@ function draw() {
     charts.describe();
   if (isDue("hot", HOT_MS))
     showHottest(t);
-  if (stage.state === "live")
+  if (state === "live")
     followEntry(performance.now());
 }
 
@@ -460,8 +382,7 @@ function start() {
   startControls();
   byId("hold").addEventListener("click", hold);
   askLanes();
-  stage = new Link("/events", { mark: addMark, lanes: showLanes, price: showPrice },
-    onStageState);
+  join(hear);
   run();
 }
 

@@ -38,8 +38,9 @@ extern "C" {
  * on_event is told of at most this many events of one kind in each second, by
  * one client; a kind's failures (outcome other than SHED_OK) are counted apart
  * from its successes, and so are those for which the line of another speaks
- * (see LOAD_FINISHED). The rest are left out, and reported as one
- * SHED_EVENT_SUPPRESSED at the end of the second.
+ * (see LOAD_FINISHED). The rest are left out, reported as one
+ * SHED_EVENT_SUPPRESSED at the end of the second, and counted in
+ * events_left_out of struct shed_client_status.
  */
 #define SHED_EVENTS_PER_SECOND 20
 

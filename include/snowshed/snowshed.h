@@ -125,6 +125,17 @@ SHED_INLINE struct shed_bytes shed_str(const char *text)
     return shed_bytes(text, text != NULL ? strlen(text) : 0);
 }
 
+/*
+ * Write bytes, a key say, as one line of printable ASCII, terminated: a
+ * backslash doubled, all bytes but printable ASCII as \xNN, as the tool's
+ * option --escaped reads them.
+ *
+ * Returns: the length of the whole text, without the terminator. If it is not
+ * below capacity, the text was cut. buffer may be NULL with capacity 0.
+ */
+SHED_API size_t shed_escape(struct shed_bytes bytes, char *buffer,
+                            size_t capacity);
+
 /* ------------------------------------------------------------- failures */
 
 /* The codes differ in what the caller does next. */
@@ -337,6 +348,8 @@ struct shed_client_status {
     uint64_t since_ms;        /* for how long is_up has been as it is; at first:
                                  since the client was opened */
     uint64_t breaker_left_ms; /* until an open breaker tries again; else 0 */
+    uint64_t events_left_out; /* events of which on_event was told only in the
+                                 count of a SHED_EVENT_SUPPRESSED, or will be */
 };
 
 /*
@@ -943,12 +956,16 @@ struct shed_get_options {
                                  process has kept (SHED_REDIS_DOWN_STALE) or
                                  ends with SHED_EREDIS. 0: it may load */
     uint64_t allow_stale;     /* enum shed_stale */
+    /* For shed_get_many_with, which sets as many as it has keys: why each item
+     * failed, SHED_OK where it has a value. Untouched with SHED_EINVAL and
+     * SHED_EFORKED. NULL: not wanted. */
+    struct shed_error *errors;
 };
 
 #define SHED_GET_OPTIONS_INIT                                                  \
     {                                                                          \
         sizeof(struct shed_get_options), SHED_TIMEOUT_DEFAULT, 0, 0, 0,        \
-            SHED_STALE_DEFAULT                                                 \
+            SHED_STALE_DEFAULT, NULL                                           \
     }
 
 /*
@@ -985,7 +1002,8 @@ struct shed_item {
  * Returns: SHED_OK if every item is; else the code of the first item that is
  * not, and its reason, which begins with its index ("items[3]"). Every item is
  * set, and those that were answered have a value. Only with SHED_EINVAL no item
- * has one, and every code is SHED_EINVAL.
+ * has one, and every code is SHED_EINVAL. The reason of each item:
+ * shed_get_many_with.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,

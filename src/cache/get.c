@@ -74,6 +74,7 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         set_soft_timeout(out, o.soft_timeout_ms);
     out->rule = rule;
     out->only_cached = o.only_cached != 0;
+    out->errors = o.errors;
     /* what a flight under way will answer may be ruled out, or not needed */
     out->takes_kept &= o.allow_stale != SHED_STALE_NEVER;
     out->looks_first = rule->if_error_ms > 0 || out->takes_kept ||

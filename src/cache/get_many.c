@@ -97,6 +97,17 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     }
 }
 
+/* Why item i failed, or that it did not. */
+static void tell_error(const struct shed_gets *g, size_t i)
+{
+    struct shed_error *error = &g->terms->errors[i];
+
+    *error = (struct shed_error){SHED_OK, ""};
+    if (g->items[i].code != SHED_OK)
+        (void)shed_fail(error, g->items[i].code, "%s",
+                        g->callers[i].error.reason);
+}
+
 /* The first item that failed decides; a miss of a call that may not load only
  * where there is nothing worse. */
 static enum shed_code conclude(struct shed_cache *cache,
@@ -108,6 +119,8 @@ static enum shed_code conclude(struct shed_cache *cache,
     for (size_t i = 0; i < g->count; i++) {
         enum shed_code item_code = g->items[i].code;
         shed_count_code(&cache->counters, item_code);
+        if (g->terms->errors != NULL)
+            tell_error(g, i);
         if (item_code == SHED_OK || item_code == code ||
             (code != SHED_OK && code != SHED_EMISS))
             continue;
@@ -134,13 +147,20 @@ static enum shed_code get_many(struct shed_cache *cache,
     return code;
 }
 
-/* Nothing was asked, because of code. */
+/* Nothing was asked, because of why. */
 static enum shed_code fail_items(struct shed_item *items, size_t count,
-                                 enum shed_code code)
+                                 struct shed_error *errors,
+                                 const struct shed_error *why,
+                                 struct shed_error *err)
 {
-    for (size_t i = 0; items != NULL && i < count; i++)
-        items[i].code = code;
-    return code;
+    for (size_t i = 0; items != NULL && i < count; i++) {
+        items[i].code = why->code;
+        if (errors != NULL)
+            errors[i] = *why;
+    }
+    if (why->code != SHED_OK && err != NULL)
+        *err = *why;
+    return why->code;
 }
 
 enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
@@ -159,15 +179,16 @@ enum shed_code shed_get_many_with(struct shed_cache *cache,
                                   struct shed_error *err)
 {
     struct shed_freshness_rule rule;
-    struct shed_terms terms;
+    struct shed_terms terms = {0};
+    struct shed_error why = {SHED_OK, ""};
     struct batch b = {0};
-    enum shed_code code = check_items(items, count, err);
+    enum shed_code code = check_items(items, count, &why);
 
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, &rule, &terms, err);
+        code = shed_get_take_options(cache, options, &rule, &terms, &why);
     if (code == SHED_OK && count > 0)
-        code = create_batch(&b, count, err);
+        code = create_batch(&b, count, &why);
     if (code != SHED_OK || count == 0)
-        return fail_items(items, count, code);
+        return fail_items(items, count, terms.errors, &why, err);
     return get_many(cache, items, count, &terms, &b, err);
 }

@@ -21,6 +21,7 @@ struct shed_terms {
     uint64_t soft_timeout_ms;
     uint64_t soft_deadline_ms; /* then an old value will do; not before the
                                   deadline: never */
+    struct shed_error *errors; /* of a call with many keys; may be NULL */
 };
 
 /* What GET has found, where it matters to a call with a max_age_ms, or where

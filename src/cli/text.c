@@ -12,25 +12,12 @@
 #define HEX_BASE 16
 #define COLUMNS 80
 
-static bool is_plain(unsigned char c)
-{
-    return c >= ' ' && c <= '~' && c != '\\';
-}
-
 void cli_print_escaped(FILE *out, const void *bytes, size_t size, size_t limit)
 {
-    const unsigned char *b = bytes;
+    char *text = cli_escape(bytes, size < limit ? size : limit);
 
-    for (size_t i = 0; i < size && i < limit; i++) {
-        if (is_plain(b[i]))
-            (void)fputc(b[i], out);
-        else if (b[i] == '\\')
-            (void)fputs("\\\\", out);
-        else
-            (void)fprintf(out, "\\x%02x", b[i]);
-    }
-    if (size > limit)
-        (void)fputs("...", out);
+    (void)fprintf(out, "%s%s", text, size > limit ? "..." : "");
+    free(text);
 }
 
 void cli_print_wrapped(const char *text, size_t column, size_t indent)
@@ -53,18 +40,11 @@ void cli_print_wrapped(const char *text, size_t column, size_t indent)
 
 char *cli_escape(const void *bytes, size_t size)
 {
-    enum { ESCAPE_BYTES = 4 };
-    const unsigned char *b = bytes;
-    char *text = cli_alloc(size * ESCAPE_BYTES + 1, 1), *at = text;
+    struct shed_bytes all = shed_bytes(bytes, size);
+    size_t room = shed_escape(all, NULL, 0) + 1;
+    char *text = cli_alloc(room, 1);
 
-    for (size_t i = 0; i < size; i++) {
-        if (is_plain(b[i]))
-            *at++ = (char)b[i];
-        else
-            at += snprintf(at, ESCAPE_BYTES + 1,
-                           b[i] == '\\' ? "\\\\" : "\\x%02x", b[i]);
-    }
-    *at = '\0';
+    (void)shed_escape(all, text, room);
     return text;
 }
 

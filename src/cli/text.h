@@ -12,8 +12,8 @@
 /* Room for a duration or a size. */
 #define CLI_TEXT_BYTES 48
 
-/* Write bytes in a form that is safe for a terminal: printable ASCII as it is,
- * a backslash doubled, all other bytes as \xNN; "..." after limit bytes. */
+/* Write bytes in a form that is safe for a terminal, that of shed_escape;
+ * "..." after limit bytes. */
 void cli_print_escaped(FILE *out, const void *bytes, size_t size, size_t limit);
 
 /* Print a text of printable ASCII, beginning at a column, and a newline. Lines

@@ -179,6 +179,7 @@ enum shed_code shed_client_status_read(struct shed_client *client,
     all.breaker_opened = gate.breaker.openings;
     all.breaker_refused = gate.refused;
     all.breaker_left_ms = gate.breaker.left_ms;
+    all.events_left_out = shed_events_left_out(client->events);
     memcpy(out, &all, size);
     return SHED_OK;
 }

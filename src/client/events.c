@@ -46,6 +46,7 @@ struct shed_events {
     struct shed_limit limit[SHED_EVENT_KINDS][CLASSES];
     /* the outcome of the last that was left out */
     enum shed_code left_out[SHED_EVENT_KINDS][CLASSES];
+    uint64_t left_out_total; /* how many have been */
     struct shed_log_lines lines;
     bool is_summary_due; /* posted, or its timer runs */
 
@@ -194,6 +195,7 @@ static bool pass_event_locked(struct shed_events *es, const struct telling *t,
     else if (shed_limit_pass(limit, SHED_EVENTS_PER_SECOND, SECOND_MS, now_ms))
         return true;
     es->left_out[t->event->kind][class] = t->event->outcome;
+    es->left_out_total++;
     return false;
 }
 
@@ -311,6 +313,16 @@ void shed_events_tell_of(struct shed_events *es, const struct shed_event *e,
 void shed_events_tell(struct shed_events *es, const struct shed_event *e)
 {
     shed_events_tell_of(es, e, 1);
+}
+
+uint64_t shed_events_left_out(struct shed_events *es)
+{
+    uint64_t total;
+
+    pthread_mutex_lock(&es->mu);
+    total = es->left_out_total;
+    pthread_mutex_unlock(&es->mu);
+    return total;
 }
 
 /* ----------------------------------------------------------- begin and end */

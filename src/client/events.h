@@ -35,6 +35,10 @@ void shed_events_tell(struct shed_events *events,
 void shed_events_tell_of(struct shed_events *events,
                          const struct shed_event *event, size_t keys);
 
+/* Returns: how many events on_event was told of only in a number, or will be.
+ * Any thread. */
+uint64_t shed_events_left_out(struct shed_events *events);
+
 /* Report the numbers that were left out and are still unreported, and end.
  * Reactor thread. Earlier events have been posted, and are delivered before the
  * reactor stops. NULL is allowed. */

@@ -435,6 +435,33 @@ START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
 }
 END_TEST
 
+START_TEST(each_key_of_get_many_has_a_reason_of_its_own)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    struct shed_item items[] = {{{"garbled", 7}, NULL, 0},
+                                {{"a", 1}, NULL, 0},
+                                {{"fail", 4}, NULL, 0},
+                                {{"absent", 6}, NULL, 0}};
+    struct shed_error errors[4];
+
+    memset(errors, 0xff, sizeof(errors));
+    options.errors = errors;
+    fixture_up(&fixture);
+    ck_assert_int_eq(
+        shed_get_many_with(fixture.cache, items, 4, &options, NULL),
+        SHED_ESOURCE);
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(errors[i].code, items[i].code);
+        shed_value_unref(items[i].value);
+    }
+    ck_assert_str_eq(errors[0].reason, "the table??[31m is on fire");
+    ck_assert_str_eq(errors[1].reason, "");
+    ck_assert_str_eq(errors[2].reason, "the table is on fire");
+    ck_assert_int_eq(errors[3].code, SHED_OK);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* By the index in the caller's array. */
 START_TEST(get_many_says_which_key_is_wrong_and_why)
 {
@@ -912,6 +939,7 @@ int main(void)
     tcase_add_test(tc, a_longer_options_struct_with_a_zero_tail_is_taken);
     tcase_add_test(tc, get_many_answers_each_key_as_a_get_does);
     tcase_add_test(tc, the_first_key_that_failed_decides_what_get_many_returns);
+    tcase_add_test(tc, each_key_of_get_many_has_a_reason_of_its_own);
     tcase_add_test(tc, get_many_says_which_key_is_wrong_and_why);
     tcase_add_test(tc, get_many_of_nothing_succeeds);
     tcase_add_test(tc,

@@ -739,6 +739,8 @@ START_TEST(a_storm_is_told_as_a_few_and_a_number)
     invalidate_storm();
     seconds = (shed_now_ms() - begin_ms) / 1000 + 1;
     WAIT_FOR(accounted_for(SHED_EVENT_INVALIDATED, &singly) == STORM);
+    ck_assert_uint_eq(status_of(fixture.client).events_left_out,
+                      STORM - singly);
     ck_assert_uint_ge(singly, SHED_EVENTS_PER_SECOND);
     ck_assert_uint_le(singly, seconds * SHED_EVENTS_PER_SECOND);
     seen = await(SHED_EVENT_SUPPRESSED, 0);

@@ -400,7 +400,7 @@ int main(int argc, char **argv)
 {
     struct shed_client *client = NULL;
     struct shed_error err;
-    char version[32];
+    char version[32], escaped[8];
 
     if (argc < 2)
         return 2;
@@ -413,6 +413,9 @@ int main(int argc, char **argv)
             "the library has the version of its header");
     require(strcmp(shed_log_level_name(SHED_LOG_ERROR), "error") == 0,
             "a level has a name");
+    require(shed_escape(shed_str("\n"), escaped, sizeof(escaped)) == 4 &&
+                strcmp(escaped, "\\x0a") == 0,
+            "a key can be printed");
     shed_log_stderr(NULL, SHED_LOG_INFO, "calls begins");
     expect("shed_client_open", shed_client_open(argv[1], NULL, &client, &err),
            SHED_OK, &err);

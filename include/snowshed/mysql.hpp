@@ -5,8 +5,8 @@
  *     options.key = SHED_MYSQL_KEY_INTEGER;
  *     auto source = shed::mysql_source::open(
  *         "mysql://shop:secret@localhost/shop",
- *         "SELECT id, name FROM item WHERE id IN (?)", &options);
- *     auto items = shed::cache::open(*client, "item", *source);
+ *         "SELECT id, name FROM item WHERE id IN (?)", &options).value();
+ *     auto items = shed::cache::open(client, "item", source).value();
  */
 #ifndef SNOWSHED_MYSQL_HPP
 #define SNOWSHED_MYSQL_HPP

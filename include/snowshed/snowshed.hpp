@@ -1,16 +1,16 @@
 /*
  * snowshed for C++17: handles that close themselves, string views for keys and
  * payloads, and results instead of codes. Header-only; link as for C. Nothing
- * here throws, and it works with -fno-exceptions (only memory for its own few
- * objects comes from operator new).
+ * here throws but result::value(), and it works with -fno-exceptions (only
+ * memory for its own few objects comes from operator new).
  *
- *     auto client = shed::client::open("redis://localhost");
+ *     auto client = shed::client::open("redis://localhost").value();
  *     auto source = shed::source::open([](shed::batch batch) {
  *         for (std::size_t i = 0; i < batch.count(); i++)
  *             batch.value(i, look_up(batch.key(i)));
- *     });
- *     auto items = shed::cache::open(*client, "item", *source);
- *     auto value = items->get("42");
+ *     }).value(); // value() throws if there is none
+ *     auto items = shed::cache::open(client, "item", source).value();
+ *     auto value = items.get("42");
  *     if (!value)
  *         std::fprintf(stderr, "%s\n", value.error().reason);
  *     else if (value->is_row())
@@ -35,11 +35,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -120,8 +123,56 @@ class bytes_list
     std::vector<struct ::shed_bytes> bytes_;
 };
 
-/* A T, or why there is none. Reading the wrong one of the two is a bug in the
- * program, as with std::optional. */
+/* Bytes, a key say, as printable text. */
+inline std::string escaped(std::string_view bytes)
+{
+    std::string text(shed_escape(to_bytes(bytes), nullptr, 0), ' ');
+    (void)shed_escape(to_bytes(bytes), text.data(), text.size() + 1);
+    return text;
+}
+
+#if defined(__cpp_exceptions)
+/* What value() of a result without one throws. */
+class bad_result : public std::runtime_error
+{
+  public:
+    explicit bad_result(const shed::error &error)
+        : std::runtime_error(std::string(shed_code_name(error.code)) + ": " +
+                             error.reason),
+          error_(error)
+    {
+    }
+    const shed::error &error() const noexcept
+    {
+        return error_;
+    }
+
+  private:
+    shed::error error_;
+};
+#endif
+
+namespace detail
+{
+
+[[noreturn]] inline void fail_loudly(const error &why)
+{
+#if defined(__cpp_exceptions)
+    throw bad_result(why);
+#else
+    std::fprintf(stderr, "shed::result::value: %s: %s\n",
+                 shed_code_name(why.code), why.reason);
+    std::abort();
+#endif
+}
+
+} // namespace detail
+
+/*
+ * A T, or why there is none. value() of one without a value throws bad_result,
+ * or, with -fno-exceptions, prints the reason and aborts. To read * or -> of
+ * such a result is a bug in the program, as with std::optional.
+ */
 template <class T> class [[nodiscard]] result
 {
   public:
@@ -152,6 +203,29 @@ template <class T> class [[nodiscard]] result
     {
         return &*value_;
     }
+    T &value() &
+    {
+        check();
+        return *value_;
+    }
+    const T &value() const &
+    {
+        check();
+        return *value_;
+    }
+    T value() &&
+    {
+        check();
+        return std::move(*value_);
+    }
+    template <class U> T value_or(U &&other) const &
+    {
+        return value_.value_or(std::forward<U>(other));
+    }
+    template <class U> T value_or(U &&other) &&
+    {
+        return std::move(value_).value_or(std::forward<U>(other));
+    }
     const shed::error &error() const noexcept
     {
         return error_;
@@ -164,6 +238,12 @@ template <class T> class [[nodiscard]] result
     }
 
   private:
+    void check() const
+    {
+        if (!value_)
+            detail::fail_loudly(error_);
+    }
+
     std::optional<T> value_;
     shed::error error_ = {};
 };
@@ -179,6 +259,11 @@ template <> class [[nodiscard]] result<void>
     explicit operator bool() const noexcept
     {
         return error_.code == SHED_OK;
+    }
+    void value() const
+    {
+        if (error_.code != SHED_OK)
+            detail::fail_loudly(error_);
     }
     const shed::error &error() const noexcept
     {
@@ -573,26 +658,27 @@ class cache
         return get_many(keys, options);
     }
 
-    /* The same with options for this call. */
+    /* The same with options for this call; its errors are not used. */
     std::vector<result<value>> get_many(const bytes_list &keys,
-                                        const shed_get_options &options) const
+                                        shed_get_options options) const
     {
         std::vector<struct shed_item> items;
+        std::vector<shed::error> errors(keys.size());
         std::vector<result<value>> results;
         shed::error err = {};
         items.reserve(keys.size());
         for (const auto &key : keys)
             items.push_back({key, nullptr, SHED_OK});
+        options.errors = errors.data();
         (void)!shed_get_many_with(get(), items.data(), items.size(), &options,
                                   &err);
         results.reserve(items.size());
-        for (const auto &item : items) {
-            if (item.code == SHED_OK) {
-                results.emplace_back(value(item.value));
-            } else {
-                err.code = item.code;
-                results.emplace_back(err);
-            }
+        for (std::size_t i = 0; i < items.size(); i++) {
+            if (items[i].code == SHED_OK)
+                results.emplace_back(value(items[i].value));
+            else /* if nothing was asked, err says why */
+                results.emplace_back(errors[i].code != SHED_OK ? errors[i]
+                                                               : err);
         }
         return results;
     }

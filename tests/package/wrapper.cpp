@@ -75,6 +75,18 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
     require(many.size() == 3 && many[0] && many[1] && many[2], "get_many");
     require(many[1]->view() == "another row", "the second of many");
     require(many[2]->is_absent(), "the third of many");
+    many = cache.get_many({"failed", "a", "long"});
+    require(many[1] && many[0].code() == SHED_ESOURCE &&
+                many[2].code() == SHED_ETOOBIG,
+            "two of many fail");
+    require(std::string(many[0].error().reason).find("on purpose") !=
+                    std::string::npos &&
+                std::string(many[2].error().reason).find("on purpose") ==
+                    std::string::npos,
+            "each for a reason of its own");
+    require(cache.get_many({"a", ""})[0].code() == SHED_EINVAL,
+            "many with an empty key");
+    require(shed::escaped("a\n\\") == "a\\x0a\\\\", "a key as text");
 
     const std::vector<std::string> keys = {"b", "c"};
     require(bool(cache.invalidate_many(keys)), "invalidate_many");

@@ -71,7 +71,6 @@ static const char help[] =
     "  --seed N         of all random choices (default 1)\n"
     "  --json FILE      write all figures, and their course over time\n"
     "  --svg FILE       draw a picture of avalanche, or of the first scenario run\n"
-    "  --sheet FILE     draw latency and queries of all scenarios over time\n"
     "  --help           this text\n"
     "\n"
     "Exit status: 0; 1 if a server failed by itself, or if snowshed broke a promise,\n"
@@ -252,7 +251,7 @@ int main(int argc, char **argv)
                                    .zipf = 0.99}};
     struct outcome *outcomes =
         calloc(STRATEGIES * SCENARIOS, sizeof(*outcomes));
-    FILE *json, *svg, *sheet;
+    FILE *json, *svg;
     size_t count;
     bool is_written, is_kept;
 
@@ -262,17 +261,13 @@ int main(int argc, char **argv)
     check_connections(&c);
     json = cli_open_output(&cli, "json", c.options.json);
     svg = cli_open_output(&cli, "svg", c.options.svg);
-    sheet = cli_open_output(&cli, "sheet", c.options.sheet);
     (void)signal(SIGPIPE, SIG_IGN);
     count = run_all(&c, outcomes);
     is_written = json == NULL || report_json(json, &c.options, outcomes, count);
     if (svg != NULL)
         report_picture(svg, &c.options, outcomes, count);
-    if (sheet != NULL)
-        report_sheet(sheet, &c.options, outcomes, count);
     is_written &= cli_close_output(&cli, "json", json);
     is_written &= cli_close_output(&cli, "svg", svg);
-    is_written &= cli_close_output(&cli, "sheet", sheet);
     is_kept = verdict_print(stdout, &c.options, outcomes, count);
     free(outcomes);
     return is_written && is_kept ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -20,9 +20,6 @@ bool report_json(FILE *out, const struct options *options,
 /* One scenario in 1200 by 675: the avalanche, or the first that was run. */
 void report_picture(FILE *out, const struct options *options,
                     const struct outcome *outcomes, size_t count);
-/* All scenarios: latency and queries over time, a row each. */
-void report_sheet(FILE *out, const struct options *options,
-                  const struct outcome *outcomes, size_t count);
 /* What happens in a scenario, in one sentence. */
 const char *report_story(const char *scenario);
 

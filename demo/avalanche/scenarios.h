@@ -5,7 +5,7 @@
 #include "common/strategies.h"
 
 struct options {
-    const char *redis_uri, *mysql_uri, *json, *svg, *sheet;
+    const char *redis_uri, *mysql_uri, *json, *svg;
     uint64_t processes, threads, load_ms, expiries, keys, page, seconds, seed;
     uint64_t max_loads, crashes, db_capacity, down_seconds;
     uint64_t redis_pid, db_pid; /* 0: not ours to be stopped */

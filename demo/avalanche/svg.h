@@ -9,7 +9,7 @@
 
 #define NUMBER_BYTES 32
 
-/* Begin a picture; </svg> is the caller's. Classes: head, title, label (in the
+/* Begin a picture; </svg> is the caller's. Classes: head, label (in the
  * colour of its group), x and y (centred, right-aligned), grid, event; line and
  * area in the colour of their group, whose class is the name of a strategy. */
 void svg_begin(FILE *out, int width, int height, int font_px,

@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HELP CLI_OPTIONS_MAX /* getopt_long's value for --help */
 
@@ -111,6 +112,11 @@ static void take(const struct cli *cli, void *options,
         break;
     case CLI_FLAG:
         *(bool *)field_of(options, option) = true;
+        break;
+    case CLI_FOLDER:
+        if (access(text, W_OK | X_OK) != 0)
+            cli_refuse(cli, option->name, strerror(errno));
+        *text_of(options, option) = text;
         break;
     case CLI_LIST:
     case CLI_URI:

@@ -24,6 +24,7 @@ enum cli_kind {
     CLI_FLAG,   /* bool: true if it is given; it takes no value */
     CLI_URI,    /* const char *, required */
     CLI_TEXT,   /* const char *, optional */
+    CLI_FOLDER, /* const char *: a directory to write files to, or NULL */
     CLI_OUTPUT  /* const char *: a file to write, or NULL */
 };
 
@@ -48,6 +49,7 @@ struct cli_option {
 #define FLAG(name, field) CLI_ROW(name, CLI_FLAG, field, 0, 0, NULL)
 #define URI(name, field) CLI_ROW(name, CLI_URI, field, 0, 0, NULL)
 #define TEXT(name, field) CLI_ROW(name, CLI_TEXT, field, 0, 0, NULL)
+#define FOLDER(name, field) CLI_ROW(name, CLI_FOLDER, field, 0, 0, NULL)
 #define OUTPUT(name, field) CLI_ROW(name, CLI_OUTPUT, field, 0, 0, NULL)
 
 struct cli {

@@ -77,8 +77,12 @@ check_value()
         check_list "$1" "$2" "${limits[@]}"
         ;;
     URI) check_uri "$1" "$2" ;;
-    OUTPUT)
-        check_output "$1" "$2"
+    FOLDER | OUTPUT)
+        if [ "${3%% *}" = FOLDER ]; then
+            check_folder "$1" "$2"
+        else
+            check_output "$1" "$2"
+        fi
         case $2 in /*) ;; *) value=$PWD/$2 ;; esac
         ;;
     esac
@@ -132,6 +136,12 @@ check_uri()
     --redis=*) complain "$1 '$2' is not redis://host or unix:/path" ;;
     *) complain "$1 '$2' is not mysql://user@host/database" ;;
     esac
+}
+
+check_folder()
+{
+    [ -d "$2" ] || complain "$1 $2 is not a directory"
+    [ -w "$2" ] || complain "$1 $2 cannot be written to"
 }
 
 check_output()

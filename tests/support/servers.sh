@@ -15,7 +15,8 @@
 #   stop_servers               ends everything that was started here
 #
 # Its invariants: only processes that were started here are ended, by their id;
-# packages are added, never removed.
+# packages are added, never removed; the directory does not outlive the script,
+# however that ends.
 
 # Where everything is slow (a sanitizer, an emulator), servers get more time.
 servers_start_s=$((60 * ${SHED_TEST_SCALE:-1}))
@@ -24,6 +25,7 @@ servers_stop_s=15
 servers_dir=""
 servers_pids=()
 servers_guarded_pid=""
+servers_guard_pid=""
 
 # ---------------------------------------------------------------- packages
 
@@ -325,7 +327,21 @@ make_servers_dir()
     # The path of a unix socket is limited to about 100 bytes.
     [ "${#base}" -le 60 ] || base=/tmp
     servers_dir=$(mktemp -d "$base/snowshed.XXXXXX") || return 1
+    guard_dir
     link_redis "$servers_dir/bin"
+}
+
+# Start a process that outlives this script if that is killed, and then removes
+# the directory: with some patience, for servers that are ending there.
+guard_dir()
+{
+    # shellcheck disable=SC2016
+    setsid sh -c 'tail --pid="$1" -f /dev/null
+        for _ in $(seq 300); do
+            rm -rf "$2" && break
+            sleep 0.1
+        done' guard_dir "$$" "$servers_dir" >/dev/null 2>&1 </dev/null &
+    servers_guard_pid=$!
 }
 
 start_servers()
@@ -552,6 +568,11 @@ stop_servers()
     fi
     [ -z "$servers_dir" ] || rm -rf "$servers_dir"
     servers_dir=""
+    if [ -n "$servers_guard_pid" ]; then
+        end_processes "-$servers_guard_pid"
+        wait "$servers_guard_pid" 2>/dev/null || true
+        servers_guard_pid=""
+    fi
     return "$status"
 }
 

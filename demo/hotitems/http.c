@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #define THREAD_STACK_BYTES ((size_t)512 * 1024)
 #define TICK_US 20000
+#define SPARE_PART 8 /* connections that are kept free: one in so many */
 #define STREAM_BLOCK_BYTES 4096
 #define STREAM_BUFFER_BYTES 8192 /* the socket's */
 #define STREAMS_END_MS 5000      /* for clients that take their end */
@@ -41,6 +43,7 @@ struct peer {
     /* under mu */
     enum peer_state state;
     uint64_t since_ms;
+    bool is_shut; /* its thread is about to close it */
 };
 
 struct http {
@@ -64,6 +67,7 @@ struct exchange {
     struct http_reply reply;
     bool is_streaming;
     bool is_too_big;
+    bool is_ambiguous; /* a header that there may be once is there twice */
     size_t body_size;
     char body[HTTP_BODY_MAX_BYTES];
 };
@@ -141,8 +145,6 @@ static bool add_rules(struct MHD_Response *response,
                       const struct http_reply *reply)
 {
     return add_header(response, "X-Content-Type-Options", "nosniff") &&
-           (!reply->is_for_all ||
-            add_header(response, "Access-Control-Allow-Origin", "*")) &&
            (reply->policy == NULL ||
             (add_header(response, "Content-Security-Policy", reply->policy) &&
              add_header(response, "Referrer-Policy", "no-referrer")));
@@ -166,6 +168,7 @@ static bool add_headers(struct MHD_Response *response,
             add_header(response, "Allow", reply->allow)) &&
            (reply->retry_after_s == 0 ||
             add_header(response, "Retry-After", seconds)) &&
+           (!reply->is_last || add_header(response, "Connection", "close")) &&
            (!reply->is_replay ||
             add_header(response, "Idempotency-Replayed", "true"));
 }
@@ -330,6 +333,29 @@ static bool is_announced_too_big(struct MHD_Connection *connection)
     return length != NULL && strtoull(length, NULL, 10) > HTTP_BODY_MAX_BYTES;
 }
 
+static enum MHD_Result count_single(void *user, enum MHD_ValueKind kind,
+                                    const char *name, const char *value)
+{
+    unsigned *counts = user;
+
+    (void)kind;
+    (void)value;
+    counts[0] += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
+    counts[1] += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    return MHD_YES;
+}
+
+/* A proxy may take the other one: what is a request to one of us is another, or
+ * two, to the other. */
+static bool is_ambiguous(struct MHD_Connection *connection)
+{
+    unsigned counts[2] = {0};
+
+    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, count_single,
+                                    counts);
+    return counts[0] > 1 || counts[1] > 1;
+}
+
 static void handle(struct exchange *x, struct MHD_Connection *connection)
 {
     struct http_request request = {.method = method_of(x->method),
@@ -341,11 +367,15 @@ static void handle(struct exchange *x, struct MHD_Connection *connection)
                                    .connection = connection};
 
     x->reply.route = "other";
-    if (x->is_too_big)
+    x->reply.is_last = x->is_ambiguous;
+    if (x->is_ambiguous)
+        http_reply_error(&x->reply, MHD_HTTP_BAD_REQUEST,
+                         "there is more than one Content-Length, or Host");
+    else if (x->is_too_big)
         http_reply_error(&x->reply, MHD_HTTP_CONTENT_TOO_LARGE,
                          "a body may have %d bytes at most",
                          HTTP_BODY_MAX_BYTES);
-    else
+    else if (http_admit(&request, &x->reply))
         x->http->options.handle(x->http->options.user, &request, &x->reply);
 }
 
@@ -363,9 +393,10 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         *state = x = begin_exchange(user, connection, url, method);
         if (x == NULL)
             return MHD_NO;
-        if (!is_announced_too_big(connection))
-            return MHD_YES;
-        x->is_too_big = true; /* answered before it is sent */
+        x->is_ambiguous = is_ambiguous(connection);
+        x->is_too_big = is_announced_too_big(connection);
+        if (!x->is_ambiguous && !x->is_too_big)
+            return MHD_YES; /* others are answered before the body is sent */
         *size = 0;
     }
     if (*size != 0) {
@@ -409,6 +440,49 @@ static void on_end(void *user, struct MHD_Connection *connection, void **state,
 
 /* --------------------------------------------------------- connections */
 
+static void shut_locked(struct peer *peer)
+{
+    (void)shutdown(peer->fd, SHUT_RDWR);
+    peer->is_shut = true;
+}
+
+static bool is_idle(const struct peer *p, uint64_t now_ms)
+{
+    return !p->is_shut &&
+           (p->state == ARRIVING ||
+            (p->state != WORKING && now_ms - p->since_ms >= HTTP_TAKING_MS));
+}
+
+/* Of the connections that wait for their clients, that which has done so for
+ * longest, but not the newest; NULL: there is none. *count: of all. */
+static struct peer *find_idle_locked(const struct http *http, uint64_t now_ms,
+                                     size_t *count)
+{
+    struct peer *idle = NULL;
+
+    *count = 0;
+    for (struct peer *p = http->peers; p != NULL; p = p->next) {
+        *count += !p->is_shut;
+        if (p != http->peers && is_idle(p, now_ms) &&
+            (idle == NULL || p->since_ms < idle->since_ms))
+            idle = p;
+    }
+    return idle;
+}
+
+/* Those that idle keep nobody out, and are closed in time: libmicrohttpd
+ * refuses whoever comes when the limit is reached. */
+static void make_room_locked(struct http *http, uint64_t now_ms)
+{
+    size_t most = http->options.connections_max + http->options.streams_max;
+    size_t count;
+    struct peer *idle;
+
+    while ((idle = find_idle_locked(http, now_ms, &count)) != NULL &&
+           count > most - most / SPARE_PART)
+        shut_locked(idle);
+}
+
 static void admit(struct http *http, struct MHD_Connection *connection,
                   void **state)
 {
@@ -429,6 +503,7 @@ static void admit(struct http *http, struct MHD_Connection *connection,
     if (peer->next != NULL)
         peer->next->link = &peer->next;
     http->peers = peer;
+    make_room_locked(http, http_now_ms());
     (void)pthread_mutex_unlock(&http->mu);
     *state = peer;
 }
@@ -461,10 +536,11 @@ void http_tick(struct http *http)
 
     (void)pthread_mutex_lock(&http->mu);
     now_ms = http_now_ms(); /* not before any peer's since_ms */
-    for (struct peer *g = http->peers; g != NULL; g = g->next)
-        if (limits_ms[g->state] != 0 &&
-            now_ms - g->since_ms > limits_ms[g->state])
-            (void)shutdown(g->fd, SHUT_RDWR);
+    for (struct peer *p = http->peers; p != NULL; p = p->next)
+        if (limits_ms[p->state] != 0 &&
+            now_ms - p->since_ms > limits_ms[p->state])
+            shut_locked(p);
+    make_room_locked(http, now_ms);
     (void)pthread_mutex_unlock(&http->mu);
 }
 

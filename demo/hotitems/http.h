@@ -20,6 +20,10 @@
     15000 /* a request that is not here by then, or a                          \
              connection that idles, is closed; so is one                       \
              whose client does not take its answer */
+#define HTTP_TAKING_MS                                                         \
+    1000 /* where there are nearly as many connections as there may be, the    \
+            one that has idled for longest is closed; so is one whose client   \
+            has taken nothing for that long */
 #define HTTP_STREAM_STALL_MAX_MS                                               \
     2000 /* a stream whose client takes nothing for that long is closed, once  \
             the socket's buffer is full */
@@ -61,13 +65,13 @@ struct http_reply {
     char *body;       /* malloc'd, freed by the server; may be NULL */
     size_t size;
     struct http_stream stream; /* instead of body, if it has a read */
-    bool is_for_all;    /* a page from any other origin may read the answer */
     const char *policy; /* static: Content-Security-Policy; NULL for none */
     const char *route;  /* static; for the log and the metrics */
     const char *origin; /* static; where the answer came from, for the log */
     const char *allow;  /* static; 405: the methods that exist */
     char etag[24];      /* "" for none */
     unsigned retry_after_s;
+    bool is_last;   /* the connection is closed behind it */
     bool is_replay; /* an order that was placed before */
     char why[300];  /* for the log: what the client need not know */
 };
@@ -80,6 +84,10 @@ void http_reply_json(struct http_reply *reply, unsigned status, json_t *body);
 void http_reply_error(struct http_reply *reply, unsigned status,
                       const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Returns false, with the reply, for a request that a page of another origin
+ * may have sent. Every request is checked before it is handled. */
+bool http_admit(const struct http_request *request, struct http_reply *reply);
 
 /* On the connection's thread; must set status. */
 typedef void http_handler(void *user, const struct http_request *request,
@@ -114,7 +122,7 @@ struct http *http_start(const struct http_options *options, char *why,
 uint16_t http_port(const struct http *http);
 
 /* Close connections whose request does not arrive, or whose client does not
- * take what is sent; call it every second. */
+ * take what is sent, and make room for others; call it every second. */
 void http_tick(struct http *http);
 
 /* Accept nothing more, let the requests under way end, and close. */

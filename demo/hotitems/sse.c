@@ -12,7 +12,7 @@
 
 /* A proxy or a client that hears nothing for long may close the connection. */
 #define KEEP_ALIVE_MS 1000
-#define RETRY_AFTER_S 1
+#define RETRY_AFTER_S 1 /* there is no memory, or the end has come */
 
 static const char keep_alive[] = ":\n\n";
 
@@ -35,12 +35,15 @@ struct sse {
     pthread_cond_t changed;
     /* under mu */
     bool is_over;
-    size_t listeners;
+    size_t count;               /* of listeners, without those that end */
+    struct listener *listeners; /* all, the newest first */
     struct ring events, kept;
 };
 
 struct listener {
     struct sse *sse;
+    struct listener *next_one, **link;
+    bool is_ending;    /* another one has its place; under mu */
     uint64_t next;     /* the number of the next event for it */
     struct text *text; /* what it is being sent; NULL: a sign of life */
     size_t sent;
@@ -112,7 +115,7 @@ void sse_free(struct sse *sse)
 {
     if (sse == NULL)
         return;
-    assert(sse->listeners == 0);
+    assert(sse->listeners == NULL);
     free_ring(&sse->events);
     free_ring(&sse->kept);
     (void)pthread_cond_destroy(&sse->changed);
@@ -139,7 +142,7 @@ size_t sse_listeners(struct sse *sse)
     size_t count;
 
     (void)pthread_mutex_lock(&sse->mu);
-    count = sse->listeners;
+    count = sse->count;
     (void)pthread_mutex_unlock(&sse->mu);
     return count;
 }
@@ -181,11 +184,12 @@ static bool next_text(struct listener *l)
     drop_locked(l->text);
     l->text = NULL;
     l->sent = 0;
-    while (!sse->is_over && sse->events.next == l->next && is_in_time)
+    while (!sse->is_over && !l->is_ending && sse->events.next == l->next &&
+           is_in_time)
         is_in_time = wait_until(&sse->changed, &sse->mu, until_ms);
     if (sse->events.next != l->next)
         l->text = take_locked(l);
-    is_over = sse->is_over;
+    is_over = sse->is_over || l->is_ending;
     (void)pthread_mutex_unlock(&sse->mu);
     return !is_over;
 }
@@ -214,7 +218,10 @@ static void close_listener(void *user)
     struct listener *l = user;
 
     (void)pthread_mutex_lock(&l->sse->mu);
-    l->sse->listeners--;
+    l->sse->count -= !l->is_ending;
+    *l->link = l->next_one;
+    if (l->next_one != NULL)
+        l->next_one->link = l->link;
     drop_locked(l->text);
     (void)pthread_mutex_unlock(&l->sse->mu);
     free(l);
@@ -245,15 +252,40 @@ static struct text *join_kept_locked(const struct sse *sse)
     return all;
 }
 
+/* One that does not read cannot be told from one that does, as long as buffers
+ * take what is sent. A page that loses its stream comes back. */
+static void end_oldest_locked(struct sse *sse)
+{
+    struct listener *oldest = NULL;
+
+    for (struct listener *l = sse->listeners; l != NULL; l = l->next_one)
+        if (!l->is_ending)
+            oldest = l;
+    oldest->is_ending = true;
+    sse->count--;
+    (void)pthread_cond_broadcast(&sse->changed);
+}
+
+static void add_locked(struct sse *sse, struct listener *l)
+{
+    if (sse->count == sse->listeners_max)
+        end_oldest_locked(sse);
+    l->next = sse->events.next;
+    l->next_one = sse->listeners;
+    l->link = &sse->listeners;
+    if (l->next_one != NULL)
+        l->next_one->link = &l->next_one;
+    sse->listeners = l;
+    sse->count++;
+}
+
 static bool admit(struct sse *sse, struct listener *l)
 {
     l->sse = sse;
     (void)pthread_mutex_lock(&sse->mu);
-    if (!sse->is_over && sse->listeners < sse->listeners_max) {
-        l->next = sse->events.next;
-        l->text = join_kept_locked(sse);
-        sse->listeners += l->text != NULL;
-    }
+    l->text = sse->is_over ? NULL : join_kept_locked(sse);
+    if (l->text != NULL)
+        add_locked(sse, l);
     (void)pthread_mutex_unlock(&sse->mu);
     return l->text != NULL;
 }
@@ -266,8 +298,7 @@ void sse_listen(struct sse *sse, struct http_reply *reply)
         free(l);
         reply->retry_after_s = RETRY_AFTER_S;
         http_reply_error(reply, MHD_HTTP_SERVICE_UNAVAILABLE,
-                         "there are already %zu listeners, the limit",
-                         sse->listeners_max);
+                         "there can be no more listeners now");
         return;
     }
     reply->status = MHD_HTTP_OK;

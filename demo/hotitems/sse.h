@@ -29,7 +29,7 @@ void sse_free(struct sse *sse); /* there are no listeners any more */
  * those that come later. Without memory it is not sent. */
 void sse_publish(struct sse *sse, const char *text, size_t size, bool is_kept);
 
-/* Answer with the stream; with 503 if there are listeners_max. */
+/* Answer with the stream. If there are listeners_max, the oldest one's ends. */
 void sse_listen(struct sse *sse, struct http_reply *reply);
 size_t sse_listeners(struct sse *sse);
 

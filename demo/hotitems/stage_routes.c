@@ -1,68 +1,22 @@
-/* What the stage answers, and to whom: only pages of its own, because a button
- * does harm. A foreign page can make a browser send a request here, but not
- * with its own host's name, with a foreign Origin unseen, or with JSON unasked.
- */
+/* What the stage answers. A button does harm: a foreign page cannot make a
+ * browser send JSON unasked. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "page.h"
 #include "stage.h"
 #include "stage_entry.h"
-
-/* ------------------------------------------------------------- who asks */
-
-/* host[:port] of this machine, whatever a name server says: a page of another
- * host whose name was changed to mean 127.0.0.1 sends its own name. */
-static bool is_our_host(const char *host)
-{
-    static const char *const names[] = {"127.0.0.1", "localhost"};
-
-    for (size_t i = 0; host != NULL && i < 2; i++) {
-        size_t size = strlen(names[i]);
-        if (strncmp(host, names[i], size) == 0 &&
-            (host[size] == '\0' || host[size] == ':'))
-            return true;
-    }
-    return false;
-}
-
-/* A browser sends Origin with every POST, and with what another page asks. */
-static bool is_our_origin(const char *origin, const char *host)
-{
-    static const char scheme[] = "http://";
-    const size_t size = sizeof(scheme) - 1;
-
-    return origin == NULL || (strncmp(origin, scheme, size) == 0 &&
-                              strcmp(origin + size, host) == 0);
-}
 
 static bool is_json(const char *type)
 {
     static const char json[] = "application/json";
     const size_t size = sizeof(json) - 1;
 
-    return type != NULL && strncmp(type, json, size) == 0 &&
+    return type != NULL && strncasecmp(type, json, size) == 0 &&
            (type[size] == '\0' || type[size] == ';');
-}
-
-static bool is_admitted(const struct http_request *request,
-                        struct http_reply *reply)
-{
-    const char *host = http_header(request, "Host");
-
-    if (!is_our_host(host))
-        http_reply_error(reply, 403, "ask 127.0.0.1 or localhost, not '%.60s'",
-                         host != NULL ? host : "");
-    else if (!is_our_origin(http_header(request, "Origin"), host))
-        http_reply_error(reply, 403, "a page of another origin may not ask");
-    else if (request->method == HTTP_POST &&
-             !is_json(http_header(request, "Content-Type")))
-        http_reply_error(reply, 415, "Content-Type must be application/json");
-    else
-        return true;
-    return false;
 }
 
 /* --------------------------------------------------------------- routes */
@@ -215,8 +169,11 @@ void stage_handle(void *user, const struct http_request *request,
     const struct page_file *file = page_find(request->path);
 
     reply->policy = page_policy;
-    if (!is_admitted(request, reply))
+    if (request->method == HTTP_POST &&
+        !is_json(http_header(request, "Content-Type"))) {
+        http_reply_error(reply, 415, "Content-Type must be application/json");
         return;
+    }
     if (file != NULL && request->method == HTTP_GET) {
         reply->route = "page";
         reply_file(file, request, reply);

@@ -3,7 +3,7 @@
 // or 4, a global of /chart.js.
 import { HISTORY_MS } from "./counters.js";
 
-const RIGHT_PX = 64; // where the lines are labelled
+const RIGHT_PX = 72; // where the lines are labelled
 const LABEL_PX = 12;
 const FONT = 'system-ui, "Liberation Sans", sans-serif';
 
@@ -31,7 +31,7 @@ const compact = new Intl.NumberFormat("en",
 // A line's name leaves less room.
 const shorter = new Intl.NumberFormat("en",
   { notation: "compact", maximumSignificantDigits: 2 });
-const short = (value) => value < 10 ? value.toFixed(1)
+const short = (value) => value === 0 ? "0" : value < 10 ? value.toFixed(1)
   : value < 1000 ? String(Math.round(value)) : shorter.format(value);
 
 function color(element, name) {
@@ -93,7 +93,7 @@ const labelsPlugin = {
       const at = Math.min(end.at, limit - LABEL_PX / 2);
       limit = at - LABEL_PX / 2;
       ctx.font = `600 11px ${FONT}`;
-      ctx.fillStyle = chart.look.ink;
+      ctx.fillStyle = end.set.ink;
       ctx.fillText(end.text, area.right + 4, at);
     }
     ctx.restore();
@@ -128,7 +128,7 @@ function optionsOf(metric) {
 const lookPlugin = {
   id: "look",
   beforeInit(chart) {
-    chart.look = { marks: [], ink: "", quiet: "" };
+    chart.look = { marks: [], quiet: "" };
   },
 };
 
@@ -167,7 +167,7 @@ export class Charts {
       const own = color(element, "--own");
       for (const chart of charts) {
         const line = color(element, "--line"), quiet = color(element, "--quiet");
-        Object.assign(chart.look, { quiet, ink: color(element, "--own-ink") });
+        chart.look.quiet = quiet;
         for (const axis of Object.values(chart.options.scales)) {
           axis.grid.color = line;
           axis.ticks.color = quiet;
@@ -175,6 +175,7 @@ export class Charts {
         chart.data.datasets.forEach((set, i) => {
           const name = metrics[charts.indexOf(chart)].lines[i].color;
           set.borderColor = name ? color(element, name) : own;
+          set.ink = name ? set.borderColor : color(element, "--own-ink");
           set.backgroundColor = set.borderColor + "33";
         });
         chart.update("none");

@@ -76,6 +76,6 @@ export function headlines(text, rows, seconds) {
       [...rest.map((m) => shortly(m, rows)), "most callers of a process that waited " +
       `at a time ${joined(rows.map((row) => count(row.waiting)))}`].join("; ") + ".",
     ...guards].join(" ").trim(),
-    bigs: measure ? rows.map((row) => ({ big: measure.big(measure.of(row)),
+    name: measure?.name, bigs: measure ? rows.map((row) => ({ big: measure.big(measure.of(row)),
       label: measure.label(measure.of(row)) })) : null };
 }

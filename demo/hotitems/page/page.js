@@ -241,7 +241,7 @@ function rowOf(lane, { mark, end }, seconds) {
     ...(lane.guard(now()) ? { opened_ms: opened ? opened.t - mark.t : null } : {}) };
 }
 
-let effects = null; // of one mark: { mark, isOver, head, sub, bigs }
+let effects = null; // of one mark: { mark, isOver, head, sub, name, bigs }
 
 function measure(t) {
   const last = lastTelling(t);
@@ -321,7 +321,8 @@ function showCompared(t) {
     return tr;
   };
   byId("compared").replaceChildren(row("", lanes.map(({ name }) => name), "th"),
-    ...COMPARED.map((name) => row(name, lanes.map(({ figures }) => figures.get(name)),
+    ...(effects?.bigs ? [row(sentence(effects.name).slice(0, -1),
+      effects.bigs.map(({ big }) => big), "td")] : []), ...COMPARED.map((name) => row(name, lanes.map(({ figures }) => figures.get(name)),
       "td")));
 }
 

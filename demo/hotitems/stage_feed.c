@@ -79,8 +79,7 @@ static bool parse(const char *text, size_t size, struct sse *hub,
     sample->requests = number(object, "requests");
     sample->errors = number(object, "errors");
     sample->queries = number(object, "queries");
-    sample->queries_alive = number(object, "queries_alive");
-    sample->waiting = number(object, "waiting");
+    sample->most_waiting = number(object, "most_waiting");
     sample->p50_us = number(object, "p50_us");
     sample->p99_us = number(object, "p99_us");
     parse_hot(json_object_get(object, "hot"), sample);

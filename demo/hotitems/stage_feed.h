@@ -16,8 +16,8 @@ struct sample {
     uint64_t serial; /* of the sample, since this stage started; 0: none */
     uint64_t time_ms;
     uint64_t requests, errors, queries; /* since the instance started */
-    uint64_t queries_alive, waiting;    /* now */
-    uint64_t p50_us, p99_us;            /* of the last second */
+    uint64_t most_waiting;   /* callers at a time, since the sample before */
+    uint64_t p50_us, p99_us; /* of the last second */
     struct {
         uint64_t id, wanted;
     } hot[SAMPLE_HOT_MAX];

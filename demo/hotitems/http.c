@@ -345,8 +345,8 @@ static enum MHD_Result count_single(void *user, enum MHD_ValueKind kind,
     return MHD_YES;
 }
 
-/* A proxy may take the other one: what is a request to one of us is another, or
- * two, to the other. */
+/* A proxy in front may heed the other one, and see other requests than we do.
+ */
 static bool is_ambiguous(struct MHD_Connection *connection)
 {
     unsigned counts[2] = {0};

@@ -21,9 +21,9 @@
              connection that idles, is closed; so is one                       \
              whose client does not take its answer */
 #define HTTP_TAKING_MS                                                         \
-    1000 /* where there are nearly as many connections as there may be, the    \
-            one that has idled for longest is closed; so is one whose client   \
-            has taken nothing for that long */
+    1000 /* near the limit of connections the one that has idled for longest   \
+            is closed; a client that is sent something idles if it has taken   \
+            nothing for this long */
 #define HTTP_STREAM_STALL_MAX_MS                                               \
     2000 /* a stream whose client takes nothing for that long is closed, once  \
             the socket's buffer is full */

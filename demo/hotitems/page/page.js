@@ -82,7 +82,7 @@ function hear(name, data) {
 function addInstance(view, pid) {
   const item = make("li"), instance = new Instance(view.isKnown);
   view.lane.instances.set(pid, instance);
-  view.known.set(pid, { item, instance });
+  view.known.set(pid, { item, instance, since: now() });
   const gone = view.gone.shift();
   if (gone)
     gone.replaceWith(item);
@@ -104,12 +104,13 @@ function showConnections(t) {
   const texts = isLost() ? ["The stage is not reached, so nothing here is new. " +
     "Trying again."] : [];
   for (const { lane, known, gone } of views.values()) {
-    for (const [pid, { item, instance }] of known) {
-      const isKnown = instance.last() !== undefined, isAlive = lane.isAlive(instance, t);
-      item.dataset.state = isAlive ? "live" : isKnown ? "lost" : "connecting";
+    for (const [pid, { item, instance, since }] of known) {
+      const isAlive = lane.isAlive(instance, t);
+      const isSilent = !isAlive && (instance.last() || t > since + SILENT_MS);
+      item.dataset.state = isAlive ? "live" : isSilent ? "lost" : "connecting";
       setText(item, `process ${pid}: ` +
-        (isAlive ? "reports" : isKnown ? "does not report" : "starts to report"));
-      if (isKnown && !isAlive && !isLost())
+        (isAlive ? "reports" : isSilent ? "does not report" : "starts to report"));
+      if (isSilent && !isLost())
         texts.push(`Process ${pid} of the lane ${lane.name} does not report.`);
     }
     if (gone.length > 0 && !isLost())

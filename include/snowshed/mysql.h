@@ -70,7 +70,8 @@ struct shed_mysql_options {
  * characters; the user and password end at the last '@' before a '?'. An IPv6
  * address is in brackets. A host is reached by TCP, localhost too. query
  * selects the key, the value, and perhaps a version and tags, and contains
- * "(?)" once, which is expanded to the keys of a batch:
+ * "(?)" once (with blanks in it or not), which is expanded to the keys of a
+ * batch:
  *
  *     SELECT id, name FROM item WHERE id IN (?)
  *

@@ -62,6 +62,9 @@ static void tell_counted_locked(const struct shed_lock *l,
                        l->machine.lost_reason.reason);
     if (c->released > 0) /* by closing; a call reports its own */
         shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, SHED_OK, l->held_us, NULL);
+    if (c->unconfirmed > 0)
+        shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, l->machine.lost_reason.code,
+                       l->held_us, l->machine.lost_reason.reason);
     if (c->takeovers > 0)
         shed_lock_tell(l, SHED_EVENT_LOCK_TAKEN_OVER, SHED_OK, 0,
                        "its holder was dead");
@@ -96,7 +99,7 @@ static void count_locked(struct shed_lock *l)
 
     count_hold_locked(l);
     tell_counted_locked(l, c);
-    c->takeovers = 0;
+    c->takeovers = c->unconfirmed = 0;
     count(&l->counters.tries, &c->tries);
     count(&l->counters.acquired, &c->acquired);
     count(&l->counters.released, &c->released);

@@ -337,6 +337,10 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
         if (r == NULL) { /* closing; a request's caller counts its own */
             m->counts.released += verdict == SHED_VERDICT_YES;
             m->counts.lost += verdict == SHED_VERDICT_NO;
+            if (verdict != SHED_VERDICT_YES && verdict != SHED_VERDICT_NO) {
+                m->counts.unconfirmed++;
+                m->lost_reason = m->round.tally.error;
+            }
         }
     }
     if (r == NULL)

@@ -89,7 +89,8 @@ struct shed_lock_round {
 /* What has happened since the driver last counted. */
 struct shed_lock_counts {
     unsigned tries, acquired, released, lost, renewals, renewal_failures;
-    unsigned takeovers; /* acquired from a dead holder */
+    unsigned takeovers;   /* acquired from a dead holder */
+    unsigned unconfirmed; /* releases by closing, for lost_reason */
 };
 
 struct shed_lock_machine {

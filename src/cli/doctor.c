@@ -170,6 +170,8 @@ static void read_facts(struct doctor *d)
     size_t size = 0;
 
     f->info = cli_redis_ask(d->redis, "INFO");
+    if (shed_reply_begins(f->info, "NOAUTH")) /* all else follows from that */
+        (void)cli_redis_check(d->redis, f->info, "INFO");
     f->text = shed_reply_bytes(f->info, &size);
     f->has_info = f->text != NULL;
     if (!f->has_info)

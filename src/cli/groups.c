@@ -71,6 +71,9 @@ void cli_groups_judge(const struct cli_groups *groups,
     size_t at = 0, size;
 
     *out = (struct cli_miss){.position = 0};
+    /* from a process without the option groups, which heeds no log */
+    if ((entry->flags & SHED_ENTRY_POSITION) == 0)
+        return;
     if (shed_groups_admit(&groups->known, &of))
         return;
     out->position = shed_groups_position(&groups->known, shed_str(""));
@@ -86,7 +89,8 @@ void cli_groups_judge(const struct cli_groups *groups,
 bool cli_groups_want_tags(const struct cli_groups *groups,
                           const struct shed_entry *entry)
 {
-    return (entry->flags & SHED_ENTRY_TAGS) != 0 &&
+    return (entry->flags & SHED_ENTRY_POSITION) != 0 &&
+           (entry->flags & SHED_ENTRY_TAGS) != 0 &&
            entry->position < shed_groups_horizon(&groups->known);
 }
 

@@ -1,12 +1,15 @@
 /*
  * invalidate: UNLINK of each entry and its refresh lease, as the library's own
- * invalidation does, in pipelines; or the library's script for groups.
+ * invalidation does, in pipelines; or the library's script for groups. Rows of
+ * processes without the option groups do not heed its log, so all entries are
+ * removed where some are such, and tags are refused where all are.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "known/group_log.h"
+#include "cli/clear.h"
 #include "cli/entry_view.h"
 #include "cli/text.h"
 #include "redis/script.h"
@@ -17,12 +20,18 @@
  * tags as any may; the next program that invalidates one shortens it. */
 #define GROUPS_TEXT "100000"
 
+/* A cache with a log has the option, most likely: so many keys are looked at
+ * before its tags are believed to reach its rows. */
+#define KEYS_MAX 10000
+
 struct work {
     const struct cli_call *call;
     struct cli_redis *redis;
     size_t sent, unheard;
     size_t found; /* keys at which something was removed */
+    size_t lines; /* of the standard input */
     bool is_of_groups;
+    struct cli_clear clear; /* of --all-entries */
 };
 
 static void hear(struct work *w)
@@ -97,6 +106,64 @@ static const char *take_word(struct work *w, const void *word, size_t size,
     return fault;
 }
 
+static bool has_log(const struct work *w)
+{
+    char log[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
+    struct shed_args args = {0};
+    struct shed_reply *reply;
+    bool has;
+
+    (void)snprintf(log, sizeof(log), "%s" SHED_GROUP_LOG_SUFFIX,
+                   w->call->words[0]);
+    shed_args_add_text(&args, "ZCARD");
+    shed_args_add_text(&args, log);
+    reply = cli_redis_call(w->redis, &args);
+    if (!shed_reply_begins(reply, "WRONGTYPE")) /* another program's key */
+        (void)cli_redis_check(w->redis, reply, "ZCARD");
+    has = shed_reply_integer(reply) > 0;
+    shed_reply_free(reply);
+    return has;
+}
+
+static _Noreturn void fail_unknown(const struct work *w)
+{
+    cli_fail(w->call, CLI_NO,
+             "there is no entry of a cache %s, and nothing was changed: check "
+             "the name, and the database that the URI names",
+             w->call->words[0]);
+}
+
+/* The note comes first: it has its effect at once, where it has one. */
+static void invalidate_all(struct work *w)
+{
+    bool is_known = has_log(w);
+
+    if (is_known)
+        invalidate_group(w, "", 0);
+    hear(w);
+    cli_clear_rows(w->redis, w->call, &w->clear);
+    if (!is_known && w->clear.reached > 0)
+        invalidate_group(w, "", 0);
+    else if (!is_known && w->clear.removed == 0)
+        fail_unknown(w);
+}
+
+static void check_tags_work(const struct work *w)
+{
+    bool is_known = has_log(w);
+    struct cli_clear clear;
+
+    cli_clear_look(w->redis, w->call, is_known ? KEYS_MAX : UINT64_MAX, &clear);
+    if (!is_known && clear.reached == 0 && clear.others == 0)
+        fail_unknown(w);
+    if (clear.reached == 0 && clear.others > 0)
+        cli_fail(w->call, CLI_USAGE,
+                 "the entries of %s have no tags, because its programs do not "
+                 "open it with the option groups: nothing was changed. "
+                 "Invalidate keys, or --all-entries",
+                 w->call->words[0]);
+}
+
 /* A bad line ends the program with a message, so that nobody believes that the
  * lines behind it were invalidated. */
 static void send_line(struct work *w, char *line, size_t size)
@@ -112,7 +179,7 @@ static void send_line(struct work *w, char *line, size_t size)
         cli_fail(w->call, CLI_USAGE,
                  "line %zu of the standard input: %s; those before it are "
                  "invalidated, it and those after it are not",
-                 w->sent + 1, fault);
+                 w->lines, fault);
     }
 }
 
@@ -124,8 +191,11 @@ static void read_stdin(struct work *w)
     ssize_t size;
 
     while ((size = getdelim(&line, &room, separator, stdin)) > 0) {
+        w->lines++;
         if (line[size - 1] == (char)separator)
             line[--size] = '\0';
+        if (separator == '\n' && size > 0 && line[size - 1] == '\r')
+            line[--size] = '\0'; /* of a file from Windows */
         if (size > 0)
             send_line(w, line, (size_t)size);
     }
@@ -133,9 +203,9 @@ static void read_stdin(struct work *w)
     if (ferror(stdin)) {
         hear(w);
         cli_fail(w->call, CLI_USAGE,
-                 "the standard input cannot be read to its end: the first %zu "
+                 "the standard input cannot be read to its end: its first %zu "
                  "lines are invalidated",
-                 w->sent);
+                 w->lines);
     }
 }
 
@@ -175,16 +245,21 @@ static void report(const struct work *w)
 {
     bool is_all = w->call->is_all;
 
-    if (w->call->is_json && w->is_of_groups)
+    if (w->call->is_json && is_all)
+        cli_json_print(w->call,
+                       json_pack("{s:b, s:I}", "invalidated_all", true,
+                                 "removed", (json_int_t)w->clear.removed));
+    else if (w->call->is_json && w->is_of_groups)
         cli_json_print(w->call, json_pack("{s:I, s:b}", "invalidated_tags",
-                                          (json_int_t)(is_all ? 0 : w->sent),
-                                          "invalidated_all", is_all));
+                                          (json_int_t)w->sent,
+                                          "invalidated_all", false));
     else if (w->call->is_json)
         cli_json_print(w->call, json_pack("{s:I, s:I}", "invalidated",
                                           (json_int_t)w->sent, "removed",
                                           (json_int_t)w->found));
     else if (is_all)
-        printf("all entries of %s invalidated\n", w->call->words[0]);
+        printf("all entries of %s invalidated, %llu of them removed\n",
+               w->call->words[0], (unsigned long long)w->clear.removed);
     else if (w->is_of_groups)
         printf("%zu tags invalidated\n", w->sent);
     else
@@ -201,7 +276,9 @@ int cli_invalidate(struct cli_call *call)
     check_words(&w, sizes);
     w.redis = cli_redis_open(call, NULL);
     if (call->is_all)
-        invalidate_group(&w, "", 0);
+        invalidate_all(&w);
+    else if (call->are_tags)
+        check_tags_work(&w);
     for (size_t i = 1; i < call->count; i++)
         (void)take_word(&w, call->words[i], sizes[i], true);
     if (call->is_from_stdin)

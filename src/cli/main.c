@@ -37,11 +37,13 @@ const struct cli_command cli_commands[] = {
     {"invalidate", "CACHE [KEY...]", 1, SIZE_MAX,
      "Remove entries, and revoke the leases of their loads",
      "As shed_invalidate does: nothing that was loaded before can be stored "
-     "after. The keys are sent in pipelines of a thousand. With --tags or "
-     "--all-entries, as shed_invalidate_tags and shed_invalidate_all do: one "
-     "command, for caches that the program opens with the option groups. "
-     "Status 0: all of it is done.\v" KEYS_HELP,
-     "escaped stdin null tags all-entries ", cli_invalidate},
+     "after. The keys are sent in pipelines of a thousand. --all-entries is "
+     "for "
+     "every cache: one command where the program opens it with the option "
+     "groups; other entries are removed one by one, after a SCAN at a bounded "
+     "rate. --tags needs that option. Status 0: all of it is done; 1: there is "
+     "no such cache.\v" KEYS_HELP,
+     "escaped stdin null tags all-entries rate ", cli_invalidate},
     {"watch", "CACHE [KEY]", 1, 2,
      "Show what happens to entries, as it happens",
      "Leased, renewed, taken over, published, failed, invalidated, expired, "

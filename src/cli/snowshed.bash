@@ -33,7 +33,7 @@ _snowshed()
     case $command in
     get) common+=" --escaped --raw" ;;
     why | ttl) common+=" --escaped" ;;
-    invalidate) common+=" --escaped --stdin --null --tags --all-entries" ;;
+    invalidate) common+=" --escaped --stdin --null --tags --all-entries --rate" ;;
     watch) common+=" --escaped --count --seconds --rate" ;;
     top) common+=" --top --seconds --rate" ;;
     scan) common+=" --top --rate" ;;

@@ -12,7 +12,8 @@
  *     want NAME     wait for a fair one in a thread
  *     free NAME     release the last that was taken
  *
- * usage: cli_maker REDIS-URI CACHE
+ * usage: cli_maker REDIS-URI CACHE [plain]
+ * plain: the cache has no groups.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -164,11 +165,11 @@ int main(int argc, char **argv)
     char line[4096], verb[16], word[1024], text[2048];
 
     options.failure_ttl_ms = FAILURE_TTL_MS;
-    options.groups = 100;
+    options.groups = argc == 3 ? 100 : 0;
     options.stale_while_revalidate_ms = STALE_MS;
     many.max_batch = 1;
     many.max_loads = 16;
-    if (argc != 3 || shed_client_open(argv[1], NULL, &client, &err) ||
+    if (argc < 3 || shed_client_open(argv[1], NULL, &client, &err) ||
         shed_source_open(load_row, NULL, &many, &source, &err) ||
         shed_cache_open(client, argv[2], source, &options, &cache, &err)) {
         (void)fprintf(stderr, "cli_maker: cannot begin\n");

@@ -7,7 +7,7 @@
 #
 # It needs SHED_TEST_REDIS and SHED_TEST_MYSQL.
 # Some functions are called by trap and by await.
-# shellcheck disable=SC2317,SC2119
+# shellcheck disable=SC2317,SC2119,SC2120
 set -eu
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -84,9 +84,10 @@ redis()
     redis-cli -s "$socket" "$@"
 }
 
+# start_maker [plain]
 start_maker()
 {
-    coproc maker_io { exec "$maker" "$SNOWSHED_REDIS" "$cache"; }
+    coproc maker_io { exec "$maker" "$SNOWSHED_REDIS" "$cache" "$@"; }
     # shellcheck disable=SC2154
     maker_pid=$maker_io_PID
     maker_in=${maker_io[1]}

@@ -548,7 +548,7 @@ static void on_read(void *arg, struct shed_reply *reply,
 {
     struct shed_group_log *log = arg;
     struct shed_error why;
-    enum shed_group_heard heard;
+    enum shed_group_heard heard = SHED_GROUP_HEARD_OTHER;
 
     (void)trouble;
     (void)err;

@@ -88,10 +88,10 @@ static void read_entries(struct check *c)
     for (size_t i = 0; i < c->count; i++) {
         struct item *item = &c->items[i];
         struct shed_reply *before = item->entry.reply;
-        item->entry = (struct cli_entry){.key = &item->key,
-                                         .reply = cli_redis_hear(c->redis)};
-        if (!shed_reply_begins(item->entry.reply, "WRONGTYPE"))
-            (void)cli_redis_check(c->redis, item->entry.reply, "GET");
+        item->entry =
+            (struct cli_entry){.key = &item->key,
+                               .reply = cli_redis_check_key(
+                                   c->redis, cli_redis_hear(c->redis), "GET")};
         cli_entry_decode(&item->entry, item->entry.reply);
         cli_entry_judge(&item->entry, c->groups);
         item->is_same = are_same(before, item->entry.reply);

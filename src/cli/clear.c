@@ -20,60 +20,37 @@ static const char *key_at(const struct page *p, size_t i, size_t *size)
     return shed_reply_bytes(shed_reply_at(p->keys, i), size);
 }
 
-static bool is_of_cache(const struct page *p, size_t i)
-{
-    struct cli_key key;
-    size_t size = 0;
-    const char *name = key_at(p, i, &size);
-
-    return cli_key_parse(&key, p->cache, name, size);
-}
-
-static void ask_for_headers(const struct page *p)
+/* Ask for the header of each key of the cache. *is_asked: which they are. */
+static void ask_for_headers(const struct page *p, bool *is_asked)
 {
     for (size_t i = 0; i < shed_reply_count(p->keys); i++) {
-        struct shed_args range = {0}, length = {0};
+        struct shed_args args = {0};
+        struct cli_key key;
         size_t size = 0;
         const char *name = key_at(p, i, &size);
-        if (!is_of_cache(p, i))
+        is_asked[i] = cli_key_parse(&key, p->cache, name, size);
+        if (!is_asked[i])
             continue;
-        shed_args_add_text(&range, "GETRANGE");
-        shed_args_add(&range, name, size);
-        shed_args_add_text(&range, "0");
-        shed_args_add_text(&range, LAST_OF_HEADER);
-        cli_redis_send(p->redis, &range);
-        shed_args_add_text(&length, "STRLEN");
-        shed_args_add(&length, name, size);
-        cli_redis_send(p->redis, &length);
+        shed_args_add_text(&args, "GETRANGE");
+        shed_args_add(&args, name, size);
+        shed_args_add_text(&args, "0");
+        shed_args_add_text(&args, LAST_OF_HEADER);
+        cli_redis_send(p->redis, &args);
     }
 }
 
-static struct shed_reply *hear(const struct page *p, const char *command)
+/* Returns: whether the key has an entry that the log does not reach. Of one
+ * that is damaged the header decides, too. */
+static bool count_entry(struct cli_clear *c, const struct shed_reply *head)
 {
-    struct shed_reply *reply = cli_redis_hear(p->redis);
-
-    if (!shed_reply_begins(reply, "WRONGTYPE"))
-        (void)cli_redis_check(p->redis, reply, command);
-    return reply;
-}
-
-/* Returns: whether the key has an entry that the log does not reach. One that
- * changes between the two replies is taken for damaged, and removed. */
-static bool count_entry(struct cli_clear *c, const struct shed_reply *head,
-                        long long length)
-{
-    enum shed_entry_state state = SHED_ENTRY_FOREIGN;
     struct shed_entry entry;
     size_t size = 0;
     const char *bytes = shed_reply_bytes(head, &size);
 
-    if (size >= SHED_ENTRY_HEADER_BYTES)
-        state = shed_entry_decode_header(bytes, length > 0 ? (size_t)length : 0,
-                                         &entry);
-    if (state == SHED_ENTRY_FOREIGN)
+    if (bytes == NULL ||
+        shed_entry_decode_header(bytes, size, &entry) == SHED_ENTRY_FOREIGN)
         return false;
-    if (state == SHED_ENTRY_CORRUPT || entry.type == SHED_ENTRY_LEASE ||
-        entry.type == SHED_ENTRY_FAILURE)
+    if (entry.type == SHED_ENTRY_LEASE || entry.type == SHED_ENTRY_FAILURE)
         return true;
     if ((entry.flags & SHED_ENTRY_POSITION) != 0) {
         c->reached++;
@@ -83,39 +60,31 @@ static bool count_entry(struct cli_clear *c, const struct shed_reply *head,
     return true;
 }
 
+/* is_asked: which keys are; then, which entries the log does not reach. */
 static void count_page(const struct page *p, struct cli_clear *c,
-                       bool *is_missed)
+                       bool *is_asked)
 {
     for (size_t i = 0; i < shed_reply_count(p->keys); i++) {
-        struct shed_reply *head, *length;
-        is_missed[i] = false;
-        if (!is_of_cache(p, i))
+        struct shed_reply *head;
+        if (!is_asked[i])
             continue;
-        head = hear(p, "GETRANGE");
-        length = hear(p, "STRLEN");
-        is_missed[i] = count_entry(c, head, shed_reply_integer(length));
+        head =
+            cli_redis_check_key(p->redis, cli_redis_hear(p->redis), "GETRANGE");
+        is_asked[i] = count_entry(c, head);
         shed_reply_free(head);
-        shed_reply_free(length);
     }
 }
 
 static void remove_missed(const struct page *p, struct cli_clear *c,
                           const bool *is_missed)
 {
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    size_t sent = 0;
+    size_t size = 0, sent = 0;
 
     for (size_t i = 0; i < shed_reply_count(p->keys); i++) {
-        struct shed_args args = {0};
-        size_t size = 0;
         const char *name = key_at(p, i, &size);
         if (!is_missed[i])
             continue;
-        shed_args_add_text(&args, "UNLINK");
-        shed_args_add(&args, name, size);
-        shed_args_add(&args, refresh,
-                      shed_entry_refresh_key(name, size, refresh));
-        cli_redis_send(p->redis, &args);
+        cli_entry_send_unlink(p->redis, name, size);
         sent++;
     }
     for (; sent > 0; sent--) {
@@ -126,16 +95,15 @@ static void remove_missed(const struct page *p, struct cli_clear *c,
     }
 }
 
-static void take_page(struct page *p, struct cli_clear *c, bool removes)
+static void take_page(const struct page *p, struct cli_clear *c, bool removes)
 {
-    bool *is_missed =
-        cli_alloc(shed_reply_count(p->keys) + 1, sizeof(*is_missed));
+    bool *marks = cli_alloc(shed_reply_count(p->keys) + 1, sizeof(*marks));
 
-    ask_for_headers(p);
-    count_page(p, c, is_missed);
+    ask_for_headers(p, marks);
+    count_page(p, c, marks);
     if (removes)
-        remove_missed(p, c, is_missed);
-    free(is_missed);
+        remove_missed(p, c, marks);
+    free(marks);
 }
 
 static bool is_enough(const struct cli_clear *c, bool removes)

@@ -170,12 +170,11 @@ enum cli_life cli_ask_life(struct cli_redis *redis, const char *process)
  */
 static void hear_refresh(struct cli_redis *redis, struct cli_entry *e)
 {
-    struct shed_reply *reply = cli_redis_hear(redis);
+    struct shed_reply *reply =
+        cli_redis_check_key(redis, cli_redis_hear(redis), "GET");
     const char *bytes;
     size_t size = 0;
 
-    if (!shed_reply_begins(reply, "WRONGTYPE"))
-        (void)cli_redis_check(redis, reply, "GET");
     bytes = shed_reply_bytes(reply, &size);
     e->has_refresh_failed =
         bytes != NULL &&
@@ -196,9 +195,7 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     send_reads(redis, name, size);
     send_reads(redis, refresh, shed_entry_refresh_key(name, size, refresh));
     cli_redis_send_words(redis, "TIME");
-    e->reply = cli_redis_hear(redis);
-    if (!shed_reply_begins(e->reply, "WRONGTYPE"))
-        (void)cli_redis_check(redis, e->reply, "GET");
+    e->reply = cli_redis_check_key(redis, cli_redis_hear(redis), "GET");
     e->pttl = hear_number(redis);
     hear_refresh(redis, e);
     e->refresh_pttl = hear_number(redis);
@@ -214,6 +211,18 @@ void cli_entry_judge(struct cli_entry *e, const struct cli_groups *groups)
 {
     if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE)
         cli_groups_judge(groups, &e->entry, &e->miss);
+}
+
+void cli_entry_send_unlink(struct cli_redis *redis, const char *name,
+                           size_t size)
+{
+    char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, "UNLINK");
+    shed_args_add(&args, name, size);
+    shed_args_add(&args, refresh, shed_entry_refresh_key(name, size, refresh));
+    cli_redis_send(redis, &args);
 }
 
 void cli_entry_free(struct cli_entry *e)

@@ -78,6 +78,10 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *out);
 void cli_entry_free(struct cli_entry *entry);
 
+/* Send the UNLINK of an entry and its refresh lease, by its key in Redis. */
+void cli_entry_send_unlink(struct cli_redis *redis, const char *name,
+                           size_t size);
+
 /* Set miss. */
 void cli_entry_judge(struct cli_entry *entry, const struct cli_groups *groups);
 

@@ -44,11 +44,11 @@ void cli_groups_read(struct cli_groups *groups)
         struct shed_reply *reply;
         shed_group_log_ask(shed_bytes(groups->key, strlen(groups->key)),
                            groups->position, &from, &args);
-        reply = cli_redis_call(groups->redis, &args);
         /* the key can be another program's, and a sorted set whose scores are
            no positions, where the cache has no groups */
-        if (!shed_reply_begins(reply, "WRONGTYPE"))
-            (void)cli_redis_check(groups->redis, reply, "ZRANGEBYSCORE");
+        reply = cli_redis_check_key(groups->redis,
+                                    cli_redis_call(groups->redis, &args),
+                                    "ZRANGEBYSCORE");
         heard =
             shed_group_log_hear(&groups->known, &groups->position, 0, reply);
         shed_reply_free(reply);

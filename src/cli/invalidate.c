@@ -30,6 +30,7 @@ struct work {
     size_t sent, unheard;
     size_t found; /* keys at which something was removed */
     size_t lines; /* of the standard input */
+    char log[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)]; /* its key */
     bool is_of_groups;
     struct cli_clear clear; /* of --all-entries */
 };
@@ -45,9 +46,8 @@ static void hear(struct work *w)
     }
 }
 
-static void send_args(struct work *w, const struct shed_args *args)
+static void count_sent(struct work *w)
 {
-    cli_redis_send(w->redis, args);
     w->sent++;
     if (++w->unheard == PIPELINE)
         hear(w);
@@ -55,34 +55,26 @@ static void send_args(struct work *w, const struct shed_args *args)
 
 static void remove_key(struct work *w, const struct cli_key *key)
 {
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    size_t size = key->named.key.redis_size;
-    struct shed_args args = {0};
-
-    shed_args_add_text(&args, "UNLINK");
-    shed_args_add(&args, key->named.key.redis, size);
-    shed_args_add(&args, refresh,
-                  shed_entry_refresh_key(key->named.key.redis, size, refresh));
-    send_args(w, &args);
+    cli_entry_send_unlink(w->redis, key->named.key.redis,
+                          key->named.key.redis_size);
+    count_sent(w);
 }
 
 /* A tag of no bytes is all entries. */
 static void invalidate_group(struct work *w, const void *tag, size_t size)
 {
-    char log[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
     char digits[SHED_DIGITS];
     struct shed_args args;
 
-    (void)snprintf(log, sizeof(log), "%s" SHED_GROUP_LOG_SUFFIX,
-                   w->call->words[0]);
     shed_script_begin(&args, SHED_SCRIPT_INVALIDATE_GROUP, "1");
-    shed_args_add_text(&args, log);
+    shed_args_add_text(&args, w->log);
     shed_args_add(&args, tag, size);
     shed_args_add_text(&args, GROUPS_TEXT);
     shed_args_add_text(&args, "0");
     shed_args_add_number(&args, digits, w->sent);
     shed_script_by_text(&args);
-    send_args(w, &args);
+    cli_redis_send(w->redis, &args);
+    count_sent(w);
 }
 
 /* Check a word as a tag, or as a key, and invalidate it if is_sent. Returns:
@@ -108,18 +100,14 @@ static const char *take_word(struct work *w, const void *word, size_t size,
 
 static bool has_log(const struct work *w)
 {
-    char log[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
     struct shed_args args = {0};
     struct shed_reply *reply;
     bool has;
 
-    (void)snprintf(log, sizeof(log), "%s" SHED_GROUP_LOG_SUFFIX,
-                   w->call->words[0]);
     shed_args_add_text(&args, "ZCARD");
-    shed_args_add_text(&args, log);
-    reply = cli_redis_call(w->redis, &args);
-    if (!shed_reply_begins(reply, "WRONGTYPE")) /* another program's key */
-        (void)cli_redis_check(w->redis, reply, "ZCARD");
+    shed_args_add_text(&args, w->log);
+    reply =
+        cli_redis_check_key(w->redis, cli_redis_call(w->redis, &args), "ZCARD");
     has = shed_reply_integer(reply) > 0;
     shed_reply_free(reply);
     return has;
@@ -274,6 +262,8 @@ int cli_invalidate(struct cli_call *call)
 
     check_call(call);
     check_words(&w, sizes);
+    (void)snprintf(w.log, sizeof(w.log), "%s" SHED_GROUP_LOG_SUFFIX,
+                   call->words[0]);
     w.redis = cli_redis_open(call, NULL);
     if (call->is_all)
         invalidate_all(&w);

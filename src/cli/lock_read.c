@@ -91,8 +91,8 @@ static void look(struct cli_redis *redis, bool is_exact, bool is_second,
     lock->reply = cli_redis_hear(redis);
     is_denied = is_second && shed_reply_error(lock->reply) != NULL &&
                 shed_reply_code(lock->reply) == SHED_EDENIED;
-    if (!is_denied && !shed_reply_begins(lock->reply, "WRONGTYPE"))
-        (void)cli_redis_check(redis, lock->reply, "GET");
+    if (!is_denied)
+        (void)cli_redis_check_key(redis, lock->reply, "GET");
     judge(lock);
     if (is_denied)
         lock->state = CLI_LOCK_FREE;

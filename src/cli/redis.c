@@ -277,6 +277,15 @@ struct shed_reply *cli_redis_check(struct cli_redis *redis,
                  : advice_for(error));
 }
 
+struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
+                                       struct shed_reply *reply,
+                                       const char *what)
+{
+    return shed_reply_begins(reply, "WRONGTYPE")
+               ? reply
+               : cli_redis_check(redis, reply, what);
+}
+
 uint64_t cli_redis_clock_ms(const struct shed_reply *time)
 {
     long long s = cli_redis_number(shed_reply_at(time, 0));

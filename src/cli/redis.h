@@ -41,6 +41,12 @@ struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *words);
 struct shed_reply *cli_redis_check(struct cli_redis *redis,
                                    struct shed_reply *reply, const char *what);
 
+/* The same, but an error that only says that the key is of another type, which
+ * another program has made, is passed on. */
+struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
+                                       struct shed_reply *reply,
+                                       const char *what);
+
 /* The server's clock from a reply to TIME, ms since 1970. */
 uint64_t cli_redis_clock_ms(const struct shed_reply *time);
 

@@ -200,12 +200,8 @@ static void send_page(struct census *c, const struct shed_reply *keys)
 
 static struct shed_reply *hear_any(struct census *c)
 {
-    struct shed_reply *reply = cli_redis_hear(c->redis);
-
-    if (!shed_reply_begins(reply, "WRONGTYPE"))
-        (void)cli_redis_check(c->redis, reply,
-                              "GETRANGE, STRLEN, PTTL or TIME");
-    return reply;
+    return cli_redis_check_key(c->redis, cli_redis_hear(c->redis),
+                               "GETRANGE, STRLEN, PTTL or TIME");
 }
 
 /* An entry that was replaced meanwhile is counted only if what is there now has

@@ -110,7 +110,8 @@ enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
 
 /* The same for an entry of size bytes of which only the header was read, or
  * less if the entry is shorter. The checksum is not checked, and the payload
- * and the tags of *out are NULL. */
+ * and the tags of *out are NULL. Unless it is FOREIGN, *out has type and flags.
+ */
 enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
                                                struct shed_entry *out);
 

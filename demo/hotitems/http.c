@@ -470,8 +470,8 @@ static struct peer *find_idle_locked(const struct http *http, uint64_t now_ms,
     return idle;
 }
 
-/* Those that idle keep nobody out, and are closed in time: libmicrohttpd
- * refuses whoever comes when the limit is reached. */
+/* Close idle connections before the limit of connections is reached: at the
+ * limit libmicrohttpd refuses new clients. */
 static void make_room_locked(struct http *http, uint64_t now_ms)
 {
     size_t most = http->options.connections_max + http->options.streams_max;

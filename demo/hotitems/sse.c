@@ -35,7 +35,7 @@ struct sse {
     pthread_cond_t changed;
     /* under mu */
     bool is_over;
-    size_t count;               /* of listeners, without those that end */
+    size_t count;               /* of listeners that are not ending */
     struct listener *listeners; /* all, the newest first */
     struct ring events, kept;
 };

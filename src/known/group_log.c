@@ -93,6 +93,15 @@ static void doubt_locked(struct shed_group_log *log)
     atomic_store_explicit(&log->known_until_ms, 0, memory_order_release);
 }
 
+/* A read that was asked for with the log as it still is. */
+static void trust_locked(struct shed_group_log *log, const struct ask *ask,
+                         uint64_t until_ms)
+{
+    if (ask->term == log->term && until_ms > atomic_load(&log->known_until_ms))
+        atomic_store_explicit(&log->known_until_ms, until_ms,
+                              memory_order_release);
+}
+
 void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
                          uint64_t position)
 {
@@ -309,10 +318,8 @@ static enum shed_code end_read(struct shed_group_log *log,
     if (position > log->read)
         log->read = position;
     publish_locked(log, before);
-    if (*heard == SHED_GROUP_HEARD_ALL && ask->term == log->term &&
-        until_ms > atomic_load(&log->known_until_ms))
-        atomic_store_explicit(&log->known_until_ms, until_ms,
-                              memory_order_release);
+    if (*heard == SHED_GROUP_HEARD_ALL)
+        trust_locked(log, ask, until_ms);
     pthread_mutex_unlock(&log->mu);
     return *heard == SHED_GROUP_HEARD_OTHER
                ? fail_read(log, NULL, SHED_EREDIS, err)
@@ -353,12 +360,9 @@ static void begin_again(struct shed_group_log *log)
  * this process does not know; it asks again later. */
 static void go_on_without(struct shed_group_log *log, const struct ask *ask)
 {
-    uint64_t until_ms = shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS);
-
     pthread_mutex_lock(&log->mu);
-    if (ask->term == log->term)
-        atomic_store_explicit(&log->known_until_ms, until_ms,
-                              memory_order_release);
+    trust_locked(log, ask,
+                 shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS));
     pthread_mutex_unlock(&log->mu);
 }
 
@@ -413,14 +417,12 @@ static enum shed_code begin_learning(struct shed_group_log *log,
                                      uint64_t deadline_ms,
                                      struct shed_error *err)
 {
-    uint64_t left_ms = 1;
+    uint64_t now_ms;
     bool is_begun;
 
     pthread_mutex_lock(&log->mu);
-    while (log->has_learner && left_ms > 0) {
-        left_ms = shed_left_ms(deadline_ms, shed_now_ms());
-        shed_cond_wait(&log->learnt, &log->mu, left_ms);
-    }
+    while (log->has_learner && (now_ms = shed_now_ms()) < deadline_ms)
+        shed_cond_wait(&log->learnt, &log->mu, deadline_ms - now_ms);
     is_begun = !log->has_learner;
     log->has_learner = true;
     pthread_mutex_unlock(&log->mu);
@@ -620,14 +622,11 @@ enum shed_code shed_group_log_create(struct shed_client *client,
     struct shed_group_log *log = calloc(1, sizeof(*log));
 
     *out = NULL;
-    if (log == NULL || pthread_mutex_init(&log->mu, NULL) != 0) {
-        free(log);
-        return shed_fail_nomem(err, "a cache");
-    }
+    if (log == NULL || pthread_mutex_init(&log->mu, NULL) != 0)
+        goto fail;
     if (shed_cond_init(&log->learnt) != 0) {
         pthread_mutex_destroy(&log->mu);
-        free(log);
-        return shed_fail_nomem(err, "a cache");
+        goto fail;
     }
     log->client = client;
     log->wake.run = on_wake;
@@ -641,6 +640,9 @@ enum shed_code shed_group_log_create(struct shed_client *client,
     shed_groups_init(&log->groups, (size_t)limit);
     *out = log;
     return SHED_OK;
+fail:
+    free(log);
+    return shed_fail_nomem(err, "a cache");
 }
 
 static void follow_on_reactor(void *arg)

@@ -248,7 +248,7 @@ static bool knows(struct shed_cache *cache, uint64_t position)
            shed_group_log_position(cache->groups) == position;
 }
 
-/* Whoever may write to Redis can write it. */
+/* A user of Redis adds it by hand. */
 START_TEST(a_position_far_ahead_is_repaired_by_deleting_the_log)
 {
     const uint64_t ahead = 9007199254740990;

@@ -93,7 +93,8 @@ static void doubt_locked(struct shed_group_log *log)
     atomic_store_explicit(&log->known_until_ms, 0, memory_order_release);
 }
 
-/* A read that was asked for with the log as it still is. */
+/* Let a read count until then, unless the log was in doubt since it was sent.
+ */
 static void trust_locked(struct shed_group_log *log, const struct ask *ask,
                          uint64_t until_ms)
 {

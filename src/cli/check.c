@@ -30,7 +30,6 @@
 #define JOB_TIMEOUT_MS 60000 /* a job may wait for another */
 #define VALUE_LIMIT_BYTES ((uint64_t)256 << 20)
 #define SHOWN_BYTES 200
-#define MS_PER_S 1000
 
 struct item {
     struct cli_key key;
@@ -47,12 +46,12 @@ struct check {
     struct cli_redis *redis;
     struct cli_groups *groups;
     struct shed_source *source;
-    struct item *items; /* BATCH of them */
-    size_t count;
+    struct item *items; /* those of a batch */
+    size_t count, batch;
+    struct cli_rate rate; /* of the items */
     json_t *stale_list;
     uint64_t compared, equal, stale, failed, changed, skipped;
-    uint64_t invalidated; /* misses by a group when they were found */
-    uint64_t begun_ms;
+    uint64_t invalidated;  /* misses by a group when they were found */
     struct shed_error why; /* of the first failure */
 };
 
@@ -288,19 +287,10 @@ static uint64_t grace_ms(const struct check *c)
     return c->call->grace_ms > 0 ? c->call->grace_ms : GRACE_DEFAULT_MS;
 }
 
-static void keep_rate(const struct check *c)
-{
-    uint64_t rate = c->call->rate > 0 ? c->call->rate : RATE_DEFAULT;
-    uint64_t due_ms = c->begun_ms + c->compared * MS_PER_S / rate;
-    uint64_t left_ms = shed_left_ms(due_ms, shed_now_ms());
-
-    if (left_ms > 0)
-        cli_sleep_ms(left_ms);
-}
-
 /* Compare the gathered items, and remove them. */
 static void settle_batch(struct check *c)
 {
+    cli_rate_keep(&c->rate, c->count);
     for (unsigned round = 0; round < ROUNDS && c->count > 0; round++) {
         if (round > 0)
             cli_sleep_ms(grace_ms(c));
@@ -317,7 +307,6 @@ static void settle_batch(struct check *c)
     if (c->failed > 0 && c->failed == c->compared)
         cli_fail(c->call, CLI_FAILED, "the database cannot be queried: %s",
                  c->why.reason);
-    keep_rate(c);
 }
 
 static void gather(struct check *c, const char *key, size_t size)
@@ -327,7 +316,7 @@ static void gather(struct check *c, const char *key, size_t size)
     *item = (struct item){0};
     if (!cli_key_parse(&item->key, c->call->words[0], key, size))
         return; /* the key of a refresh lease */
-    if (++c->count == BATCH)
+    if (++c->count == c->batch)
         settle_batch(c);
 }
 
@@ -447,7 +436,9 @@ static void print_summary(const struct check *c)
 int cli_check(struct cli_call *call)
 {
     struct check c = {
-        .call = call, .stale_list = json_array(), .begun_ms = shed_now_ms()};
+        .call = call,
+        .stale_list = json_array(),
+        .rate = {.per_s = call->rate > 0 ? call->rate : RATE_DEFAULT}};
     struct cli_walk walk;
 
     cli_check_cache(call, call->words[0]);
@@ -456,10 +447,11 @@ int cli_check(struct cli_call *call)
                  "check needs --mysql URI (or SNOWSHED_MYSQL) and --query "
                  "'SELECT id, value FROM t WHERE id IN (?)'");
     open_source(&c);
-    c.items = cli_alloc(BATCH, sizeof(*c.items));
+    c.batch = c.rate.per_s < BATCH ? (size_t)c.rate.per_s : BATCH;
+    c.items = cli_alloc(c.batch, sizeof(*c.items));
     c.redis = cli_redis_open(call, NULL);
     c.groups = cli_groups_open(c.redis, call->words[0]);
-    cli_walk_begin(&walk, c.redis, call->words[0]);
+    cli_walk_begin(&walk, c.redis, call->words[0], 0);
     if (call->sample > 0)
         check_sample(&c, &walk);
     else

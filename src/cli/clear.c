@@ -121,8 +121,7 @@ static void walk_over(struct cli_redis *redis, const struct cli_call *call,
     struct cli_walk walk;
 
     *out = (struct cli_clear){.removed = 0};
-    cli_walk_begin(&walk, redis, page.cache);
-    cli_walk_set_rate(&walk, call->rate);
+    cli_walk_begin(&walk, redis, page.cache, call->rate);
     while (!is_enough(out, removes) && walk.looked < keys_max &&
            (keys = cli_walk_next(&walk)) != NULL) {
         page.keys = keys;

@@ -6,13 +6,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/lock_view.h"
+#include "cli/rate.h"
 #include "cli/text.h"
 
-#define MS_PER_S 1000
-#define NS_PER_MS 1000000
 #define GRACE_DEFAULT_MS 1000
 
 static const char *const state_names[CLI_LOCK_STATES] = {
@@ -255,15 +253,12 @@ static const char *release_dead(const struct cli_call *call,
                                 const struct cli_lock *first)
 {
     uint64_t grace_ms = call->grace_ms > 0 ? call->grace_ms : GRACE_DEFAULT_MS;
-    struct timespec pause = {.tv_sec = (time_t)(grace_ms / MS_PER_S),
-                             .tv_nsec =
-                                 (long)(grace_ms % MS_PER_S) * NS_PER_MS};
     const char *why = refusal(first);
     struct cli_lock second;
 
     if (why != NULL)
         return why;
-    (void)nanosleep(&pause, NULL);
+    cli_sleep_ms(grace_ms);
     cli_lock_read(redis, first->name, first->name_size, first->is_exact,
                   &second);
     if (!cli_lock_is_same(first, &second))

@@ -417,8 +417,7 @@ int cli_scan(struct cli_call *call)
     c.redis = cli_redis_open(call, NULL);
     c.groups = cli_groups_open(c.redis, call->words[0]);
     read_clock(&c);
-    cli_walk_begin(&walk, c.redis, call->words[0]);
-    cli_walk_set_rate(&walk, call->rate);
+    cli_walk_begin(&walk, c.redis, call->words[0], call->rate);
     while ((keys = cli_walk_next(&walk)) != NULL) {
         if (shed_reply_count(keys) > 0)
             count_page(&c, keys);

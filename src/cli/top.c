@@ -17,14 +17,13 @@
 #include "cli/walk.h"
 
 #define SHOWN_DEFAULT 10
-/* Keys that are looked at once a second. Many are used in some second, few in
- * each second; so there are many at first, and fewer once enough are known to
- * be hotter. */
-#define CANDIDATES 20000
+/* Keys that are looked at once a second, if --rate allows it. Many are used in
+ * some second, few in each second; so there are many at first, and fewer once
+ * enough are known to be hotter. */
+#define CANDIDATES_MAX 20000
 #define CANDIDATES_LEFT 1000
 #define PAGE 500 /* commands under way at a time */
 #define LOOKS_DEFAULT 10
-#define LOOK_EVERY_MS 1000
 #define BAR_WIDTH 30
 
 struct hot {
@@ -38,8 +37,9 @@ struct top {
     struct cli_redis *redis;
     bool has_frequency;
     struct hot *keys; /* in descending order after sift and look */
-    size_t count, room;
+    size_t count, room, candidates;
     uint64_t looks;
+    struct cli_rate rate; /* of the keys that are looked at again */
 };
 
 static void learn_policy(struct top *t)
@@ -104,7 +104,7 @@ static void sift(struct top *t)
 {
     drop_repeated(t);
     qsort(t->keys, t->count, sizeof(*t->keys), compare_ranks);
-    cut(t, CANDIDATES);
+    cut(t, t->candidates);
 }
 
 static void keep(struct top *t, const char *key, size_t size, long long rank)
@@ -163,8 +163,7 @@ static void walk_keys(struct top *t)
     struct shed_reply *keys;
     struct cli_walk walk;
 
-    cli_walk_begin(&walk, t->redis, t->call->words[0]);
-    cli_walk_set_rate(&walk, t->call->rate);
+    cli_walk_begin(&walk, t->redis, t->call->words[0], t->call->rate);
     while ((keys = cli_walk_next(&walk)) != NULL) {
         rank_page(t, keys);
         shed_reply_free(keys);
@@ -178,6 +177,7 @@ static void look(struct top *t)
 {
     for (size_t from = 0; from < t->count; from += PAGE) {
         size_t to = t->count - from > PAGE ? from + PAGE : t->count;
+        cli_rate_keep(&t->rate, to - from);
         for (size_t i = from; i < to; i++)
             send_object(t, t->keys[i].key, t->keys[i].size);
         for (size_t i = from; i < to; i++)
@@ -189,11 +189,12 @@ static void look(struct top *t)
 static void count_seconds(struct top *t)
 {
     uint64_t looks = t->call->seconds > 0 ? t->call->seconds : LOOKS_DEFAULT;
+    struct cli_rate seconds = {.per_s = 1};
 
     for (size_t i = 0; i < t->count; i++)
         t->keys[i].rank = 0;
     for (; t->looks < looks; t->looks++) {
-        cli_sleep_ms(LOOK_EVERY_MS);
+        cli_rate_keep(&seconds, 1);
         look(t);
         while (t->count > CANDIDATES_LEFT &&
                t->keys[t->count - 1].rank < t->keys[0].rank)
@@ -249,13 +250,17 @@ static json_t *top_json(const struct top *t)
 
 int cli_top(struct cli_call *call)
 {
-    struct top t = {.call = call};
+    uint64_t rate = call->rate > 0 ? call->rate : CANDIDATES_MAX;
+    struct top t = {.call = call,
+                    .rate = {.per_s = rate},
+                    .candidates =
+                        rate < CANDIDATES_MAX ? (size_t)rate : CANDIDATES_MAX};
     int status;
 
     cli_check_cache(call, call->words[0]);
     t.redis = cli_redis_open(call, NULL);
     learn_policy(&t);
-    t.room = 2 * (size_t)CANDIDATES;
+    t.room = 2 * t.candidates;
     t.keys = cli_alloc(t.room, sizeof(*t.keys));
     walk_keys(&t);
     if (!t.has_frequency && t.count > 0)

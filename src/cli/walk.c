@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,18 +14,8 @@
 #define PAGE_MIN 10
 #define PAGE_MAX 500
 
-#define MS_PER_S 1000
-#define NS_PER_MS 1000000
 #define SHOW_EVERY_MS 200
 #define BAR_WIDTH 40
-
-void cli_sleep_ms(uint64_t ms)
-{
-    struct timespec left = {.tv_sec = (time_t)(ms / MS_PER_S),
-                            .tv_nsec = (long)(ms % MS_PER_S) * NS_PER_MS};
-
-    (void)nanosleep(&left, NULL);
-}
 
 static void set_pattern(struct cli_walk *walk)
 {
@@ -40,18 +29,17 @@ static void set_pattern(struct cli_walk *walk)
     memcpy(at, ":{*", sizeof(":{*"));
 }
 
-void cli_walk_set_rate(struct cli_walk *walk, uint64_t rate)
+static size_t page_of(uint64_t rate)
 {
-    if (rate > 0)
-        walk->rate = rate;
-    walk->page = (size_t)(walk->rate / PAGES_PER_S);
-    walk->page = walk->page < PAGE_MIN   ? PAGE_MIN
-                 : walk->page > PAGE_MAX ? PAGE_MAX
-                                         : walk->page;
+    uint64_t page = rate / PAGES_PER_S;
+
+    if (page < PAGE_MIN)
+        return rate < PAGE_MIN ? (size_t)rate : PAGE_MIN;
+    return page > PAGE_MAX ? PAGE_MAX : (size_t)page;
 }
 
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
-                    const char *cache)
+                    const char *cache, uint64_t rate)
 {
     struct shed_reply *reply;
     long long size;
@@ -59,10 +47,9 @@ void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
     *walk = (struct cli_walk){.redis = redis,
                               .cache = cache,
                               .cursor = "0",
-                              .rate = RATE_DEFAULT,
-                              .is_shown = isatty(STDERR_FILENO) != 0,
-                              .begun_ms = shed_now_ms()};
-    cli_walk_set_rate(walk, 0);
+                              .rate = {.per_s = rate > 0 ? rate : RATE_DEFAULT},
+                              .is_shown = isatty(STDERR_FILENO) != 0};
+    walk->page = page_of(walk->rate.per_s);
     set_pattern(walk);
     shed_reply_free(cli_redis_ask(redis, "CLIENT NO-TOUCH ON"));
     reply = cli_redis_ask(redis, "DBSIZE");
@@ -92,15 +79,6 @@ static void show(struct cli_walk *walk)
                   (unsigned long long)walk->total);
 }
 
-static void keep_rate(struct cli_walk *walk)
-{
-    uint64_t due_ms = walk->begun_ms + walk->looked * MS_PER_S / walk->rate;
-    uint64_t left_ms = shed_left_ms(due_ms, shed_now_ms());
-
-    if (left_ms > 0)
-        cli_sleep_ms(left_ms);
-}
-
 struct shed_reply *cli_walk_next(struct cli_walk *walk)
 {
     struct shed_args args = {0};
@@ -111,7 +89,7 @@ struct shed_reply *cli_walk_next(struct cli_walk *walk)
 
     if (walk->is_over)
         return NULL;
-    keep_rate(walk);
+    cli_rate_keep(&walk->rate, walk->page);
     show(walk);
     (void)snprintf(count, sizeof(count), "%zu", walk->page);
     shed_args_add_text(&args, "SCAN");

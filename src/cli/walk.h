@@ -8,27 +8,26 @@
 #define CLI_WALK_H
 
 #include "cli/entry_view.h"
+#include "cli/rate.h"
 
 struct cli_walk {
     struct cli_redis *redis;
     const char *cache;
-    uint64_t rate; /* keys per second that SCAN looks at */
-    size_t page;   /* keys per call */
+    struct cli_rate rate; /* of the keys that SCAN looks at */
+    size_t page;          /* keys per call */
     char pattern[2 * SHED_NAME_MAX_BYTES + 8];
     char cursor[32];
     bool is_over;
     bool is_shown;
     uint64_t looked, total; /* keys of the database, approximately */
-    uint64_t begun_ms, shown_ms;
+    uint64_t shown_ms;
 };
 
-/* Begin a walk at 20000 keys per second. From then on reads by this connection
- * do not count as uses of a key, if the server can do that (Redis 7.2). */
+/* Begin a walk at this many keys per second; 0: 20000. From then on reads by
+ * this connection do not count as uses of a key, if the server can do that
+ * (Redis 7.2). */
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
-                    const char *cache);
-
-/* Set another rate; 0 keeps it. */
-void cli_walk_set_rate(struct cli_walk *walk, uint64_t rate);
+                    const char *cache, uint64_t rate);
 
 /* Get the next page: an array of keys, which may be empty, to be freed; NULL at
  * the end. Waits first, to keep the rate. */
@@ -36,8 +35,5 @@ struct shed_reply *cli_walk_next(struct cli_walk *walk);
 
 /* Remove the progress bar. */
 void cli_walk_end(struct cli_walk *walk);
-
-/* Wait for this many ms. */
-void cli_sleep_ms(uint64_t ms);
 
 #endif

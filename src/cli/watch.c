@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/limit.h"
 #include "cli/entry_view.h"
 #include "cli/text.h"
 
@@ -38,8 +39,8 @@ struct watch {
     const struct cli_call *call;
     struct cli_redis *redis, *pushes;
     struct known *known; /* SLOTS */
-    uint64_t events, missed;
-    uint64_t second_ms, in_second; /* for the rate */
+    uint64_t events;
+    struct shed_limit limit; /* of the changes that are shown */
 };
 
 /* ------------------------------------------------------- what has happened */
@@ -184,19 +185,17 @@ static void print_note(struct watch *w, const char *event, uint64_t count)
 static bool may_read(struct watch *w)
 {
     uint64_t rate = w->call->rate > 0 ? w->call->rate : RATE_DEFAULT;
-    uint64_t now_ms = shed_now_ms();
 
-    if (now_ms >= w->second_ms + MS_PER_S) {
-        if (w->missed > 0)
-            print_note(w, "not shown", w->missed);
-        w->missed = 0;
-        w->second_ms = now_ms;
-        w->in_second = 0;
-    }
-    if (w->in_second++ < rate)
-        return true;
-    w->missed++;
-    return false;
+    return shed_limit_pass(&w->limit, rate, MS_PER_S, shed_now_ms());
+}
+
+/* Tell how many changes were not shown, once their second is over, or the
+ * watch. */
+static void tell_missed(struct watch *w, bool is_last)
+{
+    if (w->limit.suppressed > 0 &&
+        (is_last || shed_limit_is_over(&w->limit, MS_PER_S, shed_now_ms())))
+        print_note(w, "not shown", shed_limit_take(&w->limit));
 }
 
 static void on_change(struct watch *w, const char *bytes, size_t size)
@@ -324,6 +323,7 @@ int cli_watch(struct cli_call *call)
         uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
         struct shed_reply *push = cli_redis_hear_for(
             w.pushes, left_ms < LOOK_EVERY_MS ? left_ms : LOOK_EVERY_MS);
+        tell_missed(&w, false);
         if (push != NULL)
             on_push(&w, push);
         else
@@ -331,6 +331,7 @@ int cli_watch(struct cli_call *call)
                 w.redis, cli_redis_ask(w.redis, "PING"), "PING"));
         shed_reply_free(push);
     }
+    tell_missed(&w, true);
     cli_redis_close(w.redis);
     cli_redis_close(w.pushes);
     free(w.known);

@@ -35,6 +35,7 @@ fail()
 # expect WHAT LEFT OPERATOR RIGHT : a comparison of numbers.
 expect()
 {
+    [[ " < <= == != >= > " == *" $3 "* ]] || fail "$1: no operator: $3"
     if awk -v a="$2" -v b="$4" "BEGIN { exit !(a != \"\" && a + 0 $3 b + 0) }"
     then
         echo "ok: $1: $2 $3 $4"

@@ -146,26 +146,6 @@ static long long hear_number(struct cli_redis *redis)
     return number;
 }
 
-enum cli_life cli_ask_life(struct cli_redis *redis, const char *process)
-{
-    char channel[64];
-    struct shed_args args = {0};
-    struct shed_reply *reply;
-    long long subscribers;
-
-    (void)snprintf(channel, sizeof(channel), "snowshed:process:%.*s",
-                   SHED_PROCESS_BYTES, process);
-    shed_args_add_text(&args, "PUBSUB");
-    shed_args_add_text(&args, "NUMSUB");
-    shed_args_add_text(&args, channel);
-    reply = cli_redis_call(redis, &args);
-    subscribers = shed_reply_integer(shed_reply_at(reply, 1));
-    shed_reply_free(reply);
-    if (subscribers < 0)
-        return CLI_LIFE_UNKNOWN; /* without the right to ask */
-    return subscribers > 0 ? CLI_ALIVE : CLI_GONE;
-}
-
 /* What the key of the refresh holds: a lease, or the marker of one that failed.
  */
 static void hear_refresh(struct cli_redis *redis, struct cli_entry *e)
@@ -204,7 +184,7 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     shed_reply_free(time);
     cli_entry_decode(e, e->reply);
     if (e->kind == CLI_LEASE && (e->entry.flags & SHED_ENTRY_HAS_CHANNEL) != 0)
-        e->life = cli_ask_life(redis, e->holder.process);
+        cli_presence_read(redis, e->holder.process, &e->presence);
 }
 
 void cli_entry_judge(struct cli_entry *e, const struct cli_groups *groups)

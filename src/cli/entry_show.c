@@ -97,16 +97,10 @@ static void print_times(const struct cli_entry *e)
 
 static void print_holder(const struct cli_entry *e)
 {
-    static const char *const lives[] = {
-        [CLI_LIFE_UNKNOWN] = "whether it is alive cannot be seen",
-        [CLI_ALIVE] = "alive",
-        [CLI_GONE] = "gone"};
-
     cli_field("holder");
     (void)fputs("process ", stdout);
-    cli_print_escaped(stdout, e->holder.process, sizeof(e->holder.process),
-                      SIZE_MAX);
-    printf(" (%s), flight %" PRIu64 "\n", lives[e->life], e->holder.flight);
+    cli_presence_print(e->holder.process, &e->presence);
+    printf(", flight %" PRIu64 "\n", e->holder.flight);
 }
 
 static void print_payload(const struct cli_entry *e)
@@ -230,21 +224,13 @@ void cli_entry_print(const struct cli_entry *e)
 
 /* -------------------------------------------------------------------- JSON */
 
-static json_t *life_json(enum cli_life life)
-{
-    return life == CLI_LIFE_UNKNOWN ? json_null()
-                                    : json_boolean(life == CLI_ALIVE);
-}
-
 static void add_lease(json_t *object, const struct cli_entry *e)
 {
     json_t *holder = json_object();
 
-    cli_json_set_bytes(holder, "process", e->holder.process,
-                       sizeof(e->holder.process));
+    cli_presence_json(holder, e->holder.process, &e->presence);
     json_object_set_new(holder, "flight",
                         json_integer((json_int_t)e->holder.flight));
-    json_object_set_new(holder, "is_alive", life_json(e->life));
     json_object_set_new(object, "holder", holder);
     json_object_set_new(object, "lease_left_ms",
                         json_integer((json_int_t)cli_entry_left_ms(e)));

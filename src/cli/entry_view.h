@@ -8,7 +8,7 @@
 #include "cache/cache.h"
 #include "entry/entry.h"
 #include "cli/groups.h"
-#include "cli/redis.h"
+#include "cli/presence.h"
 
 /* A key of a cache; named points into the struct, so it must not be copied. */
 struct cli_key {
@@ -31,14 +31,12 @@ enum cli_kind {
 
 const char *cli_kind_name(enum cli_kind kind);
 
-enum cli_life { CLI_LIFE_UNKNOWN, CLI_ALIVE, CLI_GONE };
-
 struct cli_entry {
     const struct cli_key *key;
     enum cli_kind kind;
     struct shed_entry entry;         /* of VALUE, NEGATIVE, LEASE, FAILURE */
     struct shed_entry_holder holder; /* of LEASE */
-    enum cli_life life;              /* of the holder */
+    struct cli_presence presence;    /* of the holder */
     struct cli_miss miss; /* of VALUE and NEGATIVE, once judged; points into the
                              reply */
     int format;           /* of FOREIGN; -1: unknown */
@@ -88,9 +86,6 @@ void cli_entry_judge(struct cli_entry *entry, const struct cli_groups *groups);
 /* Decode the reply to GET; sets kind, entry, holder, format and size. The reply
  * remains the caller's. */
 void cli_entry_decode(struct cli_entry *entry, const struct shed_reply *reply);
-
-/* Whether the process of a lease, or a lock, is subscribed to its channel. */
-enum cli_life cli_ask_life(struct cli_redis *redis, const char *process);
 
 /* Whether it is a value that is no longer fresh. */
 bool cli_entry_is_stale(const struct cli_entry *entry);

@@ -24,10 +24,12 @@ static const char *describe(const struct cli_lock *lock)
     case CLI_LOCK_FREE:
         return "free";
     case CLI_LOCK_HELD:
-        return lock->life == CLI_ALIVE  ? "held by a process that is alive"
-               : lock->life == CLI_GONE ? "held by a process that is gone"
-                                        : "held; whether by a live process "
-                                          "cannot be seen";
+        return lock->presence.life == CLI_ALIVE
+                   ? "held by a process that is alive"
+               : lock->presence.life == CLI_GONE
+                   ? "held by a process that is gone"
+                   : "held; whether by a live process "
+                     "cannot be seen";
     case CLI_LOCK_STAMP:
         return "held: a TIMESTAMP lock, or another client's";
     case CLI_LOCK_TEXT:
@@ -48,7 +50,7 @@ static void print_holder(const struct cli_lock *lock)
     if (lock->process[0] == ' ')
         (void)fputs("not known: it has no channel (SHED_WAIT_POLL)", stdout);
     else
-        cli_print_escaped(stdout, lock->process, SHED_PROCESS_BYTES, SIZE_MAX);
+        cli_presence_print(lock->process, &lock->presence);
     (void)putchar('\n');
     if (lock->is_restarted)
         cli_line("", "Redis was restarted since the lock was taken");
@@ -102,10 +104,9 @@ static void print_waiters(const struct cli_lock *lock)
     for (size_t i = 0; i < shown(lock); i++) {
         const struct cli_waiter *w = &lock->waiters[i];
         cli_field("");
-        cli_print_escaped(stdout, w->process, sizeof(w->process), SIZE_MAX);
-        printf("  for %s of %s%s\n", cli_duration(waited, waited_ms(lock, w)),
-               cli_duration(limit, w->wait_ms),
-               w->life == CLI_GONE ? "; its process is gone" : "");
+        cli_presence_print(w->process, &w->presence);
+        printf("  for %s of %s\n", cli_duration(waited, waited_ms(lock, w)),
+               cli_duration(limit, w->wait_ms));
     }
     if (lock->queued > CLI_QUEUE_SHOWN)
         cli_line("", "...");
@@ -126,12 +127,6 @@ static void print_lock(const struct cli_lock *lock)
 
 /* -------------------------------------------------------------------- JSON */
 
-static json_t *life_json(enum cli_life life)
-{
-    return life == CLI_LIFE_UNKNOWN ? json_null()
-                                    : json_boolean(life == CLI_ALIVE);
-}
-
 static json_t *holder_json(const struct cli_lock *lock)
 {
     char hex[2 * SHED_TOKEN_BYTES + 1];
@@ -139,12 +134,9 @@ static json_t *holder_json(const struct cli_lock *lock)
 
     (void)cli_hex(hex, lock->token, SHED_TOKEN_BYTES);
     json_object_set_new(holder, "token", json_string(hex));
+    cli_presence_json(holder, lock->process, &lock->presence);
     if (lock->process[0] == ' ')
         json_object_set_new(holder, "process", json_null());
-    else
-        cli_json_set_bytes(holder, "process", lock->process,
-                           SHED_PROCESS_BYTES);
-    json_object_set_new(holder, "is_alive", life_json(lock->life));
     return holder;
 }
 
@@ -155,8 +147,7 @@ static json_t *queue_json(const struct cli_lock *lock)
     for (size_t i = 0; i < shown(lock); i++) {
         const struct cli_waiter *w = &lock->waiters[i];
         json_t *waiter = json_object();
-        cli_json_set_bytes(waiter, "process", w->process, sizeof(w->process));
-        json_object_set_new(waiter, "is_alive", life_json(w->life));
+        cli_presence_json(waiter, w->process, &w->presence);
         json_object_set_new(waiter, "waited_ms",
                             json_integer((json_int_t)waited_ms(lock, w)));
         json_object_set_new(waiter, "limit_ms",
@@ -209,9 +200,9 @@ static const char *refusal(const struct cli_lock *lock)
     if (lock->state != CLI_LOCK_HELD || lock->process[0] == ' ')
         return "it names no process, so nobody can see whether its holder is "
                "dead. If you know that it is, delete the key with redis-cli";
-    if (lock->life == CLI_ALIVE)
+    if (lock->presence.life == CLI_ALIVE)
         return "its holder is alive";
-    if (lock->life == CLI_GONE)
+    if (lock->presence.life == CLI_GONE)
         return NULL;
     return lock->is_restarted
                ? "Redis was restarted since it was taken, so its holder may "
@@ -224,21 +215,19 @@ static long long remove_lock(struct cli_redis *redis,
                              const struct cli_lock *lock)
 {
     struct shed_args args = {0};
-    char channel[64];
+    char channel[CLI_CHANNEL_BYTES];
     size_t size;
     const char *record = shed_reply_bytes(lock->reply, &size);
     struct shed_reply *reply;
     long long answer;
 
-    (void)snprintf(channel, sizeof(channel), "snowshed:process:%.*s",
-                   SHED_PROCESS_BYTES, lock->process);
     shed_args_add_text(&args, "EVAL");
     shed_args_add_text(&args, script);
     shed_args_add_text(&args, "1");
     shed_args_add(&args, lock->spec.key[SHED_LOCK_KEY].at,
                   lock->spec.key[SHED_LOCK_KEY].size);
     shed_args_add(&args, record, size);
-    shed_args_add_text(&args, channel);
+    shed_args_add_text(&args, cli_process_channel(channel, lock->process));
     reply = cli_redis_check(redis, cli_redis_call(redis, &args), "EVAL");
     answer = shed_reply_integer(reply);
     shed_reply_free(reply);

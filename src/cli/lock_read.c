@@ -163,14 +163,14 @@ static void read_life(struct cli_redis *redis, struct cli_lock *lock)
 
     if (lock->state != CLI_LOCK_HELD || is_blank(lock->process))
         return;
-    lock->life = cli_ask_life(redis, lock->process);
+    cli_presence_read(redis, lock->process, &lock->presence);
     info = cli_redis_ask(redis, "INFO server");
     text = shed_reply_bytes(info, &size);
     run = text != NULL ? strstr(text, "run_id:") : NULL;
     lock->is_restarted = run != NULL && strncmp(run + strlen("run_id:"),
                                                 lock->run, SHED_RUN_BYTES) != 0;
-    if (lock->life == CLI_GONE && (run == NULL || lock->is_restarted))
-        lock->life = CLI_LIFE_UNKNOWN;
+    if (lock->presence.life == CLI_GONE && (run == NULL || lock->is_restarted))
+        lock->presence.life = CLI_LIFE_UNKNOWN;
     shed_reply_free(info);
 }
 
@@ -178,8 +178,8 @@ static void read_waiters(struct cli_redis *redis, struct cli_lock *lock)
 {
     for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
         if (!is_blank(lock->waiters[i].process))
-            lock->waiters[i].life =
-                cli_ask_life(redis, lock->waiters[i].process);
+            cli_presence_read(redis, lock->waiters[i].process,
+                              &lock->waiters[i].presence);
 }
 
 void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,

@@ -23,7 +23,7 @@ struct cli_waiter {
     char process[SHED_PROCESS_BYTES]; /* blanks: unknown */
     uint64_t since_ms;                /* by the server's clock */
     uint64_t wait_ms;                 /* how long it announced that it waits */
-    enum cli_life life;
+    struct cli_presence presence;
 };
 
 struct cli_lock {
@@ -38,7 +38,7 @@ struct cli_lock {
     /* for HELD; they point into reply */
     const unsigned char *token;
     const char *process, *run;
-    enum cli_life life;
+    struct cli_presence presence;
     bool is_restarted; /* the server was restarted after the record was written
                         */
     /* for STAMP: the end, by some host's clock; 0: the number is not a time */

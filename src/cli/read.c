@@ -121,7 +121,7 @@ static void judge_lease(const struct cli_entry *e, struct verdict *v)
                        "It would load: the lease, last renewed %s ago, is "
                        "over, and the next caller takes it over.",
                        since);
-    } else if (e->life == CLI_GONE) {
+    } else if (e->presence.life == CLI_GONE) {
         v->would = "take over";
         v->for_ms = 0;
         (void)snprintf(v->text, sizeof(v->text),
@@ -129,7 +129,7 @@ static void judge_lease(const struct cli_entry *e, struct verdict *v)
                        "gone, and the next caller, or a waiter within %d ms, "
                        "takes it over (after the cache's grace_ms).",
                        WAITER_LOOK_MS);
-    } else if (e->life == CLI_ALIVE) {
+    } else if (e->presence.life == CLI_ALIVE) {
         (void)snprintf(v->text, sizeof(v->text),
                        "It would wait for a load: the process is alive and "
                        "has renewed its lease %s ago. It is replaced in %s "

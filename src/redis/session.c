@@ -11,16 +11,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
+#include "base/process.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 #define PROCESS_CHANNEL "snowshed:process:"
 /* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
-#define CHANNELS 2
+#define CHANNELS 3
+#define PLACE_BYTES 256 /* a host name, and the number of a process */
 
 struct shed_session {
     struct shed_reactor *reactor;
@@ -31,10 +34,11 @@ struct shed_session {
     struct shed_timer *subscribing; /* ends the wait for its answer */
     uint64_t command_timeout_ms;
     char channel[sizeof(PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
-    char client_id[24];  /* of pushes, in decimal; empty: unknown */
-    char tracked_id[24]; /* the client id that CLIENT TRACKING named */
-    unsigned channels;   /* subscribed to */
-    bool is_silent;      /* nothing has come since the last PING */
+    char place[PLACE_BYTES]; /* a channel whose name tells host and process */
+    char client_id[24];      /* of pushes, in decimal; empty: unknown */
+    char tracked_id[24];     /* the client id that CLIENT TRACKING named */
+    unsigned channels;       /* subscribed to */
+    bool is_silent;          /* nothing has come since the last PING */
     bool is_on;
     atomic_bool is_settled;
     struct shed_post *waiting; /* posted once it is settled */
@@ -304,6 +308,7 @@ static void on_client_id(void *arg, struct shed_reply *reply,
                    shed_reply_integer(reply));
     shed_args_add_text(&args, "SUBSCRIBE");
     shed_args_add_text(&args, p->channel);
+    shed_args_add_text(&args, p->place);
     shed_args_add_text(&args, INVALIDATE_CHANNEL);
     shed_pipe_tell(p->pushes, &args);
     shed_timer_set(p->subscribing, p->command_timeout_ms);
@@ -437,6 +442,18 @@ static void on_move(void *arg, bool is_reached)
 
 /* -------------------------------------------------------- begin and end */
 
+static void name_channels(struct shed_session *p, const char *process)
+{
+    char host[PLACE_BYTES / 2] = "";
+
+    if (gethostname(host, sizeof(host) - 1) != 0)
+        (void)snprintf(host, sizeof(host), "?");
+    (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
+                   SHED_PROCESS_BYTES, process);
+    (void)snprintf(p->place, sizeof(p->place), "%s:%s:%ld", p->channel, host,
+                   (long)shed_process_id());
+}
+
 enum shed_code
 shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
                     const struct shed_client_options *options,
@@ -466,8 +483,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
     p->hooks = *hooks;
     p->follow.run = follow_posted;
     atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
-    (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
-                   SHED_PROCESS_BYTES, process);
+    name_channels(p, process);
     p->command_timeout_ms = options->command_timeout_ms;
     p->ping = shed_timer_create(reactor, on_ping, p);
     p->subscribing = shed_timer_create(reactor, on_unsubscribed, p);

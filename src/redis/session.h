@@ -5,8 +5,9 @@
  * announces their changes. A push is only a hint: it may come twice, late, or
  * not at all.
  *
- * The second connection is also subscribed to the channel of this process; by
- * that, others see that the process is alive.
+ * The second connection is also subscribed to the channel of this process,
+ * snowshed:process:ID; by that, others see that the process is alive. The name
+ * of a further channel, snowshed:process:ID:HOST:PID, tells people where it is.
  *
  * Reactor thread only, except create and the functions that say otherwise.
  */

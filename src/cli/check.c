@@ -16,9 +16,12 @@
 #include <snowshed/mysql.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/latch.h"
 #include "base/random.h"
+#include "mysql/query.h"
 #include "source/load.h"
+#include "cli/caches.h"
 #include "cli/text.h"
 #include "cli/walk.h"
 
@@ -51,8 +54,8 @@ struct check {
     struct cli_rate rate; /* of the items */
     json_t *stale_list;
     uint64_t compared, equal, stale, failed, changed, skipped;
-    uint64_t invalidated;  /* misses by a group when they were found */
-    struct shed_error why; /* of the first failure */
+    uint64_t invalidated;        /* misses by a group when they were found */
+    char why[SHED_REASON_BYTES]; /* of the first failure */
 };
 
 /* ----------------------------------------------------------------- reading */
@@ -264,13 +267,58 @@ static void drop_incomparable(struct check *c, unsigned round)
     }
 }
 
+/* A source of integers finds no row for any other key, and asks for none. So
+ * this value cannot be from one. */
+static bool is_no_integer(const struct check *c, const struct item *item)
+{
+    struct shed_mysql_integer number;
+
+    return c->call->is_integer_key &&
+           kind_of(&item->entry) != SHED_KIND_ABSENT &&
+           !shed_mysql_integer_parse(cli_key_bytes(&item->key),
+                                     item->key.named.key.size, &number);
+}
+
+/* Keep the first reason, with the library's advice as one about the tool. */
+static void count_failure(struct check *c, const struct shed_error *error)
+{
+    const char *advice = c->call->is_integer_key ? "leave out" : "give";
+    size_t size = strlen(error->reason);
+    const char *end = strstr(error->reason, ": if it is the key, open the");
+
+    if (c->failed++ > 0)
+        return;
+    if (end != NULL)
+        size = (size_t)(end - error->reason);
+    (void)snprintf(c->why, sizeof(c->why), "%.*s", (int)size, error->reason);
+    if (end != NULL)
+        (void)snprintf(c->why + size, sizeof(c->why) - size,
+                       ": if it is the key, %s --integer-keys; else select the "
+                       "key first",
+                       advice);
+}
+
+static void fail_no_integer(struct check *c, const struct item *item)
+{
+    char *word = cli_word(cli_key_bytes(&item->key), item->key.named.key.size);
+    struct shed_error error;
+
+    (void)shed_fail(&error, SHED_EINVAL,
+                    "the key %s is no integer, and has a row: leave out "
+                    "--integer-keys",
+                    word);
+    count_failure(c, &error);
+    free(word);
+}
+
 static void compare(struct check *c, unsigned round)
 {
     for (size_t i = c->count; i-- > 0;) {
         struct item *item = &c->items[i];
-        if (item->value == NULL) {
-            if (c->failed++ == 0)
-                c->why = item->error;
+        if (is_no_integer(c, item)) {
+            fail_no_integer(c, item);
+        } else if (item->value == NULL) {
+            count_failure(c, &item->error);
         } else if (is_equal(item)) {
             c->equal++;
         } else if (round > 0 && item->is_same) {
@@ -305,8 +353,7 @@ static void settle_batch(struct check *c)
     while (c->count > 0)
         drop(c, c->count - 1);
     if (c->failed > 0 && c->failed == c->compared)
-        cli_fail(c->call, CLI_FAILED, "the database cannot be queried: %s",
-                 c->why.reason);
+        cli_fail(c->call, CLI_FAILED, "no row can be compared: %s", c->why);
 }
 
 static void gather(struct check *c, const char *key, size_t size)
@@ -398,6 +445,8 @@ static void open_source(struct check *c)
 
 static void print_summary(const struct check *c)
 {
+    char advice[CLI_ADVICE_BYTES];
+
     if (c->call->is_json) {
         cli_json_print(
             c->call,
@@ -407,7 +456,7 @@ static void print_summary(const struct check *c)
                       (json_int_t)c->failed, "invalidated",
                       (json_int_t)c->invalidated, "not_comparable",
                       (json_int_t)c->skipped, "reason",
-                      c->failed > 0 ? json_string(c->why.reason) : json_null(),
+                      c->failed > 0 ? json_string(c->why) : json_null(),
                       "stale", c->stale_list));
         return;
     }
@@ -425,12 +474,13 @@ static void print_summary(const struct check *c)
                "bytes)\n",
                c->skipped);
     if (c->failed > 0)
-        printf("the first failure: %s\n", c->why.reason);
+        printf("the first failure: %s\n", c->why);
     if (c->compared == 0 && c->invalidated > 0)
         printf("nothing was proven: no caller is given these entries\n");
-    else if (c->compared == 0)
-        printf("nothing was proven: is '%s' the name of the cache?\n",
-               c->call->words[0]);
+    else if (c->compared == 0 && c->skipped == 0)
+        printf("nothing was proven: there are no entries of '%s': %s\n",
+               c->call->words[0],
+               cli_cache_advice(c->redis, c->call->words[0], advice));
 }
 
 int cli_check(struct cli_call *call)

@@ -7,7 +7,6 @@
 #include "cli/walk.h"
 
 #define ROWS_ENOUGH 100
-#define LAST_OF_HEADER "63"
 
 struct page {
     struct cli_redis *redis;
@@ -24,18 +23,12 @@ static const char *key_at(const struct page *p, size_t i, size_t *size)
 static void ask_for_headers(const struct page *p, bool *is_asked)
 {
     for (size_t i = 0; i < shed_reply_count(p->keys); i++) {
-        struct shed_args args = {0};
         struct cli_key key;
         size_t size = 0;
         const char *name = key_at(p, i, &size);
         is_asked[i] = cli_key_parse(&key, p->cache, name, size);
-        if (!is_asked[i])
-            continue;
-        shed_args_add_text(&args, "GETRANGE");
-        shed_args_add(&args, name, size);
-        shed_args_add_text(&args, "0");
-        shed_args_add_text(&args, LAST_OF_HEADER);
-        cli_redis_send(p->redis, &args);
+        if (is_asked[i])
+            cli_entry_send_header(p->redis, name, size);
     }
 }
 

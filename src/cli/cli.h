@@ -99,6 +99,8 @@ int cli_ttl(struct cli_call *call);
 int cli_invalidate(struct cli_call *call);
 int cli_watch(struct cli_call *call);
 int cli_top(struct cli_call *call);
+int cli_caches(struct cli_call *call);
+int cli_locks(struct cli_call *call);
 int cli_scan(struct cli_call *call);
 int cli_check(struct cli_call *call);
 int cli_lock(struct cli_call *call);

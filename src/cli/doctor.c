@@ -40,7 +40,6 @@ struct finding {
 
 struct facts {
     struct shed_reply *info;
-    const char *text; /* of INFO; "" if INFO is refused */
     bool has_info;
     char ping[128]; /* why PING is refused, or "" */
     bool has_clock; /* false: TIME is refused */
@@ -172,10 +171,7 @@ static void read_facts(struct doctor *d)
     f->info = cli_redis_ask(d->redis, "INFO");
     if (shed_reply_begins(f->info, "NOAUTH")) /* all else follows from that */
         (void)cli_redis_check(d->redis, f->info, "INFO");
-    f->text = shed_reply_bytes(f->info, &size);
-    f->has_info = f->text != NULL;
-    if (!f->has_info)
-        f->text = "";
+    f->has_info = shed_reply_bytes(f->info, &size) != NULL;
     read_latency(d);
     read_clock(d);
     read_saves(d);
@@ -184,38 +180,11 @@ static void read_facts(struct doctor *d)
     cli_writes_read(d->redis, d->call, cache_of(d->call), &f->writes);
 }
 
-/* The value of the line "name:value" of INFO, cut to fit; "" if there is
- * none. */
-static const char *fact(const struct facts *f, const char *name, char text[64])
-{
-    size_t size = strlen(name), n;
-
-    text[0] = '\0';
-    for (const char *at = f->text; at != NULL && *at != '\0';) {
-        if (strncmp(at, name, size) == 0 && at[size] == ':') {
-            at += size + 1;
-            n = strcspn(at, "\r\n");
-            (void)snprintf(text, 64, "%.*s", n < 63 ? (int)n : 63, at);
-            return text;
-        }
-        at = strchr(at, '\n');
-        at = at != NULL ? at + 1 : NULL;
-    }
-    return text;
-}
-
-static long long number(const struct facts *f, const char *name)
-{
-    char text[64];
-
-    return strtoll(fact(f, name, text), NULL, 10);
-}
-
 static bool is(const struct facts *f, const char *name, const char *value)
 {
     char text[64];
 
-    return strcmp(fact(f, name, text), value) == 0;
+    return strcmp(cli_info_field(f->info, name, text), value) == 0;
 }
 
 /* ------------------------------------------------------------------ judging */
@@ -223,7 +192,8 @@ static bool is(const struct facts *f, const char *name, const char *value)
 static void check_version(struct doctor *d)
 {
     char text[64];
-    long major = strtol(fact(&d->facts, "redis_version", text), NULL, 10);
+    long major =
+        strtol(cli_info_field(d->facts.info, "redis_version", text), NULL, 10);
 
     if (!d->facts.has_info)
         find(d, "version", WARNING, "INFO is refused, so little is known.",
@@ -253,8 +223,8 @@ static void check_role(struct doctor *d)
             "Give the address of the primary.", "replica");
     else if (d->facts.has_info)
         find(d, "role", OK, "", "", "%s with %lld replicas",
-             fact(&d->facts, "role", text),
-             number(&d->facts, "connected_slaves"));
+             cli_info_field(d->facts.info, "role", text),
+             cli_info_number(d->facts.info, "connected_slaves"));
     if (is(&d->facts, "cluster_enabled", "1"))
         find(d, "cluster", PROBLEM,
              "snowshed speaks to one server: keys of other nodes are refused.",
@@ -307,7 +277,7 @@ static void check_writes(struct doctor *d)
 
 static void check_tracking(struct doctor *d)
 {
-    long long keys = number(&d->facts, "tracking_total_keys");
+    long long keys = cli_info_number(d->facts.info, "tracking_total_keys");
 
     if (d->facts.tracking[0] != '\0')
         find(d, "tracking", WARNING,
@@ -323,12 +293,12 @@ static void check_tracking(struct doctor *d)
 
 static void check_eviction(struct doctor *d)
 {
-    long long most = number(&d->facts, "maxmemory");
-    long long used = number(&d->facts, "used_memory");
+    long long most = cli_info_number(d->facts.info, "maxmemory");
+    long long used = cli_info_number(d->facts.info, "used_memory");
     long long percent = most > 0 ? used * 100 / most : 0;
     char policy[64], size[CLI_TEXT_BYTES];
 
-    (void)fact(&d->facts, "maxmemory_policy", policy);
+    (void)cli_info_field(d->facts.info, "maxmemory_policy", policy);
     if (!d->facts.has_info)
         return;
     if (most == 0)
@@ -358,12 +328,12 @@ static void check_eviction(struct doctor *d)
              "Locks need noeviction (or a Redis of their own), or the fencing "
              "guard. For a cache alone it is fine.",
              "%s, %lld keys evicted so far", policy,
-             number(&d->facts, "evicted_keys"));
+             cli_info_number(d->facts.info, "evicted_keys"));
 }
 
 static void check_persistence(struct doctor *d)
 {
-    long long fork_us = number(&d->facts, "latest_fork_usec");
+    long long fork_us = cli_info_number(d->facts.info, "latest_fork_usec");
     bool has_aof = is(&d->facts, "aof_enabled", "1");
 
     if (!d->facts.has_info)
@@ -438,9 +408,9 @@ static void check_latency(struct doctor *d)
 
 static void check_connections(struct doctor *d)
 {
-    long long now = number(&d->facts, "connected_clients");
-    long long most = number(&d->facts, "maxclients");
-    long long refused = number(&d->facts, "rejected_connections");
+    long long now = cli_info_number(d->facts.info, "connected_clients");
+    long long most = cli_info_number(d->facts.info, "maxclients");
+    long long refused = cli_info_number(d->facts.info, "rejected_connections");
 
     if (!d->facts.has_info)
         return;

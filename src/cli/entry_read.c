@@ -6,9 +6,11 @@
 #include "cli/entry_view.h"
 #include "cli/text.h"
 
+#define LAST_OF_HEADER "63"
+
 /* -------------------------------------------------------------------- keys */
 
-static const char *fault_of_name(const char *name)
+const char *cli_fault_of_name(const char *name)
 {
     size_t size = strlen(name);
 
@@ -24,7 +26,7 @@ static const char *fault_of_name(const char *name)
 
 void cli_check_cache(const struct cli_call *call, const char *name)
 {
-    const char *fault = fault_of_name(name);
+    const char *fault = cli_fault_of_name(name);
 
     if (fault != NULL)
         cli_fail(call, CLI_USAGE, "'%.80s' is not a cache name: %s", name,
@@ -83,7 +85,7 @@ bool cli_key_parse(struct cli_key *key, const char *cache, const char *redis,
 
 /* --------------------------------------------------------------- the entry */
 
-static enum cli_kind kind_of(enum shed_entry_type type)
+enum cli_kind cli_kind_of(enum shed_entry_type type)
 {
     switch (type) {
     case SHED_ENTRY_LEASE:
@@ -109,7 +111,7 @@ void cli_entry_decode(struct cli_entry *e, const struct shed_reply *reply)
         return;
     switch (shed_entry_decode(key, bytes, e->size, &e->entry)) {
     case SHED_ENTRY_OK:
-        e->kind = kind_of(e->entry.type);
+        e->kind = cli_kind_of(e->entry.type);
         break;
     case SHED_ENTRY_CORRUPT:
         e->kind = CLI_DAMAGED;
@@ -191,6 +193,18 @@ void cli_entry_judge(struct cli_entry *e, const struct cli_groups *groups)
 {
     if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE)
         cli_groups_judge(groups, &e->entry, &e->miss);
+}
+
+void cli_entry_send_header(struct cli_redis *redis, const char *name,
+                           size_t size)
+{
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, "GETRANGE");
+    shed_args_add(&args, name, size);
+    shed_args_add_text(&args, "0");
+    shed_args_add_text(&args, LAST_OF_HEADER);
+    cli_redis_send(redis, &args);
 }
 
 void cli_entry_send_unlink(struct cli_redis *redis, const char *name,

@@ -147,6 +147,8 @@ static void print_miss(const struct cli_miss *miss)
 {
     char date[CLI_TEXT_BYTES];
 
+    if (miss->position == 0 && miss->is_above)
+        cli_line("miss", "it is from after all that the log of groups has");
     if (miss->position == 0)
         return;
     cli_field("miss");

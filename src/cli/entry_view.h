@@ -59,6 +59,9 @@ void cli_key_init(struct cli_key *key, const struct cli_call *call,
 const char *cli_key_set(struct cli_key *key, const char *cache,
                         const void *bytes, size_t size);
 
+/* Why this cannot be the name of a cache; NULL: it can. */
+const char *cli_fault_of_name(const char *name);
+
 /* End the program if this cannot be the name of a cache. */
 void cli_check_cache(const struct cli_call *call, const char *name);
 
@@ -75,6 +78,13 @@ const char *cli_key_bytes(const struct cli_key *key);
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *out);
 void cli_entry_free(struct cli_entry *entry);
+
+/* Send the GETRANGE of the header of an entry, by its key in Redis. */
+void cli_entry_send_header(struct cli_redis *redis, const char *name,
+                           size_t size);
+
+/* What an entry is by its type. */
+enum cli_kind cli_kind_of(enum shed_entry_type type);
 
 /* Send the UNLINK of an entry and its refresh lease, by its key in Redis. */
 void cli_entry_send_unlink(struct cli_redis *redis, const char *name,

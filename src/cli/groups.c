@@ -74,6 +74,7 @@ void cli_groups_judge(const struct cli_groups *groups,
     /* from a process without the option groups, which heeds no log */
     if ((entry->flags & SHED_ENTRY_POSITION) == 0)
         return;
+    out->is_above = entry->position > shed_groups_horizon(&groups->known);
     if (shed_groups_admit(&groups->known, &of))
         return;
     out->position = shed_groups_position(&groups->known, shed_str(""));
@@ -82,7 +83,8 @@ void cli_groups_judge(const struct cli_groups *groups,
         uint64_t position =
             shed_groups_position(&groups->known, shed_bytes(tag, size));
         if (position > out->position)
-            *out = (struct cli_miss){position, shed_bytes(tag, size)};
+            *out = (struct cli_miss){.position = position,
+                                     .tag = shed_bytes(tag, size)};
     }
 }
 

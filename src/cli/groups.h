@@ -22,6 +22,8 @@ void cli_groups_read(struct cli_groups *groups);
 struct cli_miss {
     uint64_t position;     /* of the invalidation; 0: it is no miss */
     struct shed_bytes tag; /* of the entry; of no bytes: all entries */
+    bool is_above; /* no miss as yet: its position is above all that the log
+                      had when it was read */
 };
 
 /* Judge an entry that was decoded: the whole of it, or the header alone. Then

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "known/group_log.h"
+#include "cli/caches.h"
 #include "cli/clear.h"
 #include "cli/entry_view.h"
 #include "cli/text.h"
@@ -115,10 +116,13 @@ static bool has_log(const struct work *w)
 
 static _Noreturn void fail_unknown(const struct work *w)
 {
+    char advice[CLI_ADVICE_BYTES];
+
     cli_fail(w->call, CLI_NO,
-             "there is no entry of a cache %s, and nothing was changed: check "
-             "the name, and the database that the URI names",
-             w->call->words[0]);
+             "there is no entry of a cache %s, and nothing was changed: %s "
+             "Check the database that the URI names, too",
+             w->call->words[0],
+             cli_cache_advice(w->redis, w->call->words[0], advice));
 }
 
 /* The note comes first: it has its effect at once, where it has one. */

@@ -13,10 +13,15 @@
 
 #define GRACE_DEFAULT_MS 1000
 
-static const char *const state_names[CLI_LOCK_STATES] = {
-    [CLI_LOCK_FREE] = "free",       [CLI_LOCK_HELD] = "held",
-    [CLI_LOCK_STAMP] = "timestamp", [CLI_LOCK_TEXT] = "text",
-    [CLI_LOCK_UNKNOWN] = "unknown", [CLI_LOCK_NO_LOCK] = "no lock"};
+const char *cli_lock_state(const struct cli_lock *lock)
+{
+    static const char *const names[CLI_LOCK_STATES] = {
+        [CLI_LOCK_FREE] = "free",       [CLI_LOCK_HELD] = "held",
+        [CLI_LOCK_STAMP] = "timestamp", [CLI_LOCK_TEXT] = "text",
+        [CLI_LOCK_UNKNOWN] = "unknown", [CLI_LOCK_NO_LOCK] = "no lock"};
+
+    return names[lock->state];
+}
 
 static const char *describe(const struct cli_lock *lock)
 {
@@ -157,14 +162,14 @@ static json_t *queue_json(const struct cli_lock *lock)
     return queue;
 }
 
-static json_t *lock_json(const struct cli_lock *lock)
+json_t *cli_lock_json(const struct cli_lock *lock)
 {
     json_t *object = json_object();
 
     cli_json_set_bytes(object, "name", lock->name, lock->name_size);
     cli_json_set_bytes(object, "redis_key", lock->spec.key[SHED_LOCK_KEY].at,
                        lock->spec.key[SHED_LOCK_KEY].size);
-    json_object_set_new(object, "state", json_string(state_names[lock->state]));
+    json_object_set_new(object, "state", json_string(cli_lock_state(lock)));
     json_object_set_new(object, "is_exact_key", json_boolean(lock->is_exact));
     json_object_set_new(object, "holder",
                         lock->state == CLI_LOCK_HELD ? holder_json(lock)
@@ -268,7 +273,7 @@ static int conclude_release(const struct cli_call *call,
                        json_pack("{s:b, s:o, s:o}", "is_released",
                                  (int)(why == NULL), "reason",
                                  why != NULL ? json_string(why) : json_null(),
-                                 "was", lock_json(lock)));
+                                 "was", cli_lock_json(lock)));
     } else {
         print_lock(lock);
         if (why == NULL)
@@ -295,6 +300,8 @@ int cli_lock(struct cli_call *call)
                  SHED_LOCK_NAME_MAX_BYTES);
     redis = cli_redis_open(call, NULL);
     cli_lock_read(redis, name, size, call->is_exact, &lock);
+    if (lock.is_denied)
+        (void)cli_redis_check(redis, lock.reply, "GET");
     status = lock.state == CLI_LOCK_FREE || lock.state == CLI_LOCK_NO_LOCK
                  ? CLI_NO
                  : CLI_YES;
@@ -302,7 +309,7 @@ int cli_lock(struct cli_call *call)
         status =
             conclude_release(call, &lock, release_dead(call, redis, &lock));
     else if (call->is_json)
-        cli_json_print(call, lock_json(&lock));
+        cli_json_print(call, cli_lock_json(&lock));
     else
         print_lock(&lock);
     cli_lock_free(&lock);

@@ -74,13 +74,8 @@ static void send_key(struct cli_redis *redis, const struct cli_lock *lock,
     cli_redis_send(redis, &args);
 }
 
-/* The second look is at a key to which the user may have no right. Then the key
- * counts as absent. */
-static void look(struct cli_redis *redis, bool is_exact, bool is_second,
-                 struct cli_lock *lock)
+static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
 {
-    bool is_denied;
-
     lock->is_exact = is_exact;
     lock->options.exact_key = is_exact;
     lock->spec.options = &lock->options;
@@ -89,12 +84,12 @@ static void look(struct cli_redis *redis, bool is_exact, bool is_second,
     shed_reply_free(lock->reply);
     send_key(redis, lock, "GET", SHED_LOCK_KEY, "");
     lock->reply = cli_redis_hear(redis);
-    is_denied = is_second && shed_reply_error(lock->reply) != NULL &&
-                shed_reply_code(lock->reply) == SHED_EDENIED;
-    if (!is_denied)
+    lock->is_denied = shed_reply_error(lock->reply) != NULL &&
+                      shed_reply_code(lock->reply) == SHED_EDENIED;
+    if (!lock->is_denied)
         (void)cli_redis_check_key(redis, lock->reply, "GET");
     judge(lock);
-    if (is_denied)
+    if (lock->is_denied)
         lock->state = CLI_LOCK_FREE;
 }
 
@@ -158,18 +153,17 @@ static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
 static void read_life(struct cli_redis *redis, struct cli_lock *lock)
 {
     struct shed_reply *info;
-    const char *text, *run;
-    size_t size;
+    char run[CLI_INFO_BYTES];
 
     if (lock->state != CLI_LOCK_HELD || is_blank(lock->process))
         return;
     cli_presence_read(redis, lock->process, &lock->presence);
     info = cli_redis_ask(redis, "INFO server");
-    text = shed_reply_bytes(info, &size);
-    run = text != NULL ? strstr(text, "run_id:") : NULL;
-    lock->is_restarted = run != NULL && strncmp(run + strlen("run_id:"),
-                                                lock->run, SHED_RUN_BYTES) != 0;
-    if (lock->presence.life == CLI_GONE && (run == NULL || lock->is_restarted))
+    (void)cli_info_field(info, "run_id", run);
+    lock->is_restarted =
+        run[0] != '\0' && strncmp(run, lock->run, SHED_RUN_BYTES) != 0;
+    if (lock->presence.life == CLI_GONE &&
+        (run[0] == '\0' || lock->is_restarted))
         lock->presence.life = CLI_LIFE_UNKNOWN;
     shed_reply_free(info);
 }
@@ -187,11 +181,11 @@ void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,
 {
     *lock = (struct cli_lock){.name = name, .name_size = name_size};
     lock->room = cli_alloc(shed_lock_keys_bytes(name_size), 1);
-    look(redis, is_exact, false, lock);
+    look(redis, is_exact, lock);
     if (lock->state == CLI_LOCK_FREE && !is_exact) {
-        look(redis, true, true, lock);
+        look(redis, true, lock);
         if (lock->state == CLI_LOCK_FREE)
-            look(redis, false, false, lock);
+            look(redis, false, lock);
     }
     send_key(redis, lock, "PTTL", SHED_LOCK_KEY, "");
     send_key(redis, lock, "GET", SHED_LOCK_KEY_COUNTER, "");

@@ -33,6 +33,7 @@ struct cli_lock {
     struct shed_lock_spec spec;
     char *room; /* the keys point into it */
     bool is_exact;
+    bool is_denied; /* this user may not read it; reply is the error */
     enum cli_lock_state state;
     struct shed_reply *reply; /* what is at the key */
     /* for HELD; they point into reply */
@@ -56,6 +57,11 @@ struct cli_lock {
 void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,
                    bool is_exact, struct cli_lock *out);
 void cli_lock_free(struct cli_lock *lock);
+
+/* "held", "free", ... */
+const char *cli_lock_state(const struct cli_lock *lock);
+
+json_t *cli_lock_json(const struct cli_lock *lock);
 
 /* Whether both have the same record. */
 bool cli_lock_is_same(const struct cli_lock *a, const struct cli_lock *b);

@@ -59,6 +59,11 @@ const struct cli_command cli_commands[] = {
      "last is used (OBJECT IDLETIME). MONITOR is never used. Status 0: there "
      "are entries; 1: there are none.",
      "top seconds rate ", cli_top},
+    {"caches", "", 0, 0, "List the caches of a Redis, and how busy it is",
+     "By SCAN, at a bounded rate, and the header of each entry; how busy Redis "
+     "is, for all programs, is measured for a second before. Status 0: there "
+     "are some; 1: there are none.",
+     "rate ", cli_caches},
     {"scan", "CACHE", 1, 1,
      "Count a cache's entries: types, sizes, ages, the largest",
      "By SCAN, at a bounded rate, which looks at all keys of the database; "
@@ -74,6 +79,12 @@ const struct cli_command cli_commands[] = {
      "with all entries, is counted, not compared. Status 0: none is; 1: some "
      "are, or there was nothing to compare; 3: rows could not be read.",
      "mysql query integer-keys sample rate grace ", cli_check},
+    {"locks", "", 0, 0, "List the locks that are held, by whom, and who waits",
+     "By SCAN of the keys lock:{NAME}, at a bounded rate. Of locks with a key "
+     "of their own (exact_key), those that give numbers are found, and shown "
+     "with -x; TIMESTAMP, SETNX and EXPIRE locks on such a key are not. Status "
+     "0: some are held; 1: none is.",
+     "rate ", cli_locks},
     {"lock", "NAME", 1, 1, "Show who holds a lock, and who waits for it",
      "Looks at lock:{NAME}, where LEASE and QUORUM locks are, then at the key "
      "NAME. Status 0: it is held; 1: it is free. With --release-dead, 0: it "

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/near.h"
 #include "cli/cli.h"
 
 #define OPTIONS_MAX 32
@@ -215,6 +216,19 @@ static const struct cli_command *find_command(const char *name)
     return NULL;
 }
 
+static void fail_unknown(struct argp_state *state, const char *word)
+{
+    struct cli_near near = {.word = word};
+
+    for (size_t i = 0; i < cli_command_count; i++)
+        cli_near_offer(&near, cli_commands[i].name);
+    if (near.best != NULL)
+        argp_error(state, "unknown command '%s': did you mean '%s'?", word,
+                   near.best);
+    else
+        argp_error(state, "unknown command '%s'", word);
+}
+
 /* Parse up to the first word, which is the command. */
 static error_t parse_tool(int key, char *text, struct argp_state *state)
 {
@@ -224,7 +238,7 @@ static error_t parse_tool(int key, char *text, struct argp_state *state)
     case ARGP_KEY_ARG:
         call->command = find_command(text);
         if (call->command == NULL)
-            argp_error(state, "unknown command '%s'", text);
+            fail_unknown(state, text);
         call->count = (size_t)state->next - 1; /* the command's index */
         state->next = state->argc;
         return 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/entry_view.h"
+#include "known/group_log.h"
 #include "cli/text.h"
 #include "cli/writes.h"
 
@@ -193,6 +194,19 @@ static void judge_miss(const struct cli_entry *e, struct verdict *v)
     free(tag);
 }
 
+/* The entry was read before the log. */
+static void judge_above(const struct cli_entry *e, struct verdict *v)
+{
+    (void)snprintf(
+        v->text, sizeof(v->text),
+        "It would load, a miss: this %s is from after an "
+        "invalidation that the log %s" SHED_GROUP_LOG_SUFFIX
+        " does not have, so the log has lost its end (by a failover, "
+        "an eviction, DEL). The process that finds this adds \"all "
+        "entries\" to it.",
+        e->kind == CLI_VALUE ? "row" : "\"no such row\"", e->key->cache);
+}
+
 static void judge_failure(const struct cli_entry *e, struct verdict *v)
 {
     const char *code = shed_code_name((enum shed_code)e->entry.row_version);
@@ -222,6 +236,8 @@ static void judge(const struct cli_entry *e, struct verdict *v)
     case CLI_NEGATIVE:
         if (e->miss.position > 0)
             judge_miss(e, v);
+        else if (e->miss.is_above)
+            judge_above(e, v);
         else
             judge_stored(e, v);
         return;

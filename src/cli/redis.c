@@ -302,3 +302,31 @@ long long cli_redis_number(const struct shed_reply *reply)
     /* hiredis ends every string with a NUL */
     return text != NULL ? strtoll(text, NULL, 10) : 0;
 }
+
+const char *cli_info_field(const struct shed_reply *info, const char *name,
+                           char text[CLI_INFO_BYTES])
+{
+    size_t size = strlen(name), all = 0, n;
+
+    text[0] = '\0';
+    for (const char *at = shed_reply_bytes(info, &all); at != NULL;) {
+        if (strncmp(at, name, size) == 0 && at[size] == ':') {
+            at += size + 1;
+            n = strcspn(at, "\r\n");
+            (void)snprintf(text, CLI_INFO_BYTES, "%.*s",
+                           n < CLI_INFO_BYTES ? (int)n : CLI_INFO_BYTES - 1,
+                           at);
+            break;
+        }
+        at = strchr(at, '\n');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return text;
+}
+
+long long cli_info_number(const struct shed_reply *info, const char *name)
+{
+    char text[CLI_INFO_BYTES];
+
+    return strtoll(cli_info_field(info, name, text), NULL, 10);
+}

@@ -50,6 +50,13 @@ struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
 /* The server's clock from a reply to TIME, ms since 1970. */
 uint64_t cli_redis_clock_ms(const struct shed_reply *time);
 
+/* The value of the line "name:value" of a reply to INFO, cut to fit; "" if
+ * there is none, or the reply is an error. */
+#define CLI_INFO_BYTES 64
+const char *cli_info_field(const struct shed_reply *info, const char *name,
+                           char text[CLI_INFO_BYTES]);
+long long cli_info_number(const struct shed_reply *info, const char *name);
+
 /* A number that Redis wrote as text; 0 if it is not a number. */
 long long cli_redis_number(const struct shed_reply *reply);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/entry_view.h"
+#include "cli/caches.h"
 #include "cli/text.h"
 #include "cli/walk.h"
 
@@ -13,7 +13,6 @@
 #define NO_TTL_SHOWN 10
 #define BAR_WIDTH 30
 #define FORMATS 256 /* the format is one byte */
-#define LAST_OF_HEADER "63"
 
 /* Ages of rows. */
 static const struct {
@@ -26,9 +25,11 @@ static const struct {
 
 #define AGES (sizeof(ages) / sizeof(*ages))
 
-struct sized {
-    char *name; /* escaped */
-    uint64_t size;
+/* A key of the cache, as the program knows it. */
+struct named {
+    char *key;
+    size_t size;
+    uint64_t entry_size;
 };
 
 struct census {
@@ -45,8 +46,8 @@ struct census {
     uint64_t others; /* keys with this prefix that do not belong to the cache */
     uint64_t formats[FORMATS]; /* unknown formats, by their number */
     uint64_t without_ttl;
-    char *no_ttl[NO_TTL_SHOWN]; /* the first ones, escaped */
-    struct sized *largest;      /* in descending order */
+    struct named no_ttl[NO_TTL_SHOWN]; /* the first ones */
+    struct named *largest;             /* in descending order */
     size_t largest_count, largest_max;
 };
 
@@ -64,21 +65,34 @@ static void send_key(struct census *c, const char *command, const char *key,
     cli_redis_send(c->redis, &args);
 }
 
+static struct named name_key(const struct census *c, const char *key,
+                             size_t size, uint64_t entry_size)
+{
+    struct named named = {.entry_size = entry_size};
+    struct cli_key parsed;
+
+    (void)cli_key_parse(&parsed, c->call->words[0], key, size);
+    named.size = parsed.named.key.size;
+    named.key = cli_alloc(named.size, 1);
+    memcpy(named.key, cli_key_bytes(&parsed), named.size);
+    return named;
+}
+
 static void keep_if_large(struct census *c, const char *key, size_t size,
                           uint64_t bytes)
 {
     size_t at = c->largest_count;
 
     if (at == c->largest_max) {
-        if (at == 0 || c->largest[at - 1].size >= bytes)
+        if (at == 0 || c->largest[at - 1].entry_size >= bytes)
             return;
-        free(c->largest[--at].name);
+        free(c->largest[--at].key);
     } else {
         c->largest_count++;
     }
-    for (; at > 0 && c->largest[at - 1].size < bytes; at--)
+    for (; at > 0 && c->largest[at - 1].entry_size < bytes; at--)
         c->largest[at] = c->largest[at - 1];
-    c->largest[at] = (struct sized){cli_escape(key, size), bytes};
+    c->largest[at] = name_key(c, key, size, bytes);
 }
 
 static void count_age(struct census *c, const struct shed_entry *entry)
@@ -104,10 +118,7 @@ static enum cli_kind kind_of(const char *head, uint64_t size,
     case SHED_ENTRY_OK:
         break;
     }
-    return entry->type == SHED_ENTRY_LEASE     ? CLI_LEASE
-           : entry->type == SHED_ENTRY_VALUE   ? CLI_VALUE
-           : entry->type == SHED_ENTRY_FAILURE ? CLI_FAILURE
-                                               : CLI_NEGATIVE;
+    return cli_kind_of(entry->type);
 }
 
 static void count_ttl(struct census *c, const char *key, size_t size,
@@ -116,7 +127,7 @@ static void count_ttl(struct census *c, const char *key, size_t size,
     if (pttl != -1)
         return;
     if (c->without_ttl < NO_TTL_SHOWN)
-        c->no_ttl[c->without_ttl] = cli_escape(key, size);
+        c->no_ttl[c->without_ttl] = name_key(c, key, size, 0);
     c->without_ttl++;
 }
 
@@ -191,7 +202,7 @@ static void send_page(struct census *c, const struct shed_reply *keys)
 
     for (size_t i = 0; i < shed_reply_count(keys); i++) {
         const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
-        send_key(c, "GETRANGE", key, size, "0", LAST_OF_HEADER);
+        cli_entry_send_header(c->redis, key, size);
         send_key(c, "STRLEN", key, size, NULL, NULL);
         send_key(c, "PTTL", key, size, NULL, NULL);
     }
@@ -297,30 +308,39 @@ static void print_ages(const struct census *c)
                c->invalidated);
 }
 
+static void print_name(const struct named *named)
+{
+    char *word = cli_word(named->key, named->size);
+
+    printf("  %s\n", word);
+    free(word);
+}
+
 static void print_largest(const struct census *c)
 {
     char text[CLI_TEXT_BYTES];
 
     printf("\nLargest entries\n");
-    for (size_t i = 0; i < c->largest_count; i++)
-        printf("  %12s  %s\n", cli_size(text, c->largest[i].size),
-               c->largest[i].name);
+    for (size_t i = 0; i < c->largest_count; i++) {
+        printf("  %12s", cli_size(text, c->largest[i].entry_size));
+        print_name(&c->largest[i]);
+    }
 }
 
 static void print_without_ttl(const struct census *c)
 {
-    printf("\nKeys that never expire: %" PRIu64 "%s\n", c->without_ttl,
-           c->without_ttl > 0
-               ? ". The library creates none: find out\nwho does, "
-                 "and remove them with 'snowshed invalidate':"
-               : "");
+    printf("\nKeys that never expire: %" PRIu64 "\n", c->without_ttl);
+    if (c->without_ttl > 0)
+        printf("The library creates none: find out who does, and remove them "
+               "with\n'snowshed invalidate -e %s' and these:\n",
+               c->call->words[0]);
     for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
-        printf("  %s\n", c->no_ttl[i]);
+        print_name(&c->no_ttl[i]);
 }
 
 static void print_census(const struct census *c, uint64_t sum)
 {
-    char text[CLI_TEXT_BYTES];
+    char text[CLI_ADVICE_BYTES];
 
     printf("%-14s %12s %14s\n", "", "entries", "size");
     for (int i = 0; i < CLI_KINDS; i++)
@@ -329,8 +349,11 @@ static void print_census(const struct census *c, uint64_t sum)
                    cli_size(text, c->bytes[i]));
     print_formats(c);
     print_others(c);
-    if (sum == 0)
+    if (sum == 0) {
+        printf("\nthere are no entries of '%s': %s\n", c->call->words[0],
+               cli_cache_advice(c->redis, c->call->words[0], text));
         return;
+    }
     print_ages(c);
     print_largest(c);
     print_without_ttl(c);
@@ -348,6 +371,23 @@ static json_t *formats_json(const struct census *c)
                                                   (int)i, "count",
                                                   (json_int_t)c->formats[i]));
     return list;
+}
+
+static json_t *name_json(const struct named *named)
+{
+    json_t *object = json_object();
+
+    cli_json_set_bytes(object, "key", named->key, named->size);
+    return object;
+}
+
+static json_t *largest_json(const struct named *named)
+{
+    json_t *object = name_json(named);
+
+    json_object_set_new(object, "bytes",
+                        json_integer((json_int_t)named->entry_size));
+    return object;
 }
 
 static json_t *census_json(const struct census *c)
@@ -369,28 +409,24 @@ static json_t *census_json(const struct census *c)
                           : json_integer((json_int_t)ages[i].below_ms),
                       "count", (json_int_t)c->age[i]));
     for (size_t i = 0; i < c->largest_count; i++)
-        json_array_append_new(largest,
-                              json_pack("{s:s, s:I}", "redis_key_escaped",
-                                        c->largest[i].name, "bytes",
-                                        (json_int_t)c->largest[i].size));
+        json_array_append_new(largest, largest_json(&c->largest[i]));
     for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
-        json_array_append_new(no_ttl, json_string(c->no_ttl[i]));
+        json_array_append_new(no_ttl, name_json(&c->no_ttl[i]));
     return json_pack(
         "{s:s, s:o, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:I, s:o}", "cache",
         c->call->words[0], "types", types, "unknown_formats", formats_json(c),
         "refreshes", (json_int_t)c->refreshes, "other_keys",
         (json_int_t)c->others, "ages", histogram, "stale", (json_int_t)c->stale,
         "invalidated", (json_int_t)c->invalidated, "largest", largest,
-        "without_ttl", (json_int_t)c->without_ttl, "without_ttl_escaped",
-        no_ttl);
+        "without_ttl", (json_int_t)c->without_ttl, "without_ttl_keys", no_ttl);
 }
 
 static void free_census(struct census *c)
 {
     for (size_t i = 0; i < c->largest_count; i++)
-        free(c->largest[i].name);
+        free(c->largest[i].key);
     for (size_t i = 0; i < NO_TTL_SHOWN; i++)
-        free(c->no_ttl[i]);
+        free(c->no_ttl[i].key);
     free(c->largest);
     free(c->asked);
 }

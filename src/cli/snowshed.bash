@@ -4,8 +4,8 @@ _snowshed()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} command="" word i
     local common="--redis --timeout --json --help --usage --version"
-    local commands="get why ttl invalidate watch top scan check lock doctor
-        ping"
+    local commands="get why ttl invalidate watch top caches scan check locks lock
+        doctor ping"
 
     for ((i = 1; i < COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
@@ -37,6 +37,7 @@ _snowshed()
     watch) common+=" --escaped --count --seconds --rate" ;;
     top) common+=" --top --seconds --rate" ;;
     scan) common+=" --top --rate" ;;
+    caches | locks) common+=" --rate" ;;
     check) common+=" --mysql --query --integer-keys --sample --rate --grace" ;;
     lock) common+=" --escaped --exact-key --release-dead --grace" ;;
     doctor) common+=" --cache --lock" ;;

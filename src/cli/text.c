@@ -48,6 +48,27 @@ char *cli_escape(const void *bytes, size_t size)
     return text;
 }
 
+char *cli_word(const void *bytes, size_t size)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyz"
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,=-";
+    char *text = cli_escape(bytes, size), *word, *at;
+
+    if (text[0] != '-' && text[strspn(text, plain)] == '\0')
+        return text;
+    at = word = cli_alloc(strlen(text) + 1, sizeof("\\xNN"));
+    *at++ = '\'';
+    for (const char *c = text; *c != '\0'; c++)
+        if (*c == '\'' || (*c == '-' && c == text)) /* no option, either */
+            at += sprintf(at, "\\x%02x", (unsigned)*c);
+        else
+            *at++ = *c;
+    *at = '\'';
+    free(text);
+    return word;
+}
+
 size_t cli_unescape(char *text)
 {
     char *to = text;

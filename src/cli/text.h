@@ -24,6 +24,10 @@ void cli_print_wrapped(const char *text, size_t column, size_t indent);
 /* All bytes in the form of cli_print_escaped, as a text to be freed. */
 char *cli_escape(const void *bytes, size_t size);
 
+/* The bytes as a word that a shell passes on as it is and that --escaped reads;
+ * to be freed. */
+char *cli_word(const void *bytes, size_t size);
+
 /* Undo the escaping in place. Returns: the size; SIZE_MAX if a backslash is
  * followed by neither another one nor x and two digits. */
 size_t cli_unescape(char *text);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/caches.h"
 #include "cli/text.h"
 #include "cli/walk.h"
 
@@ -46,13 +47,10 @@ static void learn_policy(struct top *t)
 {
     struct shed_reply *info = cli_redis_check(
         t->redis, cli_redis_ask(t->redis, "INFO memory"), "INFO");
-    size_t size = 0;
-    const char *text = shed_reply_bytes(info, &size);
-    const char *policy =
-        text != NULL ? strstr(text, "maxmemory_policy:") : NULL;
+    char policy[CLI_INFO_BYTES];
 
-    t->has_frequency = policy != NULL && strstr(policy, "lfu") != NULL &&
-                       strstr(policy, "lfu") < policy + strcspn(policy, "\r\n");
+    t->has_frequency =
+        strstr(cli_info_field(info, "maxmemory_policy", policy), "lfu") != NULL;
     shed_reply_free(info);
 }
 
@@ -137,9 +135,11 @@ static long long hear_object(struct top *t)
     return number;
 }
 
-static bool is_entry(const char *key, size_t size)
+static bool is_entry(const struct top *t, const char *key, size_t size)
 {
-    return size > 0 && key[size - 1] == '}';
+    struct cli_key parsed;
+
+    return cli_key_parse(&parsed, t->call->words[0], key, size);
 }
 
 static void rank_page(struct top *t, const struct shed_reply *keys)
@@ -153,7 +153,7 @@ static void rank_page(struct top *t, const struct shed_reply *keys)
     for (size_t i = 0; i < shed_reply_count(keys); i++) {
         const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
         long long number = hear_object(t);
-        if (number >= 0 && is_entry(key, size))
+        if (number >= 0 && is_entry(t, key, size))
             keep(t, key, size, t->has_frequency ? number : -number);
     }
 }
@@ -207,24 +207,41 @@ static void count_seconds(struct top *t)
 static size_t shown(const struct top *t)
 {
     size_t most = t->call->top > 0 ? (size_t)t->call->top : SHOWN_DEFAULT;
+    size_t count = 0;
 
-    return t->count < most ? t->count : most;
+    while (count < t->count && count < most &&
+           (t->has_frequency || t->keys[count].rank > 0))
+        count++;
+    return count;
+}
+
+static void print_key(const struct top *t, const struct hot *hot,
+                      long long most)
+{
+    struct cli_key key;
+    char *word;
+
+    (void)cli_key_parse(&key, t->call->words[0], hot->key, hot->size);
+    word = cli_word(cli_key_bytes(&key), key.named.key.size);
+    printf("%6lld  %-*.*s  %s\n", hot->rank, BAR_WIDTH,
+           (int)(hot->rank * BAR_WIDTH / most),
+           "##############################", word);
+    free(word);
 }
 
 static void print_text(const struct top *t)
 {
-    long long most = shown(t) > 0 && t->keys[0].rank > 0 ? t->keys[0].rank : 1;
+    size_t count = shown(t);
+    long long most = count > 0 && t->keys[0].rank > 0 ? t->keys[0].rank : 1;
 
-    for (size_t i = 0; i < shown(t); i++) {
-        printf("%6lld  %-*.*s  ", t->keys[i].rank, BAR_WIDTH,
-               (int)(t->keys[i].rank * BAR_WIDTH / most),
-               "##############################");
-        cli_print_escaped(stdout, t->keys[i].key, t->keys[i].size, SIZE_MAX);
-        (void)putchar('\n');
-    }
+    for (size_t i = 0; i < count; i++)
+        print_key(t, &t->keys[i], most);
     if (t->has_frequency)
         printf("\nBy Redis's counter of uses (OBJECT FREQ): logarithmic, at "
                "most 255, decaying.\n");
+    else if (count == 0)
+        printf("none of the entries of '%s' was used in %" PRIu64 " seconds\n",
+               t->call->words[0], t->looks);
     else
         printf("\nSeconds, of %" PRIu64 ", in which each was used (OBJECT "
                "IDLETIME). Keys that are used each\nsecond cannot be told "
@@ -232,17 +249,25 @@ static void print_text(const struct top *t)
                t->looks);
 }
 
+static json_t *hot_json(const struct top *t, const struct hot *hot)
+{
+    json_t *object = json_object();
+    struct cli_key key;
+
+    (void)cli_key_parse(&key, t->call->words[0], hot->key, hot->size);
+    cli_json_set_bytes(object, "key", cli_key_bytes(&key), key.named.key.size);
+    cli_json_set_bytes(object, "redis_key", hot->key, hot->size);
+    json_object_set_new(object, t->has_frequency ? "frequency" : "seconds",
+                        json_integer(hot->rank));
+    return object;
+}
+
 static json_t *top_json(const struct top *t)
 {
     json_t *keys = json_array();
 
-    for (size_t i = 0; i < shown(t); i++) {
-        json_t *key = json_object();
-        cli_json_set_bytes(key, "redis_key", t->keys[i].key, t->keys[i].size);
-        json_object_set_new(key, t->has_frequency ? "frequency" : "seconds",
-                            json_integer(t->keys[i].rank));
-        json_array_append_new(keys, key);
-    }
+    for (size_t i = 0; i < shown(t); i++)
+        json_array_append_new(keys, hot_json(t, &t->keys[i]));
     return json_pack("{s:s, s:I, s:o}", "method",
                      t->has_frequency ? "frequency" : "idle time", "looks",
                      (json_int_t)t->looks, "keys", keys);
@@ -255,6 +280,7 @@ int cli_top(struct cli_call *call)
                     .rate = {.per_s = rate},
                     .candidates =
                         rate < CANDIDATES_MAX ? (size_t)rate : CANDIDATES_MAX};
+    char advice[CLI_ADVICE_BYTES];
     int status;
 
     cli_check_cache(call, call->words[0]);
@@ -270,7 +296,8 @@ int cli_top(struct cli_call *call)
     else if (t.count > 0)
         print_text(&t);
     else
-        printf("there are no entries of '%s'\n", call->words[0]);
+        printf("there are no entries of '%s': %s\n", call->words[0],
+               cli_cache_advice(t.redis, call->words[0], advice));
     status = t.count > 0 ? CLI_YES : CLI_NO;
     for (size_t i = 0; i < t.count; i++)
         free(t.keys[i].key);

@@ -17,18 +17,6 @@
 #define SHOW_EVERY_MS 200
 #define BAR_WIDTH 40
 
-static void set_pattern(struct cli_walk *walk)
-{
-    char *at = walk->pattern;
-
-    for (const char *c = walk->cache; *c != '\0'; c++) {
-        if (strchr("*?[]\\^-", *c) != NULL)
-            *at++ = '\\';
-        *at++ = *c;
-    }
-    memcpy(at, ":{*", sizeof(":{*"));
-}
-
 static size_t page_of(uint64_t rate)
 {
     uint64_t page = rate / PAGES_PER_S;
@@ -38,24 +26,37 @@ static size_t page_of(uint64_t rate)
     return page > PAGE_MAX ? PAGE_MAX : (size_t)page;
 }
 
-void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
-                    const char *cache, uint64_t rate)
+void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
+                            const char *pattern, uint64_t rate)
 {
     struct shed_reply *reply;
     long long size;
 
     *walk = (struct cli_walk){.redis = redis,
-                              .cache = cache,
                               .cursor = "0",
                               .rate = {.per_s = rate > 0 ? rate : RATE_DEFAULT},
                               .is_shown = isatty(STDERR_FILENO) != 0};
     walk->page = page_of(walk->rate.per_s);
-    set_pattern(walk);
+    (void)snprintf(walk->pattern, sizeof(walk->pattern), "%s", pattern);
     shed_reply_free(cli_redis_ask(redis, "CLIENT NO-TOUCH ON"));
     reply = cli_redis_ask(redis, "DBSIZE");
     size = shed_reply_integer(reply); /* -1: no right to ask */
     walk->total = size > 0 ? (uint64_t)size : 0;
     shed_reply_free(reply);
+}
+
+void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
+                    const char *cache, uint64_t rate)
+{
+    char pattern[sizeof(walk->pattern)], *at = pattern;
+
+    for (const char *c = cache; *c != '\0'; c++) {
+        if (strchr("*?[]\\^-", *c) != NULL)
+            *at++ = '\\';
+        *at++ = *c;
+    }
+    memcpy(at, ":{*", sizeof(":{*"));
+    cli_walk_begin_pattern(walk, redis, pattern, rate);
 }
 
 static void show(struct cli_walk *walk)

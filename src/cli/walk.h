@@ -1,6 +1,6 @@
 /*
- * A walk over the keys of a cache by SCAN, at a bounded rate, with a progress
- * bar on a terminal. SCAN looks at every key of the database, including those
+ * A walk over keys by SCAN, at a bounded rate, with a progress bar on a
+ * terminal. SCAN looks at every key of the database, including those
  * of others; it never blocks the server for longer than one page takes. A key
  * that exists all the time is found at least once, and may be found twice.
  */
@@ -12,7 +12,6 @@
 
 struct cli_walk {
     struct cli_redis *redis;
-    const char *cache;
     struct cli_rate rate; /* of the keys that SCAN looks at */
     size_t page;          /* keys per call */
     char pattern[2 * SHED_NAME_MAX_BYTES + 8];
@@ -23,11 +22,16 @@ struct cli_walk {
     uint64_t shown_ms;
 };
 
-/* Begin a walk at this many keys per second; 0: 20000. From then on reads by
- * this connection do not count as uses of a key, if the server can do that
- * (Redis 7.2). */
+/* Begin a walk over the keys of a cache at this many per second; 0: 20000. From
+ * then on reads by this connection do not count as uses of a key, if the server
+ * can do that (Redis 7.2). */
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
                     const char *cache, uint64_t rate);
+
+/* The same over all keys that match, of fewer bytes than a cache's name can
+ * have. */
+void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
+                            const char *pattern, uint64_t rate);
 
 /* Get the next page: an array of keys, which may be empty, to be freed; NULL at
  * the end. Waits first, to keep the rate. */

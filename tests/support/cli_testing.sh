@@ -79,9 +79,10 @@ EOT
 
 socket=$(sed -E 's/^unix:(\/\/[^/]*)?//; s/\?.*//' <<<"$SNOWSHED_REDIS")
 
+# redis WORD... : in database $db, if it is set.
 redis()
 {
-    redis-cli -s "$socket" "$@"
+    redis-cli -s "$socket" ${db:+-n "$db"} "$@"
 }
 
 # start_maker [plain]

@@ -1,0 +1,172 @@
+/* locks: finds the locks of a Redis by their keys, and shows each as lock does,
+ * in a line. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lock_view.h"
+#include "cli/rate.h"
+#include "cli/text.h"
+#include "cli/walk.h"
+
+#define LOCKS_MAX 10000
+#define RATE_DEFAULT 20000
+#define COMMANDS_PER_LOCK 10
+
+#define MAIN "lock:{"   /* NAME} */
+#define EXACT "lock:={" /* TAG}NAME, and a suffix */
+#define COUNTER ":f"
+
+struct locks {
+    const struct cli_call *call;
+    struct cli_redis *redis;
+    json_t *names; /* a set of lock names, escaped, after "=" if exact */
+    json_t *list;  /* with --json */
+    uint64_t held, left_out, denied;
+};
+
+static bool begins(const char *key, size_t size, const char *text)
+{
+    return size > strlen(text) && memcmp(key, text, strlen(text)) == 0;
+}
+
+static void add(struct locks *l, bool is_exact, const char *name, size_t size)
+{
+    char *escaped = cli_escape(name, size);
+    char *key = cli_alloc(strlen(escaped) + 2, 1);
+
+    (void)sprintf(key, "%s%s", is_exact ? "=" : "{", escaped);
+    if (json_object_size(l->names) < LOCKS_MAX)
+        json_object_set_new(l->names, key, json_true());
+    else if (json_object_get(l->names, key) == NULL)
+        l->left_out++;
+    free(key);
+    free(escaped);
+}
+
+/* Take the name of the lock from its key. A lock with an exact key can be found
+ * by the key of its fencing numbers (lock/keys.h). */
+static void take_key(struct locks *l, const char *key, size_t size)
+{
+    size_t suffix = strlen(COUNTER);
+    const char *tag;
+
+    if (begins(key, size, MAIN) && key[size - 1] == '}') {
+        add(l, false, key + strlen(MAIN), size - strlen(MAIN "}"));
+    } else if (begins(key, size, EXACT) &&
+               memcmp(key + size - suffix, COUNTER, suffix) == 0) {
+        tag = memchr(key, '}', size);
+        if (tag != NULL && tag + 1 < key + size - suffix)
+            add(l, true, tag + 1, (size_t)(key + size - suffix - tag - 1));
+    }
+}
+
+static void find(struct locks *l)
+{
+    struct shed_reply *keys;
+    struct cli_walk walk;
+    size_t size = 0;
+
+    cli_walk_begin_pattern(&walk, l->redis, "lock:*{*", l->call->rate);
+    while ((keys = cli_walk_next(&walk)) != NULL) {
+        for (size_t i = 0; i < shed_reply_count(keys); i++) {
+            const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
+            if (key != NULL)
+                take_key(l, key, size);
+        }
+        shed_reply_free(keys);
+    }
+    cli_walk_end(&walk);
+}
+
+/* ----------------------------------------------------------------- showing */
+
+static void print_line(struct locks *l, const struct cli_lock *lock)
+{
+    char left[CLI_TEXT_BYTES] = "no end", *word;
+
+    if (lock->pttl >= 0)
+        (void)cli_duration(left, (uint64_t)lock->pttl);
+    if (l->held == 1)
+        printf("%-10s %-14s %8s  %s\n", "state", "left", "waiting", "lock");
+    word = cli_word(lock->name, lock->name_size);
+    printf("%-10s %-14s %8lld  %s%s", cli_lock_state(lock), left, lock->queued,
+           lock->is_exact ? "-x " : "", word);
+    if (lock->state == CLI_LOCK_HELD && lock->process[0] != ' ') {
+        (void)fputs("  ", stdout);
+        cli_presence_print(lock->process, &lock->presence);
+    }
+    (void)putchar('\n');
+    free(word);
+}
+
+/* One that was released since it was found is not shown. */
+static void show(struct locks *l, const char *key)
+{
+    char *name = cli_alloc(strlen(key) + 1, 1);
+    struct cli_lock lock;
+
+    memcpy(name, key + 1, strlen(key));
+    cli_lock_read(l->redis, name, cli_unescape(name), key[0] == '=', &lock);
+    if (lock.is_denied) {
+        l->denied++;
+    } else if (lock.state != CLI_LOCK_FREE && lock.state != CLI_LOCK_NO_LOCK) {
+        l->held++;
+        if (l->call->is_json)
+            json_array_append_new(l->list, cli_lock_json(&lock));
+        else
+            print_line(l, &lock);
+    }
+    cli_lock_free(&lock);
+    free(name);
+}
+
+static void show_all(struct locks *l)
+{
+    struct cli_rate rate = {.per_s = l->call->rate > 0 ? l->call->rate
+                                                       : RATE_DEFAULT};
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(l->names, key, value)
+    {
+        cli_rate_keep(&rate, COMMANDS_PER_LOCK);
+        show(l, key);
+    }
+}
+
+static void conclude(struct locks *l)
+{
+    if (l->call->is_json) {
+        cli_json_print(l->call,
+                       json_pack("{s:o, s:I, s:I}", "locks", l->list,
+                                 "locks_left_out", (json_int_t)l->left_out,
+                                 "locks_denied", (json_int_t)l->denied));
+        return;
+    }
+    json_decref(l->list);
+    if (l->held == 0)
+        printf("no lock is held in this database\n");
+    if (l->left_out > 0)
+        printf("%" PRIu64 " further locks are not shown\n", l->left_out);
+    if (l->denied > 0)
+        printf("%" PRIu64 " locks may not be read by this user\n", l->denied);
+}
+
+int cli_locks(struct cli_call *call)
+{
+    struct locks l = {.call = call,
+                      .redis = cli_redis_open(call, NULL),
+                      .names = json_object(),
+                      .list = json_array()};
+
+    if (l.names == NULL || l.list == NULL)
+        cli_fail(call, CLI_FAILED, "out of memory");
+    find(&l);
+    show_all(&l);
+    conclude(&l);
+    json_decref(l.names);
+    cli_redis_close(l.redis);
+    return l.held > 0 ? CLI_YES : CLI_NO;
+}

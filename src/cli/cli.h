@@ -95,7 +95,6 @@ void *cli_realloc(void *old, size_t count, size_t size);
 /* The commands. */
 int cli_get(struct cli_call *call);
 int cli_why(struct cli_call *call);
-int cli_ttl(struct cli_call *call);
 int cli_invalidate(struct cli_call *call);
 int cli_watch(struct cli_call *call);
 int cli_top(struct cli_call *call);
@@ -105,6 +104,5 @@ int cli_scan(struct cli_call *call);
 int cli_check(struct cli_call *call);
 int cli_lock(struct cli_call *call);
 int cli_doctor(struct cli_call *call);
-int cli_ping(struct cli_call *call);
 
 #endif

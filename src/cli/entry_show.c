@@ -64,7 +64,8 @@ static void print_ttl(const struct cli_entry *e)
     char text[CLI_TEXT_BYTES];
 
     if (e->pttl == -1)
-        cli_line("ttl", "none: it stays until it is removed");
+        cli_line("ttl", "none: it stays until it is removed; snowshed "
+                        "invalidate removes it");
     else if (e->pttl >= 0)
         cli_line("ttl", "%s", cli_duration(text, (uint64_t)e->pttl));
     if (e->has_refresh_failed)

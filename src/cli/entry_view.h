@@ -1,6 +1,6 @@
 /*
  * One key of a cache, as it is in Redis now: read, then shown as text or as
- * JSON, by get, why, ttl, watch and check.
+ * JSON, by get, why, watch and check.
  */
 #ifndef CLI_ENTRY_VIEW_H
 #define CLI_ENTRY_VIEW_H

@@ -30,10 +30,6 @@ const struct cli_command cli_commands[] = {
      "failure of a load and its reason, or nothing. Status 0: Redis would "
      "answer it; 1: it would have to wait, load or fail.\v" KEYS_HELP,
      "escaped ", cli_why},
-    {"ttl", "CACHE KEY", 2, 2, "Show how long an entry will be kept",
-     "Status 0: the entry expires; 1: there is no entry, or it never "
-     "expires.\v" KEYS_HELP,
-     "escaped ", cli_ttl},
     {"invalidate", "CACHE [KEY...]", 1, SIZE_MAX,
      "Remove entries, and revoke the leases of their loads",
      "As shed_invalidate does: nothing that was loaded before can be stored "
@@ -97,8 +93,6 @@ const struct cli_command cli_commands[] = {
      "connections. Nothing is written. Status 0: all is well; 1: there "
      "are warnings or problems.",
      "cache lock ", cli_doctor},
-    {"ping", "", 0, 0, "Check whether Redis answers, and how fast",
-     "Status 0: it does; 3: it does not.", "count ", cli_ping},
 };
 const size_t cli_command_count = sizeof(cli_commands) / sizeof(*cli_commands);
 

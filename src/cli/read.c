@@ -1,4 +1,4 @@
-/* get, why, ttl: show one key, and explain what it means. */
+/* get, why: show one key, and explain what it means. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,31 +69,6 @@ int cli_get(struct cli_call *call)
         cli_entry_print(&entry);
     cli_entry_free(&entry);
     return status;
-}
-
-/* --------------------------------------------------------------------- ttl */
-
-int cli_ttl(struct cli_call *call)
-{
-    struct cli_key key;
-    struct cli_entry entry;
-    char text[CLI_TEXT_BYTES];
-
-    cli_redis_close(read_words(call, &key, &entry));
-    if (call->is_json) {
-        cli_json_print(call, json_pack("{s:s, s:o}", "type",
-                                       cli_kind_name(entry.kind), "ttl_ms",
-                                       cli_json_ms(entry.pttl)));
-    } else {
-        cli_entry_print_title(&entry);
-        if (entry.pttl >= 0)
-            cli_line("ttl", "%s", cli_duration(text, (uint64_t)entry.pttl));
-        else if (entry.kind != CLI_NONE)
-            cli_line("ttl", "none: it stays until it is removed; snowshed "
-                            "invalidate removes it");
-    }
-    cli_entry_free(&entry);
-    return entry.pttl >= 0 ? CLI_YES : CLI_NO;
 }
 
 /* --------------------------------------------------------------------- why */

@@ -4,8 +4,8 @@ _snowshed()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} command="" word i
     local common="--redis --timeout --json --help --usage --version"
-    local commands="get why ttl invalidate watch top caches scan check locks lock
-        doctor ping"
+    local commands="get why invalidate watch top caches scan check locks lock
+        doctor"
 
     for ((i = 1; i < COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
@@ -32,7 +32,7 @@ _snowshed()
     fi
     case $command in
     get) common+=" --escaped --raw" ;;
-    why | ttl) common+=" --escaped" ;;
+    why) common+=" --escaped" ;;
     invalidate) common+=" --escaped --stdin --null --tags --all-entries --rate" ;;
     watch) common+=" --escaped --count --seconds --rate" ;;
     top) common+=" --top --seconds --rate" ;;
@@ -41,7 +41,6 @@ _snowshed()
     check) common+=" --mysql --query --integer-keys --sample --rate --grace" ;;
     lock) common+=" --escaped --exact-key --release-dead --grace" ;;
     doctor) common+=" --cache --lock" ;;
-    ping) common+=" --count" ;;
     esac
     # shellcheck disable=SC2207
     [[ $cur != -* ]] || COMPREPLY=($(compgen -W "$common" -- "$cur"))

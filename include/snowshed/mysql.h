@@ -80,8 +80,8 @@ struct shed_mysql_options {
  *
  *     SELECT id, name, version FROM item WHERE id IN (?)
  *
- * It must grow with each change of the row (see shed_load_version), so a hash
- * will not do. A version that is NULL, or negative, is none.
+ * It must grow with each change of the row (see shed_load_version). A version
+ * that is NULL, or negative, is none.
  *
  * A fourth column, of up to 4096 bytes, has the row's tags, for
  * shed_invalidate_tags, with spaces or commas between them; where rows have no

@@ -488,14 +488,8 @@ SHED_API void shed_load_fail(struct shed_load *load, size_t i,
 SHED_API void shed_load_version(struct shed_load *load, size_t i,
                                 uint64_t version);
 
-/* State a hash of the row in place of a version. It shows that a row has
- * changed, but not which is newer: no load fails for it. Rows of such a cache
- * cannot be put with versions. */
-SHED_API void shed_load_hash(struct shed_load *load, size_t i, uint64_t hash);
-
-/* Ask for the version, or hash, of the row that is in Redis and that this load
- * is to replace. Returns: 1 and *version; 0: there is no such row, or it has
- * neither. */
+/* Ask for the version of the row that is in Redis and that this load is to
+ * replace. Returns: 1 and *version; 0: there is no such row, or it has none. */
 SHED_API int shed_load_old_version(const struct shed_load *load, size_t i,
                                    uint64_t *version);
 

@@ -506,10 +506,6 @@ class batch
     {
         shed_load_version(load_.get(), i, version);
     }
-    void hash(std::size_t i, std::uint64_t hash) noexcept
-    {
-        shed_load_hash(load_.get(), i, hash);
-    }
     std::optional<std::uint64_t> old_version(std::size_t i) const noexcept
     {
         std::uint64_t version = 0;

@@ -107,7 +107,7 @@ static void show(struct locks *l, const char *key)
     char *name = cli_alloc(strlen(key) + 1, 1);
     struct cli_lock lock;
 
-    memcpy(name, key + 1, strlen(key));
+    (void)sprintf(name, "%s", key + 1);
     cli_lock_read(l->redis, name, cli_unescape(name), key[0] == '=', &lock);
     if (lock.is_denied) {
         l->denied++;

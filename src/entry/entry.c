@@ -171,8 +171,7 @@ struct shed_row_version shed_entry_row_version(const void *header)
 bool shed_row_version_is_lower(struct shed_row_version loaded,
                                struct shed_row_version there)
 {
-    return loaded.is_known && !loaded.is_hash && there.is_known &&
-           loaded.number < there.number;
+    return loaded.is_known && there.is_known && loaded.number < there.number;
 }
 
 /* ------------------------------------------------------------------ decode */

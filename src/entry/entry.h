@@ -135,7 +135,6 @@ void shed_entry_identity(const void *header,
 struct shed_row_version {
     uint64_t number;
     bool is_known;
-    bool is_hash; /* it has no order; not known of one that Redis has */
 };
 
 /* That of an entry, whose header must have been accepted by decode. */

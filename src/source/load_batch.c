@@ -48,27 +48,14 @@ int shed_load_old_version(const struct shed_load *load, size_t i,
     return old.is_known;
 }
 
-static void set_version(struct shed_load *load, size_t i,
-                        struct shed_row_version version)
+void shed_load_version(struct shed_load *load, size_t i, uint64_t version)
 {
     if (i >= load->count)
         return;
     pthread_mutex_lock(&load->mu);
-    load->answers[i].version = version;
+    load->answers[i].version =
+        (struct shed_row_version){.number = version, .is_known = true};
     pthread_mutex_unlock(&load->mu);
-}
-
-void shed_load_version(struct shed_load *load, size_t i, uint64_t version)
-{
-    set_version(load, i,
-                (struct shed_row_version){.number = version, .is_known = true});
-}
-
-void shed_load_hash(struct shed_load *load, size_t i, uint64_t hash)
-{
-    set_version(load, i,
-                (struct shed_row_version){
-                    .number = hash, .is_known = true, .is_hash = true});
 }
 
 void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms)

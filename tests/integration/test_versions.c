@@ -263,22 +263,6 @@ START_TEST(a_lower_version_with_a_ttl_of_zero_removes_nothing)
 }
 END_TEST
 
-START_TEST(a_hash_is_replaced_by_any_other)
-{
-    up(AGEING_DUE_MS, 0);
-    fixture.table.are_hashes = true;
-    set_version(7);
-    expect_text(fixture.cache, "k", "k@7");
-    set_version(6);
-    age_entry(&fixture.server, "t:{k}", AGEING_DUE_MS);
-    WAIT_FOR(has_text(fixture.cache, "k@6"));
-    age_entry(&fixture.server, "t:{k}", AGEING_DUE_MS);
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@6"),
-              stats_of(fixture.cache).unmodified == 1));
-    fixture_down(&fixture);
-}
-END_TEST
-
 START_TEST(what_is_loaded_without_a_version_replaces_any)
 {
     up(AGEING_DUE_MS, 0);
@@ -544,7 +528,6 @@ int main(void)
         tc, a_row_that_is_too_old_is_given_if_the_source_has_an_older_one);
     tcase_add_test(tc, a_waiter_for_a_refresh_is_given_what_is_put_meanwhile);
     tcase_add_test(tc, a_lower_version_with_a_ttl_of_zero_removes_nothing);
-    tcase_add_test(tc, a_hash_is_replaced_by_any_other);
     tcase_add_test(tc, what_is_loaded_without_a_version_replaces_any);
     tcase_add_test(tc, a_row_that_is_gone_replaces_any_version);
     tcase_add_test(tc, an_invalidation_forgets_the_version);

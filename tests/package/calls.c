@@ -47,7 +47,6 @@ static int is_key(const struct shed_load *load, size_t i, const char *text)
 static void load_null(struct shed_load *load, size_t i)
 {
     shed_load_null(load, i);
-    shed_load_hash(load, i, 1);
 }
 
 static void load_rows(void *user, void *thread, struct shed_load *load)

@@ -234,7 +234,6 @@ static void use_all(const char *uri, const shed_client_options &options,
     auto source = shed::source::open([&loads](shed::batch batch) {
         for (std::size_t i = 0; i < batch.count(); i++) {
             loads++;
-            batch.hash(i, 1); // until a version is stated
             batch.version(i, 1);
             batch.ttl(i, 60000);
             batch.tag(i, "red");

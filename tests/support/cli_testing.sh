@@ -21,6 +21,7 @@ export SNOWSHED_REDIS=${SHED_TEST_REDIS:?is not set}
 cache=cli$$
 maker_pid=""
 crowd=() # ids of processes
+db=""
 # the system's python3 starts faster than one that precedes it in PATH may
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
@@ -93,6 +94,27 @@ start_maker()
     maker_pid=$maker_io_PID
     maker_in=${maker_io[1]}
     maker_out=${maker_io[0]}
+}
+
+# use_database NUMBER : the tool, the process and redis() use it from now on; it
+# is empty.
+use_database()
+{
+    end_maker
+    db=$1
+    SNOWSHED_REDIS="${SHED_TEST_REDIS%\?*}?db=$db"
+    redis flushdb >/dev/null
+    start_maker
+}
+
+# leave_database : they use that of SHED_TEST_REDIS again.
+leave_database()
+{
+    redis flushdb >/dev/null
+    end_maker
+    db=""
+    SNOWSHED_REDIS=$SHED_TEST_REDIS
+    start_maker
 }
 
 # make WORD... : tell cli_maker what to do.

@@ -53,9 +53,7 @@ static void answer_as_set(const struct table *t, struct shed_load *load,
         shed_load_unmodified(load, i);
     else
         answer(load, i, version);
-    if (t->are_hashes)
-        shed_load_hash(load, i, version);
-    else if (t->has_versions)
+    if (t->has_versions)
         shed_load_version(load, i, version);
     if (t->has_tags) {
         shed_load_tag(load, i, shed_str("all"));

@@ -28,7 +28,6 @@ struct table {
     bool is_empty;     /* no key has a row */
     bool has_versions; /* rows have theirs, and one that Redis has in its
                           version is answered as unmodified */
-    bool are_hashes;   /* these versions */
     bool has_tags;     /* rows have two: "all", and their key's first letter */
     bool has_ttl;      /* the answers have a time to live of their own */
     uint64_t ttl_ms;

@@ -452,7 +452,7 @@ START_TEST(the_row_version_is_told_only_if_there_is_one)
     struct bytes bytes = assemble(&row);
     struct shed_row_version version = shed_entry_row_version(bytes.at);
 
-    ck_assert(version.is_known && !version.is_hash);
+    ck_assert(version.is_known);
     ck_assert_uint_eq(version.number, UINT64_MAX - 1);
     row.flags = 0;
     bytes = assemble(&row);
@@ -462,15 +462,13 @@ END_TEST
 
 START_TEST(a_row_is_older_only_by_a_version_of_both)
 {
-    const struct shed_row_version none = {.number = 5}, five = {5, true, false},
-                                  six = {6, true, false},
-                                  hash = {5, true, true};
+    const struct shed_row_version none = {.number = 5}, five = {5, true},
+                                  six = {6, true};
 
     ck_assert(shed_row_version_is_lower(five, six));
     ck_assert(!shed_row_version_is_lower(six, six));
     ck_assert(!shed_row_version_is_lower(six, five));
     ck_assert(!shed_row_version_is_lower(none, six));
-    ck_assert(!shed_row_version_is_lower(hash, six));
     ck_assert(!shed_row_version_is_lower(
         five, (struct shed_row_version){.number = 6}));
 }

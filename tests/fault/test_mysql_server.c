@@ -204,11 +204,9 @@ START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
     o.source = &so;
     source = open_source(&site, query, &o);
     load_key(source, &ask, "a");
-    ck_assert_uint_eq(
-        ask_sql(&site,
-                "SELECT COUNT(*) FROM information_schema.processlist WHERE "
-                "info LIKE 'SELECT k, CONCAT%%'"),
-        0);
+    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM sessions WHERE "
+                                     "info LIKE 'SELECT k, CONCAT%%'"),
+                      0);
     assert_failure(&ask, "no answer for 1");
     shed_source_close(source);
 }
@@ -331,7 +329,7 @@ START_TEST(a_connection_that_was_idle_too_long_is_opened_again)
     load_key(source, &ask, "a");
     assert_text(&ask, "A");
     snprintf(sql, sizeof(sql),
-             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = "
+             "SELECT COUNT(*) FROM sessions WHERE db = "
              "'%s' AND id <> CONNECTION_ID()",
              site.database);
     wait_sql(&site, 0, sql);

@@ -12,8 +12,7 @@
 
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
 
-#define WAITING_FOR_LOCK                                                       \
-    "FROM information_schema.processlist WHERE state = 'User lock'"
+#define WAITING_FOR_LOCK "FROM sessions WHERE state = 'User lock'"
 #define WAITING "SELECT COUNT(*) " WAITING_FOR_LOCK
 #define WAITING_ID "SELECT id " WAITING_FOR_LOCK
 

@@ -123,7 +123,7 @@ static void wait_working(unsigned long wanted)
     char sql[TEXT_BYTES];
 
     snprintf(sql, sizeof(sql),
-             "SELECT COUNT(*) FROM information_schema.processlist WHERE "
+             "SELECT COUNT(*) FROM sessions WHERE "
              "db = '%s' AND state = 'User sleep'",
              site.database);
     wait_sql(&site, wanted, sql);
@@ -139,8 +139,8 @@ static void wait_queued(unsigned long wanted)
 
     while ((queued = ask_sql(&site,
                              "SELECT COUNT(*) FROM information_schema."
-                             "innodb_trx AS t JOIN information_schema."
-                             "processlist AS p ON p.id = t.trx_mysql_thread_id "
+                             "innodb_trx AS t JOIN sessions AS p ON p.id = "
+                             "t.trx_mysql_thread_id "
                              "WHERE p.db = '%s' AND t.trx_state = 'LOCK WAIT'",
                              site.database)) != wanted) {
         ck_assert_msg(shed_now_ms() < deadline_ms, "%lu queued, not %lu",
@@ -153,7 +153,7 @@ static void wait_queued(unsigned long wanted)
 static bool is_working(size_t session)
 {
     return ask_sql(&site,
-                   "SELECT COUNT(*) FROM information_schema.processlist WHERE "
+                   "SELECT COUNT(*) FROM sessions WHERE "
                    "id = %lu AND state = 'User sleep'",
                    mysql_thread_id(sessions[session])) == 1;
 }

@@ -205,7 +205,7 @@ static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
     *c = (struct call){.mysql = mysql, .number = number};
     ck_assert_int_eq(pthread_create(&c->thread, NULL, transact_beside, c), 0);
     snprintf(sql, sizeof(sql),
-             "SELECT COUNT(*) FROM information_schema.processlist WHERE id = "
+             "SELECT COUNT(*) FROM sessions WHERE id = "
              "%lu AND info LIKE 'INSERT INTO snowshed_fence%%'",
              mysql_thread_id(mysql));
     wait_sql(&site, 1, sql);

@@ -407,7 +407,7 @@ START_TEST(a_lost_connection_is_a_failure_of_the_server)
     say(mysql, "BEGIN");
     run_sql(&site, "KILL CONNECTION %lu", mysql_thread_id(mysql));
     wait_sql(&site, 0,
-             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = "
+             "SELECT COUNT(*) FROM sessions WHERE db = "
              "DATABASE() AND id <> CONNECTION_ID()");
     assert_refused(mysql, 5, SHED_ESOURCE, "MySQL");
     /* and stays lost */

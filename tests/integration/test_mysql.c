@@ -671,13 +671,13 @@ static unsigned long wait_blocked(unsigned long other_than)
     char sql[TEXT_BYTES];
 
     snprintf(sql, sizeof(sql),
-             "SELECT IFNULL(MAX(id), 0) <> 0 FROM information_schema."
-             "processlist WHERE db = '%s' AND id <> %lu AND state = 'Waiting "
+             "SELECT IFNULL(MAX(id), 0) <> 0 FROM sessions WHERE db = '%s' AND "
+             "id <> %lu AND state = 'Waiting "
              "for table metadata lock'",
              site.database, other_than);
     wait_sql(&site, 1, sql);
     return ask_sql(&site,
-                   "SELECT MAX(id) FROM information_schema.processlist WHERE "
+                   "SELECT MAX(id) FROM sessions WHERE "
                    "db = '%s' AND state = 'Waiting for table metadata lock'",
                    site.database);
 }
@@ -878,7 +878,7 @@ START_TEST(closing_the_source_closes_its_connections)
     load_by(WORD, NULL, &ask, keys, 1);
     assert_text(&ask, "A");
     snprintf(sql, sizeof(sql),
-             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = "
+             "SELECT COUNT(*) FROM sessions WHERE db = "
              "'%s' AND id <> CONNECTION_ID()",
              site.database);
     wait_sql(&site, 0, sql);

@@ -187,7 +187,7 @@ static void try_mode(enum shed_mysql_key mode, const char *key, bool is_right,
     shed_value_unref(ask.loaded.value);
     shed_source_close(source);
     wait_sql(&site, 0,
-             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = "
+             "SELECT COUNT(*) FROM sessions WHERE db = "
              "DATABASE() AND id <> CONNECTION_ID()");
 }
 

@@ -128,7 +128,6 @@ void own_mariadb_start(struct own_mariadb *server)
                                           "--skip-networking",
                                           "--skip-name-resolve",
                                           "--skip-log-bin",
-                                          "--performance-schema=OFF",
                                           "--innodb-buffer-pool-size=16M",
                                           "--innodb-flush-log-at-trx-commit=2",
                                           "--innodb-fast-shutdown=2",

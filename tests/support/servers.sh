@@ -468,7 +468,7 @@ make_database()
 # The data do not outlive the directory: no durability, and small buffers.
 database_options=(--skip-networking --skip-name-resolve --skip-log-bin
     --max-connections=500 --character-set-server=utf8mb4
-    --max-allowed-packet=256M --performance-schema=OFF
+    --max-allowed-packet=256M
     --innodb-buffer-pool-size=128M --innodb-flush-log-at-trx-commit=2
     --innodb-doublewrite=0 --innodb-fast-shutdown=2 --key-buffer-size=1M)
 
